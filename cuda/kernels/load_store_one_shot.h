@@ -172,7 +172,8 @@ template <class Reduction, Group G>
     }
     const memory::Turn turn;
     const Look headers = look_at_peers(group, operation, peer, [&](uint32_t of) {
-      const uint64_t header = memory::load_acquire(operation.place(of).header(post.number, channel));  // W2, see P2
+      const uint64_t header = memory::load_acquire_unless(  // W2, see P2
+          operation.place(of).header(post.number, channel), operation.base.on_one_device != 0);
       if (ll::flag_in(header) != post.flag) return Look::waits;
       return ll::data_of(header) == operation.base.buffers.signature ? Look::ready : tell_foreign(operation, of);
     });

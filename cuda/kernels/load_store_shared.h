@@ -61,14 +61,14 @@ enum class Gate : uint8_t { waits, open, closed };
   }
 }
 
-/// Every thread gets the same. `word`: of rank 0's place. `narrow`: the arrival is among threads of one device.
-/// `gives_up`: thread 0 looks whether it must stop; else only whether a peer is lost.
+/// Every thread gets the same. `word`: of rank 0's place. `gives_up`: thread 0 looks whether it must stop; else only
+/// whether a peer is lost.
 template <memory::Site arrival, Group G>
-[[nodiscard]] RONDO_HD bool pass_gate(G group, const LoadStoreOperation &operation, uint64_t &word, bool narrow,
-                                      bool gives_up) {
+[[nodiscard]] RONDO_HD bool pass_gate(G group, const LoadStoreOperation &operation, uint64_t &word, bool gives_up) {
   uint64_t target = 0;
   if (group.rank() == 0) {
-    const uint64_t before = memory::add_among<arrival>(word, 1, narrow) % gate_closed;  // B1, B4, pairs with B2, B5
+    const bool on_one_device = operation.base.on_one_device != 0;
+    const uint64_t before = memory::add_among<arrival>(word, 1, on_one_device) % gate_closed;  // B1, B4; see B2, B5
     target = (before / operation.rank_count() + 1) * operation.rank_count();
   }
   bool told = false;
@@ -113,8 +113,7 @@ template <Group G>
     memory::store_relaxed(window.signature, load_store_window(signature, operation.can_be_read != 0));
   }
   uint64_t &arrived = operation.place(0).arrived(channel);
-  const bool narrow = operation.base.on_one_device != 0;  // the windows, in its memory, are all that is told
-  if (!pass_gate<memory::Site::load_store_arrive>(group, operation, arrived, narrow, true)) return Meeting::stop;
+  if (!pass_gate<memory::Site::load_store_arrive>(group, operation, arrived, true)) return Meeting::stop;
   bool foreign = false, in_places = false;
   RONDO_KEEP_LOOP
   for (uint32_t rank = group.rank(); rank < operation.rank_count(); rank += group.size()) {
@@ -146,7 +145,7 @@ template <Group G>
 template <Group G>
 [[nodiscard]] RONDO_HD bool leave(G group, const LoadStoreOperation &operation, uint32_t channel, bool gives_up) {
   if constexpr (memory::is_kept(memory::Site::load_store_leave_barrier)) group.sync();
-  return pass_gate<memory::Site::load_store_leave>(group, operation, operation.place(0).left(channel), false, gives_up);
+  return pass_gate<memory::Site::load_store_leave>(group, operation, operation.place(0).left(channel), gives_up);
 }
 
 /// All of it, unless this rank stops or the ranks are to go through their places: then nothing behind the first gate.

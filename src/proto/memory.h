@@ -223,7 +223,8 @@ template <Site site>
 #endif
 }
 
-/// As add(); `on_one_device`: of threads of one process's kernels on one device, which a narrower scope is enough for.
+/// As add(); `on_one_device`: of threads of one process's kernels on one device. Then the device's scope is enough:
+/// what it orders the end of a kernel hands on to everybody behind it in its stream.
 template <Site site>
 [[nodiscard]] RONDO_HD inline uint64_t add_among(uint64_t &word, uint64_t value, [[maybe_unused]] bool on_one_device) {
 #if defined(__CUDA_ARCH__)
@@ -232,13 +233,20 @@ template <Site site>
 #endif
   return add<site>(word, value);
 }
-/// As store_release(); `ends_order`: the ends of kernels order what this would (docs/protocol-ll.md), on a device.
+/// As store_release() and load_acquire(); `ends_order`: the ends of kernels order what these would
+/// (docs/protocol-ll.md), on a device.
 template <Site site>
 RONDO_HD inline void store_release_unless(uint64_t &word, uint64_t value, [[maybe_unused]] bool ends_order) {
 #if defined(__CUDA_ARCH__)
   if (ends_order) return store_relaxed(word, value);
 #endif
   store_release<site>(word, value);
+}
+[[nodiscard]] RONDO_HD inline uint64_t load_acquire_unless(const uint64_t &word, [[maybe_unused]] bool ends_order) {
+#if defined(__CUDA_ARCH__)
+  if (ends_order) return load_relaxed(word);
+#endif
+  return load_acquire(word);
 }
 
 /// Two words side by side, 16-byte aligned, as two relaxed scalar accesses: no order and no tie between them. On a
