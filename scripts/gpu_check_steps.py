@@ -10,7 +10,8 @@ from pathlib import Path
 from gpu_check_figures import MIB
 
 PARTS = ("A", "B", "C", "D", "E")
-NO_LL128 = "the protocol 'll128' that was asked for"  # how Rondo refuses it on a device that is not known to bear it
+NO_LL128 = "the protocol 'll128' that was asked for"  # how Rondo refuses it where devices are not known to bear it
+OWN_DEVICES = {"SOFT_CUDA_DEVICES": "8"}  # of the driver in software: a device for each rank of ll128
 SHARED = {"RONDO_DEVICE_LAUNCH": "shared"}  # one kernel for all ranks that are threads
 COPIES = {"RONDO_DEVICE_EXECUTOR": "copy"}
 KERNELS = {"RONDO_DEVICE_EXECUTOR": "kernel"}
@@ -20,6 +21,11 @@ RESIDENT = {"CUDA_DEVICE_MAX_CONNECTIONS": "32"}  # ranks that are threads on a 
 def options_of(way):
     """Of `rondo perf`: what runs plans, a kernel of its own or the interpreter by a protocol."""
     return ("--kernel" if way == "load_store" else "--protocol", way)
+
+
+def places_of(way):
+    """Of a step: by ll128 ranks take the devices in turn, and where two of them share one it cannot run."""
+    return {"device": "cuda", "refusal": NO_LL128} if way == "ll128" else {}
 
 
 @dataclass
@@ -123,10 +129,12 @@ class Steps:
     def launcher(self, ranks):
         return [self.bin / "rondo", "run", "-n", ranks, "--"]
 
-    def perf(self, part, name, arguments, judge=None, seconds=60, launcher=(), **more):
+    def perf(self, part, name, arguments, judge=None, seconds=60, launcher=(), device="cuda:0", environment=None,
+             **more):
         report = self.work / (name.replace(" ", "-").replace(",", "") + ".json")
-        command = [*launcher, self.bin / "rondo", "perf", *arguments, "--device", "cuda:0", "--json", report]
-        return Step(part, name, command, seconds, report=report, judge=judge, **more)
+        command = [*launcher, self.bin / "rondo", "perf", *arguments, "--device", device, "--json", report]
+        environment = (OWN_DEVICES if device == "cuda" else {}) | (environment or {})
+        return Step(part, name, command, seconds, environment, report=report, judge=judge, **more)
 
     def part_a(self):
         """What is there; what its elementary steps cost; whether anything of Rondo works."""
@@ -146,7 +154,7 @@ class Steps:
         threads = ("--ranks", 2, *brief)
         for way in ("simple", "ll", "ll128", "load_store"):
             yield self.perf("A", f"smoke of {way}", ["all_reduce", *threads, *options_of(way)], seconds=20,
-                            environment=KERNELS, refusal=NO_LL128 if way == "ll128" else "")
+                            environment=KERNELS, **places_of(way))
         for name, more, environment in (("kernels, replayed", ["--graph"], KERNELS), ("one kernel for all", [], SHARED),
                                         ("copies", [], COPIES), ("copies, replayed", ["--graph"], COPIES)):
             yield self.perf("A", f"smoke of {name}", ["all_reduce", *threads, *more], seconds=20,
@@ -163,9 +171,10 @@ class Steps:
         for ranks, size in self.sizes.matrix.items():
             yield Step("C", f"device matrix of {ranks} ranks, bit-equal to the host ({size})",
                        [self.bin / "device_matrix"], 110,
-                       {"RONDO_TEST_MATRIX": size, "RONDO_TEST_MATRIX_RANKS": str(ranks)}, case_seconds=110)
-        yield Step("C", "device, ranks as threads", [self.bin / "gpu_device"], 60)
-        yield Step("C", "ll128: where it can be had", [self.bin / "gpu_ll128"], 60)
+                       OWN_DEVICES | {"RONDO_TEST_MATRIX": size, "RONDO_TEST_MATRIX_RANKS": str(ranks)},
+                       case_seconds=110)
+        yield Step("C", "device, ranks as threads", [self.bin / "gpu_device"], 60, OWN_DEVICES)
+        yield Step("C", "ll128: where it can be had", [self.bin / "gpu_ll128"], 60, OWN_DEVICES)
         yield Step("C", "load_store: by kernels of its own", [self.bin / "gpu_load_store"], 60)
         yield Step("C", "one kernel for all ranks of a process", [self.bin / "gpu_shared", "[plain]"], 60)
         yield Step("C", "one kernel for all ranks of a process, and one hardware queue",

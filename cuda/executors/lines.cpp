@@ -22,6 +22,17 @@ Error refusal(const std::string &why) {
               ", so data could be taken before it is there; use 'auto', 'simple' or 'll'"};
 }
 
+/// The same on all ranks. Between ranks that shared a device of capability 9.0, marks of lines were seen before all of
+/// the payload (docs/protocol-ll128.md).
+Result<void> check_own_devices(std::span<const PlacementInfo> infos) {
+  for (size_t rank = 1; rank < infos.size(); ++rank)
+    for (size_t other = 0; other < rank; ++other)
+      if (infos[other].device == infos[rank].device)
+        return refusal("ranks " + std::to_string(other) + " and " + std::to_string(rank) +
+                       " share a device, and inside of one a line of 128 bytes may not stay in one piece");
+  return {};
+}
+
 }  // namespace
 
 Result<void> check_lines(const CudaDriver &driver, const CudaDevice &own, std::span<const PlacementInfo> infos) {
@@ -33,6 +44,7 @@ Result<void> check_lines(const CudaDriver &driver, const CudaDevice &own, std::s
     return refusal(name + " (" + own.name + ") has compute capability " + capability_string(own.compute_capability) +
                    ", and lines of 128 bytes are known to stay in one piece on " + list + " alone");
   }
+  RONDO_TRY(check_own_devices(infos));
   RONDO_TRY_ASSIGN(const auto devices, cuda_devices(driver));
   for (size_t rank = 0; rank < infos.size(); ++rank) {
     const DeviceUuid &theirs = infos[rank].device;

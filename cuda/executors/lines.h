@@ -10,8 +10,9 @@
 
 namespace rondo::cuda {
 
-/// The lines that this rank stores into the memory of the others. RONDO_ERROR_UNSUPPORTED: it is not known of this
-/// device, or of the way from it to another rank's, that a line stays in one piece; the message says what can be used.
+/// The lines that this rank stores into the memory of the others. RONDO_ERROR_UNSUPPORTED: two ranks share a device, or
+/// it is not known of this device, or of the way from it to another rank's, that a line stays in one piece; the message
+/// says what can be used.
 [[nodiscard]] Result<void> check_lines(const CudaDriver &driver, const CudaDevice &own,
                                        std::span<const PlacementInfo> infos);
 

@@ -292,7 +292,7 @@ TEST_CASE("budgets: a step has two barriers, however many links it waits for and
         config.protocol = protocol;
         config.channels = 1;
         const auto bytes = static_cast<size_t>(ranks) * rondo::cache_line_bytes;  // ring: a line for each step
-        const Counted counted = count(RONDO_ALL_REDUCE, same_device(ranks, config), bytes);
+        const Counted counted = count(RONDO_ALL_REDUCE, placed(ranks, config), bytes);
         const bool ring = algorithm == RONDO_ALGORITHM_RING;
         const int steps = ring ? 2 * ranks - 1 : 2, lanes = ring ? 1 : 2;
         const double most = 2 * steps + 2 * lanes;

@@ -79,6 +79,8 @@ class Life:
         self.environment["SOFT_CUDA_MPS"] = draw.choice(("off", "on"))
         self.environment["DEVICE_CHAOS_REGISTERS"] = draw.choice(("0", "1"))
         devices = draw.choice(("1", "2", "4")) if ONLY_SOFT[0] in kinds else "1"
+        if protocol == "ll128":  # refused where two ranks share a device
+            devices = "4"
         self.environment |= {"SOFT_CUDA_DEVICES": devices, "DEVICE_CHAOS_DEVICES": devices}
 
     def __str__(self):

@@ -45,7 +45,7 @@ std::string live(const Disagreement &drawn) {
   std::vector<DeviceBuffer> buffers;
   const size_t bytes = buffer_bytes(drawn);
   for (int rank = 0; rank < drawn.rank_count; ++rank)
-    buffers.emplace_back(group.world, std::vector<std::byte>(2 * bytes));
+    buffers.emplace_back(group.world_of(rank), std::vector<std::byte>(2 * bytes));
   const auto told = group.ranks.each<Told>([&](int rank, rondo_comm_t comm) {
     auto *const first = static_cast<std::byte *>(buffers[static_cast<size_t>(rank)].pointer());
     const auto settle = [&, rank, comm] {
@@ -67,7 +67,7 @@ TEST_CASE("device disagreements: every rank is told, whatever runs its calls") {
       std::puts("skipped: device disagreements by copies: what released streams move races on purpose");
       continue;
     }
-    if (kind.protocol == RONDO_PROTOCOL_LL128 && !has_ll128("device disagreements")) continue;
+    if (kind.protocol == RONDO_PROTOCOL_LL128 && !has_ll128("device disagreements", 4)) continue;
     for (uint64_t seed = 1; seed <= count; ++seed) {
       const Disagreement drawn = draw(seed, kind);
       const std::string wrong = live(drawn);

@@ -102,10 +102,12 @@ constexpr size_t rubbish_bytes = 256;  // before and behind the data, offset inc
 
 /// A rank's two buffers, on the host and on the device.
 struct RankBuffers {
-  RankBuffers(const World &world, size_t bytes) : send(bytes), recv(bytes), memory(world.memory(2 * bytes)) {}
+  RankBuffers(const World &of_device, size_t bytes)
+      : world(of_device), send(bytes), recv(bytes), memory(world.memory(2 * bytes)) {}
   [[nodiscard]] std::byte *device_send() const { return reinterpret_cast<std::byte *>(memory.get().object); }
   [[nodiscard]] std::byte *device_recv() const { return device_send() + send.size(); }
 
+  const World &world;
   std::vector<std::byte> send, recv;
   DeviceMemory memory;
 };
@@ -123,19 +125,21 @@ struct Way {
 
 class Pair {
  public:
-  Pair(const World &world, int rank_count, size_t data_bytes, const rondo_config_t &host_config,
+  Pair(const Worlds &worlds, int rank_count, size_t data_bytes, const rondo_config_t &host_config,
        const Way &device_way)
-      : world_(world), host_(rank_count, host_config), algorithm_(host_config.algorithm),
+      : cu_(worlds.of(0).cu), host_(rank_count, host_config), algorithm_(host_config.algorithm),
         chunk_bytes_(host_config.chunk_bytes), device_way_(device_way) {
     rondo_config_t config = host_config;
     config.device = 0;
     config.protocol = device_way.protocol;
     config.kernel = device_way.kernel;
-    for (int rank = 0; rank < rank_count; ++rank) {
-      streams_.push_back(world_.another_stream());
-      buffers_.emplace_back(world_, data_bytes + 2 * rubbish_bytes);
+    const std::vector<rondo_config_t> configs = placed(rank_count, config);
+    for (const rondo_config_t &each : configs) {
+      const World &world = worlds.of(each.device);
+      streams_.push_back(world.another_stream());
+      buffers_.emplace_back(world, data_bytes + 2 * rubbish_bytes);
     }
-    device_.emplace(rank_count, config);
+    device_.emplace(configs);
     if (host_.status() != RONDO_OK || device_->status() != RONDO_OK) FAIL(error_message());
   }
 
@@ -146,8 +150,8 @@ class Pair {
     for (RankBuffers &buffers : buffers_) {
       for (auto *side : {&buffers.send, &buffers.recv})
         elements.fill(it.type, side->data() + it.offset_bytes, filled_bytes, random);
-      copy(buffers.device_send(), buffers.send, looked_at_bytes(it));
-      copy(buffers.device_recv(), buffers.recv, looked_at_bytes(it));
+      copy(buffers, buffers.device_send(), buffers.send, looked_at_bytes(it));
+      copy(buffers, buffers.device_recv(), buffers.recv, looked_at_bytes(it));
     }
     const auto enqueued = call_each(*device_, [&](int rank, rondo_comm_t comm) {
       const RankBuffers &buffers = buffers_[static_cast<size_t>(rank)];
@@ -159,10 +163,10 @@ class Pair {
       return call(it, rank, comm, nullptr, buffers.send.data(), buffers.recv.data());
     });
     REQUIRE(all_ok(statuses));
-    for (const Stream &each : streams_) CU_OK(world_.cu.stream_synchronize(each.get().object));
+    for (const Stream &each : streams_) CU_OK(cu_.stream_synchronize(each.get().object));
     for (const RankBuffers &buffers : buffers_) {
-      CHECK(count_different(it, buffers.send, read(buffers.device_send(), looked_at_bytes(it))) == 0);
-      CHECK(count_different(it, buffers.recv, read(buffers.device_recv(), looked_at_bytes(it))) == 0);
+      CHECK(count_different(it, buffers.send, read(buffers, buffers.device_send(), looked_at_bytes(it))) == 0);
+      CHECK(count_different(it, buffers.recv, read(buffers, buffers.device_recv(), looked_at_bytes(it))) == 0);
     }
     ++call_count;
   }
@@ -200,14 +204,15 @@ class Pair {
     if (device.kernel == RONDO_KERNEL_LOAD_STORE) return;  // in rank order, however the vector is shared out
     REQUIRE((host.channels == device.channels && host.chunk_bytes == device.chunk_bytes));
   }
-  void copy(std::byte *to, const std::vector<std::byte> &from, size_t bytes) const {
-    CU_OK(world_.cu.memcpy_htod_async(reinterpret_cast<DevicePointer>(to), from.data(), bytes, world_.stream()));
-    CU_OK(world_.cu.stream_synchronize(world_.stream()));
+  /// On the stream of the device's world, as read().
+  void copy(const RankBuffers &of, std::byte *to, const std::vector<std::byte> &from, size_t bytes) const {
+    CU_OK(cu_.memcpy_htod_async(reinterpret_cast<DevicePointer>(to), from.data(), bytes, of.world.stream()));
+    CU_OK(cu_.stream_synchronize(of.world.stream()));
   }
-  [[nodiscard]] std::vector<std::byte> read(const std::byte *from, size_t bytes) const {
+  [[nodiscard]] std::vector<std::byte> read(const RankBuffers &of, const std::byte *from, size_t bytes) const {
     std::vector<std::byte> to(bytes);
-    CU_OK(world_.cu.memcpy_dtoh_async(to.data(), reinterpret_cast<DevicePointer>(from), bytes, world_.stream()));
-    CU_OK(world_.cu.stream_synchronize(world_.stream()));
+    CU_OK(cu_.memcpy_dtoh_async(to.data(), reinterpret_cast<DevicePointer>(from), bytes, of.world.stream()));
+    CU_OK(cu_.stream_synchronize(of.world.stream()));
     return to;
   }
   /// Elements of what was looked at that differ; NaNs are alike.
@@ -225,7 +230,7 @@ class Pair {
     return different;
   }
 
-  const World &world_;
+  const CudaDriver &cu_;
   std::vector<Stream> streams_;
   std::vector<RankBuffers> buffers_;
   Ranks host_;
@@ -272,7 +277,7 @@ void check_all(Pair &pair, const rondo::Algorithm &algorithm, const Way &way, co
       }
 }
 
-void check_way(const World &world, const rondo::Algorithm &algorithm, const Way &way,
+void check_way(const Worlds &worlds, const rondo::Algorithm &algorithm, const Way &way,
                const Matrix &matrix, int rank_count, const Elements &elements, Random &random) {
   rondo_config_t config = RONDO_CONFIG_INIT;
   config.algorithm = algorithm.id;
@@ -283,7 +288,7 @@ void check_way(const World &world, const rondo::Algorithm &algorithm, const Way 
   config.timeout_ms = 60'000;
   CAPTURE(rank_count, rondo_algorithm_string(algorithm.id), way.name(), config.channels,
           config.chunk_bytes);
-  Pair pair(world, rank_count, matrix.count_max * sizeof(double), config, way);
+  Pair pair(worlds, rank_count, matrix.count_max * sizeof(double), config, way);
   const Progress progress(std::string(rondo_algorithm_string(algorithm.id)) + " by " + way.name() +
                               ", " + std::to_string(rank_count) + " ranks",
                           pair.call_count);
@@ -298,15 +303,19 @@ TEST_CASE("device matrix: every combination is bit-equal to the host executor") 
   CAPTURE(seed);
   Random random(seed);
   const Elements elements(random);
-  const World world;  // one context for all: making one takes a device longer than all calls of a combination
-  const bool ll128 = has_ll128("every combination");
+  // Contexts for all of them: making one takes a device longer than all calls of a combination.
+  rondo_config_t by_lines = on_device();
+  by_lines.protocol = RONDO_PROTOCOL_LL128;
+  const Worlds worlds(placed(*std::max_element(matrix.rank_counts.begin(), matrix.rank_counts.end()), by_lines));
   const bool shared = calls_wait();  // by kernels that load_store does not have
-  for (const int rank_count : matrix.rank_counts)
+  for (const int rank_count : matrix.rank_counts) {
+    const bool ll128 = has_ll128("every combination", rank_count);
     for (const rondo::Algorithm &algorithm : rondo::algorithms())
       for (const Way &way : {Way{RONDO_PROTOCOL_SIMPLE}, Way{RONDO_PROTOCOL_LL}, Way{RONDO_PROTOCOL_LL128},
                              Way{RONDO_PROTOCOL_AUTO, RONDO_KERNEL_LOAD_STORE}}) {
         if (way.protocol == RONDO_PROTOCOL_LL128 && !ll128) continue;
         if (way.load_store() && (rank_count == 1 || !is_load_store(algorithm.id) || shared)) continue;
-        check_way(world, algorithm, way, matrix, rank_count, elements, random);
+        check_way(worlds, algorithm, way, matrix, rank_count, elements, random);
       }
+  }
 }

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Ranks that are processes on one device: sums, moves, a rank that is killed, one that does not come. The executor is
-that of RONDO_DEVICE_EXECUTOR; auto is copies, unless the device says that processes share it by MPS."""
+"""Ranks that are processes, on one device but for some of ll128: sums, moves, a rank that is killed, one that does not
+come. The executor is that of RONDO_DEVICE_EXECUTOR; auto is copies, unless the device says that processes share it by
+MPS."""
 
 import os
 import sys
@@ -14,6 +15,8 @@ from job import run_job  # noqa: E402
 PROGRAM = sys.argv.pop(1)
 IN_SOFTWARE = "softcuda" in os.environ.get("RONDO_CUDA_LIBRARY", "")
 needs_software = unittest.skipUnless(IN_SOFTWARE, "needs what only the driver in software can be told to do")
+BY_LINES = {"RONDO_DEVICE_EXECUTOR": "kernel", "RONDO_PROTOCOL": "ll128"}
+ON_TWO_DEVICES = {"SOFT_CUDA_DEVICES": "2", "DEVICE_RANK_DEVICES": "2"}
 EXECUTOR = os.environ.get("RONDO_DEVICE_EXECUTOR", "auto")
 
 
@@ -61,15 +64,23 @@ class DeviceProcesses(unittest.TestCase):
                 told = rank.last()
                 self.assertEqual((told.status, told.message), ("ok", executor or told.message), rank.output)
 
-    def test_processes_sum_by_lines_that_bring_their_flags(self):
-        by_lines = {"RONDO_DEVICE_EXECUTOR": "kernel", "RONDO_PROTOCOL": "ll128"}
+    @needs_software
+    def test_processes_with_a_device_each_sum_by_lines_that_bring_their_flags(self):
         for handles in ("ipc", "vmm"):
-            ranks = run_job(PROGRAM, 2, ["sums"], by_lines | {"RONDO_DEVICE_HANDLES": handles})
+            ranks = run_job(PROGRAM, 2, ["sums"], BY_LINES | ON_TWO_DEVICES | {"RONDO_DEVICE_HANDLES": handles})
+            for rank in ranks.values():
+                told = rank.last()
+                self.assertEqual((told.status, told.message), ("ok", "kernel"), rank.output)
+
+    def test_lines_are_refused_to_processes_that_share_a_device(self):
+        for mps in ("off", "on"):
+            ranks = run_job(PROGRAM, 2, ["sums"], BY_LINES | {"SOFT_CUDA_MPS": mps})
             for rank in ranks.values():
                 told = rank.last()
                 if not IN_SOFTWARE and "compute capability" in told.message:
                     self.skipTest(told.message)
-                self.assertEqual((told.status, told.message), ("ok", "kernel"), rank.output)
+                self.assertEqual(told.status, "unsupported", rank.output)
+                self.assertIn("ranks 0 and 1 share a device", told.message)
 
     def test_processes_sum_directly_from_the_places_of_all(self):
         for algorithm in ("one_shot", "two_shot"):
@@ -84,7 +95,7 @@ class DeviceProcesses(unittest.TestCase):
 
     @needs_software
     def test_a_device_that_may_take_lines_apart_is_refused_and_its_rank_named(self):
-        ranks = run_job(PROGRAM, 2, ["sums"], {"RONDO_DEVICE_EXECUTOR": "kernel", "RONDO_PROTOCOL": "ll128"},
+        ranks = run_job(PROGRAM, 2, ["sums"], BY_LINES | ON_TWO_DEVICES,
                         own_environment={1: {"SOFT_CUDA_CAPABILITY": "120"}})
         for rank in ranks.values():
             told = rank.last()

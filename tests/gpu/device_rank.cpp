@@ -18,7 +18,8 @@ namespace {
 constexpr size_t count_default = 100'003;
 constexpr int round_count = 6, death_round = 3;
 
-/// DEVICE_RANK_COUNT: elements. DEVICE_RANK_TIMEOUT: milliseconds. DEVICE_RANK_SLOW_SENDS: see send().
+/// DEVICE_RANK_COUNT: elements. DEVICE_RANK_TIMEOUT: milliseconds. DEVICE_RANK_DEVICES: rank r is on device r modulo
+/// that. DEVICE_RANK_SLOW_SENDS: see send().
 size_t number_of_environment(const char *name, size_t otherwise) {
   const char *const text = std::getenv(name);
   return text == nullptr ? otherwise : std::strtoull(text, nullptr, 10);
@@ -66,6 +67,7 @@ int main(int argument_count, char **arguments) {
   const size_t count = number_of_environment("DEVICE_RANK_COUNT", count_default);
   const size_t timeout_ms = number_of_environment("DEVICE_RANK_TIMEOUT", scenario == "silent" ? 3'000 : 20'000);
   DeviceProcess self;
+  self.device = static_cast<int>(number_of_environment("RANK", 0) % number_of_environment("DEVICE_RANK_DEVICES", 1));
   rondo::cuda::GraphExec graph;
   if (const auto ready = set_up(self, count); !ready.ok()) {
     std::fprintf(stderr, "%s\n", ready.error().message.c_str());

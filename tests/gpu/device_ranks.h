@@ -28,10 +28,14 @@ inline rondo_config_t on_device(CuDevice device = 0) {
   return config;
 }
 
+inline int device_count() {
+  const auto devices = rondo::cuda::cuda_devices(rondo::cuda::conformance::loaded_driver());
+  return devices.ok() ? static_cast<int>(devices.value().size()) : 0;
+}
+
 /// Says what is left out where there is one.
 inline bool has_two_devices(const char *what) {
-  const auto devices = rondo::cuda::cuda_devices(rondo::cuda::conformance::loaded_driver());
-  if (devices.ok() && devices.value().size() > 1) return true;
+  if (device_count() > 1) return true;
   std::printf("skipped: %s: there is one device\n", what);
   return false;
 }
@@ -210,13 +214,24 @@ inline std::vector<rondo_status_t> call_each(Ranks &ranks,
   return statuses;
 }
 
-/// Says what is left out where device 0 is none on which ll128 can be had.
-inline bool has_ll128(const char *what) {
+/// A configuration for each rank: on the device that it asks for, or with ll128 on the devices in turn, since ranks
+/// that share one are refused.
+inline std::vector<rondo_config_t> placed(int rank_count, const rondo_config_t &config) {
+  std::vector<rondo_config_t> configs(static_cast<size_t>(rank_count), config);
+  if (config.protocol != RONDO_PROTOCOL_LL128) return configs;
+  const int devices = std::max(1, device_count());
+  for (int rank = 0; rank < rank_count; ++rank) configs[static_cast<size_t>(rank)].device = rank % devices;
+  return configs;
+}
+
+/// Says what is left out where that many ranks cannot have ll128.
+inline bool has_ll128(const char *what, int rank_count) {
   rondo_config_t config = on_device();
   config.protocol = RONDO_PROTOCOL_LL128;
-  if (Ranks(1, config).status() == RONDO_OK) return true;
-  if (in_software() && std::getenv("SOFT_CUDA_CAPABILITY") == nullptr) FAIL(error_message());  // it is there
-  std::printf("skipped: %s with ll128: %s\n", what, error_message().c_str());
+  if (Ranks(placed(rank_count, config)).status() == RONDO_OK) return true;
+  // There it is, for as many ranks as SOFT_CUDA_DEVICES says.
+  if (in_software() && std::getenv("SOFT_CUDA_CAPABILITY") == nullptr) FAIL(error_message());
+  std::printf("skipped: %s with ll128, %d ranks: %s\n", what, rank_count, error_message().c_str());
   return false;
 }
 
@@ -254,10 +269,10 @@ inline std::vector<rondo_config_t> on_devices(const std::vector<CuDevice> &devic
   return configs;
 }
 
-/// Ranks that are threads, each with a stream of its own, on device 0 unless told otherwise.
+/// Ranks that are threads, each with a stream of its own, on device 0 unless told otherwise, or placed().
 struct DeviceRanks {
   explicit DeviceRanks(int rank_count, const rondo_config_t &config = on_device())
-      : DeviceRanks(std::vector<rondo_config_t>(static_cast<size_t>(rank_count), config)) {}
+      : DeviceRanks(placed(rank_count, config)) {}
   explicit DeviceRanks(const std::vector<rondo_config_t> &of_configs)
       : configs(of_configs), worlds(configs), world(worlds.of(configs[0].device)), ranks(configs) {
     if (ranks.status() != RONDO_OK) FAIL(error_message());

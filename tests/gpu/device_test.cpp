@@ -63,7 +63,8 @@ TEST_CASE("device: ranks on two devices write into each other's memory") {
 }
 
 TEST_CASE("device: every algorithm and protocol, over two channels") {
-  const bool ll128 = has_ll128("every algorithm and protocol");
+  constexpr int rank_count = 4;
+  const bool ll128 = has_ll128("every algorithm and protocol", rank_count);
   for (const rondo_algorithm_t algorithm : {RONDO_ALGORITHM_RING, RONDO_ALGORITHM_TREE, RONDO_ALGORITHM_ONE_SHOT,
                                             RONDO_ALGORITHM_TWO_SHOT, RONDO_ALGORITHM_HALVING_DOUBLING})
     for (const rondo_protocol_t protocol : {RONDO_PROTOCOL_SIMPLE, RONDO_PROTOCOL_LL, RONDO_PROTOCOL_LL128}) {
@@ -73,13 +74,12 @@ TEST_CASE("device: every algorithm and protocol, over two channels") {
       config.protocol = protocol;
       config.channels = 2;
       config.chunk_bytes = 16384;
-      constexpr int rank_count = 4;
       constexpr size_t count = 50'001;
       CAPTURE(algorithm, protocol);
       DeviceRanks group(rank_count, config);
       std::vector<DeviceBuffer> buffers;
       for (int rank = 0; rank < rank_count; ++rank)
-        buffers.emplace_back(group.world, bytes_of(whole_numbers(static_cast<uint64_t>(rank), count)));
+        buffers.emplace_back(group.world_of(rank), bytes_of(whole_numbers(static_cast<uint64_t>(rank), count)));
       auto expected = sum_over_ranks(0, rank_count, count);
       for (int round = 0; round < 3; ++round) {
         for (int rank = 0; rank < rank_count; ++rank) {

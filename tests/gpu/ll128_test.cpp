@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The protocol ll128 through the public interface: where it can be had, and what is said where it cannot.
-// Arguments of the program choose by tag what the driver in software is told: "[apart]" wants SOFT_CUDA_DEVICES=2 and
-// SOFT_CUDA_NVLINK=off, "[unknown]" SOFT_CUDA_CAPABILITY=86, "[image]" an image that lacks its kernels.
-#include <cstdio>
-#include <optional>
+// Arguments of the program choose by tag what the driver in software is told: "[plain]" wants SOFT_CUDA_DEVICES=3 or
+// more, "[apart]" SOFT_CUDA_DEVICES=2 and SOFT_CUDA_NVLINK=off, "[unknown]" SOFT_CUDA_CAPABILITY=86, "[image]" an
+// image that lacks its kernels.
 #include <string>
 #include <vector>
 
@@ -19,45 +18,26 @@ rondo_config_t with_ll128(rondo_config_t config = on_device()) {
   return config;
 }
 
-/// Says what is left out where a real machine has no second device that NVLink leads to.
-bool has_two_devices() {
-  if (!rondo_test::has_two_devices("ll128 between devices")) return false;
-  if (in_software() || Ranks({with_ll128(on_device(0)), with_ll128(on_device(1))}).status() == RONDO_OK) return true;
-  std::printf("skipped: ll128 between devices: %s\n", error_message().c_str());
-  return false;
-}
-
-/// A rank on each of the devices, of which there are at most two different ones: they sum and look at the result.
-void check_sum(const std::vector<int> &devices, size_t count) {
-  const World first(devices.front());
-  std::optional<World> second;
-  if (devices.back() != devices.front()) second.emplace(devices.back());
-  std::vector<const World *> worlds;
-  std::vector<rondo_config_t> configs;
-  for (const int device : devices) {
-    worlds.push_back(device == devices.front() ? &first : &*second);
-    configs.push_back(with_ll128(on_device(device)));
-  }
-  const Ranks ranks(configs);
-  if (ranks.status() != RONDO_OK) FAIL(error_message());
+/// A rank on each of the devices: they sum and look at the result.
+void check_sum(const std::vector<CuDevice> &devices, size_t count) {
+  DeviceRanks group(on_devices(devices, with_ll128()));
   std::vector<DeviceBuffer> buffers;
-  std::vector<Stream> streams;
-  for (size_t rank = 0; rank < devices.size(); ++rank) {
-    buffers.emplace_back(*worlds[rank], bytes_of(whole_numbers(rank, count)));
-    streams.push_back(worlds[rank]->another_stream());
+  for (int rank = 0; rank < group.ranks.size(); ++rank)
+    buffers.emplace_back(group.world_of(rank), bytes_of(whole_numbers(static_cast<uint64_t>(rank), count)));
+  for (int rank = 0; rank < group.ranks.size(); ++rank) {
+    void *const pointer = buffers[static_cast<size_t>(rank)].pointer();
+    REQUIRE(rondo_all_reduce(pointer, pointer, count, RONDO_FLOAT32, RONDO_SUM, group.ranks[rank],
+                             group.stream(rank)) == RONDO_OK);
   }
-  for (size_t rank = 0; rank < devices.size(); ++rank)
-    REQUIRE(rondo_all_reduce(buffers[rank].pointer(), buffers[rank].pointer(), count, RONDO_FLOAT32, RONDO_SUM,
-                             ranks[static_cast<int>(rank)], streams[rank].get().object) == RONDO_OK);
-  for (const Stream &stream : streams) CU_OK(first.cu.stream_synchronize(stream.get().object));
+  group.synchronize();
   for (const DeviceBuffer &buffer : buffers)
-    CHECK_VALUES(buffer.read(), sum_over_ranks(0, static_cast<int>(devices.size()), count));
+    CHECK_VALUES(buffer.read(), sum_over_ranks(0, group.ranks.size(), count));
 }
 
 }  // namespace
 
 TEST_CASE("ll128: what is asked for is what plans have, and no plan has it unasked", "[plain]") {
-  if (!has_ll128("plans")) return;
+  if (!has_ll128("plans", 2)) return;
   DeviceRanks asking(2, with_ll128()), plain(2);
   for (const size_t count : {1, 30, 31, 100'000, 10'000'000}) {
     rondo_plan_info_t plan = RONDO_PLAN_INFO_INIT;
@@ -74,10 +54,21 @@ TEST_CASE("ll128: what is asked for is what plans have, and no plan has it unask
   CHECK(all_ok(asking.ranks.run(barrier_and_finalize)));
 }
 
-TEST_CASE("ll128: ranks on one device, and on devices with NVLink between them", "[plain]") {
-  if (!has_ll128("ranks on devices")) return;
-  check_sum({0, 0, 0}, 50'001);
-  if (has_two_devices()) check_sum({0, 1, 1}, 50'001);
+TEST_CASE("ll128: a rank alone, and ranks on devices with NVLink between them", "[plain]") {
+  for (const auto &devices : std::vector<std::vector<CuDevice>>{{0}, {0, 1}, {1, 0, 2}})
+    if (has_ll128("ranks on devices", static_cast<int>(devices.size()))) check_sum(devices, 50'001);
+}
+
+TEST_CASE("ll128: ranks that share a device are refused, with what can be used", "[plain]") {
+  if (!has_ll128("a device that ranks share", 1)) return;  // refused for what it is
+  const auto check_refused = [](const std::vector<CuDevice> &devices, const char *who) {
+    CHECK(Ranks(on_devices(devices, with_ll128())).status() == RONDO_ERROR_UNSUPPORTED);
+    check_message({"'ll128'", who, "share a device", "'auto', 'simple' or 'll'"});
+    CHECK(Ranks(on_devices(devices)).status() == RONDO_OK);
+  };
+  check_refused({0, 0}, "ranks 0 and 1 ");
+  check_refused({0, 0, 0}, "ranks 0 and 1 ");
+  if (has_two_devices("ll128 of ranks two of which share a device")) check_refused({0, 1, 1}, "ranks 1 and 2 ");
 }
 
 TEST_CASE("ll128: a communicator on the host, and one by copies, refuse it and name what can be", "[plain]") {
@@ -106,13 +97,13 @@ TEST_CASE("ll128: ranks that do not all ask for it are told", "[plain]") {
   check_message({"RONDO_PROTOCOL"});
 }
 
-TEST_CASE("ll128: devices without NVLink between them are refused, ranks on one of them are not", "[.][apart]") {
+TEST_CASE("ll128: devices without NVLink between them are refused, a rank alone on one of them is not", "[.][apart]") {
   {
     const Ranks ranks({with_ll128(on_device(0)), with_ll128(on_device(1))});
     CHECK(ranks.status() == RONDO_ERROR_UNSUPPORTED);
     check_message({"'ll128'", "no NVLink leads from CUDA device 0 to the device of rank 1", "'simple'"});
   }
-  check_sum({1, 1}, 5000);
+  check_sum({1}, 5000);
   CHECK(Ranks({on_device(0), on_device(1)}).status() == RONDO_OK);
 }
 

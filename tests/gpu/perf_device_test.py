@@ -46,11 +46,16 @@ class DevicePerf(PerfCase):
     def test_threads_types_operations_and_protocols_are_right(self):
         for more in (("-d", "bfloat16", "-o", "avg"), ("-d", "int8", "-o", "max"), ("--protocol", "ll"),
                      ("--kernel", "load_store"), ("-d", "float16", "--kernel", "load_store", "--algorithm", "two_shot"),
-                     ("--protocol", "ll128"), ("-d", "float64", "--protocol", "ll128", "--algorithm", "tree"),
                      ("--protocol", "simple", "--algorithm", "tree", "--channels", 2)):
             with self.subTest(more=more):
                 self.perf("all_reduce", "--ranks", 4, "--device", "cuda:0", "-b", 30, "-e", "70K", "-f", 300, *FEW_RUNS,
                           *more)
+
+    def test_threads_with_a_device_each_are_right_by_lines(self):
+        for more in (("--protocol", "ll128"), ("-d", "float64", "--protocol", "ll128", "--algorithm", "tree")):
+            with self.subTest(more=more):
+                self.perf("all_reduce", "--ranks", 4, "--device", "cuda", "-b", 30, "-e", "70K", "-f", 300, *FEW_RUNS,
+                          *more, SOFT_CUDA_DEVICES="4")
 
     def test_streams_that_begin_together_are_right_and_none_waits_for_a_rank_that_failed(self):
         for executor in ("kernel", "copy"):
@@ -257,6 +262,7 @@ class DevicePerf(PerfCase):
         self.refuse(2, "--device cuda", options=("--graph",))
         self.refuse(2, "--buffers", options=("--device", "cuda", "--buffers", "alloc"))
         self.refuse(2, "'ll128'", "'simple', 'll'", options=("--protocol", "ll128"))
+        self.refuse(2, "'ll128'", "ranks 0 and 1 share a device", options=("--device", "cuda", "--protocol", "ll128"))
         self.refuse(2, "'ll128'", "NVLink", options=("--device", "cuda", "--protocol", "ll128"), SOFT_CUDA_DEVICES="2",
                     SOFT_CUDA_NVLINK="off")
 
