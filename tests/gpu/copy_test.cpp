@@ -161,7 +161,7 @@ TEST_CASE("copy executor: a call whose stream comes to it when its communicator 
                                  ranks[rank], streams[index].get().object) == RONDO_OK);
     }
     CHECK(rondo_comm_abort(ranks[0]) == RONDO_OK);
-    std::vector<std::thread> threads;
+    std::vector<std::thread> threads;  // destroy waits 5 s for the streams
     for (int rank = 0; rank < caller_count; ++rank) {
       threads.emplace_back([comm = ranks[rank]] { static_cast<void>(rondo_comm_destroy(comm)); });
       ranks.forget(rank);
