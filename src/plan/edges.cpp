@@ -53,6 +53,7 @@ std::set<rondo_algorithm_t> possible_algorithms(const EdgeRequest &request, rond
     for (const BufferPlace place : {BufferPlace::host, BufferPlace::device, BufferPlace::shared_device,
                                     BufferPlace::peer_devices}) {
       input.buffers = place;
+      input.connection_channels = place == BufferPlace::host ? 0 : request.channel_count;
       for (const uint64_t bytes : sizes) {
         input.bytes = bytes;
         // What cannot be chosen has no schedule; the call will say why.

@@ -156,6 +156,16 @@ std::optional<rondo_algorithm_t> choose_between_hosts(const TunerInput &input, r
   return input.bytes <= one_shot_bytes_max ? RONDO_ALGORITHM_ONE_SHOT : RONDO_ALGORITHM_TWO_SHOT;
 }
 
+/// The interpreter on a device: what counts up to these bytes is how many steps follow each other, each of which takes
+/// some microseconds whatever it moves. Of n ranks: 1.5 n by one_shot, 3.5 n by two_shot, 2 log n + 1 by tree.
+constexpr uint32_t device_straight_rank_count_max = 4;
+constexpr uint64_t device_tree_bytes_max = 2 * MiB;
+
+bool wants_tree_on_device(const TunerInput &input, rondo_collective_t collective) {
+  return input.connection_channels != 0 && collective == RONDO_ALL_REDUCE &&
+         input.rank_count > device_straight_rank_count_max && input.bytes <= device_tree_bytes_max;
+}
+
 bool can(const Algorithm &algorithm, rondo_collective_t collective, uint32_t rank_count) {
   return algorithm.supports(collective) && rank_count <= algorithm.rank_count_max;
 }
@@ -210,6 +220,8 @@ Result<rondo_algorithm_t> choose_algorithm(const TunerInput &input, rondo_collec
   } else if (input.several_hosts()) {
     const auto chosen = choose_between_hosts(input, collective);
     if (chosen && usable(*chosen)) return *chosen;
+  } else if (wants_tree_on_device(input, collective) && usable(RONDO_ALGORITHM_TREE)) {
+    return RONDO_ALGORITHM_TREE;
   }
   for (const AlgorithmRow &row : algorithm_table)
     if (fits(row, input, collective) && usable(row.algorithm)) return row.algorithm;
@@ -270,7 +282,7 @@ uint64_t slot_bytes_of(const TunerInput &input, rondo_protocol_t protocol) {
 constexpr uint64_t simple_block_bytes = 16 * KiB;
 
 uint32_t channels_for(const TunerInput &input, uint32_t least, rondo_protocol_t protocol) {
-  if (input.buffers == BufferPlace::host || input.several_hosts()) return least;
+  if (input.connection_channels == 0 || input.several_hosts()) return least;
   const uint64_t block_bytes =
       protocol == RONDO_PROTOCOL_SIMPLE ? simple_block_bytes : slot_bytes_of(input, protocol);
   const uint64_t wanted = ceil_div(input.bytes, block_bytes);

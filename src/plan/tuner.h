@@ -29,7 +29,8 @@ struct TunerInput {
   uint64_t exchange_chunk_bytes = 0;  ///< load_store: the largest chunk of a two_shot
   uint32_t exchange_channels = 0;     ///< load_store by kernels of a device: the most channels; 0: it is by the host
   BufferPlace buffers = BufferPlace::host;
-  uint32_t connection_channels = 1;   ///< on a device: the most of the interpreter, each of which is a block
+  /// By kernels of a device on one host: the most channels of the interpreter; 0: by the host, or by copies.
+  uint32_t connection_channels = 0;
   uint64_t default_chunk_bytes = 0;   ///< in place of the built-in tables' chunks; 0: those
   PlanChoice overrides;
   const TuningTable *table = nullptr;  ///< measured, asked before the built-in ones; null: there is none

@@ -183,6 +183,7 @@ TEST_CASE("tuner: the interpreter on a device has as many blocks as help, on the
   input.slot_bytes = 128 << 10;
   input.ll_slot_bytes = 4 << 10;
   input.ll128_slot_bytes = 7680;
+  input.overrides.algorithm = RONDO_ALGORITHM_TWO_SHOT;
   const auto channels = [&](uint64_t bytes, rondo_protocol_t protocol = RONDO_PROTOCOL_AUTO) {
     input.bytes = bytes;
     input.overrides.protocol = protocol;
@@ -197,6 +198,7 @@ TEST_CASE("tuner: the interpreter on a device has as many blocks as help, on the
   CHECK(channels(4 << 10, RONDO_PROTOCOL_LL) == 1);
   CHECK(channels(32 << 10, RONDO_PROTOCOL_LL) == 8);
   CHECK(channels(32 << 10, RONDO_PROTOCOL_LL128) == 5);
+  input.overrides.algorithm = RONDO_ALGORITHM_AUTO;
   input.overrides.channels = 3;
   CHECK(channels(1 << 20) == 3);
   input.overrides.channels = 0;
@@ -206,8 +208,30 @@ TEST_CASE("tuner: the interpreter on a device has as many blocks as help, on the
   input.host_count = 2;  // links between hosts have no more than the table says
   CHECK(channels(1 << 20) == 2);
   input.host_count = 1;
-  input.buffers = BufferPlace::host;
+  input.connection_channels = 0;
   CHECK(channels(1 << 20) == 1);
+}
+
+TEST_CASE("tuner: an all-reduce by the interpreter on a device goes by tree while steps cost more than bytes") {
+  TunerInput input = with(RONDO_ALL_REDUCE, 8, 8);
+  input.buffers = BufferPlace::device;
+  input.connection_channels = 4;
+  const auto algorithm = [&](uint64_t bytes) {
+    input.bytes = bytes;
+    return choose_plan(input).value().algorithm;
+  };
+  CHECK(algorithm(8) == RONDO_ALGORITHM_TREE);
+  CHECK(algorithm(2 << 20) == RONDO_ALGORITHM_TREE);
+  CHECK(algorithm((2 << 20) + 1) == RONDO_ALGORITHM_TWO_SHOT);
+  input.rank_count = 4;
+  CHECK(algorithm(8) == RONDO_ALGORITHM_ONE_SHOT);
+  CHECK(algorithm(2 << 20) == RONDO_ALGORITHM_TWO_SHOT);
+  input.rank_count = 8;
+  input.collective = RONDO_BROADCAST;
+  CHECK(algorithm(8) == RONDO_ALGORITHM_ONE_SHOT);
+  input.collective = RONDO_ALL_REDUCE;
+  input.connection_channels = 0;  // by copies
+  CHECK(algorithm(8) == RONDO_ALGORITHM_ONE_SHOT);
 }
 
 TEST_CASE("tuner: no row of the table is hidden by an earlier one") {
