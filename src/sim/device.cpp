@@ -20,10 +20,22 @@ uint64_t device_bytes(const DeviceWork &rank) {
   return rank.bytes[own_device_memory] + rank.bytes[other_device_memory];
 }
 
+bool on_several_devices(std::span<const DeviceWork> ranks) {
+  return std::any_of(ranks.begin(), ranks.end(),
+                     [](const auto &rank) { return rank.bytes[other_device_memory] != 0; });
+}
+
+/// A device carries out adds to one word much faster than a block gets an answer: all ranks' are as one.
+double chain_of(const DeviceWork &rank, size_t ranks_of_device) {
+  const double others = per_block(rank.adds, rank) * static_cast<double>(ranks_of_device - 1);
+  return std::max(static_cast<double>(rank.chain) - others, 0.0);
+}
+
+/// By the last block of several, which the others' adds tell that they have ended.
+uint64_t adds_at_end(const DeviceWork &rank) { return rank.blocks > 1 ? 1 : 0; }
+
 double moving_us(std::span<const DeviceWork> ranks, const DeviceCosts &costs) {
-  const bool several =
-      std::any_of(ranks.begin(), ranks.end(), [](const auto &rank) { return rank.bytes[other_device_memory] != 0; });
-  if (!several) {
+  if (!on_several_devices(ranks)) {
     uint64_t bytes = 0, blocks = 0;
     for (const DeviceWork &rank : ranks) bytes += device_bytes(rank), blocks += rank.blocks;
     return us_of(bytes, bandwidth_of(costs, blocks));
@@ -51,10 +63,13 @@ double bandwidth_of(const DeviceCosts &costs, uint64_t blocks) {
 
 DeviceTime time_on_device(std::span<const DeviceWork> ranks, const DeviceCosts &costs) {
   DeviceTime time;
-  time.kernel = costs.kernel_us;
+  const size_t ranks_of_device = on_several_devices(ranks) ? 1 : ranks.size();
+  time.kernel = static_cast<double>(ranks_of_device) * costs.kernel_us + costs.begin_end_us;
   for (const DeviceWork &rank : ranks) {
-    time.chain = std::max(time.chain, static_cast<double>(rank.chain) * costs.access_ns / ns_per_us);
+    const double adds = per_block(rank.adds, rank) + static_cast<double>(adds_at_end(rank));
+    time.chain = std::max(time.chain, chain_of(rank, ranks_of_device) * costs.access_ns / ns_per_us);
     time.orders = std::max(time.orders, (per_block(rank.releases, rank) * costs.release_ns +
+                                         adds * costs.ordered_add_ns +
                                          per_block(rank.host_loads, rank) * costs.host_access_ns) /
                                             ns_per_us);
   }
@@ -63,7 +78,8 @@ DeviceTime time_on_device(std::span<const DeviceWork> ranks, const DeviceCosts &
 }
 
 Result<void> check_costs(const DeviceCosts &costs) {
-  for (const double cost : {costs.kernel_us, costs.access_ns, costs.release_ns, costs.host_access_ns})
+  for (const double cost : {costs.kernel_us, costs.begin_end_us, costs.access_ns, costs.release_ns,
+                            costs.ordered_add_ns, costs.host_access_ns})
     if (!std::isfinite(cost) || cost < 0) return Error{RONDO_ERROR_INVALID_ARGUMENT, "a cost is less than nothing"};
   const auto is_bandwidth = [](double GBps) { return std::isfinite(GBps) && GBps > 0; };
   bool moves = is_bandwidth(costs.link_GBps) && !costs.GBps.empty() && costs.GBps.begin()->first != 0;

@@ -14,16 +14,19 @@
 
 namespace rondo::sim {
 
-/// What elementary steps cost. The defaults are assumptions for an H100 SXM, to be replaced by what `device_costs`
-/// measures (docs/simulator.md).
+/// What elementary steps cost. `device_costs` measured the defaults on an H200, but for two (docs/simulator.md).
 struct DeviceCosts {
-  std::string device = "an H100 SXM, assumed";
-  double kernel_us = 1.5;         ///< an empty kernel behind another one in a graph
-  double access_ns = 300;         ///< one of a chain of dependent accesses, a hand-over between blocks included
-  double release_ns = 500;        ///< of system scope, with stores of the device pending
-  double host_access_ns = 900;    ///< a load of host memory
-  double link_GBps = 380;         ///< to another device, in one direction
-  std::map<uint32_t, double> GBps = {{1, 25}, {128, 2'800}};  ///< read and written, by blocks; constant beyond the last
+  std::string device = "an H200, driver 580.159.04, of 2026-11-26";
+  double kernel_us = 0.4926;     ///< an empty kernel behind another one in a graph
+  double begin_end_us = 3.3;     ///< fitted: what a kernel that is not empty takes beside its work
+  double access_ns = 127.5;      ///< one of a chain of dependent accesses, a hand-over between blocks included
+  double release_ns = 558.2;     ///< of system scope, with stores of the device pending
+  double ordered_add_ns = 1569;  ///< an atomic add that releases, until another block has acquired it and answered
+  double host_access_ns = 1278;  ///< a load of host memory
+  double link_GBps = 380;        ///< assumed: to another device, in one direction
+  /// Read and written, by blocks; constant beyond the last.
+  std::map<uint32_t, double> GBps = {{1, 94.07}, {2, 187.2}, {4, 372.4}, {8, 728.5}, {16, 1'372},
+                                     {32, 2'395}, {64, 3'408}, {128, 3'948}, {132, 3'932}};
 };
 
 /// Of one rank's kernel.
@@ -32,14 +35,15 @@ struct DeviceWork {
   std::array<uint64_t, memory_kind_count> bytes{};  ///< read and written, by kind of memory
   uint64_t releases = 0;
   uint64_t host_loads = 0;
-  uint64_t chain = 0;
+  uint64_t adds = 0;   ///< atomic ones, to words that other ranks add to as well
+  uint64_t chain = 0;  ///< with each rank's add to one word as an access of its own
 };
 
 /// In microseconds.
 struct DeviceTime {
-  double kernel = 0;
+  double kernel = 0;  ///< of one device they come one after the other, and each begins and ends
   double chain = 0;   ///< accesses that wait for each other, over all ranks
-  double orders = 0;  ///< releases, and loads of host memory, of the rank whose blocks have the most each
+  double orders = 0;  ///< releases, adds and loads of host memory, of the rank whose blocks have the most each
   double moving = 0;  ///< bytes: of all ranks through one device's memory, or of each through its own and its link
 
   [[nodiscard]] double all() const { return kernel + chain + orders + moving; }

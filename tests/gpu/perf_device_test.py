@@ -137,17 +137,20 @@ class DevicePerf(PerfCase):
         report, _ = self.perf("all_reduce", "--ranks", 2, "--device", "cuda:0", "-b", 8, "-e", "1M", "-f", 131072,
                               *FEW_RUNS, "--count")
         counts = self.folder / "report.json"
-        assumed = self.simulated("--counts", counts)
-        self.assertEqual((assumed["collective"], assumed["ranks"]), ("all_reduce", 2))
-        for row, told in zip(report["results"], assumed["results"], strict=True):
+        built_in = self.simulated("--counts", counts)
+        self.assertEqual((built_in["collective"], built_in["ranks"]), ("all_reduce", 2))
+        for row, told in zip(report["results"], built_in["results"], strict=True):
             self.assertEqual((told["bytes"], told["algorithm"], told["by"]),
                              (row["bytes"], row["algorithm"], "load_store"))
             moved = sum(sum(rank[way].values()) for rank in row["counts"] for way in ("read_bytes", "written_bytes"))
             blocks = sum(rank["blocks"] for rank in row["counts"])
-            expected = {"kernel_us": 1.5,
-                        "chain_us": 0.3 * max(rank["chain"] for rank in row["counts"]),
-                        "orders_us": 0.5 * max(rank["releases"] / rank["blocks"] for rank in row["counts"]),
-                        "moving_us": moved / (25 + (2800 - 25) * (blocks - 1) / 127) / 1e3}
+            self.assertIn(blocks, (2, 32))
+            ranks = [dict(rank, adds=rank["read_modify_writes"] / rank["blocks"]) for rank in row["counts"]]
+            expected = {"kernel_us": 2 * 0.4926 + 3.3,
+                        "chain_us": 0.1275 * max(rank["chain"] - rank["adds"] for rank in ranks),
+                        "orders_us": max(0.5582 * rank["releases"] / rank["blocks"] +
+                                         1.569 * (rank["adds"] + (rank["blocks"] > 1)) for rank in ranks),
+                        "moving_us": moved / {2: 187.2, 32: 2395}[blocks] / 1e3}
             for part, value in expected.items():
                 self.assertAlmostEqual(told[part], value, delta=max(1e-3 * value, 1e-4), msg=part)
             self.assertAlmostEqual(told["time_us"], sum(expected.values()), delta=1e-3 * told["time_us"])
@@ -157,7 +160,7 @@ class DevicePerf(PerfCase):
         measured = self.simulated("--counts", counts, "--costs", costs)
         table = {each["cost"]: each["value"] for each in json.loads(costs.read_text(encoding="utf-8"))["costs"]}
         self.assertIn("software", measured["device"])
-        kernel_us = max(table["an empty kernel after another in a graph"], 0)
+        kernel_us = 2 * max(table["an empty kernel after another in a graph"], 0) + 3.3
         self.assertAlmostEqual(measured["results"][0]["kernel_us"], kernel_us, delta=1e-3 * kernel_us)
         self.perf("all_reduce", "--ranks", 2, "--device", "cuda:0", "-b", 8, "-e", 8, *FEW_RUNS)
         for arguments, text in ((("--counts", counts), "has no counts"), (("--counts", costs), "has no counts"),

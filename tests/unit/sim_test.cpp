@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The simulator against a plain event simulation of every step, and against closed forms.
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
@@ -9,7 +8,6 @@
 #include <utility>
 
 #include "src/cli/sim/sim.h"
-#include "src/sim/device.h"
 #include "src/sim/simulate.h"
 #include "tests/catch.h"
 #include "tests/sanitized.h"
@@ -349,51 +347,4 @@ TEST_CASE("topology file: what is wrong is named", "[sim]") {
   REQUIRE(cli::parse_network("{\"nodes\": [{\"ranks\": 8, \"nics\": 4, \"count\": 3}], \"cores\": 2}", &network).ok());
   CHECK(network.rank_count() == 24);
   CHECK(network.core_count == 2);
-}
-
-TEST_CASE("sim: time on a device is what kernels were counted to do, times what that costs") {
-  DeviceCosts costs;
-  costs.kernel_us = 2;
-  costs.access_ns = 100;
-  costs.release_ns = 300;
-  costs.host_access_ns = 700;
-  costs.link_GBps = 50;
-  costs.GBps = {{2, 20}, {10, 100}};
-  CHECK(bandwidth_of(costs, 1) == 10);
-  CHECK(bandwidth_of(costs, 2) == 20);
-  CHECK(bandwidth_of(costs, 6) == 60);
-  CHECK(bandwidth_of(costs, 10) == 100);
-  CHECK(bandwidth_of(costs, 64) == 100);
-
-  DeviceWork first, second;
-  first.blocks = second.blocks = 2;
-  first.bytes = second.bytes = {60'000, 0, 0};
-  first.chain = 5;
-  second.chain = 7;
-  first.releases = 4;
-  second.host_loads = 2;
-  const DeviceTime shared = time_on_device(std::array{first, second}, costs);
-  CHECK(shared.kernel == 2);
-  CHECK(shared.chain == Approx(0.7));
-  CHECK(shared.orders == Approx(0.7));       // of the second: a load of the host for each block
-  CHECK(shared.moving == Approx(120 / 40.));  // four blocks
-  CHECK(shared.all() == Approx(2 + 0.7 + 0.7 + 3));
-
-  second.bytes = {10'000, 20'000, 0};  // on a device of its own
-  CHECK(time_on_device(std::array{first, second}, costs).moving == Approx(60 / 20.));
-  second.bytes = {10'000, 200'000, 0};
-  costs.GBps = {{2, 200}};
-  CHECK(time_on_device(std::array{first, second}, costs).moving == Approx(200 / 50.));  // its link
-
-  CHECK(check_costs(costs).ok());
-  for (double *const cost : {&costs.kernel_us, &costs.access_ns, &costs.release_ns, &costs.host_access_ns,
-                             &costs.link_GBps, &costs.GBps[2]}) {
-    const double before = std::exchange(*cost, 0);
-    CHECK(check_costs(costs).ok() == (cost != &costs.link_GBps && cost != &costs.GBps[2]));
-    *cost = -1;
-    CHECK_FALSE(check_costs(costs).ok());
-    *cost = before;
-  }
-  costs.GBps.clear();
-  CHECK_FALSE(check_costs(costs).ok());
 }

@@ -48,6 +48,7 @@ DeviceWork work_of(const Json &rank) {
                        rank.at("written_bytes").at(kinds[kind]).get<uint64_t>();
   work.releases = rank.at("releases").get<uint64_t>();
   work.host_loads = rank.at("host_loads").get<uint64_t>();
+  work.adds = rank.at("read_modify_writes").get<uint64_t>();
   work.chain = rank.at("chain").get<uint64_t>();
   return work;
 }
@@ -110,6 +111,7 @@ Result<sim::DeviceCosts> read_costs(const std::string &path) {
   const Wanted wanted[] = {{"an empty kernel after another in a graph", &costs.kernel_us},
                            {"a word to another block and back, relaxed", &costs.access_ns, 0.25},
                            {"release to the system, a device store pending", &costs.release_ns},
+                           {"a word to another block and back, release and acquire", &costs.ordered_add_ns},
                            {"load of host memory", &costs.host_access_ns}};
   for (const Wanted &each : wanted) {
     const auto found = values.find(each.name);
