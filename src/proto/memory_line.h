@@ -86,8 +86,8 @@ template <Order order>
 #endif
 
 /// Its mark. If that is the one that is wanted, take(i, word) has had this thread's words of the payload. `order`:
-/// relaxed or acquire. A device may load a line in pieces, of which that with the mark comes last: so the payload is
-/// that of a second load, which begins when the mark has been seen.
+/// relaxed or acquire. Lanes that come apart load a line in pieces, of which that with the mark may be the last: so the
+/// payload is that of a second load, which begins when the mark has been seen. (docs/protocol-ll128.md)
 template <Order order, class Take>
 [[nodiscard]] RONDO_HD inline uint64_t load_line(const uint64_t *line, [[maybe_unused]] uint32_t part, uint64_t wanted,
                                                  const Take &take) {

@@ -48,13 +48,18 @@ TEST_CASE("tuner: ranks of a device that share buffers have load_store, with as 
   input.buffers = BufferPlace::shared_device;
   for (const Expected &it : {Expected{8, RONDO_ALGORITHM_ONE_SHOT, 1}, {2 * KiB, RONDO_ALGORITHM_ONE_SHOT, 1},
                              {2 * KiB + 1, RONDO_ALGORITHM_ONE_SHOT, 2}, {32 * KiB, RONDO_ALGORITHM_ONE_SHOT, 16},
-                             {32 * KiB + 1, RONDO_ALGORITHM_TWO_SHOT, 1}, {MiB, RONDO_ALGORITHM_TWO_SHOT, 16},
-                             {4 * MiB, RONDO_ALGORITHM_TWO_SHOT, 64}, {4 * MiB + 1, RONDO_ALGORITHM_TWO_SHOT, 100}}) {
+                             {64 * KiB, RONDO_ALGORITHM_ONE_SHOT, 32}, {64 * KiB + 1, RONDO_ALGORITHM_TWO_SHOT, 5},
+                             {MiB, RONDO_ALGORITHM_TWO_SHOT, 64}, {4 * MiB + 1, RONDO_ALGORITHM_TWO_SHOT, 100}}) {
     CAPTURE(it.bytes);
     input.bytes = it.bytes;
     CHECK(choose_plan(input).value() == PlanChoice{it.algorithm, RONDO_PROTOCOL_AUTO, it.channels, 64,
                                                     RONDO_KERNEL_LOAD_STORE});
   }
+  input.rank_count = 9;  // each reads what all have
+  input.bytes = 32 * KiB;
+  CHECK(choose_plan(input).value().algorithm == RONDO_ALGORITHM_ONE_SHOT);
+  input.bytes = 32 * KiB + 1;
+  CHECK(choose_plan(input).value().algorithm == RONDO_ALGORITHM_TWO_SHOT);
   input.exchange_channels = 3;
   CHECK(choose_plan(input).value().channels == 3);
   for (const PlanChoice &asked : {PlanChoice{RONDO_ALGORITHM_AUTO, RONDO_PROTOCOL_SIMPLE, 0, 0},
@@ -80,7 +85,7 @@ TEST_CASE("tuner: ranks of a device that share buffers have load_store above 32 
     input.buffers = BufferPlace::shared_device;
     const auto kernel = [&] { return choose_plan(input).value().kernel; };
     CHECK(choose_plan(input).value() ==
-          PlanChoice{algorithm, RONDO_PROTOCOL_AUTO, 16, 1 << 30, RONDO_KERNEL_LOAD_STORE});
+          PlanChoice{algorithm, RONDO_PROTOCOL_AUTO, 64, 1 << 30, RONDO_KERNEL_LOAD_STORE});
     input.bytes = 32 * KiB;
     CHECK(kernel() == RONDO_KERNEL_INTERPRETER);
     input.overrides.kernel = RONDO_KERNEL_LOAD_STORE;
