@@ -55,11 +55,11 @@ TEST_CASE("load_store: ranks that share buffers have it, asked or not, unless th
   rondo_config_t simple = on_device();
   simple.protocol = RONDO_PROTOCOL_SIMPLE;
   DeviceRanks asking(2, with_load_store()), plain(2), other(2, simple);
-  for (const size_t count : {0, 1, 8192, 8193, 10'000'000}) {
+  for (const size_t count : {0, 1, 16384, 16385, 10'000'000}) {
     for (const DeviceRanks *const group : {&asking, &plain}) {
       const rondo_plan_info_t plan = plan_of(group->ranks[0], count);
       CHECK(plan.kernel == RONDO_KERNEL_LOAD_STORE);
-      CHECK(plan.algorithm == (count <= 8192 ? RONDO_ALGORITHM_ONE_SHOT : RONDO_ALGORITHM_TWO_SHOT));
+      CHECK(plan.algorithm == (count <= 16384 ? RONDO_ALGORITHM_ONE_SHOT : RONDO_ALGORITHM_TWO_SHOT));
       if (count <= 1) CHECK(plan.channels == 1);
       if (count == 10'000'000 && in_software()) CHECK(plan.channels == (group == &asking ? 16u : 8u));  // of 64 blocks
     }
@@ -218,7 +218,7 @@ TEST_CASE("load_store: ranks that disagree are told, and one that does not come 
 // A rank that has met the foreign operation on its first channel closes the second one, where that operation never
 // comes: its peer may see that first.
 TEST_CASE("load_store: ranks of several channels all hear of one whose operation has fewer", "[plain]") {
-  constexpr size_t count = 64 << 10, other_count = 12 << 10;
+  constexpr size_t count = 64 << 10, other_count = 20 << 10;
   for (int round = 0; round < 5; ++round) {
     DeviceRanks group(3);
     REQUIRE(plan_of(group.ranks[0], count).channels > plan_of(group.ranks[0], other_count).channels);
