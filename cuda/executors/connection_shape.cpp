@@ -7,7 +7,8 @@ namespace rondo::cuda {
 
 uint32_t choose_connection_channels(const DeviceRequest &request, const BlockBudget &budget, uint32_t least) {
   const bool alone_there = request.neighbours.in_process == request.rank_count && request.on_one_node();
-  if (!alone_there || request.rank_count < 2 || request.channel_count != 0) return least;
+  // Through MPS nobody knows what other processes claim.
+  if (!alone_there || request.mps || request.rank_count < 2 || request.channel_count != 0) return least;
   const uint64_t free_blocks = budget.blocks - std::min(budget.blocks, request.claimed_blocks);
   uint64_t wanted = std::min(budget.multiprocessors, free_blocks / 2) / request.rank_count;
   if (request.channel_count_max != 0) wanted = std::min<uint64_t>(wanted, request.channel_count_max);

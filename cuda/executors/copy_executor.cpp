@@ -91,6 +91,7 @@ uint32_t default_slot_bytes(uint32_t rank_count, uint32_t channel_count) {
 
 class CopyExecutor final : public ExecutorBase {
  public:
+  ~CopyExecutor() override { begin_to_end(); }
   [[nodiscard]] ExecutorCapabilities capabilities() const override {
     ExecutorCapabilities own = ExecutorBase::capabilities();
     own.kind = RONDO_DEVICE_EXECUTOR_COPY;

@@ -36,6 +36,7 @@ struct HostWords {
 
 class KernelExecutor final : public ExecutorBase {
  public:
+  ~KernelExecutor() override { begin_to_end(); }
   [[nodiscard]] ExecutorCapabilities capabilities() const override {
     ExecutorCapabilities own = ExecutorBase::capabilities();
     own.kind = RONDO_DEVICE_EXECUTOR_KERNEL;

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "src/engine/device_executor.h"
@@ -45,6 +46,12 @@ class ExecutorBase : public DeviceExecutor {
   void note_last_stream(CuStream stream);
   [[nodiscard]] bool last_call_has_ended() const;
 
+  /// At the beginning of a destructor: giving back ends no capture of another thread.
+  void begin_to_end() {
+    if (driver_ != nullptr) ending_.emplace(*driver_);
+  }
+
+  std::optional<CaptureModeGuard> ending_;  ///< first, so that it stays until all that the driver gave is given back
   const CudaDriver *driver_ = nullptr;
   CudaDevice device_;
   PrimaryContext context_;

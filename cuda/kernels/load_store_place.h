@@ -17,7 +17,7 @@
 //           W1 load the others' units, relaxed, until they have the flag
 //           W2 load the others' headers, acquire, until they have the flag
 //   Units bring their own flags, so the header waits for none of them: it is stored first, says whose post it is, and
-//   orders what callers did before and after.
+//   orders what callers did before and after. Among threads on one device both are relaxed: ends of kernels order that.
 //   Posts n and n + 2 share an area. A rank writes n + 2 in a kernel behind the one that saw a header n + 1 of each
 //   other rank, which those wrote in a kernel behind the one that read all of n: no credit is needed, whatever
 //   operations lie between, and however many channels each has. Posts are counted through the communicator's life.

@@ -137,24 +137,28 @@ void DeviceExecutor::live_on(std::shared_ptr<Executor> self) {
   }).detach();
 }
 
-void DeviceExecutorDeleter::operator()(DeviceExecutor *executor) const {
-  const std::string device = executor->describe();
-  std::promise<void> promise;
-  const std::future<void> done = promise.get_future();
-  auto thread = start_thread("memory that is given back", [executor, promise = std::move(promise)]() mutable {
-    delete executor;
-    promise.set_value();
-  });
-  if (!thread.ok()) {
-    log::warning(log::Subsystem::device, thread.error().message);
-    delete executor;  // here, where it may wait
-    return;
+void DeviceExecutorDeleter::operator()(DeviceExecutor *executor) const noexcept {
+  bool handed_over = false;
+  try {
+    const std::string device = executor->describe();
+    std::promise<void> promise;
+    const std::future<void> done = promise.get_future();
+    auto thread = start_thread("memory that is given back", [executor, promise = std::move(promise)]() mutable {
+      delete executor;
+      promise.set_value();
+    });
+    handed_over = thread.ok();
+    if (!handed_over) log::warning(log::Subsystem::device, thread.error().message);
+    if (handed_over && done.wait_for(std::chrono::nanoseconds(quiesce_patience_ns)) == std::future_status::ready)
+      return thread.value().join();
+    if (handed_over) {
+      thread.value().detach();
+      log::warning(log::Subsystem::device, "a communicator's memory on " + device +
+                                               " is given back later, since the driver waits for other work there");
+    }
+  } catch (const std::bad_alloc &) {  // of what is said, or of the thread
   }
-  if (done.wait_for(std::chrono::nanoseconds(quiesce_patience_ns)) == std::future_status::ready)
-    return thread.value().join();
-  thread.value().detach();
-  log::warning(log::Subsystem::device, "a communicator's memory on " + device +
-                                           " is given back later, since the driver waits for other work there");
+  if (!handed_over) delete executor;  // here, where it may wait
 }
 
 }  // namespace rondo

@@ -127,9 +127,10 @@ class DeviceExecutor : public Executor {
 };
 
 /// Destroys it on a thread of its own: to give memory back waits for all work on the device, that of the application
-/// included. Returns when that is done, or after quiesce_patience_ns with a warning; then the thread goes on.
+/// included. Returns when that is done, or after quiesce_patience_ns with a warning; then the thread goes on. Where
+/// there is no memory for a thread, here.
 struct DeviceExecutorDeleter {
-  void operator()(DeviceExecutor *executor) const;
+  void operator()(DeviceExecutor *executor) const noexcept;
 };
 using OwnedDeviceExecutor = std::unique_ptr<DeviceExecutor, DeviceExecutorDeleter>;
 

@@ -53,11 +53,14 @@ std::set<rondo_algorithm_t> possible_algorithms(const EdgeRequest &request, rond
     for (const BufferPlace place : {BufferPlace::host, BufferPlace::device, BufferPlace::shared_device,
                                     BufferPlace::peer_devices}) {
       input.buffers = place;
-      input.connection_channels = place == BufferPlace::host ? 0 : request.channel_count;
-      for (const uint64_t bytes : sizes) {
-        input.bytes = bytes;
-        // What cannot be chosen has no schedule; the call will say why.
-        if (const auto choice = choose_plan(input); choice.ok()) found.insert(choice.value().algorithm);
+      for (const uint32_t connection_channels : {0u, request.channel_count}) {  // 0: of copies
+        if (connection_channels != 0 && place == BufferPlace::host) continue;
+        input.connection_channels = connection_channels;
+        for (const uint64_t bytes : sizes) {
+          input.bytes = bytes;
+          // What cannot be chosen has no schedule; the call will say why.
+          if (const auto choice = choose_plan(input); choice.ok()) found.insert(choice.value().algorithm);
+        }
       }
     }
   }

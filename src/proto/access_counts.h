@@ -20,7 +20,7 @@ struct PhaseCounts {
   uint64_t host_loads = 0;
   uint64_t host_stores = 0;
   uint64_t early_host_stores = 0;  ///< behind which the same thread stored a flag in device memory, or added to one
-  uint64_t releases = 0;  ///< of system scope, as all orders are
+  uint64_t releases = 0;  ///< of system scope, as orders are but at gates of one device
   uint64_t acquires = 0;
   uint64_t read_modify_writes = 0;
   uint64_t barriers = 0;  ///< of a group

@@ -7,8 +7,8 @@
 // the flags once more, while its peer stores a flag and then looks whether it sleeps; one of the two must see the
 // other. Nobody sleeps on a device; there, acquire and release do.
 //
-// On a device the scope of every access is the system: the other side may be a thread of another block, of another
-// device, or of the host. (docs/gpu-executors.md has the PTX.)
+// On a device the scope is the system (but see add_among()): the other side may be a thread of another block, of
+// another device, or of the host. (docs/gpu-executors.md has the PTX.)
 #pragma once
 
 #include <cstddef>
@@ -240,13 +240,15 @@ RONDO_HD inline void store_release_unless(uint64_t &word, uint64_t value, [[mayb
 #if defined(__CUDA_ARCH__)
   if (ends_order) return store_relaxed(word, value);
 #endif
-  store_release<site>(word, value);
+  note(ends_order ? Access::flag_store : Access::flag_release, &word, sizeof word);
+  Reference<uint64_t>(word).store(value, is_kept(site) ? release : relaxed);
 }
 [[nodiscard]] RONDO_HD inline uint64_t load_acquire_unless(const uint64_t &word, [[maybe_unused]] bool ends_order) {
 #if defined(__CUDA_ARCH__)
   if (ends_order) return load_relaxed(word);
 #endif
-  return load_acquire(word);
+  note(ends_order ? Access::flag_load : Access::flag_acquire, &word, sizeof word);
+  return Reference<uint64_t>(const_cast<uint64_t &>(word)).load(acquire);
 }
 
 /// Two words side by side, 16-byte aligned, as two relaxed scalar accesses: no order and no tie between them. On a

@@ -9,6 +9,7 @@
 #include <chrono>
 #include <cstdlib>
 #include <fstream>
+#include <limits>
 #include <map>
 #include <optional>
 #include <sstream>
@@ -135,9 +136,11 @@ class Gate {
 
   /// What comes behind on the stream waits until open().
   void close(CuStream stream) {
+    late_at_ = (std::chrono::steady_clock::now() + patience).time_since_epoch().count();
     CU_OK(cu_.stream_wait_value64(stream, reinterpret_cast<DevicePointer>(memory_.get().object), 1, wait_value_geq));
   }
   void open() {
+    late_at_ = never;
     // release; pairs with the acquire of the driver's wait
     std::atomic_ref(word()).store(1, std::memory_order_release);
   }
@@ -145,16 +148,17 @@ class Gate {
 
  private:
   void open_when_late() {
-    const auto end = std::chrono::steady_clock::now() + patience;
     for (; !ended_.load(std::memory_order_acquire); std::this_thread::sleep_for(std::chrono::milliseconds(1))) {
-      late_ = late_ || std::chrono::steady_clock::now() > end;
+      late_ = late_ || std::chrono::steady_clock::now().time_since_epoch().count() > late_at_;
       if (late_) open();  // again and again: replays close it
     }
   }
 
   const CudaDriver &cu_;
   HostMemory memory_;
+  static constexpr int64_t never = std::numeric_limits<int64_t>::max();
   std::atomic<bool> ended_{false};
+  std::atomic<int64_t> late_at_{never};  ///< by the steady clock: some time after it was closed
   bool late_ = false;  ///< the thread's, until that has ended
   std::thread opener_;
 };

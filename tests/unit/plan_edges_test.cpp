@@ -69,7 +69,7 @@ TuningTable odd_table(uint32_t rank_count, rondo_protocol_t last_protocol = ROND
   return std::move(table).value();
 }
 
-/// As Communicator::choose() asks. has_ll: of an executor; not between hosts.
+/// As Communicator::choose() asks, for memory of the host. has_ll: of an executor; not between hosts.
 TunerInput input_of(const EdgeRequest &request, rondo_collective_t collective, uint64_t bytes, bool has_ll) {
   const auto rank_count = static_cast<uint32_t>(request.node_of.size());
   std::vector<uint32_t> nodes(request.node_of.begin(), request.node_of.end());
@@ -99,7 +99,10 @@ std::vector<std::vector<bool>> permitted_of_all(const EdgeRequest &request) {
 std::string find_forbidden(const EdgeRequest &request, const std::vector<std::vector<bool>> &permitted, Draw &draw) {
   const auto rank_count = static_cast<uint32_t>(request.node_of.size());
   const auto collective = static_cast<rondo_collective_t>(draw.below(RONDO_BARRIER + 1));
-  const auto choice = choose_plan(input_of(request, collective, draw.bytes(), draw.one_in(2)));
+  TunerInput input = input_of(request, collective, draw.bytes(), draw.one_in(2));
+  if (draw.one_in(2)) input.buffers = BufferPlace::device;
+  if (input.buffers == BufferPlace::device && draw.one_in(2)) input.connection_channels = channel_count;  // kernels
+  const auto choice = choose_plan(input);
   if (!choice.ok()) return {};
   const uint32_t root = draw.below(rank_count);
   for (uint32_t rank = 0; rank < rank_count; ++rank)
@@ -164,6 +167,22 @@ TEST_CASE("edges: a row whose protocol no network has does not take the place of
   const auto without = permitted_peers(request, 9);
   request.table = &table.value();
   CHECK(permitted_peers(request, 9) == without);
+}
+
+TEST_CASE("edges: what copies choose on a device is permitted beside what kernels do there", "[plan]") {
+  TuningRow row;  // for the host alone, so that no choice there stands in for it
+  row.rank_count = 32;
+  row.choice = {RONDO_ALGORITHM_RING, RONDO_PROTOCOL_SIMPLE, 1, 4096, RONDO_KERNEL_INTERPRETER};
+  const auto table = TuningTable::make({row});
+  REQUIRE(table.ok());
+  const std::vector<uint32_t> node_of(32, 0);
+  const EdgeRequest request{node_of, 4, false, {}, &table.value()};
+  TunerInput input = input_of(request, RONDO_ALL_REDUCE, 512, false);
+  input.buffers = BufferPlace::device;
+  REQUIRE(choose_plan(input).value().algorithm == RONDO_ALGORITHM_ONE_SHOT);  // joins all
+  input.connection_channels = 4;
+  REQUIRE(choose_plan(input).value().algorithm == RONDO_ALGORITHM_TREE);
+  CHECK(std::ranges::count(permitted_peers(request, 9), false) <= 1);  // itself
 }
 
 TEST_CASE("edges: of 4 hosts with 8 ranks each, what is connected and registered", "[plan]") {
