@@ -205,5 +205,6 @@ class Steps:
 
 
 def soft_environment(bundle):
+    """As devices are: a queue for each stream, and two blocks on a multiprocessor."""
     return {"RONDO_CUDA_LIBRARY": str(Path(bundle) / "lib/libsoftcuda.so"), "SOFT_CUDA_QUEUES": "32",
-            "SOFT_CUDA_MEMORY": str(1024 * MIB)}
+            "SOFT_CUDA_BLOCKS_PER_MULTIPROCESSOR": "2", "SOFT_CUDA_MEMORY": str(1024 * MIB)}

@@ -115,12 +115,12 @@ class GpuCheck(unittest.TestCase):
         costs = {cost["cost"]: cost for cost in results["costs"]}
         for name in ("release to the system, nothing pending", "release to the system, a host store pending",
                      "load of host memory", "load of device memory, from the L2 cache",
-                     "an empty kernel after another in a graph", "copy by 1 blocks", "copy by 64 blocks",
-                     "reduction of 8 into 8 by 64 blocks"):
+                     "an empty kernel after another in a graph", "copy by 1 blocks", "copy by 32 blocks",
+                     "reduction of 8 into 8 by 32 blocks"):
             self.assertIn(name, costs)
             self.assertIn(f"| {name} |", record)
-        self.assertGreater(costs["copy by 64 blocks"]["value"], 0)
-        self.assertIn("multiprocessors 64", record)
+        self.assertGreater(costs["copy by 32 blocks"]["value"], 0)
+        self.assertIn("multiprocessors 32", record)
 
     def check_figures(self, results):
         bars = [figure["bar"] for figure in results["figures"]]
