@@ -2,6 +2,7 @@
 // What kernels take of a device, and how many blocks of them it holds at once.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -51,6 +52,15 @@ struct BlockBudget {
   uint64_t blocks = 0;  ///< of the device: those of all ranks of a process must fit
   uint64_t multiprocessors = 0;
 };
+
+/// What one communicator takes of the blocks that are not claimed: other communicators want some, too.
+[[nodiscard]] inline uint64_t half_of_free_blocks(const BlockBudget &budget, uint64_t claimed_blocks) {
+  return (budget.blocks - std::min(budget.blocks, claimed_blocks)) / 2;
+}
+/// For each of the ranks on a device: its multiprocessors divided by them, if all of these are no more than `left`.
+[[nodiscard]] inline uint64_t blocks_for_each_rank(const BlockBudget &budget, uint64_t left, uint64_t rank_count) {
+  return std::min(budget.multiprocessors, left) / rank_count;
+}
 
 /// `kernels`: as the communicator uses them. (A block of load_store has no more threads, and less shared memory.)
 [[nodiscard]] Result<BlockBudget> block_budget(const KernelSet &kernels, const CudaDevice &device, bool with_ll128);

@@ -9,8 +9,8 @@ uint32_t choose_connection_channels(const DeviceRequest &request, const BlockBud
   const bool alone_there = request.neighbours.in_process == request.rank_count && request.on_one_node();
   // Through MPS nobody knows what other processes claim.
   if (!alone_there || request.mps || request.rank_count < 2 || request.channel_count != 0) return least;
-  const uint64_t free_blocks = budget.blocks - std::min(budget.blocks, request.claimed_blocks);
-  uint64_t wanted = std::min(budget.multiprocessors, free_blocks / 2) / request.rank_count;
+  const uint64_t left = half_of_free_blocks(budget, request.claimed_blocks);
+  uint64_t wanted = blocks_for_each_rank(budget, left, request.rank_count);
   if (request.channel_count_max != 0) wanted = std::min<uint64_t>(wanted, request.channel_count_max);
   return std::max(least, static_cast<uint32_t>(std::min<uint64_t>(wanted, device_channels_max)));
 }

@@ -120,12 +120,12 @@ device::LoadStoreGeometry choose_load_store(const DeviceRequest &request, const 
   if (request.channel_count != 0) return shape;  // so many are asked for
   const bool in_processes = buffers == BufferPlace::registered;
   if (in_processes && request.mps) return shape;
-  const uint64_t free_blocks = budget.blocks - std::min(budget.blocks, request.claimed_blocks);
   const uint64_t neighbours = uint64_t{request.neighbours.in_process} + request.neighbours.in_others;
   const uint64_t half = budget.blocks / 2;
-  const uint64_t left = in_processes ? half - std::min(half, request.claimed_blocks) : free_blocks / 2;
-  const uint64_t most = std::min<uint64_t>(left / neighbours, on_peers ? peer_channels_max : shared_channels_max);
-  uint64_t wanted = std::min(budget.multiprocessors / neighbours, most);
+  const uint64_t left = in_processes ? half - std::min(half, request.claimed_blocks)
+                                     : half_of_free_blocks(budget, request.claimed_blocks);
+  const uint64_t most = on_peers ? peer_channels_max : shared_channels_max;
+  uint64_t wanted = std::min(blocks_for_each_rank(budget, left, neighbours), most);
   wanted = std::max<uint64_t>(wanted, channel_count);
   if (request.channel_count_max != 0) wanted = std::min<uint64_t>(wanted, request.channel_count_max);
   if (on_peers && request.peer_channels != 0) wanted = std::min<uint64_t>(wanted, request.peer_channels);

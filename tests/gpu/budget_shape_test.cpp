@@ -8,6 +8,25 @@
 
 using namespace rondo::cuda;
 
+namespace {
+
+/// Of an H100, where a multiprocessor holds two blocks.
+BlockBudget budget_of_132() {
+  BlockBudget budget;
+  budget.multiprocessors = 132;
+  budget.blocks = 264;
+  return budget;
+}
+
+/// All on one device, in one process.
+void put_there(DeviceRequest &request, uint32_t ranks, uint64_t claimed_blocks, uint32_t channel_count_max) {
+  request.rank_count = request.neighbours.in_process = ranks;
+  request.claimed_blocks = claimed_blocks;
+  request.channel_count_max = channel_count_max;
+}
+
+}  // namespace
+
 TEST_CASE("budgets: slots shrink as ranks and channels grow, and stay under what a rank may have", "[budget]") {
   CHECK(slot_bytes_for(8, 4, 8) == 128 << 10);
   CHECK(slot_bytes_for(16, 4, 8) == 128 << 10);
@@ -29,13 +48,9 @@ TEST_CASE("budgets: fewer slots before they are smaller", "[budget]") {
 TEST_CASE("budgets: channels of connections are a device's multiprocessors, and leave half of what is free",
           "[budget]") {
   DeviceRequest request;
-  BlockBudget budget;  // of an H100, where a multiprocessor holds two blocks
-  budget.multiprocessors = 132;
-  budget.blocks = 264;
+  const BlockBudget budget = budget_of_132();
   const auto channels_of = [&](uint32_t ranks, uint64_t claimed, uint32_t most = 0) {
-    request.rank_count = request.neighbours.in_process = ranks;
-    request.claimed_blocks = claimed;
-    request.channel_count_max = most;
+    put_there(request, ranks, claimed, most);
     return choose_connection_channels(request, budget, connection_channels(request.channel_count, most));
   };
   CHECK(channels_of(1, 0) == 4);  // it has no connections
@@ -58,13 +73,9 @@ TEST_CASE("budgets: channels of connections are a device's multiprocessors, and 
 TEST_CASE("budgets: blocks of ranks that share buffers are a device's, and leave half of what is free", "[budget]") {
   DeviceRequest request;
   request.executor = RONDO_DEVICE_EXECUTOR_KERNEL;
-  BlockBudget budget;  // of an H100, where a multiprocessor holds two blocks
-  budget.multiprocessors = 132;
-  budget.blocks = 264;
+  const BlockBudget budget = budget_of_132();
   const auto channels_of = [&](uint32_t ranks, uint64_t claimed, uint32_t most = 0) {
-    request.rank_count = request.neighbours.in_process = ranks;
-    request.claimed_blocks = claimed;
-    request.channel_count_max = most;
+    put_there(request, ranks, claimed, most);
     const auto load_store = choose_load_store(request, budget, most == 0 ? 4 : std::min(most, 4u));
     // What a rank then takes: the next communicator finds all ranks' claimed.
     CHECK(blocks_of_a_rank(4, load_store) == std::max(4u, load_store.channel_count));
