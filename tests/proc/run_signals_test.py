@@ -3,6 +3,7 @@
 """`rondo run`: which signals reach the ranks, and how a user ends a job."""
 import os
 import signal
+import threading
 
 import run_support
 from run_support import RunTest, children, is_gone, state, wait_until
@@ -29,7 +30,12 @@ class SignalTest(RunTest):
 
     def expect(self, job, lines):
         """Reads as many lines as are expected, and no others are there among them."""
-        self.assertEqual({job.process.stdout.readline().decode().strip() for _ in lines}, lines)
+        deadline = threading.Timer(run_support.DEADLINE_S, job.process.kill)  # which ends the lines
+        deadline.start()
+        try:
+            self.assertEqual({job.process.stdout.readline().decode().strip() for _ in lines}, lines)
+        finally:
+            deadline.cancel()
 
     def test_signals_reach_every_rank_once(self):
         job = self.listeners(3)

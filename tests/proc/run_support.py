@@ -51,8 +51,8 @@ def is_gone(pid):
 
 
 def heed_all_signals():
-    """What the tests were told to ignore (under nohup, say) is none of a job's business."""
-    for number in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM):
+    """What the tests were told to ignore (under nohup, or by a profiler) is none of a job's business."""
+    for number in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2):
         signal.signal(number, signal.SIG_DFL)
 
 
