@@ -77,7 +77,7 @@ std::vector<std::string> unknown_variables(std::span<const std::string> entries)
     if (!name.starts_with(prefix) || contains(known, name) || contains(foreign_variables, name)) continue;
     if (std::ranges::any_of(foreign_prefixes, [&](std::string_view each) { return name.starts_with(each); })) continue;
     const std::string_view meant = name.size() > name_bytes_max ? "" : nearest(name, known);
-    lines.push_back("the environment has " + quoted(name) + ", which Rondo does not know; " +
+    lines.push_back("the environment has " + in_quotes(name) + ", which Rondo does not know; " +
                     (meant.empty() ? "rondo info lists the variables that it does"
                                    : "did you mean " + std::string(meant) + "?"));
   }

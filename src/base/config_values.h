@@ -41,22 +41,22 @@ template <class Enum>
 Result<void> set_name(Enum &target, std::string_view text, const char *(*name)(Enum), const char *what) {
   auto value = parse_name(text, name, what);
   if (value.ok()) return set(target, std::move(value));
-  return invalid_argument(quoted(text) + " is not a known " + what + "; known are: " + known_names(name));
+  return invalid_argument(in_quotes(text) + " is not a known " + what + "; known are: " + known_names(name));
 }
 
 /// `on`: what is written for true; "off" is false.
 inline Result<void> set_switch(bool &target, std::string_view text, const std::string &on = "auto") {
   target = equal_in_any_case(text, on);
   if (!target && !equal_in_any_case(text, "off"))
-    return invalid_argument(quoted(text) + " is unknown; known are: " + on + ", off");
+    return invalid_argument(in_quotes(text) + " is unknown; known are: " + on + ", off");
   return {};
 }
 
 inline Result<void> set_text(std::string &target, std::string_view text) {
-  if (text.size() > text_bytes_max) return invalid_argument(quoted(text) + " is longer than 4096 bytes");
+  if (text.size() > text_bytes_max) return invalid_argument(in_quotes(text) + " is longer than 4096 bytes");
   for (const char character : text)
     if (static_cast<unsigned char>(character) < ' ' || character == 0x7F)
-      return invalid_argument(quoted(text) + " has a control character in it");
+      return invalid_argument(in_quotes(text) + " has a control character in it");
   target = text;
   return {};
 }
@@ -65,13 +65,13 @@ inline Result<void> set_slot_count(uint32_t &target, std::string_view text) {
   auto value = parse_number(text, 2, slot_count_max);
   if (equal_in_any_case(text, "auto") || (value.ok() && std::has_single_bit(value.value())))
     return set_choice(target, text, std::move(value));
-  return invalid_argument(quoted(text) + " is unknown; known are: auto, 2, 4, 8, 16, 32, 64");
+  return invalid_argument(in_quotes(text) + " is unknown; known are: auto, 2, 4, 8, 16, 32, 64");
 }
 
 inline Result<void> set_slot_bytes(uint64_t &target, std::string_view text) {
   auto value = parse_bytes(text, chunk_bytes_min, slot_bytes_max);
   if (value.ok() && value.value() % chunk_bytes_min != 0)
-    return invalid_argument(quoted(text) + " is not a multiple of 64 bytes");
+    return invalid_argument(in_quotes(text) + " is not a multiple of 64 bytes");
   return set_choice(target, text, std::move(value));
 }
 

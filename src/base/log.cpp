@@ -57,7 +57,7 @@ std::string listed(std::span<const char *const> names) {
 
 Result<Level> parse_level(std::string_view text) {
   if (const auto index = find_name(level_names, text)) return static_cast<Level>(*index);
-  return invalid_argument(quoted(text) + " is not a known level; known are: " + listed(level_names));
+  return invalid_argument(in_quotes(text) + " is not a known level; known are: " + listed(level_names));
 }
 
 std::string_view variable(const char *name) {
@@ -90,7 +90,7 @@ struct Log {
   static Result<void> open(std::string_view pattern, spdlog::sink_ptr &sink) {
     RONDO_TRY_ASSIGN(const std::string path, file_path(pattern, host(), ::getpid()));
     const auto refuse = [&path](const char *why) {
-      return invalid_argument("the file " + quoted(path) + " cannot be written (" + why +
+      return invalid_argument("the file " + in_quotes(path) + " cannot be written (" + why +
                               "); name one in a folder that exists and that you may write to");
     };
     // spdlog makes the folders of a path, even misspelt ones.
@@ -125,12 +125,12 @@ Result<Filter> parse_filter(std::string_view text) {
     if (equals == entry.npos) {
       RONDO_TRY_ASSIGN(const Level level, parse_level(entry));
       if (!first)
-        return invalid_argument(quoted(entry) + " is a level for all, which comes first, as in info,plan=debug");
+        return invalid_argument(in_quotes(entry) + " is a level for all, which comes first, as in info,plan=debug");
       filter.least.fill(level);
     } else {
       const auto subsystem = find_name(subsystem_names, entry.substr(0, equals));
       if (!subsystem)
-        return invalid_argument(quoted(entry.substr(0, equals)) +
+        return invalid_argument(in_quotes(entry.substr(0, equals)) +
                                 " is not a known subsystem; known are: " + listed(subsystem_names));
       RONDO_TRY_ASSIGN(filter.least[*subsystem], parse_level(entry.substr(equals + 1)));
     }
@@ -148,7 +148,7 @@ Result<std::string> file_path(std::string_view pattern, std::string_view host, i
     }
     const char letter = at + 1 < pattern.size() ? pattern[at + 1] : '\0';
     if (letter != 'h' && letter != 'p' && letter != '%')
-      return invalid_argument(quoted(pattern) +
+      return invalid_argument(in_quotes(pattern) +
                               " has a % that is none of: %h (host), %p (process), %% (a percent sign)");
     path += letter == 'h' ? std::string(host) : letter == 'p' ? std::to_string(process) : "%";
     ++at;

@@ -21,7 +21,7 @@ std::optional<uint64_t> digits(std::string_view text) {
 
 }  // namespace
 
-std::string quoted(std::string_view text) {
+std::string in_quotes(std::string_view text) {
   constexpr size_t length_max = 64;
   std::string out = "'";
   for (const char character : text.substr(0, length_max)) {
@@ -41,14 +41,14 @@ bool equal_in_any_case(std::string_view one, std::string_view other) {
 Result<uint64_t> parse_number(std::string_view text, uint64_t min, uint64_t max) {
   const auto value = digits(text);
   if (value && *value >= min && *value <= max) return *value;
-  return invalid_argument(quoted(text) + " is not a number from " + std::to_string(min) + " to " +
+  return invalid_argument(in_quotes(text) + " is not a number from " + std::to_string(min) + " to " +
                           std::to_string(max));
 }
 
 Result<uint64_t> parse_bytes(std::string_view text, uint64_t min, uint64_t max) {
   const auto value = read_bytes(text);
   if (value && *value >= min && *value <= max) return *value;
-  return invalid_argument(quoted(text) + " is not a size from " + show_bytes(min) + " to " + show_bytes(max) +
+  return invalid_argument(in_quotes(text) + " is not a size from " + show_bytes(min) + " to " + show_bytes(max) +
                           " bytes, as in 4096, 64K, 1M or 1G");
 }
 
@@ -65,7 +65,7 @@ Result<uint64_t> parse_seconds(std::string_view text) {
     const uint64_t duration_ns = *whole * ns_per_second + *part;
     if (duration_ns >= ns_per_ms && duration_ns <= seconds_max * ns_per_second) return duration_ns;
   }
-  return invalid_argument(quoted(text) + " is not a time from 0.001 to " + std::to_string(seconds_max) +
+  return invalid_argument(in_quotes(text) + " is not a time from 0.001 to " + std::to_string(seconds_max) +
                           " seconds, as in 30 or 0.5");
 }
 

@@ -13,7 +13,7 @@
 namespace rondo {
 
 /// `text` between quotes for a message: one line whatever it holds, cut off when it is long.
-[[nodiscard]] std::string quoted(std::string_view text);
+[[nodiscard]] std::string in_quotes(std::string_view text);
 
 /// Whether two texts are the same, whatever the case of their (ASCII) letters: case has no meaning in a value.
 [[nodiscard]] bool equal_in_any_case(std::string_view one, std::string_view other);

@@ -54,12 +54,12 @@ Result<std::string> pick_address(const std::vector<HostAddress> &addresses, std:
     const std::string plain = endpoint_of(parsed.value()).host;
     const bool known = std::ranges::any_of(addresses, [&](const HostAddress &each) { return each.address == plain; });
     if (known || plain.compare(0, 4, "127.") == 0) return plain;
-    return invalid_argument("address " + quoted(wanted) + " is not of this host; there are: " +
+    return invalid_argument("address " + in_quotes(wanted) + " is not of this host; there are: " +
                             listed(addresses));
   }
   const HostAddress *found = best(addresses, [&](const HostAddress &each) { return each.interface == wanted; });
   if (found != nullptr) return found->address;
-  return invalid_argument("network interface " + quoted(wanted) +
+  return invalid_argument("network interface " + in_quotes(wanted) +
                           " does not exist, is down or has no address; there are: " + listed(addresses));
 }
 
@@ -100,9 +100,9 @@ Result<void> check_rails(std::string_view network_interfaces) {
   if (network_interfaces.empty()) return {};
   if (network_interfaces.front() == ',' || network_interfaces.back() == ',' ||
       network_interfaces.find(",,") != std::string_view::npos)
-    return invalid_argument(quoted(network_interfaces) + " has an empty place where a network interface should be");
+    return invalid_argument(in_quotes(network_interfaces) + " has an empty place where a network interface should be");
   if (rail_count(network_interfaces) <= rails_max) return {};
-  return invalid_argument(quoted(network_interfaces) + " has more than " + std::to_string(rails_max) +
+  return invalid_argument(in_quotes(network_interfaces) + " has more than " + std::to_string(rails_max) +
                           " network interfaces");
 }
 
@@ -114,7 +114,7 @@ Result<std::vector<HostAddress>> choose_addresses(std::string_view network_inter
     const size_t end = std::min(rest.find(','), rest.size());
     RONDO_TRY_ASSIGN(std::string address, pick_address(addresses, rest.substr(0, end), by_route));
     if (std::ranges::find(chosen, address, &HostAddress::address) != chosen.end())
-      return invalid_argument(quoted(network_interfaces) + " names the address " + address + " twice");
+      return invalid_argument(in_quotes(network_interfaces) + " names the address " + address + " twice");
     const auto found = std::ranges::find(addresses, address, &HostAddress::address);
     const bool known = found != addresses.end();
     if (log::enabled(log::Level::debug, log::Subsystem::bootstrap))

@@ -27,7 +27,7 @@ Result<AddressList> look_up(const Endpoint &endpoint, int flags) {
   addrinfo *list = nullptr;
   const int error = ::getaddrinfo(endpoint.host.c_str(), std::to_string(endpoint.port).c_str(), &hints, &list);
   if (error != 0)
-    return invalid_argument("address " + quoted(endpoint.host) + ": " + ::gai_strerror(error) + "; give " +
+    return invalid_argument("address " + in_quotes(endpoint.host) + ": " + ::gai_strerror(error) + "; give " +
                             ((flags & AI_NUMERICHOST) != 0 ? "an IPv4 or IPv6 address of this host's network"
                                                            : "a host name that resolves, or an address"));
   return AddressList(list);
@@ -44,7 +44,7 @@ SocketAddress copy_of(const addrinfo &info) {
 
 Result<Endpoint> parse_endpoint(std::string_view text) {
   const auto refuse = [text] {
-    return invalid_argument(quoted(text) + " is not HOST:PORT or [IPV6]:PORT with a port of 1-65535");
+    return invalid_argument(in_quotes(text) + " is not HOST:PORT or [IPV6]:PORT with a port of 1-65535");
   };
   const size_t colon = text.rfind(':');
   if (colon == std::string_view::npos) return refuse();

@@ -46,7 +46,7 @@ class Inspector : public nlohmann::json_sax<Json> {
   bool end_array() override { return leave(); }
   bool key(string_t &name) override {
     if (levels_.back().insert(name).second) return true;
-    problem = "the key " + rondo::quoted(name) + " is there twice in one object";
+    problem = "the key " + in_quotes(name) + " is there twice in one object";
     return false;
   }
   bool parse_error(size_t position, const std::string &, const nlohmann::detail::exception &) override {
@@ -77,7 +77,7 @@ Result<void> check_keys(const Json &object, const std::array<const char *, count
     if (std::find(known.begin(), known.end(), key) != known.end()) continue;
     std::string names;
     for (const char *name : known) names += (names.empty() ? "" : ", ") + std::string(name);
-    return invalid_argument("unknown key " + rondo::quoted(key) + "; known are: " + names);
+    return invalid_argument("unknown key " + in_quotes(key) + "; known are: " + names);
   }
   return {};
 }
@@ -97,7 +97,7 @@ Result<Enum> name_at(const Json &object, const char *key, const char *(*name)(En
   const auto &text = found->get_ref<const std::string &>();
   auto value = parse_name(text, name, key);
   if (!value.ok())
-    return invalid_argument(std::string(key) + ": " + rondo::quoted(text) +
+    return invalid_argument(std::string(key) + ": " + in_quotes(text) +
                             " is unknown; known are: " + known_names(name));
   return value;
 }
@@ -186,7 +186,7 @@ Result<TuningTable> read_tuning_file(const std::string &path) {
   };
   auto table = parse();
   if (!table.ok())
-    return invalid_argument("RONDO_TUNING_FILE: " + rondo::quoted(path) + ": " + table.error().message +
+    return invalid_argument("RONDO_TUNING_FILE: " + in_quotes(path) + ": " + table.error().message +
                             "; make a table with rondo tune -o FILE, or unset the variable");
   return table;
 }

@@ -102,7 +102,7 @@ void apply_affinity(Topology &topology) {
 }
 
 Error unreadable(const std::string &path) {
-  return invalid_argument(system_error("RONDO_TOPOLOGY_FILE: cannot read " + quoted(path), errno).message +
+  return invalid_argument(system_error("RONDO_TOPOLOGY_FILE: cannot read " + in_quotes(path), errno).message +
                           "; make one with rondo info --topology-xml FILE, or unset the variable");
 }
 
@@ -184,7 +184,7 @@ void add_process_limits(Topology &topology, bool is_this_machine) {
 
 /// Says of which file an import's failure is.
 Error of_file(const std::string &path, Error error) {
-  error.message = "RONDO_TOPOLOGY_FILE: " + quoted(path) + ": " + error.message;
+  error.message = "RONDO_TOPOLOGY_FILE: " + in_quotes(path) + ": " + error.message;
   return error;
 }
 

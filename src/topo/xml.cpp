@@ -149,7 +149,7 @@ class MachineReader {
   Result<void> add_device(std::string_view address, Frame &frame) {
     DevicePart part;
     const auto parsed = parse_pci_address(address);
-    if (!parsed) return invalid_argument("a device at " + quoted(address) + ", which is no PCI address");
+    if (!parsed) return invalid_argument("a device at " + in_quotes(address) + ", which is no PCI address");
     auto cpus = cpu_set(frame.cpus);
     if (!cpus) return invalid_argument("an <object> whose number or processors cannot be read");
     part.device.address = *parsed;
@@ -214,7 +214,8 @@ class MachineReader {
     auto links = parse_nvlinks(value);
     if (!links)
       return invalid_argument("device " + pci_address_string(target.address) + ": " + device_nvlinks_info + " is " +
-                              quoted(value) + ", not 'none' or a list like 'device 0000:02:00.0 x4 v6, switch x18 v6'");
+                              in_quotes(value) +
+                              ", not 'none' or a list like 'device 0000:02:00.0 x4 v6, switch x18 v6'");
     target.nvlinks = std::move(*links);
     target.nvlinks_known = true;
     return {};

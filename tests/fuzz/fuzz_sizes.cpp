@@ -27,6 +27,6 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     FUZZ_CHECK(duration_ns.value() >= 1'000'000 && duration_ns.value() <= seconds_max * 1'000'000'000);
     FUZZ_CHECK(parse_seconds(show_seconds(duration_ns.value())).value() == duration_ns.value());
   }
-  for (const char character : quoted(text)) FUZZ_CHECK(character >= ' ' && character <= '~');
+  for (const char character : in_quotes(text)) FUZZ_CHECK(character >= ' ' && character <= '~');
   return 0;
 }

@@ -109,7 +109,7 @@ Result<Job> torchrun_job(const Variables &variables) {
   if (job.endpoint.host.empty()) return Variables::missing("MASTER_ADDR");
   const auto checked = parse_endpoint("[" + job.endpoint.host + "]:1");
   if (!checked.ok())
-    return invalid_argument("MASTER_ADDR: " + quoted(job.endpoint.host) + " is not a host name or address");
+    return invalid_argument("MASTER_ADDR: " + in_quotes(job.endpoint.host) + " is not a host name or address");
   RONDO_TRY_ASSIGN(const uint64_t master_port, variables.number("MASTER_PORT", 1, 65'535));
   uint64_t port = master_port;
   const std::string agent = variables.text("TORCHELASTIC_USE_AGENT_STORE");
@@ -160,7 +160,7 @@ Result<Job> rendezvous_by_file(const Variables &variables, Job job, const std::s
                                 "to a directory that all of them share"};
   if (job.directory.empty()) job.directory = "/tmp";
   if (job.directory.front() != '/' || job.directory.size() > 2'000)
-    return invalid_argument("RONDO_RENDEZVOUS_DIR: " + quoted(job.directory) +
+    return invalid_argument("RONDO_RENDEZVOUS_DIR: " + in_quotes(job.directory) +
                             " is not the absolute path of a directory");
   return job;
 }

@@ -44,7 +44,7 @@ Error missing_ranks(const std::string &key, uint32_t count, const std::map<uint3
   }
   if (missing_count > listed_rank_count_max)
     list += " and " + std::to_string(missing_count - listed_rank_count_max) + " more";
-  error.message = "missing at " + quoted(key) + ": rank" + (missing_count == 1 ? " " : "s ") + list + " (" +
+  error.message = "missing at " + in_quotes(key) + ": rank" + (missing_count == 1 ? " " : "s ") + list + " (" +
                   std::to_string(missing_count) + " of " + std::to_string(count) + ")";
   return error;
 }
@@ -158,7 +158,7 @@ void StoreCore::put(uint64_t client, Request &request, std::vector<Delivery> &ou
     const bool equal = !found->second.is_gather && found->second.value == request.value;
     Reply reply;
     reply.id = request.id;
-    if (!equal) reply = failure(request.id, mismatch("key " + quoted(request.key) + " already has another value"));
+    if (!equal) reply = failure(request.id, mismatch("key " + in_quotes(request.key) + " already has another value"));
     out.push_back({client, std::move(reply)});
     return;
   }
@@ -185,7 +185,7 @@ void StoreCore::get(uint64_t client, Request &request, std::vector<Delivery> &ou
   reply.id = request.id;
   reply.kind = Reply::Kind::value;
   if (found->second.is_gather) {
-    reply = failure(request.id, mismatch("key " + quoted(request.key) + " is a gather, not a value"));
+    reply = failure(request.id, mismatch("key " + in_quotes(request.key) + " is a gather, not a value"));
   } else {
     reply.value = found->second.value;
   }
@@ -202,7 +202,7 @@ void StoreCore::try_get(uint64_t client, Request &request, std::vector<Delivery>
 Result<StoreCore::Entry *> StoreCore::gather_entry(const Request &request) {
   const auto found = entries_.find(request.key);
   if (found == entries_.end()) {
-    if (request.kind == Request::Kind::collect) return mismatch("gather " + quoted(request.key) + " was not begun");
+    if (request.kind == Request::Kind::collect) return mismatch("gather " + in_quotes(request.key) + " was not begun");
     RONDO_TRY_ASSIGN(Entry *const entry, add_entry(request.key, gather_price_bytes(request.count)));
     entry->is_gather = true;
     entry->gather.count = request.count;
@@ -210,11 +210,11 @@ Result<StoreCore::Entry *> StoreCore::gather_entry(const Request &request) {
     return entry;
   }
   Entry &entry = found->second;
-  if (!entry.is_gather) return mismatch("key " + quoted(request.key) + " is a value, not a gather");
+  if (!entry.is_gather) return mismatch("key " + in_quotes(request.key) + " is a value, not a gather");
   if (entry.gather.count != request.count)
-    return mismatch("rank " + std::to_string(request.rank) + " says that " + quoted(request.key) + " is of " +
+    return mismatch("rank " + std::to_string(request.rank) + " says that " + in_quotes(request.key) + " is of " +
                     std::to_string(request.count) + " ranks; others say " + std::to_string(entry.gather.count));
-  if (entry.gather.over) return mismatch("gather " + quoted(request.key) + " is over: each rank has its result");
+  if (entry.gather.over) return mismatch("gather " + in_quotes(request.key) + " is over: each rank has its result");
   return &entry;
 }
 
@@ -226,7 +226,7 @@ Result<void> StoreCore::add_part(Entry &entry, Request &request) {
     return {};
   }
   if (found->second == request.value) return {};
-  Error error = mismatch("rank " + std::to_string(request.rank) + " came to " + quoted(request.key) +
+  Error error = mismatch("rank " + std::to_string(request.rank) + " came to " + in_quotes(request.key) +
                          " twice, with different values; each rank must be given out once");
   error.peer = static_cast<int32_t>(request.rank);
   return error;
@@ -254,7 +254,8 @@ void StoreCore::gather(uint64_t client, Request &request, std::vector<Delivery> 
     const Request wanted = std::move(waiting_.at(waiting));
     waiting_.erase(waiting);
     if (wanted.kind == Request::Kind::get) {  // waited for a value since before there was a gather
-      out.push_back({waiting, failure(wanted.id, mismatch("key " + quoted(wanted.key) + " is a gather, not a value"))});
+      out.push_back(
+          {waiting, failure(wanted.id, mismatch("key " + in_quotes(wanted.key) + " is a gather, not a value"))});
     } else {
       out.push_back({waiting, page(*entry.value(), wanted.id, wanted.rank, 0)});
     }
@@ -264,7 +265,7 @@ void StoreCore::gather(uint64_t client, Request &request, std::vector<Delivery> 
 void StoreCore::collect(uint64_t client, const Request &request, std::vector<Delivery> &out) {
   auto entry = gather_entry(request);
   if (entry.ok() && entry.value()->gather.parts.size() < entry.value()->gather.count)
-    entry = mismatch("gather " + quoted(request.key) + " is not complete");
+    entry = mismatch("gather " + in_quotes(request.key) + " is not complete");
   out.push_back({client, entry.ok() ? page(*entry.value(), request.id, request.rank, request.first)
                                     : failure(request.id, entry.error())});
 }
@@ -280,7 +281,7 @@ void StoreCore::cancel(uint64_t client, const Request &request, std::vector<Deli
 Error StoreCore::what_is_missing(const Request &request) const {
   if (request.kind == Request::Kind::gather)
     return missing_ranks(request.key, request.count, entries_.at(request.key).gather.parts);
-  return {RONDO_ERROR_TIMEOUT, "nobody put " + quoted(request.key)};
+  return {RONDO_ERROR_TIMEOUT, "nobody put " + in_quotes(request.key)};
 }
 
 void StoreCore::end(std::vector<Delivery> &out) {

@@ -22,7 +22,7 @@ Result<Json> read_json(const std::string &path) {
   std::ifstream file(path);
   std::ostringstream text;
   if (!(text << file.rdbuf()))
-    return invalid_argument("cannot read " + rondo::quoted(path) + "; give the path of a JSON file");
+    return invalid_argument("cannot read " + in_quotes(path) + "; give the path of a JSON file");
   Json json = Json::parse(text.str(), nullptr, /*allow_exceptions=*/false);
   if (json.is_discarded()) return invalid_argument(path + " is not JSON");
   return json;

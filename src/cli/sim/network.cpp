@@ -28,7 +28,7 @@ Result<void> read_object(const Json &json, const std::string &where, const Reade
     if (reader == readers.end()) {
       std::string known;
       for (const auto &[name, unused] : readers) known += (known.empty() ? "" : ", ") + name;
-      return invalid_argument(where + " has an unknown key " + rondo::quoted(key) + "; known are: " + known);
+      return invalid_argument(where + " has an unknown key " + in_quotes(key) + "; known are: " + known);
     }
     auto done = reader->second(value);
     if (!done.ok()) return invalid_argument(where + ", " + key + ": " + done.error().message);
@@ -129,7 +129,7 @@ Result<void> read_network(const std::string &path, Network *network) {
   std::ifstream file(path);
   std::ostringstream text;
   if (!(text << file.rdbuf()))
-    return invalid_argument("cannot read the topology file " + rondo::quoted(path) + "; give the path of a JSON file");
+    return invalid_argument("cannot read the topology file " + in_quotes(path) + "; give the path of a JSON file");
   auto parsed = parse_network(text.str(), network);
   if (!parsed.ok()) return invalid_argument(path + ": " + parsed.error().message);
   return {};

@@ -102,7 +102,7 @@ Result<TunedNetworks> TunedNetworks::read(const std::string &path, rondo_collect
   std::ifstream file(path);
   std::ostringstream text;
   if (!(text << file.rdbuf()))
-    return invalid_argument("cannot read the table " + rondo::quoted(path) + "; `rondo tune -o FILE` writes one");
+    return invalid_argument("cannot read the table " + in_quotes(path) + "; `rondo tune -o FILE` writes one");
   const auto json = nlohmann::json::parse(text.str(), nullptr, /*allow_exceptions=*/false);
   if (!json.is_object() || !json.contains("networks") || !json["networks"].is_array())
     return invalid_argument(path + " is no table of `rondo tune`: it has no list of networks");
