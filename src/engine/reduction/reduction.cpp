@@ -22,14 +22,14 @@ std::string known_targets() {
 }
 
 const ReductionTarget &chosen_target() {
-  static const ReductionTarget &chosen = []() -> const ReductionTarget & {
+  static const ReductionTarget *const chosen = [] {
     const char *wanted = std::getenv("RONDO_SIMD");
     const auto forced = choose_reduce_target(wanted == nullptr ? "" : wanted);
-    if (forced.ok()) return *forced.value();
+    if (forced.ok()) return forced.value();
     log::error(log::Subsystem::config, forced.error().message);
-    return *choose_reduce_target("").value();
+    return choose_reduce_target("").value();
   }();
-  return chosen;
+  return *chosen;
 }
 
 }  // namespace
