@@ -3,7 +3,13 @@
 #pragma once
 #if __has_include(<catch2/catch_all.hpp>)
 #include <catch2/catch_all.hpp>
+
+#include <string>
+
 using Catch::Approx;
+inline auto Contains(const std::string &part) { return Catch::Matchers::ContainsSubstring(part); }
 #else
 #include <catch2/catch.hpp>
+
+using Catch::Matchers::Contains;
 #endif

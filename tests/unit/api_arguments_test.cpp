@@ -17,7 +17,6 @@ using rondo_test::Ranks;
 namespace {
 
 constexpr auto refused = RONDO_ERROR_INVALID_ARGUMENT;
-using Catch::Matchers::Contains;
 
 std::array<float, 64> a;
 std::array<float, 64> b;

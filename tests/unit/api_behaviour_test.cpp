@@ -13,7 +13,6 @@
 #include "tests/unit/allocation_count.h"
 #include "tests/unit/ranks.h"
 
-using Catch::Matchers::Contains;
 using rondo_test::all_ok;
 using rondo_test::error_message;
 using rondo_test::Ranks;

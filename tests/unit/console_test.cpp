@@ -18,7 +18,6 @@
 
 using namespace rondo;
 using namespace rondo::console;
-using Catch::Matchers::Contains;
 
 namespace {
 

@@ -10,7 +10,6 @@
 #include "tests/catch.h"
 #include "tests/unit/ranks.h"
 
-using Catch::Matchers::Contains;
 using rondo_test::error_message;
 
 namespace {

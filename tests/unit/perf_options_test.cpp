@@ -87,7 +87,6 @@ TEST_CASE("perf options: sizes by step, by factor, and at their ends") {
 }
 
 TEST_CASE("perf options: what is wrong is refused, with what would be right") {
-  using Catch::Matchers::Contains;
   CHECK_THAT(refuse({"all_red"}), Contains("all_reduce, reduce_scatter, all_gather, broadcast, reduce"));
   CHECK_THAT(refuse({"barrier"}), Contains("unknown collective 'barrier'"));
   CHECK_THAT(refuse({"all_reduce", "-d", "int7"}), Contains("bfloat16"));
@@ -134,7 +133,7 @@ TEST_CASE("perf options: help is text for standard output, not an error") {
   const auto parsed = parse({"--help"});
   REQUIRE(std::holds_alternative<Failure>(parsed));
   CHECK(std::get<Failure>(parsed).exit == Exit::ok);
-  CHECK_THAT(std::get<Failure>(parsed).message, Catch::Matchers::Contains("--minbytes"));
+  CHECK_THAT(std::get<Failure>(parsed).message, Contains("--minbytes"));
 }
 
 TEST_CASE("perf cases: size is that of the whole vector, count the argument of the call") {

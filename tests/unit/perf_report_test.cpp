@@ -10,7 +10,6 @@
 #include "tests/catch.h"
 
 using namespace rondo::perf;
-using Catch::Matchers::Contains;
 
 namespace {
 

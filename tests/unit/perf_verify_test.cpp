@@ -128,7 +128,7 @@ TEST_CASE("perf memory: sizes that do not fit are refused, with what to change")
   const Outcome refused = check_memory(sizes, 4, uint64_t{8} << 30);  // the guards no longer fit
   REQUIRE(refused.has_value());
   CHECK(refused->exit == Exit::usage);
-  CHECK_THAT(refused->message, Catch::Matchers::Contains("lower --maxbytes"));
+  CHECK_THAT(refused->message, Contains("lower --maxbytes"));
   options.collective = RONDO_ALL_GATHER;
   CHECK(arena_sizes(options, 4).send_bytes == size_t{256} << 20);
   options.out_of_place = false;

@@ -220,6 +220,6 @@ TEST_CASE("verifier: names rank, lane, step and reason of what is wrong") {
     wrong.spoil(operation);
     const auto violation = verify_operation(operation);
     REQUIRE(violation);
-    CHECK_THAT(to_string(*violation), Catch::Matchers::Contains(wrong.report));
+    CHECK_THAT(to_string(*violation), Contains(wrong.report));
   }
 }
