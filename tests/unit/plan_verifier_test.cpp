@@ -2,6 +2,7 @@
 // The verifier over every builder, and what it finds in schedules that are known to be wrong.
 #include <cstdio>
 #include <functional>
+#include <utility>
 #include <vector>
 
 #include "src/plan/algorithm.h"
@@ -182,7 +183,7 @@ TEST_CASE("verifier: payloads by reference are refuted exactly where the algorit
           for (uint32_t rank = 0; rank < rank_count; ++rank) {
             std::vector<bool> one(rank_count);
             one[rank] = true;
-            const auto violation = verify_operation(operation, one);
+            const auto violation = verify_operation(operation, std::move(one));
             INFO(to_string(choice) << " by reference: rank " << rank);
             CHECK(!violation == safe_references(choice, operation)[rank]);
             if (violation) CHECK(violation->reason.find("in place") + violation->reason.find("needs") != 0);
