@@ -15,8 +15,9 @@
 //           R2 store head, release        pairs with W1
 //           W2 of line 0 is a release, R1 of line 0 an acquire: the marks alone order the payload, but a collective
 //           also orders what the callers did before and after it. Among the lines of a slot there is no order.
-// Group     line_threads() threads have a line; the lines of a slot are shared out among the group. A barrier of the
-//           caller's stands before W2, so that what all threads did is before W2 of line 0; a vote stands behind R1.
+// Group     line_threads() threads have a line, and warp_lines() lines go together; the lines of a slot are shared out
+//           among the group. A barrier of the caller's stands before W2, so that what all threads did is before W2 of
+//           line 0; a vote stands behind R1.
 //           Nobody sleeps: there is no ll128 on hosts.
 // State     of a slot: stale (reader blocked) --W2--> full --R2, for the whole slot--> stale for the next lap
 // Abort     a lane that gave up does neither W2 nor R2 again: its peers stay blocked and meet their own deadline.
@@ -59,16 +60,19 @@ static_assert((memory::line_words - 1) * sizeof(uint64_t) == ll128_line_payload_
   return bytes - offset < 8 ? word & ((uint64_t{1} << (8 * (bytes - offset))) - 1) : word;
 }
 
-/// What a thread of a group has of a slot: every stride-th line from `first` on, and of each the same part.
+/// What a thread of a group has of a slot: a line in every turn, of each the same part. The turns of a warp's lanes are
+/// the same: a lane's line may be past the last one.
 struct Share {
-  uint32_t first;
-  uint32_t stride;
+  uint32_t first;   ///< line of the first turn
+  uint32_t stride;  ///< lines of a turn
   uint32_t part;
+  uint32_t place;  ///< of the line among those that go together
 
   template <Group G>
   [[nodiscard]] RONDO_HD static Share of(G group) {
     constexpr uint32_t threads = memory::line_threads();
-    return {group.rank() / threads, group.size() / threads, group.rank() % threads};
+    const uint32_t first = group.rank() / threads;
+    return {first, group.size() / threads, group.rank() % threads, first % memory::warp_lines()};
   }
 };
 
@@ -98,13 +102,13 @@ class Ll128Sender {
     uint64_t *const words = connection_.ll128_words(counter);
     const uint32_t line_count = ll128::line_count_of(bytes);
     const ll128::Share share = ll128::Share::of(group);
-    uint32_t next = share.first;
-    if (next == 0) {
-      store<memory::release>(words, 0, share.part, payload, bytes, mark);  // W2, pairs with R1 in look_by_group
-      next += share.stride;
+    uint32_t turn = share.first - share.place;  // the first of the lines that go together
+    if (turn == 0) {
+      store<memory::release>(words, share, turn, line_count, payload, bytes, mark);  // W2, pairs with R1
+      turn += share.stride;
     }
-    for (; next < line_count; next += share.stride)
-      store<memory::relaxed>(words, next, share.part, payload, bytes, mark);  // W2, pairs with R1 in look_by_group
+    for (; turn < line_count; turn += share.stride)
+      store<memory::relaxed>(words, share, turn, line_count, payload, bytes, mark);  // W2, pairs with R1
     if (counter % ll::sweep_period < connection_.geometry.slot_count)
       for (uint32_t line = line_count + group.rank(); line < connection_.geometry.ll128_lines(); line += group.size())
         memory::store_relaxed(mark_at(words, line), 0);
@@ -117,12 +121,14 @@ class Ll128Sender {
   }
 
   template <memory::Order order>
-  RONDO_HD static void store(uint64_t *words, uint32_t line, uint32_t part, const std::byte *payload, size_t bytes,
-                             uint64_t mark) {
+  RONDO_HD static void store(uint64_t *words, const ll128::Share &share, uint32_t turn, uint32_t line_count,
+                             const std::byte *payload, size_t bytes, uint64_t mark) {
+    const uint32_t line = turn + share.place;
     const size_t begin = size_t{line} * ll128_line_payload_bytes;
     memory::store_line<order, memory::Site::ll128_post>(
-        words + size_t{line} * memory::line_words, part,
-        [&](uint32_t word) { return ll128::word_at(payload, bytes, begin + word * sizeof(uint64_t)); }, mark);
+        words + size_t{line} * memory::line_words, share.part,
+        [&](uint32_t word) { return ll128::word_at(payload, bytes, begin + word * sizeof(uint64_t)); }, mark,
+        line < line_count);
   }
 
   ConnectionView connection_;
@@ -147,12 +153,17 @@ class Ll128Receiver {
     const uint32_t line_count = ll128::line_count_of(bytes);
     const ll128::Share share = ll128::Share::of(group);
     LlOutcome seen = LlOutcome::full;
-    for (uint32_t line = share.first; line < line_count && seen == LlOutcome::full; line += share.stride) {
-      uint64_t mark = load(words, line, share.part, wanted, payload);  // R1, pairs with W2 in post_by_group
-      for (uint32_t look = 1; ll128::flag_in(mark) != ll128::flag_in(wanted) && look < poll_count; ++look)
-        mark = load(words, line, share.part, wanted, payload);
+    // A warp's lanes go on together: until the lines of all of them are there, or those of one are not.
+    for (uint32_t turn = share.first - share.place; turn < line_count; turn += share.stride) {
+      const uint32_t line = turn + share.place;
+      const auto look = [&] { return load(words, line, share.part, wanted, line < line_count, turn == 0, payload); };
+      uint64_t mark = look();  // R1, pairs with W2 in post_by_group
+      for (uint32_t looks = 1; !memory::all_lines(ll128::flag_in(mark) == ll128::flag_in(wanted)) && looks < poll_count;
+           ++looks)
+        mark = look();
       if (mark != wanted)
         seen = ll128::flag_in(mark) == ll128::flag_in(wanted) ? LlOutcome::foreign : LlOutcome::stale;
+      if (!memory::all_lines(seen == LlOutcome::full)) break;
     }
     return seen;
   }
@@ -165,14 +176,14 @@ class Ll128Receiver {
 
  private:
   [[nodiscard]] RONDO_HD static uint64_t load(const uint64_t *words, uint32_t line, uint32_t part, uint64_t wanted,
-                                              std::byte *payload) {
+                                              bool here, bool acquires, std::byte *payload) {
     std::byte *const at = payload + size_t{line} * ll128_line_payload_bytes;
     const auto take = [&](uint32_t index, uint64_t word) {
       std::memcpy(__builtin_assume_aligned(at + index * sizeof word, 8), &word, sizeof word);
     };
     const uint64_t *const from = words + size_t{line} * memory::line_words;
-    return line == 0 ? memory::load_line<memory::acquire>(from, part, wanted, take)
-                     : memory::load_line<memory::relaxed>(from, part, wanted, take);
+    return acquires ? memory::load_line<memory::acquire>(from, part, wanted, here, take)
+                    : memory::load_line<memory::relaxed>(from, part, wanted, here, take);
   }
 
   ConnectionView connection_;
