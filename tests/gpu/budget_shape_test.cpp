@@ -95,7 +95,10 @@ TEST_CASE("budgets: blocks of ranks that share buffers are a device's, and leave
   request.kernel = RONDO_KERNEL_LOAD_STORE;
   CHECK(choose_load_store(request, budget, 4).channel_count == 4);
   CHECK(choose_load_store(request, budget, 4).chunk_bytes == 256 << 10);
-  CHECK(load_store_threads(false, 1, 1) == 256);
-  CHECK(load_store_threads(true, 8, 1) == 32);
-  CHECK(load_store_threads(true, 32 << 10, 16) == 256);  // a word for each
+  CHECK(load_store_threads(false, 0) == 256);
+  CHECK(load_store_threads(true, 1) == 64);  // a warp for words, and one for headers
+  CHECK(load_store_threads(true, 32) == 64);
+  CHECK(load_store_threads(true, 33) == 96);
+  CHECK(load_store_threads(true, 224) == 256);
+  CHECK(load_store_threads(true, 256) == 256);  // a word for each
 }
