@@ -75,7 +75,7 @@ class Progress {
   std::vector<Link> links_;
   const std::shared_ptr<const RdmaMemory> device_;
   std::unique_ptr<Network> network_;
-  std::array<Event, events_per_step> events_;  ///< of one step; here, since to clear them would cost each step a kilobyte
+  std::array<Event, events_per_step> events_;  ///< of one step; kept, since to make them anew clears a kilobyte
   std::vector<uint32_t> lost_;
   std::optional<Error> failure_;  ///< the first flush that failed
 };
