@@ -4,7 +4,7 @@
  *
  *     memory                 it polls the memory, as ib_write_lat of perftest does; a real device promises no order
  *     completion             writes with immediate; it polls the completion queue, and asks to receive again
- *     memory-turns           as memory, but rank 1 answers what rank 0 sent: half of the time is ib_write_lat's
+ *     memory-turns           as memory, but rank 1 answers what rank 0 sent, so that a call is a round trip
  *     completion-turns       likewise
  *
  * --interface names the device. It takes its first port, and there the first GID of RoCE v2 with an IPv4 address. */
