@@ -25,6 +25,7 @@ MODULES = ("virtio_pci", "virtio_net", "9pnet_virtio", "9p", "overlay", "crc32_g
            "rdma_rxe", "sch_netem", "sch_ingress", "cls_u32", "act_gact")
 LIBRARIES = "usr/lib/x86_64-linux-gnu"
 NETWORKS = ("10.202.18.", "10.202.19.")  # by interface
+OWN_HOST = "unshare -fp --kill-child --mount-proc"  # before a rank: it takes itself for one of another host
 
 INIT = r"""#!/bin/busybox sh
 /bin/busybox mkdir -p /proc /sys /dev /run /lower /upper /host
@@ -65,9 +66,9 @@ def call(command, seconds=300, **options):
     return subprocess.run(command, capture_output=True, text=True, timeout=seconds, **options)
 
 
-def packages_to_fetch():
+def packages_to_fetch(more):
     """Those of the wanted packages, and of what they need, that are not installed; then the kernel's."""
-    wanted = [*PACKAGES, *([] if shutil.which(QEMU) else [QEMU_PACKAGE])]
+    wanted = [*PACKAGES, *more, *([] if shutil.which(QEMU) else [QEMU_PACKAGE])]
     plan = call(["apt-get", "-s", "install", "--no-install-recommends", *wanted])
     if plan.returncode != 0:
         raise Missing("apt-get does not know " + ", ".join(wanted) + " (apt-get update?): " + plan.stderr.strip())
@@ -78,8 +79,8 @@ def packages_to_fetch():
     return re.findall(r"^Inst (\S+)", plan.stdout, re.MULTILINE) + [kernel[1]]
 
 
-def fetch_packages(root, cache):
-    for name in packages_to_fetch():
+def fetch_packages(root, cache, more):
+    for name in packages_to_fetch(more):
         if not list(cache.glob(f"{name}_*.deb")):
             try:
                 fetched = call(["apt-get", "-qq", "download", name], cwd=cache)
@@ -173,14 +174,14 @@ def busybox(root):
 
 
 class Image:
-    """Kernel, initial files and QEMU, in `folder`. Built once; raises Missing."""
+    """Kernel, initial files and QEMU, in `folder`, and the programs of `more` packages. Built once; raises Missing."""
 
-    def __init__(self, folder):
-        self.folder = pathlib.Path(folder).absolute()
+    def __init__(self, folder, more=()):
+        self.folder, self.more = pathlib.Path(folder).absolute(), tuple(more)
         self.root = self.folder / "root"
         self.kernel, self.files = self.folder / "kernel", self.folder / "files"
         stamp = self.folder / "complete"
-        version = hashlib.sha256(repr((INIT, MODULES, PACKAGES)).encode()).hexdigest()
+        version = hashlib.sha256(repr((INIT, MODULES, PACKAGES + self.more)).encode()).hexdigest()
         if not stamp.is_file() or stamp.read_text() != version:
             self.build()
             stamp.write_text(version)
@@ -197,7 +198,7 @@ class Image:
         for folder in (self.root, cache):
             folder.mkdir(parents=True, exist_ok=True)
         cache.chmod(0o777)  # apt-get fetches as another user where it is root
-        fetch_packages(self.root, cache)
+        fetch_packages(self.root, cache, self.more)
         kernels = sorted(self.root.glob("boot/vmlinuz-*"))
         if not kernels:
             raise Missing("the kernel's package has no kernel")

@@ -18,7 +18,6 @@ from job import LINE, Report  # noqa: E402
 
 FOLDER = sys.argv.pop(1)
 PROGRAM, RONDO, *SUITES = [os.path.abspath(sys.argv.pop(1)) for _ in range(4)]
-OWN_HOST = "unshare -fp --kill-child --mount-proc"
 ENVIRONMENT = f"""
 export RONDO_NETWORK=verbs RONDO_INIT_TIMEOUT=90 WORLD_SIZE=2 RONDO_SECRET={secrets.token_hex(32)}
 begun() {{
@@ -32,7 +31,7 @@ export RONDO_INTERFACE=lo MASTER_ADDR=127.0.0.1
 start_ranks() {{
   port=$((${{port:-29500}} + 1))
   for rank in 0 1; do
-    RANK=$rank MASTER_PORT=$port timeout 200 {OWN_HOST} "{PROGRAM}" "$@" > /run/rank$rank 2>&1 &
+    RANK=$rank MASTER_PORT=$port timeout 200 {soft_roce.OWN_HOST} "{PROGRAM}" "$@" > /run/rank$rank 2>&1 &
   done
 }}
 """
@@ -80,7 +79,7 @@ class SoftRoce(unittest.TestCase):
                 self.assertNotRegex(output, "skipped: .*verbs")
 
     def test_every_collective_is_right_and_goes_over_the_device(self):
-        perf = f'"{RONDO}" run -n 2 -- {OWN_HOST} "{RONDO}" perf $collective -b 4 -e 1M -f 64 -n 2 -w 1 -c 1'
+        perf = f'"{RONDO}" run -n 2 -- {soft_roce.OWN_HOST} "{RONDO}" perf $collective -b 4 -e 1M -f 64 -n 2 -w 1 -c 1'
         job = ONE_MACHINE + f"""
 unset WORLD_SIZE MASTER_ADDR RONDO_SECRET
 packets() {{ cat /sys/class/infiniband/rxe0/ports/1/hw_counters/sent_pkts; }}
@@ -102,7 +101,7 @@ echo "sent $(($(packets) - before)) packets"
         job = ONE_MACHINE + exports + f"""
 unset WORLD_SIZE MASTER_ADDR RONDO_SECRET
 export RONDO_NETWORK_DEVICE_SLOTS=on SOFT_CUDA_GPUDIRECT=flush SOFT_CUDA_DMABUF=on RONDO_LOG=transport=info
-"{RONDO}" run -n 2 -- {OWN_HOST} "{RONDO}" perf all_reduce --device cuda -b 4 -e 64K -f 16 -n 2 -w 1 -c 1
+"{RONDO}" run -n 2 -- {soft_roce.OWN_HOST} "{RONDO}" perf all_reduce --device cuda -b 4 -e 64K -f 16 -n 2 -w 1 -c 1
 """
         output, = self.run_in_machines(job)
         self.assertIn("# Out of bounds values : 0 OK", output)
@@ -137,7 +136,7 @@ for sockets in 1 2; do
   cat /run/rank0 /run/rank1
   echo "rails sent $(($(packets rxe0) - before0)) and $(($(packets rxe1) - before1)) packets"
 done
-"{RONDO}" run -n 2 -- {OWN_HOST} "{RONDO}" perf all_gather -b 4 -e 256K -f 64 -n 2 -w 1 -c 1
+"{RONDO}" run -n 2 -- {soft_roce.OWN_HOST} "{RONDO}" perf all_gather -b 4 -e 256K -f 64 -n 2 -w 1 -c 1
 """
         output, = self.run_in_machines(job)
         sent = re.findall(r"rails sent (\d+) and (\d+) packets", output)

@@ -36,13 +36,27 @@ class Hostile {
 
   bool send_slot(const net::Message &of) { return path_->send_slot(0, of); }
   verbs::PathLink &link() { return path_->ends(0); }
-  /// 8 bytes in slot 0, as they are to be.
-  net::Message message() {
-    std::memcpy(memory_.links[0].outgoing.payload(0), "12345678", 8);
-    return {0, 7, 8, memory_.links[0].outgoing.payload(0), 0};
+  /// 8 bytes, as they are to be.
+  net::Message message(uint64_t counter = 0) {
+    std::byte *const payload = memory_.links[0].outgoing.payload(counter);
+    std::memcpy(payload, "12345678", 8);
+    return {counter, 7, 8, payload, 0};
+  }
+  /// What has completed, rank 0's credits included.
+  void take_completions() {
+    for (ibv_wc completion; ibv_poll_cq(completions_.get(), 1, &completion) > 0;) {
+      REQUIRE(completion.status == IBV_WC_SUCCESS);
+      if ((completion.wr_id & 1) != 0) {
+        path_->receive_again();
+      } else {
+        path_->sent();
+        ++sends_completed;
+      }
+    }
   }
 
   std::string why;
+  uint32_t sends_completed = 0;
 
  private:
   Result<void> try_to_connect() {
@@ -111,6 +125,37 @@ TEST_CASE("verbs: a well-formed slot of a peer is taken, so that the refusals be
   REQUIRE(scene.received(0));
   CHECK(scene.progress->lost().empty());
   CHECK(std::memcmp(scene.links[0].incoming.payload(0), "12345678", 8) == 0);
+}
+
+TEST_CASE("verbs: few small slots have a completion, and each is free without, but not behind a longer one", "[net]") {
+  if (!verbs_is_there()) return;
+  Scene scene;
+  Hostile &sender = *scene.others[0];
+  SimpleReceiver receiver(scene.links[0].incoming);
+  const auto arrives = [&](const net::Message &message) {
+    REQUIRE(sender.send_slot(message));
+    const uint64_t deadline_ns = now_ns() + patience_ns;
+    while (!receiver.can_receive() && now_ns() < deadline_ns) scene.progress->step();
+    REQUIRE(receiver.can_receive());
+    receiver.release(false);
+    scene.progress->step();
+  };
+  constexpr uint64_t count = 200;  // many times what the queue pair has room for
+  for (uint64_t counter = 0; counter < count; ++counter) {
+    arrives(sender.message(counter));
+    CHECK(sender.link().left == counter + 1);
+    sender.take_completions();
+  }
+  CHECK(sender.sends_completed < count / 4);
+  net::Message longer = sender.message(count);
+  longer.bytes = 1024;
+  arrives(longer);
+  arrives(sender.message(count + 1));
+  CHECK(sender.link().left == count);
+  const uint64_t deadline_ns = now_ns() + patience_ns;
+  while (sender.link().left < count + 2 && now_ns() < deadline_ns) sender.take_completions();
+  CHECK(sender.link().left == count + 2);
+  CHECK(scene.progress->lost().empty());
 }
 
 TEST_CASE("verbs: a peer's message that does not fit the link's state ends the link and is no slot", "[net]") {

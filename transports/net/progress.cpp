@@ -2,7 +2,6 @@
 #include "transports/net/progress.h"
 
 #include <algorithm>
-#include <array>
 #include <functional>
 #include <utility>
 
@@ -11,7 +10,6 @@
 namespace rondo::net {
 namespace {
 
-constexpr size_t events_per_step = 32;
 constexpr uint64_t consumed_untold_max = 1;  // slots of a link that the sender may lack at rest
 
 }  // namespace
@@ -52,10 +50,10 @@ bool Progress::step_links() {
     moved |= send_posted(index);
     moved |= tell_consumed(index, consumed_untold_max);
   }
-  std::array<Event, events_per_step> events;
-  const uint32_t count = network_->poll(events);
-  make_readable(std::span(events).first(count));
-  for (uint32_t index = 0; index < count; ++index) take(events[index]);
+  const uint32_t count = network_->poll(events_);
+  const std::span<const Event> events = std::span(events_).first(count);
+  make_readable(events);
+  for (const Event &event : events) take(event);
   if (moved || count != 0) return true;
   // To a sender that has no free slot left, one is told as well: around a ring, each rank may wait for just that slot.
   for (uint32_t index = 0; index < links_.size(); ++index)

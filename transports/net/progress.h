@@ -15,6 +15,7 @@
 // else moves: builders need the slot that a chunk of slot_count - 1 leaves free.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -49,6 +50,8 @@ class Progress {
   [[nodiscard]] const std::optional<Error> &failure() const { return failure_; }
 
  private:
+  static constexpr size_t events_per_step = 32;
+
   struct Link {
     NearLink ends;
     uint64_t sent = 0;
@@ -72,6 +75,7 @@ class Progress {
   std::vector<Link> links_;
   const std::shared_ptr<const RdmaMemory> device_;
   std::unique_ptr<Network> network_;
+  std::array<Event, events_per_step> events_;  ///< of one step; kept, since to make them anew clears a kilobyte
   std::vector<uint32_t> lost_;
   std::optional<Error> failure_;  ///< the first flush that failed
 };

@@ -226,12 +226,9 @@ uint32_t VerbsNetwork::poll(std::span<net::Event> events) {
   if (std::exchange(untold_, false))
     for (const Ends &each : links_) tell_arrivals(*each.link, list);
   bool idle = true;
-  for (bool more = true; more && list.has_room();) {  // bounded by what peers may have under way
-    more = false;
-    for (const auto &rail : rails_) {
-      if (!list.has_room() || !rail->fetch()) continue;
+  for (const auto &rail : rails_) {  // each queue is asked once: a second time it would mostly be empty
+    for (bool some = rail->fetch(); some && list.has_room(); some = rail->has_fetched()) {
       take(rail->take(), list);
-      more = true;
       idle = false;
     }
   }

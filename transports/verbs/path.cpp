@@ -5,7 +5,6 @@
 #include <errno.h>
 
 #include <algorithm>
-#include <array>
 #include <cassert>
 #include <cstring>
 #include <random>
@@ -50,9 +49,9 @@ uint32_t credits_of(const PathPlace &place, const std::vector<net::NearLink> &li
 uint32_t requests_for(const PathPlace &place, const std::vector<net::NearLink> &links) {
   return 2 * own_slots_of(place, links) + credits_of(place, links) + spare_requests;
 }
-/// The peer's slots and credits.
-uint32_t receives_for(const PathPlace &place, const std::vector<net::NearLink> &links) {
-  return own_slots_of(place, links) + credits_of(place, links) + spare_receives;
+/// The peer's slots and credits, and those that wait to be posted with others.
+uint32_t receives_for(const PathPlace &place, const std::vector<net::NearLink> &links, uint32_t receives_per_post) {
+  return own_slots_of(place, links) + credits_of(place, links) + spare_receives + receives_per_post - 1;
 }
 
 ibv_mtu mtu_of(uint32_t bytes) {
@@ -97,14 +96,14 @@ void Loss::tell(uint32_t number, const std::string &what) {
 }
 
 uint32_t Path::completions_for(const PathPlace &place, const std::vector<net::NearLink> &links) {
-  return requests_for(place, links) + receives_for(place, links);
+  return requests_for(place, links) + receives_for(place, links, receives_per_post);
 }
 
 Result<std::unique_ptr<Path>> Path::make(const Device &device, ibv_cq *completions, const PathPlace &place, Loss &loss,
                                          const std::vector<net::NearLink> &links) {
   std::unique_ptr<Path> path(new Path(device, place, loss));
   path->requests_max_ = requests_for(place, links);
-  path->receives_ = receives_for(place, links);
+  path->receives_ = receives_for(place, links, receives_per_post);
   path->signals_.resize(std::bit_ceil(path->requests_max_));
   path->domain_.reset(device.api().alloc_pd(device.context()));
   if (!path->domain_.valid()) return system_error("ibv_alloc_pd of " + device.port().device, errno);
@@ -195,6 +194,10 @@ Result<void> Path::make_queue_pair(ibv_cq *completions) {
   attributes.port_num = static_cast<uint8_t>(device_.port().number);
   attributes.qp_access_flags = IBV_ACCESS_REMOTE_WRITE;
   RONDO_TRY(modify(attributes, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS, "set up"));
+  for (size_t each = 0; each < receive_chain_.size(); ++each) {
+    receive_chain_[each].wr_id = uint64_t{place_.index} << 1 | 1;
+    if (each != 0) receive_chain_[each - 1].next = &receive_chain_[each];
+  }
   for (uint32_t count = 0; count < receives_; ++count) receive_again();
   if (lost()) return Error{RONDO_ERROR_SYSTEM, loss_.why};
   return {};
@@ -266,10 +269,10 @@ Result<void> Path::connect(const HostInfo &theirs) {
 }
 
 void Path::receive_again() {
-  ibv_recv_wr wanted{};
-  wanted.wr_id = uint64_t{place_.index} << 1 | 1;
+  if (++receives_used_ < receives_per_post) return;
+  receives_used_ = 0;
   ibv_recv_wr *bad = nullptr;
-  const int error = ibv_post_recv(queue_pair_.get(), &wanted, &bad);
+  const int error = ibv_post_recv(queue_pair_.get(), receive_chain_.data(), &bad);
   if (error != 0) lose(std::string("the device takes no request to receive: ") + std::strerror(error));
 }
 
@@ -319,8 +322,12 @@ bool Path::send_slot(uint32_t channel, const net::Message &message) {
   }
   telling.opcode = IBV_WR_RDMA_WRITE_WITH_IMM;
   telling.imm_data = htonl(pack(MessageKind::slot, link.ends.channel, message.counter));
-  const Signal signal{&link, 0};
-  if (in_cell) return post(telling, telling, 1, &signal);
+  // The device reads no more what went inline: such a slot needs no completion, unless it is behind one that does.
+  const bool leaves =
+      in_cell && (telling.send_flags & IBV_SEND_INLINE) != 0 && link.left == message.counter / place_.count;
+  if (leaves) ++link.left;
+  const Signal signal{leaves ? nullptr : &link, 0};
+  if (in_cell) return post(telling, telling, 1, !leaves || signal_is_due() ? &signal : nullptr);
   ibv_send_wr payload =
       write_of(parts[1], link.target.payload_address() + slot * link.ends.outgoing.geometry.slot_bytes,
                link.target.payload_key());
@@ -346,8 +353,7 @@ bool Path::send_word(MessageKind kind, const PathLink &link, uint64_t counter, b
 bool Path::send_credit(uint32_t channel, uint64_t consumed) {
   if (lost()) return true;
   if (!has_room(1 + bye_requests)) return false;
-  // Requests without a signal end with the next one that has it.
-  return send_word(MessageKind::credit, links_[channel], consumed, posted_ - signalled_ >= requests_max_ / 4);
+  return send_word(MessageKind::credit, links_[channel], consumed, signal_is_due());
 }
 
 bool Path::send_hello() {

@@ -3,6 +3,7 @@
 // protection domain for each: the keys that one peer has are of no use to another.
 #pragma once
 
+#include <array>
 #include <memory>
 #include <string>
 #include <vector>
@@ -37,12 +38,12 @@ struct PathLink {
   Cell *staged = nullptr;  ///< by slot: sent from here
   Cell *landed = nullptr;  ///< by slot: written by the peer
   uint64_t next = 0;       ///< counter of the next slot that comes by this path
-  uint64_t left = 0;       ///< the slots of this path, from counter 0 on, that the peer's device has
+  uint64_t left = 0;       ///< the slots of this path, from counter 0 on, that the own device reads no more
 };
 
 /// What a signalled request was.
 struct Signal {
-  PathLink *slot = nullptr;  ///< null: a credit, a hello, a bye
+  PathLink *slot = nullptr;  ///< null: a credit, a hello, a bye, a slot that went inline
   uint64_t position = 0;     ///< requests of the queue pair up to and with it
 };
 
@@ -82,12 +83,13 @@ class Path {
   /// A whole slot and a hello.
   [[nodiscard]] bool send_hello();
   [[nodiscard]] bool send_bye();
-  /// Everything that was sent has arrived at the peer's device, as far as completions have been taken.
+  /// Each request with a signal has ended, and so all before it have arrived at the peer's device: a goodbye's says so
+  /// of everything that was sent.
   [[nodiscard]] bool all_left() const { return signals_first_ == signals_end_; }
 
   /// A request has ended well. The slot's link, or null.
   PathLink *sent();
-  /// A request to receive was used up: another one takes its place.
+  /// A request to receive was used up: others take its place, several at a time.
   void receive_again();
 
   void lose(const std::string &what) { loss_.tell(place_.number, what); }
@@ -99,12 +101,16 @@ class Path {
   [[nodiscard]] static uint32_t completions_for(const PathPlace &place, const std::vector<net::NearLink> &links);
 
  private:
+  static constexpr uint32_t receives_per_post = 8;
+
   Path(const Device &device, const PathPlace &place, Loss &loss)
       : device_(device), api_(device.api()), place_(place), loss_(loss) {}
   Result<void> register_memory(const std::vector<net::NearLink> &links);
   Result<void> make_queue_pair(ibv_cq *completions);
   Result<void> modify(ibv_qp_attr &attributes, int mask, const char *what);
   [[nodiscard]] bool has_room(uint32_t requests) const { return posted_ - ended_ + requests <= requests_max_; }
+  /// Requests without a signal end with the next one that has it: one of a quarter of all has.
+  [[nodiscard]] bool signal_is_due() const { return posted_ - signalled_ >= requests_max_ / 4; }
   /// Chained requests, of which only the last may be signalled.
   bool post(ibv_send_wr &first, ibv_send_wr &last, uint32_t count, const Signal *signal);
   [[nodiscard]] ibv_sge part_of(const PathLink &link, const std::byte *payload, uint32_t bytes) const;
@@ -126,6 +132,8 @@ class Path {
   uint32_t first_packet_ = 0;
   uint32_t requests_max_ = 0;
   uint32_t receives_ = 0;
+  std::array<ibv_recv_wr, receives_per_post> receive_chain_{};
+  uint32_t receives_used_ = 0;  ///< since the last post
   uint32_t inline_max_ = 0;
   uint64_t posted_ = 0;  ///< requests to send
   uint64_t ended_ = 0;   ///< of them, known to have ended

@@ -46,7 +46,7 @@ class Peer {
   [[nodiscard]] bool send_slot(Link &link, const net::Message &message);
   [[nodiscard]] bool send_credit(const Link &link, uint64_t consumed);
 
-  /// Slots of the link, without a gap, that the peer's devices have.
+  /// Slots of the link, without a gap, that the own devices read no more.
   [[nodiscard]] uint64_t left(const Link &link) const;
   [[nodiscard]] bool greeted() const;   ///< by every path
   [[nodiscard]] bool has_left() const;  ///< by every path, behind all that it sent

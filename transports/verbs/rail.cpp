@@ -37,7 +37,7 @@ RailInfo Rail::offer() const {
 }
 
 bool Rail::fetch() const {
-  if (fetched_first_ != fetched_end_) return true;
+  if (has_fetched()) return true;
   const int count = ibv_poll_cq(completions_.get(), static_cast<int>(fetched_.size()), fetched_.data());
   fetched_first_ = 0;
   fetched_end_ = count > 0 ? static_cast<size_t>(count) : 0;

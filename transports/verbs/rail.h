@@ -22,9 +22,11 @@ class Rail {
   void add(Path &path) { paths_.push_back(&path); }
   [[nodiscard]] RailInfo offer() const;
 
-  /// Whether there is a completion.
+  /// Whether there is a completion; asks the queue if all that came before was taken.
   [[nodiscard]] bool fetch() const;
-  /// It. Only after fetch().
+  /// One that has come with others and was not taken yet.
+  [[nodiscard]] bool has_fetched() const { return fetched_first_ != fetched_end_; }
+  /// It. Only after one of the two.
   const ibv_wc &take() { return fetched_[fetched_first_++]; }
   /// Appends the descriptors of completions and of the device. `ready`: always readable, for what came meanwhile.
   void watch(std::vector<pollfd> &descriptors, int ready) const;
