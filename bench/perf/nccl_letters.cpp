@@ -5,6 +5,8 @@
 #include <charconv>
 #include <cstdlib>
 
+#include "src/console/command_line.h"
+
 namespace rondo::perf {
 namespace {
 
@@ -109,29 +111,29 @@ void add_nccl_options(CLI::App &app, Options &options, NcclWords &words) {
     return app.add_option(names, target, help)->group(group);
   };
   add("-t,--nthreads", words.threads, "ranks as threads of this process, 1 to 1024 [1: as the environment says]")
-      ->check(CLI::Range(1, 1'024))
+      ->check(console::InRange(1, 1'024))
       ->type_name("N");
   add("-g,--ngpus", words.gpus, "GPUs for each of them, a rank each, 1 to 1024; implies --device cuda")
-      ->check(CLI::Range(1, 1'024))
+      ->check(console::InRange(1, 1'024))
       ->type_name("N");
   add("-r,--root", words.root, "root of broadcast and reduce, or all: one after the other [0]")->type_name("RANK");
   add("-G,--cudagraph", words.graph_launches,
       "capture -n times -m calls into a graph and launch it N times, 0 to 1000000 [0]")
-      ->check(CLI::Range(0u, 1'000'000u))
+      ->check(console::InRange(0u, 1'000'000u))
       ->type_name("N");
   add("-z,--blocking", words.blocking, "1: wait after each call; 0: enqueue -m of them, then wait")
-      ->check(CLI::Range(0, 3))
+      ->check(console::InRange(0, 3))
       ->type_name("0|1");
   add("-R,--local_register", words.local_register, "1: register the buffers, as --buffers registered does [0]")
-      ->check(CLI::Range(0, 2))
+      ->check(console::InRange(0, 2))
       ->type_name("0|1");
   add("-J,--output_file", options.json_path, "as --json")->type_name("FILE");
   add("-F", options.csv_path, "as --csv")->type_name("FILE");
   add("-a,--average", words.average, "3: the slowest rank's time, which is what rondo perf tells")
-      ->check(CLI::Range(0, 3))
+      ->check(console::InRange(0, 3))
       ->type_name("3");
   add("-p,--parallel_init", words.parallel_init, "ranks that are threads always start side by side")
-      ->check(CLI::Range(0, 1))
+      ->check(console::InRange(0, 1))
       ->type_name("0|1");
   // Refused, unless they ask for nothing: not in the help.
   const auto hide = [&app](const char *names, auto &target) { app.add_option(names, target)->group(""); };

@@ -101,7 +101,7 @@ void add_choice_options(console::CommandLine &app, Options &options, Words &word
   app.add_option("-o,--op", words.op, "sum, prod, min, max, avg, or all [sum]")->type_name("OP");
   app.begin_group("Ranks and buffers");
   app.add_option("--ranks", options.ranks, "run so many ranks as threads of this process, 1 to 1024")
-      ->check(CLI::Range(1, rank_count_max))
+      ->check(console::InRange(1, rank_count_max))
       ->type_name("N");
   app.add_option("--device", words.device,
                  "host; cuda, which is all CUDA devices, rank by rank in turn; or one or some of them, as cuda:0 or "
@@ -118,11 +118,11 @@ void add_choice_options(console::CommandLine &app, Options &options, Words &word
       ->type_name("NAME");
   app.add_option("--channels", options.config.channels,
                  "parallel lanes, 1 to 8, on a device 1 to 64; 0: the tuner's choice [0]")
-      ->check(CLI::Range(0u, channel_count_max))
+      ->check(console::InRange(0u, channel_count_max))
       ->type_name("N");
   app.add_option("--max-ctas", options.config.max_ctas,
                  "blocks of a collective on a device, at most, 1 to 1024; 0: no limit [0]")
-      ->check(CLI::Range(0u, cta_count_max))
+      ->check(console::InRange(0u, cta_count_max))
       ->type_name("N");
   app.add_option("--chunk-bytes", words.chunk_bytes, "the schedule's unit, 64 to 1G; 0: the tuner's choice [0]")
       ->type_name("SIZE");
@@ -131,25 +131,25 @@ void add_choice_options(console::CommandLine &app, Options &options, Words &word
 void add_run_options(console::CommandLine &app, Options &options, Words &words) {
   app.begin_group("Runs");
   app.add_option("-n,--iters", words.iterations, "timed runs for each size, 1 to 1000000 [by size and time]")
-      ->check(CLI::Range(1u, 1'000'000u))
+      ->check(console::InRange(1u, 1'000'000u))
       ->type_name("N");
   app.add_option("-w,--warmup_iters", words.warmups, "untimed runs before them, 0 to 1000000 [by size]")
-      ->check(CLI::Range(0u, 1'000'000u))
+      ->check(console::InRange(0u, 1'000'000u))
       ->type_name("N");
   app.add_option("-c,--check", options.check_count, "verified runs for each size, 0 to 1000000; 0: none [1]")
-      ->check(CLI::Range(0u, 1'000'000u))
+      ->check(console::InRange(0u, 1'000'000u))
       ->type_name("N");
   app.add_option("-m,--agg_iters", options.aggregate_count, "calls in one timed run, 1 to 1000000 [1; on a device 20]")
-      ->check(CLI::Range(1u, 1'000'000u))
+      ->check(console::InRange(1u, 1'000'000u))
       ->type_name("N");
   app.add_option("--pause", options.pause_ms, "milliseconds without a call before each timed run, 0 to 10000 [0]")
-      ->check(CLI::Range(0u, 10'000u))
+      ->check(console::InRange(0u, 10'000u))
       ->type_name("MS");
   app.add_option("-T,--timeout", words.timeout_s, "seconds that one operation may take, 1 to 86400 [300]")
-      ->check(CLI::Range(1u, 86'400u))
+      ->check(console::InRange(1u, 86'400u))
       ->type_name("S");
   app.add_option("--stream", words.stream, "1: enqueue on a host stream and wait for it [0]")
-      ->check(CLI::Range(0u, 1u))
+      ->check(console::InRange(0u, 1u))
       ->type_name("0|1");
   app.add_option("--seed", options.seed, "of the inputs [1]")->type_name("N");
   app.add_flag("--no-rewrite", words.no_rewrite, "do not write fresh inputs between timed runs");
@@ -170,7 +170,7 @@ void add_device_options(console::CommandLine &app, Options &options, Words &word
       ->type_name("LIBRARY");
   app.add_option("--beside-product", options.product_size,
                  "what products of N x N matrices on the side, N from 16 to 32768, cost the collective, and it them")
-      ->check(CLI::Range(product_size_min, product_size_max))
+      ->check(console::InRange(product_size_min, product_size_max))
       ->type_name("N");
   app.add_option("--product-library", options.product_library,
                  "for the products: this library, which has the interface of cuBLAS [libcublas.so.13 or .12]")

@@ -45,15 +45,15 @@ void add_model_options(console::CommandLine &app, Options &options, Words &words
 }
 
 void add_learning_options(console::CommandLine &app, Options &options) {
-  const auto positive = CLI::Range(uint64_t{1}, uint64_t{1'000'000'000});
+  const auto positive = console::InRange(uint64_t{1}, uint64_t{1'000'000'000});
   app.begin_group("Learning");
   app.add_option("--steps", options.steps, "steps in all [100]")->check(positive)->type_name("N");
   app.add_option("--batch", options.batch, "samples of one pass on one rank, 1 to 65536 [8]")
-      ->check(CLI::Range(1, 65'536))
+      ->check(console::InRange(1, 65'536))
       ->type_name("N");
   app.add_option("--accumulate", options.accumulate,
                  "passes on each rank whose gradients make one step, 1 to 65536 [1]")
-      ->check(CLI::Range(1, 65'536))
+      ->check(console::InRange(1, 65'536))
       ->type_name("N");
   app.add_option("--seed", options.seed, "of the first parameters and of the samples' order [1]")->type_name("N");
   app.add_option("--corpus", options.corpus,
@@ -61,14 +61,14 @@ void add_learning_options(console::CommandLine &app, Options &options) {
                  "/usr/share/common-licenses and Python's library]")
       ->type_name("PATH");
   app.add_option("--learning-rate", options.learning_rate, "highest learning rate [0.001]")
-      ->check(CLI::Range(1e-12, 10.0))
+      ->check(console::InRange(1e-12, 10.0))
       ->type_name("X");
   app.add_option("--warmup", options.warmup, "steps in which the learning rate rises from 0 [10]")->type_name("N");
   app.add_option("--weight-decay", options.weight_decay, "AdamW's, of matrices [0.1]")
-      ->check(CLI::Range(0.0, 10.0))
+      ->check(console::InRange(0.0, 10.0))
       ->type_name("X");
   app.add_option("--clip", options.clip, "largest norm of the gradients; 0: no limit [1]")
-      ->check(CLI::Range(0.0, 1e9))
+      ->check(console::InRange(0.0, 1e9))
       ->type_name("X");
 }
 
@@ -91,7 +91,7 @@ void add_device_options(console::CommandLine &app, Options &options, Words &word
 void add_rank_options(console::CommandLine &app, Options &options, Words &words) {
   app.begin_group("Communication");
   app.add_option("--bucket-mb", options.bucket_mb, "MiB of gradients that travel together [1]")
-      ->check(CLI::Range(0.001, 4096.0))
+      ->check(console::InRange(0.001, 4096.0))
       ->type_name("X");
   auto *const overlap = app.add_flag("--overlap", words.overlap,
                                      "start a bucket's all-reduce when its last gradient is there [yes]");
@@ -107,23 +107,23 @@ void add_rank_options(console::CommandLine &app, Options &options, Words &words)
                  "async-ps: rank 0 updates by the gradients of the others as they come [sync]")
       ->type_name("MODE");
   app.add_option("--local-steps", options.local_steps, "of local-sgd: steps between two means [8]")
-      ->check(CLI::Range(1, 1'000'000))
+      ->check(console::InRange(1, 1'000'000))
       ->type_name("N");
   app.add_option("--staleness", options.staleness,
                  "of async-ps: steps that a worker may be ahead of the slowest [4]")
       ->type_name("N");
   app.add_option("--zero", words.zero,
                  "1: each rank updates a share of the parameters and has that share's moments only (ZeRO-1) [0]")
-      ->check(CLI::Range(0u, 1u))
+      ->check(console::InRange(0u, 1u))
       ->type_name("0|1");
   app.add_option("--tensor-parallel", options.slices,
                  "ranks that share a model: each has some of the heads and of the MLP of every layer [1]")
-      ->check(CLI::Range(1, 1'024))
+      ->check(console::InRange(1, 1'024))
       ->type_name("N");
   app.add_flag("--recompute", options.recompute,
                "keep a layer's input only, and compute its activations again in the backward pass");
   app.add_option("--timeout", words.timeout_s, "seconds that one operation may take, 1 to 86400 [300]")
-      ->check(CLI::Range(1u, 86'400u))
+      ->check(console::InRange(1u, 86'400u))
       ->type_name("S");
 }
 
@@ -132,7 +132,7 @@ void add_run_options(console::CommandLine &app, Options &options, Words &words) 
   app.add_option("--validate-every", options.validate_every, "steps between validations; 0: at the end only [0]")
       ->type_name("N");
   app.add_option("--validation-batches", options.validation_batches, "batches of a validation, over all ranks [8]")
-      ->check(CLI::Range(1, 1'000'000))
+      ->check(console::InRange(1, 1'000'000))
       ->type_name("N");
   app.add_option("--check-every", options.check_every,
                  "steps between comparisons of all ranks' parameters; 0: never [100]")
@@ -143,7 +143,7 @@ void add_run_options(console::CommandLine &app, Options &options, Words &words) 
   app.add_option("--resume", options.resume, "continue from this checkpoint")->type_name("FILE");
   app.add_option("--measure", options.measure_rounds,
                  "rounds in which overlap is measured after the run; 0: none [5]")
-      ->check(CLI::Range(0u, 1000u))
+      ->check(console::InRange(0u, 1000u))
       ->type_name("N");
   app.begin_group("Output");
   app.add_json(options.json, "write the report");

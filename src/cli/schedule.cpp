@@ -44,7 +44,7 @@ Result<Parsed> parse_options(Arguments args) {
       ->required()
       ->type_name("NAME");
   app.add_option("--ranks", options.args.rank_count, "number of ranks, 1 to 4096; drawings have at most 64 [4]")
-      ->check(CLI::Range(1u, rank_count_max))
+      ->check(console::InRange(1u, rank_count_max))
       ->type_name("N");
   app.add_option("--collective", options.collective,
                  "all_reduce, reduce_scatter, all_gather, broadcast, reduce or barrier [all_reduce]")

@@ -6,6 +6,7 @@
 
 #include <optional>
 #include <span>
+#include <sstream>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -30,6 +31,19 @@ struct Answer {
 [[nodiscard]] std::string lower_case(std::string_view word);
 /// "cuda", "cuda:1", "cuda:0,1": the ordinals of devices, empty where all are meant; nothing for another text.
 [[nodiscard]] std::optional<std::vector<int>> parse_cuda_devices(std::string_view text);
+
+/// CLI::Range, whose refusals every version of CLI11 words in another way: "Value 12 not in range 1 to 9".
+class InRange : public CLI::Range {
+ public:
+  template <class T>
+  InRange(T min, T max) : CLI::Range(min, max) {
+    std::ostringstream wanted;
+    wanted << " not in range " << min << " to " << max;
+    func_ = [is_in = func_, words = wanted.str()](std::string &text) {
+      return is_in(text).empty() ? std::string() : "Value " + text + words;
+    };
+  }
+};
 
 /// Options are added as to any CLI::App. Each names its value by type_name(), without a colon in it.
 class CommandLine : public CLI::App {

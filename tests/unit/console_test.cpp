@@ -39,7 +39,7 @@ Parsed parse(std::initializer_list<const char *> args) {
   app.add_option("-n,--number", parsed.number,
                  "a number whose description is so long that it does not fit into one line of the help, which has a "
                  "hundred columns, and which ends with --json here")
-      ->check(CLI::Range(1u, 9u))
+      ->check(InRange(1u, 9u))
       ->type_name("N");
   app.add_json(parsed.json, "write it", is_word);
   parsed.answer = app.read({args.begin(), args.size()});

@@ -41,10 +41,10 @@ Result<Parsed> parse_options(Arguments args) {
   InfoOptions options;
   console::CommandLine app(manual);
   app.add_option("--ranks", options.rank_count, "show the plans for N ranks, 1 to 1048576 [one for each usable core]")
-      ->check(CLI::Range(1u, rank_count_max))
+      ->check(console::InRange(1u, rank_count_max))
       ->type_name("N");
   app.add_option("--hosts", options.host_count, "spread them over N hosts like this one, 1 to 1048576 [1]")
-      ->check(CLI::Range(1u, rank_count_max))
+      ->check(console::InRange(1u, rank_count_max))
       ->type_name("N");
   app.add_json(options.json, "write the same");
   app.add_option("--topology-xml", options.topology_xml,

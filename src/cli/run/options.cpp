@@ -65,7 +65,7 @@ void add_options(console::CommandLine &app, RunOptions *options, Raw *raw) {
   app.begin_group("The job");
   app.add_option("-n,--ranks,--np", options->rank_count,
                  "ranks to start, 1 to 1024 (-np, too); this or --hosts must be given")
-      ->check(CLI::Range(1u, run_rank_count_max))
+      ->check(console::InRange(1u, run_rank_count_max))
       ->type_name("N");
   app.add_option("--bind", raw->bind, "core: rank i stays on the i-th allowed core, counted round [none]")
       ->check(CLI::IsMember({"core", "none"}, CLI::ignore_case))
@@ -83,10 +83,10 @@ void add_options(console::CommandLine &app, RunOptions *options, Raw *raw) {
   app.add_flag("--agent", options->agent, "")->group("");  // what --hosts starts on the hosts
   app.begin_group("Its end");
   app.add_option("--timeout", raw->timeout_seconds, "end the job after S seconds, with status 124 [never]")
-      ->check(CLI::Range(0.001, run_seconds_max))
+      ->check(console::InRange(0.001, run_seconds_max))
       ->type_name("S");
   app.add_option("--grace", raw->grace_seconds, "seconds from SIGTERM to SIGKILL where a job is ended [2]")
-      ->check(CLI::Range(0.0, run_seconds_max))
+      ->check(console::InRange(0.0, run_seconds_max))
       ->type_name("S");
 }
 
@@ -144,7 +144,7 @@ Result<void> take_hosts(const Raw &raw, RunOptions *options) {
 }
 
 Result<RunOptions> finish(std::vector<std::string> rest, const Raw &raw, RunOptions options) {
-  if (std::isnan(raw.timeout_seconds) || std::isnan(raw.grace_seconds))  // within CLI::Range, which only compares
+  if (std::isnan(raw.timeout_seconds) || std::isnan(raw.grace_seconds))  // within its range, which only compares
     return invalid_argument("--timeout and --grace want a number of seconds");
   if (options.agent) return options;
   RONDO_TRY(check_environment(options.environment));

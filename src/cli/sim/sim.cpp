@@ -45,13 +45,13 @@ constexpr console::Manual manual{
 void add_place_options(console::CommandLine &app, SimOptions &options) {
   app.begin_group("The network");
   app.add_option("--ranks", options.ranks, "number of ranks, 1 to 1048576 [all of the nodes, or 16]")
-      ->check(CLI::Range(1u, sim::sim_rank_count_max))
+      ->check(console::InRange(1u, sim::sim_rank_count_max))
       ->type_name("N");
   app.add_option("--nodes", options.nodes, "number of nodes, 1 to 1048576")
-      ->check(CLI::Range(1u, sim::sim_rank_count_max))
+      ->check(console::InRange(1u, sim::sim_rank_count_max))
       ->type_name("N");
   app.add_option("--gpus", options.gpus, "ranks of a node, 1 to 4096 [8]")
-      ->check(CLI::Range(1u, 4096u))
+      ->check(console::InRange(1u, 4096u))
       ->type_name("N");
   app.add_option("--rack", options.rack_nodes, "nodes of a rack [all are in one]")->type_name("N");
   app.add_option("--topology", options.topology, "read nodes, links and costs from a JSON file")->type_name("FILE");
@@ -77,7 +77,7 @@ void add_case_options(console::CommandLine &app, SimOptions &options) {
                  "interpreter; or load_store, for an all_reduce among 2 to 64 ranks of one node [interpreter]")
       ->type_name("NAME");
   app.add_option("--channels", options.channels, "parallel lanes, 1 to 64 [the tuner's choice]")
-      ->check(CLI::Range(1u, 64u))
+      ->check(console::InRange(1u, 64u))
       ->type_name("N");
   app.add_option("--chunk-bytes", options.chunk, "the schedule's unit, from 64 [the tuner's choice]")
       ->type_name("SIZE");

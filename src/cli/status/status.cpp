@@ -51,13 +51,13 @@ Result<Parsed> parse_options(Arguments args) {
   StatusOptions options;
   console::CommandLine app(manual);
   auto *const process = app.add_option("process", options.process, "look at the communicators of this process")
-                            ->check(CLI::Range(1, pid_max))
+                            ->check(console::InRange(1, pid_max))
                             ->type_name("PID");
   auto *const job = app.add_option("--job", options.launcher,
                                    "look at the processes below PID, a launcher such as rondo run; without PID, at "
                                    "all processes of this user")
                         ->expected(0, 1)
-                        ->check(CLI::Range(0, pid_max))
+                        ->check(console::InRange(0, pid_max))
                         ->type_name("[PID]")
                         ->excludes(process);
   app.add_flag("--all-users", options.everybody,

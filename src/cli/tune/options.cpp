@@ -109,7 +109,7 @@ void add_options(console::CommandLine &app, Options &options, Raw &raw) {
   app.add_option("--sizes", raw.sizes, "a list, or FROM-TO/FACTOR, both ends included [8-64M/4]")->type_name("SIZES");
   app.add_flag("--quick", raw.quick, "fewer sizes (8-1M/32), two rounds, short samples: a first impression");
   app.add_option("--rounds", options.round_count, "times that every candidate's turn comes at a size, 1 to 1000 [5]")
-      ->check(CLI::Range(1u, round_count_max))
+      ->check(console::InRange(1u, round_count_max))
       ->type_name("N");
   app.add_flag("--hosts", options.hosts,
                "as a rank of a launcher on several hosts: measure links inside and between them, choose by simulation");
