@@ -104,10 +104,11 @@ class Launchers(unittest.TestCase):
                                                         timeout=120).returncode == 0
         self.require("torchrun", ssh_hosts.net.why_not() or
                      (None if works else "no torchrun (the environment that it makes is in several_hosts_test.py)"))
+        ranks = self.ranks()
         with ssh_hosts.net.Hosts(2) as hosts:
-            agents = [hosts.start(host, [torchrun, "--nnodes=2", f"--node-rank={host}", "--nproc-per-node=2",
-                                         f"--master-addr={hosts.address(0)}", "--master-port=29400", "--no-python",
-                                         *self.ranks()]) for host in range(2)]
+            agents = [hosts.start(host, [torchrun, "--nnodes=2", f"--node_rank={host}", "--nproc_per_node=2",
+                                         f"--master_addr={hosts.address(0)}", "--master_port=29400", "--no_python",
+                                         *ranks]) for host in range(2)]
             output = "".join(agent.communicate(timeout=DEADLINE_S)[0] for agent in agents)
             self.expect_each_rank(output, [agent.returncode for agent in agents])
 
