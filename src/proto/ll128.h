@@ -60,21 +60,24 @@ static_assert((memory::line_words - 1) * sizeof(uint64_t) == ll128_line_payload_
   return bytes - offset < 8 ? word & ((uint64_t{1} << (8 * (bytes - offset))) - 1) : word;
 }
 
-/// What a thread of a group has of a slot: a line in every turn, of each the same part. The turns of a warp's lanes are
-/// the same: a lane's line may be past the last one.
+/// What a thread of a group has of a slot: every stride-th line from `first` on, and of each the same part.
 struct Share {
-  uint32_t first;   ///< line of the first turn
-  uint32_t stride;  ///< lines of a turn
+  uint32_t first;
+  uint32_t stride;  ///< a multiple of warp_lines()
   uint32_t part;
-  uint32_t place;  ///< of the line among those that go together
 
   template <Group G>
   [[nodiscard]] RONDO_HD static Share of(G group) {
     constexpr uint32_t threads = memory::line_threads();
-    const uint32_t first = group.rank() / threads;
-    return {first, group.size() / threads, group.rank() % threads, first % memory::warp_lines()};
+    return {group.rank() / threads, group.size() / threads, group.rank() % threads};
   }
 };
+
+/// The first of the lines that are stored or loaded at once with this one. What depends on it alone is the same for all
+/// lanes of a warp, which so stay together.
+[[nodiscard]] RONDO_HD constexpr uint32_t first_at_once(uint32_t line) {
+  return line / memory::warp_lines() * memory::warp_lines();
+}
 
 }  // namespace ll128
 
@@ -102,16 +105,17 @@ class Ll128Sender {
     uint64_t *const words = connection_.ll128_words(counter);
     const uint32_t line_count = ll128::line_count_of(bytes);
     const ll128::Share share = ll128::Share::of(group);
-    uint32_t turn = share.first - share.place;  // the first of the lines that go together
-    if (turn == 0) {
-      store<memory::release>(words, share, turn, line_count, payload, bytes, mark);  // W2, pairs with R1
-      turn += share.stride;
+    uint32_t line = share.first;
+    if (ll128::first_at_once(line) == 0) {
+      store<memory::release>(words, line, line_count, share.part, payload, bytes, mark);  // W2, pairs with R1
+      line += share.stride;
     }
-    for (; turn < line_count; turn += share.stride)
-      store<memory::relaxed>(words, share, turn, line_count, payload, bytes, mark);  // W2, pairs with R1
+    for (; ll128::first_at_once(line) < line_count; line += share.stride)
+      store<memory::relaxed>(words, line, line_count, share.part, payload, bytes, mark);  // W2, pairs with R1
     if (counter % ll::sweep_period < connection_.geometry.slot_count)
-      for (uint32_t line = line_count + group.rank(); line < connection_.geometry.ll128_lines(); line += group.size())
-        memory::store_relaxed(mark_at(words, line), 0);
+      for (uint32_t unused = line_count + group.rank(); unused < connection_.geometry.ll128_lines();
+           unused += group.size())
+        memory::store_relaxed(mark_at(words, unused), 0);
     if (group.rank() == 0) ++posted_;  // the others have taken the counter
   }
 
@@ -121,12 +125,11 @@ class Ll128Sender {
   }
 
   template <memory::Order order>
-  RONDO_HD static void store(uint64_t *words, const ll128::Share &share, uint32_t turn, uint32_t line_count,
+  RONDO_HD static void store(uint64_t *words, uint32_t line, uint32_t line_count, uint32_t part,
                              const std::byte *payload, size_t bytes, uint64_t mark) {
-    const uint32_t line = turn + share.place;
     const size_t begin = size_t{line} * ll128_line_payload_bytes;
     memory::store_line<order, memory::Site::ll128_post>(
-        words + size_t{line} * memory::line_words, share.part,
+        words + size_t{line} * memory::line_words, part,
         [&](uint32_t word) { return ll128::word_at(payload, bytes, begin + word * sizeof(uint64_t)); }, mark,
         line < line_count);
   }
@@ -154,9 +157,8 @@ class Ll128Receiver {
     const ll128::Share share = ll128::Share::of(group);
     LlOutcome seen = LlOutcome::full;
     // A warp's lanes go on together: until the lines of all of them are there, or those of one are not.
-    for (uint32_t turn = share.first - share.place; turn < line_count; turn += share.stride) {
-      const uint32_t line = turn + share.place;
-      const auto look = [&] { return load(words, line, share.part, wanted, line < line_count, turn == 0, payload); };
+    for (uint32_t line = share.first; ll128::first_at_once(line) < line_count; line += share.stride) {
+      const auto look = [&] { return load(words, line, share.part, wanted, line < line_count, payload); };
       uint64_t mark = look();  // R1, pairs with W2 in post_by_group
       for (uint32_t looks = 1; !memory::all_lines(ll128::flag_in(mark) == ll128::flag_in(wanted)) && looks < poll_count;
            ++looks)
@@ -176,14 +178,15 @@ class Ll128Receiver {
 
  private:
   [[nodiscard]] RONDO_HD static uint64_t load(const uint64_t *words, uint32_t line, uint32_t part, uint64_t wanted,
-                                              bool here, bool acquires, std::byte *payload) {
+                                              bool here, std::byte *payload) {
     std::byte *const at = payload + size_t{line} * ll128_line_payload_bytes;
     const auto take = [&](uint32_t index, uint64_t word) {
       std::memcpy(__builtin_assume_aligned(at + index * sizeof word, 8), &word, sizeof word);
     };
     const uint64_t *const from = words + size_t{line} * memory::line_words;
-    return acquires ? memory::load_line<memory::acquire>(from, part, wanted, here, take)
-                    : memory::load_line<memory::relaxed>(from, part, wanted, here, take);
+    return ll128::first_at_once(line) == 0
+               ? memory::load_line<memory::acquire>(from, part, wanted, here, take)
+               : memory::load_line<memory::relaxed>(from, part, wanted, here, take);
   }
 
   ConnectionView connection_;
