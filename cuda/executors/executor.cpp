@@ -205,7 +205,8 @@ void KernelExecutor::prepare_load_store(const Plan &plan, CudaPlan &made) const 
   made.channel_count = made.lane_count = plan.choice.channels;
   if (regions_ != nullptr) operation.regions = reinterpret_cast<const uint64_t *>(regions_->table());
   made.vector_bytes = operation.count * device::load_store_element_bytes(plan);
-  made.threads = load_store_threads(operation.mode == device::LoadStoreMode::one_shot, operation.post_words);
+  made.threads = load_store_threads(operation.mode == device::LoadStoreMode::one_shot, made.vector_bytes,
+                                    plan.choice.channels);
 }
 
 bool KernelExecutor::has_room(const Plan &plan) {
