@@ -183,6 +183,7 @@ enum class LaunchAttributeId : int {
   ignore = 0,
   cooperative = 2,
   cluster_dimension = 4,
+  programmatic_stream_serialization = 6,
   priority = 8,
   mem_sync_domain = 10
 };
@@ -231,6 +232,7 @@ static_assert(sizeof(MemoryAccess) == 12 && offsetof(MemoryAccess, flags) == 8);
 union LaunchAttributeValue {
   char bytes[64];
   int cooperative;
+  int programmatic_stream_serialization;
   int priority;
   MemSyncDomain mem_sync_domain;
   unsigned cluster_dimension[3];

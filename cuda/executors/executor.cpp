@@ -205,8 +205,7 @@ void KernelExecutor::prepare_load_store(const Plan &plan, CudaPlan &made) const 
   made.channel_count = made.lane_count = plan.choice.channels;
   if (regions_ != nullptr) operation.regions = reinterpret_cast<const uint64_t *>(regions_->table());
   made.vector_bytes = operation.count * device::load_store_element_bytes(plan);
-  made.threads = load_store_threads(operation.mode == device::LoadStoreMode::one_shot, made.vector_bytes,
-                                    plan.choice.channels);
+  made.threads = load_store_threads(operation.mode == device::LoadStoreMode::one_shot, operation.post_words);
 }
 
 bool KernelExecutor::has_room(const Plan &plan) {

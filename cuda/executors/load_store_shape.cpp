@@ -159,11 +159,10 @@ Result<BlockClaim> claim_residency(const CudaDevice &device, const std::string &
   return claimed;
 }
 
-uint32_t load_store_threads(bool one_shot, uint64_t bytes, uint32_t channel_count) {
+uint32_t load_store_threads(bool one_shot, uint32_t post_words) {
   if (!one_shot) return block_threads_max;
-  const uint64_t words = (bytes / device::word_bytes + channel_count) / channel_count;  // a few need no wide barrier
-  const uint64_t threads = (words + warp_threads - 1) / warp_threads * warp_threads;
-  return static_cast<uint32_t>(std::clamp<uint64_t>(threads, warp_threads, block_threads_max));
+  const uint32_t for_words = (post_words + warp_threads - 1) / warp_threads * warp_threads;  // few: no wide barrier
+  return std::min(for_words + warp_threads, block_threads_max);  // a warp without words has the headers
 }
 
 }  // namespace rondo::cuda

@@ -80,8 +80,8 @@ struct PeersInfo {
                                                  const Neighbours &neighbours, const BlockBudget &budget,
                                                  BlockClaim &&reserved = {});
 
-/// Of a block.
-[[nodiscard]] uint32_t load_store_threads(bool one_shot, uint64_t bytes, uint32_t channel_count);
+/// Of a block. `post_words`: of a channel's post by one_shot.
+[[nodiscard]] uint32_t load_store_threads(bool one_shot, uint32_t post_words);
 
 /// Of a channel's chunk where ranks share buffers: chunks are there so that their sizes fit into 32 bits.
 inline constexpr uint64_t shared_chunk_bytes = uint64_t{1} << 30;

@@ -167,6 +167,9 @@ void describe_load_store(const Plan &plan, BufferPlace place, uint64_t shared_ch
   const uint64_t area_bytes = operation.geometry.chunk_bytes;
   operation.chunk_elements = std::min(plan.choice.chunk_bytes, area_bytes) / element_bytes;
   operation.shared_chunk_elements = shared_chunk_bytes / element_bytes;
+  if (operation.mode != LoadStoreMode::one_shot) return;
+  const uint64_t words = (operation.count * element_bytes + word_bytes - 1) / word_bytes;
+  operation.post_words = static_cast<uint32_t>((words + plan.choice.channels - 1) / plan.choice.channels);
 }
 
 std::vector<std::string> reduce_kernel_names() {

@@ -27,21 +27,16 @@ inline constexpr bool has_both_ways = sizeof(typename Reduction::Storage) > 1;
 template <class Reduction, Group G>
 RONDO_HD void run_load_store(G group, const LoadStoreOperation &operation, uint32_t channel, std::byte *shared) {
   const DeviceOperation &base = operation.base;
-  // Loaded before they are needed, and kept for thread 0, which would wait for them at its end.
-  auto &ends = *reinterpret_cast<KernelEnds *>(shared + shared_bytes_for(1, 0));
+  auto &ends = *reinterpret_cast<KernelEnds *>(shared + shared_bytes_for(1, 0));  // for thread 0
   auto *const buffers = reinterpret_cast<SharedBuffers *>(&ends + 1);
-  // Nobody else writes what is read here; the vote comes before one thread moves it on.
-  const uint64_t number = base.progress->posts + 1;
-  if (group.rank() == 0) ends = load_ends(*base.progress);
   const bool one_shot = !is_copy<Reduction> && operation.mode == LoadStoreMode::one_shot;
-  if (!one_shot) tell_begun(group, operation, channel, ends);
-  bool done = one_shot || may_begin(group, operation);
+  bool done = one_shot || may_begin(group, operation, channel, ends);
   if constexpr (is_copy<Reduction>) {
     done = done && run_shared<Reduction>(group, operation, channel, buffers) == Meeting::in_buffers;
   } else if (done) {
     switch (operation.mode) {  // by a chain of conditions ptxas would spill
       case LoadStoreMode::one_shot:
-        done = run_one_shot<Reduction>(group, operation, channel, number, ends);
+        done = run_one_shot<Reduction>(group, operation, channel, ends);
         break;
       case LoadStoreMode::shared:
         if (const Meeting met = run_shared<Reduction>(group, operation, channel, buffers);

@@ -12,11 +12,9 @@
 
 namespace rondo::device {
 
-inline constexpr uint32_t word_bytes = 8;
-
 /// Word `index` of a payload of so many bytes, at whatever address.
-[[nodiscard]] RONDO_HD inline uint64_t load_word(const std::byte *payload, uint64_t bytes, uint32_t index) {
-  const uint64_t begin = uint64_t{index} * word_bytes;
+[[nodiscard]] RONDO_HD inline uint64_t load_word(const std::byte *payload, uint32_t bytes, uint32_t index) {
+  const uint32_t begin = index * word_bytes;
   const std::byte *const at = payload + begin;
   if (bytes - begin >= word_bytes) {
     if (GroupArgs::address(at) % sizeof(uint64_t) == 0) return load_aligned<uint64_t, sizeof(uint64_t)>(at);
@@ -24,15 +22,15 @@ inline constexpr uint32_t word_bytes = 8;
       return load_aligned<uint32_t, sizeof(uint32_t)>(at) |
              uint64_t{load_aligned<uint32_t, sizeof(uint32_t)>(at + sizeof(uint32_t))} << 32;
   }
-  const uint64_t here = bytes - begin < word_bytes ? bytes - begin : word_bytes;
+  const uint32_t here = bytes - begin < word_bytes ? bytes - begin : word_bytes;
   uint64_t word = 0;
   RONDO_KEEP_LOOP
   for (uint32_t byte = 0; byte < here; ++byte) word |= uint64_t{static_cast<uint8_t>(at[byte])} << (8 * byte);
   return word;
 }
 
-RONDO_HD inline void store_word(std::byte *payload, uint64_t bytes, uint32_t index, uint64_t word) {
-  const uint64_t begin = uint64_t{index} * word_bytes;
+RONDO_HD inline void store_word(std::byte *payload, uint32_t bytes, uint32_t index, uint64_t word) {
+  const uint32_t begin = index * word_bytes;
   std::byte *const at = payload + begin;
   if (bytes - begin >= word_bytes) {
     if (GroupArgs::address(at) % sizeof(uint64_t) == 0) return store_aligned<sizeof(uint64_t)>(at, word);
@@ -41,30 +39,29 @@ RONDO_HD inline void store_word(std::byte *payload, uint64_t bytes, uint32_t ind
       return store_aligned<sizeof(uint32_t)>(at + sizeof(uint32_t), static_cast<uint32_t>(word >> 32));
     }
   }
-  const uint64_t here = bytes - begin < word_bytes ? bytes - begin : word_bytes;
+  const uint32_t here = bytes - begin < word_bytes ? bytes - begin : word_bytes;
   RONDO_KEEP_LOOP
   for (uint32_t byte = 0; byte < here; ++byte) at[byte] = static_cast<std::byte>(word >> (8 * byte));
 }
 
-/// A post, and the words of it that a channel has.
-struct Post {
-  uint64_t number;
-  uint64_t bytes;
-  uint32_t flag;
+/// What is posted, and the words of it that a channel has.
+struct Payload {
+  uint32_t bytes;
   uint32_t word_count;
   uint32_t begin;
   uint32_t end;
 };
-
-[[nodiscard]] RONDO_HD inline Post make_post(const LoadStoreOperation &operation, uint64_t number, uint64_t bytes,
-                                             uint32_t channel) {
-  const auto word_count = static_cast<uint32_t>((bytes + word_bytes - 1) / word_bytes);
-  const uint32_t channels = operation.base.lane_count;
-  const uint32_t share = (word_count + channels - 1) / channels;
-  const uint32_t begin = share * channel < word_count ? share * channel : word_count;
-  return {number,     bytes, ll::flag_of(number),
-          word_count, begin, share < word_count - begin ? begin + share : word_count};
+[[nodiscard]] RONDO_HD inline Payload make_payload(const LoadStoreOperation &operation, uint32_t bytes,
+                                                   uint32_t channel) {
+  const uint32_t word_count = (bytes + word_bytes - 1) / word_bytes;
+  const uint32_t begin = operation.post_words * channel, end = begin + operation.post_words;
+  return {bytes, word_count, begin < word_count ? begin : word_count, end < word_count ? end : word_count};
 }
+
+struct Post : Payload {
+  uint64_t number;
+  uint32_t flag;
+};
 
 /// Clears what the post leaves of its area, so that no unit of a longer one can have a flag that comes again.
 template <Group G>
@@ -103,81 +100,123 @@ RONDO_HD void write_post(G group, const LoadStoreOperation &operation, const Pos
   if (post.number > 1 && post.number % ll::sweep_period < 2) sweep(group, operation, post, channel);
 }
 
-[[nodiscard]] RONDO_HD inline bool has_flag(const memory::Pair &pair, uint32_t flag) {
-  return ll::flag_in(pair.first) == flag && ll::flag_in(pair.second) == flag;
+/// 0: both units have the flag. By bits: with a condition for each look ptxas would run short of predicates, and wait
+/// for the first looks before it makes the last.
+[[nodiscard]] RONDO_HD inline uint32_t flags_missing(const memory::Pair &pair, uint32_t flag) {
+  return (ll::flag_in(pair.first) ^ flag) | (ll::flag_in(pair.second) ^ flag);
 }
 [[nodiscard]] RONDO_HD inline uint64_t word_of(const memory::Pair &pair) {
   return uint64_t{ll::data_of(pair.second)} << 32 | ll::data_of(pair.first);
 }
 
-/// W1 of word `index` of all ranks, whose reduction goes to `result`. False: something is still to come. The looks of a
-/// turn are under way together, the last rank's with those of the last turn.
-template <class Reduction>
+/// W1 of word `index` of all ranks, the own one's included, whose reduction goes to `result`. False: something is still
+/// to come. The looks of a turn are under way together, the last rank's with those of the last turn; and with them what
+/// beside() looks at.
+template <class Reduction, class Beside>
 [[nodiscard]] RONDO_HD bool reduce_word(const LoadStoreOperation &operation, const Post &post, uint32_t index,
-                                      uint64_t &result) {
+                                        const Beside &beside, uint64_t &result) {
   constexpr uint32_t looks = Reduction::looks_at_once;
-  const uint32_t self = operation.rank, last = operation.rank_count() - 1;
+  const uint32_t last = operation.rank_count() - 1;
   const size_t at = operation.geometry.units_at(post.number) + size_t{index} * sizeof(memory::Pair);
   const auto look = [&](uint32_t rank) {  // pairs by value with P1
     return memory::load_pair_relaxed(reinterpret_cast<const uint64_t *>(operation.places[rank] + at));
   };
-  const uint64_t own = load_word(operation.base.buffers.send.data, post.bytes, index);
+  const uint64_t full = ll::pack(0, post.flag);
   uint64_t partial = 0;
   RONDO_KEEP_LOOP
   for (uint32_t first = 0; first < last; first += looks) {
-    memory::Pair found[looks]{}, found_last{};
-    const bool needs_last = first + looks >= last && last != self;
+    memory::Pair found[looks], found_last{full, full};
+    RONDO_UNROLL
+    for (uint32_t turn = 0; turn < looks; ++turn) found[turn] = {full, full};
     const bool all = poll(operation.base.poll_count, [&] {
+      beside();
       RONDO_UNROLL
       for (uint32_t turn = 0; turn < looks; ++turn)
-        if (first + turn < last && first + turn != self) found[turn] = look(first + turn);
-      if (needs_last) found_last = look(last);
-      bool full = !needs_last || has_flag(found_last, post.flag);
+        if (first + turn < last) found[turn] = look(first + turn);
+      if (first + looks >= last) found_last = look(last);
+      uint32_t missing = flags_missing(found_last, post.flag);
       RONDO_UNROLL
-      for (uint32_t turn = 0; turn < looks; ++turn)
-        if (first + turn < last && first + turn != self) full &= has_flag(found[turn], post.flag);
-      return full;
+      for (uint32_t turn = 0; turn < looks; ++turn) missing |= flags_missing(found[turn], post.flag);
+      return missing == 0;
     });
     if (!all) return false;
     RONDO_UNROLL
     for (uint32_t turn = 0; turn < looks; ++turn) {
-      if (first + turn >= last) continue;
-      const uint64_t word = first + turn == self ? own : word_of(found[turn]);
+      if (first + turn >= last) break;
+      const uint64_t word = word_of(found[turn]);
       partial = first + turn == 0 ? word : Reduction::template step<false>(partial, word, 0);
     }
     result = word_of(found_last);
   }
-  result = Reduction::template step<true>(partial, last == self ? own : result, operation.base.divisor);
+  result = Reduction::template step<true>(partial, result, operation.base.divisor);
   return true;
 }
 
+/// What a thread sees of its peers' headers.
+struct HeaderLooks {
+  uint32_t peer;      ///< the one that it looks at now
+  uint64_t seen = 0;  ///< of that peer, as it was when looked at last
+
+  [[nodiscard]] RONDO_HD bool has(uint32_t flag) const { return ll::flag_in(seen) == flag; }
+  RONDO_HD void look(const LoadStoreOperation &operation, const Post &post, uint32_t channel, bool on_one_device) {
+    seen = memory::load_acquire_unless(  // W2, see P2
+        operation.place(peer).header(post.number, channel), on_one_device);
+  }
+};
+
+/// Reduces the thread's words from `index` on, and looks at its headers, by the last threads of a group, of which short
+/// posts give those no words. Look::ready: of all of them.
+template <class Reduction, Group G>
+[[nodiscard]] RONDO_HD Look finish_post(G group, const LoadStoreOperation &operation, const Post &post,
+                                        uint32_t channel, uint32_t &index, HeaderLooks &headers) {
+  for (; index < post.end; index += group.size()) {
+    uint64_t reduced = 0;
+    const memory::Turn turn;
+    memory::Attempt attempt;
+    const bool found = reduce_word<Reduction>(
+        operation, post, index,
+        [&] {  // an acquire would hold the other looks up
+          if (operation.base.on_one_device != 0 && headers.peer < operation.rank_count() &&
+              headers.peer != operation.rank && !headers.has(post.flag))
+            headers.look(operation, post, channel, true);
+        },
+        reduced);
+    if (!found) break;
+    attempt.keep();
+    store_word(operation.base.buffers.recv.data, post.bytes, index, reduced);
+  }
+  const memory::Turn turn;
+  const Look looked = look_at_peers(group, operation, headers.peer, [&](uint32_t of) {
+    if (!headers.has(post.flag)) headers.look(operation, post, channel, operation.base.on_one_device != 0);
+    if (!headers.has(post.flag)) return Look::waits;
+    const uint32_t signature = ll::data_of(headers.seen);
+    headers.seen = 0;  // of the next peer
+    return signature == operation.base.buffers.signature ? Look::ready : tell_foreign(operation, of);
+  });
+  return looked == Look::ready && index < post.end ? Look::waits : looked;
+}
+
+/// Nothing stands before the post but two loads that are under way together: of the first word, and of the verdict with
+/// the number of posts.
 template <class Reduction, Group G>
 [[nodiscard]] RONDO_HD bool run_one_shot(G group, const LoadStoreOperation &operation, uint32_t channel,
-                                         uint64_t number, const KernelEnds &ends) {
-  const Post post = make_post(operation, number, operation.count * sizeof(typename Reduction::Storage), channel);
-  uint32_t index = post.begin + group.rank(), peer = group.rank();
-  // Under way while the verdict is: a short post has no other word.
-  const uint64_t first = index < post.end ? load_word(operation.base.buffers.send.data, post.bytes, index) : 0;
-  if (!may_begin(group, operation)) return false;
-  write_post(group, operation, post, channel, first);
-  tell_begun(group, operation, channel, ends);
+                                         KernelEnds &ends) {
+  const DeviceProgress &progress = *operation.base.progress;
+  const memory::Pair before = memory::load_pair_relaxed(&progress.verdict);  // A1; nobody writes posts before the vote
+  KernelEnds loaded{};
+  if (group.rank() == 0) loaded = load_ends(progress);
+  const auto bytes = static_cast<uint32_t>(operation.count * sizeof(typename Reduction::Storage));
+  const Payload payload = make_payload(operation, bytes, channel);
+  uint32_t index = payload.begin + group.rank();
+  const uint64_t first = index < payload.end ? load_word(operation.base.buffers.send.data, bytes, index) : 0;
+  const uint64_t verdict = before.first, number = before.second + 1;
+  const Post post{payload, number, ll::flag_of(number)};
+  if (verdict == 0) write_post(group, operation, post, channel, first);
+  // Behind the post, whose release would wait for a store to the host that comes before it.
+  if (group.rank() == 0) begin(operation, channel, loaded, ends);
+  HeaderLooks headers{group.size() - 1 - group.rank()};
   return repeat_until_ready(group, operation, [&] {
-    for (; index < post.end; index += group.size()) {
-      uint64_t reduced = 0;
-      const memory::Turn turn;
-      memory::Attempt attempt;
-      if (!reduce_word<Reduction>(operation, post, index, reduced)) break;
-      attempt.keep();
-      store_word(operation.base.buffers.recv.data, post.bytes, index, reduced);
-    }
-    const memory::Turn turn;
-    const Look headers = look_at_peers(group, operation, peer, [&](uint32_t of) {
-      const uint64_t header = memory::load_acquire_unless(  // W2, see P2
-          operation.place(of).header(post.number, channel), operation.base.on_one_device != 0);
-      if (ll::flag_in(header) != post.flag) return Look::waits;
-      return ll::data_of(header) == operation.base.buffers.signature ? Look::ready : tell_foreign(operation, of);
-    });
-    return headers == Look::ready && index < post.end ? Look::waits : headers;
+    return verdict == 0 ? finish_post<Reduction>(group, operation, post, channel, index, headers) : Look::stop;
   });
 }
 

@@ -17,6 +17,14 @@
 
 namespace rondo::device {
 
+/// A line of a device's cache. What 32 threads load at once lies in 4 of them, or in 5 where it begins within one.
+inline constexpr uint32_t device_line_bytes = 128;
+
+template <class Storage>
+[[nodiscard]] RONDO_HD Share make_shared_share(const LoadStoreOperation &operation, uint32_t channel) {
+  return make_share<Storage>(operation, channel, operation.shared_chunk_elements, device_line_bytes);
+}
+
 /// In shared memory of a block, what every piece needs: where the inputs lie, and where the outputs do. The first so
 /// many are filled in that there are of each.
 struct SharedBuffers {
@@ -156,7 +164,7 @@ template <class Reduction, Group G>
   const SharedRoute route = make_route(operation, operation.count * sizeof(Storage));
   const Meeting meeting = meet(group, operation, channel, route, buffers);
   if (meeting != Meeting::in_buffers) return meeting;
-  const Share share = make_share<Storage>(operation, channel, operation.shared_chunk_elements);
+  const Share share = make_shared_share<Storage>(operation, channel);
   // Of a copy it counts in which bits they differ from the operand's.
   const uint64_t origin = is_copy<Reduction> ? GroupArgs::address(buffers[0].input) : 0;
   uint64_t addresses = 0;

@@ -28,13 +28,14 @@ struct Share {
   }
 };
 
+/// Parts begin at multiples of `align_bytes`.
 template <class Storage>
-[[nodiscard]] RONDO_HD Share make_share(const LoadStoreOperation &operation, uint32_t channel,
-                                       uint64_t chunk_elements) {
+[[nodiscard]] RONDO_HD Share make_share(const LoadStoreOperation &operation, uint32_t channel, uint64_t chunk_elements,
+                                        uint32_t align_bytes = cache_line_bytes) {
   Partition partition;
   partition.channel = channel;
   partition.channel_count = operation.base.lane_count;
-  partition.align_elements = static_cast<uint32_t>(cache_line_bytes / sizeof(Storage));
+  partition.align_elements = static_cast<uint32_t>(align_bytes / sizeof(Storage));
   const Range all = partition.channel_part({0, operation.count});
   const auto chunks = static_cast<uint32_t>((all.count + chunk_elements - 1) / chunk_elements);
   return {all, chunk_elements, partition.align_elements, operation.rank_count(), chunks};

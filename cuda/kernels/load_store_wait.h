@@ -22,6 +22,8 @@ enum class LoadStoreMode : uint32_t {
 /// What `shared` runs; the other modes are for all-reduce alone.
 enum class LoadStoreCollective : uint32_t { all_reduce, reduce, reduce_scatter, all_gather, broadcast };
 
+inline constexpr uint32_t word_bytes = 8;  ///< one_shot: of a payload, which a thread posts at once
+
 /// The parameter of every kernel of load_store. The grid has one block a channel.
 struct LoadStoreOperation {
   DeviceOperation base;                               ///< without channels and scratch; lane_count counts channels
@@ -35,6 +37,7 @@ struct LoadStoreOperation {
   LoadStoreCollective collective = LoadStoreCollective::all_reduce;
   uint32_t root = 0;
   uint32_t can_be_read = 1;  ///< `shared`: 0: kernels on other devices cannot read this rank's buffers
+  uint32_t post_words = 0;   ///< one_shot: of a channel; the last ones may have fewer
   uint64_t posted_send = 0, posted_recv = 0;  ///< `shared`: these, as the rank's window says it
   const uint64_t *regions = nullptr;          ///< of all ranks, where this one sees each; null: windows have addresses
 
@@ -51,27 +54,34 @@ static_assert(std::is_trivially_copyable_v<LoadStoreOperation> && std::is_standa
 static_assert(sizeof(LoadStoreOperation) == 816 && offsetof(LoadStoreOperation, places) == 216);
 static_assert(offsetof(LoadStoreOperation, geometry) == 728 && offsetof(LoadStoreOperation, rank) == 768);
 
-enum class Look : uint8_t { ready, waits, foreign };
+enum class Look : uint8_t { ready, waits, stop };
 
 /// By the thread that has met another operation of `peer`, or another fault. The first verdict stays.
 [[nodiscard]] RONDO_HD inline Look tell_foreign(const LoadStoreOperation &operation, uint32_t peer,
                                                 Fault fault = Fault::foreign_slot) {
   const uint64_t verdict = pack_verdict(Outcome::fault, fault, peer);
   (void)memory::exchange_if(operation.base.progress->verdict, 0, verdict);  // E1
-  return Look::foreign;
+  return Look::stop;
+}
+
+/// By thread 0, once a kernel. `ends`: receives what it will need at its end, as it would wait for it then.
+RONDO_HD inline void begin(const LoadStoreOperation &operation, uint32_t channel, const KernelEnds &loaded,
+                           KernelEnds &ends) {
+  ends = loaded;
+  if (channel == 0) begin_operation(operation.base, loaded.kernels);
 }
 
 /// False behind a kernel that failed: this one publishes nothing.
 template <Group G>
-[[nodiscard]] RONDO_HD bool may_begin(G group, const LoadStoreOperation &operation) {
-  return !group.any(group.rank() == 0 && memory::load_relaxed(operation.base.progress->verdict) != 0);  // A1
-}
-
-/// Once a kernel: at its beginning, or of a one_shot behind its post, since the release of the post would wait for a
-/// store to the host that comes before it.
-template <Group G>
-RONDO_HD void tell_begun(G group, const LoadStoreOperation &operation, uint32_t channel, const KernelEnds &ends) {
-  if (channel == 0 && group.rank() == 0) begin_operation(operation.base, ends.kernels);
+[[nodiscard]] RONDO_HD bool may_begin(G group, const LoadStoreOperation &operation, uint32_t channel,
+                                      KernelEnds &ends) {
+  bool failed = false;
+  if (group.rank() == 0) {
+    const uint64_t verdict = memory::load_relaxed(operation.base.progress->verdict);  // A1
+    begin(operation, channel, load_ends(*operation.base.progress), ends);
+    failed = verdict != 0;
+  }
+  return !group.any(failed);
 }
 
 /// Until attempt() is ready in all threads; what one of them acquired, all see then. False: stop.
@@ -85,7 +95,7 @@ template <Group G, class Attempt>
       waiting.keep();
       return true;
     }
-    if (group.any(look == Look::foreign || (group.rank() == 0 && must_stop(operation.base, told)))) return false;
+    if (group.any(look == Look::stop || (group.rank() == 0 && must_stop(operation.base, told)))) return false;
     group.relax();
   }
 }

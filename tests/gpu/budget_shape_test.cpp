@@ -4,6 +4,7 @@
 
 #include "cuda/executors/connection_shape.h"
 #include "cuda/executors/load_store_shape.h"
+#include "cuda/kernels/load_store_shared.h"
 #include "tests/catch.h"
 
 using namespace rondo::cuda;
@@ -95,7 +96,38 @@ TEST_CASE("budgets: blocks of ranks that share buffers are a device's, and leave
   request.kernel = RONDO_KERNEL_LOAD_STORE;
   CHECK(choose_load_store(request, budget, 4).channel_count == 4);
   CHECK(choose_load_store(request, budget, 4).chunk_bytes == 256 << 10);
-  CHECK(load_store_threads(false, 1, 1) == 256);
-  CHECK(load_store_threads(true, 8, 1) == 32);
-  CHECK(load_store_threads(true, 32 << 10, 16) == 256);  // a word for each
+  CHECK(load_store_threads(false, 0) == 256);
+  CHECK(load_store_threads(true, 1) == 64);  // a warp for words, and one for headers
+  CHECK(load_store_threads(true, 32) == 64);
+  CHECK(load_store_threads(true, 33) == 96);
+  CHECK(load_store_threads(true, 224) == 256);
+  CHECK(load_store_threads(true, 256) == 256);  // a word for each
+}
+
+// 66 blocks of each of two ranks and 256 MiB: with parts at multiples of 64 bytes half of them lay across lines.
+TEST_CASE("budgets: parts in shared buffers begin at whole lines of a device's cache, and are the vector", "[budget]") {
+  using namespace rondo::device;
+  for (const uint32_t ranks : {2u, 3u, 8u})
+    for (const uint32_t channels : {1u, 16u, 66u})
+      for (const uint64_t count : {uint64_t{1}, uint64_t{1000}, uint64_t{64} << 20, (uint64_t{64} << 20) + 5}) {
+        LoadStoreOperation operation;
+        operation.geometry.rank_count = ranks;
+        operation.base.lane_count = channels;
+        operation.count = count;
+        operation.shared_chunk_elements = shared_chunk_bytes / sizeof(float);
+        CAPTURE(ranks, channels, count);
+        uint64_t next = 0, misplaced = 0;
+        for (uint32_t channel = 0; channel < channels; ++channel) {
+          const Share share = make_shared_share<float>(operation, channel);
+          for (uint32_t index = 0; index < share.chunk_count; ++index)
+            for (uint32_t rank = 0; rank < ranks; ++rank) {
+              const rondo::Range part = share.part(index, rank);
+              if (part.count == 0) continue;
+              misplaced += part.begin != next || part.begin * sizeof(float) % device_line_bytes != 0 ? 1 : 0;
+              next = part.begin + part.count;
+            }
+        }
+        CHECK(misplaced == 0);
+        CHECK(next == count);
+      }
 }

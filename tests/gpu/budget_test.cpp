@@ -132,6 +132,11 @@ double block_releases(const Counted &of) {
     return static_cast<double>(rank.work.releases) / static_cast<double>(rank.blocks);
   });
 }
+double block_barriers(const Counted &of) {
+  return of.most([](const AccessCounts &rank) {
+    return static_cast<double>(rank.work.barriers) / static_cast<double>(rank.blocks);
+  });
+}
 double chain(const Counted &of) {
   return of.most([](const AccessCounts &rank) { return static_cast<double>(rank.chain_to_result); });
 }
@@ -173,6 +178,10 @@ const Budget budgets[] = {
     {8, 8, "adds and exchanges", read_modify_writes, 0},
     {8, 8, "adds and exchanges", read_modify_writes, 0, 0, RONDO_ALL_REDUCE, true},
     {8, 8, "accesses one after the other", chain, 3, 0, RONDO_ALL_REDUCE, true},
+    {8, 8, "barriers of a block", block_barriers, 1, 0, RONDO_ALL_REDUCE, true},
+    {2, 8, "barriers of a block", block_barriers, 1},  // the vote on what has come, behind which thread 0 reports
+    {8, 8, "barriers of a block", block_barriers, 1},
+    {8, 32 * KiB, "barriers of a block", block_barriers, 1},
     {2, 8, "releases of a block", block_releases, 0},
     {8, 8, "releases of a block", block_releases, 0},
     {8, 32 * KiB, "releases of a block", block_releases, 0},

@@ -8,14 +8,12 @@
 #include <cstring>
 #include <fstream>
 #include <functional>
-#include <map>
-#include <nlohmann/json.hpp>
 #include <sstream>
 #include <string>
 #include <vector>
 
-#include "cuda/transport/handles.h"
 #include "src/base/config.h"
+#include "tests/gpu/device_costs.h"
 #include "tests/soft_cuda/soft_cuda.h"
 #include "tests/soft_cuda/test_kernels.h"
 
@@ -23,10 +21,10 @@ namespace {
 
 using namespace rondo;
 using namespace rondo::cuda;
+using namespace device_costs;
 using Json = nlohmann::ordered_json;
 
 constexpr uint32_t block_threads = 512, ways = soft_cuda::ReductionParameters::ways;
-constexpr int run_count = 5;
 constexpr uint64_t chain_words = 1024;  // 8 KiB: a chain of loads stays in the second-level cache
 
 /// Values by the driver's numbers; one that a driver does not know is left out.
@@ -55,26 +53,6 @@ constexpr std::pair<const char *, int> attributes[] = {{"multiprocessors", 16},
                                                        {"mem_sync_domains", 126},
                                                        {"mps", 133}};
 
-struct Sizes {
-  uint64_t rounds = 2000, launches = 200;
-  uint64_t copy_bytes = uint64_t{512} << 20;
-  uint64_t reduce_bytes = uint64_t{64} << 20;  ///< of each operand
-};
-
-struct Bench {
-  const CudaDriver *cu = nullptr;
-  PrimaryContext context;
-  Stream stream;
-  Event begin, end;
-  Library kernels;
-  std::map<std::string, CuFunction> functions;  ///< looked up before anything is timed
-  Sizes sizes;
-  Json costs = Json::array();
-
-  [[nodiscard]] CuStream handle() const { return stream.get().object; }
-  [[nodiscard]] Result<void> check(CuStatus status, const char *what) const { return cuda_check(*cu, status, what); }
-};
-
 Result<std::string> image_of(const CudaDriver &driver) {
   if (soft_cuda_function<uint64_t()>(driver.library, "soft_cuda_launch_count") != nullptr) return std::string("any");
   const char *const path = std::getenv("RONDO_TEST_KERNELS");
@@ -97,7 +75,9 @@ Result<void> open(Bench &bench) {
   RONDO_TRY_ASSIGN(bench.begin, make_event(bench.context, event_default));
   RONDO_TRY_ASSIGN(bench.end, make_event(bench.context, event_default));
   RONDO_TRY_ASSIGN(bench.kernels, load_library(bench.context, image.data()));
-  for (const char *const name : {"cost_nothing", "cost_store", "cost_read", "cost_pair", "cost_copy", "cost_reduce"}) {
+  for (const char *const name :
+       {"cost_nothing", "cost_nothing_large", "cost_nothing_early", "cost_meet", "cost_meet_early", "cost_store",
+        "cost_read", "cost_pair", "cost_copy", "cost_reduce"}) {
     RONDO_TRY_ASSIGN(bench.functions[name], find_function(bench.kernels, name));
   }
   return bench.check(bench.cu->ctx_push_current(bench.context.get().context), "cuCtxPushCurrent");
@@ -118,22 +98,8 @@ Result<double> time_once(const Bench &bench, const Work &work) {
   return static_cast<double>(elapsed_ms) * 1e3;
 }
 
-/// The median, after one run that does not count.
 Result<double> time_us(const Bench &bench, const Work &work) {
-  RONDO_TRY_ASSIGN(double first, time_once(bench, work));
-  std::vector<double> times;
-  for (int run = 0; run < run_count; ++run) {
-    RONDO_TRY_ASSIGN(first, time_once(bench, work));
-    times.push_back(first);
-  }
-  std::nth_element(times.begin(), times.begin() + run_count / 2, times.end());
-  return times[run_count / 2];
-}
-
-void tell(Bench &bench, const std::string &name, double value, const char *unit) {
-  std::printf("%-56s %12.4g %s\n", name.c_str(), value, unit);
-  std::fflush(stdout);
-  bench.costs.push_back({{"cost", name}, {"value", value}, {"unit", unit}});
+  return median_us([&] { return time_once(bench, work); });
 }
 
 template <class Parameters>
@@ -152,8 +118,6 @@ Result<void> tell_round(Bench &bench, const std::string &name, const std::functi
   tell(bench, name, (twice_us - once_us) * 1e3 / static_cast<double>(rounds), "ns");
   return {};
 }
-
-uint64_t *words_at(DevicePointer address) { return reinterpret_cast<uint64_t *>(address); }
 
 Result<void> measure_stores(Bench &bench) {
   RONDO_TRY_ASSIGN(const DeviceMemory device, allocate_device_memory(bench.context, 4096));
@@ -348,6 +312,7 @@ Result<void> measure(Bench &bench, Json &document) {
   RONDO_TRY(measure_reads(bench));
   RONDO_TRY(measure_pairs(bench));
   RONDO_TRY(measure_launches(bench));
+  RONDO_TRY(measure_streams(bench));
   RONDO_TRY(measure_bandwidth(bench, multiprocessors, 1));
   return measure_bandwidth(bench, multiprocessors, ways);
 }
@@ -355,7 +320,7 @@ Result<void> measure(Bench &bench, Json &document) {
 /// What was measured is written though a later part failed.
 Result<void> run(const std::string &path, bool quick) {
   Bench bench;
-  if (quick) bench.sizes = {20, 10, uint64_t{1} << 20, uint64_t{1} << 18};
+  if (quick) bench.sizes = {20, 10, 3, uint64_t{1} << 20, uint64_t{1} << 18};
   RONDO_TRY(open(bench));
   Json document{{"device", ""}, {"driver", ""}, {"attributes", Json::object()}};
   const auto measured = measure(bench, document);
@@ -366,6 +331,27 @@ Result<void> run(const std::string &path, bool quick) {
 }
 
 }  // namespace
+
+namespace device_costs {
+
+Result<double> median_us(const std::function<Result<double>()> &once) {
+  RONDO_TRY_ASSIGN(double time, once());
+  std::vector<double> times;
+  for (int run = 0; run < run_count; ++run) {
+    RONDO_TRY_ASSIGN(time, once());
+    times.push_back(time);
+  }
+  std::nth_element(times.begin(), times.begin() + run_count / 2, times.end());
+  return times[run_count / 2];
+}
+
+void tell(Bench &bench, const std::string &name, double value, const char *unit) {
+  std::printf("%-56s %12.4g %s\n", name.c_str(), value, unit);
+  std::fflush(stdout);
+  bench.costs.push_back({{"cost", name}, {"value", value}, {"unit", unit}});
+}
+
+}  // namespace device_costs
 
 int main(int argument_count, char **arguments) {
   bool quick = false;

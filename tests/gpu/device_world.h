@@ -177,6 +177,7 @@ class DeviceWorld {
     operation.buffers = buffers;
     operation.number = number;
     operation.captured = captured_ ? 1 : 0;
+    operation.on_one_device = number % 2;  // here it says only what a one_shot looks at beside its words
     operation.divisor = plan.key.signature.op == RONDO_AVG ? rank_count_ : 0;
     return operation;
   }

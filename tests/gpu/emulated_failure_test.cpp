@@ -52,6 +52,22 @@ std::vector<uint64_t> published(DeviceWorld &world, const EmulatedCase &it, uint
   return words;
 }
 
+int32_t element_of(const std::vector<std::byte> &memory, size_t at, uint64_t index) {
+  int32_t element = 0;
+  std::memcpy(&element, memory.data() + at + index * sizeof element, sizeof element);
+  return element;
+}
+
+/// Units of a rank's first post.
+uint64_t posted_units(DeviceWorld &world, uint32_t rank) {
+  const device::LoadStorePlace place = world.place(rank);
+  const size_t all = place.geometry.area_bytes() / sizeof(uint64_t);
+  uint64_t posted = 0;
+  for (size_t unit = 0; unit < all; ++unit)
+    if (ll::flag_in(memory::load_relaxed(place.units(1)[unit])) == ll::flag_of(1)) ++posted;
+  return posted;
+}
+
 }  // namespace
 
 TEST_CASE("emulated block: abort ends every lane of a rank whose peer never comes") {
@@ -186,6 +202,50 @@ TEST_CASE("emulated block: a fault in one lane ends the others of the rank, on e
   world.run(1, *ranks[1].plan, ranks[1].buffers(1, false), 1, 2);  // alone: its other lanes would wait for ever
   CHECK(device::outcome_in(world.result(1).verdict) == device::Outcome::fault);
   CHECK(device::peer_in(world.result(1).verdict) == 0);
+}
+
+// Each thread looks at the verdict itself. One of them sets it here, before those that come behind it look.
+TEST_CASE("emulated block: what a fault leaves of a post by one_shot is right, and nobody takes it for whole") {
+  for (const uint32_t threads : {2u, 4u, 8u}) {
+    EmulatedCase it;
+    it.algorithm = RONDO_ALGORITHM_ONE_SHOT;
+    it.kernel = RONDO_KERNEL_LOAD_STORE;
+    it.type = RONDO_INT32;
+    it.rank_count = 3;
+    it.channels = 2;
+    it.count = 100;
+    std::vector<CaseRank> ranks = make_ranks(it);
+    DeviceWorld world(it.rank_count, it.channels, geometry, 0, {0, 0, 1024, 256});
+    uint64_t &header = world.place(2).header(1, 0);
+    memory::store_release(header, ll::pack(77, ll::flag_of(1)));  // as if rank 2 were elsewhere; pairs with W2
+    world.run(0, *ranks[0].plan, ranks[0].buffers(1, false), 1, threads);
+    CAPTURE(threads, posted_units(world, 0));
+    CHECK(device::outcome_in(world.result(0).verdict) == device::Outcome::fault);
+    CHECK(device::peer_in(world.result(0).verdict) == 2);
+    if (soft_cuda::have_fibers) CHECK((posted_units(world, 0) > 0 && posted_units(world, 0) < it.count));
+    memory::store_release(header, 0);
+    const std::vector<std::byte> before[] = {ranks[1].recv, ranks[2].recv};
+    std::thread aborter([&] {
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));
+      for (const uint32_t rank : {1u, 2u}) world.abort(rank);
+    });
+    run_ranks(2, [&](uint32_t which) {
+      const uint32_t rank = 1 + which;
+      world.run(rank, *ranks[rank].plan, ranks[rank].buffers(1, false), 1, threads);
+    });
+    aborter.join();
+    for (const uint32_t rank : {1u, 2u}) {
+      CAPTURE(rank);
+      CHECK(device::outcome_in(world.result(rank).verdict) == device::Outcome::stopped);
+      for (uint64_t index = 0; index < it.count; ++index) {
+        uint32_t sum = 0;
+        for (const CaseRank &of : ranks) sum += static_cast<uint32_t>(element_of(of.send, of.send_at, index));
+        const int32_t got = element_of(ranks[rank].recv, ranks[rank].recv_at, index);
+        const int32_t kept = element_of(before[rank - 1], ranks[rank].recv_at, index);
+        CHECK((got == static_cast<int32_t>(sum) || got == kept));
+      }
+    }
+  }
 }
 
 TEST_CASE("emulated block: the kernel of a captured call tells the host that it runs, another one only if it waits") {

@@ -116,6 +116,9 @@ class GpuCheck(unittest.TestCase):
         for name in ("release to the system, nothing pending", "release to the system, a host store pending",
                      "load of host memory", "load of device memory, from the L2 cache",
                      "an empty kernel after another in a graph", "copy by 1 blocks", "copy by 32 blocks",
+                     "a kernel in graphs of 1 stream, empty",
+                     "a kernel in graphs of 8 streams, posts a word and looks at all",
+                     "a kernel in graphs of 8 streams, posts a word and looks at all, launched early",
                      "reduction of 8 into 8 by 32 blocks"):
             self.assertIn(name, costs)
             self.assertIn(f"| {name} |", record)

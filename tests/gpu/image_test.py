@@ -16,7 +16,7 @@ import unittest
 from pathlib import Path
 
 from kernel_listing import (ENTRY_OF_PTX, PTX, SASS, accesses_in_loops, bodies, inner_loops, loads_for_next_time,
-                            loads_under_way, ptx_kernels, sass_kernels)
+                            loads_under_way, looks_under_way, ptx_kernels, sass_kernels)
 
 ROOT = Path(__file__).resolve().parents[2]
 IMAGE_BYTES_MAX = 20 * 1000 * 1000  # of a release image, and with it of librondo.so
@@ -85,6 +85,11 @@ def wanted_loops(name):
     return wanted
 
 
+def looks_of(name):
+    """At ranks' words of a one_shot, all of which a kernel makes before it waits for the first."""
+    return 3 if "int8" in name or "float8" in name else 8
+
+
 def wanted_ahead(name, architecture):
     """Likewise of loops that load and store: how many of their loads are for the next time. A compiler may put those of
     the last turn, one of four, at the loop's beginning. Those that reduce 8-bit types have no registers for it, nor do
@@ -151,6 +156,8 @@ class Image(unittest.TestCase):
                 if name.startswith("rondo_run_load_store_"):
                     most = loads_under_way(code)
                     self.assertGreaterEqual(most, LOADS_UNDER_WAY, f"{name} for sm_{architecture}")
+                    if not name.endswith("_copy"):
+                        self.assertEqual(looks_under_way(code), [looks_of(name)], f"{name} for sm_{architecture}")
                 else:
                     ahead = [(loads_for_next_time(loop), len(SASS.store.findall(loop))) for loop in inner_loops(code)]
                     self.assertEqual(missing_loops(ahead, wanted_ahead(name, architecture)), [],

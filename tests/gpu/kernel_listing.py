@@ -26,6 +26,7 @@ class Syntax:
 
 PTX = Syntax(re.compile(r"\bld\.(?:\w+\.)*?v(?:4\.\w32|2\.\w64)"), re.compile(r"\bst\.(?:\w+\.)*?v(?:4\.\w32|2\.\w64)"),
              re.compile(r"\.local\b"))
+LOOK = re.compile(r"\bLDG?\.E\.128\.STRONG\b")
 SASS = Syntax(re.compile(r"\bLDG?\.E\.(?:\w+\.)*?128\b"), re.compile(r"\bSTG?\.E\.(?:\w+\.)*?128\b"),
               re.compile(r"\b(?:LDL|STL)\b"))
 
@@ -131,7 +132,16 @@ def loads_under_way(code):
     """The most loads of 16 bytes in machine code that come one behind the other before a register of one of them is
     used, and before a branch back, predicated or not, or a barrier."""
     lines, branches = code
-    back = {place for place, target in branches if target <= place}
+    return loads_before_use(lines, {place for place, target in branches if target <= place})
+
+
+def looks_under_way(code):
+    """Likewise in each inner loop that looks at pairs of words and stores none."""
+    return [loads_before_use(list(enumerate(loop.splitlines())), set()) for loop in inner_loops(code)
+            if LOOK.search(loop) and not SASS.store.search(loop)]
+
+
+def loads_before_use(lines, back):
     most, pending = 0, []
     for place, line in lines:
         used = {int(number) for number in re.findall(r"\bR(\d+)\b", line)}

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The kernels of tests/soft_cuda/test_kernels.cpp that tests launch on a device: the conformance test and device_costs.
 #include <cuda/atomic>
+#include <nv/target>
 
 #include "tests/soft_cuda/test_kernels.h"
 
@@ -28,6 +29,35 @@ __device__ uint64_t now_ns() {
   uint64_t now = 0;
   asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(now));
   return now;
+}
+
+/// Lets the stream's next kernel be launched, and waits for the end of the one before, where launches are programmatic.
+__device__ void overlap_launches() {
+  NV_IF_TARGET(NV_PROVIDES_SM_90,
+               (asm volatile("griddepcontrol.launch_dependents;\n\tgriddepcontrol.wait;" : : : "memory");))
+}
+
+/// Until the word has come to `number`; false: it does not.
+__device__ bool comes_to(uint64_t &word, uint64_t number, uint64_t &gave_up) {
+  uint64_t end = 0;
+  for (uint64_t polls = 1; Word(word).load(cuda::std::memory_order_relaxed) < number; ++polls) {
+    if (polls % meet_polls_per_look != 0) continue;
+    if (end == 0) end = now_ns() + meet_patience_ns;
+    if (Word(gave_up).load(cuda::std::memory_order_relaxed) != 0 || now_ns() > end) return false;
+  }
+  return true;
+}
+
+/// As load_store's one_shot does it: a thread for each stream's word. All relaxed: only the values are wanted.
+__device__ void meet_streams(const MeetParameters &given) {
+  uint64_t &ended = given.words[given.stream * meet_stride + meet_ended];
+  const uint64_t number = Word(ended).load(cuda::std::memory_order_relaxed) + 1;
+  if (threadIdx.x == 0)
+    Word(given.words[given.stream * meet_stride]).store(number, cuda::std::memory_order_relaxed);
+  if (threadIdx.x < given.count && !comes_to(given.words[threadIdx.x * meet_stride], number, *given.gave_up))
+    Word(*given.gave_up).store(1, cuda::std::memory_order_relaxed);
+  __syncthreads();
+  if (threadIdx.x == 0) Word(ended).store(number, cuda::std::memory_order_relaxed);
 }
 
 __device__ void add(float4 &sum, const float4 &more) {
@@ -73,6 +103,13 @@ extern "C" __global__ void test_count_threads(const CountParameters given) {
 }
 
 extern "C" __global__ void cost_nothing(const NothingParameters) {}
+extern "C" __global__ void cost_nothing_large(const LargeParameters) {}
+extern "C" __global__ void cost_nothing_early(const NothingParameters) { overlap_launches(); }
+extern "C" __global__ void cost_meet(const MeetParameters given) { meet_streams(given); }
+extern "C" __global__ void cost_meet_early(const MeetParameters given) {
+  overlap_launches();
+  meet_streams(given);
+}
 
 extern "C" __global__ void cost_store(const StoreParameters given) {
   if (blockIdx.x != 0 || threadIdx.x != 0) return;

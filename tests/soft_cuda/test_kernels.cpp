@@ -53,6 +53,27 @@ void count_threads(Block &block, uint32_t, void *const *parameters) {
 
 void nothing(Block &, uint32_t, void *const *) {}
 
+/// One thread posts and looks at all.
+void meet_streams(Block &block, uint32_t thread, void *const *parameters) {
+  const auto &given = *static_cast<const MeetParameters *>(parameters[0]);
+  if (block.index != 0 || thread != 0) return;
+  // All relaxed: only the values are wanted.
+  const auto word = [&](uint64_t stream) { return std::atomic_ref(given.words[stream * meet_stride]); };
+  const std::atomic_ref gave_up(*given.gave_up), ended(given.words[given.stream * meet_stride + meet_ended]);
+  const uint64_t number = ended.load(std::memory_order_relaxed) + 1;
+  word(given.stream).store(number, std::memory_order_relaxed);
+  const auto end = std::chrono::steady_clock::now() + std::chrono::nanoseconds(meet_patience_ns);
+  for (uint64_t stream = 0; stream < given.count; ++stream)
+    while (word(stream).load(std::memory_order_relaxed) < number) {
+      if (gave_up.load(std::memory_order_relaxed) != 0 || std::chrono::steady_clock::now() > end) {
+        gave_up.store(1, std::memory_order_relaxed);
+        break;
+      }
+      block.give_way(Waiting::for_others);
+    }
+  ended.store(number, std::memory_order_relaxed);
+}
+
 void store(Block &block, uint32_t thread, void *const *parameters) {
   const auto &given = *static_cast<const StoreParameters *>(parameters[0]);
   if (block.index != 0 || thread != 0) return;
@@ -120,6 +141,10 @@ extern "C" __attribute__((visibility("default"))) const soft_cuda::KernelEntry *
                                             {"test_barrier", meet, sizeof(BarrierParameters)},
                                             {"test_count_threads", count_threads, sizeof(CountParameters)},
                                             {"cost_nothing", nothing, sizeof(NothingParameters)},
+                                            {"cost_nothing_large", nothing, sizeof(LargeParameters)},
+                                            {"cost_nothing_early", nothing, sizeof(NothingParameters)},
+                                            {"cost_meet", meet_streams, sizeof(MeetParameters)},
+                                            {"cost_meet_early", meet_streams, sizeof(MeetParameters)},
                                             {"cost_store", store, sizeof(StoreParameters)},
                                             {"cost_read", read, sizeof(ReadParameters)},
                                             {"cost_pair", pair, sizeof(PairParameters)},

@@ -44,6 +44,25 @@ struct NothingParameters {
   uint64_t unused;
 };
 
+/// cost_nothing_large: likewise, with as many bytes as the kernels of load_store have
+struct LargeParameters {
+  uint64_t unused[102];
+};
+
+/// cost_nothing_early: as cost_nothing; the next kernel of the stream may be launched before this one has ended, where
+/// its launch says so (programmatic dependent launch), and waits for that end before its work.
+/// cost_meet, cost_meet_early: one of many kernels of each of `count` streams: posts its number in its stream's word,
+/// and ends when all streams' words have come to it. A kernel that waited for too long sets *gave_up.
+struct MeetParameters {
+  uint64_t *words;  ///< of each stream, meet_stride apart: its post; meet_ended further, how many ended. 0 at first
+  uint64_t *gave_up;
+  uint64_t stream;
+  uint64_t count;
+};
+inline constexpr uint64_t meet_stride = 64, meet_ended = 32;
+inline constexpr uint64_t meet_patience_ns = 2'000'000'000;
+inline constexpr uint64_t meet_polls_per_look = 4096;  ///< at the time, and whether another one gave up
+
 /// cost_store: one thread, `round_count` times: stores to *pending (null: not), then to *word in this order
 struct StoreParameters {
   uint64_t *word;

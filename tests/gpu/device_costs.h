@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the parts of device_costs share: the device, its kernels, and how a cost is told.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "cuda/transport/handles.h"
+
+namespace device_costs {
+
+inline constexpr int run_count = 5;  ///< of which a cost is the median
+
+struct Sizes {
+  uint64_t rounds = 2000, launches = 200;
+  uint64_t stream_launches = 400;  ///< on each of several streams
+  uint64_t copy_bytes = uint64_t{512} << 20;
+  uint64_t reduce_bytes = uint64_t{64} << 20;  ///< of each operand
+};
+
+struct Bench {
+  const rondo::cuda::CudaDriver *cu = nullptr;
+  rondo::cuda::PrimaryContext context;
+  rondo::cuda::Stream stream;
+  rondo::cuda::Event begin, end;
+  rondo::cuda::Library kernels;
+  std::map<std::string, rondo::cuda::CuFunction> functions;  ///< looked up before anything is timed
+  Sizes sizes;
+  nlohmann::ordered_json costs = nlohmann::ordered_json::array();
+
+  [[nodiscard]] rondo::cuda::CuStream handle() const { return stream.get().object; }
+  [[nodiscard]] rondo::Result<void> check(rondo::cuda::CuStatus status, const char *what) const {
+    return rondo::cuda::cuda_check(*cu, status, what);
+  }
+};
+
+[[nodiscard]] inline uint64_t *words_at(rondo::cuda::DevicePointer address) {
+  return reinterpret_cast<uint64_t *>(address);
+}
+
+/// The median of run_count, after one that does not count.
+[[nodiscard]] rondo::Result<double> median_us(const std::function<rondo::Result<double>()> &once);
+
+void tell(Bench &bench, const std::string &name, double value, const char *unit);
+
+/// What kernels of several streams cost, each one behind another of its stream, that begin together.
+[[nodiscard]] rondo::Result<void> measure_streams(Bench &bench);
+
+}  // namespace device_costs
