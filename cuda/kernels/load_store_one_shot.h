@@ -196,27 +196,28 @@ template <class Reduction, Group G>
   return looked == Look::ready && index < post.end ? Look::waits : looked;
 }
 
-/// Nothing stands before the post but two loads that are under way together: of the first word, and of the verdict with
-/// the number of posts.
+/// Nothing stands before the post but two loads that are under way together: of the first word, and of whether a kernel
+/// before this one failed, with the number of posts.
 template <class Reduction, Group G>
 [[nodiscard]] RONDO_HD bool run_one_shot(G group, const LoadStoreOperation &operation, uint32_t channel,
                                          KernelEnds &ends) {
   const DeviceProgress &progress = *operation.base.progress;
-  const memory::Pair before = memory::load_pair_relaxed(&progress.verdict);  // A1; nobody writes posts before the vote
+  const memory::Pair before = memory::load_pair_relaxed(&progress.told_verdict);  // A1; the same in all threads
   KernelEnds loaded{};
   if (group.rank() == 0) loaded = load_ends(progress);
   const auto bytes = static_cast<uint32_t>(operation.count * sizeof(typename Reduction::Storage));
   const Payload payload = make_payload(operation, bytes, channel);
   uint32_t index = payload.begin + group.rank();
   const uint64_t first = index < payload.end ? load_word(operation.base.buffers.send.data, bytes, index) : 0;
-  const uint64_t verdict = before.first, number = before.second + 1;
+  const bool failed = before.first != 0;
+  const uint64_t number = before.second + 1;
   const Post post{payload, number, ll::flag_of(number)};
-  if (verdict == 0) write_post(group, operation, post, channel, first);
+  if (!failed) write_post(group, operation, post, channel, first);
   // Behind the post, whose release would wait for a store to the host that comes before it.
   if (group.rank() == 0) begin(operation, channel, loaded, ends);
   HeaderLooks headers{group.size() - 1 - group.rank()};
   return repeat_until_ready(group, operation, [&] {
-    return verdict == 0 ? finish_post<Reduction>(group, operation, post, channel, index, headers) : Look::stop;
+    return failed ? Look::stop : finish_post<Reduction>(group, operation, post, channel, index, headers);
   });
 }
 

@@ -13,7 +13,8 @@
 //             contributions   channel_count * load_store_area_count * chunk_bytes   what others are to reduce
 //             results         channel_count * load_store_area_count * result_bytes  the part that this rank reduced
 //           A channel has the same share of the vector on all ranks; channels do not wait for each other.
-// one_shot  A1 load verdict and the number of posts, relaxed, by each thread; it does what follows where there is none
+// one_shot  A1 load told_verdict and the number of posts, relaxed, by each thread; it does what follows where no kernel
+//              before this one failed
 //           P2 store header = (signature, flag), release    P1 store the units of the payload, relaxed
 //           W1 load all units, relaxed, until they have the flag
 //           W2 load the others' headers, acquire, until they have the flag
@@ -23,12 +24,11 @@
 //   other rank, which those wrote in a kernel behind the one that read all of n: no credit is needed, whatever
 //   operations lie between, and however many channels each has. Posts are counted through the communicator's life.
 //   The flag of n is ll::flag_of(n), so the writer clears what a post leaves of its area once in 2^31 posts.
-//   No barrier comes before the post. Behind a kernel that failed all threads see its verdict, as it has ended, and
-//   post nothing. The host sets no verdict; another block of this kernel, or a thread of this block that has met a
-//   fault, may set it between the looks of two threads: then the post is cut short, as by an abort. Nobody takes it for
-//   whole: each unit and header is waited for by some thread of every peer, and this rank posts nothing again. What
-//   there is of it is right, since each unit brings its own flag. The vote behind W1 and W2 comes before thread 0
-//   reports, so each thread has the number of posts before it moves on.
+//   No barrier comes before the post. Behind a kernel that failed all threads see told_verdict, as that one has ended,
+//   and post nothing. `verdict` would not do: another block of this kernel, or a thread of this block that has met a
+//   fault, may set it between the looks of two threads, of which one would not post what peers wait for, who would not
+//   see then that this rank is in another operation. The vote behind W1 and W2 comes before thread 0 reports, so each
+//   thread has both words before they change.
 // two_shot  C1 write chunk c's contribution, plain          C2 store contributed = (c + 1, signature), release
 //           R1 load everybody's contributed, acquire, until c + 1; read; write the own part's result
 //           R2 store reduced = c + 1, release

@@ -56,15 +56,15 @@ enum class Outcome : uint32_t { done = 0, stopped = 1, fault = 2 };
 struct alignas(cache_line_bytes) DeviceProgress {
   uint64_t ended_lanes = 0;  ///< of this kernel, with failed_lanes for each report of a failure; the last sets it back
                              ///< to 0
-  uint64_t told_verdict = 0;   ///< 1: the host has been told `verdict`
   uint64_t verdict = 0;      ///< 0, or pack_verdict() of the first lane that did not come through; then no lane of this
                              ///< or a later kernel goes on: the counters of the links have lost their place
-  uint64_t posts = 0;          ///< one_shots by load_store that have ended; with `verdict` one access (A1)
+  uint64_t told_verdict = 0;   ///< 1: a kernel has failed and ended, and the host has been told `verdict`
+  uint64_t posts = 0;          ///< one_shots by load_store that have ended; with `told_verdict` one access (A1)
   uint64_t ended_kernels = 0;
   uint64_t ended_number = 0;   ///< the greatest of the operations that ended
 };
-static_assert(sizeof(DeviceProgress) == cache_line_bytes && offsetof(DeviceProgress, verdict) % 16 == 0);
-static_assert(offsetof(DeviceProgress, posts) == offsetof(DeviceProgress, verdict) + sizeof(uint64_t));
+static_assert(sizeof(DeviceProgress) == cache_line_bytes && offsetof(DeviceProgress, told_verdict) % 16 == 0);
+static_assert(offsetof(DeviceProgress, posts) == offsetof(DeviceProgress, told_verdict) + sizeof(uint64_t));
 inline constexpr uint64_t failed_lanes = uint64_t{1} << 32;  ///< in ended_lanes
 
 /// What a kernel takes over from the one before, of DeviceProgress: nobody else writes it before the last lane reports.
