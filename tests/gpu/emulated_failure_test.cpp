@@ -205,7 +205,7 @@ TEST_CASE("emulated block: a fault in one lane ends the others of the rank, on e
 }
 
 // Without a vote before the post: one thread meets a fault before those behind it have posted.
-TEST_CASE("emulated block: a post by one_shot is whole though a thread of its kernel met a fault before another posted") {
+TEST_CASE("emulated block: a post by one_shot is whole though a fault was met before others posted") {
   for (const uint32_t threads : {2u, 4u, 8u}) {
     EmulatedCase it;
     it.algorithm = RONDO_ALGORITHM_ONE_SHOT;
