@@ -155,7 +155,7 @@ void add_device_lines(std::string &out, const Json &device) {
   add_line(out, "",
            budget["blocks"].dump() + " blocks of " + budget["block_threads"].dump() + " threads and " +
                budget["block_shared_bytes"].dump() + " bytes of shared memory fit at once: " + budget["ranks"].dump() +
-               " ranks of " + budget["blocks_per_rank"].dump());
+               " ranks of at least " + budget["blocks_per_rank"].dump());
   add_line(out, "", "slots of a rank take at most " +
                         show_bytes(budget["slot_memory_bytes"].get<uint64_t>()) + " bytes of its memory");
   if (device.contains("kernels")) add_kernel_lines(out, device["kernels"]);
