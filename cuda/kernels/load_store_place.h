@@ -54,7 +54,8 @@
 //   read this one.
 //   A window of ranks of several processes says in which of its owner's regions a buffer is, and where there; each rank
 //   has a table of where it sees all regions of all ranks (cuda/transport/regions.h).
-// Abort     a rank that gave up stores no flag or counter again.
+// Abort     a block that gave up stores no flag or counter again, nor does any kernel behind its own. Other blocks of a
+//           one_shot still post.
 #pragma once
 
 #include <cstddef>

@@ -31,7 +31,7 @@ struct LoadStoreOperation {
   LoadStoreGeometry geometry;
   uint64_t count = 0;           ///< elements: of the vector, or of a block
   uint64_t chunk_elements = 0;  ///< two_shot: of a channel's chunk; a multiple of 64 bytes, at most chunk_bytes
-  uint64_t shared_chunk_elements = 0;  ///< `shared`: likewise, of any size
+  uint64_t shared_chunk_elements = 0;  ///< `shared`: likewise, of any size; whole lines where it is a multiple of them
   uint32_t rank = 0;
   LoadStoreMode mode = LoadStoreMode::two_shot;
   LoadStoreCollective collective = LoadStoreCollective::all_reduce;

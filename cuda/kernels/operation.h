@@ -57,7 +57,7 @@ struct alignas(cache_line_bytes) DeviceProgress {
   uint64_t ended_lanes = 0;  ///< of this kernel, with failed_lanes for each report of a failure; the last sets it back
                              ///< to 0
   uint64_t verdict = 0;      ///< 0, or pack_verdict() of the first lane that did not come through; then no lane of this
-                             ///< or a later kernel goes on: the counters of the links have lost their place
+                             ///< or a later kernel goes on (but a one_shot posts): the counters have lost their place
   uint64_t told_verdict = 0;   ///< 1: a kernel has failed and ended, and the host has been told `verdict`
   uint64_t posts = 0;          ///< one_shots by load_store that have ended; with `told_verdict` one access (A1)
   uint64_t ended_kernels = 0;

@@ -9,8 +9,9 @@
 //           E3 the last one: verdict, relaxed; store result.ended, release, for the host (which acquires it)
 // Where no lane failed E2 and E3 are relaxed on a device, as nothing is told but their own value: what the kernel wrote
 // is there for others when it has ended.
-// A1 is thread 0's of a group, and a vote tells the others; but at the beginning of a one_shot it is each thread's
-// (load_store_place.h). A lane that stops publishes nothing more: advance() has published whole slices or nothing.
+// A1 is thread 0's of a group, and a vote tells the others; but at the beginning of a one_shot it is each thread's, of
+// told_verdict (load_store_place.h). A lane that stops publishes nothing more: advance() has published whole slices or
+// nothing.
 #pragma once
 
 #include <cstdint>

@@ -105,7 +105,8 @@ TEST_CASE("budgets: blocks of ranks that share buffers are a device's, and leave
 }
 
 // 66 blocks of each of two ranks and 256 MiB: with parts at multiples of 64 bytes half of them lay across lines.
-TEST_CASE("budgets: parts in shared buffers begin at whole lines of a device's cache, and are the vector", "[budget]") {
+TEMPLATE_TEST_CASE("budgets: parts in shared buffers begin at whole lines of a device's cache, and are the vector",
+                   "[budget]", uint8_t, float, double) {
   using namespace rondo::device;
   for (const uint32_t ranks : {2u, 3u, 8u})
     for (const uint32_t channels : {1u, 16u, 66u})
@@ -114,16 +115,16 @@ TEST_CASE("budgets: parts in shared buffers begin at whole lines of a device's c
         operation.geometry.rank_count = ranks;
         operation.base.lane_count = channels;
         operation.count = count;
-        operation.shared_chunk_elements = shared_chunk_bytes / sizeof(float);
+        operation.shared_chunk_elements = shared_chunk_bytes / sizeof(TestType);
         CAPTURE(ranks, channels, count);
         uint64_t next = 0, misplaced = 0;
         for (uint32_t channel = 0; channel < channels; ++channel) {
-          const Share share = make_shared_share<float>(operation, channel);
+          const Share share = make_shared_share<TestType>(operation, channel);
           for (uint32_t index = 0; index < share.chunk_count; ++index)
             for (uint32_t rank = 0; rank < ranks; ++rank) {
               const rondo::Range part = share.part(index, rank);
               if (part.count == 0) continue;
-              misplaced += part.begin != next || part.begin * sizeof(float) % device_line_bytes != 0 ? 1 : 0;
+              misplaced += part.begin != next || part.begin * sizeof(TestType) % device_line_bytes != 0 ? 1 : 0;
               next = part.begin + part.count;
             }
         }

@@ -31,10 +31,11 @@ __device__ uint64_t now_ns() {
   return now;
 }
 
-/// Lets the stream's next kernel be launched, and waits for the end of the one before, where launches are programmatic.
+/// Waits for the kernel before to end, then lets the next of the stream begin, where launches are programmatic.
+/// The other way round each would let the next begin while it waits itself, until the device is full of such kernels.
 __device__ void overlap_launches() {
   NV_IF_TARGET(NV_PROVIDES_SM_90,
-               (asm volatile("griddepcontrol.launch_dependents;\n\tgriddepcontrol.wait;" : : : "memory");))
+               (asm volatile("griddepcontrol.wait;\n\tgriddepcontrol.launch_dependents;" : : : "memory");))
 }
 
 /// Until the word has come to `number`; false: it does not.
