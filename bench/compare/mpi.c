@@ -39,10 +39,11 @@ int main(int argc, char **argv) {
   struct compare_job job;
   compare_parse(&job, &contender, argc, argv);
   if ((job.rank = launched_rank()) >= 0) compare_settle(&job);
-  const int rank_before = job.rank;
+  const int rank_before = job.rank, ranks_before = job.rank_count;
   MPI_Init(&argc, &argv);
   MPI_Comm_rank(MPI_COMM_WORLD, &job.rank);
   MPI_Comm_size(MPI_COMM_WORLD, &job.rank_count);
+  if (job.rank_count == 1 && ranks_before > 1) compare_fail(&job, "MPI makes this process a job of its own");
   if (rank_before >= 0 && rank_before != job.rank)
     compare_fail(&job, "was bound as rank %d, which its launcher's environment named", rank_before);
   compare_settle(&job); /* again: now the number of ranks is MPI's, and the rank is known whatever the launcher */

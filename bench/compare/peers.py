@@ -27,6 +27,7 @@ UCX = ("--mca", "pml", "ucx", "--mca", "osc", "ucx", "--mca", "opal_common_ucx_t
 OPENMPI_OVER_TCP = ("--mca", "pml", "ob1", "--mca", "btl", "tcp,self")
 INTEL_OVER_TCP = ("-genv", "I_MPI_FABRICS", "ofi", "-genv", "I_MPI_OFI_PROVIDER", "tcp", "-genv", "FI_TCP_IFACE",
                   between.INTERFACE)
+ALONE = "a job of its own"  # what mpi.c says where MPI_Init finds no other rank
 HOW_TO_GET = {
     "Open MPI": "apt-get install openmpi-bin libopenmpi-dev libucx-dev",
     "MPICH": "apt-get install mpich libmpich-dev",
@@ -167,6 +168,7 @@ class Workshop:
         output = self.folder / f"mpi-{name}"
         self.compile(name, [compiler, "-std=c11", *FLAGS, HERE / "mpi.c", *objects, "-o", output], environment)
         made = Contender(name, output, family, launcher, environment=environment, version=version[0] if version else "")
+        self.check_launcher(made)
         made.hosts_options = {"openmpi": OPENMPI_OVER_TCP, "mpich": (), "intel": INTEL_OVER_TCP}.get(family)
         if family == "openmpi":
             return [made, *over_ucx(made)]
@@ -174,6 +176,13 @@ class Workshop:
             made.launcher_options = ("-launcher", "fork")
             made.oversubscribed_max_bytes = 256 << 10
         return [made]
+
+
+    def check_launcher(self, made):
+        """There are packages of MPICH whose processes do not find their launcher (Ubuntu 24.04's)."""
+        command = [made.launcher, "-np", "2", made.driver, "--ranks", "2", "--seconds", "0.001", "--deadline", "30"]
+        if ALONE in output_of(command, made.environment, subprocess.STDOUT):
+            raise Missing(f"{made.name}: each of the processes that {made.launcher} starts is {ALONE}")
 
 
 def over_ucx(plain):
@@ -198,9 +207,9 @@ def mpi_environment(prefix):
     return environment
 
 
-def output_of(command, environment=None):
+def output_of(command, environment=None, errors=subprocess.DEVNULL):
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False,
+        done = subprocess.run(command, stdout=subprocess.PIPE, stderr=errors, text=True, timeout=60, check=False,
                               env={**os.environ, **(environment or {})})
     except (OSError, subprocess.TimeoutExpired) as error:
         return str(error)
