@@ -45,9 +45,6 @@ class Links {
 
   /// Bits PayloadKind: which exported buffers of this rank `peer` can read in place.
   [[nodiscard]] virtual uint32_t readable_kinds(uint32_t peer) const = 0;
-  /// Not null: the network on the way to `peer` sends payloads from where they lie in this rank's memory. Counts those
-  /// of outgoing() that were posted so (PayloadKind::address) and that it has taken: it reads them no more.
-  [[nodiscard]] virtual const uint64_t *payloads_taken(uint32_t, uint32_t) const { return nullptr; }
   /// Reads what peers have exported, wakes them, and lets this rank sleep.
   [[nodiscard]] virtual PeerAccess &peers() = 0;
   /// True: links move only while PeerAccess::progress() is called; a thread that waits calls it.
@@ -58,8 +55,7 @@ class Links {
   /// Around an executor's run, during which this rank may read exported buffers of its peers. set_running(true) is a
   /// sync store where wait_for_readers() may wait for it: look for a failure after it.
   virtual void set_running(bool running) = 0;
-  /// After a failure: waits, for a second at most, until no thread of this process reads what this rank has exported,
-  /// nor a network what payloads_taken() counts.
+  /// After a failure: waits, for a second at most, until no thread of this process reads what this rank has exported.
   virtual void wait_for_readers() const = 0;
 
   /// Bytes of memory that the ranks of this host share for the communicator, boards and records included: reserved.

@@ -12,7 +12,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <span>
 #include <string>
 #include <vector>
@@ -48,13 +47,6 @@ struct NearLink {
   }
 };
 
-/// Where the payload of an outgoing slot lies then.
-inline const std::byte *copy_into_slot(const NearLink &link, uint64_t counter, const std::byte *payload, size_t bytes) {
-  std::byte *const slot = link.outgoing.payload(counter);
-  if (payload != slot && bytes != 0) std::memcpy(slot, payload, bytes);
-  return slot;
-}
-
 /// Where the counters of a FIFO begin, at both ends: at its head, which is 0 in fresh memory.
 [[nodiscard]] inline uint64_t first_counter(const ConnectionView &fifo) {
   return memory::load_sync(fifo.simple_head());  // pairs with nothing: neither end moves yet
@@ -69,8 +61,7 @@ inline constexpr const char *device_slots_advice =
   return first + (index + count - first % count) % count;
 }
 
-/// A slot to be sent. Its payload stays as it is until the credit for it has come; one that is not in its slot, until
-/// the network has flushed (Network::sends_in_place()).
+/// A slot to be sent. Its payload stays as it is until the credit for it has come.
 struct Message {
   uint64_t counter = 0;  ///< of the outgoing FIFO: contiguous for each link
   uint32_t signature = 0;
@@ -110,10 +101,6 @@ class Network {
   /// Appends the descriptors to sleep on; one that is ready means that poll() has something to do.
   virtual void watch(std::vector<pollfd> &descriptors) const = 0;
   [[nodiscard]] virtual Error why_lost(uint32_t peer) const = 0;
-  /// Message::payload may lie anywhere in this rank's memory. What has flushed is not read there any more.
-  [[nodiscard]] virtual bool sends_in_place() const { return false; }
-  /// If it does: copies what it would still read elsewhere into the slots.
-  virtual void copy_into_slots() {}
   /// It reads payloads in NearLink::device_outgoing, and brings them into device_incoming where it can. The error: why
   /// it does neither.
   [[nodiscard]] virtual Result<void> takes_device_memory() const {

@@ -48,8 +48,7 @@ HostExecutor::HostExecutor(Parts parts)
     for (uint32_t peer = 0; peer < parts_.rank_count; ++peer) {
       LinkEnds &ends = ends_[size_t{channel} * parts_.rank_count + peer];
       ends.peer = peer;
-      ends.payloads_taken = links_.payloads_taken(channel, peer);
-      ends.readable_kinds = ends.payloads_taken != nullptr ? kind_bit(PayloadKind::address) : kinds[peer];
+      ends.readable_kinds = kinds[peer];
       ends.simple_out = SimpleSender(links_.outgoing(channel, peer));
       ends.simple_in = SimpleReceiver(links_.incoming(channel, peer));
       ends.ll_out = LlSender(links_.outgoing(channel, peer));

@@ -25,19 +25,11 @@ namespace rondo {
 /// This rank's ends of the two connections with one peer on one channel. Lives as long as the communicator.
 struct LinkEnds {
   uint32_t peer = 0;
-  uint32_t readable_kinds = 0;  ///< bit PayloadKind: the peer, or the network, can read exported buffers of this kind
-  const uint64_t *payloads_taken = nullptr;  ///< Links::payloads_taken()
-  uint64_t payloads_exported = 0;            ///< of simple_out
+  uint32_t readable_kinds = 0;  ///< bit PayloadKind: the peer can read exported buffers of this kind
   SimpleSender simple_out;
   SimpleReceiver simple_in;
   LlSender ll_out;
   LlReceiver ll_in;
-
-  /// No payload that was sent by reference is still to be read.
-  [[nodiscard]] bool references_returned() {
-    if (payloads_taken == nullptr) return simple_out.references_returned();
-    return memory::load_sync(*payloads_taken) == payloads_exported;  // pairs with P5 in net::Progress
-  }
 };
 
 /// Room for payloads that are not used in place: two operands and one result.
@@ -95,7 +87,6 @@ struct HostSimple {
     fields.bytes = bytes;
     fields.kind = static_cast<uint32_t>(kind);
     if (kind != PayloadKind::in_slot) {
-      ++links.ends[link]->payloads_exported;
       fields.inode = handle->inode;
       fields.region = handle->region;
       fields.address = kind == PayloadKind::mapped
@@ -117,7 +108,7 @@ struct HostSimple {
 
   static bool drained(SingleThread, HostLinks &links) {
     for (LinkEnds *const ends : links.ends)
-      if (!ends->references_returned()) return false;
+      if (!ends->simple_out.references_returned()) return false;
     return true;
   }
 };

@@ -65,8 +65,6 @@ class CountedNetwork final : public net::Network {
   void watch(std::vector<pollfd> &descriptors) const override { counted().watch(descriptors); }
   Error why_lost(uint32_t peer) const override { return counted().why_lost(peer); }
   Result<void> takes_device_memory() const override { return network_->takes_device_memory(); }
-  bool sends_in_place() const override { return network_->sends_in_place(); }
-  void copy_into_slots() override { network_->copy_into_slots(); }
 
  private:
   void count_call() const {

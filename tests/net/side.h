@@ -95,10 +95,6 @@ struct Side {
   uint64_t received_in_device = 0;         ///< of all links
   std::unique_ptr<net::Progress> progress;
   bool wrong = false;
-  /// Where the network sends payloads in place, one is sent from here whenever the one before it was taken.
-  std::vector<std::vector<std::byte>> buffers =
-      std::vector<std::vector<std::byte>>(channel_count, std::vector<std::byte>(small_geometry().slot_bytes));
-  std::vector<uint64_t> sent_in_place = std::vector<uint64_t>(channel_count);
 
   explicit Side(uint32_t which, uint64_t first_counter = 0)
       : number(which), first(first_counter), memory(1 - which, first) {
@@ -146,18 +142,11 @@ struct Side {
   bool post(uint32_t link, uint64_t limit) {
     if (posted[link] == limit || !senders[link].can_send()) return false;
     const uint64_t counter = first + posted[link];
-    const uint64_t *const taken = progress->payloads_taken(link);
-    const bool in_place = taken != nullptr && memory::load_sync(*taken) == sent_in_place[link];  // pairs with P5
     SlotHeader header;
     header.signature = signature_of(number, counter);
     header.bytes = bytes_of_slot(counter);
-    std::byte *const payload = in_place ? buffers[link].data() : senders[link].payload();
-    for (size_t at = 0; at < header.bytes; ++at) payload[at] = content(number, link, counter, at);
-    if (in_place) {
-      header.kind = static_cast<uint32_t>(PayloadKind::address);
-      header.address = reinterpret_cast<uint64_t>(payload);
-      ++sent_in_place[link];
-    }
+    for (size_t at = 0; at < header.bytes; ++at)
+      senders[link].payload()[at] = content(number, link, counter, at);
     senders[link].post(header, true);
     ++posted[link];
     return true;

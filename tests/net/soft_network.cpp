@@ -64,19 +64,11 @@ class SoftNetwork final : public net::Network {
   }
 
   bool flushed() const override {
-    if (wire_.plan_.defect == Defect::early_flush) return true;
     const Wire::Direction &direction = wire_.towards_[1 - own_];
     return std::all_of(direction.flights.begin(), direction.flights.end(), [](const auto &all) { return all.empty(); });
   }
   void watch(std::vector<pollfd> &) const override {}
   Error why_lost(uint32_t) const override { return {RONDO_ERROR_REMOTE, "the wire was cut"}; }
-  bool sends_in_place() const override { return true; }
-  void copy_into_slots() override {
-    for (auto &flights : out().flights)
-      for (auto &[link, message, pieces] : flights)
-        message.payload =
-            net::copy_into_slot(wire_.links_[own_][link], message.counter, message.payload, message.bytes);
-  }
 
  private:
   Wire::Direction &in() { return wire_.towards_[own_]; }

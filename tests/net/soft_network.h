@@ -21,7 +21,6 @@ enum class Defect {
   early_arrival,  ///< a slot is told before all of its payload is there
   early_credit,   ///< a slot is given back before it was consumed
   reuse_before_sent,  ///< a slot is given back while its payload is still to be read
-  early_flush,        ///< a payload in the caller's buffer is still to be read when all is said to have left
   lost_credit,    ///< one credit in eight never comes
   lost_doorbell,  ///< every other wake-up of a sleeping rank is lost
   deaf_to_loss    ///< the loss of the peer is not told

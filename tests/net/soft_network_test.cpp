@@ -128,7 +128,6 @@ TEST_CASE("network in software: each defect of a network is caught", "[net]") {
   CHECK(first_trouble(Defect::early_arrival, awake) == Outcome::wrong);
   CHECK(first_trouble(Defect::early_credit, awake) != Outcome::right);
   CHECK(first_trouble(Defect::reuse_before_sent, awake) == Outcome::wrong);
-  CHECK(first_trouble(Defect::early_flush, awake) == Outcome::wrong);
   CHECK(first_trouble(Defect::lost_credit, awake) == Outcome::stuck);
   CHECK(first_trouble(Defect::lost_doorbell, awake) == Outcome::right);  // a rank that polls needs no doorbell
   CHECK(first_trouble(Defect::lost_doorbell, asleep) == Outcome::stuck);

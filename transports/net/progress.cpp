@@ -12,11 +12,6 @@ namespace {
 
 constexpr uint64_t consumed_untold_max = 1;  // slots of a link that the sender may lack at rest
 
-bool is_in_place(const SlotHeader &header) { return header.kind == static_cast<uint32_t>(PayloadKind::address); }
-const std::byte *payload_in_place(const SlotHeader &header) {
-  return reinterpret_cast<const std::byte *>(header.address);  // the rank's own: it has posted the slot
-}
-
 }  // namespace
 
 Progress::Progress(const std::vector<NearLink> &links, std::unique_ptr<Network> network,
@@ -24,7 +19,7 @@ Progress::Progress(const std::vector<NearLink> &links, std::unique_ptr<Network> 
     : device_(std::move(device)), network_(std::move(network)) {
   for (const NearLink &ends : links) {
     const uint64_t out = first_counter(ends.outgoing), in = first_counter(ends.incoming);
-    links_.push_back({ends, out, out, in, in, SimpleSender(ends.incoming, in), false, 0, {}});
+    links_.push_back({ends, out, out, in, in, SimpleSender(ends.incoming, in)});
   }
   lost_.reserve(links_.size());
 }
@@ -59,7 +54,6 @@ bool Progress::step_links() {
   const std::span<const Event> events = std::span(events_).first(count);
   make_readable(events);
   for (const Event &event : events) take(event);
-  moved |= tell_taken();
   if (moved || count != 0) return true;
   // To a sender that has no free slot left, one is told as well: around a ring, each rank may wait for just that slot.
   for (uint32_t index = 0; index < links_.size(); ++index)
@@ -91,39 +85,12 @@ bool Progress::send_posted(uint32_t index) {
     const SlotHeader &header = link.ends.outgoing.header(link.sent);
     if (memory::load_sync(header.sequence) != link.sent + 1) return moved;  // P1
     const uint64_t consumed = memory::load_sync(link.ends.incoming.simple_head());  // P4
-    const bool in_place = is_in_place(header);
-    const std::byte *const payload = in_place ? payload_in_place(header) : link.ends.outgoing_payload(link.sent);
-    const Message message{link.sent, header.signature, static_cast<uint32_t>(header.bytes), payload, consumed};
+    const Message message{link.sent, header.signature, static_cast<uint32_t>(header.bytes),
+                          link.ends.outgoing_payload(link.sent), consumed};
     if (!network_->put(index, message)) return moved;
-    if (in_place) {
-      ++link.in_place;
-      has_untaken_ = true;
-    }
     link.told = consumed;
     ++link.sent;
     moved = true;
-  }
-}
-
-/// All at once: a rank asks at the end of an operation, when all that it posted is to leave.
-bool Progress::tell_taken() {
-  if (!has_untaken_ || !network_->flushed()) return false;
-  for (Link &link : links_)
-    if (link.in_place != link.taken.value) memory::store_sync(link.taken.value, link.in_place);  // P5
-  has_untaken_ = false;
-  return true;
-}
-
-void Progress::copy_into_slots() {
-  network_->copy_into_slots();
-  for (Link &link : links_) {
-    for (uint64_t counter = link.sent;; ++counter) {  // bounded by the slots of the FIFO
-      SlotHeader &header = link.ends.outgoing.header(counter);
-      if (memory::load_sync(header.sequence) != counter + 1) break;  // P1
-      if (is_in_place(header))
-        header.address = reinterpret_cast<uint64_t>(
-            copy_into_slot(link.ends, counter, payload_in_place(header), header.bytes));
-    }
   }
 }
 

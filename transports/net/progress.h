@@ -8,7 +8,6 @@
 //           P2 store outgoing head, sync      pairs with S1 in SimpleSender::can_send: the slot may be written again
 //           P3 store incoming sequence, sync  pairs with R1 in SimpleReceiver::can_receive; by SimpleSender::post
 //           P4 load incoming head, sync       pairs with R3 in SimpleReceiver::release
-//           P5 store the payloads taken, sync pairs with LinkEnds::references_returned(): the caller may write them again
 //           A payload in memory of a device: RdmaMemory::flush() lies between the network's completion and P3. The
 //           reader is a kernel of that device.
 // Credit is told when two slots or more are consumed, so that small messages do not pay for a message of its own; a
@@ -46,12 +45,6 @@ class Progress {
   [[nodiscard]] const std::vector<uint32_t> &lost() const { return lost_; }
   [[nodiscard]] Error why_lost(uint32_t peer) const;
   [[nodiscard]] const char *network_name() const { return network_->name(); }
-  /// Links::payloads_taken(), of a link; null: the network sends nothing in place.
-  [[nodiscard]] const uint64_t *payloads_taken(uint32_t link) const {
-    return network_->sends_in_place() ? &links_[link].taken.value : nullptr;
-  }
-  /// By a rank whose operation has failed: what was posted in place leaves from its slot, if it still does.
-  void copy_into_slots();
   /// Of this rank alone: its device did not flush what had come, so that its kernels never see it. The peers know
   /// nothing of that, and are not lost.
   [[nodiscard]] const std::optional<Error> &failure() const { return failure_; }
@@ -67,8 +60,6 @@ class Progress {
     uint64_t arrived = 0;
     SimpleSender publisher;  ///< of the incoming FIFO
     bool broken = false;     ///< a payload cannot be read: nothing that came behind it is published
-    uint64_t in_place = 0;   ///< payloads that were sent so
-    PaddedCounter taken;     ///< of these, what the network has flushed
     [[nodiscard]] bool sender_waits() const { return arrived - told >= ends.incoming.geometry.slot_count; }
   };
 
@@ -78,7 +69,6 @@ class Progress {
   bool step_links();
   void make_readable(std::span<const Event> events);
   bool send_posted(uint32_t index);
-  bool tell_taken();
   bool tell_consumed(uint32_t index, uint64_t untold_max);
   void take(const Event &event);
 
@@ -87,7 +77,6 @@ class Progress {
   std::unique_ptr<Network> network_;
   std::array<Event, events_per_step> events_;  ///< of one step; kept, since to make them anew clears a kilobyte
   std::vector<uint32_t> lost_;
-  bool has_untaken_ = false;  ///< some link
   std::optional<Error> failure_;  ///< the first flush that failed
 };
 

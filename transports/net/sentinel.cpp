@@ -58,11 +58,6 @@ bool Sentinel::flush(uint64_t patience_ns) {
   return progress_.flushed();
 }
 
-void Sentinel::copy_into_slots() {
-  const std::lock_guard lock(links_mutex_);
-  progress_.copy_into_slots();
-}
-
 /// If this wake-up is missed, the thread looks after one interval.
 void Sentinel::expect_posts() {
   if (looks_seldom_.load()) kick();

@@ -52,8 +52,6 @@ class Sentinel {
   bool step();
   /// True: all leaves without further calls. Rounds until then, for at most `patience_ns`.
   bool flush(uint64_t patience_ns);
-  /// Progress::copy_into_slots(). Any thread.
-  void copy_into_slots();
 
  private:
   Sentinel(Control &control, Progress &progress, Hooks hooks)

@@ -101,11 +101,6 @@ class GroupLinks final : public Links {
   uint32_t readable_kinds(uint32_t peer) const override {
     return group_.is_local(peer) ? local_.readable_kinds(group_.index_of(peer)) : 0;
   }
-  const uint64_t *payloads_taken(uint32_t channel, uint32_t peer) const override {
-    const NearLink *const link = near_link(channel, peer);
-    if (link == nullptr) return nullptr;
-    return group_.progress->payloads_taken(static_cast<uint32_t>(link - group_.memory.links().data()));
-  }
   PeerAccess &peers() override { return peers_; }
   bool needs_progress() const override { return true; }
   NetworkMemory network_memory() const override { return group_.memory.memory(); }
@@ -114,10 +109,7 @@ class GroupLinks final : public Links {
     local_.set_running(running);
     group_.sentinel->set_away(!running);
   }
-  void wait_for_readers() const override {
-    group_.sentinel->copy_into_slots();
-    local_.wait_for_readers();
-  }
+  void wait_for_readers() const override { local_.wait_for_readers(); }
   uint64_t shared_bytes() const override { return local_.shared_bytes(); }
   Result<uint64_t> used_bytes() const override { return local_.used_bytes(); }
 

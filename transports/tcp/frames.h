@@ -101,12 +101,6 @@ class SendQueue {
     while (first_ != end_ && sent_bytes_ >= size_of(at(first_))) sent_bytes_ -= size_of(at(first_++));
   }
   void clear() { first_ = end_; }
-  /// move(header, payload): whose bytes are the same, from where they are sent from now on.
-  template <class Move>
-  void move_payloads(const Move &move) {
-    for (uint64_t next = first_; next != end_; ++next)
-      if (at(next).payload != nullptr) at(next).payload = move(at(next).header, at(next).payload);
-  }
 
  private:
   [[nodiscard]] size_t tag_bytes() const { return tagger_ ? wire::tag_bytes : 0; }

@@ -37,8 +37,6 @@ class TcpNetwork final : public net::Network {
   bool flushed() const override;
   void watch(std::vector<pollfd> &descriptors) const override;
   Error why_lost(uint32_t peer) const override;
-  bool sends_in_place() const override { return true; }
-  void copy_into_slots() override;
 
  private:
   /// What came for a link over one socket.
@@ -59,13 +57,18 @@ class TcpNetwork final : public net::Network {
     std::vector<Stream> streams; ///< by index of the socket
     std::vector<Slot> slots;     ///< that have come
   };
-  struct EventList {
-    std::span<net::Event> events;
-    uint32_t count = 0;
+  class EventList {
+   public:
+    explicit EventList(std::span<net::Event> events) : events_(events) {}
     /// Room for the two events that a frame makes at most where each slot comes in its turn.
-    [[nodiscard]] bool has_room() const { return count + 2 <= events.size(); }
-    [[nodiscard]] bool has_room_for_one() const { return count < events.size(); }
-    void add(const net::Event &event) { events[count++] = event; }
+    [[nodiscard]] bool has_room() const { return count_ + 2 <= events_.size(); }
+    [[nodiscard]] bool has_room_for_one() const { return count_ < events_.size(); }
+    void add(const net::Event &event) { events_[count_++] = event; }
+    [[nodiscard]] uint32_t count() const { return count_; }
+
+   private:
+    std::span<net::Event> events_;
+    uint32_t count_ = 0;
   };
 
   void send(Socket &socket);
@@ -105,7 +108,8 @@ TcpNetwork::TcpNetwork(const std::vector<net::NearLink> &links, std::vector<Peer
     sockets_.push_back(std::make_unique<Socket>(std::move(socket), frames + 1));
   }
   for (const net::NearLink &ends : links) {
-    const auto found = std::ranges::find(sockets_, ends.peer, [](const auto &socket) { return socket->ends.peer; });
+    const auto found =
+        std::ranges::find(sockets_, ends.peer, [](const auto &socket) { return socket->ends.peer; });
     assert(found != sockets_.end());
     const uint64_t out = net::first_counter(ends.outgoing), in = net::first_counter(ends.incoming);
     Link link{ends, static_cast<size_t>(found - sockets_.begin()), in, out, {}, {}};
@@ -138,10 +142,10 @@ bool TcpNetwork::credit(uint32_t link, uint64_t consumed) {
 }
 
 uint32_t TcpNetwork::poll(std::span<net::Event> events) {
-  EventList list{events};
+  EventList list(events);
   if (per_peer_ > 1)  // what found no room before
     for (uint32_t index = 0; index < links_.size(); ++index)
-      if (!tell_arrived(index, list)) return list.count;
+      if (!tell_arrived(index, list)) return list.count();
   if (watches_) look_for_silence();
   for (const auto &each : sockets_) {
     Socket &socket = *each;
@@ -156,7 +160,7 @@ uint32_t TcpNetwork::poll(std::span<net::Event> events) {
     }
     list.add({net::Event::Kind::lost, socket.links.front()});
   }
-  return list.count;
+  return list.count();
 }
 
 void TcpNetwork::send(Socket &socket) {
@@ -179,7 +183,8 @@ void TcpNetwork::receive(Socket &socket, EventList &events) {
     if (got < 0 && errno == EINTR) continue;
     if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return;
     if (got <= 0) {
-      lose(socket, got == 0 ? "it closed the connection" : std::string("receiving failed: ") + std::strerror(errno));
+      lose(socket,
+           got == 0 ? "it closed the connection" : std::string("receiving failed: ") + std::strerror(errno));
       return;
     }
     const auto bytes = static_cast<size_t>(got);
@@ -330,14 +335,7 @@ void TcpNetwork::lose(Socket &socket, const std::string &what) {
 }
 
 bool TcpNetwork::flushed() const {
-  return std::ranges::all_of(sockets_, [](const auto &socket) { return socket->queue.empty(); });
-}
-
-void TcpNetwork::copy_into_slots() {
-  for (const auto &socket : sockets_)
-    socket->queue.move_payloads([&](const FrameHeader &frame, const std::byte *payload) {
-      return net::copy_into_slot(links_[socket->links[frame.channel]].ends, frame.counter, payload, frame.bytes);
-    });
+  return std::all_of(sockets_.begin(), sockets_.end(), [](const auto &socket) { return socket->queue.empty(); });
 }
 
 void TcpNetwork::watch(std::vector<pollfd> &descriptors) const {
