@@ -36,7 +36,7 @@ class DeviceProcesses(unittest.TestCase):
 
     @needs_software
     def test_kernels_of_processes_that_take_turns_wait_for_whole_turns_and_copies_do_not(self):
-        # A kernel that waits for its peer waits for a whole turn of it: with time for four of them calls came through at
+        # A kernel that waits for its peer waits for its whole turn: with time for four of them they came through at
         # times. By one channel the sums take some twenty turns. Copies have a hundred times what they need, since tests
         # run side by side.
         for executor, turn_ms, timeout_ms, status in (("kernel", 3000, 2000, "timeout"), ("copy", 3000, 12000, "ok"),
