@@ -168,21 +168,20 @@ class Workshop:
         output = self.folder / f"mpi-{name}"
         self.compile(name, [compiler, "-std=c11", *FLAGS, HERE / "mpi.c", *objects, "-o", output], environment)
         made = Contender(name, output, family, launcher, environment=environment, version=version[0] if version else "")
-        self.check_launcher(made)
         made.hosts_options = {"openmpi": OPENMPI_OVER_TCP, "mpich": (), "intel": INTEL_OVER_TCP}.get(family)
-        if family == "openmpi":
-            return [made, *over_ucx(made)]
         if family == "mpich":
             made.launcher_options = ("-launcher", "fork")
             made.oversubscribed_max_bytes = 256 << 10
-        return [made]
+        check_launcher(made)
+        return [made, *over_ucx(made)] if family == "openmpi" else [made]
 
 
-    def check_launcher(self, made):
-        """There are packages of MPICH whose processes do not find their launcher (Ubuntu 24.04's)."""
-        command = [made.launcher, "-np", "2", made.driver, "--ranks", "2", "--seconds", "0.001", "--deadline", "30"]
-        if ALONE in output_of(command, made.environment, subprocess.STDOUT):
-            raise Missing(f"{made.name}: each of the processes that {made.launcher} starts is {ALONE}")
+def check_launcher(made):
+    """There are packages of MPICH whose processes do not find their launcher (Ubuntu 24.04's)."""
+    options = ("--ranks", "2", "--seconds", "0.001", "--deadline", "30")
+    command = [str(word) for word in (*made.launch(2, False), made.driver, *options)]
+    if ALONE in output_of(command, made.environment, subprocess.STDOUT):
+        raise Missing(f"{made.name}: each of the processes that {made.launcher} starts is {ALONE}")
 
 
 def over_ucx(plain):

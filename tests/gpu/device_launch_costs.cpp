@@ -149,23 +149,6 @@ Result<double> time_together(const Bench &bench, Lanes &lanes, const std::vector
   return longest_us;
 }
 
-Result<double> kernel_us(const Bench &bench, Lanes &lanes, const Kind &kind, uint32_t stream_count) {
-  const uint64_t count = bench.sizes.stream_launches;
-  RONDO_TRY(bench.check(bench.cu->memset_d8_async(lanes.words.get().object, 0, Lanes::word_bytes, bench.handle()),
-                        "cuMemsetD8Async"));
-  RONDO_TRY(bench.check(bench.cu->stream_synchronize(bench.handle()), "cuStreamSynchronize"));
-  double times_us[2];
-  for (const uint64_t times : {1u, 2u}) {
-    std::vector<GraphExec> graphs;
-    for (uint32_t stream = 0; stream < stream_count; ++stream) {
-      RONDO_TRY_ASSIGN(GraphExec made, make_graph(bench, lanes, kind, stream, stream_count, times * count));
-      graphs.push_back(std::move(made));
-    }
-    RONDO_TRY_ASSIGN(times_us[times - 1], median_us([&] { return time_together(bench, lanes, graphs); }));
-  }
-  return (times_us[1] - times_us[0]) / static_cast<double>(count);
-}
-
 /// Every kernel has met those of the other streams.
 Result<void> check_meetings(const Bench &bench, const Lanes &lanes, const Kind &kind, uint32_t stream_count) {
   if (kind.parameters != Kind::Parameters::meet) return {};
@@ -183,6 +166,24 @@ Result<void> check_meetings(const Bench &bench, const Lanes &lanes, const Kind &
                                          kind.name + ")"};
 }
 
+Result<double> kernel_us(const Bench &bench, Lanes &lanes, const Kind &kind, uint32_t stream_count) {
+  const uint64_t count = bench.sizes.stream_launches;
+  RONDO_TRY(bench.check(bench.cu->memset_d8_async(lanes.words.get().object, 0, Lanes::word_bytes, bench.handle()),
+                        "cuMemsetD8Async"));
+  RONDO_TRY(bench.check(bench.cu->stream_synchronize(bench.handle()), "cuStreamSynchronize"));
+  double times_us[2];
+  for (const uint64_t times : {1u, 2u}) {
+    std::vector<GraphExec> graphs;
+    for (uint32_t stream = 0; stream < stream_count; ++stream) {
+      RONDO_TRY_ASSIGN(GraphExec made, make_graph(bench, lanes, kind, stream, stream_count, times * count));
+      graphs.push_back(std::move(made));
+    }
+    RONDO_TRY_ASSIGN(times_us[times - 1], median_us([&] { return time_together(bench, lanes, graphs); }));
+  }
+  RONDO_TRY(check_meetings(bench, lanes, kind, stream_count));
+  return (times_us[1] - times_us[0]) / static_cast<double>(count);
+}
+
 }  // namespace
 
 Result<void> measure_streams(Bench &bench) {
@@ -191,9 +192,7 @@ Result<void> measure_streams(Bench &bench) {
     for (const uint32_t stream_count : {1u, 2u, stream_count_max}) {
       const std::string name = std::string("a kernel in graphs of ") + std::to_string(stream_count) +
                                (stream_count == 1 ? " stream, " : " streams, ") + kind.name;
-      auto measured = kernel_us(bench, lanes, kind, stream_count);
-      if (measured.ok())
-        if (auto met = check_meetings(bench, lanes, kind, stream_count); !met.ok()) measured = met.error();
+      const auto measured = kernel_us(bench, lanes, kind, stream_count);
       if (!measured.ok() && kind.early) {
         std::printf("%-56s refused: %s\n", name.c_str(), measured.error().message.c_str());
         continue;
