@@ -13,13 +13,13 @@
 #include "src/base/result.h"
 #include "src/core/handle_table.h"
 #include "src/core/host_event.h"
-#include "src/engine/host_stream.h"
 #include "src/core/id_servers.h"
 #include "src/core/pending_inits.h"
+#include "src/engine/host_stream.h"
+#include "src/memory/region.h"
+#include "src/memory/segment_table.h"
 #include "src/plan/tuning_table.h"
 #include "src/topo/topology.h"
-#include "transports/shm/region.h"
-#include "transports/shm/segment_table.h"
 
 namespace rondo {
 
@@ -31,8 +31,8 @@ struct Process {
   HandleTable<HostStream> streams{HandleKind::stream};
   HandleTable<HostEvent> events{HandleKind::event};
   HandleTable<Registration> registrations{HandleKind::registration};
-  shm::RegionTable regions;
-  shm::SegmentTable segments;
+  RegionTable regions;
+  SegmentTable segments;
   IdServers id_servers;
   PendingInits pending_inits{communicators};
   const Result<Config> config = read_config();  ///< once; every call that needs it passes its failure on

@@ -136,7 +136,7 @@ std::vector<bool> permitted_ranks(const ConnectArgs &args) {
   return permitted_peers(request, args.rank);
 }
 
-Result<std::unique_ptr<Transport>> connect_ranks(const ConnectArgs &args, Store &store, shm::SegmentTable &segments) {
+Result<std::unique_ptr<Transport>> connect_ranks(const ConnectArgs &args, Store &store, SegmentTable &segments) {
   const GroupInfo &group = args.group;
   if (!group.one_node()) RONDO_TRY(check_frame_tags(args.settings));
   const uint32_t node = group.node_of(args.rank);

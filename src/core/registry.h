@@ -14,9 +14,7 @@
 
 namespace rondo {
 
-namespace shm {
 class SegmentTable;
-}
 
 struct ConnectArgs {
   uint32_t rank = 0;
@@ -39,7 +37,7 @@ struct ConnectArgs {
 
 /// Connects the ranks with the transport that reaches all of them.
 [[nodiscard]] Result<std::unique_ptr<Transport>> connect_ranks(const ConnectArgs &args, Store &store,
-                                                               shm::SegmentTable &segments);
+                                                               SegmentTable &segments);
 
 /// RONDO_ERROR_UNSUPPORTED, RONDO_ERROR_INVALID_ARGUMENT: the settings name a device that this process does not have.
 [[nodiscard]] Result<void> check_device(const Settings &settings);

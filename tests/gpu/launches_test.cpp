@@ -13,9 +13,9 @@
 #include "src/core/registry.h"
 #include "src/engine/launches.h"
 #include "src/engine/operations.h"
+#include "src/memory/segment_table.h"
 #include "tests/catch.h"
 #include "tests/gpu/fake_device.h"
-#include "transports/shm/segment_table.h"
 
 using namespace rondo;
 using rondo::cuda::RegionFollower;
@@ -58,7 +58,7 @@ struct Rank {
     return device->enqueue({&work, 1}, {});
   }
 
-  shm::SegmentTable segments;
+  SegmentTable segments;
   Secret secret = random_secret();
   Settings settings;
   GroupInfo group{std::vector<uint32_t>(1)};

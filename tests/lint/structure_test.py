@@ -14,11 +14,12 @@ COLUMNS_MAX = 120
 # Folder -> the folders and files whose headers it may include, beside its own and rondo/rondo.h. A path with a suffix
 # is one file. docs/architecture.md tells why.
 PLAIN_PLAN = {"src/plan/schedule.h", "src/plan/algorithm.h", "src/plan/plan.h"}
-CORE_FLOORS = {"src/base", "src/proto", "src/topo", "src/plan", "src/engine", "src/bootstrap", "src/core"}
+CORE_FLOORS = {"src/base", "src/memory", "src/proto", "src/topo", "src/plan", "src/engine", "src/bootstrap", "src/core"}
 INTERFACES = {"transports/links.h", "transports/ranks.h", "transports/flight_recorder.h", "transports/recording.h",
               "transports/group_info.h"}
 MAY_INCLUDE = {
     "src/base": set(),
+    "src/memory": {"src/base"},
     "src/proto": {"src/base"},
     "src/topo": {"src/base"},
     "src/plan": {"src/base", "src/proto", "src/topo"},
@@ -26,7 +27,8 @@ MAY_INCLUDE = {
     "src/engine": {"src/base", "src/proto", "src/topo", "src/plan", "transports/links.h", "transports/ranks.h"},
     "src/sim": {"src/base", "src/proto", "src/topo", "src/plan"},
     "src/bootstrap": {"src/base"},
-    "transports": {"src/base", "src/proto", "src/bootstrap/fd_channel.h", "src/bootstrap/store/store.h"} | PLAIN_PLAN,
+    "transports": {"src/base", "src/memory", "src/proto", "src/bootstrap/fd_channel.h",
+                   "src/bootstrap/store/store.h"} | PLAIN_PLAN,
     # How several hosts meet: where to listen, and the store's handshake on every connection.
     "transports/hosts": {"src/base", "src/proto", "src/bootstrap", "transports"},
     "transports/tcp": {"src/base", "src/proto", "src/bootstrap/frame_tag.h", "transports"},
@@ -37,13 +39,10 @@ MAY_INCLUDE = {
     "cuda": {"src/base", "src/proto", "src/bootstrap/fd_channel.h", "src/bootstrap/store/store.h",
              "src/bootstrap/outcomes.h", "src/engine/executor.h", "src/engine/device_executor.h",
              "transports/rdma_memory.h", "transports/links.h"} | PLAIN_PLAN,
-    # Memory that peers can map is core's to offer, whatever transport uses it; a process has one table of segments.
-    "src/core": CORE_FLOORS | INTERFACES | {"transports/transport.h", "transports/shm/region.h",
-                                            "transports/shm/segment_table.h"},
+    "src/core": CORE_FLOORS | INTERFACES | {"transports/transport.h"},
     # The only one that knows which components were built.
     "src/core/registry.cpp": CORE_FLOORS | {"transports", "cuda"},
     "src/api": {"src/base", "src/proto", "src/topo", "src/plan", "src/engine", "src/bootstrap", "src/core"},
-    "src/compat": {"src/base"},
     "src/cli": {"src", "bench", "transports", "cuda"},
     # Before a user: help, files, progress, pictures. Nothing of the library but how a size is written, so that bench,
     # which uses the library as strangers do (but that and dlopen()), may use it, too.
@@ -121,6 +120,8 @@ class IncludeDirections(unittest.TestCase):
                                            or "transports/" in target))
         for path, include in [("src/base/log.cpp", '"src/core/communicator.h"'),
                               ("src/core/communicator.cpp", '"transports/shm/segment.h"'),
+                              ("src/core/process.h", '"transports/shm/peers.h"'),
+                              ("src/memory/region.h", '"src/proto/step.h"'),
                               ("src/engine/watch.cpp", '"transports/links.h"'),
                               ("src/engine/host_executor.cpp", '"transports/transport.h"'),
                               ("src/core/diagnostics/failure_dump.h", '"transports/transport.h"'),
@@ -141,6 +142,18 @@ class IncludeDirections(unittest.TestCase):
                               ("bench/perf.cpp", '"rondo/rondo.h"'),
                               ("bench/perf.cpp", "<vector>")]:
             self.assertEqual(planted(path, include), [], (path, include))
+
+
+class Branches(unittest.TestCase):
+    # The kind of executor is told to users (src/api); what a communicator does follows from the other capabilities.
+    KINDS = re.compile(r"RONDO_DEVICE_EXECUTOR_|BufferPlace::|\.kind\b")
+
+    def test_the_communicator_has_no_branch_on_the_kind_of_executor(self):
+        self.assertTrue(self.KINDS.search("if (capabilities_.kind == 1)"))
+        wrong = [f"src/core/{name}:{number}" for name in ("communicator.h", "communicator.cpp", "binding.cpp")
+                 for number, line in enumerate(tree.read(Path("src/core") / name).splitlines(), 1)
+                 if self.KINDS.search(line)]
+        self.assertEqual(wrong, [])
 
 
 class Sizes(unittest.TestCase):

@@ -10,12 +10,12 @@
 #include "src/base/clock.h"
 #include "src/bootstrap/store/forwarding_store.h"
 #include "src/bootstrap/store/local.h"
+#include "src/memory/segment_table.h"
 #include "tests/catch.h"
 #include "tests/net/side.h"
 #include "transports/hosts/connect.h"
 #include "transports/net/join.h"
 #include "transports/net/transport.h"
-#include "transports/shm/segment_table.h"
 #include "transports/shm/transport.h"
 
 using namespace rondo;
@@ -121,7 +121,7 @@ std::array<Outcome, 2> connect_both(net::NetworkKind::Make make, std::array<bool
   const net::NetworkKind kind{NetworkChoice::ucx, "idle", false, true, make};
   auto stores = make_local_stores(2);
   const Secret secret = random_secret();
-  std::array<shm::SegmentTable, 2> segments;
+  std::array<SegmentTable, 2> segments;
   std::array<Outcome, 2> outcomes;
   const auto life = [&](uint32_t rank) {
     shm::ConnectRequest near;

@@ -12,9 +12,9 @@
 #include "src/core/communicator.h"
 #include "src/core/init.h"
 #include "src/core/registry.h"
+#include "src/memory/segment_table.h"
 #include "tests/catch.h"
 #include "tests/unit/allocation_count.h"
-#include "transports/shm/segment_table.h"
 
 using namespace rondo;
 
@@ -26,8 +26,8 @@ const std::vector<uint32_t> three_hosts{0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1
 const std::vector<uint32_t> ring{0, 1, 2, 3, 4, 5, 6, 7, 7, 8, 8};  // where a mesh has 4 hosts at most
 
 struct World {
-  shm::SegmentTable segments;
-  shm::RegionTable regions;
+  SegmentTable segments;
+  RegionTable regions;
   std::vector<std::unique_ptr<Store>> stores;
   Secret secret = random_secret();
   Settings settings;

@@ -5,11 +5,11 @@
 #include "src/core/group_info.h"
 #include "src/core/init.h"
 #include "src/core/registry.h"
+#include "src/memory/region.h"
+#include "src/memory/segment_table.h"
 #include "tests/sim/call_data.h"
 #include "tests/sim/network.h"
 #include "tests/sim/sim_transport.h"
-#include "transports/shm/region.h"
-#include "transports/shm/segment_table.h"
 #include "transports/shm/transport.h"
 
 namespace rondo::sim {
@@ -309,8 +309,8 @@ class Life {
   Network network_;
   Topology topology_;
   SimHost host_;
-  shm::RegionTable regions_;
-  shm::SegmentTable segments_;
+  RegionTable regions_;
+  SegmentTable segments_;
   std::vector<std::weak_ptr<Communicator>> comms_;
   std::vector<bool> happened_;
 };

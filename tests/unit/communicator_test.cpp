@@ -8,9 +8,9 @@
 #include "src/bootstrap/store/local.h"
 #include "src/core/communicator.h"
 #include "src/core/registry.h"
+#include "src/memory/segment_table.h"
 #include "tests/catch.h"
 #include "tests/table_executor.h"
-#include "transports/shm/segment_table.h"
 
 using namespace rondo;
 using rondo_test::Table;
@@ -52,8 +52,8 @@ class World {
   }
 
  private:
-  shm::SegmentTable segments_;
-  shm::RegionTable regions_;
+  SegmentTable segments_;
+  RegionTable regions_;
   Secret secret_ = random_secret();
   Settings settings_;
   Table table_;

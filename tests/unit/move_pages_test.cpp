@@ -10,13 +10,11 @@
 #include <thread>
 #include <vector>
 
+#include "src/memory/region.h"
 #include "tests/catch.h"
 #include "tests/unit/region_tools.h"
-#include "transports/shm/region.h"
 
 using namespace rondo;
-using shm::move_pages;
-using shm::RegionTable;
 
 namespace {
 

@@ -11,13 +11,11 @@
 
 #include "src/core/diagnostics/last_error.h"
 #include "src/core/process.h"
+#include "src/memory/region.h"
 #include "tests/catch.h"
 #include "tests/unit/region_tools.h"
-#include "transports/shm/region.h"
 
 using namespace rondo;
-using shm::RegionRef;
-using shm::RegionTable;
 
 namespace {
 
@@ -177,7 +175,7 @@ TEST_CASE("regions: a file that has got a region's descriptor is neither emptied
   const FileDescriptor other(::memfd_create("other", MFD_CLOEXEC));
   REQUIRE(::pwrite(other.get(), "content", 7, 0) == 7);
   REQUIRE(::dup2(other.get(), descriptor) == descriptor);
-  CHECK(table.find(pointer, 1)->inode != shm::identify(descriptor).inode);
+  CHECK(table.find(pointer, 1)->inode != identify(descriptor).inode);
   REQUIRE(table.free(pointer).ok());
   std::array<char, 7> seen{};
   CHECK(::pread(descriptor, seen.data(), seen.size(), 0) == 7);

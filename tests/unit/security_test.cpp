@@ -15,9 +15,9 @@
 
 #include "src/base/clock.h"
 #include "src/bootstrap/fd_channel.h"
+#include "src/memory/region.h"
 #include "src/topo/host.h"
 #include "tests/catch.h"
-#include "transports/shm/region.h"
 
 using namespace rondo;
 
@@ -58,7 +58,7 @@ void check_denied(int status) {
 }  // namespace
 
 TEST_CASE("another user: can neither open shared memory by its descriptor, nor read it, nor signal its process") {
-  shm::RegionTable table;
+  RegionTable table;
   const auto memory = table.allocate(4096);
   REQUIRE(memory.ok());
   const auto region = table.find(memory.value(), 4096);

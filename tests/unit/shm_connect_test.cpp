@@ -40,7 +40,7 @@ TEST_CASE("shm: a rank that goes before it has fetched the segment is named") {
   });
   const auto store = connect_store(endpoint, secret, now_ns() + 10 * second_ns);
   REQUIRE(store.ok());
-  shm::SegmentTable segments;
+  SegmentTable segments;
   shm::ConnectRequest request;
   request.rank_count = 2;
   request.key_prefix = "c";
@@ -54,7 +54,7 @@ TEST_CASE("shm: a rank that goes before it has fetched the segment is named") {
 }
 
 TEST_CASE("shm: a rank whose segment is not there any more waits for the reason of the one that made it") {
-  shm::SegmentTable segments;
+  SegmentTable segments;
   LateStore of_owner(0);  // it gives up at once
   REQUIRE_FALSE(shm::connect(request_of(0), of_owner, segments).ok());
   LateStore store(3);

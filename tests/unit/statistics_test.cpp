@@ -9,11 +9,11 @@
 #include <vector>
 
 #include "src/base/clock.h"
+#include "src/memory/region.h"
 #include "tests/catch.h"
 #include "tests/unit/ranks.h"
 #include "tests/unit/stream_tools.h"
 #include "transports/shm/recorder.h"
-#include "transports/shm/region.h"
 
 using namespace rondo;
 

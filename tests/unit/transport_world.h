@@ -12,8 +12,8 @@
 #include <vector>
 
 #include "src/bootstrap/store/store.h"
+#include "src/memory/segment_table.h"
 #include "tests/sim/sim_transport.h"
-#include "transports/shm/segment_table.h"
 #include "transports/transport.h"
 
 namespace rondo_test {
@@ -61,7 +61,7 @@ class World {
   const rondo::Secret secret_ = rondo::random_secret();
   pid_t child_ = -1;
   int to_child_ = -1;
-  rondo::shm::SegmentTable segments_;
+  rondo::SegmentTable segments_;
   rondo::sim::StackPool stacks_;
   rondo::sim::LifePlan plan_;
   std::unique_ptr<rondo::sim::Scheduler> scheduler_;

@@ -9,8 +9,8 @@
 
 #include "src/base/result.h"
 #include "src/base/unique_handle.h"
+#include "src/memory/region.h"
 #include "src/proto/peer_access.h"
-#include "transports/shm/region.h"
 #include "transports/shm/segment.h"
 
 namespace rondo::shm {

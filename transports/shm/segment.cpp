@@ -14,8 +14,8 @@
 
 #include "src/base/checked.h"
 #include "src/base/ticks.h"
+#include "src/memory/region.h"
 #include "src/proto/memory.h"
-#include "transports/shm/region.h"
 
 namespace rondo::shm {
 namespace {
@@ -167,18 +167,6 @@ RankBoard &Segment::board(uint32_t rank) const {
 ConnectionView Segment::connection(uint32_t channel, uint32_t from, uint32_t to) const {
   const size_t index = (size_t{channel} * shape_.rank_count + from) * shape_.rank_count + to;
   return {at(shape_.connections_offset() + index * round_up<size_t>(shape_.geometry.bytes(), 4096)), shape_.geometry};
-}
-
-void SegmentTable::add(const SegmentId &id, const std::shared_ptr<Segment> &segment) {
-  const std::lock_guard lock(mutex_);
-  std::erase_if(segments_, [](const auto &entry) { return entry.second.expired(); });
-  segments_[id] = segment;
-}
-
-std::shared_ptr<Segment> SegmentTable::find(const SegmentId &id) {
-  const std::lock_guard lock(mutex_);
-  const auto found = segments_.find(id);
-  return found == segments_.end() ? nullptr : found->second.lock();
 }
 
 }  // namespace rondo::shm

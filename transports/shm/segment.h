@@ -11,10 +11,10 @@
 
 #include "src/base/result.h"
 #include "src/base/unique_handle.h"
+#include "src/memory/segment_table.h"
 #include "src/proto/connection.h"
 #include "src/proto/exchange.h"
 #include "transports/shm/board.h"
-#include "transports/shm/segment_table.h"
 
 namespace rondo::shm {
 

@@ -17,7 +17,7 @@
 #include "src/base/result.h"
 #include "src/base/unique_handle.h"
 
-namespace rondo::shm {
+namespace rondo {
 
 /// Which file a descriptor is of. All memfds of a system are on one device.
 struct FileIdentity {
@@ -150,4 +150,4 @@ class MovedPages {
 /// faults. RONDO_ERROR_OUT_OF_RESOURCES where descriptors or memory ran out.
 [[nodiscard]] Result<FileDescriptor> make_region_file(size_t bytes, const char *name = "rondo-region");
 
-}  // namespace rondo::shm
+}  // namespace rondo

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "transports/shm/region.h"
+#include "src/memory/region.h"
 
 #include <fcntl.h>
 #include <sys/mman.h>
@@ -19,7 +19,7 @@
 #include "src/base/checked.h"
 #include "src/base/log.h"
 
-namespace rondo::shm {
+namespace rondo {
 namespace {
 
 size_t page_bytes() { return static_cast<size_t>(::sysconf(_SC_PAGESIZE)); }
@@ -205,4 +205,4 @@ void RegionTable::remove(uint64_t id) {
   count_.store(regions_.size(), std::memory_order_relaxed);
 }
 
-}  // namespace rondo::shm
+}  // namespace rondo

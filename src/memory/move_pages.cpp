@@ -21,9 +21,9 @@
 
 #include "src/base/checked.h"
 #include "src/base/log.h"
-#include "transports/shm/region.h"
+#include "src/memory/region.h"
 
-namespace rondo::shm {
+namespace rondo {
 namespace {
 
 using Piece = MovedPages::Piece;
@@ -235,4 +235,4 @@ Result<MovedPages> move_pages(RegionTable &regions, void *pointer, size_t bytes)
   return moved;
 }
 
-}  // namespace rondo::shm
+}  // namespace rondo

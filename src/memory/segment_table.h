@@ -8,9 +8,11 @@
 #include <memory>
 #include <mutex>
 
-namespace rondo::shm {
+namespace rondo {
 
+namespace shm {
 class Segment;
+}
 
 /// Names a segment; random.
 struct SegmentId {
@@ -23,12 +25,12 @@ struct SegmentId {
 /// Any thread. Holds no segment itself: one goes with its last communicator.
 class SegmentTable {
  public:
-  void add(const SegmentId &id, const std::shared_ptr<Segment> &segment);
-  [[nodiscard]] std::shared_ptr<Segment> find(const SegmentId &id);
+  void add(const SegmentId &id, const std::shared_ptr<shm::Segment> &segment);
+  [[nodiscard]] std::shared_ptr<shm::Segment> find(const SegmentId &id);
 
  private:
   std::mutex mutex_;
-  std::map<SegmentId, std::weak_ptr<Segment>> segments_;
+  std::map<SegmentId, std::weak_ptr<shm::Segment>> segments_;
 };
 
-}  // namespace rondo::shm
+}  // namespace rondo
