@@ -40,6 +40,7 @@ class KernelExecutor final : public ExecutorBase {
   [[nodiscard]] ExecutorCapabilities capabilities() const override {
     ExecutorCapabilities own = ExecutorBase::capabilities();
     own.kind = RONDO_DEVICE_EXECUTOR_KERNEL;
+    own.connection_channels = own.channel_count;
     return own;
   }
   [[nodiscard]] bool has_room(const Plan &plan) override;

@@ -66,7 +66,7 @@ Result<PlanChoice> Communicator::choose(rondo_collective_t collective, uint64_t 
   input.exchange_chunk_bytes = capabilities_.exchange_chunk_bytes;
   input.exchange_channels = capabilities_.exchange_channels;
   input.buffers = capabilities_.buffers;
-  if (capabilities_.kind == RONDO_DEVICE_EXECUTOR_KERNEL) input.connection_channels = capabilities_.channel_count;
+  input.connection_channels = capabilities_.connection_channels;
   input.overrides = {settings_.algorithm, settings_.protocol, settings_.channels, settings_.chunk_bytes,
                      settings_.kernel};
   input.table = tuning_;
@@ -98,8 +98,7 @@ Result<std::unique_ptr<BoundPlan>> Communicator::bind(const Call &call) {
   RONDO_TRY_ASSIGN(bound->plan, build_plan(key, choice, capabilities_.geometry, rank_, rank_count_,
                                            group_.node_of_ranks()));
   RONDO_TRY(check_links(*bound->plan, links_, rank_, group_.node_of_ranks()));
-  debug_lines::plan(rank_, *bound->plan,
-                    capabilities_.kind == RONDO_DEVICE_EXECUTOR_AUTO ? "" : executor_->describe());
+  debug_lines::plan(rank_, *bound->plan, executor_->describe());
   make_room(*bound->plan);
   RONDO_TRY_ASSIGN(bound->prepared, executor_->prepare(*bound->plan));
   return bound;

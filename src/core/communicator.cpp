@@ -19,7 +19,7 @@ Communicator::Communicator(Parts parts)
       links_(transport_->links()),
       ranks_(transport_->ranks()),
       dump_(transport_->recorder(), settings_.recorder_dir, rank_),
-      registrations_(*parts.regions, parts.executor->capabilities().buffers == BufferPlace::host),
+      registrations_(*parts.regions, parts.executor->capabilities().exports_memory),
       operations_({&ranks_, &registrations_, rank_, rank_count_, settings_.timeout_ns,
                    [this] { return shared_from_this(); }, [this](bool waits) { record_failure(waits); }}),
       executor_(std::move(parts.executor)),

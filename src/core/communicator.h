@@ -43,7 +43,7 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
     GroupInfo group;
     std::unique_ptr<Transport> transport;
     std::shared_ptr<Executor> executor;  ///< may use the transport
-    shm::RegionTable *regions = nullptr;
+    RegionTable *regions = nullptr;
     const TuningTable *tuning = nullptr;  ///< outlives it; null: none
   };
   explicit Communicator(Parts parts);

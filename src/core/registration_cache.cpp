@@ -29,14 +29,14 @@ Result<std::shared_ptr<Registration>> RegistrationCache::add(void *pointer, size
   registration->bytes = bytes;
   const bool in_region = regions_.find(pointer, bytes).has_value();
   if (move && !in_region) {
-    RONDO_TRY_ASSIGN(auto moved, shm::move_pages(regions_, pointer, bytes));
+    RONDO_TRY_ASSIGN(auto moved, move_pages(regions_, pointer, bytes));
     registration->moved.emplace(std::move(moved));
   }
   registrations_.push_back(registration);
   if (log::enabled(log::Level::debug, log::Subsystem::memory))
     log::debug(log::Subsystem::memory,
                "registered a buffer of " + show_bytes(bytes) + " bytes; " +
-                   (!on_host_             ? "on a device it is the executor's to share"
+                   (!exported_            ? "its executor shares it"
                     : in_region           ? "peers read it mapped, as memory of rondo_mem_alloc()"
                     : registration->moved ? "peers read it mapped, its pages moved into shared memory"
                                           : "peers read it by process_vm_readv"));
@@ -75,7 +75,7 @@ std::vector<std::shared_ptr<Registration>> RegistrationCache::clear() {
 MemoryHandle RegistrationCache::find(const std::byte *first, size_t bytes) const {
   MemoryHandle handle;
   handle.exported = true;
-  const auto set_region = [&](const shm::RegionRef &region, const std::byte *begin, size_t size) {
+  const auto set_region = [&](const RegionRef &region, const std::byte *begin, size_t size) {
     handle.kind = PayloadKind::mapped;
     handle.first = begin;
     handle.bytes = size;
@@ -95,7 +95,7 @@ MemoryHandle RegistrationCache::find(const std::byte *first, size_t bytes) const
     if (!overlaps(*registration, first, bytes)) continue;
     if (registration->moved) {
       if (registration->moved->region() == 0) break;  // on its way back
-      const shm::MovedPages &moved = *registration->moved;
+      const MovedPages &moved = *registration->moved;
       if (const auto region = regions_.find(moved.address(), moved.bytes()))
         set_region(*region, moved.address(), moved.bytes());
     } else {

@@ -12,7 +12,7 @@
 
 #include "src/base/result.h"
 #include "src/engine/operations.h"
-#include "transports/shm/region.h"
+#include "src/memory/region.h"
 
 namespace rondo {
 
@@ -21,15 +21,15 @@ class Registration {
  public:
   const std::byte *first = nullptr;
   uint64_t bytes = 0;
-  std::optional<shm::MovedPages> moved;  ///< none: read by cross-memory attach
+  std::optional<MovedPages> moved;  ///< none: read by cross-memory attach
   void *handle = nullptr;                ///< as the user holds it
 };
 
 /// Any thread.
 class RegistrationCache final : public MemoryExporter {
  public:
-  /// @param on_host  the communicator is: peers read what is registered.
-  RegistrationCache(shm::RegionTable &regions, bool on_host) : regions_(regions), on_host_(on_host) {}
+  /// @param exported  as ExecutorCapabilities::exports_memory
+  RegistrationCache(RegionTable &regions, bool exported) : regions_(regions), exported_(exported) {}
 
   Result<std::shared_ptr<Registration>> add(void *pointer, size_t bytes, bool move);
   /// RONDO_ERROR_INVALID_ARGUMENT: not a registration of this communicator.
@@ -43,10 +43,10 @@ class RegistrationCache final : public MemoryExporter {
   [[nodiscard]] MemoryHandle find(const std::byte *first, size_t bytes) const override;
 
  private:
-  shm::RegionTable &regions_;
+  RegionTable &regions_;
   [[nodiscard]] Result<size_t> index_of(const Registration *registration) const;
 
-  const bool on_host_;
+  const bool exported_;
   mutable std::mutex mutex_;
   std::vector<std::shared_ptr<Registration>> registrations_;
 };

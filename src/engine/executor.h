@@ -35,13 +35,15 @@ struct StreamRef {
 
 /// What an executor is and can do; constant.
 struct ExecutorCapabilities {
-  rondo_device_executor_t kind = RONDO_DEVICE_EXECUTOR_AUTO;  ///< AUTO: host memory
+  rondo_device_executor_t kind = RONDO_DEVICE_EXECUTOR_AUTO;  ///< for the API; AUTO: host memory
   ConnectionGeometry geometry;                                ///< of its connections
   uint32_t channel_count = 1;
   uint64_t post_bytes = 0;            ///< load_store: the most that a one_shot takes; 0: no load_store here
   uint64_t exchange_chunk_bytes = 0;  ///< load_store: the largest chunk of a two_shot
   uint32_t exchange_channels = 0;     ///< load_store on a device: the most channels; 0: on the host
   BufferPlace buffers = BufferPlace::host;  ///< shared_device and behind it: by load_store
+  uint32_t connection_channels = 0;  ///< as in TunerInput
+  bool exports_memory = false;      ///< peers read registered buffers by what MemoryExporter says
   bool oversubscribed = false;      ///< ranks wait for each other's cores
   bool runs_in_call = false;        ///< without a stream enqueue() returns when the work is done
   bool checks_buffers = true;       ///< false: check_buffer() accepts everything

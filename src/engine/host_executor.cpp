@@ -64,6 +64,7 @@ ExecutorCapabilities HostExecutor::capabilities() const {
   own.channel_count = links_.channel_count();
   own.post_bytes = links_.exchange().geometry.post_bytes;
   own.exchange_chunk_bytes = links_.exchange().geometry.chunk_bytes;
+  own.exports_memory = true;
   own.oversubscribed = parts_.oversubscribed;
   own.runs_in_call = true;
   own.checks_buffers = parts_.is_device_memory != nullptr;

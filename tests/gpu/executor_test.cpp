@@ -13,12 +13,12 @@
 #include "src/core/registry.h"
 #include "src/engine/host_stream.h"
 #include "src/engine/operations.h"
+#include "src/memory/segment_table.h"
 #include "tests/catch.h"
 #include "tests/gpu/device_ranks.h"
 #include "tests/gpu/fake_device.h"
 #include "tests/gpu/settings.h"
 #include "tests/table_executor.h"
-#include "transports/shm/segment_table.h"
 
 using namespace rondo;
 using rondo_test::DeviceBuffer;
@@ -159,7 +159,7 @@ class RankGroup {
   }
 
   const Kind kind_;
-  shm::SegmentTable segments_;
+  SegmentTable segments_;
   Secret secret_ = random_secret();
   Settings settings_;
   GroupInfo group_{std::vector<uint32_t>(rank_count)};
@@ -191,6 +191,8 @@ TEST_CASE("executors: each says what it is, the same on all ranks") {
       const bool on_device = kind == Kind::kernel || kind == Kind::copy;
       CHECK((own.kind != RONDO_DEVICE_EXECUTOR_AUTO) == on_device);
       CHECK(own.runs_in_call != on_device);
+      CHECK(own.exports_memory == (kind == Kind::host));
+      CHECK(own.connection_channels == (kind == Kind::kernel ? own.channel_count : 0));
     }
   }
 }

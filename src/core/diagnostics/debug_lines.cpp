@@ -90,13 +90,12 @@ void links(uint32_t rank, const Settings &settings, const GroupInfo &group, cons
                      network_name(settings));
 }
 
-void plan(uint32_t rank, const Plan &plan, const std::string &device) {
+void plan(uint32_t rank, const Plan &plan, const std::string &place) {
   if (!wanted(Subsystem::plan)) return;
   log::debug({Subsystem::plan, rank}, describe(plan.key.signature) + (plan.key.in_place ? ", in place" : "") + ": " +
                                           rondo_algorithm_string(plan.choice.algorithm) + ", " + plan.choice.way() +
                                           ", " + counted(plan.choice.channels, "channel") + ", chunks of " +
-                                          show_bytes(plan.choice.chunk_bytes) +
-                                          (device.empty() ? "" : ", on " + device));
+                                          show_bytes(plan.choice.chunk_bytes) + ", on " + place);
 }
 
 }  // namespace rondo::debug_lines

@@ -19,6 +19,6 @@ void topology(uint32_t rank, const Topology &topology);
 void group(uint32_t rank, const GroupInfo &group);
 void links(uint32_t rank, const Settings &settings, const GroupInfo &group, const Links &links);
 /// `device`: as its executor describes it, or "" for host memory.
-void plan(uint32_t rank, const Plan &plan, const std::string &device);
+void plan(uint32_t rank, const Plan &plan, const std::string &place);
 
 }  // namespace rondo::debug_lines
