@@ -5,6 +5,8 @@
 #include <cassert>
 #include <cstring>
 
+#include "src/plan/algorithm.h"
+
 namespace rondo::device {
 namespace {
 
@@ -61,20 +63,21 @@ std::string stem_of(rondo_protocol_t protocol) {
 
 const std::string load_store_stem = "rondo_run_load_store_";
 
-bool is_move(const Plan &plan) {
-  const auto collective = static_cast<rondo_collective_t>(plan.key.signature.collective);
-  return collective == RONDO_ALL_GATHER || collective == RONDO_BROADCAST;
+bool only_moves(const Plan &plan) {
+  return rondo::only_moves(static_cast<rondo_collective_t>(plan.key.signature.collective));
 }
 
 LoadStoreCollective load_store_collective(rondo_collective_t collective) {
   using enum LoadStoreCollective;
-  switch (collective) {
+  switch (collective) {  // all of them, so that the compiler names one that is new
     case RONDO_REDUCE: return reduce;
     case RONDO_REDUCE_SCATTER: return reduce_scatter;
     case RONDO_ALL_GATHER: return all_gather;
     case RONDO_BROADCAST: return broadcast;
-    default: return all_reduce;
+    case RONDO_ALL_REDUCE:
+    case RONDO_BARRIER: break;
   }
+  return all_reduce;
 }
 
 /// "float32_sum"; avg is a sum and a divisor.
@@ -142,11 +145,11 @@ std::vector<std::string> load_store_kernel_names() {
 std::string kernel_name(const Plan &plan) {
   const bool load_store = plan.choice.kernel == RONDO_KERNEL_LOAD_STORE;
   const std::string stem = load_store ? load_store_stem : stem_of(plan.choice.protocol);
-  return stem + (is_move(plan) ? "copy" : reducing_name(plan));
+  return stem + (only_moves(plan) ? "copy" : reducing_name(plan));
 }
 
 uint32_t load_store_element_bytes(const Plan &plan) {
-  return is_move(plan) ? 1 : plan.lanes.front().program.element_bytes;
+  return only_moves(plan) ? 1 : plan.lanes.front().program.element_bytes;
 }
 
 void describe_load_store(const Plan &plan, BufferPlace place, uint64_t shared_chunk_bytes,
@@ -180,7 +183,7 @@ std::vector<std::string> reduce_kernel_names() {
 
 std::string reduce_kernel_name(const Plan &plan) {
   const bool is_barrier = plan.key.signature.collective == RONDO_BARRIER;
-  return is_barrier || is_move(plan) ? std::string() : "rondo_reduce_" + reducing_name(plan);
+  return is_barrier || only_moves(plan) ? std::string() : "rondo_reduce_" + reducing_name(plan);
 }
 
 }  // namespace rondo::device

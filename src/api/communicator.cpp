@@ -7,6 +7,7 @@
 #include "src/api/lookup.h"
 #include "src/api/validate.h"
 #include "src/core/init.h"
+#include "src/plan/algorithm.h"
 
 using namespace rondo;
 
@@ -82,7 +83,7 @@ Result<uint64_t> vector_elements(const Communicator &comm, rondo_collective_t co
   RONDO_TRY_ASSIGN(const size_t bytes, bytes_of(count, type));
   if (rondo_collective_string(collective) == nullptr)
     return invalid_argument("unknown collective " + std::to_string(static_cast<int>(collective)));
-  if (collective != RONDO_REDUCE_SCATTER && collective != RONDO_ALL_GATHER) return uint64_t{count};
+  if (!uses_blocks(collective)) return uint64_t{count};
   RONDO_TRY(times_ranks(bytes, comm.rank_count()));
   return uint64_t{count} * comm.rank_count();
 }

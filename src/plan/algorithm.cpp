@@ -57,10 +57,6 @@ const Algorithm *find_algorithm(rondo_algorithm_t id) {
   return nullptr;
 }
 
-bool uses_blocks(rondo_collective_t collective) {
-  return collective == RONDO_REDUCE_SCATTER || collective == RONDO_ALL_GATHER;
-}
-
 Result<Schedule> build_schedule(rondo_algorithm_t id, const ScheduleArgs &args) {
   const Algorithm *algorithm = find_algorithm(id);
   const std::string name = algorithm_name(id);
@@ -75,8 +71,7 @@ Result<Schedule> build_schedule(rondo_algorithm_t id, const ScheduleArgs &args) 
                             " ranks, not " + std::to_string(args.rank_count));
   if (args.rank >= args.rank_count)
     return invalid_argument("rank " + std::to_string(args.rank) + " is not one of " + std::to_string(args.rank_count));
-  const bool rooted = args.collective == RONDO_BROADCAST || args.collective == RONDO_REDUCE;
-  if (rooted && args.root >= args.rank_count)
+  if (has_root(args.collective) && args.root >= args.rank_count)
     return invalid_argument("root " + std::to_string(args.root) + " is not one of " + std::to_string(args.rank_count));
   return algorithm->build(args);
 }

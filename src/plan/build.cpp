@@ -6,6 +6,8 @@
 #include <cassert>
 #include <utility>
 
+#include "src/plan/algorithm.h"
+
 namespace rondo {
 
 void Peers::add(uint32_t rank) {
@@ -70,7 +72,7 @@ std::vector<uint32_t> ranks_after(uint32_t rank, uint32_t rank_count) {
 
 Schedule lone_schedule(const ScheduleArgs &args) {
   ScheduleWriter writer(1);
-  const bool moves = args.collective == RONDO_ALL_GATHER || args.collective == RONDO_BROADCAST;
+  const bool moves = only_moves(args.collective);
   if (!moves) writer.step(0, step_src | step_dst | step_finish, {}, {});
   if (moves && !args.in_place) writer.step(0, step_src | step_dst, {}, {});
   return writer.take();

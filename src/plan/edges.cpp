@@ -14,10 +14,6 @@ namespace {
 constexpr uint32_t bits_of_bytes = 40;  // no row of a built-in table begins at more bytes than this has bits
 constexpr uint64_t barrier_bytes_max = 64;
 
-bool is_rooted(rondo_collective_t collective) {
-  return collective == RONDO_BROADCAST || collective == RONDO_REDUCE;
-}
-
 /// Wherever the tuner's answer can change: the built-in tables' rows begin behind powers of two.
 std::set<uint64_t> sizes_to_ask(const EdgeRequest &request, rondo_collective_t collective) {
   std::set<uint64_t> sizes{0};
@@ -70,7 +66,7 @@ std::set<rondo_algorithm_t> possible_algorithms(const EdgeRequest &request, rond
 /// Adds the peers in one algorithm's schedules, of every channel and root; ends early once all are permitted.
 void add_peers(const EdgeRequest &request, ScheduleArgs args, rondo_algorithm_t algorithm,
                std::vector<bool> &permitted) {
-  const uint32_t root_count = is_rooted(args.collective) ? args.rank_count : 1;
+  const uint32_t root_count = has_root(args.collective) ? args.rank_count : 1;
   for (args.channel = 0; args.channel < request.channel_count; ++args.channel)
     for (args.root = 0; args.root < root_count; ++args.root) {
       const auto schedule = build_schedule(algorithm, args);

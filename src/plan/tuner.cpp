@@ -10,6 +10,7 @@
 #include <string>
 
 #include "src/base/ceil_div.h"
+#include "src/plan/algorithm.h"
 #include "src/plan/slots.h"
 #include "src/plan/tuner_load_store.h"
 
@@ -147,8 +148,7 @@ constexpr uint64_t chain_bytes_per_host = 256 * KiB;  // a ring's hops cost more
 /// Where each host has one rank, and hops cost more than on one host; none: as there.
 std::optional<rondo_algorithm_t> choose_between_hosts(const TunerInput &input, rondo_collective_t collective) {
   // A chain of hosts is as many hops, and a tree carries as many bytes.
-  const bool rooted = collective == RONDO_BROADCAST || collective == RONDO_REDUCE;
-  if (rooted && input.rank_count > straight_rank_count_max) return RONDO_ALGORITHM_TREE;
+  if (has_root(collective) && input.rank_count > straight_rank_count_max) return RONDO_ALGORITHM_TREE;
   if (collective != RONDO_ALL_REDUCE || input.host_count <= two_shot_host_count ||
       input.bytes > std::bit_floor(input.host_count) * chain_bytes_per_host)
     return {};

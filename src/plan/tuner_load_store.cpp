@@ -6,6 +6,8 @@
 #include <limits>
 #include <string>
 
+#include "src/plan/algorithm.h"
+
 namespace rondo {
 namespace {
 
@@ -148,8 +150,7 @@ std::optional<PlanChoice> choose_load_store(const TunerInput &input, rondo_colle
 
 rondo_algorithm_t shared_algorithm(rondo_collective_t collective) {
   if (uses_blocks(collective)) return RONDO_ALGORITHM_ONE_SHOT;
-  const bool rooted = collective == RONDO_BROADCAST || collective == RONDO_REDUCE;
-  return rooted ? RONDO_ALGORITHM_TWO_SHOT : RONDO_ALGORITHM_AUTO;
+  return has_root(collective) ? RONDO_ALGORITHM_TWO_SHOT : RONDO_ALGORITHM_AUTO;
 }
 
 Error no_load_store(const TunerInput &input) {
