@@ -30,11 +30,11 @@ inline constexpr uint32_t block_threads_max = 256;
 /// What the slots of `simple` of one rank take of its device, at most: slots shrink as ranks and channels grow.
 inline constexpr uint64_t slot_memory_bytes = 64 << 20;
 inline constexpr uint32_t slot_bytes_max = 128 << 10, slot_bytes_min = 4 << 10;
-inline constexpr uint32_t slot_count_most = 8, slot_count_least = 4;
+inline constexpr uint32_t slot_count_max = 8, slot_count_min = 4;
 /// Of a connection where nobody asks for a number: fewer before they shrink, since each slot costs a wait.
 [[nodiscard]] constexpr uint32_t slot_count_for(uint32_t rank_count, uint32_t channel_count) {
   const uint64_t bytes = uint64_t{rank_count} * channel_count * slot_bytes_max;
-  return bytes * slot_count_most > slot_memory_bytes ? slot_count_least : slot_count_most;
+  return bytes * slot_count_max > slot_memory_bytes ? slot_count_min : slot_count_max;
 }
 /// Of a slot where nobody asks for a size: a power of two.
 [[nodiscard]] constexpr uint32_t slot_bytes_for(uint32_t rank_count, uint32_t channel_count, uint32_t slot_count) {

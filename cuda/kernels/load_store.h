@@ -32,16 +32,16 @@ RONDO_HD void run_load_store(G group, const LoadStoreOperation &operation, uint3
   const bool one_shot = !is_copy<Reduction> && operation.mode == LoadStoreMode::one_shot;
   bool done = one_shot || may_begin(group, operation, channel, ends);
   if constexpr (is_copy<Reduction>) {
-    done = done && run_shared<Reduction>(group, operation, channel, buffers) == Meeting::in_buffers;
+    done = done && run_shared<Reduction>(group, operation, channel, buffers) == Agreement::in_buffers;
   } else if (done) {
     switch (operation.mode) {  // by a chain of conditions ptxas would spill
       case LoadStoreMode::one_shot:
         done = run_one_shot<Reduction>(group, operation, channel, ends);
         break;
       case LoadStoreMode::shared:
-        if (const Meeting met = run_shared<Reduction>(group, operation, channel, buffers);
-            !has_both_ways<Reduction> || met != Meeting::in_places) {
-          done = met == Meeting::in_buffers;
+        if (const Agreement agreed = run_shared<Reduction>(group, operation, channel, buffers);
+            !has_both_ways<Reduction> || agreed != Agreement::in_places) {
+          done = agreed == Agreement::in_buffers;
           break;
         }
         [[fallthrough]];  // through the places

@@ -103,7 +103,7 @@ template <memory::Site arrival, Group G>
 }
 
 /// What follows behind the first gate.
-enum class Meeting : uint8_t {
+enum class Agreement : uint8_t {
   stop,
   in_buffers,  ///< all ranks read and write each other's
   in_places    ///< one of them cannot: all pass their parts on in their places
@@ -111,8 +111,8 @@ enum class Meeting : uint8_t {
 
 /// B1, B2. All ranks that do not stop come to the same. `buffers`: filled in, for all threads.
 template <Group G>
-[[nodiscard]] RONDO_HD Meeting meet(G group, const LoadStoreOperation &operation, uint32_t channel,
-                                    const SharedRoute &route, SharedBuffers *buffers) {
+[[nodiscard]] RONDO_HD Agreement agree(G group, const LoadStoreOperation &operation, uint32_t channel,
+                                       const SharedRoute &route, SharedBuffers *buffers) {
   const uint32_t signature = operation.base.buffers.signature;
   if (group.rank() == 0) {
     LoadStoreWindow &window = operation.place(operation.rank).window(channel);
@@ -121,7 +121,7 @@ template <Group G>
     memory::store_relaxed(window.signature, load_store_window(signature, operation.can_be_read != 0));
   }
   uint64_t &arrived = operation.place(0).arrived(channel);
-  if (!pass_gate<memory::Site::load_store_arrive>(group, operation, arrived, true)) return Meeting::stop;
+  if (!pass_gate<memory::Site::load_store_arrive>(group, operation, arrived, true)) return Agreement::stop;
   bool foreign = false, in_places = false;
   RONDO_KEEP_LOOP
   for (uint32_t rank = group.rank(); rank < operation.rank_count(); rank += group.size()) {
@@ -145,8 +145,8 @@ template <Group G>
   // Where one differs from another, each has one that differs from its own: either all go on or none does. But ranks
   // clear the entry of a region that is withdrawn one after the other: one that has not yet may go on alone, in memory
   // whose owners wait for it to close that, and ends by abort_lost_peers.
-  if (group.any(foreign)) return Meeting::stop;
-  return group.any(in_places) ? Meeting::in_places : Meeting::in_buffers;
+  if (group.any(foreign)) return Agreement::stop;
+  return group.any(in_places) ? Agreement::in_places : Agreement::in_buffers;
 }
 
 /// B4, B5. `gives_up`: a peer may never leave.
@@ -158,12 +158,12 @@ template <Group G>
 
 /// All of it, unless this rank stops or the ranks are to go through their places: then nothing behind the first gate.
 template <class Reduction, Group G>
-[[nodiscard]] RONDO_HD Meeting run_shared(G group, const LoadStoreOperation &operation, uint32_t channel,
-                                          SharedBuffers *buffers) {
+[[nodiscard]] RONDO_HD Agreement run_shared(G group, const LoadStoreOperation &operation, uint32_t channel,
+                                            SharedBuffers *buffers) {
   using Storage = typename Reduction::Storage;
   const SharedRoute route = make_route(operation, operation.count * sizeof(Storage));
-  const Meeting meeting = meet(group, operation, channel, route, buffers);
-  if (meeting != Meeting::in_buffers) return meeting;
+  const Agreement agreed = agree(group, operation, channel, route, buffers);
+  if (agreed != Agreement::in_buffers) return agreed;
   const Share share = make_shared_share<Storage>(operation, channel);
   // Of a copy it counts in which bits they differ from the operand's.
   const uint64_t origin = is_copy<Reduction> ? GroupArgs::address(buffers[0].input) : 0;
@@ -187,7 +187,7 @@ template <class Reduction, Group G>
     else
       reduce_part<Reduction>(group, operands, addresses, static_cast<uint32_t>(part.count));
   }
-  return leave(group, operation, channel, false) ? Meeting::in_buffers : Meeting::stop;
+  return leave(group, operation, channel, false) ? Agreement::in_buffers : Agreement::stop;
 }
 
 }  // namespace rondo::device

@@ -74,7 +74,8 @@ Result<void> DeviceExecutor::enqueue_one(const WorkItem &work, void *stream) {
   monitor_->add(work.number, entered, Operations::cost_of(plan), work.captured);
   EnqueueWait wait(*this, *operations_, work.number);
   const auto launched = [&]() -> Result<void> {
-    // Before this call is in flight, and waits for who may wait for that; if something is now, a later call.
+    // Opening memory of peers may wait for the device, so it comes before this call is in flight. If other work is in
+    // flight now, a later call opens it.
     const bool follows = !call.captured && has_peer_news() && try_quiet().owns_lock();
     if (follows && !follow_peers(wait)) return opening_timed_out();
     const auto held = Launches::of_process().hold(wait);

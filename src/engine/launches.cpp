@@ -30,7 +30,7 @@ void Launches::remove(const DeviceExecutor &executor) {
   std::erase(executors_, &executor);
 }
 
-/// Looks again and again: who waits for a lock sees no failure.
+/// Polls, since a thread that is blocked in a lock would not notice a failure.
 std::shared_lock<std::shared_mutex> Launches::hold(EnqueueWait &wait) {
   std::shared_lock lock(mutex_, std::try_to_lock);
   for (int look = 0; !lock.owns_lock() && look < yields_before_naps; ++look) {

@@ -224,7 +224,7 @@ TEST_CASE("budgets: an all-reduce among devices costs their memory and links no 
     for (const size_t bytes : {1 * MiB, 8 * MiB}) {
       const Counted counted = count(RONDO_ALL_REDUCE, on_devices(devices), bytes);
       const auto ranks = static_cast<double>(devices.size());
-      const double link_most = 1.02 * 2 * (ranks - 1) / ranks;
+      const double link_max = 1.02 * 2 * (ranks - 1) / ranks;
       constexpr double least = 0.95;  // of what must be moved: less was not counted
       for (uint32_t device = 0; device < device_count_max; ++device) {
         const auto here = static_cast<double>(std::count(devices.begin(), devices.end(), static_cast<int>(device)));
@@ -239,11 +239,11 @@ TEST_CASE("budgets: an all-reduce among devices costs their memory and links no 
         CAPTURE(devices.size(), bytes, device, sent, received, in_memory);
         std::printf("all_reduce, %zu ranks on %.0f devices, %8zu bytes: device %u: memory %.3f (budget 2.1), "
                     "sent %.3f, received %.3f (budget %.3f)\n",
-                    devices.size(), ranks / here, bytes, device, in_memory, sent, received, link_most);
+                    devices.size(), ranks / here, bytes, device, in_memory, sent, received, link_max);
         CHECK((in_memory >= least * 2 && in_memory <= 2.1));
-        const double link_least = least * 2 * (ranks - here) / ranks;
-        CHECK((sent >= link_least && sent <= link_most));
-        CHECK((received >= link_least && received <= link_most));
+        const double link_min = least * 2 * (ranks - here) / ranks;
+        CHECK((sent >= link_min && sent <= link_max));
+        CHECK((received >= link_min && received <= link_max));
       }
     }
 }

@@ -15,8 +15,8 @@ namespace {
 constexpr uint32_t signature = 9;
 
 /// Rank 0 of two, with one channel.
-struct Meeting {
-  explicit Meeting(uint64_t count) {
+struct TwoRanks {
+  explicit TwoRanks(uint64_t count) {
     EmulatedCase it;
     it.algorithm = RONDO_ALGORITHM_TWO_SHOT;
     it.kernel = RONDO_KERNEL_LOAD_STORE;
@@ -57,45 +57,45 @@ struct Meeting {
 }  // namespace
 
 TEST_CASE("emulated load_store: a rank without elements stays until all have read its window") {
-  Meeting meeting(0);
-  meeting.arrive();
-  std::thread kernel([&] { meeting.run(); });
+  TwoRanks ranks(0);
+  ranks.arrive();
+  std::thread kernel([&] { ranks.run(); });
   std::this_thread::sleep_for(std::chrono::milliseconds(50));
-  CHECK_FALSE(meeting.ended.load());
-  meeting.leave();
+  CHECK_FALSE(ranks.ended.load());
+  ranks.leave();
   kernel.join();
-  CHECK(meeting.world->result(0).verdict == 0);
+  CHECK(ranks.world->result(0).verdict == 0);
 }
 
 TEST_CASE("emulated load_store: the host knows that a rank waits behind the first gate, and so looks for deaths") {
-  Meeting meeting(100);
-  meeting.arrive(true);  // and dies
-  std::thread kernel([&] { meeting.run(); });
+  TwoRanks ranks(100);
+  ranks.arrive(true);  // and dies
+  std::thread kernel([&] { ranks.run(); });
   const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(30);
-  while (meeting.world->result(0).running == 0 && std::chrono::steady_clock::now() < end)
+  while (ranks.world->result(0).running == 0 && std::chrono::steady_clock::now() < end)
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  CHECK(meeting.world->result(0).running == 1);
-  meeting.world->abort(0, device::abort_lost_peers);
+  CHECK(ranks.world->result(0).running == 1);
+  ranks.world->abort(0, device::abort_lost_peers);
   kernel.join();
 }
 
 TEST_CASE("emulated load_store: where buffers cannot be read, a rank does not wait for ever for one that gave up") {
-  Meeting meeting(100);
-  meeting.arrive();
-  meeting.reduce_all();  // and then gives up
-  meeting.world->abort(0);
-  meeting.run();
-  CHECK(device::outcome_in(meeting.world->result(0).verdict) == device::Outcome::stopped);
+  TwoRanks ranks(100);
+  ranks.arrive();
+  ranks.reduce_all();  // and then gives up
+  ranks.world->abort(0);
+  ranks.run();
+  CHECK(device::outcome_in(ranks.world->result(0).verdict) == device::Outcome::stopped);
 }
 
 TEST_CASE("emulated load_store: a rank behind the first gate waits for one that is late, not for one that is lost") {
-  Meeting meeting(100);
-  meeting.arrive(true);
-  meeting.world->abort(0);  // a failure somewhere: the peer may still touch this rank's buffers
-  std::thread kernel([&] { meeting.run(); });
+  TwoRanks ranks(100);
+  ranks.arrive(true);
+  ranks.world->abort(0);  // a failure somewhere: the peer may still touch this rank's buffers
+  std::thread kernel([&] { ranks.run(); });
   std::this_thread::sleep_for(std::chrono::milliseconds(50));
-  CHECK_FALSE(meeting.ended.load());
-  meeting.world->abort(0, device::abort_lost_peers);
+  CHECK_FALSE(ranks.ended.load());
+  ranks.world->abort(0, device::abort_lost_peers);
   kernel.join();
-  CHECK(device::outcome_in(meeting.world->result(0).verdict) == device::Outcome::stopped);
+  CHECK(device::outcome_in(ranks.world->result(0).verdict) == device::Outcome::stopped);
 }

@@ -99,20 +99,20 @@ class Regions(unittest.TestCase):
                     memory = sum(total[device][device] for device in range(DEVICES)) / 4
                     self.assertTrue(least <= memory <= most, (label, total))
 
-    def check_budget(self, size, devices, total, memory_most, what):
+    def check_budget(self, size, devices, total, memory_max, what):
         """Of each rank of each device."""
         here = size // devices
-        link_most = 1.02 * 2 * (size - 1) / size
-        link_least = 0.95 * 2 * (size - here) / size
+        link_max = 1.02 * 2 * (size - 1) / size
+        link_min = 0.95 * 2 * (size - here) / size
         for device in range(devices):
             memory = total[device][device] / here
             sent = sum(total[device][peer] for peer in range(DEVICES) if peer != device) / here
             received = sum(total[peer][device] for peer in range(DEVICES) if peer != device) / here
             print(f"all_reduce, {size} processes on {devices} devices, {what}: device {device}: memory {memory:.3f} "
-                  f"(budget {memory_most:.3f}), sent {sent:.3f}, received {received:.3f} (budget {link_most:.3f})")
-            self.assertTrue(1.9 <= memory <= memory_most, total)
-            self.assertTrue(link_least <= sent <= link_most, total)
-            self.assertTrue(link_least <= received <= link_most, total)
+                  f"(budget {memory_max:.3f}), sent {sent:.3f}, received {received:.3f} (budget {link_max:.3f})")
+            self.assertTrue(1.9 <= memory <= memory_max, total)
+            self.assertTrue(link_min <= sent <= link_max, total)
+            self.assertTrue(link_min <= received <= link_max, total)
 
     def test_an_all_reduce_in_registered_buffers_costs_no_more_than_its_budget(self):
         sizes = ((2, 2, 1), (4, 4, 1), (4, 2, 1), (2, 1, 1), (4, 1, 1), (2, 2, 8))

@@ -57,7 +57,7 @@ constexpr std::chrono::seconds event_patience{30};
 constexpr int looks_not_quiet = 5;  ///< one after the other: what has just ended may not have been seen as that yet
 constexpr std::chrono::seconds ahead_of_graph{2};
 constexpr std::chrono::milliseconds before_idle{300}, before_abort{1000}, nap{200};
-constexpr double in_buffers_most = 2.5;  ///< bytes moved of each byte of the vector: 2 in the buffers, 4 through places
+constexpr double in_buffers_max = 2.5;  ///< bytes moved of each byte of the vector: 2 in the buffers, 4 through places
 
 int number(const char *name, int otherwise) {
   const char *const text = std::getenv(name);
@@ -67,7 +67,7 @@ int number(const char *name, int otherwise) {
 int sum_until_shared(RegionRank &it) {
   for (int attempt = 0; attempt < attempts_max; ++attempt) {
     if (const int status = sum(it, nullptr, false); status != RONDO_OK) return status;
-    if (it.process->moved <= in_buffers_most * it.process->thread_count) return RONDO_OK;
+    if (it.process->moved <= in_buffers_max * it.process->thread_count) return RONDO_OK;
     std::this_thread::sleep_for(between_attempts);
   }
   return wrong_value;

@@ -30,8 +30,8 @@ class Hostile {
   }
 
   /// On a thread of its own; `why` says what failed.
-  void meet() {
-    if (const auto met = try_to_connect(); !met.ok()) why = met.error().message;
+  void join() {
+    if (const auto joined = try_to_connect(); !joined.ok()) why = joined.error().message;
   }
 
   bool send_slot(const net::Message &of) { return path_->send_slot(0, of); }
@@ -97,7 +97,7 @@ struct Scene {
       memory.push_back(std::make_unique<Memory>(rank));
       links.insert(links.end(), memory.back()->links.begin(), memory.back()->links.end());
       others.push_back(std::make_unique<Hostile>(rank, rank_count, store));
-      threads.emplace_back([other = others.back().get()] { other->meet(); });
+      threads.emplace_back([other = others.back().get()] { other->join(); });
     }
     auto network = verbs::make_network(links, verbs_request(0, rank_count), store);
     for (std::thread &thread : threads) thread.join();

@@ -9,7 +9,7 @@
 
 namespace {
 
-rondo::Result<std::string> meet() {
+rondo::Result<std::string> call_the_roll() {
   constexpr uint64_t limit_ns = 60'000'000'000;
   RONDO_TRY_ASSIGN(const rondo::Job job, rondo::detect_job(rondo::process_environment()));
   RONDO_TRY_ASSIGN(const auto store, rondo::connect_store(job.endpoint, job.secret, rondo::now_ns() + limit_ns));
@@ -27,11 +27,11 @@ rondo::Result<std::string> meet() {
 }  // namespace
 
 int main() {
-  const auto met = meet();
-  if (!met.ok()) {
-    std::fprintf(stderr, "%s\n", met.error().message.c_str());
+  const auto roll = call_the_roll();
+  if (!roll.ok()) {
+    std::fprintf(stderr, "%s\n", roll.error().message.c_str());
     return 1;
   }
-  std::puts(met.value().c_str());
+  std::puts(roll.value().c_str());
   return 0;
 }
