@@ -5,6 +5,8 @@
 #include <cstring>
 #include <mutex>
 #include <optional>
+#include <string>
+#include <utility>
 
 #include "cuda/driver/budget.h"
 #include "cuda/executors/connection_shape.h"
@@ -103,6 +105,7 @@ class KernelExecutor final : public ExecutorBase {
   PeerLoss loss_;
   std::unique_ptr<Regions> regions_;  ///< null: ranks share no buffers by regions
   std::shared_ptr<LaunchGroup> group_;  ///< null: this rank launches kernels of its own
+  std::string capture_warning_;         ///< of what shares launches; "": told, or there is none
   std::optional<PlanUploads> uploads_;  ///< from connect() on
   std::atomic<bool> gathers_ = false;  ///< a call waits for the others of the group
   std::unique_ptr<RegionFollower> follower_;  ///< where there are regions; behind all that it uses
@@ -178,6 +181,7 @@ Result<void> KernelExecutor::join_group(const DeviceRequest &request) {
                  "the kernels 'load_store' run one rank each, but RONDO_DEVICE_LAUNCH=shared asks for one that runs "
                  "several; use RONDO_KERNEL=interpreter, or RONDO_DEVICE_LAUNCH=own"};
   place_ = neighbours.position - before;
+  capture_warning_ = warning_of_queues(request, true);
   // The segment of the first is theirs alone, and stays as long as one of them is there.
   RONDO_TRY_ASSIGN(group_, LaunchGroup::join(context_, segment_.address_of(neighbours.first) + group, count));
   return {};
@@ -317,6 +321,8 @@ Result<void> KernelExecutor::run(CudaPlan &plan, const DeviceCall &call, CuStrea
   part.shared_bytes = device::shared_bytes_for(plan.lanes_per_channel, plan.scratch_bytes);
   part.stream = stream;
   // Each captured stream has a graph of its own, and so a kernel.
+  if (call.captured && !capture_warning_.empty())
+    log::warning({log::Subsystem::device, rank_}, std::exchange(capture_warning_, {}));
   if (group_ != nullptr && !call.captured) {
     gathers_.store(true, std::memory_order_relaxed);  // advisory
     bool launched = false;

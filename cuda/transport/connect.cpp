@@ -63,30 +63,6 @@ Result<void> check_protocol(const DeviceRequest &request, std::span<const Placem
   return check_lines(*driver, device, infos);
 }
 
-/// What waits in a hardware queue holds up what is behind it: ranks that are threads want one each, or each kernel that
-/// runs several of them; and the application's own streams have queues, too, so that all there can be are wanted.
-void warn_of_shared_queues(const DeviceRequest &request) {
-  constexpr uint32_t queue_count_default = 8, queue_count_max = 32;
-  const Neighbours &here = request.neighbours;
-  const bool by_kernels = request.executor == RONDO_DEVICE_EXECUTOR_KERNEL;
-  uint32_t waiter_count = here.in_process;
-  if (request.shares_launches && by_kernels)
-    waiter_count = (waiter_count + device::ranks_per_kernel_max - 1) / device::ranks_per_kernel_max;
-  const char *const text = std::getenv("CUDA_DEVICE_MAX_CONNECTIONS");
-  const uint64_t queue_count = text == nullptr ? queue_count_default : std::strtoull(text, nullptr, 10);
-  if (here.position != 0 || queue_count >= queue_count_max || waiter_count == 1) return;
-  const bool can_share = by_kernels && !request.load_store();
-  log::warning({log::Subsystem::device, request.rank},
-               std::to_string(here.in_process) + " ranks of this process share CUDA device " +
-               std::to_string(request.device) + ", but CUDA gives it " + std::to_string(queue_count) +
-               " hardware queues, which the application's streams use as well: ranks whose streams share one wait for "
-               "each other until the timeout. Set CUDA_DEVICE_MAX_CONNECTIONS=32 before the process's first use of "
-               "CUDA" +
-               (can_share && !request.shares_launches
-                    ? ", or RONDO_DEVICE_LAUNCH=shared (without load_store, which moves each byte once)"
-                    : ""));
-}
-
 /// The same on all ranks, but for what agree_on_peers() finds.
 bool shares_by_regions(const DeviceRequest &request, std::span<const PlacementInfo> infos) {
   const bool runs_kernels = request.executor == RONDO_DEVICE_EXECUTOR_KERNEL && request.on_one_node();
@@ -120,7 +96,8 @@ Result<void> connect_chosen(DeviceRequest &request, InfoExchange &info_exchange,
   request.handles_are_free = request.handles == DeviceHandles::automatic;
   RONDO_TRY_ASSIGN(request.handles, choose_handles(request.handles, infos));
   RONDO_TRY(check_protocol(request, infos));
-  warn_of_shared_queues(request);
+  if (const std::string warning = warning_of_queues(request, false); !warning.empty())
+    log::warning({log::Subsystem::device, request.rank}, warning);
   executor.reset(
       (request.executor == RONDO_DEVICE_EXECUTOR_COPY ? make_copy_executor() : make_kernel_executor()).release());
   return executor->connect(request, info_exchange);
@@ -139,6 +116,26 @@ bool takes_turns(std::span<const PlacementInfo> infos) {
           (one.mps == 0 || other.mps == 0))
         return true;
   return false;
+}
+
+std::string warning_of_queues(const DeviceRequest &request, bool captured) {
+  constexpr uint32_t queue_count_default = 8, queue_count_max = 32;
+  const Neighbours &here = request.neighbours;
+  const bool by_kernels = request.executor == RONDO_DEVICE_EXECUTOR_KERNEL;
+  const bool shares = request.shares_launches && by_kernels;
+  uint32_t waiter_count = here.in_process;
+  if (shares && !captured)
+    waiter_count = (waiter_count + device::ranks_per_kernel_max - 1) / device::ranks_per_kernel_max;
+  const char *const text = std::getenv("CUDA_DEVICE_MAX_CONNECTIONS");
+  const uint64_t queue_count = text == nullptr ? queue_count_default : std::strtoull(text, nullptr, 10);
+  if (here.position != 0 || queue_count >= queue_count_max || waiter_count == 1) return {};
+  const bool can_share = by_kernels && !request.load_store() && !shares;
+  return std::string(captured ? "captured calls have a kernel for each rank: " : "") +
+         std::to_string(here.in_process) + " ranks of this process share CUDA device " +
+         std::to_string(request.device) + ", but CUDA gives it " + std::to_string(queue_count) +
+         " hardware queues, which the application's streams use as well: ranks whose streams share one wait for each "
+         "other until the timeout. Set CUDA_DEVICE_MAX_CONNECTIONS=32 before the process's first use of CUDA" +
+         (can_share ? ", or RONDO_DEVICE_LAUNCH=shared (without load_store, which moves each byte once)" : "");
 }
 
 Neighbours neighbours_of(uint32_t rank, std::span<const PlacementInfo> infos) {

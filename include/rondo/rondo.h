@@ -275,21 +275,21 @@ RONDO_API rondo_status_t rondo_comm_destroy(rondo_comm_t comm) RONDO_NOEXCEPT;
 RONDO_API rondo_status_t rondo_comm_abort(rondo_comm_t comm) RONDO_NOEXCEPT;
 
 /* ---- collectives ----
- *
  * Common to all. Buffers are yours on every outcome; keep them alive, and send unwritten, until the operation is
  * complete (on return without a stream; else when the stream has passed it). NULL is allowed for a buffer of 0 bytes.
  * Every rank calls the same collectives in the same order with equal count, type, op and root. One call at a time per
  * communicator. An operation has a number, from 1, that errors name.
- *
  * @return RONDO_OK: complete, or enqueued; a later failure is sticky: rondo_comm_get_async_error().
  *         RONDO_ERROR_INVALID_ARGUMENT: null pointer, overlap other than in place, unknown type or op, bad root or
  *         count * size over SIZE_MAX: nothing enqueued, the communicator is usable, but ranks whose arguments were
  *         accepted wait for this one until their deadline.
  *         RONDO_ERROR_TIMEOUT, _REMOTE, _MISMATCH, _ABORTED: failed; each rank is told once. recv is unspecified; send
- *         is unchanged unless it is recv.
- *         RONDO_ERROR_COMM_FAILED: failed earlier, and this rank was told; nothing enqueued.
- * Streams: with a stream the call returns once the operation is enqueued; a full queue (1,024) makes it wait, and on a
- *          device RONDO_DEVICE_LAUNCH=shared, until the ranks that share its kernel have called. */
+ *         is unchanged unless it is recv. RONDO_ERROR_COMM_FAILED: failed before, this rank was told; nothing enqueued.
+ * Streams: with a stream the call returns once the operation is enqueued; a full queue (1,024) makes it wait. With
+ *          RONDO_DEVICE_LAUNCH=shared, equal on all ranks, a call on a device waits until the ranks that share its
+ *          kernel have called: threads of one process on one device. So one thread must not drive several of them; on
+ *          several communicators all ranks of a process call in the same order; and all ranks capture a call, or none
+ *          does. A captured call is a kernel for each rank, and each wants a hardware queue. */
 
 /** On every rank, recv[i] = the reduction by `op` of send[i] over all ranks, for i < count.
  * @param send, recv  count elements each; equal (in place) or disjoint. */

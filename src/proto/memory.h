@@ -314,10 +314,10 @@ struct alignas(16) Vector {
 [[nodiscard]] RONDO_HD inline Vector load_vector(const std::byte *at) {
   Vector vector;
 #if defined(__CUDA_ARCH__)
+  // No memory clobber: it stays behind acquires and votes, since all are volatile (docs/gpu-executors.md).
   asm volatile("ld.v4.b32 {%0, %1, %2, %3}, [%4];"
                : "=r"(vector.words[0]), "=r"(vector.words[1]), "=r"(vector.words[2]), "=r"(vector.words[3])
-               : "l"(at)
-               : "memory");
+               : "l"(at));
 #else
   note(Access::load, at, sizeof vector);
   std::memcpy(&vector, __builtin_assume_aligned(at, alignof(Vector)), sizeof vector);

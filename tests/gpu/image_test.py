@@ -13,6 +13,7 @@ import shutil
 import subprocess
 import sys
 import unittest
+from collections import defaultdict
 from pathlib import Path
 
 from kernel_listing import (ENTRY_OF_PTX, PTX, SASS, accesses_in_loops, bodies, inner_loops, loads_for_next_time,
@@ -23,6 +24,8 @@ IMAGE_BYTES_MAX = 20 * 1000 * 1000  # of a release image, and with it of librond
 ENTRY = re.compile(r"Compiling entry function '(\w+)' for '(\w+)'")
 FRAME = re.compile(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads")
 REGISTERS = re.compile(r"Used (\d+) registers")
+FLAG_STORE = re.compile(r"\bst\.(relaxed|release)\.sys\.b64\s+\[([^]]+)\]")
+FENCE = re.compile(r"\b(?:fence|membar)\.[\w.]+")
 PROTOCOLS = ("simple", "ll", "ll128")
 TYPES = ("int8", "uint8", "int32", "uint32", "int64", "uint64", "float16", "bfloat16", "float32", "float64",
          "float8_e4m3", "float8_e5m2")
@@ -219,6 +222,28 @@ class Image(unittest.TestCase):
             for access in ("st.relaxed", "st.release", "ld.relaxed", "ld.acquire"):
                 found = f"{access}.sys.global.v2.b64" in body
                 self.assertEqual(found, name.startswith("rondo_run_ll128_"), f"{access} in {name}")
+
+    def test_an_end_without_a_failure_is_a_relaxed_store_and_so_is_a_header_on_one_device(self):
+        """A release is a fence on a device, of half a microsecond and more, which no emulated block can miss. These
+        two words, E3 and P2 of one_shot, are stored in either way, by a condition."""
+        for name, body in bodies(Path(self.ptx).read_text(encoding="utf-8"), ENTRY_OF_PTX).items():
+            if name.startswith("rondo_run_"):
+                orders = defaultdict(set)
+                for order, place in FLAG_STORE.findall(body):
+                    orders[place].add(order)
+                either = [place for place, found in orders.items() if len(found) == 2]
+                one_shot = name.startswith("rondo_run_load_store_") and not name.endswith("_copy")
+                self.assertEqual(len(either), 2 if one_shot else 1, name)
+
+    def test_load_store_has_no_more_fences_than_it_needs(self):
+        """Of the system's scope. Exchanges, of a gate that closes and of a verdict, and the two adds of the report come
+        after a failure only. Gates are adds in either scope, by where the ranks are."""
+        for name, body in bodies(Path(self.ptx).read_text(encoding="utf-8"), ENTRY_OF_PTX).items():
+            if name.startswith("rondo_run_load_store_"):
+                releases = ["E3"] if name.endswith("_copy") else ["E3", "P2", "C2", "R2"]
+                self.assertEqual(body.count("st.release."), len(releases), name)
+                self.assertEqual(FENCE.findall(body), ["fence.sc.sys"] * body.count("atom.cas."), name)
+                self.assertEqual(body.count(".acq_rel.sys."), body.count(".acq_rel.gpu.") + 2, name)
 
     def test_a_changed_header_rebuilds_the_image(self):
         known = subprocess.run(["ninja", "-t", "deps", self.image], capture_output=True, text=True, check=True).stdout

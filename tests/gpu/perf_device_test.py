@@ -185,12 +185,18 @@ class DevicePerf(PerfCase):
             self.assertIn("--count is for ranks that are threads on devices", err)
 
     def test_fewer_hardware_queues_than_ranks_are_warned_of(self):
-        # The application's streams want queues, too: anything less than all there can be is too few.
-        for launch, queues, warned in (("own", 2, 1), ("own", 31, 1), ("own", 32, 0), ("shared", 2, 0)):
-            done, out, err = call(RONDO, "perf", "all_reduce", "-t", 3, "--device", "cuda", "-b", 8, "-e", 8, *FEW_RUNS,
-                                  CUDA_DEVICE_MAX_CONNECTIONS=str(queues), RONDO_DEVICE_LAUNCH=launch)
-            self.assertEqual(done, 0, out + err)
-            self.assertEqual(err.count("hardware queues"), warned, err)
+        # The application's streams want queues, too: anything less than all there can be is too few, from 2 ranks on.
+        # One kernel for all ranks needs one, unless calls are captured: each rank's graph has a kernel of its own.
+        for ranks, launch, queues, options, warned in (
+                (2, "own", 2, (), 1), (2, "own", 31, (), 1), (2, "own", 32, (), 0), (1, "own", 2, (), 0),
+                (2, "shared", 2, (), 0), (2, "shared", 2, ("--graph",), 1), (2, "shared", 32, ("--graph",), 0)):
+            with self.subTest(ranks=ranks, launch=launch, queues=queues, options=options):
+                done, out, err = call(RONDO, "perf", "all_reduce", "-t", ranks, "--device", "cuda", "-b", 8, "-e", 8,
+                                      *FEW_RUNS, *options, CUDA_DEVICE_MAX_CONNECTIONS=str(queues),
+                                      RONDO_DEVICE_LAUNCH=launch)
+                self.assertEqual(done, 0, out + err)
+                self.assertEqual(err.count("hardware queues"), warned, err)
+                self.assertEqual(err.count("captured calls"), warned if options else 0, err)
 
     def against(self, *options, status=0, ranks=2, sizes=("-b", 64, "-e", "4K", "-f", 64), **environment):
         path = self.folder / "against.json"

@@ -2,7 +2,8 @@
 // One kernel for all ranks that are threads of a process on one device (RONDO_DEVICE_LAUNCH=shared): what it computes,
 // how many kernels there are, what is ordered by whom, and what becomes of calls that not all make. "[queue]" wants one
 // hardware queue for all streams, "[serial]" kernels that run one by one: ranks with kernels of their own would wait
-// for ever there (hazard_test.cpp shows it).
+// for ever there (hazard_test.cpp shows it). "[few queues]": one kernel has all ranks, and nothing is captured, so that
+// fewer queues than ranks do.
 #include <atomic>
 #include <cstdlib>
 #include <thread>
@@ -102,22 +103,27 @@ class Callers {
   std::atomic<int> returned_ = 0;
 };
 
+void check_kernel_count(int rank_count, uint64_t kernel_count) {
+  CAPTURE(rank_count);
+  Group group(rank_count, 5003);
+  const auto before = launch_count();
+  group.sum_all();
+  group.check_sums();
+  if (before) CHECK(*launch_count() - *before == kernel_count);
+}
+
 }  // namespace
 
-TEST_CASE("shared launch: a call of all ranks is one kernel", "[plain]") {
-  for (const int rank_count : {1, 2, 3, kernel_ranks, kernel_ranks + 1, kernel_ranks + 3}) {
-    CAPTURE(rank_count);
-    Group group(rank_count, 5003);
-    const auto before = launch_count();
-    group.sum_all();
-    group.check_sums();
-    const auto kernel_count = static_cast<uint64_t>((rank_count + kernel_ranks - 1) / kernel_ranks);
-    if (before) CHECK(*launch_count() - *before == kernel_count);
-  }
+TEST_CASE("shared launch: a call of all ranks is one kernel", "[plain][few queues]") {
+  for (const int rank_count : {1, 2, 3, kernel_ranks}) check_kernel_count(rank_count, 1);
+}
+
+TEST_CASE("shared launch: of more ranks than a kernel takes there are two", "[plain]") {
+  for (const int rank_count : {kernel_ranks + 1, kernel_ranks + 3}) check_kernel_count(rank_count, 2);
 }
 
 TEST_CASE("shared launch: every collective, calls among calls, in the order of each rank's stream",
-          "[plain][queue][serial]") {
+          "[plain][few queues][queue][serial]") {
   constexpr size_t count = 700;
   Group group(4, 4 * count);
   const auto all_of_them = [&](int rank, rondo_comm_t comm) {
@@ -148,7 +154,7 @@ TEST_CASE("shared launch: every collective, calls among calls, in the order of e
   for (int rank = 0; rank < 4; ++rank) CHECK(failure_of(group.ranks.ranks[rank]).status == RONDO_OK);
 }
 
-TEST_CASE("shared launch: a large call has the device's multiprocessors divided by its ranks", "[plain]") {
+TEST_CASE("shared launch: a large call has the device's multiprocessors divided by its ranks", "[plain][few queues]") {
   constexpr size_t count = (4 << 20) / sizeof(float) + 1;
   constexpr int ranks = 2;
   rondo_config_t config = by_kernels();
@@ -166,7 +172,8 @@ TEST_CASE("shared launch: a large call has the device's multiprocessors divided 
   group.check_sums();
 }
 
-TEST_CASE("shared launch: the kernel comes behind what is on each rank's stream, and before what follows", "[plain]") {
+TEST_CASE("shared launch: the kernel comes behind what is on each rank's stream, and before what follows",
+          "[plain][few queues]") {
   constexpr size_t count = 2000;
   for (const int closed : {0, 1, 2}) {  // the group that comes last
     Group group(3, count);
@@ -220,7 +227,7 @@ TEST_CASE("shared launch: a captured call is each rank's own kernel, replayed am
   group.check(expected);
 }
 
-TEST_CASE("shared launch: an abort ends the calls that wait for a rank", "[plain]") {
+TEST_CASE("shared launch: an abort ends the calls that wait for a rank", "[plain][few queues]") {
   Group group(3, 1000);
   Callers callers(group, 2);
   std::this_thread::sleep_for(a_while);
@@ -232,7 +239,7 @@ TEST_CASE("shared launch: an abort ends the calls that wait for a rank", "[plain
   CHECK(group.sum(2) == RONDO_ERROR_ABORTED);
 }
 
-TEST_CASE("shared launch: a rank that does not come is named when the time is over", "[plain]") {
+TEST_CASE("shared launch: a rank that does not come is named when the time is over", "[plain][few queues]") {
   Group group(3, 1000, by_kernels(3'000));
   group.sum_all();
   Callers callers(group, 1);
@@ -283,7 +290,8 @@ TEST_CASE("shared launch: ranks that disagree launch kernels of their own and ar
   }
 }
 
-TEST_CASE("shared launch: calls from several threads, many times, and communicators beside each other", "[plain]") {
+TEST_CASE("shared launch: calls from several threads, many times, and communicators beside each other",
+          "[plain][few queues]") {
   constexpr int rounds = 60;
   Group first(3, 900), second(2, 40);
   std::vector<rondo_status_t> second_statuses;

@@ -163,6 +163,7 @@ CuStatus cuMemcpyDtoDAsync_v2(DevicePointer to, DevicePointer from, size_t bytes
 CuStatus cuMemcpyHtoDAsync_v2(DevicePointer to, const void *from, size_t bytes, CuStream handle) {
   return call_on_stream(Entry::memcpy_htod_async, handle, [&](State &driver, Lock &lock, const auto &stream) {
     ++driver.upload_count;
+    ++stream->upload_count;
     return copy(driver, lock, stream, to, reinterpret_cast<uint64_t>(from), bytes, true, false);
   });
 }

@@ -194,6 +194,13 @@ __attribute__((visibility("default"))) uint64_t soft_cuda_upload_count() {
   return driver.upload_count;
 }
 
+__attribute__((visibility("default"))) uint64_t soft_cuda_upload_count_of(CuStream handle) {
+  State &driver = state();
+  const std::lock_guard lock(driver.mutex);
+  const auto stream = driver.streams.find(handle);
+  return stream == nullptr ? 0 : stream->upload_count;
+}
+
 __attribute__((visibility("default"))) uint64_t soft_cuda_block_threads() {
   State &driver = state();
   const std::lock_guard lock(driver.mutex);

@@ -81,6 +81,7 @@ struct Stream {
   unsigned flags = 0;
   int priority = 0;
   HardwareQueue *queue = nullptr;
+  uint64_t upload_count = 0;  ///< copies from the host to a device, called or captured
   std::deque<Work> pending;  ///< the first one may be running
   bool closing = false;
   std::condition_variable wake;   ///< of its worker
