@@ -35,6 +35,7 @@ class TcpNetwork final : public net::Network {
   bool credit(uint32_t link, uint64_t consumed) override;
   uint32_t poll(std::span<net::Event> events) override;
   bool flushed() const override;
+  bool delivered() const override;
   void watch(std::vector<pollfd> &descriptors) const override;
   Error why_lost(uint32_t peer) const override;
 
@@ -336,6 +337,14 @@ void TcpNetwork::lose(Socket &socket, const std::string &what) {
 
 bool TcpNetwork::flushed() const {
   return std::all_of(sockets_.begin(), sockets_.end(), [](const auto &socket) { return socket->queue.empty(); });
+}
+
+/// Where a credit comes after the end, or was not read before it, the kernel resets the connection and drops what it has
+/// still to send: on a slow network the end of a large message. So the peers' kernels must have acknowledged all of it.
+bool TcpNetwork::delivered() const {
+  return std::ranges::all_of(sockets_, [](const auto &socket) {
+    return socket->mute || (socket->queue.empty() && !net::is_under_way(socket->ends.socket.get()));
+  });
 }
 
 void TcpNetwork::watch(std::vector<pollfd> &descriptors) const {
