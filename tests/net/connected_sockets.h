@@ -13,7 +13,7 @@
 
 namespace rondo::net_test {
 
-/// Two ends of a connection over loopback. `receive_bytes`: what the kernel keeps for the first one, about; 0: as usual.
+/// Two ends of a connection over loopback. `receive_bytes`: about what the kernel keeps for the first; 0: as usual.
 inline std::array<FileDescriptor, 2> connected_sockets(int receive_bytes = 0) {
   FileDescriptor listener(::socket(AF_INET, SOCK_STREAM, 0));
   sockaddr_in address{};

@@ -339,8 +339,8 @@ bool TcpNetwork::flushed() const {
   return std::all_of(sockets_.begin(), sockets_.end(), [](const auto &socket) { return socket->queue.empty(); });
 }
 
-/// Where a credit comes after the end, or was not read before it, the kernel resets the connection and drops what it has
-/// still to send: on a slow network the end of a large message. So the peers' kernels must have acknowledged all of it.
+/// Where a credit comes after the end, or was not read before it, the kernel resets the connection and drops what it
+/// has still to send: on a slow network the end of a large message. So the peers' kernels must have acknowledged it.
 bool TcpNetwork::delivered() const {
   return std::ranges::all_of(sockets_, [](const auto &socket) {
     return socket->mute || (socket->queue.empty() && !net::is_under_way(socket->ends.socket.get()));
