@@ -96,8 +96,10 @@ class Network {
   /// Sends and receives what can be; returns how many of `events` it filled in. An event of an earlier counter of a
   /// link comes first.
   [[nodiscard]] virtual uint32_t poll(std::span<Event> events) = 0;
-  /// What was put and credited leaves without further calls.
+  /// What was put and credited leaves without further calls, as long as the network is there.
   [[nodiscard]] virtual bool flushed() const = 0;
+  /// It would leave even if the network ended now.
+  [[nodiscard]] virtual bool delivered() const { return flushed(); }
   /// Appends the descriptors to sleep on; one that is ready means that poll() has something to do.
   virtual void watch(std::vector<pollfd> &descriptors) const = 0;
   [[nodiscard]] virtual Error why_lost(uint32_t peer) const = 0;

@@ -5,13 +5,14 @@ reduce to one root and a broadcast from it.
 
   scaling.py inside    measured: 2, 4 and 8 ranks of this machine
   scaling.py between   measured: hosts that are network namespaces with a limited link (needs root), and the bytes that
-                       each host sends, counted by its interface
+                       each host sends, counted by its interface; of several sizes (--bytes 1M,4M,16M) by size
   scaling.py simulate  simulated: 2 to 16,384 ranks
 
 Each prints a Markdown table; --svg FILE draws it.
 """
 
 import argparse
+import itertools
 import json
 import os
 import signal
@@ -39,12 +40,16 @@ def parse_arguments():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("what", choices=("inside", "between", "simulate"))
     parser.add_argument("--build", default="build", help="a build of Rondo (build)")
-    parser.add_argument("--bytes", default="4M", help="of the vector of float32 (4M)")
+    parser.add_argument("--bytes", default="4M", help="of the vector of float32 (4M); between: one or several")
+    parser.add_argument("--hosts", default="2x1,2x2,4x1,4x2", help="between: hosts x ranks of each (2x1,2x2,4x1,4x2)")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--rate", default="200mbit", help="of each host's sending (200mbit)")
     parser.add_argument("--svg", type=Path, help="draw the times")
     parser.add_argument("--json", type=Path, help="write the numbers")
-    return parser.parse_args()
+    args = parser.parse_args()
+    if args.what != "between" and "," in args.bytes:
+        parser.error("several sizes are for between")
+    return args
 
 
 def perf(rondo, collective, algorithm, size, runs, report):
@@ -78,23 +83,24 @@ def inside(args, rondo, folder):
 
 
 def between(args, rondo, folder):
-    """As inside(), by (hosts, ranks a host); and what the busiest host sends in a call, in parts of the vector."""
-    found, sent, report, runs = {}, {}, folder / "perf.json", 4
-    for host_count, each in ((2, 1), (2, 2), (4, 1), (4, 2)):
+    """As inside(), by (hosts, ranks a host), or of several sizes by (hosts, ranks a host, bytes); and what the busiest
+    host sends in a call, in parts of the vector."""
+    found, sent, report, runs, sizes = {}, {}, folder / "perf.json", 4, args.bytes.split(",")
+    for layout in args.hosts.split(","):
+        host_count, each = map(int, layout.split("x"))
         with hosts.Hosts(host_count) as made:
             made.limit(args.rate)
             ranks = Ranks(made, each)
-            for _ in range(args.rounds):
-                for name in (*ALL_REDUCES, ROOT):
-                    total, bytes_before = 0, [made.sent_bytes(host) for host in range(host_count)]
-                    for collective, algorithm in calls_of(name):
-                        ranks.run(perf(rondo, collective, algorithm, args.bytes, runs, report))
-                        total += median_us(report)
-                    most = max(made.sent_bytes(host) - bytes_before[host] for host in range(host_count))
-                    case = (host_count, each)
-                    found.setdefault(name, {}).setdefault(case, []).append(total)
-                    # One call more than is timed: the warm-up.
-                    sent.setdefault(name, {}).setdefault(case, []).append(most / (runs + 1) / parse_size(args.bytes))
+            for _, size, name in itertools.product(range(args.rounds), sizes, (*ALL_REDUCES, ROOT)):
+                total, bytes_before = 0, [made.sent_bytes(host) for host in range(host_count)]
+                for collective, algorithm in calls_of(name):
+                    ranks.run(perf(rondo, collective, algorithm, size, runs, report))
+                    total += median_us(report)
+                most = max(made.sent_bytes(host) - bytes_before[host] for host in range(host_count))
+                case = (host_count, each, parse_size(size)) if len(sizes) > 1 else (host_count, each)
+                found.setdefault(name, {}).setdefault(case, []).append(total)
+                # One call more than is timed: the warm-up.
+                sent.setdefault(name, {}).setdefault(case, []).append(most / (runs + 1) / parse_size(size))
     return ({name: {case: spread(times) for case, times in by.items()} for name, by in found.items()},
             {name: {case: statistics.median(parts) for case, parts in by.items()} for name, by in sent.items()})
 
@@ -120,7 +126,9 @@ def simulate(args, rondo, _):
 
 
 def show_case(case):
-    return f"{case[0]} hosts x {case[1]}" if isinstance(case, tuple) else f"{case:,}"
+    if not isinstance(case, tuple):
+        return f"{case:,}"
+    return f"{case[0]} hosts x {case[1]}" + (f", {format_size(case[2])}" if len(case) > 2 else "")
 
 
 def show_cell(cell):
@@ -143,30 +151,46 @@ def table(found, sent):
     return "\n".join(lines)
 
 
-def rank_count(case):
-    return case[0] * case[1] if isinstance(case, tuple) else case
+def place(case):
+    """(x, line) of a case: by size, and each layout of hosts has a line; else by number of ranks."""
+    if not isinstance(case, tuple):
+        return case, None
+    return (case[2], case[:2]) if len(case) > 2 else (case[0] * case[1], None)
 
 
 def draw(found, caption):
-    """One panel: time by number of ranks; of two cases with as many ranks the one with more hosts."""
+    """One panel: time by number of ranks, or by size; of two cases with as many ranks the one with more hosts."""
     panel = plot.Panel(plot.LEFT, plot.TOP, 560, 320)
-    lines = {name: sorted({rank_count(case): by[case] for case in sorted(by)}.items()) for name, by in found.items()}
-    ranks = sorted({x for points in lines.values() for x, _ in points})
-    axes = panel.axes(ranks, [value for points in lines.values() for _, cell in points for value in cell])
+    lines = {}
+    for name, by in found.items():
+        for case in sorted(by):
+            x, layout = place(case)
+            lines.setdefault((name, layout), {})[x] = by[case]
+    layouts = list(dict.fromkeys(layout for _, layout in lines))
+    by_size = layouts[-1] is not None
+    every_x = sorted({x for points in lines.values() for x in points})
+    axes = panel.axes(every_x, [value for points in lines.values() for cell in points.values() for value in cell])
     parts = [f'<svg xmlns="http://www.w3.org/2000/svg" width="860" height="{plot.TOP + 380}" font-family="sans-serif" '
              'font-size="12"><rect width="100%" height="100%" fill="white"/>',
              *panel.frame(*axes, [], (1,), caption)]
-    for x in ranks:
-        parts.append(plot.text(axes[0].at(x), panel.top + panel.height + 16, f"{x:g}", 'text-anchor="middle"'))
+    for x in every_x:
+        parts.append(plot.text(axes[0].at(x), panel.top + panel.height + 16, format_size(x) if by_size else f"{x:g}",
+                               'text-anchor="middle"'))
     below = panel.top + panel.height + 36
-    parts.append(plot.text(panel.left + panel.width / 2, below, "ranks", 'text-anchor="middle"'))
-    for index, (name, points) in enumerate(lines.items()):
+    parts.append(plot.text(panel.left + panel.width / 2, below, "bytes" if by_size else "ranks",
+                           'text-anchor="middle"'))
+    for (name, layout), points in lines.items():
+        index = list(found).index(name)
         colour = (*plot.OURS, *plot.PEERS)[index]
-        for x, (_, least, greatest) in points:
+        for x, (_, least, greatest) in points.items():
             parts.append(plot.rule(axes[0].at(x), axes[1].at(least), axes[0].at(x), axes[1].at(greatest),
                                    f'stroke="{colour}"'))
-        parts.append(plot.curve(plot.at(*axes, [(x, cell[0], True) for x, cell in points]), colour, True))
+        parts.append(plot.curve(plot.at(*axes, [(x, points[x][0], True) for x in sorted(points)]), colour, True,
+                                layout != layouts[-1]))
         parts.append(plot.text(panel.left + panel.width + 20, panel.top + 20 + 20 * index, name, f'fill="{colour}"'))
+    for index, layout in enumerate(layouts if by_size else ()):
+        parts.append(plot.text(panel.left + panel.width + 20, panel.top + 40 + 20 * (len(found) + index),
+                               f"{show_case(layout)}: {'line' if layout == layouts[-1] else 'dashes'}"))
     return "\n".join([*parts, "</svg>"]) + "\n"
 
 
@@ -180,7 +204,7 @@ def main():
         found, sent = {"inside": inside, "between": between, "simulate": simulate}[args.what](args, rondo, Path(folder))
     print(table(found, sent))
     if args.svg:
-        args.svg.write_text(draw(found, f"all-reduce of {format_size(parse_size(args.bytes))}, time in us"))
+        args.svg.write_text(draw(found, f"all-reduce of {args.bytes.replace(',', ', ')}, time in us"))
     if args.json:
         args.json.write_text(json.dumps({name: {show_case(case): cell for case, cell in by.items()}
                                          for name, by in found.items()}, indent=1) + "\n")

@@ -13,8 +13,8 @@
 
 namespace rondo::net_test {
 
-/// Two ends of a connection over loopback.
-inline std::array<FileDescriptor, 2> connected_sockets() {
+/// Two ends of a connection over loopback. `receive_bytes`: about what the kernel keeps for the first; 0: as usual.
+inline std::array<FileDescriptor, 2> connected_sockets(int receive_bytes = 0) {
   FileDescriptor listener(::socket(AF_INET, SOCK_STREAM, 0));
   sockaddr_in address{};
   address.sin_family = AF_INET;
@@ -25,6 +25,8 @@ inline std::array<FileDescriptor, 2> connected_sockets() {
   REQUIRE(::listen(listener.get(), 1) == 0);
   REQUIRE(::getsockname(listener.get(), plain, &bytes) == 0);
   FileDescriptor connector(::socket(AF_INET, SOCK_STREAM, 0));
+  if (receive_bytes != 0)
+    REQUIRE(::setsockopt(connector.get(), SOL_SOCKET, SO_RCVBUF, &receive_bytes, sizeof receive_bytes) == 0);
   REQUIRE(::connect(connector.get(), plain, bytes) == 0);
   FileDescriptor acceptor(::accept(listener.get(), nullptr, nullptr));
   REQUIRE(acceptor.valid());

@@ -43,6 +43,11 @@ TWO_MACHINES = ENVIRONMENT + f"""
 export RONDO_INTERFACE=eth1 MASTER_ADDR=$(address 0 eth1) MASTER_PORT=29500 RANK=$NODE
 """
 
+# Promised: 5 s from the fall of a port, or the death of a path, until the error. The allowance is for the guest: its
+# emulated processor takes ten times as long for all it does, and the guest's clock runs on while that processor waits
+# for a core. The time that is measured ends with the last process of a rank.
+PROMISED_MS, ALLOWANCE_MS = 5_000, 5_000
+
 
 class SoftRoce(unittest.TestCase):
     @classmethod
@@ -70,6 +75,11 @@ class SoftRoce(unittest.TestCase):
             with self.subTest(rank=rank):
                 self.assertEqual(report.status, "remote rank failed", report.message)
                 self.assertRegex(report.message, text)
+
+    def expect_soon(self, output):
+        told = re.search(r"told after (\d+) ms", output)
+        print(told[0])
+        self.assertLess(int(told[1]), PROMISED_MS + ALLOWANCE_MS, output)
 
     def test_the_suites_of_networks_and_of_verbs(self):
         for suite in SUITES:
@@ -120,7 +130,7 @@ echo "told after $(($(date +%s%3N) - went_down)) ms"
 cat /run/rank0 /run/rank1
 """
                 output, = self.run_in_machines(job)
-                print(re.search("told after .*", output)[0])
+                self.expect_soon(output)
                 self.expect_loss(output, reports,
                                  r"rank [01] \(host vm0.*port 1 of the network device rxe0 of this host has gone down.*"
                                  r"from rxe0 port 1 \(GID 1, RoCE v2, 10\.202\.18\.1\)")
@@ -159,7 +169,7 @@ echo "told after $(($(date +%s%3N) - went_down)) ms"
 cat /run/rank0 /run/rank1
 """
         output, = self.run_in_machines(job)
-        print(re.search("told after .*", output)[0])
+        self.expect_soon(output)
         self.expect_loss(output, 2, r"rank [01] \(host vm0.*port 1 of the network device rxe1 of this host has gone "
                                     r"down.*from rxe1 port 1 \(GID 1, RoCE v2, 10\.202\.19\.1\) to rxe1 port 1")
 
@@ -189,7 +199,7 @@ cat /run/rank$NODE
         outputs = self.run_in_machines(job, machines=2, processors=1)
         self.assertIn("# Out of bounds values : 0 OK", outputs[0])
         for node, output in enumerate(outputs):
-            print(re.search("told after .*", output)[0])
+            self.expect_soon(output)
             # The rank that had something to send is the first to know, and tells the other.
             self.expect_loss(output, 1, r"rank [01] \(host vm[01].*does not acknowledge.*retry counter exceeded.*"
                                         r"from rxe0 port 1 .* to rxe0 port 1 ")

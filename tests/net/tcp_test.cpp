@@ -23,10 +23,11 @@ constexpr auto credit_kind = static_cast<uint16_t>(tcp::FrameKind::credit);
 
 /// One end of a network over TCP, whose peer is the test itself.
 struct Listener {
-  explicit Listener(uint32_t socket_count, const std::optional<net::FrameKeys> &keys = {}) : side(0) {
+  explicit Listener(uint32_t socket_count, const std::optional<net::FrameKeys> &keys = {}, int receive_bytes = 0)
+      : side(0) {
     std::vector<tcp::PeerSocket> sockets;
     for (uint32_t index = 0; index < socket_count; ++index) {
-      auto [theirs, own] = connected_sockets();
+      auto [theirs, own] = connected_sockets(receive_bytes);
       peer.push_back(std::move(theirs));
       sockets.push_back({1, std::move(own), "the test", index});
       sockets.back().frame_keys = keys;
@@ -61,6 +62,25 @@ struct Listener {
 };
 
 }  // namespace
+
+TEST_CASE("tcp: what was sent is delivered once the peer's host has it, and not when this host's kernel has", "[net]") {
+  Listener listener(1, {}, 1);  // the peer's kernel keeps as little as it can
+  net::Network &network = *listener.network;
+  const uint32_t slots = small_geometry().slot_count, bytes = small_geometry().slot_bytes;
+  for (uint32_t link = 0; link < channel_count; ++link)
+    for (uint32_t counter = 0; counter < slots; ++counter)
+      REQUIRE(network.put(link, {counter, 7, bytes, listener.side.memory.links[link].outgoing_payload(counter), 0}));
+  for (Rounds rounds(long_patience_ns); rounds.next() && !network.flushed();) {
+    std::array<net::Event, 8> events;
+    CHECK(network.poll(events) == 0);
+  }
+  CHECK(network.flushed());
+  CHECK_FALSE(network.delivered());
+  std::array<std::byte, 512> read;
+  for (Rounds rounds(long_patience_ns); rounds.next() && !network.delivered();)
+    static_cast<void>(::recv(listener.peer[0].get(), read.data(), read.size(), MSG_DONTWAIT));
+  CHECK(network.delivered());
+}
 
 TEST_CASE("tcp: bytes that are no frame end the connection and are written nowhere", "[net]") {
   const auto hears_loss = [](Listener &listener) {

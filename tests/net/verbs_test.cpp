@@ -48,6 +48,7 @@ class Hostile {
       REQUIRE(completion.status == IBV_WC_SUCCESS);
       if ((completion.wr_id & 1) != 0) {
         path_->receive_again();
+        ++receives_completed;
       } else {
         path_->sent();
         ++sends_completed;
@@ -56,7 +57,8 @@ class Hostile {
   }
 
   std::string why;
-  uint32_t sends_completed = 0;
+  uint32_t sends_completed = 0;     ///< its hello included
+  uint32_t receives_completed = 0;  ///< rank 0's hello included
 
  private:
   Result<void> try_to_connect() {
@@ -155,6 +157,45 @@ TEST_CASE("verbs: few small slots have a completion, and each is free without, b
   const uint64_t deadline_ns = now_ns() + patience_ns;
   while (sender.link().left < count + 2 && now_ns() < deadline_ns) sender.take_completions();
   CHECK(sender.link().left == count + 2);
+  CHECK(scene.progress->lost().empty());
+}
+
+TEST_CASE("verbs: a longer slot has one completion at each end, and its sender one for the credit of two", "[net]") {
+  if (!verbs_is_there()) return;
+  Scene scene;
+  Hostile &hostile = *scene.others[0];
+  const auto counts = [&](uint32_t sends, uint32_t receives) {  // for a while, so that one too many would be seen
+    const uint64_t deadline_ns = now_ns() + patience_ns;
+    for (int rounds = 0; rounds < 200 && now_ns() < deadline_ns;) {
+      scene.progress->step();
+      hostile.take_completions();
+      if (hostile.sends_completed >= sends && hostile.receives_completed >= receives) ++rounds;
+    }
+    CHECK(hostile.sends_completed == sends);
+    CHECK(hostile.receives_completed == receives);
+  };
+  counts(1, 1);  // the hellos
+  SimpleReceiver receiver(scene.links[0].incoming);
+  constexpr uint32_t count = 40;
+  for (uint32_t counter = 0; counter < count; ++counter) {
+    net::Message longer = hostile.message(counter);
+    longer.bytes = 1024;
+    REQUIRE(hostile.send_slot(longer));
+    const uint64_t deadline_ns = now_ns() + patience_ns;
+    while (!receiver.can_receive() && now_ns() < deadline_ns) scene.progress->step();
+    REQUIRE(receiver.can_receive());
+    receiver.release(false);
+    scene.progress->step();
+    hostile.take_completions();
+  }
+  counts(1 + count, 1 + count / 2);
+  SimpleSender sender(scene.links[0].outgoing);
+  SlotHeader header;
+  header.bytes = 1024;
+  uint32_t posted = 0;
+  for (; sender.can_send(); ++posted) sender.post(header, false);
+  CHECK(posted == small_geometry().slot_count);
+  counts(1 + count, 1 + count / 2 + posted);
   CHECK(scene.progress->lost().empty());
 }
 

@@ -34,6 +34,7 @@ ConnectionView Wire::sender_end(uint32_t channel, uint32_t from, uint32_t to, co
   line->to = to;
   line->far = target;
   line->near = {allocate(line->memory, target.geometry.bytes()), target.geometry};
+  line->simple_posted = line->simple_head = line->near.simple_head() = target.simple_head();
   outgoing_[from].push_back(line);
   incoming_[to].push_back(line);
   return line->near;

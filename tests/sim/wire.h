@@ -30,7 +30,7 @@ class Wire {
   /// Of the defects, early_flag and early_counter are done here.
   Wire(Scheduler &scheduler, Random random, uint32_t rank_count, Defect defect, Hooks hooks);
 
-  /// The sender's end of a connection whose receiver's end is `target`.
+  /// The sender's end of a connection whose receiver's end is `target`. Counters begin at its head.
   [[nodiscard]] ConnectionView sender_end(uint32_t channel, uint32_t from, uint32_t to, const ConnectionView &target);
 
   /// The exchange as the rank sees it.

@@ -53,8 +53,8 @@ class Flow {
         channel_(channel),
         from_(from),
         to_(to),
-        sender_(world.links(from).outgoing(channel, to)),
-        receiver_(world.links(to).incoming(channel, from)) {}
+        sender_(world.links(from).outgoing(channel, to), world.first_counter()),
+        receiver_(world.links(to).incoming(channel, from), world.first_counter()) {}
 
   bool post() {
     if (!sender_.can_send()) return false;
@@ -77,6 +77,8 @@ class Flow {
     if (wakes) world_.links(to_).peers().wake(from_);
     return true;
   }
+  /// That the receiver has told.
+  [[nodiscard]] uint64_t head() const { return world_.links(to_).incoming(channel_, from_).simple_head(); }
   [[nodiscard]] uint64_t posted() const { return posted_; }
   [[nodiscard]] uint64_t received() const { return received_; }
   void check_received(uint64_t count) const {
@@ -114,6 +116,14 @@ void move_slots(World &world, std::vector<Flow> flows, uint64_t count) {
   for (const Flow &flow : flows) flow.check_received(count);
 }
 
+std::vector<Flow> all_flows(World &world) {
+  std::vector<Flow> flows;
+  for (uint32_t from = 0; from < world.size(); ++from)
+    for (uint32_t to = 0; to < world.size(); ++to)
+      for (uint32_t channel = 0; channel < channel_count; ++channel) flows.emplace_back(world, channel, from, to);
+  return flows;
+}
+
 }  // namespace
 
 TEST_CASE("transports: every link moves slots in order, and gives them back") {
@@ -131,11 +141,64 @@ TEST_CASE("transports: links that are full in all directions at once move every 
   for (const WorldKind &kind : world_kinds()) {
     INFO(kind.name);
     World world(kind);
-    std::vector<Flow> flows;
-    for (uint32_t from = 0; from < world.size(); ++from)
-      for (uint32_t to = 0; to < world.size(); ++to)
-        for (uint32_t channel = 0; channel < channel_count; ++channel) flows.emplace_back(world, channel, from, to);
-    move_slots(world, std::move(flows), 200);
+    move_slots(world, all_flows(world), 200);
+  }
+}
+
+TEST_CASE("transports: counters of every link pass the end of 32 bits") {
+  for (const WorldKind &kind : world_kinds()) {
+    INFO(kind.name);
+    World world(kind, {}, Counters::before_wrap);
+    const std::vector<Flow> flows = all_flows(world);
+    for (const Flow &flow : flows) REQUIRE(flow.head() == world.first_counter());
+    move_slots(world, flows, 11);
+    for (const Flow &flow : flows) CHECK(flow.head() == world.first_counter() + 11);
+  }
+}
+
+TEST_CASE("transports: a rank that has returned and makes no other call holds up none of its peers") {
+  for (const WorldKind &kind : world_kinds()) {
+    INFO(kind.name);
+    World world(kind);
+    constexpr uint32_t actor = 1;
+    std::vector<Flow> sent, received;  // by the actor
+    for (const uint32_t peer : {0u, 2u})
+      for (uint32_t channel = 0; channel < channel_count; ++channel) {
+        sent.emplace_back(world, channel, actor, peer);
+        received.emplace_back(world, channel, peer, actor);
+      }
+    for (Flow &flow : received)
+      while (flow.post()) {
+      }
+    world.act(actor, [&] {
+      world.ranks(actor).enter(1, operation_info(1));
+      world.links(actor).set_running(true);
+    });
+    CHECK(eventually([&] {
+      world.progress();
+      world.act(actor, [&] {
+        for (Flow &flow : received) flow.receive();
+      });
+      return std::ranges::all_of(received, [](const Flow &flow) { return flow.received() == flow.posted(); });
+    }));
+    world.act(actor, [&] {
+      for (Flow &flow : sent)
+        while (flow.post()) {
+        }
+      world.links(actor).set_running(false);
+      world.ranks(actor).complete(1, {});
+    });
+    CHECK(eventually([&] {  // the peers take what it has sent, and have room to send again
+      world.progress(actor);
+      for (Flow &flow : sent) flow.receive();
+      return std::ranges::all_of(sent, [](const Flow &flow) { return flow.received() == flow.posted(); });
+    }));
+    for (const Flow &flow : sent) flow.check_received(world.links(0).geometry().slot_count);
+    for (Flow &flow : received)
+      CHECK(eventually([&] {
+        world.progress(actor);
+        return flow.post();
+      }));
   }
 }
 

@@ -18,6 +18,18 @@
 using namespace rondo;
 
 namespace rondo_test {
+namespace {
+
+template <Counters counters>
+constexpr net::NetworkKind tcp_network{
+    NetworkChoice::tcp, "tcp", true, false,
+    [](const auto &links, const net::JoinRequest &, std::vector<net::PeerSocket> sockets, Store &) {
+      for (const net::NearLink &link : links)
+        link.outgoing.simple_head() = link.incoming.simple_head() = static_cast<uint64_t>(counters);
+      return tcp::make_network(links, std::move(sockets));
+    }};
+
+}  // namespace
 
 const std::vector<WorldKind> &world_kinds() {
   static const std::vector<WorldKind> kinds{{"one host", {0, 0, 0}},
@@ -27,14 +39,15 @@ const std::vector<WorldKind> &world_kinds() {
   return kinds;
 }
 
-World::World(const WorldKind &kind, std::optional<uint32_t> mortal)
-    : node_of_(kind.node_of), mortal_(mortal), transports_(kind.node_of.size()) {
+World::World(const WorldKind &kind, std::optional<uint32_t> mortal, Counters counters)
+    : node_of_(kind.node_of), mortal_(mortal), counters_(counters), transports_(kind.node_of.size()) {
   if (mortal_ && kind.seeded == Seeded::no) fork_mortal();  // before there are threads
   {
     const auto server = start_store_server({"127.0.0.1", 0}, secret_);
     REQUIRE(server.ok());
     connect_all(server.value()->endpoint());
   }
+  if (counters_ != Counters::from_zero) begin_counters();
   if (kind.seeded == Seeded::no) return;
   plan_.rank_count = size();
   plan_.readable_kinds = kind_bit(PayloadKind::address);
@@ -114,11 +127,6 @@ Result<void> World::connect(uint32_t rank, const Endpoint &endpoint) {
     transports_[rank] = std::move(local);
     return {};
   }
-  static constexpr net::NetworkKind tcp{
-      NetworkChoice::tcp, "tcp", true, false,
-      [](const auto &links, const net::JoinRequest &, std::vector<net::PeerSocket> sockets, Store &) {
-        return tcp::make_network(links, std::move(sockets));
-      }};
   hosts::GroupRequest group;
   group.rank = rank;
   group.rank_count = size();
@@ -130,13 +138,25 @@ Result<void> World::connect(uint32_t rank, const Endpoint &endpoint) {
     group.ranks.push_back({of, static_cast<uint64_t>(::getpid()), "n" + std::to_string(of), {}, {{"lo", "127.0.0.1"}}});
   group.key_prefix = "w";
   group.deadline_ns = deadline_ns;
-  group.network = &tcp;
+  group.network = counters_ == Counters::from_zero ? &tcp_network<Counters::from_zero>
+                                                   : &tcp_network<Counters::before_wrap>;
   RONDO_TRY_ASSIGN(transports_[rank], hosts::connect(group, std::move(local), *store));
   return {};
 }
 
+/// Of links in shared memory; those of a network begin when it is made.
+void World::begin_counters() {
+  for (uint32_t to = 0; to < size(); ++to)
+    for (uint32_t from = 0; from < size(); ++from)
+      for (uint32_t channel = 0; channel < channel_count && node_of_[from] == node_of_[to]; ++channel)
+        links(to).incoming(channel, from).simple_head() = first_counter();
+}
+
+void World::act(uint32_t rank, const std::function<void()> &body) {
+  host_ != nullptr ? in_fiber(rank, body) : body();
+}
+
 void World::leave(uint32_t rank) {
-  // A seeded rank hands on what it has posted whenever it calls its transport.
   if (host_ != nullptr) in_fiber(rank, [&] { ranks(rank).set_state(RankState::left); });
   transports_[rank].reset();
 }
@@ -153,9 +173,9 @@ void World::kill(uint32_t rank) {
   REQUIRE(rank == mortal_);
 }
 
-void World::progress() {
+void World::progress(std::optional<uint32_t> silent) {
   for (uint32_t rank = 0; rank < size(); ++rank) {
-    if (transports_[rank] == nullptr) continue;
+    if (transports_[rank] == nullptr || rank == silent) continue;
     if (links(rank).needs_progress()) static_cast<void>(links(rank).peers().progress());
     if (host_ != nullptr && host_->wire != nullptr) in_fiber(rank, [this, rank] { host_->point(rank, 0); });
   }

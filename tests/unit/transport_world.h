@@ -31,15 +31,19 @@ struct WorldKind {
 
 [[nodiscard]] const std::vector<WorldKind> &world_kinds();
 
+/// Where the counters of all links begin; before_wrap: so that they soon pass the end of 32 bits.
+enum class Counters : uint64_t { from_zero = 0, before_wrap = (uint64_t{1} << 32) - 3 };
+
 /// A group whose ranks are on the nodes that the kind says; rank by rank, a transport.
 class World {
  public:
   /// `mortal`: a rank that can be killed. It is a process of its own, and does nothing.
-  explicit World(const WorldKind &kind, std::optional<uint32_t> mortal = {});
+  explicit World(const WorldKind &kind, std::optional<uint32_t> mortal = {}, Counters counters = Counters::from_zero);
   ~World();
 
   [[nodiscard]] uint32_t size() const { return static_cast<uint32_t>(node_of_.size()); }
   [[nodiscard]] uint32_t node_of(uint32_t rank) const { return node_of_[rank]; }
+  [[nodiscard]] uint64_t first_counter() const { return static_cast<uint64_t>(counters_); }
   [[nodiscard]] rondo::Links &links(uint32_t rank) { return transports_[rank]->links(); }
   [[nodiscard]] rondo::Ranks &ranks(uint32_t rank) { return transports_[rank]->ranks(); }
   [[nodiscard]] rondo::FlightRecorder &recorder(uint32_t rank) { return transports_[rank]->recorder(); }
@@ -47,17 +51,22 @@ class World {
   /// As a communicator that is destroyed.
   void leave(uint32_t rank);
   void kill(uint32_t rank);
-  /// Links between hosts move only while their ranks make progress; late stores, while time passes.
-  void progress();
+  /// Links between hosts move only while their ranks make progress; late stores, while time passes. The rank `silent`
+  /// makes none.
+  void progress(std::optional<uint32_t> silent = {});
+  /// What the rank itself calls. A seeded rank hands on what it has posted when it calls its transport in here.
+  void act(uint32_t rank, const std::function<void()> &body);
 
  private:
   void fork_mortal();
+  void begin_counters();
   void connect_all(const rondo::Endpoint &endpoint);
   rondo::Result<void> connect(uint32_t rank, const rondo::Endpoint &endpoint);
   void in_fiber(uint32_t rank, const std::function<void()> &body);
 
   const std::vector<uint32_t> node_of_;
   const std::optional<uint32_t> mortal_;
+  const Counters counters_;
   const rondo::Secret secret_ = rondo::random_secret();
   pid_t child_ = -1;
   int to_child_ = -1;

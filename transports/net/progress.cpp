@@ -141,4 +141,10 @@ bool Progress::flushed() const {
   return flushed;
 }
 
+bool Progress::delivered() const {
+  bool delivered = false;
+  in_context([&] { delivered = network_->delivered(); });
+  return delivered && flushed();
+}
+
 }  // namespace rondo::net

@@ -39,6 +39,8 @@ class Progress {
   bool step();
   /// Everything that was posted and consumed leaves without further calls.
   [[nodiscard]] bool flushed() const;
+  /// Also if the network ends now.
+  [[nodiscard]] bool delivered() const;
   /// The descriptors to sleep on; see Network::watch().
   void watch(std::vector<pollfd> &descriptors) const;
   /// Peers from which nothing comes any more, in the order in which they were lost.

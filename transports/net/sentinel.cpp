@@ -20,6 +20,7 @@ constexpr uint64_t eager_ns = 100'000;         // after something moved: looks w
 constexpr uint64_t eager_max_ns = 2'000'000;  // then the control plane has its turn
 constexpr uint64_t busy_ns = 20'000'000, busy_look_ns = 20'000, waiting_look_ns = 100'000;
 constexpr uint64_t control_look_ns = 5'000'000;
+constexpr uint64_t delivery_look_ns = 50'000;
 constexpr uint64_t replay_look_ns = 1'000'000;  // replays of graphs come without a call
 
 }  // namespace
@@ -56,6 +57,17 @@ bool Sentinel::flush(uint64_t patience_ns) {
   while (!progress_.flushed() && now_ns() < deadline_ns)
     if (!progress_.step()) yield_core();
   return progress_.flushed();
+}
+
+void Sentinel::deliver(uint64_t patience_ns) {
+  const uint64_t deadline_ns = now_ns() + patience_ns;
+  const auto waits = [&] {
+    const std::lock_guard lock(links_mutex_);
+    while (!progress_.delivered())  // bounded by what the peers still send
+      if (!progress_.step()) return true;
+    return false;
+  };
+  while (waits() && !hooks_.failed() && now_ns() < deadline_ns) sleep_for_ns(delivery_look_ns);
 }
 
 /// If this wake-up is missed, the thread looks after one interval.

@@ -52,6 +52,8 @@ class Sentinel {
   bool step();
   /// True: all leaves without further calls. Rounds until then, for at most `patience_ns`.
   bool flush(uint64_t patience_ns);
+  /// The same before the links end: until what was sent no longer needs them, or the communicator has failed.
+  void deliver(uint64_t patience_ns);
 
  private:
   Sentinel(Control &control, Progress &progress, Hooks hooks)

@@ -148,7 +148,7 @@ class GroupRanks final : public Ranks {
   void fail(uint64_t operation) override { local_.fail(operation); }
   void set_state(RankState state) override {
     if (state == RankState::left && group_.sentinel != nullptr && !local_.failed())
-      group_.sentinel->flush(farewell_patience_ns);
+      group_.sentinel->deliver(farewell_patience_ns);
     // A failure that another rank of this host raised: the other hosts hear of it before this rank leaves.
     if (group_.sentinel != nullptr) group_.sentinel->report_failure();
     local_.set_state(state);

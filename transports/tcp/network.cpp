@@ -35,6 +35,7 @@ class TcpNetwork final : public net::Network {
   bool credit(uint32_t link, uint64_t consumed) override;
   uint32_t poll(std::span<net::Event> events) override;
   bool flushed() const override;
+  bool delivered() const override;
   void watch(std::vector<pollfd> &descriptors) const override;
   Error why_lost(uint32_t peer) const override;
 
@@ -336,6 +337,13 @@ void TcpNetwork::lose(Socket &socket, const std::string &what) {
 
 bool TcpNetwork::flushed() const {
   return std::all_of(sockets_.begin(), sockets_.end(), [](const auto &socket) { return socket->queue.empty(); });
+}
+
+/// All is acknowledged. Else a credit that comes late makes the kernel reset the connection and drop what is unsent.
+bool TcpNetwork::delivered() const {
+  return flushed() && std::ranges::none_of(sockets_, [](const auto &socket) {
+    return !socket->mute && net::is_under_way(socket->ends.socket.get());
+  });
 }
 
 void TcpNetwork::watch(std::vector<pollfd> &descriptors) const {
