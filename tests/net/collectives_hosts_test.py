@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Every collective on 2 and 4 hosts of 1 and 2 ranks, over TCP and UCX, in host memory and on devices in software, with
-element types and operations in turn. usage: collectives_hosts_test.py RONDO"""
+element types and operations in turn; on devices half of the hosts and ranks for each network, or all of them with
+RONDO_TEST_ALL=1. usage: collectives_hosts_test.py RONDO"""
 
 import itertools
 import os
@@ -14,11 +15,12 @@ RONDO = os.path.abspath(sys.argv.pop(1))
 COLLECTIVES = ("all_reduce", "reduce_scatter", "all_gather", "broadcast", "reduce")
 REDUCTIONS = (("float32", "sum"), ("bfloat16", "avg"), ("int64", "min"), ("float16", "sum"), ("uint8", "max"),
               ("float64", "prod"), ("int32", "sum"))  # as many as no multiple of the collectives
+ALL_SHAPES = tuple(itertools.product((2, 4), (1, 2)))
 NETWORKS = {"tcp": {"RONDO_NETWORK": "tcp"}, "ucx": {"RONDO_NETWORK": "ucx", "UCX_TLS": "tcp,self"}}
 
 
 class CollectivesOfSeveralHosts(HostsTest):
-    def expect_right(self, network, memory, shapes=tuple(itertools.product((2, 4), (1, 2)))):
+    def expect_right(self, network, memory, shapes=ALL_SHAPES):
         if network == "ucx":
             self.need_ucx(RONDO)
         sampled = itertools.cycle(REDUCTIONS)
@@ -48,7 +50,7 @@ class CollectivesOfSeveralHosts(HostsTest):
     def expect_right_on_devices(self, network, shapes):
         if "RONDO_TEST_SANITIZED" in os.environ:
             self.skipTest("a sanitized emulated device keeps all cores from the network for a second: taken for a cut")
-        self.expect_right(network, ["--device", "cuda"], shapes)
+        self.expect_right(network, ["--device", "cuda"], ALL_SHAPES if "RONDO_TEST_ALL" in os.environ else shapes)
 
     def test_over_tcp_on_devices(self):
         self.expect_right_on_devices("tcp", [(2, 2), (4, 1)])
