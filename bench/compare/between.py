@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Ranks on several hosts, which are network namespaces of this machine (tests/net/hosts.py): how their programs are
-started there. Needs root. Run as a program, it starts one rank on each host: between.py PID... -- DRIVER [OPTION...]"""
+started there. Needs root. Run as a program, it starts one rank on each host: between.py PID... -- DRIVER [OPTION...]
+Without a PID it runs one program, and waits for all that this leaves behind."""
 
+import ctypes
 import os
 import signal
 import subprocess
@@ -13,6 +15,8 @@ import hosts  # noqa: E402
 
 INTERFACE = "eth0"
 INSIDE = ("-n", "-u", "-i", "-p", "-m")
+PR_SET_CHILD_SUBREAPER = 36  # linux/prctl.h
+ORPHANS_S = 20
 
 
 class Network:
@@ -66,9 +70,8 @@ class Network:
         inside = ["nsenter", "-t", pids[0], "-n", "-u", "--", contender.launcher]
         if contender.family == "openmpi":
             where = ",".join(f"{address}:{each}" for address in addresses)
-            return [*inside, "-np", str(ranks), "--host", where, "--mca", "plm_rsh_agent", str(self.agent), "--mca",
+            return [sys.executable, "-B", __file__, "--", *inside, "-np", str(ranks), "--host", where, "--mca", "plm_rsh_agent", str(self.agent), "--mca",
                     "oob_tcp_if_include", INTERFACE, "--mca", "btl_tcp_if_include", INTERFACE, "--bind-to", "none",
-                    # Its ranks stay descendants of the launcher, whose time is counted as this run's own.
                     "--mca", "orte_leave_session_attached", "1",
                     "-x", "MALLOC_MMAP_THRESHOLD_", "-x", "MALLOC_TRIM_THRESHOLD_"]
         binding = ["-genv", "I_MPI_PIN", "0"] if contender.family == "intel" else ["-bind-to", "none"]
@@ -101,6 +104,22 @@ def start_ranks(pids, driver):
                 rank.wait()
 
 
+def run_and_wait_for_all(command):
+    """Its orphans too: Open MPI's daemon on the other host outlives what started it, and the time of its rank would be
+    taken for other work on the machine."""
+    ctypes.CDLL(None, use_errno=True).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    process = subprocess.Popen(command)
+    signal.signal(signal.SIGTERM, lambda *_: process.terminate())
+    status = process.wait()
+    signal.alarm(ORPHANS_S)
+    try:
+        while True:
+            os.wait()
+    except ChildProcessError:
+        return status
+
+
 if __name__ == "__main__":
     split = sys.argv.index("--")
-    sys.exit(start_ranks(sys.argv[1:split], sys.argv[split + 1:]))
+    driver = sys.argv[split + 1:]
+    sys.exit(start_ranks(sys.argv[1:split], driver) if split > 1 else run_and_wait_for_all(driver))
