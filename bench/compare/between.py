@@ -8,6 +8,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests" / "net"))
@@ -70,8 +71,10 @@ class Network:
         inside = ["nsenter", "-t", pids[0], "-n", "-u", "--", contender.launcher]
         if contender.family == "openmpi":
             where = ",".join(f"{address}:{each}" for address in addresses)
-            return [sys.executable, "-B", __file__, "--", *inside, "-np", str(ranks), "--host", where, "--mca", "plm_rsh_agent", str(self.agent), "--mca",
-                    "oob_tcp_if_include", INTERFACE, "--mca", "btl_tcp_if_include", INTERFACE, "--bind-to", "none",
+            return [sys.executable, "-B", __file__, "--", *inside, "-np", str(ranks), "--host", where,
+                    "--mca", "plm_rsh_agent", str(self.agent), "--mca", "oob_tcp_if_include", INTERFACE,
+                    "--mca", "btl_tcp_if_include", INTERFACE, "--bind-to", "none",
+                    # Else its daemons would belong to the first process of their host, and not to this run.
                     "--mca", "orte_leave_session_attached", "1",
                     "-x", "MALLOC_MMAP_THRESHOLD_", "-x", "MALLOC_TRIM_THRESHOLD_"]
         binding = ["-genv", "I_MPI_PIN", "0"] if contender.family == "intel" else ["-bind-to", "none"]
@@ -107,16 +110,22 @@ def start_ranks(pids, driver):
 def run_and_wait_for_all(command):
     """Its orphans too: Open MPI's daemon on the other host outlives what started it, and the time of its rank would be
     taken for other work on the machine."""
-    ctypes.CDLL(None, use_errno=True).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
-    process = subprocess.Popen(command)
-    signal.signal(signal.SIGTERM, lambda *_: process.terminate())
-    status = process.wait()
-    signal.alarm(ORPHANS_S)
-    try:
-        while True:
-            os.wait()
-    except ChildProcessError:
-        return status
+    if ctypes.CDLL(None, use_errno=True).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0:
+        raise OSError(ctypes.get_errno(), "no child subreaper")
+    started = []
+    signal.signal(signal.SIGTERM, lambda *_: started[0].terminate() if started else sys.exit(143))
+    started.append(subprocess.Popen(command))
+    status = started[0].wait()
+    deadline = time.monotonic() + ORPHANS_S
+    while True:
+        try:
+            if os.waitpid(-1, os.WNOHANG)[0] == 0:
+                if time.monotonic() >= deadline:
+                    print(f"what {command[-1]} left behind had not ended after {ORPHANS_S} s", file=sys.stderr)
+                    return 1
+                time.sleep(0.01)
+        except ChildProcessError:
+            return 128 - status if status < 0 else status
 
 
 if __name__ == "__main__":

@@ -68,9 +68,10 @@ struct DeviceRequest {
   }
 };
 
-/// What waits in a hardware queue holds up what is behind it: ranks that are threads want one each, or each kernel that
-/// runs several of them, which captured calls have not; and the application's own streams have queues, too, so that all
-/// there can be are wanted. "": there are enough, or another rank of the process tells. `request`: as chosen.
+/// A kernel that waits holds up what is behind it in its hardware queue. So each rank that is a thread wants a queue,
+/// or with a shared launch each kernel that runs several of them; a captured call is never shared. The application's
+/// streams take queues, too, so all that there can be are wanted. "": there are enough, or another rank of the process
+/// tells. `request`: as chosen.
 [[nodiscard]] std::string warning_of_queues(const DeviceRequest &request, bool captured);
 
 /// RONDO_ERROR_UNSUPPORTED: no driver. RONDO_ERROR_INVALID_ARGUMENT: no such device.

@@ -265,9 +265,9 @@ RONDO_API rondo_status_t rondo_comm_get_async_error(rondo_comm_t comm, rondo_sta
  * One at a time. @return RONDO_ERROR_TIMEOUT, RONDO_ERROR_REMOTE: as for an operation. */
 RONDO_API rondo_status_t rondo_comm_finalize(rondo_comm_t comm) RONDO_NOEXCEPT;
 
-/** Waits for this rank's own operations, then frees everything; the handle is invalid from then on, on every outcome.
- * Local: peers that still wait for this rank get RONDO_ERROR_REMOTE. RONDO_OK also for a communicator that has failed.
- * Not beside another call on `comm`. A driver that opens or closes memory for over 5 s leaves all to a thread. */
+/** Waits for this rank's operations, and up to 2 s until other hosts have what it sent over TCP; then frees everything.
+ * The handle is invalid then, on every outcome; peers that wait for this rank get RONDO_ERROR_REMOTE. RONDO_OK also for
+ * a failed communicator. Not beside another call on `comm`. A driver that is busy for over 5 s is left to a thread. */
 RONDO_API rondo_status_t rondo_comm_destroy(rondo_comm_t comm) RONDO_NOEXCEPT;
 
 /** Ends all operations of the communicator, here and on its other ranks, with RONDO_ERROR_ABORTED. Does not wait and

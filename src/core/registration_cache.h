@@ -22,7 +22,7 @@ class Registration {
   const std::byte *first = nullptr;
   uint64_t bytes = 0;
   std::optional<MovedPages> moved;  ///< none: read by cross-memory attach
-  void *handle = nullptr;                ///< as the user holds it
+  void *handle = nullptr;           ///< as the user holds it
 };
 
 /// Any thread.

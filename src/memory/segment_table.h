@@ -11,7 +11,7 @@
 namespace rondo {
 
 namespace shm {
-class Segment;
+class Segment;  // of the transport: here its owners are counted, and no more
 }
 
 /// Names a segment; random.

@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Slots in memory of a device: which payloads a network brings there, and what happens before a kernel is told of them.
-#include <sys/eventfd.h>
 #include <sys/mman.h>
 
 #include <atomic>
 
 #include "tests/catch.h"
 #include "tests/net/pair.h"
-#include "tests/net/scene_ranks.h"
+#include "tests/net/scripted_network.h"
 #include "transports/net/sentinel.h"
 #include "transports/verbs/wire.h"
 
@@ -15,26 +14,6 @@ using namespace rondo;
 using namespace rondo::net_test;
 
 namespace {
-
-/// Says what it is told to say, once.
-class ScriptedNetwork final : public net::Network {
- public:
-  explicit ScriptedNetwork(std::vector<net::Event> events) : events_(std::move(events)) {}
-
-  const char *name() const override { return "scripted"; }
-  bool put(uint32_t, const net::Message &) override { return true; }
-  bool credit(uint32_t, uint64_t) override { return true; }
-  uint32_t poll(std::span<net::Event> events) override {
-    std::copy(events_.begin(), events_.end(), events.begin());
-    return static_cast<uint32_t>(std::exchange(events_, {}).size());
-  }
-  bool flushed() const override { return true; }
-  void watch(std::vector<pollfd> &) const override {}
-  Error why_lost(uint32_t) const override { return {RONDO_ERROR_REMOTE, "scripted"}; }
-
- private:
-  std::vector<net::Event> events_;
-};
 
 net::Event arrival(uint32_t link, uint64_t counter, bool in_device) {
   return {net::Event::Kind::arrived, link, counter, 0, 0, in_device};
@@ -50,20 +29,6 @@ Side told(std::vector<net::Event> events, std::function<Result<void>(Side &)> on
   side.progress->step();
   side.device->on_flush = nullptr;
   return side;
-}
-
-/// Of rank 0, whose peer on the other host has ended.
-net::Control::Parts alone(SceneRanks &ranks) {
-  auto [far, near] = connected_sockets();
-  const FileDescriptor file = net::ControlMemory::create(2, 2).value();
-  net::Control::Parts parts;
-  parts.host_of = {0, 1};
-  parts.local = &ranks;
-  parts.share.memory = net::ControlMemory::map(file.get(), 2, 2).value();
-  parts.share.bell.reset(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-  parts.share.sockets.resize(2);
-  parts.share.sockets[1] = std::move(near);
-  return parts;
 }
 
 uint32_t published(const Side &side) {

@@ -198,7 +198,7 @@ __attribute__((visibility("default"))) uint64_t soft_cuda_upload_count_of(CuStre
   State &driver = state();
   const std::lock_guard lock(driver.mutex);
   const auto stream = driver.streams.find(handle);
-  return stream == nullptr ? 0 : stream->upload_count;
+  return stream == nullptr ? UINT64_MAX : stream->upload_count;
 }
 
 __attribute__((visibility("default"))) uint64_t soft_cuda_block_threads() {

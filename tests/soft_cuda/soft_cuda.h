@@ -38,7 +38,7 @@ extern "C" uint64_t soft_cuda_launch_count();
 extern "C" uint64_t soft_cuda_remote_launch_count();
 /// Copies from the host to a device, called or captured.
 extern "C" uint64_t soft_cuda_upload_count();
-/// Of those, on a stream that was made and is not destroyed.
+/// Of those, on a stream that was made and is not destroyed; UINT64_MAX: there is no such stream.
 extern "C" uint64_t soft_cuda_upload_count_of(rondo::cuda::CuStream stream);
 /// The most threads of a block that one of them has asked for.
 extern "C" uint64_t soft_cuda_block_threads();

@@ -39,7 +39,7 @@ class Progress {
   bool step();
   /// Everything that was posted and consumed leaves without further calls.
   [[nodiscard]] bool flushed() const;
-  /// Also if the network ends now.
+  /// Network::delivered(), and everything has been given to the network.
   [[nodiscard]] bool delivered() const;
   /// The descriptors to sleep on; see Network::watch().
   void watch(std::vector<pollfd> &descriptors) const;

@@ -52,7 +52,8 @@ class Sentinel {
   bool step();
   /// True: all leaves without further calls. Rounds until then, for at most `patience_ns`.
   bool flush(uint64_t patience_ns);
-  /// The same before the links end: until what was sent no longer needs them, or the communicator has failed.
+  /// Rounds until all that was sent would arrive even if the network ended now (Network::delivered()), the communicator
+  /// has failed, or `patience_ns` is over. The links are free between two rounds.
   void deliver(uint64_t patience_ns);
 
  private:

@@ -5,6 +5,7 @@
 #include <sys/mman.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "src/base/checked.h"
 #include "src/base/clock.h"
@@ -14,7 +15,7 @@ namespace rondo::net {
 namespace {
 
 constexpr uint64_t flush_patience_ns = 200'000;             // then the sentinel goes on
-constexpr uint64_t farewell_patience_ns = 2'000'000'000;    // of what is left to be sent when the group is left
+constexpr uint64_t farewell_patience_ns = 2'000'000'000;    // of one that leaves: until what it sent is acknowledged
 constexpr size_t page_bytes = 4096;
 
 /// What links and ranks of a group share. Ranks are counted in the whole group, those of `local` among this host's.
@@ -147,6 +148,7 @@ class GroupRanks final : public Ranks {
   }
   void fail(uint64_t operation) override { local_.fail(operation); }
   void set_state(RankState state) override {
+    if (state == RankState::left && std::exchange(left_, true)) return;  // by close(), before the destructor
     if (state == RankState::left && group_.sentinel != nullptr && !local_.failed())
       group_.sentinel->deliver(farewell_patience_ns);
     // A failure that another rank of this host raised: the other hosts hear of it before this rank leaves.
@@ -194,6 +196,7 @@ class GroupRanks final : public Ranks {
  private:
   Group &group_;
   Ranks &local_;
+  bool left_ = false;
 };
 
 class GroupTransport final : public Transport {

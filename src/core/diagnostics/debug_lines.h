@@ -18,7 +18,7 @@ void settings(uint32_t rank, const Settings &settings);
 void topology(uint32_t rank, const Topology &topology);
 void group(uint32_t rank, const GroupInfo &group);
 void links(uint32_t rank, const Settings &settings, const GroupInfo &group, const Links &links);
-/// `device`: as its executor describes it, or "" for host memory.
+/// `place`: as the executor describes it.
 void plan(uint32_t rank, const Plan &plan, const std::string &place);
 
 }  // namespace rondo::debug_lines

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+// How long a rank that leaves waits for what it has sent.
+#include <atomic>
+#include <memory>
+
+#include "tests/catch.h"
+#include "tests/net/scripted_network.h"
+#include "transports/net/sentinel.h"
+
+using namespace rondo;
+using namespace rondo::net_test;
+
+namespace {
+
+constexpr uint64_t ms = 1'000'000;
+
+/// A rank whose network says whether the peers' hosts have what was sent.
+struct Leaving {
+  explicit Leaving(bool delivers) : side(0), ranks(1), control(alone(ranks)) {
+    auto network = std::make_unique<ScriptedNetwork>(std::vector<net::Event>());
+    network->delivers = delivers;
+    side.progress = std::make_unique<net::Progress>(side.memory.links, std::move(network));
+    net::Sentinel::Hooks hooks;
+    hooks.failed = [this] { return failed.load(); };
+    hooks.ring = [] {};
+    hooks.raise_own = [](const Error &) {};
+    auto started = net::Sentinel::start(control, *side.progress, std::move(hooks));
+    REQUIRE(started.ok());
+    sentinel = std::move(started).value();
+  }
+  /// For how long it has waited.
+  uint64_t deliver(uint64_t patience_ns) {
+    const uint64_t begun_ns = now_ns();
+    sentinel->deliver(patience_ns);
+    return now_ns() - begun_ns;
+  }
+
+  std::atomic<bool> failed = false;
+  Side side;
+  SceneRanks ranks;
+  net::Control control;
+  std::unique_ptr<net::Sentinel> sentinel;
+};
+
+}  // namespace
+
+TEST_CASE("sentinel: a rank that leaves waits until its peers' hosts have what it sent, for as long as it was told",
+          "[net]") {
+  Leaving all_there(true), never(false);
+  CHECK(all_there.deliver(long_patience_ns) < long_patience_ns);
+  CHECK(never.deliver(100 * ms) >= 100 * ms);
+}
+
+TEST_CASE("sentinel: a rank whose communicator has failed waits for nothing", "[net]") {
+  Leaving never(false);
+  never.failed = true;
+  CHECK(never.deliver(long_patience_ns) < long_patience_ns);
+}
