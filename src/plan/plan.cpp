@@ -56,7 +56,7 @@ std::string describe(const Signature &signature) {
   std::string text = rondo_collective_string(collective);
   if (collective == RONDO_BARRIER) return text;
   text += " of " + std::to_string(signature.count) + " " + rondo_type_string(static_cast<rondo_type_t>(signature.type));
-  if (collective == RONDO_ALL_REDUCE || collective == RONDO_REDUCE_SCATTER || collective == RONDO_REDUCE)
+  if (!only_moves(collective))
     text += std::string(" (") + rondo_op_string(static_cast<rondo_op_t>(signature.op)) + ")";
   if (collective == RONDO_BROADCAST) text += " from rank " + std::to_string(signature.root);
   if (collective == RONDO_REDUCE) text += " to rank " + std::to_string(signature.root);

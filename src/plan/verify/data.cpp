@@ -32,8 +32,7 @@ class DataCheck {
   DataCheck(const VerifyArgs &args, Graph &graph)
       : args_(args), graph_(graph), rank_count_(static_cast<uint32_t>(args.schedules.size())),
         words_((rank_count_ + 63) / 64), lane_count_(static_cast<uint32_t>(graph.lanes.size())),
-        moves_(only_moves(args.collective)), send_(rank_count_),
-        recv_(rank_count_) {}
+        moves_(only_moves(args.collective)), send_(rank_count_), recv_(rank_count_) {}
 
   std::optional<Violation> run() {
     std::vector<std::vector<uint32_t>> by_chunk(args_.partition.chunk_count);
