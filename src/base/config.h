@@ -67,6 +67,7 @@ struct Config {
   NetworkChoice network = NetworkChoice::automatic;
   DeviceSlots device_slots = DeviceSlots::off;
   bool frame_tags = false;        ///< a tag on each frame over TCP that only the two ranks can make
+  std::string tcp_congestion = "auto";  ///< of sockets between hosts: auto, system, or as the kernel calls it
   std::string ib_devices;     ///< for verbs, a rail each: "mlx5_0,mlx5_1:1"; empty: any
   int32_t ib_gid_index = -1;  ///< for verbs; -1: by the host's address
   SimdTarget simd = SimdTarget::automatic;

@@ -171,6 +171,9 @@ Result<std::unique_ptr<Transport>> connect_ranks(const ConnectArgs &args, Store 
   several.near_ib_devices = near_devices(args.settings);
   several.sockets = args.settings.sockets;
   several.frame_tags = args.settings.frame_tags;
+  if (several.network->needs_sockets) {
+    RONDO_TRY_ASSIGN(several.congestion, hosts::Congestion::make(args.settings.tcp_congestion));
+  }
   several.on_device = args.settings.device != RONDO_DEVICE_HOST;
   several.device_slots = args.settings.device_slots;
   several.allocate_rdma_memory = [&settings = args.settings](size_t bytes) {

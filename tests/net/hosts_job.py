@@ -22,9 +22,9 @@ class Job:
     """Ranks rank by rank on the hosts of `layout`: [0, 0, 1] puts ranks 0 and 1 on host 0."""
 
     def __init__(self, hosts, layout, command, environment=None, own_environment=None):
-        self.hosts, self.layout = hosts, layout
+        self.hosts, self.layout, self.port = hosts, layout, next(PORTS)
         base = dict(os.environ, WORLD_SIZE=str(len(layout)), MASTER_ADDR=hosts.address(layout[0]),
-                    MASTER_PORT=str(next(PORTS)), RONDO_SECRET=secrets.token_hex(32)) | (environment or {})
+                    MASTER_PORT=str(self.port), RONDO_SECRET=secrets.token_hex(32)) | (environment or {})
         for name in ("RONDO_RANK", "RONDO_SIZE", "RONDO_STORE"):
             base.pop(name, None)
         own = own_environment or [{}] * len(layout)

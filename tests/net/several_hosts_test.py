@@ -258,6 +258,36 @@ class SeveralHosts(HostsTest):
             for output in job.output:
                 self.assertIn("RONDO_FRAME_TAGS=on is for TCP, and RONDO_NETWORK is ucx", output)
 
+    def congestion_controls(self, hosts, system, environment):
+        """Of all connections between two ranks on two hosts, whose kernels have `system`; None: they do not know it."""
+        for host in range(2):
+            choose = ["sh", "-c", f"echo {system} > /proc/sys/net/ipv4/tcp_congestion_control"]
+            told = hosts.start(host, choose)
+            told.communicate(timeout=60)
+            if told.returncode != 0:
+                return None
+        job = Job(hosts, [0, 1], [PROGRAM, "quiet", "1"], environment).begun()
+        found = set()
+        for host in range(2):
+            lines = hosts.start(host, ["ss", "-Htin", "state", "established"]).communicate(timeout=60)[0].splitlines()
+            found |= {state.split()[0] for ends, state in zip(lines[::2], lines[1::2])
+                      if f":{job.port}" not in ends}  # the store's keep the system's
+        self.expect(job.finish(60), range(2), "ok")
+        return found
+
+    def test_the_congestion_control_is_cubic_in_place_of_bbr_or_what_is_asked_for(self):
+        with net.Hosts(2) as hosts:
+            for system, asked, expected in (("cubic", "reno", "reno"), ("reno", "auto", "reno"), ("bbr", "auto", "cubic"),
+                                            ("bbr", "system", "bbr")):
+                with self.subTest(system=system, asked=asked):
+                    found = self.congestion_controls(hosts, system, {"RONDO_TCP_CONGESTION": asked})
+                    if found is None:
+                        self.skipTest(f"this kernel has no {system}")
+                    self.assertEqual(found, {expected})
+            job = Job(hosts, [0, 1], [PROGRAM, "sum", "5", "1000"], {"RONDO_TCP_CONGESTION": "no_such"}).finish(60)
+            for output in job.output:
+                self.assertIn("RONDO_TCP_CONGESTION=no_such is unknown to this kernel", output)
+
     def test_strangers_at_the_ports_change_nothing(self):
         with net.Hosts(2) as hosts:
             # A stranger on host 1 connects to every port of host 0 that listens, and says nothing or nonsense.

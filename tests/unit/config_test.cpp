@@ -73,6 +73,7 @@ TEST_CASE("config: each variable reaches its field") {
                                {"RONDO_NETWORK_DEVICE_SLOTS", "auto"},
                                {"RONDO_SOCKETS", "4"},
                                {"RONDO_FRAME_TAGS", "on"},
+                               {"RONDO_TCP_CONGESTION", "dctcp"},
                                {"RONDO_IB_HCA", "mlx5_0:1"},
                                {"RONDO_IB_GID_INDEX", "3"},
                                {"RONDO_MAX_CTAS", "1024"},
@@ -93,6 +94,7 @@ TEST_CASE("config: each variable reaches its field") {
   CHECK_FALSE(config.mapping);
   CHECK_FALSE(config.cross_memory);
   CHECK(config.frame_tags);
+  CHECK(config.tcp_congestion == "dctcp");
   CHECK(config.slot_count == 16);
   CHECK(config.slot_bytes == 65536);
   CHECK(config.topology_file == "/tmp/machine.xml");

@@ -135,6 +135,7 @@ Result<std::unique_ptr<Transport>> connect(const GroupRequest &request, std::uni
   mesh_request.key_prefix = request.key_prefix;
   mesh_request.deadline_ns = request.deadline_ns;
   mesh_request.frame_tags = request.frame_tags;
+  mesh_request.congestion = request.congestion;
   mesh_request.sockets_per_rail = request.network->needs_sockets ? request.sockets : 0;
   RONDO_TRY_ASSIGN(Mesh mesh, connect_mesh(mesh_request, store));
 

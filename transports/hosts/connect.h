@@ -11,6 +11,7 @@
 #include "src/base/config.h"
 #include "src/bootstrap/store/store.h"
 #include "transports/group_info.h"
+#include "transports/hosts/congestion.h"
 #include "transports/net/join.h"
 #include "transports/net/overlay.h"
 #include "transports/rdma_memory.h"
@@ -34,6 +35,7 @@ struct GroupRequest {
   std::vector<std::string> near_ib_devices;  ///< of verbs
   uint32_t sockets = 1;       ///< to each peer on each rail; or what the network has in their place
   bool frame_tags = false;    ///< of TCP: frames have tags
+  Congestion congestion{};    ///< of TCP
   bool on_device = false;     ///< kernels of a device post to the links
   DeviceSlots device_slots = DeviceSlots::off;  ///< of links to other hosts, where on_device; equal on all ranks
   std::function<Result<std::shared_ptr<const RdmaMemory>>(size_t bytes)> allocate_rdma_memory{};  ///< for them

@@ -99,9 +99,11 @@ Result<void> receive_all(int socket, std::span<std::byte> bytes, const Patience 
 }
 
 /// `from`: the own address; empty: any that leads there.
-Result<FileDescriptor> connect_once(const SocketAddress &address, const std::string &from, const Patience &patience) {
+Result<FileDescriptor> connect_once(const SocketAddress &address, const std::string &from,
+                                    const Congestion &congestion, const Patience &patience) {
   FileDescriptor socket(::socket(address.get()->sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!socket.valid()) return system_error("socket", errno);
+  congestion.begin(socket.get());
   if (!from.empty()) {
     RONDO_TRY_ASSIGN(const SocketAddress own, socket_address({from, 0}));
     const int on = 1;  // a port is chosen with the other end's address, of which there are more than of ports
@@ -145,7 +147,7 @@ Result<Connection> introduce(const MeshRequest &request, const Endpoint &endpoin
   const std::string &own_address = request.own_address(rail_of(request, purpose));
   RONDO_TRY_ASSIGN(const SocketAddress address, socket_address(seen_from(own_address, endpoint)));
   const std::string from = request.rail_count() == 1 ? "" : own_address;
-  RONDO_TRY_ASSIGN(FileDescriptor socket, connect_once(address, from, patience));
+  RONDO_TRY_ASSIGN(FileDescriptor socket, connect_once(address, from, request.congestion, patience));
   const wire::Challenge own = challenge_of(request.rank, purpose);
   Bytes hello;
   append_bytes(hello, bytes_of(mesh_magic));
@@ -199,10 +201,11 @@ VisitOutcome advance(Visitor &visitor, const MeshRequest &request) {
   return sent == static_cast<ssize_t>(answer.size()) ? VisitOutcome::pending : VisitOutcome::stranger;
 }
 
-Result<FileDescriptor> listen_on(const std::string &host, Endpoint &bound) {
+Result<FileDescriptor> listen_on(const std::string &host, const Congestion &congestion, Endpoint &bound) {
   RONDO_TRY_ASSIGN(SocketAddress address, socket_address({host, 0}));
   FileDescriptor listener(::socket(address.get()->sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!listener.valid()) return system_error("socket", errno);
+  congestion.begin(listener.get());
   if (::bind(listener.get(), address.get(), address.bytes) != 0 || ::listen(listener.get(), listen_backlog) != 0)
     return system_error("listening on " + host + " for ranks of other hosts (RONDO_INTERFACE chooses)", errno);
   address.bytes = sizeof address.storage;
@@ -222,6 +225,7 @@ std::string name_of(const MeshRequest &request, uint32_t rank, uint32_t purpose)
 
 void add_socket(const MeshRequest &request, Mesh &mesh, uint32_t peer, uint32_t purpose, FileDescriptor socket,
                 const net::FrameKeys &keys) {
+  request.congestion.settle(socket.get());
   std::string name = name_of(request, peer, purpose);
   if (purpose == control_purpose) {
     mesh.control.push_back({peer, std::move(socket), std::move(name), 0});
@@ -370,7 +374,8 @@ Result<Mesh> connect_mesh(const MeshRequest &request, Store &store) {
   std::vector<FileDescriptor> listeners;
   std::vector<Endpoint> own(request.rail_count());
   for (size_t rail = 0; rail < own.size(); ++rail) {
-    RONDO_TRY_ASSIGN(FileDescriptor listener, listen_on(request.own_address(static_cast<uint32_t>(rail)), own[rail]));
+    const std::string &address = request.own_address(static_cast<uint32_t>(rail));
+    RONDO_TRY_ASSIGN(FileDescriptor listener, listen_on(address, request.congestion, own[rail]));
     listeners.push_back(std::move(listener));
   }
   RONDO_TRY_ASSIGN(mesh.endpoints, exchange_ports(request, own, store));

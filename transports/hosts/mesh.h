@@ -18,6 +18,7 @@
 
 #include "src/bootstrap/store/store.h"
 #include "transports/group_info.h"
+#include "transports/hosts/congestion.h"
 #include "transports/net/join.h"
 
 namespace rondo::hosts {
@@ -32,8 +33,8 @@ struct MeshRequest {
   std::string key_prefix;
   uint64_t deadline_ns = 0;
   uint32_t sockets_per_rail = 1;  ///< 0: another network carries the data, and there are sockets for control only
-
   bool frame_tags = false;        ///< sockets of data get keys for their frames
+  Congestion congestion{};
 
   [[nodiscard]] const std::string &own_address(uint32_t rail) const { return ranks[rank].interfaces[rail].address; }
   [[nodiscard]] uint32_t rail_count() const { return static_cast<uint32_t>(ranks[rank].interfaces.size()); }

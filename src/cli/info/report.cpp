@@ -16,6 +16,7 @@
 #include "src/cli/tune/tuner_input.h"
 #include "src/engine/reduction/reduction.h"
 #include "src/topo/host.h"
+#include "transports/hosts/congestion.h"
 #include "transports/ucx/network.h"
 #include "transports/verbs/network.h"
 
@@ -156,13 +157,17 @@ Json verbs_json(const verbs::Report &report) {
 Json info_document(const InfoInput &input) {
   const Capabilities &can = input.capabilities;
   const auto host = host_id();
+  const auto congestion = hosts::Congestion::make(input.config.tcp_congestion);
   const Json cuda = cuda_document(input.config);
   const ucx::Report ucx = ucx::look_for_ucx();
   const verbs::Report verbs = verbs::look_for_verbs();
   const bool has_kernels = device::kernels_image().data != nullptr;
   return {{"version", version_text()},
           {"components", {{"host", true}, {"cuda", has_kernels}, {"ucx", ucx.built}, {"verbs", verbs.built}}},
-          {"host", {{"name", host_name()}, {"id", host.ok() ? host.value() : host.error().message}}},
+          {"host",
+           {{"name", host_name()},
+            {"id", host.ok() ? host.value() : host.error().message},
+            {"tcp_congestion", congestion.ok() ? congestion.value().describe() : congestion.error().message}}},
           {"topology", topology_json(input.found.topology)},
           {"simd", reduce_target()},
           {"configuration", configuration_json(input.config)},

@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+// The congestion control of sockets between hosts, on connections over loopback.
+#include "transports/hosts/congestion.h"
+
+#include <netinet/in.h>
+#include <sys/socket.h>
+
+#include <cstdio>
+#include <fstream>
+#include <string>
+
+#include "src/base/unique_handle.h"
+#include "tests/catch.h"
+
+using namespace rondo;
+using hosts::Congestion;
+using hosts::congestion_control_of;
+
+namespace {
+
+/// Both ends of a connection whose connector and listener began with `congestion`.
+struct Connection {
+  explicit Connection(const Congestion &congestion) {
+    FileDescriptor listener(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    connector = FileDescriptor(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    congestion.begin(listener.get());
+    congestion.begin(connector.get());
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    socklen_t bytes = sizeof address;
+    auto *const any = reinterpret_cast<sockaddr *>(&address);
+    REQUIRE(::bind(listener.get(), any, bytes) == 0);
+    REQUIRE(::listen(listener.get(), 1) == 0);
+    REQUIRE(::getsockname(listener.get(), any, &bytes) == 0);
+    REQUIRE(::connect(connector.get(), any, bytes) == 0);
+    acceptor = FileDescriptor(::accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC));
+    REQUIRE(acceptor.valid());
+  }
+
+  FileDescriptor connector;
+  FileDescriptor acceptor;
+};
+
+void check_both(const Congestion &congestion, uint32_t near_limit_us, const std::string &expected) {
+  const Connection connection(congestion);
+  for (const FileDescriptor *end : {&connection.connector, &connection.acceptor}) {
+    congestion.settle(end->get(), near_limit_us);
+    CHECK(congestion_control_of(end->get()) == expected);
+  }
+}
+
+bool kernel_has(const std::string &name) {
+  std::ifstream file("/proc/sys/net/ipv4/tcp_available_congestion_control");
+  for (std::string each; file >> each;)
+    if (each == name) return true;
+  return false;
+}
+
+}  // namespace
+
+TEST_CASE("the system's congestion control stays where it is asked for, and by default where it is not bbr", "[net]") {
+  const std::string system = Congestion::of_new_sockets();
+  REQUIRE_FALSE(system.empty());
+  const Congestion kept = Congestion::make("system").value();
+  CHECK(kept.describe() == "the system's " + system);
+  check_both(kept, 0, system);
+  check_both({}, 0, system);
+  for (const char *other : {"cubic", "reno", "dctcp", ""}) CHECK(Congestion::instead_of(other) == std::string());
+  CHECK(Congestion::instead_of("bbr") == std::string("cubic"));
+  CHECK(Congestion::make("auto", "dctcp").value().describe() == "the system's dctcp");
+  check_both(Congestion::make("auto", "dctcp").value(), 0, system);
+}
+
+TEST_CASE("a congestion control that is named is that of both ends, near and far", "[net]") {
+  const Congestion reno = Congestion::make("reno").value();
+  CHECK(reno.describe() == "reno");
+  check_both(reno, Congestion::near_us, "reno");
+  check_both(reno, 0, "reno");
+}
+
+TEST_CASE("in place of bbr near hosts get cubic, and far ones keep bbr", "[net]") {
+  if (!kernel_has("cubic") || !kernel_has("bbr")) {
+    std::printf("skipped: cubic in place of bbr: this kernel does not have both loaded (tcp_bbr)\n");
+    return;
+  }
+  const Congestion automatic = Congestion::make("auto", "bbr").value();
+  CHECK(automatic.describe() == "cubic to hosts within 1 ms, else the system's bbr");
+  check_both(automatic, 10'000'000, "cubic");
+  check_both(automatic, 0, "bbr");  // no round trip is as short
+}
+
+TEST_CASE("a congestion control that the kernel does not know is refused with those that it permits", "[net]") {
+  const auto made = Congestion::make("no_such");
+  REQUIRE_FALSE(made.ok());
+  CHECK(made.error().status == RONDO_ERROR_UNSUPPORTED);
+  CHECK_THAT(made.error().message,
+             Contains("RONDO_TCP_CONGESTION=no_such is unknown to this kernel; permitted are auto, system and"));
+  CHECK_THAT(made.error().message, Contains("reno"));
+  CHECK_FALSE(Congestion::make("a_name_that_is_longer_than_any_of_the_kernel").ok());
+}

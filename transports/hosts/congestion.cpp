@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "transports/hosts/congestion.h"
+
+#include <errno.h>
+#include <linux/tcp.h>  // its tcp_info has the least round trip, which that of <netinet/tcp.h> has not
+#include <netinet/in.h>
+#include <sys/socket.h>
+
+#include <array>
+#include <fstream>
+#include <utility>
+
+#include "src/base/unique_handle.h"
+
+namespace rondo::hosts {
+namespace {
+
+constexpr size_t name_bytes_max = 16;  // TCP_CA_NAME_MAX of the kernel
+
+bool set(int socket, const std::string &name) {
+  return ::setsockopt(socket, IPPROTO_TCP, TCP_CONGESTION, name.data(), static_cast<socklen_t>(name.size())) == 0;
+}
+
+Result<FileDescriptor> probe_socket() {
+  for (const int family : {AF_INET, AF_INET6})
+    if (FileDescriptor socket(::socket(family, SOCK_STREAM | SOCK_CLOEXEC, 0)); socket.valid()) return socket;
+  return system_error("socket", errno);
+}
+
+std::string permitted_names() {
+  std::ifstream file("/proc/sys/net/ipv4/tcp_allowed_congestion_control");
+  std::string names;
+  return std::getline(file, names) ? names : "unknown";
+}
+
+}  // namespace
+
+std::string congestion_control_of(int socket) {
+  std::array<char, name_bytes_max + 1> name{};
+  socklen_t bytes = name_bytes_max;
+  return ::getsockopt(socket, IPPROTO_TCP, TCP_CONGESTION, name.data(), &bytes) == 0 ? name.data() : "";
+}
+
+std::string Congestion::of_new_sockets() {
+  const auto probe = probe_socket();
+  return probe.ok() ? congestion_control_of(probe.value().get()) : "";
+}
+
+const char *Congestion::instead_of(std::string_view system) { return system.starts_with("bbr") ? "cubic" : ""; }
+
+Result<Congestion> Congestion::make(const std::string &setting, std::string system) {
+  Congestion result;
+  result.system_ = std::move(system);
+  if (setting == "system") return result;
+  RONDO_TRY_ASSIGN(const FileDescriptor probe, probe_socket());
+  if (setting == "auto") {
+    const std::string other = instead_of(result.system_);
+    if (!other.empty() && set(probe.get(), other)) result.own_ = other;
+    result.near_only_ = true;
+    return result;
+  }
+  result.own_ = setting;
+  if (!set(probe.get(), setting)) {
+    const bool forbidden = errno == EPERM;
+    return Error{RONDO_ERROR_UNSUPPORTED,
+                 "RONDO_TCP_CONGESTION=" + setting +
+                     (forbidden ? " is not permitted to this process" : " is unknown to this kernel") +
+                     "; permitted are auto, system and those of net.ipv4.tcp_allowed_congestion_control: " +
+                     permitted_names()};
+  }
+  return result;
+}
+
+void Congestion::begin(int socket) const {
+  if (!own_.empty()) static_cast<void>(set(socket, own_));  // the kernel took it when this was made
+}
+
+void Congestion::settle(int socket, uint32_t near_limit_us) const {
+  if (own_.empty() || !near_only_ || congestion_control_of(socket) != own_) return;
+  tcp_info info{};
+  socklen_t bytes = sizeof info;
+  if (::getsockopt(socket, IPPROTO_TCP, TCP_INFO, &info, &bytes) != 0 || info.tcpi_min_rtt <= near_limit_us) return;
+  static_cast<void>(set(socket, system_));
+}
+
+std::string Congestion::describe() const {
+  const std::string system = "the system's " + (system_.empty() ? "own" : system_);
+  if (own_.empty()) return system;
+  return near_only_ ? own_ + " to hosts within 1 ms, else " + system : own_;
+}
+
+}  // namespace rondo::hosts

@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+// The congestion control of sockets between hosts (RONDO_TCP_CONGESTION). It decides when a sender's own packets leave,
+// so each end chooses for itself.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "src/base/result.h"
+
+namespace rondo::hosts {
+
+class Congestion {
+ public:
+  /// Round trips of near hosts, where `auto` takes cubic in place of bbr: bbr paces what it sends, and so doubles the
+  /// time of messages from 1 MiB up (docs/notes/between-hosts.md). Over longer ways bbr stays, whose strength they are.
+  static constexpr uint32_t near_us = 1000;
+
+  /// Every socket keeps what the system and its routes give it.
+  Congestion() = default;
+
+  /// `setting`: as RONDO_TCP_CONGESTION has it; `system`: what a new socket has. RONDO_ERROR_UNSUPPORTED: the kernel
+  /// does not have what the setting names, or does not permit it to this process; the message tells what it permits.
+  [[nodiscard]] static Result<Congestion> make(const std::string &setting, std::string system = of_new_sockets());
+  [[nodiscard]] static std::string of_new_sockets();  ///< empty where the kernel does not tell
+
+  /// What `auto` takes where the system has `system`; empty: that.
+  [[nodiscard]] static const char *instead_of(std::string_view system);
+
+  /// For a socket that neither listens nor connects yet. What a listener accepts begins as that does. A route that names
+  /// a congestion control of its own (`ip route ... congctl`) has the last word.
+  void begin(int socket) const;
+
+  /// For one that is connected: back to the system's if the choice is for near hosts and this one is not.
+  void settle(int socket, uint32_t near_limit_us = near_us) const;
+
+  [[nodiscard]] std::string describe() const;  ///< for people: "cubic to hosts within 1 ms, else the system's bbr"
+
+ private:
+  std::string system_;
+  std::string own_;         ///< empty: the system's
+  bool near_only_ = false;  ///< own_ is for near hosts
+};
+
+/// Empty where the kernel does not tell.
+[[nodiscard]] std::string congestion_control_of(int socket);
+
+}  // namespace rondo::hosts
