@@ -101,7 +101,7 @@ constexpr std::array detail_table{
 /// leaves a network idle while its end is looked at, so chunks are of several slots or on two channels; much more on
 /// its way leaves the caches (docs/notes/between-hosts.md).
 constexpr std::array network_table{
-    DetailRow{RONDO_ALGORITHM_ONE_SHOT, any_bytes, RONDO_PROTOCOL_SIMPLE, 1, 256 * KiB},
+    DetailRow{RONDO_ALGORITHM_ONE_SHOT, any_bytes, RONDO_PROTOCOL_SIMPLE, 1, 512 * KiB},
     DetailRow{RONDO_ALGORITHM_HIERARCHICAL, any_bytes, RONDO_PROTOCOL_SIMPLE, 2, 128 * KiB},
 };
 

@@ -21,6 +21,7 @@ namespace rondo::hosts {
 namespace {
 
 constexpr uint32_t preferred_slot_bytes = 16 * 1024;  // TCP takes so much with its header in one call
+constexpr uint32_t pair_slot_bytes = 512 * 1024;      // of two ranks (docs/notes/between-hosts.md)
 
 /// A network moves whole slots: there are none of `ll`.
 ConnectionGeometry near_geometry(ConnectionGeometry geometry) {
@@ -108,11 +109,14 @@ ConnectionGeometry choose_slots(const Spread &spread, uint32_t channel_count, ui
   const auto for_ranks = [&](uint32_t rank_count) {
     return shm::choose_segment_shape(rank_count, channel_count, slot_count, slot_bytes).geometry;
   };
-  // As if all ranks shared memory; where these are small, as large as each host's and each rank's own memory allow.
+  // As if all ranks shared memory; where these are small, as large as each host's and each rank's own memory allow. Two
+  // ranks have memory for larger ones, each of which costs a network as many calls as a small one.
   ConnectionGeometry geometry = for_ranks(spread.rank_count);
   if (slot_bytes != 0) return geometry;
   ConnectionGeometry larger = geometry;
-  larger.slot_bytes = std::min(preferred_slot_bytes, for_ranks(spread.host_ranks_max).slot_bytes);
+  larger.slot_bytes = spread.rank_count == 2
+                          ? pair_slot_bytes
+                          : std::min(preferred_slot_bytes, for_ranks(spread.host_ranks_max).slot_bytes);
   const uint32_t remote_max = spread.rank_count - spread.host_ranks_min;  // ranks may be linked with all of them
   while (larger.slot_bytes > geometry.slot_bytes &&
          net::NearMemory::bytes_for(remote_max, channel_count, near_geometry(larger)) > near_memory_bytes_max)
