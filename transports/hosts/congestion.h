@@ -28,8 +28,8 @@ class Congestion {
   /// What `auto` takes where the system has `system`; empty: that.
   [[nodiscard]] static const char *instead_of(std::string_view system);
 
-  /// For a socket that neither listens nor connects yet. What a listener accepts begins as that does. A route that names
-  /// a congestion control of its own (`ip route ... congctl`) has the last word.
+  /// For a socket that neither listens nor connects yet. What a listener accepts begins as that does. A route's own
+  /// congestion control (`ip route ... congctl`) has the last word.
   void begin(int socket) const;
 
   /// For one that is connected: back to the system's if the choice is for near hosts and this one is not.
