@@ -152,7 +152,7 @@ constexpr std::array variables{
                    [](const Config &config) { return show_switch(config.frame_tags, "on"); },
                    shared<&Config::frame_tags>},
     ConfigVariable{"RONDO_TCP_CONGESTION", "auto, system, or a name such as cubic",
-                   "the congestion control of TCP between hosts",
+                   "the congestion control of links over TCP",
                    [](std::string_view text, Config &config) { return set_text(config.tcp_congestion, text); },
                    [](const Config &config) { return config.tcp_congestion; }},
     ConfigVariable{"RONDO_NETWORK", "auto, tcp, ucx, verbs", "what joins ranks of different hosts",

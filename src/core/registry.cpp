@@ -138,7 +138,13 @@ std::vector<bool> permitted_ranks(const ConnectArgs &args) {
 
 Result<std::unique_ptr<Transport>> connect_ranks(const ConnectArgs &args, Store &store, SegmentTable &segments) {
   const GroupInfo &group = args.group;
-  if (!group.one_node()) RONDO_TRY(check_frame_tags(args.settings));
+  hosts::Congestion congestion;
+  if (!group.one_node()) {
+    RONDO_TRY(check_frame_tags(args.settings));
+    if (network_of(args.settings).needs_sockets) {
+      RONDO_TRY_ASSIGN(congestion, hosts::Congestion::make(args.settings.tcp_congestion));
+    }
+  }
   const uint32_t node = group.node_of(args.rank);
   shm::ConnectRequest request;
   request.rank = group.index_on_node(args.rank);
@@ -171,9 +177,7 @@ Result<std::unique_ptr<Transport>> connect_ranks(const ConnectArgs &args, Store 
   several.near_ib_devices = near_devices(args.settings);
   several.sockets = args.settings.sockets;
   several.frame_tags = args.settings.frame_tags;
-  if (several.network->needs_sockets) {
-    RONDO_TRY_ASSIGN(several.congestion, hosts::Congestion::make(args.settings.tcp_congestion));
-  }
+  several.congestion = std::move(congestion);
   several.on_device = args.settings.device != RONDO_DEVICE_HOST;
   several.device_slots = args.settings.device_slots;
   several.allocate_rdma_memory = [&settings = args.settings](size_t bytes) {

@@ -97,9 +97,9 @@ constexpr std::array detail_table{
     DetailRow{RONDO_ALGORITHM_HIERARCHICAL_TREE, any_bytes, RONDO_PROTOCOL_LL128, 2, 30 * KiB},
 };
 
-/// Where a network is between some of the ranks: in place of the rows above, except for ll128. One chunk on its way
-/// leaves a network idle while its end is looked at, so chunks are of several slots or on two channels; much more on
-/// its way leaves the caches (docs/notes/between-hosts.md).
+/// Where a network is between some of the ranks: in place of the rows above, except for ll128. Each chunk costs calls
+/// of the network, and one on its way leaves it idle while its end is looked at, so chunks are large or on two
+/// channels; much more on its way leaves the caches (docs/notes/between-hosts.md).
 constexpr std::array network_table{
     DetailRow{RONDO_ALGORITHM_ONE_SHOT, any_bytes, RONDO_PROTOCOL_SIMPLE, 1, 512 * KiB},
     DetailRow{RONDO_ALGORITHM_HIERARCHICAL, any_bytes, RONDO_PROTOCOL_SIMPLE, 2, 128 * KiB},

@@ -4,18 +4,20 @@
 #include <vector>
 
 #include "tests/unit/tuner_input.h"
+#include "transports/hosts/connect.h"
 
 using namespace rondo;
 using namespace rondo_test;
 
-TEST_CASE("tuner: between two ranks on two hosts every size goes in one hop, in chunks of several slots") {
+TEST_CASE("tuner: between two ranks on two hosts every size goes in one hop, in chunks of a large slot") {
   for (const uint64_t bytes : sizes) {
     TunerInput input = with(RONDO_ALL_REDUCE, 2, bytes);
-    input.slot_bytes = 131072;
+    input.slot_bytes = hosts::choose_slots({2, 1, 1}, 2, 0, 0).slot_bytes;
     input.host_count = 2;
     const PlanChoice choice = choose_plan(input, registry).value();
     CHECK(choice.algorithm == RONDO_ALGORITHM_ONE_SHOT);
-    CHECK(choice.chunk_bytes > input.slot_bytes);
+    CHECK(choice.chunk_bytes == 512 << 10);
+    CHECK(choice.chunk_bytes == input.slot_bytes);
     input.host_count = 1;
     if (bytes > 32768) CHECK(choose_plan(input, registry).value().algorithm != RONDO_ALGORITHM_ONE_SHOT);
   }

@@ -2,8 +2,8 @@
 #include "transports/hosts/congestion.h"
 
 #include <errno.h>
-#include <linux/tcp.h>  // its tcp_info has the least round trip, which that of <netinet/tcp.h> has not
 #include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <sys/socket.h>
 
 #include <array>
@@ -16,6 +16,7 @@ namespace rondo::hosts {
 namespace {
 
 constexpr size_t name_bytes_max = 16;  // TCP_CA_NAME_MAX of the kernel
+constexpr size_t min_rtt_word = 37;    // tcpi_min_rtt of the kernel's tcp_info, where that of <netinet/tcp.h> has ended
 
 bool set(int socket, const std::string &name) {
   return ::setsockopt(socket, IPPROTO_TCP, TCP_CONGESTION, name.data(), static_cast<socklen_t>(name.size())) == 0;
@@ -64,7 +65,7 @@ Result<Congestion> Congestion::make(const std::string &setting, std::string syst
     const bool forbidden = errno == EPERM;
     return Error{RONDO_ERROR_UNSUPPORTED,
                  "RONDO_TCP_CONGESTION=" + setting +
-                     (forbidden ? " is not permitted to this process" : " is unknown to this kernel") +
+                     (forbidden ? " is not permitted to this process" : " is unknown to this kernel, or not loaded") +
                      "; permitted are auto, system and those of net.ipv4.tcp_allowed_congestion_control: " +
                      permitted_names()};
   }
@@ -77,10 +78,10 @@ void Congestion::begin(int socket) const {
 
 void Congestion::settle(int socket, uint32_t near_limit_us) const {
   if (own_.empty() || !near_only_ || congestion_control_of(socket) != own_) return;
-  tcp_info info{};
+  std::array<uint32_t, min_rtt_word + 1> info{};
   socklen_t bytes = sizeof info;
-  if (::getsockopt(socket, IPPROTO_TCP, TCP_INFO, &info, &bytes) != 0 || info.tcpi_min_rtt <= near_limit_us) return;
-  static_cast<void>(set(socket, system_));
+  if (::getsockopt(socket, IPPROTO_TCP, TCP_INFO, info.data(), &bytes) != 0 || bytes < sizeof info) return;
+  if (info[min_rtt_word] > near_limit_us) static_cast<void>(set(socket, system_));
 }
 
 std::string Congestion::describe() const {

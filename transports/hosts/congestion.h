@@ -13,8 +13,8 @@ namespace rondo::hosts {
 
 class Congestion {
  public:
-  /// Round trips of near hosts, where `auto` takes cubic in place of bbr: bbr paces what it sends, and so doubles the
-  /// time of messages from 1 MiB up (docs/notes/between-hosts.md). Over longer ways bbr stays, whose strength they are.
+  /// Round trips of near hosts, where `auto` takes cubic in place of bbr: bbr paces packets, which slows messages of
+  /// 256 KiB and more between them (docs/notes/between-hosts.md). Over longer paths bbr stays.
   static constexpr uint32_t near_us = 1000;
 
   /// Every socket keeps what the system and its routes give it.
@@ -25,14 +25,15 @@ class Congestion {
   [[nodiscard]] static Result<Congestion> make(const std::string &setting, std::string system = of_new_sockets());
   [[nodiscard]] static std::string of_new_sockets();  ///< empty where the kernel does not tell
 
-  /// What `auto` takes where the system has `system`; empty: that.
+  /// What `auto` takes where the system has `system`; empty: it keeps `system`.
   [[nodiscard]] static const char *instead_of(std::string_view system);
 
   /// For a socket that neither listens nor connects yet. What a listener accepts begins as that does. A route's own
-  /// congestion control (`ip route ... congctl`) has the last word.
+  /// congestion control (`ip route ... congctl`) overrides it.
   void begin(int socket) const;
 
-  /// For one that is connected: back to the system's if the choice is for near hosts and this one is not.
+  /// For one that is connected: back to the system's if the choice is for near hosts and this one is not. Cubic of a
+  /// route that has not locked it cannot be told from that choice.
   void settle(int socket, uint32_t near_limit_us = near_us) const;
 
   [[nodiscard]] std::string describe() const;  ///< for people: "cubic to hosts within 1 ms, else the system's bbr"

@@ -110,7 +110,7 @@ ConnectionGeometry choose_slots(const Spread &spread, uint32_t channel_count, ui
     return shm::choose_segment_shape(rank_count, channel_count, slot_count, slot_bytes).geometry;
   };
   // As if all ranks shared memory; where these are small, as large as each host's and each rank's own memory allow. Two
-  // ranks have memory for larger ones, each of which costs a network as many calls as a small one.
+  // ranks have memory for larger ones, which take fewer calls of the network for each byte.
   ConnectionGeometry geometry = for_ranks(spread.rank_count);
   if (slot_bytes != 0) return geometry;
   ConnectionGeometry larger = geometry;

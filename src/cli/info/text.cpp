@@ -173,7 +173,7 @@ std::string info_text(const Json &document) {
   add_line(out, "id", document["host"]["id"]);
   add_line(out, "shares memory with", "ranks whose host has the same id: one kernel, one PID, network and user "
                                       "namespace; a network joins it with others");
-  add_line(out, "TCP to other hosts", "congestion control: " + document["host"]["tcp_congestion"].get<std::string>());
+  add_line(out, "links over TCP", "congestion control: " + document["host"]["tcp_congestion"].get<std::string>());
   add_topology(out, document["topology"]);
   out += "\nWhat peers may do here\n";
   for (const auto &[name, value] : document["capabilities"].items())
