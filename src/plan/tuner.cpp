@@ -101,9 +101,10 @@ constexpr std::array detail_table{
 /// of the network, and one on its way leaves it idle while its end is looked at, so chunks are large or on two
 /// channels; much more on its way leaves the caches (docs/notes/between-hosts.md).
 constexpr std::array network_table{
-    DetailRow{RONDO_ALGORITHM_ONE_SHOT, any_bytes, RONDO_PROTOCOL_SIMPLE, 1, 512 * KiB},
+    DetailRow{RONDO_ALGORITHM_ONE_SHOT, any_bytes, RONDO_PROTOCOL_SIMPLE, 1, 256 * KiB},
     DetailRow{RONDO_ALGORITHM_HIERARCHICAL, any_bytes, RONDO_PROTOCOL_SIMPLE, 2, 128 * KiB},
 };
+constexpr uint64_t whole_slot_bytes_max = 512 * KiB;  // chunks of one_shot above those of its row are a slot
 
 /// A row for each algorithm and size: a test walks over them.
 const DetailRow &detail_for(const TunerInput &input, rondo_algorithm_t algorithm) {
@@ -316,6 +317,8 @@ Result<PlanChoice> choose_plan(const TunerInput &input, std::span<const Algorith
   RONDO_TRY_ASSIGN(const rondo_algorithm_t algorithm, choose_algorithm(input, collective, registry));
   const DetailRow &detail = detail_for(input, algorithm);
   PlanChoice choice{algorithm, detail.protocol, detail.channels, detail.chunk_bytes, RONDO_KERNEL_INTERPRETER};
+  if (input.several_hosts() && algorithm == RONDO_ALGORITHM_ONE_SHOT && detail.protocol == RONDO_PROTOCOL_SIMPLE)
+    choice.chunk_bytes = std::clamp<uint64_t>(input.slot_bytes, detail.chunk_bytes, whole_slot_bytes_max);
   if (wanted.protocol == RONDO_PROTOCOL_SIMPLE || wanted.protocol == RONDO_PROTOCOL_LL)
     choice.protocol = wanted.protocol;
   if (choice.protocol == RONDO_PROTOCOL_LL && input.ll_slot_bytes == 0) choice.protocol = RONDO_PROTOCOL_SIMPLE;

@@ -225,6 +225,7 @@ TEST_CASE("slots between hosts: not below 16 KiB where memory allows, and at mos
     uint32_t slot_bytes;
   };
   const Case cases[] = {{{2, 1, 1}, 512 << 10},  // two ranks have memory for larger ones
+                        {{2, 1, 1, NetworkChoice::verbs}, 128 << 10},
                         {{4, 2, 2}, 64 << 10},
                         {{16, 8, 8}, 16 << 10},
                         {{32, 8, 8}, 16 << 10},

@@ -23,6 +23,11 @@ namespace {
 constexpr uint32_t preferred_slot_bytes = 16 * 1024;  // TCP takes so much with its header in one call
 constexpr uint32_t pair_slot_bytes = 512 * 1024;      // of two ranks (docs/notes/between-hosts.md)
 
+/// By verbs all slots are registered, which 8 MiB of them cannot be where a user may lock no more (ulimit -l).
+bool wants_large_slots(const Spread &spread) {
+  return spread.rank_count == 2 && spread.network != NetworkChoice::verbs;
+}
+
 /// A network moves whole slots: there are none of `ll`.
 ConnectionGeometry near_geometry(ConnectionGeometry geometry) {
   geometry.ll_slot_bytes = 0;
@@ -114,7 +119,7 @@ ConnectionGeometry choose_slots(const Spread &spread, uint32_t channel_count, ui
   ConnectionGeometry geometry = for_ranks(spread.rank_count);
   if (slot_bytes != 0) return geometry;
   ConnectionGeometry larger = geometry;
-  larger.slot_bytes = spread.rank_count == 2
+  larger.slot_bytes = wants_large_slots(spread)
                           ? pair_slot_bytes
                           : std::min(preferred_slot_bytes, for_ranks(spread.host_ranks_max).slot_bytes);
   const uint32_t remote_max = spread.rank_count - spread.host_ranks_min;  // ranks may be linked with all of them

@@ -47,6 +47,7 @@ struct Spread {
   uint32_t rank_count = 2;
   uint32_t host_ranks_max = 1;  ///< of the host that has the most
   uint32_t host_ranks_min = 1;
+  NetworkChoice network = NetworkChoice::automatic;
 };
 
 /// What the near FIFOs of a rank take at most while slots are not at their smallest: devices and network cards are told

@@ -34,7 +34,8 @@ TunerInput tuner_input(const Config &config, uint32_t rank_count, bool oversubsc
   tuner.exchange_chunk_bytes = shape.exchange.chunk_bytes;
   if (host_count > 1) {  // a network moves whole slots, and load_store needs memory that all ranks map
     tuner.host_count = host_count;
-    const hosts::Spread spread{rank_count, (rank_count + host_count - 1) / host_count, rank_count / host_count};
+    const hosts::Spread spread{rank_count, (rank_count + host_count - 1) / host_count, rank_count / host_count,
+                               config.network};
     tuner.slot_bytes =
         hosts::choose_slots(spread, channels_of(config), config.slot_count, slot_bytes_of(config)).slot_bytes;
     tuner.ll_slot_bytes = tuner.post_bytes = tuner.exchange_chunk_bytes = 0;
