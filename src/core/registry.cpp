@@ -97,6 +97,12 @@ Result<void> check_frame_tags(const Settings &settings) {
                                             network_name(settings) + "; leave one of them out"};
 }
 
+/// Of links over TCP: other networks ignore the setting.
+Result<hosts::Congestion> congestion_of(const Settings &settings) {
+  if (!network_of(settings).needs_sockets) return hosts::Congestion();
+  return hosts::Congestion::make(settings.tcp_congestion);
+}
+
 WaitPolicy wait_policy_of(const Settings &settings, const GroupInfo &group, const Links &links) {
   WaitPolicy policy = group.oversubscribed       ? WaitPolicy::oversubscribed()
                       : links.needs_progress() ? WaitPolicy::dedicated_to_network()
@@ -141,9 +147,7 @@ Result<std::unique_ptr<Transport>> connect_ranks(const ConnectArgs &args, Store 
   hosts::Congestion congestion;
   if (!group.one_node()) {
     RONDO_TRY(check_frame_tags(args.settings));
-    if (network_of(args.settings).needs_sockets) {
-      RONDO_TRY_ASSIGN(congestion, hosts::Congestion::make(args.settings.tcp_congestion));
-    }
+    RONDO_TRY_ASSIGN(congestion, congestion_of(args.settings));
   }
   const uint32_t node = group.node_of(args.rank);
   shm::ConnectRequest request;

@@ -2,51 +2,26 @@
 // The congestion control of sockets between hosts, on connections over loopback.
 #include "transports/hosts/congestion.h"
 
-#include <netinet/in.h>
-#include <sys/socket.h>
-
 #include <cstdio>
 #include <fstream>
 #include <string>
 
 #include "src/base/unique_handle.h"
 #include "tests/catch.h"
+#include "tests/net/connected_sockets.h"
 
 using namespace rondo;
 using hosts::Congestion;
 using hosts::congestion_control_of;
+using net_test::connected_sockets;
 
 namespace {
 
-/// Both ends of a connection whose connector and listener began with `congestion`.
-struct Connection {
-  explicit Connection(const Congestion &congestion) {
-    FileDescriptor listener(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-    connector = FileDescriptor(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-    congestion.begin(listener.get());
-    congestion.begin(connector.get());
-    sockaddr_in address{};
-    address.sin_family = AF_INET;
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    socklen_t bytes = sizeof address;
-    auto *const any = reinterpret_cast<sockaddr *>(&address);
-    REQUIRE(::bind(listener.get(), any, bytes) == 0);
-    REQUIRE(::listen(listener.get(), 1) == 0);
-    REQUIRE(::getsockname(listener.get(), any, &bytes) == 0);
-    REQUIRE(::connect(connector.get(), any, bytes) == 0);
-    acceptor = FileDescriptor(::accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC));
-    REQUIRE(acceptor.valid());
-  }
-
-  FileDescriptor connector;
-  FileDescriptor acceptor;
-};
-
+/// Of both ends of a connection whose connector and listener began with `congestion`.
 void check_both(const Congestion &congestion, uint32_t near_limit_us, const std::string &expected) {
-  const Connection connection(congestion);
-  for (const FileDescriptor *end : {&connection.connector, &connection.acceptor}) {
-    congestion.settle(end->get(), near_limit_us);
-    CHECK(congestion_control_of(end->get()) == expected);
+  for (const FileDescriptor &end : connected_sockets(0, [&](int socket) { congestion.begin(socket); })) {
+    congestion.settle(end.get(), near_limit_us);
+    CHECK(congestion_control_of(end.get()) == expected);
   }
 }
 

@@ -7,6 +7,7 @@
 #include <sys/socket.h>
 
 #include <array>
+#include <functional>
 
 #include "src/base/unique_handle.h"
 #include "tests/catch.h"
@@ -14,8 +15,11 @@
 namespace rondo::net_test {
 
 /// Two ends of a connection over loopback. `receive_bytes`: about what the kernel keeps for the first; 0: as usual.
-inline std::array<FileDescriptor, 2> connected_sockets(int receive_bytes = 0) {
+/// `prepare`: called with the listener and with the first end, which neither listen nor connect yet.
+inline std::array<FileDescriptor, 2> connected_sockets(int receive_bytes = 0,
+                                                       const std::function<void(int)> &prepare = {}) {
   FileDescriptor listener(::socket(AF_INET, SOCK_STREAM, 0));
+  if (prepare) prepare(listener.get());
   sockaddr_in address{};
   address.sin_family = AF_INET;
   address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
@@ -25,6 +29,7 @@ inline std::array<FileDescriptor, 2> connected_sockets(int receive_bytes = 0) {
   REQUIRE(::listen(listener.get(), 1) == 0);
   REQUIRE(::getsockname(listener.get(), plain, &bytes) == 0);
   FileDescriptor connector(::socket(AF_INET, SOCK_STREAM, 0));
+  if (prepare) prepare(connector.get());
   if (receive_bytes != 0)
     REQUIRE(::setsockopt(connector.get(), SOL_SOCKET, SO_RCVBUF, &receive_bytes, sizeof receive_bytes) == 0);
   REQUIRE(::connect(connector.get(), plain, bytes) == 0);

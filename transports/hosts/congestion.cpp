@@ -47,24 +47,22 @@ std::string Congestion::of_new_sockets() {
   return probe.ok() ? congestion_control_of(probe.value().get()) : "";
 }
 
-const char *Congestion::instead_of(std::string_view system) { return system.starts_with("bbr") ? "cubic" : ""; }
+std::string Congestion::instead_of(std::string_view system) { return system.starts_with("bbr") ? "cubic" : ""; }
 
 Result<Congestion> Congestion::make(const std::string &setting, std::string system) {
+  const bool automatic = setting == "auto";
+  const std::string wanted = automatic ? instead_of(system) : setting == "system" ? std::string() : setting;
   Congestion result;
   result.system_ = std::move(system);
-  if (setting == "system") return result;
+  if (wanted.empty()) return result;
   RONDO_TRY_ASSIGN(const FileDescriptor probe, probe_socket());
-  if (setting == "auto") {
-    const std::string other = instead_of(result.system_);
-    if (!other.empty() && set(probe.get(), other)) result.own_ = other;
-    result.near_only_ = true;
-    return result;
-  }
-  result.own_ = setting;
-  if (!set(probe.get(), setting)) {
+  if (set(probe.get(), wanted)) {
+    result.own_ = wanted;
+    result.near_only_ = automatic;
+  } else if (!automatic) {
     const bool forbidden = errno == EPERM;
     return Error{RONDO_ERROR_UNSUPPORTED,
-                 "RONDO_TCP_CONGESTION=" + setting +
+                 "RONDO_TCP_CONGESTION=" + wanted +
                      (forbidden ? " is not permitted to this process" : " is unknown to this kernel, or not loaded") +
                      "; permitted are auto, system and those of net.ipv4.tcp_allowed_congestion_control: " +
                      permitted_names()};
@@ -77,7 +75,7 @@ void Congestion::begin(int socket) const {
 }
 
 void Congestion::settle(int socket, uint32_t near_limit_us) const {
-  if (own_.empty() || !near_only_ || congestion_control_of(socket) != own_) return;
+  if (!near_only_ || congestion_control_of(socket) != own_) return;
   std::array<uint32_t, min_rtt_word + 1> info{};
   socklen_t bytes = sizeof info;
   if (::getsockopt(socket, IPPROTO_TCP, TCP_INFO, info.data(), &bytes) != 0 || bytes < sizeof info) return;
@@ -87,7 +85,7 @@ void Congestion::settle(int socket, uint32_t near_limit_us) const {
 std::string Congestion::describe() const {
   const std::string system = "the system's " + (system_.empty() ? "own" : system_);
   if (own_.empty()) return system;
-  return near_only_ ? own_ + " to hosts within 1 ms, else " + system : own_;
+  return near_only_ ? own_ + " to hosts within " + std::to_string(near_us / 1000) + " ms, else " + system : own_;
 }
 
 }  // namespace rondo::hosts

@@ -26,7 +26,7 @@ class Congestion {
   [[nodiscard]] static std::string of_new_sockets();  ///< empty where the kernel does not tell
 
   /// What `auto` takes where the system has `system`; empty: it keeps `system`.
-  [[nodiscard]] static const char *instead_of(std::string_view system);
+  [[nodiscard]] static std::string instead_of(std::string_view system);
 
   /// For a socket that neither listens nor connects yet. What a listener accepts begins as that does. A route's own
   /// congestion control (`ip route ... congctl`) overrides it.

@@ -23,7 +23,7 @@ namespace {
 constexpr uint32_t preferred_slot_bytes = 16 * 1024;  // TCP takes so much with its header in one call
 constexpr uint32_t pair_slot_bytes = 512 * 1024;      // of two ranks (docs/notes/between-hosts.md)
 
-/// By verbs all slots are registered, which 8 MiB of them cannot be where a user may lock no more (ulimit -l).
+/// Verbs register all slots: large ones would take 8 MiB, and many users may lock no more than that (ulimit -l).
 bool wants_large_slots(const Spread &spread) {
   return spread.rank_count == 2 && spread.network != NetworkChoice::verbs;
 }
