@@ -223,9 +223,10 @@ TEST_CASE("slots between hosts: not below 16 KiB where memory allows, and at mos
   struct Case {
     hosts::Spread spread;
     uint32_t slot_bytes;
+    uint32_t slot_count = 4;
   };
   const Case cases[] = {{{2, 1, 1}, 512 << 10},  // two ranks have memory for larger ones
-                        {{2, 1, 1, NetworkChoice::verbs}, 128 << 10},
+                        {{2, 1, 1, NetworkChoice::verbs}, 512 << 10, 2},
                         {{4, 2, 2}, 64 << 10},
                         {{16, 8, 8}, 16 << 10},
                         {{32, 8, 8}, 16 << 10},
@@ -234,17 +235,20 @@ TEST_CASE("slots between hosts: not below 16 KiB where memory allows, and at mos
                         {{120, 1, 1}, 16 << 10},
                         {{128, 1, 1}, 8 << 10},  // nor has a rank's memory for 127 others
                         {{256, 1, 1}, 4 << 10}};
-  for (const auto &[spread, slot_bytes] : cases) {
+  for (const auto &[spread, slot_bytes, slot_count] : cases) {
     CAPTURE(spread.rank_count, spread.host_ranks_max, spread.host_ranks_min);
     ConnectionGeometry geometry = hosts::choose_slots(spread, 2, 0, 0);
     CHECK(geometry.slot_bytes == slot_bytes);
+    CHECK(geometry.slot_count == slot_count);
     geometry.ll_slot_bytes = 0;
     std::vector<bool> linked(spread.rank_count);
     std::fill(linked.begin() + spread.host_ranks_min, linked.end(), true);
     const auto memory = net::NearMemory::make(linked, 2, geometry);
     REQUIRE(memory.ok());
     CHECK(memory.value().memory().bytes.size() <= size_t{32} << 20);
+    if (spread.network == NetworkChoice::verbs) CHECK(memory.value().memory().bytes.size() < size_t{5} << 20);
   }
   CHECK(hosts::choose_slots({16, 8, 8}, 2, 8, 4096).slot_bytes == 4096);  // what was asked for
   CHECK(hosts::choose_slots({16, 8, 8}, 2, 8, 4096).slot_count == 8);
+  CHECK(hosts::choose_slots({2, 1, 1, NetworkChoice::verbs}, 2, 8, 0).slot_count == 8);
 }

@@ -22,11 +22,7 @@ namespace {
 
 constexpr uint32_t preferred_slot_bytes = 16 * 1024;  // TCP takes so much with its header in one call
 constexpr uint32_t pair_slot_bytes = 512 * 1024;      // of two ranks (docs/notes/between-hosts.md)
-
-/// Verbs register all slots: large ones would take 8 MiB, and many users may lock no more than that (ulimit -l).
-bool wants_large_slots(const Spread &spread) {
-  return spread.rank_count == 2 && spread.network != NetworkChoice::verbs;
-}
+constexpr uint32_t pair_slot_count_of_verbs = 2;      // all are registered: many users may lock 8 MiB (ulimit -l)
 
 /// A network moves whole slots: there are none of `ll`.
 ConnectionGeometry near_geometry(ConnectionGeometry geometry) {
@@ -111,6 +107,8 @@ Result<net::ControlShare> check_and_share(const GroupRequest &request, const std
 
 ConnectionGeometry choose_slots(const Spread &spread, uint32_t channel_count, uint32_t slot_count,
                                 uint32_t slot_bytes) {
+  const bool pair = spread.rank_count == 2 && slot_bytes == 0;
+  if (pair && slot_count == 0 && spread.network == NetworkChoice::verbs) slot_count = pair_slot_count_of_verbs;
   const auto for_ranks = [&](uint32_t rank_count) {
     return shm::choose_segment_shape(rank_count, channel_count, slot_count, slot_bytes).geometry;
   };
@@ -119,9 +117,8 @@ ConnectionGeometry choose_slots(const Spread &spread, uint32_t channel_count, ui
   ConnectionGeometry geometry = for_ranks(spread.rank_count);
   if (slot_bytes != 0) return geometry;
   ConnectionGeometry larger = geometry;
-  larger.slot_bytes = wants_large_slots(spread)
-                          ? pair_slot_bytes
-                          : std::min(preferred_slot_bytes, for_ranks(spread.host_ranks_max).slot_bytes);
+  larger.slot_bytes =
+      pair ? pair_slot_bytes : std::min(preferred_slot_bytes, for_ranks(spread.host_ranks_max).slot_bytes);
   const uint32_t remote_max = spread.rank_count - spread.host_ranks_min;  // ranks may be linked with all of them
   while (larger.slot_bytes > geometry.slot_bytes &&
          net::NearMemory::bytes_for(remote_max, channel_count, near_geometry(larger)) > near_memory_bytes_max)

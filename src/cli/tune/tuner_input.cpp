@@ -36,8 +36,10 @@ TunerInput tuner_input(const Config &config, uint32_t rank_count, bool oversubsc
     tuner.host_count = host_count;
     const hosts::Spread spread{rank_count, (rank_count + host_count - 1) / host_count, rank_count / host_count,
                                config.network};
-    tuner.slot_bytes =
-        hosts::choose_slots(spread, channels_of(config), config.slot_count, slot_bytes_of(config)).slot_bytes;
+    const ConnectionGeometry slots =
+        hosts::choose_slots(spread, channels_of(config), config.slot_count, slot_bytes_of(config));
+    tuner.slot_count = slots.slot_count;
+    tuner.slot_bytes = slots.slot_bytes;
     tuner.ll_slot_bytes = tuner.post_bytes = tuner.exchange_chunk_bytes = 0;
   }
   tuner.overrides = {config.algorithm, config.protocol, config.channels, config.chunk_bytes, config.kernel};
