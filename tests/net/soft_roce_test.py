@@ -105,6 +105,19 @@ echo "sent $(($(packets) - before)) packets"
         self.assertEqual(output.count("# Out of bounds values : 0 OK"), 7, output)
         self.assertGreater(int(re.search(r"sent (\d+) packets", output)[1]), 10_000, output)
 
+    def test_a_user_who_may_lock_8_mib_can_use_it(self):
+        perf = f'"{RONDO}" run -n 2 -- {soft_roce.OWN_HOST} "{RONDO}" perf all_reduce -b 64K -e 64K -n 2 -w 1'
+        job = ONE_MACHINE + f"""
+unset WORLD_SIZE MASTER_ADDR RONDO_SECRET
+ulimit -l 8192
+setpriv --bounding-set -ipc_lock {perf} || exit 1
+RONDO_SLOT_COUNT=4 setpriv --bounding-set -ipc_lock {perf}
+true
+"""
+        output, = self.run_in_machines(job)
+        self.assertEqual(output.count("# Out of bounds values : 0 OK"), 1, output)
+        self.assertRegex(output, r"RDMA \(is the limit of locked memory, ulimit -l, too low\?\)")  # of twice as much
+
     def test_sums_are_right_with_slots_in_memory_of_devices_in_software(self):
         names = ("RONDO_CUDA_LIBRARY", "SOFT_CUDA_KERNELS", "SOFT_CUDA_QUEUES", "CUDA_DEVICE_MAX_CONNECTIONS")
         exports = "".join(f"export {name}='{os.environ[name]}'\n" for name in names)
