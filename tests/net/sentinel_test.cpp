@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // How long a rank that leaves waits for what it has sent.
-#include <atomic>
 #include <memory>
 
 #include "tests/catch.h"
@@ -16,12 +15,13 @@ constexpr uint64_t ms = 1'000'000;
 
 /// A rank whose network says whether the peers' hosts have what was sent.
 struct Leaving {
-  explicit Leaving(bool delivers) : side(0), ranks(1), control(alone(ranks)) {
+  explicit Leaving(bool delivers, bool failed = false) : side(0), ranks(1), control(alone(ranks)) {
+    if (failed) ranks.raise({RONDO_ERROR_ABORTED, "before the sentinel starts, which tells of it"});
     auto network = std::make_unique<ScriptedNetwork>(std::vector<net::Event>());
     network->delivers = delivers;
     side.progress = std::make_unique<net::Progress>(side.memory.links, std::move(network));
     net::Sentinel::Hooks hooks;
-    hooks.failed = [this] { return failed.load(); };
+    hooks.failed = [failed] { return failed; };
     hooks.ring = [] {};
     hooks.raise_own = [](const Error &) {};
     auto started = net::Sentinel::start(control, *side.progress, std::move(hooks));
@@ -35,7 +35,6 @@ struct Leaving {
     return now_ns() - begun_ns;
   }
 
-  std::atomic<bool> failed = false;
   Side side;
   SceneRanks ranks;
   net::Control control;
@@ -52,7 +51,6 @@ TEST_CASE("sentinel: a rank that leaves waits until its peers' hosts have what i
 }
 
 TEST_CASE("sentinel: a rank whose communicator has failed waits for nothing", "[net]") {
-  Leaving never(false);
-  never.failed = true;
+  Leaving never(false, true);
   CHECK(never.deliver(long_patience_ns) < long_patience_ns);
 }

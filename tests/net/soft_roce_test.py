@@ -217,6 +217,19 @@ cat /run/rank$NODE
             self.expect_loss(output, 1, r"rank [01] \(host vm[01].*does not acknowledge.*retry counter exceeded.*"
                                         r"from rxe0 port 1 .* to rxe0 port 1 ")
 
+    def test_sums_are_right_where_packets_and_acknowledgements_are_lost(self):
+        job = TWO_MACHINES + f"""
+tool tc qdisc add dev eth0 root netem loss 0.3% || exit 1
+for collective in all_reduce broadcast; do
+  "{RONDO}" perf $collective -b 64K -e 1M -f 16 -n 20 -w 1 -c 5 || exit 1
+  MASTER_PORT=$((MASTER_PORT + 1))
+done
+echo "again: $(cat /sys/class/infiniband/rxe0/ports/1/hw_counters/duplicate_request)"
+"""
+        outputs = self.run_in_machines(job, machines=2, processors=1)
+        self.assertEqual(outputs[0].count("# Out of bounds values : 0 OK"), 2, outputs)
+        self.assertGreater(sum(int(re.search(r"again: (\d+)", output)[1]) for output in outputs), 0, outputs)
+
     def test_what_keeps_two_machines_apart_is_told_by_both(self):
         to_rdma = "match ip protocol 17 0xff match ip dport 4791 0xffff"
         no_way = (r"rank [01] \(host vm[01].* cannot reach rank [01] \(host vm[01].*over verbs, from rxe0 port 1 .* to "

@@ -73,9 +73,8 @@ class VerbsNetwork final : public net::Network {
   void take_word(Peer &peer, Path &path, const Immediate &word, EventList &events);
   /// Null: fine. Else what is wrong with what the peer sent.
   const char *take_slot(Peer &peer, Link &link, PathLink &ends, const Immediate &word, EventList &events);
-  const char *take_credit(const Peer &peer, Link &link, uint64_t consumed, EventList &events);
+  static const char *take_credit(Link &link, uint64_t consumed, EventList &events);
   void tell_arrivals(Link &link, EventList &events);
-  static void tell_credit(const Peer &peer, Link &link, EventList &events);
   void step_alone();
 
   std::vector<std::unique_ptr<Rail>> rails_;
@@ -251,8 +250,7 @@ void VerbsNetwork::take(const ibv_wc &completion, EventList &events) {
     of.path->receive_again();
     return take_word(*of.peer, *of.path, unpack(ntohl(completion.imm_data)), events);
   }
-  if (const PathLink *const ends = of.path->sent())
-    tell_credit(*of.peer, of.peer->links()[ends->channel], events);
+  of.path->sent();
 }
 
 void VerbsNetwork::take_failure(Path &path, const ibv_wc &completion) {
@@ -270,7 +268,7 @@ void VerbsNetwork::take_word(Peer &peer, Path &path, const Immediate &word, Even
     wrong = nullptr;
     switch (word.kind) {
       case MessageKind::slot: wrong = take_slot(peer, link, path.ends(word.channel), word, events); break;
-      case MessageKind::credit: wrong = take_credit(peer, link, nearest(link.consumed, word.counter), events); break;
+      case MessageKind::credit: wrong = take_credit(link, nearest(link.consumed, word.counter), events); break;
       case MessageKind::hello: path.greeted = true; break;
       case MessageKind::bye:
         path.closed = true;
@@ -291,7 +289,7 @@ const char *VerbsNetwork::take_slot(Peer &peer, Link &link, PathLink &ends, cons
   const uint64_t free_from = memory::load_sync(incoming.simple_head()) + incoming.geometry.slot_count;
   if (frame.counter != ends.next || frame.counter >= free_from) return "its slot is not free";
   if (frame.bytes > incoming.geometry.slot_bytes) return "it is longer than a slot";
-  if (const char *const wrong = take_credit(peer, link, frame.consumed, events)) return wrong;
+  if (const char *const wrong = take_credit(link, frame.consumed, events)) return wrong;
   if (frame.bytes != 0 && frame.bytes <= cell_payload_bytes)
     std::memcpy(incoming.payload(frame.counter), cell.payload, frame.bytes);
   ends.next += peer.paths().size();
@@ -314,20 +312,15 @@ void VerbsNetwork::tell_arrivals(Link &link, EventList &events) {
   untold_ = true;
 }
 
-/// One that came by another path may be newer: the highest counts.
-const char *VerbsNetwork::take_credit(const Peer &peer, Link &link, uint64_t consumed, EventList &events) {
+/// One that came by another path may be newer: the highest counts. It can overtake the acknowledgement of the peer's
+/// device, until which the own device may send the slot again. The slot may hold other bytes by then: the peer's device
+/// drops what it has had before (InfiniBand Architecture Specification, volume 1, 9.7.5, C9-105).
+const char *VerbsNetwork::take_credit(Link &link, uint64_t consumed, EventList &events) {
   if (consumed > link.sent) return "it gives credit for what was not sent";
-  link.consumed = std::max(link.consumed, consumed);
-  tell_credit(peer, link, events);
+  if (consumed <= link.consumed) return nullptr;
+  link.consumed = consumed;
+  events.add({net::Event::Kind::credit, link.index, consumed});
   return nullptr;
-}
-
-/// The peer's credit can overtake the acknowledgement of its device, until which the device may read the slot again.
-void VerbsNetwork::tell_credit(const Peer &peer, Link &link, EventList &events) {
-  const uint64_t free = std::min(link.consumed, peer.left(link));
-  if (free == link.credit_told) return;
-  link.credit_told = free;
-  events.add({net::Event::Kind::credit, link.index, free});
 }
 
 void VerbsNetwork::watch(std::vector<pollfd> &descriptors) const {

@@ -45,9 +45,9 @@ uint32_t credits_of(const PathPlace &place, const std::vector<net::NearLink> &li
     if (link.channel % place.count == place.number) credits += link.outgoing.geometry.slot_count;
   return credits;
 }
-/// A slot takes two requests, a credit one.
+/// A slot takes two requests, a credit one; and as many may have ended that nothing has told of.
 uint32_t requests_for(const PathPlace &place, const std::vector<net::NearLink> &links) {
-  return 2 * own_slots_of(place, links) + credits_of(place, links) + spare_requests;
+  return 2 * (2 * own_slots_of(place, links) + credits_of(place, links) + spare_requests);
 }
 /// The peer's slots and credits, and those that wait to be posted with others.
 uint32_t receives_for(const PathPlace &place, const std::vector<net::NearLink> &links, uint32_t receives_per_post) {
@@ -126,7 +126,6 @@ Result<void> Path::register_memory(const std::vector<net::NearLink> &links) {
     link.channel = ends.channel;
     link.ends = ends;
     link.next = net::first_counter_of(net::first_counter(ends.incoming), place_.number, place_.count);
-    link.left = net::first_counter_of(net::first_counter(ends.outgoing), place_.number, place_.count) / place_.count;
     link.landed = next;
     link.staged = next + slots;
     next += ends.outgoing.geometry.slot_count;
@@ -288,17 +287,17 @@ ibv_send_wr Path::write_of(const ibv_sge &part, uint64_t address, uint32_t key) 
   return request;
 }
 
-bool Path::post(ibv_send_wr &first, ibv_send_wr &last, uint32_t count, const Signal *signal) {
-  if (signal != nullptr) last.send_flags |= IBV_SEND_SIGNALED;
+bool Path::post(ibv_send_wr &first, ibv_send_wr &last, uint32_t count, bool signalled) {
+  if (signalled) last.send_flags |= IBV_SEND_SIGNALED;
   ibv_send_wr *bad = nullptr;
   if (const int error = ibv_post_send(queue_pair_.get(), &first, &bad); error != 0) {
     lose(std::string("the device takes no request to send: ") + std::strerror(error));
     return true;
   }
   posted_ += count;
-  if (signal == nullptr) return true;
+  if (!signalled) return true;
   signalled_ = posted_;
-  signals_[signals_end_++ & (signals_.size() - 1)] = {signal->slot, posted_};
+  signals_[signals_end_++ & (signals_.size() - 1)] = posted_;
   return true;
 }
 
@@ -322,18 +321,13 @@ bool Path::send_slot(uint32_t channel, const net::Message &message) {
   }
   telling.opcode = IBV_WR_RDMA_WRITE_WITH_IMM;
   telling.imm_data = htonl(pack(MessageKind::slot, link.ends.channel, message.counter));
-  // The device reads no more what went inline: such a slot needs no completion, unless it is behind one that does.
-  const bool leaves =
-      in_cell && (telling.send_flags & IBV_SEND_INLINE) != 0 && link.left == message.counter / place_.count;
-  if (leaves) ++link.left;
-  const Signal signal{leaves ? nullptr : &link, 0};
-  if (in_cell) return post(telling, telling, 1, !leaves || signal_is_due() ? &signal : nullptr);
+  if (in_cell) return post(telling, telling, 1, signal_is_due());
   ibv_send_wr payload =
       write_of(parts[1], link.target.payload_address() + slot * link.ends.outgoing.geometry.slot_bytes,
                link.target.payload_key());
   if (link.ends.device_outgoing != nullptr) payload.send_flags = 0;
   payload.next = &telling;
-  return post(payload, telling, 2, &signal);
+  return post(payload, telling, 2, signal_is_due());
 }
 
 ibv_sge Path::part_of(const PathLink &link, const std::byte *payload, uint32_t bytes) const {
@@ -346,8 +340,7 @@ bool Path::send_word(MessageKind kind, const PathLink &link, uint64_t counter, b
   ibv_send_wr word = write_of(nothing, link.target.cells_address, link.target.cells_key);
   word.opcode = IBV_WR_RDMA_WRITE_WITH_IMM;
   word.imm_data = htonl(pack(kind, link.ends.channel, counter));
-  const Signal signal;
-  return post(word, word, 1, signalled ? &signal : nullptr);
+  return post(word, word, 1, signalled);
 }
 
 bool Path::send_credit(uint32_t channel, uint64_t consumed) {
@@ -363,7 +356,7 @@ bool Path::send_hello() {
   const ibv_sge part = part_of(link, link.ends.outgoing_payload(0), link.ends.outgoing.geometry.slot_bytes);
   ibv_send_wr slot = write_of(part, link.target.payload_address(), link.target.payload_key());
   if (link.ends.device_outgoing != nullptr) slot.send_flags = 0;
-  return post(slot, slot, 1, nullptr) && send_word(MessageKind::hello, link, 0, true);
+  return post(slot, slot, 1, false) && send_word(MessageKind::hello, link, 0, true);
 }
 
 bool Path::send_bye() {
@@ -371,12 +364,8 @@ bool Path::send_bye() {
   return has_room(1) && send_word(MessageKind::bye, links_.front(), 0, true);
 }
 
-PathLink *Path::sent() {
-  if (all_left()) return nullptr;
-  const Signal &signal = signals_[signals_first_++ & (signals_.size() - 1)];
-  ended_ = signal.position;
-  if (signal.slot != nullptr) ++signal.slot->left;
-  return signal.slot;
+void Path::sent() {
+  if (!all_left()) ended_ = signals_[signals_first_++ & (signals_.size() - 1)];
 }
 
 }  // namespace rondo::verbs

@@ -38,13 +38,6 @@ struct PathLink {
   Cell *staged = nullptr;  ///< by slot: sent from here
   Cell *landed = nullptr;  ///< by slot: written by the peer
   uint64_t next = 0;       ///< counter of the next slot that comes by this path
-  uint64_t left = 0;       ///< the slots of this path, from counter 0 on, that the own device reads no more
-};
-
-/// What a signalled request was.
-struct Signal {
-  PathLink *slot = nullptr;  ///< null: a credit, a hello, a bye, a slot that went inline
-  uint64_t position = 0;     ///< requests of the queue pair up to and with it
 };
 
 /// Which one of how many.
@@ -87,8 +80,8 @@ class Path {
   /// of everything that was sent.
   [[nodiscard]] bool all_left() const { return signals_first_ == signals_end_; }
 
-  /// A request has ended well. The slot's link, or null.
-  PathLink *sent();
+  /// A request has ended well.
+  void sent();
   /// A request to receive was used up: others take its place, several at a time.
   void receive_again();
 
@@ -109,10 +102,10 @@ class Path {
   Result<void> make_queue_pair(ibv_cq *completions);
   Result<void> modify(ibv_qp_attr &attributes, int mask, const char *what);
   [[nodiscard]] bool has_room(uint32_t requests) const { return posted_ - ended_ + requests <= requests_max_; }
-  /// Requests without a signal end with the next one that has it: one of a quarter of all has.
-  [[nodiscard]] bool signal_is_due() const { return posted_ - signalled_ >= requests_max_ / 4; }
+  /// Requests without a signal end with the next one that has it: one of half of all has.
+  [[nodiscard]] bool signal_is_due() const { return posted_ - signalled_ >= requests_max_ / 2; }
   /// Chained requests, of which only the last may be signalled.
-  bool post(ibv_send_wr &first, ibv_send_wr &last, uint32_t count, const Signal *signal);
+  bool post(ibv_send_wr &first, ibv_send_wr &last, uint32_t count, bool signalled);
   [[nodiscard]] ibv_sge part_of(const PathLink &link, const std::byte *payload, uint32_t bytes) const;
   bool send_word(MessageKind kind, const PathLink &link, uint64_t counter, bool signalled);
   [[nodiscard]] bool lost() const { return loss_.ns != 0; }
@@ -138,7 +131,7 @@ class Path {
   uint64_t posted_ = 0;  ///< requests to send
   uint64_t ended_ = 0;   ///< of them, known to have ended
   uint64_t signalled_ = 0;  ///< position of the last one that was signalled
-  std::vector<Signal> signals_;
+  std::vector<uint64_t> signals_;  ///< their positions: requests up to and with each
   uint64_t signals_first_ = 0;
   uint64_t signals_end_ = 0;
 };

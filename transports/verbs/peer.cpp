@@ -13,7 +13,7 @@ Peer::Peer(uint32_t rank, std::string name, const std::vector<net::NearLink> &li
     assert(ends.channel < links_.size());
     Link &link = links_[ends.channel];
     link.ends = ends;
-    link.sent = link.consumed = link.credit_told = net::first_counter(ends.outgoing);
+    link.sent = link.consumed = net::first_counter(ends.outgoing);
     link.arrived = net::first_counter(ends.incoming);
     link.arrivals.resize(ends.incoming.geometry.slot_count);
   }
@@ -28,14 +28,6 @@ bool Peer::send_slot(Link &link, const net::Message &message) {
 /// The credits of one link go by one path, in order.
 bool Peer::send_credit(const Link &link, uint64_t consumed) {
   return paths_[link.ends.channel % paths_.size()]->send_credit(link.ends.channel, consumed);
-}
-
-uint64_t Peer::left(const Link &link) const {
-  const uint64_t count = paths_.size();
-  uint64_t first_missing = UINT64_MAX;
-  for (uint64_t number = 0; number < count; ++number)
-    first_missing = std::min(first_missing, number + paths_[number]->ends(link.ends.channel).left * count);
-  return first_missing;
 }
 
 bool Peer::greeted() const {

@@ -26,7 +26,6 @@ struct Link {
   uint64_t sent = 0;              ///< slots
   uint64_t arrived = 0;           ///< counter of the next slot to be told
   uint64_t consumed = 0;          ///< as the peer said last
-  uint64_t credit_told = 0;       ///< what the peer consumed and the devices have sent, as it was told
   std::vector<Arrival> arrivals;  ///< by slot
 };
 
@@ -46,8 +45,6 @@ class Peer {
   [[nodiscard]] bool send_slot(Link &link, const net::Message &message);
   [[nodiscard]] bool send_credit(const Link &link, uint64_t consumed);
 
-  /// Slots of the link, without a gap, that the own devices read no more.
-  [[nodiscard]] uint64_t left(const Link &link) const;
   [[nodiscard]] bool greeted() const;   ///< by every path
   [[nodiscard]] bool has_left() const;  ///< by every path, behind all that it sent
   [[nodiscard]] bool all_left() const;  ///< as in Path
