@@ -92,8 +92,11 @@ Result<std::vector<HostAddress>> host_addresses() {
   return addresses;
 }
 
-size_t rail_count(std::string_view network_interfaces) {
-  return 1 + static_cast<size_t>(std::ranges::count(network_interfaces, ','));
+size_t rail_count(std::string_view list) { return 1 + static_cast<size_t>(std::ranges::count(list, ',')); }
+
+size_t rail_count(const Config &config) {
+  const bool by_device = config.network == NetworkChoice::verbs && !config.ib_devices.empty();
+  return rail_count(by_device ? config.ib_devices : config.network_interface);
 }
 
 Result<void> check_rails(std::string_view network_interfaces) {

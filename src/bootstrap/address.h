@@ -4,6 +4,7 @@
 
 #include <optional>
 
+#include "src/base/config.h"
 #include "src/bootstrap/store/store.h"
 
 namespace rondo {
@@ -36,7 +37,9 @@ inline constexpr size_t rails_max = 8;
                                                                 std::string_view by_route = {});
 /// The first of them, as text.
 [[nodiscard]] Result<std::string> choose_address(std::string_view network_interfaces);
-/// How many they are, if all exist.
-[[nodiscard]] size_t rail_count(std::string_view network_interfaces);
+/// How many places a list has; an empty one has one.
+[[nodiscard]] size_t rail_count(std::string_view list);
+/// Of the links between hosts: a rail is a network interface, or by verbs a device where the user names devices.
+[[nodiscard]] size_t rail_count(const Config &config);
 
 }  // namespace rondo

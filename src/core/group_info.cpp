@@ -69,7 +69,7 @@ Result<PeerInfo> own_peer_info(uint32_t rank_count, const Settings &settings) {
   PeerInfo info;
   info.rank_count = rank_count;
   info.on_device = settings.device != RONDO_DEVICE_HOST ? 1 : 0;
-  info.rails = rail_count(settings.network_interface);
+  info.rails = rail_count(settings);
   info.tuning_hash = settings.tuning_hash;
   const auto variables = config_variables();
   assert(variables.size() <= info.settings.size());
@@ -160,7 +160,7 @@ constexpr std::array facts{
     Fact{"the communicator's size", [](const PeerInfo &it) { return uint64_t{it.rank_count}; }},
     Fact{"what rondo_config_t.device is (0: host memory, 1: a CUDA device)",
          [](const PeerInfo &it) { return uint64_t{it.on_device}; }},
-    Fact{"the number of rails (network interfaces in RONDO_INTERFACE)",
+    Fact{"the number of rails (network interfaces in RONDO_INTERFACE, or RDMA devices in RONDO_IB_HCA)",
          [](const PeerInfo &it) { return it.rails; }},
     Fact{"the tuning table (RONDO_TUNING_FILE; 0: none)", [](const PeerInfo &it) { return it.tuning_hash; }},
 };

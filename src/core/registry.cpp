@@ -74,7 +74,7 @@ ConnectionGeometry slots_of(const GroupInfo &group, const Settings &settings, ui
   const auto slot_bytes = static_cast<uint32_t>(settings.slot_bytes);
   if (group.one_node())
     return shm::choose_segment_shape(group.rank_count(), channel_count, settings.slot_count, slot_bytes).geometry;
-  hosts::Spread spread{group.rank_count(), 0, group.rank_count(), settings.network};
+  hosts::Spread spread{group.rank_count(), 0, group.rank_count(), settings.network, hosts::path_count(settings)};
   for (uint32_t node = 0; node < group.node_count(); ++node) {
     const auto here = static_cast<uint32_t>(group.ranks_of(node).size());
     spread.host_ranks_max = std::max(spread.host_ranks_max, here);

@@ -73,12 +73,15 @@ class Rails(HostsTest):
 
     def test_rails_that_do_not_fit_are_refused(self):
         with net.Hosts(2, rails=2) as hosts:
-            for environments, text in ((("eth0,eth1", "eth0"), "the number of rails"),
-                                       (("eth0,eth0", "eth0,eth0"), "twice"),
-                                       (("eth0,", "eth0,"), "empty place"),
-                                       (("eth0,eth7", "eth0,eth7"), "'eth7' does not exist")):
-                job = Job(hosts, [0, 1], [PROGRAM, "sum", "5", "1000"],
-                          own_environment=[{"RONDO_INTERFACE": each} for each in environments]).finish(60)
+            for variable, environments, text in (
+                    ("RONDO_INTERFACE", ("eth0,eth1", "eth0"), "the number of rails"),
+                    ("RONDO_IB_HCA", ("rxe0", "rxe0,rxe1"), "the number of rails"),
+                    ("RONDO_INTERFACE", ("eth0,eth0", "eth0,eth0"), "twice"),
+                    ("RONDO_INTERFACE", ("eth0,", "eth0,"), "empty place"),
+                    ("RONDO_INTERFACE", ("eth0,eth7", "eth0,eth7"), "'eth7' does not exist")):
+                network = "verbs" if variable == "RONDO_IB_HCA" else "tcp"
+                job = Job(hosts, [0, 1], [PROGRAM, "sum", "5", "1000"], own_environment=[
+                    {variable: each, "RONDO_NETWORK": network} for each in environments]).finish(60)
                 with self.subTest(environments=environments):
                     self.assertEqual([each.returncode == 0 for each in job.processes], [False] * 2, job.output)
                     self.assertIn(text, " ".join(job.output))

@@ -291,6 +291,12 @@ TEST_CASE("address: a list of interfaces is a rail each") {
   CHECK(choose_address("127.0.0.2,127.0.0.1").value() == "127.0.0.2");
   CHECK(rail_count("") == 1);
   CHECK(rail_count("a,b,c") == 3);
+  Config config;
+  config.network_interface = "a,b,c";
+  config.ib_devices = "a,b";
+  CHECK(rail_count(config) == 3);
+  config.network = NetworkChoice::verbs;
+  CHECK(rail_count(config) == 2);
   for (const char *empty : {",lo", "lo,", "lo,,127.0.0.2", ","}) {
     CHECK(choose_addresses(empty).error().message.find("empty place") != std::string::npos);
     CHECK(choose_address(empty).error().status == RONDO_ERROR_INVALID_ARGUMENT);

@@ -227,6 +227,7 @@ TEST_CASE("slots between hosts: not below 16 KiB where memory allows, and at mos
   };
   const Case cases[] = {{{2, 1, 1}, 512 << 10},  // two ranks have memory for larger ones
                         {{2, 1, 1, NetworkChoice::verbs}, 512 << 10, 2},
+                        {{2, 1, 1, NetworkChoice::verbs, 2}, 128 << 10},  // two queue pairs
                         {{4, 2, 2}, 64 << 10},
                         {{16, 8, 8}, 16 << 10},
                         {{32, 8, 8}, 16 << 10},
@@ -251,4 +252,5 @@ TEST_CASE("slots between hosts: not below 16 KiB where memory allows, and at mos
   CHECK(hosts::choose_slots({16, 8, 8}, 2, 8, 4096).slot_bytes == 4096);  // what was asked for
   CHECK(hosts::choose_slots({16, 8, 8}, 2, 8, 4096).slot_count == 8);
   CHECK(hosts::choose_slots({2, 1, 1, NetworkChoice::verbs}, 2, 8, 0).slot_count == 8);
+  CHECK(hosts::choose_slots({2, 1, 1, NetworkChoice::verbs}, 2, 0, 131072).slot_count == 4);
 }

@@ -39,6 +39,19 @@ TEST_CASE("tune --hosts: latency, rate and a limiter's burst are found in the ti
   CHECK(limited.peak_GBps == Approx(1.5).epsilon(0.01));
 }
 
+TEST_CASE("tune --hosts: plans are for the slots that links between hosts have") {
+  rondo::Config config;
+  const auto slots = [&] {
+    const rondo::TunerInput input = rondo::cli::tuner_input(config, 2, false, 2);
+    return std::pair(input.slot_count, input.slot_bytes);
+  };
+  CHECK(slots() == std::pair<uint32_t, uint64_t>(4, 512 << 10));
+  config.network = rondo::NetworkChoice::verbs;
+  CHECK(slots() == std::pair<uint32_t, uint64_t>(2, 512 << 10));
+  config.sockets = 2;
+  CHECK(slots() == std::pair<uint32_t, uint64_t>(4, 128 << 10));
+}
+
 TEST_CASE("tune --hosts: between hosts that share a slow port, what crosses it least is chosen, and the file is read") {
   const rondo::sim::LinkCost inside{2, 2, 5, rondo::sim::Sharing::rank}, between{20, 20, 0.0239, {}, 131'072, 1.5};
   rondo::TunerInput input = rondo::cli::tuner_input(rondo::Config(), 4, false, 2);

@@ -18,7 +18,7 @@ TEST_CASE("tuner: between two ranks on two hosts every size goes in one hop, in 
     CHECK(choice.algorithm == RONDO_ALGORITHM_ONE_SHOT);
     CHECK(choice.chunk_bytes == 512 << 10);
     CHECK(choice.chunk_bytes == input.slot_bytes);
-    input.slot_bytes = 128 << 10;  // of a user's
+    input.slot_bytes = 128 << 10;  // set by a user
     CHECK(choose_plan(input, registry).value().chunk_bytes == 256 << 10);
     input.host_count = 1;
     if (bytes > 32768) CHECK(choose_plan(input, registry).value().algorithm != RONDO_ALGORITHM_ONE_SHOT);

@@ -8,6 +8,7 @@
 #include <cstring>
 #include <utility>
 
+#include "src/bootstrap/address.h"
 #include "src/bootstrap/bytes.h"
 #include "src/bootstrap/outcomes.h"
 #include "transports/net/transport.h"
@@ -23,6 +24,11 @@ namespace {
 constexpr uint32_t preferred_slot_bytes = 16 * 1024;  // TCP takes so much with its header in one call
 constexpr uint32_t pair_slot_bytes = 512 * 1024;      // of two ranks (docs/notes/between-hosts.md)
 constexpr uint32_t pair_slot_count_of_verbs = 2;      // all are registered: many users may lock 8 MiB (ulimit -l)
+
+/// By verbs each queue pair registers all slots, and wants one under way: several would share two large ones.
+bool wants_large_slots(const Spread &spread) {
+  return spread.rank_count == 2 && (spread.network != NetworkChoice::verbs || spread.path_count == 1);
+}
 
 /// A network moves whole slots: there are none of `ll`.
 ConnectionGeometry near_geometry(ConnectionGeometry geometry) {
@@ -105,10 +111,12 @@ Result<net::ControlShare> check_and_share(const GroupRequest &request, const std
 
 }  // namespace
 
+uint32_t path_count(const Config &config) { return static_cast<uint32_t>(rail_count(config)) * config.sockets; }
+
 ConnectionGeometry choose_slots(const Spread &spread, uint32_t channel_count, uint32_t slot_count,
                                 uint32_t slot_bytes) {
-  const bool pair = spread.rank_count == 2 && slot_bytes == 0;
-  if (pair && slot_count == 0 && spread.network == NetworkChoice::verbs) slot_count = pair_slot_count_of_verbs;
+  const bool large = wants_large_slots(spread) && slot_bytes == 0;
+  if (large && slot_count == 0 && spread.network == NetworkChoice::verbs) slot_count = pair_slot_count_of_verbs;
   const auto for_ranks = [&](uint32_t rank_count) {
     return shm::choose_segment_shape(rank_count, channel_count, slot_count, slot_bytes).geometry;
   };
@@ -118,7 +126,7 @@ ConnectionGeometry choose_slots(const Spread &spread, uint32_t channel_count, ui
   if (slot_bytes != 0) return geometry;
   ConnectionGeometry larger = geometry;
   larger.slot_bytes =
-      pair ? pair_slot_bytes : std::min(preferred_slot_bytes, for_ranks(spread.host_ranks_max).slot_bytes);
+      large ? pair_slot_bytes : std::min(preferred_slot_bytes, for_ranks(spread.host_ranks_max).slot_bytes);
   const uint32_t remote_max = spread.rank_count - spread.host_ranks_min;  // ranks may be linked with all of them
   while (larger.slot_bytes > geometry.slot_bytes &&
          net::NearMemory::bytes_for(remote_max, channel_count, near_geometry(larger)) > near_memory_bytes_max)

@@ -48,7 +48,11 @@ struct Spread {
   uint32_t host_ranks_max = 1;  ///< of the host that has the most
   uint32_t host_ranks_min = 1;
   NetworkChoice network = NetworkChoice::automatic;
+  uint32_t path_count = 1;
 };
+
+/// Connections, or queue pairs, of each two linked ranks.
+[[nodiscard]] uint32_t path_count(const Config &config);
 
 /// What the near FIFOs of a rank take at most while slots are not at their smallest: devices and network cards are told
 /// of all of it.

@@ -312,9 +312,9 @@ void VerbsNetwork::tell_arrivals(Link &link, EventList &events) {
   untold_ = true;
 }
 
-/// One that came by another path may be newer: the highest counts. It can overtake the acknowledgement of the peer's
-/// device, until which the own device may send the slot again. The slot may hold other bytes by then: the peer's device
-/// drops what it has had before (InfiniBand Architecture Specification, volume 1, 9.7.5, C9-105).
+/// One that came by another path may be newer: the highest counts. A credit can come before the acknowledgement of the
+/// peer's device. Until that comes, the own device may send the slot again, with other bytes in it: the peer's device
+/// drops packets that it has had (InfiniBand Architecture Specification, C9-105).
 const char *VerbsNetwork::take_credit(Link &link, uint64_t consumed, EventList &events) {
   if (consumed > link.sent) return "it gives credit for what was not sent";
   if (consumed <= link.consumed) return nullptr;

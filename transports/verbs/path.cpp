@@ -45,11 +45,13 @@ uint32_t credits_of(const PathPlace &place, const std::vector<net::NearLink> &li
     if (link.channel % place.count == place.number) credits += link.outgoing.geometry.slot_count;
   return credits;
 }
-/// A slot takes two requests, a credit one; and as many may have ended that nothing has told of.
+/// A slot takes two requests, a credit one. Twice that: what has ended keeps its place until a signalled request behind
+/// it completes.
 uint32_t requests_for(const PathPlace &place, const std::vector<net::NearLink> &links) {
   return 2 * (2 * own_slots_of(place, links) + credits_of(place, links) + spare_requests);
 }
-/// The peer's slots and credits, and those that wait to be posted with others.
+/// The peer's slots and credits, and those that wait to be posted with others. Credits that pile up on a path that is
+/// slower than others find none at times: the device asks again.
 uint32_t receives_for(const PathPlace &place, const std::vector<net::NearLink> &links, uint32_t receives_per_post) {
   return own_slots_of(place, links) + credits_of(place, links) + spare_receives + receives_per_post - 1;
 }

@@ -102,7 +102,8 @@ class Path {
   Result<void> make_queue_pair(ibv_cq *completions);
   Result<void> modify(ibv_qp_attr &attributes, int mask, const char *what);
   [[nodiscard]] bool has_room(uint32_t requests) const { return posted_ - ended_ + requests <= requests_max_; }
-  /// Requests without a signal end with the next one that has it: one of half of all has.
+  /// A request without a signal is known to have ended when the next one with it completes. Half of the queue lies
+  /// between two signals.
   [[nodiscard]] bool signal_is_due() const { return posted_ - signalled_ >= requests_max_ / 2; }
   /// Chained requests, of which only the last may be signalled.
   bool post(ibv_send_wr &first, ibv_send_wr &last, uint32_t count, bool signalled);

@@ -35,7 +35,7 @@ TunerInput tuner_input(const Config &config, uint32_t rank_count, bool oversubsc
   if (host_count > 1) {  // a network moves whole slots, and load_store needs memory that all ranks map
     tuner.host_count = host_count;
     const hosts::Spread spread{rank_count, (rank_count + host_count - 1) / host_count, rank_count / host_count,
-                               config.network};
+                               config.network, hosts::path_count(config)};
     const ConnectionGeometry slots =
         hosts::choose_slots(spread, channels_of(config), config.slot_count, slot_bytes_of(config));
     tuner.slot_count = slots.slot_count;
