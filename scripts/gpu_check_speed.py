@@ -27,6 +27,9 @@ class AllSteps(TrainSteps):
         large = ("-b", sizes.large, "-e", sizes.large, *sizes.runs)
         for ranks in (2, sizes.many):
             yield self.all_reduce(f"{ranks} threads", ["--ranks", ranks, *large], and_setup(against_floor(FLOOR_BAR)))
+        for blocks in sizes.pair_blocks:
+            yield self.all_reduce(f"2 threads by {blocks} blocks", ["--ranks", 2, *large, "--channels", blocks],
+                                  labelled(against_floor(None), f"{blocks} blocks of each"))
         for label, more, environment in (("load_store", ("--kernel", "load_store"), {}), ("one kernel", (), SHARED)):
             yield self.all_reduce(f"{sizes.many} threads by {label}",
                                   ["--ranks", sizes.many, *large, "--in-place-only", *more],

@@ -58,6 +58,7 @@ class Sizes:
     matrix: dict          # ranks -> RONDO_TEST_MATRIX
     thread_seeds: int
     process_seeds: int
+    pair_blocks: tuple = (2,)  # of each of two ranks, beside as many as they have by default
     device_costs: tuple = ("--quick",)
     train_steps: int = 4
     train_rounds: int = 1
@@ -68,8 +69,8 @@ class Sizes:
 FULL = Sizes(large="256M", medium="64M", protocols=("-b", 8, "-e", "8M", "-f", 8),
              algorithms=("-b", "16K", "-e", "64K", "-f", 2), small=("-b", 8, "-e", "32K", "-f", 8),
              runs=("-n", 5, "-w", 1), replays=("-n", 20, "-w", 3), calls=500, many=8, rows=8192,
-             matrix={2: "large", 3: "large", 8: "large"}, thread_seeds=70, process_seeds=30, device_costs=(),
-             train_steps=20, train_rounds=5, train_ranks=(2, 4), train_blocks=(1, 2, 4, 8))
+             matrix={2: "large", 3: "large", 8: "large"}, thread_seeds=70, process_seeds=30, pair_blocks=(64, 128),
+             device_costs=(), train_steps=20, train_rounds=5, train_ranks=(2, 4), train_blocks=(1, 2, 4, 8))
 SOFT = Sizes(large="1M", medium="64K", protocols=("-b", "8K", "-e", "8K"),
              algorithms=("-b", "8K", "-e", "8K"), small=("-b", 8, "-e", "32K", "-f", 64),
              runs=("-n", 2, "-w", 1, "-m", 1), replays=("-n", 2, "-w", 1), calls=4, many=8, rows=64,

@@ -203,10 +203,10 @@ Result<std::unique_ptr<PreparedPlan>> KernelExecutor::prepare(const Plan &plan) 
 void KernelExecutor::prepare_load_store(const Plan &plan, CudaPlan &made) const {
   device::LoadStoreOperation &operation = made.load_store;
   operation.geometry = segment_.shape().load_store;
-  device::describe_load_store(plan, segment_.shape().buffers, shared_chunk_bytes, operation);
   for (uint32_t rank = 0; rank < operation.geometry.rank_count; ++rank)
     operation.places[rank] = reinterpret_cast<std::byte *>(segment_.address_of(rank) + segment_.shape().place_offset());
   operation.rank = rank_;
+  device::describe_load_store(plan, segment_.shape().buffers, shared_chunk_bytes, operation);
   made.channel_count = made.lane_count = plan.choice.channels;
   if (regions_ != nullptr) operation.regions = reinterpret_cast<const uint64_t *>(regions_->table());
   made.vector_bytes = operation.count * device::load_store_element_bytes(plan);
@@ -356,6 +356,7 @@ Result<void> KernelExecutor::run_load_store(const CudaPlan &plan, const DeviceCa
   device::LoadStoreOperation operation = plan.load_store;
   operation.base = operation_of(plan, call);
   if (operation.mode == device::LoadStoreMode::shared) post_buffers(plan, call, operation);
+  if (!device::is_at_words(call.buffers)) operation.short_post = {};
   const LaunchSize size{plan.channel_count, plan.threads, device::load_store_shared_bytes(operation.rank_count())};
   return launch_kernel(*driver_, plan.kernel, size, &operation, stream, "launching a collective");
 }

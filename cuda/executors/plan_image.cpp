@@ -61,7 +61,7 @@ std::string stem_of(rondo_protocol_t protocol) {
   return std::string("rondo_run_") + rondo_protocol_string(protocol) + "_";
 }
 
-const std::string load_store_stem = "rondo_run_load_store_";
+const std::string load_store_stem = "rondo_run_load_store_", one_shot_stem = "rondo_run_one_shot_";
 
 bool only_moves(const Plan &plan) {
   return rondo::only_moves(static_cast<rondo_collective_t>(plan.key.signature.collective));
@@ -78,6 +78,13 @@ LoadStoreCollective load_store_collective(rondo_collective_t collective) {
     case RONDO_BARRIER: break;
   }
   return all_reduce;
+}
+
+/// Of a plan of load_store. Other collectives that the tuner's choice calls so have no post.
+bool is_one_shot(const Plan &plan) {
+  return load_store_collective(static_cast<rondo_collective_t>(plan.key.signature.collective)) ==
+             LoadStoreCollective::all_reduce &&
+         plan.choice.algorithm == RONDO_ALGORITHM_ONE_SHOT;
 }
 
 /// "float32_sum"; avg is a sum and a divisor.
@@ -139,17 +146,32 @@ std::vector<std::string> kernel_names(rondo_protocol_t protocol) {
 std::vector<std::string> load_store_kernel_names() {
   std::vector<std::string> names{load_store_stem + "copy"};
   add_reducing_names(names, load_store_stem);
+  add_reducing_names(names, one_shot_stem);
   return names;
 }
 
 std::string kernel_name(const Plan &plan) {
   const bool load_store = plan.choice.kernel == RONDO_KERNEL_LOAD_STORE;
-  const std::string stem = load_store ? load_store_stem : stem_of(plan.choice.protocol);
+  const std::string stem = !load_store         ? stem_of(plan.choice.protocol)
+                           : is_one_shot(plan) ? one_shot_stem
+                                               : load_store_stem;
   return stem + (only_moves(plan) ? "copy" : reducing_name(plan));
 }
 
 uint32_t load_store_element_bytes(const Plan &plan) {
   return only_moves(plan) ? 1 : plan.lanes.front().program.element_bytes;
+}
+
+ShortPost short_post(const LoadStoreOperation &operation, uint32_t element_bytes) {
+  const uint64_t bytes = operation.count * element_bytes;
+  const uint32_t ranks = operation.rank_count();
+  const bool is_short = operation.mode == LoadStoreMode::one_shot && (ranks == 2 || ranks == 4 || ranks == 8) &&
+                        bytes % word_bytes == 0;
+  if (!is_short) return {};
+  const LoadStorePlace own = operation.place(operation.rank);
+  return {own.units(0), reinterpret_cast<PaddedCounter *>(&own.header(0, 0)),
+          static_cast<uint32_t>(operation.geometry.area_bytes() / sizeof(uint64_t)),
+          static_cast<uint32_t>(bytes / word_bytes)};
 }
 
 void describe_load_store(const Plan &plan, BufferPlace place, uint64_t shared_chunk_bytes,
@@ -163,9 +185,9 @@ void describe_load_store(const Plan &plan, BufferPlace place, uint64_t shared_ch
   const bool in_places = shares_partly(place) && all_reduce && element_bytes == 1;
   const bool shares_buffers = place != BufferPlace::device && !in_places;
   assert(all_reduce || shares_buffers);  // the tuner chooses nothing else
-  operation.mode = all_reduce && plan.choice.algorithm == RONDO_ALGORITHM_ONE_SHOT ? LoadStoreMode::one_shot
-                   : shares_buffers                                                ? LoadStoreMode::shared
-                                                                                   : LoadStoreMode::two_shot;
+  operation.mode = is_one_shot(plan) ? LoadStoreMode::one_shot
+                   : shares_buffers  ? LoadStoreMode::shared
+                                     : LoadStoreMode::two_shot;
   operation.count = signature.count * plan.lanes.front().program.element_bytes / element_bytes;
   const uint64_t area_bytes = operation.geometry.chunk_bytes;
   operation.chunk_elements = std::min(plan.choice.chunk_bytes, area_bytes) / element_bytes;
@@ -173,6 +195,12 @@ void describe_load_store(const Plan &plan, BufferPlace place, uint64_t shared_ch
   if (operation.mode != LoadStoreMode::one_shot) return;
   const uint64_t words = (operation.count * element_bytes + word_bytes - 1) / word_bytes;
   operation.post_words = static_cast<uint32_t>((words + plan.choice.channels - 1) / plan.choice.channels);
+  operation.short_post = short_post(operation, element_bytes);
+}
+
+bool is_at_words(const Buffers &buffers) {
+  return (reinterpret_cast<uintptr_t>(buffers.send.data) | reinterpret_cast<uintptr_t>(buffers.recv.data)) %
+             word_bytes == 0;
 }
 
 std::vector<std::string> reduce_kernel_names() {

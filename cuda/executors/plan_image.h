@@ -48,10 +48,14 @@ struct PlanImage {
 [[nodiscard]] std::string kernel_name(const Plan &plan);
 /// Of what that kernel takes for an element, where it is one of load_store.
 [[nodiscard]] uint32_t load_store_element_bytes(const Plan &plan);
-/// What such a kernel is to do in places of operation.geometry: its mode, collective, root and sizes.
+/// What such a kernel is to do as operation.rank in its places: its mode, collective, root and sizes.
 /// `shared_chunk_bytes`: of a channel's chunk in shared buffers.
 void describe_load_store(const Plan &plan, BufferPlace place, uint64_t shared_chunk_bytes,
                          LoadStoreOperation &operation);
+/// Of an operation that is described else.
+[[nodiscard]] ShortPost short_post(const LoadStoreOperation &operation, uint32_t element_bytes);
+/// A short post needs it.
+[[nodiscard]] bool is_at_words(const Buffers &buffers);
 
 /// The names of all kernels that reduce.
 [[nodiscard]] std::vector<std::string> reduce_kernel_names();

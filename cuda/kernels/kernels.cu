@@ -111,15 +111,17 @@ __device__ void run_block(const DeviceOperations &operations) {
   }
 RONDO_KERNELS(RONDO_KERNEL)
 
-#define RONDO_LOAD_STORE_KERNEL(name, ...)                                                   \
-  extern "C" __global__ void __launch_bounds__(::rondo::device::block_threads_max, 1)    \
-      name(const __grid_constant__ ::rondo::device::LoadStoreOperation operation) {         \
-    extern __shared__ __align__(16) std::byte shared[];                                  \
-    ::rondo::device::run_load_store<typename ::rondo::device::OnDevice<__VA_ARGS__>::Type>(  \
-        ::rondo::device::WarpsGroup{threadIdx.x, blockDim.x, 1}, operation, blockIdx.x,  \
-        shared);                                                                         \
+#define RONDO_LOAD_STORE_KERNEL_BY(run, name, ...)                                                              \
+  extern "C" __global__ void __launch_bounds__(::rondo::device::block_threads_max, 1)                           \
+      name(const __grid_constant__ ::rondo::device::LoadStoreOperation operation) {                             \
+    extern __shared__ __align__(16) std::byte shared[];                                                         \
+    ::rondo::device::run<typename ::rondo::device::OnDevice<__VA_ARGS__>::Type>(                                \
+        ::rondo::device::WarpsGroup{threadIdx.x, blockDim.x, 1}, operation, blockIdx.x, shared);                \
   }
+#define RONDO_LOAD_STORE_KERNEL(name, ...) RONDO_LOAD_STORE_KERNEL_BY(run_load_store, name, __VA_ARGS__)
+#define RONDO_ONE_SHOT_KERNEL(name, ...) RONDO_LOAD_STORE_KERNEL_BY(run_one_shot, name, __VA_ARGS__)
 RONDO_LOAD_STORE_KERNELS(RONDO_LOAD_STORE_KERNEL)
+RONDO_ONE_SHOT_KERNELS(RONDO_ONE_SHOT_KERNEL)
 
 #define RONDO_REDUCE_KERNEL(name, ...)                                                                           \
   extern "C" __global__ void __launch_bounds__(::rondo::device::block_threads_max, 1)                             \

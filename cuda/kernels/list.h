@@ -2,7 +2,8 @@
 // Every kernel, once: the image for devices and the library for emulated blocks are both made of this list.
 //   rondo_run_PROTOCOL_copy      collectives that move and do not reduce, whatever the type
 //   rondo_run_PROTOCOL_TYPE_OP   the others; TYPE and OP as rondo_type_string() and rondo_op_string() say, avg by sum
-//   rondo_run_load_store_TYPE_OP   an all-reduce by load_store; or any collective that reduces, in shared buffers
+//   rondo_run_one_shot_TYPE_OP     an all-reduce by load_store and one_shot
+//   rondo_run_load_store_TYPE_OP   one by load_store and two_shot; or any collective that reduces, in shared buffers
 //   rondo_run_load_store_copy      one that moves, in shared buffers
 //   rondo_reduce_TYPE_OP         one slice of a reduction, for the copy-engine executor
 #pragma once
@@ -49,16 +50,19 @@
   RONDO_KERNELS_OF_PROTOCOL(X, ll, ::rondo::device::GroupLl)         \
   RONDO_KERNELS_OF_PROTOCOL(X, ll128, ::rondo::device::GroupLl128)
 
-#define RONDO_LOAD_STORE_OF_TYPE(X, protocol, Protocol, type, ...)                               \
-  X(rondo_run_load_store_##type##_sum, ::rondo::device::RankReduction<__VA_ARGS__, ::rondo::SumOp>)   \
-  X(rondo_run_load_store_##type##_prod, ::rondo::device::RankReduction<__VA_ARGS__, ::rondo::ProdOp>) \
-  X(rondo_run_load_store_##type##_min, ::rondo::device::RankReduction<__VA_ARGS__, ::rondo::MinOp>)   \
-  X(rondo_run_load_store_##type##_max, ::rondo::device::RankReduction<__VA_ARGS__, ::rondo::MaxOp>)
+#define RONDO_RANK_REDUCTIONS_OF_TYPE(X, stem, unused, type, ...)                            \
+  X(rondo_run_##stem##_##type##_sum, ::rondo::device::RankReduction<__VA_ARGS__, ::rondo::SumOp>)   \
+  X(rondo_run_##stem##_##type##_prod, ::rondo::device::RankReduction<__VA_ARGS__, ::rondo::ProdOp>) \
+  X(rondo_run_##stem##_##type##_min, ::rondo::device::RankReduction<__VA_ARGS__, ::rondo::MinOp>)   \
+  X(rondo_run_##stem##_##type##_max, ::rondo::device::RankReduction<__VA_ARGS__, ::rondo::MaxOp>)
 
-/// X(name, Reduction...) for each kernel of load_store.
+/// X(name, Reduction...) for each kernel of load_store, but one_shot's.
 #define RONDO_LOAD_STORE_KERNELS(X)                          \
   X(rondo_run_load_store_copy, ::rondo::device::RankCopy) \
-  RONDO_FOR_TYPES(RONDO_LOAD_STORE_OF_TYPE, X, load_store, void)
+  RONDO_FOR_TYPES(RONDO_RANK_REDUCTIONS_OF_TYPE, X, load_store, void)
+
+/// X(name, Reduction...) for each kernel of one_shot by load_store.
+#define RONDO_ONE_SHOT_KERNELS(X) RONDO_FOR_TYPES(RONDO_RANK_REDUCTIONS_OF_TYPE, X, one_shot, void)
 
 #define RONDO_REDUCE_OF_TYPE(X, protocol, Protocol, type, ...)                               \
   X(rondo_reduce_##type##_sum, ::rondo::device::GroupReducer<__VA_ARGS__, ::rondo::SumOp>)   \

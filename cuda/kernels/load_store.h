@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kernels of load_store: an all-reduce without steps or links, by one_shot or two_shot over the places of all
-// ranks, or any collective of ranks that share their buffers (load_store_place.h has the layout and the order of
-// accesses). A block has one channel, and all of its threads are a group. The result is bit for bit that of the
-// schedule of one_shot or two_shot that the plan names.
+// The kernels of load_store: an all-reduce without steps or links, by one_shot (load_store_one_shot.h) or by two_shot
+// over the places of all ranks, or any collective of ranks that share their buffers (load_store_place.h has the layout
+// and the order of accesses). A block has one channel, and all of its threads are a group. The result is bit for bit
+// that of the schedule of one_shot or two_shot that the plan names.
 #pragma once
 
 #include <cstdint>
@@ -23,38 +23,28 @@ namespace rondo::device {
 template <class Reduction>
 inline constexpr bool has_both_ways = sizeof(typename Reduction::Storage) > 1;
 
-/// A block's whole work. `shared`: load_store_shared_bytes().
+/// A block's whole work, but of a one_shot. `shared`: load_store_shared_bytes().
 template <class Reduction, Group G>
 RONDO_HD void run_load_store(G group, const LoadStoreOperation &operation, uint32_t channel, std::byte *shared) {
   const DeviceOperation &base = operation.base;
-  auto &ends = *reinterpret_cast<KernelEnds *>(shared + shared_bytes_for(1, 0));  // for thread 0
+  KernelEnds &ends = ends_in(shared);
   auto *const buffers = reinterpret_cast<SharedBuffers *>(&ends + 1);
-  const bool one_shot = !is_copy<Reduction> && operation.mode == LoadStoreMode::one_shot;
-  bool done = one_shot || may_begin(group, operation, channel, ends);
+  bool done = may_begin(group, operation, channel, ends);
   if constexpr (is_copy<Reduction>) {
     done = done && run_shared<Reduction>(group, operation, channel, buffers) == Agreement::in_buffers;
   } else if (done) {
-    switch (operation.mode) {  // by a chain of conditions ptxas would spill
-      case LoadStoreMode::one_shot:
-        done = run_one_shot<Reduction>(group, operation, channel, ends);
-        break;
-      case LoadStoreMode::shared:
-        if (const Agreement agreed = run_shared<Reduction>(group, operation, channel, buffers);
-            !has_both_ways<Reduction> || agreed != Agreement::in_places) {
-          done = agreed == Agreement::in_buffers;
-          break;
-        }
-        [[fallthrough]];  // through the places
-      case LoadStoreMode::two_shot:
-        done = run_two_shot<Reduction>(group, operation, channel);
-        if constexpr (has_both_ways<Reduction>)
-          if (done && operation.mode == LoadStoreMode::shared) done = leave(group, operation, channel, true);
-        break;
+    Agreement agreed = Agreement::in_places;
+    if (operation.mode == LoadStoreMode::shared) agreed = run_shared<Reduction>(group, operation, channel, buffers);
+    if (operation.mode == LoadStoreMode::shared && (!has_both_ways<Reduction> || agreed != Agreement::in_places)) {
+      done = agreed == Agreement::in_buffers;
+    } else {  // through the places
+      done = run_two_shot<Reduction>(group, operation, channel);
+      if constexpr (has_both_ways<Reduction>)
+        if (done && operation.mode == LoadStoreMode::shared) done = leave(group, operation, channel, true);
     }
   }
   if (group.rank() == 0)
-    report(base, 1, done ? 0 : pack_verdict(Outcome::stopped, Fault::none, 0), one_shot ? 1 : 0,
-           [&] { return ends; });
+    report(base, 1, done ? 0 : pack_verdict(Outcome::stopped, Fault::none, 0), 0, [&] { return ends; });
 }
 
 }  // namespace rondo::device

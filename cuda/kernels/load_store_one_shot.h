@@ -44,6 +44,10 @@ RONDO_HD inline void store_word(std::byte *payload, uint32_t bytes, uint32_t ind
   for (uint32_t byte = 0; byte < here; ++byte) at[byte] = static_cast<std::byte>(word >> (8 * byte));
 }
 
+/// Small elements take a lot of code each.
+template <class Reduction>
+inline constexpr bool has_short_posts = sizeof(typename Reduction::Storage) > 1;
+
 /// What is posted, and the words of it that a channel has.
 struct Payload {
   uint32_t bytes;
@@ -62,6 +66,16 @@ struct Post : Payload {
   uint64_t number;
   uint32_t flag;
 };
+
+/// A word of a payload, as it is posted.
+[[nodiscard]] RONDO_HD inline memory::Pair pair_of(uint64_t word, uint32_t flag) {
+  return {ll::pack(static_cast<uint32_t>(word), flag), ll::pack(static_cast<uint32_t>(word >> 32), flag)};
+}
+[[nodiscard]] RONDO_HD inline uint64_t word_of(const memory::Pair &pair) {
+  return uint64_t{ll::data_of(pair.second)} << 32 | ll::data_of(pair.first);
+}
+
+[[nodiscard]] RONDO_HD inline bool must_sweep(uint64_t number) { return number > 1 && number % ll::sweep_period < 2; }
 
 /// Clears what the post leaves of its area, so that no unit of a longer one can have a flag that comes again.
 template <Group G>
@@ -93,20 +107,15 @@ RONDO_HD void write_post(G group, const LoadStoreOperation &operation, const Pos
     const uint64_t word = index == post.begin + group.rank()
                               ? first
                               : load_word(operation.base.buffers.send.data, post.bytes, index);
-    memory::store_pair_relaxed(
-        units + 2 * size_t{index},  // P1, pairs by value with W1
-        {ll::pack(static_cast<uint32_t>(word), post.flag), ll::pack(static_cast<uint32_t>(word >> 32), post.flag)});
+    memory::store_pair_relaxed(units + 2 * size_t{index}, pair_of(word, post.flag));  // P1, pairs by value with W1
   }
-  if (post.number > 1 && post.number % ll::sweep_period < 2) sweep(group, operation, post, channel);
+  if (must_sweep(post.number)) sweep(group, operation, post, channel);
 }
 
 /// 0: both units have the flag. By bits: with a condition for each look ptxas would run short of predicates, and wait
 /// for the first looks before it makes the last.
 [[nodiscard]] RONDO_HD inline uint32_t flags_missing(const memory::Pair &pair, uint32_t flag) {
   return (ll::flag_in(pair.first) ^ flag) | (ll::flag_in(pair.second) ^ flag);
-}
-[[nodiscard]] RONDO_HD inline uint64_t word_of(const memory::Pair &pair) {
-  return uint64_t{ll::data_of(pair.second)} << 32 | ll::data_of(pair.first);
 }
 
 /// W1 of word `index` of all ranks, the own one's included, whose reduction goes to `result`. False: something is still
@@ -196,29 +205,124 @@ template <class Reduction, Group G>
   return looked == Look::ready && index < post.end ? Look::waits : looked;
 }
 
-/// Nothing stands before the post but two loads that are under way together: of the first word, and of whether a kernel
-/// before this one failed, with the number of posts.
+/// The first turn of a short post: what is reckoned is reckoned before it. True: word `index`, if the thread has one,
+/// is reduced and stored, and the header, if the thread looks at one, is there and has the same operation.
+template <class Reduction, uint32_t ranks>
+[[nodiscard]] RONDO_HD bool reduce_short_post(const LoadStoreOperation &operation, uint64_t number, uint32_t index,
+                                              bool has_word, const uint64_t *header) {
+  const DeviceOperation &base = operation.base;
+  const uint32_t flag = ll::flag_of(number);
+  const size_t at = operation.geometry.units_at(number) + size_t{index} * sizeof(memory::Pair);
+  const memory::Turn turn;
+  memory::Attempt attempt;
+  memory::Pair found[ranks]{};
+  uint32_t missing_of[ranks];
+  RONDO_UNROLL
+  for (uint32_t &each : missing_of) each = 1;
+  uint64_t seen = ll::pack(base.buffers.signature, flag);
+  const bool all = poll(base.poll_count, [&] {
+    if (header != nullptr) seen = memory::load_acquire_unless(*header, true);  // W2, see P2
+    uint32_t missing = ll::flag_in(seen) ^ flag;
+    if (has_word) {
+      RONDO_UNROLL
+      for (uint32_t rank = 0; rank < ranks; ++rank)
+        if (missing_of[rank] != 0)  // W1, pairs by value with P1
+          found[rank] = memory::load_pair_relaxed(reinterpret_cast<const uint64_t *>(operation.places[rank] + at));
+      RONDO_UNROLL
+      for (uint32_t rank = 0; rank < ranks; ++rank) missing |= missing_of[rank] = flags_missing(found[rank], flag);
+    }
+    return missing == 0;
+  });
+  if (!all || ll::data_of(seen) != base.buffers.signature) return false;
+  attempt.keep();
+  if (!has_word) return true;
+  uint64_t reduced = word_of(found[0]);
+  RONDO_UNROLL
+  for (uint32_t rank = 1; rank + 1 < ranks; ++rank)
+    reduced = Reduction::template step<false>(reduced, word_of(found[rank]), 0);
+  reduced = Reduction::template step<true>(reduced, word_of(found[ranks - 1]), base.divisor);
+  store_aligned<word_bytes>(base.buffers.recv.data + size_t{index} * word_bytes, reduced);
+  return true;
+}
+
+/// Where a one_shot stands when its first turn is over, for each thread.
+struct FirstTurn {
+  bool posted = false;   ///< the same in all threads
+  bool reduced = false;  ///< the word, if the thread has one, and no thread has two
+  bool ended = false;    ///< the same in all threads: nothing is left to do
+};
+
+/// A post of one word at most for each thread, among two, four or eight ranks: a call of a few bytes takes as long as
+/// its instructions, and a turn as long as those of it. `before`: A1. Posts nothing where that takes more cases.
 template <class Reduction, Group G>
-[[nodiscard]] RONDO_HD bool run_one_shot(G group, const LoadStoreOperation &operation, uint32_t channel,
-                                         KernelEnds &ends) {
+[[nodiscard]] RONDO_HD FirstTurn begin_short_post(G group, const LoadStoreOperation &operation, uint32_t channel,
+                                                  const memory::Pair &before, const KernelEnds &loaded) {
+  const DeviceOperation &base = operation.base;
+  const ShortPost &post = operation.short_post;
+  const uint32_t index = operation.post_words * channel + group.rank(), ranks = operation.rank_count();
+  const bool has_word = group.rank() < operation.post_words && index < post.word_count;
+  uint64_t word = 0;
+  if (has_word) word = load_aligned<uint64_t, word_bytes>(base.buffers.send.data + size_t{index} * word_bytes);
+  const uint64_t number = before.second + 1;
+  const bool is_short = post.word_count != 0 && group.size() >= operation.post_words && group.size() >= ranks;
+  if (!is_short || before.first != 0 || must_sweep(number)) return {};
+  const uint32_t flag = ll::flag_of(number), odd = static_cast<uint32_t>(number) % 2;
+  const bool on_one_device = base.on_one_device != 0;
+  if (group.rank() + 1 == group.size())
+    memory::store_release_unless<memory::Site::load_store_post>(  // P2, pairs with W2
+        post.headers[size_t{odd} * operation.geometry.channel_count + channel].value,
+        ll::pack(base.buffers.signature, flag), on_one_device);
+  if (has_word)
+    memory::store_pair_relaxed(post.units + size_t{odd} * post.units_of_area + 2 * size_t{index},  // P1, see W1
+                               pair_of(word, flag));
+  if (group.rank() == 0 && channel == 0) begin_operation(base, loaded.kernels);
+  const uint32_t peer = group.size() - 1 - group.rank();
+  const bool has_header = on_one_device && peer < ranks && peer != operation.rank;  // an acquire would hold looks up
+  const uint64_t *const header = has_header ? &operation.place(peer).header(number, channel) : nullptr;
+  const bool reduced = ranks == 8   ? reduce_short_post<Reduction, 8>(operation, number, index, has_word, header)
+                       : ranks == 2 ? reduce_short_post<Reduction, 2>(operation, number, index, has_word, header)
+                                    : reduce_short_post<Reduction, 4>(operation, number, index, has_word, header);
+  memory::Attempt waiting;
+  const bool ended = on_one_device && !any_at<memory::Site::load_store_ready_vote>(group, !reduced);
+  if (ended) waiting.keep();
+  return {true, reduced, ended};
+}
+
+/// A block's whole work. Nothing stands before the post but two loads that are under way together: of the first word,
+/// and of whether a kernel before this one failed, with the number of posts. `shared`: load_store_shared_bytes().
+template <class Reduction, Group G>
+RONDO_HD void run_one_shot(G group, const LoadStoreOperation &operation, uint32_t channel, std::byte *shared) {
   const DeviceProgress &progress = *operation.base.progress;
   const memory::Pair before = memory::load_pair_relaxed(&progress.told_verdict);  // A1; the same in all threads
   KernelEnds loaded{};
   if (group.rank() == 0) loaded = load_ends(progress);
+  FirstTurn first_turn;
+  if constexpr (has_short_posts<Reduction>)
+    first_turn = begin_short_post<Reduction>(group, operation, channel, before, loaded);
+  if (first_turn.ended) {
+    if (group.rank() == 0) report(operation.base, 1, 0, 1, [&] { return loaded; });
+    return;
+  }
   const auto bytes = static_cast<uint32_t>(operation.count * sizeof(typename Reduction::Storage));
   const Payload payload = make_payload(operation, bytes, channel);
-  uint32_t index = payload.begin + group.rank();
-  const uint64_t first = index < payload.end ? load_word(operation.base.buffers.send.data, bytes, index) : 0;
+  uint32_t index = payload.begin + group.rank() + (first_turn.reduced ? group.size() : 0);
   const bool failed = before.first != 0;
   const uint64_t number = before.second + 1;
   const Post post{payload, number, ll::flag_of(number)};
-  if (!failed) write_post(group, operation, post, channel, first);
-  // Behind the post, whose release would wait for a store to the host that comes before it.
-  if (group.rank() == 0) begin(operation, channel, loaded, ends);
+  if (first_turn.posted) {
+    if (group.rank() == 0) ends_in(shared) = loaded;
+  } else {
+    const uint64_t first = index < payload.end ? load_word(operation.base.buffers.send.data, bytes, index) : 0;
+    if (!failed) write_post(group, operation, post, channel, first);
+    // Behind the post, whose release would wait for a store to the host that comes before it.
+    if (group.rank() == 0) begin(operation, channel, loaded, ends_in(shared));
+  }
   HeaderLooks headers{group.size() - 1 - group.rank()};
-  return repeat_until_ready(group, operation, [&] {
+  const bool done = repeat_until_ready(group, operation, [&] {
     return failed ? Look::stop : finish_post<Reduction>(group, operation, post, channel, index, headers);
   });
+  const uint64_t verdict = done ? 0 : pack_verdict(Outcome::stopped, Fault::none, 0);
+  if (group.rank() == 0) report(operation.base, 1, verdict, 1, [&] { return ends_in(shared); });
 }
 
 }  // namespace rondo::device

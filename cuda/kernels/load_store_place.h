@@ -23,7 +23,7 @@
 //   Posts n and n + 2 share an area. A rank writes n + 2 in a kernel behind the one that saw a header n + 1 of each
 //   other rank, which those wrote in a kernel behind the one that read all of n: no credit is needed, whatever
 //   operations lie between, and however many channels each has. Posts are counted through the communicator's life.
-//   The flag of n is ll::flag_of(n), so the writer clears what a post leaves of its area once in 2^31 posts.
+//   The flag of n is ll::flag_of(n), so the writer clears what a post leaves of its area once in 2^30 posts.
 //   No barrier comes before the post. Behind a kernel that failed all threads see told_verdict, as that one has ended,
 //   and post nothing. `verdict` would not do: another block of this kernel, or a thread of this block that has met a
 //   fault, may set it between the looks of two threads, of which one would not post what peers wait for, who would not

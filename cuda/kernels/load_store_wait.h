@@ -24,6 +24,15 @@ enum class LoadStoreCollective : uint32_t { all_reduce, reduce, reduce_scatter, 
 
 inline constexpr uint32_t word_bytes = 8;  ///< one_shot: of a payload, which a thread posts at once
 
+/// one_shot: a post of whole words among two, four or eight ranks, of buffers at whole words, and what a kernel
+/// would have to reckon before it posts them. It is short where a group has a thread for each word and for each rank.
+struct ShortPost {
+  uint64_t *units = nullptr;         ///< of even posts
+  PaddedCounter *headers = nullptr;  ///< of even posts, one for each channel
+  uint32_t units_of_area = 0;        ///< so far behind are those of odd posts
+  uint32_t word_count = 0;           ///< of all channels; 0: the post is not like that
+};
+
 /// The parameter of every kernel of load_store. The grid has one block a channel.
 struct LoadStoreOperation {
   DeviceOperation base;                               ///< without channels and scratch; lane_count counts channels
@@ -38,6 +47,7 @@ struct LoadStoreOperation {
   uint32_t root = 0;
   uint32_t can_be_read = 1;  ///< `shared`: 0: kernels on other devices cannot read this rank's buffers
   uint32_t post_words = 0;   ///< one_shot: of a channel; the last ones may have fewer
+  ShortPost short_post;
   uint64_t posted_send = 0, posted_recv = 0;  ///< `shared`: these, as the rank's window says it
   const uint64_t *regions = nullptr;          ///< of all ranks, where this one sees each; null: windows have addresses
 
@@ -51,7 +61,7 @@ struct LoadStoreOperation {
   [[nodiscard]] RONDO_HD LoadStorePlace place(uint32_t of) const { return {places[of], geometry}; }
 };
 static_assert(std::is_trivially_copyable_v<LoadStoreOperation> && std::is_standard_layout_v<LoadStoreOperation>);
-static_assert(sizeof(LoadStoreOperation) == 816 && offsetof(LoadStoreOperation, places) == 216);
+static_assert(sizeof(LoadStoreOperation) == 840 && offsetof(LoadStoreOperation, places) == 216);
 static_assert(offsetof(LoadStoreOperation, geometry) == 728 && offsetof(LoadStoreOperation, rank) == 768);
 
 enum class Look : uint8_t { ready, waits, stop };
@@ -62,6 +72,11 @@ enum class Look : uint8_t { ready, waits, stop };
   const uint64_t verdict = pack_verdict(Outcome::fault, fault, peer);
   (void)memory::exchange_if(operation.base.progress->verdict, 0, verdict);  // E1
   return Look::stop;
+}
+
+/// For thread 0, in a block's shared memory.
+[[nodiscard]] RONDO_HD inline KernelEnds &ends_in(std::byte *shared) {
+  return *reinterpret_cast<KernelEnds *>(shared + shared_bytes_for(1, 0));
 }
 
 /// By thread 0, once a kernel. `ends`: receives what it will need at its end, as it would wait for it then.

@@ -38,11 +38,11 @@ namespace rondo {
 
 namespace ll {
 
-/// Flags of ll128's lines and of load_store's posts, which have 32 bits for the counter alone. Both are cleared once in
-/// sweep_period.
-inline constexpr uint64_t sweep_period = uint64_t{1} << 31;
+/// Flags of ll128's lines and of load_store's posts, which have 32 bits for the counter alone, and come again after
+/// 2^31. Both are cleared once in sweep_period: so once between two alike.
+inline constexpr uint64_t sweep_period = uint64_t{1} << 30;
 [[nodiscard]] RONDO_HD constexpr uint32_t flag_of(uint64_t counter) {
-  return 1 + static_cast<uint32_t>(counter % 0xFFFF'FFFFu);
+  return static_cast<uint32_t>(counter) | 0x8000'0000u;
 }
 
 inline constexpr uint32_t lap_count = 128;        ///< after which laps come again

@@ -7,7 +7,7 @@
 //           what makes it one).
 //           slot = as many lines as the payload takes, at least one; the rest of the last one is zeros. slot = counter
 //           & mask; ll128_stride bytes apart.
-// Flag      as ll: flag_of(c), of counters of its own, never 0; once in 2^31 counters the writer clears the marks of
+// Flag      as ll: flag_of(c), of counters of its own, never 0; once in 2^30 counters the writer clears the marks of
 //           the lines that a slot does not need. So no mark left over from a longer message is the expected one.
 // Ordering  W1 load head, acquire         pairs with R2: the slot's last reader has finished
 //           W2 store line, relaxed        pairs with R1 by value: payload and mark are one piece

@@ -126,6 +126,9 @@ constexpr soft_cuda::KernelEntry entries[] = {
     {"rondo_run_load_store_int32_sum",
      soft_cuda::run_load_store_emulated<device::RankReduction<Element<int32_t>, SumOp>>,
      sizeof(device::LoadStoreOperation)},
+    {"rondo_run_one_shot_int32_sum",
+     soft_cuda::run_load_store_emulated<device::RankReduction<Element<int32_t>, SumOp>, true>,
+     sizeof(device::LoadStoreOperation)},
     {"rondo_run_load_store_copy", soft_cuda::run_load_store_emulated<device::RankCopy>,
      sizeof(device::LoadStoreOperation)},
     {nullptr, nullptr, 0}};

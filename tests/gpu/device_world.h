@@ -159,8 +159,9 @@ class DeviceWorld {
     const BufferPlace place_of_buffers = !shares_buffers_            ? BufferPlace::device
                                          : hidden_ranks_[rank] == 0 ? BufferPlace::shared_device
                                                                     : BufferPlace::peer_devices;
-    device::describe_load_store(plan, place_of_buffers, plan.choice.chunk_bytes, operation);
     operation.rank = rank;
+    device::describe_load_store(plan, place_of_buffers, plan.choice.chunk_bytes, operation);
+    if (!device::is_at_words(buffers)) operation.short_post = {};
     operation.posted_send = reinterpret_cast<uint64_t>(buffers.send.data);
     operation.posted_recv = reinterpret_cast<uint64_t>(buffers.recv.data);
     operation.can_be_read = (hidden_ranks_[rank] >> rank & 1) != 0 ? 0 : 1;

@@ -186,7 +186,7 @@ TEST_CASE("emulated load_store: addresses that are no multiple of an element's s
 TEST_CASE("emulated load_store: counts of posts and chunks pass the wraps of flags, of the sweep and of 32 bits") {
   const uint64_t seed = seed_from_environment();
   for (const LoadStoreKind &kind : load_store_kinds)
-    for (const uint64_t first : {ll::sweep_period - 2, uint64_t{0xFFFF'FFFF} - 3, uint64_t{2 * 0xFFFF'FFFFull} - 2})
+    for (const uint64_t first : {ll::sweep_period - 2, 2 * ll::sweep_period - 3, 4 * ll::sweep_period - 2})
       for (const uint64_t count : {5, 97, 333}) {
         EmulatedCase it = load_store_case(kind, 3, count);
         it.type = RONDO_INT32;

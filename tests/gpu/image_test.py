@@ -16,7 +16,7 @@ import unittest
 from collections import defaultdict
 from pathlib import Path
 
-from kernel_listing import (ENTRY_OF_PTX, PTX, SASS, accesses_in_loops, bodies, inner_loops, loads_for_next_time,
+from kernel_listing import (ENTRY_OF_PTX, LOOK, PTX, SASS, accesses_in_loops, bodies, inner_loops, loads_for_next_time,
                             loads_under_way, looks_under_way, ptx_kernels, sass_kernels)
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -26,6 +26,8 @@ FRAME = re.compile(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) by
 REGISTERS = re.compile(r"Used (\d+) registers")
 FLAG_STORE = re.compile(r"\bst\.(relaxed|release)\.sys\.b64\s+\[([^]]+)\]")
 FENCE = re.compile(r"\b(?:fence|membar)\.[\w.]+")
+POST = re.compile(r"\bST\.E\.128\.STRONG\b")
+POST_INSTRUCTIONS_MAX, TURN_INSTRUCTIONS_MAX = 100, 80  # 84 and 59 for sm_90; 168 and 95 where posts are not short
 PROTOCOLS = ("simple", "ll", "ll128")
 TYPES = ("int8", "uint8", "int32", "uint32", "int64", "uint64", "float16", "bfloat16", "float32", "float64",
          "float8_e4m3", "float8_e5m2")
@@ -39,7 +41,7 @@ def kernel_names(types):
             for operation in OPERATIONS:
                 yield f"rondo_run_{protocol}_{name}_{operation}"
     yield "rondo_run_load_store_copy"
-    for stem in ("run_load_store", "reduce"):
+    for stem in ("run_load_store", "run_one_shot", "reduce"):
         for name in types:
             for operation in OPERATIONS:
                 yield f"rondo_{stem}_{name}_{operation}"
@@ -72,14 +74,15 @@ def wanted_loops(name):
     copies has four loads in flight, what reduces two operands twice as many, where registers allow it; more operands
     are reduced by a loop of its own; ll and ll128 wait for packets in loops that only load (ll in one for both peers,
     at each of which it looks by up to three loads), and send in ones that only store; load_store reads all ranks'
-    operands in loops that only load, several pieces of several ranks at a time."""
+    operands in loops that only load, several pieces of several ranks at a time; one_shot looks at them."""
     narrow = "int8" in name or "float8" in name  # each 16-byte access has 16 elements, which take registers
     if name == "rondo_run_load_store_copy":  # by turns to each output, inside of the loop that loads
         return [(1, NONE, at_least(LOADS_UNDER_WAY))]
+    if name.startswith("rondo_run_one_shot_"):
+        return [(1, range(looks, looks + 1), NONE) for looks in looks_of(name)]
     if name.startswith("rondo_run_load_store_"):
-        polled = [(1, at_least(2 if narrow else 4), NONE), (2, at_least(4), SOME)]
         # Small elements are reduced by a loop inside of the one that loads.
-        return polled + ([] if narrow or "float16" in name else [(2, at_least(8), NONE)])
+        return [(2, at_least(4), SOME)] + ([] if narrow or "float16" in name else [(2, at_least(8), NONE)])
     wanted = [(1, at_least(4), SOME)]
     if not name.endswith("_copy"):
         wanted = [(3, at_least(4), SOME), (1, at_least(4 if narrow else 6 if "float64" in name else 8), SOME)]
@@ -89,8 +92,9 @@ def wanted_loops(name):
 
 
 def looks_of(name):
-    """At ranks' words of a one_shot, all of which a kernel makes before it waits for the first."""
-    return 3 if "int8" in name or "float8" in name else 8
+    """At ranks' words of a one_shot, all of which a kernel makes before it waits for the first: of two, four or eight
+    ranks that post shortly, and of any number of them."""
+    return [3] if "int8" in name or "float8" in name else [2, 4, 8, 8]
 
 
 def wanted_ahead(name, architecture):
@@ -159,13 +163,24 @@ class Image(unittest.TestCase):
                 if name.startswith("rondo_run_load_store_"):
                     most = loads_under_way(code)
                     self.assertGreaterEqual(most, LOADS_UNDER_WAY, f"{name} for sm_{architecture}")
-                    if not name.endswith("_copy"):
-                        self.assertEqual(looks_under_way(code), [looks_of(name)], f"{name} for sm_{architecture}")
+                elif name.startswith("rondo_run_one_shot_"):
+                    self.assertEqual(sorted(looks_under_way(code)), looks_of(name), f"{name} for sm_{architecture}")
+                    if len(looks_of(name)) > 1:
+                        self.check_length(code, f"{name} for sm_{architecture}")
                 else:
                     ahead = [(loads_for_next_time(loop), len(SASS.store.findall(loop))) for loop in inner_loops(code)]
                     self.assertEqual(missing_loops(ahead, wanted_ahead(name, architecture)), [],
                                      f"{name} for sm_{architecture}: {ahead}")
             print(f"sm_{architecture}: the machine code of {len(kernels)} kernels was read")
+
+    def check_length(self, code, where):
+        """A short post takes as long as its instructions: those that come before it, and of a turn that looks at eight
+        ranks."""
+        lines, _ = code
+        post = next(number for number, (_, line) in enumerate(lines) if POST.search(line))
+        turns = [len(loop.splitlines()) for loop in inner_loops(code) if len(LOOK.findall(loop)) == 8]
+        self.assertLess(post, POST_INSTRUCTIONS_MAX, where)
+        self.assertLess(min(turns), TURN_INSTRUCTIONS_MAX, where)
 
     def test_a_loop_of_small_accesses_would_be_seen(self):
         ptx = ("$L__BB0_1:\n ld.global.u32 %r1, [%rd1];\n st.global.v4.u32 [%rd2], {%r1,%r1,%r1,%r1};\n"
@@ -232,18 +247,24 @@ class Image(unittest.TestCase):
                 for order, place in FLAG_STORE.findall(body):
                     orders[place].add(order)
                 either = [place for place, found in orders.items() if len(found) == 2]
-                one_shot = name.startswith("rondo_run_load_store_") and not name.endswith("_copy")
-                self.assertEqual(len(either), 2 if one_shot else 1, name)
+                # In one_shot's once more for short posts.
+                wanted = 2 * (2 if len(looks_of(name)) > 1 else 1) if name.startswith("rondo_run_one_shot_") else 1
+                self.assertEqual(len(either), wanted, name)
 
     def test_load_store_has_no_more_fences_than_it_needs(self):
         """Of the system's scope. Exchanges, of a gate that closes and of a verdict, and the two adds of the report come
-        after a failure only. Gates are adds in either scope, by where the ranks are."""
+        after a failure only. Gates are adds in either scope, by where the ranks are. In one_shot's kernels the report
+        of a short post has one add: it has not failed itself."""
         for name, body in bodies(Path(self.ptx).read_text(encoding="utf-8"), ENTRY_OF_PTX).items():
-            if name.startswith("rondo_run_load_store_"):
-                releases = ["E3"] if name.endswith("_copy") else ["E3", "P2", "C2", "R2"]
+            if name.startswith(("rondo_run_load_store_", "rondo_run_one_shot_")):
+                releases, adds = ["E3"] if name.endswith("_copy") else ["E3", "C2", "R2"], 2
+                if name.startswith("rondo_run_one_shot_"):
+                    releases, adds = ["E3", "P2"], 2
+                    if len(looks_of(name)) > 1:
+                        releases, adds = releases * 2, 3
                 self.assertEqual(body.count("st.release."), len(releases), name)
                 self.assertEqual(FENCE.findall(body), ["fence.sc.sys"] * body.count("atom.cas."), name)
-                self.assertEqual(body.count(".acq_rel.sys."), body.count(".acq_rel.gpu.") + 2, name)
+                self.assertEqual(body.count(".acq_rel.sys."), body.count(".acq_rel.gpu.") + adds, name)
 
     def test_a_changed_header_rebuilds_the_image(self):
         known = subprocess.run(["ninja", "-t", "deps", self.image], capture_output=True, text=True, check=True).stdout

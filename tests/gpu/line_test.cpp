@@ -16,7 +16,7 @@ namespace {
 
 constexpr ConnectionGeometry geometry{4, 64, 64, 360};  // three lines a slot
 constexpr uint32_t signature = 77;
-constexpr uint64_t flags = 0xFFFF'FFFF;  // as many, then they come again
+constexpr uint64_t flags = uint64_t{1} << 31;  // as many, then they come again
 
 /// A connection and a payload at a multiple of 8.
 struct Line {

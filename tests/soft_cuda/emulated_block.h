@@ -105,14 +105,17 @@ void run_emulated(Block &block, uint32_t thread, void *const *parameters) {
 }
 
 /// All threads of a block are one group.
-template <class Reduction>
+template <class Reduction, bool one_shot = false>
 void run_load_store_emulated(Block &block, uint32_t thread, void *const *parameters) {
   using namespace rondo::device;
-  assert(block.shared_bytes >=
-         load_store_shared_bytes(static_cast<const LoadStoreOperation *>(parameters[0])->rank_count()));
+  const auto &operation = *static_cast<const LoadStoreOperation *>(parameters[0]);
+  assert(block.shared_bytes >= load_store_shared_bytes(operation.rank_count()));
   auto *const barrier = reinterpret_cast<VotingBarrier *>(block.shared);
   const EmulatedGroup group{barrier, thread, block.thread_count, block.give_way};
-  run_load_store<Reduction>(group, *static_cast<const LoadStoreOperation *>(parameters[0]), block.index, block.shared);
+  if constexpr (one_shot)
+    run_one_shot<Reduction>(group, operation, block.index, block.shared);
+  else
+    run_load_store<Reduction>(group, operation, block.index, block.shared);
 }
 
 /// The threads of a launch, for kernels without a barrier.

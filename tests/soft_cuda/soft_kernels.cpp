@@ -35,6 +35,9 @@ void counted(soft_cuda::Block &block, uint32_t thread, void *const *parameters) 
   {#name, counted<DeviceOperations, soft_cuda::run_emulated<Protocol, __VA_ARGS__>>, sizeof(DeviceOperations)},
 #define RONDO_SOFT_LOAD_STORE(name, ...) \
   {#name, counted<LoadStoreOperation, soft_cuda::run_load_store_emulated<__VA_ARGS__>>, sizeof(LoadStoreOperation)},
+#define RONDO_SOFT_ONE_SHOT(name, ...)                                               \
+  {#name, counted<LoadStoreOperation, soft_cuda::run_load_store_emulated<__VA_ARGS__, true>>, \
+   sizeof(LoadStoreOperation)},
 #define RONDO_SOFT_REDUCE(name, ...) \
   {#name, soft_cuda::reduce_emulated<__VA_ARGS__>, sizeof(ReductionOperation)},
 
@@ -42,6 +45,7 @@ void counted(soft_cuda::Block &block, uint32_t thread, void *const *parameters) 
 #define RONDO_SOFT_LIST_ll RONDO_KERNELS_OF_PROTOCOL(RONDO_SOFT_KERNEL, ll, GroupLl)
 #define RONDO_SOFT_LIST_ll128 RONDO_KERNELS_OF_PROTOCOL(RONDO_SOFT_KERNEL, ll128, GroupLl128)
 #define RONDO_SOFT_LIST_load_store RONDO_LOAD_STORE_KERNELS(RONDO_SOFT_LOAD_STORE)
+#define RONDO_SOFT_LIST_one_shot RONDO_ONE_SHOT_KERNELS(RONDO_SOFT_ONE_SHOT)
 #define RONDO_SOFT_LIST_reduce RONDO_REDUCE_KERNELS(RONDO_SOFT_REDUCE)
 #define RONDO_SOFT_JOIN_2(first, second) first##second
 #define RONDO_SOFT_JOIN(first, second) RONDO_SOFT_JOIN_2(first, second)

@@ -1,0 +1,218 @@
+// SPDX-License-Identifier: Apache-2.0
+// Short posts on emulated blocks: one_shots whose threads have one word each at most, which a kernel runs by code of
+// their own. They must be what longer ones are, and meet those of ranks whose buffers or blocks allow no short post.
+#include <chrono>
+
+#include "tests/gpu/emulated_draw.h"
+
+using namespace rondo;
+using namespace rondo::test;
+
+namespace {
+
+constexpr uint32_t threads_max = 8;
+
+EmulatedCase short_case(uint32_t rank_count, uint64_t count = 6) {
+  EmulatedCase it;
+  it.algorithm = RONDO_ALGORITHM_ONE_SHOT;
+  it.kernel = RONDO_KERNEL_LOAD_STORE;
+  it.type = RONDO_INT32;
+  it.rank_count = rank_count;
+  it.count = count;
+  it.channels = 2;
+  return it;
+}
+
+std::vector<CaseRank> make_ranks(const EmulatedCase &it) {
+  std::vector<CaseRank> ranks;
+  for (uint32_t rank = 0; rank < it.rank_count; ++rank) {
+    Random random(rank);
+    ranks.push_back(make_case_rank(it, drawn_geometry, rank, random));
+  }
+  return ranks;
+}
+
+DeviceWorld world_for(const EmulatedCase &it) {
+  return DeviceWorld(it.rank_count, it.channels, drawn_geometry, 0, load_store_geometry_for(it));
+}
+
+int32_t element_at(const std::vector<std::byte> &memory, size_t at) {
+  int32_t element = 0;
+  std::memcpy(&element, memory.data() + at, sizeof element);
+  return element;
+}
+
+/// Whether a rank's result is the sum of all sends.
+bool is_sum(const std::vector<CaseRank> &ranks, uint32_t rank, uint64_t count) {
+  for (uint64_t index = 0; index < count; ++index) {
+    const size_t offset = index * sizeof(int32_t);
+    uint32_t sum = 0;
+    for (const CaseRank &of : ranks) sum += static_cast<uint32_t>(element_at(of.send, of.send_at + offset));
+    if (element_at(ranks[rank].recv, ranks[rank].recv_at + offset) != static_cast<int32_t>(sum)) return false;
+  }
+  return true;
+}
+
+/// All that a rank has posted in its place.
+std::vector<uint64_t> posted(DeviceWorld &world, uint32_t rank) {
+  const device::LoadStorePlace place = world.place(rank);
+  std::vector<uint64_t> words;
+  for (uint64_t number = 0; number < 2; ++number) {
+    for (uint32_t channel = 0; channel < place.geometry.channel_count; ++channel)
+      words.push_back(memory::load_acquire(place.header(number, channel)));
+    for (size_t unit = 0; unit < place.geometry.area_bytes() / sizeof(uint64_t); ++unit)
+      words.push_back(memory::load_acquire(place.units(number)[unit]));
+  }
+  return words;
+}
+
+}  // namespace
+
+TEST_CASE("short posts: which calls have them") {
+  using namespace rondo::device;
+  const auto words_of = [](uint32_t ranks, uint64_t count, uint32_t element_bytes) {
+    std::vector<PaddedCounter> memory(64);
+    LoadStoreOperation operation;
+    operation.geometry = {ranks, 2, 1024, 64};
+    for (uint32_t rank = 0; rank < ranks; ++rank)
+      operation.places[rank] = reinterpret_cast<std::byte *>(memory.data()) + rank;
+    operation.rank = 1;
+    operation.mode = LoadStoreMode::one_shot;
+    operation.count = count;
+    const ShortPost post = short_post(operation, element_bytes);
+    if (post.word_count != 0) {
+      const LoadStorePlace own = operation.place(1);
+      CHECK(post.units == own.units(2));
+      CHECK(post.units + post.units_of_area == own.units(3));
+      CHECK(&post.headers[1].value == &own.header(2, 1));
+      CHECK(&post.headers[operation.geometry.channel_count + 1].value == &own.header(3, 1));
+    }
+    return post.word_count;
+  };
+  for (const uint32_t ranks : {2u, 4u, 8u}) CHECK(words_of(ranks, 14, 4) == 7);
+  for (const uint32_t ranks : {3u, 5u, 7u, 9u, 16u}) CHECK(words_of(ranks, 14, 4) == 0);
+  CHECK(words_of(2, 15, 4) == 0);  // half a word is left
+  CHECK(words_of(2, 16, 1) == 2);
+  alignas(8) std::byte memory[32];
+  CHECK(is_at_words({{memory, 0, {}}, {memory + 16, 0, {}}}));
+  CHECK_FALSE(is_at_words({{memory + 4, 0, {}}, {memory + 16, 0, {}}}));
+  CHECK_FALSE(is_at_words({{memory, 0, {}}, {memory + 12, 0, {}}}));
+}
+
+TEST_CASE("short posts: every type and operation is bit-equal to the host executor") {
+  const uint64_t seed = seed_from_environment();
+  Random random(seed);
+  for (const uint32_t rank_count : {2u, 4u, 8u})
+    for (int type = RONDO_INT8; type <= RONDO_FLOAT8_E5M2; ++type)
+      for (int op = RONDO_SUM; op <= RONDO_AVG; ++op) {
+        if (under_thread_sanitizer && random() % 4 != 0) continue;
+        EmulatedCase it = short_case(rank_count);
+        it.type = static_cast<rondo_type_t>(type);
+        it.op = static_cast<rondo_op_t>(op);
+        it.channels = between(random, 1, 3);
+        // Up to the words of all threads; channels without any, and now and then half a word.
+        const uint64_t bytes = 8 * between(random, 1, threads_max * it.channels) - (random() % 4 == 0 ? 4 : 0);
+        it.count = std::max<uint64_t>(1, bytes / rondo_type_size(it.type));
+        it.in_place = random() % 2 == 0;
+        if (random() % 4 == 0) it.offset_bytes = static_cast<uint32_t>(rondo_type_size(it.type));
+        check(it, drawn_geometry, {8, 8, 4}, seed);
+      }
+}
+
+TEST_CASE("short posts: counts of posts pass the wraps of flags and of the sweep") {
+  const uint64_t seed = seed_from_environment();
+  for (const uint32_t rank_count : {2u, 4u, 8u})
+    for (const uint64_t first : {ll::sweep_period - 3, 2 * ll::sweep_period - 3, 4 * ll::sweep_period - 3})
+      check(short_case(rank_count), drawn_geometry, {8, 8, 8, 8, 8, 8}, seed, first);
+}
+
+TEST_CASE("short posts: beside ranks that have none, one behind the other, each as fast as it can") {
+  const uint64_t seed = seed_from_environment();
+  CAPTURE(seed);
+  const EmulatedCase it = short_case(4, 22);
+  constexpr uint64_t operation_count = under_thread_sanitizer ? 10 : 40;
+  std::vector<std::vector<CaseRank>> operations;
+  for (uint64_t number = 0; number < operation_count; ++number) operations.push_back(make_ranks(it));
+  DeviceWorld world = world_for(it);
+  run_ranks(it.rank_count, [&](uint32_t rank) {
+    Random own(seed + rank);
+    for (uint64_t number = 1; number <= operation_count; ++number) {
+      CaseRank &of = operations[number - 1][rank];
+      if (own() % 4 == 0) std::this_thread::sleep_for(std::chrono::microseconds(own() % 300));
+      world.run(rank, *of.plan, of.buffers(number, false), number, own() % 2 == 0 ? 8 : 3);
+    }
+  });
+  for (const std::vector<CaseRank> &ranks : operations)
+    for (uint32_t rank = 0; rank < it.rank_count; ++rank) CHECK(is_sum(ranks, rank, it.count));
+}
+
+TEST_CASE("short posts: abort ends a rank whose peer never comes, and the kernel behind it posts nothing") {
+  const EmulatedCase it = short_case(4);
+  std::vector<CaseRank> ranks = make_ranks(it);
+  DeviceWorld world = world_for(it);
+  std::thread aborter([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    for (uint32_t rank = 0; rank < it.rank_count; ++rank) world.abort(rank);
+  });
+  run_ranks(3, [&](uint32_t rank) {  // the last one never starts
+    world.run(rank, *ranks[rank].plan, ranks[rank].buffers(1, false), 1, 8);
+  });
+  aborter.join();
+  for (uint32_t rank = 0; rank < 3; ++rank) {
+    CAPTURE(rank);
+    CHECK((world.result(rank).number == 1 && world.result(rank).failed_number == 1));
+    CHECK(device::outcome_in(world.result(rank).verdict) == device::Outcome::stopped);
+    const std::vector<uint64_t> before = posted(world, rank);
+    world.run(rank, *ranks[rank].plan, ranks[rank].buffers(2, false), 2, 8);
+    CHECK(posted(world, rank) == before);
+    CHECK((world.result(rank).number == 2 && world.result(rank).failed_number == 1));
+  }
+}
+
+TEST_CASE("short posts: a peer in another operation is a fault that names it, in every order of headers and words") {
+  for (const uint64_t first : {1u, 2u})  // an odd number: headers are looked at beside the words
+    for (const uint64_t other_count : {uint64_t{6}, uint64_t{3}, uint64_t{60}}) {
+      const EmulatedCase it = short_case(4);
+      EmulatedCase other = it;
+      other.count = other_count;
+      std::vector<CaseRank> ranks = make_ranks(it);
+      std::vector<CaseRank> others = make_ranks(other);
+      EmulatedCase larger = it;
+      larger.count = 60;
+      DeviceWorld world = world_for(larger);
+      run_ranks(4, [&](uint32_t rank) {
+        CaseRank &of = rank == 2 ? others[rank] : ranks[rank];
+        const Buffers buffers = of.buffers(rank == 2 ? 7 : 1, false);
+        world.run(rank, *of.plan, buffers, first, 8);
+      });
+      for (uint32_t rank = 0; rank < 4; ++rank) {
+        CAPTURE(rank, other_count, first);
+        const DeviceWorld::Ended result = world.result(rank);
+        CHECK(device::outcome_in(result.verdict) == device::Outcome::fault);
+        CHECK(device::fault_in(result.verdict) == Fault::foreign_slot);
+        CHECK((rank == 2 ? device::peer_in(result.verdict) != 2 : device::peer_in(result.verdict) == 2));
+      }
+    }
+}
+
+// Without a vote before the post: one thread meets a fault before those behind it have posted.
+TEST_CASE("short posts: a post is whole though a fault was met") {
+  const EmulatedCase it = short_case(4);
+  std::vector<CaseRank> ranks = make_ranks(it);
+  DeviceWorld world = world_for(it);
+  uint64_t &header = world.place(2).header(1, 0);
+  memory::store_release(header, ll::pack(77, ll::flag_of(1)));  // as if rank 2 were elsewhere; pairs with W2
+  world.run(0, *ranks[0].plan, ranks[0].buffers(1, false), 1, 8);
+  CHECK(device::outcome_in(world.result(0).verdict) == device::Outcome::fault);
+  CHECK(device::peer_in(world.result(0).verdict) == 2);
+  memory::store_release(header, 0);
+  run_ranks(3, [&](uint32_t which) {
+    const uint32_t rank = 1 + which;
+    world.run(rank, *ranks[rank].plan, ranks[rank].buffers(1, false), 1, 8);
+  });
+  for (const uint32_t rank : {1u, 2u, 3u}) {
+    CAPTURE(rank);
+    CHECK(world.result(rank).verdict == 0);
+    CHECK(is_sum(ranks, rank, it.count));
+  }
+}
