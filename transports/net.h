@@ -83,6 +83,19 @@ struct Event {
   bool in_device = false;  ///< arrived: the payload is in NearLink::device_slot(), not in `incoming`
 };
 
+/// What a poll() fills in.
+class EventList {
+ public:
+  explicit EventList(std::span<Event> events) : events_(events) {}
+  [[nodiscard]] bool has_room(uint32_t count) const { return count_ + count <= events_.size(); }
+  void add(const Event &event) { events_[count_++] = event; }
+  [[nodiscard]] uint32_t count() const { return count_; }
+
+ private:
+  std::span<Event> events_;
+  uint32_t count_ = 0;
+};
+
 /// Calls of one thread at a time. Nothing blocks, and nothing allocates after the network was made.
 class Network {
  public:

@@ -25,6 +25,7 @@ constexpr int receives_per_poll = 8;
 constexpr uint64_t silence_look_ns = 200'000'000;
 constexpr uint32_t silent_looks = 13;  // 2.5 s
 constexpr uint32_t repeats_max = 4;    // 3 s
+constexpr uint32_t events_per_frame = 2;  // at most, where each slot comes in its turn
 
 class TcpNetwork final : public net::Network {
  public:
@@ -58,32 +59,19 @@ class TcpNetwork final : public net::Network {
     std::vector<Stream> streams; ///< by index of the socket
     std::vector<Slot> slots;     ///< that have come
   };
-  class EventList {
-   public:
-    explicit EventList(std::span<net::Event> events) : events_(events) {}
-    /// Room for the two events that a frame makes at most where each slot comes in its turn.
-    [[nodiscard]] bool has_room() const { return count_ + 2 <= events_.size(); }
-    [[nodiscard]] bool has_room_for_one() const { return count_ < events_.size(); }
-    void add(const net::Event &event) { events_[count_++] = event; }
-    [[nodiscard]] uint32_t count() const { return count_; }
-
-   private:
-    std::span<net::Event> events_;
-    uint32_t count_ = 0;
-  };
 
   void send(Socket &socket);
-  void receive(Socket &socket, EventList &events);
+  void receive(Socket &socket, net::EventList &events);
   /// Takes what is staged. False: `events` is full, or the socket is lost.
-  bool parse(Socket &socket, EventList &events);
-  bool begin_frame(Socket &socket, EventList &events);
-  void end_payload(Socket &socket, EventList &events);
+  bool parse(Socket &socket, net::EventList &events);
+  bool begin_frame(Socket &socket, net::EventList &events);
+  void end_payload(Socket &socket, net::EventList &events);
   /// A frame with a tag says nothing before its tag was checked.
-  void end_tag(Socket &socket, const wire::FrameTag &tag, EventList &events);
-  void take_credit(const Socket &socket, EventList &events);
-  void take_slot(const Socket &socket, EventList &events);
+  void end_tag(Socket &socket, const wire::FrameTag &tag, net::EventList &events);
+  void take_credit(const Socket &socket, net::EventList &events);
+  void take_slot(const Socket &socket, net::EventList &events);
   /// Tells of the slots that have come, as far as none is missing. False: `events` is full.
-  bool tell_arrived(uint32_t index, EventList &events);
+  bool tell_arrived(uint32_t index, net::EventList &events);
   void look_for_silence();
   static void note(Socket &socket, const std::string &what);
   static void lose(Socket &socket, const std::string &what);
@@ -143,7 +131,7 @@ bool TcpNetwork::credit(uint32_t link, uint64_t consumed) {
 }
 
 uint32_t TcpNetwork::poll(std::span<net::Event> events) {
-  EventList list(events);
+  net::EventList list(events);
   if (per_peer_ > 1)  // what found no room before
     for (uint32_t index = 0; index < links_.size(); ++index)
       if (!tell_arrived(index, list)) return list.count();
@@ -152,7 +140,7 @@ uint32_t TcpNetwork::poll(std::span<net::Event> events) {
     Socket &socket = *each;
     if (!socket.mute) send(socket);
     if (!socket.lost) receive(socket, list);
-    if (!socket.lost || socket.told || !list.has_room()) continue;
+    if (!socket.lost || socket.told || !list.has_room(events_per_frame)) continue;
     // The peer is told of once, whichever of its sockets is lost first, and that one's reason stands for it.
     for (const auto &other : sockets_) {
       if (other->ends.peer != socket.ends.peer) continue;
@@ -176,7 +164,7 @@ void TcpNetwork::send(Socket &socket) {
   }
 }
 
-void TcpNetwork::receive(Socket &socket, EventList &events) {
+void TcpNetwork::receive(Socket &socket, net::EventList &events) {
   for (int attempt = 0; attempt < receives_per_poll; ++attempt) {
     if (!parse(socket, events)) return;
     size_t wanted = 0;
@@ -201,8 +189,8 @@ void TcpNetwork::receive(Socket &socket, EventList &events) {
   }
 }
 
-bool TcpNetwork::parse(Socket &socket, EventList &events) {
-  while (events.has_room() && !socket.lost) {  // bounded by what is staged
+bool TcpNetwork::parse(Socket &socket, net::EventList &events) {
+  while (events.has_room(events_per_frame) && !socket.lost) {  // bounded by what is staged
     const size_t staged = socket.staged_end - socket.staged_first;
     if (socket.payload_bytes != 0) {
       const size_t bytes = std::min(staged, socket.payload_bytes);
@@ -239,7 +227,7 @@ bool TcpNetwork::parse(Socket &socket, EventList &events) {
   return false;
 }
 
-bool TcpNetwork::begin_frame(Socket &socket, EventList &events) {
+bool TcpNetwork::begin_frame(Socket &socket, net::EventList &events) {
   const FrameHeader &frame = socket.frame;
   if (frame.channel >= socket.links.size()) return false;
   const uint32_t index = socket.links[frame.channel];
@@ -264,12 +252,12 @@ bool TcpNetwork::begin_frame(Socket &socket, EventList &events) {
   return true;
 }
 
-void TcpNetwork::end_payload(Socket &socket, EventList &events) {
+void TcpNetwork::end_payload(Socket &socket, net::EventList &events) {
   socket.tag_follows = socket.tagger.has_value();
   if (!socket.tagger) take_slot(socket, events);
 }
 
-void TcpNetwork::end_tag(Socket &socket, const wire::FrameTag &tag, EventList &events) {
+void TcpNetwork::end_tag(Socket &socket, const wire::FrameTag &tag, net::EventList &events) {
   socket.tag_follows = false;
   const FrameHeader &frame = socket.frame;
   const std::byte *const payload = socket.payload - frame.bytes;
@@ -281,7 +269,7 @@ void TcpNetwork::end_tag(Socket &socket, const wire::FrameTag &tag, EventList &e
   if (frame.kind == static_cast<uint16_t>(FrameKind::slot)) take_slot(socket, events);
 }
 
-void TcpNetwork::take_credit(const Socket &socket, EventList &events) {
+void TcpNetwork::take_credit(const Socket &socket, net::EventList &events) {
   const FrameHeader &frame = socket.frame;
   const uint32_t index = socket.links[frame.channel];
   Link &link = links_[index];
@@ -290,7 +278,7 @@ void TcpNetwork::take_credit(const Socket &socket, EventList &events) {
   link.consumed = std::max(link.consumed, frame.consumed);
 }
 
-void TcpNetwork::take_slot(const Socket &socket, EventList &events) {
+void TcpNetwork::take_slot(const Socket &socket, net::EventList &events) {
   const FrameHeader &frame = socket.frame;
   const uint32_t index = socket.links[frame.channel];
   Link &link = links_[index];
@@ -299,10 +287,10 @@ void TcpNetwork::take_slot(const Socket &socket, EventList &events) {
   static_cast<void>(tell_arrived(index, events));
 }
 
-bool TcpNetwork::tell_arrived(uint32_t index, EventList &events) {
+bool TcpNetwork::tell_arrived(uint32_t index, net::EventList &events) {
   Link &link = links_[index];
   while (link.streams[link.arrived % per_peer_].arrived > link.arrived) {  // bounded by the slots of the link
-    if (!events.has_room_for_one()) return false;
+    if (!events.has_room(1)) return false;
     const Slot &slot = link.slots[link.ends.incoming.slot(link.arrived)];
     events.add({net::Event::Kind::arrived, index, link.arrived, slot.signature, slot.bytes});
     ++link.arrived;

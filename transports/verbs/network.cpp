@@ -27,18 +27,6 @@ constexpr const char *advice =
     "; look at RONDO_IB_HCA and RONDO_IB_GID_INDEX, at a firewall (RoCE v2 is UDP to port 4791) and at the MTU between "
     "the hosts, or set RONDO_NETWORK=tcp";
 
-class EventList {
- public:
-  explicit EventList(std::span<net::Event> events) : events_(events) {}
-  [[nodiscard]] bool has_room(uint32_t count = events_per_completion) const { return count_ + count <= events_.size(); }
-  void add(const net::Event &event) { events_[count_++] = event; }
-  [[nodiscard]] uint32_t count() const { return count_; }
-
- private:
-  std::span<net::Event> events_;
-  uint32_t count_ = 0;
-};
-
 class VerbsNetwork final : public net::Network {
  public:
   VerbsNetwork() = default;
@@ -68,13 +56,13 @@ class VerbsNetwork final : public net::Network {
   [[nodiscard]] static const char *advice_of_slots(const Peer &peer);
   Result<void> add_paths(Peer &peer, const std::vector<net::NearLink> &links, uint32_t path_count);
   [[nodiscard]] Rail &rail_of(uint32_t path_number) const { return *rails_[path_number % rails_.size()]; }
-  void take(const ibv_wc &completion, EventList &events);
+  void take(const ibv_wc &completion, net::EventList &events);
   void take_failure(Path &path, const ibv_wc &completion);
-  void take_word(Peer &peer, Path &path, const Immediate &word, EventList &events);
+  void take_word(Peer &peer, Path &path, const Immediate &word, net::EventList &events);
   /// Null: fine. Else what is wrong with what the peer sent.
-  const char *take_slot(Peer &peer, Link &link, PathLink &ends, const Immediate &word, EventList &events);
-  static const char *take_credit(Link &link, uint64_t consumed, EventList &events);
-  void tell_arrivals(Link &link, EventList &events);
+  const char *take_slot(Peer &peer, Link &link, PathLink &ends, const Immediate &word, net::EventList &events);
+  static const char *take_credit(Link &link, uint64_t consumed, net::EventList &events);
+  void tell_arrivals(Link &link, net::EventList &events);
   void step_alone();
 
   std::vector<std::unique_ptr<Rail>> rails_;
@@ -221,12 +209,12 @@ bool VerbsNetwork::credit(uint32_t index, uint64_t consumed) {
 }
 
 uint32_t VerbsNetwork::poll(std::span<net::Event> events) {
-  EventList list(events);
+  net::EventList list(events);
   if (std::exchange(untold_, false))
     for (const Ends &each : links_) tell_arrivals(*each.link, list);
   bool idle = true;
   for (const auto &rail : rails_) {  // each queue is asked once: a second time it would mostly be empty
-    for (bool some = rail->fetch(); some && list.has_room(); some = rail->has_fetched()) {
+    for (bool some = rail->fetch(); some && list.has_room(events_per_completion); some = rail->has_fetched()) {
       take(rail->take(), list);
       idle = false;
     }
@@ -235,14 +223,14 @@ uint32_t VerbsNetwork::poll(std::span<net::Event> events) {
   for (const auto &rail : rails_)
     if (look || rail->look_is_due()) rail->look();
   for (const auto &peer : peers_) {
-    if (!peer->lost() || peer->told || peer->links().empty() || !list.has_room()) continue;
+    if (!peer->lost() || peer->told || peer->links().empty() || !list.has_room(events_per_completion)) continue;
     peer->told = true;
     list.add({net::Event::Kind::lost, peer->links().front().index});
   }
   return list.count();
 }
 
-void VerbsNetwork::take(const ibv_wc &completion, EventList &events) {
+void VerbsNetwork::take(const ibv_wc &completion, net::EventList &events) {
   const PathOfPeer &of = paths_[completion.wr_id >> 1];
   if (of.peer->lost()) return;
   if (completion.status != IBV_WC_SUCCESS) return take_failure(*of.path, completion);
@@ -261,7 +249,7 @@ void VerbsNetwork::take_failure(Path &path, const ibv_wc &completion) {
   path.lose(what);
 }
 
-void VerbsNetwork::take_word(Peer &peer, Path &path, const Immediate &word, EventList &events) {
+void VerbsNetwork::take_word(Peer &peer, Path &path, const Immediate &word, net::EventList &events) {
   const char *wrong = "there is no such channel";
   if (word.channel < peer.links().size()) {
     Link &link = peer.links()[word.channel];
@@ -279,7 +267,7 @@ void VerbsNetwork::take_word(Peer &peer, Path &path, const Immediate &word, Even
   if (wrong != nullptr) path.lose(std::string("it sent what is no message of this version of Rondo: ") + wrong);
 }
 
-const char *VerbsNetwork::take_slot(Peer &peer, Link &link, PathLink &ends, const Immediate &word, EventList &events) {
+const char *VerbsNetwork::take_slot(Peer &peer, Link &link, PathLink &ends, const Immediate &word, net::EventList &events) {
   const ConnectionView &incoming = link.ends.incoming;
   if (word.counter != (ends.next & counter_mask)) return "its slots are out of order";
   const Cell &cell = ends.landed[incoming.slot(ends.next)];
@@ -299,7 +287,7 @@ const char *VerbsNetwork::take_slot(Peer &peer, Link &link, PathLink &ends, cons
 }
 
 /// In order, up to the first that has not come.
-void VerbsNetwork::tell_arrivals(Link &link, EventList &events) {
+void VerbsNetwork::tell_arrivals(Link &link, net::EventList &events) {
   for (;;) {  // bounded by the slots of a link
     Arrival &arrival = link.arrivals[link.ends.incoming.slot(link.arrived)];
     if (!arrival.here) return;
@@ -315,7 +303,7 @@ void VerbsNetwork::tell_arrivals(Link &link, EventList &events) {
 /// One that came by another path may be newer: the highest counts. A credit can come before the acknowledgement of the
 /// peer's device. Until that comes, the own device may send the slot again, with other bytes in it: the peer's device
 /// drops packets that it has had (InfiniBand Architecture Specification, C9-105).
-const char *VerbsNetwork::take_credit(Link &link, uint64_t consumed, EventList &events) {
+const char *VerbsNetwork::take_credit(Link &link, uint64_t consumed, net::EventList &events) {
   if (consumed > link.sent) return "it gives credit for what was not sent";
   if (consumed <= link.consumed) return nullptr;
   link.consumed = consumed;
