@@ -3,6 +3,7 @@
 // abort and disagreement; where it can be had, and what is said where it cannot. "[image]" wants a driver in software
 // whose image lacks its kernels.
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "tests/gpu/device_ranks.h"
@@ -72,14 +73,15 @@ TEST_CASE("load_store: ranks that share buffers have it, asked or not, unless th
   CHECK(all_ok(asking.ranks.run(barrier_and_finalize)));
 }
 
-TEST_CASE("load_store: ranks that are threads sum what they have, in and out of place, among barriers", "[plain]") {
+TEST_CASE("load_store: ranks that are threads sum what they have, in and out of place, among barriers",
+          "[plain][short]") {
   for (const auto algorithm : load_store_algorithms)
     for (const int rank_count : {1, 2, 5}) {
       rondo_config_t config = with_load_store(algorithm);
       config.channels = 3;
       DeviceRanks group(rank_count, config);
       const size_t most = algorithm == RONDO_ALGORITHM_ONE_SHOT ? 16'384 : 700'001;
-      for (const size_t count : {size_t{0}, size_t{1}, size_t{7}, size_t{1000}, most}) {
+      for (const size_t count : {size_t{0}, size_t{1}, size_t{7}, size_t{64}, size_t{1000}, most}) {
         CAPTURE(rank_count, count, rondo_algorithm_string(algorithm));
         const Buffers send(group, count, count), recv(group, count, 77);
         const auto expected = sum_over_ranks(count, rank_count, count);
@@ -99,7 +101,8 @@ TEST_CASE("load_store: ranks that are threads sum what they have, in and out of 
     }
 }
 
-TEST_CASE("load_store: ranks that share buffers with unlike alignment, and elements that no block has", "[plain]") {
+TEST_CASE("load_store: ranks that share buffers with unlike alignment, and elements that no block has",
+          "[plain][short]") {
   DeviceRanks group(3);
   for (const size_t count : {size_t{8193}, size_t{100'003}})
     for (const size_t skew : {size_t{0}, size_t{1}, size_t{3}}) {  // of rank 1's buffers, in elements
@@ -150,13 +153,14 @@ TEST_CASE("load_store: ranks on two devices read each other's memory", "[plain]"
 }
 
 TEST_CASE("load_store: captured calls are replayed, each time on what is there then, among calls of either kind",
-          "[plain]") {
-  for (const auto captured_count : {size_t{1000}, size_t{50'000}}) {  // a one_shot and a two_shot
-    DeviceRanks group(3, with_load_store());
+          "[plain][short]") {
+  constexpr std::pair<size_t, int> shapes[] = {{64, 2}, {1000, 3}, {50'000, 3}};  // two one_shots and a two_shot
+  for (const auto &[captured_count, rank_count] : shapes) {
+    DeviceRanks group(rank_count, with_load_store());
     const Buffers buffers(group, captured_count);
     const Buffers small(group, 300, 5), large(group, 40'000, 6);
     std::vector<GraphExec> graphs;
-    for (int rank = 0; rank < 3; ++rank)
+    for (int rank = 0; rank < rank_count; ++rank)
       graphs.push_back(captured(group.world, group.stream(rank), [&] {
         REQUIRE(buffers.call(rank, captured_count, RONDO_MAX) == RONDO_OK);
         REQUIRE(buffers.call(rank, captured_count, RONDO_SUM) == RONDO_OK);
@@ -169,8 +173,8 @@ TEST_CASE("load_store: captured calls are replayed, each time on what is there t
       if (what == 1) large.call_all(RONDO_MAX);
       if (round == 0)
         for (const DeviceBuffer &buffer : buffers.each) buffer.write(bytes_of(std::vector<float>(captured_count, 1)));
-      for (int rank = 0; rank < 3; ++rank) group.launch(graphs[static_cast<size_t>(rank)], rank);
-      expected *= 3;
+      for (int rank = 0; rank < rank_count; ++rank) group.launch(graphs[static_cast<size_t>(rank)], rank);
+      expected *= static_cast<float>(rank_count);
       if (round % 7 != 6) continue;
       group.synchronize();
       buffers.check(std::vector<float>(captured_count, expected));
@@ -179,40 +183,44 @@ TEST_CASE("load_store: captured calls are replayed, each time on what is there t
     }
     group.synchronize();
     buffers.check(std::vector<float>(captured_count, expected));
-    for (int rank = 0; rank < 3; ++rank) CHECK(failure_of(group.ranks[rank]).status == RONDO_OK);
+    for (int rank = 0; rank < rank_count; ++rank) CHECK(failure_of(group.ranks[rank]).status == RONDO_OK);
   }
 }
 
-TEST_CASE("load_store: an abort ends a kernel that waits, and everybody hears of it", "[plain]") {
-  for (const auto algorithm : load_store_algorithms) {
-    DeviceRanks group(2, with_load_store(algorithm));
-    const Buffers buffers(group, 4096);
-    REQUIRE(buffers.call(0, 4096) == RONDO_OK);  // rank 1 never calls
-    std::this_thread::sleep_for(conformance::a_while);
-    CHECK(rondo_comm_abort(group.ranks[1]) == RONDO_OK);
-    group.synchronize();
-    for (int rank = 0; rank < 2; ++rank) CHECK(failure_of(group.ranks[rank]).status == RONDO_ERROR_ABORTED);
-  }
+TEST_CASE("load_store: an abort ends a kernel that waits, and everybody hears of it", "[plain][short]") {
+  for (const auto algorithm : load_store_algorithms)
+    for (const size_t count : {64, 4096}) {
+      CAPTURE(rondo_algorithm_string(algorithm), count);
+      DeviceRanks group(2, with_load_store(algorithm));
+      const Buffers buffers(group, count);
+      REQUIRE(buffers.call(0, count) == RONDO_OK);  // rank 1 never calls
+      std::this_thread::sleep_for(conformance::a_while);
+      CHECK(rondo_comm_abort(group.ranks[1]) == RONDO_OK);
+      group.synchronize();
+      for (int rank = 0; rank < 2; ++rank) CHECK(failure_of(group.ranks[rank]).status == RONDO_ERROR_ABORTED);
+    }
 }
 
-TEST_CASE("load_store: ranks that disagree are told, and one that does not come is named", "[plain]") {
-  for (const auto algorithm : load_store_algorithms) {
-    DeviceRanks group(2, with_load_store(algorithm));
-    const Buffers buffers(group, 4096);
-    REQUIRE(buffers.call(0, 4096) == RONDO_OK);
-    REQUIRE(buffers.call(1, 4095) == RONDO_OK);
-    group.synchronize();
-    for (int rank = 0; rank < 2; ++rank) CHECK(failure_of(group.ranks[rank]).status == RONDO_ERROR_MISMATCH);
-    rondo_config_t hasty = with_load_store(algorithm);
-    hasty.timeout_ms = 300;
-    DeviceRanks late(2, hasty);
-    const Buffers alone(late, 4096);
-    REQUIRE(alone.call(0, 4096) == RONDO_OK);
-    late.synchronize();
-    const rondo_error_t error = failure_of(late.ranks[0]);
-    CHECK(error.status == RONDO_ERROR_TIMEOUT);
-    CHECK(error.peer == 1);
-  }
+TEST_CASE("load_store: ranks that disagree are told, and one that does not come is named", "[plain][short]") {
+  for (const auto algorithm : load_store_algorithms)
+    for (const size_t count : {64, 4096}) {
+      CAPTURE(rondo_algorithm_string(algorithm), count);
+      DeviceRanks group(2, with_load_store(algorithm));
+      const Buffers buffers(group, count);
+      REQUIRE(buffers.call(0, count) == RONDO_OK);
+      REQUIRE(buffers.call(1, count - 1) == RONDO_OK);
+      group.synchronize();
+      for (int rank = 0; rank < 2; ++rank) CHECK(failure_of(group.ranks[rank]).status == RONDO_ERROR_MISMATCH);
+      rondo_config_t hasty = with_load_store(algorithm);
+      hasty.timeout_ms = 300;
+      DeviceRanks late(2, hasty);
+      const Buffers alone(late, count);
+      REQUIRE(alone.call(0, count) == RONDO_OK);
+      late.synchronize();
+      const rondo_error_t error = failure_of(late.ranks[0]);
+      CHECK(error.status == RONDO_ERROR_TIMEOUT);
+      CHECK(error.peer == 1);
+    }
 }
 
 // A rank that has met the foreign operation on its first channel closes the second one, where that operation never

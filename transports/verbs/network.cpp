@@ -267,7 +267,8 @@ void VerbsNetwork::take_word(Peer &peer, Path &path, const Immediate &word, net:
   if (wrong != nullptr) path.lose(std::string("it sent what is no message of this version of Rondo: ") + wrong);
 }
 
-const char *VerbsNetwork::take_slot(Peer &peer, Link &link, PathLink &ends, const Immediate &word, net::EventList &events) {
+const char *VerbsNetwork::take_slot(Peer &peer, Link &link, PathLink &ends, const Immediate &word,
+                                    net::EventList &events) {
   const ConnectionView &incoming = link.ends.incoming;
   if (word.counter != (ends.next & counter_mask)) return "its slots are out of order";
   const Cell &cell = ends.landed[incoming.slot(ends.next)];
