@@ -185,6 +185,48 @@ RONDO_HD void reduce_pieces(G group, const Operands &of, uint32_t begin, uint32_
   }
 }
 
+/// Vectors [0, end) of two ranks, without a division, as far as the whole group has whole turns; returns how far. The
+/// loads of the next turn are under way while one is stored, which other threads and turns do not touch.
+template <class Reduction, uint32_t turns, Group G, class Operands>
+[[nodiscard]] RONDO_HD uint32_t reduce_pairs(G group, const Operands &of, uint32_t end) {
+  const uint32_t step = turns * group.size(), stop = end / step * step;
+  if (stop == 0) return 0;
+  const auto place = [&](uint32_t at, uint32_t turn) {
+    return (at + group.rank() + turn * group.size()) * size_t{vector_bytes};
+  };
+  Vector firsts[turns], seconds[turns], results[turns];
+  const auto load = [&](uint32_t at) {
+    const std::byte *const first = of.operand(0), *const second = of.operand(1);
+    RONDO_UNROLL
+    for (uint32_t turn = 0; turn < turns; ++turn) firsts[turn] = memory::load_vector(first + place(at, turn));
+    RONDO_UNROLL
+    for (uint32_t turn = 0; turn < turns; ++turn) seconds[turn] = memory::load_vector(second + place(at, turn));
+  };
+  const auto reduce = [&] {
+    RONDO_UNROLL
+    for (uint32_t turn = 0; turn < turns; ++turn)
+      results[turn] = Reduction::template step<false>(firsts[turn], seconds[turn], 0);
+  };
+  const auto store = [&](uint32_t at) {
+    RONDO_KEEP_LOOP
+    for (uint32_t which = 0; which < of.output_count; ++which) {
+      std::byte *const to = of.output(which);
+      RONDO_UNROLL
+      for (uint32_t turn = 0; turn < turns; ++turn) memory::store_vector(to + place(at, turn), results[turn]);
+    }
+  };
+  load(0);
+  RONDO_KEEP_LOOP
+  for (uint32_t at = 0; at + step < stop; at += step) {
+    reduce();
+    load(at + step);
+    store(at);
+  }
+  reduce();
+  store(stop - step);
+  return stop;
+}
+
 /// `count` elements of a part, whose operands and outputs are all at multiples of 16 but for those in `addresses`: an
 /// or of them.
 template <class Reduction, Group G, class Operands>
@@ -200,7 +242,10 @@ RONDO_HD void reduce_part(G group, const Operands &of, uint64_t addresses, uint3
     // elements take a lot of code, four of the last rank and four of one other.)
     constexpr uint32_t few = sizeof(Storage) == 1 ? 1 : 2;
     if (Reduction::is_narrow || of.rank_count < 4) {
-      reduce_pieces<Reduction, VectorPiece, few, 4>(group, of, 0, vectors);
+      uint32_t done = 0;
+      if constexpr (!Reduction::is_narrow)
+        if (of.rank_count == 2 && of.divisor == 0) done = reduce_pairs<Reduction, 4>(group, of, vectors);
+      reduce_pieces<Reduction, VectorPiece, few, 4>(group, of, done, vectors);
     } else if constexpr (!Reduction::is_narrow) {
       reduce_pieces<Reduction, VectorPiece, 4, 2>(group, of, 0, vectors);
     }

@@ -17,7 +17,7 @@ from collections import defaultdict
 from pathlib import Path
 
 from kernel_listing import (ENTRY_OF_PTX, LOOK, PTX, SASS, accesses_in_loops, bodies, inner_loops, loads_for_next_time,
-                            loads_under_way, looks_under_way, ptx_kernels, sass_kernels)
+                            loads_under_way, looks_under_way, loops_of, ptx_kernels, sass_kernels)
 
 ROOT = Path(__file__).resolve().parents[2]
 IMAGE_BYTES_MAX = 20 * 1000 * 1000  # of a release image, and with it of librondo.so
@@ -89,6 +89,12 @@ def wanted_loops(name):
     if name.startswith(("rondo_run_ll_", "rondo_run_ll128_")):
         wanted += [(2, at_least(2), NONE) if "ll128" in name else (1, at_least(4), NONE), (1, NONE, SOME)]
     return wanted
+
+
+def reduces_pairs(name):
+    """Of two ranks by a loop that loads the next turn's operands before it stores this one's results, by a loop over
+    the outputs."""
+    return not name.endswith("_copy") and any(wide in name for wide in ("int32", "int64", "float32", "float64"))
 
 
 def looks_of(name):
@@ -163,6 +169,9 @@ class Image(unittest.TestCase):
                 if name.startswith("rondo_run_load_store_"):
                     most = loads_under_way(code)
                     self.assertGreaterEqual(most, LOADS_UNDER_WAY, f"{name} for sm_{architecture}")
+                    if reduces_pairs(name):
+                        ahead = max(loads_for_next_time(loop) for loop, has_others in loops_of(code) if has_others)
+                        self.assertGreaterEqual(ahead, LOADS_UNDER_WAY, f"{name} for sm_{architecture}")
                 elif name.startswith("rondo_run_one_shot_"):
                     self.assertEqual(sorted(looks_under_way(code)), looks_of(name), f"{name} for sm_{architecture}")
                     if len(looks_of(name)) > 1:

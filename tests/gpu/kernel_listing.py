@@ -108,8 +108,8 @@ def edges_back(successors):
     return found
 
 
-def inner_loops(code):
-    """The text of each loop that has no other one in it, wherever the compiler has put its parts: what leads back to
+def loops_of(code):
+    """(text, whether another loop is in it) of each loop, wherever the compiler has put its parts: what leads back to
     its beginning without passing it. Several ways back to one beginning are one loop with ways to go on early."""
     lines, (blocks, successors) = code[0], flow(code)
     predecessors = [set() for _ in blocks]
@@ -124,8 +124,12 @@ def inner_loops(code):
             if each not in body:
                 body.add(each)
                 left.extend(predecessors[each])
-    inner = [body for body in loops.values() if not any(other < body for other in loops.values())]
-    return ["\n".join(line for number in sorted(body) for _, line in lines[slice(*blocks[number])]) for body in inner]
+    return [("\n".join(line for number in sorted(body) for _, line in lines[slice(*blocks[number])]),
+             any(other < body for other in loops.values())) for body in loops.values()]
+
+
+def inner_loops(code):
+    return [text for text, has_others in loops_of(code) if not has_others]
 
 
 def loads_under_way(code):
