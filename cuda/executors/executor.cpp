@@ -356,7 +356,7 @@ Result<void> KernelExecutor::run_load_store(const CudaPlan &plan, const DeviceCa
   device::LoadStoreOperation operation = plan.load_store;
   operation.base = operation_of(plan, call);
   if (operation.mode == device::LoadStoreMode::shared) post_buffers(plan, call, operation);
-  if (!device::is_at_words(call.buffers)) operation.short_post = {};
+  device::fit_to_buffers(operation);
   const LaunchSize size{plan.channel_count, plan.threads, device::load_store_shared_bytes(operation.rank_count())};
   return launch_kernel(*driver_, plan.kernel, size, &operation, stream, "launching a collective");
 }

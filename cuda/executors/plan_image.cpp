@@ -198,9 +198,10 @@ void describe_load_store(const Plan &plan, BufferPlace place, uint64_t shared_ch
   operation.short_post = short_post(operation, element_bytes);
 }
 
-bool is_at_words(const Buffers &buffers) {
-  return (reinterpret_cast<uintptr_t>(buffers.send.data) | reinterpret_cast<uintptr_t>(buffers.recv.data)) %
-             word_bytes == 0;
+void fit_to_buffers(LoadStoreOperation &operation) {
+  const auto address = [](const std::byte *at) { return reinterpret_cast<uintptr_t>(at); };
+  const Buffers &buffers = operation.base.buffers;
+  if ((address(buffers.send.data) | address(buffers.recv.data)) % word_bytes != 0) operation.short_post = {};
 }
 
 std::vector<std::string> reduce_kernel_names() {

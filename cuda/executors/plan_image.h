@@ -52,10 +52,10 @@ struct PlanImage {
 /// `shared_chunk_bytes`: of a channel's chunk in shared buffers.
 void describe_load_store(const Plan &plan, BufferPlace place, uint64_t shared_chunk_bytes,
                          LoadStoreOperation &operation);
-/// Of an operation that is described else.
+/// `operation`: described but for that.
 [[nodiscard]] ShortPost short_post(const LoadStoreOperation &operation, uint32_t element_bytes);
-/// A short post needs it.
-[[nodiscard]] bool is_at_words(const Buffers &buffers);
+/// By the buffers of operation.base: a short post's lie at whole words.
+void fit_to_buffers(LoadStoreOperation &operation);
 
 /// The names of all kernels that reduce.
 [[nodiscard]] std::vector<std::string> reduce_kernel_names();

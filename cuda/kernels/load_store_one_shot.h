@@ -205,8 +205,16 @@ template <class Reduction, Group G>
   return looked == Look::ready && index < post.end ? Look::waits : looked;
 }
 
-/// The first turn of a short post: what is reckoned is reckoned before it. True: word `index`, if the thread has one,
-/// is reduced and stored, and the header, if the thread looks at one, is there and has the same operation.
+/// A compiler would reckon what is used by a condition at that condition, in each turn of a loop.
+[[nodiscard]] RONDO_HD inline const uint64_t *reckoned_here(const uint64_t *at) {
+#if defined(__CUDA_ARCH__)
+  asm volatile("" : "+l"(at));
+#endif
+  return at;
+}
+
+/// The first looks of a short post: all that a turn of them needs is reckoned before. True: word `index`, if the thread
+/// has one, is reduced and stored, and the header, if the thread looks at one, is there and has the same operation.
 template <class Reduction, uint32_t ranks>
 [[nodiscard]] RONDO_HD bool reduce_short_post(const LoadStoreOperation &operation, uint64_t number, uint32_t index,
                                               bool has_word, const uint64_t *header) {
@@ -215,10 +223,14 @@ template <class Reduction, uint32_t ranks>
   const size_t at = operation.geometry.units_at(number) + size_t{index} * sizeof(memory::Pair);
   const memory::Turn turn;
   memory::Attempt attempt;
-  memory::Pair found[ranks]{};
+  memory::Pair found[ranks];
+  const uint64_t *from[ranks];
   uint32_t missing_of[ranks];
   RONDO_UNROLL
-  for (uint32_t &each : missing_of) each = 1;
+  for (uint32_t rank = 0; rank < ranks; ++rank) {
+    from[rank] = reckoned_here(reinterpret_cast<const uint64_t *>(operation.places[rank] + at));
+    missing_of[rank] = 1;
+  }
   uint64_t seen = ll::pack(base.buffers.signature, flag);
   const bool all = poll(base.poll_count, [&] {
     if (header != nullptr) seen = memory::load_acquire_unless(*header, true);  // W2, see P2
@@ -226,8 +238,7 @@ template <class Reduction, uint32_t ranks>
     if (has_word) {
       RONDO_UNROLL
       for (uint32_t rank = 0; rank < ranks; ++rank)
-        if (missing_of[rank] != 0)  // W1, pairs by value with P1
-          found[rank] = memory::load_pair_relaxed(reinterpret_cast<const uint64_t *>(operation.places[rank] + at));
+        if (missing_of[rank] != 0) found[rank] = memory::load_pair_relaxed(from[rank]);  // W1, pairs by value with P1
       RONDO_UNROLL
       for (uint32_t rank = 0; rank < ranks; ++rank) missing |= missing_of[rank] = flags_missing(found[rank], flag);
     }
@@ -245,18 +256,21 @@ template <class Reduction, uint32_t ranks>
   return true;
 }
 
-/// Where a one_shot stands when its first turn is over, for each thread.
-struct FirstTurn {
-  bool posted = false;   ///< the same in all threads
-  bool reduced = false;  ///< the word, if the thread has one, and no thread has two
-  bool ended = false;    ///< the same in all threads: nothing is left to do
+/// Where a one_shot stands before run_one_shot() goes on with it. But for the difference of `posted` and `reduced` the
+/// same in all threads.
+enum class ShortPass : uint8_t {
+  none,     ///< nothing is posted
+  posted,   ///< no thread has two words, and this one's is still to be reduced, if it has one
+  reduced,  ///< likewise, and this one's is
+  ended     ///< so are all, and the end is reported
 };
 
 /// A post of one word at most for each thread, among two, four or eight ranks: a call of a few bytes takes as long as
-/// its instructions, and a turn as long as those of it. `before`: A1. Posts nothing where that takes more cases.
+/// its instructions, and a turn of looks as long as those of it. What would take more of them is left to the caller: it
+/// fails, is swept (or is the first one), or waits for long. `before`: A1.
 template <class Reduction, Group G>
-[[nodiscard]] RONDO_HD FirstTurn begin_short_post(G group, const LoadStoreOperation &operation, uint32_t channel,
-                                                  const memory::Pair &before, const KernelEnds &loaded) {
+[[nodiscard]] RONDO_HD ShortPass run_short_post(G group, const LoadStoreOperation &operation, uint32_t channel,
+                                                const memory::Pair &before, const KernelEnds &ends) {
   const DeviceOperation &base = operation.base;
   const ShortPost &post = operation.short_post;
   const uint32_t index = operation.post_words * channel + group.rank(), ranks = operation.rank_count();
@@ -265,7 +279,8 @@ template <class Reduction, Group G>
   if (has_word) word = load_aligned<uint64_t, word_bytes>(base.buffers.send.data + size_t{index} * word_bytes);
   const uint64_t number = before.second + 1;
   const bool is_short = post.word_count != 0 && group.size() >= operation.post_words && group.size() >= ranks;
-  if (!is_short || before.first != 0 || must_sweep(number)) return {};
+  const bool is_swept = static_cast<uint32_t>(number) % ll::sweep_period < 2;
+  if (!is_short || static_cast<uint32_t>(before.first) != 0 || is_swept) return ShortPass::none;
   const uint32_t flag = ll::flag_of(number), odd = static_cast<uint32_t>(number) % 2;
   const bool on_one_device = base.on_one_device != 0;
   if (group.rank() + 1 == group.size())
@@ -275,17 +290,22 @@ template <class Reduction, Group G>
   if (has_word)
     memory::store_pair_relaxed(post.units + size_t{odd} * post.units_of_area + 2 * size_t{index},  // P1, see W1
                                pair_of(word, flag));
-  if (group.rank() == 0 && channel == 0) begin_operation(base, loaded.kernels);
+  if (group.rank() == 0 && channel == 0) begin_operation(base, ends.kernels);
   const uint32_t peer = group.size() - 1 - group.rank();
   const bool has_header = on_one_device && peer < ranks && peer != operation.rank;  // an acquire would hold looks up
   const uint64_t *const header = has_header ? &operation.place(peer).header(number, channel) : nullptr;
   const bool reduced = ranks == 8   ? reduce_short_post<Reduction, 8>(operation, number, index, has_word, header)
                        : ranks == 2 ? reduce_short_post<Reduction, 2>(operation, number, index, has_word, header)
                                     : reduce_short_post<Reduction, 4>(operation, number, index, has_word, header);
-  memory::Attempt waiting;
-  const bool ended = on_one_device && !any_at<memory::Site::load_store_ready_vote>(group, !reduced);
-  if (ended) waiting.keep();
-  return {true, reduced, ended};
+  if (on_one_device) {
+    memory::Attempt waiting;
+    if (!any_at<memory::Site::load_store_ready_vote>(group, !reduced)) {
+      waiting.keep();
+      if (group.rank() == 0) report(base, 1, 0, 1, [&] { return ends; });
+      return ShortPass::ended;
+    }
+  }
+  return reduced ? ShortPass::reduced : ShortPass::posted;
 }
 
 /// A block's whole work. Nothing stands before the post but two loads that are under way together: of the first word,
@@ -294,28 +314,23 @@ template <class Reduction, Group G>
 RONDO_HD void run_one_shot(G group, const LoadStoreOperation &operation, uint32_t channel, std::byte *shared) {
   const DeviceProgress &progress = *operation.base.progress;
   const memory::Pair before = memory::load_pair_relaxed(&progress.told_verdict);  // A1; the same in all threads
-  KernelEnds loaded{};
-  if (group.rank() == 0) loaded = load_ends(progress);
-  FirstTurn first_turn;
-  if constexpr (has_short_posts<Reduction>)
-    first_turn = begin_short_post<Reduction>(group, operation, channel, before, loaded);
-  if (first_turn.ended) {
-    if (group.rank() == 0) report(operation.base, 1, 0, 1, [&] { return loaded; });
-    return;
-  }
+  const KernelEnds ends{progress.ended_kernels, progress.ended_number, before.second};  // for thread 0
+  ShortPass pass = ShortPass::none;
+  if constexpr (has_short_posts<Reduction>) pass = run_short_post<Reduction>(group, operation, channel, before, ends);
+  if (pass == ShortPass::ended) return;
   const auto bytes = static_cast<uint32_t>(operation.count * sizeof(typename Reduction::Storage));
   const Payload payload = make_payload(operation, bytes, channel);
-  uint32_t index = payload.begin + group.rank() + (first_turn.reduced ? group.size() : 0);
+  uint32_t index = payload.begin + group.rank() + (pass == ShortPass::reduced ? group.size() : 0);
   const bool failed = before.first != 0;
   const uint64_t number = before.second + 1;
   const Post post{payload, number, ll::flag_of(number)};
-  if (first_turn.posted) {
-    if (group.rank() == 0) ends_in(shared) = loaded;
+  if (pass != ShortPass::none) {
+    if (group.rank() == 0) ends_in(shared) = ends;
   } else {
     const uint64_t first = index < payload.end ? load_word(operation.base.buffers.send.data, bytes, index) : 0;
     if (!failed) write_post(group, operation, post, channel, first);
     // Behind the post, whose release would wait for a store to the host that comes before it.
-    if (group.rank() == 0) begin(operation, channel, loaded, ends_in(shared));
+    if (group.rank() == 0) begin(operation, channel, ends, ends_in(shared));
   }
   HeaderLooks headers{group.size() - 1 - group.rank()};
   const bool done = repeat_until_ready(group, operation, [&] {

@@ -8,6 +8,7 @@
 // An output may be an input: a thread reads all operands of an element before it writes it, and no other touches it.
 #pragma once
 
+#include <cassert>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -63,16 +64,25 @@ struct GroupArgs {
 
 using memory::Vector;
 
+/// A device would fault where it is not.
+RONDO_HD inline void check_aligned([[maybe_unused]] const std::byte *at, [[maybe_unused]] size_t alignment) {
+#if !defined(__CUDA_ARCH__)
+  assert(reinterpret_cast<uintptr_t>(at) % alignment == 0);
+#endif
+}
+
 /// The value of type T at `at`, which is a multiple of `alignment`.
 template <class T, size_t alignment>
 [[nodiscard]] RONDO_HD inline T load_aligned(const std::byte *at) {
   T value;
+  check_aligned(at, alignment);
   memory::note(memory::Access::load, at, sizeof value);
   std::memcpy(&value, __builtin_assume_aligned(at, alignment), sizeof value);
   return value;
 }
 template <size_t alignment, class T>
 RONDO_HD inline void store_aligned(std::byte *at, const T &value) {
+  check_aligned(at, alignment);
   memory::note(memory::Access::store, at, sizeof value);
   std::memcpy(__builtin_assume_aligned(at, alignment), &value, sizeof value);
 }

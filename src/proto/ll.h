@@ -42,8 +42,9 @@ namespace ll {
 /// 2^31. Both are cleared once in sweep_period: so once between two alike.
 inline constexpr uint64_t sweep_period = uint64_t{1} << 30;
 [[nodiscard]] RONDO_HD constexpr uint32_t flag_of(uint64_t counter) {
-  return static_cast<uint32_t>(counter) | 0x8000'0000u;
+  return static_cast<uint32_t>(counter) << 1 | 1u;  // never 0: fresh memory is stale
 }
+static_assert(flag_of(0) == flag_of(2 * sweep_period) && flag_of(0) != flag_of(sweep_period));
 
 inline constexpr uint32_t lap_count = 128;        ///< after which laps come again
 inline constexpr uint32_t sweep_laps = 64;        ///< one lap of so many clears: so one does between two alike

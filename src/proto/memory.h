@@ -217,7 +217,12 @@ RONDO_HD inline void store_at_end(uint64_t &word, uint64_t value) {
 template <Site site>
 [[nodiscard]] RONDO_HD inline uint64_t add_at_end(uint64_t &word, uint64_t value) {
 #if defined(__CUDA_ARCH__)
-  return Reference<uint64_t>(word).fetch_add(value, relaxed);
+  uint64_t before;  // by cuda::atomic_ref it would be made ready for shared memory, too
+  asm volatile("atom.relaxed.sys.global.add.u64 %0, [%1], %2;"
+               : "=l"(before)
+               : "l"(__cvta_generic_to_global(&word)), "l"(value)
+               : "memory");
+  return before;
 #else
   return add<site>(word, value);
 #endif

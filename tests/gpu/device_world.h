@@ -161,7 +161,7 @@ class DeviceWorld {
                                                                     : BufferPlace::peer_devices;
     operation.rank = rank;
     device::describe_load_store(plan, place_of_buffers, plan.choice.chunk_bytes, operation);
-    if (!device::is_at_words(buffers)) operation.short_post = {};
+    device::fit_to_buffers(operation);
     operation.posted_send = reinterpret_cast<uint64_t>(buffers.send.data);
     operation.posted_recv = reinterpret_cast<uint64_t>(buffers.recv.data);
     operation.can_be_read = (hidden_ranks_[rank] >> rank & 1) != 0 ? 0 : 1;
@@ -179,6 +179,7 @@ class DeviceWorld {
     operation.number = number;
     operation.captured = captured_ ? 1 : 0;
     operation.on_one_device = number % 2;  // here it says only what a one_shot looks at beside its words
+    operation.poll_count = number % 3 == 0 ? 3 : 1;
     operation.divisor = plan.key.signature.op == RONDO_AVG ? rank_count_ : 0;
     return operation;
   }

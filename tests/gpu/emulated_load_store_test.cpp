@@ -199,28 +199,31 @@ TEST_CASE("emulated load_store: what a longer post has left is cleared before it
   EmulatedCase it = load_store_case(one_shot, 2, 200);
   it.channels = 3;
   std::vector<CaseRank> ranks = make_ranks(it);
-  EmulatedCase shorter = it;
-  shorter.count = 3;
-  shorter.channels = 1;
-  std::vector<CaseRank> short_ranks = make_ranks(shorter);
-  for (const bool swept : {false, true}) {
-    DeviceWorld world = world_for(it);
-    const auto run = [&](std::vector<CaseRank> &of, uint64_t number, uint64_t posts) {
-      world.begin_at(posts, 0);
-      run_ranks(2, [&](uint32_t rank) { world.run(rank, *of[rank].plan, of[rank].buffers(number, false), number, 4); });
-    };
-    const uint64_t number = swept ? ll::sweep_period + 1 : 103;
-    run(ranks, 1, 100);
-    run(short_ranks, 2, number - 1);
-    for (uint32_t rank = 0; rank < 2; ++rank) {
-      CHECK(world.result(rank).verdict == 0);
-      const device::LoadStorePlace place = world.place(rank);
-      CHECK(ll::flag_in(place.units(number)[3]) == ll::flag_of(number));
-      CHECK((place.units(number)[4] == 0) == swept);
-      CHECK((place.units(number)[199] == 0) == swept);
-      CHECK((place.header(number, 2) == 0) == swept);
+  for (const uint64_t count : {3, 4})  // half a word at its end, or a short post
+    for (const bool swept : {false, true}) {
+      CAPTURE(count, swept);
+      EmulatedCase shorter = it;
+      shorter.count = count;
+      shorter.channels = 1;
+      std::vector<CaseRank> short_ranks = make_ranks(shorter);
+      DeviceWorld world = world_for(it);
+      const auto run = [&](std::vector<CaseRank> &of, uint64_t number, uint64_t posts) {
+        world.begin_at(posts, 0);
+        run_ranks(2,
+                  [&](uint32_t rank) { world.run(rank, *of[rank].plan, of[rank].buffers(number, false), number, 4); });
+      };
+      const uint64_t number = swept ? ll::sweep_period + 1 : 103;
+      run(ranks, 1, 100);
+      run(short_ranks, 2, number - 1);
+      for (uint32_t rank = 0; rank < 2; ++rank) {
+        CHECK(world.result(rank).verdict == 0);
+        const device::LoadStorePlace place = world.place(rank);
+        CHECK(ll::flag_in(place.units(number)[3]) == ll::flag_of(number));
+        CHECK((place.units(number)[4] == 0) == swept);
+        CHECK((place.units(number)[199] == 0) == swept);
+        CHECK((place.header(number, 2) == 0) == swept);
+      }
     }
-  }
 }
 
 TEST_CASE("emulated load_store: operations of all kinds one behind the other, each rank as fast as it can") {

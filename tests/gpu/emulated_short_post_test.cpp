@@ -33,7 +33,9 @@ std::vector<CaseRank> make_ranks(const EmulatedCase &it) {
 }
 
 DeviceWorld world_for(const EmulatedCase &it) {
-  return DeviceWorld(it.rank_count, it.channels, drawn_geometry, 0, load_store_geometry_for(it));
+  DeviceWorld world(it.rank_count, it.channels, drawn_geometry, 0, load_store_geometry_for(it));
+  world.begin_at(1, 0);  // the first post of all is not a short one
+  return world;
 }
 
 int32_t element_at(const std::vector<std::byte> &memory, size_t at) {
@@ -75,7 +77,7 @@ TEST_CASE("short posts: which calls have them") {
     LoadStoreOperation operation;
     operation.geometry = {ranks, 2, 1024, 64};
     for (uint32_t rank = 0; rank < ranks; ++rank)
-      operation.places[rank] = reinterpret_cast<std::byte *>(memory.data()) + rank;
+      operation.places[rank] = reinterpret_cast<std::byte *>(memory.data() + rank);
     operation.rank = 1;
     operation.mode = LoadStoreMode::one_shot;
     operation.count = count;
@@ -94,9 +96,32 @@ TEST_CASE("short posts: which calls have them") {
   CHECK(words_of(2, 15, 4) == 0);  // half a word is left
   CHECK(words_of(2, 16, 1) == 2);
   alignas(8) std::byte memory[32];
-  CHECK(is_at_words({{memory, 0, {}}, {memory + 16, 0, {}}}));
-  CHECK_FALSE(is_at_words({{memory + 4, 0, {}}, {memory + 16, 0, {}}}));
-  CHECK_FALSE(is_at_words({{memory, 0, {}}, {memory + 12, 0, {}}}));
+  const auto words_at = [&](size_t send, size_t recv) {
+    LoadStoreOperation operation;
+    operation.base.buffers.send.data = memory + send;
+    operation.base.buffers.recv.data = memory + recv;
+    operation.short_post.word_count = 1;
+    fit_to_buffers(operation);
+    return operation.short_post.word_count;
+  };
+  CHECK(words_at(0, 16) == 1);
+  CHECK(words_at(4, 16) == 0);
+  CHECK(words_at(0, 12) == 0);
+}
+
+TEST_CASE("short posts: the calls of these tests have them") {
+  const EmulatedCase it = short_case(4);
+  const std::vector<CaseRank> ranks = make_ranks(it);
+  std::vector<PaddedCounter> memory(4);
+  device::LoadStoreOperation operation;
+  operation.geometry = load_store_geometry_for(it);
+  operation.geometry.rank_count = it.rank_count;
+  operation.geometry.channel_count = it.channels;
+  operation.places[1] = reinterpret_cast<std::byte *>(memory.data());
+  operation.rank = 1;
+  device::describe_load_store(*ranks[1].plan, BufferPlace::device, 256, operation);
+  CHECK(operation.short_post.word_count == 3);
+  CHECK(operation.post_words == 2);
 }
 
 TEST_CASE("short posts: every type and operation is bit-equal to the host executor") {
@@ -115,7 +140,7 @@ TEST_CASE("short posts: every type and operation is bit-equal to the host execut
         it.count = std::max<uint64_t>(1, bytes / rondo_type_size(it.type));
         it.in_place = random() % 2 == 0;
         if (random() % 4 == 0) it.offset_bytes = static_cast<uint32_t>(rondo_type_size(it.type));
-        check(it, drawn_geometry, {8, 8, 4}, seed);
+        check(it, drawn_geometry, {8, 8, 4}, seed, 1);
       }
 }
 
@@ -170,29 +195,29 @@ TEST_CASE("short posts: abort ends a rank whose peer never comes, and the kernel
 }
 
 TEST_CASE("short posts: a peer in another operation is a fault that names it, in every order of headers and words") {
-  for (const uint64_t first : {1u, 2u})  // an odd number: headers are looked at beside the words
-    for (const uint64_t other_count : {uint64_t{6}, uint64_t{3}, uint64_t{60}}) {
-      const EmulatedCase it = short_case(4);
-      EmulatedCase other = it;
-      other.count = other_count;
-      std::vector<CaseRank> ranks = make_ranks(it);
-      std::vector<CaseRank> others = make_ranks(other);
-      EmulatedCase larger = it;
-      larger.count = 60;
-      DeviceWorld world = world_for(larger);
-      run_ranks(4, [&](uint32_t rank) {
-        CaseRank &of = rank == 2 ? others[rank] : ranks[rank];
-        const Buffers buffers = of.buffers(rank == 2 ? 7 : 1, false);
-        world.run(rank, *of.plan, buffers, first, 8);
-      });
-      for (uint32_t rank = 0; rank < 4; ++rank) {
-        CAPTURE(rank, other_count, first);
-        const DeviceWorld::Ended result = world.result(rank);
-        CHECK(device::outcome_in(result.verdict) == device::Outcome::fault);
-        CHECK(device::fault_in(result.verdict) == Fault::foreign_slot);
-        CHECK((rank == 2 ? device::peer_in(result.verdict) != 2 : device::peer_in(result.verdict) == 2));
-      }
-    }
+  for (const uint32_t rank_count : {4u, 8u})
+    for (const uint32_t threads : {8u, 4u})   // 8 ranks have more headers than 4 threads
+      for (const uint64_t number : {1u, 2u})  // odd: headers are looked at beside the words
+        for (const uint64_t other_count : {uint64_t{6}, uint64_t{3}, uint64_t{60}}) {
+          const EmulatedCase it = short_case(rank_count);
+          EmulatedCase other = it, larger = it;
+          other.count = other_count;
+          larger.count = 60;
+          std::vector<CaseRank> ranks = make_ranks(it);
+          std::vector<CaseRank> others = make_ranks(other);
+          DeviceWorld world = world_for(larger);
+          run_ranks(rank_count, [&](uint32_t rank) {
+            CaseRank &of = rank == 2 ? others[rank] : ranks[rank];
+            world.run(rank, *of.plan, of.buffers(rank == 2 ? 7 : 1, false), number, threads);
+          });
+          for (uint32_t rank = 0; rank < rank_count; ++rank) {
+            CAPTURE(rank, rank_count, threads, other_count, number);
+            const DeviceWorld::Ended result = world.result(rank);
+            CHECK(device::outcome_in(result.verdict) == device::Outcome::fault);
+            CHECK(device::fault_in(result.verdict) == Fault::foreign_slot);
+            CHECK((rank == 2 ? device::peer_in(result.verdict) != 2 : device::peer_in(result.verdict) == 2));
+          }
+        }
 }
 
 // Without a vote before the post: one thread meets a fault before those behind it have posted.
@@ -200,8 +225,8 @@ TEST_CASE("short posts: a post is whole though a fault was met") {
   const EmulatedCase it = short_case(4);
   std::vector<CaseRank> ranks = make_ranks(it);
   DeviceWorld world = world_for(it);
-  uint64_t &header = world.place(2).header(1, 0);
-  memory::store_release(header, ll::pack(77, ll::flag_of(1)));  // as if rank 2 were elsewhere; pairs with W2
+  uint64_t &header = world.place(2).header(2, 0);
+  memory::store_release(header, ll::pack(77, ll::flag_of(2)));  // as if rank 2 were elsewhere; pairs with W2
   world.run(0, *ranks[0].plan, ranks[0].buffers(1, false), 1, 8);
   CHECK(device::outcome_in(world.result(0).verdict) == device::Outcome::fault);
   CHECK(device::peer_in(world.result(0).verdict) == 2);
@@ -214,5 +239,24 @@ TEST_CASE("short posts: a post is whole though a fault was met") {
     CAPTURE(rank);
     CHECK(world.result(rank).verdict == 0);
     CHECK(is_sum(ranks, rank, it.count));
+  }
+}
+
+TEST_CASE("short posts: the kernel of a captured call tells the host that it runs, another one only if it waits") {
+  const EmulatedCase it = short_case(2);
+  for (const bool captured : {false, true}) {
+    std::vector<CaseRank> ranks = make_ranks(it);
+    DeviceWorld world = world_for(it);
+    if (captured) world.capture();
+    for (uint64_t number = 1; number <= 2; ++number) {
+      // Rank 0 by itself, until it has told; it waits for rank 1 then.
+      std::thread first([&] { world.run(0, *ranks[0].plan, ranks[0].buffers(number, false), number, 8); });
+      while (world.result(0).running < number) std::this_thread::yield();
+      world.run(1, *ranks[1].plan, ranks[1].buffers(number, false), number, 8);
+      first.join();
+      CAPTURE(captured, number);
+      CHECK(world.result(1).verdict == 0);
+      if (captured) CHECK(world.result(1).running == number);
+    }
   }
 }

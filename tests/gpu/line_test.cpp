@@ -101,7 +101,7 @@ TEST_CASE("ll128: a sender may not write a slot again before the receiver has gi
 }
 
 TEST_CASE("ll128: lines left over from a longer message are swept before their flag comes again") {
-  constexpr uint64_t first = 1001, again = first + 4 * flags, sweeping = ll::sweep_period + 1;
+  constexpr uint64_t first = 1001, again = first + flags, sweeping = ll::sweep_period + 1;
   REQUIRE((ll::flag_of(first) == ll::flag_of(again) && first % 4 == again % 4 && first % 4 == sweeping % 4));
   REQUIRE((sweeping > first && sweeping < again && again % ll::sweep_period >= geometry.slot_count));
   for (const bool swept : {false, true}) {
