@@ -157,7 +157,9 @@ TEST_CASE("load_store: ranks on two devices read each other's memory", "[plain]"
 TEST_CASE("load_store: captured calls are replayed, each time on what is there then, among calls of either kind",
           "[plain][short]") {
   constexpr std::pair<size_t, int> shapes[] = {{64, 2}, {1000, 3}, {50'000, 3}};  // two one_shots and a two_shot
-  for (const auto &[captured_count, rank_count] : shapes) {
+  for (const auto &shape : shapes) {
+    const size_t captured_count = shape.first;
+    const int rank_count = shape.second;
     DeviceRanks group(rank_count, with_load_store());
     const Buffers buffers(group, captured_count);
     const Buffers small(group, 300, 5), large(group, 40'000, 6);
