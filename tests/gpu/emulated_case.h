@@ -2,6 +2,7 @@
 // A collective call of all ranks, run by the host executor and by kernels on emulated blocks from equal memory.
 #pragma once
 
+#include <cstring>
 #include <memory>
 #include <string>
 #include <thread>
@@ -100,6 +101,48 @@ struct CaseRank {
   std::byte *const send = made.buffers(0, false).send.data;
   for (uint64_t i = 0; i < made.plan->send.count; ++i) put_random(it.type, send + i * size, random);
   return made;
+}
+
+[[nodiscard]] inline std::vector<CaseRank> make_ranks(const EmulatedCase &it, const ConnectionGeometry &geometry,
+                                                      uint64_t seed = 0) {
+  std::vector<CaseRank> ranks;
+  for (uint32_t rank = 0; rank < it.rank_count; ++rank) {
+    Random random(seed + rank);
+    ranks.push_back(make_case_rank(it, geometry, rank, random));
+  }
+  return ranks;
+}
+
+/// Of RONDO_INT32; of what is sent, or of the result.
+[[nodiscard]] inline int32_t element_of(const CaseRank &of, bool recv, uint64_t index) {
+  int32_t element = 0;
+  const std::byte *const at = recv || of.one_buffer ? of.recv.data() : of.send.data();
+  std::memcpy(&element, at + (recv ? of.recv_at : of.send_at) + index * sizeof element, sizeof element);
+  return element;
+}
+
+/// Whether a rank's result is the sum of all sends. Not of a call in place.
+[[nodiscard]] inline bool is_sum(const std::vector<CaseRank> &ranks, uint32_t rank, uint64_t count) {
+  for (uint64_t index = 0; index < count; ++index) {
+    uint32_t sum = 0;
+    for (const CaseRank &of : ranks) sum += static_cast<uint32_t>(element_of(of, false, index));
+    if (element_of(ranks[rank], true, index) != static_cast<int32_t>(sum)) return false;
+  }
+  return true;
+}
+
+/// The flags and counters of a rank's place, and all that it has posted.
+[[nodiscard]] inline std::vector<uint64_t> published_in_place(DeviceWorld &world, uint32_t rank) {
+  const device::LoadStorePlace place = world.place(rank);
+  std::vector<uint64_t> words;
+  for (uint32_t channel = 0; channel < place.geometry.channel_count; ++channel)
+    for (uint64_t *const word :
+         {&place.header(0, channel), &place.header(1, channel), &place.contributed(channel), &place.reduced(channel)})
+      words.push_back(memory::load_acquire(*word));
+  for (uint64_t number = 0; number < 2; ++number)
+    for (size_t unit = 0; unit < place.geometry.area_bytes() / sizeof(uint64_t); ++unit)
+      words.push_back(memory::load_acquire(place.units(number)[unit]));
+  return words;
 }
 
 /// Empty: equal. NaNs of the result are alike.

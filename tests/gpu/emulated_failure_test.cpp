@@ -24,15 +24,6 @@ EmulatedCase tree_case(rondo_protocol_t protocol) {
   return it;
 }
 
-std::vector<CaseRank> make_ranks(const EmulatedCase &it) {
-  std::vector<CaseRank> ranks;
-  for (uint32_t rank = 0; rank < it.rank_count; ++rank) {
-    Random random(rank);
-    ranks.push_back(make_case_rank(it, geometry, rank, random));
-  }
-  return ranks;
-}
-
 /// What a rank has published on its links: flags and heads.
 std::vector<uint64_t> published(DeviceWorld &world, const EmulatedCase &it, uint32_t rank) {
   std::vector<uint64_t> words;
@@ -52,12 +43,6 @@ std::vector<uint64_t> published(DeviceWorld &world, const EmulatedCase &it, uint
   return words;
 }
 
-int32_t element_of(const std::vector<std::byte> &memory, size_t at, uint64_t index) {
-  int32_t element = 0;
-  std::memcpy(&element, memory.data() + at + index * sizeof element, sizeof element);
-  return element;
-}
-
 /// Units of a rank's first post.
 uint64_t posted_units(DeviceWorld &world, uint32_t rank) {
   const device::LoadStorePlace place = world.place(rank);
@@ -74,7 +59,7 @@ TEST_CASE("emulated block: abort ends every lane of a rank whose peer never come
   for (const auto protocol : device_protocols)
     for (const uint32_t lane_threads : {0u, 1u, 4u}) {
       const EmulatedCase it = tree_case(protocol);
-      std::vector<CaseRank> ranks = make_ranks(it);
+      std::vector<CaseRank> ranks = make_ranks(it, geometry);
       DeviceWorld world(it.rank_count, it.channels, geometry);
       std::thread aborter([&] {
         std::this_thread::sleep_for(std::chrono::milliseconds(20));
@@ -97,7 +82,7 @@ TEST_CASE("emulated block: abort ends every lane of a rank whose peer never come
 TEST_CASE("emulated block: a kernel behind one that was stopped publishes nothing") {
   for (const auto protocol : device_protocols) {
     const EmulatedCase it = tree_case(protocol);
-    std::vector<CaseRank> ranks = make_ranks(it);
+    std::vector<CaseRank> ranks = make_ranks(it, geometry);
     DeviceWorld world(it.rank_count, it.channels, geometry);
     for (uint32_t rank = 0; rank < it.rank_count; ++rank) world.abort(rank);
     run_ranks(it.rank_count - 1,
@@ -125,7 +110,7 @@ TEST_CASE("emulated block: a peer's slot of another operation is a fault that na
       it.rank_count = 2;
       it.count = 100;
       it.chunk_bytes = 64;  // a chunk within slot_count - 1 slots
-      std::vector<CaseRank> ranks = make_ranks(it);
+      std::vector<CaseRank> ranks = make_ranks(it, geometry);
       DeviceWorld world(it.rank_count, it.channels, geometry);
       run_ranks(it.rank_count, [&](uint32_t rank) {
         world.run(rank, *ranks[rank].plan, ranks[rank].buffers(1 + rank, false), 1, lane_threads);
@@ -148,7 +133,7 @@ TEST_CASE("emulated block: a child that disagrees is named, even where the other
         EmulatedCase it = tree_case(protocol);
         it.rank_count = 4;
         it.channels = 1;
-        std::vector<CaseRank> ranks = make_ranks(it);
+        std::vector<CaseRank> ranks = make_ranks(it, geometry);
         DeviceWorld world(it.rank_count, it.channels, geometry);
         std::thread aborter([&] {  // the child at once after its parent, which fails by itself
           for (uint32_t wait_ms = 0; wait_ms < 10'000 && world.result(parent).number == 0; ++wait_ms)
@@ -174,8 +159,8 @@ TEST_CASE("emulated block: a peer's slot of another size is a fault") {
   longer.count = 100;
   EmulatedCase shorter = longer;
   shorter.count = 90;
-  std::vector<CaseRank> ranks = make_ranks(longer);
-  ranks[1] = std::move(make_ranks(shorter)[1]);
+  std::vector<CaseRank> ranks = make_ranks(longer, geometry);
+  ranks[1] = std::move(make_ranks(shorter, geometry)[1]);
   DeviceWorld world(2, 1, geometry);
   run_ranks(2, [&](uint32_t rank) {
     Buffers buffers = ranks[rank].buffers(1, false);
@@ -191,7 +176,7 @@ TEST_CASE("emulated block: a peer's slot of another size is a fault") {
 TEST_CASE("emulated block: a fault in one lane ends the others of the rank, on every channel") {
   EmulatedCase it = tree_case(RONDO_PROTOCOL_SIMPLE);
   it.rank_count = 2;
-  std::vector<CaseRank> ranks = make_ranks(it);
+  std::vector<CaseRank> ranks = make_ranks(it, geometry);
   DeviceWorld world(it.rank_count, it.channels, geometry);
   const ConnectionView poisoned = world.connection(0, 0, 1);  // as if rank 0 had sent something else on channel 0
   poisoned.header(0).signature = 77;
@@ -214,7 +199,7 @@ TEST_CASE("emulated block: a post by one_shot is whole though a fault was met be
     it.rank_count = 3;
     it.channels = 2;
     it.count = 100;
-    std::vector<CaseRank> ranks = make_ranks(it);
+    std::vector<CaseRank> ranks = make_ranks(it, geometry);
     DeviceWorld world(it.rank_count, it.channels, geometry, 0, {0, 0, 1024, 256});
     uint64_t &header = world.place(2).header(1, 0);
     memory::store_release(header, ll::pack(77, ll::flag_of(1)));  // as if rank 2 were elsewhere; pairs with W2
@@ -231,13 +216,7 @@ TEST_CASE("emulated block: a post by one_shot is whole though a fault was met be
     for (const uint32_t rank : {1u, 2u}) {
       CAPTURE(rank);
       CHECK(world.result(rank).verdict == 0);
-      bool right = true;
-      for (uint64_t index = 0; index < it.count; ++index) {
-        uint32_t sum = 0;
-        for (const CaseRank &of : ranks) sum += static_cast<uint32_t>(element_of(of.send, of.send_at, index));
-        right &= element_of(ranks[rank].recv, ranks[rank].recv_at, index) == static_cast<int32_t>(sum);
-      }
-      CHECK(right);
+      CHECK(is_sum(ranks, rank, it.count));
     }
   }
 }
@@ -251,7 +230,7 @@ TEST_CASE("emulated block: the kernel of a captured call tells the host that it 
       it.algorithm = kernel == RONDO_KERNEL_LOAD_STORE ? RONDO_ALGORITHM_ONE_SHOT : RONDO_ALGORITHM_RING;
       it.kernel = kernel;
       it.count = 100;
-      std::vector<CaseRank> ranks = make_ranks(it);
+      std::vector<CaseRank> ranks = make_ranks(it, geometry);
       DeviceWorld world(1, it.channels, geometry, 0, {0, 0, 1024, 256});
       if (captured) world.capture();
       for (uint64_t number = 1; number <= 2; ++number) {

@@ -44,15 +44,6 @@ EmulatedCase load_store_case(const LoadStoreKind &kind, uint32_t rank_count = 2,
   return it;
 }
 
-std::vector<CaseRank> make_ranks(const EmulatedCase &it, uint64_t seed = 0) {
-  std::vector<CaseRank> ranks;
-  for (uint32_t rank = 0; rank < it.rank_count; ++rank) {
-    Random random(seed + rank);
-    ranks.push_back(make_case_rank(it, drawn_geometry, rank, random));
-  }
-  return ranks;
-}
-
 DeviceWorld world_for(const EmulatedCase &it) {
   DeviceWorld world(it.rank_count, it.channels, drawn_geometry, 0, load_store_geometry_for(it));
   if (it.shares_buffers) world.share_buffers();
@@ -60,32 +51,11 @@ DeviceWorld world_for(const EmulatedCase &it) {
   return world;
 }
 
-/// The flags and counters of a rank's place.
-std::vector<uint64_t> published(DeviceWorld &world, const EmulatedCase &it, uint32_t rank) {
-  const device::LoadStorePlace place = world.place(rank);
-  std::vector<uint64_t> words;
-  for (uint32_t channel = 0; channel < it.channels; ++channel)
-    for (uint64_t *const word :
-         {&place.header(0, channel), &place.header(1, channel), &place.contributed(channel), &place.reduced(channel)})
-      words.push_back(memory::load_acquire(*word));
-  for (uint64_t number = 0; number < 2; ++number)
-    for (size_t unit = 0; unit < place.geometry.area_bytes() / sizeof(uint64_t); ++unit)
-      words.push_back(memory::load_acquire(place.units(number)[unit]));
-  return words;
-}
-
 struct Operation {
   EmulatedCase it;
   std::vector<CaseRank> ranks;
   std::vector<std::vector<int32_t>> expected;  ///< of each rank
 };
-
-int32_t element_of(const CaseRank &of, bool recv, uint64_t index) {
-  int32_t element = 0;
-  const std::byte *const at = recv || of.one_buffer ? of.recv.data() : of.send.data();
-  std::memcpy(&element, at + (recv ? of.recv_at : of.send_at) + index * sizeof element, sizeof element);
-  return element;
-}
 
 /// What a rank is to have, before the operation runs.
 std::vector<int32_t> expected_of(const Operation &operation, uint32_t rank) {
@@ -121,7 +91,7 @@ Operation draw_operation(Random &random, uint32_t rank_count, bool shares_buffer
   if (random() % 4 == 0) it.kernel = RONDO_KERNEL_INTERPRETER;
   if (it.collective == RONDO_ALL_REDUCE && random() % 2 == 0) it.hidden_ranks = between(random, 1, 7);
   const uint64_t seed = random();
-  operation.ranks = make_ranks(it, seed);
+  operation.ranks = make_ranks(it, drawn_geometry, seed);
   for (uint32_t rank = 0; rank < rank_count; ++rank) operation.expected.push_back(expected_of(operation, rank));
   return operation;
 }
@@ -198,14 +168,14 @@ TEST_CASE("emulated load_store: counts of posts and chunks pass the wraps of fla
 TEST_CASE("emulated load_store: what a longer post has left is cleared before its flag comes again") {
   EmulatedCase it = load_store_case(one_shot, 2, 200);
   it.channels = 3;
-  std::vector<CaseRank> ranks = make_ranks(it);
+  std::vector<CaseRank> ranks = make_ranks(it, drawn_geometry);
   for (const uint64_t count : {3, 4})  // half a word at its end, or a short post
     for (const bool swept : {false, true}) {
       CAPTURE(count, swept);
       EmulatedCase shorter = it;
       shorter.count = count;
       shorter.channels = 1;
-      std::vector<CaseRank> short_ranks = make_ranks(shorter);
+      std::vector<CaseRank> short_ranks = make_ranks(shorter, drawn_geometry);
       DeviceWorld world = world_for(it);
       const auto run = [&](std::vector<CaseRank> &of, uint64_t number, uint64_t posts) {
         world.begin_at(posts, 0);
@@ -262,7 +232,7 @@ TEST_CASE(
     for (const uint32_t threads : {1u, 4u}) {
       EmulatedCase it = load_store_case(kind, 3, 500);
       it.channels = 2;
-      std::vector<CaseRank> ranks = make_ranks(it);
+      std::vector<CaseRank> ranks = make_ranks(it, drawn_geometry);
       DeviceWorld world = world_for(it);
       std::thread aborter([&] {
         std::this_thread::sleep_for(std::chrono::milliseconds(20));
@@ -278,13 +248,13 @@ TEST_CASE(
         const DeviceWorld::Ended result = world.result(rank);
         CHECK((result.number == 1 && result.failed_number == 1));
         CHECK(device::outcome_in(result.verdict) == device::Outcome::stopped);
-        before.push_back(published(world, it, rank));
+        before.push_back(published_in_place(world, rank));
       }
       run_ranks(3, [&](uint32_t rank) {  // now all come, and the last one stops for want of the others
         world.run(rank, *ranks[rank].plan, ranks[rank].buffers(2, false), 2, threads);
       });
       for (uint32_t rank = 0; rank < 2; ++rank) {
-        CHECK(published(world, it, rank) == before[rank]);
+        CHECK(published_in_place(world, rank) == before[rank]);
         CHECK((world.result(rank).number == 2 && world.result(rank).failed_number == 1));
       }
       CHECK(world.result(2).failed_number == 2);
@@ -296,7 +266,7 @@ TEST_CASE("emulated load_store: in shared buffers, a rank that comes after a pee
     for (const uint32_t threads : {1u, 4u}) {
       CAPTURE(kind.text(), threads);
       const EmulatedCase it = load_store_case(kind);
-      std::vector<CaseRank> ranks = make_ranks(it);
+      std::vector<CaseRank> ranks = make_ranks(it, drawn_geometry);
       DeviceWorld world = world_for(it);
       world.abort(0);
       world.run(0, *ranks[0].plan, ranks[0].buffers(1, false), 1, threads);
@@ -318,7 +288,7 @@ TEST_CASE("emulated load_store: shared buffers are not touched any more when the
     it.root = between(random, 0, 2);
     it.channels = between(random, 1, 3);
     it.chunk_bytes = 1024;
-    std::vector<CaseRank> ranks = make_ranks(it, random());
+    std::vector<CaseRank> ranks = make_ranks(it, drawn_geometry, random());
     DeviceWorld world = world_for(it);
     const uint64_t abort_us = random() % 400;
     const auto aborted = static_cast<uint32_t>(random() % 4);  // 3: nobody
@@ -353,8 +323,8 @@ TEST_CASE("emulated load_store: a peer in another operation is a fault that name
         const EmulatedCase it = load_store_case(kind, 3);
         EmulatedCase other = it;
         other.count = other_count;
-        std::vector<CaseRank> ranks = make_ranks(it);
-        std::vector<CaseRank> others = make_ranks(other);
+        std::vector<CaseRank> ranks = make_ranks(it, drawn_geometry);
+        std::vector<CaseRank> others = make_ranks(other, drawn_geometry);
         DeviceWorld world = world_for(it);
         run_ranks(3, [&](uint32_t rank) {
           CaseRank &of = rank == 2 ? others[rank] : ranks[rank];

@@ -23,49 +23,10 @@ EmulatedCase short_case(uint32_t rank_count, uint64_t count = 6) {
   return it;
 }
 
-std::vector<CaseRank> make_ranks(const EmulatedCase &it) {
-  std::vector<CaseRank> ranks;
-  for (uint32_t rank = 0; rank < it.rank_count; ++rank) {
-    Random random(rank);
-    ranks.push_back(make_case_rank(it, drawn_geometry, rank, random));
-  }
-  return ranks;
-}
-
 DeviceWorld world_for(const EmulatedCase &it) {
   DeviceWorld world(it.rank_count, it.channels, drawn_geometry, 0, load_store_geometry_for(it));
   world.begin_at(1, 0);  // the first post of all is not a short one
   return world;
-}
-
-int32_t element_at(const std::vector<std::byte> &memory, size_t at) {
-  int32_t element = 0;
-  std::memcpy(&element, memory.data() + at, sizeof element);
-  return element;
-}
-
-/// Whether a rank's result is the sum of all sends.
-bool is_sum(const std::vector<CaseRank> &ranks, uint32_t rank, uint64_t count) {
-  for (uint64_t index = 0; index < count; ++index) {
-    const size_t offset = index * sizeof(int32_t);
-    uint32_t sum = 0;
-    for (const CaseRank &of : ranks) sum += static_cast<uint32_t>(element_at(of.send, of.send_at + offset));
-    if (element_at(ranks[rank].recv, ranks[rank].recv_at + offset) != static_cast<int32_t>(sum)) return false;
-  }
-  return true;
-}
-
-/// All that a rank has posted in its place.
-std::vector<uint64_t> posted(DeviceWorld &world, uint32_t rank) {
-  const device::LoadStorePlace place = world.place(rank);
-  std::vector<uint64_t> words;
-  for (uint64_t number = 0; number < 2; ++number) {
-    for (uint32_t channel = 0; channel < place.geometry.channel_count; ++channel)
-      words.push_back(memory::load_acquire(place.header(number, channel)));
-    for (size_t unit = 0; unit < place.geometry.area_bytes() / sizeof(uint64_t); ++unit)
-      words.push_back(memory::load_acquire(place.units(number)[unit]));
-  }
-  return words;
 }
 
 }  // namespace
@@ -111,7 +72,7 @@ TEST_CASE("short posts: which calls have them") {
 
 TEST_CASE("short posts: the calls of these tests have them") {
   const EmulatedCase it = short_case(4);
-  const std::vector<CaseRank> ranks = make_ranks(it);
+  const std::vector<CaseRank> ranks = make_ranks(it, drawn_geometry);
   std::vector<PaddedCounter> memory(4);
   device::LoadStoreOperation operation;
   operation.geometry = load_store_geometry_for(it);
@@ -157,7 +118,7 @@ TEST_CASE("short posts: beside ranks that have none, one behind the other, each 
   const EmulatedCase it = short_case(4, 22);
   constexpr uint64_t operation_count = under_thread_sanitizer ? 10 : 40;
   std::vector<std::vector<CaseRank>> operations;
-  for (uint64_t number = 0; number < operation_count; ++number) operations.push_back(make_ranks(it));
+  for (uint64_t number = 0; number < operation_count; ++number) operations.push_back(make_ranks(it, drawn_geometry));
   DeviceWorld world = world_for(it);
   run_ranks(it.rank_count, [&](uint32_t rank) {
     Random own(seed + rank);
@@ -173,7 +134,7 @@ TEST_CASE("short posts: beside ranks that have none, one behind the other, each 
 
 TEST_CASE("short posts: abort ends a rank whose peer never comes, and the kernel behind it posts nothing") {
   const EmulatedCase it = short_case(4);
-  std::vector<CaseRank> ranks = make_ranks(it);
+  std::vector<CaseRank> ranks = make_ranks(it, drawn_geometry);
   DeviceWorld world = world_for(it);
   std::thread aborter([&] {
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
@@ -187,9 +148,9 @@ TEST_CASE("short posts: abort ends a rank whose peer never comes, and the kernel
     CAPTURE(rank);
     CHECK((world.result(rank).number == 1 && world.result(rank).failed_number == 1));
     CHECK(device::outcome_in(world.result(rank).verdict) == device::Outcome::stopped);
-    const std::vector<uint64_t> before = posted(world, rank);
+    const std::vector<uint64_t> before = published_in_place(world, rank);
     world.run(rank, *ranks[rank].plan, ranks[rank].buffers(2, false), 2, 8);
-    CHECK(posted(world, rank) == before);
+    CHECK(published_in_place(world, rank) == before);
     CHECK((world.result(rank).number == 2 && world.result(rank).failed_number == 1));
   }
 }
@@ -203,8 +164,8 @@ TEST_CASE("short posts: a peer in another operation is a fault that names it, in
           EmulatedCase other = it, larger = it;
           other.count = other_count;
           larger.count = 60;
-          std::vector<CaseRank> ranks = make_ranks(it);
-          std::vector<CaseRank> others = make_ranks(other);
+          std::vector<CaseRank> ranks = make_ranks(it, drawn_geometry);
+          std::vector<CaseRank> others = make_ranks(other, drawn_geometry);
           DeviceWorld world = world_for(larger);
           run_ranks(rank_count, [&](uint32_t rank) {
             CaseRank &of = rank == 2 ? others[rank] : ranks[rank];
@@ -223,7 +184,7 @@ TEST_CASE("short posts: a peer in another operation is a fault that names it, in
 // Without a vote before the post: one thread meets a fault before those behind it have posted.
 TEST_CASE("short posts: a post is whole though a fault was met") {
   const EmulatedCase it = short_case(4);
-  std::vector<CaseRank> ranks = make_ranks(it);
+  std::vector<CaseRank> ranks = make_ranks(it, drawn_geometry);
   DeviceWorld world = world_for(it);
   uint64_t &header = world.place(2).header(2, 0);
   memory::store_release(header, ll::pack(77, ll::flag_of(2)));  // as if rank 2 were elsewhere; pairs with W2
@@ -245,7 +206,7 @@ TEST_CASE("short posts: a post is whole though a fault was met") {
 TEST_CASE("short posts: the kernel of a captured call tells the host that it runs, another one only if it waits") {
   const EmulatedCase it = short_case(2);
   for (const bool captured : {false, true}) {
-    std::vector<CaseRank> ranks = make_ranks(it);
+    std::vector<CaseRank> ranks = make_ranks(it, drawn_geometry);
     DeviceWorld world = world_for(it);
     if (captured) world.capture();
     for (uint64_t number = 1; number <= 2; ++number) {

@@ -104,6 +104,10 @@ def looks_of(name):
     return [3] if "int8" in name or "float8" in name else [2, 4, 8, 8]
 
 
+def has_short_posts(name):
+    return len(looks_of(name)) > 1
+
+
 def wanted_ahead(name, architecture):
     """Likewise of loops that load and store: how many of their loads are for the next time. A compiler may put those of
     the last turn, one of four, at the loop's beginning. Those that reduce 8-bit types have no registers for it, nor do
@@ -175,7 +179,7 @@ class Image(unittest.TestCase):
                         self.assertGreaterEqual(ahead, LOADS_UNDER_WAY, f"{name} for sm_{architecture}")
                 elif name.startswith("rondo_run_one_shot_"):
                     self.assertEqual(sorted(looks_under_way(code)), looks_of(name), f"{name} for sm_{architecture}")
-                    if len(looks_of(name)) > 1:
+                    if has_short_posts(name):
                         self.check_length(code, architecture, f"{name} for sm_{architecture}")
                 else:
                     ahead = [(loads_for_next_time(loop), len(SASS.store.findall(loop))) for loop in inner_loops(code)]
@@ -259,7 +263,7 @@ class Image(unittest.TestCase):
                     orders[place].add(order)
                 either = [place for place, found in orders.items() if len(found) == 2]
                 # In one_shot's once more for short posts.
-                wanted = 2 * (2 if len(looks_of(name)) > 1 else 1) if name.startswith("rondo_run_one_shot_") else 1
+                wanted = 2 * (2 if has_short_posts(name) else 1) if name.startswith("rondo_run_one_shot_") else 1
                 self.assertEqual(len(either), wanted, name)
 
     def test_load_store_has_no_more_fences_than_it_needs(self):
@@ -271,7 +275,7 @@ class Image(unittest.TestCase):
                 releases, adds = ["E3"] if name.endswith("_copy") else ["E3", "C2", "R2"], 2
                 if name.startswith("rondo_run_one_shot_"):
                     releases, adds = ["E3", "P2"], 2
-                    if len(looks_of(name)) > 1:
+                    if has_short_posts(name):
                         releases, adds = releases * 2, 3
                 self.assertEqual(body.count("st.release."), len(releases), name)
                 self.assertEqual(FENCE.findall(body), ["fence.sc.sys"] * body.count("atom.cas."), name)
