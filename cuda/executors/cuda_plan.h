@@ -54,7 +54,7 @@ class CudaPlan final : public PreparedPlan {
   uint32_t scratch_bytes = 0;
   bool is_load_store = false;
   device::LoadStoreOperation load_store;  ///< if it is: all but what is each call's own
-  uint64_t vector_bytes = 0;              ///< if it is
+  uint64_t send_bytes = 0, recv_bytes = 0;  ///< if it is
   uint32_t threads = 0;                   ///< if it is: of a block
 
  private:

@@ -93,7 +93,6 @@ class KernelExecutor final : public ExecutorBase {
   [[nodiscard]] Result<void> give_back_late();
   [[nodiscard]] device::DeviceOperation operation_of(const CudaPlan &plan, const DeviceCall &call) const;
   [[nodiscard]] Result<void> run(CudaPlan &plan, const DeviceCall &call, CuStream stream);
-  void post_buffers(const CudaPlan &plan, const DeviceCall &call, device::LoadStoreOperation &operation) const;
   [[nodiscard]] Result<void> run_load_store(const CudaPlan &plan, const DeviceCall &call, CuStream stream) const;
 
   HostMemory words_, host_plans_;
@@ -209,7 +208,9 @@ void KernelExecutor::prepare_load_store(const Plan &plan, CudaPlan &made) const 
   device::describe_load_store(plan, segment_.shape().buffers, shared_chunk_bytes, operation);
   made.channel_count = made.lane_count = plan.choice.channels;
   if (regions_ != nullptr) operation.regions = reinterpret_cast<const uint64_t *>(regions_->table());
-  made.vector_bytes = operation.count * device::load_store_element_bytes(plan);
+  const uint64_t element_bytes = plan.lanes.front().program.element_bytes;
+  made.send_bytes = plan.send.count * element_bytes;
+  made.recv_bytes = plan.recv.count * element_bytes;
   made.threads = load_store_threads(operation.mode == device::LoadStoreMode::one_shot, operation.post_words);
 }
 
@@ -334,28 +335,11 @@ Result<void> KernelExecutor::run(CudaPlan &plan, const DeviceCall &call, CuStrea
   return launch_parts(*driver_, {&part, 1}, stream);
 }
 
-/// What its window says of the rank's buffers.
-void KernelExecutor::post_buffers(const CudaPlan &plan, const DeviceCall &call,
-                                  device::LoadStoreOperation &operation) const {
-  const Buffers &buffers = call.buffers;
-  if (regions_ == nullptr) {
-    operation.posted_send = reinterpret_cast<uint64_t>(buffers.send.data);
-    operation.posted_recv = reinterpret_cast<uint64_t>(buffers.recv.data);
-    if (segment_.shape().buffers == BufferPlace::peer_devices)
-      operation.can_be_read = peers_can_read(*driver_, buffers) ? 1 : 0;
-    return;
-  }
-  const auto send = regions_->posted(buffers.send.data, plan.vector_bytes, call.captured);
-  const auto recv = regions_->posted(buffers.recv.data, plan.vector_bytes, call.captured);
-  operation.can_be_read = send && recv ? 1 : 0;
-  operation.posted_send = send.value_or(0);
-  operation.posted_recv = recv.value_or(0);
-}
-
 Result<void> KernelExecutor::run_load_store(const CudaPlan &plan, const DeviceCall &call, CuStream stream) const {
   device::LoadStoreOperation operation = plan.load_store;
   operation.base = operation_of(plan, call);
-  if (operation.mode == device::LoadStoreMode::shared) post_buffers(plan, call, operation);
+  if (operation.mode == device::LoadStoreMode::shared)
+    post_buffers(*driver_, regions_.get(), segment_.shape().buffers, plan, call, operation);
   device::fit_to_buffers(operation);
   const LaunchSize size{plan.channel_count, plan.threads, device::load_store_shared_bytes(operation.rank_count())};
   return launch_kernel(*driver_, plan.kernel, size, &operation, stream, "launching a collective");

@@ -2,6 +2,7 @@
 #include "cuda/executors/load_store_shape.h"
 
 #include <algorithm>
+#include <optional>
 #include <vector>
 
 #include "src/base/log.h"
@@ -85,10 +86,28 @@ Result<void> agree_on_peers(const PrimaryContext &context, uint32_t channel_coun
 
 bool peers_can_read(const CudaDriver &driver, const Buffers &buffers) {
   for (const std::byte *const pointer : {buffers.send.data, buffers.recv.data}) {
+    if (pointer == nullptr) continue;
     const auto info = pointer_info(driver, pointer);
     if (!info.ok() || !info.value().legacy_ipc_capable) return false;
   }
   return true;
+}
+
+void post_buffers(const CudaDriver &driver, Regions *regions, BufferPlace place, const CudaPlan &plan,
+                  const DeviceCall &call, device::LoadStoreOperation &operation) {
+  const std::byte *const send = call.buffers.send.data, *const recv = call.buffers.recv.data;
+  const auto post = [&](const std::byte *pointer, uint64_t bytes) -> std::optional<uint64_t> {
+    return regions == nullptr ? reinterpret_cast<uint64_t>(pointer) : regions->posted(pointer, bytes, call.captured);
+  };
+  std::optional<uint64_t> posted_send, posted_recv;
+  if (send != nullptr) posted_send = post(send, plan.send_bytes);
+  posted_recv = recv != nullptr ? post(recv, plan.recv_bytes) : posted_send;
+  if (send == nullptr) posted_send = posted_recv;
+  operation.can_be_read = posted_send && posted_recv ? 1 : 0;
+  if (regions == nullptr && place == BufferPlace::peer_devices)
+    operation.can_be_read = peers_can_read(driver, call.buffers) ? 1 : 0;
+  operation.posted_send = posted_send.value_or(0);
+  operation.posted_recv = posted_recv.value_or(0);
 }
 
 Result<bool> load_load_store(const PrimaryContext &context, const DeviceRequest &request, KernelSet &kernels) {

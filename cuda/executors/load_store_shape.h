@@ -8,10 +8,12 @@
 
 #include "cuda/driver/budget.h"
 #include "cuda/driver/kernel_set.h"
+#include "cuda/executors/cuda_plan.h"
 #include "cuda/executors/executor.h"
 #include "cuda/kernels/load_store.h"
 #include "cuda/transport/handles.h"
 #include "cuda/transport/info_exchange.h"
+#include "cuda/transport/regions.h"
 #include "src/engine/executor.h"
 
 namespace rondo::cuda {
@@ -40,9 +42,14 @@ struct PeersInfo {
                                           InfoExchange &info_exchange, DeviceRequest &request);
 
 /// Buffers that kernels on peer devices can read and write: peer access is to memory of cuMemAlloc, while memory of
-/// pools and mapped memory have lists of devices of their own. False also of what the driver does not know. With a
-/// context current.
+/// pools and mapped memory have lists of devices of their own. False also of what the driver does not know. A buffer
+/// that the call does not have is null. With a context current.
 [[nodiscard]] bool peers_can_read(const CudaDriver &driver, const Buffers &buffers);
+
+/// What the rank's windows are to say of a call's buffers. A buffer that the call does not have is posted as the other
+/// one. `regions`: null: by addresses. With a context current.
+void post_buffers(const CudaDriver &driver, Regions *regions, BufferPlace place, const CudaPlan &plan,
+                  const DeviceCall &call, device::LoadStoreOperation &operation);
 
 /// A communicator has the kernels of load_store and places for them: it asks for them, or has them because its ranks
 /// share buffers and it asks for nothing else.

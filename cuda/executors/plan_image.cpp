@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "src/plan/algorithm.h"
+#include "src/plan/tuner_load_store.h"
 
 namespace rondo::device {
 namespace {
@@ -94,6 +95,14 @@ std::string reducing_name(const Plan &plan) {
          rondo_op_string(op == RONDO_AVG ? RONDO_SUM : op);
 }
 
+/// Of a channel's chunk, or of each block's part of one.
+uint64_t place_chunk_bytes(const Plan &plan, const LoadStoreGeometry &geometry) {
+  const uint64_t chunk_bytes = std::min<uint64_t>(plan.choice.chunk_bytes, geometry.chunk_bytes);
+  if (!uses_blocks(static_cast<rondo_collective_t>(plan.key.signature.collective))) return chunk_bytes;
+  const uint64_t part_bytes = chunk_bytes / geometry.rank_count / chunk_align_bytes * chunk_align_bytes;
+  return std::max<uint64_t>(part_bytes, chunk_align_bytes);  // an area has that for each of load_store_rank_count_max
+}
+
 }  // namespace
 
 size_t plan_image_bytes(const Plan &plan) { return Layout(plan).bytes; }
@@ -180,17 +189,11 @@ void describe_load_store(const Plan &plan, BufferPlace place, uint64_t shared_ch
   const Signature &signature = plan.key.signature;
   operation.collective = load_store_collective(static_cast<rondo_collective_t>(signature.collective));
   operation.root = signature.root;
-  const bool all_reduce = operation.collective == LoadStoreCollective::all_reduce;
-  // As has_both_ways in cuda/kernels/load_store.h: types of 8 bits go through places among devices.
-  const bool in_places = shares_partly(place) && all_reduce && element_bytes == 1;
-  const bool shares_buffers = place != BufferPlace::device && !in_places;
-  assert(all_reduce || shares_buffers);  // the tuner chooses nothing else
-  operation.mode = is_one_shot(plan) ? LoadStoreMode::one_shot
-                   : shares_buffers  ? LoadStoreMode::shared
-                                     : LoadStoreMode::two_shot;
+  operation.mode = is_one_shot(plan)             ? LoadStoreMode::one_shot
+                   : place != BufferPlace::device ? LoadStoreMode::shared
+                                                  : LoadStoreMode::two_shot;
   operation.count = signature.count * plan.lanes.front().program.element_bytes / element_bytes;
-  const uint64_t area_bytes = operation.geometry.chunk_bytes;
-  operation.chunk_elements = std::min(plan.choice.chunk_bytes, area_bytes) / element_bytes;
+  operation.chunk_elements = place_chunk_bytes(plan, operation.geometry) / element_bytes;
   operation.shared_chunk_elements = shared_chunk_bytes / element_bytes;
   if (operation.mode != LoadStoreMode::one_shot) return;
   const uint64_t words = (operation.count * element_bytes + word_bytes - 1) / word_bytes;

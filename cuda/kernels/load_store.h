@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kernels of load_store: an all-reduce without steps or links, by one_shot (load_store_one_shot.h) or by two_shot
-// over the places of all ranks, or any collective of ranks that share their buffers (load_store_place.h has the layout
-// and the order of accesses). A block has one channel, and all of its threads are a group. The result is bit for bit
-// that of the schedule of one_shot or two_shot that the plan names.
+// The kernels of load_store: collectives without steps or links. An all-reduce by one_shot (load_store_one_shot.h), or
+// any collective in the buffers of ranks that share them (load_store_shared.h) or through the places of all ranks
+// (load_store_two_shot.h); load_store_place.h has the layout and the order of accesses. A block has one channel, and
+// all of its threads are a group. The result is bit for bit that of the schedule of one_shot or two_shot that the plan
+// names.
 #pragma once
 
 #include <cstdint>
@@ -13,38 +14,96 @@
 
 namespace rondo::device {
 
+/// In shared memory of a block: what thread 0 keeps for its end, what the group does in places, and behind that
+/// PartBuffers for each rank.
+struct LoadStoreMemory {
+  KernelEnds ends;
+  PlaceRoute route;
+};
+
 /// Shared memory of a block: what its group has for itself, and what it knows of each rank.
 [[nodiscard]] RONDO_HD constexpr uint32_t load_store_shared_bytes(uint32_t rank_count) {
-  return shared_bytes_for(1, 0) + static_cast<uint32_t>(sizeof(KernelEnds) + rank_count * sizeof(SharedBuffers));
+  return shared_bytes_for(1, 0) + static_cast<uint32_t>(sizeof(LoadStoreMemory) + rank_count * sizeof(PartBuffers));
 }
 
-/// An all-reduce in shared buffers that cannot be read goes through the places, in the same kernel. Types of 8 bits go
-/// there from the start (KernelExecutor): with both ways in one kernel ptxas would spill.
-template <class Reduction>
-inline constexpr bool has_both_ways = sizeof(typename Reduction::Storage) > 1;
+/// `count` elements, `at` bytes behind what `buffers` say. By all threads.
+template <class Reduction, Group G>
+RONDO_HD void run_part(G group, const PartBuffers *buffers, uint32_t input_count, uint32_t output_count, size_t at,
+                       uint32_t count, uint32_t divisor) {
+  // Of a copy it counts in which bits they differ from the operand's.
+  const uint64_t origin = is_copy<Reduction> ? GroupArgs::address(buffers[0].input) : 0;
+  uint64_t addresses = 0;
+  RONDO_KEEP_LOOP
+  for (uint32_t which = 0; which < input_count; ++which)
+    addresses |= GroupArgs::address(buffers[which].input) ^ origin;
+  RONDO_KEEP_LOOP
+  for (uint32_t which = 0; which < output_count; ++which)
+    addresses |= GroupArgs::address(buffers[which].output) ^ origin;
+  const auto operand = [&](uint32_t which) { return buffers[which].input + at; };
+  const auto output = [&](uint32_t which) { return buffers[which].output + at; };
+  const RankOperands<decltype(operand), decltype(output)> operands{operand, output, input_count, output_count, divisor};
+  if constexpr (is_copy<Reduction>)
+    copy_part(group, operands, addresses, count);
+  else
+    reduce_part<Reduction>(group, operands, addresses, count);
+}
+
+/// All parts of this rank. In shared buffers `buffers` says where they are, and `output_count` how many results each
+/// has; in places a turn contributes chunk n, makes the result of n - 1 and gathers n - 2. False: stop.
+template <class Reduction, Group G>
+[[nodiscard]] RONDO_HD bool run_parts(G group, const LoadStoreOperation &operation, uint32_t channel,
+                                      const PlaceRoute &route, PartBuffers *buffers, uint32_t output_count,
+                                      bool in_places) {
+  using Storage = typename Reduction::Storage;
+  const Share share = make_share<Storage>(operation, channel, in_places);
+  const Places<Reduction, G> places{group, operation, share, route, channel};
+  const uint32_t count = share.chunk_count, turns = in_places && count != 0 ? count + 2 : count;
+  RONDO_KEEP_LOOP
+  for (uint32_t turn = 0; turn < turns; ++turn) {
+    const uint32_t index = in_places ? turn - 1 : turn;
+    const bool has_part = index < count;
+    if (in_places && turn < count) places.contribute(turn);
+    if (in_places && has_part && !places.begin_part(index, buffers)) return false;
+    if (has_part) {
+      const Range part = part_of(operation, share, index, operation.rank);
+      run_part<Reduction>(group, buffers, is_copy<Reduction> ? 1 : operation.rank_count(), output_count,
+                          in_places ? 0 : part.begin * sizeof(Storage), static_cast<uint32_t>(part.count),
+                          operation.base.divisor);
+    }
+    if (in_places && has_part) places.end_part(index);
+    if (in_places && turn >= 2 && !places.gather(turn - 2)) return false;
+  }
+  return true;
+}
 
 /// A block's whole work, but of a one_shot. `shared`: load_store_shared_bytes().
 template <class Reduction, Group G>
 RONDO_HD void run_load_store(G group, const LoadStoreOperation &operation, uint32_t channel, std::byte *shared) {
-  const DeviceOperation &base = operation.base;
-  KernelEnds &ends = ends_in(shared);
-  auto *const buffers = reinterpret_cast<SharedBuffers *>(&ends + 1);
-  bool done = may_begin(group, operation, channel, ends);
-  if constexpr (is_copy<Reduction>) {
-    done = done && run_shared<Reduction>(group, operation, channel, buffers) == Agreement::in_buffers;
-  } else if (done) {
-    Agreement agreed = Agreement::in_places;
-    if (operation.mode == LoadStoreMode::shared) agreed = run_shared<Reduction>(group, operation, channel, buffers);
-    if (operation.mode == LoadStoreMode::shared && (!has_both_ways<Reduction> || agreed != Agreement::in_places)) {
-      done = agreed == Agreement::in_buffers;
-    } else {  // through the places
-      done = run_two_shot<Reduction>(group, operation, channel);
-      if constexpr (has_both_ways<Reduction>)
-        if (done && operation.mode == LoadStoreMode::shared) done = leave(group, operation, channel, true);
+  const bool may_share = operation.mode == LoadStoreMode::shared;
+  auto &memory = *reinterpret_cast<LoadStoreMemory *>(&ends_in(shared));
+  auto *const buffers = reinterpret_cast<PartBuffers *>(&memory + 1);
+  bool done = may_begin(group, operation, channel, memory.ends);
+  if (done) {
+    const SharedRoute route = make_route(operation, operation.count * sizeof(typename Reduction::Storage));
+    uint32_t output_count = route.output_count;
+    const Agreement agreed = may_share ? agree(group, operation, channel, route, buffers) : Agreement::in_places;
+    const bool in_places = agreed == Agreement::in_places;
+    if (in_places) {
+      if (group.rank() == 0)  // nobody else writes that counter
+        memory.route = make_place_route(operation, load_store_count_in(memory::load_relaxed(
+                                                       operation.place(operation.rank).contributed(channel))));
+      group.sync();
+      output_count = memory.route.has_result && memory.route.has_recv ? 2 : 1;
     }
+    done = agreed != Agreement::stop &&
+           run_parts<Reduction>(group, operation, channel, memory.route, buffers, output_count, in_places);
+    if (may_share)
+      done = done && leave(group, operation, channel, in_places);
+    else if constexpr (memory::is_kept(memory::Site::load_store_end_barrier))
+      group.sync();  // before thread 0 reports
   }
   if (group.rank() == 0)
-    report(base, 1, done ? 0 : pack_verdict(Outcome::stopped, Fault::none, 0), 0, [&] { return ends; });
+    report(operation.base, 1, done ? 0 : pack_verdict(Outcome::stopped, Fault::none, 0), 0, [&] { return memory.ends; });
 }
 
 }  // namespace rondo::device

@@ -4,7 +4,7 @@
 //   all_reduce, reduce, broadcast   rank r has the r-th part of each channel's share: for all, or for the root
 //   reduce_scatter                  rank r reduces block r of all ranks
 //   all_gather                      rank r stores its block with all ranks
-// An all-reduce among devices of which one cannot read another's buffers goes through the places of two_shot.
+// Ranks of which one cannot read another's buffers go through their places (load_store_two_shot.h).
 // Ordering, and why no buffer is touched after its owner's kernel: load_store_place.h.
 #pragma once
 
@@ -17,37 +17,21 @@
 
 namespace rondo::device {
 
-/// A line of a device's cache. What 32 threads load at once lies in 4 of them, or in 5 where it begins within one.
-inline constexpr uint32_t device_line_bytes = 128;
-
-template <class Storage>
-[[nodiscard]] RONDO_HD Share make_shared_share(const LoadStoreOperation &operation, uint32_t channel) {
-  return make_share<Storage>(operation, channel, operation.shared_chunk_elements, device_line_bytes);
-}
-
-/// In shared memory of a block, what every piece needs: where the inputs lie, and where the outputs do. The first so
-/// many are filled in that there are of each.
-struct SharedBuffers {
-  const std::byte *input;
-  std::byte *output;
-};
-
-/// From how many ranks' buffers a piece comes, into how many it goes, and where a block of that many bytes lies there.
+/// From how many ranks' buffers a part comes, into how many it goes, and where a block of that many bytes lies there.
 struct SharedRoute {
   uint32_t first_input, input_count;
   uint32_t first_output, output_count;
   uint64_t input_block, output_block;
-  bool whole;  ///< this rank has all of each channel's share, not a part
 };
 
 [[nodiscard]] RONDO_HD inline SharedRoute make_route(const LoadStoreOperation &operation, uint64_t block_bytes) {
   const uint32_t all = operation.rank_count(), own = operation.rank, root = operation.root;
   switch (operation.collective) {
-    case LoadStoreCollective::reduce: return {0, all, root, 1, 0, 0, false};
-    case LoadStoreCollective::reduce_scatter: return {0, all, own, 1, own * block_bytes, 0, true};
-    case LoadStoreCollective::all_gather: return {own, 1, 0, all, 0, own * block_bytes, true};
-    case LoadStoreCollective::broadcast: return {root, 1, 0, all, 0, 0, false};
-    default: return {0, all, 0, all, 0, 0, false};
+    case LoadStoreCollective::reduce: return {0, all, root, 1, 0, 0};
+    case LoadStoreCollective::reduce_scatter: return {0, all, own, 1, own * block_bytes, 0};
+    case LoadStoreCollective::all_gather: return {own, 1, 0, all, 0, own * block_bytes};
+    case LoadStoreCollective::broadcast: return {root, 1, 0, all, 0, 0};
+    default: return {0, all, 0, all, 0, 0};
   }
 }
 
@@ -112,7 +96,7 @@ enum class Agreement : uint8_t {
 /// B1, B2. All ranks that do not stop come to the same. `buffers`: filled in, for all threads.
 template <Group G>
 [[nodiscard]] RONDO_HD Agreement agree(G group, const LoadStoreOperation &operation, uint32_t channel,
-                                       const SharedRoute &route, SharedBuffers *buffers) {
+                                       const SharedRoute &route, PartBuffers *buffers) {
   const uint32_t signature = operation.base.buffers.signature;
   if (group.rank() == 0) {
     LoadStoreWindow &window = operation.place(operation.rank).window(channel);
@@ -154,40 +138,6 @@ template <Group G>
 [[nodiscard]] RONDO_HD bool leave(G group, const LoadStoreOperation &operation, uint32_t channel, bool gives_up) {
   if constexpr (memory::is_kept(memory::Site::load_store_leave_barrier)) group.sync();
   return pass_gate<memory::Site::load_store_leave>(group, operation, operation.place(0).left(channel), gives_up);
-}
-
-/// All of it, unless this rank stops or the ranks are to go through their places: then nothing behind the first gate.
-template <class Reduction, Group G>
-[[nodiscard]] RONDO_HD Agreement run_shared(G group, const LoadStoreOperation &operation, uint32_t channel,
-                                            SharedBuffers *buffers) {
-  using Storage = typename Reduction::Storage;
-  const SharedRoute route = make_route(operation, operation.count * sizeof(Storage));
-  const Agreement agreed = agree(group, operation, channel, route, buffers);
-  if (agreed != Agreement::in_buffers) return agreed;
-  const Share share = make_shared_share<Storage>(operation, channel);
-  // Of a copy it counts in which bits they differ from the operand's.
-  const uint64_t origin = is_copy<Reduction> ? GroupArgs::address(buffers[0].input) : 0;
-  uint64_t addresses = 0;
-  RONDO_KEEP_LOOP
-  for (uint32_t which = 0; which < route.input_count; ++which)
-    addresses |= GroupArgs::address(buffers[which].input) ^ origin;
-  RONDO_KEEP_LOOP
-  for (uint32_t which = 0; which < route.output_count; ++which)
-    addresses |= GroupArgs::address(buffers[which].output) ^ origin;
-  RONDO_KEEP_LOOP
-  for (uint32_t index = 0; index < share.chunk_count; ++index) {
-    const Range part = route.whole ? share.chunk(index) : share.part(index, operation.rank);
-    const size_t at = part.begin * sizeof(Storage);
-    const auto operand = [&](uint32_t which) { return buffers[which].input + at; };
-    const auto output = [&](uint32_t which) { return buffers[which].output + at; };
-    const RankOperands<decltype(operand), decltype(output)> operands{operand, output, route.input_count,
-                                                                     route.output_count, operation.base.divisor};
-    if constexpr (is_copy<Reduction>)
-      copy_part(group, operands, addresses, static_cast<uint32_t>(part.count));
-    else
-      reduce_part<Reduction>(group, operands, addresses, static_cast<uint32_t>(part.count));
-  }
-  return leave(group, operation, channel, false) ? Agreement::in_buffers : Agreement::stop;
 }
 
 }  // namespace rondo::device

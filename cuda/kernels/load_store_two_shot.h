@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// two_shot by load_store: a channel's share of the vector is passed over in chunks, of each of which rank r
-// reduces the r-th part for all. Ordering: load_store_place.h.
+// load_store through the places of all ranks: a channel's share of the vector is passed over in chunks, of each of which
+// rank r reduces the r-th part for all, as two_shot does. Collectives other than all_reduce leave out what they do not
+// need, and wait and publish alike. Ordering: load_store_place.h.
 #pragma once
 
 #include <cstddef>
@@ -28,127 +29,192 @@ struct Share {
   }
 };
 
-/// Parts begin at multiples of `align_bytes`.
+/// A line of a device's cache. What 32 threads load at once lies in 4 of them, or in 5 where it begins within one.
+inline constexpr uint32_t device_line_bytes = 128;
+
+/// Parts begin at whole lines of what they lie in: the caller's buffers, which shared ones are read at, or places.
 template <class Storage>
-[[nodiscard]] RONDO_HD Share make_share(const LoadStoreOperation &operation, uint32_t channel, uint64_t chunk_elements,
-                                        uint32_t align_bytes = cache_line_bytes) {
+[[nodiscard]] RONDO_HD Share make_share(const LoadStoreOperation &operation, uint32_t channel, bool in_places) {
+  const uint64_t chunk_elements = in_places ? operation.chunk_elements : operation.shared_chunk_elements;
   Partition partition;
   partition.channel = channel;
   partition.channel_count = operation.base.lane_count;
-  partition.align_elements = static_cast<uint32_t>(align_bytes / sizeof(Storage));
+  const size_t line_bytes = in_places ? cache_line_bytes : device_line_bytes;
+  partition.align_elements = static_cast<uint32_t>(line_bytes / sizeof(Storage));
   const Range all = partition.channel_part({0, operation.count});
   const auto chunks = static_cast<uint32_t>((all.count + chunk_elements - 1) / chunk_elements);
   return {all, chunk_elements, partition.align_elements, operation.rank_count(), chunks};
 }
 
-/// One channel's two_shot. `chunks`: those before this operation.
+/// In shared memory of a block: where the inputs of a part lie, and where the outputs do. The first so many are filled
+/// in that there are of each.
+struct PartBuffers {
+  const std::byte *input;
+  std::byte *output;
+};
+
+/// Where collectives have blocks, the parts of a chunk are of one block each.
+[[nodiscard]] RONDO_HD inline bool has_blocks(const LoadStoreOperation &operation) {
+  return operation.collective == LoadStoreCollective::reduce_scatter ||
+         operation.collective == LoadStoreCollective::all_gather;
+}
+/// Within a block, where there are blocks.
+[[nodiscard]] RONDO_HD inline Range part_of(const LoadStoreOperation &operation, const Share &share, uint32_t index,
+                                            uint32_t rank) {
+  return has_blocks(operation) ? share.chunk(index) : share.part(index, rank);
+}
+
+/// What this rank has to do with the places: in shared memory of a block, as it is needed between loops that take all
+/// registers. Each chunk has a part for each rank, which makes the result of it.
+///   all_reduce, reduce, reduce_scatter   all contribute the parts of the others; each reduces its own
+///   broadcast                            the root contributes; each passes its own part on
+///   all_gather                           each passes on what it sends
+struct PlaceRoute {
+  uint64_t send_block, recv_block, area_block;  ///< elements from one rank's part to the next; 0: they lie side by side
+  uint32_t chunks;                              ///< those before this operation
+  bool contributes;
+  bool has_result;  ///< peers want it
+  bool has_recv;    ///< this rank does
+  bool gathers;
+};
+
+[[nodiscard]] RONDO_HD inline PlaceRoute make_place_route(const LoadStoreOperation &operation, uint32_t chunks) {
+  const bool is_root = operation.rank == operation.root;
+  switch (operation.collective) {
+    case LoadStoreCollective::reduce: return {0, 0, 0, chunks, true, !is_root, is_root, is_root};
+    case LoadStoreCollective::reduce_scatter:
+      return {operation.count, 0, operation.chunk_elements, chunks, true, false, true, false};
+    case LoadStoreCollective::all_gather: return {0, operation.count, 0, chunks, false, true, true, true};
+    case LoadStoreCollective::broadcast: return {0, 0, 0, chunks, is_root, true, true, !is_root};
+    default: return {0, 0, 0, chunks, true, true, true, true};
+  }
+}
+
+/// One channel's way through the places.
 template <class Reduction, Group G>
-struct TwoShot {
+struct Places {
   using Storage = typename Reduction::Storage;
   static constexpr uint32_t element_bytes = sizeof(Storage);
 
   G group;
   const LoadStoreOperation &operation;
-  Share share;
+  const Share &share;
+  const PlaceRoute &route;
   uint32_t channel;
-  uint32_t chunks;
 
-  /// Elements `range` from `from`, which is at `begin` of the vector, to `to`, likewise.
-  RONDO_HD void copy(Range range, const std::byte *from, uint64_t from_begin, std::byte *to, uint64_t to_begin) const {
-    if (range.count == 0) return;
-    GroupArgs args{};
-    args.add_input(from + (range.begin - from_begin) * element_bytes);
-    args.add_output(to + (range.begin - to_begin) * element_bytes);
-    args.count = range.count;
-    copy_by_group(group, args, element_bytes);
+  [[nodiscard]] RONDO_HD Range part(uint32_t index, uint32_t rank) const {
+    return part_of(operation, share, index, rank);
+  }
+  [[nodiscard]] RONDO_HD const std::byte *send_at(uint64_t begin, uint32_t rank) const {
+    return operation.base.buffers.send.data + (begin + rank * route.send_block) * element_bytes;
+  }
+  [[nodiscard]] RONDO_HD std::byte *recv_at(uint64_t begin, uint32_t rank) const {
+    return operation.base.buffers.recv.data + (begin + rank * route.recv_block) * element_bytes;
+  }
+  [[nodiscard]] RONDO_HD std::byte *contribution_at(uint32_t of, uint32_t index, uint64_t begin, uint32_t rank) const {
+    return operation.places[of] + operation.geometry.contribution_at(channel, route.chunks + index) +
+           (begin - share.chunk(index).begin + rank * route.area_block) * element_bytes;
+  }
+  [[nodiscard]] RONDO_HD std::byte *result_of(uint32_t rank, uint32_t index) const {
+    return operation.places[rank] + operation.geometry.result_at(channel, route.chunks + index);
   }
 
-  /// C: what the others are to reduce of the chunk.
+  /// To `to`; bytes that only move also to `also`, unless that is null.
+  RONDO_HD void copy(uint64_t count, const std::byte *from, std::byte *to, std::byte *also) const {
+    if (count == 0) return;
+    if constexpr (is_copy<Reduction>) {
+      const auto operand = [&](uint32_t) { return from; };
+      const auto output = [&](uint32_t which) { return which == 0 ? to : also; };
+      const RankOperands<decltype(operand), decltype(output)> operands{operand, output, 1, also == nullptr ? 1u : 2u, 0};
+      const uint64_t origin = GroupArgs::address(from), difference = origin ^ GroupArgs::address(to);
+      copy_part(group, operands, also == nullptr ? difference : difference | (origin ^ GroupArgs::address(also)),
+                static_cast<uint32_t>(count));
+    } else {
+      GroupArgs args{};
+      args.add_input(from);
+      args.add_output(to);
+      args.count = count;
+      copy_by_group(group, args, element_bytes);
+    }
+  }
+
+  /// C: what the others are to make results of.
   RONDO_HD void contribute(uint32_t index) const {
-    const Range all = share.chunk(index), own = share.part(index, operation.rank);
-    const std::byte *const send = operation.base.buffers.send.data;
-    std::byte *const area =
-        operation.places[operation.rank] + operation.geometry.contribution_at(channel, chunks + index);
-    copy({all.begin, own.begin - all.begin}, send, 0, area, all.begin);  // C1
-    copy({own.begin + own.count, all.begin + all.count - own.begin - own.count}, send, 0, area, all.begin);
+    if (route.contributes) {
+      const bool blocks = has_blocks(operation);
+      const uint32_t pieces = blocks ? operation.rank_count() : 2;  // two: before the own part, and behind it
+      RONDO_KEEP_LOOP
+      for (uint32_t piece = 0; piece < pieces; ++piece) {
+        const Range all = share.chunk(index), own = part(index, operation.rank);
+        const uint64_t own_end = own.begin + own.count;
+        const Range range = blocks       ? Range{all.begin, piece == operation.rank ? 0 : all.count}
+                            : piece == 0 ? Range{all.begin, own.begin - all.begin}
+                                         : Range{own_end, all.begin + all.count - own_end};
+        const uint32_t rank = blocks ? piece : 0;
+        copy(range.count, send_at(range.begin, rank), contribution_at(operation.rank, index, range.begin, rank),  // C1
+             is_copy<Reduction> ? recv_at(range.begin, 0) : nullptr);  // the root's own
+      }
+    }
     if constexpr (memory::is_kept(memory::Site::load_store_contribute_barrier)) group.sync();
     if (group.rank() == 0)
       memory::store_release<memory::Site::load_store_contribute>(  // C2, pairs with R1
           operation.place(operation.rank).contributed(channel),
-          load_store_counter(chunks + index + 1, operation.base.buffers.signature));
+          load_store_counter(route.chunks + index + 1, operation.base.buffers.signature));
   }
 
-  /// R: reduces this rank's part of the chunk. False: stop.
-  [[nodiscard]] RONDO_HD bool reduce(uint32_t index) const {
+  /// R: says in `buffers` where this rank's part of the chunk is, when all have contributed. False: stop.
+  [[nodiscard]] RONDO_HD bool begin_part(uint32_t index, PartBuffers *buffers) const {
+    const Range own = part(index, operation.rank);
+    RONDO_KEEP_LOOP
+    for (uint32_t rank = group.rank(); rank < operation.rank_count(); rank += group.size())
+      buffers[rank].input = rank == operation.rank ? send_at(own.begin, rank)
+                                                   : contribution_at(rank, index, own.begin, operation.rank);
+    if (group.rank() == 0) {
+      std::byte *const recv = recv_at(own.begin, operation.rank);
+      buffers[0].output = route.has_result ? result_of(operation.rank, index) : recv;
+      buffers[1].output = recv;
+      if constexpr (is_copy<Reduction>) {
+        const bool passes_on = operation.collective == LoadStoreCollective::broadcast && !route.contributes;
+        buffers[0].input = passes_on ? contribution_at(operation.root, index, own.begin, 0)
+                                     : send_at(own.begin, operation.rank);
+      }
+    }
     uint32_t peer = group.rank();
-    const bool come = repeat_until_ready(group, operation, [&] {
+    return repeat_until_ready(group, operation, [&] {
       return look_at_peers(group, operation, peer, [&](uint32_t of) {
         const uint64_t seen = memory::load_acquire(operation.place(of).contributed(channel));  // R1, see C2
-        if (!load_store_has_come(seen, chunks + index + 1)) return Look::waits;
+        if (!load_store_has_come(seen, route.chunks + index + 1)) return Look::waits;
         const bool same = load_store_signature_in(seen) == operation.base.buffers.signature;
         return same ? Look::ready : tell_foreign(operation, of);
       });
     });
-    if (!come) return false;
-    const Range own = share.part(index, operation.rank);
-    const std::byte *const send = operation.base.buffers.send.data + own.begin * element_bytes;
-    const size_t at = operation.geometry.contribution_at(channel, chunks + index) +
-                      (own.begin - share.chunk(index).begin) * element_bytes;
-    const auto operand = [&](uint32_t rank) -> const std::byte * {
-      return rank == operation.rank ? send : operation.places[rank] + at;
-    };
-    std::byte *const result =
-        operation.places[operation.rank] + operation.geometry.result_at(channel, chunks + index);
-    std::byte *const recv = operation.base.buffers.recv.data + own.begin * element_bytes;
-    const auto output = [&](uint32_t which) { return which == 0 ? result : recv; };
-    const RankOperands<decltype(operand), decltype(output)> operands{operand, output, operation.rank_count(), 2,
-                                                                     operation.base.divisor};
-    reduce_part<Reduction>(group, operands, GroupArgs::address(send) | GroupArgs::address(recv),
-                    static_cast<uint32_t>(own.count));
+  }
+
+  RONDO_HD void end_part(uint32_t index) const {
     if constexpr (memory::is_kept(memory::Site::load_store_reduce_barrier)) group.sync();
     if (group.rank() == 0)
       memory::store_release<memory::Site::load_store_reduce>(  // R2, pairs with G1
-          operation.place(operation.rank).reduced(channel), load_store_counter(chunks + index + 1, 0));
-    return true;
+          operation.place(operation.rank).reduced(channel), load_store_counter(route.chunks + index + 1, 0));
   }
 
-  /// G: what the others have reduced of the chunk. False: stop.
+  /// G: the others' results of the chunk; also ranks that want none wait for them, as areas go by that. False: stop.
   [[nodiscard]] RONDO_HD bool gather(uint32_t index) const {
     uint32_t peer = group.rank();
     const bool come = repeat_until_ready(group, operation, [&] {
       return look_at_peers(group, operation, peer, [&](uint32_t of) {
         const uint64_t seen = memory::load_acquire(operation.place(of).reduced(channel));  // G1, see R2
-        return load_store_has_come(seen, chunks + index + 1) ? Look::ready : Look::waits;
+        return load_store_has_come(seen, route.chunks + index + 1) ? Look::ready : Look::waits;
       });
     });
-    if (!come) return false;
-    const size_t at = operation.geometry.result_at(channel, chunks + index);
+    if (!come || !route.gathers) return come;
     RONDO_KEEP_LOOP
     for (uint32_t offset = 1; offset < operation.rank_count(); ++offset) {
       const uint32_t owner = (operation.rank + offset) % operation.rank_count();
-      const Range part = share.part(index, owner);
-      copy(part, operation.places[owner] + at, part.begin, operation.base.buffers.recv.data, 0);
+      const Range of = part(index, owner);
+      copy(of.count, result_of(owner, index), recv_at(of.begin, owner), nullptr);
     }
     return true;
   }
 };
-
-template <class Reduction, Group G>
-[[nodiscard]] RONDO_HD bool run_two_shot(G group, const LoadStoreOperation &operation, uint32_t channel) {
-  // Nobody else writes it; the first vote comes before one thread moves it on.
-  const uint32_t chunks =
-      load_store_count_in(memory::load_relaxed(operation.place(operation.rank).contributed(channel)));
-  const Share share = make_share<typename Reduction::Storage>(operation, channel, operation.chunk_elements);
-  const TwoShot<Reduction, G> run{group, operation, share, channel, chunks};
-  const uint32_t count = run.share.chunk_count;
-  RONDO_KEEP_LOOP
-  for (uint32_t step = 0; count != 0 && step < count + 2; ++step) {
-    if (step < count) run.contribute(step);
-    if (step >= 1 && step - 1 < count && !run.reduce(step - 1)) return false;
-    if (step >= 2 && !run.gather(step - 2)) return false;
-  }
-  if constexpr (memory::is_kept(memory::Site::load_store_end_barrier)) group.sync();  // before thread 0 reports
-  return true;
-}
 
 }  // namespace rondo::device

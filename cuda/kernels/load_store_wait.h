@@ -19,7 +19,7 @@ enum class LoadStoreMode : uint32_t {
   shared,  ///< of ranks that read and write each other's buffers; or two_shot where one of these cannot be read
 };
 
-/// What `shared` runs; the other modes are for all-reduce alone.
+/// What `two_shot` and `shared` run; one_shot is for all-reduce alone.
 enum class LoadStoreCollective : uint32_t { all_reduce, reduce, reduce_scatter, all_gather, broadcast };
 
 inline constexpr uint32_t word_bytes = 8;  ///< one_shot: of a payload, which a thread posts at once
@@ -39,7 +39,7 @@ struct LoadStoreOperation {
   std::byte *places[load_store_rank_count_max] = {};  ///< of each rank, as this one maps them
   LoadStoreGeometry geometry;
   uint64_t count = 0;           ///< elements: of the vector, or of a block
-  uint64_t chunk_elements = 0;  ///< two_shot: of a channel's chunk; a multiple of 64 bytes, at most chunk_bytes
+  uint64_t chunk_elements = 0;  ///< two_shot: of a channel's chunk, or of each block's part of one; a multiple of 64 bytes
   uint64_t shared_chunk_elements = 0;  ///< `shared`: likewise, of any size; whole lines where it is a multiple of them
   uint32_t rank = 0;
   LoadStoreMode mode = LoadStoreMode::two_shot;

@@ -13,11 +13,11 @@ enum class BufferPlace : uint8_t {
   host,
   device,        ///< memory of devices
   shared_device,  ///< of one device, and each rank's kernels read and write all ranks' buffers: threads of one process
-  peer_devices,  ///< likewise, of several devices, but for memory that some ranks cannot read: all-reduce alone
+  peer_devices,  ///< likewise, of several devices, but for memory that some ranks cannot read
   registered     ///< likewise, of several processes: what all ranks have registered. Tables have no rows of it
 };
 
-/// A rank may have memory that others cannot read: an all-reduce goes through places then, whose ranks all see it.
+/// A rank may have memory that others cannot read: a collective goes through places then, whose ranks all see it.
 [[nodiscard]] constexpr bool shares_partly(BufferPlace place) {
   return place == BufferPlace::peer_devices || place == BufferPlace::registered;
 }

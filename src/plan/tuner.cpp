@@ -237,11 +237,8 @@ std::optional<PlanChoice> choose_measured(const TunerInput &input, rondo_collect
   if (input.table == nullptr) return {};
   TunerInput asked = input;
   asked.table = nullptr;
-  // For all but an all-reduce, devices that reach each other are as any others. Processes were measured with buffers
-  // that are not registered.
-  const bool as_others = input.buffers == BufferPlace::registered ||
-                         (input.buffers == BufferPlace::peer_devices && collective != RONDO_ALL_REDUCE);
-  const BufferPlace place = as_others ? BufferPlace::device : input.buffers;
+  // Processes were measured with buffers that are not registered.
+  const BufferPlace place = input.buffers == BufferPlace::registered ? BufferPlace::device : input.buffers;
   for (const TuningRow &row :
        input.table->rows_for(collective, input.rank_count, input.oversubscribed, input.several_hosts(), place)) {
     if (input.bytes > row.bytes_max) continue;

@@ -90,14 +90,13 @@ PlanChoice filled_up(const TunerInput &input, PlanChoice choice, bool one_shot) 
   return choice;
 }
 
-/// load_store for other collectives than all-reduce. By itself from the size on where an all-reduce goes by two_shot:
-/// below, what counts is how many accesses wait for each other, and two gates are no fewer.
-std::optional<PlanChoice> choose_shared(const TunerInput &input, rondo_collective_t collective) {
+/// For other collectives than all-reduce. By itself from the size on where an all-reduce goes by two_shot: below, what
+/// counts is how many accesses wait for each other, and two gates are no fewer.
+std::optional<PlanChoice> choose_for_other(const TunerInput &input, rondo_collective_t collective) {
   PlanChoice choice = input.overrides;
-  const rondo_algorithm_t algorithm = shared_algorithm(collective);
-  const bool can = input.buffers == BufferPlace::shared_device && !input.uneven_blocks;
+  const rondo_algorithm_t algorithm = load_store_algorithm(collective);
   const bool fits = choice.algorithm == RONDO_ALGORITHM_AUTO || choice.algorithm == algorithm;
-  if (!can || !fits || algorithm == RONDO_ALGORITHM_AUTO) return {};
+  if (input.uneven_blocks || !fits || algorithm == RONDO_ALGORITHM_AUTO) return {};
   if (choice.kernel == RONDO_KERNEL_AUTO && input.bytes <= device_one_shot_bytes_max) return {};
   choice.algorithm = algorithm;
   return filled_up(input, choice, false);
@@ -118,7 +117,7 @@ std::optional<PlanChoice> choose_load_store_on_device(const TunerInput &input, r
   const bool by_itself = shares_buffers(input) && wanted.kernel == RONDO_KERNEL_AUTO;
   if ((wanted.kernel != RONDO_KERNEL_LOAD_STORE && !by_itself) || wanted.protocol != RONDO_PROTOCOL_AUTO || !can)
     return {};
-  if (collective != RONDO_ALL_REDUCE) return choose_shared(input, collective);
+  if (collective != RONDO_ALL_REDUCE) return choose_for_other(input, collective);
   PlanChoice choice = wanted;
   if (choice.algorithm == RONDO_ALGORITHM_AUTO)
     choice.algorithm = goes_by_one_shot(input) ? RONDO_ALGORITHM_ONE_SHOT : RONDO_ALGORITHM_TWO_SHOT;
@@ -148,7 +147,7 @@ std::optional<PlanChoice> choose_load_store(const TunerInput &input, rondo_colle
   return choice;
 }
 
-rondo_algorithm_t shared_algorithm(rondo_collective_t collective) {
+rondo_algorithm_t load_store_algorithm(rondo_collective_t collective) {
   if (uses_blocks(collective)) return RONDO_ALGORITHM_ONE_SHOT;
   return has_root(collective) ? RONDO_ALGORITHM_TWO_SHOT : RONDO_ALGORITHM_AUTO;
 }
@@ -166,15 +165,11 @@ Error no_load_store(const TunerInput &input) {
                 "'auto', 'interpreter'"};
   const std::string all_reduce =
       "for all_reduce of at most " + std::to_string(input.post_bytes) + " bytes by one_shot, or of any size by ";
-  if (input.buffers == BufferPlace::shared_device)
-    return {RONDO_ERROR_UNSUPPORTED,
-            begin + all_reduce +
-                "two_shot, for reduce_scatter and all_gather by one_shot, and for broadcast and reduce by two_shot; of "
-                "even blocks only, so not for calls whose name ends with _v; use 'auto'"};
   const bool on_device = input.exchange_channels != 0;
   return {RONDO_ERROR_UNSUPPORTED,
           begin + all_reduce +
-              (on_device ? "two_shot, on devices; use 'auto'"
+              (on_device ? "two_shot, for reduce_scatter and all_gather by one_shot, and for broadcast and reduce by "
+                           "two_shot; of even blocks only, so not for calls whose name ends with _v; use 'auto'"
                          : "two_shot or ring, on one channel among at most 64 ranks of one host; use 'auto'")};
 }
 

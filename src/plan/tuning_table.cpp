@@ -64,12 +64,10 @@ Result<void> check_row(const TuningRow &row) {
   const bool on_host = row.buffers == BufferPlace::host;
   const bool possible = on_host ? (shot || choice.algorithm == RONDO_ALGORITHM_RING) && choice.channels == 1 : shot;
   if (row.collective == RONDO_ALL_REDUCE && possible) return {};
-  const bool shared = row.buffers == BufferPlace::shared_device;
-  if (row.collective != RONDO_ALL_REDUCE && shared && choice.algorithm == shared_algorithm(row.collective)) return {};
-  const char *const what = on_host  ? "on hosts by one_shot, two_shot or ring, on one channel"
-                           : shared ? "on devices by one_shot or two_shot; and of ranks that share their buffers "
-                                      "reduce_scatter and all_gather by one_shot, broadcast and reduce by two_shot"
-                                    : "on devices by one_shot or two_shot";
+  if (row.collective != RONDO_ALL_REDUCE && !on_host && choice.algorithm == load_store_algorithm(row.collective)) return {};
+  const char *const what = on_host ? "on hosts by one_shot, two_shot or ring, on one channel"
+                                   : "on devices by one_shot or two_shot; and there reduce_scatter and all_gather by "
+                                     "one_shot, broadcast and reduce by two_shot";
   return invalid_argument(std::string("the kernel 'load_store' does all_reduce, ") + what);
 }
 

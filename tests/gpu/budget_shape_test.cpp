@@ -119,7 +119,7 @@ TEMPLATE_TEST_CASE("budgets: parts in shared buffers begin at whole lines of a d
         CAPTURE(ranks, channels, count);
         uint64_t next = 0, misplaced = 0;
         for (uint32_t channel = 0; channel < channels; ++channel) {
-          const Share share = make_shared_share<TestType>(operation, channel);
+          const Share share = make_share<TestType>(operation, channel, false);
           for (uint32_t index = 0; index < share.chunk_count; ++index)
             for (uint32_t rank = 0; rank < ranks; ++rank) {
               const rondo::Range part = share.part(index, rank);

@@ -272,7 +272,7 @@ void check_all(Pair &pair, const rondo::Algorithm &algorithm, const Way &way, co
     for (const auto type : {RONDO_INT8, RONDO_BFLOAT16, RONDO_FLOAT32, RONDO_FLOAT64})
       for (const auto op : {RONDO_SUM, RONDO_AVG}) {
         if (op == RONDO_AVG && !way.load_store()) continue;
-        if (way.load_store() && algorithm.id != rondo::shared_algorithm(collective)) continue;
+        if (way.load_store() && algorithm.id != rondo::load_store_algorithm(collective)) continue;
         if (algorithm.supports(collective)) check(pair, {collective, type, op}, matrix, rank_count, elements, random);
       }
 }

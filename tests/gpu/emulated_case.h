@@ -165,7 +165,8 @@ struct CaseRank {
 [[nodiscard]] inline device::LoadStoreGeometry load_store_geometry_for(const EmulatedCase &it) {
   if (it.kernel != RONDO_KERNEL_LOAD_STORE) return {};
   const auto bytes = static_cast<uint32_t>(it.count * rondo_type_size(it.type));
-  return {0, 0, (bytes + 64) / 64 * 64, static_cast<uint32_t>(it.chunk_bytes)};
+  const uint32_t blocks_bytes = it.rank_count * 64;  // the least that blocks' parts of a chunk take
+  return {0, 0, (bytes + 64) / 64 * 64, std::max(static_cast<uint32_t>(it.chunk_bytes), blocks_bytes)};
 }
 
 /// One thread a rank.

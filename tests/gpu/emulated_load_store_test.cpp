@@ -22,15 +22,29 @@ struct LoadStoreKind {
   }
   [[nodiscard]] bool reduces() const { return collective != RONDO_ALL_GATHER && collective != RONDO_BROADCAST; }
 };
-constexpr LoadStoreKind one_shot{RONDO_ALGORITHM_ONE_SHOT, false}, two_shot{RONDO_ALGORITHM_TWO_SHOT, false};
-constexpr LoadStoreKind shared_kinds[] = {{RONDO_ALGORITHM_TWO_SHOT, true},
-                                          {RONDO_ALGORITHM_ONE_SHOT, true, RONDO_REDUCE_SCATTER},
-                                          {RONDO_ALGORITHM_ONE_SHOT, true, RONDO_ALL_GATHER},
-                                          {RONDO_ALGORITHM_TWO_SHOT, true, RONDO_BROADCAST},
-                                          {RONDO_ALGORITHM_TWO_SHOT, true, RONDO_REDUCE},
-                                          {RONDO_ALGORITHM_TWO_SHOT, true, RONDO_ALL_REDUCE, 0b10}};
-constexpr LoadStoreKind load_store_kinds[] = {one_shot,        two_shot,        shared_kinds[0], shared_kinds[1],
-                                              shared_kinds[2], shared_kinds[3], shared_kinds[4], shared_kinds[5]};
+constexpr LoadStoreKind one_shot{RONDO_ALGORITHM_ONE_SHOT, false};
+
+/// All but an all-reduce by one_shot.
+std::vector<LoadStoreKind> kinds_of(bool shares_buffers, uint32_t hidden_ranks) {
+  std::vector<LoadStoreKind> kinds;
+  for (const auto collective :
+       {RONDO_ALL_REDUCE, RONDO_REDUCE_SCATTER, RONDO_ALL_GATHER, RONDO_BROADCAST, RONDO_REDUCE})
+    kinds.push_back({uses_blocks(collective) ? RONDO_ALGORITHM_ONE_SHOT : RONDO_ALGORITHM_TWO_SHOT, shares_buffers,
+                     collective, hidden_ranks});
+  return kinds;
+}
+/// In shared buffers, of which some may be hidden.
+std::vector<LoadStoreKind> shared_kinds() {
+  std::vector<LoadStoreKind> kinds = kinds_of(true, 0);
+  for (const LoadStoreKind &kind : kinds_of(true, 0b10)) kinds.push_back(kind);
+  return kinds;
+}
+std::vector<LoadStoreKind> load_store_kinds() {
+  std::vector<LoadStoreKind> kinds = shared_kinds();
+  for (const LoadStoreKind &kind : kinds_of(false, 0)) kinds.push_back(kind);
+  kinds.push_back(one_shot);
+  return kinds;
+}
 
 EmulatedCase load_store_case(const LoadStoreKind &kind, uint32_t rank_count = 2, uint64_t count = 100) {
   EmulatedCase it;
@@ -78,9 +92,8 @@ std::vector<int32_t> expected_of(const Operation &operation, uint32_t rank) {
 
 Operation draw_operation(Random &random, uint32_t rank_count, bool shares_buffers) {
   Operation operation;
-  const bool any = shares_buffers && random() % 2 == 0;
-  const LoadStoreKind kind = any ? shared_kinds[random() % std::size(shared_kinds)]
-                                 : random() % 2 == 0 ? one_shot : two_shot;
+  const std::vector<LoadStoreKind> kinds = kinds_of(shares_buffers, 0);
+  const LoadStoreKind kind = random() % 4 == 0 ? one_shot : kinds[random() % kinds.size()];
   EmulatedCase &it = operation.it = load_store_case(kind, rank_count, draw_count(random) % 700);
   if (uses_blocks(it.collective)) it.count /= rank_count;
   it.type = RONDO_INT32;
@@ -89,7 +102,7 @@ Operation draw_operation(Random &random, uint32_t rank_count, bool shares_buffer
   it.in_place = random() % 2 == 0;
   it.chunk_bytes = 64 * between(random, 1, 4);
   if (random() % 4 == 0) it.kernel = RONDO_KERNEL_INTERPRETER;
-  if (it.collective == RONDO_ALL_REDUCE && random() % 2 == 0) it.hidden_ranks = between(random, 1, 7);
+  if (random() % 2 == 0) it.hidden_ranks = between(random, 1, 7);
   const uint64_t seed = random();
   operation.ranks = make_ranks(it, drawn_geometry, seed);
   for (uint32_t rank = 0; rank < rank_count; ++rank) operation.expected.push_back(expected_of(operation, rank));
@@ -102,7 +115,7 @@ TEST_CASE("emulated load_store: every type and operation is bit-equal to the hos
   const uint64_t seed = seed_from_environment();
   Random random(seed);
   uint32_t case_count = 0;
-  for (const LoadStoreKind &kind : load_store_kinds)
+  for (const LoadStoreKind &kind : load_store_kinds())
     for (int type = RONDO_INT8; type <= RONDO_FLOAT8_E5M2; ++type)
       for (int op = RONDO_SUM; op <= (kind.reduces() ? RONDO_AVG : RONDO_SUM); ++op)
         for (uint32_t round = 0; round < (kind.collective == RONDO_ALL_REDUCE ? 3 : 2); ++round) {
@@ -123,7 +136,7 @@ TEST_CASE("emulated load_store: every type and operation is bit-equal to the hos
 
 TEST_CASE("emulated load_store: every block size, and more ranks than a block has threads or a reduction has turns") {
   const uint64_t seed = seed_from_environment();
-  for (const LoadStoreKind &kind : load_store_kinds)
+  for (const LoadStoreKind &kind : load_store_kinds())
     for (const uint32_t rank_count : {3u, 9u})
       for (const auto type : {RONDO_INT8, RONDO_FLOAT16, RONDO_FLOAT32}) {
         if (under_thread_sanitizer && (rank_count > 3) != (type == RONDO_FLOAT16)) continue;
@@ -139,7 +152,7 @@ TEST_CASE("emulated load_store: every block size, and more ranks than a block ha
 
 TEST_CASE("emulated load_store: addresses that are no multiple of an element's size are read and written too") {
   const uint64_t seed = seed_from_environment();
-  for (const LoadStoreKind &kind : load_store_kinds)
+  for (const LoadStoreKind &kind : load_store_kinds())
     for (const auto type : {RONDO_FLOAT64, RONDO_FLOAT32, RONDO_BFLOAT16, RONDO_INT64})
       for (const uint32_t offset : {1, 3, 4}) {
         EmulatedCase it = load_store_case(kind, 3, 301);
@@ -155,7 +168,7 @@ TEST_CASE("emulated load_store: addresses that are no multiple of an element's s
 
 TEST_CASE("emulated load_store: counts of posts and chunks pass the wraps of flags, of the sweep and of 32 bits") {
   const uint64_t seed = seed_from_environment();
-  for (const LoadStoreKind &kind : load_store_kinds)
+  for (const LoadStoreKind &kind : load_store_kinds())
     for (const uint64_t first : {ll::sweep_period - 2, 2 * ll::sweep_period - 3, 4 * ll::sweep_period - 2})
       for (const uint64_t count : {5, 97, 333}) {
         EmulatedCase it = load_store_case(kind, 3, count);
@@ -228,7 +241,7 @@ TEST_CASE("emulated load_store: operations of all kinds one behind the other, ea
 
 TEST_CASE(
     "emulated load_store: abort ends every channel of a rank whose peer never comes; those behind publish nothing") {
-  for (const LoadStoreKind &kind : load_store_kinds)
+  for (const LoadStoreKind &kind : load_store_kinds())
     for (const uint32_t threads : {1u, 4u}) {
       EmulatedCase it = load_store_case(kind, 3, 500);
       it.channels = 2;
@@ -262,7 +275,7 @@ TEST_CASE(
 }
 
 TEST_CASE("emulated load_store: in shared buffers, a rank that comes after a peer gave up touches nothing and ends") {
-  for (const LoadStoreKind &kind : shared_kinds)
+  for (const LoadStoreKind &kind : shared_kinds())
     for (const uint32_t threads : {1u, 4u}) {
       CAPTURE(kind.text(), threads);
       const EmulatedCase it = load_store_case(kind);
@@ -282,9 +295,10 @@ TEST_CASE("emulated load_store: shared buffers are not touched any more when the
   const uint64_t seed = seed_from_environment();
   Random random(seed);
   CAPTURE(seed);
+  const std::vector<LoadStoreKind> kinds = shared_kinds();
   uint32_t done_count = 0, stopped_count = 0;
   for (uint32_t round = 0; round < (under_thread_sanitizer ? 30 : 200); ++round) {
-    EmulatedCase it = load_store_case(shared_kinds[random() % std::size(shared_kinds)], 3, 2000);
+    EmulatedCase it = load_store_case(kinds[random() % kinds.size()], 3, 2000);
     it.root = between(random, 0, 2);
     it.channels = between(random, 1, 3);
     it.chunk_bytes = 1024;
@@ -317,7 +331,7 @@ TEST_CASE("emulated load_store: shared buffers are not touched any more when the
 }
 
 TEST_CASE("emulated load_store: a peer in another operation is a fault that names it") {
-  for (const LoadStoreKind &kind : load_store_kinds)
+  for (const LoadStoreKind &kind : load_store_kinds())
     for (const uint32_t threads : {1u, 4u})
       for (const uint64_t other_count : {100, 3}) {
         const EmulatedCase it = load_store_case(kind, 3);

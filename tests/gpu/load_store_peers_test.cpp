@@ -9,7 +9,7 @@
 
 #include "cuda/executors/load_store_shape.h"
 #include "cuda/executors/peer_loss.h"
-#include "tests/gpu/device_ranks.h"
+#include "tests/gpu/collective_buffers.h"
 
 using namespace rondo_test;
 using namespace rondo::cuda;
@@ -88,56 +88,18 @@ std::vector<std::byte> on_host(const Call &call, int rank_count, uint64_t seed =
   return memory[0];
 }
 
-rondo_plan_info_t plan_of(rondo_comm_t comm, size_t count, rondo_collective_t collective = RONDO_ALL_REDUCE) {
+rondo_plan_info_t plan_of(rondo_comm_t comm, size_t count) {
   rondo_plan_info_t plan = RONDO_PLAN_INFO_INIT;
-  REQUIRE(rondo_comm_query_plan(comm, collective, count, RONDO_FLOAT32, &plan) == RONDO_OK);
+  REQUIRE(rondo_comm_query_plan(comm, RONDO_ALL_REDUCE, count, RONDO_FLOAT32, &plan) == RONDO_OK);
   return plan;
 }
-
-bool has_devices(int count) {
-  const auto devices = cuda_devices(conformance::loaded_driver());
-  if (devices.ok() && devices.value().size() >= static_cast<size_t>(count)) return true;
-  std::printf("skipped: load_store among devices: there are not %d\n", count);
-  return false;
-}
-
-/// There are so many, and each reaches each other and does atomics there.
-bool has_peers(int count) {
-  if (!has_devices(count)) return false;
-  for (CuDevice from = 0; from < count; ++from)
-    for (CuDevice to = 0; to < count; ++to)
-      if (from != to && !has_native_atomics(conformance::loaded_driver(), from, to)) {
-        std::puts("skipped: load_store among devices: no atomics from one to another");
-        return false;
-      }
-  return true;
-}
-
-/// While it lives, the driver in software ends the process where a kernel touches memory that its device does not
-/// reach. It makes accesses slow, and orders them, so not for all tests.
-class AccessCheck {
- public:
-  AccessCheck()
-      : count_(soft_cuda_function<void(uint32_t)>(conformance::loaded_driver().library, "soft_cuda_count_accesses")) {
-    if (count_ != nullptr) count_(1);
-  }
-  AccessCheck(const AccessCheck &) = delete;
-  AccessCheck &operator=(const AccessCheck &) = delete;
-  ~AccessCheck() {
-    if (count_ != nullptr) count_(0);
-  }
-
- private:
-  void (*count_)(uint32_t);
-};
 
 const std::vector<CuDevice> arrangements[] = {{0, 1}, {0, 1, 1}, {1, 0, 1, 0}, {0, 1, 2, 3}};
 constexpr size_t large = 20'003;  // past the largest one_shot, of a size that no block has
 
 }  // namespace
 
-TEST_CASE("peers: an all-reduce is by load_store, above 32 KiB in the ranks' buffers, other collectives as before",
-          "[peers]") {
+TEST_CASE("peers: an all-reduce is by load_store, above 32 KiB in the ranks' buffers", "[peers]") {
   if (!has_peers(2)) return;
   const DeviceRanks group(on_devices({0, 1}));
   for (const size_t count : {size_t{1}, size_t{8192}, size_t{8193}, size_t{10'000'000}}) {
@@ -145,8 +107,6 @@ TEST_CASE("peers: an all-reduce is by load_store, above 32 KiB in the ranks' buf
     CHECK(plan.kernel == RONDO_KERNEL_LOAD_STORE);
     CHECK(plan.algorithm == (count <= 8192 ? RONDO_ALGORITHM_ONE_SHOT : RONDO_ALGORITHM_TWO_SHOT));
   }
-  for (const auto collective : {RONDO_BROADCAST, RONDO_REDUCE, RONDO_ALL_GATHER, RONDO_REDUCE_SCATTER})
-    CHECK(plan_of(group.ranks[0], 100'000, collective).kernel == RONDO_KERNEL_INTERPRETER);
   rondo_config_t simple = on_device();
   simple.protocol = RONDO_PROTOCOL_SIMPLE;
   const DeviceRanks other(on_devices({0, 1}, simple));

@@ -5,69 +5,18 @@
 #include <string>
 #include <vector>
 
-#include "tests/gpu/device_ranks.h"
+#include "tests/gpu/collective_buffers.h"
 
 using namespace rondo_test;
 using namespace rondo::cuda;
 
 namespace {
 
-constexpr rondo_collective_t collectives[] = {RONDO_REDUCE_SCATTER, RONDO_ALL_GATHER, RONDO_BROADCAST, RONDO_REDUCE};
 constexpr int rank_count = 3;
 constexpr size_t vector_elements = 60'000;  // more than the interpreter has by itself
 
-/// A send and a recv buffer of each rank. Those of rank 1 may begin `skew_bytes` behind a multiple of 16.
-struct Buffers {
-  explicit Buffers(const DeviceRanks &of, size_t of_skew_bytes = 0) : group(of), skew_bytes(of_skew_bytes) {
-    for (int rank = 0; rank < rank_count; ++rank)
-      for (auto *const side : {&send, &recv})
-        side->emplace_back(group.world, std::vector<std::byte>(vector_elements * sizeof(float) + skew_bytes));
-  }
-  void fill(uint64_t seed) const {
-    for (int rank = 0; rank < rank_count; ++rank) {
-      auto bytes = bytes_of(whole_numbers(seed + static_cast<uint64_t>(rank), vector_elements));
-      bytes.insert(bytes.begin(), skew_of(rank), std::byte{0});
-      send[static_cast<size_t>(rank)].write(bytes);
-    }
-  }
-  void call(const DeviceCase &it, int rank) const {
-    const auto at = [&](const std::vector<DeviceBuffer> &side) {
-      return static_cast<std::byte *>(side[static_cast<size_t>(rank)].pointer()) + skew_of(rank);
-    };
-    REQUIRE(rondo_test::call(it, rank, group.ranks[rank], group.stream(rank), at(send), at(recv)) == RONDO_OK);
-  }
-  void call_all(const DeviceCase &it) const {  // from one thread: nothing of a call waits for another rank
-    for (int rank = 0; rank < rank_count; ++rank) call(it, rank);
-  }
-  [[nodiscard]] std::vector<std::byte> received(int rank) const {
-    auto bytes = recv[static_cast<size_t>(rank)].read();
-    bytes.erase(bytes.begin(), bytes.begin() + static_cast<std::ptrdiff_t>(skew_of(rank)));
-    return bytes;
-  }
-  void check(const DeviceCase &it, uint64_t seed) const {
-    for (int rank = 0; rank < rank_count; ++rank) check_received(received(rank), it, rank, rank_count, seed);
-  }
-
-  const DeviceRanks &group;
-  size_t skew_bytes;
-  std::vector<DeviceBuffer> send, recv;
-
- private:
-  [[nodiscard]] size_t skew_of(int rank) const { return rank == 1 ? skew_bytes : 0; }
-};
-
-/// `elements`: of the vector.
 DeviceCase case_of(rondo_collective_t collective, size_t elements = vector_elements) {
-  DeviceCase it{collective};
-  it.count = in_blocks(collective) ? elements / rank_count : elements;
-  it.root = 2;
-  return it;
-}
-
-rondo_kernel_t kernel_of(const DeviceRanks &group, const DeviceCase &it) {
-  rondo_plan_info_t plan = RONDO_PLAN_INFO_INIT;
-  REQUIRE(rondo_comm_query_plan(group.ranks[0], it.collective, it.count, it.type, &plan) == RONDO_OK);
-  return plan.kernel;
+  return rondo_test::case_of(collective, elements, rank_count);
 }
 
 }  // namespace
@@ -75,37 +24,32 @@ rondo_kernel_t kernel_of(const DeviceRanks &group, const DeviceCase &it) {
 TEST_CASE("load_store: ranks that share buffers have it for every collective above 32 KiB, in and out of place",
           "[plain]") {
   DeviceRanks group(rank_count);
-  const Buffers buffers(group);
+  const CollectiveBuffers buffers(group, vector_elements);
   uint64_t seed = 0;
-  for (const auto collective : collectives)
+  for (const auto collective : other_collectives)
     for (const size_t elements : {size_t{8190}, size_t{8193}, size_t{59'997}}) {
       DeviceCase it = case_of(collective, elements);
       CAPTURE(rondo_collective_string(collective), elements);
-      CHECK((kernel_of(group, it) == RONDO_KERNEL_LOAD_STORE) == (elements > 8192));
+      CHECK((kernel_of(group.ranks[0], it) == RONDO_KERNEL_LOAD_STORE) == (elements > 8192));
       buffers.fill(seed += 10);
       buffers.call_all(it);
       group.synchronize();
       buffers.check(it, seed);
-      if (collective == RONDO_ALL_GATHER) continue;  // whose block would not be where fill() puts it
       it.in_place = true;
+      buffers.fill_in_place(it, seed += 10);
       buffers.call_all(it);
       group.synchronize();
-      for (int rank = 0; rank < rank_count; ++rank) {
-        auto bytes = buffers.send[static_cast<size_t>(rank)].read();
-        const size_t block = collective == RONDO_REDUCE_SCATTER ? static_cast<size_t>(rank) : 0;
-        bytes.erase(bytes.begin(), bytes.begin() + static_cast<std::ptrdiff_t>(block * it.count * sizeof(float)));
-        check_received(bytes, it, rank, rank_count, seed);
-      }
+      buffers.check(it, seed);
     }
   CHECK(all_ok(group.ranks.run([](int, rondo_comm_t comm) { return rondo_comm_finalize(comm); })));
 }
 
 TEST_CASE("load_store: calls of every collective in shared buffers are replayed, each time on what is there then",
           "[plain]") {
-  for (const auto collective : collectives) {
+  for (const auto collective : other_collectives) {
     CAPTURE(rondo_collective_string(collective));
     DeviceRanks group(rank_count);
-    const Buffers buffers(group), others(group);
+    const CollectiveBuffers buffers(group, vector_elements), others(group, vector_elements);
     const DeviceCase it = case_of(collective), other = case_of(collective, 9000);
     const DeviceCase small = case_of(RONDO_ALL_REDUCE, 300);
     std::vector<GraphExec> graphs;
@@ -138,7 +82,7 @@ TEST_CASE("load_store: kernels that wait for other ranks are in the remote memor
     rondo_config_t config = on_device();
     config.device_executor = executor;
     DeviceRanks group(rank_count, config);
-    const Buffers buffers(group);
+    const CollectiveBuffers buffers(group, vector_elements);
     buffers.fill(0);
     const uint64_t launched_before = launch_count().value(), remote_before = remote();
     buffers.call_all(case_of(RONDO_ALL_REDUCE, 100));  // by load_store
@@ -153,7 +97,7 @@ TEST_CASE("load_store: kernels that wait for other ranks are in the remote memor
 
 TEST_CASE("load_store: calls with uneven blocks go by the interpreter, beside even ones by load_store", "[plain]") {
   DeviceRanks group(rank_count);
-  const Buffers buffers(group);
+  const CollectiveBuffers buffers(group, vector_elements);
   constexpr size_t counts[] = {20'000, 30'000, 10'000};
   constexpr size_t begins[] = {0, 20'000, 50'000};
   for (uint64_t round = 0; round < 3; ++round) {
@@ -195,8 +139,8 @@ TEST_CASE("load_store: every collective in shared buffers of unlike alignment, a
           "[plain]") {
   DeviceRanks group(rank_count);
   for (const size_t skew_bytes : {size_t{4}, size_t{12}}) {
-    const Buffers buffers(group, skew_bytes);
-    for (const auto collective : collectives)
+    const CollectiveBuffers buffers(group, vector_elements, 0, skew_bytes);
+    for (const auto collective : other_collectives)
       for (const size_t elements : {size_t{8197}, vector_elements}) {
         CAPTURE(rondo_collective_string(collective), skew_bytes, elements);
         const DeviceCase it = case_of(collective, elements);
@@ -207,12 +151,12 @@ TEST_CASE("load_store: every collective in shared buffers of unlike alignment, a
       }
   }
   // Blocks of an odd number of 2 bytes: they lie at every second byte of a vector.
-  const Buffers buffers(group);
+  const CollectiveBuffers buffers(group, vector_elements);
   buffers.fill(7);
   DeviceCase it = case_of(RONDO_ALL_GATHER, 60'003);
   it.type = RONDO_BFLOAT16;
   REQUIRE(it.count % 2 == 1);
-  REQUIRE(kernel_of(group, it) == RONDO_KERNEL_LOAD_STORE);
+  REQUIRE(kernel_of(group.ranks[0], it) == RONDO_KERNEL_LOAD_STORE);
   buffers.call_all(it);
   group.synchronize();
   std::vector<std::byte> expected;

@@ -42,16 +42,17 @@ TEST_CASE("tune --device: the library's own choice comes first, then every algor
   CHECK(interpreted.size() == 5);
   CHECK(limits.size() == 5);
   const auto gathers = device_candidates({RONDO_ALL_GATHER, 4, false, BufferPlace::device}, false);
-  CHECK(std::none_of(gathers.begin(), gathers.end(), [](const DeviceCandidate &it) {
-    return it.asked.kernel == RONDO_KERNEL_LOAD_STORE || it.asked.algorithm == RONDO_ALGORITHM_TREE;
-  }));
+  CHECK(std::none_of(gathers.begin(), gathers.end(),
+                     [](const DeviceCandidate &it) { return it.asked.algorithm == RONDO_ALGORITHM_TREE; }));
   CHECK(device_candidates({RONDO_ALL_REDUCE, 4, false, BufferPlace::device}, true).size() < list.size());
-  // Ranks that share their buffers have it for all, at any size.
+  // Other collectives have it at any size.
+  const BufferPlace place =
+      GENERATE(BufferPlace::device, BufferPlace::shared_device, BufferPlace::peer_devices);
   for (const auto &[collective, algorithm] :
        {std::pair(RONDO_ALL_GATHER, RONDO_ALGORITHM_ONE_SHOT), {RONDO_REDUCE_SCATTER, RONDO_ALGORITHM_ONE_SHOT},
         {RONDO_BROADCAST, RONDO_ALGORITHM_TWO_SHOT}, {RONDO_REDUCE, RONDO_ALGORITHM_TWO_SHOT}}) {
-    const auto shared = device_candidates({collective, 4, false, BufferPlace::shared_device}, false);
-    CHECK(std::count_if(shared.begin(), shared.end(), [&, algorithm = algorithm](const DeviceCandidate &it) {
+    const auto candidates = device_candidates({collective, 4, false, place}, false);
+    CHECK(std::count_if(candidates.begin(), candidates.end(), [&, algorithm = algorithm](const DeviceCandidate &it) {
             return it.asked.kernel == RONDO_KERNEL_LOAD_STORE && it.asked.algorithm == algorithm &&
                    it.bytes_max == std::numeric_limits<uint64_t>::max();
           }) == 5);

@@ -214,12 +214,15 @@ TEST_CASE("tuning table: rows are for buffers of one place, and blocks of load_s
   for (const auto collective : {RONDO_REDUCE_SCATTER, RONDO_ALL_GATHER, RONDO_BROADCAST, RONDO_REDUCE}) {
     const bool rooted = collective == RONDO_BROADCAST || collective == RONDO_REDUCE;
     const PlanChoice &right = rooted ? blocks : one_shot, &wrong = rooted ? one_shot : blocks;
-    CHECK(TuningTable::make({of(collective, BufferPlace::shared_device, right)}).ok());
-    if (rooted)  // the others have no two_shot at all
-      CHECK(contains(refusal({of(collective, BufferPlace::shared_device, wrong)}),
-                     "reduce_scatter and all_gather by one_shot, broadcast and reduce by two_shot"));
-    for (const auto place : {BufferPlace::device, BufferPlace::peer_devices})
-      CHECK(contains(refusal({of(collective, place, right)}), "'load_store' does all_reduce"));
+    for (const auto place : {BufferPlace::device, BufferPlace::shared_device, BufferPlace::peer_devices}) {
+      CHECK(TuningTable::make({of(collective, place, right)}).ok());
+      if (rooted)  // the others have no two_shot at all
+        CHECK(contains(refusal({of(collective, place, wrong)}),
+                       "reduce_scatter and all_gather by one_shot, broadcast and reduce by two_shot"));
+    }
+    PlanChoice on_host = right;
+    on_host.channels = 1;
+    CHECK(contains(refusal({of(collective, BufferPlace::host, on_host)}), "'load_store' does all_reduce"));
   }
 
   const TuningTable table = table_of({row(2, TuningRow::any_bytes, ring), on(BufferPlace::device, tree),
@@ -244,7 +247,7 @@ TEST_CASE("tuning table: rows are for buffers of one place, and blocks of load_s
   CHECK(choose(input).kernel == RONDO_KERNEL_LOAD_STORE);
 }
 
-TEST_CASE("tuning table: devices that reach each other have rows of their own for an all-reduce, and else as others") {
+TEST_CASE("tuning table: devices that reach each other have rows of their own") {
   const PlanChoice blocks{RONDO_ALGORITHM_TWO_SHOT, RONDO_PROTOCOL_AUTO, 64, 65536, RONDO_KERNEL_LOAD_STORE};
   TuningRow gather = on(BufferPlace::device, ring);
   gather.collective = RONDO_ALL_GATHER;
@@ -255,7 +258,9 @@ TEST_CASE("tuning table: devices that reach each other have rows of their own fo
   input.buffers = BufferPlace::peer_devices;
   CHECK(choose(input).kernel == RONDO_KERNEL_LOAD_STORE);
   CHECK(choose(input).channels == 16);
-  input.collective = RONDO_ALL_GATHER;
+  input.collective = RONDO_ALL_GATHER;  // has none, so it goes as where there is no table
+  CHECK(choose(input).kernel == RONDO_KERNEL_LOAD_STORE);
+  input.buffers = BufferPlace::device;
   CHECK(choose(input).chunk_bytes == 128);
 }
 

@@ -33,16 +33,14 @@ void add_interpreted(std::vector<DeviceCandidate> &list, const Algorithm &algori
   list.push_back({{algorithm.id, RONDO_PROTOCOL_LL, 0, 16 * KiB, RONDO_KERNEL_INTERPRETER}, 0, ll_bytes_max});
 }
 
-/// By ranks that share their buffers on one device every collective, by others an all-reduce.
 void add_load_store(std::vector<DeviceCandidate> &list, const Group &group, bool quick) {
   const bool all_reduce = group.collective == RONDO_ALL_REDUCE;
-  if (!all_reduce && group.buffers != BufferPlace::shared_device) return;
   const auto candidate = [](rondo_algorithm_t algorithm, uint32_t blocks_max) {
     return DeviceCandidate{{algorithm, RONDO_PROTOCOL_AUTO, 0, 0, RONDO_KERNEL_LOAD_STORE}, blocks_max};
   };
   for (const uint32_t blocks_max : {0u, 64u, 16u, 4u, 1u}) {
     if (quick && blocks_max != 0 && blocks_max != 4) continue;
-    const rondo_algorithm_t whole = all_reduce ? RONDO_ALGORITHM_TWO_SHOT : shared_algorithm(group.collective);
+    const rondo_algorithm_t whole = all_reduce ? RONDO_ALGORITHM_TWO_SHOT : load_store_algorithm(group.collective);
     if (all_reduce) {
       list.push_back(candidate(RONDO_ALGORITHM_ONE_SHOT, blocks_max));
       list.back().bytes_max = post_bytes_max;
@@ -282,8 +280,7 @@ Result<std::vector<Measured>> measure_devices(const Options &options, const Conf
   for (const BufferPlace buffers : {BufferPlace::device, BufferPlace::shared_device, BufferPlace::peer_devices})
     for (const uint32_t rank_count : options.rank_counts)
       for (const rondo_collective_t collective : options.collectives)
-        if (buffers != BufferPlace::peer_devices ||
-            (collective == RONDO_ALL_REDUCE && are_linked(*driver, ordinals, rank_count)))
+        if (buffers != BufferPlace::peer_devices || are_linked(*driver, ordinals, rank_count))
           groups.push_back({collective, rank_count, false, buffers});
   const bool can_share = config.device_executor != RONDO_DEVICE_EXECUTOR_COPY &&
                          config.device_launch == DeviceLaunch::own;

@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: Apache-2.0
+// Buffers of ranks that are threads, for every collective, on one device or several.
+#pragma once
+
+#include <cstdio>
+#include <vector>
+
+#include "tests/gpu/device_ranks.h"
+
+namespace rondo_test {
+
+/// All but all_reduce.
+inline constexpr rondo_collective_t other_collectives[] = {RONDO_REDUCE_SCATTER, RONDO_ALL_GATHER, RONDO_BROADCAST,
+                                                           RONDO_REDUCE};
+
+inline bool has_devices(int count) {
+  const auto devices = rondo::cuda::cuda_devices(rondo::cuda::conformance::loaded_driver());
+  if (devices.ok() && devices.value().size() >= static_cast<size_t>(count)) return true;
+  std::printf("skipped: load_store among devices: there are not %d\n", count);
+  return false;
+}
+
+/// There are so many, and each reaches each other and does atomics there.
+inline bool has_peers(int count) {
+  if (!has_devices(count)) return false;
+  for (rondo::cuda::CuDevice from = 0; from < count; ++from)
+    for (rondo::cuda::CuDevice to = 0; to < count; ++to)
+      if (from != to && !rondo::cuda::has_native_atomics(rondo::cuda::conformance::loaded_driver(), from, to)) {
+        std::puts("skipped: load_store among devices: no atomics from one to another");
+        return false;
+      }
+  return true;
+}
+
+/// While it lives, the driver in software ends the process where a kernel touches memory that its device does not
+/// reach. It makes accesses slow, and orders them, so not for all tests.
+class AccessCheck {
+ public:
+  AccessCheck()
+      : count_(soft_cuda_function<void(uint32_t)>(rondo::cuda::conformance::loaded_driver().library, "soft_cuda_count_accesses")) {
+    if (count_ != nullptr) count_(1);
+  }
+  AccessCheck(const AccessCheck &) = delete;
+  AccessCheck &operator=(const AccessCheck &) = delete;
+  ~AccessCheck() {
+    if (count_ != nullptr) count_(0);
+  }
+
+ private:
+  void (*count_)(uint32_t);
+};
+
+/// `elements`: of the vector. The root is the last rank.
+inline DeviceCase case_of(rondo_collective_t collective, size_t elements, int rank_count) {
+  DeviceCase it{collective};
+  it.count = in_blocks(collective) ? elements / static_cast<size_t>(rank_count) : elements;
+  it.root = rank_count - 1;
+  return it;
+}
+
+inline rondo_kernel_t kernel_of(rondo_comm_t comm, const DeviceCase &it) {
+  rondo_plan_info_t plan = RONDO_PLAN_INFO_INIT;
+  REQUIRE(rondo_comm_query_plan(comm, it.collective, it.count, it.type, &plan) == RONDO_OK);
+  return plan.kernel;
+}
+
+/// A send and a recv buffer of each rank, of float32. `hidden`: a bit for each rank whose buffers peers cannot read.
+/// Those of rank 1 may begin `skew_bytes` behind a multiple of 16.
+struct CollectiveBuffers {
+  CollectiveBuffers(const DeviceRanks &of, size_t elements, uint32_t hidden = 0, size_t of_skew_bytes = 0)
+      : group(of), vector_elements(elements), skew_bytes(of_skew_bytes) {
+    for (int rank = 0; rank < rank_count(); ++rank)
+      for (auto *const side : {&send, &recv})
+        side->emplace_back(group.world_of(rank), std::vector<std::byte>(elements * sizeof(float) + skew_bytes),
+                           (hidden >> rank & 1) != 0);
+  }
+  void fill(uint64_t seed) const {
+    for (int rank = 0; rank < rank_count(); ++rank) write(rank, 0, values(seed, rank));
+  }
+  /// For a call in place, whose ranks have all in `send`: an all_gather has its operand at its own block there.
+  void fill_in_place(const DeviceCase &it, uint64_t seed) const {
+    if (it.collective != RONDO_ALL_GATHER) return fill(seed);
+    for (int rank = 0; rank < rank_count(); ++rank) {
+      auto bytes = values(seed, rank);
+      bytes.resize(it.count * sizeof(float));
+      write(rank, static_cast<size_t>(rank) * bytes.size(), bytes);
+    }
+  }
+  void call(const DeviceCase &it, int rank) const {
+    const auto at = [&](const std::vector<DeviceBuffer> &side) {
+      return static_cast<std::byte *>(side[static_cast<size_t>(rank)].pointer()) + skew_of(rank);
+    };
+    REQUIRE(rondo_test::call(it, rank, group.ranks[rank], group.stream(rank), at(send), at(recv)) == RONDO_OK);
+  }
+  void call_all(const DeviceCase &it) const {  // from one thread: nothing of a call waits for another rank
+    for (int rank = 0; rank < rank_count(); ++rank) call(it, rank);
+  }
+  [[nodiscard]] std::vector<std::byte> received(int rank) const { return read(recv, rank, 0); }
+  void check(const DeviceCase &it, uint64_t seed) const {
+    for (int rank = 0; rank < rank_count(); ++rank) {
+      const bool own_block = it.in_place && it.collective == RONDO_REDUCE_SCATTER;
+      const size_t first = own_block ? static_cast<size_t>(rank) * it.count * sizeof(float) : 0;
+      check_received(read(it.in_place ? send : recv, rank, first), it, rank, rank_count(), seed);
+    }
+  }
+
+  const DeviceRanks &group;
+  size_t vector_elements, skew_bytes;
+  std::vector<DeviceBuffer> send, recv;
+
+ private:
+  [[nodiscard]] int rank_count() const { return group.ranks.size(); }
+  [[nodiscard]] size_t skew_of(int rank) const { return rank == 1 ? skew_bytes : 0; }
+  [[nodiscard]] std::vector<std::byte> values(uint64_t seed, int rank) const {
+    return bytes_of(whole_numbers(seed + static_cast<uint64_t>(rank), vector_elements));
+  }
+  void write(int rank, size_t first, const std::vector<std::byte> &bytes) const {
+    auto all = bytes;
+    all.insert(all.begin(), skew_of(rank) + first, std::byte{0});
+    send[static_cast<size_t>(rank)].write(all);
+  }
+  [[nodiscard]] std::vector<std::byte> read(const std::vector<DeviceBuffer> &side, int rank, size_t first) const {
+    auto bytes = side[static_cast<size_t>(rank)].read();
+    bytes.erase(bytes.begin(), bytes.begin() + static_cast<std::ptrdiff_t>(skew_of(rank) + first));
+    return bytes;
+  }
+};
+
+}  // namespace rondo_test
