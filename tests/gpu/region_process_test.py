@@ -3,74 +3,17 @@
 where nobody asks for a kernel: what kernels move tells whether a sum went in the ranks' buffers or through their
 places. By the driver in software."""
 
-import os
-import sys
 import tempfile
 import unittest
-from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "proc"))
-from job import run_job  # noqa: E402
+from region_job import DEVICES, ELEMENTS, SANITIZED, RegionCase, moved, plans_in, some_of
 
-PROGRAM = sys.argv.pop(1)
 # The first kernel of load_store: before it come those that every communicator loads.
 LOADING_FAULT = "cuLibraryGetKernel#99=2"
 TIMEOUT, REMOTE, ABORTED = 8, 9, 11  # of rondo_status_t
-SANITIZED = "RONDO_TEST_SANITIZED" in os.environ  # most of its time goes to what emulated kernels move
-DEVICES = 4  # the most that a rank tells of
-ELEMENTS = 1 << 18  # of float32, in a MiB
 
 
-def some_of(cases, few, what):
-    """All cases, or a few of them under a sanitizer."""
-    if not SANITIZED:
-        return cases
-    assert set(few) < set(cases)
-    print(f"skipped: {what}: {len(cases) - len(few)} of {len(cases)} arrangements of ranks and devices, for their time "
-          "under a sanitizer; done without one", flush=True)
-    return few
-
-
-def moved(ranks, label):
-    """What all ranks' kernels have moved in the sum of that label, of each byte of the vector: from device to device;
-    of a device and itself, what its memory has."""
-    total = [[0.0] * DEVICES for _ in range(DEVICES)]
-    for rank in ranks.values():
-        lines = [line.split() for line in rank.output.splitlines() if line.startswith(f"moved {label} ")]
-        assert len(lines) == 1, (label, rank.output)
-        for index, figure in enumerate(lines[0][2:]):
-            total[index // DEVICES][index % DEVICES] += float(figure)
-    return total
-
-
-def plans_in(rank):
-    """Algorithm and kernel, as each step `plan` says."""
-    return [tuple(line.split()[1:]) for line in rank.output.splitlines() if line.startswith("plan ")]
-
-
-class Regions(unittest.TestCase):
-    def job(self, size, steps, environment=None, devices=None, ok=True, own_environment=None, seconds=60):
-        with tempfile.TemporaryDirectory() as folder:
-            ranks = run_job(PROGRAM, size, steps, {
-                "SOFT_CUDA_MPS": "on" if (devices or size) < size else "off", "SOFT_CUDA_DEVICES": str(devices or size),
-                "REGION_RANK_DEVICES": str(devices or size), "REGION_RANK_COUNT": "100001" if SANITIZED else "300001",
-                "REGION_RANK_FOLDER": folder
-            } | (environment or {}), own_environment=own_environment, seconds=seconds)
-        for rank in ranks.values():
-            if ok:
-                self.assertEqual(rank.last().status, "ok", rank.output)
-        return ranks
-
-    def memory_of_a_rank(self, ranks, label):
-        total = moved(ranks, label)
-        return sum(total[device][device] for device in range(DEVICES)) / len(ranks)
-
-    def check_shared(self, ranks, label):
-        self.assertLess(self.memory_of_a_rank(ranks, label), 2.1, label)
-
-    def check_apart(self, ranks, label):
-        self.assertGreater(self.memory_of_a_rank(ranks, label), 3, label)  # in places, 2 ranks move 4
-
+class Regions(RegionCase):
     def check_plan(self, ranks, kernel):
         for rank in ranks.values():
             self.assertEqual([chosen for _, chosen in plans_in(rank)], [kernel], rank.output)

@@ -5,6 +5,7 @@
 // so many ranks are threads of each process, which find each other by the file REGION_RANK_ID; steps are of all then.
 //   register, deregister    both buffers; a peer may be ahead, and have them open still
 //   count=COUNT             sums are of so many elements from now on, fewer than before
+//   collective=NAME         sums are such calls from now on, of a vector of as many elements; of rank 0
 //   replace                 deregisters both for good, frees them, and allocates others of another size in their place
 //   sum=LABEL               an all-reduce, whose result must be that of the ranks' order, bit for bit; says what its
 //                           kernels have moved: "moved LABEL" and a figure for each pair of devices
@@ -57,7 +58,7 @@ constexpr std::chrono::seconds event_patience{30};
 constexpr int looks_not_quiet = 5;  ///< one after the other: what has just ended may not have been seen as that yet
 constexpr std::chrono::seconds ahead_of_graph{2};
 constexpr std::chrono::milliseconds before_idle{300}, before_abort{1000}, nap{200};
-constexpr double in_buffers_max = 2.5;  ///< bytes moved of each byte of the vector: 2 in the buffers, 4 through places
+constexpr double in_buffers_max = 2.1;  ///< bytes moved of each of the vector: in the buffers 2, through places 2.25
 
 int number(const char *name, int otherwise) {
   const char *const text = std::getenv(name);
@@ -131,10 +132,20 @@ int destroy(RegionRank &it) {
 int show_plan(const RegionRank &it) {
   rondo_plan_info_t plan = RONDO_PLAN_INFO_INIT;
   const rondo_status_t status =
-      rondo_comm_query_plan(it.self.comm, RONDO_ALL_REDUCE, it.self.count, RONDO_FLOAT32, &plan);
+      rondo_comm_query_plan(it.self.comm, it.collective, it.a_call().count, RONDO_FLOAT32, &plan);
   if (status == RONDO_OK)
     std::printf("plan %s %s\n", rondo_algorithm_string(plan.algorithm), rondo_kernel_string(plan.kernel));
   return status;
+}
+
+int choose(RegionRank &it, const std::string &name) {
+  for (const auto collective :
+       {RONDO_ALL_REDUCE, RONDO_REDUCE_SCATTER, RONDO_ALL_GATHER, RONDO_BROADCAST, RONDO_REDUCE}) {
+    if (name != rondo_collective_string(collective)) continue;
+    it.collective = collective;
+    return RONDO_OK;
+  }
+  return driver_failed;
 }
 
 int register_both(RegionRank &it) {
@@ -231,6 +242,7 @@ int run_step(RegionRank &it, const std::string &step) {
   if (step == "register") return register_both(it);
   if (step == "deregister") return deregister_both(it, 1);
   if (step.starts_with("count=")) return it.self.count = std::strtoull(label(), nullptr, 10), int{RONDO_OK};
+  if (step.starts_with("collective=")) return choose(it, label());
   if (step == "replace") return replace(it);
   if (step.starts_with("sum=")) return sum(it, label(), false);
   if (step == "plan") return show_plan(it);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a rank of region_rank.cpp has, and its sums: an all-reduce whose result must be that of the ranks' order, bit
-// for bit, and how much its kernels have moved.
+// What a rank of region_rank.cpp has, and its sums: an all-reduce, or another collective, whose result must be that of
+// the ranks' order, bit for bit, and how much its kernels have moved.
 #pragma once
 
 #include <barrier>
@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "tests/gpu/busy_device.h"
+#include "tests/gpu/device_case.h"
 #include "tests/gpu/device_process.h"
 #include "tests/soft_cuda/soft_cuda.h"
 
@@ -44,10 +45,17 @@ struct RegionRank {
   Stream other_stream;
   DeviceMemory other_buffer;
   int round = 0;
+  rondo_collective_t collective = RONDO_ALL_REDUCE;
   BusyDevice busy;
 
   [[nodiscard]] void *pointer(const DeviceMemory &of) const { return reinterpret_cast<void *>(of.get().object); }
   [[nodiscard]] size_t bytes() const { return self.count * sizeof(float); }
+  /// The root is rank 0.
+  [[nodiscard]] DeviceCase a_call() const {
+    DeviceCase made{collective};
+    made.count = in_blocks(collective) ? self.count / static_cast<size_t>(self.size) : self.count;
+    return made;
+  }
 };
 
 inline std::vector<float> values_of(const RegionRank &it, int rank) {
@@ -59,8 +67,28 @@ inline std::vector<float> values_of(const RegionRank &it, int rank) {
 }
 
 inline int call(const RegionRank &it) {
-  return rondo_all_reduce(it.pointer(it.self.buffer), it.pointer(it.recv), it.self.count, RONDO_FLOAT32, RONDO_SUM,
-                          it.self.comm, it.self.stream.get().object);
+  return call(it.a_call(), it.self.rank, it.self.comm, it.self.stream.get().object,
+              static_cast<std::byte *>(it.pointer(it.self.buffer)), static_cast<std::byte *>(it.pointer(it.recv)));
+}
+
+/// What a rank is to receive: in the ranks' order.
+inline std::vector<float> expected_of(const RegionRank &it) {
+  const size_t count = it.a_call().count, own = static_cast<size_t>(it.self.rank);
+  std::vector<float> expected = values_of(it, 0);
+  for (int rank = 1; rank < it.self.size && it.collective != RONDO_BROADCAST; ++rank) {
+    const auto theirs = values_of(it, rank);
+    if (it.collective == RONDO_ALL_GATHER) expected.resize(static_cast<size_t>(rank) * count);
+    if (it.collective == RONDO_ALL_GATHER)
+      expected.insert(expected.end(), theirs.begin(), theirs.begin() + static_cast<std::ptrdiff_t>(count));
+    else
+      for (size_t i = 0; i < theirs.size(); ++i) expected[i] += theirs[i];
+  }
+  if (it.collective == RONDO_REDUCE_SCATTER) {
+    expected.erase(expected.begin(), expected.begin() + static_cast<std::ptrdiff_t>(own * count));
+    expected.resize(count);
+  }
+  if (it.collective == RONDO_REDUCE && own != 0) expected.clear();
+  return expected;
 }
 
 inline int fill(RegionRank &it) {
@@ -84,12 +112,9 @@ inline int check(RegionRank &it) {
   rondo_status_t state = RONDO_OK;
   if (rondo_comm_get_async_error(it.self.comm, &state) != RONDO_OK || state != RONDO_OK) return state;
   if (copied != CuStatus::success || ended != CuStatus::success) return driver_failed;
-  std::vector<float> expected = values_of(it, 0);
-  for (int rank = 1; rank < it.self.size; ++rank) {
-    const auto theirs = values_of(it, rank);
-    for (size_t i = 0; i < theirs.size(); ++i) expected[i] += theirs[i];
-  }
-  return std::memcmp(received.data(), expected.data(), it.bytes()) == 0 ? int{RONDO_OK} : wrong_value;
+  const std::vector<float> expected = expected_of(it);
+  const bool right = std::memcmp(received.data(), expected.data(), expected.size() * sizeof(float)) == 0;
+  return right ? int{RONDO_OK} : wrong_value;
 }
 
 /// `label`: null: says nothing.

@@ -1,0 +1,70 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Every collective among ranks that are processes, in the memory that they register or through their places: results,
+and how much kernels move, beside the interpreter's. By the driver in software."""
+
+import unittest
+
+from region_job import DEVICES, RegionCase, moved, some_of
+
+COLLECTIVES = ("reduce_scatter", "all_gather", "broadcast", "reduce")
+COUNT = {"REGION_RANK_COUNT": "300001"}  # blocks of no multiple of 16 bytes
+
+
+def in_buffers(size):
+    """What a rank's device reads and writes of each byte of the vector, on the average."""
+    return 1 + 1 / size
+
+
+def in_places(collective, size):
+    others = (size - 1) / size
+    return {
+        "reduce_scatter": 2 * others + 1 + 1 / size,  # contributes to others; reads all of its part, and writes it
+        "all_gather": 3 / size + 2 * others,          # passes its block on and has it; gathers
+        # The root contributes and has the same, the others gather.
+        "broadcast": (3 * others + 3 + (size - 1) * 2 * others) / size,
+        "reduce": 2 * others + 1 + 1 / size + 2 * others / size,
+    }[collective]
+
+
+class Collectives(RegionCase):
+    def check_moved(self, ranks, label, expected):
+        memory = self.memory_of_a_rank(ranks, label)
+        self.assertTrue(0.99 * expected <= memory <= 1.02 * expected, (label, memory, expected))
+
+    def fullest_link(self, ranks, label):
+        """From one device to another."""
+        total = moved(ranks, label)
+        return max(total[one][other] for one in range(DEVICES) for other in range(DEVICES) if one != other)
+
+    def test_results_and_what_is_moved_in_buffers_and_through_places(self):
+        cases = [(collective, *arrangement) for collective in COLLECTIVES
+                 for arrangement in ((2, 2), (4, 4), (4, 2), (3, 1))]
+        few = [(collective, 3, 1) for collective in COLLECTIVES]
+        for collective, size, devices in some_of(cases, few, "collectives of processes"):
+            with self.subTest(collective=collective, size=size, devices=devices):
+                steps = [f"collective={collective}", "sum=before", "register", "shared", "sum=in_buffers", "capture",
+                         "replay=as_graph", "deregister", "sum=after"]
+                ranks = self.job(size, steps, COUNT, devices)
+                buffers, places = in_buffers(size), in_places(collective, size)
+                for label in ("in_buffers", "as_graph"):
+                    self.check_moved(ranks, label, buffers)
+                for label in ("before", "after"):
+                    self.check_moved(ranks, label, places)
+                print(f"{collective}, {size} processes on {devices} devices: memory {buffers:.3f} in buffers, "
+                      f"{places:.3f} through places; the fullest link {self.fullest_link(ranks, 'in_buffers'):.3f}, "
+                      f"{self.fullest_link(ranks, 'before'):.3f}", flush=True)
+
+    def test_blocks_through_places_move_no_more_than_by_the_interpreter(self):
+        cases = [(collective, *arrangement) for collective in COLLECTIVES[:2] for arrangement in ((2, 2), (4, 4), (3, 1))]
+        few = [(collective, 3, 1) for collective in COLLECTIVES[:2]]
+        for collective, size, devices in some_of(cases, few, "collectives by the interpreter"):
+            with self.subTest(collective=collective, size=size, devices=devices):
+                ranks = self.job(size, [f"collective={collective}", "sum=it"],
+                                 COUNT | {"RONDO_KERNEL": "interpreter"}, devices)
+                interpreted = self.memory_of_a_rank(ranks, "it")
+                print(f"{collective}, {size} processes on {devices} devices, by the interpreter: {interpreted:.3f}")
+                self.assertLessEqual(in_places(collective, size), 1.01 * interpreted)
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)
