@@ -56,7 +56,8 @@ Outcome Arena::allocate(size_t bytes, Buffers kind, rondo_comm_t comm, Device *d
   const size_t all_bytes = data_bytes + 2 * guard_bytes;
   if (device != nullptr) {
     device_ = device;
-    return device->allocate(all_bytes, base_);
+    if (auto failure = device->allocate(all_bytes, base_)) return failure;
+    return register_if(kind, all_bytes, comm);
   }
   if (kind == Buffers::alloc) {
     void *pointer = nullptr;
@@ -70,9 +71,13 @@ Outcome Arena::allocate(size_t bytes, Buffers kind, rondo_comm_t comm, Device *d
   if (base_ == nullptr)
     return Failure{Exit::usage, "no memory for a buffer of " + near_bytes(all_bytes) + "; lower --maxbytes"};
   std::memset(base_, 0, all_bytes);
-  if (kind == Buffers::private_memory) return std::nullopt;
+  return register_if(kind, all_bytes, comm);
+}
+
+Outcome Arena::register_if(Buffers kind, size_t bytes, rondo_comm_t comm) {
+  if (kind != Buffers::registered && kind != Buffers::moved) return std::nullopt;
   const unsigned flags = kind == Buffers::moved ? unsigned{RONDO_REGISTER_MOVE_PAGES} : 0u;
-  const rondo_status_t status = rondo_comm_register(comm, base_, all_bytes, flags, &registration_);
+  const rondo_status_t status = rondo_comm_register(comm, base_, bytes, flags, &registration_);
   if (status != RONDO_OK) return communication_failure(comm, "rondo_comm_register", status);
   comm_ = comm;
   return std::nullopt;

@@ -38,6 +38,9 @@ class Arena {
   [[nodiscard]] Outcome count_changed_guards(size_t bytes, uint64_t &changed) const;
 
  private:
+  /// All of it, where buffers of that kind are.
+  [[nodiscard]] Outcome register_if(Buffers kind, size_t bytes, rondo_comm_t comm);
+
   std::byte *base_ = nullptr;
   Device *device_ = nullptr;  ///< whose memory it is
   bool of_rondo_ = false;

@@ -286,8 +286,9 @@ Outcome take_device(const CLI::App &app, const Words &words, Options &options) {
   const auto ordinals = console::parse_cuda_devices(words.device);
   if (!ordinals) return unknown("device", words.device, "host, cuda, cuda:ORDINAL,...");
   options.ordinals = *ordinals;
-  if (options.buffers != Buffers::private_memory)
-    return Failure{Exit::usage, "--buffers is about host memory; leave it out with --device " + words.device};
+  if (options.buffers == Buffers::alloc || options.buffers == Buffers::moved)
+    return Failure{Exit::usage, "--buffers " + words.buffers + " is about host memory; with --device " + words.device +
+                                    " give private or registered, or leave it out"};
   options.on_device = true;
   options.graph = words.graph;
   if (app.count("--agg_iters") + app.count("--cudagraph") + app.count("--blocking") == 0)

@@ -20,7 +20,7 @@ namespace rondo::perf {
 enum class Buffers {
   private_memory,  ///< plain memory, which no peer can see
   alloc,           ///< rondo_mem_alloc()
-  registered,      ///< plain memory after rondo_comm_register()
+  registered,      ///< plain memory, or a device's, after rondo_comm_register()
   moved            ///< as `registered`, with RONDO_REGISTER_MOVE_PAGES
 };
 

@@ -277,6 +277,8 @@ Outcome run_rank(const RankParts &parts, std::vector<Series> &all) {
   Rivals rivals;
   Outcome failure = check_plans(session, ranks);  // first, since ranks that are processes exchange things by `comm`
   if (!failure) failure = arenas.allocate(options, ranks, parts.comm, parts.device);
+  if (!failure && options.on_device && options.buffers == Buffers::registered)
+    failure = session.group.barrier();  // what all have registered is opened while nothing is in flight
   if (!failure && options.use_stream && parts.device == nullptr) failure = stream.create();
   session.stream = stream.get();
   if (!failure) failure = run_cases(session, parts, rivals, arenas, ranks, all);

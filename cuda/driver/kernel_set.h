@@ -16,7 +16,7 @@ namespace rondo::cuda {
 enum class KernelFamily : uint8_t {
   plans,       ///< that run plans by simple and ll
   ll128,       ///< that run plans by ll128
-  load_store,  ///< that are an all-reduce each
+  load_store,  ///< that are a collective each
   reduce,      ///< that reduce slices for the copy executor, and wait for nobody
 };
 

@@ -95,7 +95,10 @@ bool peers_can_read(const CudaDriver &driver, const Buffers &buffers) {
 
 void post_buffers(const CudaDriver &driver, Regions *regions, BufferPlace place, const CudaPlan &plan,
                   const DeviceCall &call, device::LoadStoreOperation &operation) {
-  const std::byte *const send = call.buffers.send.data, *const recv = call.buffers.recv.data;
+  Buffers touched = call.buffers;
+  if (operation.collective == device::LoadStoreCollective::all_gather) touched.send.data = nullptr;
+  if (operation.collective == device::LoadStoreCollective::reduce_scatter) touched.recv.data = nullptr;
+  const std::byte *const send = touched.send.data, *const recv = touched.recv.data;
   const auto post = [&](const std::byte *pointer, uint64_t bytes) -> std::optional<uint64_t> {
     return regions == nullptr ? reinterpret_cast<uint64_t>(pointer) : regions->posted(pointer, bytes, call.captured);
   };
@@ -105,7 +108,7 @@ void post_buffers(const CudaDriver &driver, Regions *regions, BufferPlace place,
   if (send == nullptr) posted_send = posted_recv;
   operation.can_be_read = posted_send && posted_recv ? 1 : 0;
   if (regions == nullptr && place == BufferPlace::peer_devices)
-    operation.can_be_read = peers_can_read(driver, call.buffers) ? 1 : 0;
+    operation.can_be_read = peers_can_read(driver, touched) ? 1 : 0;
   operation.posted_send = posted_send.value_or(0);
   operation.posted_recv = posted_recv.value_or(0);
 }

@@ -2,11 +2,9 @@
 #include "cuda/executors/plan_image.h"
 
 #include <algorithm>
-#include <cassert>
 #include <cstring>
 
 #include "src/plan/algorithm.h"
-#include "src/plan/tuner_load_store.h"
 
 namespace rondo::device {
 namespace {
@@ -99,8 +97,8 @@ std::string reducing_name(const Plan &plan) {
 uint64_t place_chunk_bytes(const Plan &plan, const LoadStoreGeometry &geometry) {
   const uint64_t chunk_bytes = std::min<uint64_t>(plan.choice.chunk_bytes, geometry.chunk_bytes);
   if (!uses_blocks(static_cast<rondo_collective_t>(plan.key.signature.collective))) return chunk_bytes;
-  const uint64_t part_bytes = chunk_bytes / geometry.rank_count / chunk_align_bytes * chunk_align_bytes;
-  return std::max<uint64_t>(part_bytes, chunk_align_bytes);  // an area has that for each of load_store_rank_count_max
+  const uint64_t part_bytes = chunk_bytes / geometry.rank_count / cache_line_bytes * cache_line_bytes;
+  return std::max<uint64_t>(part_bytes, cache_line_bytes);  // an area has that for each of load_store_rank_count_max
 }
 
 }  // namespace

@@ -3,8 +3,8 @@
 //   rondo_run_PROTOCOL_copy      collectives that move and do not reduce, whatever the type
 //   rondo_run_PROTOCOL_TYPE_OP   the others; TYPE and OP as rondo_type_string() and rondo_op_string() say, avg by sum
 //   rondo_run_one_shot_TYPE_OP     an all-reduce by load_store and one_shot
-//   rondo_run_load_store_TYPE_OP   one by load_store and two_shot; or any collective that reduces, in shared buffers
-//   rondo_run_load_store_copy      one that moves, in shared buffers
+//   rondo_run_load_store_TYPE_OP   any other collective that reduces, by load_store
+//   rondo_run_load_store_copy      one that moves, by load_store
 //   rondo_reduce_TYPE_OP         one slice of a reduction, for the copy-engine executor
 #pragma once
 

@@ -103,7 +103,8 @@ RONDO_HD void run_load_store(G group, const LoadStoreOperation &operation, uint3
       group.sync();  // before thread 0 reports
   }
   if (group.rank() == 0)
-    report(operation.base, 1, done ? 0 : pack_verdict(Outcome::stopped, Fault::none, 0), 0, [&] { return memory.ends; });
+    report(operation.base, 1, done ? 0 : pack_verdict(Outcome::stopped, Fault::none, 0), 0,
+           [&] { return memory.ends; });
 }
 
 }  // namespace rondo::device

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // load_store on devices: no connections. Every rank has one place, memory of its segment that all ranks map, where it
-// writes what it contributes once and all the others read it. For all-reduce, by one_shot and two_shot; ranks that can
-// read and write each other's buffers need no copy of what they contribute: that is `shared`, for all collectives.
+// writes what it contributes once and all the others read it: an all-reduce by one_shot, and every collective as
+// two_shot does. Ranks that can read and write each other's buffers need no copy of what they contribute: `shared`.
 //
 // Layout    of a place; offsets are multiples of 64, each line is written by the rank alone whose place it is, but for
 //           gates, of which those of rank 0 are everybody's:
@@ -10,8 +10,8 @@
 //             windows         channel_count lines: where the rank's buffers are, and its operation's signature
 //             gates           2 * channel_count lines: arrived and left of each channel
 //             post areas      2 * 2 * post_bytes: a unit of 8 bytes for each 4 of payload, as with ll
-//             contributions   channel_count * load_store_area_count * chunk_bytes   what others are to reduce
-//             results         channel_count * load_store_area_count * result_bytes  the part that this rank reduced
+//             contributions   channel_count * load_store_area_count * chunk_bytes   what others are to make results of
+//             results         channel_count * load_store_area_count * result_bytes  the part that this rank made
 //           A channel has the same share of the vector on all ranks; channels do not wait for each other.
 // one_shot  A1 load told_verdict and the number of posts, relaxed, by each thread; it does what follows where no kernel
 //              before this one failed
@@ -33,7 +33,8 @@
 //           R1 load everybody's contributed, acquire, until c + 1; read; write the own part's result
 //           R2 store reduced = c + 1, release
 //           G1 load everybody's reduced, acquire, until c + 1; read the results
-//   Order in a rank: C(c), R(c-1), G(c-2), C(c+1), ... Once every rank's reduced has passed c - 3 (G),
+//   Also ranks that contribute, reduce or want nothing of a chunk wait and store all of this, so the order is the same
+//   for every collective. In a rank it is C(c), R(c-1), G(c-2), C(c+1), ... Once every rank's reduced has passed c - 3 (G),
 //   contribution c may overwrite c - 4. Once every rank's contributed has come to c (R), result c may: all ranks are
 //   past G(c-3). Chunks are counted for each channel through the communicator's life, modulo 2^32: nobody is more than
 //   three chunks ahead of another.
@@ -49,8 +50,8 @@
 //   with its kernel: seconds after a failure, of which B3 takes milliseconds, the host says so, and B5 ends.
 //   Both counts grow by rank_count with each operation, so they tell by themselves where the next one stands.
 //   Where a rank's window says that other devices cannot read its buffers, all ranks see that behind B2, touch no
-//   peer's buffer, and run a two_shot in place of B3. B5 can be in vain then, and ends like B2: a peer that gave up in
-//   the two_shot never leaves. Without B4 and B5 a rank without elements could store its next window before a peer has
+//   peer's buffer, and do C, R and G in place of B3. B5 can be in vain then, and ends like B2: a peer that gave up
+//   before never leaves. Without B4 and B5 a rank without elements could store its next window before a peer has
 //   read this one.
 //   A window of ranks of several processes says in which of its owner's regions a buffer is, and where there; each rank
 //   has a table of where it sees all regions of all ranks (cuda/transport/regions.h).
@@ -75,7 +76,7 @@ struct LoadStoreGeometry {
   uint32_t rank_count = 0;  ///< 0: there are no places
   uint32_t channel_count = 0;
   uint32_t post_bytes = 0;   ///< most of a one_shot, a multiple of 64
-  uint32_t chunk_bytes = 0;  ///< most of a channel's chunk of a two_shot, a multiple of 64
+  uint32_t chunk_bytes = 0;  ///< most of a channel's chunk, of all blocks where there are blocks; a multiple of 64
 
   [[nodiscard]] RONDO_HD size_t counters_offset() const { return 2 * size_t{channel_count} * cache_line_bytes; }
   [[nodiscard]] RONDO_HD size_t units_offset() const { return (2 + 2 + 3) * size_t{channel_count} * cache_line_bytes; }

@@ -118,10 +118,12 @@ template <Group G>
     // A region that was withdrawn since: a graph that was captured with it is launched.
     const bool withdrawn = operation.regions != nullptr && load_store_can_be_read(seen) && (send == 0 || recv == 0);
     const uint32_t input = rank - route.first_input, output = rank - route.first_output;  // before them far too large
+    const bool own = rank == operation.rank;  // which peers need not see where they do not touch it
+    const Buffers &of_own = operation.base.buffers;
     if (input < route.input_count)
-      buffers[input].input = reinterpret_cast<const std::byte *>(send) + route.input_block;
+      buffers[input].input = (own ? of_own.send.data : reinterpret_cast<const std::byte *>(send)) + route.input_block;
     if (output < route.output_count)
-      buffers[output].output = reinterpret_cast<std::byte *>(recv) + route.output_block;
+      buffers[output].output = (own ? of_own.recv.data : reinterpret_cast<std::byte *>(recv)) + route.output_block;
     if (foreign) (void)tell_foreign(operation, rank);
     if (withdrawn) (void)tell_foreign(operation, rank, Fault::withdrawn);
     foreign |= withdrawn;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// load_store through the places of all ranks: a channel's share of the vector is passed over in chunks, of each of which
-// rank r reduces the r-th part for all, as two_shot does. Collectives other than all_reduce leave out what they do not
-// need, and wait and publish alike. Ordering: load_store_place.h.
+// load_store through the places of all ranks: a channel's share of the vector is passed over in chunks, of each of
+// which rank r reduces the r-th part for all, as two_shot does. Other collectives leave out what they do not need, and
+// wait and publish alike. Ordering: load_store_place.h.
 #pragma once
 
 #include <cstddef>
@@ -125,7 +125,8 @@ struct Places {
     if constexpr (is_copy<Reduction>) {
       const auto operand = [&](uint32_t) { return from; };
       const auto output = [&](uint32_t which) { return which == 0 ? to : also; };
-      const RankOperands<decltype(operand), decltype(output)> operands{operand, output, 1, also == nullptr ? 1u : 2u, 0};
+      const uint32_t outputs = also == nullptr ? 1 : 2;
+      const RankOperands<decltype(operand), decltype(output)> operands{operand, output, 1, outputs, 0};
       const uint64_t origin = GroupArgs::address(from), difference = origin ^ GroupArgs::address(to);
       copy_part(group, operands, also == nullptr ? difference : difference | (origin ^ GroupArgs::address(also)),
                 static_cast<uint32_t>(count));
@@ -165,19 +166,21 @@ struct Places {
   /// R: says in `buffers` where this rank's part of the chunk is, when all have contributed. False: stop.
   [[nodiscard]] RONDO_HD bool begin_part(uint32_t index, PartBuffers *buffers) const {
     const Range own = part(index, operation.rank);
-    RONDO_KEEP_LOOP
-    for (uint32_t rank = group.rank(); rank < operation.rank_count(); rank += group.size())
-      buffers[rank].input = rank == operation.rank ? send_at(own.begin, rank)
-                                                   : contribution_at(rank, index, own.begin, operation.rank);
+    const auto input_of = [&](uint32_t rank) -> const std::byte * {
+      return rank == operation.rank ? send_at(own.begin, rank)
+                                    : contribution_at(rank, index, own.begin, operation.rank);
+    };
+    if constexpr (is_copy<Reduction>) {
+      const bool of_root = operation.collective == LoadStoreCollective::broadcast;
+      if (group.rank() == 0) buffers[0].input = input_of(of_root ? operation.root : operation.rank);
+    } else {
+      RONDO_KEEP_LOOP
+      for (uint32_t rank = group.rank(); rank < operation.rank_count(); rank += group.size())
+        buffers[rank].input = input_of(rank);
+    }
     if (group.rank() == 0) {
-      std::byte *const recv = recv_at(own.begin, operation.rank);
-      buffers[0].output = route.has_result ? result_of(operation.rank, index) : recv;
-      buffers[1].output = recv;
-      if constexpr (is_copy<Reduction>) {
-        const bool passes_on = operation.collective == LoadStoreCollective::broadcast && !route.contributes;
-        buffers[0].input = passes_on ? contribution_at(operation.root, index, own.begin, 0)
-                                     : send_at(own.begin, operation.rank);
-      }
+      if (route.has_result) buffers[0].output = result_of(operation.rank, index);
+      if (route.has_recv) buffers[route.has_result ? 1 : 0].output = recv_at(own.begin, operation.rank);
     }
     uint32_t peer = group.rank();
     return repeat_until_ready(group, operation, [&] {

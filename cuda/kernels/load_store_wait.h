@@ -39,7 +39,7 @@ struct LoadStoreOperation {
   std::byte *places[load_store_rank_count_max] = {};  ///< of each rank, as this one maps them
   LoadStoreGeometry geometry;
   uint64_t count = 0;           ///< elements: of the vector, or of a block
-  uint64_t chunk_elements = 0;  ///< two_shot: of a channel's chunk, or of each block's part of one; a multiple of 64 bytes
+  uint64_t chunk_elements = 0;  ///< two_shot: of a channel's chunk, or of each block in one; a multiple of 64 bytes
   uint64_t shared_chunk_elements = 0;  ///< `shared`: likewise, of any size; whole lines where it is a multiple of them
   uint32_t rank = 0;
   LoadStoreMode mode = LoadStoreMode::two_shot;

@@ -34,7 +34,7 @@ struct SegmentShape {
   uint32_t channel_count = 1;
   ConnectionGeometry geometry;
   device::LoadStoreGeometry load_store;
-  /// Where ranks share them, two_shots of load_store are `shared` (cuda/kernels/load_store_place.h).
+  /// Where ranks share them, all of load_store but one_shots is `shared` (cuda/kernels/load_store_place.h).
   BufferPlace buffers = BufferPlace::device;
   uint64_t region_bytes = 0;  ///< Regions::table_bytes(), or 0
   uint64_t plan_bytes = 0;

@@ -344,7 +344,7 @@ RONDO_API rondo_status_t rondo_mem_free(void *pointer) RONDO_NOEXCEPT;
 
 /** Makes a buffer of your own one that peers read in place. Local; each rank may register or not. Without flags, peers
  * read it by cross-memory attach where the system allows that, else it is staged; with RONDO_REGISTER_MOVE_PAGES they
- * map it. Memory of rondo_mem_alloc() needs none. On a device: of cudaMalloc(); processes with NVLink or MPS all-reduce
+ * map it. Memory of rondo_mem_alloc() needs none. On a device: of cudaMalloc(); processes with NVLink or MPS go
  * in it (docs/load-store-devices.md) once all have opened it, each with no collective in flight: waits 0.1 s for that.
  * Calls before go as without it, but wait while their process opens memory: up to their timeout, then they fail.
  * @param handle  ended by rondo_comm_deregister() or with the communicator. One at a time.

@@ -86,7 +86,7 @@ typedef enum rondo_kernel {
   RONDO_KERNEL_AUTO = 0,        /**< the tuner chooses */
   RONDO_KERNEL_INTERPRETER = 1, /**< steps through the schedule of any algorithm, over connections, by a protocol */
   RONDO_KERNEL_LOAD_STORE = 2   /**< ranks load what the others stored in memory that all map: all_reduce on one host,
-                                     by one_shot, two_shot and, on host memory, ring */
+                                     by one_shot, two_shot and, on host memory, ring; on devices every collective */
 } rondo_kernel_t;
 
 /** What runs collectives on a CUDA device (docs/gpu.md): one kernel each, or copies with a kernel only to reduce

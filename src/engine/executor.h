@@ -39,7 +39,7 @@ struct ExecutorCapabilities {
   ConnectionGeometry geometry;                                ///< of its connections
   uint32_t channel_count = 1;
   uint64_t post_bytes = 0;            ///< load_store: the most that a one_shot takes; 0: no load_store here
-  uint64_t exchange_chunk_bytes = 0;  ///< load_store: the largest chunk of a two_shot
+  uint64_t exchange_chunk_bytes = 0;  ///< load_store: the largest chunk, but of one_shots
   uint32_t exchange_channels = 0;     ///< load_store on a device: the most channels; 0: on the host
   BufferPlace buffers = BufferPlace::host;  ///< shared_device and behind it: by load_store
   uint32_t connection_channels = 0;  ///< as in TunerInput

@@ -26,7 +26,7 @@ struct TunerInput {
   uint64_t ll_slot_bytes = 0;   ///< payload of a slot with `ll`, at least 64; 0: no `ll` here
   uint64_t ll128_slot_bytes = 0;  ///< payload of a slot with `ll128`, at least 120; 0: no `ll128` here
   uint64_t post_bytes = 0;      ///< load_store: the most that a one_shot takes; 0: no load_store here
-  uint64_t exchange_chunk_bytes = 0;  ///< load_store: the largest chunk of a two_shot
+  uint64_t exchange_chunk_bytes = 0;  ///< load_store: the largest chunk, but of one_shots
   uint32_t exchange_channels = 0;     ///< load_store by kernels of a device: the most channels; 0: it is by the host
   BufferPlace buffers = BufferPlace::host;
   /// By kernels of a device on one host: the most channels of the interpreter; 0: by the host, or by copies.

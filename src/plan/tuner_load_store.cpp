@@ -58,14 +58,14 @@ uint64_t limit_exchange_chunk(const TunerInput &input, uint64_t wanted_bytes) {
   return std::max(most, chunk_align_bytes);
 }
 
-/// A two_shot in shared buffers: no more blocks than have so much to read each, and above that size all of them. On one
+/// In shared buffers: no more blocks than have so much to read each, and above that size all of them. On one
 /// device it was measured (8 ranks on an H200, 128 KiB: 10.6 us with 8 blocks, 11.6 with 2, 12.7 with 1).
 constexpr uint64_t one_device_block_bytes = 16 * KiB, shared_block_bytes = 64 * KiB;
 constexpr uint64_t shared_all_blocks_bytes = 4 * MiB;
 /// A one_shot: a block for as much as its threads have a word each of.
 constexpr uint64_t post_block_bytes = 2 * KiB;
 
-/// An all-reduce can go in the ranks' own buffers.
+/// Collectives can go in the ranks' own buffers.
 bool shares_buffers(const TunerInput &input) {
   return input.buffers == BufferPlace::shared_device || shares_partly(input.buffers);
 }

@@ -16,8 +16,8 @@ inline constexpr uint64_t chunk_align_bytes = 64;  // whole elements of every ty
 /// planned, so no barrier.
 [[nodiscard]] std::optional<PlanChoice> choose_load_store(const TunerInput &input, rondo_collective_t collective);
 
-/// On a device, among ranks that share their buffers, for other collectives than all-reduce: the schedule whose order
-/// of reduction load_store keeps. AUTO: it does not do that collective.
+/// On a device, for other collectives than all-reduce: the schedule whose order of reduction load_store keeps. AUTO: it
+/// does not do that collective.
 [[nodiscard]] rondo_algorithm_t load_store_algorithm(rondo_collective_t collective);
 
 /// load_store was asked for, and this is not for it: what it is for.

@@ -63,8 +63,9 @@ Result<void> check_row(const TuningRow &row) {
   const bool shot = choice.algorithm == RONDO_ALGORITHM_ONE_SHOT || choice.algorithm == RONDO_ALGORITHM_TWO_SHOT;
   const bool on_host = row.buffers == BufferPlace::host;
   const bool possible = on_host ? (shot || choice.algorithm == RONDO_ALGORITHM_RING) && choice.channels == 1 : shot;
-  if (row.collective == RONDO_ALL_REDUCE && possible) return {};
-  if (row.collective != RONDO_ALL_REDUCE && !on_host && choice.algorithm == load_store_algorithm(row.collective)) return {};
+  const bool all_reduce = row.collective == RONDO_ALL_REDUCE;
+  if (all_reduce && possible) return {};
+  if (!all_reduce && !on_host && choice.algorithm == load_store_algorithm(row.collective)) return {};
   const char *const what = on_host ? "on hosts by one_shot, two_shot or ring, on one channel"
                                    : "on devices by one_shot or two_shot; and there reduce_scatter and all_gather by "
                                      "one_shot, broadcast and reduce by two_shot";
@@ -147,9 +148,13 @@ std::span<const TuningRow> TuningTable::rows_for(rondo_collective_t collective, 
 }
 
 bool TuningTable::wants_load_store(uint32_t rank_count, BufferPlace buffers) const {
-  const auto rows = rows_for(RONDO_ALL_REDUCE, rank_count, false, false, buffers);
-  return std::any_of(rows.begin(), rows.end(),
-                     [](const TuningRow &row) { return row.choice.kernel == RONDO_KERNEL_LOAD_STORE; });
+  const auto by_it = [](const TuningRow &row) { return row.choice.kernel == RONDO_KERNEL_LOAD_STORE; };
+  for (const auto collective :
+       {RONDO_ALL_REDUCE, RONDO_REDUCE_SCATTER, RONDO_ALL_GATHER, RONDO_BROADCAST, RONDO_REDUCE}) {
+    const auto rows = rows_for(collective, rank_count, false, false, buffers);
+    if (std::any_of(rows.begin(), rows.end(), by_it)) return true;
+  }
+  return false;
 }
 
 }  // namespace rondo

@@ -147,12 +147,14 @@ TEST_CASE("order of the kernels: what the child runs", "[.][child]") {
       for (const uint32_t lane_threads : {4u, 1u}) {
         for (const auto protocol : {RONDO_PROTOCOL_SIMPLE, RONDO_PROTOCOL_LL, RONDO_PROTOCOL_LL128})
           right = is_right(traffic, RONDO_ALGORITHM_RING, protocol, lane_threads) && right;
-        for (const auto algorithm : {RONDO_ALGORITHM_ONE_SHOT, RONDO_ALGORITHM_TWO_SHOT})
-          if (traffic.collective == RONDO_ALL_REDUCE)  // all that load_store is for, but in shared buffers
-            right = is_right(traffic, algorithm, RONDO_PROTOCOL_AUTO, lane_threads, RONDO_KERNEL_LOAD_STORE) && right;
-        right = is_right(traffic, RONDO_ALGORITHM_TWO_SHOT, RONDO_PROTOCOL_AUTO, lane_threads, RONDO_KERNEL_LOAD_STORE,
-                         true) &&
-                right;
+        if (traffic.collective == RONDO_ALL_REDUCE)
+          right = is_right(traffic, RONDO_ALGORITHM_ONE_SHOT, RONDO_PROTOCOL_AUTO, lane_threads,
+                           RONDO_KERNEL_LOAD_STORE) &&
+                  right;
+        for (const bool shares_buffers : {false, true})
+          right = is_right(traffic, RONDO_ALGORITHM_TWO_SHOT, RONDO_PROTOCOL_AUTO, lane_threads,
+                           RONDO_KERNEL_LOAD_STORE, shares_buffers) &&
+                  right;
       }
   if (!right) std::puts("a result is wrong");
   CHECK(right);

@@ -37,7 +37,8 @@ inline bool has_peers(int count) {
 class AccessCheck {
  public:
   AccessCheck()
-      : count_(soft_cuda_function<void(uint32_t)>(rondo::cuda::conformance::loaded_driver().library, "soft_cuda_count_accesses")) {
+      : count_(soft_cuda_function<void(uint32_t)>(rondo::cuda::conformance::loaded_driver().library,
+                                                  "soft_cuda_count_accesses")) {
     if (count_ != nullptr) count_(1);
   }
   AccessCheck(const AccessCheck &) = delete;

@@ -63,8 +63,9 @@ struct CaseRank {
   [[nodiscard]] Buffers buffers(uint64_t number, bool exports) {
     Buffers buffers;
     buffers.signature = fingerprint(extend_history(number, plan->identity));
-    buffers.send = {(one_buffer ? recv : send).data() + send_at, plan->send.begin, {}};
-    buffers.recv = {recv.data() + recv_at, plan->recv.begin, {}};
+    // As the API has it, a rank that sends or receives nothing has no such buffer.
+    if (plan->send.count != 0) buffers.send = {(one_buffer ? recv : send).data() + send_at, plan->send.begin, {}};
+    if (plan->recv.count != 0) buffers.recv = {recv.data() + recv_at, plan->recv.begin, {}};
     buffers.send.handle.exported = buffers.recv.handle.exported = exports;
     return buffers;
   }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// reduce_scatter, all_gather, broadcast and reduce by load_store among ranks that are threads on several devices: in the
-// ranks' own buffers where all of them can be read, else through their places, in the same kernel; and through places
-// alone where it is asked for and no device reaches another. Tags as in load_store_peers_test.cpp.
+// reduce_scatter, all_gather, broadcast and reduce by load_store among ranks that are threads on several devices: in
+// the ranks' own buffers where all of them can be read, else through their places, in the same kernel; and through
+// places alone where it is asked for and no device reaches another. Tags as in load_store_peers_test.cpp.
 #include <string>
 #include <vector>
 
@@ -53,31 +53,34 @@ TEST_CASE("peers: every collective is by load_store, whichever ranks' buffers ca
   }
 }
 
-TEST_CASE("peers: a buffer that a call does not have need not be one that peers can read", "[peers]") {
+TEST_CASE("peers: a buffer that no peer touches need not be one that peers can read", "[peers]") {
   auto *const moved = soft_cuda_function<uint64_t(uint32_t, uint32_t)>(conformance::loaded_driver().library,
                                                                        "soft_cuda_moved_bytes");
   if (!has_peers(2) || moved == nullptr) return;
   const DeviceRanks group(on_devices({0, 1}));
   const CollectiveBuffers readable(group, vector_elements), hidden(group, vector_elements, 0b11);
-  for (const auto collective : {RONDO_BROADCAST, RONDO_REDUCE}) {
+  for (const auto collective : other_collectives) {
     const DeviceCase it = case_of(collective, vector_elements, 2);
     CAPTURE(rondo_collective_string(collective));
     readable.fill(3);
+    hidden.fill(3);
     const AccessCheck checked;
-    for (int rank = 0; rank < 2; ++rank) {
-      const bool has_send = collective == RONDO_REDUCE || rank == it.root;
-      const bool has_recv = collective == RONDO_BROADCAST || rank == it.root;
-      const auto pointer = [&](bool has, const std::vector<DeviceBuffer> &its, const std::vector<DeviceBuffer> &other) {
-        return static_cast<std::byte *>((has ? its : other)[static_cast<size_t>(rank)].pointer());
-      };
-      REQUIRE(call(it, rank, group.ranks[rank], group.stream(rank), pointer(has_send, readable.send, hidden.send),
-                   pointer(has_recv, readable.recv, hidden.recv)) == RONDO_OK);
-    }
+    const auto is_touched = [&](bool send, int rank) {  // a broadcast's others send nothing, a reduce's receive nothing
+      if (collective == (send ? RONDO_BROADCAST : RONDO_REDUCE)) return rank == it.root;
+      return collective != (send ? RONDO_ALL_GATHER : RONDO_REDUCE_SCATTER);
+    };
+    const auto pointer = [&](bool send, int rank) {
+      const CollectiveBuffers &of = is_touched(send, rank) ? readable : hidden;
+      return static_cast<std::byte *>((send ? of.send : of.recv)[static_cast<size_t>(rank)].pointer());
+    };
+    for (int rank = 0; rank < 2; ++rank)
+      REQUIRE(call(it, rank, group.ranks[rank], group.stream(rank), pointer(true, rank), pointer(false, rank)) ==
+              RONDO_OK);
     group.synchronize();
-    readable.check(it, 3);
+    (collective == RONDO_REDUCE_SCATTER ? hidden : readable).check(it, 3);
     const uint64_t bytes = moved(0, 0) + moved(1, 1);  // of memory
     CAPTURE(bytes);
-    CHECK(2 * bytes <= 7 * vector_elements * sizeof(float));  // 3 of each in buffers, 5.5 and 6 through places
+    CHECK(2 * bytes <= 7 * vector_elements * sizeof(float));  // 3 of each in buffers, 5 to 6 through places
   }
 }
 

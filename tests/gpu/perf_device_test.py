@@ -110,6 +110,15 @@ class DevicePerf(PerfCase):
                     self.perf(collective, "--device", "cuda", "-b", 8, "-e", "100K", "-f", 50, "--root", 1, *FEW_RUNS,
                               "--graph", launcher=(RONDO, "run", "-n", ranks, "--"), RONDO_DEVICE_EXECUTOR=executor)
 
+    def test_processes_each_collective_is_right_in_what_they_register(self):
+        for collective in COLLECTIVES:
+            for devices in ("1", "2"):
+                with self.subTest(collective=collective, devices=devices):
+                    report, _ = self.perf(collective, "--device", "cuda", "--buffers", "registered", "-b", 8, "-e", "1M",
+                                          "-f", 131072, *FEW_RUNS, "--graph", launcher=(RONDO, "run", "-n", 2, "--"),
+                                          SOFT_CUDA_DEVICES=devices, SOFT_CUDA_MPS="on" if devices == "1" else "off")
+                    self.assertEqual(report["results"][-1]["kernel"], "load_store")
+
     def test_processes_take_the_devices_in_turn(self):
         for executor in ("copy", "kernel"):
             for handles in ("ipc", "vmm"):
@@ -269,7 +278,7 @@ class DevicePerf(PerfCase):
         self.refuse(2, "sees 1 CUDA devices", options=("--device", "cuda:1"))
         self.refuse(2, "cuda:ORDINAL", options=("--device", "cuda:x"))
         self.refuse(2, "--device cuda", options=("--graph",))
-        self.refuse(2, "--buffers", options=("--device", "cuda", "--buffers", "alloc"))
+        self.refuse(2, "--buffers alloc", options=("--device", "cuda", "--buffers", "alloc"))
         self.refuse(2, "'ll128'", "'simple', 'll'", options=("--protocol", "ll128"))
         self.refuse(2, "'ll128'", "ranks 0 and 1 share a device", options=("--device", "cuda", "--protocol", "ll128"))
         self.refuse(2, "'ll128'", "NVLink", options=("--device", "cuda", "--protocol", "ll128"), SOFT_CUDA_DEVICES="2",

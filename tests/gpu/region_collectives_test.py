@@ -54,8 +54,15 @@ class Collectives(RegionCase):
                       f"{places:.3f} through places; the fullest link {self.fullest_link(ranks, 'in_buffers'):.3f}, "
                       f"{self.fullest_link(ranks, 'before'):.3f}", flush=True)
 
+    def test_what_no_peer_touches_need_not_be_registered(self):
+        for collective, register in (("reduce_scatter", "register_send"), ("all_gather", "register_recv")):
+            with self.subTest(collective=collective):
+                ranks = self.job(2, [f"collective={collective}", register, "shared", "sum=one"], COUNT)
+                self.check_moved(ranks, "one", in_buffers(2))
+
     def test_blocks_through_places_move_no_more_than_by_the_interpreter(self):
-        cases = [(collective, *arrangement) for collective in COLLECTIVES[:2] for arrangement in ((2, 2), (4, 4), (3, 1))]
+        cases = [(collective, *arrangement) for collective in COLLECTIVES[:2]
+                 for arrangement in ((2, 2), (4, 4), (3, 1))]
         few = [(collective, 3, 1) for collective in COLLECTIVES[:2]]
         for collective, size, devices in some_of(cases, few, "collectives by the interpreter"):
             with self.subTest(collective=collective, size=size, devices=devices):

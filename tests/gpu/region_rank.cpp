@@ -4,8 +4,9 @@
 // REGION_RANK_DEVICES, and has a buffer to send and one to receive, of REGION_RANK_COUNT float32. REGION_RANK_THREADS:
 // so many ranks are threads of each process, which find each other by the file REGION_RANK_ID; steps are of all then.
 //   register, deregister    both buffers; a peer may be ahead, and have them open still
+//   register_send           that buffer alone; register_recv likewise
 //   count=COUNT             sums are of so many elements from now on, fewer than before
-//   collective=NAME         sums are such calls from now on, of a vector of as many elements; of rank 0
+//   collective=NAME         sums are such calls from now on, of a vector of as many elements; the root is the last rank
 //   replace                 deregisters both for good, frees them, and allocates others of another size in their place
 //   sum=LABEL               an all-reduce, whose result must be that of the ranks' order, bit for bit; says what its
 //                           kernels have moved: "moved LABEL" and a figure for each pair of devices
@@ -148,14 +149,14 @@ int choose(RegionRank &it, const std::string &name) {
   return driver_failed;
 }
 
+int register_one(RegionRank &it, int which) {
+  const DeviceMemory &memory = which == 0 ? it.self.buffer : it.recv;
+  return rondo_comm_register(it.self.comm, it.pointer(memory), it.bytes(), 0, &it.registrations[which]);
+}
+
 int register_both(RegionRank &it) {
-  for (const int which : {0, 1}) {
-    const DeviceMemory &memory = which == 0 ? it.self.buffer : it.recv;
-    const int status =
-        rondo_comm_register(it.self.comm, it.pointer(memory), it.bytes(), 0, &it.registrations[which]);
-    if (status != RONDO_OK) return status;
-  }
-  return RONDO_OK;
+  const int status = register_one(it, 0);
+  return status == RONDO_OK ? register_one(it, 1) : status;
 }
 
 /// `attempts`: to find it ready; if it is one alone, it need not be.
@@ -240,6 +241,8 @@ std::filesystem::path path_of(const char *name) {
 int run_step(RegionRank &it, const std::string &step) {
   const auto label = [&] { return step.c_str() + step.find('=') + 1; };
   if (step == "register") return register_both(it);
+  if (step == "register_send") return register_one(it, 0);
+  if (step == "register_recv") return register_one(it, 1);
   if (step == "deregister") return deregister_both(it, 1);
   if (step.starts_with("count=")) return it.self.count = std::strtoull(label(), nullptr, 10), int{RONDO_OK};
   if (step.starts_with("collective=")) return choose(it, label());

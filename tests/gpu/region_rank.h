@@ -50,9 +50,10 @@ struct RegionRank {
 
   [[nodiscard]] void *pointer(const DeviceMemory &of) const { return reinterpret_cast<void *>(of.get().object); }
   [[nodiscard]] size_t bytes() const { return self.count * sizeof(float); }
-  /// The root is rank 0.
+  /// The root is the last rank.
   [[nodiscard]] DeviceCase a_call() const {
     DeviceCase made{collective};
+    made.root = self.size - 1;
     made.count = in_blocks(collective) ? self.count / static_cast<size_t>(self.size) : self.count;
     return made;
   }
@@ -74,8 +75,10 @@ inline int call(const RegionRank &it) {
 /// What a rank is to receive: in the ranks' order.
 inline std::vector<float> expected_of(const RegionRank &it) {
   const size_t count = it.a_call().count, own = static_cast<size_t>(it.self.rank);
+  if (it.collective == RONDO_BROADCAST) return values_of(it, it.a_call().root);
+  if (it.collective == RONDO_REDUCE && it.self.rank != it.a_call().root) return {};
   std::vector<float> expected = values_of(it, 0);
-  for (int rank = 1; rank < it.self.size && it.collective != RONDO_BROADCAST; ++rank) {
+  for (int rank = 1; rank < it.self.size; ++rank) {
     const auto theirs = values_of(it, rank);
     if (it.collective == RONDO_ALL_GATHER) expected.resize(static_cast<size_t>(rank) * count);
     if (it.collective == RONDO_ALL_GATHER)
@@ -87,7 +90,6 @@ inline std::vector<float> expected_of(const RegionRank &it) {
     expected.erase(expected.begin(), expected.begin() + static_cast<std::ptrdiff_t>(own * count));
     expected.resize(count);
   }
-  if (it.collective == RONDO_REDUCE && own != 0) expected.clear();
   return expected;
 }
 

@@ -98,7 +98,8 @@ TEST_CASE("perf options: what is wrong is refused, with what would be right") {
   for (const char *device : {"cuda:", "cuda:-1", "cuda:1,", "cuda1", "cuda,1", "cuda:1:2", "cuda:99999999999"})
     CHECK_THAT(refuse({"all_reduce", "--device", device}), Contains("cuda:ORDINAL"));
   CHECK_THAT(refuse({"all_reduce", "--graph"}), Contains("--device cuda"));
-  CHECK_THAT(refuse({"all_reduce", "--device", "cuda", "--buffers", "alloc"}), Contains("--buffers"));
+  CHECK_THAT(refuse({"all_reduce", "--device", "cuda", "--buffers", "alloc"}), Contains("--buffers alloc"));
+  CHECK_THAT(refuse({"all_reduce", "--device", "cuda", "--buffers", "moved"}), Contains("private or registered"));
   CHECK_THAT(refuse({"all_reduce", "-b", "8", "-e", "4"}), Contains("below --minbytes"));
   CHECK_THAT(refuse({"all_reduce", "-e", "3X"}), Contains("'3X' is not a size"));
   CHECK_THAT(refuse({"all_reduce", "-f", "1"}), Contains("at least 2"));

@@ -231,6 +231,8 @@ TEST_CASE("tuning table: rows are for buffers of one place, and blocks of load_s
   CHECK_FALSE(table.wants_load_store(2, BufferPlace::device));
   CHECK(table.wants_load_store(2, BufferPlace::shared_device));
   CHECK_FALSE(table.wants_load_store(3, BufferPlace::shared_device));
+  CHECK(table_of({on(BufferPlace::device, tree), of(RONDO_BROADCAST, BufferPlace::device, blocks)})
+            .wants_load_store(2, BufferPlace::device));
   TunerInput input = input_for(&table, 2, 1 << 20);
   CHECK(choose(input).algorithm == RONDO_ALGORITHM_RING);
   input.buffers = BufferPlace::device;
