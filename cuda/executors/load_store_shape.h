@@ -46,9 +46,9 @@ struct PeersInfo {
 /// that need not be is null. With a context current.
 [[nodiscard]] bool peers_can_read(const CudaDriver &driver, const Buffers &buffers);
 
-/// What the rank's windows are to say of a call's buffers. A buffer that no peer touches (recv of a reduce_scatter, send
-/// of an all_gather) or that the call does not have is posted as the other one. `regions`: null: by addresses. With a
-/// context current.
+/// What the rank's windows are to say of a call's buffers. A buffer that no peer touches (recv of a reduce_scatter,
+/// send of an all_gather) or that the call does not have is posted as the other one. `regions`: null: by addresses.
+/// With a context current.
 void post_buffers(const CudaDriver &driver, Regions *regions, BufferPlace place, const CudaPlan &plan,
                   const DeviceCall &call, device::LoadStoreOperation &operation);
 

@@ -34,10 +34,10 @@
 //           R2 store reduced = c + 1, release
 //           G1 load everybody's reduced, acquire, until c + 1; read the results
 //   Also ranks that contribute, reduce or want nothing of a chunk wait and store all of this, so the order is the same
-//   for every collective. In a rank it is C(c), R(c-1), G(c-2), C(c+1), ... Once every rank's reduced has passed c - 3 (G),
-//   contribution c may overwrite c - 4. Once every rank's contributed has come to c (R), result c may: all ranks are
-//   past G(c-3). Chunks are counted for each channel through the communicator's life, modulo 2^32: nobody is more than
-//   three chunks ahead of another.
+//   for every collective. In a rank it is C(c), R(c-1), G(c-2), C(c+1), ... Once every rank's reduced has passed c - 3
+//   (G), contribution c may overwrite c - 4. Once every rank's contributed has come to c (R), result c may: all ranks
+//   are past G(c-3). Chunks are counted for each channel through the communicator's life, modulo 2^32: nobody is more
+//   than three chunks ahead of another.
 // shared    B1 store the window, relaxed; add 1 to arrived, acquire and release
 //           B2 load arrived, acquire, until all have come; read everybody's window
 //           B3 reduce or copy the own part: of all sends or one, into all recvs or one (load_store_shared.h); plain

@@ -114,8 +114,9 @@ class DevicePerf(PerfCase):
         for collective in COLLECTIVES:
             for devices in ("1", "2"):
                 with self.subTest(collective=collective, devices=devices):
-                    report, _ = self.perf(collective, "--device", "cuda", "--buffers", "registered", "-b", 8, "-e", "1M",
-                                          "-f", 131072, *FEW_RUNS, "--graph", launcher=(RONDO, "run", "-n", 2, "--"),
+                    report, _ = self.perf(collective, "--device", "cuda", "--buffers", "registered", "-b", 8,
+                                          "-e", "1M", "-f", 131072, *FEW_RUNS, "--graph",
+                                          launcher=(RONDO, "run", "-n", 2, "--"),
                                           SOFT_CUDA_DEVICES=devices, SOFT_CUDA_MPS="on" if devices == "1" else "off")
                     self.assertEqual(report["results"][-1]["kernel"], "load_store")
 
