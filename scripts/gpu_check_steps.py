@@ -177,6 +177,11 @@ class Steps:
         yield Step("C", "device, ranks as threads", [self.bin / "gpu_device"], 60, OWN_DEVICES)
         yield Step("C", "ll128: where it can be had", [self.bin / "gpu_ll128"], 60, OWN_DEVICES)
         yield Step("C", "load_store: by kernels of its own", [self.bin / "gpu_load_store"], 60)
+        # Processes that take turns on a device share no buffers: what is asked for goes through their places.
+        for collective in ("all_reduce", "reduce_scatter", "all_gather", "broadcast", "reduce"):
+            yield self.perf("C", f"{collective} of processes through places",
+                            [collective, "--kernel", "load_store", "-b", 8, "-e", "1M", "-f", 512, "-n", 1, "-w", 1,
+                             "-m", 2, "-T", 10], seconds=30, launcher=self.launcher(2), environment=KERNELS)
         yield Step("C", "one kernel for all ranks of a process", [self.bin / "gpu_shared", "[plain]"], 60)
         yield Step("C", "one kernel for all ranks of a process, and one hardware queue",
                    [self.bin / "gpu_shared", "[queue]"], 60,
