@@ -93,6 +93,11 @@ class AllSteps(TrainSteps):
 
     def others(self):
         medium = ("-b", self.sizes.medium, "-e", self.sizes.medium, *self.sizes.runs)
+        before, more = self.through_mps()
+        for kind in ("registered", "private"):
+            yield self.all_reduce(f"2 processes through MPS, {kind} buffers", ["--buffers", kind, *medium],
+                                  labelled(against_floor(None), f"MPS, {kind} buffers"),
+                                  launcher=(*before, *self.launcher(2)), **more)
         for collective in ("reduce_scatter", "all_gather", "broadcast", "reduce"):
             yield self.perf("B", f"{collective} of {self.sizes.many} threads",
                             [collective, "--ranks", self.sizes.many, *medium], against_floor(None))

@@ -7,6 +7,7 @@ import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import gpu_check_mps
 from gpu_check_figures import MIB
 
 PARTS = ("A", "B", "C", "D", "E")
@@ -81,6 +82,13 @@ QUICK = Sizes(large="64K", medium="16K", protocols=("-b", "4K", "-e", "4K"),
               matrix={2: "tiny", 3: "tiny"}, thread_seeds=2, process_seeds=2)
 
 
+# Of tests/gpu/region_rank.cpp: sums in registered buffers, replayed, through places, in others, and other collectives.
+REGISTERED = ["register", "shared", "sum=in_place", "capture", "replay=graph", "deregister", "sum=places", "replace",
+              "register", "shared", "sum=again"]
+for _name in ("reduce_scatter", "all_gather", "broadcast", "reduce"):
+    REGISTERED += [f"collective={_name}", f"sum={_name}"]
+
+
 # The library's kernels and the trainer's.
 SOFT_FOLLOWED = ("librondo_soft_kernels.so", "librondo_soft_train_kernels.so")
 
@@ -137,6 +145,14 @@ class Steps:
         environment = (OWN_DEVICES if device == "cuda" else {}) | (environment or {})
         return Step(part, name, command, seconds, environment, report=report, judge=judge, **more)
 
+    def through_mps(self):
+        """What stands before the launcher of processes that share the device through MPS, and what their step has."""
+        if self.soft:
+            return (), {"environment": {"SOFT_CUDA_MPS": "on", "REGION_RANK_COUNT": "20000"}}
+        control = gpu_check_mps.CONTROL
+        missing = "" if shutil.which(control) else f"{control} is not installed"
+        return ("python3", "-B", gpu_check_mps.__file__), {"missing": missing}
+
     def part_a(self):
         """What is there; what its elementary steps cost; whether anything of Rondo works."""
         costs = self.work / "device-costs.json"
@@ -187,6 +203,9 @@ class Steps:
                    [self.bin / "gpu_shared", "[queue]"], 60,
                    {"CUDA_DEVICE_MAX_CONNECTIONS": "1", "SOFT_CUDA_QUEUES": "1"})
         yield Step("C", "first calls load and allocate nothing", [self.bin / "gpu_hazard", "hazard: the first*"], 60)
+        before, more = self.through_mps()
+        yield Step("C", "registered buffers of 2 processes through MPS",
+                   [*before, *self.launcher(2), self.bin / "region_rank", *REGISTERED], 60, **more)
         if self.sizes is QUICK:  # the tests of both have run by themselves
             return
         yield Step("C", "device, ranks as processes",

@@ -202,6 +202,33 @@ class GpuCheck(unittest.TestCase):
         self.assertIn("the check was cut off: 2 passed", out)
         self.assertEqual(self.log("C-device-matrix-of-2-ranks-bit-equal-to-the-host-tiny-.log"), "done\n")
 
+    def through_mps(self, control, *command):
+        """By a program in the place of MPS' daemon, whose traces lie beside the results."""
+        self.write_program(self.output / "nvidia-cuda-mps-control", control)
+        done = subprocess.run([sys.executable, "-B", ROOT / "scripts/gpu_check_mps.py", *command], capture_output=True,
+                              text=True, timeout=60, cwd=self.output, check=False,
+                              env=self.environment | {"PATH": f"{self.output}:{os.environ['PATH']}"})
+        return done.returncode, done.stdout + done.stderr
+
+    def test_a_daemon_of_mps_lives_as_long_as_its_command(self):
+        daemon = """if [ "$1" = -f ]; then
+            echo log > $CUDA_MPS_LOG_DIRECTORY/of_it; touch $CUDA_MPS_PIPE_DIRECTORY/control
+            while ! [ -e quit ]; do sleep 0.05; done
+            touch ended
+        else
+            read word; touch $word
+        fi"""
+        inside = "test -e $CUDA_MPS_PIPE_DIRECTORY/control && ! [ -e quit ] && exit 7"
+        status, out = self.through_mps(daemon, "sh", "-c", inside)
+        self.assertEqual(status, 7, out)
+        self.assertIn("of_it: log\n", out)
+        self.assertTrue((self.output / "ended").exists())
+
+    def test_a_daemon_of_mps_that_does_not_begin_is_told(self):
+        status, out = self.through_mps("exit 3", "touch", "ran")
+        self.assertEqual((status, out), (1, "nvidia-cuda-mps-control -f does not listen\n"))
+        self.assertFalse((self.output / "ran").exists())
+
     def test_without_a_bundle_it_says_how_to_make_one(self):
         done = subprocess.run([ROOT / "scripts/gpu-check"], capture_output=True, text=True, timeout=60, check=False)
         self.assertEqual(done.returncode, 2)

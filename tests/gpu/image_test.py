@@ -272,7 +272,7 @@ class Image(unittest.TestCase):
         of a short post has one add: it has not failed itself."""
         for name, body in bodies(Path(self.ptx).read_text(encoding="utf-8"), ENTRY_OF_PTX).items():
             if name.startswith(("rondo_run_load_store_", "rondo_run_one_shot_")):
-                releases, adds = ["E3"] if name.endswith("_copy") else ["E3", "C2", "R2"], 2
+                releases, adds = ["E3", "C2", "R2"], 2
                 if name.startswith("rondo_run_one_shot_"):
                     releases, adds = ["E3", "P2"], 2
                     if has_short_posts(name):
