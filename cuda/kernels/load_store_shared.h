@@ -121,9 +121,11 @@ template <Group G>
     const bool own = rank == operation.rank;  // which peers need not see where they do not touch it
     const Buffers &of_own = operation.base.buffers;
     if (input < route.input_count)
-      buffers[input].input = (own ? of_own.send.data : reinterpret_cast<const std::byte *>(send)) + route.input_block;
+      buffers[input].input = reinterpret_cast<const std::byte *>(
+          (own ? GroupArgs::address(of_own.send.data) : send) + route.input_block);
     if (output < route.output_count)
-      buffers[output].output = (own ? of_own.recv.data : reinterpret_cast<std::byte *>(recv)) + route.output_block;
+      buffers[output].output =
+          reinterpret_cast<std::byte *>((own ? GroupArgs::address(of_own.recv.data) : recv) + route.output_block);
     if (foreign) (void)tell_foreign(operation, rank);
     if (withdrawn) (void)tell_foreign(operation, rank, Fault::withdrawn);
     foreign |= withdrawn;

@@ -115,7 +115,8 @@ inline int check(RegionRank &it) {
   if (rondo_comm_get_async_error(it.self.comm, &state) != RONDO_OK || state != RONDO_OK) return state;
   if (copied != CuStatus::success || ended != CuStatus::success) return driver_failed;
   const std::vector<float> expected = expected_of(it);
-  const bool right = std::memcmp(received.data(), expected.data(), expected.size() * sizeof(float)) == 0;
+  const bool right =
+      expected.empty() || std::memcmp(received.data(), expected.data(), expected.size() * sizeof(float)) == 0;
   return right ? int{RONDO_OK} : wrong_value;
 }
 
