@@ -21,6 +21,18 @@ constexpr uint32_t shared_channels_max = 128;
 constexpr uint32_t peer_channels_max = 32;
 constexpr uint32_t peer_chunk_bytes = 64 << 10;
 
+/// Buffers that kernels on peer devices can read and write: peer access is to memory of cuMemAlloc, while memory of
+/// pools and mapped memory have lists of devices of their own. False also of what the driver does not know. A buffer
+/// that need not be is null. With a context current.
+bool peers_can_read(const CudaDriver &driver, const Buffers &buffers) {
+  for (const std::byte *const pointer : {buffers.send.data, buffers.recv.data}) {
+    if (pointer == nullptr) continue;
+    const auto info = pointer_info(driver, pointer);
+    if (!info.ok() || !info.value().legacy_ipc_capable) return false;
+  }
+  return true;
+}
+
 }  // namespace
 
 BufferPlace place_of_buffers(const DeviceRequest &request) {
@@ -82,15 +94,6 @@ Result<void> agree_on_peers(const PrimaryContext &context, uint32_t channel_coun
     request.handles = DeviceHandles::ipc;  // plain memory, at one address for all
   }
   return {};
-}
-
-bool peers_can_read(const CudaDriver &driver, const Buffers &buffers) {
-  for (const std::byte *const pointer : {buffers.send.data, buffers.recv.data}) {
-    if (pointer == nullptr) continue;
-    const auto info = pointer_info(driver, pointer);
-    if (!info.ok() || !info.value().legacy_ipc_capable) return false;
-  }
-  return true;
 }
 
 void post_buffers(const CudaDriver &driver, Regions *regions, BufferPlace place, const CudaPlan &plan,

@@ -41,11 +41,6 @@ struct PeersInfo {
 [[nodiscard]] Result<void> agree_on_peers(const PrimaryContext &context, uint32_t channel_count,
                                           InfoExchange &info_exchange, DeviceRequest &request);
 
-/// Buffers that kernels on peer devices can read and write: peer access is to memory of cuMemAlloc, while memory of
-/// pools and mapped memory have lists of devices of their own. False also of what the driver does not know. A buffer
-/// that need not be is null. With a context current.
-[[nodiscard]] bool peers_can_read(const CudaDriver &driver, const Buffers &buffers);
-
 /// What the rank's windows are to say of a call's buffers. A buffer that no peer touches (recv of a reduce_scatter,
 /// send of an all_gather) or that the call does not have is posted as the other one. `regions`: null: by addresses.
 /// With a context current.

@@ -93,6 +93,11 @@ std::string reducing_name(const Plan &plan) {
          rondo_op_string(op == RONDO_AVG ? RONDO_SUM : op);
 }
 
+/// Of what the plan's kernel takes for an element, where it is one of load_store.
+uint32_t load_store_element_bytes(const Plan &plan) {
+  return only_moves(plan) ? 1 : plan.lanes.front().program.element_bytes;
+}
+
 /// Of a channel's chunk, or of each block's part of one.
 uint64_t place_chunk_bytes(const Plan &plan, const LoadStoreGeometry &geometry) {
   const uint64_t chunk_bytes = std::min<uint64_t>(plan.choice.chunk_bytes, geometry.chunk_bytes);
@@ -163,10 +168,6 @@ std::string kernel_name(const Plan &plan) {
                            : is_one_shot(plan) ? one_shot_stem
                                                : load_store_stem;
   return stem + (only_moves(plan) ? "copy" : reducing_name(plan));
-}
-
-uint32_t load_store_element_bytes(const Plan &plan) {
-  return only_moves(plan) ? 1 : plan.lanes.front().program.element_bytes;
 }
 
 ShortPost short_post(const LoadStoreOperation &operation, uint32_t element_bytes) {

@@ -46,8 +46,6 @@ struct PlanImage {
 /// "rondo_run_simple_float32_sum": the kernel (cuda/kernels/list.h) that runs the plan. One of load_store is given a
 /// LoadStoreOperation and no image, the others DeviceOperations.
 [[nodiscard]] std::string kernel_name(const Plan &plan);
-/// Of what that kernel takes for an element, where it is one of load_store.
-[[nodiscard]] uint32_t load_store_element_bytes(const Plan &plan);
 /// What such a kernel is to do as operation.rank in its places: its mode, collective, root and sizes.
 /// `shared_chunk_bytes`: of a channel's chunk in shared buffers.
 void describe_load_store(const Plan &plan, BufferPlace place, uint64_t shared_chunk_bytes,

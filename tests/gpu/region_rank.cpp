@@ -44,6 +44,7 @@
 #include <utility>
 
 #include "cuda/driver/budget.h"
+#include "src/base/names.h"
 #include "src/engine/launches.h"
 #include "tests/gpu/region_rank.h"
 
@@ -140,13 +141,9 @@ int show_plan(const RegionRank &it) {
 }
 
 int choose(RegionRank &it, const std::string &name) {
-  for (const auto collective :
-       {RONDO_ALL_REDUCE, RONDO_REDUCE_SCATTER, RONDO_ALL_GATHER, RONDO_BROADCAST, RONDO_REDUCE}) {
-    if (name != rondo_collective_string(collective)) continue;
-    it.collective = collective;
-    return RONDO_OK;
-  }
-  return driver_failed;
+  const auto collective = rondo::parse_name(name, rondo_collective_string, "collective");
+  if (collective.ok()) it.collective = collective.value();
+  return collective.ok() ? int{RONDO_OK} : driver_failed;
 }
 
 int register_one(RegionRank &it, int which) {
