@@ -12,6 +12,7 @@ import time
 
 PREFIX = "10.201."  # then 17 for the first rail
 MANY = 24  # hosts; each learns the addresses of all others, and 1,024 are kept (net.ipv4.neigh.default.gc_thresh3)
+FRAME = 14 + 1500  # bytes of a full one: what a veth carries
 NFT = shutil.which("nft", path=os.environ.get("PATH", "") + ":/usr/sbin:/sbin")  # where there is one
 
 
@@ -150,6 +151,13 @@ class Hosts:
         told = subprocess.run(["nsenter", "-t", str(self.inner[1 + host]), "-n", "ip", "-s", "-j", "link", "show",
                                f"eth{rail}"], check=True, capture_output=True, text=True, timeout=120).stdout
         return json.loads(told)[0]["stats64"]["tx"]["bytes"]
+
+    def sent_once_bytes(self, host):
+        """sent_bytes() of its only rail less what TCP sent again, as it also does where nothing was lost but an
+        acknowledgement was late: a full frame for each of those segments."""
+        with open(f"/proc/{self.inner[1 + host]}/net/snmp", encoding="ascii") as file:
+            names, values = (line.split() for line in file if line.startswith("Tcp:"))
+        return self.sent_bytes(host) - FRAME * int(values[names.index("RetransSegs")])
 
     def cut(self, host, rail=0):
         """Its cable, both ways: silently, as cables are."""
