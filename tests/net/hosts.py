@@ -12,7 +12,8 @@ import time
 
 PREFIX = "10.201."  # then 17 for the first rail
 MANY = 24  # hosts; each learns the addresses of all others, and 1,024 are kept (net.ipv4.neigh.default.gc_thresh3)
-FRAME = 14 + 1500  # bytes of a full one: what a veth carries
+HEADERS = 14 + 20 + 32  # bytes of Ethernet, IPv4, and TCP with timestamps
+SEGMENT = 1500 - 20 - 32  # bytes of a full one
 NFT = shutil.which("nft", path=os.environ.get("PATH", "") + ":/usr/sbin:/sbin")  # where there is one
 
 
@@ -146,18 +147,23 @@ class Hosts:
                                     *(["noqueue"] if rate is None else
                                       ["tbf", "rate", rate, "burst", "128kb", "latency", "50ms"])])
 
-    def sent_bytes(self, host, rail=0):
-        """By its interface to the network, since that was made: frames with all their headers."""
+    def _sent(self, host, rail):
+        """By its interface to the network, since that was made: bytes with all headers, and packets, of which a large
+        one has its headers once though it is many frames."""
         told = subprocess.run(["nsenter", "-t", str(self.inner[1 + host]), "-n", "ip", "-s", "-j", "link", "show",
                                f"eth{rail}"], check=True, capture_output=True, text=True, timeout=120).stdout
-        return json.loads(told)[0]["stats64"]["tx"]["bytes"]
+        return json.loads(told)[0]["stats64"]["tx"]
 
-    def sent_once_bytes(self, host):
-        """sent_bytes() of its only rail less what TCP sent again, as it also does where nothing was lost but an
-        acknowledgement was late: a full frame for each of those segments."""
+    def sent_bytes(self, host, rail=0):
+        return self._sent(host, rail)["bytes"]
+
+    def sent_payload(self, host):
+        """Of its only rail, of bytes: without headers, and without what TCP sent again, as it also does where nothing
+        was lost but an acknowledgement was late: those segments are full ones, near enough."""
         with open(f"/proc/{self.inner[1 + host]}/net/snmp", encoding="ascii") as file:
             names, values = (line.split() for line in file if line.startswith("Tcp:"))
-        return self.sent_bytes(host) - FRAME * int(values[names.index("RetransSegs")])
+        sent = self._sent(host, 0)
+        return sent["bytes"] - HEADERS * sent["packets"] - SEGMENT * int(values[names.index("RetransSegs")])
 
     def cut(self, host, rail=0):
         """Its cable, both ways: silently, as cables are."""
@@ -188,7 +194,7 @@ class Hosts:
     def lose(self, percent):
         """Of the packets that each host receives, at random."""
         rules = ("add table ip lost; add chain ip lost in { type filter hook input priority 0; }; "
-                 f"add rule ip lost in numgen random mod 100 < {percent} drop")
+                 f"add rule ip lost in iifname != lo numgen random mod 100 < {percent} drop")
         for host in range(self.count):
             self._inside(1 + host, [NFT, rules])
 

@@ -79,11 +79,11 @@ class SeveralHosts(HostsTest):
                 self.expect(job, range(4), "ok")
 
     def sent_for_sums(self, hosts, rounds, count, environment):
-        """By each host, of bytes: everything, its frames' headers and the making of the communicator included."""
-        before = [hosts.sent_once_bytes(host) for host in range(hosts.count)]
+        """By each host, of bytes: everything, the making of the communicator included."""
+        before = [hosts.sent_payload(host) for host in range(hosts.count)]
         job = Job(hosts, [0, 0, 1, 1], [PROGRAM, "sum", str(rounds), str(count)], environment).finish(120)
         self.expect(job, range(4), "ok")
-        return [hosts.sent_once_bytes(host) - before[host] for host in range(hosts.count)]
+        return [hosts.sent_payload(host) - before[host] for host in range(hosts.count)]
 
     def test_each_byte_of_an_all_reduce_crosses_a_slow_network_once_in_each_direction(self):
         rounds, count = 4, 1 << 20
@@ -102,12 +102,12 @@ class SeveralHosts(HostsTest):
                         self.assertAlmostEqual((many[host] - few[host]) / whole, share, delta=0.01 * share)
 
     def sent_by_calls(self, hosts, layout, collective, size, calls, environment):
-        before = [hosts.sent_once_bytes(host) for host in range(hosts.count)]
+        before = [hosts.sent_payload(host) for host in range(hosts.count)]
         command = [RONDO, "perf", collective, "-b", str(size), "-e", str(size), "-n", str(calls), "-w", "0", "-c", "0",
                    "--out-of-place-only"]
         job = Job(hosts, layout, command, environment).finish(120)
         self.assertEqual([each.returncode for each in job.processes], [0] * len(layout), job.output)
-        return [hosts.sent_once_bytes(host) - before[host] for host in range(hosts.count)]
+        return [hosts.sent_payload(host) - before[host] for host in range(hosts.count)]
 
     def test_bytes_cross_the_network_as_seldom_as_they_can_in_every_collective(self):
         calls, size = 4, 8 << 20
@@ -122,8 +122,8 @@ class SeveralHosts(HostsTest):
                                  for each in (1, 1 + calls))
                     for host, share in enumerate(shares):
                         with self.subTest(layout=layout, collective=collective, host=host, environment=environment):
-                            # Acknowledgements go back beside the data.
-                            self.assertAlmostEqual((many[host] - few[host]) / (calls * size), share, delta=0.015)
+                            # Credits go back beside the data.
+                            self.assertAlmostEqual((many[host] - few[host]) / (calls * size), share, delta=0.01)
 
     def test_links_are_measured_and_the_table_is_what_ranks_and_the_simulator_go_by(self):
         with net.Hosts(2) as hosts, tempfile.TemporaryDirectory() as folder:
