@@ -274,9 +274,12 @@ Result<DevicePointer> KernelExecutor::address_for(CudaPlan &plan, const DeviceCa
 }
 
 void KernelExecutor::stop() {
-  const bool lost = shares_partly(segment_.shape().buffers) && loss_.look(now_ns());
-  // Pairs with A1 in cuda/kernels/run.h.
-  memory::store_release(words().abort, lost ? device::abort_lost_peers : device::abort_operation);
+  uint64_t what = device::abort_operation;
+  if (shares_partly(segment_.shape().buffers)) {
+    const uint64_t kernel = report().begun_calls;
+    if (loss_.look(kernel, now_ns())) what = device::abort_lost_peers(kernel);
+  }
+  memory::store_release(words().abort, what);  // pairs with A1 in cuda/kernels/run.h
 }
 
 void KernelExecutor::run_round(RegionRound round) {

@@ -3,33 +3,39 @@
 // cuda/ alone.
 #pragma once
 
-#include <atomic>
 #include <cstdint>
+#include <mutex>
 
 #include "src/engine/device_executor.h"
 
 namespace rondo::cuda {
 
-/// After that time since a failure, and so many looks: a process that was stopped finds all of the time gone at once.
+/// After that time since a failure or, where that came later, since the kernel was seen, and so many looks: a process
+/// that was stopped finds all of the time gone at once.
 inline constexpr uint64_t lost_patience_ns = 3'000'000'000;
 inline constexpr uint64_t lost_looks = 1'000;
-// Else quiesce() would give up before the kernels have been told.
+// Else quiesce() would give up before a kernel that ran at the failure has been told.
 static_assert(lost_patience_ns < quiesce_patience_ns && lost_looks * stop_interval_ns < quiesce_patience_ns);
 
-/// Any thread. Relaxed throughout: it orders nothing.
+/// Any thread.
 class PeerLoss {
  public:
-  /// A look after a failure, whose time the first one takes down. True: what has not ended by now is lost.
-  [[nodiscard]] bool look(uint64_t now_ns) {
-    uint64_t first = 0;
-    if (first_ns_.compare_exchange_strong(first, now_ns, std::memory_order_relaxed)) first = now_ns;
-    const uint64_t looks = looks_.fetch_add(1, std::memory_order_relaxed) + 1;
-    return looks >= lost_looks && now_ns - first >= lost_patience_ns;
+  /// A look after a failure at the kernel that runs now: those that begin later, behind other work, have their own
+  /// time. True: the ranks that it still waits for are lost.
+  [[nodiscard]] bool look(uint64_t kernel, uint64_t now_ns) {
+    const std::lock_guard lock(mutex_);
+    if (looks_ == 0 || kernel != kernel_) {
+      kernel_ = kernel;
+      first_ns_ = now_ns;
+      looks_ = 0;
+    }
+    ++looks_;
+    return looks_ >= lost_looks && now_ns - first_ns_ >= lost_patience_ns;
   }
 
  private:
-  std::atomic<uint64_t> first_ns_{0};
-  std::atomic<uint64_t> looks_{0};
+  std::mutex mutex_;
+  uint64_t kernel_ = 0, first_ns_ = 0, looks_ = 0;
 };
 
 }  // namespace rondo::cuda

@@ -95,10 +95,11 @@ RONDO_HD void run_load_store(G group, const LoadStoreOperation &operation, uint3
       group.sync();
       output_count = memory.route.has_result && memory.route.has_recv ? 2 : 1;
     }
-    done = agreed != Agreement::stop &&
-           run_parts<Reduction>(group, operation, channel, memory.route, buffers, output_count, in_places);
+    done = agreed != Agreement::stop;
+    if (done && agreed != Agreement::nothing)
+      done = run_parts<Reduction>(group, operation, channel, memory.route, buffers, output_count, in_places);
     if (may_share)
-      done = done && leave(group, operation, channel, in_places);
+      done = done && leave(group, operation, channel, agreed);
     else if constexpr (memory::is_kept(memory::Site::load_store_end_barrier))
       group.sync();  // before thread 0 reports
   }

@@ -47,7 +47,9 @@
 //   arrived takes its arrival back and closes the gate, in one exchange: then nobody gets through it, ever. Who is
 //   through it waits for nothing but B5, which comes, since all others are through it, too: so it does not give up,
 //   and no buffer is touched any more when the kernel of its owner has ended. But on several devices one may be gone
-//   with its kernel: seconds after a failure, of which B3 takes milliseconds, the host says so, and B5 ends.
+//   with its kernel: seconds after a failure, of which B3 takes milliseconds, the host tells that kernel so, and its B5
+//   ends. Who finds behind B2 that it cannot reach a buffer, whose region was withdrawn, skips B3 and adds gate_failed
+//   at B4, too: all stay until all have left, and then each has failed.
 //   Both counts grow by rank_count with each operation, so they tell by themselves where the next one stands.
 //   Where a rank's window says that other devices cannot read its buffers, all ranks see that behind B2, touch no
 //   peer's buffer, and do C, R and G in place of B3. B5 can be in vain then, and ends like B2: a peer that gave up
@@ -123,8 +125,8 @@ struct alignas(cache_line_bytes) LoadStoreWindow {
 };
 static_assert(sizeof(LoadStoreWindow) == cache_line_bytes);
 
-/// A gate's word: how many have come, and above that how many have closed it.
-inline constexpr uint64_t gate_closed = uint64_t{1} << 56;
+/// A gate's word: how many have come, above that how many of them without their part, and how many have closed it.
+inline constexpr uint64_t gate_failed = uint64_t{1} << 48, gate_closed = uint64_t{1} << 56;
 
 /// A rank's place as some rank sees it: the same bytes, mapped anywhere.
 struct LoadStorePlace {

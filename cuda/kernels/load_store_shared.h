@@ -35,11 +35,16 @@ struct SharedRoute {
   }
 }
 
-enum class Gate : uint8_t { waits, open, closed };
+enum class Gate : uint8_t {
+  waits,
+  open,
+  closed,  ///< not all have come, and nobody waits for them any more
+  failed   ///< all have come, one of them without its part
+};
 
 /// By thread 0. `target`: what `word` has come to when all have.
 [[nodiscard]] RONDO_HD inline Gate look_at_gate(uint64_t word, uint64_t target) {
-  if (word % gate_closed >= target) return Gate::open;
+  if (word % gate_failed >= target) return word < gate_failed ? Gate::open : Gate::failed;
   return word >= gate_closed ? Gate::closed : Gate::waits;
 }
 
@@ -48,19 +53,21 @@ enum class Gate : uint8_t { waits, open, closed };
   for (;;) {  // bounded by the arrivals of the others, and their leave: each fails an exchange once
     const uint64_t word = memory::load_acquire(gate);  // B2
     const Gate seen = look_at_gate(word, target);
-    if (seen == Gate::open) return seen;
+    if (seen != Gate::waits) return seen;
     if (memory::exchange_if(gate, word, word - 1 + gate_closed)) return Gate::closed;
   }
 }
 
 /// Every thread gets the same. `word`: of rank 0's place. `gives_up`: thread 0 looks whether it must stop; else only
-/// whether a peer is lost.
+/// whether a peer is lost. `has_part`: else it comes for the others' sake, and no rank gets through.
 template <memory::Site arrival, Group G>
-[[nodiscard]] RONDO_HD bool pass_gate(G group, const LoadStoreOperation &operation, uint64_t &word, bool gives_up) {
+[[nodiscard]] RONDO_HD bool pass_gate(G group, const LoadStoreOperation &operation, uint64_t &word, bool gives_up,
+                                      bool has_part) {
   uint64_t target = 0;
   if (group.rank() == 0) {
     const bool on_one_device = operation.base.on_one_device != 0;
-    const uint64_t before = memory::add_among<arrival>(word, 1, on_one_device) % gate_closed;  // B1, B4; see B2, B5
+    const uint64_t own = has_part ? 1 : 1 + gate_failed;
+    const uint64_t before = memory::add_among<arrival>(word, own, on_one_device) % gate_failed;  // B1, B4; see B2, B5
     target = (before / operation.rank_count() + 1) * operation.rank_count();
   }
   bool told = false;
@@ -79,9 +86,9 @@ template <memory::Site arrival, Group G>
     if (group.rank() == 0 && seen == Gate::waits) {
       tell_waiting(operation.base, told);
       if (gives_up && must_stop(operation.base, told)) seen = close_gate(word, target);
-      if (!gives_up && memory::load_acquire(*operation.base.abort) == abort_lost_peers) seen = Gate::closed;  // A1
+      if (!gives_up && peers_are_lost(operation.base)) seen = Gate::closed;
     }
-    if (group.any(seen == Gate::closed)) return false;
+    if (group.any(seen == Gate::closed || seen == Gate::failed)) return false;
     group.relax();
   }
 }
@@ -89,6 +96,7 @@ template <memory::Site arrival, Group G>
 /// What follows behind the first gate.
 enum class Agreement : uint8_t {
   stop,
+  nothing,     ///< others may go on in buffers, this rank cannot: it stays until they have left, as one of them would
   in_buffers,  ///< all ranks read and write each other's
   in_places    ///< one of them cannot: all pass their parts on in their places
 };
@@ -105,8 +113,8 @@ template <Group G>
     memory::store_relaxed(window.signature, load_store_window(signature, operation.can_be_read != 0));
   }
   uint64_t &arrived = operation.place(0).arrived(channel);
-  if (!pass_gate<memory::Site::load_store_arrive>(group, operation, arrived, true)) return Agreement::stop;
-  bool foreign = false, in_places = false;
+  if (!pass_gate<memory::Site::load_store_arrive>(group, operation, arrived, true, true)) return Agreement::stop;
+  bool foreign = false, in_places = false, any_withdrawn = false;
   RONDO_KEEP_LOOP
   for (uint32_t rank = group.rank(); rank < operation.rank_count(); rank += group.size()) {
     const LoadStoreWindow &window = operation.place(rank).window(channel);
@@ -128,20 +136,23 @@ template <Group G>
           reinterpret_cast<std::byte *>((own ? GroupArgs::address(of_own.recv.data) : recv) + route.output_block);
     if (foreign) (void)tell_foreign(operation, rank);
     if (withdrawn) (void)tell_foreign(operation, rank, Fault::withdrawn);
-    foreign |= withdrawn;
+    any_withdrawn |= withdrawn;
   }
   // Where one differs from another, each has one that differs from its own: either all go on or none does. But ranks
-  // clear the entry of a region that is withdrawn one after the other: one that has not yet may go on alone, in memory
-  // whose owners wait for it to close that, and ends by abort_lost_peers.
-  if (group.any(foreign)) return Agreement::stop;
+  // clear the entry of a region that is withdrawn one after the other: one that has not yet goes on, in memory whose
+  // owner waits for it to close that, and in this rank's buffers.
+  if (group.any(foreign || any_withdrawn))
+    return group.any(foreign || in_places) ? Agreement::stop : Agreement::nothing;
   return group.any(in_places) ? Agreement::in_places : Agreement::in_buffers;
 }
 
-/// B4, B5. `gives_up`: a peer may never leave.
+/// B4, B5.
 template <Group G>
-[[nodiscard]] RONDO_HD bool leave(G group, const LoadStoreOperation &operation, uint32_t channel, bool gives_up) {
+[[nodiscard]] RONDO_HD bool leave(G group, const LoadStoreOperation &operation, uint32_t channel, Agreement agreed) {
   if constexpr (memory::is_kept(memory::Site::load_store_leave_barrier)) group.sync();
-  return pass_gate<memory::Site::load_store_leave>(group, operation, operation.place(0).left(channel), gives_up);
+  const bool gives_up = agreed == Agreement::in_places;  // where a peer may never leave
+  return pass_gate<memory::Site::load_store_leave>(group, operation, operation.place(0).left(channel), gives_up,
+                                                   agreed != Agreement::nothing);
 }
 
 }  // namespace rondo::device

@@ -106,9 +106,11 @@ static_assert(sizeof(DeviceResult) == cache_line_bytes);
 [[nodiscard]] constexpr Fault fault_in(uint64_t verdict) { return static_cast<Fault>(verdict >> 8 & 0xFF); }
 [[nodiscard]] constexpr uint32_t peer_in(uint64_t verdict) { return static_cast<uint32_t>(verdict >> 32); }
 
-/// What the host's abort word says.
-inline constexpr uint64_t abort_operation = 1;   ///< stop
-inline constexpr uint64_t abort_lost_peers = 2;  ///< and wait no longer for a rank that is sure to come: it is lost
+/// What the host's abort word says: stop.
+inline constexpr uint64_t abort_operation = 1;
+/// And this kernel of the rank, counted from 1, waits no longer for a rank that is sure to come: that one is lost.
+[[nodiscard]] constexpr uint64_t abort_lost_peers(uint64_t kernel) { return kernel << 1 | abort_operation; }
+[[nodiscard]] RONDO_HD constexpr uint64_t kernel_of_lost_peers(uint64_t abort) { return abort >> 1; }
 
 /// An operation of one rank. One block runs a channel of it.
 struct DeviceOperation {

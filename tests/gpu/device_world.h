@@ -142,6 +142,8 @@ class DeviceWorld {
   /// Whose buffers peers cannot read, a bit each, in the operations of `rank` from its next one on; all ranks of an
   /// operation give the same. By the rank's thread.
   void hide_buffers(uint32_t rank, uint32_t hidden_ranks) { hidden_ranks_[rank] = hidden_ranks; }
+  /// Windows name regions, all of which were withdrawn.
+  void withdraw_regions() { withdrawn_.assign(size_t{rank_count_} * device::region_count_max, 0); }
   /// Kernels are those of captured calls from now on.
   void capture() { captured_ = true; }
   /// Pairs with A1 in device::must_stop().
@@ -164,6 +166,10 @@ class DeviceWorld {
     device::fit_to_buffers(operation);
     operation.posted_send = reinterpret_cast<uint64_t>(buffers.send.data);
     operation.posted_recv = reinterpret_cast<uint64_t>(buffers.recv.data);
+    if (!withdrawn_.empty()) {
+      operation.regions = withdrawn_.data();
+      operation.posted_send = operation.posted_recv = 0;  // the first one's beginning
+    }
     operation.can_be_read = (hidden_ranks_[rank] >> rank & 1) != 0 ? 0 : 1;
     launch(*find_kernel(device::kernel_name(plan)), &operation, plan.choice.channels, std::max(1u, threads),
            device::load_store_shared_bytes(rank_count_));
@@ -217,6 +223,7 @@ class DeviceWorld {
   std::vector<device::DeviceLinkEnds> ends_;
   std::vector<device::DeviceProgress> progress_;
   std::vector<device::DeviceResult> results_;
+  std::vector<uint64_t> withdrawn_;  ///< empty: windows have addresses
   std::vector<PaddedCounter> aborts_;
 };
 

@@ -35,7 +35,10 @@ struct TwoRanks {
     memory::store_relaxed(window.signature, device::load_store_window(signature, can_be_read));
     (void)memory::add<memory::Site::load_store_arrive>(world->place(0).arrived(0), 1);
   }
-  void leave() { (void)memory::add<memory::Site::load_store_leave>(world->place(0).left(0), 1); }
+  void leave(bool had_part = true) {
+    const uint64_t arrival = had_part ? 1 : 1 + device::gate_failed;
+    (void)memory::add<memory::Site::load_store_leave>(world->place(0).left(0), arrival);
+  }
   /// Rank 1 has done its part of every chunk.
   void reduce_all() {
     memory::store_release(world->place(1).contributed(0), device::load_store_counter(1000, signature));
@@ -75,7 +78,7 @@ TEST_CASE("emulated load_store: the host knows that a rank waits behind the firs
   while (ranks.world->result(0).running == 0 && std::chrono::steady_clock::now() < end)
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   CHECK(ranks.world->result(0).running == 1);
-  ranks.world->abort(0, device::abort_lost_peers);
+  ranks.world->abort(0, device::abort_lost_peers(1));
   kernel.join();
 }
 
@@ -92,10 +95,37 @@ TEST_CASE("emulated load_store: a rank behind the first gate waits for one that 
   TwoRanks ranks(100);
   ranks.arrive(true);
   ranks.world->abort(0);  // a failure somewhere: the peer may still touch this rank's buffers
+  SECTION("nothing was lost") {}
+  SECTION("what was lost is of another kernel") { ranks.world->abort(0, device::abort_lost_peers(2)); }
   std::thread kernel([&] { ranks.run(); });
   std::this_thread::sleep_for(std::chrono::milliseconds(50));
   CHECK_FALSE(ranks.ended.load());
-  ranks.world->abort(0, device::abort_lost_peers);
+  ranks.world->abort(0, device::abort_lost_peers(1));
   kernel.join();
+  CHECK(device::outcome_in(ranks.world->result(0).verdict) == device::Outcome::stopped);
+}
+
+TEST_CASE("emulated load_store: a rank that finds a region withdrawn stays until those that did not have left") {
+  TwoRanks ranks(100);
+  ranks.world->withdraw_regions();
+  ranks.arrive(true);
+  std::thread kernel([&] { ranks.run(); });
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(30);
+  while (memory::load_acquire(ranks.world->place(0).left(0)) == 0 && std::chrono::steady_clock::now() < end)
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  CHECK(memory::load_acquire(ranks.world->place(0).left(0)) == 1 + device::gate_failed);
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  CHECK_FALSE(ranks.ended.load());
+  ranks.leave();
+  kernel.join();
+  CHECK(device::fault_in(ranks.world->result(0).verdict) == Fault::withdrawn);
+  CHECK(ranks.peer_recv == std::vector<std::byte>(4096));
+}
+
+TEST_CASE("emulated load_store: a sum of which a rank has not done its part is none") {
+  TwoRanks ranks(100);
+  ranks.arrive(true);
+  ranks.leave(/*had_part=*/false);
+  ranks.run();
   CHECK(device::outcome_in(ranks.world->result(0).verdict) == device::Outcome::stopped);
 }

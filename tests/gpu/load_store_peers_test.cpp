@@ -225,12 +225,16 @@ TEST_CASE("peers: an abort ends kernels that wait, ranks that disagree are told,
 TEST_CASE("peers: a device is lost after three seconds and a thousand looks, whichever comes later", "[peers]") {
   constexpr uint64_t begin_ns = 7'000'000'000;
   PeerLoss slow, stopped;
-  for (uint64_t look = 0; look < 2 * lost_looks; ++look) REQUIRE_FALSE(slow.look(begin_ns));
-  CHECK_FALSE(slow.look(begin_ns + lost_patience_ns - 1));
-  CHECK(slow.look(begin_ns + lost_patience_ns));
-  REQUIRE_FALSE(stopped.look(begin_ns));  // and goes on an hour later
-  for (uint64_t look = 2; look < lost_looks; ++look) REQUIRE_FALSE(stopped.look(begin_ns + 3'600'000'000'000));
-  CHECK(stopped.look(begin_ns + 3'600'000'000'000));
+  for (uint64_t look = 0; look < 2 * lost_looks; ++look) REQUIRE_FALSE(slow.look(1, begin_ns));
+  CHECK_FALSE(slow.look(1, begin_ns + lost_patience_ns - 1));
+  CHECK(slow.look(1, begin_ns + lost_patience_ns));
+  // A kernel that begins later, behind other work, has as much time.
+  constexpr uint64_t next_ns = begin_ns + 2 * lost_patience_ns;
+  for (uint64_t look = 0; look < 2 * lost_looks; ++look) REQUIRE_FALSE(slow.look(2, next_ns));
+  CHECK(slow.look(2, next_ns + lost_patience_ns));
+  REQUIRE_FALSE(stopped.look(1, begin_ns));  // and goes on an hour later
+  for (uint64_t look = 2; look < lost_looks; ++look) REQUIRE_FALSE(stopped.look(1, begin_ns + 3'600'000'000'000));
+  CHECK(stopped.look(1, begin_ns + 3'600'000'000'000));
 }
 
 TEST_CASE("peers: where a device is lost with its kernel, the kernels of others end three seconds after the failure",
