@@ -49,6 +49,7 @@ ExecutorCapabilities ExecutorBase::capabilities() const {
   own.exchange_chunk_bytes = shape.shares_buffers() ? shared_chunk_bytes : shape.load_store.chunk_bytes;
   own.exchange_channels = shape.load_store.channel_count;
   own.buffers = shape.buffers;
+  own.places_stay = !segment_.ends_with_owner();
   own.barrier_send = barrier_buffer(0);
   own.barrier_recv = barrier_buffer(1);
   return own;

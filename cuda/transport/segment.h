@@ -83,6 +83,8 @@ class Segment {
   [[nodiscard]] DevicePointer address() const { return own_->address(); }
   /// Where this rank sees the segment of `rank`; 0: it does not, since no plan has a link there, or a network has it.
   [[nodiscard]] DevicePointer address_of(uint32_t rank) const { return peers_[rank]; }
+  /// Other processes must not use a rank's segment when it has left: of CUDA IPC.
+  [[nodiscard]] bool ends_with_owner() const { return !own_->is_vmm() && !opened_.empty(); }
   [[nodiscard]] uint64_t ends_address(uint32_t channel, uint32_t peer) const {
     return address() + shape_.ends_offset(channel, peer);
   }

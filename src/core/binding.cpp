@@ -70,8 +70,11 @@ Result<PlanChoice> Communicator::choose(rondo_collective_t collective, uint64_t 
   input.overrides = {settings_.algorithm, settings_.protocol, settings_.channels, settings_.chunk_bytes,
                      settings_.kernel};
   input.table = tuning_;
-  // A barrier and finalize must work whatever was asked for.
-  if (collective == RONDO_BARRIER) input.overrides = {};
+  if (collective == RONDO_BARRIER) {
+    input.overrides = {};  // it and finalize must work whatever was asked for
+    // By links the last that a rank reads is its own memory, so behind finalize it may be given back.
+    if (!capabilities_.places_stay) input.post_bytes = 0;
+  }
   input.default_chunk_bytes = executor_->chunk_bytes(input.bytes);
   RONDO_TRY_ASSIGN(auto choice, choose_plan(input));
   const bool has_own_channels = choice.kernel == RONDO_KERNEL_LOAD_STORE && capabilities_.exchange_channels != 0;

@@ -67,6 +67,15 @@ class DeviceProcesses(unittest.TestCase):
                 self.assertEqual((told.status, told.message), ("ok", executor or told.message), rank.output)
 
     @needs_software
+    def test_finalize_goes_by_links_where_memory_ends_with_its_owner(self):
+        for handles, kernel in (("ipc", "ll"), ("vmm", "load_store")):
+            ranks = run_job(PROGRAM, 2, ["sums"], {"RONDO_DEVICE_HANDLES": handles, "SOFT_CUDA_MPS": "on",
+                                                   "RONDO_LOG": "plan=debug"})
+            for rank in ranks.values():
+                self.assertEqual(rank.last().status, "ok", rank.output)
+                self.assertIn(f"rondo_comm_finalize: one_shot, {kernel},", rank.output)
+
+    @needs_software
     def test_processes_with_a_device_each_sum_by_lines_that_bring_their_flags(self):
         for handles in ("ipc", "vmm"):
             ranks = run_job(PROGRAM, 2, ["sums"], BY_LINES | ON_TWO_DEVICES | {"RONDO_DEVICE_HANDLES": handles})
