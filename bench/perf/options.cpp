@@ -56,7 +56,7 @@ std::optional<rondo_type_t> find_type(std::string_view text) {
   return find_name(text, rondo_type_string);
 }
 
-constexpr unsigned channel_count_max = 64, host_channel_count_max = 8, cta_count_max = 1'024;
+constexpr unsigned channel_count_max = 128, host_channel_count_max = 8, cta_count_max = 1'024;
 constexpr size_t chunk_bytes_min = 64, chunk_bytes_max = size_t{1} << 30;
 
 constexpr console::Manual manual{
@@ -117,7 +117,7 @@ void add_choice_options(console::CommandLine &app, Options &options, Words &word
   app.add_option("--kernel", words.kernel, "what runs the plan: auto, interpreter or load_store [auto]")
       ->type_name("NAME");
   app.add_option("--channels", options.config.channels,
-                 "parallel lanes, 1 to 8, on a device 1 to 64; 0: the tuner's choice [0]")
+                 "parallel lanes, 1 to 8, on a device 1 to 128; 0: the tuner's choice [0]")
       ->check(console::InRange(0u, channel_count_max))
       ->type_name("N");
   app.add_option("--max-ctas", options.config.max_ctas,

@@ -4,6 +4,11 @@
 #include <algorithm>
 
 namespace rondo::cuda {
+namespace {
+
+constexpr uint32_t default_channels_max = 64;
+
+}  // namespace
 
 uint32_t choose_connection_channels(const DeviceRequest &request, const BlockBudget &budget, uint32_t least) {
   const bool alone_there = request.neighbours.in_process == request.rank_count && request.on_one_node();
@@ -12,7 +17,7 @@ uint32_t choose_connection_channels(const DeviceRequest &request, const BlockBud
   const uint64_t left = half_of_free_blocks(budget, request.claimed_blocks);
   uint64_t wanted = blocks_for_each_rank(budget, left, request.rank_count);
   if (request.channel_count_max != 0) wanted = std::min<uint64_t>(wanted, request.channel_count_max);
-  return std::max(least, static_cast<uint32_t>(std::min<uint64_t>(wanted, device_channels_max)));
+  return std::max(least, static_cast<uint32_t>(std::min<uint64_t>(wanted, default_channels_max)));
 }
 
 ConnectionGeometry choose_slots(const DeviceRequest &request, uint32_t channel_count) {

@@ -82,7 +82,7 @@ typedef struct rondo_config {
   uint32_t timeout_ms;           /**< for each operation; 0: 300 s                      RONDO_TIMEOUT (s) */
   rondo_algorithm_t algorithm;   /**< AUTO: the tuner chooses                           RONDO_ALGORITHM */
   rondo_protocol_t protocol;     /**< AUTO: the tuner chooses                           RONDO_PROTOCOL */
-  uint32_t channels;             /**< 1-8, on a device 1-64; 0: the tuner chooses       RONDO_CHANNELS */
+  uint32_t channels;             /**< 1-8, on a device 1-128; 0: the tuner chooses      RONDO_CHANNELS */
   rondo_kernel_t kernel;         /**< AUTO: the tuner chooses                           RONDO_KERNEL */
   uint64_t chunk_bytes;          /**< 64 B-1 GiB; 0: the tuner chooses                  RONDO_CHUNK_BYTES */
   const char *network_interface; /**< name or names, read during the call; NULL: any    RONDO_INTERFACE */

@@ -104,7 +104,7 @@ constexpr std::array variables{
                    shared<&Config::kernel>,
                    {"kernel", offsetof(rondo_config_t, kernel),
                     take_name<&Config::kernel, &rondo_config_t::kernel, rondo_kernel_string>}},
-    ConfigVariable{"RONDO_CHANNELS", "auto, 1-64", "parallel lanes of a collective",
+    ConfigVariable{"RONDO_CHANNELS", "auto, 1-128", "parallel lanes of a collective",
                    [](std::string_view text, Config &config) {
                      return set_choice(config.channels, text, parse_number(text, 1, device_channels_max));
                    },
