@@ -16,10 +16,12 @@ from pathlib import Path
 from gpu_check_machine import Keeper, KernelMessages, clocks, machine_of
 from gpu_check_record import Record
 from gpu_check_speed import AllSteps
-from gpu_check_steps import FULL, PARTS, QUICK, SOFT, soft_environment
+from gpu_check_steps import BRIEF, FULL, PARTS, QUICK, SOFT, soft_environment
 
 SKIPPED = 77      # a program's exit status when nothing of it could run
 STEP_SECONDS_MIN = 5  # a step is not begun with less
+RANKS_SECONDS_MAX = 5
+TO_ITS_END = "ran to its end"
 # What programs say at their end, for the record.
 TALLIES = (re.compile(r"All tests passed \(.*\)"), re.compile(r"assertions:.*failed.*"),
            re.compile(r"^Ran \d+ tests.*", re.M), re.compile(r"^\d+ lives.*", re.M),
@@ -37,8 +39,8 @@ def stop(_number, _frame):
 class Runner:
     """Of one part."""
 
-    def __init__(self, work, record, environment, limit):
-        self.work, self.record, self.environment = work, record, environment
+    def __init__(self, programs, work, record, environment, limit):
+        self.programs, self.work, self.record, self.environment = programs, work, record, environment
         self.end = time.monotonic() + limit
         self.messages = KernelMessages()
 
@@ -60,18 +62,22 @@ class Runner:
         seconds = time.monotonic() - begin
         text = log.read_text(encoding="utf-8", errors="replace")
         detail = "; ".join(match[0].strip("= ") for each in TALLIES if (match := each.search(text)))
-        if status == SKIPPED:
-            return self.tell(step, "skipped", seconds, detail)
-        if status not in (0, None) and step.refusal and step.refusal in text:
-            return self.tell(step, "skipped", seconds, text.strip().rpartition("\n")[2])
-        if status != 0:
-            return self.tell(step, "failed", seconds, self.why(step, status, seconds, text, detail, log))
+        if skipped := len(re.findall(r"^skipped:", text, re.M)):
+            detail += f"; {skipped} cases skipped"
+        if status == SKIPPED or status not in (0, None) and step.refusal and step.refusal in text:
+            return self.tell(step, "skipped", seconds, detail or text.strip().rpartition("\n")[2])
+        why = self.why(step, status, seconds, text, detail, log)
         if step.report is not None:
-            self.take(step, json.loads(step.report.read_text(encoding="utf-8")))
-        self.tell(step, "passed", seconds, detail)
+            try:
+                self.take(step, status == 0)
+            except Exception as error:  # of one report; the other steps are still of use
+                why = why or f"{step.report.name}: {error!r}"
+        self.tell(step, "failed" if why else "passed", seconds, why or detail)
 
     def why(self, step, status, seconds, text, detail, log):
-        """What failed, and what the kernel and the device say then."""
+        """What failed, and what the kernel and the device say then; "": nothing."""
+        if status == 0:
+            return "" if step.says in text else f"its log has no \"{step.says}\"; see {log.name}"
         last = text.strip().splitlines()[-1:] or [""]
         said = f"exit status {status}: {detail or last[0]}" if status is not None else (
             f"still ran after {seconds:.0f} s and was ended; last: {last[0]}")
@@ -81,8 +87,11 @@ class Runner:
             said += f"; the kernel says: {fresh[-1].strip()}"
         return f"{said}; see {log.name}"
 
-    def take(self, step, report):
-        """What a step measured."""
+    def take(self, step, passed):
+        """What a step measured. Costs of a device that it had before it failed are still true."""
+        if not passed and (step.judge is not None or not step.report.exists()):
+            return
+        report = json.loads(step.report.read_text(encoding="utf-8"))
         if "costs" in report:
             self.record.costs = report["costs"]
             self.record.machine["attributes"] = ", ".join(f"{name} {value}"
@@ -107,7 +116,20 @@ class Runner:
                 child.wait()
                 if isinstance(why, CutOff):
                     raise
+                self.wait_for_ranks()
                 return None
+
+    def wait_for_ranks(self):
+        """Those of a launcher that was killed end a little later, in groups of their own, and leave the device then."""
+        end = time.monotonic() + RANKS_SECONDS_MAX
+        while time.monotonic() < end and any(map(self.is_ours, Path("/proc").glob("[0-9]*/exe"))):
+            time.sleep(0.05)
+
+    def is_ours(self, link):
+        try:
+            return self.programs in link.readlink().parents
+        except OSError:  # it has ended
+            return False
 
     def tell(self, step, result, seconds, detail):
         print(f"{result:8}  {step.part}: {step.name}  {seconds:.1f} s  {detail}", flush=True)
@@ -120,6 +142,8 @@ def parse_options():
     parser.add_argument("--bundle", type=Path, default=Path(__file__).resolve().parent)
     parser.add_argument("--output", type=Path, default=Path("gpu-check-results"))
     parser.add_argument("--limit", type=float, default=460)
+    parser.add_argument("--only", type=re.compile)
+    parser.add_argument("--brief", action="store_true")
     parser.add_argument("--soft", action="store_true")
     parser.add_argument("--quick", action="store_true")
     options = parser.parse_args()
@@ -130,19 +154,25 @@ def parse_options():
 
 
 def run_parts(options, work, environment, record):
+    """How that ended, for the record."""
     record.machine.update(machine_of(options.bundle, work, environment, options.soft))
     record.write()
-    steps = AllSteps(options.bundle, work, options.soft, QUICK if options.quick else SOFT if options.soft else FULL)
+    if "refused" in record.machine:
+        return f"did not begin, as Rondo cannot use this device: {record.machine['refused']}"
+    sizes = QUICK if options.quick else SOFT if options.soft else BRIEF if options.brief else FULL
+    steps = AllSteps(options.bundle, work, options.soft, sizes)
     with Keeper(environment, work) as keeper:
         record.machine["kept context"] = keeper.state
         for part in PARTS if options.part is None else options.part:
             if now := clocks(options.soft):
                 record.machine[f"clocks before {part}"] = now
-            runner = Runner(work, record, environment, options.limit)
+            runner = Runner(options.bundle / "bin", work, record, environment, options.limit)
             for step in steps.of(part):
-                runner.run(step)
+                if options.only is None or options.only.search(step.name):
+                    runner.run(step)
             if now := clocks(options.soft):
                 record.machine[f"clocks after {part}"] = now
+    return TO_ITS_END
 
 
 def main():
@@ -158,13 +188,12 @@ def main():
     with tempfile.TemporaryDirectory(prefix="rondo-gpu-check-") as folder:
         record = Record(options.output, Path(folder), options.soft)
         try:
-            run_parts(options, Path(folder), environment, record)
-            record.end = "ran to its end"
+            record.end = run_parts(options, Path(folder), environment, record)
         except CutOff:
             pass
         record.write()
     print("\n" + record.markdown(), flush=True)
-    return 1 if record.count("failed") or record.end == "was cut off" else 0
+    return 1 if record.count("failed") or record.end != TO_ITS_END else 0
 
 
 if __name__ == "__main__":

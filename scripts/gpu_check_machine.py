@@ -44,7 +44,7 @@ def add_info(machine, text):
     if "devices" in document:
         machine["distances"] = distances_of(document["devices"])
     if not cuda["devices"]:
-        machine["device"] = cuda["error"]
+        machine["refused"] = cuda["error"]
         return
     device = cuda["devices"][0]
     machine["device"] = (f"{len(cuda['devices'])} x {device['name']}, compute capability "
@@ -52,7 +52,7 @@ def add_info(machine, text):
                          f"{device['memory_bytes'] >> 20} MiB; CUDA {cuda['driver']}")
     machine["kernel image"] = f"{cuda['image']['bytes']} bytes, {', '.join(cuda['image']['architectures']) or 'none'}"
     if "error" in device:
-        machine["kernels"] = device["error"]
+        machine["refused"] = device["error"]
         return
     kernels, budget = device["kernels"], device["budget"]
     machine["kernels"] = (f"{len(kernels)}, at most {max(each['registers'] for each in kernels)} registers and "

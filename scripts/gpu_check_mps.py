@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs a command whose processes share a device through NVIDIA's Multi-Process Service, by a daemon of its own that
-ends with it.   usage: gpu_check_mps.py COMMAND..."""
+ends with it. Where MPS does not work the driver goes on without it, and processes take turns: so a process looks first
+whether it is served, and if not the command does not run (exit status 77).   usage: gpu_check_mps.py COMMAND..."""
 
+import ctypes
 import os
 import subprocess
 import sys
@@ -10,7 +12,9 @@ import time
 from pathlib import Path
 
 CONTROL = "nvidia-cuda-mps-control"
-PATIENCE = 10  # seconds, for the daemon to begin and to end
+PATIENCE = 10  # seconds, for the daemon to begin and to end, and for a process to be served
+SKIPPED = 77
+MPS_ENABLED = 133  # CU_DEVICE_ATTRIBUTE_MPS_ENABLED: a context made on the device will be shared through MPS
 
 
 def begin(environment):
@@ -21,9 +25,32 @@ def begin(environment):
         if daemon.poll() is not None or time.monotonic() > end:
             daemon.kill()
             daemon.wait()
-            sys.exit(f"{CONTROL} -f does not listen")
+            print(f"MPS does not work here: {CONTROL} -f does not listen", flush=True)
+            return None
         time.sleep(0.05)
     return daemon
+
+
+def why_not_served(environment):
+    """What a process of its own says, since what a driver has found it keeps; "": it is served."""
+    try:
+        done = subprocess.run([sys.executable, "-B", __file__, "--served"], env=environment, capture_output=True,
+                              text=True, timeout=PATIENCE, check=False)
+    except subprocess.TimeoutExpired:
+        return f"a process waited for {PATIENCE} s for it"
+    return "" if done.returncode == 0 else (done.stdout + done.stderr).strip().rpartition("\n")[2] or "a process died"
+
+
+def ask_driver():
+    """Exits with what why_not_served() tells."""
+    driver = ctypes.CDLL(os.environ.get("RONDO_CUDA_LIBRARY", "libcuda.so.1"))
+    device, served, context = ctypes.c_int(), ctypes.c_int(), ctypes.c_void_p()
+    for name, arguments in (("cuInit", (0,)), ("cuDeviceGet", (ctypes.byref(device), 0)),
+                            ("cuDeviceGetAttribute", (ctypes.byref(served), MPS_ENABLED, device)),
+                            ("cuDevicePrimaryCtxRetain", (ctypes.byref(context), device))):
+        if status := getattr(driver, name)(*arguments):
+            sys.exit(f"{name} failed with {status}")
+    sys.exit(0 if served.value else "the driver goes on without it")
 
 
 def finish(daemon, environment):
@@ -43,13 +70,19 @@ def run(command):
             os.mkdir(name)
         environment = os.environ | names
         daemon = begin(environment)
+        if daemon is None:
+            return SKIPPED
+        why = ""
         try:
-            return subprocess.run(command, env=environment, check=False).returncode
+            why = why_not_served(environment)
+            return SKIPPED if why else subprocess.run(command, env=environment, check=False).returncode
         finally:
             finish(daemon, environment)
             for log in sorted(Path(folder, "log").iterdir()):
                 print(f"{log.name}: {log.read_text(errors='replace')[-2000:]}", flush=True)
+            if why:
+                print(f"MPS does not work here: {why}", flush=True)
 
 
 if __name__ == "__main__":
-    sys.exit(run(sys.argv[1:]))
+    sys.exit(ask_driver() if sys.argv[1:] == ["--served"] else run(sys.argv[1:]))

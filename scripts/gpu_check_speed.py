@@ -12,6 +12,7 @@ class AllSteps(TrainSteps):
         """What has a bar first, then what the tuner would have to know, then the rest."""
         yield from self.bandwidth()
         yield from self.latencies()
+        yield from self.registered()
         yield from self.protocols()
         yield from self.algorithms()
         yield from self.blocks()
@@ -35,6 +36,9 @@ class AllSteps(TrainSteps):
                                   ["--ranks", sizes.many, *large, "--in-place-only", *more],
                                   labelled(against_floor(FLOOR_BAR), label), environment=environment)
 
+    def medium(self):
+        return ("-b", self.sizes.medium, "-e", self.sizes.medium, *self.sizes.runs)
+
     def replayed(self):
         """Many calls in a graph, and all streams released by one word: neither launches nor their skew are measured."""
         return ("--graph", "--together", "-m", self.sizes.calls, *self.sizes.replays)
@@ -49,6 +53,16 @@ class AllSteps(TrainSteps):
                                ["--ranks", self.sizes.many, *sizes, *options, "--in-place-only", *self.replayed()],
                                labelled(against_floor(None), f"{way}, replayed"), **more)
 
+    def registered(self):
+        """Processes that share the device, in buffers that they share and through places; with blocks asked for, since
+        through MPS nobody knows what other processes have."""
+        before, more = self.through_mps()
+        for kind in ("registered", "private"):
+            yield self.all_reduce(f"2 processes through MPS, {kind} buffers",
+                                  ["--buffers", kind, "--channels", self.sizes.mps_blocks, *self.medium()],
+                                  labelled(against_floor(None), f"MPS, {kind} buffers"),
+                                  launcher=(*before, *self.launcher(2)), **more)
+
     def protocols(self):
         for way in ("ll", "load_store", "simple", "ll128"):
             yield self.by(way, self.sizes.protocols, options_of(way), **places_of(way))
@@ -58,10 +72,10 @@ class AllSteps(TrainSteps):
             yield self.by(way, self.sizes.algorithms, (*options_of("load_store"), "--algorithm", way))
 
     def blocks(self):
-        medium = ("-b", self.sizes.medium, "-e", self.sizes.medium, *self.sizes.runs)
         for blocks in (1, 2, 4, 8):
             yield self.all_reduce(f"4 threads, {blocks} blocks",
-                                  ["--ranks", 4, *medium, "--channels", 8, "--max-ctas", blocks, "--in-place-only"],
+                                  ["--ranks", 4, *self.medium(), "--channels", 8, "--max-ctas", blocks,
+                                   "--in-place-only"],
                                   labelled(against_floor(None), f"at most {blocks} blocks"))
 
     def processes(self):
@@ -92,18 +106,12 @@ class AllSteps(TrainSteps):
                                   environment=KERNELS | {"RONDO_MAX_CTAS": str(blocks)})
 
     def others(self):
-        medium = ("-b", self.sizes.medium, "-e", self.sizes.medium, *self.sizes.runs)
-        before, more = self.through_mps()
-        for kind in ("registered", "private"):
-            yield self.all_reduce(f"2 processes through MPS, {kind} buffers", ["--buffers", kind, *medium],
-                                  labelled(against_floor(None), f"MPS, {kind} buffers"),
-                                  launcher=(*before, *self.launcher(2)), **more)
         for collective in ("reduce_scatter", "all_gather", "broadcast", "reduce"):
             yield self.perf("B", f"{collective} of {self.sizes.many} threads",
-                            [collective, "--ranks", self.sizes.many, *medium], against_floor(None))
+                            [collective, "--ranks", self.sizes.many, *self.medium()], against_floor(None))
         replayed = (["--graph"], "by copies, replayed")
         for collective, more, label in (("all_gather", [], "by copies"), ("all_gather", *replayed),
                                         ("all_reduce", *replayed)):
             yield self.perf("B", f"{collective} of 4 threads, {label}",
-                            [collective, "--ranks", 4, "--in-place-only", *more, *medium],
+                            [collective, "--ranks", 4, "--in-place-only", *more, *self.medium()],
                             labelled(against_floor(None), label), environment=COPIES)

@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the parts of scripts/gpu-check run, as data, but for part B, the speed (gpu_check_speed.py)."""
 
+import math
 import os
 import shutil
 import sys
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import gpu_check_mps
@@ -38,6 +39,7 @@ class Step:
     environment: dict = field(default_factory=dict)
     missing: str = ""                               # why it cannot run here
     refusal: str = ""                               # a failure whose log has these words: it cannot run here
+    says: str = ""                                  # words that its log must have
     report: Path = None                             # the JSON that it writes
     judge: object = None                            # of that report, by `rondo perf`: judge(report) -> [Figure]
     case_seconds: int = 30                          # of a test case of it, at most (tests/catch_main.cpp)
@@ -60,31 +62,36 @@ class Sizes:
     thread_seeds: int
     process_seeds: int
     pair_blocks: tuple = (2,)  # of each of two ranks, beside as many as they have by default
+    mps_blocks: int = 2        # of each of two processes
     device_costs: tuple = ("--quick",)
     train_steps: int = 4
     train_rounds: int = 1
     train_ranks: tuple = (2,)
     train_blocks: tuple = (2,)
+    patience: float = 1   # of each step's deadline
 
 
 FULL = Sizes(large="256M", medium="64M", protocols=("-b", 8, "-e", "8M", "-f", 8),
              algorithms=("-b", "16K", "-e", "64K", "-f", 2), small=("-b", 8, "-e", "32K", "-f", 8),
              runs=("-n", 5, "-w", 1), replays=("-n", 20, "-w", 3), calls=500, many=8, rows=8192,
-             matrix={2: "large", 3: "large", 8: "large"}, thread_seeds=70, process_seeds=30, pair_blocks=(64, 128),
-             device_costs=(), train_steps=20, train_rounds=5, train_ranks=(2, 4), train_blocks=(1, 2, 4, 8))
+             matrix={2: "large", 3: "large", 8: "large"}, thread_seeds=70, process_seeds=30,
+             pair_blocks=(64, 128), mps_blocks=32, device_costs=(), train_steps=20, train_rounds=5,
+             train_ranks=(2, 4), train_blocks=(1, 2, 4, 8))
+BRIEF = replace(FULL, matrix={2: "small", 3: "small", 8: "small"}, thread_seeds=40, process_seeds=6, train_steps=8,
+                train_rounds=2, train_ranks=(2,), train_blocks=(2, 4), patience=0.4)
 SOFT = Sizes(large="1M", medium="64K", protocols=("-b", "8K", "-e", "8K"),
              algorithms=("-b", "8K", "-e", "8K"), small=("-b", 8, "-e", "32K", "-f", 64),
              runs=("-n", 2, "-w", 1, "-m", 1), replays=("-n", 2, "-w", 1), calls=4, many=8, rows=64,
-             matrix={2: "small", 3: "small", 8: "tiny"}, thread_seeds=20, process_seeds=10)
+             matrix={2: "small", 3: "small", 8: "tiny"}, thread_seeds=20, process_seeds=10, patience=5)
 QUICK = Sizes(large="64K", medium="16K", protocols=("-b", "4K", "-e", "4K"),
               algorithms=("-b", "4K", "-e", "4K"), small=("-b", 8, "-e", 8),
               runs=("-n", 1, "-w", 0, "-m", 1), replays=("-n", 1, "-w", 0), calls=2, many=3, rows=16,
-              matrix={2: "tiny", 3: "tiny"}, thread_seeds=2, process_seeds=2)
+              matrix={2: "tiny", 3: "tiny"}, thread_seeds=2, process_seeds=2, patience=5)
 
 
 # Of tests/gpu/region_rank.cpp: sums in registered buffers, replayed, through places, in others, and other collectives.
-REGISTERED = ["register", "shared", "sum=in_place", "capture", "replay=graph", "deregister", "sum=places", "replace",
-              "register", "shared", "sum=again"]
+REGISTERED = ["register", "shared", "plan", "sum=in_place", "capture", "replay=graph", "deregister", "sum=places",
+              "replace", "register", "shared", "sum=again"]
 for _name in ("reduce_scatter", "all_gather", "broadcast", "reduce"):
     REGISTERED += [f"collective={_name}", f"sum={_name}"]
 
@@ -117,9 +124,9 @@ class Steps:
 
     def of(self, part):
         for step in getattr(self, f"part_{part.lower()}")():
-            slower = 5 if self.soft else 1  # on a machine that may be busy with other work
-            step.seconds *= slower
-            tests = {"RONDO_TEST_PROGRESS": "on", "RONDO_TEST_CASE_SECONDS": str(step.case_seconds * slower)}
+            step.seconds *= self.sizes.patience
+            case_seconds = math.ceil(step.case_seconds * self.sizes.patience)
+            tests = {"RONDO_TEST_PROGRESS": "on", "RONDO_TEST_CASE_SECONDS": str(case_seconds)}
             step.environment = RESIDENT | tests | self.soft_kernels("librondo_soft_kernels.so") | step.environment
             step.command = [str(word) for word in step.command]
             yield step
@@ -151,18 +158,20 @@ class Steps:
             return (), {"environment": {"SOFT_CUDA_MPS": "on", "REGION_RANK_COUNT": "20000"}}
         control = gpu_check_mps.CONTROL
         missing = "" if shutil.which(control) else f"{control} is not installed"
-        return ("python3", "-B", gpu_check_mps.__file__), {"missing": missing}
+        # Clients share the queues that their server has, so each asks for no more than a driver gives by itself.
+        return (("python3", "-B", gpu_check_mps.__file__),
+                {"missing": missing, "environment": {"CUDA_DEVICE_MAX_CONNECTIONS": "8", "RONDO_LOG": "info"}})
 
     def part_a(self):
-        """What is there; what its elementary steps cost; whether anything of Rondo works."""
-        costs = self.work / "device-costs.json"
-        yield Step("A", "device costs", [self.bin / "device_costs", *self.sizes.device_costs, costs], 90,
-                   self.test_kernels(), report=costs)
+        """What is there; whether anything of Rondo works; what the device's elementary steps cost."""
         yield from self.smoke()
         plain = {"SOFT_CUDA_QUEUES": "8"}  # the conformance test looks at queues itself
         yield Step("A", "driver conformance", [self.bin / "driver_conformance"], 60, self.test_kernels() | plain)
         yield Step("A", "driver processes", [self.bin / "driver_process"], 60,
                    self.test_kernels() | plain | {"RONDO_DRIVER_PEER": str(self.bin / "driver_peer")})
+        costs = self.work / "device-costs.json"  # it keeps what it has when it is ended
+        yield Step("A", "device costs", [self.bin / "device_costs", *self.sizes.device_costs, costs], 90,
+                   self.test_kernels(), report=costs)
 
     def smoke(self):
         """Each protocol, kernel and executor once, with results verified; on a GPU a call that takes over 2 s is
@@ -184,7 +193,16 @@ class Steps:
                                 launcher=self.launcher(2), environment=environment | {"RONDO_DEVICE_HANDLES": handles})
 
     def part_c(self):
-        """Correctness."""
+        """Correctness: what moves most bytes by default, then every combination, then the rest."""
+        yield Step("C", "load_store: by kernels of its own", [self.bin / "gpu_load_store"], 60)
+        # Processes that take turns on a device share no buffers: what is asked for goes through their places.
+        for collective in ("all_reduce", "reduce_scatter", "all_gather", "broadcast", "reduce"):
+            yield self.perf("C", f"{collective} of processes through places",
+                            [collective, "--kernel", "load_store", "-b", 8, "-e", "1M", "-f", 512, "-n", 1, "-w", 1,
+                             "-m", 2, "-T", 10], seconds=30, launcher=self.launcher(2), environment=KERNELS)
+        before, more = self.through_mps()
+        yield Step("C", "registered buffers of 2 processes through MPS",
+                   [*before, *self.launcher(2), self.bin / "region_rank", *REGISTERED], 60, says="load_store", **more)
         for ranks, size in self.sizes.matrix.items():
             yield Step("C", f"device matrix of {ranks} ranks, bit-equal to the host ({size})",
                        [self.bin / "device_matrix"], 110,
@@ -192,20 +210,11 @@ class Steps:
                        case_seconds=110)
         yield Step("C", "device, ranks as threads", [self.bin / "gpu_device"], 60, OWN_DEVICES)
         yield Step("C", "ll128: where it can be had", [self.bin / "gpu_ll128"], 60, OWN_DEVICES)
-        yield Step("C", "load_store: by kernels of its own", [self.bin / "gpu_load_store"], 60)
-        # Processes that take turns on a device share no buffers: what is asked for goes through their places.
-        for collective in ("all_reduce", "reduce_scatter", "all_gather", "broadcast", "reduce"):
-            yield self.perf("C", f"{collective} of processes through places",
-                            [collective, "--kernel", "load_store", "-b", 8, "-e", "1M", "-f", 512, "-n", 1, "-w", 1,
-                             "-m", 2, "-T", 10], seconds=30, launcher=self.launcher(2), environment=KERNELS)
         yield Step("C", "one kernel for all ranks of a process", [self.bin / "gpu_shared", "[plain]"], 60)
         yield Step("C", "one kernel for all ranks of a process, and one hardware queue",
                    [self.bin / "gpu_shared", "[queue]"], 60,
                    {"CUDA_DEVICE_MAX_CONNECTIONS": "1", "SOFT_CUDA_QUEUES": "1"})
         yield Step("C", "first calls load and allocate nothing", [self.bin / "gpu_hazard", "hazard: the first*"], 60)
-        before, more = self.through_mps()
-        yield Step("C", "registered buffers of 2 processes through MPS",
-                   [*before, *self.launcher(2), self.bin / "region_rank", *REGISTERED], 60, **more)
         if self.sizes is QUICK:  # the tests of both have run by themselves
             return
         yield Step("C", "device, ranks as processes",
@@ -231,5 +240,7 @@ class Steps:
 
 def soft_environment(bundle):
     """As devices are: a queue for each stream, and two blocks on a multiprocessor."""
-    return {"RONDO_CUDA_LIBRARY": str(Path(bundle) / "lib/libsoftcuda.so"), "SOFT_CUDA_QUEUES": "32",
+    libraries = Path(bundle) / "lib"
+    return {"RONDO_CUDA_LIBRARY": str(libraries / "libsoftcuda.so"), "SOFT_CUDA_QUEUES": "32",
+            "SOFT_CUDA_KERNELS": str(libraries / "librondo_soft_kernels.so"),
             "SOFT_CUDA_BLOCKS_PER_MULTIPROCESSOR": "2", "SOFT_CUDA_MEMORY": str(1024 * MIB)}

@@ -46,12 +46,11 @@ def follows(host_report):
 
 
 class TrainSteps(Steps):
-    def train(self, name, ranks, arguments, judge=None, environment=None, missing=""):
+    def train(self, name, ranks, arguments, judge=None, environment=None, missing="", before=()):
         folder = self.work / name.replace(" ", "-").replace(",", "")
         places = (self.tests, self.bin.parent / "gpu_check_steps.py")
         corpus = [word for place in places for word in ("--corpus", place)]
-        command = [self.bin / "rondo", "run", "-n", ranks, "--", self.bin / "rondo", "train", *corpus, *arguments,
-                   "--report", folder]
+        command = [*before, *self.launcher(ranks), self.bin / "rondo", "train", *corpus, *arguments, "--report", folder]
         return Step("E", name, command, 90, (environment or {}) | self.soft_kernels(SOFT_FOLLOWED), missing,
                     report=folder / "report.json", judge=judge)
 
@@ -74,7 +73,11 @@ class TrainSteps(Steps):
         yield self.train("gpt2, one rank", 1, beside, overlap_of("alone"), missing=missing)
         for ranks in self.sizes.train_ranks:
             yield self.train(f"gpt2, {ranks} ranks, copies", ranks, beside, overlap_of("copies"), COPIES, missing)
+            # Without MPS a kernel that waits keeps the device from the computation of the rank that it waits for.
+            before, more = self.through_mps()
+            environment = KERNELS | more.pop("environment") | {"RONDO_CHANNELS": str(max(self.sizes.train_blocks))}
             for blocks in self.sizes.train_blocks:
                 yield self.train(f"gpt2, {ranks} ranks, kernels of at most {blocks} blocks", ranks, beside,
                                  overlap_of(f"kernels, at most {blocks} blocks"),
-                                 KERNELS | {"RONDO_MAX_CTAS": str(blocks)}, missing)
+                                 environment | {"RONDO_MAX_CTAS": str(blocks)}, missing or more.get("missing", ""),
+                                 before)

@@ -300,8 +300,13 @@ Result<void> measure_bandwidth(Bench &bench, uint32_t multiprocessors, uint32_t 
   return verify(bench, memory.back().get().object, bytes, way_count);
 }
 
-Result<void> measure(Bench &bench, Json &document) {
+bool write(const Bench &bench) {
+  return bench.path.empty() || std::ofstream(bench.path) << bench.document.dump(1) << "\n";
+}
+
+Result<void> measure(Bench &bench) {
   RONDO_TRY_ASSIGN(const auto devices, cuda_devices(*bench.cu));
+  Json &document = bench.document;
   document["device"] = devices.front().name;
   document["driver"] = cuda_version_string(bench.cu->version);
   for (const auto &[name, number] : attributes) {
@@ -318,16 +323,14 @@ Result<void> measure(Bench &bench, Json &document) {
   return measure_streams(bench);  // last: its kernels wait for each other, and the bandwidths count without it
 }
 
-/// What was measured is written though a later part failed.
 Result<void> run(const std::string &path, bool quick) {
   Bench bench;
+  bench.path = path;
+  bench.document = {{"device", ""}, {"driver", ""}, {"attributes", Json::object()}, {"costs", Json::array()}};
   if (quick) bench.sizes = {20, 10, 3, uint64_t{1} << 20, uint64_t{1} << 18};
   RONDO_TRY(open(bench));
-  Json document{{"device", ""}, {"driver", ""}, {"attributes", Json::object()}};
-  const auto measured = measure(bench, document);
-  document["costs"] = bench.costs;
-  if (!path.empty() && !(std::ofstream(path) << document.dump(1) << "\n"))
-    return Error{RONDO_ERROR_SYSTEM, path + " cannot be written: name another file"};
+  const auto measured = measure(bench);
+  if (!write(bench)) return Error{RONDO_ERROR_SYSTEM, path + " cannot be written: name another file"};
   return measured;
 }
 
@@ -349,7 +352,8 @@ Result<double> median_us(const std::function<Result<double>()> &once) {
 void tell(Bench &bench, const std::string &name, double value, const char *unit) {
   std::printf("%-56s %12.4g %s\n", name.c_str(), value, unit);
   std::fflush(stdout);
-  bench.costs.push_back({{"cost", name}, {"value", value}, {"unit", unit}});
+  bench.document["costs"].push_back({{"cost", name}, {"value", value}, {"unit", unit}});
+  static_cast<void>(write(bench));  // what is killed has told so much; the last time counts
 }
 
 }  // namespace device_costs

@@ -16,7 +16,7 @@ inline constexpr int run_count = 5;  ///< of which a cost is the median
 
 struct Sizes {
   uint64_t rounds = 2000, launches = 200;
-  uint64_t stream_launches = 400;  ///< on each of several streams
+  uint64_t stream_launches = 200;  ///< on each of several streams, and twice as many: a driver has room for some 1,000
   uint64_t copy_bytes = uint64_t{512} << 20;
   uint64_t reduce_bytes = uint64_t{64} << 20;  ///< of each operand
 };
@@ -29,7 +29,8 @@ struct Bench {
   rondo::cuda::Library kernels;
   std::map<std::string, rondo::cuda::CuFunction> functions;  ///< looked up before anything is timed
   Sizes sizes;
-  nlohmann::ordered_json costs = nlohmann::ordered_json::array();
+  std::string path;  ///< where `document` is written, anew with each cost; "": nowhere
+  nlohmann::ordered_json document;
 
   [[nodiscard]] rondo::cuda::CuStream handle() const { return stream.get().object; }
   [[nodiscard]] rondo::Result<void> check(rondo::cuda::CuStatus status, const char *what) const {

@@ -18,7 +18,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "scripts"))
-from gpu_check_steps import soft_environment  # noqa: E402
+from gpu_check_speed import AllSteps  # noqa: E402
+from gpu_check_steps import BRIEF, FULL, PARTS, soft_environment  # noqa: E402
 BUILD = sys.argv.pop(1)
 BUNDLE_BYTES_MAX = 20_000_000
 
@@ -145,8 +146,8 @@ class GpuCheck(unittest.TestCase):
             self.assertIn(name, names)
 
     def test_ll128_is_skipped_where_it_is_refused_and_nothing_else_is(self):
-        says = ("case \"$*\" in *ll128*) echo \"the protocol 'll128' that was asked for cannot be: of old\";; esac\n"
-                "exit 3")
+        says = (f"case \"$*\" in info*) exec {self.bundle}/bin/rondo \"$@\";; "
+                "*ll128*) echo \"the protocol 'll128' that was asked for cannot be: of old\";; esac\nexit 3")
         results, _ = self.check("--part", "B", status=1, bundle=self.broken_bundle(rondo=says))
         self.assertEqual({test["result"] for test in results["tests"] if "ll128" in test["test"]}, {"skipped"})
         self.assertEqual({test["result"] for test in results["tests"] if "ll128" not in test["test"]}, {"failed"})
@@ -175,6 +176,61 @@ class GpuCheck(unittest.TestCase):
         self.assertEqual(self.log(f"{name}.log"), "it is broken\n")
         self.assertEqual(self.log(f"{name}-kernel.log"), new + "\n")
 
+    def test_costs_are_kept_though_what_measures_them_fails_later(self):
+        costs = {"costs": [{"cost": "a step", "value": 2, "unit": "us"}], "attributes": {"mps": 1}}
+        bundle = self.broken_bundle(device_costs=f"for path; do :; done; echo '{json.dumps(costs)}' > $path; exit 3")
+        results, _ = self.check("--part", "A", "--only", "device costs", status=1, bundle=bundle)
+        self.assertEqual(self.outcomes(results), [("A", "failed")])
+        self.assertEqual(results["costs"], costs["costs"])
+        self.assertEqual(results["machine"]["attributes"], "mps 1")
+
+    def test_a_report_that_cannot_be_read_fails_its_step_and_no_other(self):
+        says = (f"if [ $1 = info ]; then exec {self.bundle}/bin/rondo \"$@\"; fi\n"
+                "for path; do :; done; echo '{}' > $path")
+        results, record = self.check("--part", "B", "--only", "threads, replayed", status=1,
+                                     bundle=self.broken_bundle(rondo=says))
+        self.assertEqual(self.outcomes(results), [("B", "failed")] * 2)
+        self.assertIn("KeyError", record)
+
+    def test_without_a_device_that_rondo_can_use_nothing_begins(self):
+        results, record = self.check(status=1, bundle=self.broken_bundle(rondo="exit 3"))
+        self.assertEqual(results["tests"], [])
+        self.assertIn("did not begin, as Rondo cannot use this device: rondo info failed", record)
+
+    def test_a_step_whose_log_lacks_what_it_must_say_has_failed(self):
+        bundle = self.broken_bundle(region_rank="echo plan two_shot interpreter")
+        results, record = self.check("--part", "C", "--only", "MPS", status=1, bundle=bundle)
+        self.assertEqual(self.outcomes(results), [("C", "failed")])
+        self.assertIn('its log has no "load_store"', record)
+
+    def test_ranks_of_a_launcher_that_was_killed_are_awaited(self):
+        rank = self.output.parent / "bundle/bin/rank"
+        bundle = self.broken_bundle(device_seeds=f"setsid {rank} 8 & sleep 300")  # of which the limit leaves 6 s
+        shutil.copy("/bin/sleep", rank)
+        self.check("--part", "D", "--only", "aborts, stays", "--limit", "6", status=1, bundle=bundle)
+        running = subprocess.run(["readlink", *Path("/proc").glob("[0-9]*/exe")], capture_output=True, text=True,
+                                 timeout=60, check=False).stdout
+        self.assertNotIn(str(rank), running)
+
+    def test_every_measurement_for_a_gpu_can_be_asked_for(self):
+        small = {"-b": "8", "-e": "8", "-m": "1", "-n": "1", "-w": "0", "--beside-product": "16"}
+        environment = self.environment | soft_environment(self.bundle) | {"SOFT_CUDA_RESIDENT_BLOCKS": "264"}
+        work = self.output.parent / "work"
+        work.mkdir()
+        for step in AllSteps(self.bundle, work, True, FULL).of("B"):
+            words = [small.get(before, word) for before, word in zip(["", *step.command], step.command)]
+            done = subprocess.run(words, env=environment | step.environment, capture_output=True, text=True,
+                                  timeout=120, check=False)
+            with self.subTest(step=step.name):
+                self.assertEqual(done.returncode, 0, f"{words}: {done.stdout}{done.stderr}")
+
+    def test_what_is_brief_has_every_part_and_less_time(self):
+        def seconds(part, sizes):
+            return sum(step.seconds for step in AllSteps(self.bundle, self.output, False, sizes).of(part))
+        for part in PARTS:
+            self.assertLessEqual(seconds(part, BRIEF), 0.41 * seconds(part, FULL))
+            self.assertGreater(seconds(part, BRIEF), 0)
+
     def test_what_hangs_costs_its_own_part_time_and_no_other_part(self):
         bundle = self.broken_bundle(device_seeds="sleep 300", **dict.fromkeys(PROGRAMS_C, "exit 0"))
         results, record = self.check("--part", "D", "--part", "C", "--limit", "20", status=1, bundle=bundle)
@@ -198,36 +254,43 @@ class GpuCheck(unittest.TestCase):
             child.wait()
         self.assertEqual(child.returncode, 1)
         results = json.loads((self.output / "results.json").read_text(encoding="utf-8"))
-        self.assertEqual([result for _, result in self.outcomes(results)], ["passed", "passed", "cut off"])
-        self.assertIn("the check was cut off: 2 passed", out)
+        outcomes = [result for _, result in self.outcomes(results)]
+        self.assertEqual(set(outcomes[:-1]), {"passed"})
+        self.assertEqual(outcomes[-1], "cut off")
+        self.assertIn(f"the check was cut off: {len(outcomes) - 1} passed", out)
         self.assertEqual(self.log("C-device-matrix-of-2-ranks-bit-equal-to-the-host-tiny-.log"), "done\n")
 
-    def through_mps(self, control, *command):
+    def through_mps(self, control, *command, served="on"):
         """By a program in the place of MPS' daemon, whose traces lie beside the results."""
         self.write_program(self.output / "nvidia-cuda-mps-control", control)
+        driver = {"RONDO_CUDA_LIBRARY": str(self.bundle / "lib/libsoftcuda.so"), "SOFT_CUDA_MPS": served,
+                  "PATH": f"{self.output}:{os.environ['PATH']}"}
         done = subprocess.run([sys.executable, "-B", ROOT / "scripts/gpu_check_mps.py", *command], capture_output=True,
-                              text=True, timeout=60, cwd=self.output, check=False,
-                              env=self.environment | {"PATH": f"{self.output}:{os.environ['PATH']}"})
+                              text=True, timeout=60, cwd=self.output, check=False, env=self.environment | driver)
         return done.returncode, done.stdout + done.stderr
 
-    def test_a_daemon_of_mps_lives_as_long_as_its_command(self):
-        daemon = """if [ "$1" = -f ]; then
+    DAEMON = """if [ "$1" = -f ]; then
             echo log > $CUDA_MPS_LOG_DIRECTORY/of_it; touch $CUDA_MPS_PIPE_DIRECTORY/control
             while ! [ -e quit ]; do sleep 0.05; done
             touch ended
         else
             read word; touch $word
         fi"""
+
+    def test_a_daemon_of_mps_lives_as_long_as_its_command(self):
         inside = "test -e $CUDA_MPS_PIPE_DIRECTORY/control && ! [ -e quit ] && exit 7"
-        status, out = self.through_mps(daemon, "sh", "-c", inside)
+        status, out = self.through_mps(self.DAEMON, "sh", "-c", inside)
         self.assertEqual(status, 7, out)
         self.assertIn("of_it: log\n", out)
         self.assertTrue((self.output / "ended").exists())
 
-    def test_a_daemon_of_mps_that_does_not_begin_is_told(self):
-        status, out = self.through_mps("exit 3", "touch", "ran")
-        self.assertEqual((status, out), (1, "nvidia-cuda-mps-control -f does not listen\n"))
-        self.assertFalse((self.output / "ran").exists())
+    def test_where_mps_does_not_work_the_command_is_skipped_and_its_log_says_why(self):
+        for control, served, why in (("exit 3", "on", "nvidia-cuda-mps-control -f does not listen"),
+                                     (self.DAEMON, "off", "the driver goes on without it")):
+            status, out = self.through_mps(control, "touch", "ran", served=served)
+            self.assertEqual(status, 77, out)
+            self.assertTrue(out.endswith(f"MPS does not work here: {why}\n"), out)
+            self.assertFalse((self.output / "ran").exists())
 
     def test_without_a_bundle_it_says_how_to_make_one(self):
         done = subprocess.run([ROOT / "scripts/gpu-check"], capture_output=True, text=True, timeout=60, check=False)

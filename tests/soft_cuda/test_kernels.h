@@ -46,7 +46,7 @@ struct NothingParameters {
 
 /// cost_nothing_large: likewise, with as many bytes as the kernels of load_store have
 struct LargeParameters {
-  uint64_t unused[102];
+  uint64_t unused[105];
 };
 
 /// cost_nothing_early: as cost_nothing; the next kernel of the stream may be launched before this one has ended, where
@@ -61,7 +61,7 @@ struct MeetParameters {
 };
 inline constexpr uint64_t meet_stride = 64, meet_ended = 32;
 inline constexpr uint64_t meet_patience_ns = 2'000'000'000;
-inline constexpr uint64_t meet_polls_per_look = 4096;  ///< at the time, and whether another one gave up
+inline constexpr uint64_t meet_polls_per_look = 256;  ///< at the time, and whether another one gave up
 
 /// cost_store: one thread, `round_count` times: stores to *pending (null: not), then to *word in this order
 struct StoreParameters {
