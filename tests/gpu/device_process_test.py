@@ -69,8 +69,9 @@ class DeviceProcesses(unittest.TestCase):
     @needs_software
     def test_finalize_goes_by_links_where_memory_ends_with_its_owner(self):
         for handles, kernel in (("ipc", "ll"), ("vmm", "load_store")):
-            ranks = run_job(PROGRAM, 2, ["sums"], {"RONDO_DEVICE_HANDLES": handles, "SOFT_CUDA_MPS": "on",
-                                                   "RONDO_LOG": "plan=debug"})
+            ranks = run_job(PROGRAM, 2, ["sums"],
+                            {"RONDO_DEVICE_EXECUTOR": "kernel", "RONDO_DEVICE_HANDLES": handles, "SOFT_CUDA_MPS": "on",
+                             "RONDO_LOG": "plan=debug"})
             for rank in ranks.values():
                 self.assertEqual(rank.last().status, "ok", rank.output)
                 self.assertIn(f"rondo_comm_finalize: one_shot, {kernel},", rank.output)
