@@ -96,12 +96,13 @@ template <memory::Site arrival, Group G>
 /// What follows behind the first gate.
 enum class Agreement : uint8_t {
   stop,
-  nothing,     ///< others may go on in buffers, this rank cannot: it stays until they have left, as one of them would
+  nothing,     ///< reads and writes nothing, but waits at the second gate: others may still use this rank's buffers
   in_buffers,  ///< all ranks read and write each other's
   in_places    ///< one of them cannot: all pass their parts on in their places
 };
 
-/// B1, B2. All ranks that do not stop come to the same. `buffers`: filled in, for all threads.
+/// B1, B2. All ranks come to the same, but that one which finds a region withdrawn comes to `nothing` where others come
+/// to in_buffers. `buffers`: filled in, for all threads.
 template <Group G>
 [[nodiscard]] RONDO_HD Agreement agree(G group, const LoadStoreOperation &operation, uint32_t channel,
                                        const SharedRoute &route, PartBuffers *buffers) {

@@ -108,7 +108,8 @@ static_assert(sizeof(DeviceResult) == cache_line_bytes);
 
 /// What the host's abort word says: stop.
 inline constexpr uint64_t abort_operation = 1;
-/// And this kernel of the rank, counted from 1, waits no longer for a rank that is sure to come: that one is lost.
+/// And kernel number `kernel` of this rank (the first is 1) stops waiting for ranks to leave: those that have not by
+/// now are lost.
 [[nodiscard]] constexpr uint64_t abort_lost_peers(uint64_t kernel) { return kernel << 1 | abort_operation; }
 [[nodiscard]] RONDO_HD constexpr uint64_t kernel_of_lost_peers(uint64_t abort) { return abort >> 1; }
 

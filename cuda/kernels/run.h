@@ -46,7 +46,7 @@ RONDO_HD inline void tell_waiting(const DeviceOperation &operation, bool &told) 
   return memory::load_acquire(*operation.abort) != 0;                       // A1, pairs with the host's release store
 }
 
-/// Likewise, of what is sure to come unless a rank is lost with its kernel.
+/// Likewise: ranks for which this kernel waits have been lost with their kernels.
 [[nodiscard]] RONDO_HD inline bool peers_are_lost(const DeviceOperation &operation) {
   return kernel_of_lost_peers(memory::load_acquire(*operation.abort)) == operation.progress->ended_kernels + 1;  // A1
 }

@@ -72,7 +72,8 @@ Result<PlanChoice> Communicator::choose(rondo_collective_t collective, uint64_t 
   input.table = tuning_;
   if (collective == RONDO_BARRIER) {
     input.overrides = {};  // it and finalize must work whatever was asked for
-    // By links the last that a rank reads is its own memory, so behind finalize it may be given back.
+    // By links a rank waits at its own memory alone, and what it stored has come before a peer can leave: so behind
+    // finalize all may be given back.
     if (!capabilities_.places_stay) input.post_bytes = 0;
   }
   input.default_chunk_bytes = executor_->chunk_bytes(input.bytes);
