@@ -4,11 +4,6 @@
 #include <algorithm>
 
 namespace rondo::cuda {
-namespace {
-
-constexpr uint32_t default_channels_max = 64;
-
-}  // namespace
 
 uint32_t choose_connection_channels(const DeviceRequest &request, const BlockBudget &budget, uint32_t least) {
   const bool alone_there = request.neighbours.in_process == request.rank_count && request.on_one_node();

@@ -11,6 +11,8 @@
 
 namespace rondo::cuda {
 
+inline constexpr uint32_t default_channels_max = 64;  ///< where nobody asks for a number
+
 /// Channels of a rank's connections, at least the `least`. Where all ranks are threads of one process on one device:
 /// its multiprocessors for each of them, if those take no more than half of the blocks that are free: other
 /// communicators want some, too. Elsewhere ranks know nothing of each other's devices, and have the least. The same on

@@ -166,7 +166,7 @@ TEST_CASE("shared launch: a large call has the device's multiprocessors divided 
   REQUIRE(devices.ok());
   const auto share = static_cast<uint32_t>(devices.value()[0].multiprocessor_count / ranks);
   CHECK(plan.kernel == RONDO_KERNEL_INTERPRETER);
-  CHECK(plan.channels == std::min(share, rondo::device_channels_max));
+  CHECK(plan.channels == std::min(share, rondo::cuda::default_channels_max));
   CHECK(plan.channels > default_channel_count);
   group.sum_all();
   group.check_sums();

@@ -55,17 +55,17 @@ class Examples(unittest.TestCase):
                 self.assertEqual(sorted(done.stdout.splitlines()), sorted(said))
 
     def test_the_readmes_program_says_what_failed(self):
-        command = [RONDO, "run", "-n", "2", "--env", "RONDO_CHANNELS=99", "--", Path(PROGRAMS) / "all_reduce"]
+        command = [RONDO, "run", "-n", "2", "--env", "RONDO_CHANNELS=129", "--", Path(PROGRAMS) / "all_reduce"]
         done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
         self.assertEqual((done.returncode, done.stdout), (1, ""))
-        self.assertIn("RONDO_CHANNELS: '99' is not a number from 1 to 64", done.stderr)
+        self.assertIn("RONDO_CHANNELS: '129' is not a number from 1 to 128", done.stderr)
 
     @unittest.skipIf(SANITIZED, "Python cannot load a sanitized library")
     def test_a_python_program_is_told_what_failed(self):
         done = subprocess.run([sys.executable, ROOT / "examples/all_reduce.py", LIBRARY, CONSTANTS], text=True,
-                              timeout=60, capture_output=True, check=False, env=dict(os.environ, RONDO_CHANNELS="99"))
+                              timeout=60, capture_output=True, check=False, env=dict(os.environ, RONDO_CHANNELS="129"))
         self.assertEqual(done.returncode, 1)
-        self.assertIn("RONDO_CHANNELS: '99' is not a number from 1 to 64", done.stderr)
+        self.assertIn("RONDO_CHANNELS: '129' is not a number from 1 to 128", done.stderr)
 
 
 if __name__ == "__main__":

@@ -134,7 +134,7 @@ TEST_CASE("config: a bad value is refused with variable, value and what is known
         "two_shot, hierarchical, hierarchical_tree");
   CHECK(refusal("RONDO_PROTOCOL", "LL64") ==
         "RONDO_PROTOCOL: 'LL64' is not a known protocol; known are: auto, simple, ll, ll128");
-  CHECK(refusal("RONDO_CHANNELS", "65") == "RONDO_CHANNELS: '65' is not a number from 1 to 64");
+  CHECK(refusal("RONDO_CHANNELS", "129") == "RONDO_CHANNELS: '129' is not a number from 1 to 128");
   CHECK(refusal("RONDO_CHUNK_BYTES", "63") ==
         "RONDO_CHUNK_BYTES: '63' is not a size from 64 to 1G bytes, as in 4096, 64K, 1M or 1G");
   CHECK(refusal("RONDO_SLOT_COUNT", "3") == "RONDO_SLOT_COUNT: '3' is unknown; known are: auto, 2, 4, 8, 16, 32, 64");
@@ -260,7 +260,7 @@ TEST_CASE("settings: a field out of range is refused by name") {
     REQUIRE_FALSE(merged.ok());
     return merged.error();
   };
-  CHECK(contains(refused([](auto &caller) { caller.channels = 65; }).message, "channels is 65"));
+  CHECK(contains(refused([](auto &caller) { caller.channels = 129; }).message, "channels is 129"));
   CHECK(contains(refused([](auto &caller) { caller.channels = 9; }).message, "'9' is not a number from 1 to 8"));
   CHECK(contains(refused([](auto &caller) { caller.chunk_bytes = 63; }).message, "chunk_bytes is 63"));
   CHECK(contains(refused([](auto &caller) { caller.chunk_bytes = chunk_bytes_max + 1; }).message, "chunk_bytes"));

@@ -8,6 +8,7 @@
 #include <variant>
 #include <vector>
 
+#include "src/base/config.h"
 #include "src/base/names.h"
 #include "src/base/parse.h"
 #include "src/cli/commands.h"
@@ -76,8 +77,8 @@ void add_case_options(console::CommandLine &app, SimOptions &options) {
   app.add_option("--kernel", options.kernel,
                  "interpreter; or load_store, for an all_reduce among 2 to 64 ranks of one node [interpreter]")
       ->type_name("NAME");
-  app.add_option("--channels", options.channels, "parallel lanes, 1 to 64 [the tuner's choice]")
-      ->check(console::InRange(1u, 64u))
+  app.add_option("--channels", options.channels, "parallel lanes, 1 to 128 [the tuner's choice]")
+      ->check(console::InRange(1u, device_channels_max))
       ->type_name("N");
   app.add_option("--chunk-bytes", options.chunk, "the schedule's unit, from 64 [the tuner's choice]")
       ->type_name("SIZE");
