@@ -21,6 +21,8 @@ from gpu_check_steps import BRIEF, FULL, PARTS, QUICK, SOFT, soft_environment
 SKIPPED = 77      # a program's exit status when nothing of it could run
 STEP_SECONDS_MIN = 5  # a step is not begun with less
 RANKS_SECONDS_MAX = 5
+END_SECONDS_MAX = 3
+LIMIT, BRIEF_LIMIT = 460, 130  # seconds of a part
 TO_ITS_END = "ran to its end"
 # What programs say at their end, for the record.
 TALLIES = (re.compile(r"All tests passed \(.*\)"), re.compile(r"assertions:.*failed.*"),
@@ -28,7 +30,7 @@ TALLIES = (re.compile(r"All tests passed \(.*\)"), re.compile(r"assertions:.*fai
            re.compile(r"^========= .*(?:ERROR|RACECHECK) SUMMARY.*", re.M))
 
 
-class CutOff(Exception):
+class CutOff(BaseException):
     pass
 
 
@@ -59,13 +61,16 @@ class Runner:
         except CutOff:
             self.tell(step, "cut off", time.monotonic() - begin, "")
             raise
+        except OSError as error:  # the program cannot be started
+            return self.tell(step, "failed", time.monotonic() - begin, str(error))
         seconds = time.monotonic() - begin
         text = log.read_text(encoding="utf-8", errors="replace")
-        detail = "; ".join(match[0].strip("= ") for each in TALLIES if (match := each.search(text)))
+        tallies = [match[0].strip("= ") for each in TALLIES if (match := each.search(text))]
         if skipped := len(re.findall(r"^skipped:", text, re.M)):
-            detail += f"; {skipped} cases skipped"
+            tallies.append(f"{skipped} cases skipped")
+        detail = "; ".join(tallies)
         if status == SKIPPED or status not in (0, None) and step.refusal and step.refusal in text:
-            return self.tell(step, "skipped", seconds, detail or text.strip().rpartition("\n")[2])
+            return self.tell(step, "skipped", seconds, text.strip().rpartition("\n")[2])
         why = self.why(step, status, seconds, text, detail, log)
         if step.report is not None:
             try:
@@ -112,12 +117,21 @@ class Runner:
             try:
                 return child.wait(timeout=max(1.0, min(step.seconds, self.left())))
             except (subprocess.TimeoutExpired, CutOff) as why:
-                os.killpg(child.pid, signal.SIGKILL)  # not waited for yet, so the number is still its own
-                child.wait()
+                self.end_group(child)
                 if isinstance(why, CutOff):
                     raise
                 self.wait_for_ranks()
                 return None
+
+    @staticmethod
+    def end_group(child):
+        """One that can gives its device back, or ends a daemon of its own, before it is killed."""
+        os.killpg(child.pid, signal.SIGTERM)  # not waited for yet, so the number is still its own
+        end = time.monotonic() + END_SECONDS_MAX
+        while os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None and time.monotonic() < end:
+            time.sleep(0.05)
+        os.killpg(child.pid, signal.SIGKILL)
+        child.wait()
 
     def wait_for_ranks(self):
         """Those of a launcher that was killed end a little later, in groups of their own, and leave the device then."""
@@ -136,13 +150,20 @@ class Runner:
         self.record.add(step, result, seconds, detail)
 
 
+def pattern(text):
+    try:
+        return re.compile(text)
+    except re.error as error:
+        raise argparse.ArgumentTypeError(f"'{text}' is no regular expression: {error}") from None
+
+
 def parse_options():
     parser = argparse.ArgumentParser(prog="scripts/gpu-check", add_help=False)
     parser.add_argument("--part", action="append", choices=PARTS)
     parser.add_argument("--bundle", type=Path, default=Path(__file__).resolve().parent)
     parser.add_argument("--output", type=Path, default=Path("gpu-check-results"))
-    parser.add_argument("--limit", type=float, default=460)
-    parser.add_argument("--only", type=re.compile)
+    parser.add_argument("--limit", type=float)
+    parser.add_argument("--only", type=pattern, metavar="REGEX")
     parser.add_argument("--brief", action="store_true")
     parser.add_argument("--soft", action="store_true")
     parser.add_argument("--quick", action="store_true")
@@ -161,12 +182,13 @@ def run_parts(options, work, environment, record):
         return f"did not begin, as Rondo cannot use this device: {record.machine['refused']}"
     sizes = QUICK if options.quick else SOFT if options.soft else BRIEF if options.brief else FULL
     steps = AllSteps(options.bundle, work, options.soft, sizes)
+    limit = options.limit or (BRIEF_LIMIT if options.brief else LIMIT)
     with Keeper(environment, work) as keeper:
         record.machine["kept context"] = keeper.state
         for part in PARTS if options.part is None else options.part:
             if now := clocks(options.soft):
                 record.machine[f"clocks before {part}"] = now
-            runner = Runner(options.bundle / "bin", work, record, environment, options.limit)
+            runner = Runner(options.bundle / "bin", work, record, environment, limit)
             for step in steps.of(part):
                 if options.only is None or options.only.search(step.name):
                     runner.run(step)

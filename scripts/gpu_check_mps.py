@@ -5,6 +5,7 @@ whether it is served, and if not the command does not run (exit status 77).   us
 
 import ctypes
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -18,14 +19,13 @@ MPS_ENABLED = 133  # CU_DEVICE_ATTRIBUTE_MPS_ENABLED: a context made on the devi
 
 
 def begin(environment):
-    """The daemon, when it listens. It stays in this process's group, and so ends with it."""
+    """The daemon, which listens, or None: it does not. It stays in this process's group, and so ends with it."""
     daemon = subprocess.Popen([CONTROL, "-f"], env=environment, stdin=subprocess.DEVNULL)
     end = time.monotonic() + PATIENCE
     while not (Path(environment["CUDA_MPS_PIPE_DIRECTORY"]) / "control").exists():
         if daemon.poll() is not None or time.monotonic() > end:
             daemon.kill()
             daemon.wait()
-            print(f"MPS does not work here: {CONTROL} -f does not listen", flush=True)
             return None
         time.sleep(0.05)
     return daemon
@@ -69,20 +69,24 @@ def run(command):
         for name in names.values():
             os.mkdir(name)
         environment = os.environ | names
-        daemon = begin(environment)
-        if daemon is None:
-            return SKIPPED
         why = ""
+        daemon = begin(environment)
         try:
-            why = why_not_served(environment)
+            why = why_not_served(environment) if daemon else f"{CONTROL} -f does not listen"
             return SKIPPED if why else subprocess.run(command, env=environment, check=False).returncode
         finally:
-            finish(daemon, environment)
+            if daemon:
+                finish(daemon, environment)
             for log in sorted(Path(folder, "log").iterdir()):
                 print(f"{log.name}: {log.read_text(errors='replace')[-2000:]}", flush=True)
             if why:
                 print(f"MPS does not work here: {why}", flush=True)
 
 
+def stop(_number, _frame):
+    sys.exit("ended by a signal")  # behind which the daemon is told to quit
+
+
 if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, stop)
     sys.exit(ask_driver() if sys.argv[1:] == ["--served"] else run(sys.argv[1:]))

@@ -202,7 +202,8 @@ class Steps:
                              "-m", 2, "-T", 10], seconds=30, launcher=self.launcher(2), environment=KERNELS)
         before, more = self.through_mps()
         yield Step("C", "registered buffers of 2 processes through MPS",
-                   [*before, *self.launcher(2), self.bin / "region_rank", *REGISTERED], 60, says="load_store", **more)
+                   [*before, *self.launcher(2), self.bin / "region_rank", *REGISTERED], 60,
+                   says="plan two_shot load_store", **more)
         for ranks, size in self.sizes.matrix.items():
             yield Step("C", f"device matrix of {ranks} ranks, bit-equal to the host ({size})",
                        [self.bin / "device_matrix"], 110,

@@ -300,8 +300,12 @@ Result<void> measure_bandwidth(Bench &bench, uint32_t multiprocessors, uint32_t 
   return verify(bench, memory.back().get().object, bytes, way_count);
 }
 
+/// Whole or not at all: it may be killed meanwhile.
 bool write(const Bench &bench) {
-  return bench.path.empty() || std::ofstream(bench.path) << bench.document.dump(1) << "\n";
+  if (bench.path.empty()) return true;
+  const std::string fresh = bench.path + ".new";
+  if (!(std::ofstream(fresh) << bench.document.dump(1) << "\n")) return false;
+  return std::rename(fresh.c_str(), bench.path.c_str()) == 0;
 }
 
 Result<void> measure(Bench &bench) {

@@ -16,7 +16,7 @@ inline constexpr int run_count = 5;  ///< of which a cost is the median
 
 struct Sizes {
   uint64_t rounds = 2000, launches = 200;
-  uint64_t stream_launches = 200;  ///< on each of several streams, and twice as many: a driver has room for some 1,000
+  uint64_t stream_launches = 200;  ///< in a graph on each of several streams, then twice as many
   uint64_t copy_bytes = uint64_t{512} << 20;
   uint64_t reduce_bytes = uint64_t{64} << 20;  ///< of each operand
 };
