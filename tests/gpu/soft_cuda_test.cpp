@@ -89,6 +89,8 @@ TEST_CASE("soft cuda: blocks beyond the resident ones wait, and none is preempte
 
 TEST_CASE("soft cuda: places go to who came first, and blocks that begin later meet those before", "[blocks]") {
   World world;
+  auto *const waiting = soft_cuda_function<uint64_t(uint32_t)>(world.cu.library, "soft_cuda_waiting_launches");
+  REQUIRE(waiting != nullptr);
   const auto kernels = test_kernels(world);
   REQUIRE(kernels.has_value());
   const Stream second = world.another_stream(), third = world.another_stream();
@@ -109,12 +111,13 @@ TEST_CASE("soft cuda: places go to who came first, and blocks that begin later m
   CU_OK(launch(world, *kernels, "test_barrier", 4, second.get().object,
                soft_cuda::BarrierParameters{pointer_to(meets), 0}));
   CHECK(arrived(meets, 2));  // two places are left: the third block waits for one
-  std::this_thread::sleep_for(a_while);
+  CHECK(becomes_true([&] { return waiting(0) == 1; }));
   CU_OK(launch(world, *kernels, "test_await", 1, third.get().object, soft_cuda::AwaitParameters{pointer_to(waits), 1}));
-  std::this_thread::sleep_for(a_while);
+  CHECK(becomes_true([&] { return waiting(0) == 2; }));
   word(holds).fetch_add(1, std::memory_order_acq_rel);  // pairs with the kernel's loads
   CHECK(arrived(meets, 3));
   CU_OK(world.cu.stream_synchronize(world.stream()));
+  CHECK(becomes_true([&] { return waiting(0) == 1; }));  // the fourth block
   std::this_thread::sleep_for(a_while);
   CU_FAILS(world.cu.stream_query(second.get().object), CuStatus::not_ready);  // the third launch has the fourth place
   word(waits).store(1, std::memory_order_release);                            // pairs with the kernel's loads

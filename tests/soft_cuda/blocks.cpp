@@ -147,6 +147,11 @@ void Places::release() {
   changed_.notify_all();
 }
 
+uint64_t Places::waiting() {
+  const std::lock_guard lock(mutex_);
+  return next_ticket_ - serving_;
+}
+
 void run_on_pool(void (*task)(void *argument), void *argument) {
   Pool &shared = pool();
   const std::lock_guard lock(shared.mutex);

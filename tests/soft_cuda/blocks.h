@@ -20,6 +20,8 @@ class Places {
   [[nodiscard]] bool try_acquire();  ///< does not wait
   void release();
   [[nodiscard]] uint32_t count() const { return count_; }
+  /// Of acquire(): calls that have not returned.
+  [[nodiscard]] uint64_t waiting();
 
  private:
   std::mutex mutex_;

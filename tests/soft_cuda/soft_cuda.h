@@ -47,6 +47,9 @@ extern "C" uint64_t soft_cuda_flush_count();
 /// Nodes of graphs that this process has captured so far, kernels among them.
 extern "C" uint64_t soft_cuda_captured_count();
 
+/// Launches of this process that wait for a place for a block of theirs on that device.
+extern "C" uint64_t soft_cuda_waiting_launches(uint32_t device);
+
 /// Kernels of that device, of this process, stop where they wait, as if it were lost with them; 0: they go on.
 extern "C" void soft_cuda_lose_device(uint32_t device, uint32_t lost);
 
