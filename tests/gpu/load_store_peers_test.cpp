@@ -241,20 +241,25 @@ TEST_CASE("peers: where a device is lost with its kernel, the kernels of others 
           "[peers]") {
   auto *const lose =
       soft_cuda_function<void(uint32_t, uint32_t)>(conformance::loaded_driver().library, "soft_cuda_lose_device");
+  auto *const waiting =
+      soft_cuda_function<uint64_t(uint32_t)>(conformance::loaded_driver().library, "soft_cuda_waiting_blocks");
   if (!has_peers(2) || lose == nullptr) return;
+  REQUIRE(waiting != nullptr);
   const DeviceRanks group(on_devices({0, 1}));
   const Buffers buffers(group, Call{large});
-  REQUIRE(buffers.enqueue(1) == RONDO_OK);
-  std::this_thread::sleep_for(std::chrono::seconds(1));  // all blocks of its kernel wait at the first gate
+  const uint32_t block_count = plan_of(group.ranks[1], large).channels;
   lose(1, 1);
   struct Found {  // in any case, else the ranks would never end
     decltype(lose) tell;
     ~Found() { tell(1, 0); }
   } const found{lose};
+  REQUIRE(buffers.enqueue(1) == RONDO_OK);
+  REQUIRE(conformance::becomes_true([&] { return waiting(1) == block_count; }));  // stopped at the first gate
   REQUIRE(buffers.enqueue(0) == RONDO_OK);  // all have arrived, and one never leaves
   const auto ended = [&] {
     return group.world.cu.stream_query(static_cast<CuStream>(group.stream(0))) == CuStatus::success;
   };
+  CHECK(conformance::becomes_true([&] { return waiting(0) == block_count; }));  // at the last one
   std::this_thread::sleep_for(conformance::a_while);
   CHECK_FALSE(ended());
   const auto aborted = std::chrono::steady_clock::now();

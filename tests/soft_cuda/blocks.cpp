@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/soft_cuda/blocks.h"
 
+#include <atomic>
 #include <cstring>
 #include <deque>
 #include <memory>
@@ -61,6 +62,7 @@ struct BlockRun {
   Block block;
   std::unique_ptr<std::byte, SharedMemoryDeleter> shared;
   uint32_t threads_left = 0;
+  uint32_t has_waited = 0;  ///< for others; of all its threads
 };
 
 /// Blocks that begin together, and end one by one.
@@ -83,6 +85,7 @@ void run_thread(Batch &batch, uint32_t index) {
     if (--own.threads_left != 0) return;
   }
   own.shared.reset();
+  if (own.has_waited != 0) run.places.waiting_blocks.fetch_sub(1, std::memory_order_relaxed);
   run.places.release();
   // Notified under the mutex: the launch may end as soon as it is free.
   const std::lock_guard lock(run.mutex);
@@ -95,8 +98,11 @@ struct HostThread {
   uint32_t index = 0;
 };
 
+thread_local const HostThread *host_thread = nullptr;  ///< for who is called by a block that runs on this one
+
 void run_host_thread(void *argument) {
   const std::unique_ptr<HostThread> self(static_cast<HostThread *>(argument));
+  host_thread = self.get();
   Batch &batch = *self->batch;
   const Launch &launch = batch.run->launch;
   const auto count = static_cast<uint32_t>(batch.blocks.size()) * launch.thread_count;
@@ -106,9 +112,22 @@ void run_host_thread(void *argument) {
   run_thread(batch, self->index);
 }
 
+/// The block of the calling thread or fiber.
+void tell_waiting() {
+  Batch &batch = *host_thread->batch;
+  const uint32_t thread = have_fibers ? fiber_index() : host_thread->index;
+  // Relaxed: the first one counts it; run_thread() reads it under the mutex, when all threads have ended.
+  std::atomic_ref has_waited(batch.blocks[thread / batch.run->launch.thread_count].has_waited);
+  if (has_waited.load(std::memory_order_relaxed) != 0 || has_waited.exchange(1, std::memory_order_relaxed) != 0) return;
+  batch.run->places.waiting_blocks.fetch_add(1, std::memory_order_relaxed);
+}
+
 void wait_for_turn(Waiting waiting) {
-  give_way(waiting);
-  if (waiting == Waiting::for_others) await_turn();
+  if (waiting == Waiting::at_barrier) return give_way(waiting);
+  tell_waiting();
+  do give_way(waiting);
+  while (device_is_lost());  // bounded by the test, which finds it again
+  await_turn();
 }
 
 void add_block(Batch &batch, uint32_t index) {

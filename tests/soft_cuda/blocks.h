@@ -2,6 +2,7 @@
 // Launches: blocks on host threads or fibers, at most so many resident on a device, none preempted.
 #pragma once
 
+#include <atomic>
 #include <condition_variable>
 #include <cstddef>
 #include <cstdint>
@@ -22,6 +23,8 @@ class Places {
   [[nodiscard]] uint32_t count() const { return count_; }
   /// Of acquire(): calls that have not returned.
   [[nodiscard]] uint64_t waiting();
+  /// Blocks in these places that have waited for others at least once. Relaxed: a count that orders nothing.
+  std::atomic<uint32_t> waiting_blocks{0};
 
  private:
   std::mutex mutex_;

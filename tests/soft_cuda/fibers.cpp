@@ -111,7 +111,8 @@ struct Fibers {
   bool backwards = false;   ///< every other time the last thread is the first fiber: neither runs ahead in all tests
   const std::function<void(uint32_t)> *body = nullptr;
 
-  void call() const { (*body)(backwards ? count - 1 - running : running); }
+  [[nodiscard]] uint32_t index() const { return backwards ? count - 1 - running : running; }
+  void call() const { (*body)(index()); }
 };
 
 thread_local Fibers fibers;
@@ -248,6 +249,8 @@ void run_fibers(uint32_t count, const std::function<void(uint32_t index)> &body)
   give_stacks_back(own);
   own.count = 0;
 }
+
+uint32_t fiber_index() { return fibers.index(); }
 
 void begin_host_thread() { looks_in_vain = 0; }
 

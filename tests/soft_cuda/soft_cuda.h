@@ -50,7 +50,10 @@ extern "C" uint64_t soft_cuda_captured_count();
 /// Launches of this process that wait for a place for a block of theirs on that device.
 extern "C" uint64_t soft_cuda_waiting_launches(uint32_t device);
 
-/// Kernels of that device, of this process, stop where they wait, as if it were lost with them; 0: they go on.
+/// Blocks of this process that run on that device and have waited for other blocks, kernels or the host at least once.
+extern "C" uint64_t soft_cuda_waiting_blocks(uint32_t device);
+
+/// Kernels of that device, of this process, stop where they wait for others: it is lost with them; 0: they go on.
 extern "C" void soft_cuda_lose_device(uint32_t device, uint32_t lost);
 
 /// Counts what kernels do to memory from now on, from nothing; 0: stops. Where nothing runs.

@@ -39,12 +39,6 @@ bool taken() { return !state().settings.turns_path.empty(); }
 std::atomic<uint64_t> lost_devices{0};
 thread_local int device_of_thread = 0;
 
-constexpr std::chrono::milliseconds between_looks{1};
-
-bool device_is_lost() {
-  return (lost_devices.load(std::memory_order_relaxed) >> device_of_thread & 1) != 0;  // orders nothing
-}
-
 /// Another process has time to take the lock that was just given up, which the system would not see to.
 constexpr std::chrono::milliseconds between_turns{1};
 
@@ -103,8 +97,11 @@ void lose_device(uint32_t device, bool lost) {
     lost_devices.fetch_and(~bit, std::memory_order_relaxed);
 }
 
+bool device_is_lost() {
+  return (lost_devices.load(std::memory_order_relaxed) >> device_of_thread & 1) != 0;  // orders nothing
+}
+
 void await_turn() {
-  while (device_is_lost()) std::this_thread::sleep_for(between_looks);  // bounded by the test, which finds it again
   if (!taken()) return;
   Turns &all = turns();
   if (all.mine.load(std::memory_order_relaxed)) return;

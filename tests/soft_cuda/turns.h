@@ -16,14 +16,16 @@ class KernelInFlight {
   KernelInFlight &operator=(const KernelInFlight &) = delete;
 };
 
-/// By a thread of a kernel, where it begins and where it waits for others: returns when it is this process's turn, and
-/// its device is not lost. A fiber stops all fibers of its host thread.
+/// By a thread of a kernel, where it begins and where it waits for others: returns when it is this process's turn. A
+/// fiber stops all fibers of its host thread.
 void await_turn();
 
 /// The calling thread runs a kernel of that device.
 void set_device_of_thread(int device);
 
-/// Kernels of that device stop where they wait, until it is found again.
+/// Kernels of that device stop where they wait for others, until it is found again.
 void lose_device(uint32_t device, bool lost);
+/// That of the calling thread.
+[[nodiscard]] bool device_is_lost();
 
 }  // namespace soft_cuda
