@@ -20,7 +20,9 @@
 //   busy                    keeps the device busy on another stream, until `idle`, for 15 s at most
 //   idle                    lets the device go on, a moment later
 //   failing                 a sum that fails; says how: "failing STATUS SECONDS MESSAGE", the time being the call's
-//   abort_soon              the communicator, a second later
+//   failing=NAME            likewise; makes that file when the call begins
+//   failing_end             as `end`, which fails; says how, as `failing`
+//   abort_behind=NAME       the communicator, a second after that file is there; the steps go on
 //   again                   destroys the communicator, whose buffers are not registered then, and makes another one
 //   hold                    deregisters the first, which a peer has open still
 //   other                   makes another communicator
@@ -103,16 +105,34 @@ int launch_behind(const RegionRank &it) {
   return enqueued == CuStatus::success ? launch(it) : driver_failed;
 }
 
-int fail_sum(RegionRank &it) {
-  if (const int filled = fill(it); filled != RONDO_OK) return filled;
-  const auto begun = std::chrono::steady_clock::now();
-  const int called = call(it);
-  const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - begun;
-  const int status = called == RONDO_OK ? check(it) : called;
+std::filesystem::path path_of(const char *name) {
+  const char *const folder = std::getenv("REGION_RANK_FOLDER");
+  return std::filesystem::path(folder == nullptr ? "" : folder) / name;
+}
+
+int post(const char *name) { return std::ofstream(path_of(name)) ? int{RONDO_OK} : wrong_value; }
+
+int tell_failing(const RegionRank &it, int status, std::chrono::duration<double> taken) {
   rondo_error_t error = RONDO_ERROR_INIT;
   if (status > RONDO_OK) static_cast<void>(rondo_comm_last_error(it.self.comm, &error));
   std::printf("failing %d %.3f %s\n", status, taken.count(), error.message);
   return status > RONDO_OK ? int{RONDO_OK} : wrong_value;
+}
+
+/// `name`: null: makes no file.
+int fail_sum(RegionRank &it, const char *name) {
+  if (const int filled = fill(it); filled != RONDO_OK) return filled;
+  const auto begun = std::chrono::steady_clock::now();
+  if (name != nullptr && post(name) != RONDO_OK) return driver_failed;
+  const int called = call(it);
+  const auto taken = std::chrono::steady_clock::now() - begun;
+  return tell_failing(it, called == RONDO_OK ? check(it) : called, taken);
+}
+
+int fail_end(RegionRank &it) {
+  const auto begun = std::chrono::steady_clock::now();
+  const int status = check(it);
+  return tell_failing(it, status, std::chrono::steady_clock::now() - begun);
 }
 
 int make_again(RegionRank &it) {
@@ -230,9 +250,17 @@ int wait_until_not_quiet() {
   });
 }
 
-std::filesystem::path path_of(const char *name) {
-  const char *const folder = std::getenv("REGION_RANK_FOLDER");
-  return std::filesystem::path(folder == nullptr ? "" : folder) / name;
+int wait_for(const char *name) {
+  return wait_until([name] { return std::filesystem::exists(path_of(name)); });
+}
+
+int abort_behind(RegionRank &it, const std::string &name) {
+  it.busy.run_later({}, [name, comm = it.self.comm] {
+    static_cast<void>(wait_for(name.c_str()));
+    std::this_thread::sleep_for(before_abort);
+    rondo_comm_abort(comm);
+  });
+  return RONDO_OK;
 }
 
 int run_step(RegionRank &it, const std::string &step) {
@@ -255,9 +283,10 @@ int run_step(RegionRank &it, const std::string &step) {
   if (step == "end") return check(it);
   if (step == "busy") return it.busy.begin(*it.self.cu, it.self.context) ? int{RONDO_OK} : driver_failed;
   if (step == "idle") return it.busy.run_later(before_idle, [&it] { it.busy.go_on(); }), int{RONDO_OK};
-  if (step == "failing") return fail_sum(it);
-  if (step == "abort_soon")
-    return it.busy.run_later(before_abort, [comm = it.self.comm] { rondo_comm_abort(comm); }), int{RONDO_OK};
+  if (step == "failing") return fail_sum(it, nullptr);
+  if (step.starts_with("failing=")) return fail_sum(it, label());
+  if (step == "failing_end") return fail_end(it);
+  if (step.starts_with("abort_behind=")) return abort_behind(it, label());
   if (step == "again") return make_again(it);
   if (step == "hold") return hold(it);
   if (step == "other") return make_other(it);
@@ -268,8 +297,8 @@ int run_step(RegionRank &it, const std::string &step) {
   if (step == "return") return std::fflush(stdout), std::_Exit(0), int{RONDO_OK};
   if (step == "kill") return ::raise(SIGKILL);
   if (step == "not_quiet") return wait_until_not_quiet();
-  if (step.starts_with("post=")) return std::ofstream(path_of(label())) ? int{RONDO_OK} : wrong_value;
-  if (step.starts_with("await=")) return wait_until([&] { return std::filesystem::exists(path_of(label())); });
+  if (step.starts_with("post=")) return post(label());
+  if (step.starts_with("await=")) return wait_for(label());
   if (step == "nap") return std::this_thread::sleep_for(nap), int{RONDO_OK};
   if (step == "sleep") return std::this_thread::sleep_for(std::chrono::seconds(1)), int{RONDO_OK};
   std::fprintf(stderr, "unknown step %s\n", step.c_str());
