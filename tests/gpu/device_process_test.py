@@ -3,6 +3,7 @@
 come. The executor is that of RONDO_DEVICE_EXECUTOR; auto is copies, unless the device says that processes share it by
 MPS."""
 
+import functools
 import os
 import sys
 import tempfile
@@ -10,8 +11,9 @@ import unittest
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "proc"))
-from job import run_job  # noqa: E402
+import job  # noqa: E402
 
+run_job = functools.partial(job.run_job, seconds=180)  # a timeout of 60 s is among them
 PROGRAM = sys.argv.pop(1)
 IN_SOFTWARE = "softcuda" in os.environ.get("RONDO_CUDA_LIBRARY", "")
 needs_software = unittest.skipUnless(IN_SOFTWARE, "needs what only the driver in software can be told to do")

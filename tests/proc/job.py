@@ -11,6 +11,8 @@ import socket
 import subprocess
 import time
 
+# Under a sanitizer everything takes longer.
+PATIENCE = 4 if "RONDO_TEST_SANITIZED" in os.environ else 1
 LINE = re.compile(r"^rank (\d+): (.*?) peer (-?\d+) operation (\d+): (.*)$", re.MULTILINE)
 
 
@@ -70,8 +72,10 @@ def refuse_pidfd_open():
 
 def run_job(program, rank_count, arguments, environment=None, absent=(), seconds=60, own_environment=None,
             unreaped=(), preexec_fn=None):
-    """Runs all ranks but the absent ones to their end. Those that outlive `seconds` are killed and fail the test. A
-    rank that stopped itself is let be until the others have ended. The unreaped ones stay zombies as long."""
+    """Runs all ranks but the absent ones to their end. Those that outlive `seconds` (under a sanitizer, four times
+    that) are killed and fail the test. A rank that stopped itself is let be until the others have ended. The unreaped
+    ones stay zombies as long."""
+    seconds *= PATIENCE
     port = HeldPort()
     base = dict(os.environ, WORLD_SIZE=str(rank_count), MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port.number),
                 RONDO_SECRET=secrets.token_hex(32), **(environment or {}))
