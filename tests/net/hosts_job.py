@@ -3,6 +3,7 @@
 
 import json
 import os
+import re
 import secrets
 import signal
 import subprocess
@@ -15,6 +16,7 @@ import hosts as net
 sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "proc"))
 from job import LINE, Report  # noqa: E402
 
+RETURNED = re.compile(r"^rank \d+ returned (\d+)$", re.MULTILINE)
 PORTS = iter(range(29_500, 30_500))
 
 
@@ -76,6 +78,13 @@ class Job:
         found = [Report(match) for match in LINE.finditer(self.output[rank])]
         assert found, f"no report of rank {rank} in {self.output[rank]!r}"
         return found[-1]
+
+    def returned(self, ranks):
+        """When the last call of the last of these ranks returned, as time.monotonic() tells it: of programs that print
+        it. What its process does at its end, and who waits for that, is not in it."""
+        times = [RETURNED.findall(self.output[rank]) for rank in ranks]
+        assert times and all(times), self.output
+        return max(int(each[-1]) for each in times) / 1e6
 
 
 def ucx_of(rondo):

@@ -14,49 +14,49 @@ from hosts_job import HostsTest, Job
 
 PROGRAM = os.path.abspath(sys.argv.pop(1))
 PROMISED_S = 2.0 * (4 if "RONDO_TEST_SANITIZED" in os.environ else 1)
-BUSY_S = 2.0  # for a machine with other work: each rank ends, and is looked at
+BUSY_S = 2.0  # for a machine with other work
+TRIES = 3  # likewise; what is told must be right each time
+
+
+NO_ANSWER = r"(gave no answer|cannot be reached)"
 
 
 class RingOfHosts(HostsTest):
-    def job(self, hosts, layout):
-        return Job(hosts, layout, [PROGRAM, "4"]).begun()
-
-    def finish_soon(self, job, skip=()):
-        begun = time.monotonic()
-        job.finish(60, skip)
-        self.assertLess(time.monotonic() - begun, PROMISED_S + BUSY_S)
+    def expect_in_time(self, host_count, layout, harm, *expected):
+        """Lives of a job until the last rank is told of harm(hosts, job) within the promised time. `expected`: ranks,
+        what each of them is told, and the ranks that it may name."""
+        took = []
+        while not took or (took[-1] >= PROMISED_S + BUSY_S and len(took) < TRIES):
+            with net.Hosts(host_count) as hosts:
+                job = Job(hosts, layout, [PROGRAM, "4"]).begun()
+                harm(hosts, job)
+                begun = time.monotonic()
+                job.finish(60)
+                for ranks, text, peers in expected:
+                    self.expect(job, ranks, "remote rank failed", text, peers)
+                took.append(job.returned([rank for ranks, _, _ in expected for rank in ranks]) - begun)
+        print(f"{self.id().split('.')[-1]}: told after {', '.join(f'{seconds:.2f} s' for seconds in took)}", flush=True)
+        self.assertLess(took[-1], PROMISED_S + BUSY_S, f"late every time: {took}")
 
     def test_a_killed_rank_is_named_on_all_hosts(self):
-        with net.Hosts(6) as hosts:
-            job = self.job(hosts, [0, 1, 2, 3, 3, 4, 5])
-            os.kill(net.innermost(job.processes[4].pid), signal.SIGKILL)
-            self.finish_soon(job)
-            self.expect(job, [0, 1, 2, 3, 5, 6], "remote rank failed", r"rank 4 \(host h3.* has ended", {4})
+        self.expect_in_time(6, [0, 1, 2, 3, 3, 4, 5],
+                            lambda _, job: os.kill(net.innermost(job.processes[4].pid), signal.SIGKILL),
+                            ([0, 1, 2, 3, 5, 6], r"rank 4 \(host h3.* has ended", {4}))
 
     def test_a_killed_host_is_named_on_all_hosts(self):
-        with net.Hosts(8) as hosts:
-            job = self.job(hosts, [0, 1, 2, 3, 4, 5, 6, 6, 7])
-            hosts.kill(6)
-            self.finish_soon(job)
-            self.expect(job, [0, 1, 2, 3, 4, 5, 8], "remote rank failed", r"rank [67] \(host h6.* has ended", {6, 7})
+        self.expect_in_time(8, [0, 1, 2, 3, 4, 5, 6, 6, 7], lambda hosts, _: hosts.kill(6),
+                            ([0, 1, 2, 3, 4, 5, 8], r"rank [67] \(host h6.* has ended", {6, 7}))
 
     def test_a_cable_that_is_cut_is_told_on_both_sides(self):
         for cut in ("cut", "cut_one_way"):
-            with net.Hosts(6) as hosts, self.subTest(cut=cut):
-                job = self.job(hosts, range(6))
-                getattr(hosts, cut)(2)
-                self.finish_soon(job)
-                self.expect(job, [0, 1, 3, 4, 5], "remote rank failed",
-                            r"rank 2 \(host h2.*(gave no answer|cannot be reached)", {2})
-                self.expect(job, [2], "remote rank failed", r"(gave no answer|cannot be reached)", {0, 1, 3, 4, 5})
+            with self.subTest(cut=cut):
+                self.expect_in_time(6, range(6), lambda hosts, _, cut=cut: getattr(hosts, cut)(2),
+                                    ([0, 1, 3, 4, 5], r"rank 2 \(host h2.*" + NO_ANSWER, {2}),
+                                    ([2], NO_ANSWER, {0, 1, 3, 4, 5}))
 
     def test_after_a_partition_each_side_names_a_rank_of_the_other(self):
-        with net.Hosts(6) as hosts:
-            job = self.job(hosts, range(6))
-            hosts.part({3, 4, 5})
-            self.finish_soon(job)
-            self.expect(job, [0, 1, 2], "remote rank failed", r"(gave no answer|cannot be reached)", {3, 4, 5})
-            self.expect(job, [3, 4, 5], "remote rank failed", r"(gave no answer|cannot be reached)", {0, 1, 2})
+        self.expect_in_time(6, range(6), lambda hosts, _: hosts.part({3, 4, 5}),
+                            ([0, 1, 2], NO_ANSWER, {3, 4, 5}), ([3, 4, 5], NO_ANSWER, {0, 1, 2}))
 
 
 if __name__ == "__main__":

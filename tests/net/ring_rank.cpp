@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // One rank of a job whose hosts have control connections as in a ring: `ring_rank MESH_MAX`, with the environment of a
 // launcher. It says "begun" after its first sum, sums until the communicator has failed, and prints
+//   rank R returned MICROSECONDS      the last sum, by a clock that all processes of the machine share
 //   rank R: STATUS peer P operation N: MESSAGE
 // The public interface has no way to ask for fewer hosts in a mesh, so this is on the library's inside.
 #include <rondo/rondo.h>
@@ -63,6 +64,8 @@ Result<void> run(const Job &job, uint32_t mesh_max) {
     sleep_for_ns(pause_ns);
     outcome = sum(*comm);
   }
+  std::printf("rank %u returned %llu\n", static_cast<uint32_t>(job.rank),
+              static_cast<unsigned long long>(now_ns() / 1000));
   comm->close();
   return outcome;
 }

@@ -214,6 +214,13 @@ class SeveralHosts(HostsTest):
             self.expect(job, [0], "timeout", r"rank 1 \(host h1", {1})
 
     def test_a_stopped_host_is_late_until_its_cable_is_cut(self):
+        took = []
+        while not took or (took[-1] >= 5 and len(took) < 3):  # 2 s, and a machine with other work
+            took.append(self.cut_cable_of_stopped_host())
+        self.assertLess(took[-1], 5, f"late every time: {took}")
+
+    def cut_cable_of_stopped_host(self):
+        """After how many seconds the other host was told."""
         with net.Hosts(2) as hosts:
             job = Job(hosts, [0, 1, 1], [PROGRAM, "busy", "1000", "1000"]).begun()
             for rank in (1, 2):
@@ -229,8 +236,8 @@ class SeveralHosts(HostsTest):
             begun = time.monotonic()
             hosts.cut(1)
             job.finish(60, skip={1, 2})
-            self.assertLess(time.monotonic() - begun, 5)  # 2 s, and a machine with other work
             self.expect(job, [0], "remote rank failed", r"rank [12] \(host h1.*gave no answer", {1, 2})
+            return job.returned([0]) - begun
 
     def test_ranks_that_disagree_are_told_both_calls(self):
         with net.Hosts(2) as hosts:

@@ -21,9 +21,17 @@ int begin(const Rank &self, std::vector<int32_t> &values) {
   return outcome;
 }
 
+/// Of the last call, by a clock that all processes of the machine share.
+void tell_return(const Rank &self) {
+  const auto now = Clock::now().time_since_epoch();
+  std::printf("rank %d returned %lld\n", self.rank,
+              static_cast<long long>(std::chrono::duration_cast<std::chrono::microseconds>(now).count()));
+  std::fflush(stdout);
+}
+
 }  // namespace
 
-/// busy SECONDS COUNT: sums until rank 0 says that the time is over
+/// busy SECONDS COUNT: sums until rank 0 says that the time is over; prints when the last call returned
 int run_busy(const Rank &self, const Arguments &args) {
   constexpr int rounds_per_look = 16;
   const auto end = after(args[0]);
@@ -35,6 +43,7 @@ int run_busy(const Rank &self, const Arguments &args) {
     over = Clock::now() >= end ? 1 : 0;
     if (outcome == RONDO_OK) outcome = rondo_broadcast(&over, &over, 1, RONDO_INT32, 0, self.comm, nullptr);
   }
+  tell_return(self);
   return finish(self, outcome);
 }
 
@@ -59,10 +68,7 @@ int run_last(const Rank &self, const Arguments &args) {
   int outcome = begin(self, values);
   for (int round = 1; round <= 20 && outcome == RONDO_OK; ++round)
     outcome = sum_once(self, values.data(), values.size(), round);
-  const auto now = Clock::now().time_since_epoch();
-  std::printf("rank %d returned %lld\n", self.rank,
-              static_cast<long long>(std::chrono::duration_cast<std::chrono::microseconds>(now).count()));
-  std::fflush(stdout);
+  tell_return(self);
   if (self.rank == self.size - 1) std::this_thread::sleep_until(after(args[0]));
   return finish(self, outcome);
 }
