@@ -48,8 +48,8 @@
 //   through it waits for nothing but B5, which comes, since all others are through it, too: so it does not give up,
 //   and no buffer is touched any more when the kernel of its owner has ended. But on several devices one may be gone
 //   with its kernel: when a kernel has waited in vain for seconds since a failure, of which B3 takes milliseconds, the
-//   host tells it so, and its B5 ends. Who finds behind B2 that it cannot reach a buffer, whose region was withdrawn, skips B3 and adds gate_failed
-//   at B4, too: all stay until all have left, and then each has failed.
+//   host tells it so, and its B5 ends. Who finds behind B2 that it cannot reach a buffer, whose region was withdrawn,
+//   skips B3 and adds gate_failed at B4, too: all stay until all have left, and then each has failed.
 //   Both counts grow by rank_count with each operation, so they tell by themselves where the next one stands.
 //   Where a rank's window says that other devices cannot read its buffers, all ranks see that behind B2, touch no
 //   peer's buffer, and do C, R and G in place of B3. B5 can be in vain then, and ends like B2: a peer that gave up

@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "cuda/driver/budget.h"
+#include "cuda/executors/connection_shape.h"
 #include "cuda/kernels/operation.h"
 #include "tests/gpu/device_ranks.h"
 
