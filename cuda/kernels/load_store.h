@@ -19,6 +19,7 @@ namespace rondo::device {
 struct LoadStoreMemory {
   KernelEnds ends;
   PlaceRoute route;
+  Agreement agreed;  ///< likewise thread 0's alone: a register less while parts are reduced
 };
 
 /// Shared memory of a block: what its group has for itself, and what it knows of each rank.
@@ -88,6 +89,7 @@ RONDO_HD void run_load_store(G group, const LoadStoreOperation &operation, uint3
     uint32_t output_count = route.output_count;
     const Agreement agreed = may_share ? agree(group, operation, channel, route, buffers) : Agreement::in_places;
     const bool in_places = agreed == Agreement::in_places;
+    if (group.rank() == 0) memory.agreed = agreed;
     if (in_places) {
       if (group.rank() == 0)  // nobody else writes that counter
         memory.route = make_place_route(operation, load_store_count_in(memory::load_relaxed(
@@ -99,7 +101,7 @@ RONDO_HD void run_load_store(G group, const LoadStoreOperation &operation, uint3
     if (done && agreed != Agreement::nothing)
       done = run_parts<Reduction>(group, operation, channel, memory.route, buffers, output_count, in_places);
     if (may_share)
-      done = done && leave(group, operation, channel, agreed);
+      done = done && leave(group, operation, channel, memory.agreed);
     else if constexpr (memory::is_kept(memory::Site::load_store_end_barrier))
       group.sync();  // before thread 0 reports
   }

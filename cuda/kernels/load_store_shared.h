@@ -59,7 +59,8 @@ enum class Gate : uint8_t {
 }
 
 /// Every thread gets the same. `word`: of rank 0's place. `gives_up`: thread 0 looks whether it must stop; else only
-/// whether a peer is lost. `has_part`: else it comes for the others' sake, and no rank gets through.
+/// whether a peer is lost. `has_part`: else it comes for the others' sake, and no rank gets through. Of both thread 0's
+/// counts.
 template <memory::Site arrival, Group G>
 [[nodiscard]] RONDO_HD bool pass_gate(G group, const LoadStoreOperation &operation, uint64_t &word, bool gives_up,
                                       bool has_part) {
@@ -147,13 +148,15 @@ template <Group G>
   return group.any(in_places) ? Agreement::in_places : Agreement::in_buffers;
 }
 
-/// B4, B5.
+/// B4, B5. `agreed`: thread 0 alone reads it.
 template <Group G>
-[[nodiscard]] RONDO_HD bool leave(G group, const LoadStoreOperation &operation, uint32_t channel, Agreement agreed) {
+[[nodiscard]] RONDO_HD bool leave(G group, const LoadStoreOperation &operation, uint32_t channel,
+                                  const Agreement &agreed) {
   if constexpr (memory::is_kept(memory::Site::load_store_leave_barrier)) group.sync();
-  const bool gives_up = agreed == Agreement::in_places;  // where a peer may never leave
+  const Agreement known = group.rank() == 0 ? agreed : Agreement::stop;
+  const bool gives_up = known == Agreement::in_places;  // where a peer may never leave
   return pass_gate<memory::Site::load_store_leave>(group, operation, operation.place(0).left(channel), gives_up,
-                                                   agreed != Agreement::nothing);
+                                                   known != Agreement::nothing);
 }
 
 }  // namespace rondo::device

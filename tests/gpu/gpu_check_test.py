@@ -201,7 +201,7 @@ class GpuCheck(unittest.TestCase):
         bundle = self.broken_bundle(region_rank="echo plan two_shot interpreter")
         results, record = self.check("--part", "C", "--only", "MPS", status=1, bundle=bundle)
         self.assertEqual(self.outcomes(results), [("C", "failed")])
-        self.assertIn('its log has no "load_store"', record)
+        self.assertIn('its log has no "plan two_shot load_store"', record)
 
     def test_ranks_of_a_launcher_that_was_killed_are_awaited(self):
         rank = self.output.parent / "bundle/bin/rank"
