@@ -127,7 +127,7 @@ class Steps:
             step.seconds *= self.sizes.patience
             case_seconds = math.ceil(step.case_seconds * self.sizes.patience)
             tests = {"RONDO_TEST_PROGRESS": "on", "RONDO_TEST_CASE_SECONDS": str(case_seconds)}
-            step.environment = RESIDENT | tests | self.soft_kernels("librondo_soft_kernels.so") | step.environment
+            step.environment = RESIDENT | tests | step.environment
             step.command = [str(word) for word in step.command]
             yield step
 

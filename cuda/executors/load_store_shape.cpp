@@ -15,7 +15,6 @@ constexpr uint32_t warp_threads = 32;
 constexpr uint32_t load_store_post_bytes = 64 << 10;
 constexpr uint32_t load_store_chunk_bytes = 256 << 10;
 constexpr uint32_t unused_chunk_bytes = cache_line_bytes;  // of a place: ranks that share buffers pass no chunks on
-constexpr uint32_t shared_channels_max = 128;
 // Of several devices: a call that finds a buffer that peers cannot read takes 12 MiB of two ranks' places then. With
 // 32 KiB under way in each block 1 MiB is: some 2 us of 450 GB/s.
 constexpr uint32_t peer_channels_max = 32;
@@ -149,7 +148,7 @@ device::LoadStoreGeometry choose_load_store(const DeviceRequest &request, const 
   const uint64_t half = budget.blocks / 2;
   const uint64_t left = in_processes ? half - std::min(half, request.claimed_blocks)
                                      : half_of_free_blocks(budget, request.claimed_blocks);
-  const uint64_t most = on_peers ? peer_channels_max : shared_channels_max;
+  const uint64_t most = on_peers ? peer_channels_max : device_channels_max;
   uint64_t wanted = std::min(blocks_for_each_rank(budget, left, neighbours), most);
   wanted = std::max<uint64_t>(wanted, channel_count);
   if (request.channel_count_max != 0) wanted = std::min<uint64_t>(wanted, request.channel_count_max);

@@ -20,7 +20,7 @@
 
 namespace rondo {
 
-inline constexpr uint32_t channels_max = 8;          ///< on host memory
+inline constexpr uint32_t channels_max = 8;           ///< on host memory
 inline constexpr uint32_t device_channels_max = 128;  ///< each is a block
 inline constexpr uint32_t max_ctas_max = 1024;
 inline constexpr uint64_t chunk_bytes_min = 64;
