@@ -103,6 +103,12 @@ class Info(unittest.TestCase):
         for choice in told["plans"]["choices"]:
             self.assertEqual((choice["algorithm"], choice["channels"]), ("ring", 3))
 
+    def test_the_reducers_use_the_instructions_asked_for_in_any_case_and_the_best_by_default(self):
+        best = document()["simd"]
+        for asked, used in (("auto", best), ("Auto", best), (best.upper(), best), ("Plain", "plain")):
+            done = info("--json", RONDO_SIMD=asked)
+            self.assertEqual((json.loads(done.stdout)["simd"], done.stderr), (used, ""))
+
     def test_an_algorithm_that_cannot_do_a_collective_is_shown_as_the_error_that_it_will_be(self):
         told = document("--ranks", "4", RONDO_ALGORITHM="tree")
         errors = {it["collective"] for it in told["plans"]["choices"] if "error" in it}

@@ -2,9 +2,9 @@
 // Chooses the implementation of reduction.h, once: by RONDO_SIMD, else the fastest that this processor runs.
 #include "src/engine/reduction/reduction.h"
 
-#include <cstdlib>
 #include <string>
 
+#include "src/base/config.h"
 #include "src/base/log.h"
 #include "src/engine/reduction/targets.h"
 
@@ -23,8 +23,10 @@ std::string known_targets() {
 
 const ReductionTarget &chosen_target() {
   static const ReductionTarget *const chosen = [] {
-    const char *wanted = std::getenv("RONDO_SIMD");
-    const auto forced = choose_reduce_target(wanted == nullptr ? "" : wanted);
+    // An environment that cannot be read fails whatever makes a communicator, which says why.
+    const auto config = read_config();
+    const SimdTarget wanted = config.ok() ? config.value().simd : SimdTarget::automatic;
+    const auto forced = choose_reduce_target(wanted == SimdTarget::automatic ? "" : simd_target_string(wanted));
     if (forced.ok()) return forced.value();
     log::error(log::Subsystem::config, forced.error().message);
     return choose_reduce_target("").value();
