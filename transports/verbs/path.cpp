@@ -170,7 +170,7 @@ Result<void> Path::make_queue_pair(ibv_cq *completions) {
     return Error{RONDO_ERROR_UNSUPPORTED, device_.describe() + " takes " + std::to_string(device_.requests_max()) +
                                               " requests, and the links to a rank need " +
                                               std::to_string(std::max(requests_max_, receives_)) +
-                                              "; lower RONDO_SLOT_COUNT or RONDO_CHANNELS"};
+                                              "; lower RONDO_SLOT_COUNT, or RONDO_CHANNELS where it is above 2"};
   const bool gathers = std::any_of(links_.begin(), links_.end(),
                                    [](const PathLink &link) { return link.ends.device_outgoing != nullptr; });
   // What a device takes inline is known by trying.

@@ -21,7 +21,7 @@ Result<void> Rail::make_completion_queue(uint32_t entries) {
     return Error{RONDO_ERROR_UNSUPPORTED, device_->describe() + " takes " +
                                               std::to_string(device_->completions_max()) +
                                               " completions, and the links need " + std::to_string(entries) +
-                                              "; lower RONDO_SLOT_COUNT or RONDO_CHANNELS"};
+                                              "; lower RONDO_SLOT_COUNT, or RONDO_CHANNELS where it is above 2"};
   channel_.reset(api.create_comp_channel(device_->context()));
   if (!channel_.valid()) return system_error("ibv_create_comp_channel of " + device_->port().device, errno);
   const int flags = ::fcntl(channel_.get()->fd, F_GETFL);
