@@ -86,6 +86,13 @@ class Kept(unittest.TestCase):
             self.assertEqual("changed" in changed[0], name == "a header.h")
             self.compile(compiles=False)
 
+    def test_an_image_of_several_architectures_is_made_small(self):
+        self.write("version", "release 12.8, V12.8.61")
+        self.assertIn("--compress-mode=size", self.compile(architectures="80,90")[0])
+        self.assertNotIn("--compress-mode", self.compile(architectures="90")[0])
+        self.write("version", "release 12.4, V12.4.99")  # which does not know the option
+        self.assertNotIn("--compress-mode", self.compile(architectures="80,90")[0])
+
     def test_nothing_is_kept_without_ccache(self):
         self.compile(CCACHE_DISABLE="1")
         self.compile()
