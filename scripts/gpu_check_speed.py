@@ -31,10 +31,12 @@ class AllSteps(TrainSteps):
         for blocks in sizes.pair_blocks:
             yield self.all_reduce(f"2 threads by {blocks} blocks", ["--ranks", 2, *large, "--channels", blocks],
                                   labelled(against_floor(None), f"{blocks} blocks of each"))
-        for label, more, environment in (("load_store", ("--kernel", "load_store"), {}), ("one kernel", (), SHARED)):
-            yield self.all_reduce(f"{sizes.many} threads by {label}",
-                                  ["--ranks", sizes.many, *large, "--in-place-only", *more],
-                                  labelled(against_floor(FLOOR_BAR), label), environment=environment)
+        for ranks in (2, sizes.many):
+            yield self.all_reduce(f"{ranks} threads by one kernel", ["--ranks", ranks, *large],
+                                  labelled(against_floor(FLOOR_BAR), "one kernel"), environment=SHARED)
+        yield self.all_reduce(f"{sizes.many} threads by load_store",
+                              ["--ranks", sizes.many, *large, "--in-place-only", *options_of("load_store")],
+                              labelled(against_floor(FLOOR_BAR), "load_store"))
 
     def medium(self):
         return ("-b", self.sizes.medium, "-e", self.sizes.medium, *self.sizes.runs)
@@ -44,9 +46,18 @@ class AllSteps(TrainSteps):
         return ("--graph", "--together", "-m", self.sizes.calls, *self.sizes.replays)
 
     def latencies(self):
-        for ranks in (2, self.sizes.many):
-            yield self.all_reduce(f"{ranks} threads, replayed", ["--ranks", ranks, *self.sizes.small, *self.replayed()],
-                                  latency)
+        """By a graph of each rank, by one kernel in a graph of all, and call by call."""
+        many = self.sizes.many
+        for ranks, label, more, environment in (
+                (2, "", (), {}), (many, "", (), {}), (2, "one kernel", ("--one-graph",), SHARED),
+                (many, "one kernel", ("--one-graph",), SHARED)):
+            yield self.all_reduce(f"{ranks} threads{label and ' by ' + label}, replayed",
+                                  ["--ranks", ranks, *self.sizes.small, *more, *self.replayed()],
+                                  labelled(latency, label) if label else latency, environment=environment)
+        for label, environment in (("a kernel each", {}), ("one kernel", SHARED)):
+            yield self.all_reduce(f"{many} threads by {label}, call by call",
+                                  ["--ranks", many, *self.sizes.small, *self.sizes.runs],
+                                  labelled(against_floor(None), f"{label}, call by call"), environment=environment)
 
     def by(self, way, sizes, options, **more):
         return self.all_reduce(f"{self.sizes.many} threads by {way}, replayed",

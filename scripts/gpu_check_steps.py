@@ -182,6 +182,7 @@ class Steps:
             yield self.perf("A", f"smoke of {way}", ["all_reduce", *threads, *options_of(way)], seconds=20,
                             environment=KERNELS, **places_of(way))
         for name, more, environment in (("kernels, replayed", ["--graph"], KERNELS), ("one kernel for all", [], SHARED),
+                                        ("one kernel for all, replayed", ["--graph", "--one-graph"], SHARED),
                                         ("copies", [], COPIES), ("copies, replayed", ["--graph"], COPIES)):
             yield self.perf("A", f"smoke of {name}", ["all_reduce", *threads, *more], seconds=20,
                             environment=environment)

@@ -76,7 +76,7 @@ struct RelayPlace {
 using MakeChunk = std::function<void(std::byte *chunk, size_t offset, size_t bytes)>;
 using SeeChunk = std::function<void(const std::byte *chunk, size_t offset, size_t bytes)>;
 
-/// One rank's. Used by that rank's thread only.
+/// One rank's. Used by that rank's thread only, but for what others ask of `first`.
 class Device {
  public:
   virtual ~Device() = default;
@@ -106,6 +106,13 @@ class Device {
   [[nodiscard]] virtual Outcome begin_capture() = 0;
   [[nodiscard]] virtual Outcome end_capture() = 0;
   [[nodiscard]] virtual Outcome replay() = 0;
+  /// Fails where branches of one graph would wait for each other: unless one kernel runs all ranks, on one device.
+  [[nodiscard]] virtual Outcome check_one_graph(int ranks) = 0;
+  /// What comes on this stream comes behind what `first` has begun to capture, and is captured with it; or behind its
+  /// replay. Of this process, behind a barrier of the two ranks.
+  [[nodiscard]] virtual Outcome follow(Device &first) = 0;
+  /// What this stream has captured comes before what `first` captures from now on.
+  [[nodiscard]] virtual Outcome lead_back(Device &first) = 0;
 
   /// Makes a word, 0, for which the streams of all devices of this process can wait. It stays until the Device ends.
   [[nodiscard]] virtual Outcome make_start(uint64_t *&word) = 0;

@@ -68,13 +68,47 @@ Outcome DeviceCalls::prepare() {
   if (auto failure = wait()) return failure;
   // Making a graph may wait for the device: nobody's kernel may wait for us meanwhile.
   if (auto failure = session_.group.barrier()) return failure;
-  if (auto failure = session_.device->begin_capture()) return failure;
-  if (auto failure = enqueue(call_count_)) return failure;
-  if (auto failure = session_.device->end_capture()) return failure;
+  if (auto failure = session_.first == nullptr ? capture() : capture_with_all()) return failure;
   return session_.group.barrier();
 }
 
-Outcome DeviceCalls::enqueue_all() { return session_.options.graph ? session_.device->replay() : enqueue(call_count_); }
+Outcome DeviceCalls::capture() {
+  if (auto failure = session_.device->begin_capture()) return failure;
+  if (auto failure = enqueue(call_count_)) return failure;
+  return session_.device->end_capture();
+}
+
+/// Into one graph, that of rank 0's device.
+Outcome DeviceCalls::capture_with_all() {
+  Device &device = *session_.device, &first = *session_.first;
+  const bool is_first = &device == &first;
+  if (is_first)
+    if (auto failure = first.begin_capture()) return failure;
+  const auto capture = [&]() -> Outcome {
+    if (auto failure = session_.group.barrier()) return failure;
+    if (!is_first)
+      if (auto failure = device.follow(first)) return failure;
+    if (auto failure = enqueue(call_count_)) return failure;
+    if (auto failure = session_.group.barrier()) return failure;  // rank 0's calls come behind nobody's
+    if (!is_first)
+      if (auto failure = device.lead_back(first)) return failure;
+    return session_.group.barrier();
+  };
+  auto failure = capture();
+  if (!is_first) return failure;
+  auto ended = first.end_capture();  // also where that failed: the stream must not stay captured
+  return failure ? failure : ended;
+}
+
+Outcome DeviceCalls::enqueue_all() {
+  if (!session_.options.graph) return enqueue(call_count_);
+  if (session_.first == nullptr) return session_.device->replay();
+  const bool is_first = session_.device == session_.first;
+  if (is_first)
+    if (auto failure = session_.first->replay()) return failure;
+  if (auto failure = session_.group.barrier()) return failure;
+  return is_first ? std::nullopt : session_.device->follow(*session_.first);
+}
 
 /// Between its marks; with --together, behind the word.
 Outcome DeviceCalls::enqueue_run() {

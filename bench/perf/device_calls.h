@@ -28,6 +28,8 @@ class DeviceCalls {
 
  private:
   [[nodiscard]] Outcome enqueue(uint32_t call_count);
+  [[nodiscard]] Outcome capture();
+  [[nodiscard]] Outcome capture_with_all();
   [[nodiscard]] Outcome enqueue_run();
   [[nodiscard]] Outcome start_together(Outcome enqueued);
   [[nodiscard]] Outcome wait_for_other();

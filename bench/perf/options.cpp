@@ -83,7 +83,7 @@ struct Words {
   std::string type = "float32", op = "sum", device = "host", buffers = "private";
   std::string algorithm = "auto", protocol = "auto", kernel = "auto";
   uint32_t iterations = 0, warmups = 0, timeout_s = 0, stream = 0;
-  bool graph = false, together = false, count = false;
+  bool graph = false, one_graph = false, together = false, count = false;
   bool no_rewrite = false, only_out_of_place = false, only_in_place = false;
 };
 
@@ -160,6 +160,7 @@ void add_run_options(console::CommandLine &app, Options &options, Words &words) 
 void add_device_options(console::CommandLine &app, Options &options, Words &words) {
   app.begin_group("On devices");
   app.add_flag("--graph", words.graph, "capture a run's calls into a graph once, and replay it");
+  app.add_flag("--one-graph", words.one_graph, "with --graph and --ranks: the calls of all ranks in one graph");
   app.add_flag("--together", words.together,
                "with --graph and --ranks: no rank's stream begins a run before all have it, so that no launch is "
                "measured");
@@ -260,11 +261,15 @@ Outcome take_names(const Words &words, Options &options) {
 }
 
 /// --together: a run must be one entry of the stream, or the host would wait for what it has itself to release.
+/// --one-graph: streams of several processes have no graph in common.
 Outcome take_threads(const Words &words, Options &options) {
   if (words.together && (!words.graph || options.ranks == 0))
     return Failure{Exit::usage, "--together is for graphs of ranks that are threads; add --graph and --ranks"};
+  if (words.one_graph && (!words.graph || options.ranks == 0))
+    return Failure{Exit::usage, "--one-graph is of ranks that are threads; add --graph and --ranks"};
   if (words.count && (!options.on_device || options.ranks == 0))
     return Failure{Exit::usage, "--count is for ranks that are threads on devices; add --device cuda and --ranks"};
+  options.one_graph = words.one_graph;
   options.together = words.together;
   options.count = words.count;
   return std::nullopt;

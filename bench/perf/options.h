@@ -46,6 +46,7 @@ struct Options {
   uint32_t product_size = 0;    ///< on a device: products of so many rows beside; 0: none
   std::string product_library;  ///< for them; empty: cuBLAS where the linker finds it
   bool graph = false;           ///< on a device: capture a run's calls once, replay them
+  bool one_graph = false;       ///< of all ranks, threads of this process
   bool together = false;        ///< with graphs of ranks that are threads: all streams begin at one word
   bool count = false;           ///< on a device: count what a call's kernels do to memory
   bool rewrite = true;          ///< fresh inputs before every run

@@ -172,6 +172,7 @@ Json series_object(const Series &series, const RunFacts &facts, const Options &o
   if (series.machine.setup_ms) object["setup_ms"] = *series.machine.setup_ms;
   if (!series.machine.copy_GBps.empty()) {
     object["graph"] = series.graph;
+    object["one_graph"] = series.one_graph;
     object["together"] = series.together;
     object["devices"] = devices_array(series.machine);
   }

@@ -181,6 +181,16 @@ Outcome open_start(Session &session) {
   return session.group.broadcast(std::as_writable_bytes(std::span(&session.start, 1)));
 }
 
+/// Rank 0's device has the graph of all.
+Outcome open_one_graph(Session &session, std::span<const Member> members) {
+  for (size_t rank = 0; rank < members.size(); ++rank)
+    if (first_on_device(members, rank) != 0)
+      return Failure{Exit::usage, "--one-graph is of ranks that share a device; give --device cuda:0"};
+  if (auto failure = session.device->check_one_graph(session.group.ranks())) return failure;
+  session.first = session.device;
+  return session.group.broadcast(std::as_writable_bytes(std::span(&session.first, 1)));
+}
+
 Outcome min_of_all(Group &group, double value, std::optional<double> &min) {
   double negative = -value;
   if (auto failure = group.max(std::span(&negative, 1))) return failure;
@@ -237,6 +247,8 @@ Outcome run_cases(Session &session, const RankParts &parts, Rivals &rivals, Aren
     if (auto failure = rivals.beside.emplace(session).open(*parts.products, members, product.emplace())) return failure;
   if (options.together)
     if (auto failure = open_start(session)) return failure;
+  if (options.one_graph)
+    if (auto failure = open_one_graph(session, members)) return failure;
   voice.say(table_head(options, machine, version_text()));
   const std::vector<int> roots = roots_of(options, ranks);
   const double share = 1.0 / static_cast<double>(options.types.size() * options.ops.size() * roots.size());
@@ -244,7 +256,8 @@ Outcome run_cases(Session &session, const RankParts &parts, Rivals &rivals, Aren
     for (const rondo_op_t op : options.ops) {
       for (const int root : roots) {
         all.push_back({{options.collective, type, op, root, ranks}, {}, machine});
-        all.back().graph = options.graph, all.back().together = options.together;
+        all.back().graph = options.graph, all.back().one_graph = options.one_graph;
+        all.back().together = options.together;
         if (parts.other != nullptr)
           all.back().other_library = parts.other->path(), all.back().other_version = parts.other->version();
         all.back().product = product;

@@ -38,6 +38,7 @@ struct Session {
   rondo_stream_t stream;  ///< of the host; null: the calls block
   Device *device;         ///< null: buffers are host memory
   Group group;
+  Device *first = nullptr;      ///< with --one-graph: rank 0's, which has the graph
   OtherComm *other = nullptr;  ///< whose calls are made instead of Rondo's
   uint64_t *start = nullptr;    ///< with --together: the word at which all streams begin
   uint64_t start_count = 0;     ///< runs that it has begun, or is about to; equal on all ranks

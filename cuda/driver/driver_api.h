@@ -62,6 +62,8 @@ struct KernelObject;
 struct FunctionObject;
 struct GraphObject;
 struct GraphExecObject;
+struct GraphNodeObject;
+struct GraphEdgeData;  ///< never looked at
 using CuContext = ContextObject *;
 using CuStream = StreamObject *;  ///< null: the legacy default stream
 using CuEvent = EventObject *;
@@ -70,6 +72,7 @@ using CuKernel = KernelObject *;
 using CuFunction = FunctionObject *;
 using CuGraph = GraphObject *;
 using CuGraphExec = GraphExecObject *;
+using CuGraphNode = GraphNodeObject *;
 using CuDevice = int;
 using DevicePointer = unsigned long long;  ///< 0: none
 using MemoryHandle = unsigned long long;   ///< of cuMemCreate; 0: none

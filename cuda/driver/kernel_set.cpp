@@ -76,6 +76,8 @@ std::vector<std::string> kernel_names(KernelFamily family) {
       return device::kernel_names(RONDO_PROTOCOL_LL128);
     case KernelFamily::load_store:
       return device::load_store_kernel_names();
+    case KernelFamily::joint:
+      return device::joint_kernel_names();
     case KernelFamily::reduce:
       return device::reduce_kernel_names();
   }
@@ -91,7 +93,7 @@ Result<std::shared_ptr<const KernelSet::Loaded>> KernelSet::load_family(const Pr
   if (const auto known = lacking->find(name_of_family); known != lacking->end()) return known->second;
   const CudaDriver &driver = *context.get().driver;
   auto loaded = std::make_shared<Loaded>();
-  loaded->waits = family != KernelFamily::reduce;
+  loaded->waits = family != KernelFamily::reduce && family != KernelFamily::joint;
   RONDO_TRY_ASSIGN(loaded->library, images->find_or_make(context.get().device, [&] { return load_image(context); }));
   const auto domain_count = device_attribute(driver, context.get().device, DeviceAttribute::mem_sync_domain_count);
   const bool has_domains = domain_count.ok() && domain_count.value() > 1;

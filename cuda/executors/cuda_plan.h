@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "cuda/driver/kernel_set.h"
+#include "cuda/executors/joint_call.h"
 #include "cuda/kernels/load_store.h"
 #include "cuda/transport/segment.h"
 #include "src/engine/executor.h"
@@ -56,6 +57,7 @@ class CudaPlan final : public PreparedPlan {
   device::LoadStoreOperation load_store;  ///< if it is: all but what is each call's own
   uint64_t send_bytes = 0, recv_bytes = 0;  ///< if it is
   uint32_t threads = 0;                   ///< if it is: of a block
+  JointPlan joint;                        ///< if it is, and ranks share launches
 
  private:
   PlanMemory &memory_;

@@ -17,6 +17,7 @@
 #include "cuda/executors/peer_loss.h"
 #include "cuda/executors/plan_image.h"
 #include "cuda/executors/plan_uploads.h"
+#include "cuda/executors/result_reader.h"
 #include "cuda/executors/share_regions.h"
 #include "cuda/kernels/load_store.h"
 #include "cuda/kernels/operation.h"
@@ -43,12 +44,15 @@ class KernelExecutor final : public ExecutorBase {
     ExecutorCapabilities own = ExecutorBase::capabilities();
     own.kind = RONDO_DEVICE_EXECUTOR_KERNEL;
     own.connection_channels = own.channel_count;
+    own.joint = joint_blocks_max_ != 0;
     return own;
   }
   [[nodiscard]] bool has_room(const Plan &plan) override;
   [[nodiscard]] Result<std::unique_ptr<PreparedPlan>> prepare(const Plan &plan) override;
   [[nodiscard]] Result<void> launch(const DeviceCall &call, void *stream) override;
-  [[nodiscard]] DeviceReport report() const override;
+  [[nodiscard]] DeviceReport report() const override {
+    return results_.read(words().result, gathers_.load(std::memory_order_relaxed));
+  }
   [[nodiscard]] bool drained() const override {
     const DeviceReport now = report();
     return now.ended_number >= last_number_ && now.begun_calls == now.ended_calls && uploads_->late_ones_have_ended();
@@ -69,7 +73,7 @@ class KernelExecutor final : public ExecutorBase {
   [[nodiscard]] Result<void> connect(const DeviceRequest &request, InfoExchange &info_exchange) override;
 
  private:
-  [[nodiscard]] Result<void> join_group(const DeviceRequest &request);
+  [[nodiscard]] Result<void> join_group(const DeviceRequest &request, const BlockBudget &budget);
   void run_round(RegionRound round);  ///< by the follower: opening and closing wait for the device
   [[nodiscard]] RankQueries queries() const {
     return {[this] { return find_dead(); }, [this](uint32_t rank) { return describe_rank(rank); }};
@@ -88,37 +92,32 @@ class KernelExecutor final : public ExecutorBase {
     return device::make_plan_image(
         plan, address, [&](uint32_t channel, uint32_t peer) { return segment_.ends_address(channel, peer); });
   }
-  void prepare_load_store(const Plan &plan, CudaPlan &made) const;
+  [[nodiscard]] Result<void> prepare_load_store(const Plan &plan, CudaPlan &made) const;
   [[nodiscard]] Result<void> prepare_image(const Plan &plan, CudaPlan &made);
   [[nodiscard]] Result<void> give_back_late();
   [[nodiscard]] device::DeviceOperation operation_of(const CudaPlan &plan, const DeviceCall &call) const;
   [[nodiscard]] Result<void> run(CudaPlan &plan, const DeviceCall &call, CuStream stream);
-  [[nodiscard]] Result<void> run_load_store(const CudaPlan &plan, const DeviceCall &call, CuStream stream) const;
+  [[nodiscard]] Result<void> run_together(LaunchPart &part, const DeviceCall &call, bool &launched);
+  [[nodiscard]] Result<void> run_load_store(const CudaPlan &plan, const DeviceCall &call, CuStream stream);
 
   HostMemory words_, host_plans_;
   PlanMemory plan_memory_;
   uint32_t rank_ = 0, place_ = 0;  ///< place_: in group_
   bool has_load_store_ = false;  ///< its kernels are loaded
   uint64_t last_number_ = 0;     ///< of the operations that were enqueued and not captured
-  mutable std::atomic<uint64_t> ended_number_ = 0, ended_calls_ = 0;  ///< as last seen: they tell more than `ended` has
+  ResultReader results_;
   PeerLoss loss_;
   std::unique_ptr<Regions> regions_;  ///< null: ranks share no buffers by regions
   std::shared_ptr<LaunchGroup> group_;  ///< null: this rank launches kernels of its own
-  std::string capture_warning_;         ///< of what shares launches; "": told, or there is none
+  std::string capture_warning_, own_warning_;  ///< of kernels of each rank; "": told, or there is none
+  uint64_t patience_ns_ = 0;            ///< of calls with each other; endless: sharing was asked for
+  KernelSet joint_kernels_;
+  uint32_t joint_blocks_max_ = 0;       ///< 0: the group is not the whole communicator
   std::optional<PlanUploads> uploads_;  ///< from connect() on
   std::atomic<bool> gathers_ = false;  ///< a call waits for the others of the group
   std::unique_ptr<RegionFollower> follower_;  ///< where there are regions; behind all that it uses
   BlockClaim blocks_;  ///< last: others may claim them while the driver keeps this executor's memory
 };
-
-/// The count whose low half is `low`; what was `seen` grows with it. Two threads may look at once.
-uint64_t follow(std::atomic<uint64_t> &seen, uint32_t low) {
-  uint64_t known = seen.load(std::memory_order_relaxed);
-  const uint64_t now = device::extended(known, low);
-  while (known < now && !seen.compare_exchange_weak(known, now, std::memory_order_relaxed)) {
-  }
-  return std::max(known, now);
-}
 
 Result<void> KernelExecutor::connect(const DeviceRequest &asked, InfoExchange &info_exchange) {
   DeviceRequest request = asked;
@@ -164,23 +163,33 @@ Result<void> KernelExecutor::connect(const DeviceRequest &asked, InfoExchange &i
   const uint64_t blocks = blocks_of_a_rank(shape.channel_count, shape.load_store);
   RONDO_TRY_ASSIGN(
       blocks_, claim_residency(device_, describe(), blocks, request.neighbours, budget, std::move(blocks_)));
-  return join_group(request);
+  return join_group(request, budget);
 }
 
 /// Ranks of one process on one device, in groups of as many as a kernel takes.
-Result<void> KernelExecutor::join_group(const DeviceRequest &request) {
+Result<void> KernelExecutor::join_group(const DeviceRequest &request, const BlockBudget &budget) {
   if (!request.shares_launches) return {};
   const Neighbours &neighbours = request.neighbours;
   const uint32_t group = neighbours.position / device::ranks_per_kernel_max;
   const uint32_t before = group * device::ranks_per_kernel_max;
   const uint32_t count = std::min(neighbours.in_process - before, device::ranks_per_kernel_max);
   if (count == 1) return {};
-  if (request.load_store())
+  if (segment_.shape().buffers == BufferPlace::shared_device) {
+    auto loaded = KernelSet::load(context_, {KernelFamily::joint});
+    const bool lacking = !loaded.ok() && loaded.error().status == RONDO_ERROR_UNSUPPORTED;
+    if (lacking && request.launch == DeviceLaunch::automatic) return {};  // all ranks find the same image
+    RONDO_TRY_ASSIGN(joint_kernels_, std::move(loaded));
+    joint_blocks_max_ = joint_blocks_max(request, budget);
+  } else if (request.load_store()) {
     return Error{RONDO_ERROR_UNSUPPORTED,
-                 "the kernels 'load_store' run one rank each, but RONDO_DEVICE_LAUNCH=shared asks for one that runs "
-                 "several; use RONDO_KERNEL=interpreter, or RONDO_DEVICE_LAUNCH=own"};
+                 "RONDO_DEVICE_LAUNCH=shared asks for kernels of several ranks, which 'load_store' has for up to " +
+                     std::to_string(device::ranks_per_kernel_max) + " that are all threads of one process on one "
+                     "device; use RONDO_KERNEL=interpreter, or RONDO_DEVICE_LAUNCH=own"};
+  }
   place_ = neighbours.position - before;
-  capture_warning_ = warning_of_queues(request, true);
+  capture_warning_ = warning_of_queues(request, true, true);
+  own_warning_ = warning_of_queues(request, false, false);
+  patience_ns_ = request.launch == DeviceLaunch::shared ? LaunchGroup::endless_ns : request.timeout_ns / 4;
   // The segment of the first is theirs alone, and stays as long as one of them is there.
   RONDO_TRY_ASSIGN(group_, LaunchGroup::join(context_, segment_.address_of(neighbours.first) + group, count));
   return {};
@@ -191,7 +200,7 @@ Result<std::unique_ptr<PreparedPlan>> KernelExecutor::prepare(const Plan &plan) 
   RONDO_TRY_ASSIGN(made->kernel, kernels_.find(device::kernel_name(plan)));
   made->is_load_store = plan.choice.kernel == RONDO_KERNEL_LOAD_STORE;
   if (made->is_load_store) {
-    prepare_load_store(plan, *made);
+    RONDO_TRY(prepare_load_store(plan, *made));
   } else {
     RONDO_TRY(segment_.check_links(plan));
     RONDO_TRY(prepare_image(plan, *made));
@@ -199,7 +208,7 @@ Result<std::unique_ptr<PreparedPlan>> KernelExecutor::prepare(const Plan &plan) 
   return std::unique_ptr<PreparedPlan>(std::move(made));
 }
 
-void KernelExecutor::prepare_load_store(const Plan &plan, CudaPlan &made) const {
+Result<void> KernelExecutor::prepare_load_store(const Plan &plan, CudaPlan &made) const {
   device::LoadStoreOperation &operation = made.load_store;
   operation.geometry = segment_.shape().load_store;
   for (uint32_t rank = 0; rank < operation.geometry.rank_count; ++rank)
@@ -212,6 +221,10 @@ void KernelExecutor::prepare_load_store(const Plan &plan, CudaPlan &made) const 
   made.send_bytes = plan.send.count * element_bytes;
   made.recv_bytes = plan.recv.count * element_bytes;
   made.threads = load_store_threads(operation.mode == device::LoadStoreMode::one_shot, operation.post_words);
+  if (joint_blocks_max_ == 0) return {};
+  RONDO_TRY_ASSIGN(const LoadedKernel joint, joint_kernels_.find(device::joint_kernel_name(plan)));
+  made.joint = make_joint_plan(plan, operation, joint);
+  return {};
 }
 
 bool KernelExecutor::has_room(const Plan &plan) {
@@ -324,21 +337,35 @@ Result<void> KernelExecutor::run(CudaPlan &plan, const DeviceCall &call, CuStrea
   part.threads = block_threads_max;
   part.shared_bytes = device::shared_bytes_for(plan.lanes_per_channel, plan.scratch_bytes);
   part.stream = stream;
-  // Each captured stream has a graph of its own, and so a kernel.
-  if (call.captured && !capture_warning_.empty())
-    log::warning({log::Subsystem::device, rank_}, std::exchange(capture_warning_, {}));
-  if (group_ != nullptr && !call.captured) {
-    gathers_.store(true, std::memory_order_relaxed);  // advisory
-    bool launched = false;
-    const auto done = group_->launch(place_, part, words().abort, launched);
-    gathers_.store(false, std::memory_order_relaxed);
-    if (launched) last_number_ = call.number;  // also where an error followed: it will run
-    if (launched || !done.ok()) return done;
-  }
-  return launch_parts(*driver_, {&part, 1}, stream);
+  bool launched = false;
+  const auto done = run_together(part, call, launched);
+  return launched || !done.ok() ? done : launch_parts(*driver_, {&part, 1}, stream);
 }
 
-Result<void> KernelExecutor::run_load_store(const CudaPlan &plan, const DeviceCall &call, CuStream stream) const {
+/// With the other ranks of the group, if there are any and they come with the same. As LaunchGroup::launch().
+Result<void> KernelExecutor::run_together(LaunchPart &part, const DeviceCall &call, bool &launched) {
+  if (group_ == nullptr) return {};
+  Result<void> done;
+  if (patience_ns_ == LaunchGroup::endless_ns || !call.captured) {  // who captures may have one thread for all ranks
+    gathers_.store(true, std::memory_order_relaxed);  // advisory
+    done = group_->launch(place_, part, words().abort, patience_ns_, launched);
+    gathers_.store(false, std::memory_order_relaxed);
+  }
+  if (launched && !call.captured) last_number_ = call.number;  // also where an error followed: it will run
+  std::string *const warning = call.captured ? &capture_warning_ : &own_warning_;
+  if (!launched && !warning->empty() && (call.captured || group_->has_lost_patience()))
+    log::warning({log::Subsystem::device, rank_}, std::exchange(*warning, {}));
+  return done;
+}
+
+Result<void> KernelExecutor::run_load_store(const CudaPlan &plan, const DeviceCall &call, CuStream stream) {
+  if (joint_blocks_max_ != 0) {
+    LaunchPart part{plan.joint.kernel, operation_of(plan, call), &plan.joint, joint_blocks_max_};
+    part.stream = stream;
+    bool launched = false;
+    const auto done = run_together(part, call, launched);
+    if (launched || !done.ok()) return done;
+  }
   device::LoadStoreOperation operation = plan.load_store;
   operation.base = operation_of(plan, call);
   if (operation.mode == device::LoadStoreMode::shared)
@@ -359,25 +386,6 @@ Result<void> KernelExecutor::launch(const DeviceCall &call, void *stream_handle)
   last_number_ = call.number;
   note_last_stream(stream);
   return {};
-}
-
-DeviceReport KernelExecutor::report() const {
-  const device::DeviceResult &result = words().result;
-  DeviceReport report;
-  const uint64_t ended = memory::load_acquire(result.ended);  // pairs with E3 in cuda/kernels/run.h
-  report.ended_number = follow(ended_number_, device::number_in(ended));
-  report.ended_calls = follow(ended_calls_, device::kernels_in(ended));
-  // A call's kernel tells that it runs when it has to wait: before, there is nothing that a deadline could be for.
-  report.begun_calls = std::max(memory::load_relaxed(result.running), report.ended_calls);
-  // Where nothing else runs the time of a call that waits for others has begun; its kernel counts as the same.
-  if (report.begun_calls == report.ended_calls && gathers_.load(std::memory_order_relaxed)) ++report.begun_calls;
-  const uint64_t verdict = memory::load_relaxed(result.verdict);  // ordered by E3
-  if (verdict == 0) return report;
-  report.failed = true;
-  report.failed_number = memory::load_relaxed(result.failed_number);
-  if (device::outcome_in(verdict) == device::Outcome::fault) report.fault = device::fault_in(verdict);
-  report.peer = device::peer_in(verdict);
-  return report;
 }
 
 }  // namespace

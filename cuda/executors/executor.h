@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "cuda/kernels/operation.h"
 #include "cuda/transport/choose.h"
 #include "src/engine/device_executor.h"
 #include "src/base/config.h"
@@ -37,9 +38,11 @@ struct DeviceRequest {
   rondo_kernel_t kernel = RONDO_KERNEL_AUTO;
   bool measured_load_store = false;  ///< `kernel` is auto, and a measured table has rows of load_store
   DeviceHandles handles = DeviceHandles::automatic;
-  bool shares_launches = false;  ///< by kernels: ranks of one process on one device launch one for all
+  DeviceLaunch launch = DeviceLaunch::automatic;
+  uint64_t timeout_ns = 0;  ///< of an operation
   // Found by connect_device():
   Neighbours neighbours;
+  bool shares_launches = false;  ///< by kernels: ranks of one process on one device launch one for all
   bool mps = false;             ///< kernels of other processes, any number of them, may run on this rank's device
   bool one_process = false;     ///< all ranks of this rank's node are threads of its process
   uint64_t claimed_blocks = 0;  ///< the most that any rank's process had claimed of its device
@@ -56,6 +59,11 @@ struct DeviceRequest {
   [[nodiscard]] bool on_one_node() const {
     return std::all_of(nodes.begin(), nodes.end(), [&](uint32_t node) { return node == nodes[0]; });
   }
+  /// All ranks are threads of this process on one device, as many as one kernel can run. `executor`: as chosen.
+  [[nodiscard]] bool fits_one_kernel() const {
+    return executor == RONDO_DEVICE_EXECUTOR_KERNEL && neighbours.in_process == rank_count && rank_count > 1 &&
+           rank_count <= device::ranks_per_kernel_max;
+  }
   /// The protocol that kernels are asked for; auto where copies run. `executor`: as chosen.
   [[nodiscard]] rondo_protocol_t kernel_protocol() const {
     return executor == RONDO_DEVICE_EXECUTOR_KERNEL ? protocol : RONDO_PROTOCOL_AUTO;
@@ -69,10 +77,10 @@ struct DeviceRequest {
 };
 
 /// A kernel that waits holds up what is behind it in its hardware queue. So each rank that is a thread wants a queue,
-/// or with a shared launch each kernel that runs several of them; a captured call is never shared. The application's
-/// streams take queues, too, so all that there can be are wanted. "": there are enough, or another rank of the process
-/// tells. `request`: as chosen.
-[[nodiscard]] std::string warning_of_queues(const DeviceRequest &request, bool captured);
+/// or with a shared launch each kernel that runs several of them. The application's streams take queues, too, so all
+/// that there can be are wanted. "": there are enough, or another rank of the process tells. `shares`: so do they.
+/// `captured`: each rank's calls by themselves. `request`: as chosen.
+[[nodiscard]] std::string warning_of_queues(const DeviceRequest &request, bool shares, bool captured);
 
 /// RONDO_ERROR_UNSUPPORTED: no driver. RONDO_ERROR_INVALID_ARGUMENT: no such device.
 [[nodiscard]] Result<void> check_device(const std::string &library, int32_t device);

@@ -5,7 +5,9 @@
 // waits for it, so no stream ever waits for something that is enqueued later. Where the group is the whole communicator
 // it does not matter how many hardware queues they share, nor whether kernels run beside each other at all.
 //
-// That is why a call waits, on the host, until all ranks of the group have come.
+// That is why a call waits, on the host, until all ranks of the group have come. Where nobody asked for that, one
+// thread may drive several ranks: a call that has waited for long gives up, for all of them. They launch kernels of
+// their own then, until each has been called from a thread of its own again.
 #pragma once
 
 #include <condition_variable>
@@ -13,10 +15,12 @@
 #include <memory>
 #include <mutex>
 #include <span>
+#include <thread>
 #include <vector>
 
 #include "cuda/transport/handles.h"
 #include "cuda/driver/kernel_set.h"
+#include "cuda/executors/joint_call.h"
 #include "cuda/kernels/operation.h"
 
 namespace rondo::cuda {
@@ -25,18 +29,24 @@ namespace rondo::cuda {
 struct LaunchPart {
   LoadedKernel kernel;
   device::DeviceOperation operation;
+  const JointPlan *joint = nullptr;  ///< of load_store: in the joint kernel, which is `kernel` then. Outlives the call
+  uint32_t blocks_max = 0;           ///< of a joint kernel
+  // Of other kernels:
   uint32_t channel_count = 0;
   uint32_t threads = 0;       ///< of a block
   uint32_t shared_bytes = 0;  ///< of a block
   CuStream stream = nullptr;
+  uint64_t capture = 0;  ///< that the stream is in; 0: none. Found by the group
 };
 
 /// One kernel for all parts, at most device::ranks_per_kernel_max, on `stream`. They have the same kernel and the same
-/// number of channels.
+/// number of channels; in a joint one they are all ranks of a communicator, with one signature.
 [[nodiscard]] Result<void> launch_parts(const CudaDriver &driver, std::span<const LaunchPart> parts, CuStream stream);
 
 class LaunchGroup {
  public:
+  static constexpr uint64_t endless_ns = UINT64_MAX;
+
   /// The group of `rank_count` ranks that is called `name` in this process, made by whoever comes first. It ends with
   /// the last one that holds it.
   [[nodiscard]] static Result<std::shared_ptr<LaunchGroup>> join(const PrimaryContext &context, DevicePointer name,
@@ -44,9 +54,14 @@ class LaunchGroup {
 
   /// The call of the rank at `place`: waits until all have come. `abort`: the rank gives up, with an error, when it is
   /// not 0; so do the others, each by its own word. The context is current.
+  /// `patience_ns`: it waits for a short time, and no longer than that. part.operation.number tells calls apart.
   /// `launched`: there is one kernel for all, and part.stream goes on behind it unless an error is returned, too. Else,
-  /// without an error, nothing was launched: what the ranks brought does not fit into one kernel, or one has given up.
-  [[nodiscard]] Result<void> launch(uint32_t place, const LaunchPart &part, const uint64_t &abort, bool &launched);
+  /// without an error, nothing was launched: what the ranks brought does not fit into one kernel (they disagree, or
+  /// their streams are not in the same capture, if in any), or one has given up.
+  [[nodiscard]] Result<void> launch(uint32_t place, const LaunchPart &part, const uint64_t &abort,
+                                    uint64_t patience_ns, bool &launched);
+  /// Ranks have launched kernels of their own, since calls did not come together. Any thread.
+  [[nodiscard]] bool has_lost_patience() const;
 
  private:
   struct Outcome {
@@ -57,20 +72,28 @@ class LaunchGroup {
     Event ready;  ///< recorded on its stream when it came
     bool waits = false;
     Outcome outcome;
+    std::thread::id thread;  ///< of its latest call since sharing ended; none: there was none
+    uint64_t number = 0;     ///< of its latest call
   };
 
+  [[nodiscard]] bool takes_part(Place &own, uint64_t number);
+  void lose_patience();
   [[nodiscard]] Result<void> launch_all(uint32_t place, bool &launched) const;
   void end_round(const Outcome &outcome);
 
   const CudaDriver *driver_ = nullptr;
   PrimaryContext context_;  ///< gone after the events
   Event ended_;             ///< recorded behind the kernel; the next one comes when all wait for this one
-  std::mutex mutex_;        ///< guards what follows
+  mutable std::mutex mutex_;  ///< guards what follows
   std::condition_variable changed_;
   std::vector<Place> places_;
   std::vector<LaunchPart> parts_;  ///< by place
   uint32_t arrived_ = 0;
   bool given_up_ = false;
+  uint64_t own_until_ = 0;  ///< operations before that one have kernels of each rank
+  uint32_t impatient_count_ = 0;
+  uint32_t round_count_ = 0;  ///< since then, that were one kernel
+  bool has_shared_ = false;   ///< a launch
 };
 
 }  // namespace rondo::cuda

@@ -35,7 +35,8 @@ bool peers_can_read(const CudaDriver &driver, const Buffers &buffers) {
 }  // namespace
 
 BufferPlace place_of_buffers(const DeviceRequest &request) {
-  if (request.executor != RONDO_DEVICE_EXECUTOR_KERNEL || request.shares_launches) return BufferPlace::device;
+  if (request.executor != RONDO_DEVICE_EXECUTOR_KERNEL) return BufferPlace::device;
+  if (request.shares_launches && !request.fits_one_kernel()) return BufferPlace::device;
   if (request.neighbours.in_process == request.rank_count) return BufferPlace::shared_device;
   if (!request.region_devices.empty()) return BufferPlace::registered;
   return request.peer_devices.empty() ? BufferPlace::device : BufferPlace::peer_devices;
@@ -181,6 +182,13 @@ Result<BlockClaim> claim_residency(const CudaDevice &device, const std::string &
   auto claimed = claim_blocks(device.uuid, channels + others, budget.blocks, std::move(reserved));
   if (!claimed.ok()) return Error{claimed.error().status, "on " + name + " " + claimed.error().message + advice};
   return claimed;
+}
+
+uint32_t joint_blocks_max(const DeviceRequest &request, const BlockBudget &budget) {
+  uint64_t most = budget.blocks;
+  for (const uint32_t asked : {request.channel_count, request.channel_count_max})
+    if (asked != 0) most = std::min<uint64_t>(most, uint64_t{asked} * request.rank_count);
+  return static_cast<uint32_t>(most);
 }
 
 uint32_t load_store_threads(bool one_shot, uint32_t post_words) {

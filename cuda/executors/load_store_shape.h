@@ -83,6 +83,10 @@ void post_buffers(const CudaDriver &driver, Regions *regions, BufferPlace place,
                                                  const Neighbours &neighbours, const BlockBudget &budget,
                                                  BlockClaim &&reserved = {});
 
+/// Of a joint kernel, whose blocks wait for nobody: all that fit on the device, unless fewer are asked for, of each
+/// rank.
+[[nodiscard]] uint32_t joint_blocks_max(const DeviceRequest &request, const BlockBudget &budget);
+
 /// Of a block. `post_words`: of a channel's post by one_shot.
 [[nodiscard]] uint32_t load_store_threads(bool one_shot, uint32_t post_words);
 

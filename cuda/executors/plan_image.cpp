@@ -61,6 +61,7 @@ std::string stem_of(rondo_protocol_t protocol) {
 }
 
 const std::string load_store_stem = "rondo_run_load_store_", one_shot_stem = "rondo_run_one_shot_";
+const std::string joint_stem = "rondo_run_joint_";
 
 bool only_moves(const Plan &plan) {
   return rondo::only_moves(static_cast<rondo_collective_t>(plan.key.signature.collective));
@@ -91,11 +92,6 @@ std::string reducing_name(const Plan &plan) {
   const auto op = static_cast<rondo_op_t>(plan.key.signature.op);
   return std::string(rondo_type_string(static_cast<rondo_type_t>(plan.key.signature.type))) + "_" +
          rondo_op_string(op == RONDO_AVG ? RONDO_SUM : op);
-}
-
-/// Of what the plan's kernel takes for an element, where it is one of load_store.
-uint32_t load_store_element_bytes(const Plan &plan) {
-  return only_moves(plan) ? 1 : plan.lanes.front().program.element_bytes;
 }
 
 /// Of a channel's chunk, or of each block's part of one.
@@ -160,6 +156,20 @@ std::vector<std::string> load_store_kernel_names() {
   add_reducing_names(names, load_store_stem);
   add_reducing_names(names, one_shot_stem);
   return names;
+}
+
+uint32_t load_store_element_bytes(const Plan &plan) {
+  return only_moves(plan) ? 1 : plan.lanes.front().program.element_bytes;
+}
+
+std::vector<std::string> joint_kernel_names() {
+  std::vector<std::string> names{joint_stem + "copy"};
+  add_reducing_names(names, joint_stem);
+  return names;
+}
+
+std::string joint_kernel_name(const Plan &plan) {
+  return joint_stem + (only_moves(plan) ? "copy" : reducing_name(plan));
 }
 
 std::string kernel_name(const Plan &plan) {

@@ -43,6 +43,14 @@ struct PlanImage {
 /// Of the kernels 'load_store'.
 [[nodiscard]] std::vector<std::string> load_store_kernel_names();
 
+/// Of what the plan's kernel takes for an element, where it is one of load_store.
+[[nodiscard]] uint32_t load_store_element_bytes(const Plan &plan);
+
+/// Of joint ones.
+[[nodiscard]] std::vector<std::string> joint_kernel_names();
+/// "rondo_run_joint_float32_sum": the joint kernel that runs a plan of load_store for all ranks.
+[[nodiscard]] std::string joint_kernel_name(const Plan &plan);
+
 /// "rondo_run_simple_float32_sum": the kernel (cuda/kernels/list.h) that runs the plan. One of load_store is given a
 /// LoadStoreOperation and no image, the others DeviceOperations.
 [[nodiscard]] std::string kernel_name(const Plan &plan);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kernels for devices: a line each around the bodies of run.h and load_store.h, and the group that they run on.
+// The kernels for devices: a line each around the bodies in run.h, load_store.h and joint.h, and their group.
 #include "cuda/kernels/list.h"
 
 namespace rondo::device {
@@ -122,6 +122,15 @@ RONDO_KERNELS(RONDO_KERNEL)
 #define RONDO_ONE_SHOT_KERNEL(name, ...) RONDO_LOAD_STORE_KERNEL_BY(run_one_shot, name, __VA_ARGS__)
 RONDO_LOAD_STORE_KERNELS(RONDO_LOAD_STORE_KERNEL)
 RONDO_ONE_SHOT_KERNELS(RONDO_ONE_SHOT_KERNEL)
+
+#define RONDO_JOINT_KERNEL(name, ...)                                                                         \
+  extern "C" __global__ void __launch_bounds__(::rondo::device::block_threads_max, 1)                         \
+      name(const __grid_constant__ ::rondo::device::JointOperation operation) {                               \
+    extern __shared__ __align__(16) std::byte shared[];                                                       \
+    ::rondo::device::run_joint<typename ::rondo::device::OnDevice<__VA_ARGS__>::Type>(                        \
+        ::rondo::device::WarpsGroup{threadIdx.x, blockDim.x, 1}, operation, blockIdx.x, shared);              \
+  }
+RONDO_JOINT_KERNELS(RONDO_JOINT_KERNEL)
 
 #define RONDO_REDUCE_KERNEL(name, ...)                                                                           \
   extern "C" __global__ void __launch_bounds__(::rondo::device::block_threads_max, 1)                             \

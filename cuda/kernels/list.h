@@ -5,12 +5,15 @@
 //   rondo_run_one_shot_TYPE_OP     an all-reduce by load_store and one_shot
 //   rondo_run_load_store_TYPE_OP   any other collective that reduces, by load_store
 //   rondo_run_load_store_copy      one that moves, by load_store
+//   rondo_run_joint_TYPE_OP        any collective that reduces, of all ranks in one kernel
+//   rondo_run_joint_copy           one that moves, likewise
 //   rondo_reduce_TYPE_OP         one slice of a reduction, for the copy-engine executor
 #pragma once
 
-#include "cuda/kernels/reduction.h"
+#include "cuda/kernels/joint.h"
 #include "cuda/kernels/load_store.h"
 #include "cuda/kernels/reduce.h"
+#include "cuda/kernels/reduction.h"
 #include "cuda/kernels/run.h"
 
 #define RONDO_KERNELS_OF_TYPE(X, protocol, Protocol, type, ...)                                                  \
@@ -63,6 +66,11 @@
 
 /// X(name, Reduction...) for each kernel of one_shot by load_store.
 #define RONDO_ONE_SHOT_KERNELS(X) RONDO_FOR_TYPES(RONDO_RANK_REDUCTIONS_OF_TYPE, X, one_shot, void)
+
+/// X(name, Reduction...) for each joint kernel.
+#define RONDO_JOINT_KERNELS(X)                          \
+  X(rondo_run_joint_copy, ::rondo::device::RankCopy) \
+  RONDO_FOR_TYPES(RONDO_RANK_REDUCTIONS_OF_TYPE, X, joint, void)
 
 #define RONDO_REDUCE_OF_TYPE(X, protocol, Protocol, type, ...)                               \
   X(rondo_reduce_##type##_sum, ::rondo::device::GroupReducer<__VA_ARGS__, ::rondo::SumOp>)   \

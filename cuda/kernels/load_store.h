@@ -85,7 +85,8 @@ RONDO_HD void run_load_store(G group, const LoadStoreOperation &operation, uint3
   auto *const buffers = reinterpret_cast<PartBuffers *>(&memory + 1);
   bool done = may_begin(group, operation, channel, memory.ends);
   if (done) {
-    const SharedRoute route = make_route(operation, operation.count * sizeof(typename Reduction::Storage));
+    const SharedRoute route = make_route(operation.collective, operation.rank_count(), operation.rank, operation.root,
+                                         operation.count * sizeof(typename Reduction::Storage));
     uint32_t output_count = route.output_count;
     const Agreement agreed = may_share ? agree(group, operation, channel, route, buffers) : Agreement::in_places;
     const bool in_places = agreed == Agreement::in_places;

@@ -24,9 +24,10 @@ struct SharedRoute {
   uint64_t input_block, output_block;
 };
 
-[[nodiscard]] RONDO_HD inline SharedRoute make_route(const LoadStoreOperation &operation, uint64_t block_bytes) {
-  const uint32_t all = operation.rank_count(), own = operation.rank, root = operation.root;
-  switch (operation.collective) {
+/// Of rank `own` among `all`.
+[[nodiscard]] RONDO_HD inline SharedRoute make_route(LoadStoreCollective collective, uint32_t all, uint32_t own,
+                                                     uint32_t root, uint64_t block_bytes) {
+  switch (collective) {
     case LoadStoreCollective::reduce: return {0, all, root, 1, 0, 0};
     case LoadStoreCollective::reduce_scatter: return {0, all, own, 1, own * block_bytes, 0};
     case LoadStoreCollective::all_gather: return {own, 1, 0, all, 0, own * block_bytes};

@@ -54,14 +54,13 @@ struct PartBuffers {
 };
 
 /// Where collectives have blocks, the parts of a chunk are of one block each.
-[[nodiscard]] RONDO_HD inline bool has_blocks(const LoadStoreOperation &operation) {
-  return operation.collective == LoadStoreCollective::reduce_scatter ||
-         operation.collective == LoadStoreCollective::all_gather;
+[[nodiscard]] RONDO_HD constexpr bool has_blocks(LoadStoreCollective collective) {
+  return collective == LoadStoreCollective::reduce_scatter || collective == LoadStoreCollective::all_gather;
 }
 /// Within a block, where there are blocks.
 [[nodiscard]] RONDO_HD inline Range part_of(const LoadStoreOperation &operation, const Share &share, uint32_t index,
                                             uint32_t rank) {
-  return has_blocks(operation) ? share.chunk(index) : share.part(index, rank);
+  return has_blocks(operation.collective) ? share.chunk(index) : share.part(index, rank);
 }
 
 /// What this rank has to do with the places: in shared memory of a block, as it is needed between loops that take all
@@ -142,7 +141,7 @@ struct Places {
   /// C: what the others are to make results of.
   RONDO_HD void contribute(uint32_t index) const {
     if (route.contributes) {
-      const bool blocks = has_blocks(operation);
+      const bool blocks = has_blocks(operation.collective);
       const uint32_t pieces = blocks ? operation.rank_count() : 2;  // two: before the own part, and behind it
       RONDO_KEEP_LOOP
       for (uint32_t piece = 0; piece < pieces; ++piece) {

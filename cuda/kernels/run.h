@@ -51,6 +51,15 @@ RONDO_HD inline void tell_waiting(const DeviceOperation &operation, bool &told) 
   return kernel_of_lost_peers(memory::load_acquire(*operation.abort)) == operation.progress->ended_kernels + 1;  // A1
 }
 
+/// What the host is told of a kernel that has run operation `number` to its end. `ends`: of those before.
+[[nodiscard]] RONDO_HD inline uint64_t note_end(DeviceProgress &progress, uint64_t number, const KernelEnds &ends) {
+  // A replay brings back the number of its capture, which must not hide a later one.
+  const uint64_t latest = ends.number < number ? number : ends.number;
+  progress.ended_kernels = ends.kernels + 1;
+  progress.ended_number = latest;
+  return pack_ended(latest, ends.kernels + 1);
+}
+
 /// By thread 0 of a group, when `lane_count` lanes have come to an end. `posts`: of the operation, the same in all
 /// lanes. load(): KernelEnds.
 template <class Load>
@@ -78,11 +87,7 @@ RONDO_HD void report(const DeviceOperation &operation, uint32_t lane_count, uint
     memory::store_relaxed(result.verdict, memory::load_relaxed(progress.verdict));  // ordered by E2
   }
   progress.posts = ends.posts + posts;
-  progress.ended_kernels = ends.kernels + 1;
-  // A replay brings back the number of its capture, which must not hide a later one.
-  const uint64_t number = ends.number < operation.number ? operation.number : ends.number;
-  progress.ended_number = number;
-  const uint64_t ended = pack_ended(number, ends.kernels + 1);
+  const uint64_t ended = note_end(progress, operation.number, ends);
   if (failed)
     memory::store_release<memory::Site::operation_end>(result.ended, ended);  // E3, pairs with the host
   else

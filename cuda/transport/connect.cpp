@@ -71,6 +71,25 @@ bool shares_by_regions(const DeviceRequest &request, std::span<const PlacementIn
          !request.shares_launches && !takes_turns(infos) && request.rank_count <= device::load_store_rank_count_max;
 }
 
+/// The hardware queues that CUDA gives this process on each device.
+uint64_t queue_count() {
+  constexpr uint32_t queue_count_default = 8;
+  const char *const text = std::getenv("CUDA_DEVICE_MAX_CONNECTIONS");
+  return text == nullptr ? queue_count_default : std::strtoull(text, nullptr, 10);
+}
+bool has_all_queues() {
+  constexpr uint32_t queue_count_max = 32;
+  return queue_count() >= queue_count_max;
+}
+
+/// By default where one kernel can run all ranks, and ranks that launch kernels of their own might wait for each other
+/// in one queue.
+bool chooses_shared_launch(const DeviceRequest &request) {
+  if (request.executor != RONDO_DEVICE_EXECUTOR_KERNEL) return false;
+  if (request.launch != DeviceLaunch::automatic) return request.launch == DeviceLaunch::shared;
+  return request.fits_one_kernel() && !has_all_queues();
+}
+
 using ConnectingExecutor = std::unique_ptr<ExecutorBase, DeviceExecutorDeleter>;
 
 /// `request`: what is asked for, then what was chosen. `executor`: as ExecutorBase::connect() says.
@@ -84,6 +103,7 @@ Result<void> connect_chosen(DeviceRequest &request, InfoExchange &info_exchange,
                  "RONDO_DEVICE_EXECUTOR=kernel or auto"};
   request.executor = choose_executor(request.executor, infos);
   request.neighbours = neighbours_of(request.rank, infos);
+  request.shares_launches = chooses_shared_launch(request);
   request.mps = own.mps != 0;
   request.one_process = std::all_of(infos.begin(), infos.end(), [&](const PlacementInfo &info) {
     return info.node != own.node || info.process == own.process;
@@ -96,7 +116,8 @@ Result<void> connect_chosen(DeviceRequest &request, InfoExchange &info_exchange,
   request.handles_are_free = request.handles == DeviceHandles::automatic;
   RONDO_TRY_ASSIGN(request.handles, choose_handles(request.handles, infos));
   RONDO_TRY(check_protocol(request, infos));
-  if (const std::string warning = warning_of_queues(request, false); !warning.empty())
+  if (const std::string warning = warning_of_queues(request, request.shares_launches, false);
+      !warning.empty())
     log::warning({log::Subsystem::device, request.rank}, warning);
   executor.reset(
       (request.executor == RONDO_DEVICE_EXECUTOR_COPY ? make_copy_executor() : make_kernel_executor()).release());
@@ -118,24 +139,19 @@ bool takes_turns(std::span<const PlacementInfo> infos) {
   return false;
 }
 
-std::string warning_of_queues(const DeviceRequest &request, bool captured) {
-  constexpr uint32_t queue_count_default = 8, queue_count_max = 32;
+std::string warning_of_queues(const DeviceRequest &request, bool shares, bool captured) {
   const Neighbours &here = request.neighbours;
-  const bool by_kernels = request.executor == RONDO_DEVICE_EXECUTOR_KERNEL;
-  const bool shares = request.shares_launches && by_kernels;
   uint32_t waiter_count = here.in_process;
   if (shares && !captured)
     waiter_count = (waiter_count + device::ranks_per_kernel_max - 1) / device::ranks_per_kernel_max;
-  const char *const text = std::getenv("CUDA_DEVICE_MAX_CONNECTIONS");
-  const uint64_t queue_count = text == nullptr ? queue_count_default : std::strtoull(text, nullptr, 10);
-  if (here.position != 0 || queue_count >= queue_count_max || waiter_count == 1) return {};
-  const bool can_share = by_kernels && !request.load_store() && !shares;
+  if (here.position != 0 || has_all_queues() || waiter_count == 1) return {};
+  const bool can_share = request.launch == DeviceLaunch::own && request.fits_one_kernel();
   return std::string(captured ? "captured calls have a kernel for each rank: " : "") +
          std::to_string(here.in_process) + " ranks of this process share CUDA device " +
-         std::to_string(request.device) + ", but CUDA gives it " + std::to_string(queue_count) +
+         std::to_string(request.device) + ", but CUDA gives it " + std::to_string(queue_count()) +
          " hardware queues, which the application's streams use as well: ranks whose streams share one wait for each "
          "other until the timeout. Set CUDA_DEVICE_MAX_CONNECTIONS=32 before the process's first use of CUDA" +
-         (can_share ? ", or RONDO_DEVICE_LAUNCH=shared (without load_store, which moves each byte once)" : "");
+         (can_share ? ", or leave out RONDO_DEVICE_LAUNCH=own" : "");
 }
 
 Neighbours neighbours_of(uint32_t rank, std::span<const PlacementInfo> infos) {

@@ -5,7 +5,7 @@
  *
  * Shape of the thing: a communicator is a group of `size` ranks; a rank is a process, or a thread of one. Every rank
  * calls the same collectives on a communicator in the same order. Buffers are plain memory of the communicator's
- * device (host memory here). Counts are elements, sizes are bytes; a name says which.
+ * device, or host memory. Counts are elements, sizes are bytes; a name says which.
  * Errors: every call that can fail returns a rondo_status_t. What a caller may still do after each is said at the
  * status; rondo_comm_last_error() tells rank, peer, operation number and what to do.
  * Threads: "any thread" below means that calls may run at the same time. "One at a time" means that the caller must
@@ -65,7 +65,7 @@ RONDO_API const char *rondo_device_executor_string(rondo_device_executor_t execu
 typedef struct rondo_comm *rondo_comm_t;
 
 /** A queue of operations that run in order: of rondo_stream_create(); NULL: the call returns when it is complete. On a
- * CUDA device: a cudaStream_t, which may be captured (docs/gpu.md); NULL: the default stream. No call waits. */
+ * CUDA device: a cudaStream_t, which may be captured; NULL: the default stream. No call waits but for its launch. */
 typedef void *rondo_stream_t;
 
 typedef struct rondo_event *rondo_event_t;                /**< A point in a stream. Opaque. */
@@ -156,7 +156,7 @@ typedef struct rondo_comm_properties {
   int32_t device;             /**< RONDO_DEVICE_HOST or a CUDA ordinal */
   int32_t local_rank_count;   /**< ranks on this host */
   int32_t core_count;         /**< cores that those may use */
-  int32_t oversubscribed;     /**< 1: more ranks than cores, so waits hand the core over */
+  int32_t oversubscribed;     /**< 1: some host has more ranks than cores, so waits hand the core over */
   int32_t mapped_buffers;     /**< 1: peers can map buffers of rondo_mem_alloc() and moved registrations */
   int32_t cross_memory;       /**< 1: peers can read registered buffers by cross-memory attach */
   uint64_t shared_bytes;      /**< shared memory of the communicator on this host, all ranks together */
@@ -287,9 +287,9 @@ RONDO_API rondo_status_t rondo_comm_abort(rondo_comm_t comm) RONDO_NOEXCEPT;
  *         is unchanged unless it is recv. RONDO_ERROR_COMM_FAILED: failed before, this rank was told; nothing enqueued.
  * Streams: with a stream the call returns once the operation is enqueued; a full queue (1,024) makes it wait. With
  *          RONDO_DEVICE_LAUNCH=shared, equal on all ranks, a call on a device waits until the ranks that share its
- *          kernel have called: threads of one process on one device. So one thread must not drive several of them; on
- *          several communicators all ranks of a process call in the same order; and all ranks capture a call, or none
- *          does. A captured call is a kernel for each rank, and each wants a hardware queue. */
+ *          kernel have called: threads of one process on one device. So one thread must not drive several; on several
+ *          communicators they call in the same order; and all capture a call, or none. By default it waits so for 2 s
+ *          at most, and only where CUDA has fewer than 32 hardware queues (docs/gpu-shared-launch.md). */
 
 /** On every rank, recv[i] = the reduction by `op` of send[i] over all ranks, for i < count.
  * @param send, recv  count elements each; equal (in place) or disjoint. */

@@ -234,7 +234,7 @@ constexpr std::array variables{
                    },
                    [](const Config &config) { return show_name(device_handles_string(config.device_handles)); },
                    shared<&Config::device_handles>},
-    ConfigVariable{"RONDO_DEVICE_LAUNCH", "own, shared", "whether each rank launches its own kernels on a CUDA device",
+    ConfigVariable{"RONDO_DEVICE_LAUNCH", "auto, own, shared", "whose kernels ranks launch on a CUDA device",
                    [](std::string_view text, Config &config) {
                      return set_name(config.device_launch, text, device_launch_string, "way to launch");
                    },
@@ -285,7 +285,7 @@ const char *device_slots_string(DeviceSlots slots) {
 }
 
 const char *device_launch_string(DeviceLaunch launch) {
-  static constexpr std::array names{"own", "shared"};
+  static constexpr std::array names{"auto", "own", "shared"};
   return name_in(names, launch);
 }
 

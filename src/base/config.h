@@ -41,7 +41,7 @@ enum class DeviceHandles { automatic, ipc, vmm };
 
 /// How kernels are launched. own: one launch for each rank. shared: one for all ranks that are threads of one process
 /// on one device.
-enum class DeviceLaunch { own, shared };
+enum class DeviceLaunch { automatic, own, shared };
 [[nodiscard]] const char *device_launch_string(DeviceLaunch launch);
 
 /// What joins ranks of different hosts. automatic: tcp.
@@ -83,7 +83,7 @@ struct Config {
   std::string nvml_library = "libnvidia-ml.so.1";  ///< what knows NVLinks; missing, they are unknown
   rondo_device_executor_t device_executor = RONDO_DEVICE_EXECUTOR_AUTO;
   DeviceHandles device_handles = DeviceHandles::automatic;
-  DeviceLaunch device_launch = DeviceLaunch::own;
+  DeviceLaunch device_launch = DeviceLaunch::automatic;
   uint32_t max_ctas = 0;  ///< blocks of a collective on a device, at most; 0: no limit
   std::string log = "warning";
   std::string log_file;  ///< empty: standard error

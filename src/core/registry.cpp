@@ -222,7 +222,8 @@ Result<std::shared_ptr<Executor>> connect_executor(const ConnectArgs &args, Stor
   request.measured_load_store =
       args.tuning != nullptr && args.tuning->wants_load_store(args.rank_count, BufferPlace::device);
   request.handles = args.settings.device_handles;
-  request.shares_launches = args.settings.device_launch == DeviceLaunch::shared;
+  request.launch = args.settings.device_launch;
+  request.timeout_ns = args.settings.timeout_ns;
   request.channel_count = args.settings.channels;
   request.channel_count_max = args.settings.max_ctas;
   request.slot_count = args.settings.slot_count;

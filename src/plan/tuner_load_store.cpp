@@ -91,13 +91,13 @@ PlanChoice filled_up(const TunerInput &input, PlanChoice choice, bool one_shot) 
 }
 
 /// For other collectives than all-reduce. By itself from the size on where an all-reduce goes by two_shot: below, what
-/// counts is how many accesses wait for each other, and two gates are no fewer.
+/// counts is how many accesses wait for each other, and two gates are no fewer. In a joint kernel there are none.
 std::optional<PlanChoice> choose_for_other(const TunerInput &input, rondo_collective_t collective) {
   PlanChoice choice = input.overrides;
   const rondo_algorithm_t algorithm = load_store_algorithm(collective);
   const bool fits = choice.algorithm == RONDO_ALGORITHM_AUTO || choice.algorithm == algorithm;
   if (input.uneven_blocks || !fits || algorithm == RONDO_ALGORITHM_AUTO) return {};
-  if (choice.kernel == RONDO_KERNEL_AUTO && input.bytes <= device_one_shot_bytes_max) return {};
+  if (choice.kernel == RONDO_KERNEL_AUTO && !input.joint && input.bytes <= device_one_shot_bytes_max) return {};
   choice.algorithm = algorithm;
   return filled_up(input, choice, false);
 }

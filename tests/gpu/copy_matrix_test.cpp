@@ -104,7 +104,7 @@ struct Both {
       const auto index = static_cast<size_t>(rank);
       return call(it, rank, comm, nullptr, send[index].data(), recv[index].data());
     })));
-    device.synchronize();
+    device.complete();
     for (size_t rank = 0; rank < send.size(); ++rank) {
       CAPTURE(rank);
       CHECK((device_send[rank].read() == send[rank]));  // in brackets: it is not printed
@@ -168,7 +168,7 @@ TEST_CASE("copy executor: uneven blocks, empty ones among them") {
   const auto each = [&](auto one) {
     for (int rank = 0; rank < rank_count; ++rank)
       REQUIRE(one(static_cast<size_t>(rank), group.ranks[rank], group.stream(rank)) == RONDO_OK);
-    group.synchronize();
+    group.complete();
   };
   each([&](size_t rank, rondo_comm_t comm, rondo_stream_t stream) {
     return rondo_all_gather_v(part[rank].pointer(), whole[rank].pointer(), counts, places, RONDO_FLOAT32, comm, stream);

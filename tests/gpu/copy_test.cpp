@@ -26,12 +26,12 @@ TEST_CASE("copy executor: what only moves launches no kernel, a reduction those 
     REQUIRE(rondo_broadcast(own, own, count, RONDO_FLOAT32, 1, comm, group.stream(rank)) == RONDO_OK);
     REQUIRE(rondo_barrier(comm, group.stream(rank)) == RONDO_OK);
   }
-  group.synchronize();
+  group.complete();
   for (const DeviceBuffer &buffer : whole)
     CHECK_VALUES(buffer.read(), std::vector<float>(count * rank_count, 1));
   CHECK(launch_count() == before);
   for (int rank = 0; rank < rank_count; ++rank) REQUIRE(group.sum(rank) == RONDO_OK);
-  group.synchronize();
+  group.complete();
   if (before.has_value()) CHECK(*launch_count() > *before);
   for (int rank = 0; rank < rank_count; ++rank) {
     CHECK_VALUES(group.values(rank), std::vector<float>(count, rank_count));
@@ -55,7 +55,7 @@ TEST_CASE("copy executor: calls come in their order, whatever streams they are o
   std::this_thread::sleep_for(a_while);
   CHECK_VALUES(group.values(0), std::vector<float>(group.count, 1));
   gate.open();
-  group.synchronize();
+  group.complete();
   for (const Stream &stream : others) CU_OK(group.world.cu.stream_synchronize(stream.get().object));
   for (int rank = 0; rank < 2; ++rank) CHECK_VALUES(group.values(rank), std::vector<float>(group.count, 64));
 }
@@ -69,8 +69,8 @@ TEST_CASE("copy executor: communicators in flight together do not wait for each 
     REQUIRE(second.sum(1) == RONDO_OK);
     REQUIRE(first.sum(1) == RONDO_OK);
   }
-  first.synchronize();
-  second.synchronize();
+  first.complete();
+  second.complete();
   for (int rank = 0; rank < 2; ++rank) {
     CHECK_VALUES(first.values(rank), std::vector<float>(first.count, 8));
     CHECK_VALUES(second.values(rank), std::vector<float>(second.count, 8));

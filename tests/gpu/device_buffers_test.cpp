@@ -66,7 +66,7 @@ TEST_CASE("device: a registration takes whole ranges of the device's memory, and
   REQUIRE(add(first + 16, allocated_bytes - 16) == RONDO_OK);
   CHECK(rondo_all_reduce(buffer.pointer(), buffer.pointer(), 16, RONDO_FLOAT32, RONDO_SUM, group.ranks[0],
                          group.stream(0)) == RONDO_OK);
-  group.synchronize();
+  group.complete();
   CHECK(rondo_comm_deregister(group.ranks[0], registration) == RONDO_OK);
 }
 

@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "cuda/kernels/load_store.h"
 #include "src/base/clock.h"
 #include "src/plan/algorithm.h"
 #include "src/plan/tuner_load_store.h"
@@ -307,14 +308,18 @@ TEST_CASE("device matrix: every combination is bit-equal to the host executor") 
   rondo_config_t by_lines = on_device();
   by_lines.protocol = RONDO_PROTOCOL_LL128;
   const Worlds worlds(placed(*std::max_element(matrix.rank_counts.begin(), matrix.rank_counts.end()), by_lines));
-  const bool shared = calls_wait();  // by kernels that load_store does not have
+  // That one kernel of load_store takes.
+  const auto load_store_ranks_max = static_cast<int>(calls_wait() ? rondo::device::ranks_per_kernel_max
+                                                                  : rondo::device::load_store_rank_count_max);
   for (const int rank_count : matrix.rank_counts) {
     const bool ll128 = has_ll128("every combination", rank_count);
     for (const rondo::Algorithm &algorithm : rondo::algorithms())
       for (const Way &way : {Way{RONDO_PROTOCOL_SIMPLE}, Way{RONDO_PROTOCOL_LL}, Way{RONDO_PROTOCOL_LL128},
                              Way{RONDO_PROTOCOL_AUTO, RONDO_KERNEL_LOAD_STORE}}) {
         if (way.protocol == RONDO_PROTOCOL_LL128 && !ll128) continue;
-        if (way.load_store() && (rank_count == 1 || !is_load_store(algorithm.id) || shared)) continue;
+        if (way.load_store() &&
+            (rank_count == 1 || rank_count > load_store_ranks_max || !is_load_store(algorithm.id)))
+          continue;
         check_way(worlds, algorithm, way, matrix, rank_count, elements, random);
       }
   }

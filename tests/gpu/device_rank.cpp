@@ -65,7 +65,7 @@ int main(int argument_count, char **arguments) {
   const std::string scenario = argument_count > 1 ? arguments[1] : "sums";
   const bool replayed = argument_count > 2;
   const size_t count = number_of_environment("DEVICE_RANK_COUNT", count_default);
-  const size_t timeout_ms = number_of_environment("DEVICE_RANK_TIMEOUT", scenario == "silent" ? 3'000 : 20'000);
+  const size_t timeout_ms = number_of_environment("DEVICE_RANK_TIMEOUT", scenario == "silent" ? 6'000 : 20'000);
   DeviceProcess self;
   self.device = static_cast<int>(number_of_environment("RANK", 0) % number_of_environment("DEVICE_RANK_DEVICES", 1));
   rondo::cuda::GraphExec graph;
@@ -79,7 +79,7 @@ int main(int argument_count, char **arguments) {
   for (int round = 1; round <= round_count && outcome == RONDO_OK; ++round) {
     if (round == death_round && self.rank == 1 && scenario == "kill") ::raise(SIGKILL);
     if (round == death_round && self.rank == 1 && scenario == "silent")
-      std::this_thread::sleep_for(std::chrono::seconds(8));
+      std::this_thread::sleep_for(std::chrono::seconds(12));
     const bool by_graph = replayed && round % 2 == death_round % 2;
     outcome = scenario == "moves" ? move_once(self, round) : sum_once(self, round, count, by_graph ? &graph : nullptr);
   }

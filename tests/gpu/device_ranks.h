@@ -288,6 +288,16 @@ struct DeviceRanks {
   void synchronize() const {
     for (const rondo::cuda::Stream &stream : streams) CU_OK(world.cu.stream_synchronize(stream.get().object));
   }
+  /// Of calls that are to end well, before their values are looked at: else those of one that timed out on a busy
+  /// machine would be taken for wrong sums.
+  void complete() const {
+    synchronize();
+    for (int rank = 0; rank < ranks.size(); ++rank) {
+      const rondo_error_t error = failure_of(ranks[rank]);
+      CAPTURE(rank, error.message);
+      REQUIRE(error.status == RONDO_OK);
+    }
+  }
 
   std::vector<rondo_config_t> configs;
   Worlds worlds;

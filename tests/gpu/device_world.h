@@ -10,8 +10,9 @@
 #include <thread>
 #include <vector>
 
-#include "cuda/kernels/load_store.h"
+#include "cuda/executors/joint_call.h"
 #include "cuda/executors/plan_image.h"
+#include "cuda/kernels/load_store.h"
 #include "src/proto/memory.h"
 #include "tests/soft_cuda/fibers.h"
 #include "tests/soft_cuda/soft_kernel.h"
@@ -93,6 +94,24 @@ class DeviceWorld {
     launch(*find_kernel(device::kernel_name(plan)), &operations, image.value().channel_count,
            std::max(1u, lane_threads * image.value().lanes_per_channel),
            device::shared_bytes_for(image.value().lanes_per_channel, operation.scratch_bytes));
+  }
+
+  /// Runs the call of all ranks by one joint kernel of at most so many blocks. The plans are of load_store.
+  void run_joint(const std::vector<const Plan *> &plans, const std::vector<Buffers> &buffers, uint64_t number,
+                 uint32_t threads, uint32_t blocks_max) {
+    std::vector<device::JointRank> ranks;
+    for (uint32_t rank = 0; rank < rank_count_; ++rank)
+      ranks.push_back(
+          {buffers[rank].send.data, buffers[rank].recv.data, &progress_[rank], &results_[rank], number});
+    const Plan &plan = *plans[0];
+    device::LoadStoreOperation described;
+    described.geometry = load_store_;
+    device::describe_load_store(plan, BufferPlace::shared_device, plan.choice.chunk_bytes, described);
+    const uint32_t divisor = plan.key.signature.op == RONDO_AVG ? rank_count_ : 0;
+    cuda::JointLaunch made = cuda::make_joint(cuda::make_joint_plan(plan, described, {}),
+                                              {divisor, captured_ ? 1u : 0u, blocks_max}, ranks);
+    launch(*find_kernel(device::joint_kernel_name(plan)), &made.operation, made.operation.block_count,
+           std::max(1u, threads), made.size.shared_bytes);
   }
 
   /// The place of a rank, by load_store.

@@ -38,6 +38,7 @@ struct EmulatedCase {
   bool in_place = false;
   bool exports = false;
   bool shares_buffers = false;  ///< of load_store
+  uint32_t joint_blocks = 0;    ///< of load_store: all ranks by one kernel of at most so many; 0: a kernel for each
   uint32_t hidden_ranks = 0;    ///< then: whose buffers peers cannot read, a bit each
   uint32_t offset_bytes = 0;  ///< of the buffers beyond a multiple of 64; send and recv differ in it by `skew_bytes`
   uint32_t skew_bytes = 0;
@@ -48,7 +49,8 @@ struct EmulatedCase {
            rondo_op_string(op) + " ranks " + std::to_string(rank_count) + " root " + std::to_string(root) + " count " +
            std::to_string(count) + " channels " + std::to_string(channels) + " chunk " + std::to_string(chunk_bytes) +
            " in place " + std::to_string(in_place) + " exports " + std::to_string(exports) + " shares " +
-           std::to_string(shares_buffers) + " hidden " + std::to_string(hidden_ranks) + " offset " +
+           std::to_string(shares_buffers) + " joint " + std::to_string(joint_blocks) + " hidden " +
+           std::to_string(hidden_ranks) + " offset " +
            std::to_string(offset_bytes) + " skew " + std::to_string(skew_bytes);
   }
 };
@@ -179,6 +181,18 @@ void run_ranks(uint32_t rank_count, const Run &run) {
   for (std::thread &thread : threads) thread.join();
 }
 
+/// All ranks by one kernel.
+inline void run_joint(DeviceWorld &world, std::vector<CaseRank> &ranks, uint64_t number, uint32_t threads,
+                      uint32_t blocks_max) {
+  std::vector<const Plan *> plans;
+  std::vector<Buffers> buffers;
+  for (CaseRank &rank : ranks) {
+    plans.push_back(rank.plan.get());
+    buffers.push_back(rank.buffers(number, false));
+  }
+  world.run_joint(plans, buffers, number, threads, blocks_max);
+}
+
 /// The case by the host executor and by emulated blocks with each of `lane_threads`; empty: equal to the bit.
 [[nodiscard]] inline std::string run_case(const EmulatedCase &it, const ConnectionGeometry &geometry,
                                           const std::vector<uint32_t> &lane_threads, uint64_t seed,
@@ -204,10 +218,13 @@ void run_ranks(uint32_t rank_count, const Run &run) {
   for (uint64_t number = 1; number <= lane_threads.size(); ++number) {
     std::vector<CaseRank> device;
     for (uint32_t rank = 0; rank < it.rank_count; ++rank) device.push_back(make(it, rank));
-    run_ranks(it.rank_count, [&](uint32_t rank) {
-      device_world.run(rank, *device[rank].plan, device[rank].buffers(number, it.exports), number,
-                       lane_threads[number - 1]);
-    });
+    if (it.joint_blocks != 0)
+      run_joint(device_world, device, number, lane_threads[number - 1], it.joint_blocks);
+    else
+      run_ranks(it.rank_count, [&](uint32_t rank) {
+        device_world.run(rank, *device[rank].plan, device[rank].buffers(number, it.exports), number,
+                         lane_threads[number - 1]);
+      });
     for (uint32_t rank = 0; rank < it.rank_count; ++rank) {
       const DeviceWorld::Ended result = device_world.result(rank);
       const std::string who =

@@ -17,7 +17,7 @@ from collections import defaultdict
 from pathlib import Path
 
 from kernel_listing import (ENTRY_OF_PTX, LOOK, PTX, SASS, accesses_in_loops, bodies, inner_loops, loads_for_next_time,
-                            loads_under_way, looks_under_way, loops_of, ptx_kernels, sass_kernels)
+                            loads_under_way, looks_under_way, loops_of, ptx_kernels, sass_kernels, words_under_way)
 
 ROOT = Path(__file__).resolve().parents[2]
 IMAGE_BYTES_MAX = 20 * 1000 * 1000  # of a release image, and with it of librondo.so
@@ -30,6 +30,8 @@ POST = re.compile(r"\bST\.E\.128\.STRONG\b")
 POST_INSTRUCTIONS_MAX = 85  # 71 to 74 for sm_90; 168 where posts are not short
 TURN_INSTRUCTIONS_MAX, LATER_TURN_INSTRUCTIONS_MAX = 65, 80  # 43 to 61 for sm_90, 59 to 77 from 100 on; else 81 to 95
 PROTOCOLS = ("simple", "ll", "ll128")
+IN_BUFFERS = ("rondo_run_load_store_", "rondo_run_joint_")  # they reduce and copy by the same loops
+WORDS_UNDER_WAY = 7  # of a joint kernel: of the 8 ranks that it can have, before the first is used
 TYPES = ("int8", "uint8", "int32", "uint32", "int64", "uint64", "float16", "bfloat16", "float32", "float64",
          "float8_e4m3", "float8_e5m2")
 OPERATIONS = ("sum", "prod", "min", "max")
@@ -42,7 +44,8 @@ def kernel_names(types):
             for operation in OPERATIONS:
                 yield f"rondo_run_{protocol}_{name}_{operation}"
     yield "rondo_run_load_store_copy"
-    for stem in ("run_load_store", "run_one_shot", "reduce"):
+    yield "rondo_run_joint_copy"
+    for stem in ("run_load_store", "run_one_shot", "run_joint", "reduce"):
         for name in types:
             for operation in OPERATIONS:
                 yield f"rondo_{stem}_{name}_{operation}"
@@ -77,13 +80,14 @@ def wanted_loops(name):
     at each of which it looks by up to three loads), and send in ones that only store; load_store reads all ranks'
     operands in loops that only load, several pieces of several ranks at a time; one_shot looks at them."""
     narrow = "int8" in name or "float8" in name  # each 16-byte access has 16 elements, which take registers
-    if name == "rondo_run_load_store_copy":  # by turns to each output, inside of the loop that loads
+    if name.startswith(IN_BUFFERS) and name.endswith("_copy"):  # by turns to each output, inside of the loop that loads
         return [(1, NONE, at_least(LOADS_UNDER_WAY))]
     if name.startswith("rondo_run_one_shot_"):
         return [(1, range(looks, looks + 1), NONE) for looks in looks_of(name)]
-    if name.startswith("rondo_run_load_store_"):
-        # Small elements are reduced by a loop inside of the one that loads.
-        return [(2, at_least(4), SOME)] + ([] if narrow or "float16" in name else [(2, at_least(8), NONE)])
+    if name.startswith(IN_BUFFERS):
+        # Small elements are reduced by a loop inside of the one that loads. What goes through places is copied, too.
+        copies = [] if name.startswith("rondo_run_joint_") else [(2, at_least(4), SOME)]
+        return copies + ([] if narrow or "float16" in name else [(2, at_least(8), NONE)])
     wanted = [(1, at_least(4), SOME)]
     if not name.endswith("_copy"):
         wanted = [(3, at_least(4), SOME), (1, at_least(4 if narrow else 6 if "float64" in name else 8), SOME)]
@@ -171,12 +175,14 @@ class Image(unittest.TestCase):
             self.assertEqual({(architecture, name) for name in kernel_names(self.types)} - set(kernels), set())
             for (architecture, name), code in kernels.items():
                 self.check_accesses(name, code, SASS, f"{name} for sm_{architecture}")
-                if name.startswith("rondo_run_load_store_"):
-                    most = loads_under_way(code)
+                if name.startswith(IN_BUFFERS):
+                    most = loads_under_way(code) + (1 if name == "rondo_run_joint_copy" else 0)  # stores one before
                     self.assertGreaterEqual(most, LOADS_UNDER_WAY, f"{name} for sm_{architecture}")
                     if reduces_pairs(name):
                         ahead = max(loads_for_next_time(loop) for loop, has_others in loops_of(code) if has_others)
                         self.assertGreaterEqual(ahead, LOADS_UNDER_WAY, f"{name} for sm_{architecture}")
+                    if name.startswith("rondo_run_joint_") and not name.endswith("_copy") and has_short_posts(name):
+                        self.assertGreaterEqual(words_under_way(code), WORDS_UNDER_WAY, f"{name} for sm_{architecture}")
                 elif name.startswith("rondo_run_one_shot_"):
                     self.assertEqual(sorted(looks_under_way(code)), looks_of(name), f"{name} for sm_{architecture}")
                     if has_short_posts(name):
@@ -264,6 +270,8 @@ class Image(unittest.TestCase):
                 either = [place for place, found in orders.items() if len(found) == 2]
                 # In one_shot's once more for short posts.
                 wanted = 2 * (2 if has_short_posts(name) else 1) if name.startswith("rondo_run_one_shot_") else 1
+                if name.startswith("rondo_run_joint_"):
+                    wanted = 0  # it cannot fail
                 self.assertEqual(len(either), wanted, name)
 
     def test_load_store_has_no_more_fences_than_it_needs(self):
@@ -280,6 +288,11 @@ class Image(unittest.TestCase):
                 self.assertEqual(body.count("st.release."), len(releases), name)
                 self.assertEqual(FENCE.findall(body), ["fence.sc.sys"] * body.count("atom.cas."), name)
                 self.assertEqual(body.count(".acq_rel.sys."), body.count(".acq_rel.gpu.") + adds, name)
+
+    def test_a_joint_kernel_has_no_fence_and_waits_for_nothing(self):
+        for name, body in bodies(Path(self.ptx).read_text(encoding="utf-8"), ENTRY_OF_PTX).items():
+            if name.startswith("rondo_run_joint_"):
+                self.assertNotRegex(body, r"\b(?:fence|membar|atom\.cas)\.|\.(?:acq_rel|acquire|release)\.", name)
 
     def test_a_changed_header_rebuilds_the_image(self):
         known = subprocess.run(["ninja", "-t", "deps", self.image], capture_output=True, text=True, check=True).stdout

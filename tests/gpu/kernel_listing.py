@@ -27,6 +27,7 @@ class Syntax:
 PTX = Syntax(re.compile(r"\bld\.(?:\w+\.)*?v(?:4\.\w32|2\.\w64)"), re.compile(r"\bst\.(?:\w+\.)*?v(?:4\.\w32|2\.\w64)"),
              re.compile(r"\.local\b"))
 LOOK = re.compile(r"\bLDG?\.E\.128\.STRONG\b")
+WORD_LOAD = re.compile(r"\bLDG?\.E\.64\b")
 SASS = Syntax(re.compile(r"\bLDG?\.E\.(?:\w+\.)*?128\b"), re.compile(r"\bSTG?\.E\.(?:\w+\.)*?128\b"),
               re.compile(r"\b(?:LDL|STL)\b"))
 
@@ -139,23 +140,29 @@ def loads_under_way(code):
     return loads_before_use(lines, {place for place, target in branches if target <= place})
 
 
+def words_under_way(code):
+    """Likewise of loads of 8 bytes."""
+    lines, branches = code
+    return loads_before_use(lines, {place for place, target in branches if target <= place}, WORD_LOAD, 2)
+
+
 def looks_under_way(code):
     """Likewise in each inner loop that looks at pairs of words and stores none."""
     return [loads_before_use(list(enumerate(loop.splitlines())), set()) for loop in inner_loops(code)
             if LOOK.search(loop) and not SASS.store.search(loop)]
 
 
-def loads_before_use(lines, back):
+def loads_before_use(lines, back, pattern=SASS.load, register_count=4):
     most, pending = 0, []
     for place, line in lines:
         used = {int(number) for number in re.findall(r"\bR(\d+)\b", line)}
-        load = SASS.load.search(line)
+        load = pattern.search(line)
         if load:
             target = int(re.search(r"\bR(\d+)\b", line[load.end():])[1])
             used.discard(target)
         if place in back or (re.search(r"\b(?:BRA|BAR|EXIT|CALL|RET)\b", line) and not line.startswith("@")):
             pending = []
-        if any(register in used for first in pending for register in range(first, first + 4)):
+        if any(register in used for first in pending for register in range(first, first + register_count)):
             pending = []
         if load:
             pending.append(target)

@@ -29,7 +29,7 @@ void check_sum(const std::vector<CuDevice> &devices, size_t count) {
     REQUIRE(rondo_all_reduce(pointer, pointer, count, RONDO_FLOAT32, RONDO_SUM, group.ranks[rank],
                              group.stream(rank)) == RONDO_OK);
   }
-  group.synchronize();
+  group.complete();
   for (const DeviceBuffer &buffer : buffers)
     CHECK_VALUES(buffer.read(), sum_over_ranks(0, group.ranks.size(), count));
 }

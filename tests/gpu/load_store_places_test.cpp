@@ -29,11 +29,10 @@ void check_calls(const DeviceRanks &group, uint32_t hidden, size_t skew_bytes) {
         seed += 10;
         in_place ? buffers.fill_in_place(it, seed) : buffers.fill(seed);
         buffers.call_all(it);
-        group.synchronize();
+        group.complete();
         buffers.check(it, seed);
       }
     }
-  for (int rank = 0; rank < rank_count; ++rank) CHECK(failure_of(group.ranks[rank]).status == RONDO_OK);
 }
 
 }  // namespace
@@ -76,7 +75,7 @@ TEST_CASE("peers: a buffer that no peer touches need not be one that peers can r
     for (int rank = 0; rank < 2; ++rank)
       REQUIRE(call(it, rank, group.ranks[rank], group.stream(rank), pointer(true, rank), pointer(false, rank)) ==
               RONDO_OK);
-    group.synchronize();
+    group.complete();
     (collective == RONDO_REDUCE_SCATTER ? hidden : readable).check(it, 3);
     const uint64_t bytes = moved(0, 0) + moved(1, 1);  // of memory
     CAPTURE(bytes);
@@ -102,11 +101,10 @@ TEST_CASE("peers: captured calls of every collective are replayed, whether buffe
         if (round % 2 == 1)
           for (const auto other : other_collectives) others.call_all(case_of(other, 9000, 2));
         for (int rank = 0; rank < 2; ++rank) group.launch(graphs[static_cast<size_t>(rank)], rank);
-        group.synchronize();
+        group.complete();
         buffers.check(it, 100 * round);
       }
     }
-    for (int rank = 0; rank < 2; ++rank) CHECK(failure_of(group.ranks[rank]).status == RONDO_OK);
   }
 }
 

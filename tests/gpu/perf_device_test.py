@@ -69,6 +69,28 @@ class DevicePerf(PerfCase):
         self.assertEqual(done, 3, out + err)
         self.assertIn("cuGraphLaunch", err)
 
+    def test_the_calls_of_all_ranks_in_one_graph_are_right_by_one_kernel(self):
+        for more in ((), ("--together",)):
+            with self.subTest(more=more):
+                report, _ = self.perf("all_gather", "--ranks", 3, "--device", "cuda:0", "-b", 24, "-e", 117600,
+                                      "-f", 70, *FEW_RUNS, "--graph", "--one-graph", *more,
+                                      RONDO_DEVICE_LAUNCH="shared")
+                self.assertTrue(report["one_graph"])
+        one = ("-t", 3, "--device", "cuda:0", "-b", 8, "-e", 8, *FEW_RUNS, "--graph", "--one-graph", "-T", 5)
+        done, out, err = call(RONDO, "perf", "all_reduce", *one, RONDO_DEVICE_LAUNCH="own")
+        self.assertEqual(done, 2, out + err)
+        self.assertIn("--one-graph wants RONDO_DEVICE_LAUNCH=shared", err)
+        for ranks, devices, said in ((9, "cuda:0", "up to 8 ranks"), (2, "cuda:0,1", "share a device")):
+            done, out, err = call(RONDO, "perf", "all_reduce", "-t", ranks, "--device", devices, "-b", 8, "-e", 8,
+                                  "--graph", "--one-graph", RONDO_DEVICE_LAUNCH="shared", SOFT_CUDA_DEVICES="2")
+            self.assertEqual(done, 2, out + err)
+            self.assertIn(said, err)
+        for fault in ("cuGraphLaunch#2=2", "cuStreamWaitEvent#5=2"):  # of rank 0, and of one that joins its capture
+            done, out, err = call(RONDO, "perf", "all_reduce", *one, RONDO_DEVICE_LAUNCH="shared",
+                                  SOFT_CUDA_FAULTS=fault)
+            self.assertEqual(done, 3, out + err)
+            self.assertIn(fault.partition("#")[0], err)
+
     def test_what_cannot_begin_together_is_refused(self):
         for options in (("--ranks", 2), ("--graph",)):
             done, out, err = call(RONDO, "perf", "all_reduce", *options, "--device", "cuda:0", "--together", "-b", 8)
@@ -196,10 +218,11 @@ class DevicePerf(PerfCase):
 
     def test_fewer_hardware_queues_than_ranks_are_warned_of(self):
         # The application's streams want queues, too: anything less than all there can be is too few, from 2 ranks on.
-        # One kernel for all ranks needs one, unless calls are captured: each rank's graph has a kernel of its own.
+        # One kernel for all ranks needs one, unless calls are captured by each rank: its graph has a kernel of its own.
         for ranks, launch, queues, options, warned in (
                 (2, "own", 2, (), 1), (2, "own", 31, (), 1), (2, "own", 32, (), 0), (1, "own", 2, (), 0),
-                (2, "shared", 2, (), 0), (2, "shared", 2, ("--graph",), 1), (2, "shared", 32, ("--graph",), 0)):
+                (2, "shared", 2, (), 0), (2, "shared", 2, ("--graph",), 1), (2, "shared", 32, ("--graph",), 0),
+                (2, "shared", 2, ("--graph", "--one-graph"), 0)):
             with self.subTest(ranks=ranks, launch=launch, queues=queues, options=options):
                 done, out, err = call(RONDO, "perf", "all_reduce", "-t", ranks, "--device", "cuda", "-b", 8, "-e", 8,
                                       *FEW_RUNS, *options, CUDA_DEVICE_MAX_CONNECTIONS=str(queues),

@@ -136,8 +136,9 @@ class Regions(RegionCase):
                 self.assertIn("capture it again", rank.output)
 
     def test_deregistering_while_a_peer_waits_for_this_rank_is_to_be_repeated_when_that_has_ended(self):
-        ranks = self.job(2, ["register", "shared", "1:start", *["0:sleep"] * 3, "0:hold", "0:start", "end",
-                             "deregister", "sum=apart", "replace", "register", "shared", "sum=again"])
+        ranks = self.job(2, ["register", "shared", "1:start", "1:not_quiet", "1:post=running", "0:await=running",
+                             "0:hold", "0:start", "end", "deregister", "sum=apart", "replace", "register", "shared",
+                             "sum=again"])
         self.check_shared(ranks, "again")
         self.assertIn("deregister: not ready", ranks[0].output)
         self.check_apart(ranks, "apart")
@@ -259,7 +260,8 @@ class Regions(RegionCase):
 
     def test_a_rank_is_told_of_a_buffer_that_a_busy_peer_has_open_and_busy_ranks_close_theirs_in_the_end(self):
         # Rank 2 makes the others wait in another communicator, for longer than they wait for a quiet moment.
-        ranks = self.job(3, ["other", "register", "shared", "0:other_start", "1:other_start", "sleep", "destroy",
+        begun = [f"{rank}:{step}" for rank in (0, 1) for step in ("other_start", "not_quiet", f"post=busy{rank}")]
+        ranks = self.job(3, ["other", "register", "shared", *begun, "2:await=busy0", "2:await=busy1", "destroy",
                              "2:other_start", "other_end"])
         for number in (0, 1):
             self.assertNotIn("must not be freed", ranks[number].output)

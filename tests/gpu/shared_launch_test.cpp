@@ -5,13 +5,11 @@
 // for ever there (hazard_test.cpp shows it). "[few queues]": one kernel has all ranks, and nothing is captured, so that
 // fewer queues than ranks do.
 #include <atomic>
-#include <cstdlib>
 #include <thread>
 
 #include "cuda/driver/budget.h"
 #include "cuda/executors/connection_shape.h"
-#include "cuda/kernels/operation.h"
-#include "tests/gpu/device_ranks.h"
+#include "tests/gpu/shared_group.h"
 
 using namespace rondo_test;
 using namespace rondo::cuda;
@@ -20,61 +18,6 @@ using rondo::cuda::conformance::becomes_true;
 using rondo::cuda::conformance::Gate;
 
 namespace {
-
-constexpr int kernel_ranks = rondo::device::ranks_per_kernel_max;
-
-/// Communicators that are made while it lives share launches, whatever the environment says.
-class Sharing {
- public:
-  Sharing() {
-    if (const char *const before = std::getenv(name)) before_ = before;
-    ::setenv(name, "shared", 1);
-  }
-  ~Sharing() { before_.empty() ? ::unsetenv(name) : ::setenv(name, before_.c_str(), 1); }
-  Sharing(const Sharing &) = delete;
-  Sharing &operator=(const Sharing &) = delete;
-
- private:
-  static constexpr char name[] = "RONDO_DEVICE_LAUNCH";
-  std::string before_;
-};
-
-rondo_config_t by_kernels(uint32_t timeout_ms = 20'000) {
-  rondo_config_t config = on_device();
-  config.device_executor = RONDO_DEVICE_EXECUTOR_KERNEL;
-  config.max_ctas = 2;  // with 4 channels the slots of 11 ranks take half a GiB
-  config.timeout_ms = timeout_ms;
-  return config;
-}
-
-/// Ranks with a buffer each, which are summed in place.
-struct Group {
-  explicit Group(int rank_count, size_t of_count, const rondo_config_t &config = by_kernels())
-      : ranks(rank_count, config), count(of_count) {
-    for (int rank = 0; rank < rank_count; ++rank)
-      buffers.emplace_back(ranks.world, bytes_of(whole_numbers(static_cast<uint64_t>(rank), count)));
-  }
-  [[nodiscard]] void *pointer(int rank) const { return buffers[static_cast<size_t>(rank)].pointer(); }
-  [[nodiscard]] rondo_status_t sum(int rank, size_t elements) const {
-    return rondo_all_reduce(pointer(rank), pointer(rank), elements, RONDO_FLOAT32, RONDO_SUM, ranks.ranks[rank],
-                            ranks.stream(rank));
-  }
-  [[nodiscard]] rondo_status_t sum(int rank) const { return sum(rank, count); }
-  /// Every rank, on a thread of its own.
-  void sum_all() {
-    REQUIRE(all_ok(ranks.ranks.run([&](int rank, rondo_comm_t) { return sum(rank); })));
-  }
-  void check(const std::vector<float> &expected) const {
-    ranks.synchronize();
-    for (const DeviceBuffer &buffer : buffers) CHECK_VALUES(buffer.read(), expected);
-  }
-  void check_sums() const { check(sum_over_ranks(0, ranks.ranks.size(), count)); }
-
-  Sharing sharing;  // before the communicators
-  DeviceRanks ranks;
-  size_t count;
-  std::vector<DeviceBuffer> buffers;
-};
 
 /// Calls the ranks but `missing` on threads of their own; join() after something has ended them.
 class Callers {
@@ -152,7 +95,6 @@ TEST_CASE("shared launch: every collective, calls among calls, in the order of e
   }
   for (float &value : expected) value *= 4;
   group.check(expected);
-  for (int rank = 0; rank < 4; ++rank) CHECK(failure_of(group.ranks.ranks[rank]).status == RONDO_OK);
 }
 
 TEST_CASE("shared launch: a large call has the device's multiprocessors divided by its ranks", "[plain][few queues]") {
@@ -160,6 +102,7 @@ TEST_CASE("shared launch: a large call has the device's multiprocessors divided 
   constexpr int ranks = 2;
   rondo_config_t config = by_kernels();
   config.max_ctas = 0;
+  config.kernel = RONDO_KERNEL_INTERPRETER;
   Group group(ranks, count, config);
   rondo_plan_info_t plan = RONDO_PLAN_INFO_INIT;
   REQUIRE(rondo_comm_query_plan(group.ranks.ranks[0], RONDO_ALL_REDUCE, count, RONDO_FLOAT32, &plan) == RONDO_OK);
@@ -201,7 +144,7 @@ TEST_CASE("shared launch: the kernel comes behind what is on each rank's stream,
     for (int rank = 0; rank < 3; ++rank)
       CU_FAILS(world.cu.stream_query(static_cast<CuStream>(group.ranks.stream(rank))), CuStatus::not_ready);
     gate.open();
-    group.ranks.synchronize();
+    group.ranks.complete();
     std::vector<float> expected(count, 7);
     for (int rank = 0; rank < 3; ++rank) {
       const auto values = whole_numbers(static_cast<uint64_t>(rank), count);
@@ -211,13 +154,16 @@ TEST_CASE("shared launch: the kernel comes behind what is on each rank's stream,
   }
 }
 
-TEST_CASE("shared launch: a captured call is each rank's own kernel, replayed among shared ones", "[plain]") {
+TEST_CASE("shared launch: a call that is captured into graphs of their own is each rank's own kernel, replayed among "
+          "shared ones", "[plain]") {
   constexpr size_t count = 300;
   Group group(3, count);
+  const World &world = group.ranks.world;
+  const auto stream_of = [&](int rank) { return static_cast<CuStream>(group.ranks.stream(rank)); };
   std::vector<GraphExec> graphs;
-  for (int rank = 0; rank < 3; ++rank)
-    graphs.push_back(
-        captured(group.ranks.world, group.ranks.stream(rank), [&] { REQUIRE(group.sum(rank) == RONDO_OK); }));
+  for (int rank = 0; rank < 3; ++rank) CU_OK(world.cu.stream_begin_capture(stream_of(rank), CaptureMode::relaxed));
+  group.sum_all();
+  for (int rank = 0; rank < 3; ++rank) graphs.push_back(world.end_capture(stream_of(rank)));
   std::vector<float> expected = sum_over_ranks(0, 3, count);
   group.sum_all();
   for (int round = 0; round < 3; ++round) {
@@ -241,7 +187,7 @@ TEST_CASE("shared launch: an abort ends the calls that wait for a rank", "[plain
 }
 
 TEST_CASE("shared launch: a rank that does not come is named when the time is over", "[plain][few queues]") {
-  Group group(3, 1000, by_kernels(3'000));
+  Group group(3, 1000, by_kernels(8'000));
   group.sum_all();
   Callers callers(group, 1);
   const auto &statuses = callers.join();
@@ -257,7 +203,7 @@ TEST_CASE("shared launch: a rank that does not come is named when the time is ov
 
 TEST_CASE("shared launch: calls behind one that is stuck do not put off its end", "[plain]") {
   constexpr int absent = kernel_ranks;  // has a kernel of its own, and never calls
-  Group group(kernel_ranks + 1, 500, by_kernels(3'000));
+  Group group(kernel_ranks + 1, 500, by_kernels(8'000));
   const auto keep_calling = [&](int rank, rondo_comm_t) {
     rondo_status_t status = RONDO_OK;
     for (int round = 0; rank != absent && round < 200 && status == RONDO_OK; ++round) {
@@ -276,18 +222,21 @@ TEST_CASE("shared launch: calls behind one that is stuck do not put off its end"
 }
 
 TEST_CASE("shared launch: ranks that disagree launch kernels of their own and are told", "[plain]") {
-  Group group(2, 5000);
-  const auto disagree = [&](int rank, rondo_comm_t comm) {
-    void *const data = group.pointer(rank);
-    const rondo_stream_t stream = group.ranks.stream(rank);
-    return rank == 0 ? rondo_all_reduce(data, data, 100, RONDO_FLOAT32, RONDO_SUM, comm, stream)
-                     : rondo_broadcast(data, data, 100, RONDO_FLOAT32, 0, comm, stream);
-  };
-  static_cast<void>(group.ranks.ranks.run(disagree));
-  for (int rank = 0; rank < 2; ++rank) {
-    const auto told = [&] { return failure_of(group.ranks.ranks[rank]).status != RONDO_OK; };
-    CHECK(becomes_true(told));
-    CHECK(failure_of(group.ranks.ranks[rank]).status == RONDO_ERROR_MISMATCH);
+  for (const bool other_kernel : {true, false}) {
+    Group group(2, 5000);
+    const auto disagree = [&](int rank, rondo_comm_t comm) {
+      void *const data = group.pointer(rank);
+      const rondo_stream_t stream = group.ranks.stream(rank);
+      return rank == 1 && other_kernel
+                 ? rondo_broadcast(data, data, 100, RONDO_FLOAT32, 0, comm, stream)
+                 : rondo_all_reduce(data, data, rank == 0 ? 100 : 102, RONDO_FLOAT32, RONDO_SUM, comm, stream);
+    };
+    static_cast<void>(group.ranks.ranks.run(disagree));
+    for (int rank = 0; rank < 2; ++rank) {
+      const auto told = [&] { return failure_of(group.ranks.ranks[rank]).status != RONDO_OK; };
+      CHECK(becomes_true(told));
+      CHECK(failure_of(group.ranks.ranks[rank]).status == RONDO_ERROR_MISMATCH);
+    }
   }
 }
 
@@ -319,15 +268,6 @@ TEST_CASE("shared launch: calls from several threads, many times, and communicat
   for (int round = 1; round < rounds; ++round)
     for (float &value : expected) value += value;
   second.check(expected);
-}
-
-TEST_CASE("shared launch: load_store has no kernel for several ranks", "[plain]") {
-  const Sharing sharing;
-  rondo_config_t config = by_kernels();
-  config.kernel = RONDO_KERNEL_LOAD_STORE;
-  const Ranks ranks(2, config);
-  CHECK(ranks.status() == RONDO_ERROR_UNSUPPORTED);
-  check_message({"'load_store'", "RONDO_DEVICE_LAUNCH=own", "RONDO_KERNEL=interpreter"});
 }
 
 // SOFT_CUDA_FAULTS names the call.

@@ -56,6 +56,7 @@ CASES = [
     (["perf", "reduce", "-r", "1"], {}, "is not one of the 1 ranks"),
     ([*AR, "--graph"], {}, "--device cuda"),
     ([*AR, "--together"], {}, "add --graph"),
+    ([*AR, "--one-graph"], {}, "add --graph"),
     ([*AR, "--against", "libnccl.so.2"], {}, "--device cuda"),
     ([*AR, "--beside-product", "64"], {}, "--device cuda"),
     ([*AR, "--product-library", "libcublas.so.13"], {}, "--beside-product"),

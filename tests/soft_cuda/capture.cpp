@@ -40,6 +40,15 @@ bool all_joined(const Capture &capture) {
   return true;
 }
 
+CuStatus capture_status(State &driver, const Stream &stream, CaptureStatus &status) {
+  if (&stream == stream.context->legacy.get() && legacy_is_entangled(driver, *stream.context))
+    return CuStatus::stream_capture_implicit;
+  status = stream.capture == nullptr     ? CaptureStatus::none
+           : stream.capture->invalidated ? CaptureStatus::invalidated
+                                         : CaptureStatus::active;
+  return CuStatus::success;
+}
+
 struct Replay {
   const GraphBody &body;
   std::mutex mutex;
@@ -171,12 +180,18 @@ extern "C" {
 
 CuStatus cuStreamIsCapturing(CuStream handle, CaptureStatus *status) {
   return call_on_stream(Entry::stream_is_capturing, handle, [&](State &driver, Lock &, const auto &stream) {
-    if (status == nullptr) return CuStatus::invalid_value;
-    if (stream == stream->context->legacy && legacy_is_entangled(driver, *stream->context))
-      return CuStatus::stream_capture_implicit;
-    *status = stream->capture == nullptr     ? CaptureStatus::none
-              : stream->capture->invalidated ? CaptureStatus::invalidated
-                                             : CaptureStatus::active;
+    return status == nullptr ? CuStatus::invalid_value : capture_status(driver, *stream, *status);
+  });
+}
+
+CuStatus cuStreamGetCaptureInfo_v3(CuStream handle, CaptureStatus *status, unsigned long long *id, CuGraph *graph,
+                                   const CuGraphNode **after, const GraphEdgeData **edges, size_t *after_count) {
+  return call_on_stream(Entry::stream_get_capture_info, handle, [&](State &driver, Lock &, const auto &stream) {
+    // Of the graph and its nodes nothing is told.
+    if (status == nullptr || graph != nullptr || after != nullptr || edges != nullptr || after_count != nullptr)
+      return CuStatus::invalid_value;
+    if (const CuStatus answer = capture_status(driver, *stream, *status); answer != CuStatus::success) return answer;
+    if (*status == CaptureStatus::active && id != nullptr) *id = stream->capture->number;
     return CuStatus::success;
   });
 }
@@ -188,6 +203,7 @@ CuStatus cuStreamBeginCapture_v2(CuStream handle, CaptureMode mode) {
     if (stream->capture != nullptr) return CuStatus::illegal_state;
     auto capture = std::make_shared<Capture>();
     capture->mode = mode;
+    capture->number = ++driver.capture_count;
     capture->thread = this_thread().number;
     capture->origin = stream.get();
     capture->streams.insert(stream.get());

@@ -8,8 +8,9 @@
 #include <cassert>
 #include <cstdint>
 
-#include "cuda/kernels/reduction.h"
+#include "cuda/kernels/joint.h"
 #include "cuda/kernels/load_store.h"
+#include "cuda/kernels/reduction.h"
 #include "cuda/kernels/run.h"
 #include "tests/soft_cuda/soft_kernel.h"
 
@@ -116,6 +117,15 @@ void run_load_store_emulated(Block &block, uint32_t thread, void *const *paramet
     run_one_shot<Reduction>(group, operation, block.index, block.shared);
   else
     run_load_store<Reduction>(group, operation, block.index, block.shared);
+}
+
+template <class Reduction>
+void run_joint_emulated(Block &block, uint32_t thread, void *const *parameters) {
+  using namespace rondo::device;
+  assert(block.shared_bytes >= joint_shared_bytes());
+  auto *const barrier = reinterpret_cast<VotingBarrier *>(block.shared);
+  run_joint<Reduction>(EmulatedGroup{barrier, thread, block.thread_count, block.give_way},
+                       *static_cast<const JointOperation *>(parameters[0]), block.index, block.shared);
 }
 
 /// The threads of a launch, for kernels without a barrier.

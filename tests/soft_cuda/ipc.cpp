@@ -67,9 +67,9 @@ socklen_t address_of(uint64_t name, sockaddr_un &address) {
 }
 
 void set_patience(int socket) {
-  const timeval second{1, 0};
-  ::setsockopt(socket, SOL_SOCKET, SO_RCVTIMEO, &second, sizeof second);
-  ::setsockopt(socket, SOL_SOCKET, SO_SNDTIMEO, &second, sizeof second);
+  const timeval patience{20, 0};  // of a busy machine; a process that has ended refuses at once
+  ::setsockopt(socket, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
+  ::setsockopt(socket, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof patience);
 }
 
 bool peer_of(int socket, ucred &peer) {

@@ -161,6 +161,7 @@ struct GraphExec {
 
 struct Capture {
   CaptureMode mode = CaptureMode::global;
+  uint64_t number = 0;  ///< of all captures
   uint64_t thread = 0;  ///< that began it
   Stream *origin = nullptr;
   bool invalidated = false;

@@ -11,6 +11,7 @@ const KernelEntry *soft_kernels_of_ll();
 const KernelEntry *soft_kernels_of_ll128();
 const KernelEntry *soft_kernels_of_load_store();
 const KernelEntry *soft_kernels_of_one_shot();
+const KernelEntry *soft_kernels_of_joint();
 const KernelEntry *soft_kernels_of_reduce();
 
 extern "C" __attribute__((visibility("default"))) const KernelEntry *soft_cuda_kernels() {
@@ -18,7 +19,7 @@ extern "C" __attribute__((visibility("default"))) const KernelEntry *soft_cuda_k
     auto *const joined = new std::vector<KernelEntry>;  // kernels may run until the process is gone
     for (const KernelEntry *entry : {soft_kernels_of_simple(), soft_kernels_of_ll(), soft_kernels_of_ll128(),
                                      soft_kernels_of_load_store(), soft_kernels_of_one_shot(),
-                                     soft_kernels_of_reduce()})
+                                     soft_kernels_of_joint(), soft_kernels_of_reduce()})
       for (; entry->name != nullptr; ++entry) joined->push_back(*entry);
     joined->push_back({nullptr, nullptr, 0});
     return joined;

@@ -22,11 +22,17 @@ using namespace rondo::device;
   return operation.base;
 }
 
+/// All that a joint kernel does counts as rank 0's.
+[[maybe_unused]] const JointRank &operation_of(const JointOperation &operation, uint32_t block, bool &is_first) {
+  is_first = block == 0;
+  return operation.ranks[0];
+}
+
 /// A kernel whose accesses are counted.
 template <class Operation, soft_cuda::KernelFunction function>
 void counted(soft_cuda::Block &block, uint32_t thread, void *const *parameters) {
   bool is_first = false;
-  const DeviceOperation &base = operation_of(*static_cast<const Operation *>(parameters[0]), block.index, is_first);
+  const auto &base = operation_of(*static_cast<const Operation *>(parameters[0]), block.index, is_first);
   const soft_cuda::CountedThread counts(block, thread, base.progress, is_first);
   function(block, thread, parameters);
 }
@@ -38,6 +44,8 @@ void counted(soft_cuda::Block &block, uint32_t thread, void *const *parameters) 
 #define RONDO_SOFT_ONE_SHOT(name, ...)                                               \
   {#name, counted<LoadStoreOperation, soft_cuda::run_load_store_emulated<__VA_ARGS__, true>>, \
    sizeof(LoadStoreOperation)},
+#define RONDO_SOFT_JOINT(name, ...) \
+  {#name, counted<JointOperation, soft_cuda::run_joint_emulated<__VA_ARGS__>>, sizeof(JointOperation)},
 #define RONDO_SOFT_REDUCE(name, ...) \
   {#name, soft_cuda::reduce_emulated<__VA_ARGS__>, sizeof(ReductionOperation)},
 
@@ -46,6 +54,7 @@ void counted(soft_cuda::Block &block, uint32_t thread, void *const *parameters) 
 #define RONDO_SOFT_LIST_ll128 RONDO_KERNELS_OF_PROTOCOL(RONDO_SOFT_KERNEL, ll128, GroupLl128)
 #define RONDO_SOFT_LIST_load_store RONDO_LOAD_STORE_KERNELS(RONDO_SOFT_LOAD_STORE)
 #define RONDO_SOFT_LIST_one_shot RONDO_ONE_SHOT_KERNELS(RONDO_SOFT_ONE_SHOT)
+#define RONDO_SOFT_LIST_joint RONDO_JOINT_KERNELS(RONDO_SOFT_JOINT)
 #define RONDO_SOFT_LIST_reduce RONDO_REDUCE_KERNELS(RONDO_SOFT_REDUCE)
 #define RONDO_SOFT_JOIN_2(first, second) first##second
 #define RONDO_SOFT_JOIN(first, second) RONDO_SOFT_JOIN_2(first, second)

@@ -31,6 +31,7 @@ struct State {
   uint64_t block_threads = 0;   ///< the most that a launch has asked for
   uint64_t flush_count = 0;     ///< of what network cards wrote
   uint64_t captured_count = 0;  ///< of nodes of graphs
+  uint64_t capture_count = 0;   ///< that were begun
 
   std::deque<Device> devices;
   Memory memory;

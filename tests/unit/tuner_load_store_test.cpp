@@ -90,6 +90,9 @@ TEST_CASE("tuner: ranks that share buffers have load_store above 32 KiB for ever
           PlanChoice{algorithm, RONDO_PROTOCOL_AUTO, channels, 1 << 30, RONDO_KERNEL_LOAD_STORE});
     input.bytes = 32 * KiB;
     CHECK(kernel() == RONDO_KERNEL_INTERPRETER);
+    input.joint = true;
+    CHECK(kernel() == RONDO_KERNEL_LOAD_STORE);
+    input.joint = false;
     input.overrides.kernel = RONDO_KERNEL_LOAD_STORE;
     CHECK(kernel() == RONDO_KERNEL_LOAD_STORE);
     input.bytes = MiB;

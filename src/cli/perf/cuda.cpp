@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "bench/perf/perf.h"
+#include "cuda/kernels/operation.h"
 #include "cuda/transport/handles.h"
 #include "src/base/config.h"
 #include "src/base/runtime_library.h"
@@ -59,6 +60,9 @@ class CudaPerfDevice final : public perf::Device {
   [[nodiscard]] Outcome begin_capture() override;
   [[nodiscard]] Outcome end_capture() override { return outcome(make_graph()); }
   [[nodiscard]] Outcome replay() override;
+  [[nodiscard]] Outcome check_one_graph(int ranks) override;
+  [[nodiscard]] Outcome follow(Device &first) override;
+  [[nodiscard]] Outcome lead_back(Device &first) override;
   [[nodiscard]] Outcome make_start(uint64_t *&word) override;
   [[nodiscard]] Outcome await_start(const uint64_t *word, uint64_t number) override;
   [[nodiscard]] Outcome measure_copy(double &GBps) override;
@@ -92,6 +96,7 @@ class CudaPerfDevice final : public perf::Device {
   PrimaryContext context_;
   Stream stream_;
   Event begin_, end_;
+  Event branch_;  ///< of a graph's streams: where others branch off, or come back
   CudaStaging staging_;
   GraphExec graph_;
   std::vector<DeviceMemory> memory_;
@@ -105,6 +110,7 @@ Result<void> CudaPerfDevice::open(const CudaDriver &driver, const CudaDevice &de
   RONDO_TRY_ASSIGN(stream_, make_stream(context_));
   RONDO_TRY_ASSIGN(begin_, make_event(context_, event_default));
   RONDO_TRY_ASSIGN(end_, make_event(context_, event_default));
+  RONDO_TRY_ASSIGN(branch_, make_event(context_));
   return staging_.open(streams());
 }
 
@@ -156,8 +162,37 @@ Outcome CudaPerfDevice::make_current() {
 
 Outcome CudaPerfDevice::begin_capture() {
   // Of this thread only: what other ranks' threads call meanwhile is their own affair.
-  return outcome(with_context("cuStreamBeginCapture", [&](const CudaDriver &cu) {
+  const auto begun = with_context("cuStreamBeginCapture", [&](const CudaDriver &cu) {
     return cu.stream_begin_capture(handle(), CaptureMode::thread_local_);
+  });
+  return outcome(begun.ok() ? record(branch_) : begun);
+}
+
+Outcome CudaPerfDevice::check_one_graph(int ranks) {
+  if (ranks > static_cast<int>(rondo::device::ranks_per_kernel_max))
+    return Failure{Exit::usage, "--one-graph is of up to " + std::to_string(rondo::device::ranks_per_kernel_max) +
+                                    " ranks, which one kernel runs; give --ranks so many at most"};
+  const auto config = read_config();
+  if (!config.ok()) return failed(config.error());
+  if (config.value().device_launch == DeviceLaunch::shared) return std::nullopt;
+  return Failure{Exit::usage,
+                 "--one-graph wants RONDO_DEVICE_LAUNCH=shared: kernels of each rank wait for each other, but branches "
+                 "of a graph need not run beside each other"};
+}
+
+Outcome CudaPerfDevice::follow(Device &first) {
+  const auto &of = static_cast<const CudaPerfDevice &>(first);
+  return outcome(with_context("cuStreamWaitEvent", [&](const CudaDriver &cu) {
+    return cu.stream_wait_event(handle(), of.branch_.get().object, 0);
+  }));
+}
+
+Outcome CudaPerfDevice::lead_back(Device &first) {
+  const auto &to = static_cast<const CudaPerfDevice &>(first);
+  const auto recorded = record(branch_);
+  if (!recorded.ok()) return failed(recorded.error());
+  return outcome(to.with_context("cuStreamWaitEvent", [&](const CudaDriver &cu) {
+    return cu.stream_wait_event(to.handle(), branch_.get().object, 0);
   }));
 }
 
@@ -176,8 +211,9 @@ Result<void> CudaPerfDevice::make_graph() {
 }
 
 Outcome CudaPerfDevice::replay() {
-  return outcome(with_context("cuGraphLaunch",
-                              [&](const CudaDriver &cu) { return cu.graph_launch(graph_.get().object, handle()); }));
+  const auto launched = with_context(
+      "cuGraphLaunch", [&](const CudaDriver &cu) { return cu.graph_launch(graph_.get().object, handle()); });
+  return outcome(launched.ok() ? record(branch_) : launched);
 }
 
 Outcome CudaPerfDevice::make_start(uint64_t *&word) {

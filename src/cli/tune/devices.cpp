@@ -283,9 +283,9 @@ Result<std::vector<Measured>> measure_devices(const Options &options, const Conf
         if (buffers != BufferPlace::peer_devices || are_linked(*driver, ordinals, rank_count))
           groups.push_back({collective, rank_count, false, buffers});
   const bool can_share = config.device_executor != RONDO_DEVICE_EXECUTOR_COPY &&
-                         config.device_launch == DeviceLaunch::own;
+                         config.device_launch != DeviceLaunch::shared;
   if (!can_share) {
-    std::fputs("rondo tune: no ranks as threads, since with these settings they do not share their buffers\n", stderr);
+    std::fputs("rondo tune: no ranks as threads, which with these settings one kernel runs, or copies do\n", stderr);
     std::erase_if(groups, [](const Group &group) { return group.buffers != BufferPlace::device; });
   }
   std::erase_if(groups, [&](const Group &group) {
