@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Catch2's main, and what says where a program of tests is:
+// Catch2's main, by which a program that was asked for no case that it has fails, and what says where it is:
 // RONDO_TEST_PROGRESS      set: each test case is named on standard output as it begins, with the time since the start
 // RONDO_TEST_CASE_SECONDS  a case that takes longer ends the program, whatever it waits for, and is named
 #if __has_include(<catch2/catch_all.hpp>)
@@ -84,6 +84,12 @@ class Progress : public CatchListener {
     if (deadline_ != nullptr) deadline_->passed(of.lineInfo);
   }
   void testCaseEnded(const Catch::TestCaseStats &) override { deadline_.reset(); }
+  void testRunEnded(const Catch::TestRunStats &of) override {
+    if (of.totals.testCases.total() > 0) return;
+    std::printf("FAILED: this program has no test case of what it was asked for\n");
+    std::fflush(stdout);
+    std::_Exit(1);
+  }
 
  private:
   const bool tells_ = std::getenv("RONDO_TEST_PROGRESS") != nullptr;

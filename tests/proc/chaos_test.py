@@ -17,12 +17,13 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
 
 from chaos_life import HANG_S, KINDS, Broken, Life, check, processes_with
 
 SANITIZED = "RONDO_TEST_SANITIZED" in os.environ
-REPEATS = 2  # of a life that was late
+REPEATS = 4  # of a life that was late, after longer and longer pauses
 LATE_MAX = 3  # lives that are late every time: enough to know
 
 
@@ -78,6 +79,7 @@ class Tally:
                 break
             tries = [life.late()]
             while len(tries) <= REPEATS and tries[-1]:
+                time.sleep(2 ** len(tries) / 4)  # what keeps the machine busy may end
                 again, broken = live(life.seed, self.options)
                 if broken:
                     self.complain(broken)

@@ -5,9 +5,10 @@
 //                        a descriptor or shared memory: all such K together are every phase
 //   RONDO_TEST_DESCRIPTORS=N  it may have N descriptors
 //   RONDO_TEST_NAP=MS  it comes that much later, when the others wait for it
+//   RONDO_TEST_SLOW_ACCEPT=MS  its first accept() takes that much longer: a busy machine that runs the store
 //   RONDO_TEST_LEAVE=MS  it does not wait for the others, and its main() returns that much later, whatever has come
-// Its lines: "joins TIME_NS PROCESS"; then "strike TIME_NS SENT_COUNT", or "init TIME_NS STATUS PEER MESSAGE" and
-// likewise "barrier" after it; or "leaves TIME_NS".
+// Its lines: "joins TIME_NS PROCESS"; then "strike TIME_NS SENT_COUNT", the most sends that followed one connect(), or
+// "init TIME_NS STATUS PEER MESSAGE" and likewise "barrier" after it; or "leaves TIME_NS".
 #include <dlfcn.h>
 #include <poll.h>
 #include <signal.h>
@@ -17,6 +18,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cstdio>
@@ -35,13 +37,20 @@ constexpr long long id_patience_ns = 20'000'000'000;
 
 std::atomic<bool> armed{false};
 long call_count = 0;
-std::atomic<long> sent_count{0};
+std::atomic<long> sent_since_connect{0};
+std::atomic<long> sent_count{0};  // the most of these
+std::atomic<bool> accepted{false};
 long strike_at = 0;
 
 long long now_ns() {
   timespec now{};
   ::clock_gettime(CLOCK_MONOTONIC, &now);
   return now.tv_sec * 1'000'000'000LL + now.tv_nsec;
+}
+
+int number(const char *name, int otherwise) {
+  const char *const text = std::getenv(name);
+  return text == nullptr ? otherwise : std::atoi(text);
 }
 
 /// One write, so that a kill does not tear the line.
@@ -85,16 +94,19 @@ int bind(int fd, const sockaddr *address, socklen_t bytes) noexcept {
 }
 int connect(int fd, const sockaddr *address, socklen_t bytes) {
   count_call();
+  sent_since_connect = 0;
   return real<int(int, const sockaddr *, socklen_t)>("connect")(fd, address, bytes);
 }
 int accept4(int fd, sockaddr *address, socklen_t *bytes, int flags) {
   count_call();
+  if (!accepted.exchange(true))
+    std::this_thread::sleep_for(std::chrono::milliseconds(number("RONDO_TEST_SLOW_ACCEPT", 0)));
   return real<int(int, sockaddr *, socklen_t *, int)>("accept4")(fd, address, bytes, flags);
 }
 ssize_t send(int fd, const void *data, size_t bytes, int flags) {
   count_call();
   const ssize_t sent = real<ssize_t(int, const void *, size_t, int)>("send")(fd, data, bytes, flags);
-  if (armed) ++sent_count;
+  if (armed) sent_count = std::max<long>(sent_count, ++sent_since_connect);
   return sent;
 }
 ssize_t recv(int fd, void *data, size_t bytes, int flags) {
@@ -129,11 +141,6 @@ int munmap(void *address, size_t bytes) noexcept {
 }  // extern "C"
 
 namespace {
-
-int number(const char *name, int otherwise) {
-  const char *const text = std::getenv(name);
-  return text == nullptr ? otherwise : std::atoi(text);
-}
 
 /// Made by rank 0 and handed over as a file.
 bool exchange_id(const std::string &folder, int rank, rondo_unique_id_t &id) {

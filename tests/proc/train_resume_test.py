@@ -82,15 +82,16 @@ class Resume(TrainCase):
         print(f"RONDO_SEED={SEED}")
         whole = self.train(2, "--steps", STEPS, "--validate-every", 30, report="whole")
         saving = ("--steps", STEPS, "--validate-every", 30, "--checkpoint", self.checkpoint, "--checkpoint-every", 5)
-        killed = 0
-        for at in range(KILLS):
+        killed = tries = 0
+        while killed < KILLS and tries < 5 * KILLS:
+            tries += 1
             self.checkpoint.unlink(missing_ok=True)
             status, out = self.kill_one_rank(saving, draw.randrange(3, STEPS // 2))
             if status == 0 or self.saved_step() == STEPS:
                 continue  # it was faster, and nothing is left to do for another run
             killed += 1
             self.assertRegex(out, r"rank \d")
-            resumed = self.train(2, *saving, "--resume", self.checkpoint, report=f"resumed{at}")
+            resumed = self.train(2, *saving, "--resume", self.checkpoint, report=f"resumed{tries}")
             self.assertLess(len(resumed["steps"]), STEPS)
             self.assertEqual(self.losses(resumed), self.losses(whole))
         self.assertGreater(killed, 0)

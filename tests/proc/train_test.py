@@ -111,7 +111,8 @@ class Report(TrainCase):
         # Rank 0 waits for rank 1 in each step, so that what either count leaves out is small beside what both count.
         apart = []
         while not apart or (max(apart[-1]) > 0.02 and len(apart) < 3):  # a busy machine may keep one from its core
-            report = self.train(2, "--steps", 8, "--delay", "1:400", report=f"report{len(apart)}")
+            delay_ms = 400 * 2 ** len(apart)
+            report = self.train(2, "--steps", 8, "--delay", f"1:{delay_ms}", report=f"report{len(apart)}")
             times, library = report["time_us"], report["library"]
             self.assertGreater(times["exposed"], 300_000)
             apart.append((abs(library["exposed_us"] / times["exposed"] - 1),

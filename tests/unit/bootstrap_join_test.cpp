@@ -191,7 +191,7 @@ TEST_CASE("rendezvous: ranks of a unique id meet once; a rank that is missing or
 
   const auto second = start_unique_id_server("lo");
   REQUIRE(second.ok());
-  const auto alone = join_unique_id(second.value().id, 2, 3, now_ns() + 2 * second_ns);  // it must have come
+  const auto alone = join_unique_id(second.value().id, 2, 3, now_ns() + 5 * second_ns);  // it must have come
   REQUIRE_FALSE(alone.ok());
   CHECK(alone.error().status == RONDO_ERROR_TIMEOUT);
   CHECK(alone.error().message.find("ranks 0, 1 (2 of 3)") != std::string::npos);

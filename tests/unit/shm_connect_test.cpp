@@ -33,18 +33,19 @@ TEST_CASE("shm: a rank that goes before it has fetched the segment is named") {
   const auto server = start_store_server({"127.0.0.1", 0}, secret);
   REQUIRE(server.ok());
   const Endpoint endpoint = server.value()->endpoint();
-  std::thread rank_1([&] {               // says which process it is, and no more
-    const auto store = connect_store(endpoint, secret, now_ns() + 10 * second_ns);
-    if (store.ok())
-      static_cast<void>(store.value()->gather("c/process", 1, 2, bytes_of(other_process), now_ns() + second_ns));
-  });
   const auto store = connect_store(endpoint, secret, now_ns() + 10 * second_ns);
+  const auto store_1 = connect_store(endpoint, secret, now_ns() + 10 * second_ns);
   REQUIRE(store.ok());
+  REQUIRE(store_1.ok());
+  const uint64_t deadline_ns = now_ns() + 3 * second_ns;
+  std::thread rank_1([&] {               // says which process it is, and no more
+    static_cast<void>(store_1.value()->gather("c/process", 1, 2, bytes_of(other_process), deadline_ns));
+  });
   SegmentTable segments;
   shm::ConnectRequest request;
   request.rank_count = 2;
   request.key_prefix = "c";
-  request.deadline_ns = now_ns() + second_ns;
+  request.deadline_ns = deadline_ns;
   const auto connected = shm::connect(request, *store.value(), segments);
   rank_1.join();
   REQUIRE_FALSE(connected.ok());
