@@ -106,6 +106,7 @@ class Device {
   [[nodiscard]] virtual Outcome begin_capture() = 0;
   [[nodiscard]] virtual Outcome end_capture() = 0;
   [[nodiscard]] virtual Outcome replay() = 0;
+  virtual void forget_graph() = 0;  ///< after its replays have ended
   /// Fails where branches of one graph would wait for each other: unless one kernel runs all ranks, on one device.
   [[nodiscard]] virtual Outcome check_one_graph(int ranks) = 0;
   /// What comes on this stream comes behind what `first` has begun to capture, and is captured with it; or behind its

@@ -4,7 +4,11 @@
 #include <unistd.h>
 
 #include <cstdio>
+#include <cstdlib>
+#include <map>
 #include <numeric>
+#include <string_view>
+#include <vector>
 
 #include "bench/perf/beside.h"
 #include "bench/perf/counting.h"
@@ -126,6 +130,7 @@ Outcome run_case(Session &session, Rivals &rivals, Arenas &arenas, const Voice &
       session.other = &*rivals.other;
       if (auto failure = measure(session, what, shape, placement, workspace, other_times)) return failure;
       session.other = nullptr;
+      session.device->forget_graph();  // while it has calls of the other library, that cannot destroy its communicator
       other_times.floor_us = times.floor_us;
     }
     const bool oversubscribed = series.machine.properties && series.machine.properties->oversubscribed != 0;
@@ -160,15 +165,35 @@ Outcome measure_copies(Session &session, std::span<const Member> members, std::v
   return std::nullopt;
 }
 
+/// How many ranks the other library takes on one device. From 2.30 on NVIDIA's takes two if this variable is 1.
+size_t other_ranks_on_a_device() {
+  const char *const text = std::getenv("NCCL_MULTI_RANK_GPU_ENABLE");
+  return text != nullptr && std::string_view(text) == "1" ? 2 : 1;
+}
+
+/// Refuses more ranks on a device than the other library takes.
+Outcome check_for_other(std::span<const Member> members) {
+  std::map<size_t, std::vector<size_t>> ranks_of;  // of each device, by its first rank
+  for (size_t rank = 0; rank < members.size(); ++rank) ranks_of[first_on_device(members, rank)].push_back(rank);
+  const size_t most = other_ranks_on_a_device();
+  for (const auto &[first, ranks] : ranks_of) {
+    if (ranks.size() <= most) continue;
+    return Failure{Exit::usage,
+                   "--against takes " + std::to_string(most) + (most == 1 ? " rank" : " ranks") +
+                       " on a device, but ranks " + std::to_string(first) + " and " + std::to_string(ranks[most]) +
+                       " are on the same one; start fewer ranks" +
+                       (most == 1 ? ", or set NCCL_MULTI_RANK_GPU_ENABLE=1 if the library is NCCL 2.30 or newer, which "
+                                    "then takes two"
+                                  : "")};
+  }
+  return std::nullopt;
+}
+
 /// The other library's communicator, if there is one to be.
 Outcome join_other(Session &session, const OtherLibrary *library, std::span<const Member> members,
                    std::optional<OtherComm> &other) {
   if (library == nullptr) return std::nullopt;
-  for (size_t rank = 0; rank < members.size(); ++rank)
-    if (first_on_device(members, rank) != rank)
-      return Failure{Exit::usage, "--against needs a device for each rank, but ranks " +
-                                      std::to_string(first_on_device(members, rank)) + " and " + std::to_string(rank) +
-                                      " are on the same one; start fewer ranks"};
+  if (auto failure = check_for_other(members)) return failure;
   if (auto failure = session.device->make_current()) return failure;
   other.emplace(*library);
   return other->init(session.group);

@@ -44,7 +44,6 @@ class KernelExecutor final : public ExecutorBase {
     ExecutorCapabilities own = ExecutorBase::capabilities();
     own.kind = RONDO_DEVICE_EXECUTOR_KERNEL;
     own.connection_channels = own.channel_count;
-    own.joint = joint_blocks_max_ != 0;
     return own;
   }
   [[nodiscard]] bool has_room(const Plan &plan) override;

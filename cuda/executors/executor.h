@@ -43,6 +43,7 @@ struct DeviceRequest {
   // Found by connect_device():
   Neighbours neighbours;
   bool shares_launches = false;  ///< by kernels: ranks of one process on one device launch one for all
+  bool apart = false;            ///< a setting of the tests: ranks on one device use the code for several devices
   bool mps = false;             ///< kernels of other processes, any number of them, may run on this rank's device
   bool one_process = false;     ///< all ranks of this rank's node are threads of its process
   uint64_t claimed_blocks = 0;  ///< the most that any rank's process had claimed of its device

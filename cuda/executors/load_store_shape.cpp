@@ -37,7 +37,8 @@ bool peers_can_read(const CudaDriver &driver, const Buffers &buffers) {
 BufferPlace place_of_buffers(const DeviceRequest &request) {
   if (request.executor != RONDO_DEVICE_EXECUTOR_KERNEL) return BufferPlace::device;
   if (request.shares_launches && !request.fits_one_kernel()) return BufferPlace::device;
-  if (request.neighbours.in_process == request.rank_count) return BufferPlace::shared_device;
+  if (request.neighbours.in_process == request.rank_count)
+    return request.apart ? BufferPlace::peer_devices : BufferPlace::shared_device;
   if (!request.region_devices.empty()) return BufferPlace::registered;
   return request.peer_devices.empty() ? BufferPlace::device : BufferPlace::peer_devices;
 }

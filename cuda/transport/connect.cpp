@@ -4,6 +4,7 @@
 #include <cstdlib>
 #include <set>
 #include <span>
+#include <string_view>
 
 #include "cuda/driver/budget.h"
 #include "cuda/transport/choose.h"
@@ -90,6 +91,12 @@ bool chooses_shared_launch(const DeviceRequest &request) {
   return request.fits_one_kernel() && !has_all_queues();
 }
 
+/// A setting of the tests, so that one device runs what several would.
+bool acts_apart() {
+  const char *const text = std::getenv("RONDO_TEST_DEVICES_APART");
+  return text != nullptr && std::string_view(text) == "on";
+}
+
 using ConnectingExecutor = std::unique_ptr<ExecutorBase, DeviceExecutorDeleter>;
 
 /// `request`: what is asked for, then what was chosen. `executor`: as ExecutorBase::connect() says.
@@ -103,6 +110,7 @@ Result<void> connect_chosen(DeviceRequest &request, InfoExchange &info_exchange,
                  "RONDO_DEVICE_EXECUTOR=kernel or auto"};
   request.executor = choose_executor(request.executor, infos);
   request.neighbours = neighbours_of(request.rank, infos);
+  request.apart = acts_apart();
   request.shares_launches = chooses_shared_launch(request);
   request.mps = own.mps != 0;
   request.one_process = std::all_of(infos.begin(), infos.end(), [&](const PlacementInfo &info) {

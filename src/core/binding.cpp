@@ -66,7 +66,6 @@ Result<PlanChoice> Communicator::choose(rondo_collective_t collective, uint64_t 
   input.exchange_chunk_bytes = capabilities_.exchange_chunk_bytes;
   input.exchange_channels = capabilities_.exchange_channels;
   input.buffers = capabilities_.buffers;
-  input.joint = capabilities_.joint;
   input.connection_channels = capabilities_.connection_channels;
   input.overrides = {settings_.algorithm, settings_.protocol, settings_.channels, settings_.chunk_bytes,
                      settings_.kernel};

@@ -36,12 +36,14 @@ DeviceMonitor::~DeviceMonitor() {
 void DeviceMonitor::add(uint64_t number, const OperationInfo &what, OperationCost cost, bool captured) {
   cost.on_device = true;
   cost.ran = !captured;
+  bool was_idle = false;
   {
     const std::lock_guard lock(mutex_);
     outstanding_.push_back({number, what, cost, captured});
     ++added_count_;
+    was_idle = idle_;
   }
-  changed_.notify_all();
+  if (was_idle) changed_.notify_all();
 }
 
 void DeviceMonitor::withdraw(uint64_t number) {
@@ -68,7 +70,9 @@ void DeviceMonitor::run() {
     if (busy) {
       changed_.wait_for(lock, busy_interval, [&] { return ending_; });
     } else {
+      idle_ = true;
       changed_.wait_for(lock, idle_interval, [&] { return ending_ || added_count_ != seen; });
+      idle_ = false;
     }
   }
 }

@@ -42,7 +42,6 @@ struct ExecutorCapabilities {
   uint64_t exchange_chunk_bytes = 0;  ///< load_store: the largest chunk, but of one_shots
   uint32_t exchange_channels = 0;     ///< load_store on a device: the most channels; 0: on the host
   BufferPlace buffers = BufferPlace::host;  ///< shared_device and behind it: by load_store
-  bool joint = false;       ///< load_store on a device: one kernel for all ranks, in which nobody waits
   bool places_stay = true;  ///< load_store: peers still read a rank's place when it has left
   uint32_t connection_channels = 0;  ///< as in TunerInput
   bool exports_memory = false;      ///< peers read registered buffers by what MemoryExporter says

@@ -29,7 +29,6 @@ struct TunerInput {
   uint64_t exchange_chunk_bytes = 0;  ///< load_store: the largest chunk, but of one_shots
   uint32_t exchange_channels = 0;     ///< load_store by kernels of a device: the most channels; 0: it is by the host
   BufferPlace buffers = BufferPlace::host;
-  bool joint = false;  ///< load_store by one kernel for all ranks, in which nobody waits
   /// By kernels of a device on one host: the most channels of the interpreter; 0: by the host, or by copies.
   uint32_t connection_channels = 0;
   uint64_t default_chunk_bytes = 0;   ///< in place of the built-in tables' chunks; 0: those

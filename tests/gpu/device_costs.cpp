@@ -48,6 +48,7 @@ constexpr std::pair<const char *, int> attributes[] = {{"multiprocessors", 16},
                                                        {"pageable_memory", 88},
                                                        {"vmm", 102},
                                                        {"vmm_descriptors", 103},
+                                                       {"multicast", 132},
                                                        {"stream_mem_ops_64", 122},
                                                        {"wait_value_nor", 123},
                                                        {"ipc_events", 125},
@@ -70,12 +71,12 @@ Result<std::string> image_of(const CudaDriver &driver) {
 Result<void> open(Bench &bench) {
   RONDO_TRY_ASSIGN(const Config config, read_config());
   RONDO_TRY_ASSIGN(bench.cu, cuda_driver(config.cuda_library));
-  RONDO_TRY_ASSIGN(const std::string image, image_of(*bench.cu));
+  RONDO_TRY_ASSIGN(bench.image, image_of(*bench.cu));
   RONDO_TRY_ASSIGN(bench.context, retain_primary_context(*bench.cu, 0));
   RONDO_TRY_ASSIGN(bench.stream, make_stream(bench.context));
   RONDO_TRY_ASSIGN(bench.begin, make_event(bench.context, event_default));
   RONDO_TRY_ASSIGN(bench.end, make_event(bench.context, event_default));
-  RONDO_TRY_ASSIGN(bench.kernels, load_library(bench.context, image.data()));
+  RONDO_TRY_ASSIGN(bench.kernels, load_library(bench.context, bench.image.data()));
   for (const char *const name :
        {"cost_nothing", "cost_nothing_large", "cost_nothing_early", "cost_meet", "cost_meet_early", "cost_store",
         "cost_read", "cost_pair", "cost_copy", "cost_reduce"}) {
@@ -308,7 +309,7 @@ bool write(const Bench &bench) {
   return std::rename(fresh.c_str(), bench.path.c_str()) == 0;
 }
 
-Result<void> measure(Bench &bench) {
+Result<void> measure(Bench &bench, const Exporter &exporter) {
   RONDO_TRY_ASSIGN(const auto devices, cuda_devices(*bench.cu));
   Json &document = bench.document;
   document["device"] = devices.front().name;
@@ -318,6 +319,7 @@ Result<void> measure(Bench &bench) {
     if (value.ok()) document["attributes"][name] = value.value();
   }
   const auto multiprocessors = static_cast<uint32_t>(devices.front().multiprocessor_count);
+  RONDO_TRY(measure_waits(bench, exporter));
   RONDO_TRY(measure_stores(bench));
   RONDO_TRY(measure_reads(bench));
   RONDO_TRY(measure_pairs(bench));
@@ -328,12 +330,13 @@ Result<void> measure(Bench &bench) {
 }
 
 Result<void> run(const std::string &path, bool quick) {
+  const Exporter exporter;
   Bench bench;
   bench.path = path;
   bench.document = {{"device", ""}, {"driver", ""}, {"attributes", Json::object()}, {"costs", Json::array()}};
   if (quick) bench.sizes = {20, 10, 3, uint64_t{1} << 20, uint64_t{1} << 18};
   RONDO_TRY(open(bench));
-  const auto measured = measure(bench);
+  const auto measured = measure(bench, exporter);
   if (!write(bench)) return Error{RONDO_ERROR_SYSTEM, path + " cannot be written: name another file"};
   return measured;
 }

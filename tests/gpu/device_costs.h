@@ -2,6 +2,8 @@
 // What the parts of device_costs share: the device, its kernels, and how a cost is told.
 #pragma once
 
+#include <sys/types.h>
+
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -9,6 +11,7 @@
 #include <string>
 
 #include "cuda/transport/handles.h"
+#include "src/base/unique_handle.h"
 
 namespace device_costs {
 
@@ -26,6 +29,7 @@ struct Bench {
   rondo::cuda::PrimaryContext context;
   rondo::cuda::Stream stream;
   rondo::cuda::Event begin, end;
+  std::string image;  ///< the kernels, as the driver loads them
   rondo::cuda::Library kernels;
   std::map<std::string, rondo::cuda::CuFunction> functions;  ///< looked up before anything is timed
   Sizes sizes;
@@ -46,6 +50,23 @@ struct Bench {
 [[nodiscard]] rondo::Result<double> median_us(const std::function<rondo::Result<double>()> &once);
 
 void tell(Bench &bench, const std::string &name, double value, const char *unit);
+
+/// A process that exports device memory.
+class Exporter {
+ public:
+  Exporter();  ///< before this process uses the driver, which a child of fork() could not use after that
+  Exporter(const Exporter &) = delete;
+  Exporter &operator=(const Exporter &) = delete;
+  ~Exporter();
+  [[nodiscard]] rondo::Result<rondo::cuda::IpcMemoryHandle> handle() const;
+
+ private:
+  rondo::FileDescriptor to_, from_;
+  pid_t process_ = -1;
+};
+
+/// Records which calls of the driver wait for a kernel that is waiting itself.
+[[nodiscard]] rondo::Result<void> measure_waits(Bench &bench, const Exporter &exporter);
 
 /// What kernels of several streams cost, each one behind another of its stream, that begin together.
 [[nodiscard]] rondo::Result<void> measure_streams(Bench &bench);

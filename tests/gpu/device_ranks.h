@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <random>
@@ -261,11 +262,18 @@ class Worlds {
   std::vector<std::unique_ptr<World>> worlds_;
 };
 
+/// Ranks on one device use the code for ranks on several.
+inline bool acts_apart() {
+  const char *const text = std::getenv("RONDO_TEST_DEVICES_APART");
+  return text != nullptr && std::string(text) == "on";
+}
+
 /// A configuration for each rank.
 inline std::vector<rondo_config_t> on_devices(const std::vector<CuDevice> &devices,
                                               const rondo_config_t &config = on_device()) {
   std::vector<rondo_config_t> configs(devices.size(), config);
-  for (size_t rank = 0; rank < devices.size(); ++rank) configs[rank].device = devices[rank];
+  const int present = acts_apart() ? std::max(1, device_count()) : std::numeric_limits<int>::max();
+  for (size_t rank = 0; rank < devices.size(); ++rank) configs[rank].device = devices[rank] % present;
   return configs;
 }
 

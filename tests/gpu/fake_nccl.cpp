@@ -4,11 +4,13 @@
 // not call.
 #include <dlfcn.h>
 
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <string>
 
 #include "rondo/rondo.h"
+#include "tests/soft_cuda/soft_cuda.h"
 
 namespace {
 
@@ -31,6 +33,16 @@ int current_device() {
   const auto ask = driver == nullptr ? nullptr : reinterpret_cast<int (*)(int *)>(::dlsym(driver, "cuCtxGetDevice"));
   int device = -1;
   return ask != nullptr && ask(&device) == 0 ? device : -1;
+}
+
+/// Executable graphs of the driver in software; 0 on another driver.
+uint64_t graph_count() {
+  void *const driver = ::dlopen(std::getenv("RONDO_CUDA_LIBRARY"), RTLD_NOW);
+  const auto ask = driver == nullptr ? nullptr
+                                     : reinterpret_cast<void (*)(SoftCudaLive *)>(::dlsym(driver, "soft_cuda_live"));
+  SoftCudaLive live{};
+  if (ask != nullptr) ask(&live);
+  return live.graph_execs;
 }
 
 /// True: the call is to be made.
@@ -68,7 +80,13 @@ EXPORT int ncclCommInitRank(rondo_comm_t *comm, int rank_count, Id id, int rank)
   if (config.device < 0) return internal_error;
   return result_of(rondo_comm_init(comm, &known, rank, rank_count, &config));
 }
-EXPORT int ncclCommDestroy(rondo_comm_t comm) { return result_of(rondo_comm_destroy(comm)); }
+/// Fails while a graph exists: NVIDIA's library then waits for the graphs that have calls of the communicator.
+EXPORT int ncclCommDestroy(rondo_comm_t comm) {
+  const bool has_graph = graph_count() != 0;
+  if (has_graph) std::fputs("fake_nccl: destroyed while there is a graph\n", stderr);
+  const int result = result_of(rondo_comm_destroy(comm));
+  return has_graph ? internal_error : result;
+}
 EXPORT int ncclCommAbort(rondo_comm_t comm) {
   const int result = result_of(rondo_comm_abort(comm));
   return ncclCommDestroy(comm) == success ? result : internal_error;

@@ -182,6 +182,36 @@ TEST_CASE("hazard: the first all-reduce of every type and operation allocates an
   CHECK(pair.verdict().status == RONDO_OK);
 }
 
+// A multiprocessor cannot change how much of its memory is shared while a block is there. A block without shared memory
+// must not keep out one of another communicator that has it.
+TEST_CASE("hazard: communicators whose kernels use different amounts of shared memory, called in opposite orders",
+          "[plain]") {
+  constexpr size_t elements = size_t{1} << 22;
+  rondo_config_t direct = on_device(), staged = on_device();
+  direct.timeout_ms = staged.timeout_ms = no_deadline_ms;
+  direct.kernel = RONDO_KERNEL_LOAD_STORE;
+  staged.kernel = RONDO_KERNEL_INTERPRETER;
+  staged.protocol = RONDO_PROTOCOL_LL;
+  staged.channels = in_software() ? 4 : 32;
+  const DeviceRanks first(2, direct), second(2, staged);
+  std::vector<DeviceBuffer> buffers;
+  for (int number = 0; number < 4; ++number)
+    buffers.emplace_back(first.world, bytes_of(std::vector<float>(elements, 1)));
+  const auto call = [&](const DeviceRanks &group, int rank) {
+    void *const pointer = buffers[static_cast<size_t>(&group == &first ? rank : 2 + rank)].pointer();
+    REQUIRE(rondo_all_reduce(pointer, pointer, elements, RONDO_FLOAT32, RONDO_SUM, group.ranks[rank],
+                             group.stream(rank)) == RONDO_OK);
+  };
+  call(first, 0);
+  call(second, 1);
+  std::this_thread::sleep_for(rondo::cuda::conformance::a_while);  // both kernels are resident and wait
+  call(second, 0);
+  call(first, 1);
+  first.complete();
+  second.complete();
+  for (const DeviceBuffer &buffer : buffers) CHECK_VALUES(buffer.read(), std::vector<float>(elements, 2));
+}
+
 TEST_CASE("hazard: the legacy default stream between ranks on blocking streams", "[plain]") {
   SECTION("blocking streams wait for it, and it for them") {
     Pair pair(0);

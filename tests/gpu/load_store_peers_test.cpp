@@ -240,7 +240,7 @@ TEST_CASE("peers: where a device is lost with its kernel, the kernels of others 
       soft_cuda_function<void(uint32_t, uint32_t)>(conformance::loaded_driver().library, "soft_cuda_lose_device");
   auto *const waiting =
       soft_cuda_function<uint64_t(uint32_t)>(conformance::loaded_driver().library, "soft_cuda_waiting_blocks");
-  if (!has_peers(2) || lose == nullptr) return;
+  if (acts_apart() || !has_peers(2) || lose == nullptr) return;
   REQUIRE(waiting != nullptr);
   const DeviceRanks group(on_devices({0, 1}));
   const Buffers buffers(group, Call{large});
@@ -271,7 +271,7 @@ TEST_CASE("peers: where a device is lost with its kernel, the kernels of others 
 }
 
 TEST_CASE("peers: blocks are as many as the fullest device has, on all ranks", "[peers]") {
-  if (!has_peers(2) || !in_software()) return;  // whose devices have 64 blocks
+  if (acts_apart() || !has_peers(2) || !in_software()) return;  // whose devices have 64 blocks
   const DeviceRanks two(on_devices({0, 1})), three(on_devices({0, 1, 1}));
   for (int rank = 0; rank < 2; ++rank) CHECK(plan_of(two.ranks[rank], 10'000'000).channels == 32);
   // Of the 32 that the first has left of each device half are taken, by two ranks on one of them.

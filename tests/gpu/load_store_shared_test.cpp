@@ -13,7 +13,7 @@ using namespace rondo::cuda;
 namespace {
 
 constexpr int rank_count = 3;
-constexpr size_t vector_elements = 60'000;  // more than the interpreter has by itself
+constexpr size_t vector_elements = 60'000;
 
 DeviceCase case_of(rondo_collective_t collective, size_t elements = vector_elements) {
   return rondo_test::case_of(collective, elements, rank_count);
@@ -21,16 +21,16 @@ DeviceCase case_of(rondo_collective_t collective, size_t elements = vector_eleme
 
 }  // namespace
 
-TEST_CASE("load_store: ranks that share buffers have it for every collective above 32 KiB, in and out of place",
+TEST_CASE("load_store: ranks that share buffers have it for every collective and size, in and out of place",
           "[plain]") {
   DeviceRanks group(rank_count);
   const CollectiveBuffers buffers(group, vector_elements);
   uint64_t seed = 0;
   for (const auto collective : other_collectives)
-    for (const size_t elements : {size_t{8190}, size_t{8193}, size_t{59'997}}) {
+    for (const size_t elements : {size_t{3}, size_t{300}, size_t{8190}, size_t{8193}, size_t{59'997}}) {
       DeviceCase it = case_of(collective, elements);
       CAPTURE(rondo_collective_string(collective), elements);
-      CHECK((kernel_of(group.ranks[0], it) == RONDO_KERNEL_LOAD_STORE) == (elements > 8192));
+      CHECK(kernel_of(group.ranks[0], it) == RONDO_KERNEL_LOAD_STORE);
       buffers.fill(seed += 10);
       buffers.call_all(it);
       group.complete();

@@ -33,9 +33,7 @@ class DevicePerf(PerfCase):
                     report, _ = self.perf(collective, "--ranks", 3, "--device", "cuda", "-b", 24, "-e", 117600,
                                           "-f", 70, "--root", 1, *FEW_RUNS, *more)
                     self.assertEqual((report["ranks"], report["graph"]), (3, bool(more)))
-                    self.assertEqual([each["kernel"] for each in report["results"]],
-                                     ["load_store" if collective == "all_reduce" else "interpreter"] * 2 +
-                                     ["load_store"])
+                    self.assertEqual([each["kernel"] for each in report["results"]], ["load_store"] * 3)
 
     def test_threads_each_collective_by_copies_is_right_as_a_graph(self):
         for collective in COLLECTIVES:
@@ -237,6 +235,7 @@ class DevicePerf(PerfCase):
                               *sizes, *FEW_RUNS, "--json", path, *options,
                               SOFT_CUDA_DEVICES="2", **environment)
         self.assertEqual(done, status, out + err)
+        self.assertNotIn("destroyed while there is a graph", out + err)
         return out + err, json.loads(path.read_text(encoding="utf-8")) if status < 2 else None
 
     def test_another_library_is_timed_and_verified_beside_rondo(self):
@@ -251,6 +250,13 @@ class DevicePerf(PerfCase):
                         self.assertEqual(row["against"][placement]["wrong"], 0)
                         self.assertGreater(row["against"][placement]["time_us"]["min"], 0)
 
+    def test_another_library_that_takes_two_ranks_on_a_device_is_timed_with_them(self):
+        for options in ((), ("--graph",)):
+            with self.subTest(options=options):
+                out, report = self.against(*options, ranks=4, NCCL_MULTI_RANK_GPU_ENABLE="1")
+                self.assertIn("# Of the other library : 0\n", out)
+                self.assertEqual(report["results"][0]["against"]["in_place"]["wrong"], 0)
+
     def test_another_library_is_timed_among_processes(self):
         done, out, err = call(RONDO, "run", "-n", 2, "--", RONDO, "perf", "all_gather", "--device", "cuda", "--against",
                               OTHER, "-b", 64, "-e", 64, *FEW_RUNS, SOFT_CUDA_DEVICES="2")
@@ -264,6 +270,8 @@ class DevicePerf(PerfCase):
         self.assertIn("internal error (3)", self.against(status=3, FAKE_NCCL="fails")[0])
         self.assertIn("in time", self.against("-T", 3, status=3, FAKE_NCCL="hangs")[0])
         self.assertIn("same one", self.against(status=2, ranks=3)[0])
+        self.assertIn("takes 2 ranks on a device",
+                      self.against(status=2, ranks=5, NCCL_MULTI_RANK_GPU_ENABLE="1")[0])
         self.refuse(2, "--device cuda", options=("--against", OTHER))
         self.refuse(2, "libno_such.so", options=("--device", "cuda", "--against", "libno_such.so"))
         self.refuse(2, "lacks nccl", options=("--device", "cuda", "--against", os.environ["RONDO_CUDA_LIBRARY"]))

@@ -60,6 +60,7 @@ class CudaPerfDevice final : public perf::Device {
   [[nodiscard]] Outcome begin_capture() override;
   [[nodiscard]] Outcome end_capture() override { return outcome(make_graph()); }
   [[nodiscard]] Outcome replay() override;
+  void forget_graph() override { graph_.reset(); }
   [[nodiscard]] Outcome check_one_graph(int ranks) override;
   [[nodiscard]] Outcome follow(Device &first) override;
   [[nodiscard]] Outcome lead_back(Device &first) override;
