@@ -13,6 +13,7 @@ from pathlib import Path
 import source_tree as tree
 
 sys.path.insert(0, str(tree.ROOT / "scripts"))
+import select_tests  # noqa: E402
 import summary  # noqa: E402
 
 
@@ -119,6 +120,60 @@ class Summary(unittest.TestCase):
     def test_other_programs_and_fuzzers_count_as_one(self):
         tests = [{"name": "a", "result": "OK"}, {"name": "b", "result": "SKIP", "stdout": "no sudo\n"}]
         self.assertEqual(self.tally(tests, "pass fuzz_x\nfail fuzz_y\n"), (2, 1, 1))
+
+
+
+def tests_of(*names, suites=("proc",), python=False):
+    return [select_tests.Test(name, set(suites), python, []) for name in names]
+
+
+class Selection(unittest.TestCase):
+    """Which tests the gate runs (scripts/select_tests.py)."""
+
+    EVERY = (tests_of("plan", "steady", suites=("unit",)) + tests_of("init", "stream", suites=("unit", "threads")) +
+             tests_of("failure", "preflight", "gpu check", "lives self-test", "clocks", "rails", python=True) +
+             tests_of("device seeds, devices", "device seeds, load_store", suites=("gpu", "threads")) +
+             tests_of("lint docs", suites=("lint",), python=True) + tests_of("init, timed", suites=("timed",)))
+
+    @staticmethod
+    def names(*args):
+        return [test.name for test in select_tests.select(Selection.EVERY, *args)]
+
+    def test_four_quarters_run_every_test_and_each_runs_what_is_not_occasional(self):
+        for stage in ("tests", "asan", "tsan"):
+            quarters = [self.names(stage, False, quarter, []) for quarter in range(4)]
+            everything = self.names(stage, True, 0, [])
+            self.assertEqual(set().union(*quarters), set(everything), stage)
+            often = [name for name in everything if all(name in quarter for quarter in quarters)]
+            self.assertTrue(all(len(quarter) > len(often) for quarter in quarters) or stage == "tsan", stage)
+            self.assertEqual(len(set().union(*quarters) - set(often)), sum(len(it) - len(often) for it in quarters))
+
+    def test_a_stage_has_its_own_tests(self):
+        self.assertEqual(self.names("timed", False, 0, []), ["init, timed"])
+        self.assertNotIn("init, timed", self.names("tests", True, 0, []))
+        self.assertNotIn("lint docs", self.names("asan", True, 0, []))
+        self.assertEqual(self.names("tsan", True, 0, []), ["init", "stream", "device seeds, devices",
+                                                           "device seeds, load_store"])
+        always = set.intersection(*(set(self.names("asan", False, quarter, [])) for quarter in range(4)))
+        self.assertEqual(always, {"plan", "steady", "init", "stream"})
+
+    def test_a_tool_is_tested_when_its_files_change(self):
+        for quarter in range(4):
+            self.assertIn("gpu check", self.names("tests", False, quarter, ["scripts/gpu_check_steps.py"]))
+        self.assertEqual(sum("gpu check" in self.names("tests", False, quarter, ["src/a.cpp"])
+                             for quarter in range(4)), 1)
+
+    def test_every_name_is_that_of_a_test(self):
+        builds = "".join(tree.read(path) for path in tree.all_files() if path.name == "meson.build")
+        names = [*select_tests.OCCASIONAL, *select_tests.TOOL_FILES, *select_tests.LONG_REASONS]
+        for name in names:
+            whole = "'" + name.split("*")[0].removesuffix(" ")
+            joined = "'" + name.split()[0] + " ' +"  # of a loop over the second word
+            self.assertTrue(whole in builds or joined in builds, name)
+        files = [str(path) for path in tree.all_files()]
+        for name, patterns in select_tests.TOOL_FILES.items():
+            for pattern in patterns:
+                self.assertTrue(select_tests.fnmatch.filter(files, pattern), f"{name}: {pattern}")
 
 
 if __name__ == "__main__":

@@ -1,0 +1,168 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Selects which tests of a build folder a stage of scripts/test runs, and prints their names, one on a line.
+
+select_tests.py FOLDER STAGE [--all] [--quarter N] [--changed FILE...] [--targets]
+select_tests.py --long
+
+--targets prints what ninja must build for them instead. --long names the tests that took more than 30 s in the last run
+of scripts/test, with the reason.
+
+The gate runs every test except these:
+  OCCASIONAL   take long for what they find beyond the others: a quarter of them runs
+  TOOL_FILES   test a developer's tool: they run when a file of the tool has changed, and in their quarter
+  suite timed  asserts times: they run by themselves, in the stage "timed"
+Under AddressSanitizer (stage asan) the gate runs the tests that are programs of their own. Tests that start other
+programs, which are written in Python, are occasional there. Under ThreadSanitizer (stage tsan) it runs the suite
+"threads". With --all, a stage runs all of its tests.
+"""
+
+import argparse
+import fnmatch
+import json
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+QUARTERS = 4
+STAGES = ("tests", "asan", "tsan", "timed")
+NOT_SANITIZED = {"lint", "abi"}  # they run no code that a sanitizer could look into
+
+# Tests, as patterns of their names.
+OCCASIONAL = (
+    "order without *",
+    "budgets, *", "copy executor, *", "device matrix, *", "device processes, *", "device seeds, *", "device, *",
+    "shared launch, *", "collectives of processes", "regions of processes",
+    "device costs", "kernels image", "perf beside a product", "perf on a device", "train on a device", "tune on a device",
+    "clocks", "containers", "devices of several hosts", "launchers", "many hosts", "preflight", "rails",
+    "ring of hosts", "soft roce",
+    "init strangers", "perf matrix*", "train division", "train modes", "train resume", "tune command",
+    "disagree processes", "run manual",
+)
+
+# The files of each developer's tool, by the name of its test.
+TOOL_FILES = {
+    "commands": ("docs/*", "tests/proc/commands_test.py"),
+    "compare": ("bench/compare/*", "tests/proc/compare*"),
+    "compare peers": ("bench/compare/*", "tests/proc/compare*"),
+    "compare report": ("bench/compare/*", "tests/proc/compare*"),
+    "compile kernels": ("cuda/compile_kernels.py", "tests/gpu/compile_kernels_test.py"),
+    "gpu check": ("scripts/gpu*", "tests/gpu/gpu_check_test.py"),
+    "kernels of a release, a sample": ("cuda/kernels/*", "tests/gpu/image_test.py"),
+    "lives self-test": ("tests/sim/*",),
+    "soak between hosts": ("tests/net/soak.py",),
+}
+
+LONG_S = 30
+# Why a test takes more than LONG_S seconds on an optimised build and two cores.
+LONG_REASONS = {
+    "budgets": "every row of the budgets is counted, access by access",
+    "chaos": "60 lives with real processes, each of which ends by a kill, a stop or a deadline",
+    "collectives between hosts": "every collective over each network",
+    "device chaos": "60 lives with real processes on the driver in software",
+    "failure": "deadlines must pass: of calls, and of what a dead rank leaves behind",
+    "init": "deadlines must pass: of each phase of initialisation",
+    "init processes": "deadlines must pass: of each phase of initialisation",
+    "kernels image": "the machine code of every kernel is read",
+    "lives": "10,000 seeded lives in virtual time",
+    "preflight": "networks that swallow packets are noticed by deadlines only",
+    "regions of processes": "29 arrangements of ranks, devices and handles",
+    "run hosts": "logins by sshd, and hosts that are cut off",
+    "several hosts": "hosts that are cut, stopped and killed, and silence that must pass",
+    "sim command": "16,384 simulated ranks",
+}
+
+
+@dataclass
+class Test:
+    name: str
+    suites: set
+    starts_programs: bool
+    needs: list  # of targets, their numbers
+
+
+def introspect(folder, what):
+    asked = subprocess.run(["meson", "introspect", folder, what], capture_output=True, text=True, check=True)
+    return json.loads(asked.stdout)
+
+
+def read_tests(folder):
+    return [Test(test["name"], {suite.split(":")[-1] for suite in test["suite"]},
+                 Path(test["cmd"][0]).name.startswith("python"), test["depends"])
+            for test in introspect(folder, "--tests")]
+
+
+def targets_of(folder, tests):
+    """The files that ninja makes for these tests, relative to the folder."""
+    needed = {need for test in tests for need in test.needs}
+    files = [file for target in introspect(folder, "--targets") if target["id"] in needed
+             for file in target["filename"]]
+    return [str(Path(file).relative_to(Path(folder).resolve())) for file in files]
+
+
+def of_stage(tests, stage):
+    if stage == "timed":
+        return [test for test in tests if "timed" in test.suites]
+    untimed = [test for test in tests if "timed" not in test.suites]
+    if stage == "asan":
+        return [test for test in untimed if not test.suites & NOT_SANITIZED]
+    return [test for test in untimed if stage != "tsan" or "threads" in test.suites]
+
+
+def is_occasional(test, stage):
+    """Whether it is left out of most gates."""
+    if test.name in TOOL_FILES or (stage == "asan" and test.starts_programs):
+        return True
+    return any(fnmatch.fnmatchcase(test.name, pattern) for pattern in OCCASIONAL)
+
+
+def has_changed(test, changed):
+    patterns = TOOL_FILES.get(test.name, ())
+    return any(fnmatch.fnmatch(path, pattern) for path in changed for pattern in patterns)
+
+
+def select(tests, stage, everything, quarter, changed):
+    """In the order of the build files."""
+    candidates = of_stage(tests, stage)
+    if everything or stage == "timed":
+        return candidates
+    occasional = sorted(test.name for test in candidates if is_occasional(test, stage))
+    drawn = set(occasional[quarter::QUARTERS])
+    return [test for test in candidates
+            if not is_occasional(test, stage) or test.name in drawn or (stage == "tests" and has_changed(test, changed))]
+
+
+def long_ones(root):
+    """(seconds, stage, name) of tests that took long."""
+    for log in sorted(root.glob("build-*/meson-logs/*.json")):
+        if log.stem in STAGES:
+            for line in log.read_text(encoding="utf-8", errors="replace").splitlines():
+                test = json.loads(line)
+                if test["duration"] > LONG_S:
+                    yield test["duration"], log.stem, test["name"].split(" / ", 1)[-1]
+
+
+def print_long_ones(root):
+    for seconds, stage, name in sorted(long_ones(root), reverse=True):
+        print(f"{seconds:6.0f} s  {stage:6} {name}: {LONG_REASONS.get(name, 'no reason is given for it')}")
+
+
+def main(arguments):
+    if arguments == ["--long"]:
+        print_long_ones(Path(__file__).resolve().parent.parent)
+        return 0
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder")
+    parser.add_argument("stage", choices=STAGES)
+    parser.add_argument("--all", action="store_true")
+    parser.add_argument("--quarter", type=int, choices=range(QUARTERS), default=0)
+    parser.add_argument("--changed", nargs="*", default=[])
+    parser.add_argument("--targets", action="store_true")
+    asked = parser.parse_args(arguments)
+    chosen = select(read_tests(asked.folder), asked.stage, asked.all, asked.quarter, asked.changed)
+    print("\n".join(targets_of(asked.folder, chosen) if asked.targets else [test.name for test in chosen]))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
