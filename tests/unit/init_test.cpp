@@ -79,7 +79,7 @@ class SceneRanks final : public Ranks {
 int32_t blamed(Plot plot) {
   Scene scene;
   const SceneRanks ranks(scene, plot);
-  const auto waited = wait_for_all(ranks, 3, scene, now_ns() + 20 * second_ns);
+  const auto waited = wait_for_all(ranks, 3, scene, now_ns() + 120 * second_ns);
   REQUIRE_FALSE(waited.ok());
   CHECK(waited.error().status == RONDO_ERROR_REMOTE);
   return waited.error().peer;

@@ -24,7 +24,7 @@ using namespace rondo;
 namespace {
 
 constexpr uid_t nobody = 65534;
-constexpr uint64_t patience_ns = 20'000'000'000;
+constexpr uint64_t patience_ns = 120'000'000'000;
 constexpr int skipped = 77;
 
 /// The exit status of a child that runs `body`; -1: it was killed.
