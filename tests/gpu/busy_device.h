@@ -14,7 +14,8 @@
 
 namespace rondo_test {
 
-/// For some seconds at most. Its end waits for the device, and for what run_later() has begun.
+/// Keeps the device busy until go_on(); a minute at most, so that nothing hangs. Its end waits for the device, and for
+/// what run_later() has begun.
 class BusyDevice {
  public:
   BusyDevice() = default;
@@ -32,9 +33,11 @@ class BusyDevice {
     if (!made.ok()) return false;
     stream_ = std::move(made).value();
     cu_ = &cu;
-    return cu.launch_host_func(stream_.get().object, wait, &idle_) == rondo::cuda::CuStatus::success;
+    return cu.launch_host_func(stream_.get().object, wait, this) == rondo::cuda::CuStatus::success;
   }
   void go_on() { idle_ = true; }
+  /// The device is still busy: nothing that has ended since begin() can have waited for it.
+  [[nodiscard]] bool is_busy() const { return cu_ != nullptr && !idle_; }
 
   void run_later(std::chrono::milliseconds delay, std::function<void()> what) {
     later_.push_back(std::async(std::launch::async, [delay, what = std::move(what)] {
@@ -44,10 +47,11 @@ class BusyDevice {
   }
 
  private:
-  static void wait(void *idle) {
-    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(15);
-    while (!*static_cast<std::atomic<bool> *>(idle) && std::chrono::steady_clock::now() < end)
-      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  static void wait(void *self) {
+    std::atomic<bool> &idle = static_cast<BusyDevice *>(self)->idle_;
+    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+    while (!idle && std::chrono::steady_clock::now() < end) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    idle = true;
   }
 
   const rondo::cuda::CudaDriver *cu_ = nullptr;  ///< null: not begun

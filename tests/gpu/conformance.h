@@ -36,8 +36,8 @@ inline const CudaDriver &loaded_driver() {
   return *driver.value();
 }
 
-/// With what a test waits for: far longer than any of it takes.
-inline constexpr std::chrono::seconds patience{20};
+/// The limit of a wait, which detects hangs only: far longer than any of it takes.
+inline constexpr std::chrono::seconds patience{60};
 
 /// False if it did not become true within `patience`.
 template <class Condition>

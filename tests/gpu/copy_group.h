@@ -9,7 +9,7 @@
 
 namespace rondo_test {
 
-inline rondo_config_t by_copies(uint32_t timeout_ms = 20'000) {
+inline rondo_config_t by_copies(uint32_t timeout_ms = 60'000) {
   rondo_config_t config = on_device();
   config.device_executor = RONDO_DEVICE_EXECUTOR_COPY;
   config.timeout_ms = timeout_ms;
@@ -18,7 +18,7 @@ inline rondo_config_t by_copies(uint32_t timeout_ms = 20'000) {
 
 /// A group with a buffer of `count` ones for each rank.
 struct CopyGroup : DeviceRanks {
-  explicit CopyGroup(int rank_count, size_t elements, uint32_t timeout_ms = 20'000)
+  explicit CopyGroup(int rank_count, size_t elements, uint32_t timeout_ms = 60'000)
       : DeviceRanks(rank_count, by_copies(timeout_ms)), count(elements) {
     for (int rank = 0; rank < rank_count; ++rank) buffers.emplace_back(world, bytes_of(std::vector<float>(count, 1)));
   }

@@ -25,7 +25,7 @@ using rondo::cuda::conformance::World;
 inline rondo_config_t on_device(CuDevice device = 0) {
   rondo_config_t config = RONDO_CONFIG_INIT;
   config.device = device;
-  config.timeout_ms = 20'000;
+  config.timeout_ms = 60'000;
   return config;
 }
 

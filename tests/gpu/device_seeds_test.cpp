@@ -9,7 +9,7 @@
 #include "tests/gpu/device_ranks.h"
 #include "tests/gpu/random_elements.h"
 #include "tests/gpu/settings.h"
-#include "tests/sanitized.h"
+#include "tests/timed.h"
 
 using namespace rondo::cuda;
 using namespace rondo_test;
@@ -57,8 +57,8 @@ class LifeOfRanks {
     if (!all_wait(life.collective)) collective_ = RONDO_ALL_REDUCE;
   }
 
-  /// Returns when every stream has ended; milliseconds since the victim's fault.
-  double run() {
+  /// Returns when every stream has ended: nanoseconds since the victim's fault.
+  uint64_t run() {
     std::vector<std::thread> others;  // a call may wait for other ranks (RONDO_DEVICE_LAUNCH)
     for (int rank = 0; rank < life_.rank_count; ++rank)
       if (rank != life_.victim) others.emplace_back([this, rank] { call_rounds(rank, life_.round + 1); });
@@ -69,7 +69,7 @@ class LifeOfRanks {
     if (life_.fate == Fate::disagrees) call(life_.victim, life_.count + 1);
     for (std::thread &other : others) other.join();
     wait();
-    return std::chrono::duration<double, std::milli>(Clock::now() - begin).count();
+    return static_cast<uint64_t>(std::chrono::nanoseconds(Clock::now() - begin).count());
   }
 
   [[nodiscard]] rondo_status_t told(int rank) const { return failure_of(group_.ranks[rank]).status; }
@@ -127,28 +127,35 @@ TEST_CASE("device seeds: a rank that aborts, stays away or disagrees ends the ke
   const char *const wanted = std::getenv("RONDO_SEED_COUNT");
   const uint64_t seed_count = wanted == nullptr ? 20 : std::strtoull(wanted, nullptr, 10);
   const uint64_t first = rondo::test::seed_from_environment();
-  double longest_ms = 0;
+  uint64_t longest_ns = 0;
   for (uint64_t seed = first; seed < first + seed_count; ++seed) {
     const Life life(seed);
     CAPTURE(seed, life.rank_count, life.victim, life.round, life.count, static_cast<int>(life.collective),
             static_cast<int>(life.fate));
-    // Within a second of the fault, or of the timeout that notices it; sanitizers take longer. On a busy machine others
-    // may have the processors for as long: a life that took longer is lived again, and the shortest of three counts.
-    const double most_ms = (life.fate == Fate::stays_away ? timeout_ms : 0) + 1000;
-    const bool timed = !rondo_test::sanitized() && !rondo::test::under_thread_sanitizer;
-    double ended_ms = most_ms;
-    for (int attempt = 0; attempt < 3 && ended_ms >= most_ms; ++attempt) {
-      LifeOfRanks ranks(life);
-      ended_ms = ranks.run();
-      for (int rank = 0; rank < life.rank_count; ++rank) {
-        if (rank == life.victim && life.fate == Fate::stays_away) continue;  // has nothing that failed
-        CHECK(ranks.told(rank) != RONDO_OK);
-      }
-      if (!timed) break;
+    LifeOfRanks ranks(life);
+    const uint64_t ended_ns = ranks.run();
+    for (int rank = 0; rank < life.rank_count; ++rank) {
+      if (rank == life.victim && life.fate == Fate::stays_away) continue;  // has nothing that failed
+      CHECK(ranks.told(rank) != RONDO_OK);
     }
-    if (timed) CHECK(ended_ms < most_ms);
-    if (life.fate != Fate::stays_away) longest_ms = std::max(longest_ms, ended_ms);
+    if (life.fate != Fate::stays_away) longest_ns = std::max(longest_ns, ended_ns);
   }
   std::printf("%llu lives, the longest from a fault to the end of all kernels: %.1f ms\n",
-              static_cast<unsigned long long>(seed_count), longest_ms);
+              static_cast<unsigned long long>(seed_count), static_cast<double>(longest_ns) * 1e-6);
+}
+
+TEST_CASE("device seeds: all kernels end within a second of a fault, or of the timeout that notices it", "[.timed]") {
+  constexpr uint64_t second_ns = 1'000'000'000, timeout_ns = timeout_ms * 1'000'000;
+  for (const Fate fate : {Fate::aborts, Fate::stays_away, Fate::disagrees}) {
+    uint64_t seed = 0;
+    const auto next_life = [&] {
+      while (Life(++seed).fate != fate) {
+      }
+      const Life life(seed);
+      return LifeOfRanks(life).run();
+    };
+    constexpr const char *names[] = {"aborts", "stays away", "disagrees"};
+    check_timed(std::string("end of all kernels after a rank ") + names[static_cast<int>(fate)],
+                (fate == Fate::stays_away ? timeout_ns : 0) + second_ns, next_life);
+  }
 }

@@ -74,7 +74,7 @@ TEST_CASE("emulated load_store: the host knows that a rank waits behind the firs
   TwoRanks ranks(100);
   ranks.arrive(true);  // and dies
   std::thread kernel([&] { ranks.run(); });
-  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(30);
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(60);
   while (ranks.world->result(0).running == 0 && std::chrono::steady_clock::now() < end)
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   CHECK(ranks.world->result(0).running == 1);
@@ -110,7 +110,7 @@ TEST_CASE("emulated load_store: a rank that finds a region withdrawn stays until
   ranks.world->withdraw_regions();
   ranks.arrive(true);
   std::thread kernel([&] { ranks.run(); });
-  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(30);
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(60);
   while (memory::load_acquire(ranks.world->place(0).left(0)) == 0 && std::chrono::steady_clock::now() < end)
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   CHECK(memory::load_acquire(ranks.world->place(0).left(0)) == 1 + device::gate_failed);

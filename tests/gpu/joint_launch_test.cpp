@@ -2,12 +2,12 @@
 // The kernel in which load_store runs all ranks that share a launch: when it is chosen, and in graphs. What it computes
 // is in emulated_joint_test.cpp, and in the device matrix of ranks that share launches.
 #include <barrier>
-#include <chrono>
 #include <functional>
 #include <latch>
 #include <thread>
 
 #include "tests/gpu/shared_group.h"
+#include "tests/test_clock.h"
 
 using namespace rondo_test;
 using namespace rondo::cuda;
@@ -93,21 +93,12 @@ struct Unasked {
     };
     return launched([&] { REQUIRE(all_ok(group.ranks.ranks.run(sum))); });
   }
-  /// Calls of a thread for each rank are one kernel. On a busy machine one may come too late; the next one shows then
-  /// that each rank has a thread, and is no kernel for all yet.
+  /// Returns whether calls of a thread for each rank are one kernel. The clock is held, so no thread comes too late.
   [[nodiscard]] bool share() {
-    int shared = 0;
-    for (int turn = 0; turn < 6 && shared < 3; ++turn) {
-      const auto begin = std::chrono::steady_clock::now();
-      if (by_threads() == 1) {
-        ++shared;
-      } else if (std::chrono::steady_clock::now() - begin < std::chrono::milliseconds(100)) {
-        return false;  // nobody can have been too late
-      } else {
-        static_cast<void>(by_threads());
-      }
-    }
-    return shared == 3;
+    const HeldClock clock;
+    for (int turn = 0; turn < 3; ++turn)
+      if (by_threads() != 1) return false;
+    return true;
   }
   [[nodiscard]] uint64_t by_one_thread() {
     return launched([&] {

@@ -45,7 +45,7 @@ def plans_in(rank):
 
 
 class RegionCase(unittest.TestCase):
-    def job(self, size, steps, environment=None, devices=None, ok=True, own_environment=None, seconds=60):
+    def job(self, size, steps, environment=None, devices=None, ok=True, own_environment=None, seconds=120):
         with tempfile.TemporaryDirectory() as folder:
             ranks = run_job(PROGRAM, size, steps, {
                 "SOFT_CUDA_MPS": "on" if (devices or size) < size else "off", "SOFT_CUDA_DEVICES": str(devices or size),

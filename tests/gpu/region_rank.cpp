@@ -55,10 +55,9 @@ using namespace rondo::cuda;
 
 namespace {
 
-constexpr int attempts_max = 100;
-constexpr uint32_t timeout_ms = 20'000;
-constexpr std::chrono::milliseconds between_attempts{20};
-constexpr std::chrono::seconds event_patience{30};
+constexpr uint32_t timeout_ms = 60'000;
+constexpr std::chrono::milliseconds between_looks{20};
+constexpr std::chrono::seconds event_patience{60};
 constexpr int looks_not_quiet = 5;  ///< one after the other: what has just ended may not have been seen as that yet
 constexpr std::chrono::seconds ahead_of_graph{2};
 constexpr std::chrono::milliseconds before_idle{300}, before_abort{1000}, nap{200};
@@ -69,13 +68,24 @@ int number(const char *name, int otherwise) {
   return text == nullptr ? otherwise : std::atoi(text);
 }
 
-int sum_until_shared(RegionRank &it) {
-  for (int attempt = 0; attempt < attempts_max; ++attempt) {
-    if (const int status = sum(it, nullptr, false); status != RONDO_OK) return status;
-    if (it.process->moved <= in_buffers_max * it.process->thread_count) return RONDO_OK;
-    std::this_thread::sleep_for(between_attempts);
+/// Waits for that; not RONDO_OK: it did not become true.
+template <class Ready>
+int wait_until(const Ready &ready) {
+  const auto end = std::chrono::steady_clock::now() + event_patience;
+  while (!ready()) {
+    if (std::chrono::steady_clock::now() >= end) return wrong_value;
+    std::this_thread::sleep_for(between_looks);
   }
-  return wrong_value;
+  return RONDO_OK;
+}
+
+int sum_until_shared(RegionRank &it) {
+  int status = RONDO_OK;
+  const int waited = wait_until([&] {
+    status = sum(it, nullptr, false);
+    return status != RONDO_OK || it.process->moved <= in_buffers_max * it.process->thread_count;
+  });
+  return status != RONDO_OK ? status : waited;
 }
 
 int capture(RegionRank &it) {
@@ -115,7 +125,7 @@ int post(const char *name) { return std::ofstream(path_of(name)) ? int{RONDO_OK}
 int tell_failing(const RegionRank &it, int status, std::chrono::duration<double> taken) {
   rondo_error_t error = RONDO_ERROR_INIT;
   if (status > RONDO_OK) static_cast<void>(rondo_comm_last_error(it.self.comm, &error));
-  std::printf("failing %d %.3f %s\n", status, taken.count(), error.message);
+  std::printf("failing %d %.3f %s %s\n", status, taken.count(), it.busy.is_busy() ? "busy" : "idle", error.message);
   return status > RONDO_OK ? int{RONDO_OK} : wrong_value;
 }
 
@@ -145,9 +155,11 @@ int destroy(RegionRank &it) {
   const auto begun = std::chrono::steady_clock::now();
   const int ended = rondo_comm_destroy(std::exchange(it.self.comm, nullptr));
   const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - begun;
+  const bool busy = it.busy.is_busy();
   DeviceUuid uuid{};
   if (it.self.cu->device_get_uuid(&uuid, it.self.device) != CuStatus::success) return driver_failed;
-  std::printf("destroyed %.3f %llu\n", taken.count(), static_cast<unsigned long long>(claimed_blocks(uuid)));
+  std::printf("destroyed %.3f %s %llu\n", taken.count(), busy ? "busy" : "idle",
+              static_cast<unsigned long long>(claimed_blocks(uuid)));
   return ended;
 }
 
@@ -176,13 +188,18 @@ int register_both(RegionRank &it) {
   return status == RONDO_OK ? register_one(it, 1) : status;
 }
 
-/// `attempts`: to find it ready; if it is one alone, it need not be.
-int deregister_both(RegionRank &it, int attempts) {
+enum class Patience { once, until_ready };
+
+/// once: what is not ready stays, and is asked again before it is freed.
+int deregister_both(RegionRank &it, Patience patience) {
   for (rondo_registration_t &registration : it.registrations) {
-    int status = registration == nullptr ? int{RONDO_OK} : int{RONDO_NOT_READY};
-    for (int attempt = 0; attempt < attempts && status == RONDO_NOT_READY; ++attempt)
-      status = rondo_comm_deregister(it.self.comm, registration);
-    if (status == RONDO_NOT_READY && attempts == 1) continue;  // before it is freed, once more
+    if (registration == nullptr) continue;
+    int status = rondo_comm_deregister(it.self.comm, registration);
+    if (status == RONDO_NOT_READY && patience == Patience::once) continue;
+    static_cast<void>(wait_until([&] {
+      if (status == RONDO_NOT_READY) status = rondo_comm_deregister(it.self.comm, registration);
+      return status != RONDO_NOT_READY;
+    }));
     if (status != RONDO_OK) return status;
     registration = nullptr;
   }
@@ -190,7 +207,7 @@ int deregister_both(RegionRank &it, int attempts) {
 }
 
 int replace(RegionRank &it) {
-  if (const int ended = deregister_both(it, attempts_max); ended != RONDO_OK) return ended;
+  if (const int ended = deregister_both(it, Patience::until_ready); ended != RONDO_OK) return ended;
   it.self.count += 1'000;
   for (DeviceMemory *const memory : {&it.self.buffer, &it.recv}) {
     memory->reset();
@@ -232,16 +249,6 @@ int end_other(const RegionRank &it) {
   return ended == CuStatus::success ? int{RONDO_OK} : driver_failed;
 }
 
-template <class Ready>
-int wait_until(const Ready &ready) {
-  const auto end = std::chrono::steady_clock::now() + event_patience;
-  while (!ready()) {
-    if (std::chrono::steady_clock::now() >= end) return wrong_value;
-    std::this_thread::sleep_for(between_attempts);
-  }
-  return RONDO_OK;
-}
-
 int wait_until_not_quiet() {
   int looks = 0;
   return wait_until([&] {
@@ -268,7 +275,7 @@ int run_step(RegionRank &it, const std::string &step) {
   if (step == "register") return register_both(it);
   if (step == "register_send") return register_one(it, 0);
   if (step == "register_recv") return register_one(it, 1);
-  if (step == "deregister") return deregister_both(it, 1);
+  if (step == "deregister") return deregister_both(it, Patience::once);
   if (step.starts_with("count=")) return it.self.count = std::strtoull(label(), nullptr, 10), int{RONDO_OK};
   if (step.starts_with("collective=")) return choose(it, label());
   if (step == "replace") return replace(it);
@@ -313,11 +320,10 @@ int join_threads(DeviceProcess &self, int rank, int size, const std::string &pat
     std::ofstream(path + ".new", std::ios::binary).write(reinterpret_cast<const char *>(&id), sizeof id);
     if (std::rename((path + ".new").c_str(), path.c_str()) != 0) return driver_failed;
   }
-  for (int attempt = 0; attempt < 100 * attempts_max; ++attempt) {
-    std::ifstream file(path, std::ios::binary);
-    if (file.read(reinterpret_cast<char *>(&id), sizeof id)) break;
-    std::this_thread::sleep_for(between_attempts);
-  }
+  const int read = wait_until([&] {
+    return static_cast<bool>(std::ifstream(path, std::ios::binary).read(reinterpret_cast<char *>(&id), sizeof id));
+  });
+  if (read != RONDO_OK) return read;
   rondo_config_t config = RONDO_CONFIG_INIT;
   config.device = self.device;
   config.timeout_ms = timeout_ms;
@@ -357,7 +363,7 @@ int run_rank(Process &process, int thread, const std::vector<std::string> &steps
   it.busy.go_on();
   if (made && outcome != RONDO_OK)
     std::printf("at the end, deregister: %s\n",
-                rondo_status_string(static_cast<rondo_status_t>(deregister_both(it, attempts_max))));
+                rondo_status_string(static_cast<rondo_status_t>(deregister_both(it, Patience::until_ready))));
   for (rondo_comm_t comm : {self.comm, it.other})
     if (comm != nullptr) static_cast<void>(rondo_comm_destroy(comm));
   return outcome == RONDO_OK ? 0 : 1;

@@ -35,7 +35,7 @@ struct Sharing : Setting {
   explicit Sharing(const char *launch = "shared") : Setting("RONDO_DEVICE_LAUNCH", launch) {}
 };
 
-inline rondo_config_t by_kernels(uint32_t timeout_ms = 20'000) {
+inline rondo_config_t by_kernels(uint32_t timeout_ms = 60'000) {
   rondo_config_t config = on_device();
   config.device_executor = RONDO_DEVICE_EXECUTOR_KERNEL;
   config.max_ctas = 2;  // with 4 channels the slots of 11 ranks take half a GiB

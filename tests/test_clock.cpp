@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tests/test_clock.h"
+
+#include <atomic>
+
+// The machine's clock under another name; all else of the file stays what it is.
+#define now_ns machine_now_ns
+#include "src/base/clock.cpp"
+#undef now_ns
+
+namespace rondo {
+namespace {
+
+std::atomic<uint64_t> held_ns = 0;     ///< 0: the clock runs; pairs with the loads in now_ns()
+std::atomic<uint64_t> skipped_ns = 0;  ///< by which it is ahead of the machine's, as what was held may have been moved
+
+}  // namespace
+
+[[nodiscard]] uint64_t now_ns();
+
+uint64_t now_ns() {
+  const uint64_t held = held_ns.load(std::memory_order_acquire);  // pairs with HeldClock
+  return held != 0 ? held : machine_now_ns() + skipped_ns.load(std::memory_order_acquire);
+}
+
+}  // namespace rondo
+
+namespace rondo_test {
+
+HeldClock::HeldClock() { rondo::held_ns.store(rondo::now_ns(), std::memory_order_release); }
+
+/// The time goes on from where the clock was held, or from the machine's if that is later.
+HeldClock::~HeldClock() {
+  const uint64_t held = rondo::held_ns.load(std::memory_order_relaxed);  // relaxed: this side writes it
+  const uint64_t machine = rondo::machine_now_ns();
+  rondo::skipped_ns.store(held > machine ? held - machine : 0, std::memory_order_release);
+  rondo::held_ns.store(0, std::memory_order_release);
+}
+
+void HeldClock::advance(uint64_t ns) { rondo::held_ns.fetch_add(ns, std::memory_order_release); }
+
+}  // namespace rondo_test
