@@ -97,7 +97,8 @@ Result<FileDescriptor> SharedMemory::descriptor() const {
   RONDO_TRY(cuda_check(*driver, driver->vmm_export(&exported, physical, HandleType::posix_descriptor, 0),
                        "cuMemExportToShareableHandle"));
   FileDescriptor descriptor(exported);
-  if (::fcntl(exported, F_SETFD, FD_CLOEXEC) != 0) return system_error("fcntl(FD_CLOEXEC) of device memory", errno);
+  if (::fcntl(descriptor.get(), F_SETFD, FD_CLOEXEC) != 0)
+    return system_error("fcntl(FD_CLOEXEC) of device memory", errno);
   return descriptor;
 }
 

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/base/ticks.h"
 
-#include <fstream>
 #include <string>
+
+#include "src/base/kernel_file.h"
 
 #if defined(__x86_64__)
 #include <cpuid.h>
@@ -28,10 +29,9 @@ bool has_invariant_counter() {
 
 /// The kernel drops the counter from this list when it sees that the cores' counters differ.
 bool kernel_trusts_counter() {
-  std::ifstream file("/sys/devices/system/clocksource/clocksource0/available_clocksource");
-  for (std::string name; file >> name;)
-    if (name == "tsc") return true;
-  return false;
+  const std::string names =
+      " " + read_kernel_line("/sys/devices/system/clocksource/clocksource0/available_clocksource") + " ";
+  return names.find(" tsc ") != names.npos;
 }
 
 }  // namespace

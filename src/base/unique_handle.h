@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ownership of a C handle. Traits: `using Handle`, `static constexpr Handle invalid`, `static void close(Handle)`.
+// Ownership of a C handle. Traits: `using Handle`, `static constexpr Handle invalid`, `static void close(Handle)`; and
+// where owning takes more than that: `static Handle take(Handle)`, `static void forget(Handle)`.
 #pragma once
 
 #include <unistd.h>
@@ -17,10 +18,10 @@ class UniqueHandle {
   using Handle = typename Traits::Handle;
 
   UniqueHandle() = default;
-  explicit UniqueHandle(Handle handle) : handle_(handle) {}
-  UniqueHandle(UniqueHandle &&other) noexcept : handle_(other.release()) {}
+  explicit UniqueHandle(Handle handle) : handle_(taken(handle)) {}
+  UniqueHandle(UniqueHandle &&other) noexcept : handle_(std::exchange(other.handle_, Traits::invalid)) {}
   UniqueHandle &operator=(UniqueHandle &&other) noexcept {
-    if (this != &other) reset(other.release());
+    if (this != &other) replace(std::exchange(other.handle_, Traits::invalid));
     return *this;
   }
   UniqueHandle(const UniqueHandle &) = delete;
@@ -29,21 +30,47 @@ class UniqueHandle {
 
   [[nodiscard]] const Handle &get() const { return handle_; }
   [[nodiscard]] bool valid() const { return !(handle_ == Traits::invalid); }
-  [[nodiscard]] Handle release() { return std::exchange(handle_, Traits::invalid); }
-  void reset(Handle handle = Traits::invalid) {
+  [[nodiscard]] Handle release() {
+    if constexpr (requires(Handle handle) { Traits::forget(handle); })
+      if (valid()) Traits::forget(handle_);
+    return std::exchange(handle_, Traits::invalid);
+  }
+  void reset(Handle handle = Traits::invalid) { replace(taken(handle)); }
+
+ private:
+  static Handle taken(Handle handle) {
+    if constexpr (requires { Traits::take(handle); }) return Traits::take(handle);
+    else return handle;
+  }
+  void replace(Handle handle) {
     const Handle old = std::exchange(handle_, handle);
     if (!(old == Traits::invalid)) Traits::close(old);
   }
 
- private:
   Handle handle_ = Traits::invalid;
 };
+
+/// Takes over a descriptor that the system has just returned; passes on -1. A descriptor of 0 to 2 is moved above 2:
+/// where the program was started without standard streams, its prints must not go into a file or socket of Rondo's.
+/// Returns the descriptor, which is then registered for close_inherited_descriptors(); or -1 with errno.
+[[nodiscard]] int take_descriptor(int descriptor);
+/// Removes a descriptor from the register and leaves it open: somebody else owns it from now on.
+void forget_descriptor(int descriptor);
+/// Removes a descriptor from the register and closes it. Does nothing where it is not registered any more, since the
+/// child of a fork() may have opened another file under its number.
+void close_descriptor(int descriptor);
+/// Closes every registered descriptor. For the child handler of fork(): a socket that stays open in a child hides the
+/// death of its rank from the other ranks. Calls nothing but close().
+void close_inherited_descriptors();
 
 struct FileDescriptorTraits {
   using Handle = int;
   static constexpr Handle invalid = -1;
-  static void close(Handle handle) { ::close(handle); }
+  static Handle take(Handle handle) { return take_descriptor(handle); }
+  static void forget(Handle handle) { forget_descriptor(handle); }
+  static void close(Handle handle) { close_descriptor(handle); }
 };
+/// An own descriptor, always above 2. It is closed in children of fork() once the library is in use.
 using FileDescriptor = UniqueHandle<FileDescriptorTraits>;
 
 struct MappedRange {
@@ -59,5 +86,11 @@ struct MappingTraits {
   static void close(Handle handle) { ::munmap(handle.address, handle.bytes); }
 };
 using Mapping = UniqueHandle<MappingTraits>;
+
+/// Leaves shared memory of the library's out of children of fork(), which would keep it after the ranks have ended.
+/// A failure is harmless: the child has a mapping that it does not use.
+inline void keep_from_children(const Mapping &mapping) {
+  static_cast<void>(::madvise(mapping.get().address, mapping.get().bytes, MADV_DONTFORK));
+}
 
 }  // namespace rondo

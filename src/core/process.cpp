@@ -5,6 +5,8 @@
 
 #include <cstdlib>
 
+#include "src/base/unique_handle.h"
+
 namespace rondo {
 namespace {
 
@@ -25,7 +27,10 @@ void end_threads() {
 
 Process *make_process() {
   static_cast<void>(forked());  // initialised before a child could need it
-  ::pthread_atfork(nullptr, nullptr, [] { forked().store(true, std::memory_order_relaxed); });
+  ::pthread_atfork(nullptr, nullptr, [] {
+    forked().store(true, std::memory_order_relaxed);
+    close_inherited_descriptors();
+  });
   std::atexit(end_threads);
   return new Process;
 }

@@ -5,6 +5,7 @@
 // in one step, so a reader beside us sees the old pages or the new ones, equal ones; a writer may lose a write.
 // Back: a private copy is made elsewhere and mremap() puts it over the pages, in one step too. Each step leaves either
 // the old or the new mapping in place, and the memfd keeps the contents until the end, so every failure can be undone.
+#include <fcntl.h>
 #include <pthread.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -21,6 +22,7 @@
 
 #include "src/base/checked.h"
 #include "src/base/log.h"
+#include "src/base/shared_file.h"
 #include "src/memory/region.h"
 
 namespace rondo {
@@ -63,7 +65,9 @@ struct FreeLine {
 
 /// The mappings that hold parts of [begin, end), ascending. Bounded by the number of mappings of this process.
 Result<std::vector<MapsEntry>> read_ranges(uintptr_t begin, uintptr_t end) {
-  const std::unique_ptr<std::FILE, CloseFile> file(std::fopen("/proc/self/smaps", "re"));
+  FileDescriptor opened(::open("/proc/self/smaps", O_RDONLY | O_CLOEXEC));
+  const std::unique_ptr<std::FILE, CloseFile> file(opened.valid() ? ::fdopen(opened.get(), "r") : nullptr);
+  if (file != nullptr) static_cast<void>(opened.release());
   if (file == nullptr) return system_error("open of /proc/self/smaps", errno);
   std::vector<MapsEntry> ranges;
   bool inside = false;
@@ -213,7 +217,7 @@ Result<MovedPages> move_pages(RegionTable &regions, void *pointer, size_t bytes)
     return Error{RONDO_ERROR_UNSUPPORTED, "the buffer of " + std::to_string(bytes) +
                                               " bytes holds no whole page, so there is nothing that could be moved"};
   RONDO_TRY_ASSIGN(const auto pieces, cut(begin, end));
-  RONDO_TRY_ASSIGN(FileDescriptor file, make_region_file(end - begin));
+  RONDO_TRY_ASSIGN(FileDescriptor file, make_shared_file(end - begin, region_file_name));
   std::byte *const base = static_cast<std::byte *>(pointer) + (begin - first);
   for (const Piece &piece : pieces) RONDO_TRY(transfer_all(::pwrite, file.get(), base + piece.offset, piece));
 

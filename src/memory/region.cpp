@@ -18,23 +18,12 @@
 
 #include "src/base/checked.h"
 #include "src/base/log.h"
+#include "src/base/shared_file.h"
 
 namespace rondo {
 namespace {
 
 size_t page_bytes() { return static_cast<size_t>(::sysconf(_SC_PAGESIZE)); }
-
-/// A failed call, as running out where that is what errno says.
-Error failure(const std::string &what, int error_number) {
-  Error error = system_error(what, error_number);
-  if (error_number == EMFILE || error_number == ENFILE)
-    error = {RONDO_ERROR_OUT_OF_RESOURCES,
-             error.message + "; each allocation needs a file descriptor: allocate fewer and larger ones, or raise "
-                             "the limit (ulimit -n)"};
-  if (error_number == ENOMEM || error_number == ENOSPC || error_number == EFBIG)
-    error.status = RONDO_ERROR_OUT_OF_RESOURCES;
-  return error;
-}
 
 /// More than the machine has is refused here; the kernel would let it pass and kill the process when it is touched.
 bool exceeds_machine(size_t bytes) {
@@ -49,14 +38,14 @@ bool exceeds_machine(size_t bytes) {
 Result<Mapping> map_aligned(int file, size_t bytes, size_t alignment) {
   const size_t slack = alignment > page_bytes() ? alignment : 0;
   void *reserved = ::mmap(nullptr, bytes + slack, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (reserved == MAP_FAILED) return failure("mmap of " + std::to_string(bytes) + " bytes", errno);
+  if (reserved == MAP_FAILED) return system_error("mmap of " + std::to_string(bytes) + " bytes", errno);
   auto *start = static_cast<std::byte *>(reserved);
   const size_t skipped = round_up(reinterpret_cast<uintptr_t>(start), alignment) - reinterpret_cast<uintptr_t>(start);
   std::byte *address = start + skipped;
   if (::mmap(address, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, file, 0) == MAP_FAILED) {
     const int error_number = errno;
     ::munmap(start, bytes + slack);
-    return failure("mmap of " + std::to_string(bytes) + " shared bytes", error_number);
+    return system_error("mmap of " + std::to_string(bytes) + " shared bytes", error_number);
   }
   if (skipped != 0) ::munmap(start, skipped);
   if (skipped != slack) ::munmap(address + bytes, slack - skipped);
@@ -73,16 +62,6 @@ bool differ(const std::byte *there, const std::byte *here, size_t bytes) {
 
 }  // namespace
 
-Result<FileDescriptor> make_region_file(size_t bytes, const char *name) {
-  FileDescriptor file(::memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING));
-  if (!file.valid()) return failure("memfd_create", errno);
-  if (::ftruncate(file.get(), static_cast<off_t>(bytes)) != 0)
-    return failure("ftruncate of a memfd to " + std::to_string(bytes) + " bytes", errno);
-  if (::fcntl(file.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0)
-    return failure("fcntl(F_ADD_SEALS) of a memfd", errno);
-  return file;
-}
-
 FileIdentity identify(int descriptor) {
   struct stat status {};
   if (::fstat(descriptor, &status) != 0) return {};
@@ -90,11 +69,11 @@ FileIdentity identify(int descriptor) {
 }
 
 RegionTable::~RegionTable() {
-  for (const Region &region : regions_) {
+  for (Region &region : regions_) {
     drop_view(region);
-    if (!region.allocated) continue;
+    if (!region.allocated()) continue;
     ::munmap(reinterpret_cast<void *>(region.begin), region.bytes);  // NOLINT: the address that mmap gave
-    if (identify(region.descriptor) == region.file) ::close(region.descriptor);
+    if (identify(region.descriptor) != region.file) static_cast<void>(region.own_file.release());
   }
 }
 
@@ -105,15 +84,13 @@ Result<void *> RegionTable::allocate(size_t bytes) {
                  std::to_string(bytes) + " bytes are more than the memory and swap of this machine"};
   const size_t whole = round_up(bytes, page_bytes());
   const bool huge = bytes >= huge_page_bytes;
-  RONDO_TRY_ASSIGN(FileDescriptor file, make_region_file(whole));
+  RONDO_TRY_ASSIGN(FileDescriptor file, make_shared_file(whole, region_file_name));
   RONDO_TRY_ASSIGN(Mapping mapping, map_aligned(file.get(), whole, huge ? huge_page_bytes : page_bytes()));
   void *address = mapping.get().address;
   if (huge) static_cast<void>(::madvise(address, whole, MADV_HUGEPAGE));  // a wish; many systems refuse it for memfds
-  if (::madvise(address, whole, MADV_DONTFORK) != 0) return failure("madvise(MADV_DONTFORK)", errno);
-  const auto inserted = insert({reinterpret_cast<uintptr_t>(address), whole, 0, file.get(), true, {}, nullptr});
-  if (!inserted.ok()) return inserted.error();
+  if (::madvise(address, whole, MADV_DONTFORK) != 0) return system_error("madvise(MADV_DONTFORK)", errno);
+  RONDO_TRY(insert({reinterpret_cast<uintptr_t>(address), whole, 0, file.get(), std::move(file), {}, nullptr}));
   static_cast<void>(mapping.release());
-  static_cast<void>(file.release());
   return address;
 }
 
@@ -129,17 +106,18 @@ Result<void> RegionTable::free(void *pointer) {
   const auto begin = reinterpret_cast<uintptr_t>(pointer);
   const auto found = std::lower_bound(regions_.begin(), regions_.end(), begin,
                                       [](const Region &region, uintptr_t at) { return region.begin < at; });
-  if (found == regions_.end() || found->begin != begin || !found->allocated)
+  if (found == regions_.end() || found->begin != begin || !found->allocated())
     return invalid_argument("the pointer is not the start of memory of rondo_mem_alloc(), or was freed before; "
                             "nothing was freed");
   mapping.reset({static_cast<std::byte *>(pointer), found->bytes});
   if (identify(found->descriptor) == found->file) {
-    file.reset(found->descriptor);
+    file = std::move(found->own_file);
     drop_pages(file.get(), found->bytes);
   } else {
     log::warning(log::Subsystem::memory,
                  "descriptor " + std::to_string(found->descriptor) + ", of memory of rondo_mem_alloc(), was closed by "
                  "the program, and may be another file's now; it is left alone");
+    static_cast<void>(found->own_file.release());
   }
   drop_view(*found);
   regions_.erase(found);
@@ -163,7 +141,7 @@ std::optional<RegionRef> RegionTable::find(const void *pointer, size_t bytes) co
 }
 
 Result<uint64_t> RegionTable::add(void *pointer, size_t bytes, int descriptor) {
-  return insert({reinterpret_cast<uintptr_t>(pointer), bytes, 0, descriptor, false, {}, nullptr});
+  return insert({reinterpret_cast<uintptr_t>(pointer), bytes, 0, descriptor, {}, {}, nullptr});
 }
 
 Result<uint64_t> RegionTable::insert(Region region) {
@@ -179,10 +157,13 @@ Result<uint64_t> RegionTable::insert(Region region) {
   if (overlaps_next || overlaps_before) return invalid_argument("the pages overlap memory that peers can map already");
   region.id = next_id_;
   region.file = identify(region.descriptor);
-  const void *const view = ::mmap(nullptr, region.bytes, PROT_READ, MAP_SHARED, region.descriptor, 0);
-  if (view != MAP_FAILED) region.second_view = static_cast<const std::byte *>(view);
+  void *const view = ::mmap(nullptr, region.bytes, PROT_READ, MAP_SHARED, region.descriptor, 0);
+  if (view != MAP_FAILED) {
+    static_cast<void>(::madvise(view, region.bytes, MADV_DONTFORK));
+    region.second_view = static_cast<const std::byte *>(view);
+  }
   try {
-    regions_.insert(after, region);
+    regions_.insert(after, std::move(region));
   } catch (const std::bad_alloc &) {
     drop_view(region);
     return Error{RONDO_ERROR_OUT_OF_RESOURCES, "no memory for an entry in the table of regions"};
@@ -198,7 +179,7 @@ void RegionTable::drop_view(const Region &region) {
 void RegionTable::remove(uint64_t id) {
   const std::lock_guard lock(mutex_);
   const auto found = std::find_if(regions_.begin(), regions_.end(),
-                                  [&](const Region &region) { return region.id == id && !region.allocated; });
+                                  [&](const Region &region) { return region.id == id && !region.allocated(); });
   if (found == regions_.end()) return;
   drop_view(*found);
   regions_.erase(found);

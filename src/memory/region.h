@@ -78,9 +78,11 @@ class RegionTable {
     size_t bytes = 0;
     uint64_t id = 0;
     int descriptor = -1;
-    bool allocated = false;  // the table owns pages and descriptor
+    FileDescriptor own_file;  // of allocate(): the table owns pages and descriptor
     FileIdentity file;
     const std::byte *second_view = nullptr;  // of the memfd, for reading; null: there was no room for it
+
+    [[nodiscard]] bool allocated() const { return own_file.valid(); }
   };
 
   Result<uint64_t> insert(Region region);
@@ -146,8 +148,7 @@ class MovedPages {
 ///         not register one), locked, executable, unreadable or excluded from fork(), as memory pinned by a device is.
 [[nodiscard]] Result<MovedPages> move_pages(RegionTable &regions, void *pointer, size_t bytes);
 
-/// A memfd of `bytes` zero bytes, called `name` in /proc, that can neither shrink nor grow, so that no peer's access
-/// faults. RONDO_ERROR_OUT_OF_RESOURCES where descriptors or memory ran out.
-[[nodiscard]] Result<FileDescriptor> make_region_file(size_t bytes, const char *name = "rondo-region");
+/// The name of a region's memfd in /proc.
+inline constexpr const char *region_file_name = "rondo-region";
 
 }  // namespace rondo

@@ -8,22 +8,14 @@
 #include <array>
 #include <cerrno>
 #include <charconv>
-#include <fstream>
 #include <limits>
 
 #include "src/base/checked.h"
+#include "src/base/kernel_file.h"
 #include "src/base/unique_handle.h"
 
 namespace rondo {
 namespace {
-
-/// The first line of a file of the kernel's; empty when it cannot be read.
-std::string first_line(const std::string &path) {
-  std::ifstream file(path);
-  std::string line;
-  std::getline(file, line);
-  return line;
-}
 
 /// "4026531836" of "pid:[4026531836]"; "none" where /proc does not say.
 std::string namespace_number(const char *kind) {
@@ -42,11 +34,13 @@ uint32_t stricter(uint32_t a, uint32_t b) { return a == 0 || (b != 0 && b < a) ?
 /// This process's cgroup in the unified hierarchy, "/a/b"; empty where there is none.
 std::string cgroup_path() {
   constexpr std::string_view unified = "0::";
-  constexpr int line_count_max = 64;
-  std::ifstream file("/proc/self/cgroup");
-  std::string line;
-  for (int count = 0; count < line_count_max && std::getline(file, line); ++count)
+  const std::string groups = read_kernel_file("/proc/self/cgroup");
+  for (size_t at = 0; at < groups.size();) {  // a line each turn
+    const size_t end = std::min(groups.find('\n', at), groups.size());
+    const std::string line = groups.substr(at, end - at);
     if (line.starts_with(unified)) return line.substr(unified.size());
+    at = end + 1;
+  }
   return {};
 }
 
@@ -89,13 +83,13 @@ uint32_t processor_limit() {
   uint32_t limit = 0;
   std::string path = cgroup_path();
   for (int depth = 0; depth < depth_max; ++depth) {  // every group above limits, too
-    limit = stricter(limit, parse_processor_limit(first_line("/sys/fs/cgroup" + path + "/cpu.max")));
+    limit = stricter(limit, parse_processor_limit(read_kernel_line("/sys/fs/cgroup" + path + "/cpu.max")));
     const size_t slash = path.rfind('/');
     if (slash == path.npos) break;
     path.resize(slash);
   }
-  const std::string quota = first_line("/sys/fs/cgroup/cpu/cpu.cfs_quota_us");  // version 1; -1: no limit
-  const std::string period = first_line("/sys/fs/cgroup/cpu/cpu.cfs_period_us");
+  const std::string quota = read_kernel_line("/sys/fs/cgroup/cpu/cpu.cfs_quota_us");  // version 1; -1: no limit
+  const std::string period = read_kernel_line("/sys/fs/cgroup/cpu/cpu.cfs_period_us");
   return stricter(limit, parse_processor_limit(quota + " " + period));
 }
 

@@ -3,6 +3,7 @@
 //   RONDO_TEST_RANK, RONDO_TEST_SIZE  which rank it is, with `id`: rank 0 makes the id and hands it over in FOLDER
 //   RONDO_TEST_STRIKE=K  it kills itself just before the K-th system call of its initialisation that touches a socket,
 //                        a descriptor or shared memory: all such K together are every phase
+//   RONDO_TEST_CHILD=1  just before that it forks a child, which outlives it, as a data loader may
 //   RONDO_TEST_DESCRIPTORS=N  it may have N descriptors
 //   RONDO_TEST_NAP=MS  it comes that much later, when the others wait for it
 //   RONDO_TEST_SLOW_ACCEPT=MS  its first accept() takes that much longer: a busy machine that runs the store
@@ -10,6 +11,7 @@
 // Its lines: "joins TIME_NS PROCESS"; then "strike TIME_NS SENT_COUNT", the most sends that followed one connect(), or
 // "init TIME_NS STATUS PEER MESSAGE" and likewise "barrier" after it; or "leaves TIME_NS".
 #include <dlfcn.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
 #include <sys/mman.h>
@@ -58,6 +60,16 @@ void say(const std::string &line) {
   if (::write(STDOUT_FILENO, line.data(), line.size()) < 0) std::abort();
 }
 
+/// Leaves a process behind that does nothing for longer than the ranks live, and does not hold the test's pipes.
+void leave_child() {
+  if (::fork() != 0) return;
+  armed = false;
+  const int null = ::open("/dev/null", O_RDWR);
+  for (const int descriptor : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) ::dup2(null, descriptor);
+  ::sleep(30);
+  ::_exit(0);
+}
+
 /// Held while a call is counted, so that no thread strikes after disarm(), when the initialisation is over.
 std::mutex counting;
 
@@ -65,6 +77,7 @@ void count_call() {
   if (!armed) return;
   const std::lock_guard lock(counting);
   if (!armed || ++call_count != strike_at) return;
+  if (number("RONDO_TEST_CHILD", 0) != 0) leave_child();
   say("strike " + std::to_string(now_ns()) + " " + std::to_string(sent_count) + "\n");
   ::kill(::getpid(), SIGKILL);
 }

@@ -181,6 +181,20 @@ class Store(unittest.TestCase):
         self.soon(seconds_of)
 
 
+class DeathBesideAChild(Death):
+    """The child of a fork() must not hold the dead rank's sockets open."""
+    own = {"RONDO_TEST_CHILD": "1"}
+
+    def test_a_rank_that_dies_in_any_phase_is_named_by_all(self):
+        self.sweep(victim=1, step=2)
+
+    def test_the_rank_that_runs_the_store_dies_in_any_phase_and_is_named_by_all(self):
+        self.sweep(victim=0, step=2)
+
+    def test_a_rank_that_dies_as_it_greets_a_busy_store_again_is_missed_by_all(self):
+        self.skipTest("the child makes no difference to what is measured there")
+
+
 class Exit(unittest.TestCase):
     def test_a_process_that_exits_while_it_is_made_ends_the_attempt_of_all(self):
         leave_ms, status = 150, None

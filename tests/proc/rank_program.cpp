@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // One rank of a job, for tests of whole processes: `rank_program SCENARIO [ARGUMENTS]`. It uses the public interface
 // only, checks every result, and prints one line of what it got:  rank R: STATUS peer P operation N: MESSAGE
+#include <fcntl.h>
 #include <signal.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <chrono>
@@ -59,6 +61,35 @@ int run_exec(const Rank &self, const Arguments &args) {
     ::execlp("sleep", "sleep", "60", static_cast<char *>(nullptr));
     std::exit(5);
   });
+}
+
+/// orphan KIND RANK ROUND: before that round that rank leaves a process behind and kills itself. KIND: fork; double, a
+/// child's child; exec, a child that becomes another program. It outlives the test: for hosts of a test's own
+int run_orphan(const Rank &self, const Arguments &args) {
+  return sums(self, 1'000'000, 5000, [&](int round) {
+    if (self.rank != std::stoi(args[1]) || round != std::stoi(args[2])) return;
+    const pid_t child = ::fork();
+    if (child != 0) {
+      if (args[0] == "double") ::waitpid(child, nullptr, 0);
+      ::raise(SIGKILL);
+    }
+    const int null = ::open("/dev/null", O_RDWR);  // the test reads its pipe until nobody holds it
+    for (const int descriptor : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) ::dup2(null, descriptor);
+    if (args[0] == "double" && ::fork() != 0) ::_exit(0);
+    if (args[0] == "exec") ::execlp("sleep", "sleep", "200", static_cast<char *>(nullptr));
+    ::sleep(200);
+    ::_exit(0);
+  });
+}
+
+/// closed ROUNDS: the program was started with descriptors 0 to 2 closed, and they stay so
+int run_closed(const Rank &self, const Arguments &args) {
+  bool stay_closed = true;
+  const int outcome = sums(self, std::stoi(args[0]), 5000, [&](int) {
+    for (const int descriptor : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO})
+      stay_closed = stay_closed && ::fcntl(descriptor, F_GETFD) < 0;
+  });
+  return stay_closed ? outcome : 6;
 }
 
 /// close RANK: that rank closes every descriptor above 2 after a sum; the others wait for it in the next one, and it
@@ -227,6 +258,7 @@ constexpr Scenario scenarios[] = {
     {"several", 1, run_several}, {"huge", 0, run_huge},     {"exports", 3, run_lend},       {"idle", 1, run_idle},
     {"hasty", 1, run_hasty},     {"memory", 1, run_memory}, {"gone", 0, run_gone},
     {"exec", 2, run_exec},       {"close", 1, run_close},     {"replace", 4, run_replace},
+    {"orphan", 3, run_orphan},   {"closed", 1, run_closed},
     {"early", 3, run_early},     {"busy", 2, run_busy},     {"quiet", 1, run_quiet},     {"last", 2, run_last},
 };
 

@@ -13,6 +13,7 @@
 #include <thread>
 
 #include "src/base/clock.h"
+#include "src/base/shared_file.h"
 #include "src/memory/region.h"
 #include "src/proto/memory.h"
 #include "tests/catch.h"
@@ -229,9 +230,9 @@ TEST_CASE("observe: what is not a segment, or one of another layout, is refused 
   const FileDescriptor unsealed(::memfd_create(shm::segment_file_name, MFD_CLOEXEC));
   REQUIRE(::ftruncate(unsealed.get(), 1 << 20) == 0);
   CHECK(refusal(unsealed.get()).find("not sealed") != std::string::npos);
-  auto small = make_region_file(64, shm::segment_file_name);
+  auto small = make_shared_file(64, shm::segment_file_name);
   CHECK(refusal(small.value().get()).find("too short") != std::string::npos);
-  auto empty = make_region_file(1 << 20, shm::segment_file_name);
+  auto empty = make_shared_file(1 << 20, shm::segment_file_name);
   CHECK(refusal(empty.value().get()).find("being made") != std::string::npos);
 
   const auto segment = make_segment(2);

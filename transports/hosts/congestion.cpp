@@ -7,9 +7,9 @@
 #include <sys/socket.h>
 
 #include <array>
-#include <fstream>
 #include <utility>
 
+#include "src/base/kernel_file.h"
 #include "src/base/unique_handle.h"
 
 namespace rondo::hosts {
@@ -29,9 +29,8 @@ Result<FileDescriptor> probe_socket() {
 }
 
 std::string permitted_names() {
-  std::ifstream file("/proc/sys/net/ipv4/tcp_allowed_congestion_control");
-  std::string names;
-  return std::getline(file, names) ? names : "unknown";
+  const std::string names = read_kernel_line("/proc/sys/net/ipv4/tcp_allowed_congestion_control");
+  return names.empty() ? "unknown" : names;
 }
 
 }  // namespace

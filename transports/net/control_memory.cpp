@@ -9,6 +9,7 @@
 #include <type_traits>
 
 #include "src/base/clock.h"
+#include "src/base/shared_file.h"
 #include "src/proto/memory.h"
 
 namespace rondo::net {
@@ -26,12 +27,7 @@ size_t memory_bytes(uint32_t host_count, uint32_t rank_count) {
 }  // namespace
 
 Result<FileDescriptor> ControlMemory::create(uint32_t host_count, uint32_t rank_count) {
-  FileDescriptor file(::memfd_create("rondo-control", MFD_CLOEXEC));
-  if (!file.valid()) return system_error("memfd_create", errno);
-  const size_t bytes = memory_bytes(host_count, rank_count);
-  if (::ftruncate(file.get(), static_cast<off_t>(bytes)) != 0)
-    return system_error("ftruncate to " + std::to_string(bytes) + " bytes for what is known of other hosts", errno);
-  return file;
+  return make_shared_file(memory_bytes(host_count, rank_count), "rondo-control");
 }
 
 Result<ControlMemory> ControlMemory::map(int descriptor, uint32_t host_count, uint32_t rank_count) {
@@ -40,6 +36,7 @@ Result<ControlMemory> ControlMemory::map(int descriptor, uint32_t host_count, ui
   if (address == MAP_FAILED) return system_error("mmap of what is known of other hosts", errno);
   ControlMemory memory;
   memory.mapping_.reset({static_cast<std::byte *>(address), bytes});
+  keep_from_children(memory.mapping_);
   memory.host_count_ = host_count;
   return memory;
 }

@@ -10,9 +10,9 @@
 #include <algorithm>
 #include <array>
 #include <cstdio>
-#include <fstream>
 #include <string_view>
 
+#include "src/base/kernel_file.h"
 #include "src/proto/memory.h"
 
 namespace rondo::shm {
@@ -26,9 +26,7 @@ std::string process_path(uint64_t process, const std::string &rest = "") {
 
 /// The letter that /proc has for a process, 0 where there is none.
 char state_letter(uint64_t process) {
-  std::ifstream file(process_path(process, "/stat"));
-  std::string text;
-  std::getline(file, text);
+  const std::string text = read_kernel_file(process_path(process, "/stat"));
   const size_t name_end = text.rfind(')');  // "pid (name) state ..."; the name may hold anything
   return name_end == text.npos || text.size() < name_end + 3 ? '\0' : text[name_end + 2];
 }

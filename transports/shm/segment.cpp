@@ -13,8 +13,8 @@
 #include <new>
 
 #include "src/base/checked.h"
+#include "src/base/shared_file.h"
 #include "src/base/ticks.h"
-#include "src/memory/region.h"
 #include "src/proto/memory.h"
 
 namespace rondo::shm {
@@ -97,11 +97,13 @@ size_t SegmentShape::bytes() const {
 Result<Mapping> map_shared(int descriptor, size_t bytes) {
   void *const address = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, descriptor, 0);
   if (address == MAP_FAILED) return system_error("mmap of " + std::to_string(bytes) + " shared bytes", errno);
-  return Mapping({static_cast<std::byte *>(address), bytes});
+  Mapping mapping({static_cast<std::byte *>(address), bytes});
+  keep_from_children(mapping);
+  return mapping;
 }
 
 Result<std::shared_ptr<Segment>> Segment::create(const SegmentId &id, const SegmentShape &shape) {
-  RONDO_TRY_ASSIGN(auto file, make_region_file(shape.bytes(), segment_file_name));
+  RONDO_TRY_ASSIGN(auto file, make_shared_file(shape.bytes(), segment_file_name));
   RONDO_TRY_ASSIGN(auto mapping, map_shared(file.get(), shape.bytes()));
   auto *const header = new (mapping.get().address) SegmentHeader;
   header->id = id;

@@ -11,6 +11,7 @@
 #include <set>
 
 #include "src/base/clock.h"
+#include "src/base/signals_absorbed.h"
 #include "src/base/unique_handle.h"
 #include "src/topo/host.h"
 
@@ -184,6 +185,7 @@ bool print_recording(const Recording &recording, const std::function<bool(std::s
 }
 
 Result<void> write_recordings(const std::vector<const Recording *> &recordings, const std::string &path) {
+  const SignalsAbsorbed absorbed;
   UnfinishedFile unfinished(path);
   RONDO_TRY(unfinished.open());
   const auto sink = [&](std::string_view line) {

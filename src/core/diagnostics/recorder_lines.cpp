@@ -4,10 +4,10 @@
 
 #include <array>
 #include <ctime>
-#include <fstream>
 
 #include "src/base/clock.h"
 #include "src/base/json_line.h"
+#include "src/base/kernel_file.h"
 #include "src/base/names.h"
 #include "src/core/diagnostics/recorder.h"
 #include "src/topo/host.h"
@@ -77,8 +77,7 @@ Json statistics_object(const RecordedStatistics &statistics) {
 
 /// Equal where CLOCK_MONOTONIC is: in one namespace of times, since one start of one kernel.
 std::string clock_id() {
-  std::string boot;
-  std::ifstream("/proc/sys/kernel/random/boot_id") >> boot;
+  const std::string boot = read_kernel_line("/proc/sys/kernel/random/boot_id");
   struct stat status {};
   const uint64_t name_space = ::stat("/proc/self/ns/time", &status) == 0 ? status.st_ino : 0;
   return boot + "-" + std::to_string(name_space);
