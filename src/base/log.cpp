@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/base/log.h"
 
-#include <spdlog/sinks/basic_file_sink.h>
-#include <spdlog/sinks/stdout_sinks.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <spdlog/sinks/base_sink.h>
 #include <spdlog/spdlog.h>
 #include <unistd.h>
 
@@ -12,12 +13,14 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <exception>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <span>
 
 #include "src/base/parse.h"
+#include "src/base/signals_absorbed.h"
+#include "src/base/unique_handle.h"
 
 namespace rondo::log {
 namespace {
@@ -65,6 +68,48 @@ std::string_view variable(const char *name) {
   return value == nullptr ? std::string_view() : std::string_view(value);
 }
 
+/// Writes lines to a descriptor. A line that cannot be written is lost: no log raises a signal or stops a rank.
+class DescriptorSink final : public spdlog::sinks::base_sink<std::mutex> {
+ public:
+  /// @param own  closed with the sink; invalid: standard error.
+  /// @param path  of the file, for the message about a lost line.
+  DescriptorSink(FileDescriptor own, std::string path) : own_(std::move(own)), path_(std::move(path)) {}
+
+ protected:
+  void sink_it_(const spdlog::details::log_msg &message) override {
+    spdlog::memory_buf_t line;
+    formatter_->format(message, line);
+    const SignalsAbsorbed absorbed;
+    const int error = write_all(own_.valid() ? own_.get() : STDERR_FILENO, {line.data(), line.size()});
+    if (error != 0 && error_ == 0 && own_.valid()) {
+      const std::string why = "rondo: warning: config: RONDO_LOG_FILE: lines are lost: cannot write " +
+                              in_quotes(path_) + ": " + std::strerror(error) + "\n";
+      static_cast<void>(write_all(STDERR_FILENO, why));
+    }
+    error_ = error;
+  }
+  void flush_() override {}  // nothing is kept back: a process that is killed has its last lines in the file
+
+ private:
+  /// Waits for a reader that lags, but not again before it has read. Returns errno, or 0.
+  int write_all(int descriptor, std::string_view text) const {
+    constexpr int patience_ms = 1000;
+    for (size_t done = 0; done < text.size();) {  // each turn writes, waits once, or ends
+      const ssize_t written = ::write(descriptor, text.data() + done, text.size() - done);
+      if (written > 0) done += static_cast<size_t>(written);
+      if (written >= 0 || errno == EINTR) continue;
+      const int error = errno;
+      pollfd ready{descriptor, POLLOUT, 0};
+      if (error != EAGAIN || error_ != 0 || ::poll(&ready, 1, patience_ms) <= 0) return error;
+    }
+    return 0;
+  }
+
+  FileDescriptor own_;
+  std::string path_;
+  int error_ = 0;  ///< of the latest line
+};
+
 /// spdlog's logger is ours alone: it is not entered in spdlog's registry, so an application's own use of spdlog is not
 /// disturbed.
 struct Log {
@@ -75,8 +120,9 @@ struct Log {
 
   Log() {
     if (auto wanted = parse_filter(variable("RONDO_LOG")); wanted.ok()) filter = wanted.value();
-    spdlog::sink_ptr sink = std::make_shared<spdlog::sinks::stderr_sink_mt>();
+    spdlog::sink_ptr sink;
     if (const std::string_view pattern = variable("RONDO_LOG_FILE"); !pattern.empty()) file = open(pattern, sink);
+    if (sink == nullptr) sink = std::make_shared<DescriptorSink>(FileDescriptor(), "");
     logger.emplace("rondo", std::move(sink));
     // spdlog reads a % in the name of a host as its own.
     std::string name = host();
@@ -84,7 +130,6 @@ struct Log {
     logger->set_formatter(std::make_unique<spdlog::pattern_formatter>("%Y-%m-%dT%H:%M:%S.%fZ " + name + ":%P %v",
                                                                       spdlog::pattern_time_type::utc));
     logger->set_level(spdlog::level::debug);
-    logger->flush_on(spdlog::level::debug);  // a process that is killed has its last lines in the file
   }
 
   static Result<void> open(std::string_view pattern, spdlog::sink_ptr &sink) {
@@ -93,15 +138,11 @@ struct Log {
       return invalid_argument("the file " + in_quotes(path) + " cannot be written (" + why +
                               "); name one in a folder that exists and that you may write to");
     };
-    // spdlog makes the folders of a path, even misspelt ones.
-    std::FILE *const file = std::fopen(path.c_str(), "ae");
-    if (file == nullptr) return refuse(std::strerror(errno));
-    std::fclose(file);
-    try {
-      sink = std::make_shared<spdlog::sinks::basic_file_sink_mt>(path);
-    } catch (const std::exception &error) {
-      return refuse(error.what());
-    }
+    // Without waiting for the reader of a FIFO.
+    constexpr int flags = O_WRONLY | O_APPEND | O_CREAT | O_NONBLOCK | O_NOCTTY | O_CLOEXEC;
+    FileDescriptor opened(::open(path.c_str(), flags, 0666));
+    if (!opened.valid()) return refuse(errno == ENXIO ? "it is a FIFO that nobody reads" : std::strerror(errno));
+    sink = std::make_shared<DescriptorSink>(std::move(opened), path);
     return {};
   }
 };

@@ -14,6 +14,7 @@
 #include "src/base/config.h"
 #include "src/base/names.h"
 #include "src/cli/commands.h"
+#include "src/console/standard_streams.h"
 
 namespace rondo::cli {
 namespace {
@@ -104,6 +105,8 @@ int dispatch(Arguments args) {
 }  // namespace rondo::cli
 
 int main(int argc, char **argv) {
+  rondo::console::begin_standard_streams();
   const rondo::cli::Arguments all(argv, static_cast<size_t>(argc));
-  return rondo::cli::dispatch(all.empty() ? all : all.subspan(1));
+  const int status = rondo::cli::dispatch(all.empty() ? all : all.subspan(1));
+  return rondo::console::end_standard_streams("rondo", status);
 }

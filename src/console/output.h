@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Files that a command writes for its user, "-" for standard output: checked before any work, then written.
+// Files that a command writes for its user, "-" for standard output: checked before any work, then written. A link is
+// followed, so that it stays; what is no regular file (a device, a FIFO) is written into, never replaced.
 #pragma once
 
+#include <cstdio>
+#include <functional>
 #include <optional>
 #include <span>
 #include <string>
@@ -11,6 +14,13 @@ namespace rondo::console {
 
 /// What is wrong, and what to do.
 using Complaint = std::optional<std::string>;
+
+/// Where a file is to be put that is made beside its place and then renamed.
+struct OutputPlace {
+  std::string path;      ///< behind all links
+  bool can_be_replaced;  ///< false: there is something that is no regular file, to be written into
+};
+[[nodiscard]] OutputPlace output_place(const std::string &path);
 
 /// Whether a file can be written, before anything is done for it. What is there stays as it is. Empty: not asked for.
 [[nodiscard]] Complaint check_output(const std::string &path);
@@ -25,6 +35,9 @@ struct Output {
 /// That at most one of them goes to standard output.
 [[nodiscard]] Complaint check_shared(std::span<const Output> outputs);
 
+/// Writes to the open file; false: a write failed, with errno.
+using Print = std::function<bool(std::FILE *)>;
+[[nodiscard]] Complaint write_output(const std::string &path, const Print &print);
 [[nodiscard]] Complaint write_output(const std::string &path, std::string_view text);
 
 }  // namespace rondo::console

@@ -1,19 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 // The file of a tuning table: strict JSON. It comes from a user and decides how every rank works, so what is not
 // understood is refused, not passed over: unknown keys, keys that are given twice, numbers that no machine has.
-#include <sys/stat.h>
-
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
 #include <array>
-#include <cerrno>
-#include <cstdio>
-#include <memory>
+#include <optional>
 #include <set>
 
 #include "src/base/names.h"
 #include "src/base/parse.h"
+#include "src/base/unique_handle.h"
+#include "src/base/user_file.h"
 #include "src/plan/tuning_table.h"
 
 namespace rondo {
@@ -139,15 +137,12 @@ Result<TuningRow> row_of(const Json &json) {
 }
 
 Result<std::string> read_file(const std::string &path) {
-  struct stat status {};
-  if (::stat(path.c_str(), &status) != 0) return system_error("it cannot be opened", errno);
-  if (!S_ISREG(status.st_mode))
-    return invalid_argument("it is no regular file");  // a pipe could be waited for for ever
-  const std::unique_ptr<std::FILE, int (*)(std::FILE *)> file(std::fopen(path.c_str(), "re"), std::fclose);
-  if (file == nullptr) return system_error("it cannot be opened", errno);
-  std::string text(tuning_file_bytes_max + 1, '\0');
-  text.resize(std::fread(text.data(), 1, text.size(), file.get()));
-  if (std::ferror(file.get()) != 0) return system_error("it cannot be read", errno);
+  const UserFile opened = open_user_file(path);
+  const FileDescriptor file(opened.descriptor);
+  std::string text;
+  std::optional<std::string> problem = opened.problem;
+  if (file.valid()) problem = read_open_file(file.get(), tuning_file_bytes_max, text);
+  if (problem) return invalid_argument("it cannot be opened: " + *problem);
   return text;
 }
 

@@ -8,10 +8,11 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <fstream>
+#include <optional>
 
 #include "src/base/parse.h"
 #include "src/base/unique_handle.h"
+#include "src/base/user_file.h"
 #include "src/topo/host.h"
 #include "src/topo/machine.h"
 #include "src/topo/nvml.h"
@@ -101,19 +102,15 @@ void apply_affinity(Topology &topology) {
   CPU_FREE(set);
 }
 
-Error unreadable(const std::string &path) {
-  return invalid_argument(system_error("RONDO_TOPOLOGY_FILE: cannot read " + in_quotes(path), errno).message +
-                          "; make one with rondo info --topology-xml FILE, or unset the variable");
-}
-
 Result<std::string> read_file(const std::string &path) {
-  std::ifstream file(path, std::ios::binary);
-  if (!file) return unreadable(path);
-  std::string text(xml_bytes_max + 1, '\0');
-  file.read(text.data(), static_cast<std::streamsize>(text.size()));
-  if (file.bad()) return unreadable(path);
-  text.resize(static_cast<size_t>(file.gcount()));
-  return text;
+  const UserFile opened = open_user_file(path);
+  const FileDescriptor file(opened.descriptor);
+  std::string text;
+  std::optional<std::string> problem = opened.problem;
+  if (file.valid()) problem = read_open_file(file.get(), xml_bytes_max, text);
+  if (!problem) return text;
+  return invalid_argument("RONDO_TOPOLOGY_FILE: cannot read " + in_quotes(path) + ": " + *problem +
+                          "; make one with rondo info --topology-xml FILE, or unset the variable");
 }
 
 /// What import_topology() takes for a device.

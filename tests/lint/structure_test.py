@@ -44,11 +44,11 @@ MAY_INCLUDE = {
     "src/core/registry.cpp": CORE_FLOORS | {"transports", "cuda"},
     "src/api": {"src/base", "src/proto", "src/topo", "src/plan", "src/engine", "src/bootstrap", "src/core"},
     "src/cli": {"src", "bench", "transports", "cuda"},
-    # Before a user: help, files, progress, pictures. Nothing of the library but how a size is written, so that bench,
-    # which uses the library as strangers do (but that and dlopen()), may use it, too.
-    "src/console": {"src/base/size.h"},
+    # Before a user: help, files, progress, pictures. Nothing of the library but how a size is written and a user's file
+    # is opened, so that bench, which uses the library as strangers do (but that and dlopen()), may use it, too.
+    "src/console": {"src/base/size.h", "src/base/user_file.h", "src/base/signals_absorbed.h"},
     "src/plan/print/svg.cpp": {"src/base", "src/plan", "src/console/svg.h"},
-    "bench": {"src/console", "src/base/size.h", "src/base/runtime_library.h"},
+    "bench": {"src/console", "src/base/size.h", "src/base/user_file.h", "src/base/runtime_library.h"},
     "examples": set(),
     "tests": {"src", "bench", "transports", "cuda"},
     # A driver knows nothing of its callers, but the interface's declarations.

@@ -6,8 +6,6 @@
 #include <array>
 #include <cstdio>
 #include <cstdlib>
-#include <fstream>
-#include <sstream>
 
 #include "src/base/parse.h"
 #include "src/cli/sim/sim.h"
@@ -19,11 +17,8 @@ using Json = nlohmann::json;
 using sim::DeviceWork;
 
 Result<Json> read_json(const std::string &path) {
-  std::ifstream file(path);
-  std::ostringstream text;
-  if (!(text << file.rdbuf()))
-    return invalid_argument("cannot read " + in_quotes(path) + "; give the path of a JSON file");
-  Json json = Json::parse(text.str(), nullptr, /*allow_exceptions=*/false);
+  RONDO_TRY_ASSIGN(const std::string text, read_json_text(path, "the file", "give the path of a JSON file"));
+  Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
   if (json.is_discarded()) return invalid_argument(path + " is not JSON");
   return json;
 }

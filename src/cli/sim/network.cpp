@@ -4,12 +4,11 @@
 #include <nlohmann/json.hpp>
 
 #include <cmath>
-#include <fstream>
 #include <functional>
 #include <map>
-#include <sstream>
 
 #include "src/base/parse.h"
+#include "src/base/user_file.h"
 #include "src/cli/sim/sim.h"
 
 namespace rondo::cli {
@@ -125,12 +124,19 @@ Result<void> parse_network(const std::string &text, Network *network) {
   return network->nodes.empty() ? Result<void>() : sim::check_network(*network);
 }
 
+Result<std::string> read_json_text(const std::string &path, const char *what, const char *advice) {
+  constexpr size_t bytes_max = size_t{64} << 20;
+  std::string text;
+  if (const auto problem = read_user_file(path, bytes_max, text))
+    return invalid_argument("cannot read " + std::string(what) + " " + in_quotes(path) + ": " + *problem + "; " +
+                            advice);
+  if (text.size() > bytes_max) return invalid_argument(in_quotes(path) + " has more than 64M bytes; " + advice);
+  return text;
+}
+
 Result<void> read_network(const std::string &path, Network *network) {
-  std::ifstream file(path);
-  std::ostringstream text;
-  if (!(text << file.rdbuf()))
-    return invalid_argument("cannot read the topology file " + in_quotes(path) + "; give the path of a JSON file");
-  auto parsed = parse_network(text.str(), network);
+  RONDO_TRY_ASSIGN(const std::string text, read_json_text(path, "the topology file", "give the path of a JSON file"));
+  auto parsed = parse_network(text, network);
   if (!parsed.ok()) return invalid_argument(path + ": " + parsed.error().message);
   return {};
 }

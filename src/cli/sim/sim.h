@@ -14,6 +14,9 @@
 
 namespace rondo::cli {
 
+/// Reads a file that the user named; `what` and `advice` are of the message: "cannot read the table 'x': ...; ADVICE".
+[[nodiscard]] Result<std::string> read_json_text(const std::string &path, const char *what, const char *advice);
+
 /// Reads a network from JSON (docs/simulator.md); what it does not name stays as `network` has it.
 [[nodiscard]] Result<void> parse_network(const std::string &text, sim::Network *network);
 [[nodiscard]] Result<void> read_network(const std::string &path, sim::Network *network);

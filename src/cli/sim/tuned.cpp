@@ -6,10 +6,7 @@
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
-#include <fstream>
-#include <iterator>
 #include <optional>
-#include <sstream>
 #include <type_traits>
 
 #include "src/base/parse.h"
@@ -99,11 +96,8 @@ nlohmann::ordered_json network_json(const Network &network) {
 Result<TunedNetworks> TunedNetworks::read(const std::string &path, rondo_collective_t collective,
                                           rondo_kernel_t kernel) {
   const std::string wanted = rondo_kernel_string(kernel == RONDO_KERNEL_AUTO ? RONDO_KERNEL_INTERPRETER : kernel);
-  std::ifstream file(path);
-  std::ostringstream text;
-  if (!(text << file.rdbuf()))
-    return invalid_argument("cannot read the table " + in_quotes(path) + "; `rondo tune -o FILE` writes one");
-  const auto json = nlohmann::json::parse(text.str(), nullptr, /*allow_exceptions=*/false);
+  RONDO_TRY_ASSIGN(const std::string text, read_json_text(path, "the table", "`rondo tune -o FILE` writes one"));
+  const auto json = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
   if (!json.is_object() || !json.contains("networks") || !json["networks"].is_array())
     return invalid_argument(path + " is no table of `rondo tune`: it has no list of networks");
   TunedNetworks tuned;

@@ -118,13 +118,16 @@ Result<void> write(const std::string &path, const std::string &text) {
 Result<void> dump(const shm::Observed &observed, const std::string &path) {
   std::vector<const Recording *> recordings;
   for (const auto &recording : observed.recordings) recordings.push_back(recording.get());
-  if (path != "-") return write_recordings(recordings, path);
-  for (const Recording *recording : recordings) {
-    const bool written = print_recording(*recording, [](std::string_view line) {
-      return std::fwrite(line.data(), 1, line.size(), stdout) == line.size();
+  const console::OutputPlace place = console::output_place(path);
+  if (path != "-" && place.can_be_replaced) return write_recordings(recordings, place.path);
+  const auto print = [&recordings](std::FILE *to) {
+    return std::all_of(recordings.begin(), recordings.end(), [to](const Recording *recording) {
+      return print_recording(*recording, [to](std::string_view line) {
+        return std::fwrite(line.data(), 1, line.size(), to) == line.size();
+      });
     });
-    if (!written || std::fflush(stdout) != 0) return system_error("standard output", errno);
-  }
+  };
+  if (auto complaint = console::write_output(path, print)) return Error{RONDO_ERROR_SYSTEM, std::move(*complaint)};
   return {};
 }
 

@@ -12,6 +12,8 @@
 
 #include <sys/stat.h>
 
+#include "src/base/unique_handle.h"
+#include "src/base/user_file.h"
 #include "src/cli/commands.h"
 #include "src/cli/status/processes.h"
 #include "src/cli/trace/timeline.h"
@@ -86,8 +88,10 @@ Result<void> add_running(const shm::Observed &observed, Timeline &timeline) {
 }
 
 Result<void> add_file(const std::string &path, Timeline &timeline) {
-  std::ifstream file(path);
-  if (!file) return system_error("cannot open " + path, errno);
+  const UserFile opened = open_user_file(path);
+  const FileDescriptor descriptor(opened.descriptor);
+  if (!descriptor.valid()) return invalid_argument("cannot open " + path + ": " + opened.problem);
+  std::ifstream file("/proc/self/fd/" + std::to_string(descriptor.get()));
   std::string line;
   line.resize(Timeline::line_bytes_max + 2);
   while (file.getline(line.data(), static_cast<std::streamsize>(line.size()))) {  // a longer line ends it
@@ -98,21 +102,13 @@ Result<void> add_file(const std::string &path, Timeline &timeline) {
   return {};
 }
 
-struct FileCloser {
-  void operator()(std::FILE *file) const { std::fclose(file); }
-};
-
 Result<void> write(const Timeline &timeline, const std::string &path) {
-  std::unique_ptr<std::FILE, FileCloser> opened;
-  if (path != "-") {
-    opened.reset(std::fopen(path.c_str(), "we"));
-    if (opened == nullptr) return system_error("cannot write " + path, errno);
-  }
-  std::FILE *const to = opened != nullptr ? opened.get() : stdout;
-  const bool written = print_timeline(timeline, [&](std::string_view text) {
-    return std::fwrite(text.data(), 1, text.size(), to) == text.size();
-  });
-  if (!written || std::fflush(to) != 0) return system_error("cannot write " + path, errno);
+  const auto print = [&timeline](std::FILE *to) {
+    return print_timeline(timeline, [to](std::string_view text) {
+      return std::fwrite(text.data(), 1, text.size(), to) == text.size();
+    });
+  };
+  if (auto complaint = console::write_output(path, print)) return Error{RONDO_ERROR_SYSTEM, std::move(*complaint)};
   if (path == "-") return {};
   std::printf("%s: %llu operations in %zu lanes", path.c_str(),
               static_cast<unsigned long long>(timeline.operation_count()), timeline.lanes().size());

@@ -47,11 +47,14 @@ void tell_disturbed(const Measured &measured) {
                measured.repeated_count, measured.disturbed_count);
 }
 
-/// Where the table is until it is known to be good: beside its file, or, for standard output, a temporary file.
+/// Where the table is until it is known to be good: beside the file that it replaces, or a temporary file where the
+/// output is standard output, a device or a FIFO.
 class Partial {
  public:
-  explicit Partial(const std::string &output) : path_(output + ".partial") {
-    if (output != "-") return;
+  explicit Partial(const std::string &output)
+      : place_(console::output_place(output)), replaces_(output != "-" && place_.can_be_replaced),
+        path_(place_.path + ".partial") {
+    if (replaces_) return;
     const char *base = std::getenv("TMPDIR");
     path_ = (base != nullptr && *base != '\0' ? std::string(base) : "/tmp") + "/rondo-tuning-XXXXXX";
     if (const int file = ::mkstemp(path_.data()); file >= 0) (void)::close(file);
@@ -61,24 +64,32 @@ class Partial {
   ~Partial() { (void)std::remove(path_.c_str()); }
   [[nodiscard]] const std::string &path() const { return path_; }
 
+  /// Gives the user the table.
+  [[nodiscard]] Result<void> publish(const std::string &output, const std::string &document) const {
+    if (!replaces_) {
+      if (auto complaint = console::write_output(output, document))
+        return Error{RONDO_ERROR_SYSTEM, std::move(*complaint)};
+    } else if (std::rename(path_.c_str(), place_.path.c_str()) != 0) {
+      return system_error("cannot rename " + path_, errno);
+    }
+    return {};
+  }
+
  private:
+  console::OutputPlace place_;
+  bool replaces_;
   std::string path_;
 };
 
 /// Writes the table and shows it; false: a choice is too slow.
-Result<bool> conclude(const Findings &findings, const std::string &partial, const std::string &output) {
+Result<bool> conclude(const Findings &findings, const Partial &partial, const std::string &output) {
   const std::string document = document_text(findings, build_rows(findings.all));
-  RONDO_TRY(write_file(partial, document));
+  RONDO_TRY(write_file(partial.path(), document));
   // What is judged is what the library will read.
-  auto table = read_tuning_file(partial);
+  auto table = read_tuning_file(partial.path());
   if (!table.ok()) return Error{RONDO_ERROR_INTERNAL, "its own table is refused: " + table.error().message};
+  RONDO_TRY(partial.publish(output, document));
   const bool to_output = output == "-";
-  if (to_output) {
-    if (auto complaint = console::write_output(output, document))
-      return Error{RONDO_ERROR_SYSTEM, std::move(*complaint)};
-  } else if (std::rename(partial.c_str(), output.c_str()) != 0) {
-    return system_error("cannot rename " + partial, errno);
-  }
   const auto comparisons = compare(findings.all, table.value(), findings.config);
   const char *const name = to_output ? "FILE" : output.c_str();
   std::fprintf(to_output ? stderr : stdout, "%s%s%s: %zu rows; use it with RONDO_TUNING_FILE=%s\n",
@@ -112,7 +123,7 @@ Result<bool> measure_here(const Options &options) {
   } else {
     RONDO_TRY_ASSIGN(findings.all, measure_devices(options, findings.config));
   }
-  return conclude(findings, partial.path(), options.output);
+  return conclude(findings, partial, options.output);
 }
 
 Result<bool> measure_as_rank(const Options &options) {

@@ -1,0 +1,213 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a rank and a command do where the system gives them less: without standard streams, with a limit on file sizes,
+with a log that nobody reads, with FIFOs and devices in place of files. No signal ends them, and nothing waits for ever.
+usage: limits_test.py RONDO RANK_PROGRAM"""
+
+import json
+import os
+import resource
+import signal
+import stat
+import subprocess
+import sys
+import tempfile
+import threading
+import unittest
+
+from job import run_job
+
+RONDO, PROGRAM = os.path.abspath(sys.argv.pop(1)), os.path.abspath(sys.argv.pop(1))
+HANG_S = 120
+CLOSED = "<&- >&- 2>&-"
+
+
+def limit_file_size(size):
+    """For preexec_fn. Python itself ignores SIGXFSZ, which its children would inherit."""
+    def apply():
+        signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))
+    return apply
+
+
+def default_sigpipe():
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+
+
+class Case(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory(prefix="rondo-limits-")
+        self.addCleanup(folder.cleanup)
+        self.folder = folder.name
+
+    def path(self, name):
+        return os.path.join(self.folder, name)
+
+    def fifo(self):
+        path = self.path("fifo")
+        os.mkfifo(path)
+        return path
+
+    def run_command(self, *words, **options):
+        """A command that hangs fails the test."""
+        options = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "stdin": subprocess.DEVNULL} | options
+        return subprocess.run([RONDO, *words], text=True, timeout=HANG_S, **options)
+
+    def refused(self, told, *texts):
+        self.assertNotEqual(told.returncode, 0, told)
+        self.assertGreater(told.returncode, 0, f"ended by a signal: {told}")
+        for text in texts:
+            self.assertIn(text, told.stderr)
+
+
+class ClosedStreams(Case):
+    def test_a_program_without_standard_streams_finds_none_of_the_librarys_descriptors_there(self):
+        environment = {"RONDO_LOG": "debug", "RONDO_LOG_FILE": self.path("log-%p")}
+        shell = ["-c", f'exec "{PROGRAM}" closed 200 {CLOSED}']
+        for rank in run_job("sh", 3, shell, environment).values():
+            self.assertEqual(rank.process.returncode, 0, rank.output)
+
+    def test_commands_do_their_work_without_standard_streams(self):
+        script = f'RONDO_LOG=debug exec "{RONDO}" perf all_reduce -b 8 -e 1M -n 2 --json "{self.path("out")}" {CLOSED}'
+        told = self.run_command("run", "-n", "2", "sh", "-c", script)
+        self.assertEqual(told.returncode, 0, told)
+        with open(self.path("out")) as file:
+            self.assertIn("results", json.load(file))
+
+
+class FileSize(Case):
+    def test_shared_memory_beyond_the_limit_is_out_of_resources_and_says_so(self):
+        ranks = run_job(PROGRAM, 2, ["sum", "3", "1000"], preexec_fn=limit_file_size(100_000))
+        for rank in ranks.values():
+            last = rank.last()
+            self.assertEqual(last.status, "out of resources", last.message)
+        self.assertTrue(any("ulimit -f" in rank.last().message for rank in ranks.values()),
+                        [rank.output for rank in ranks.values()])
+
+    def test_a_log_at_the_limit_loses_lines_and_not_the_rank(self):
+        log = self.path("log")
+        with open(log, "w") as file:
+            file.truncate(64 << 20)
+        environment = {"RONDO_LOG": "debug", "RONDO_LOG_FILE": log}
+        for rank in run_job(PROGRAM, 2, ["sum", "3", "1000"], environment,
+                            preexec_fn=limit_file_size(64 << 20)).values():
+            self.assertEqual(rank.last().status, "ok", rank.output)
+            self.assertIn("lines are lost", rank.output)
+
+    def test_a_commands_output_at_the_limit_is_an_error(self):
+        told = self.run_command("schedule", "--algorithm", "ring", "--ranks", "64", "--json", self.path("out"),
+                                preexec_fn=limit_file_size(4096))
+        self.refused(told, "ulimit -f")
+
+
+class Log(Case):
+    def test_a_fifo_whose_reader_leaves_loses_lines_and_not_the_rank(self):
+        fifo = self.fifo()
+        reader = os.open(fifo, os.O_RDONLY | os.O_NONBLOCK)  # there before the ranks, gone after the first byte
+        ended = threading.Event()
+        thread = threading.Thread(target=self.leave_after_a_byte, args=(reader, ended))
+        thread.start()
+        try:
+            ranks = run_job(PROGRAM, 2, ["several", "20"], {"RONDO_LOG": "debug"},
+                            own_environment={0: {"RONDO_LOG_FILE": fifo}}, preexec_fn=default_sigpipe)
+        finally:
+            ended.set()
+            thread.join()
+        for rank in ranks.values():
+            self.assertEqual(rank.process.returncode, 0, rank.output)
+        self.assertIn("lines are lost", ranks[0].output)
+
+    @staticmethod
+    def leave_after_a_byte(descriptor, ended):
+        got = False
+        while not got and not ended.wait(0.001):
+            try:
+                got = bool(os.read(descriptor, 1))
+            except BlockingIOError:
+                pass
+        os.close(descriptor)
+
+    def test_a_fifo_that_nobody_reads_is_refused_at_once(self):
+        ranks = run_job(PROGRAM, 1, ["sum", "1", "1"], {"RONDO_LOG_FILE": self.fifo()}, seconds=HANG_S)
+        self.assertIn("a FIFO that nobody reads", ranks[0].last().message)
+
+
+class SpecialFiles(Case):
+    def test_a_fifo_that_a_variable_names_is_refused(self):
+        for name in ("RONDO_TOPOLOGY_FILE", "RONDO_TUNING_FILE"):
+            with self.subTest(name=name), tempfile.TemporaryDirectory() as folder:
+                fifo = os.path.join(folder, "fifo")
+                os.mkfifo(fifo)
+                ranks = run_job(PROGRAM, 1, ["sum", "1", "1"], {name: fifo}, seconds=HANG_S)
+                self.assertIn(name, ranks[0].last().message)
+                self.assertIn("a FIFO or pipe, no regular file", ranks[0].last().message)
+
+    def test_a_fifo_or_device_that_a_command_is_to_read_is_refused(self):
+        fifo = self.fifo()
+        costs = self.path("costs")
+        for words in (["sim", "--topology", "FILE"], ["sim", "--ranks", "4", "--table", "FILE"],
+                      ["sim", "--counts", "FILE", "--costs", costs], ["trace", "FILE"]):
+            for path, kind in ((fifo, "a FIFO or pipe"), ("/dev/zero", "a device"), (self.folder, "a folder")):
+                with self.subTest(words=words, path=path):
+                    told = self.run_command(*[path if word == "FILE" else word for word in words])
+                    self.refused(told, f"it is {kind}, no regular file")
+
+
+class Outputs(Case):
+    """The smallest outputs of the commands that write files of each kind."""
+    WRITERS = (["schedule", "--algorithm", "ring", "--json"], ["sim", "--ranks", "4", "--alone", "--json"],
+               ["info", "--topology-xml"])
+
+    def test_a_link_stays_a_link_and_its_target_is_written(self):
+        for words in self.WRITERS:
+            for there in (True, False):
+                with self.subTest(words=words, there=there), tempfile.TemporaryDirectory() as folder:
+                    target, link = os.path.join(folder, "target"), os.path.join(folder, "link")
+                    if there:
+                        open(target, "w").close()
+                    os.symlink("target", link)
+                    told = self.run_command(*words, link)
+                    self.assertEqual(told.returncode, 0, told)
+                    self.assertTrue(os.path.islink(link))
+                    self.assertGreater(os.path.getsize(target), 0)
+
+    def test_a_fifo_gets_what_is_written(self):
+        fifo = self.fifo()
+        reader = os.open(fifo, os.O_RDONLY | os.O_NONBLOCK)
+        try:
+            told = self.run_command("schedule", "--algorithm", "ring", "--json", fifo)
+            self.assertEqual(told.returncode, 0, told)
+            self.assertEqual(len(json.loads(os.read(reader, 1 << 16))["schedules"]), 4)
+        finally:
+            os.close(reader)
+
+    def test_a_fifo_that_nobody_reads_is_refused(self):
+        self.refused(self.run_command("schedule", "--algorithm", "ring", "--json", self.fifo()), "nobody")
+
+    @unittest.skipIf(os.geteuid() != 0, "only root makes devices")
+    def test_a_device_stays_a_device(self):
+        device = self.path("null")
+        try:
+            os.mknod(device, stat.S_IFCHR | 0o600, os.makedev(1, 3))
+            os.close(os.open(device, os.O_WRONLY))
+        except OSError as error:
+            self.skipTest(f"no devices here: {error}")
+        tune = ["tune", "--quick", "--ranks", "2", "--sizes", "8", "--collectives", "all_reduce", "-o"]
+        for words in (tune, *self.WRITERS):
+            with self.subTest(words=words):
+                told = self.run_command(*words, device)
+                self.assertIn(told.returncode, (0, 1) if words is tune else (0,), told)
+                self.assertTrue(stat.S_ISCHR(os.stat(device).st_mode), told)
+        self.assertEqual(os.listdir(self.folder), ["null"])
+
+    def test_output_that_is_lost_is_an_error(self):
+        perf = ["perf", "all_reduce", "--ranks", "2", "-b", "8", "-e", "8", "-n", "1"]
+        for words in (perf, ["run", "-n", "2", RONDO, *perf[:2], *perf[4:]], ["--help"], ["--version"],
+                      ["perf", "--help"], ["info"], ["schedule", "--algorithm", "ring"],
+                      ["sim", "--ranks", "4", "--alone"], ["train", "--help"], ["help", "run"]):
+            with self.subTest(words=words), open("/dev/full", "w") as full:
+                told = self.run_command(*words, stdout=full)
+                self.refused(told, "cannot write standard output" if words[0] != "run" else "standard output")
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)
