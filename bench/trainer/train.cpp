@@ -44,12 +44,13 @@ Outcome check_samples(const Options &options, const Corpus &corpus, const Sample
 }
 
 /// Ranks that were started with different options would wait for each other in vain, or learn different things.
-Outcome check_agreement(const Options &options, const Corpus &corpus, Group &group) {
+Outcome check_agreement(const Options &options, const CorpusMark &corpus, Group &group) {
   const Shape &shape = options.shape;
   std::string mine;
   for (const uint64_t number :
        {uint64_t{shape.width}, uint64_t{shape.layers}, uint64_t{shape.heads}, uint64_t{shape.context},
-        uint64_t{options.batch}, uint64_t{options.accumulate}, options.steps, options.seed, uint64_t{corpus.bytes()},
+        uint64_t{options.batch}, uint64_t{options.accumulate}, options.steps, options.seed, corpus.bytes,
+        corpus.checksum,
         static_cast<uint64_t>(options.bucket_mb * 1e6), uint64_t{options.overlap}, uint64_t{options.sharded},
         uint64_t{options.slices}, static_cast<uint64_t>(options.mode), options.local_steps, options.staleness,
         options.validate_every, uint64_t{options.validation_batches}, options.check_every,
@@ -123,7 +124,11 @@ Outcome train_ranks(const Options &options, const Corpus &corpus, const Samples 
   if (options.mode == Mode::async_ps && group.size() < 2)
     return Failure{Exit::usage, "--mode async-ps takes a parameter server and at least one worker; start 2 ranks"};
   if (auto failure = check_samples(options, corpus, samples, ranks.data().size())) return failure;
-  if (auto failure = check_agreement(options, corpus, group)) return failure;
+  CorpusMark mark{corpus.bytes(), 0};
+  // It costs a reading of all: where a run can be gone on with, that must be with the same corpus.
+  if (!options.checkpoint.empty() || !options.resume.empty())
+    if (auto failure = corpus.checksum(mark.checksum)) return failure;
+  if (auto failure = check_agreement(options, mark, group)) return failure;
   std::unique_ptr<Compute> compute;
   if (auto failure = make_compute(options, devices, group, compute)) return failure;
   Trainer trainer(options, ranks, *compute, corpus, samples);
@@ -136,7 +141,7 @@ Outcome train_ranks(const Options &options, const Corpus &corpus, const Samples 
   run.bucket_count = trainer.exchange().buckets().size();
   run.corpus_bytes = corpus.bytes();
   run.corpus_files = corpus.file_count();
-  const Checkpoint checkpoint(options, trainer, group, corpus.bytes());
+  const Checkpoint checkpoint(options, trainer, group, mark);
   if (auto failure = prepare_files(options, group, checkpoint, run)) return failure;
   if (auto failure = trainer.begin()) return failure;
   if (auto failure = Session(options, ranks, trainer, checkpoint).run(run)) return failure;

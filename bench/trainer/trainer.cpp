@@ -144,9 +144,8 @@ Outcome Trainer::run_passes(Work work, StepTimes &times, std::vector<Span> *span
   std::fill(losses_.begin(), losses_.end(), 0.0);
   for (size_t pass = 0; pass < options_.accumulate && work != Work::communication; ++pass) {
     const uint64_t begin_ns = now_ns();
-    if (batch_ == nullptr || !rehearsing_) batch_ = loader_->next();
-    if (batch_ == nullptr)
-      return Failure{Exit::usage, "no samples came within a minute; is the corpus on a disk that does not answer?"};
+    if (batch_ == nullptr || !rehearsing_)
+      if (auto failure = loader_->next(batch_)) return failure;
     (void)lap(begin_ns, Part::data_wait, progress_.step + 1, times.data_wait_ns, spans);
     if (auto failure = run_pass(*batch_, pass, work, times, spans)) return failure;
   }

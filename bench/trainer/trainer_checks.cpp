@@ -42,7 +42,8 @@ Outcome Trainer::validate(double &loss) {
   for (size_t batch = data_.rank(); batch < batches; batch += data_.size()) {
     for (size_t row = 0; row < options_.batch; ++row) {
       const size_t sample = (batch * options_.batch + row) % samples_.validation_count();
-      fill_row(corpus_, samples_.validation_offset(sample), context, row, validation_batch_);
+      if (auto failure = fill_row(corpus_, samples_.validation_offset(sample), context, row, validation_batch_))
+        return failure;
     }
     const float *const found = model_.forward(parameters_.get(), validation_batch_.inputs.data(),
                                               validation_batch_.targets.data());

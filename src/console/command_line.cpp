@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cmath>
+#include <cstdlib>
 #include <memory>
 #include <sstream>
 #include <vector>
@@ -100,6 +102,8 @@ std::string lower_case(std::string_view word) {
     if (letter >= 'A' && letter <= 'Z') letter = static_cast<char>(letter - 'A' + 'a');
   return lower;
 }
+
+bool is_not_a_number(const std::string &text) { return std::isnan(std::strtod(text.c_str(), nullptr)); }
 
 std::optional<std::vector<int>> parse_cuda_devices(std::string_view text) {
   constexpr std::string_view family = "cuda";

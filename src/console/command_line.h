@@ -32,7 +32,11 @@ struct Answer {
 /// "cuda", "cuda:1", "cuda:0,1": the ordinals of devices, empty where all are meant; nothing for another text.
 [[nodiscard]] std::optional<std::vector<int>> parse_cuda_devices(std::string_view text);
 
-/// CLI::Range, whose refusals every version of CLI11 words in another way: "Value 12 not in range 1 to 9".
+/// Whether `text` is read as a number that is none: it would pass every comparison with a bound.
+[[nodiscard]] bool is_not_a_number(const std::string &text);
+
+/// CLI::Range, whose refusals every version of CLI11 words in another way: "Value 12 not in range 1 to 9". Unlike that
+/// it refuses NaN.
 class InRange : public CLI::Range {
  public:
   template <class T>
@@ -40,7 +44,7 @@ class InRange : public CLI::Range {
     std::ostringstream wanted;
     wanted << " not in range " << min << " to " << max;
     func_ = [is_in = func_, words = wanted.str()](std::string &text) {
-      return is_in(text).empty() ? std::string() : "Value " + text + words;
+      return is_in(text).empty() && !is_not_a_number(text) ? std::string() : "Value " + text + words;
     };
   }
 };

@@ -105,8 +105,8 @@ class Resume(TrainCase):
         resumed = self.train(1, "--steps", STEPS, "--accumulate", 2, "--resume", self.checkpoint, report="resumed")
         self.assertEqual(self.losses(resumed)[0], self.losses(whole)[0])
 
-    def saved(self):
-        status, out, err = self.call(1, "--steps", 4, "--checkpoint", self.checkpoint)
+    def saved(self, *arguments):
+        status, out, err = self.call(1, "--steps", 4, "--checkpoint", self.checkpoint, *arguments)
         self.assertEqual((status, err), (0, ""), out)
         return self.checkpoint.read_bytes()
 
@@ -160,7 +160,47 @@ class Resume(TrainCase):
     def test_a_place_that_cannot_be_written_is_refused_before_the_run(self):
         self.refused(("cannot save the checkpoint", "nowhere"), "--steps", 8, "--checkpoint",
                      self.folder / "nowhere" / "run.ckpt")
-        self.refused(("cannot save the checkpoint", "Is a directory"), "--steps", 8, "--checkpoint", self.folder)
+        self.refused(("cannot save the checkpoint", "there is a folder"), "--steps", 8, "--checkpoint", self.folder)
+        fifo = self.folder / "fifo"
+        os.mkfifo(fifo)
+        self.refused(("cannot save the checkpoint", "there is a FIFO or pipe"), "--steps", 8, "--checkpoint", fifo)
+        self.refused(("cannot resume", "it is a FIFO or pipe, no regular file"), "--steps", 8, "--resume", fifo)
+
+    def test_a_corpus_that_becomes_shorter_ends_the_run_with_a_word(self):
+        running = subprocess.Popen(self.command(2, "--steps", 1_000_000), stdout=subprocess.PIPE,
+                                   stderr=subprocess.STDOUT, text=True)
+        try:
+            begun = next((line for line in running.stdout if "step" in line), None)
+            self.assertIsNotNone(begun)
+            os.truncate(self.corpus, 100)
+            out, _ = running.communicate(timeout=240)
+        finally:
+            running.kill()
+            running.wait()
+        self.assertEqual(running.returncode, 2, out)
+        self.assertIn(f"{self.corpus} became shorter", out)
+
+    def test_numbers_that_are_none_are_refused(self):
+        for option in ("--clip", "--learning-rate", "--weight-decay", "--bucket-mb"):
+            for value in ("nan", "-nan", "inf", "NAN(1)"):
+                with self.subTest(option=option, value=value):
+                    self.refused((option,), "--steps", 2, f"{option}={value}")
+
+    def test_a_link_to_a_checkpoint_stays_one(self):
+        target = self.folder / "target.ckpt"
+        self.checkpoint.symlink_to(target.name)
+        self.saved()
+        self.assertTrue(self.checkpoint.is_symlink())
+        self.assertGreater(target.stat().st_size, 0)
+
+    def test_a_run_does_not_go_on_with_another_corpus_of_the_same_length(self):
+        corpus = self.folder / "corpus"
+        text = random.Random(1).randbytes(200_000)
+        corpus.write_bytes(text)
+        self.saved("--corpus", corpus)
+        corpus.write_bytes(text[:100_000] + b"x" + text[100_001:])
+        self.refused(("of another run: checksum of the corpus is",), "--steps", 8, "--corpus", corpus, "--resume",
+                     self.checkpoint)
 
 
 if __name__ == "__main__":

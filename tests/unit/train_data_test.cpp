@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <cstdio>
+#include <filesystem>
 #include <fstream>
 #include <set>
 #include <string>
@@ -58,10 +59,54 @@ TEST_CASE("trainer: a corpus of several files is read as one", "[train]") {
     for (size_t count : {size_t{1}, size_t{50}, 301 - offset}) {
       if (offset + count > 301) continue;
       std::string read(count, '\0');
-      corpus.read(offset, count, reinterpret_cast<uint8_t *>(read.data()));
+      REQUIRE_FALSE(corpus.read(offset, count, reinterpret_cast<uint8_t *>(read.data())).has_value());
       CHECK(read == whole.substr(offset, count));
     }
   }
+}
+
+TEST_CASE("trainer: a file that becomes shorter or is replaced is an error that names it", "[train]") {
+  Files files;
+  std::vector<std::string> paths;
+  for (size_t at = 0; at < 200; ++at) paths.push_back(files.add(numbers(100, at)));  // more than are kept open
+  Corpus corpus;
+  REQUIRE_FALSE(corpus.open(paths).has_value());
+  uint64_t before = 0, after = 0;
+  REQUIRE_FALSE(corpus.checksum(before).has_value());
+  std::string read(100, '\0');
+  const auto failure_at = [&](size_t file) {
+    const Outcome failure = corpus.read(file * 100, 100, reinterpret_cast<uint8_t *>(read.data()));
+    return failure ? failure->message : "";
+  };
+  for (const size_t file : {size_t{0}, size_t{199}}) {
+    CHECK(failure_at(file) == "");
+    std::filesystem::resize_file(paths[file], 40);
+    CHECK(failure_at(file).find(paths[file] + " became shorter") != std::string::npos);
+    std::filesystem::resize_file(paths[file], 100);  // with other bytes
+    CHECK(failure_at(file) == "");
+  }
+  REQUIRE_FALSE(corpus.checksum(after).has_value());
+  CHECK(before != after);
+  std::filesystem::copy_file(paths[100], paths[198] + ".new");
+  std::filesystem::rename(paths[198] + ".new", paths[198]);
+  CHECK(failure_at(198).find(paths[198] + " was replaced") != std::string::npos);
+  std::filesystem::remove(paths[198]);
+  CHECK(failure_at(198).find("cannot read " + paths[198]) != std::string::npos);
+}
+
+TEST_CASE("trainer: a loader passes on why its thread has ended", "[train]") {
+  Files files;
+  const std::string path = files.add(numbers(17 * 200, 0));
+  Corpus corpus;
+  REQUIRE_FALSE(corpus.open({path}).has_value());
+  const Samples samples(corpus.bytes(), 16);
+  std::filesystem::resize_file(path, 1);
+  Loader loader(corpus, samples, {16, 3, 9, 2, 0, 1, 0});
+  REQUIRE_FALSE(loader.start().has_value());
+  const Batch *batch = nullptr;
+  const Outcome failure = loader.next(batch);
+  REQUIRE(failure.has_value());
+  CHECK(failure->message.find("became shorter") != std::string::npos);
 }
 
 TEST_CASE("trainer: no byte belongs to two samples, and one in ten or so is for validation", "[train]") {
@@ -101,8 +146,8 @@ TEST_CASE("trainer: two ranks load what one rank loads in two passes, and a resu
     REQUIRE_FALSE(loader.start().has_value());
     std::vector<std::vector<uint8_t>> all;
     for (size_t at = 0; at < count; ++at) {
-      const Batch *const batch = loader.next();
-      REQUIRE(batch != nullptr);
+      const Batch *batch = nullptr;
+      REQUIRE_FALSE(loader.next(batch).has_value());
       for (size_t token = 0; token + 1 < 16; ++token) REQUIRE(batch->inputs[token + 1] == batch->targets[token]);
       all.emplace_back(batch->inputs.begin(), batch->inputs.end());
     }

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "bench/trainer/data/corpus.h"
 
-#include <fcntl.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -11,12 +9,16 @@
 #include <cstring>
 #include <filesystem>
 
+#include "bench/trainer/run/checksum.h"
+#include "src/base/user_file.h"
+
 namespace rondo::train {
 namespace {
 
 namespace fs = std::filesystem;
 
 constexpr size_t file_count_max = 1'000'000;
+constexpr size_t kept_open_max = 128;  ///< descriptors; a process may have 1,024 as a rule
 constexpr size_t runs_of_training = 9;  ///< to each run of validation
 
 Failure corpus_failure(const std::string &why) { return {Exit::usage, "corpus: " + why}; }
@@ -84,44 +86,84 @@ Outcome list_files(const std::vector<std::string> &paths, std::vector<std::strin
 }  // namespace
 
 Corpus::~Corpus() {
-  for (const File &file : files_) (void)::munmap(const_cast<uint8_t *>(file.data), file.bytes);
+  for (const File &file : files_)
+    if (file.descriptor >= 0) (void)::close(file.descriptor);
 }
 
 Outcome Corpus::open(const std::vector<std::string> &paths) {
   std::vector<std::string> files;
   if (auto failure = list_files(paths, files)) return failure;
   for (const std::string &path : files)
-    if (auto failure = map(path)) return failure;
+    if (auto failure = add(path)) return failure;
   if (bytes_ == 0) return corpus_failure("all its files are empty; give some text by --corpus");
   return std::nullopt;
 }
 
-Outcome Corpus::map(const std::string &path) {
-  const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (descriptor < 0) return path_failure(path, std::strerror(errno));
+Outcome Corpus::add(const std::string &path) {
+  const UserFile opened = open_user_file(path);
+  if (opened.descriptor < 0) return path_failure(path, opened.problem);
   struct stat about {};
-  const bool known = ::fstat(descriptor, &about) == 0;
-  const auto size = known ? static_cast<size_t>(about.st_size) : 0;
-  void *const data = size == 0 ? nullptr : ::mmap(nullptr, size, PROT_READ, MAP_PRIVATE, descriptor, 0);
-  const int error = errno;
-  (void)::close(descriptor);
-  if (!known || data == MAP_FAILED) return path_failure(path, std::strerror(error));
-  if (size == 0) return std::nullopt;
-  files_.push_back({static_cast<const uint8_t *>(data), bytes_, size});
-  bytes_ += size;
+  if (::fstat(opened.descriptor, &about) != 0 || opened.bytes == 0) {
+    (void)::close(opened.descriptor);
+    return std::nullopt;
+  }
+  const bool keeps = files_.size() < kept_open_max;
+  if (!keeps) (void)::close(opened.descriptor);
+  files_.push_back({path, bytes_, opened.bytes, about.st_dev, about.st_ino, keeps ? opened.descriptor : -1});
+  bytes_ += opened.bytes;
   return std::nullopt;
 }
 
-void Corpus::read(size_t offset, size_t count, uint8_t *to) const {
+Outcome Corpus::read_part(const File &file, size_t within, size_t count, uint8_t *to) {
+  int descriptor = file.descriptor;
+  if (descriptor < 0) {
+    const UserFile opened = open_user_file(file.path);
+    struct stat about {};
+    if (opened.descriptor < 0) return path_failure(file.path, opened.problem);
+    descriptor = opened.descriptor;
+    if (::fstat(descriptor, &about) != 0 || about.st_dev != file.device || about.st_ino != file.inode) {
+      (void)::close(descriptor);
+      return corpus_failure(file.path + " was replaced by another file since the training began; start it again");
+    }
+  }
+  Outcome failure;
+  for (size_t done = 0; done < count && !failure;) {  // each turn reads something, or ends
+    const ssize_t got = ::pread(descriptor, to + done, count - done, static_cast<off_t>(within + done));
+    if (got > 0) done += static_cast<size_t>(got);
+    if (got < 0 && errno != EINTR) failure = path_failure(file.path, std::strerror(errno));
+    if (got == 0)
+      failure = corpus_failure(file.path + " became shorter than the " + std::to_string(file.bytes) +
+                               " bytes that it had when the training began; start it again");
+  }
+  if (file.descriptor < 0) (void)::close(descriptor);
+  return failure;
+}
+
+Outcome Corpus::read(size_t offset, size_t count, uint8_t *to) const {
   auto file = std::upper_bound(files_.begin(), files_.end(), offset,
                                [](size_t at, const File &candidate) { return at < candidate.offset; });
   for (--file; count > 0; ++file) {
     const size_t within = offset - file->offset, part = std::min(count, file->bytes - within);
-    std::memcpy(to, file->data + within, part);
+    if (auto failure = read_part(*file, within, part, to)) return failure;
     to += part;
     offset += part;
     count -= part;
   }
+  return std::nullopt;
+}
+
+Outcome Corpus::checksum(uint64_t &sum) const {
+  constexpr size_t piece_bytes = size_t{1} << 20;
+  std::vector<uint8_t> piece(std::min(bytes_, piece_bytes));
+  Checksum all;
+  for (size_t at = 0; at < bytes_;) {
+    const size_t part = std::min(piece.size(), bytes_ - at);
+    if (auto failure = read(at, part, piece.data())) return failure;
+    all.add(piece.data(), part);
+    at += part;
+  }
+  sum = all.value();
+  return std::nullopt;
 }
 
 Samples::Samples(size_t corpus_bytes, size_t context) : window_bytes_(context + 1) {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the model learns from: the bytes of files, mapped, one after another, and their division into samples.
+// What the model learns from: the bytes of files, one after another, and their division into samples. The files are
+// read as samples are needed, and never mapped: a file that becomes shorter meanwhile is an error then, not a signal.
 #pragma once
 
 #include <cstddef>
@@ -18,23 +19,30 @@ class Corpus {
   Corpus(const Corpus &) = delete;
   Corpus &operator=(const Corpus &) = delete;
 
-  /// Maps the files of `paths`; of a folder, all files below it in the order of their names. No paths: the default
+  /// Finds the files of `paths`; of a folder, all files below it in the order of their names. No paths: the default
   /// corpus, which is the licences of base-files and the modules of Python's standard library.
   [[nodiscard]] Outcome open(const std::vector<std::string> &paths);
 
   [[nodiscard]] size_t bytes() const { return bytes_; }
   [[nodiscard]] size_t file_count() const { return files_.size(); }
 
-  /// Copies `count` bytes that begin at `offset`; they may be of several files.
-  void read(size_t offset, size_t count, uint8_t *to) const;
+  /// Copies `count` bytes that begin at `offset`; they may be of several files. Any thread. Fails where a file is not
+  /// what it was when the corpus was opened.
+  [[nodiscard]] Outcome read(size_t offset, size_t count, uint8_t *to) const;
+
+  /// Reads all of it and returns its Checksum.
+  [[nodiscard]] Outcome checksum(uint64_t &sum) const;
 
  private:
   struct File {
-    const uint8_t *data;
+    std::string path;
     size_t offset, bytes;
+    uint64_t device, inode;
+    int descriptor;  ///< -1: is opened for each read
   };
 
-  [[nodiscard]] Outcome map(const std::string &path);
+  [[nodiscard]] Outcome add(const std::string &path);
+  [[nodiscard]] static Outcome read_part(const File &file, size_t within, size_t count, uint8_t *to);
 
   std::vector<File> files_;
   size_t bytes_ = 0;

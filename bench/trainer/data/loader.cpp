@@ -17,11 +17,12 @@ constexpr auto deadline = std::chrono::minutes(1);
 
 }  // namespace
 
-void fill_row(const Corpus &corpus, size_t offset, size_t context, size_t row, Batch &batch) {
+Outcome fill_row(const Corpus &corpus, size_t offset, size_t context, size_t row, Batch &batch) {
   uint8_t *const inputs = batch.inputs.data() + row * context, *const targets = batch.targets.data() + row * context;
-  corpus.read(offset + 1, context, targets);
-  corpus.read(offset, 1, inputs);
+  if (auto failure = corpus.read(offset + 1, context, targets)) return failure;
+  if (auto failure = corpus.read(offset, 1, inputs)) return failure;
   std::memcpy(inputs + 1, targets, context - 1);
+  return std::nullopt;
 }
 
 size_t Order::at(uint64_t sample) {
@@ -57,14 +58,17 @@ Loader::~Loader() {
   if (thread_.joinable()) thread_.join();
 }
 
-const Batch *Loader::next() {
+Outcome Loader::next(const Batch *&batch) {
   std::unique_lock lock(mutex_);
-  if (!changed_.wait_for(lock, deadline, [this] { return !full_.empty(); })) return nullptr;
+  if (!changed_.wait_for(lock, deadline, [this] { return !full_.empty() || failure_; }))
+    return Failure{Exit::usage, "no samples came within a minute; is the corpus on a disk that does not answer?"};
+  if (full_.empty()) return failure_;
   empty_.push_back(std::exchange(current_, std::move(full_.front())));
   full_.pop_front();
   lock.unlock();
   changed_.notify_all();
-  return &current_;
+  batch = &current_;
+  return std::nullopt;
 }
 
 void Loader::produce() {
@@ -76,20 +80,25 @@ void Loader::produce() {
     Batch batch = std::move(empty_.front());
     empty_.pop_front();
     lock.unlock();
-    fill(number, order, batch);
+    Outcome failure = fill(number, order, batch);
     lock.lock();
-    full_.push_back(std::move(batch));
+    if (!failure) full_.push_back(std::move(batch));
+    failure_ = failure;
     lock.unlock();
     changed_.notify_all();
+    if (failure) return;
   }
 }
 
 /// `number` counts this rank's batches from the run's first step on.
-void Loader::fill(uint64_t number, Order &order, Batch &batch) const {
+Outcome Loader::fill(uint64_t number, Order &order, Batch &batch) const {
   const uint64_t step = sharing_.first_step + number / sharing_.own_batches;
   const uint64_t of_run = step * sharing_.batches_a_step + sharing_.first_batch + number % sharing_.own_batches;
   for (size_t row = 0; row < sharing_.batch; ++row)
-    fill_row(corpus_, samples_.training_offset(order.at(of_run * sharing_.batch + row)), sharing_.context, row, batch);
+    if (auto failure = fill_row(corpus_, samples_.training_offset(order.at(of_run * sharing_.batch + row)),
+                                sharing_.context, row, batch))
+      return failure;
+  return std::nullopt;
 }
 
 }  // namespace rondo::train

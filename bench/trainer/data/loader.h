@@ -26,7 +26,7 @@ struct Batch {
 };
 
 /// Copies the window at `offset` into a batch as its sample `row`.
-void fill_row(const Corpus &corpus, size_t offset, size_t context, size_t row, Batch &batch);
+[[nodiscard]] Outcome fill_row(const Corpus &corpus, size_t offset, size_t context, size_t row, Batch &batch);
 
 /// Which sample stands where: a permutation of the training samples for each pass over them.
 class Order {
@@ -59,12 +59,12 @@ class Loader {
 
   [[nodiscard]] Outcome start();
 
-  /// Waits for the next batch and gives the last one back. Null: nothing came within a minute.
-  [[nodiscard]] const Batch *next();
+  /// Waits for the next batch, a minute at most, and gives the last one back.
+  [[nodiscard]] Outcome next(const Batch *&batch);
 
  private:
   void produce();
-  void fill(uint64_t number, Order &order, Batch &batch) const;
+  [[nodiscard]] Outcome fill(uint64_t number, Order &order, Batch &batch) const;
 
   const Corpus &corpus_;
   const Samples &samples_;
@@ -73,6 +73,7 @@ class Loader {
   std::condition_variable changed_;
   std::deque<Batch> full_, empty_;  ///< together, with current_, queue_batches + 1
   Batch current_;
+  Outcome failure_;  ///< the thread has ended by it
   bool stop_ = false;
   std::thread thread_;
 };

@@ -2,6 +2,7 @@
 #include "bench/trainer/run/checkpoint.h"
 
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
 
@@ -12,11 +13,12 @@
 #include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
-#include <system_error>
 #include <utility>
 
 #include "bench/trainer/run/checksum.h"
 #include "src/base/size.h"
+#include "src/base/user_file.h"
+#include "src/console/output.h"
 
 namespace rondo::train {
 namespace {
@@ -24,7 +26,7 @@ namespace {
 using nlohmann::json;
 using File = std::unique_ptr<std::FILE, int (*)(std::FILE *)>;
 
-constexpr std::array<char, 8> magic{'R', 'O', 'N', 'D', 'O', 'T', 'R', '2'};
+constexpr std::array<char, 8> magic{'R', 'O', 'N', 'D', 'O', 'T', 'R', '3'};
 constexpr uint64_t header_bytes_max = uint64_t{1} << 30;
 
 std::string folder_of(const std::string &path) {
@@ -42,7 +44,7 @@ Failure load_failure(const std::string &path, const std::string &why) {
 
 /// What must be the same in the run that continues. Ranks and passes may differ, their product not; unless compression
 /// has left something out on each rank, or ranks make steps of their own.
-json settings_of(const Options &options, size_t ranks, size_t corpus_bytes) {
+json settings_of(const Options &options, size_t ranks, const CorpusMark &corpus) {
   json settings{{"width", options.shape.width},
                 {"layers", options.shape.layers},
                 {"heads", options.shape.heads},
@@ -56,7 +58,8 @@ json settings_of(const Options &options, size_t ranks, size_t corpus_bytes) {
                 {"warmup", options.warmup},
                 {"weight-decay", options.weight_decay},
                 {"clip", options.clip},
-                {"bytes of the corpus", corpus_bytes}};
+                {"bytes of the corpus", corpus.bytes},
+                {"checksum of the corpus", corpus.checksum}};
   if (options.compression.feeds_back()) {
     settings["ranks"] = ranks;
     settings["tensor-parallel"] = options.slices;
@@ -79,9 +82,8 @@ json losses_of(const Run &run) {
 /// Reads or writes through a checksum.
 class Stream {
  public:
-  Stream(const std::string &path, const char *mode) : file_(std::fopen(path.c_str(), mode), [](std::FILE *file) {
-    return file == nullptr ? 0 : std::fclose(file);
-  }) {}
+  explicit Stream(std::FILE *file)
+      : file_(file, [](std::FILE *open) { return open == nullptr ? 0 : std::fclose(open); }) {}
 
   [[nodiscard]] std::FILE *file() const { return file_.get(); }
   [[nodiscard]] uint64_t checksum() const { return sum_.value(); }
@@ -114,10 +116,12 @@ void sync_folder(const std::string &folder) {
 }  // namespace
 
 Outcome Checkpoint::check_place() const {
-  const std::string folder = folder_of(options_.checkpoint);
-  std::error_code ignored;
-  if (std::filesystem::is_directory(options_.checkpoint, ignored))
-    return save_failure(options_.checkpoint, std::strerror(EISDIR));
+  const console::OutputPlace place = console::output_place(options_.checkpoint);
+  const std::string folder = folder_of(place.path);
+  struct stat there {};
+  if (!place.can_be_replaced && ::stat(place.path.c_str(), &there) == 0)
+    return save_failure(options_.checkpoint,
+                        "there is " + std::string(special_kind(there.st_mode)) + ", which no checkpoint can replace");
   if (::access(folder.c_str(), W_OK | X_OK) != 0)
     return save_failure(options_.checkpoint, "folder " + folder + ": " + std::strerror(errno));
   struct statvfs about {};
@@ -133,7 +137,7 @@ std::string Checkpoint::header_of(const Run &run) const {
   const Progress &progress = trainer_.progress();
   json validations = json::array();
   for (const Validation &point : run.validations) validations.push_back({point.step, point.loss});
-  return json{{"settings", settings_of(options_, ranks_, corpus_bytes_)},
+  return json{{"settings", settings_of(options_, ranks_, corpus_)},
               {"step", progress.step},
               {"updates", progress.updates},
               {"scale", progress.scale.scale},
@@ -145,11 +149,12 @@ std::string Checkpoint::header_of(const Run &run) const {
 
 Outcome Checkpoint::save(const Run &run) const {
   if (!writes_) return trainer_.state().write([](const float *, size_t) {});
-  const std::string header = header_of(run), partial = options_.checkpoint + ".partial";
+  const std::string place = console::output_place(options_.checkpoint).path;
+  const std::string header = header_of(run), partial = place + ".partial";
   bool written = false;
   int error = 0;
   {
-    Stream stream(partial, "wb");
+    Stream stream(std::fopen(partial.c_str(), "wbe"));
     const uint64_t header_bytes = header.size();
     written = stream.write(magic.data(), magic.size()) && stream.write(&header_bytes, sizeof header_bytes) &&
               stream.write(header.data(), header.size());
@@ -166,8 +171,8 @@ Outcome Checkpoint::save(const Run &run) const {
       error = errno;
     }
   }
-  if (written && std::rename(partial.c_str(), options_.checkpoint.c_str()) == 0) {
-    sync_folder(folder_of(options_.checkpoint));
+  if (written && std::rename(partial.c_str(), place.c_str()) == 0) {
+    sync_folder(folder_of(place));
     return std::nullopt;
   }
   if (written) error = errno;
@@ -177,7 +182,9 @@ Outcome Checkpoint::save(const Run &run) const {
 
 Outcome Checkpoint::load(Run &run) const {
   const std::string &path = options_.resume;
-  Stream stream(path, "rb");
+  const UserFile opened = open_user_file(path);
+  if (opened.descriptor < 0) return load_failure(path, opened.problem);
+  Stream stream(::fdopen(opened.descriptor, "rb"));
   if (stream.file() == nullptr) return load_failure(path, std::strerror(errno));
   std::array<char, magic.size()> begin{};
   if (!stream.read(begin.data(), begin.size()) || begin != magic)
@@ -187,13 +194,12 @@ Outcome Checkpoint::load(Run &run) const {
   uint64_t header_bytes = 0;
   if (!stream.read(&header_bytes, sizeof header_bytes)) return truncated;
   if (header_bytes > header_bytes_max) return damaged;
-  std::error_code unknown;
-  if (header_bytes > std::filesystem::file_size(path, unknown)) return truncated;
+  if (header_bytes > opened.bytes) return truncated;
   std::string text(header_bytes, '\0');
   if (!stream.read(text.data(), text.size())) return truncated;
   const json header = json::parse(text, nullptr, false);
   if (!header.is_object() || !header.contains("settings") || !header["settings"].is_object()) return damaged;
-  const json wanted = settings_of(options_, ranks_, corpus_bytes_), &found = header["settings"];
+  const json wanted = settings_of(options_, ranks_, corpus_), &found = header["settings"];
   for (const auto &[name, value] : wanted.items())
     if (!found.contains(name) || found[name] != value)
       return load_failure(path, "it is of another run: " + name + " is " + found.value(name, json()).dump() +

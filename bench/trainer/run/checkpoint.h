@@ -6,6 +6,7 @@
 // written beside its place and renamed, so at any time there is a whole one or none.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -15,11 +16,15 @@
 
 namespace rondo::train {
 
+/// By what a run that goes on knows its corpus again.
+struct CorpusMark {
+  uint64_t bytes = 0, checksum = 0;
+};
+
 class Checkpoint {
  public:
-  Checkpoint(const Options &options, Trainer &trainer, const Group &all, size_t corpus_bytes)
-      : options_(options), trainer_(trainer), ranks_(all.size()), writes_(all.rank() == 0),
-        corpus_bytes_(corpus_bytes) {}
+  Checkpoint(const Options &options, Trainer &trainer, const Group &all, const CorpusMark &corpus)
+      : options_(options), trainer_(trainer), ranks_(all.size()), writes_(all.rank() == 0), corpus_(corpus) {}
 
   /// Whether there is a folder that can be written to, and room; before the run.
   [[nodiscard]] Outcome check_place() const;
@@ -39,7 +44,7 @@ class Checkpoint {
   Trainer &trainer_;
   const size_t ranks_;
   const bool writes_;
-  const size_t corpus_bytes_;
+  const CorpusMark corpus_;
 };
 
 }  // namespace rondo::train
