@@ -1,35 +1,69 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * Rondo's enumerations and constants. rondo/rondo.h includes it; programs include that one. For other languages the
- * same numbers are installed as JSON (share/rondo/constants.json).
- */
+/* SPDX-License-Identifier: Apache-2.0 */
+/** @file
+ * This header declares Rondo's enumerations and constants, and the macros that every declaration uses. Programs include
+ * rondo/rondo.h, which includes this header. share/rondo/constants.json has the same numbers for other languages. */
 #ifndef RONDO_TYPES_H
 #define RONDO_TYPES_H
 
-/* ---- status codes ---- */
-/** What came of a call; each says what the caller may still do. docs/errors.md has the causes. */
+/** @defgroup rondo_library Version and names
+ * A program can compare the version of its header with the version of the library that was loaded. The enumerators have
+ * short names, which the command line and the environment use as well. */
+/** @defgroup rondo_errors Statuses and errors
+ * Every call that can fail returns a rondo_status_t. docs/errors.md lists the causes of each status. */
+/** @defgroup rondo_types Types and choices
+ * These enumerations are the element types, the reductions, and the choices that the tuner makes by default. */
+/** @defgroup rondo_config Configuration */
+/** @defgroup rondo_comm Communicators */
+/** @defgroup rondo_queries Properties, statistics and plans */
+/** @defgroup rondo_collectives Collectives */
+/** @defgroup rondo_memory Memory and registrations */
+/** @defgroup rondo_streams Streams and events */
+
+/** @addtogroup rondo_library
+ * @{ */
+/** Marks a function that the library exports. */
+#if defined(__GNUC__)
+#define RONDO_API __attribute__((visibility("default")))
+#else
+#define RONDO_API
+#endif
+
+/** Marks a function as noexcept for C++ callers. No function of Rondo throws. */
+#ifdef __cplusplus
+#define RONDO_NOEXCEPT noexcept
+#else
+#define RONDO_NOEXCEPT
+#endif
+/** @} */
+
+/** @addtogroup rondo_errors
+ * @{ */
+/** The outcome of a call. Each status says what the caller may still do; docs/errors.md has the causes. */
 typedef enum rondo_status {
-  RONDO_OK = 0,        /**< Done, or enqueued where a stream was given. */
-  RONDO_NOT_READY = 1, /**< Not finished yet (queries, and communicators that are being made). Ask again. */
-  /** An argument is wrong; nothing was done and every object is as before. Correct the call. */
+  RONDO_OK = 0,        /**< The call is done. With a stream, its operation is enqueued. */
+  RONDO_NOT_READY = 1, /**< The object is not finished yet: a query, or a communicator being made. Ask again. */
+  /** An argument is wrong. Nothing was done, and every object is as before. Correct the call. */
   RONDO_ERROR_INVALID_ARGUMENT = 2,
   RONDO_ERROR_INVALID_HANDLE = 3, /**< The handle was destroyed, finalized, or never made in this process. */
-  RONDO_ERROR_UNSUPPORTED = 4, /**< Known to this version, but not available here; the detail says why. */
-  RONDO_ERROR_OUT_OF_RESOURCES = 5, /**< Memory, descriptors or threads ran out; nothing was enqueued. */
-  RONDO_ERROR_SYSTEM = 6,           /**< A call to the operating system failed; the detail has its name and errno. */
+  RONDO_ERROR_UNSUPPORTED = 4, /**< This version knows the request, but it is not available here. The error says why. */
+  RONDO_ERROR_OUT_OF_RESOURCES = 5, /**< Memory, descriptors or threads ran out. Nothing was enqueued. */
+  RONDO_ERROR_SYSTEM = 6, /**< A call to the operating system failed. The error has its name and errno. */
   RONDO_ERROR_AUTHENTICATION = 7, /**< The other end of a bootstrap connection did not prove to know the secret. */
   RONDO_ERROR_TIMEOUT = 8, /**< A deadline passed. The communicator has failed: only abort and destroy are left. */
-  RONDO_ERROR_REMOTE = 9,  /**< Another rank died or left; otherwise the same. */
-  RONDO_ERROR_MISMATCH = 10, /**< Ranks disagree on an operation; otherwise the same. */
-  RONDO_ERROR_ABORTED = 11, /**< rondo_comm_abort() was called, here or on another rank. Only destroy is left. */
-  /** The communicator failed in an earlier operation; nothing was enqueued. rondo_comm_last_error() has the first. */
+  RONDO_ERROR_REMOTE = 9, /**< Another rank died or left. The communicator has failed, as after a timeout. */
+  RONDO_ERROR_MISMATCH = 10, /**< Ranks disagree on an operation. The communicator has failed, as after a timeout. */
+  RONDO_ERROR_ABORTED = 11, /**< This or another rank called rondo_comm_abort(). Only destroy is left. */
+  /** The communicator failed in an earlier operation, and nothing was enqueued. rondo_comm_last_error() returns that
+   *  first failure. */
   RONDO_ERROR_COMM_FAILED = 12,
-  RONDO_ERROR_INTERNAL = 13 /**< A defect in Rondo. Please report it with the detail. */
+  RONDO_ERROR_INTERNAL = 13 /**< Rondo has a defect. Please report it with the message of the error. */
 } rondo_status_t;
+/** @} */
 
-/* ---- types, operations, choices ---- */
-/** Element types. Integers wrap modulo 2^bits; float16, bfloat16 and the float8 types are added in float32 with one
- *  rounding (to nearest, ties to even) a step; docs/schedules.md gives the order of the steps. */
+/** @addtogroup rondo_types
+ * @{ */
+/** The element types. Integers wrap modulo 2^bits. The types float16, bfloat16 and float8 are added in float32, and
+ *  each step rounds once, to nearest with ties to even. docs/schedules.md gives the order of the steps. */
 typedef enum rondo_type {
   RONDO_INT8 = 0,     /**< int8_t */
   RONDO_UINT8 = 1,    /**< uint8_t */
@@ -45,16 +79,16 @@ typedef enum rondo_type {
   RONDO_FLOAT8_E5M2 = 11  /**< OCP E5M2 (overflow gives infinity) */
 } rondo_type_t;
 
-/** Reductions. min and max give NaN where an operand is NaN, and order -0 below +0. avg is the sum divided by the
- *  number of ranks once, at the end (integers: truncated toward zero). */
+/** The reductions. Minimum and maximum are NaN if an operand is NaN, and order -0 below +0. The mean divides the sum by
+ *  the number of ranks once, at the end. The mean of integers is truncated toward zero. */
 typedef enum rondo_op {
   RONDO_SUM = 0,  /**< the sum */
   RONDO_PROD = 1, /**< the product */
-  RONDO_MIN = 2,  /**< the least */
-  RONDO_MAX = 3,  /**< the greatest */
+  RONDO_MIN = 2,  /**< the minimum */
+  RONDO_MAX = 3,  /**< the maximum */
   RONDO_AVG = 4   /**< the mean */
 } rondo_op_t;
-/** The collectives, for queries; one of them is the call itself elsewhere. */
+/** The collectives. Queries take one as an argument; to run a collective, call its function. */
 typedef enum rondo_collective {
   RONDO_ALL_REDUCE = 0,     /**< rondo_all_reduce() */
   RONDO_REDUCE_SCATTER = 1, /**< rondo_reduce_scatter() */
@@ -63,51 +97,55 @@ typedef enum rondo_collective {
   RONDO_REDUCE = 4,         /**< rondo_reduce() */
   RONDO_BARRIER = 5         /**< rondo_barrier() */
 } rondo_collective_t;
-/** How a collective is done (docs/schedules.md). AUTO: the tuner chooses. */
+/** The algorithm of a collective (docs/schedules.md). */
 typedef enum rondo_algorithm {
-  RONDO_ALGORITHM_AUTO = 0,             /**< the tuner chooses */
-  RONDO_ALGORITHM_RING = 1,             /**< chunks go round; each rank sends the fewest bytes */
-  RONDO_ALGORITHM_TREE = 2,             /**< two binary trees, each for half of the data */
-  RONDO_ALGORITHM_HALVING_DOUBLING = 3, /**< exchanges with ranks at distances of powers of two */
-  RONDO_ALGORITHM_ONE_SHOT = 4,         /**< every rank sends all of its data to every other */
-  RONDO_ALGORITHM_TWO_SHOT = 5,         /**< every rank reduces its part of all ranks' data, then sends it to all */
-  RONDO_ALGORITHM_HIERARCHICAL = 6,     /**< inside of each host, then between hosts, then inside again */
-  RONDO_ALGORITHM_HIERARCHICAL_TREE = 7 /**< a tree inside of each host, and one among the hosts */
+  RONDO_ALGORITHM_AUTO = 0,             /**< The tuner chooses. */
+  RONDO_ALGORITHM_RING = 1,             /**< Chunks go round; each rank sends the fewest bytes. */
+  RONDO_ALGORITHM_TREE = 2,             /**< Two binary trees carry half of the data each. */
+  RONDO_ALGORITHM_HALVING_DOUBLING = 3, /**< Ranks exchange at distances of powers of two. */
+  RONDO_ALGORITHM_ONE_SHOT = 4,         /**< Every rank sends all of its data to every other rank. */
+  RONDO_ALGORITHM_TWO_SHOT = 5,         /**< Every rank reduces its part of all data, then sends it to all. */
+  RONDO_ALGORITHM_HIERARCHICAL = 6,     /**< The steps run inside each host, between hosts, then inside again. */
+  RONDO_ALGORITHM_HIERARCHICAL_TREE = 7 /**< Each host has a tree, and another tree joins the hosts. */
 } rondo_algorithm_t;
-/** How the interpreter hands data over (docs/architecture.md). AUTO: the tuner chooses; of a plan: it has none. */
+/** The protocol by which the interpreter hands data over (docs/architecture.md). */
 typedef enum rondo_protocol {
-  RONDO_PROTOCOL_AUTO = 0,   /**< the tuner chooses */
-  RONDO_PROTOCOL_SIMPLE = 1, /**< a counter after the data */
-  RONDO_PROTOCOL_LL = 2,     /**< a flag beside every four bytes: low latency, half the bandwidth */
-  RONDO_PROTOCOL_LL128 = 3   /**< a flag beside every 120 bytes: kernels on devices alone, and only if asked for */
+  RONDO_PROTOCOL_AUTO = 0,   /**< As a request: the tuner chooses. In a plan: the kernel needs no protocol. */
+  RONDO_PROTOCOL_SIMPLE = 1, /**< A counter follows the data. */
+  RONDO_PROTOCOL_LL = 2,     /**< A flag stands beside every four bytes: low latency, half the bandwidth. */
+  RONDO_PROTOCOL_LL128 = 3   /**< A flag stands beside every 120 bytes: only kernels on devices, only on request. */
 } rondo_protocol_t;
-/** What runs a plan (docs/load-store.md). AUTO: the tuner chooses. */
+/** The code that runs a plan (docs/load-store.md). */
 typedef enum rondo_kernel {
-  RONDO_KERNEL_AUTO = 0,        /**< the tuner chooses */
-  RONDO_KERNEL_INTERPRETER = 1, /**< steps through the schedule of any algorithm, over connections, by a protocol */
-  RONDO_KERNEL_LOAD_STORE = 2   /**< ranks load what the others stored in memory that all map: all_reduce on one host,
-                                     by one_shot, two_shot and, on host memory, ring; on devices every collective */
+  RONDO_KERNEL_AUTO = 0,        /**< The tuner chooses. */
+  RONDO_KERNEL_INTERPRETER = 1, /**< It steps through the schedule of any algorithm, over connections, by a protocol. */
+  /** Ranks of one host load what the others stored in memory that all of them map. On host memory it runs all_reduce,
+   *  by one_shot, two_shot or ring. On devices it runs every collective, but not by ring. */
+  RONDO_KERNEL_LOAD_STORE = 2
 } rondo_kernel_t;
 
-/** What runs collectives on a CUDA device (docs/gpu.md): one kernel each, or copies with a kernel only to reduce
- *  operands. AUTO: copies where processes take turns on a device, else kernels. */
+/** The executor that runs collectives on a CUDA device (docs/gpu.md). */
 typedef enum rondo_device_executor {
-  RONDO_DEVICE_EXECUTOR_AUTO = 0,   /**< Rondo chooses */
-  RONDO_DEVICE_EXECUTOR_KERNEL = 1, /**< a kernel for each collective */
-  RONDO_DEVICE_EXECUTOR_COPY = 2    /**< copies, and a kernel to reduce operands */
+  RONDO_DEVICE_EXECUTOR_AUTO = 0,   /**< Copies if processes take turns on a device, otherwise kernels. */
+  RONDO_DEVICE_EXECUTOR_KERNEL = 1, /**< One kernel runs each collective. */
+  RONDO_DEVICE_EXECUTOR_COPY = 2    /**< Copies move the data, and a kernel reduces operands. */
 } rondo_device_executor_t;
 
-/* ---- constants ---- */
-#define RONDO_DEVICE_HOST (-1)    /**< rondo_config_t.device: buffers are host memory. */
-#define RONDO_UNIQUE_ID_BYTES 128 /**< sizeof(rondo_unique_id_t) */
-/** More than there are collectives: rondo_statistics_t keeps its size when one comes. */
+#define RONDO_DEVICE_HOST (-1)    /**< The value of rondo_config_t.device for buffers in host memory. */
+#define RONDO_UNIQUE_ID_BYTES 128 /**< The size of rondo_unique_id_t. */
+/** The entries of rondo_statistics_t.collectives. They exceed the collectives, so that the struct keeps its size. */
 #define RONDO_STATISTICS_COLLECTIVES 16
+/** @} */
 
-/** Flags of rondo_comm_register(). */
+/** @addtogroup rondo_memory
+ * @{ */
+/** The flags of rondo_comm_register(). */
 enum {
-  /** Move the buffer's whole pages into memory that peers can map, in place: addresses and contents stay. No other
-   *  thread may write to them during the call; a child of fork() shares them. While it lasts map nothing over them. */
+  /** Moves the whole pages of the buffer, in place, into memory that peers can map. Addresses and contents stay. No
+   *  other thread may write to the pages during the call, and a child of fork() shares them. Map nothing over them
+   *  while the registration lasts. */
   RONDO_REGISTER_MOVE_PAGES = 1
 };
+/** @} */
 
 #endif /* RONDO_TYPES_H */

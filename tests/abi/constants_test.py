@@ -16,7 +16,7 @@ TOLD = json.loads((INCLUDE / "rondo" / "constants.json").read_text(encoding="utf
 
 
 def header():
-    text = "".join((INCLUDE / "rondo" / name).read_text(encoding="utf-8") for name in ("types.h", "rondo.h"))
+    text = "".join(path.read_text(encoding="utf-8") for path in sorted((INCLUDE / "rondo").glob("*.h")))
     return re.sub(r"/\*.*?\*/", " ", text, flags=re.S)
 
 

@@ -8,7 +8,7 @@ import unittest
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
-HEADER = HERE.parents[1] / "include" / "rondo" / "rondo.h"
+HEADERS = sorted((HERE.parents[1] / "include" / "rondo").glob("*.h"))
 VERSION = "RONDO_0.1"
 
 
@@ -24,7 +24,8 @@ def exported(library):
 
 
 def declared():
-    text = re.sub(r"/\*.*?\*/", " ", HEADER.read_text(encoding="utf-8"), flags=re.S)
+    text = "".join(path.read_text(encoding="utf-8") for path in HEADERS)
+    text = re.sub(r"/\*.*?\*/", " ", text, flags=re.S)
     text = re.sub(r"^[ \t]*#(?:[^\n\\]|\\\n|\\.)*", " ", text, flags=re.M)
     return set(re.findall(r"\bRONDO_API\b[^;(]*?\b(\w+)\s*\(", text))
 

@@ -92,6 +92,10 @@ def sentences(text):
     return [part.strip() for part in parts if part.strip()]
 
 
+TAG = re.compile(r"\s*[@\\](?:(file|mainpage|brief|(def|addto|in)group \w+|[{}])|"
+                 r"(param(\[\w+\])? *\w+(, \w+)*|returns?|retval +\w+|note|warning)\b)")
+
+
 class Block:
     """A comment or a paragraph: `kind` is 'function', 'thing', 'text', 'trailing' or 'page'."""
 
@@ -99,8 +103,8 @@ class Block:
         self.kind, self.line = kind, line
         text = re.sub(r"SPDX-License-Identifier: \S+", "", text)
         text = re.sub(r"`[^`]*`", "`code`", re.sub(r"^ {4,}\S.*$", "\n", text, flags=re.M))
-        text = re.sub(r"\s*[@\\](file|defgroup \w+|addtogroup|ingroup|name|brief|code|endcode|[{}])", "\n\n", text)
-        text = re.sub(r"\s*[@\\](param(\[\w+\])? *\w+(, \w+)*|returns?|retval +\w+|note|warning|p|c)\b", "\n\n", text)
+        text = re.sub(r"\n\s*- ", "\n\n", text)
+        text = TAG.sub("\n\n", text)
         self.sentences = sentences(re.sub(r"(?<!\n)\n(?!\n)", " ", text))
 
     def is_fragment(self):
@@ -250,7 +254,7 @@ class Findings:
             self.add_page(path, Page(tree.read(path)))
             return
         for block in blocks(path):
-            if block.kind != "trailing":
+            if block.kind != "trailing" and block.sentences:
                 self.blocks += 1
             if block.is_fragment():
                 self.list.append((path, block.line, "fragment", block.sentences[0][:90]))

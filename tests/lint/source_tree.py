@@ -24,6 +24,11 @@ def read(path):
     return (ROOT / path).read_text(encoding="utf-8")
 
 
+def public_headers():
+    """Returns the headers that are installed, as paths."""
+    return sorted(path for path in all_files() if path.parent == Path("include/rondo") and path.suffix == ".h")
+
+
 def is_shell(path):
     if path.suffix in (".sh", ".bash"):
         return True
