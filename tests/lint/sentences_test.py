@@ -9,6 +9,8 @@ import sentences
 import source_tree as tree
 
 HELD = (
+    "README.md",
+    "docs/install.md",
     "include/meson.build",
     "include/rondo/communicator.h",
     "include/rondo/rondo.h",
