@@ -10,6 +10,7 @@ import source_tree as tree
 
 HELD = (
     "README.md",
+    "docs/environment.md",
     "docs/errors.md",
     "docs/install.md",
     "include/meson.build",
