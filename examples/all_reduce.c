@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The example of README.md: every rank brings its number; every rank learns the sum.
+ * This is the example of README.md. Every rank has a number, and every rank gets the sum.
  *
  *     $ rondo run -n 3 -- all_reduce
  *     rank 0 of 3: the sum is 6

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Collectives on memory of a CUDA device, in the order of a CUDA stream. A program with the CUDA runtime calls
- * cudaMalloc() and cudaMemcpy() in place of the driver's functions, which are looked up here so that this builds
- * without CUDA.
+ * This program runs a collective on memory of a CUDA device, in the order of a CUDA stream. It loads the functions of
+ * the driver by name, so that it builds without CUDA. A program with the CUDA runtime calls cudaMalloc() and
+ * cudaMemcpy() instead.
  *
  *     $ rondo run -n 2 -- device
  *     rank 0: 65536 sums on device 0, 0 wrong
@@ -30,7 +30,7 @@ static void *driver;
 static void check(rondo_status_t status, rondo_comm_t comm) {
   if (status == RONDO_OK) return;
   fprintf(stderr, "%s\n", rondo_last_error_message(comm));
-  exit(1); /* the other ranks are told */
+  exit(1); /* the other ranks get an error */
 }
 
 int main(void) {

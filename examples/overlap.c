@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The example of docs/overlap.md: gradients are all-reduced while the next ones are computed.
+ * This is the example of docs/overlap.md. It all-reduces gradients while it computes the next ones.
  *
  *     $ rondo run -n 2 -- overlap
  *     2 ranks, 8 buckets, 0 wrong sums
@@ -15,7 +15,7 @@ static void check(rondo_status_t status, rondo_comm_t comm, const char *call) {
   if (status == RONDO_OK) return;
   rondo_comm_last_error(comm, &error);
   fprintf(stderr, "%s: %s\n", call, error.message[0] != 0 ? error.message : rondo_status_string(status));
-  exit(1); /* the other ranks are told */
+  exit(1); /* the other ranks get an error */
 }
 
 /* Stands for the backward pass of one part of a model. */
@@ -51,7 +51,7 @@ int main(void) {
     for (int at = 0; at < bucket_floats; ++at)
       wrong += gradients[bucket * bucket_floats + at] != (float)(size * bucket + size * (size - 1) / 2);
   }
-  check(rondo_stream_synchronize(stream), comm, "rondo_all_reduce"); /* tells what failed on the stream */
+  check(rondo_stream_synchronize(stream), comm, "rondo_all_reduce"); /* returns what failed on the stream */
   if (rank == 0) printf("%d ranks, %d buckets, %d wrong sums\n", size, bucket_count, wrong);
 
   for (int bucket = 0; bucket < bucket_count; ++bucket) rondo_event_destroy(reduced[bucket]);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Memory that peers read in place, without a copy: allocated by Rondo, or your own after it was registered.
+ * This program uses memory that peers read in place, without a copy. Rondo allocated it, or the program registered it.
  *
  *     $ rondo run -n 2 -- registered
  *     2 ranks: 262144 numbers each, 0 wrong, in memory of Rondo and in a registered buffer
@@ -13,7 +13,7 @@ enum { count = 1 << 18 };
 static void check(rondo_status_t status, rondo_comm_t comm) {
   if (status == RONDO_OK) return;
   fprintf(stderr, "%s\n", rondo_last_error_message(comm));
-  exit(1); /* the other ranks are told */
+  exit(1); /* the other ranks get an error */
 }
 
 /* Everybody's numbers one after another, in place. Returns how many are not as they should be. */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Ranks that are threads of one process: one call makes all communicators, and each is driven by a thread of its own.
+ * The ranks of this program are threads of one process. One call makes all communicators, and each has its own thread.
  *
  *     $ threads
  *     rank 0: its part of the maximum begins with 30
@@ -24,7 +24,7 @@ static void *run_rank(void *argument) {
   if (status == RONDO_OK) printf("rank %d: its part of the maximum begins with %d\n", rank, (int)all[rank * block]);
   else fprintf(stderr, "rank %d: %s\n", rank, rondo_last_error_message(comm));
   if (status == RONDO_OK) status = rondo_comm_finalize(comm);
-  rondo_comm_destroy(comm); /* after a failure the other ranks are told */
+  rondo_comm_destroy(comm); /* after a failure this reports it to the other ranks */
   return status == RONDO_OK ? NULL : comm;
 }
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Without a launcher: one process makes a unique id and hands it to the others by means of its own, here by pipes.
+ * This program needs no launcher. One process makes a unique id and hands it to the others, here through pipes.
  *
  *     $ unique_id 4
  *     rank 0 of 4: rank 0's number is 42

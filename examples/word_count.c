@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Counts the bytes and words of a text file, shared out over the ranks of a job. Of Rondo's licence, say:
+ * This program counts the bytes and words of a text file, divided among the ranks of a job. For example:
  *
  *     $ rondo run -n 2 -- word_count LICENSE
  *     rank 0 of 2: bytes 0 to 5679: 782 words
@@ -8,8 +8,8 @@
  *     total: 11358 bytes, 1581 words
  *     counted serially: 11358 bytes, 1581 words, which is the same
  *
- * Every rank counts the words that begin in its part of the file, so that none is counted twice or cut in two, and
- * the counts are added up by one all-reduce. Rank 0 then counts alone and compares. The exit status is 1 where the
+ * Every rank counts the words that begin in its part of the file, so no word is counted twice or cut in two. One
+ * all-reduce adds up the counts. Rank 0 then counts alone and compares. The exit status is 1 where the
  * two differ, 2 for a wrong use, 3 where something failed.
  *
  *     word_count --serial FILE      counts alone, without a communicator
@@ -31,7 +31,7 @@ enum { bytes_at, words_at, counts_size };
 static bool is_space(int c) { return c == ' ' || (c >= '\t' && c <= '\r'); }
 
 /* Counts the bytes of [begin, end) and the words whose first letter lies there: a space, or the file's begin, stands
- * before it. False: the file cannot be read; errno tells why. */
+ * before it. Returns false if the file cannot be read; errno has the reason. */
 static bool count_part(FILE *file, long begin, long end, uint64_t counts[counts_size]) {
   counts[bytes_at] = counts[words_at] = 0;
   bool after_space = true;
@@ -115,7 +115,7 @@ static int count_together(FILE *file, const char *path) {
     }
   }
   if (status != exit_failed && rondo_comm_finalize(comm) != RONDO_OK) status = rondo_failed(comm, "finalize");
-  (void)rondo_comm_destroy(comm); /* after a failure, the other ranks are told by this */
+  (void)rondo_comm_destroy(comm); /* after a failure, this reports it to the other ranks */
   return status;
 }
 
