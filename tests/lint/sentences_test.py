@@ -9,6 +9,7 @@ import sentences
 import source_tree as tree
 
 HELD = (
+    "CONTRIBUTING.md",
     "README.md",
     "docs/environment.md",
     "docs/errors.md",
