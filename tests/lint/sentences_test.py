@@ -25,6 +25,7 @@ HELD = (
     "docs/recorder.md",
     "docs/simulator-files.md",
     "docs/trainer-report.md",
+    "docs/trainer.md",
     "examples/all_reduce.c",
     "examples/device.c",
     "examples/meson.build",
