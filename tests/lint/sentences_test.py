@@ -23,6 +23,7 @@ HELD = (
     "docs/numerics.md",
     "docs/overlap.md",
     "docs/recorder.md",
+    "docs/security.md",
     "docs/simulator-files.md",
     "docs/trainer-report.md",
     "docs/trainer.md",
