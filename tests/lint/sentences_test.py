@@ -12,6 +12,7 @@ HELD = (
     "CONTRIBUTING.md",
     "README.md",
     "docs/README.md",
+    "docs/benchmark.md",
     "docs/bootstrap.md",
     "docs/environment.md",
     "docs/errors.md",
