@@ -28,6 +28,7 @@ HELD = (
     "docs/simulator-files.md",
     "docs/trainer-report.md",
     "docs/trainer.md",
+    "docs/tuning.md",
     "examples/all_reduce.c",
     "examples/device.c",
     "examples/meson.build",
