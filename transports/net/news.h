@@ -1,25 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0
-// What hosts tell each other of ranks and of their connections, and how it gets to those that are no neighbours.
+// This header spreads membership updates: what hosts report to each other about ranks and about their connections, and
+// how a report reaches hosts that are not neighbours.
 //
-// What is known only grows: a rank's numbers, the order absent, alive, finalized, left or ended of its states, and the
-// set of ends of connections that are down. So news needs no number of its own: where what was heard is more than what
-// is known, it is kept, and due to all neighbours. One that tells as much of a rank itself, as the one that told it, is
-// told no more. So each piece of news takes each connection at most once each way, what is told last is the whole
-// latest state, and what a full connection did not take stays due.
+// Knowledge only grows. A rank's numbers grow, and its states have the order absent, alive, finalized, left or ended.
+// The set of ends of connections that are down grows as well. So an update needs no number of its own. If an update
+// exceeds what is known, it is kept, and due to all neighbours. If a neighbour itself reports as much about a rank, the
+// update is no longer due to that neighbour. So each update takes each connection at most once in each direction, and
+// the last report is the whole latest state. What a full connection did not take stays due.
 //
-// When     A changed state, and an end that is down: to all at once. Numbers of operations: by the tree of
-//          Overlay::parent(), at the next heartbeat, or at once where ranks may wait for them (entered_step); to all
-//          others every 2 s, for where a host of the tree is stopped. While a connection is down, all are in the tree.
-// Lost     Hosts to which no way is left are lost, where one of their connections is down as its other end alone has
-//          told, with the reason of the end that was told last. A host whose ranks have all left or ended is no way,
-//          but its connections are not down when they end: hosts that were joined over it alone are not heard of any
-//          more, and are not taken for lost either. Their links for data still tell.
-// Hidden   A host that ends beside one that is stopped seems to be joined over that one. Where more of its connections
-//          are down as the other ends alone have told than are up, and nothing more has come down for 4 s, in which
-//          this rank did not stand still, it is lost, too.
+// When     A changed state, and an end that is down, go to all neighbours at once. Numbers of operations go along the
+//          tree of Overlay::parent() at the next heartbeat, or at once if ranks may wait for them (entered_step). They
+//          go to all other neighbours every 2 s, in case a host of the tree is stopped. While a connection is down, all
+//          neighbours are in the tree.
+// Lost     A host is declared lost when no path to it remains, and at least one of its connections was reported down
+//          by the other end only. The error carries the reason of the latest such report. A host whose ranks have all
+//          left or ended is no path, but its connections are not down when they end. Hosts that were joined over it
+//          alone send no more updates, and are not declared lost either. Their data links still report.
+// Hidden   A host that ends beside a stopped host seems to be joined over that one. It is declared lost, too, if more
+//          of its connections are reported down by the other ends alone than are up, and if nothing more has come down
+//          for 4 s. In that time this rank must not have stood still.
 // A mesh   has nothing to pass on: a connection that is down is the loss of the host.
 //
-// All under the lock of the memory.
+// The lock of the memory guards everything here.
 #pragma once
 
 #include <cstdint>
@@ -37,8 +39,8 @@ namespace rondo::net {
 
 inline constexpr uint64_t heartbeat_ns = 200'000'000;
 
-/// After so many operations a rank tells the other hosts without waiting for a heartbeat: ranks wait for those that are
-/// too many operations behind (HostExecutor::stay_in_reach()).
+/// The operations after which a rank informs the other hosts without waiting for a heartbeat. Ranks wait for ranks that
+/// are too many operations late (HostExecutor::stay_in_reach()).
 inline constexpr uint64_t entered_step = recorded_operation_count / 4;
 
 struct RankNews {
@@ -50,21 +52,21 @@ struct RankNews {
 
 class News {
  public:
-  /// `host_of`: by rank. All of them outlive this.
+  /// Keeps references: all arguments must outlive the object. `host_of` is indexed by rank.
   News(const ControlMemory &memory, const Overlay &overlay, const std::vector<uint32_t> &host_of, uint32_t host);
 
-  /// A neighbour told it. `body`: of a cell.
+  /// Accepts an update of a neighbour. take_down() gets the body of a cell.
   void take(uint32_t neighbour, const RankNews &news);
   void take_down(ByteReader body);
-  /// The connection with a neighbour has ended. `error`: errno; 0: it was closed.
+  /// Records that the connection with a neighbour has ended. `error` is errno, or 0 if the connection was closed.
   void lose(uint32_t neighbour, int error);
-  /// At each heartbeat: hosts that ended unseen by those that run. A pause between calls begins its wait anew.
+  /// Finds hosts that ended unseen by running hosts. Called at each heartbeat; a pause between calls restarts its wait.
   void find_hidden(uint64_t now_ns);
-  /// At each heartbeat: what waits is due, where its time has come. UINT64_MAX: all of it.
+  /// Makes waiting updates due when their time has come, or all of them with UINT64_MAX. Called at each heartbeat.
   void call_due(uint64_t now_ns);
-  /// Sends what is due, as far as the connections take it. `limit`: as ControlLines::send().
+  /// Sends the due updates, as far as the connections take them. `limit` has the meaning of ControlLines::send().
   void tell(const ControlLines &lines, uint64_t limit = ControlLines::unheard_max);
-  /// The neighbour that is asked where `host` is meant; Overlay::no_way: none.
+  /// Returns the neighbour that stands for `host`, or Overlay::no_way if there is none.
   [[nodiscard]] uint32_t first_hop(uint32_t host);
 
  private:
@@ -88,16 +90,17 @@ class News {
   const Overlay &overlay_;
   const std::vector<uint32_t> &host_of_;
   const uint32_t host_;
-  uint64_t all_ = 0;                  ///< in a ring: the marks of all neighbours
-  std::vector<uint64_t> children_;    ///< likewise, by host: the marks of those that hear of its ranks from this host
+  uint64_t all_ = 0;                  ///< in a ring, the marks of all neighbours
+  std::vector<uint64_t> children_;    ///< in a ring, by host: the neighbours that this host informs about its ranks
   std::vector<uint32_t> first_hops_;  ///< by host
-  std::optional<std::pair<uint64_t, uint64_t>> found_;  ///< when they were found: ends that were down, ranks gone
-  std::pair<uint64_t, uint64_t> watched_;    ///< likewise, at the last call of find_hidden()
-  uint64_t hidden_beat_ns_ = 0;              ///< when it was called last
-  uint64_t hidden_look_ns_ = UINT64_MAX;     ///< when it decides, if both stay as they are
+  /// The ends that were down and the ranks that were gone when find_lost() last searched.
+  std::optional<std::pair<uint64_t, uint64_t>> found_;
+  std::pair<uint64_t, uint64_t> watched_;    ///< the same counts at the last call of find_hidden()
+  uint64_t hidden_beat_ns_ = 0;              ///< time of the last call of find_hidden()
+  uint64_t hidden_look_ns_ = UINT64_MAX;     ///< time at which it decides, if both counts stay
 };
 
-/// Of statuses.size() <= statuses_max ranks.
+/// Makes the cell that reports the statuses of at most statuses_max ranks.
 [[nodiscard]] Cell status_cell(std::span<const RankNews> statuses);
 
 }  // namespace rondo::net
