@@ -18,6 +18,7 @@ HELD = (
     "docs/environment.md",
     "docs/errors.md",
     "docs/glossary.md",
+    "docs/gpu.md",
     "docs/guide.md",
     "docs/install.md",
     "docs/launcher.md",
