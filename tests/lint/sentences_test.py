@@ -28,6 +28,7 @@ HELD = (
     "docs/recorder.md",
     "docs/security.md",
     "docs/simulator-files.md",
+    "docs/simulator.md",
     "docs/trainer-report.md",
     "docs/trainer.md",
     "docs/tuning.md",
