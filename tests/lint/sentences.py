@@ -102,7 +102,7 @@ class Block:
     def __init__(self, kind, line, text):
         self.kind, self.line = kind, line
         text = re.sub(r"SPDX-License-Identifier: \S+", "", text)
-        text = re.sub(r"`[^`]*`", "`code`", re.sub(r"^ {4,}\S.*$", "\n", text, flags=re.M))
+        text = code_gone(re.sub(r"^ {4,}\S.*$", "\n", text, flags=re.M))
         text = re.sub(r"\n\s*- ", "\n\n", text)
         text = TAG.sub("\n\n", text)
         self.sentences = sentences(re.sub(r"(?<!\n)\n(?!\n)", " ", text))
@@ -192,6 +192,10 @@ def blocks(path):
     return list(hash_blocks(text)) if tree.is_shell(path) or path.name.startswith("meson") else []
 
 
+def code_gone(text):
+    return re.sub(r"`[^`]*`", "`code`", text)
+
+
 def links_gone(text):
     return re.sub(r"!?\[([^\]]*)\]\([^)]*\)", r"\1", text)
 
@@ -269,7 +273,7 @@ class Findings:
         for line, cell in page.cells:
             if len(words(cell)) > CELL_WORDS_MAX:
                 self.list.append((path, line, "long cell", cell.strip()[:90]))
-            self.list += [(path, line, kind, text) for kind, text in faults(cell) if kind == "idiom"]
+            self.list += [(path, line, kind, text) for kind, text in faults(code_gone(cell)) if kind == "idiom"]
         self.list += [(path, line, "wide line", "") for line in page.wide]
 
     def add_sentences(self, path, block):

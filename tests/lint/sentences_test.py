@@ -11,6 +11,7 @@ import source_tree as tree
 HELD = (
     "CONTRIBUTING.md",
     "README.md",
+    "SECURITY.md",
     "cuda/executors/load_store_shape.h",
     "docs/README.md",
     "docs/benchmark.md",
@@ -31,6 +32,7 @@ HELD = (
     "docs/simulator.md",
     "docs/trainer-report.md",
     "docs/trainer.md",
+    "docs/transports.md",
     "docs/tuning.md",
     "examples/all_reduce.c",
     "examples/device.c",
