@@ -141,8 +141,8 @@ RONDO_API rondo_status_t rondo_comm_init(rondo_comm_t *comm, const rondo_unique_
  * One call at a time per process. If the previous communicator was nonblocking, it must be ready or destroyed first. */
 RONDO_API rondo_status_t rondo_comm_init_env(rondo_comm_t *comm, const rondo_config_t *config) RONDO_NOEXCEPT;
 
-/** Makes a communicator whose ranks are all in this process. Drive each rank from its own thread, or with streams: a
- * collective without a stream blocks until the other ranks call it. Any thread.
+/** Makes a communicator whose ranks are all in this process, by one call for all of them. Drive each rank from its own
+ * thread, or with streams: a collective without a stream blocks until the other ranks call it. Any thread.
  * @param comms    receives `size` handles. comms[r] is the handle of rank r.
  * @param size     number of ranks.
  * @param configs  NULL for the defaults, or `size` configurations. None of them may be nonblocking. */

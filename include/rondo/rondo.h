@@ -163,7 +163,7 @@ RONDO_API rondo_status_t rondo_mem_free(void *pointer) RONDO_NOEXCEPT;
  * @param pointer  start of the buffer.
  * @param bytes    size of the buffer in bytes.
  * @param flags    0 or RONDO_REGISTER_MOVE_PAGES.
- * @param handle   receives the registration. rondo_comm_deregister() ends it, or else the end of the communicator.
+ * @param handle   receives the registration. It ends with rondo_comm_deregister(), or with the communicator.
  * @return On every failure nothing has changed.
  * - RONDO_ERROR_INVALID_ARGUMENT: The buffer overlaps an earlier registration, or collectives of `comm` refuse it.
  * - RONDO_ERROR_UNSUPPORTED: The pages cannot be moved. They are shared, not anonymous, or memory of a device. */

@@ -48,8 +48,8 @@ replace replay report represent require reserve reset resolve resume retry retur
 save say scale scan schedule see seem select send separate serve set share shorten show shrink shut signal simulate
 skip sleep sort span speak spend spin split stage stand start state stay step stop store stream stretch submit
 subtract succeed suffice support suppose swap synchronize synchronise take talk test throw time touch track train
-translate transfer try turn unmap update use validate vary verify visit vote wait wake walk want warn watch win work
-wrap write yield""".split()
+translate transfer trust try turn unmap update use validate vary verify visit vote wait wake walk want warn watch win
+work wrap write yield""".split()
 VOWEL_Y = ("ay", "ey", "oy", "uy")
 
 
@@ -71,6 +71,10 @@ def words(text):
     return re.findall(r"[\w'`][\w'`./()*<>\[\]&+=:-]*", text)
 
 
+def any_plural(found):
+    return any(len(word) > 3 and word.endswith("s") for word in found)
+
+
 def has_verb(sentence):
     """Says whether a finite verb that is not in a relative clause was found."""
     found = [re.sub(r"[^\w']", "", word).lower() if "(" not in word else "()" for word in words(sentence)]
@@ -81,7 +85,7 @@ def has_verb(sentence):
             continue
         if word in AUXILIARIES or (word in THIRD and after != "of"):
             return True
-        if word in BASE and (index == 0 or before in PLURAL_SUBJECTS or before.endswith("s")):
+        if word in BASE and (index == 0 or before in PLURAL_SUBJECTS or (after and any_plural(found[:index]))):
             return True
     return False
 
@@ -97,7 +101,7 @@ TAG = re.compile(r"\s*[@\\](?:(file|mainpage|brief|(def|addto|in)group \w+|[{}])
 
 
 class Block:
-    """A comment or a paragraph: `kind` is 'function', 'thing', 'text', 'trailing' or 'page'."""
+    """A comment or a paragraph: `kind` is 'function', 'thing', 'text', 'trailing', 'opening' or 'page'."""
 
     def __init__(self, kind, line, text):
         self.kind, self.line = kind, line
@@ -113,7 +117,7 @@ class Block:
         first = self.sentences[0]
         if OPENINGS.match(first):
             return True
-        return self.kind == "function" and len(words(first)) > 2 and not has_verb(first)
+        return self.kind in ("function", "opening") and len(words(first)) > 2 and not has_verb(first)
 
 
 def decorations_gone(comment):
@@ -209,7 +213,8 @@ class Page:
 
         def finish(number):
             if lines:
-                self.paragraphs.append(Block("page", number - len(lines), links_gone("\n".join(lines))))
+                kind = "page" if self.paragraphs else "opening"  # of the page
+                self.paragraphs.append(Block(kind, number - len(lines), links_gone("\n".join(lines))))
                 lines.clear()
 
         for number, line in enumerate(text.splitlines() + [""], 1):
@@ -267,6 +272,8 @@ class Findings:
     def add_page(self, path, page):
         for paragraph in page.paragraphs:
             self.paragraphs += 1
+            if paragraph.is_fragment():
+                self.list.append((path, paragraph.line, "page fragment", paragraph.sentences[0][:90]))
             if any(len(words(sentence)) >= PARAGRAPH_SENTENCE_WORDS for sentence in paragraph.sentences):
                 self.hard_paragraphs += 1
             self.add_sentences(path, paragraph)
@@ -287,7 +294,8 @@ class Findings:
     def figures(self):
         def share(part, whole):
             return f"{part} of {whole} ({100 * part / whole:.1f} %)" if whole else "none"
-        kinds = ("long sentence", "long parenthesis", "second colon", "long cell", "wide line", "idiom")
+        kinds = ("page fragment", "long sentence", "long parenthesis", "second colon", "long cell", "wide line",
+                 "idiom")
         return [f"comments that begin with a fragment: {share(self.count('fragment'), self.blocks)}",
                 f"paragraphs with a sentence of {PARAGRAPH_SENTENCE_WORDS} words or more: "
                 f"{share(self.hard_paragraphs, self.paragraphs)}",

@@ -123,6 +123,12 @@ class Sentences(unittest.TestCase):
         self.assertEqual([line for line, cell in page.cells if len(sentences.words(cell)) > 25], [12])
         self.assertEqual(page.wide, [16])
 
+    def test_a_page_that_opens_with_a_fragment_is_found(self):
+        for opening, wanted in [("How a link works.", True), ("All tables, and the pictures.", True),
+                                ("This page describes a link.", False), ("Ranks of one host share memory.", False)]:
+            page = sentences.Page(f"# Links\n\n{opening}\n\nAnd more.\n")
+            self.assertEqual([block.is_fragment() for block in page.paragraphs], [wanted, False], opening)
+
     def test_the_tree_is_read(self):
         findings = sentences.measure(sentences.written())
         print("\n".join(findings.figures()))
