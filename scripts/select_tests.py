@@ -33,7 +33,8 @@ OCCASIONAL = (
     "order without *",
     "budgets, *", "copy executor, *", "device matrix, *", "device processes, *", "device seeds, *", "device, *",
     "shared launch, *", "collectives of processes", "regions of processes",
-    "device costs", "kernels image", "perf beside a product", "perf on a device", "train on a device", "tune on a device",
+    "device costs", "kernels image", "perf beside a product", "perf on a device", "train on a device",
+    "tune on a device",
     "clocks", "containers", "devices of several hosts", "launchers", "many hosts", "preflight", "rails",
     "ring of hosts", "soft roce",
     "init strangers", "perf matrix*", "train division", "train modes", "train resume", "tune command",
@@ -129,7 +130,8 @@ def select(tests, stage, everything, quarter, changed):
     occasional = sorted(test.name for test in candidates if is_occasional(test, stage))
     drawn = set(occasional[quarter::QUARTERS])
     return [test for test in candidates
-            if not is_occasional(test, stage) or test.name in drawn or (stage == "tests" and has_changed(test, changed))]
+            if not is_occasional(test, stage) or test.name in drawn
+            or (stage == "tests" and has_changed(test, changed))]
 
 
 def long_ones(root):

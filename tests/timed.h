@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Promises about time, for test cases that are tagged [.timed]. Such a case runs only where it is asked for, by a test of
+// Promises about time, for test cases that are tagged [.timed]. Such a case runs only if it is asked for, by a test of
 // the suite "timed", which has the machine to itself. It does not retry: it compares a median with its bound.
 // RONDO_TEST_TIMED=report  a missed bound is only reported
 #pragma once

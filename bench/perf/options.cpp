@@ -167,8 +167,8 @@ void add_device_options(console::CommandLine &app, Options &options, Words &word
   app.add_flag("--count", words.count,
                "with --ranks, on the CUDA driver in software: what a call's kernels do to memory");
   app.add_option("--against", options.against_path,
-                 "one rank each, or two with NCCL_MULTI_RANK_GPU_ENABLE=1: time this library, which has the interface of "
-                 "nccl.h, too")
+                 "one rank each, or two with NCCL_MULTI_RANK_GPU_ENABLE=1: time this library, which has the interface "
+                 "of nccl.h, too")
       ->type_name("LIBRARY");
   app.add_option("--beside-product", options.product_size,
                  "what products of N x N matrices on the side, N from 16 to 32768, cost the collective, and it them")

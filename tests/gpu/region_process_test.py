@@ -155,7 +155,7 @@ class Regions(RegionCase):
                             *steps], environment, ok=ok)
 
     def failing_in(self, rank):
-        """Number of the status, seconds, "busy" or "idle" (the device, when it ended), message of the step `failing`."""
+        """Number of the status, seconds, "busy" or "idle" (the device at the end), message of the step `failing`."""
         (line,) = (line for line in rank.output.splitlines() if line.startswith("failing "))
         _, status, seconds, device, message = line.split(" ", 4)
         return int(status), float(seconds), device, message

@@ -55,7 +55,7 @@ struct Begun {
   Begun &operator=(const Begun &) = delete;
 };
 
-/// Waits until ranks 0 and 1 of 4 have checked in with the store of `id`. Only the store knows: this asks it in the name
+/// Waits until ranks 0 and 1 of 4 have checked in with the store of `id`. Only the store knows: this asks in the name
 /// of rank 2, whom the store tells which ranks are missing. Rank 3 never checks in, so the group stays incomplete.
 void wait_until_both_have_come(const rondo_unique_id_t &id) {
   using namespace rondo;

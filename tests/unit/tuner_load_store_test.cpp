@@ -71,7 +71,7 @@ TEST_CASE("tuner: ranks of a device that share buffers have load_store, with as 
   }
 }
 
-TEST_CASE("tuner: ranks that share buffers have load_store for every collective, on several devices above 32 KiB, not for _v") {
+TEST_CASE("tuner: ranks that share buffers have load_store for all but _v, on several devices above 32 KiB") {
   constexpr uint64_t KiB = 1024, MiB = 1024 * KiB;
   const BufferPlace place = GENERATE(BufferPlace::shared_device, BufferPlace::peer_devices, BufferPlace::registered);
   for (const auto collective : {RONDO_REDUCE_SCATTER, RONDO_ALL_GATHER, RONDO_BROADCAST, RONDO_REDUCE}) {
