@@ -4,6 +4,8 @@
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 export LC_ALL=C.UTF-8
+# What ccache kept for another checkout serves this one: of the folder, debugging information alone would differ.
+export CCACHE_NOHASHDIR=1
 
 say() { printf '%s\n' "$*"; }
 step() { printf '\n== %s\n' "$*"; }
