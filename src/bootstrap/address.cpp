@@ -7,8 +7,11 @@
 #include <netinet/in.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstring>
+#include <fstream>
+#include <sstream>
 
 #include "src/base/log.h"
 #include "src/base/parse.h"
@@ -22,6 +25,32 @@ std::string listed(const std::vector<HostAddress> &addresses) {
   for (const HostAddress &each : addresses)
     text += (text.empty() ? "" : ", ") + each.interface + " (" + each.address + (each.up ? ")" : ", down)");
   return text.empty() ? "none" : text;
+}
+
+/// A bridge that a program has made for containers or virtual machines of this host.
+bool is_guest_bridge(const std::string &interface) {
+  constexpr std::array prefixes{"docker", "br-",     "virbr", "veth",  "vnet",   "cni",
+                                "cali",   "flannel", "lxcbr", "lxdbr", "podman", "kube"};
+  return std::ranges::any_of(prefixes, [&](const char *prefix) { return interface.starts_with(prefix); });
+}
+
+/// The best global address; null where there is none.
+const HostAddress *best_global(const std::vector<HostAddress> &addresses) {
+  const auto place_of = [](const HostAddress &each) {
+    const bool last = is_guest_bridge(each.interface) || !each.running;
+    return (each.default_route ? 0 : last ? 4 : 2) + (each.v6 ? 1 : 0);
+  };
+  const HostAddress *found = nullptr;
+  for (const HostAddress &each : addresses) {
+    if (!each.up || each.loopback || each.link_local) continue;
+    if (found == nullptr || place_of(each) < place_of(*found)) found = &each;
+  }
+  return found;
+}
+
+std::string read_text(const char *path) {
+  std::ifstream file(path);
+  return {std::istreambuf_iterator<char>(file), {}};
 }
 
 /// The first that fits, IPv4 before IPv6, global before link-local.
@@ -42,8 +71,7 @@ Result<std::string> pick_address(const std::vector<HostAddress> &addresses, std:
     const HostAddress *const routed = best(
         addresses, [&](const HostAddress &each) { return !each.loopback && each.address == by_route; });
     if (routed != nullptr) return routed->address;
-    const HostAddress *found =
-        best(addresses, [](const HostAddress &each) { return !each.loopback && !each.link_local; });
+    const HostAddress *found = best_global(addresses);
     if (found == nullptr) found = best(addresses, [](const HostAddress &each) { return each.loopback; });
     return found == nullptr ? std::string("127.0.0.1") : found->address;
   }
@@ -63,6 +91,26 @@ Result<std::string> pick_address(const std::vector<HostAddress> &addresses, std:
                           " does not exist, is down or has no address; there are: " + listed(addresses));
 }
 
+std::vector<std::string> default_route_interfaces(const std::string &routes, const std::string &ipv6_routes) {
+  std::vector<std::string> interfaces;
+  std::string line;
+  for (std::istringstream lines(routes); std::getline(lines, line);) {
+    std::istringstream words(line);  // interface, destination, gateway, flags, three counts, mask
+    std::string interface, destination, skipped, mask;
+    words >> interface >> destination >> skipped >> skipped >> skipped >> skipped >> skipped >> mask;
+    if (destination == "00000000" && mask == "00000000") interfaces.push_back(interface);
+  }
+  for (std::istringstream lines(ipv6_routes); std::getline(lines, line);) {
+    std::istringstream words(line);  // destination and its length, source and its length, next hop, ..., interface
+    std::string destination, length, word, interface;
+    words >> destination >> length;
+    while (words >> word) interface = word;
+    const bool all = length == "00" && destination.find_first_not_of('0') == std::string::npos && !destination.empty();
+    if (all && interface != "lo") interfaces.push_back(interface);  // a host without such a route refuses it by lo
+  }
+  return interfaces;
+}
+
 Result<std::vector<HostAddress>> host_addresses() {
   struct Deleter {
     void operator()(ifaddrs *list) const { ::freeifaddrs(list); }
@@ -71,6 +119,7 @@ Result<std::vector<HostAddress>> host_addresses() {
   if (::getifaddrs(&head) != 0) return system_error("getifaddrs", errno);
   const std::unique_ptr<ifaddrs, Deleter> list(head);
   std::vector<HostAddress> addresses;
+  const auto routed = default_route_interfaces(read_text("/proc/net/route"), read_text("/proc/net/ipv6_route"));
   for (const ifaddrs *each = head; each != nullptr; each = each->ifa_next) {
     if (each->ifa_addr == nullptr) continue;
     const int family = each->ifa_addr->sa_family;
@@ -83,6 +132,8 @@ Result<std::vector<HostAddress>> host_addresses() {
     host.address = endpoint_of(address).host;
     host.up = (each->ifa_flags & IFF_UP) != 0;
     host.loopback = (each->ifa_flags & IFF_LOOPBACK) != 0;
+    host.running = (each->ifa_flags & IFF_RUNNING) != 0;
+    host.default_route = std::ranges::find(routed, host.interface) != routed.end();
     host.v6 = family == AF_INET6;
     const auto *bytes = reinterpret_cast<const sockaddr_in *>(address.get());
     host.link_local = host.v6 ? IN6_IS_ADDR_LINKLOCAL(&reinterpret_cast<const sockaddr_in6 *>(address.get())->sin6_addr)

@@ -17,15 +17,23 @@ struct HostAddress {
   bool loopback = false;
   bool v6 = false;
   bool link_local = false;
+  bool running = true;         ///< it has a carrier
+  bool default_route = false;  ///< what has no route of its own leaves by this interface
 };
 
 /// Picks from `addresses` (pure). `wanted` is the name of an interface or an address; empty: `by_route`, where it is
-/// one of these and not loopback, else the first global IPv4 address of an interface that is up, else the first global
-/// IPv6 one, else loopback. The error lists what there is.
+/// one of these and not loopback, else a global address of an interface that is up, else loopback. Among global ones
+/// an interface with a default route is first. Bridges to guests and containers of this host, which have the same
+/// addresses on many hosts, and interfaces without a carrier are last. IPv4 is before IPv6. The error lists what there
+/// is.
 [[nodiscard]] Result<std::string> pick_address(const std::vector<HostAddress> &addresses, std::string_view wanted,
                                                std::string_view by_route = {});
 
 [[nodiscard]] Result<std::vector<HostAddress>> host_addresses();
+
+/// The interfaces of default routes, from the texts of /proc/net/route and /proc/net/ipv6_route (pure).
+[[nodiscard]] std::vector<std::string> default_route_interfaces(const std::string &routes,
+                                                                const std::string &ipv6_routes);
 
 inline constexpr size_t rails_max = 8;
 

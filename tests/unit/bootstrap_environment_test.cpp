@@ -313,6 +313,14 @@ TEST_CASE("address: an interface or an address is found; without a wish, global 
       {"eth0", "fe80::1%eth0", true, false, true, true}, {"eth0", "2001:db8::7", true, false, true, false},
       {"eth0", "192.0.2.7", true, false, false, false},  {"eth1", "192.0.2.8", false, false, false, false}};
   CHECK(pick_address(host, "").value() == "192.0.2.7");
+  std::vector<HostAddress> bridged = host;  // 172.17.0.1 and the like are the same on many hosts
+  for (const char *bridge : {"docker0", "virbr0", "br-1b2c"})
+    bridged.insert(bridged.begin(), {bridge, "172.17.0.1", true, false, false, false});
+  bridged.insert(bridged.begin(), {"eth7", "10.9.9.9", true, false, false, false, false});
+  CHECK(pick_address(bridged, "").value() == "192.0.2.7");
+  bridged.push_back({"br-0", "198.51.100.4", true, false, false, false, true, true});  // the host's own network
+  CHECK(pick_address(bridged, "").value() == "198.51.100.4");
+  CHECK(pick_address({bridged.begin(), bridged.begin() + 2}, "").value() == "10.9.9.9");
   CHECK(pick_address(host, "lo").value() == "127.0.0.1");
   CHECK(pick_address(host, "eth0").value() == "192.0.2.7");
   CHECK(pick_address(host, "::1").value() == "::1");
@@ -332,4 +340,20 @@ TEST_CASE("address: an interface or an address is found; without a wish, global 
     REQUIRE_FALSE(refused.ok());
     CHECK(refused.error().message.find("eth0 (192.0.2.7)") != std::string::npos);
   }
+}
+
+TEST_CASE("address: the interfaces of default routes are read from the kernel's tables") {
+  const std::string routes =
+      "Iface\tDestination\tGateway \tFlags\tRefCnt\tUse\tMetric\tMask\t\tMTU\tWindow\tIRTT\n"
+      "eth0\t00000000\t0102000A\t0003\t0\t0\t100\t00000000\t0\t0\t0\n"
+      "docker0\t000011AC\t00000000\t0001\t0\t0\t0\t0000FFFF\t0\t0\t0\n"
+      "tun0\t00000000\t00000000\t0001\t0\t0\t0\t00000080\t0\t0\t0\n";  // half of all addresses
+  const std::string zeros(32, '0');
+  const std::string ipv6 =
+      zeros + " 00 " + zeros + " 00 fe800000000000000000000000000001 00000400 00000001 00000000 00000003     ib0\n" +
+      zeros + " 00 " + zeros + " 00 " + zeros + " ffffffff 00000001 00000000 00200200       lo\n" +
+      "20010db8000000000000000000000000 40 " + zeros + " 00 " + zeros + " 00000100 00000001 00000000 00000001  eth1\n";
+  CHECK(default_route_interfaces(routes, ipv6) == std::vector<std::string>{"eth0", "ib0"});
+  for (const char *nonsense : {"", "\n\n", "eth0", "eth0 00000000"})
+    CHECK(default_route_interfaces(nonsense, nonsense).empty());
 }

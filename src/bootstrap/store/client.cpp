@@ -337,7 +337,8 @@ class Connector {
     const std::string why = last_.empty() ? "" : " (" + last_ + ")";
     return {RONDO_ERROR_TIMEOUT,
             "no store at " + name_ + " within the deadline" + why + "; does " + host_.name +
-                " run, and is the address reachable from here?",
+                " run, and is the address reachable from here?" +
+                (host_.runs_already ? " RONDO_INTERFACE chooses the address, on the host of the store" : ""),
             -1, host_.rank};
   }
 
