@@ -8,7 +8,8 @@
 //                              "rondo store " | protocol version | role label | client challenge | server challenge
 //            The sixth byte of a magic is the protocol version. Both challenges are in both proofs, and the label
 //            differs: a proof can neither be replayed on another connection nor reflected to the side it came from.
-//            The server proves itself first, so a client never tells a stranger more than a random number.
+//            The server proves itself first, so a client never tells a stranger more than a random number. A client
+//            that knows another secret says so by a proof of zeros, and closes.
 // Frame      body_bytes u32 | tag 16 | body                                           at most frame_bytes_max in all
 //            tag = BLAKE2b-128 keyed with the direction's key over counter u64 | body_bytes u32 | body
 //            direction key = as a proof, with a label for each direction. The counter starts at 0 and is not sent:
@@ -53,6 +54,9 @@ enum class MagicMatch {
 [[nodiscard]] MagicMatch match_magic(ByteView received, Role role);
 
 [[nodiscard]] Proof prove(const Secret &secret, Role role, const Challenge &client, const Challenge &server);
+
+/// What a client sends in place of its proof to a server that knows another secret.
+inline constexpr Proof other_secret{};
 
 /// Compares in constant time.
 [[nodiscard]] bool equal_proof(const Proof &expected, ByteView received);

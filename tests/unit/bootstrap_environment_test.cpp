@@ -136,6 +136,7 @@ TEST_CASE("environment: each launcher's variables give rank, size and the place 
       {with(with(torchrun, "MASTER_ADDR", "10.1.2.3"), "LOCAL_WORLD_SIZE", "1"), "torchrun", 1, 2, 1,
        RendezvousMethod::listen, "10.1.2.3:29501"},
       {with(torchrun, "MASTER_ADDR", "::1"), "torchrun", 1, 2, 1, RendezvousMethod::listen, "[::1]:29501"},
+      {with(torchrun, "MASTER_ADDR", "[::1]"), "torchrun", 1, 2, 1, RendezvousMethod::listen, "[::1]:29501"},
       {open_mpi, "Open MPI", 0, 2, 0, RendezvousMethod::file, "openmpi-1518600193"},
       {mpich, "MPICH", 1, 3, 1, RendezvousMethod::file, "mpich-12-345"},
       {slurm, "Slurm", 5, 8, 5, RendezvousMethod::file, "slurm-77-1"},
@@ -194,6 +195,7 @@ TEST_CASE("environment: what is missing, garbage or inconsistent is refused by n
       {with(torchrun, "MASTER_PORT", ""), "MASTER_PORT", "not set"},
       {with(torchrun, "MASTER_ADDR", ""), "MASTER_ADDR", "not set"},
       {with(torchrun, "MASTER_ADDR", "a b"), "MASTER_ADDR", "'a b'"},
+      {with(torchrun, "MASTER_ADDR", "[::1"), "MASTER_ADDR", "'[::1'"},
       {with(torchrun, "RONDO_PORT", "no"), "RONDO_PORT", "'no'"},
       {with(torchrun, "RONDO_SECRET", "short"), "RONDO_SECRET", "64 hexadecimal digits"},
       {{{"RANK", "0"}, {"WORLD_SIZE", "2"}}, "MASTER_ADDR", "not set"},
@@ -239,6 +241,13 @@ TEST_CASE("environment: a torchrun job's secret is RONDO_SECRET, or differs from
   CHECK(secret(torchrun) == secret(with(torchrun, "RANK", "0")));
   CHECK_FALSE(secret(torchrun) == secret(with(torchrun, "TORCHELASTIC_RUN_ID", "other")));
   CHECK_FALSE(secret(torchrun) == secret(with(torchrun, "MASTER_PORT", "29501")));
+  // What launchers do not keep equal on all ranks.
+  CHECK(secret(torchrun) == secret(with(torchrun, "TORCHELASTIC_RESTART_COUNT", "1")));
+  CHECK(secret(torchrun) == secret(with(torchrun, "MASTER_ADDR", "127.0.0.1")));
+  CHECK(secret(torchrun) == secret(with(torchrun, "WORLD_SIZE", "3")));
+  CHECK(secret(torchrun) == secret(with(torchrun, "MASTER_PORT", "029500")));
+  CHECK(detect(torchrun).value().secret_source.find("TORCHELASTIC_RUN_ID") != std::string::npos);
+  CHECK(detect(with(torchrun, "RONDO_SECRET", digits)).value().secret_source == "RONDO_SECRET");
 }
 
 TEST_CASE("environment: a job's name becomes a file name that cannot leave its directory, and stays unique") {

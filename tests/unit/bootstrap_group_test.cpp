@@ -216,3 +216,20 @@ TEST_CASE("store group: clients that were told whose process runs the store name
   later[0].session.peer_closed();
   CHECK(later[0].session.failure()->peer == 2);
 }
+
+TEST_CASE("store group: a proof of zeros says that the client has another secret, and nothing else does") {
+  for (const bool says_so : {true, false}) {
+    World world(1);
+    const StoreClientSession client(secret_of(8), challenge_of(1), "test");
+    const uint64_t connection = world.connect();
+    world.hub.receive(connection, client.output(), world.now);
+    if (says_so) world.hub.receive(connection, wire::other_secret, world.now);
+    if (!says_so) world.hub.receive(connection, Bytes(4, std::byte{0}), world.now);
+    world.now += handshake_timeout_ns;
+    world.hub.on_time(world.now);
+    const auto cut = world.hub.take_cut();
+    REQUIRE(cut.size() == 1);
+    CHECK(cut[0].other_secret == says_so);
+    CHECK_FALSE(cut[0].authenticated);
+  }
+}

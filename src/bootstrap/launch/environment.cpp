@@ -82,21 +82,39 @@ Result<Job> rondo_job(const Variables &variables) {
   auto endpoint = parse_endpoint(variables.text("RONDO_STORE"));
   if (!endpoint.ok()) return invalid_argument("RONDO_STORE: " + endpoint.error().message);
   job.endpoint = endpoint.value();
+  job.secret_source = "RONDO_SECRET";
   RONDO_TRY(read_secret(variables, job));
   return job;
 }
 
-/// All that the ranks of a torchrun job share and a stranger has to guess: weak, see docs/bootstrap.md.
-Secret derived_secret(const Variables &variables) {
-  std::string input;
-  for (const char *name : {"MASTER_ADDR", "MASTER_PORT", "WORLD_SIZE", "TORCHELASTIC_RUN_ID",
-                           "TORCHELASTIC_RESTART_COUNT"})
-    input += std::string(name) + "=" + variables.text(name) + "\n";
+/// Derives the secret of a torchrun job that has no RONDO_SECRET, from what its launchers keep equal on all ranks. They
+/// do not keep others so: MASTER_ADDR may be spelled in several ways, and after a change of membership the agents count
+/// restarts differently. The store compares the sizes. What is derived may be guessed, see docs/bootstrap.md.
+Secret derived_secret(const Variables &variables, uint64_t master_port) {
+  const std::string input = std::to_string(master_port) + "\n" + variables.text("TORCHELASTIC_RUN_ID");
   constexpr std::string_view key = "rondo secret of a torchrun job";
   Secret secret;
   crypto_generichash(raw(secret.bytes.data()), secret.bytes.size(), raw(bytes_of(input).data()), input.size(),
                      raw(bytes_of(key).data()), key.size());
   return secret;
+}
+
+Result<void> read_torchrun_secret(const Variables &variables, uint64_t master_port, Job &job) {
+  job.secret_source = "RONDO_SECRET";
+  if (variables.has("RONDO_SECRET")) return read_secret(variables, job);
+  job.secret = derived_secret(variables, master_port);
+  job.secret_source = "MASTER_PORT and TORCHELASTIC_RUN_ID, as RONDO_SECRET is not set";
+  return {};
+}
+
+/// A name, an address, or an IPv6 address in brackets.
+Result<std::string> read_master_address(const Variables &variables) {
+  const std::string text = variables.text("MASTER_ADDR");
+  if (text.empty()) return Variables::missing("MASTER_ADDR");
+  const bool bracketed = text.front() == '[' && text.find(':') != std::string::npos;
+  const auto checked = parse_endpoint((bracketed ? text : "[" + text + "]") + ":1");
+  if (!checked.ok()) return invalid_argument("MASTER_ADDR: " + in_quotes(text) + " is not a host name or address");
+  return checked.value().host;
 }
 
 Result<Job> torchrun_job(const Variables &variables) {
@@ -105,11 +123,7 @@ Result<Job> torchrun_job(const Variables &variables) {
   job.rendezvous = Job::RendezvousMethod::listen;
   RONDO_TRY(read_rank(variables, "RANK", "WORLD_SIZE", job));
   RONDO_TRY(read_local_rank(variables, "LOCAL_RANK", job));
-  job.endpoint.host = variables.text("MASTER_ADDR");
-  if (job.endpoint.host.empty()) return Variables::missing("MASTER_ADDR");
-  const auto checked = parse_endpoint("[" + job.endpoint.host + "]:1");
-  if (!checked.ok())
-    return invalid_argument("MASTER_ADDR: " + in_quotes(job.endpoint.host) + " is not a host name or address");
+  RONDO_TRY_ASSIGN(job.endpoint.host, read_master_address(variables));
   RONDO_TRY_ASSIGN(const uint64_t master_port, variables.number("MASTER_PORT", 1, 65'535));
   uint64_t port = master_port;
   const std::string agent = variables.text("TORCHELASTIC_USE_AGENT_STORE");
@@ -120,11 +134,7 @@ Result<Job> torchrun_job(const Variables &variables) {
   if (port > 65'535)
     return invalid_argument("MASTER_PORT: '65535' is taken by torchrun and leaves no port after it; set RONDO_PORT");
   job.endpoint.port = static_cast<uint16_t>(port);
-  if (variables.has("RONDO_SECRET")) {
-    RONDO_TRY(read_secret(variables, job));
-  } else {
-    job.secret = derived_secret(variables);
-  }
+  RONDO_TRY(read_torchrun_secret(variables, master_port, job));
   if (job.size == 1) job.rendezvous = Job::RendezvousMethod::alone;
   if (variables.has("LOCAL_WORLD_SIZE")) {
     RONDO_TRY_ASSIGN(const uint64_t here, variables.number("LOCAL_WORLD_SIZE", 1, job.size));

@@ -5,7 +5,7 @@
 // First of these that is there counts:
 //   rondo run  RONDO_RANK, RONDO_SIZE, RONDO_STORE, RONDO_SECRET [RONDO_LOCAL_RANK]
 //   torchrun   RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT [LOCAL_RANK, LOCAL_WORLD_SIZE, TORCHELASTIC_USE_AGENT_STORE,
-//              RONDO_PORT, RONDO_SECRET, TORCHELASTIC_RUN_ID, TORCHELASTIC_RESTART_COUNT]
+//              RONDO_PORT, RONDO_SECRET, TORCHELASTIC_RUN_ID]
 //   Open MPI   OMPI_COMM_WORLD_RANK, OMPI_COMM_WORLD_SIZE and PMIX_NAMESPACE or OMPI_MCA_ess_base_jobid
 //              [OMPI_COMM_WORLD_LOCAL_RANK, OMPI_COMM_WORLD_LOCAL_SIZE]
 //   MPICH      PMI_RANK, PMI_SIZE [MPI_LOCALRANKID, MPI_LOCALNRANKS]; the job's name is its launcher's process, on
@@ -36,6 +36,7 @@ struct Job {
   RendezvousMethod rendezvous = RendezvousMethod::alone;
   Endpoint endpoint;      ///< store, listen
   Secret secret;          ///< store, listen
+  std::string secret_source{};  ///< store, listen: the variables that it is from, for messages
   std::string name;       ///< file: unique among the jobs of this user; letters, digits, '-', '_' and '.'
   std::string directory;  ///< file: where the rendezvous directory is made
   bool several_hosts = false;

@@ -32,13 +32,16 @@ Result<Rendezvous> complete_as_host(Rendezvous rendezvous, std::unique_ptr<Store
   auto met = complete(std::move(rendezvous), endpoint, secret, host, deadline_ns, cancel);
   if (met.ok()) {
     met.value().server = std::move(server);
-  } else {
-    Error error = met.error();
-    error.message = "rank 0 failed: " + error.message;
-    if (error.peer < 0) error.peer = 0;
-    server->host_failed(error);
+    return met;
   }
-  return met;
+  Error error = met.error();
+  if (const std::string others = server->turned_away(); error.status == RONDO_ERROR_TIMEOUT && !others.empty())
+    error.message += "; " + others + (host.secret_source.empty() ? "" : "; here it is from " + host.secret_source);
+  const Error own = error;
+  error.message = "rank 0 failed: " + error.message;
+  if (error.peer < 0) error.peer = 0;
+  server->host_failed(error);
+  return own;
 }
 
 Error in_job(Error error, const Job &job) {
@@ -58,14 +61,14 @@ Rendezvous begin(const Job &job, uint32_t generation) {
 Result<Rendezvous> rendezvous_at_store(const Job &job, Rendezvous rendezvous, uint64_t deadline_ns,
                                        const Cancel *cancel) {
   RONDO_TRY_ASSIGN(const Endpoint endpoint, resolve(job.endpoint));
-  return complete(std::move(rendezvous), endpoint, job.secret, {.name = job.launcher, .runs_already = true},
-                  deadline_ns, cancel);
+  const StoreHost host{.name = job.launcher, .runs_already = true, .secret_source = job.secret_source};
+  return complete(std::move(rendezvous), endpoint, job.secret, host, deadline_ns, cancel);
 }
 
 Result<Rendezvous> rendezvous_at_rank_0(const Job &job, bool serving, Rendezvous rendezvous, uint64_t deadline_ns,
                                         const Cancel *cancel) {
   RONDO_TRY_ASSIGN(const Endpoint endpoint, resolve(job.endpoint));
-  const StoreHost host{.rank = 0, .name = "the process"};
+  const StoreHost host{.rank = 0, .name = "the process", .secret_source = job.secret_source};
   if (job.rank == 0 && !serving) {
     auto server = start_store_server(endpoint, job.secret);
     if (!server.ok()) {

@@ -159,6 +159,12 @@ class Client final : public RequestStore {
 
   [[nodiscard]] const StoreClientSession &session() const { return session_; }
 
+  /// Lets a store that knows another secret report that. It learns nothing more.
+  void report_other_secret() const {
+    if (!session_.other_secret()) return;
+    static_cast<void>(::send(socket_.get(), wire::other_secret.data(), wire::other_secret.size(), MSG_NOSIGNAL) < 0);
+  }
+
   /// Sends what is left of the handshake.
   void finish_handshake(uint64_t deadline_ns) {
     (void)pump([this] { return session_.output().empty(); }, deadline_ns);
@@ -310,6 +316,7 @@ class Connector {
     was_there_ = was_there_ || session.proved();
     if (open) client->finish_handshake(deadline_ns);
     const auto &failure = client->session().failure();
+    client->report_other_secret();
     if (open && !failure) return client;
     attempt.error = failure ? *failure : Error{RONDO_ERROR_TIMEOUT, "it takes connections, but does not answer"};
     // Closed: turned away by a busy server, or by one that ends. A failure of the group comes with a rank.

@@ -50,9 +50,12 @@ void StoreClientSession::take_hello() {
   wire::Challenge server;
   std::ranges::copy(ByteView(input_).subspan(wire::magic_bytes, wire::challenge_bytes), server.begin());
   const ByteView proof = ByteView(input_).subspan(wire::magic_bytes + wire::challenge_bytes, wire::proof_bytes);
-  if (!wire::equal_proof(wire::prove(secret_, Role::server, challenge_, server), proof))
-    return fail(RONDO_ERROR_AUTHENTICATION,
-                "it does not know this group's secret; all ranks need the same unique id or RONDO_SECRET");
+  if (!wire::equal_proof(wire::prove(secret_, Role::server, challenge_, server), proof)) {
+    const std::string source = host_.secret_source.empty() ? "" : "; here it is from " + host_.secret_source;
+    other_secret_ = true;
+    return fail(RONDO_ERROR_AUTHENTICATION, "it does not know this group's secret" + source +
+                                                "; all ranks need the same unique id or RONDO_SECRET");
+  }
   input_.erase(input_.begin(), input_.begin() + static_cast<ptrdiff_t>(wire::server_hello_bytes));
   append_bytes(output_, wire::prove(secret_, Role::client, challenge_, server));
   sealer_.emplace(wire::frame_key(secret_, Role::client, challenge_, server));

@@ -36,6 +36,8 @@ class StoreClientSession {
   [[nodiscard]] const std::optional<Error> &notice() const { return notice_; }
   [[nodiscard]] bool member() const { return member_.has_value(); }
   [[nodiscard]] bool refused() const { return refused_; }  ///< failure() is the group's: it could not be entered
+  /// The store knows another secret.
+  [[nodiscard]] bool other_secret() const { return other_secret_; }
   /// The other side has proved that it is the store.
   [[nodiscard]] bool proved() const { return sealer_.has_value(); }
 
@@ -80,6 +82,7 @@ class StoreClientSession {
   uint64_t deadline_ns_ = no_deadline;
   bool in_flight_ = false;
   bool refused_ = false;
+  bool other_secret_ = false;
   bool cancelled_ = false;
 };
 

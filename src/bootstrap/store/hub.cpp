@@ -23,7 +23,7 @@ bool StoreHub::make_room(uint64_t now_ns) {
 }
 
 void StoreHub::evict(uint64_t stranger, uint64_t now_ns) {
-  cut_.push_back({stranger, "it gave way to a newer connection before its handshake was done", false});
+  cut_.push_back({stranger, "it gave way to a newer connection before its handshake was done", false, false});
   remove(stranger, now_ns);
 }
 
@@ -89,7 +89,7 @@ void StoreHub::fail_all(const Error &error, uint64_t now_ns) {
 void StoreHub::settle(uint64_t connection, bool was_authenticated, uint64_t now_ns) {
   const auto found = sessions_.find(connection);
   if (found == sessions_.end() || !found->second->cut()) return;
-  cut_.push_back({connection, found->second->cut_reason(), was_authenticated});
+  cut_.push_back({connection, found->second->cut_reason(), was_authenticated, found->second->other_secret()});
   remove(connection, now_ns);
 }
 

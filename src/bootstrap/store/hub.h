@@ -58,6 +58,7 @@ class StoreHub {
     uint64_t connection = 0;
     const char *reason = "";
     bool authenticated = false;
+    bool other_secret = false;  ///< its proof was wrong
   };
   [[nodiscard]] std::vector<Cut> take_cut() { return std::exchange(cut_, {}); }  ///< to be closed by the caller
   /// Connections that may have got new output.

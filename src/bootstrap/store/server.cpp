@@ -125,6 +125,13 @@ class Server final : public StoreServer {
   void rank_ended(uint32_t rank) override {
     post([this, rank] { hub_.rank_ended(rank, now_ns()); });
   }
+  [[nodiscard]] std::string turned_away() override {
+    const std::lock_guard lock(posted_mutex_);
+    if (turned_away_count_ == 0) return {};
+    return std::to_string(turned_away_count_) +
+           (turned_away_count_ == 1 ? " client was" : " clients were") +
+           " turned away for another secret, the last at " + last_turned_away_;
+  }
 
  private:
   struct Connection {
@@ -295,10 +302,23 @@ class Server final : public StoreServer {
         log::write(level, log::Subsystem::bootstrap,
                    "store: cut the connection from " + format_endpoint(endpoint_of(found->second.peer)) + ": " +
                        cut.reason);
+      if (cut.other_secret) note_other_secret(format_endpoint(endpoint_of(found->second.peer)));
       if (!cut.authenticated) drop(found->second.socket.get());
       connections_.erase(found);
       keep_spare();
     }
+  }
+
+  /// Strangers may be among them: one warning, and no more than a word in the errors of this process.
+  void note_other_secret(const std::string &peer) {
+    {
+      const std::lock_guard lock(posted_mutex_);
+      last_turned_away_ = peer;
+      if (++turned_away_count_ > 1) return;
+    }
+    log::warning(log::Subsystem::bootstrap,
+                 "store: a client at " + peer + " has another secret. If it is a rank of this job, it has another "
+                 "unique id or RONDO_SECRET; or, where that is not set, MASTER_PORT or TORCHELASTIC_RUN_ID");
   }
 
   void write_some(uint64_t number) {
@@ -323,7 +343,9 @@ class Server final : public StoreServer {
   FileDescriptor bell_;
   FileDescriptor spare_;
   std::mutex posted_mutex_;
-  std::vector<std::function<void()>> posted_;  // under the mutex
+  std::vector<std::function<void()>> posted_;  // this and the next two: under the mutex
+  uint64_t turned_away_count_ = 0;
+  std::string last_turned_away_;
   int descriptor_limit_;
   StoreHub hub_;  // this and all below belong to the thread once it runs
   std::unordered_map<uint64_t, Connection> connections_;

@@ -52,8 +52,10 @@ void StoreSession::take_proof(ByteView &bytes) {
   using wire::Role;
   fill(input_, bytes, wire::proof_bytes);
   if (input_.size() < wire::proof_bytes) return;
-  if (!wire::equal_proof(wire::prove(*secret_, Role::client, client_challenge_, challenge_), input_))
+  if (!wire::equal_proof(wire::prove(*secret_, Role::client, client_challenge_, challenge_), input_)) {
+    other_secret_ = true;
     return cut("the client does not know the secret");
+  }
   input_.clear();
   opener_.emplace(wire::frame_key(*secret_, Role::client, client_challenge_, challenge_));
   sealer_.emplace(wire::frame_key(*secret_, Role::server, client_challenge_, challenge_));

@@ -36,6 +36,7 @@ class StoreSession {
   [[nodiscard]] bool greeted() const { return state_ == State::proof; }  ///< it said hello, and has yet to prove itself
   [[nodiscard]] bool authenticated() const { return state_ == State::open; }
   [[nodiscard]] bool cut() const { return state_ == State::cut; }
+  [[nodiscard]] bool other_secret() const { return other_secret_; }  ///< that is why it was cut
   [[nodiscard]] const char *cut_reason() const { return cut_reason_; }  ///< for the log; "" while not cut
   [[nodiscard]] size_t buffered_bytes() const { return input_.size(); }
 
@@ -65,6 +66,7 @@ class StoreSession {
   uint64_t last_id_ = 0;
   bool busy_ = false;       ///< request last_id_ is not answered yet
   bool cancelled_ = false;  ///< its one cancel came
+  bool other_secret_ = false;
 };
 
 }  // namespace rondo

@@ -157,6 +157,7 @@ struct StoreHost {
   int32_t rank = -1;  ///< the rank whose process runs the store; -1: none, or not known (yet)
   std::string name = "the process that runs it";
   bool runs_already = false;  ///< it ran before anybody heard of it: where nobody listens, it has ended
+  std::string secret_source{};  ///< what the secret is from, for the error of a client that has another one
 };
 
 /// Connects and authenticates both ways; tries again until the deadline while nobody listens yet, and while a busy
@@ -180,6 +181,8 @@ class StoreServer {
   virtual void host_failed(const Error &error) = 0;
   /// The process that had this rank in all groups has ended: those that it has not entered fail now. Any thread.
   virtual void rank_ended(uint32_t rank) = 0;
+  /// Describes the clients that had another secret, for an error; empty where there were none. Any thread.
+  [[nodiscard]] virtual std::string turned_away() = 0;
 };
 
 /// Listens on `address` (port 0: any free one).
