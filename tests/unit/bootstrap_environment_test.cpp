@@ -47,6 +47,10 @@ const Environment mpich{{"PMI_RANK", "1"}, {"PMI_SIZE", "3"}, {"MPI_LOCALRANKID"
 const Environment slurm{{"SLURM_PROCID", "5"}, {"SLURM_NTASKS", "8"}, {"SLURM_JOB_ID", "77"}, {"SLURM_STEP_ID", "1"},
                         {"SLURM_LOCALID", "5"}};
 
+const Environment flux{{"FLUX_TASK_RANK", "3"}, {"FLUX_JOB_SIZE", "4"}, {"FLUX_JOB_ID", "f2bXw9"},
+                       {"FLUX_TASK_LOCAL_ID", "1"}, {"FLUX_JOB_NNODES", "1"}, {"FLUX_KVS_NAMESPACE", "job-77"},
+                       {"PMI_RANK", "3"}, {"PMI_SIZE", "4"}};
+
 const Environment pmi2 = [] {
   Environment step = slurm;
   step.insert({{"PMI_RANK", "5"}, {"PMI_SIZE", "8"}, {"PMI_JOBID", "77.1"}, {"PMI_FD", "9"}});
@@ -137,10 +141,13 @@ TEST_CASE("environment: each launcher's variables give rank, size and the place 
        RendezvousMethod::listen, "10.1.2.3:29501"},
       {with(torchrun, "MASTER_ADDR", "::1"), "torchrun", 1, 2, 1, RendezvousMethod::listen, "[::1]:29501"},
       {with(torchrun, "MASTER_ADDR", "[::1]"), "torchrun", 1, 2, 1, RendezvousMethod::listen, "[::1]:29501"},
+      {{{"RANK", "0"}, {"WORLD_SIZE", "1"}}, "torchrun", 0, 1, -1, RendezvousMethod::alone, ""},
+      {{{"WORLD_SIZE", "1"}}, "none", 0, 1, -1, RendezvousMethod::alone, ""},
       {open_mpi, "Open MPI", 0, 2, 0, RendezvousMethod::file, "openmpi-1518600193"},
       {mpich, "MPICH", 1, 3, 1, RendezvousMethod::file, "mpich-12-345"},
       {slurm, "Slurm", 5, 8, 5, RendezvousMethod::file, "slurm-77-1"},
       {with(slurm, "SLURM_STEP_NUM_TASKS", "6"), "Slurm", 5, 6, 5, RendezvousMethod::file, "slurm-77-1"},
+      {with(slurm, "SLURM_RESTART_COUNT", "2"), "Slurm", 5, 8, 5, RendezvousMethod::file, "slurm-77-1-restart-2"},
       {with(slurm, "SLURM_STEP_ID", "4294967291"), "none", 0, 1, -1, RendezvousMethod::alone,
        ""},  // the batch script itself
       {pmi2, "Slurm", 5, 8, 5, RendezvousMethod::file, "slurm-77-1"},
@@ -148,6 +155,10 @@ TEST_CASE("environment: each launcher's variables give rank, size and the place 
        "mpich-12-345"},  // mpiexec in an allocation
       {with(with(mpich, "MPI_LOCALNRANKS", "2"), "RONDO_RENDEZVOUS_DIR", "/shared"), "MPICH", 1, 3, 1,
        RendezvousMethod::file, "mpich-10.0.0.1_4000-55b94487bb24c099aad4978286d38ab1"},
+      {flux, "Flux", 3, 4, 1, RendezvousMethod::file, "flux-f2bXw9-job-77"},
+      {with(with(flux, "FLUX_JOB_NNODES", "2"), "RONDO_RENDEZVOUS_DIR", "/shared"), "Flux", 3, 4, 1,
+       RendezvousMethod::file, "flux-f2bXw9-job-77"},
+      {with(with(flux, "PMI_SIZE", "2"), "PMI_RANK", "1"), "MPICH", 1, 2, -1, RendezvousMethod::file, "mpich-12-345"},
       {{{"PMI_RANK", "0"}, {"PMI_SIZE", "1"}}, "MPICH", 0, 1, -1, RendezvousMethod::alone, "mpich-12-345"},
       {all, "rondo run", 2, 4, 2, RendezvousMethod::store, "127.0.0.1:4000"},
   };
@@ -195,7 +206,6 @@ TEST_CASE("environment: what is missing, garbage or inconsistent is refused by n
       {with(torchrun, "MASTER_PORT", ""), "MASTER_PORT", "not set"},
       {with(torchrun, "MASTER_ADDR", ""), "MASTER_ADDR", "not set"},
       {with(torchrun, "MASTER_ADDR", "a b"), "MASTER_ADDR", "'a b'"},
-      {with(torchrun, "MASTER_ADDR", "[::1"), "MASTER_ADDR", "'[::1'"},
       {with(torchrun, "RONDO_PORT", "no"), "RONDO_PORT", "'no'"},
       {with(torchrun, "RONDO_SECRET", "short"), "RONDO_SECRET", "64 hexadecimal digits"},
       {{{"RANK", "0"}, {"WORLD_SIZE", "2"}}, "MASTER_ADDR", "not set"},
@@ -208,6 +218,16 @@ TEST_CASE("environment: what is missing, garbage or inconsistent is refused by n
       {with(slurm, "SLURM_JOB_ID", ""), "SLURM_JOB_ID", "not set"},
       {with(slurm, "SLURM_STEP_ID", "x"), "SLURM_STEP_ID", "'x'"},
       {with(slurm, "SLURM_STEP_NUM_NODES", "2"), "Slurm", "RONDO_RENDEZVOUS_DIR"},
+      {with({{"PMI_RANK", "1"}, {"PMI_SIZE", "3"}}, "PMI_LOCAL_SIZE", "2"), "MPICH", "RONDO_RENDEZVOUS_DIR"},
+      {with(flux, "FLUX_JOB_ID", ""), "FLUX_JOB_ID", "not set"},
+      {with(flux, "FLUX_JOB_NNODES", "2"), "Flux", "RONDO_RENDEZVOUS_DIR"},
+      {with(torchrun, "MASTER_ADDR", "[::1"), "MASTER_ADDR", "'[::1'"},
+      {{{"RANK", "1"}}, "RANK is '1'", "WORLD_SIZE is not set"},
+      {{{"RANK", "0"}, {"MASTER_ADDR", "h0"}, {"MASTER_PORT", "1"}}, "RANK is '0'", "WORLD_SIZE is not set"},
+      {{{"WORLD_SIZE", "2"}, {"MASTER_ADDR", "h0"}}, "WORLD_SIZE is '2'", "RANK is not set"},
+      {{{"PMIX_RANK", "1"}, {"PMIX_NAMESPACE", "x"}}, "PMIX_RANK is '1'", "PMIx started"},
+      {{{"PALS_RANKID", "0"}}, "PALS_RANKID is '0'", "PALS started"},
+      {{{"ALPS_APP_PE", "0"}}, "ALPS_APP_PE is '0'", "unset ALPS_APP_PE"},
   };
   for (const auto &[environment, name, allowed] : table) {
     CAPTURE(name, allowed);

@@ -199,7 +199,8 @@ Result<Job> mpich_job(const Variables &variables, const EnvironmentView &environ
   job.launcher = "MPICH";
   RONDO_TRY(read_rank(variables, "PMI_RANK", "PMI_SIZE", job));
   RONDO_TRY(read_local_rank(variables, "MPI_LOCALRANKID", job));
-  RONDO_TRY_ASSIGN(job.several_hosts, fewer_here(variables, "MPI_LOCALNRANKS", job));
+  const char *const local_size_name = variables.has("MPI_LOCALNRANKS") ? "MPI_LOCALNRANKS" : "PMI_LOCAL_SIZE";
+  RONDO_TRY_ASSIGN(job.several_hosts, fewer_here(variables, local_size_name, job));
   if (job.several_hosts) {  // on each a launcher's process of its own
     const std::string name = environment.launcher_address ? environment.launcher_address() : "";
     if (name.empty())
@@ -238,7 +239,69 @@ Result<Job> slurm_job(const Variables &variables) {
     RONDO_TRY_ASSIGN(const uint64_t host_count, variables.number("SLURM_STEP_NUM_NODES", 1, gather_count_max));
     job.several_hosts = host_count > 1;
   }
-  return rendezvous_by_file(variables, job, "slurm", std::to_string(job_id) + "-" + std::to_string(step_id));
+  std::string name = std::to_string(job_id) + "-" + std::to_string(step_id);
+  if (variables.has("SLURM_RESTART_COUNT")) name += "-restart-" + variables.text("SLURM_RESTART_COUNT");
+  return rendezvous_by_file(variables, job, "slurm", name);
+}
+
+/// A task of Flux also has MPICH's variables. A launcher of MPICH's within a task of Flux sets others.
+bool is_flux_task(const Variables &variables) {
+  if (!variables.has("FLUX_TASK_RANK")) return false;
+  return !variables.has("PMI_RANK") || (variables.text("PMI_RANK") == variables.text("FLUX_TASK_RANK") &&
+                                        variables.text("PMI_SIZE") == variables.text("FLUX_JOB_SIZE"));
+}
+
+Result<Job> flux_job(const Variables &variables) {
+  Job job;
+  job.launcher = "Flux";
+  RONDO_TRY(read_rank(variables, "FLUX_TASK_RANK", "FLUX_JOB_SIZE", job));
+  RONDO_TRY(read_local_rank(variables, "FLUX_TASK_LOCAL_ID", job));
+  if (!variables.has("FLUX_JOB_ID")) return Variables::missing("FLUX_JOB_ID");
+  if (variables.has("FLUX_JOB_NNODES")) {
+    RONDO_TRY_ASSIGN(const uint64_t host_count, variables.number("FLUX_JOB_NNODES", 1, gather_count_max));
+    job.several_hosts = host_count > 1;
+  }
+  const std::string name = variables.text("FLUX_JOB_ID") + "-" + variables.text("FLUX_KVS_NAMESPACE");
+  return rendezvous_by_file(variables, job, "flux", name);
+}
+
+/// Of launchers whose environment does not tell enough to meet: the variable that says which rank a process is.
+struct ForeignRank {
+  const char *variable;
+  const char *launcher;
+};
+constexpr std::array<ForeignRank, 5> foreign_ranks{{{"PMIX_RANK", "PMIx"},
+                                                    {"PALS_RANKID", "PALS"},
+                                                    {"ALPS_APP_PE", "ALPS"},
+                                                    {"JSM_NAMESPACE_RANK", "JSM"},
+                                                    {"MV2_COMM_WORLD_RANK", "MVAPICH2"}}};
+
+/// A process about which no launcher says enough is alone, unless a variable says that it is one rank of several.
+Result<Job> lone_job(const Variables &variables) {
+  const bool has_rank = variables.has("RANK"), has_size = variables.has("WORLD_SIZE");
+  if (has_rank && has_size) {
+    Job job;
+    RONDO_TRY(read_rank(variables, "RANK", "WORLD_SIZE", job));
+    if (job.size > 1) return Variables::missing("MASTER_ADDR");
+    job.launcher = "torchrun";
+    return job;
+  }
+  if (has_rank)
+    return invalid_argument("RANK is " + in_quotes(variables.text("RANK")) +
+                            ", but WORLD_SIZE is not set: set WORLD_SIZE, MASTER_ADDR and MASTER_PORT, too, or unset "
+                            "RANK if this process is to be alone");
+  if (has_size && variables.text("WORLD_SIZE") != "1")
+    return invalid_argument("WORLD_SIZE is " + in_quotes(variables.text("WORLD_SIZE")) +
+                            ", but RANK is not set: set RANK, MASTER_ADDR and MASTER_PORT, too, or unset WORLD_SIZE if "
+                            "this process is to be alone");
+  for (const ForeignRank &each : foreign_ranks)
+    if (variables.has(each.variable))
+      return Error{RONDO_ERROR_UNSUPPORTED,
+                   std::string(each.variable) + " is " + in_quotes(variables.text(each.variable)) + ": " +
+                       each.launcher + " started this process as a rank, but its variables do not tell how many ranks "
+                       "there are and where they meet. Set RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT for each "
+                       "rank, use rondo run, or unset " + each.variable + " if this process is to be alone"};
+  return Job{};
 }
 
 }  // namespace
@@ -250,11 +313,11 @@ Result<Job> detect_job(const EnvironmentView &environment) {
   const bool torch_rank = variables.has("RANK") && variables.has("WORLD_SIZE");
   if (torch_rank && (variables.has("MASTER_ADDR") || variables.has("MASTER_PORT"))) return torchrun_job(variables);
   if (variables.has("OMPI_COMM_WORLD_RANK") || variables.has("OMPI_COMM_WORLD_SIZE")) return open_mpi_job(variables);
+  if (is_flux_task(variables)) return flux_job(variables);
   if (is_ranks_own_slurm_step(variables)) return slurm_job(variables);
   if (variables.has("PMI_RANK") || variables.has("PMI_SIZE")) return mpich_job(variables, environment);
   if (in_slurm_step(variables)) return slurm_job(variables);
-  if (torch_rank) return Variables::missing("MASTER_ADDR");
-  return Job{};
+  return lone_job(variables);
 }
 
 EnvironmentView process_environment() {

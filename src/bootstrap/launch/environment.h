@@ -4,16 +4,18 @@
 //
 // First of these that is there counts:
 //   rondo run  RONDO_RANK, RONDO_SIZE, RONDO_STORE, RONDO_SECRET [RONDO_LOCAL_RANK]
-//   torchrun   RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT [LOCAL_RANK, LOCAL_WORLD_SIZE, TORCHELASTIC_USE_AGENT_STORE,
-//              RONDO_PORT, RONDO_SECRET, TORCHELASTIC_RUN_ID]
+//   torchrun   RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT [LOCAL_RANK, LOCAL_WORLD_SIZE, RONDO_PORT, RONDO_SECRET,
+//              TORCHELASTIC_USE_AGENT_STORE, TORCHELASTIC_RUN_ID]; a job of one rank needs RANK and WORLD_SIZE alone
 //   Open MPI   OMPI_COMM_WORLD_RANK, OMPI_COMM_WORLD_SIZE and PMIX_NAMESPACE or OMPI_MCA_ess_base_jobid
 //              [OMPI_COMM_WORLD_LOCAL_RANK, OMPI_COMM_WORLD_LOCAL_SIZE]
+//   Flux       FLUX_TASK_RANK, FLUX_JOB_SIZE, FLUX_JOB_ID [FLUX_TASK_LOCAL_ID, FLUX_JOB_NNODES, FLUX_KVS_NAMESPACE]
 //   MPICH      PMI_RANK, PMI_SIZE [MPI_LOCALRANKID, MPI_LOCALNRANKS]; the job's name is its launcher's process, on
 //              several hosts the address at which mpiexec listens for the launcher's processes
 //   Slurm      SLURM_PROCID, SLURM_JOB_ID, SLURM_STEP_ID and SLURM_STEP_NUM_TASKS or SLURM_NTASKS
-//              [SLURM_LOCALID, SLURM_STEP_NUM_NODES]; a batch script itself (outside srun) is no job
+//              [SLURM_LOCALID, SLURM_STEP_NUM_NODES, SLURM_RESTART_COUNT]; a batch script outside srun is no job
 //              before MPICH where PMI_JOBID is that step: srun --mpi=pmi2 sets MPICH's variables, too
-//   none       a group of one rank
+//   none       a group of one rank; an error where a variable says that this process is one of several ranks and the
+//              rest of the description is missing, or is of a launcher that is not understood
 // A variable that is set but empty counts as not set, as in src/base/config.h.
 #pragma once
 
