@@ -76,15 +76,20 @@ Endpoint endpoint_of(const SocketAddress &address) {
   return {host, number.ok() ? static_cast<uint16_t>(number.value()) : uint16_t{0}};
 }
 
-Result<Endpoint> resolve(const Endpoint &endpoint) {
+Result<std::vector<SocketAddress>> addresses_of(const Endpoint &endpoint) {
   RONDO_TRY_ASSIGN(const AddressList list, look_up(endpoint, 0));
-  const addrinfo *chosen = list.get();
-  for (const addrinfo *info = list.get(); info != nullptr; info = info->ai_next) {
-    if (info->ai_family != AF_INET) continue;
-    chosen = info;
-    break;
-  }
-  return endpoint_of(copy_of(*chosen));
+  std::vector<SocketAddress> addresses;
+  for (const bool v4 : {true, false})
+    for (const addrinfo *info = list.get(); info != nullptr; info = info->ai_next)
+      if ((info->ai_family == AF_INET) == v4) addresses.push_back(copy_of(*info));
+  return addresses;
+}
+
+bool is_loopback(const SocketAddress &address) {
+  if (address.storage.ss_family == AF_INET)
+    return (ntohl(reinterpret_cast<const sockaddr_in *>(address.get())->sin_addr.s_addr) >> 24) == 127;
+  return address.storage.ss_family == AF_INET6 &&
+         IN6_IS_ADDR_LOOPBACK(&reinterpret_cast<const sockaddr_in6 *>(address.get())->sin6_addr);
 }
 
 }  // namespace rondo

@@ -24,7 +24,10 @@ struct SocketAddress {
 [[nodiscard]] Result<SocketAddress> socket_address(const Endpoint &endpoint);
 [[nodiscard]] Endpoint endpoint_of(const SocketAddress &address);
 
-/// Numeric hosts as they are; names through the system's resolver, whose own timeouts bound it. IPv4 first.
-[[nodiscard]] Result<Endpoint> resolve(const Endpoint &endpoint);
+/// A numeric host as it is; a name through the system's resolver, whose own timeouts bound it. Not empty; IPv4 first.
+[[nodiscard]] Result<std::vector<SocketAddress>> addresses_of(const Endpoint &endpoint);
+
+/// An address that only this host reaches: 127.0.0.0/8, ::1.
+[[nodiscard]] bool is_loopback(const SocketAddress &address);
 
 }  // namespace rondo

@@ -2,9 +2,12 @@
 // How the ranks of a job or of a unique id meet.
 #include "src/bootstrap/launch/rendezvous.h"
 
+#include <cerrno>
+
 #include "src/base/log.h"
 #include "src/bootstrap/endpoint.h"
 #include "src/bootstrap/store/local.h"
+#include "src/bootstrap/launch/listen_place.h"
 #include "src/bootstrap/launch/rendezvous_file.h"
 
 namespace rondo {
@@ -60,26 +63,30 @@ Rendezvous begin(const Job &job, uint32_t generation) {
 
 Result<Rendezvous> rendezvous_at_store(const Job &job, Rendezvous rendezvous, uint64_t deadline_ns,
                                        const Cancel *cancel) {
-  RONDO_TRY_ASSIGN(const Endpoint endpoint, resolve(job.endpoint));
   const StoreHost host{.name = job.launcher, .runs_already = true, .secret_source = job.secret_source};
-  return complete(std::move(rendezvous), endpoint, job.secret, host, deadline_ns, cancel);
+  return complete(std::move(rendezvous), job.endpoint, job.secret, host, deadline_ns, cancel);
 }
 
-Result<Rendezvous> rendezvous_at_rank_0(const Job &job, bool serving, Rendezvous rendezvous, uint64_t deadline_ns,
-                                        const Cancel *cancel) {
-  RONDO_TRY_ASSIGN(const Endpoint endpoint, resolve(job.endpoint));
+/// What to do about an address on which rank 0 could not listen.
+Error cannot_listen(Error error, int error_number) {
+  if (error_number == EACCES)
+    error.message += "; ports below 1024 need a privilege: set RONDO_PORT to a higher one on all ranks";
+  if (error_number == EADDRINUSE) error.message += "; the port is taken: set RONDO_PORT to a free one on all ranks";
+  return error;
+}
+
+Result<Rendezvous> rendezvous_at_rank_0(const Job &job, bool serving, std::string_view network_interface,
+                                        Rendezvous rendezvous, uint64_t deadline_ns, const Cancel *cancel) {
   const StoreHost host{.rank = 0, .name = "the process", .secret_source = job.secret_source};
-  if (job.rank == 0 && !serving) {
-    auto server = start_store_server(endpoint, job.secret);
-    if (!server.ok()) {
-      Error error = std::move(server).error();
-      error.message += "; if the port is taken, set RONDO_PORT to a free one on all ranks";
-      return error;
-    }
-    return complete_as_host(std::move(rendezvous), std::move(server).value(), endpoint, job.secret, host, deadline_ns,
-                            cancel);
-  }
-  return complete(std::move(rendezvous), endpoint, job.secret, host, deadline_ns, cancel);
+  if (job.rank != 0)
+    return complete(std::move(rendezvous), job.endpoint, job.secret, host, deadline_ns, cancel);
+  RONDO_TRY_ASSIGN(const ListenPlace place, find_listen_place(job.endpoint, network_interface, deadline_ns, cancel));
+  if (serving) return complete(std::move(rendezvous), place.connect, job.secret, host, deadline_ns, cancel);
+  int error_number = 0;
+  auto server = start_store_server(place.listen, job.secret, &error_number);
+  if (!server.ok()) return cannot_listen(std::move(server).error(), error_number);
+  return complete_as_host(std::move(rendezvous), std::move(server).value(), place.connect, job.secret, host,
+                          deadline_ns, cancel);
 }
 
 Result<Rendezvous> rendezvous_by_file(const Job &job, uint32_t generation, std::string_view network_interface,
@@ -116,7 +123,7 @@ Result<Rendezvous> join_once(const Job &job, uint32_t generation, bool serving, 
     case Job::RendezvousMethod::store:
       return rendezvous_at_store(job, std::move(rendezvous), deadline_ns, cancel);
     case Job::RendezvousMethod::listen:
-      return rendezvous_at_rank_0(job, serving, std::move(rendezvous), deadline_ns, cancel);
+      return rendezvous_at_rank_0(job, serving, network_interface, std::move(rendezvous), deadline_ns, cancel);
     case Job::RendezvousMethod::file:
       return rendezvous_by_file(job, generation, network_interface, std::move(rendezvous), deadline_ns, cancel);
   }

@@ -19,8 +19,9 @@ struct Rendezvous {
 
 /// Meets the other ranks of `job`. `generation` counts the communicators that were made from the environment before,
 /// on every rank alike. `serving`: this process keeps the server of an earlier one (Job::RendezvousMethod::listen: all
-/// generations meet at one port). `cancel`: as of connect_store(). RONDO_ERROR_TIMEOUT lists the ranks that did not
-/// come.
+/// generations meet at one port). `network_interface`: RONDO_INTERFACE, which chooses where rank 0 listens for a file,
+/// and where MASTER_ADDR is no address of its host. `cancel`: as of connect_store(). RONDO_ERROR_TIMEOUT lists the
+/// ranks that did not come.
 [[nodiscard]] Result<Rendezvous> join_job(const Job &job, uint32_t generation, bool serving,
                                           std::string_view network_interface, uint64_t deadline_ns,
                                           const Cancel *cancel = nullptr);

@@ -10,7 +10,7 @@
 
 #include "src/base/clock.h"
 #include "src/base/unique_handle.h"
-#include "src/bootstrap/endpoint.h"
+#include "src/bootstrap/resolver.h"
 #include "src/bootstrap/store/request.h"
 #include "src/bootstrap/store/client_session.h"
 
@@ -279,17 +279,22 @@ class Client final : public RequestStore {
 /// One store that is being connected to.
 class Connector {
  public:
-  Connector(std::string name, const Secret &secret, const std::optional<Membership> &member, const StoreHost &host,
-            const Cancel *cancel)
-      : name_(std::move(name)), secret_(secret), member_(member), host_(host), cancel_(cancel) {}
+  Connector(const Endpoint &endpoint, const Secret &secret, const std::optional<Membership> &member,
+            const StoreHost &host, const Cancel *cancel)
+      : resolver_(endpoint),
+        name_(format_endpoint(endpoint)),
+        secret_(secret),
+        member_(member),
+        host_(host),
+        cancel_(cancel) {}
 
-  Result<std::unique_ptr<Store>> connect(const SocketAddress &address, uint64_t deadline_ns) {
+  Result<std::unique_ptr<Store>> connect(uint64_t deadline_ns) {
     uint64_t attempt_ns = attempt_first_ns;
     // Ends at the deadline.
     for (uint64_t pause_ns = retry_first_ns;; pause_ns = std::min(2 * pause_ns, retry_max_ns)) {
       if (requested(cancel_)) return aborted();
       const uint64_t begun_ns = now_ns();
-      Attempt attempt = attempt_connect(address, name_, std::min(deadline_ns, begun_ns + attempt_ns), cancel_);
+      Attempt attempt = attempt_at_next_address(std::min(deadline_ns, begun_ns + attempt_ns));
       note_refusal(attempt, begun_ns);
       if (attempt.socket.valid()) {
         auto client = shake_hands(attempt, begun_ns + attempt_ns, deadline_ns);
@@ -306,6 +311,16 @@ class Connector {
   }
 
  private:
+  /// Keeps to the address at which the store has been seen.
+  Attempt attempt_at_next_address(uint64_t deadline_ns) {
+    if (!was_there_) {
+      const auto next = resolver_.next(now_ns());
+      if (!next.ok()) return {{}, resolver_.is_name(), false, next.error()};
+      address_ = next.value();
+    }
+    return attempt_connect(address_, name_, deadline_ns, cancel_);
+  }
+
   /// Null: `attempt` says why, and whether it is worth another one.
   std::unique_ptr<Client> shake_hands(Attempt &attempt, uint64_t attempt_deadline_ns, uint64_t deadline_ns) {
     auto client = std::make_unique<Client>(std::move(attempt.socket), secret_, name_, member_, host_, cancel_);
@@ -349,6 +364,8 @@ class Connector {
             -1, host_.rank};
   }
 
+  Resolver resolver_;
+  SocketAddress address_;
   std::string name_;
   const Secret &secret_;
   const std::optional<Membership> &member_;
@@ -365,8 +382,7 @@ class Connector {
 Result<std::unique_ptr<Store>> connect_store(const Endpoint &endpoint, const Secret &secret, uint64_t deadline_ns,
                                              const std::optional<Membership> &member, const StoreHost &host,
                                              const Cancel *cancel) {
-  RONDO_TRY_ASSIGN(const SocketAddress address, socket_address(endpoint));
-  return Connector(format_endpoint(endpoint), secret, member, host, cancel).connect(address, deadline_ns);
+  return Connector(endpoint, secret, member, host, cancel).connect(deadline_ns);
 }
 
 }  // namespace rondo

@@ -41,18 +41,23 @@ struct Listener {
   Endpoint endpoint;
 };
 
-Result<Listener> listen_on(const Endpoint &endpoint) {
+Result<Listener> listen_on(const Endpoint &endpoint, int &error_number) {
   RONDO_TRY_ASSIGN(SocketAddress address, socket_address(endpoint));
   FileDescriptor socket(::socket(address.storage.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  if (!socket.valid()) return system_error("socket for the store", errno);
+  if (!socket.valid()) {
+    error_number = errno;
+    return system_error("socket for the store", error_number);
+  }
   const int on = 1;
   ::setsockopt(socket.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
   if (address.storage.ss_family == AF_INET6) {  // the wildcard "::" takes IPv4 too
     const int off = 0;
     ::setsockopt(socket.get(), IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off);
   }
-  if (::bind(socket.get(), address.get(), address.bytes) != 0 || ::listen(socket.get(), 4096) != 0)
-    return system_error("listen on " + format_endpoint(endpoint) + " for the store", errno);
+  if (::bind(socket.get(), address.get(), address.bytes) != 0 || ::listen(socket.get(), 4096) != 0) {
+    error_number = errno;
+    return system_error("listen on " + format_endpoint(endpoint) + " for the store", error_number);
+  }
   SocketAddress bound;
   bound.bytes = sizeof bound.storage;
   if (::getsockname(socket.get(), bound.get(), &bound.bytes) != 0) return system_error("getsockname", errno);
@@ -359,8 +364,12 @@ class Server final : public StoreServer {
 
 }  // namespace
 
-Result<std::unique_ptr<StoreServer>> start_store_server(const Endpoint &address, const Secret &secret) {
-  RONDO_TRY_ASSIGN(Listener listener, listen_on(address));
+Result<std::unique_ptr<StoreServer>> start_store_server(const Endpoint &address, const Secret &secret,
+                                                        int *listen_errno) {
+  int error_number = 0;
+  auto listening = listen_on(address, error_number);
+  if (listen_errno != nullptr) *listen_errno = error_number;
+  RONDO_TRY_ASSIGN(Listener listener, std::move(listening));
   FileDescriptor epoll(::epoll_create1(EPOLL_CLOEXEC));
   if (!epoll.valid()) return system_error("epoll_create1 for the store", errno);
   FileDescriptor bell(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));

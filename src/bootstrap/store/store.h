@@ -160,8 +160,10 @@ struct StoreHost {
   std::string secret_source{};  ///< what the secret is from, for the error of a client that has another one
 };
 
-/// Connects and authenticates both ways; tries again until the deadline while nobody listens yet, and while a busy
-/// store turns it away. Then it enters the group, if one is given; Store::leave() is due in the end.
+/// Connects and authenticates both ways; tries again until the deadline while nobody listens yet, while a busy store
+/// turns it away, and while the host of `endpoint`, which may be a name, does not resolve. A name is looked up again at
+/// most once a second; its addresses are tried in turn. Then it enters the group, if one is given; Store::leave() is
+/// due in the end.
 /// RONDO_ERROR_AUTHENTICATION: the other side does not know the secret. RONDO_ERROR_REMOTE: the store is gone.
 /// @param cancel  null, or what ends this call and all waits of the client with RONDO_ERROR_ABORTED; it outlives both.
 [[nodiscard]] Result<std::unique_ptr<Store>> connect_store(const Endpoint &endpoint, const Secret &secret,
@@ -186,7 +188,9 @@ class StoreServer {
 };
 
 /// Listens on `address` (port 0: any free one).
-[[nodiscard]] Result<std::unique_ptr<StoreServer>> start_store_server(const Endpoint &address, const Secret &secret);
+/// @param listen_errno  null, or set to the error number with which the system refused the address, else to 0.
+[[nodiscard]] Result<std::unique_ptr<StoreServer>> start_store_server(const Endpoint &address, const Secret &secret,
+                                                                      int *listen_errno = nullptr);
 
 /// 32 bytes from the system's random source.
 [[nodiscard]] Secret random_secret();

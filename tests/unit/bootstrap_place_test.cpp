@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+// Where the ranks of a job meet when the address that they were given is odd: a name that resolves later, or to other
+// addresses on other hosts.
+#include <dlfcn.h>
+#include <netdb.h>
+
+#include <atomic>
+#include <thread>
+
+#include "src/bootstrap/launch/listen_place.h"
+#include "src/bootstrap/launch/rendezvous.h"
+#include "src/bootstrap/resolver.h"
+#include "tests/catch.h"
+
+using namespace rondo;
+
+namespace {
+
+constexpr uint64_t second_ns = 1'000'000'000;
+constexpr const char *soon_name = "rank0.soon.invalid";
+std::atomic<int> lookups_left{0};  // that fail, of that name
+
+uint64_t soon() { return now_ns() + 60 * second_ns; }
+
+SocketAddress address(const char *host) { return socket_address({host, 29'500}).value(); }
+
+uint16_t free_port() {
+  const auto probe = start_store_server({"127.0.0.1", 0}, random_secret());
+  return probe.value()->endpoint().port;
+}
+
+Job job_of_two(uint32_t rank, const std::string &host, uint16_t port) {
+  Job job;
+  job.rendezvous = Job::RendezvousMethod::listen;
+  job.rank = rank;
+  job.size = 2;
+  job.endpoint = {host, port};
+  return job;
+}
+
+}  // namespace
+
+/// In the place of the C library's: a name that resolves after some lookups have failed.
+extern "C" int getaddrinfo(const char *host, const char *port, const addrinfo *hints, addrinfo **list) {
+  using Function = int(const char *, const char *, const addrinfo *, addrinfo **);
+  static auto *const real = reinterpret_cast<Function *>(::dlsym(RTLD_NEXT, "getaddrinfo"));
+  const bool numeric = hints != nullptr && (hints->ai_flags & AI_NUMERICHOST) != 0;
+  if (host == nullptr || numeric || std::string_view(host) != soon_name) return real(host, port, hints, list);
+  if (lookups_left.fetch_sub(1) > 0) return EAI_NONAME;
+  return real("127.0.0.1", port, hints, list);
+}
+
+TEST_CASE("rendezvous: a name that does not resolve yet is looked up again, by rank 0 and by the others") {
+  const uint16_t port = free_port();
+  lookups_left = 3;
+  std::thread other([&] { CHECK(join_job(job_of_two(1, soon_name, port), 0, false, "", soon()).ok()); });
+  CHECK(join_job(job_of_two(0, soon_name, port), 0, false, "", soon()).ok());
+  other.join();
+  CHECK(lookups_left < 0);
+
+  lookups_left = 1'000'000;
+  const auto never = join_job(job_of_two(1, soon_name, port), 0, false, "", now_ns() + second_ns / 5);
+  REQUIRE_FALSE(never.ok());
+  CHECK(never.error().status == RONDO_ERROR_TIMEOUT);
+  CHECK(never.error().message.find(soon_name) != std::string::npos);
+  const auto cancel = Cancel::make();
+  REQUIRE(cancel.ok());
+  cancel.value()->request();
+  for (const uint32_t rank : {0u, 1u})
+    CHECK(join_job(job_of_two(rank, soon_name, port), 0, false, "", soon(), cancel.value().get()).error().status ==
+          RONDO_ERROR_ABORTED);
+  lookups_left = 0;
+}
+
+TEST_CASE("listen place: rank 0 listens so that others reach it, or says what is wrong with MASTER_ADDR") {
+  const std::vector<HostAddress> own{{"lo", "127.0.0.1", true, true, false, false},
+                                     {"eth0", "10.0.0.5", true, false, false, false},
+                                     {"eth1", "10.1.0.5", false, false, false, false}};
+  std::vector<HostAddress> both = own;
+  both.push_back({"eth0", "2001:db8::5", true, false, true, false});
+  const auto listens = [&](const char *master, std::vector<SocketAddress> is, const std::vector<HostAddress> &mine,
+                           const char *chosen = "") {
+    const auto place = pick_listen_place({master, 29'500}, is, mine, chosen);
+    return place.ok() ? place.value().listen.host + " " + place.value().connect.host : place.error().message;
+  };
+  CHECK(listens("10.0.0.5", {address("10.0.0.5")}, own) == "10.0.0.5 10.0.0.5");
+  CHECK(listens("h0", {address("10.0.0.5")}, own) == "10.0.0.5 10.0.0.5");
+  // As Debian's /etc/hosts has it: on this host the name is loopback, on others it is not.
+  CHECK(listens("h0", {address("127.0.1.1")}, own) == "0.0.0.0 127.0.1.1");
+  CHECK(listens("h0", {address("127.0.1.1")}, both) == ":: 127.0.1.1");
+  CHECK(listens("h0", {address("127.0.1.1"), address("10.0.0.5")}, own) == "10.0.0.5 10.0.0.5");
+  // What means this host alone stays so.
+  for (const char *loopback : {"127.0.0.1", "localhost", "127.0.1.1"})
+    CHECK(listens(loopback, {address("127.0.0.1")}, both) == "127.0.0.1 127.0.0.1");
+  CHECK(listens("::1", {address("::1")}, both) == "::1 ::1");
+  for (const char *foreign : {"192.0.2.7", "10.1.0.5"}) {  // the second is of an interface that is down
+    const std::string why = listens(foreign, {address(foreign)}, own);
+    CHECK(why.find(foreign) != std::string::npos);
+    CHECK(why.find("no address of this host") != std::string::npos);
+    CHECK(why.find("10.0.0.5 (eth0)") != std::string::npos);
+    CHECK(why.find("RONDO_INTERFACE") != std::string::npos);
+    CHECK(why.find("port") == std::string::npos);
+  }
+  CHECK(listens("192.0.2.7", {address("192.0.2.7")}, own, "10.0.0.5") == "10.0.0.5 10.0.0.5");
+  const auto refused = join_job(job_of_two(0, "192.0.2.7", 29'500), 0, false, "", soon());
+  CHECK(refused.error().message.find("no address of this host") != std::string::npos);
+}
