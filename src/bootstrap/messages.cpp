@@ -59,6 +59,7 @@ bool decode_rest(ByteReader &in, Request &request) {
     case Kind::enter:
       request.rank = in.number<uint32_t>();
       request.count = in.number<uint32_t>();
+      request.generation = in.number<uint32_t>();
       return !in.failed() && request.count <= gather_count_max && request.rank < request.count && !request.key.empty();
     case Kind::leave:
       return request.key.empty() && decode_error(in, true, request.error);
@@ -86,6 +87,7 @@ bool decode_rest(ByteReader &in, Reply &reply) {
   using Kind = Reply::Kind;
   switch (reply.kind) {
     case Kind::done:
+    case Kind::later:
       return true;
     case Kind::value: {
       const ByteView value = in.rest();
@@ -123,6 +125,7 @@ Bytes encode(const Request &request) {
     append_number(out, request.count);
   }
   if (request.kind == Kind::collect) append_number(out, request.first);
+  if (request.kind == Kind::enter) append_number(out, request.generation);
   if (request.kind == Kind::put || request.kind == Kind::gather) append_bytes(out, request.value);
   if (request.kind == Kind::leave) append_error(out, request.error);
   return out;
@@ -165,7 +168,7 @@ std::optional<Reply> decode_reply(ByteView body) {
   Reply reply;
   const auto kind = in.number<uint8_t>();
   reply.id = in.number<uint64_t>();
-  if (in.failed() || kind < 1 || kind > 5) return std::nullopt;
+  if (in.failed() || kind < 1 || kind > 6) return std::nullopt;
   reply.kind = static_cast<Reply::Kind>(kind);
   if (!decode_rest(in, reply) || !in.complete()) return std::nullopt;
   return reply;

@@ -7,7 +7,7 @@
 //            gather   rank u32 | count u32 | value              puts rank's part, then answers as collect with first 0
 //            collect  rank u32 | count u32 | first u32          the next page of a gather's parts
 //            cancel   nothing; the key is empty                 ends request `id` now: it is answered with a timeout
-//            enter    rank u32 | count u32                      the key is a group, of which the client is now `rank`
+//            enter    rank u32 | count u32 | generation u32     the key is a group, of which the client is now `rank`
 //            leave    status u32 | peer u32 | message           the key is empty; status 0: the rank needs the group no
 //                                                               more; else it has failed, and so has the group
 //            try_get  nothing                                   as get, but at once: done, if nobody has put it
@@ -18,6 +18,7 @@
 //            failure  status u32 | peer u32 (2^32 - 1: none) | message
 //            notice   as failure, unasked, with id 0: the client's group has failed; or, with status 0, `peer` is the
 //                     rank whose process runs the store
+//            later    nothing; answers an enter: the group has met here before, and meets again at a later store
 //
 // A client has one request at a time; only its cancel may follow before the reply. Ids rise by one from 1.
 #pragma once
@@ -40,13 +41,14 @@ struct Request {
   std::string key;
   uint32_t rank = 0;
   uint32_t count = 0;
-  uint32_t first = 0;
+  uint32_t first = 0;       ///< collect
+  uint32_t generation = 0;  ///< enter
   Bytes value;
   Error error;  ///< status, peer and message of a leave
 };
 
 struct Reply {
-  enum class Kind : uint8_t { done = 1, value = 2, parts = 3, failure = 4, notice = 5 };
+  enum class Kind : uint8_t { done = 1, value = 2, parts = 3, failure = 4, notice = 5, later = 6 };
   Kind kind = Kind::done;
   uint64_t id = 0;
   Bytes value;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The store's protocol below its messages: handshake and frames. No I/O. Numbers are little-endian.
 //
-// Handshake  client hello  = magic "RONDO\x03cl" 8 | client challenge 32                                   40 bytes
-//            server hello  = magic "RONDO\x03sv" 8 | server challenge 32 | server proof 32                 72 bytes
+// Handshake  client hello  = magic "RONDO\x04cl" 8 | client challenge 32                                   40 bytes
+//            server hello  = magic "RONDO\x04sv" 8 | server challenge 32 | server proof 32                 72 bytes
 //            client proof  = 32 bytes                                                                      32 bytes
 //            proof of a role = BLAKE2b-256 keyed with the secret over
 //                              "rondo store " | protocol version | role label | client challenge | server challenge
@@ -24,7 +24,7 @@
 
 namespace rondo::wire {
 
-inline constexpr uint8_t protocol_version = 3;
+inline constexpr uint8_t protocol_version = 4;
 inline constexpr size_t magic_bytes = 8;
 inline constexpr size_t challenge_bytes = 32;
 inline constexpr size_t proof_bytes = 32;

@@ -112,6 +112,11 @@ void Communicator::abort() {
                     operations_.executed() + 1);
 }
 
+void Communicator::fail(const Error &error) {
+  const std::lock_guard lock(submit_lock_);
+  if (!finalized_) operations_.raise(error, operations_.executed() + 1);
+}
+
 Result<void> Communicator::finalize() {
   if (!drain().ok()) return operations_.report_failure();
   Call barrier;

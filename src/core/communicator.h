@@ -84,6 +84,8 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   /// The first failure, if any; looks for peers that have died.
   [[nodiscard]] std::optional<Error> failure();
   void abort();
+  /// Fails with what was found out elsewhere, unless it is finalized. Any thread.
+  void fail(const Error &error);
   /// Waits for this rank's operations, then for every rank to do the same.
   Result<void> finalize();
   /// Waits for this rank's operations, then leaves the group.

@@ -36,6 +36,12 @@ class IdServers {
     if (const auto found = servers_.find(group); found != servers_.end()) found->second->host_failed(error);
   }
 
+  /// StoreServer::on_rival().
+  void on_rival(const std::string &group, std::function<void(const Error &)> report) {
+    const std::lock_guard lock(mutex_);
+    if (const auto found = servers_.find(group); found != servers_.end()) found->second->on_rival(std::move(report));
+  }
+
   /// Ends the server of `group`, if it is here.
   void remove(const std::string &group) {
     std::unique_ptr<StoreServer> ended;  // goes after the lock: it joins its thread

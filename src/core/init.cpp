@@ -77,6 +77,18 @@ Error about_host(Error error, uint32_t rank) {
   return error;
 }
 
+/// A second job with the same description may have got its ranks into this job's first communicator, for as long as
+/// they would have waited for each other. After that, they can only have been refused.
+void watch_for_rivals(const std::shared_ptr<Communicator> &comm, uint64_t init_timeout_ns) {
+  const auto report = [weak = std::weak_ptr(comm), until_ns = now_ns() + init_timeout_ns](const Error &error) {
+    const auto made = weak.lock();
+    const bool fails = made != nullptr && now_ns() < until_ns;
+    log::warning(log::Subsystem::bootstrap, error.message + (fails ? "" : ". The ranks of the second were refused"));
+    if (fails) made->fail(error);
+  };
+  process().id_servers.on_rival(job_server_name, report);
+}
+
 bool all_have_come(const Ranks &ranks, uint32_t rank_count) {
   for (uint32_t peer = 0; peer < rank_count; ++peer)
     if (ranks.state(peer) == RankState::absent) return false;
@@ -198,9 +210,11 @@ Result<Initialisation> init_environment(const rondo_config_t *config) {
       const bool serving = process().id_servers.contains(job_server_name);
       RONDO_TRY_ASSIGN(auto group, join_job(job, generation, serving, settings.network_interface, deadline_ns, cancel));
       // All generations of such a job meet at one port: the server stays for the next.
-      if (job.rendezvous == Job::RendezvousMethod::listen && group.server != nullptr)
-        process().id_servers.add(job_server_name, std::move(group.server));
-      return assemble(group, settings, deadline_ns);
+      const bool serves = job.rendezvous == Job::RendezvousMethod::listen && group.server != nullptr;
+      if (serves) process().id_servers.add(job_server_name, std::move(group.server));
+      auto comm = assemble(group, settings, deadline_ns);
+      if (serves && comm.ok()) watch_for_rivals(comm.value(), settings.init_timeout_ns);
+      return comm;
     };
     auto comm = join();
     if (comm.ok()) return comm;

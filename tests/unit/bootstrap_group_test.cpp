@@ -52,6 +52,25 @@ struct Group {
   std::vector<std::unique_ptr<Rank>> ranks;
 };
 
+/// A client's attempt to enter, without sockets: its reply.
+Reply enter(StoreCore &core, uint64_t client, const std::string &group, uint32_t rank, uint32_t count = 2,
+            uint32_t generation = 0) {
+  Request request = make_request(Request::Kind::enter, group);
+  request.rank = rank;
+  request.count = count;
+  request.generation = generation;
+  std::vector<Delivery> deliveries;
+  core.handle(client, request, deliveries);
+  for (const Delivery &each : deliveries)
+    if (each.client == client) return each.reply;
+  return {};
+}
+
+void leave(StoreCore &core, uint64_t client) {
+  std::vector<Delivery> deliveries;
+  core.handle(client, make_request(Request::Kind::leave, ""), deliveries);
+}
+
 Request make_leave(const Error &outcome) {
   Request request = make_request(Request::Kind::leave, "");
   request.error = outcome;
@@ -217,6 +236,41 @@ TEST_CASE("store group: clients that were told whose process runs the store name
   CHECK(later[0].session.failure()->peer == 2);
 }
 
+TEST_CASE("store group: ranks of a job's next program meet under the same name, even before the last one has left") {
+  StoreCore core({}, GroupNames::renewed);
+  CHECK(enter(core, 1, "g0", 0).kind == Reply::Kind::done);
+  CHECK(enter(core, 2, "g0", 1).kind == Reply::Kind::done);
+  CHECK(enter(core, 3, "g0", 1).kind == Reply::Kind::failure);  // it is there: it came twice
+  core = StoreCore({}, GroupNames::renewed);
+  CHECK(enter(core, 11, "g0", 0).kind == Reply::Kind::done);
+  for (uint64_t program = 1; program <= 3; ++program) {
+    const uint64_t first = 10 * program + 1, second = first + 1;
+    CHECK(enter(core, second, "g0", 1).kind == Reply::Kind::done);
+    if (program > 1) leave(core, first - 10);  // rank 0 of the program before
+    if (program > 1) CHECK(enter(core, first, "g0", 0).kind == Reply::Kind::done);
+    std::vector<Delivery> deliveries;
+    core.handle(first, make_request(Request::Kind::put, "key", "of program " + std::to_string(program)), deliveries);
+    REQUIRE(deliveries.size() == 1);
+    CHECK(deliveries[0].reply.kind == Reply::Kind::done);  // the key of the program before is another one
+    CHECK(core.key_count() == 1);
+    leave(core, second);
+  }
+  leave(core, 31);
+  CHECK(core.group_count() == 0);
+  CHECK(core.key_count() == 0);
+}
+
+TEST_CASE("store group: at a program's own store, ranks of the next program are sent to the store that follows") {
+  StoreCore core({}, GroupNames::elsewhere);
+  for (const uint32_t rank : {0u, 1u}) CHECK(enter(core, 1 + rank, "g0", rank).kind == Reply::Kind::done);
+  leave(core, 2);
+  CHECK(enter(core, 3, "g0", 1).kind == Reply::Kind::later);  // rank 0 is still about to leave
+  leave(core, 1);
+  CHECK(enter(core, 4, "g0", 1).kind == Reply::Kind::later);
+  CHECK(enter(core, 5, "g1", 1, 2, 1).kind == Reply::Kind::done);  // the next communicator of the same program
+  CHECK(enter(core, 6, "g1", 1, 2, 1).kind == Reply::Kind::failure);
+}
+
 TEST_CASE("store group: a proof of zeros says that the client has another secret, and nothing else does") {
   for (const bool says_so : {true, false}) {
     World world(1);
@@ -232,4 +286,32 @@ TEST_CASE("store group: a proof of zeros says that the client has another secret
     CHECK(cut[0].other_secret == says_so);
     CHECK_FALSE(cut[0].authenticated);
   }
+}
+
+TEST_CASE("store group: a second job's rank 0 fails the group of the first, or reports that ranks are mixed") {
+  const std::string rival = std::string(rival_prefix) + "g0";
+  StoreCore waiting({}, GroupNames::elsewhere);
+  std::vector<Delivery> deliveries;
+  CHECK(enter(waiting, 1, "g0", 0).kind == Reply::Kind::done);
+  Request claim = make_request(Request::Kind::enter, rival);
+  claim.count = 2;
+  waiting.handle(2, claim, deliveries);
+  REQUIRE(deliveries.size() == 2);  // both are told
+  for (const Delivery &each : deliveries) CHECK(each.reply.error.message.find("two jobs") != std::string::npos);
+  CHECK_FALSE(waiting.take_mixed_up());
+
+  StoreCore complete({}, GroupNames::elsewhere);
+  for (const uint32_t rank : {0u, 1u}) CHECK(enter(complete, 1 + rank, "g0", rank).kind == Reply::Kind::done);
+  for (const uint64_t client : {1, 2}) leave(complete, client);
+  CHECK(enter(complete, 3, "g0", 1).kind == Reply::Kind::later);
+  CHECK(enter(complete, 4, rival, 0).error.status == RONDO_ERROR_MISMATCH);
+  CHECK(complete.take_mixed_up());
+  CHECK_FALSE(complete.take_mixed_up());  // once
+  CHECK(enter(complete, 5, "g0", 1).error.message.find("two jobs") != std::string::npos);  // the rival's rank 1
+  CHECK(enter(complete, 6, "g0", 1).kind == Reply::Kind::later);
+  CHECK(enter(complete, 7, "g1", 1, 2, 1).kind == Reply::Kind::done);  // the first job goes on
+
+  StoreCore early({}, GroupNames::elsewhere);  // the process that runs it has yet to enter
+  CHECK(enter(early, 1, rival, 0).kind == Reply::Kind::failure);
+  CHECK(enter(early, 2, "g0", 0).error.message.find("two jobs") != std::string::npos);
 }

@@ -259,6 +259,40 @@ TEST_CASE("store core: a cancelled gather lists the missing ranks, at most 16 of
   CHECK(handle(core, 1, make_request(Request::Kind::cancel, "")).empty());  // nothing waits any more
 }
 
+TEST_CASE("store core: what a group had is gone when all its ranks have left, however many groups there were") {
+  for (const GroupNames names : {GroupNames::renewed, GroupNames::elsewhere}) {
+    StoreCore core({.key_count = 3, .total_bytes = 1'000}, names);
+    std::vector<Delivery> deliveries;
+    uint64_t client = 0;
+    for (uint32_t group = 0; group < 100'000; ++group) {
+      const uint64_t first = ++client, second = ++client;
+      for (const uint64_t each : {first, second}) {
+        Request enter = make_request(Request::Kind::enter, "g" + std::to_string(group));
+        enter.rank = each == first ? 0 : 1;
+        enter.count = 2;
+        enter.generation = group;
+        core.handle(each, enter, deliveries);
+      }
+      core.handle(first, make_request(Request::Kind::put, "value", "10 bytes.."), deliveries);
+      core.handle(first, make_gather("whole", 0, 2, "a"), deliveries);
+      core.handle(second, make_gather("whole", 1, 2, "b"), deliveries);
+      core.handle(first, make_gather("begun", 0, 2, "part"), deliveries);
+      core.handle(first, make_request(Request::Kind::cancel, ""), deliveries);
+      for (const Delivery &each : deliveries) {
+        const bool cancelled = each.reply.error.status == RONDO_ERROR_TIMEOUT;
+        if (each.reply.kind == Reply::Kind::failure && !cancelled) FAIL(each.reply.error.message);
+      }
+      deliveries.clear();
+      core.handle(first, make_request(Request::Kind::leave, ""), deliveries);
+      core.forget(second, deliveries);  // after the first has left, that is no failure
+      deliveries.clear();
+    }
+    CHECK(core.key_count() == 0);
+    CHECK(core.used_bytes() == 0);
+    CHECK(core.group_count() == 0);
+  }
+}
+
 TEST_CASE("store core: keys and bytes are bounded, and a gather that is over gives its bytes back") {
   StoreCore core({.key_count = 2, .total_bytes = 1'000});
   CHECK(status_of(handle(core, 1, make_request(Request::Kind::put, "a", std::string(100, 'x')))) == RONDO_OK);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Where the ranks of a job meet when the address that they were given is odd: a name that resolves later, or to other
-// addresses on other hosts.
+// addresses on other hosts; a port that another job has.
 #include <dlfcn.h>
 #include <netdb.h>
 
@@ -104,4 +104,26 @@ TEST_CASE("listen place: rank 0 listens so that others reach it, or says what is
   CHECK(listens("192.0.2.7", {address("192.0.2.7")}, own, "10.0.0.5") == "10.0.0.5 10.0.0.5");
   const auto refused = join_job(job_of_two(0, "192.0.2.7", 29'500), 0, false, "", soon());
   CHECK(refused.error().message.find("no address of this host") != std::string::npos);
+}
+
+TEST_CASE("rendezvous: a port that is taken is spoken of, and a job of the same description is told") {
+  const uint16_t port = free_port();
+  const Job zero = job_of_two(0, "127.0.0.1", port);
+  Result<Rendezvous> first = Error{RONDO_ERROR_INTERNAL, ""};
+  std::thread waits([&] { first = join_job(zero, 0, false, "", soon()); });
+  Result<Rendezvous> second = Error{RONDO_ERROR_INTERNAL, ""};
+  while (second = join_job(zero, 0, false, "", now_ns() + 20 * second_ns), second.ok()) {
+  }
+  waits.join();
+  // Either may have been the one that listened.
+  for (const auto *each : {&first, &second}) {
+    REQUIRE_FALSE(each->ok());
+    CHECK(each->error().status == RONDO_ERROR_MISMATCH);
+    CHECK(each->error().message.find("two jobs meet at this address and port") != std::string::npos);
+  }
+  const auto other = start_store_server({"127.0.0.1", port}, random_secret());
+  REQUIRE(other.ok());
+  const auto taken = join_job(zero, 0, false, "", soon());
+  CHECK(taken.error().message.find("RONDO_PORT") != std::string::npos);
+  CHECK(taken.error().message.find("not by a rank 0 of this job") != std::string::npos);
 }

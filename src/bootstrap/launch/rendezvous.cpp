@@ -2,6 +2,7 @@
 // How the ranks of a job or of a unique id meet.
 #include "src/bootstrap/launch/rendezvous.h"
 
+#include <algorithm>
 #include <cerrno>
 
 #include "src/base/log.h"
@@ -13,18 +14,29 @@
 namespace rondo {
 namespace {
 
-/// Enters the group at its store, and waits for all ranks.
-Result<Rendezvous> complete(Rendezvous rendezvous, const Endpoint &endpoint, const Secret &secret,
-                            const StoreHost &host, uint64_t deadline_ns, const Cancel *cancel) {
-  rendezvous.secret = secret;
-  log::debug({log::Subsystem::bootstrap, rendezvous.rank}, "meets the other ranks at " + format_endpoint(endpoint));
-  const Membership member{rendezvous.key_prefix, rendezvous.rank, rendezvous.size};
-  RONDO_TRY_ASSIGN(rendezvous.store, connect_store(endpoint, secret, deadline_ns, member, host, cancel));
+constexpr uint64_t claim_ns = 3'000'000'000;
+
+Membership member_of(const Rendezvous &rendezvous) {
+  return {rendezvous.key_prefix, rendezvous.rank, rendezvous.size, rendezvous.generation};
+}
+
+/// Waits for all ranks at the store of the group, which this rank has entered.
+Result<Rendezvous> meet(Rendezvous rendezvous, uint64_t deadline_ns) {
   const auto met =
       rendezvous.store->gather(rendezvous.key_prefix + "join", rendezvous.rank, rendezvous.size, {}, deadline_ns);
   if (met.ok()) return rendezvous;
   rendezvous.store->leave(met.error());
   return met.error();
+}
+
+/// Enters the group at its store, and waits for all ranks.
+Result<Rendezvous> complete(Rendezvous rendezvous, const Endpoint &endpoint, const Secret &secret,
+                            const StoreHost &host, uint64_t deadline_ns, const Cancel *cancel) {
+  rendezvous.secret = secret;
+  log::debug({log::Subsystem::bootstrap, rendezvous.rank}, "meets the other ranks at " + format_endpoint(endpoint));
+  const Membership member = member_of(rendezvous);
+  RONDO_TRY_ASSIGN(rendezvous.store, connect_store(endpoint, secret, deadline_ns, member, host, cancel));
+  return meet(std::move(rendezvous), deadline_ns);
 }
 
 /// The same by rank 0 where it runs the store for this group alone: what it fails with is told, too.
@@ -57,6 +69,7 @@ Rendezvous begin(const Job &job, uint32_t generation) {
   Rendezvous rendezvous;
   rendezvous.rank = job.rank;
   rendezvous.size = job.size;
+  rendezvous.generation = generation;
   rendezvous.key_prefix = "g" + std::to_string(generation) + "/";
   return rendezvous;
 }
@@ -67,11 +80,21 @@ Result<Rendezvous> rendezvous_at_store(const Job &job, Rendezvous rendezvous, ui
   return complete(std::move(rendezvous), job.endpoint, job.secret, host, deadline_ns, cancel);
 }
 
-/// What to do about an address on which rank 0 could not listen.
-Error cannot_listen(Error error, int error_number) {
-  if (error_number == EACCES)
+/// What to do about an address on which rank 0 could not listen. Where the port is taken by a job of the same
+/// description, that job is told, too.
+Error cannot_listen(Error error, int error_number, const Job &job, const ListenPlace &place,
+                    const Rendezvous &rendezvous, uint64_t deadline_ns, const Cancel *cancel) {
+  if (error_number == EACCES) {
     error.message += "; ports below 1024 need a privilege: set RONDO_PORT to a higher one on all ranks";
-  if (error_number == EADDRINUSE) error.message += "; the port is taken: set RONDO_PORT to a free one on all ranks";
+  } else if (error_number == EADDRINUSE) {
+    Membership rival = member_of(rendezvous);
+    rival.group.insert(0, rival_prefix);
+    bool absent = true;
+    const auto claim = connect_store(place.connect, job.secret, std::min(deadline_ns, now_ns() + claim_ns), rival, {},
+                                     cancel, &absent);
+    if (!claim.ok() && !absent) return claim.error();
+    error.message += "; the port is taken, and not by a rank 0 of this job: set RONDO_PORT to a free one on all ranks";
+  }
   return error;
 }
 
@@ -83,8 +106,9 @@ Result<Rendezvous> rendezvous_at_rank_0(const Job &job, bool serving, std::strin
   RONDO_TRY_ASSIGN(const ListenPlace place, find_listen_place(job.endpoint, network_interface, deadline_ns, cancel));
   if (serving) return complete(std::move(rendezvous), place.connect, job.secret, host, deadline_ns, cancel);
   int error_number = 0;
-  auto server = start_store_server(place.listen, job.secret, &error_number);
-  if (!server.ok()) return cannot_listen(std::move(server).error(), error_number);
+  auto server = start_store_server(place.listen, job.secret, GroupNames::elsewhere, &error_number);
+  if (!server.ok())
+    return cannot_listen(std::move(server).error(), error_number, job, place, rendezvous, deadline_ns, cancel);
   return complete_as_host(std::move(rendezvous), std::move(server).value(), place.connect, job.secret, host,
                           deadline_ns, cancel);
 }

@@ -12,6 +12,7 @@ struct Rendezvous {
   uint32_t rank = 0;
   uint32_t size = 1;
   Secret secret;                        ///< that the group's ranks know, and nobody else; alone: none
+  uint32_t generation = 0;              ///< of communicators from the environment; 0 for a unique id
   std::string key_prefix;               ///< begins the group's keys: "g0/"; no other group uses it in this store
   std::unique_ptr<StoreServer> server;  ///< where this rank runs the store, else null. Declared before `store`, so that
   std::unique_ptr<Store> store;         ///< the client goes first. Keep the server while any rank may use the store.

@@ -310,6 +310,9 @@ class Connector {
     }
   }
 
+  /// The store is there, and its group has failed.
+  [[nodiscard]] bool was_refused() const { return was_refused_; }
+
  private:
   /// Keeps to the address at which the store has been seen.
   Attempt attempt_at_next_address(uint64_t deadline_ns) {
@@ -328,10 +331,11 @@ class Connector {
     // Once this side has proved itself too, an end of the connection would be taken for the rank's death.
     bool open = client->pump([&] { return session.proved(); }, std::min(deadline_ns, attempt_deadline_ns));
     if (open) open = client->pump([&] { return session.open(); }, deadline_ns);
-    was_there_ = was_there_ || session.proved();
+    was_there_ = !session.later() && (was_there_ || session.proved());
     if (open) client->finish_handshake(deadline_ns);
     const auto &failure = client->session().failure();
     client->report_other_secret();
+    was_refused_ = session.refused();
     if (open && !failure) return client;
     attempt.error = failure ? *failure : Error{RONDO_ERROR_TIMEOUT, "it takes connections, but does not answer"};
     // Closed: turned away by a busy server, or by one that ends. A failure of the group comes with a rank.
@@ -374,6 +378,7 @@ class Connector {
   std::string last_;
   uint64_t refused_since_ns_ = no_deadline;
   bool was_there_ = false;
+  bool was_refused_ = false;
   bool gone_ = false;
 };
 
@@ -381,8 +386,11 @@ class Connector {
 
 Result<std::unique_ptr<Store>> connect_store(const Endpoint &endpoint, const Secret &secret, uint64_t deadline_ns,
                                              const std::optional<Membership> &member, const StoreHost &host,
-                                             const Cancel *cancel) {
-  return Connector(endpoint, secret, member, host, cancel).connect(deadline_ns);
+                                             const Cancel *cancel, bool *absent) {
+  Connector connector(endpoint, secret, member, host, cancel);
+  auto store = connector.connect(deadline_ns);
+  if (absent != nullptr) *absent = !store.ok() && !connector.was_refused() && !requested(cancel);
+  return store;
 }
 
 }  // namespace rondo

@@ -67,6 +67,7 @@ void StoreClientSession::take_hello() {
   enter.key = member_->group;
   enter.rank = member_->rank;
   enter.count = member_->count;
+  enter.generation = member_->generation;
   send(std::move(enter));
 }
 
@@ -84,6 +85,10 @@ void StoreClientSession::take_answer(Reply reply) {
   if (reply.kind == Reply::Kind::failure) reply.error.message = "store at " + name_ + ": " + reply.error.message;
   if (state_ == State::open) {
     reply_ = std::move(reply);
+  } else if (reply.kind == Reply::Kind::later) {
+    later_ = true;
+    fail(RONDO_ERROR_REMOTE, "this rank has met others there already: in an earlier program of this job, which still "
+                             "runs, or in another job, which needs a MASTER_PORT of its own");
   } else if (reply.kind == Reply::Kind::failure) {
     state_ = State::failed;
     failure_ = std::move(reply.error);

@@ -38,6 +38,8 @@ class StoreClientSession {
   [[nodiscard]] bool refused() const { return refused_; }  ///< failure() is the group's: it could not be entered
   /// The store knows another secret.
   [[nodiscard]] bool other_secret() const { return other_secret_; }
+  /// It is to be entered at a later store of this address: this one is of an earlier program.
+  [[nodiscard]] bool later() const { return later_; }
   /// The other side has proved that it is the store.
   [[nodiscard]] bool proved() const { return sealer_.has_value(); }
 
@@ -82,6 +84,7 @@ class StoreClientSession {
   uint64_t deadline_ns_ = no_deadline;
   bool in_flight_ = false;
   bool refused_ = false;
+  bool later_ = false;
   bool other_secret_ = false;
   bool cancelled_ = false;
 };

@@ -73,20 +73,30 @@ void StoreCore::forget(uint64_t client, std::vector<Delivery> &out) {
   stop_waiting(client);
   groups_.forget(client);
   report_failures(out);
+  drop_vacated_keys();
 }
 
 void StoreCore::enter(uint64_t client, const Request &request, std::vector<Delivery> &out) {
-  const auto entered = groups_.enter(client, request.key, request.rank, request.count);
+  Membership member{request.key, request.rank, request.count, request.generation};
+  if (member.group.starts_with(rival_prefix)) {
+    member.group.erase(0, rival_prefix.size());
+    out.push_back({client, failure(request.id, groups_.meet_rival(member))});
+    return report_failures(out);
+  }
+  const auto entered = groups_.enter(client, member);
   Reply done;
   done.id = request.id;
+  if (entered.ok() && entered.value().later) done.kind = Reply::Kind::later;
+  const bool is_member = entered.ok() && !entered.value().later;
   out.push_back({client, entered.ok() ? std::move(done) : failure(request.id, entered.error())});
-  if (entered.ok() && host_rank_)
+  if (is_member && host_rank_)
     out.push_back({client, notice({RONDO_OK, "", -1, static_cast<int32_t>(*host_rank_)})});
   report_failures(out);
 }
 
 void StoreCore::leave(uint64_t client, const Request &request, std::vector<Delivery> &out) {
   groups_.leave(client, request.error);
+  drop_vacated_keys();
   Reply done;
   done.id = request.id;
   out.push_back({client, std::move(done)});
@@ -128,12 +138,33 @@ void StoreCore::report_failures(std::vector<Delivery> &out) {
 void StoreCore::stop_waiting(uint64_t client) {
   const auto found = waiting_.find(client);
   if (found == waiting_.end()) return;
-  const auto clients = waiting_clients_.find(found->second.key);
-  if (clients != waiting_clients_.end()) {
+  auto &waiting_clients = keys_of(client).waiting_clients;
+  const auto clients = waiting_clients.find(found->second.key);
+  if (clients != waiting_clients.end()) {
     std::erase(clients->second, client);
-    if (clients->second.empty()) waiting_clients_.erase(clients);
+    if (clients->second.empty()) waiting_clients.erase(clients);
   }
   waiting_.erase(found);
+}
+
+/// Nobody asks for the keys of a group any more that its ranks have left.
+void StoreCore::drop_vacated_keys() {
+  for (const uint64_t number : groups_.take_vacated()) {
+    const auto found = keys_.find(number);
+    if (found == keys_.end()) continue;
+    for (const auto &[key, entry] : found->second.entries) used_bytes_ -= price_bytes(entry);
+    key_count_ -= found->second.entries.size();
+    keys_.erase(found);
+  }
+}
+
+/// What was charged for the entry and not given back.
+size_t StoreCore::price_bytes(const Entry &entry) {
+  if (!entry.is_gather) return entry.value.size();
+  if (entry.gather.over) return 0;
+  size_t bytes = gather_price_bytes(entry.gather.count);
+  for (const auto &[rank, part] : entry.gather.parts) bytes += part_price_bytes + part.size();
+  return bytes;
 }
 
 Result<void> StoreCore::charge(size_t bytes) {
@@ -144,17 +175,19 @@ Result<void> StoreCore::charge(size_t bytes) {
   return {};
 }
 
-Result<StoreCore::Entry *> StoreCore::add_entry(const std::string &key, size_t bytes) {
-  if (entries_.size() >= limits_.key_count)
+Result<StoreCore::Entry *> StoreCore::add_entry(Keys &keys, const std::string &key, size_t bytes) {
+  if (key_count_ >= limits_.key_count)
     return Error{RONDO_ERROR_OUT_OF_RESOURCES,
                  "the store is full: it holds at most " + std::to_string(limits_.key_count) + " keys"};
   RONDO_TRY(charge(bytes));
-  return &entries_[key];
+  ++key_count_;
+  return &keys.entries[key];
 }
 
 void StoreCore::put(uint64_t client, Request &request, std::vector<Delivery> &out) {
-  const auto found = entries_.find(request.key);
-  if (found != entries_.end()) {
+  Keys &keys = keys_of(client);
+  const auto found = keys.entries.find(request.key);
+  if (found != keys.entries.end()) {
     const bool equal = !found->second.is_gather && found->second.value == request.value;
     Reply reply;
     reply.id = request.id;
@@ -162,7 +195,7 @@ void StoreCore::put(uint64_t client, Request &request, std::vector<Delivery> &ou
     out.push_back({client, std::move(reply)});
     return;
   }
-  auto entry = add_entry(request.key, request.value.size());
+  auto entry = add_entry(keys, request.key, request.value.size());
   if (!entry.ok()) {
     out.push_back({client, failure(request.id, entry.error())});
     return;
@@ -171,7 +204,7 @@ void StoreCore::put(uint64_t client, Request &request, std::vector<Delivery> &ou
   Reply done;
   done.id = request.id;
   out.push_back({client, std::move(done)});
-  for (const uint64_t waiting : take_waiting(request.key)) {
+  for (const uint64_t waiting : take_waiting(keys, request.key)) {
     Request wanted = std::move(waiting_.at(waiting));
     waiting_.erase(waiting);
     get(waiting, wanted, out);
@@ -179,8 +212,9 @@ void StoreCore::put(uint64_t client, Request &request, std::vector<Delivery> &ou
 }
 
 void StoreCore::get(uint64_t client, Request &request, std::vector<Delivery> &out) {
-  const auto found = entries_.find(request.key);
-  if (found == entries_.end()) return wait(client, std::move(request));
+  const auto &entries = keys_of(client).entries;
+  const auto found = entries.find(request.key);
+  if (found == entries.end()) return wait(client, std::move(request));
   Reply reply;
   reply.id = request.id;
   reply.kind = Reply::Kind::value;
@@ -193,17 +227,18 @@ void StoreCore::get(uint64_t client, Request &request, std::vector<Delivery> &ou
 }
 
 void StoreCore::try_get(uint64_t client, Request &request, std::vector<Delivery> &out) {
-  if (entries_.contains(request.key)) return get(client, request, out);
+  if (keys_of(client).entries.contains(request.key)) return get(client, request, out);
   Reply nothing;
   nothing.id = request.id;
   out.push_back({client, std::move(nothing)});
 }
 
-Result<StoreCore::Entry *> StoreCore::gather_entry(const Request &request) {
-  const auto found = entries_.find(request.key);
-  if (found == entries_.end()) {
+Result<StoreCore::Entry *> StoreCore::gather_entry(uint64_t client, const Request &request) {
+  Keys &keys = keys_of(client);
+  const auto found = keys.entries.find(request.key);
+  if (found == keys.entries.end()) {
     if (request.kind == Request::Kind::collect) return mismatch("gather " + in_quotes(request.key) + " was not begun");
-    RONDO_TRY_ASSIGN(Entry *const entry, add_entry(request.key, gather_price_bytes(request.count)));
+    RONDO_TRY_ASSIGN(Entry *const entry, add_entry(keys, request.key, gather_price_bytes(request.count)));
     entry->is_gather = true;
     entry->gather.count = request.count;
     entry->gather.served.resize(request.count);
@@ -233,7 +268,7 @@ Result<void> StoreCore::add_part(Entry &entry, Request &request) {
 }
 
 void StoreCore::gather(uint64_t client, Request &request, std::vector<Delivery> &out) {
-  auto entry = gather_entry(request);
+  auto entry = gather_entry(client, request);
   if (!entry.ok()) {
     out.push_back({client, failure(request.id, entry.error())});
     return;
@@ -250,7 +285,7 @@ void StoreCore::gather(uint64_t client, Request &request, std::vector<Delivery> 
   }
   out.push_back({client, page(*entry.value(), request.id, request.rank, 0)});
   if (was_complete) return;
-  for (const uint64_t waiting : take_waiting(request.key)) {
+  for (const uint64_t waiting : take_waiting(keys_of(client), request.key)) {
     const Request wanted = std::move(waiting_.at(waiting));
     waiting_.erase(waiting);
     if (wanted.kind == Request::Kind::get) {  // waited for a value since before there was a gather
@@ -263,7 +298,7 @@ void StoreCore::gather(uint64_t client, Request &request, std::vector<Delivery> 
 }
 
 void StoreCore::collect(uint64_t client, const Request &request, std::vector<Delivery> &out) {
-  auto entry = gather_entry(request);
+  auto entry = gather_entry(client, request);
   if (entry.ok() && entry.value()->gather.parts.size() < entry.value()->gather.count)
     entry = mismatch("gather " + in_quotes(request.key) + " is not complete");
   out.push_back({client, entry.ok() ? page(*entry.value(), request.id, request.rank, request.first)
@@ -275,36 +310,36 @@ void StoreCore::cancel(uint64_t client, const Request &request, std::vector<Deli
   if (found == waiting_.end() || found->second.id != request.id) return;  // the reply and the cancel crossed
   const Request wanted = found->second;
   stop_waiting(client);
-  out.push_back({client, failure(wanted.id, what_is_missing(wanted))});
+  out.push_back({client, failure(wanted.id, what_is_missing(client, wanted))});
 }
 
-Error StoreCore::what_is_missing(const Request &request) const {
+Error StoreCore::what_is_missing(uint64_t client, const Request &request) {
   if (request.kind == Request::Kind::gather)
-    return missing_ranks(request.key, request.count, entries_.at(request.key).gather.parts);
+    return missing_ranks(request.key, request.count, keys_of(client).entries.at(request.key).gather.parts);
   return {RONDO_ERROR_TIMEOUT, "nobody put " + in_quotes(request.key)};
 }
 
 void StoreCore::end(std::vector<Delivery> &out) {
   for (const auto &[client, request] : waiting_) {
-    Error error = what_is_missing(request);
+    Error error = what_is_missing(client, request);
     error.status = RONDO_ERROR_REMOTE;
     error.message = "the process that runs the store gave up or ended; " + error.message;
     out.push_back({client, failure(request.id, std::move(error))});
   }
   waiting_.clear();
-  waiting_clients_.clear();
+  for (auto &[number, keys] : keys_) keys.waiting_clients.clear();
 }
 
 void StoreCore::wait(uint64_t client, Request &&request) {
-  waiting_clients_[request.key].push_back(client);
+  keys_of(client).waiting_clients[request.key].push_back(client);
   waiting_[client] = std::move(request);
 }
 
-std::vector<uint64_t> StoreCore::take_waiting(const std::string &key) {
-  const auto found = waiting_clients_.find(key);
-  if (found == waiting_clients_.end()) return {};
+std::vector<uint64_t> StoreCore::take_waiting(Keys &keys, const std::string &key) {
+  const auto found = keys.waiting_clients.find(key);
+  if (found == keys.waiting_clients.end()) return {};
   std::vector<uint64_t> clients = std::move(found->second);
-  waiting_clients_.erase(found);
+  keys.waiting_clients.erase(found);
   return clients;
 }
 
@@ -331,9 +366,7 @@ void StoreCore::mark_served(Entry &entry, uint32_t rank) {
   if (gather.served[rank]) return;
   gather.served[rank] = true;
   if (++gather.served_count < gather.count) return;
-  size_t freed_bytes = gather_price_bytes(gather.count);
-  for (const auto &[part_rank, part] : gather.parts) freed_bytes += part_price_bytes + part.size();
-  used_bytes_ -= freed_bytes;
+  used_bytes_ -= price_bytes(entry);
   gather.parts.clear();
   gather.served = {};
   gather.over = true;

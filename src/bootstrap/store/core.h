@@ -4,6 +4,9 @@
 //
 // A key is a value or a gather, for good. A gather is open (parts come) -> complete (all parts are there; each rank
 // is given them in pages) -> over (each rank was given the last page: the parts are freed, the key stays taken).
+//
+// Each group has keys of its own, which go when its ranks have left it (StoreGroups). So the store holds what the
+// groups of the moment need, however many came before. Clients without a group share one more set, which stays.
 #pragma once
 
 #include <map>
@@ -27,7 +30,8 @@ struct Delivery {
 
 class StoreCore {
  public:
-  explicit StoreCore(const StoreLimits &limits = {}) : limits_(limits) {}
+  explicit StoreCore(const StoreLimits &limits = {}, GroupNames names = GroupNames::once)
+      : limits_(limits), groups_(names) {}
 
   /// Appends the replies that follow to `out`: none yet, that of this client, or those of all clients that waited.
   /// The caller sees to it that a client has one request at a time.
@@ -47,7 +51,9 @@ class StoreCore {
   void end(std::vector<Delivery> &out);
 
   [[nodiscard]] bool expects_ranks() const { return groups_.expects_ranks(); }  ///< as StoreGroups says
-  [[nodiscard]] size_t key_count() const { return entries_.size(); }
+  [[nodiscard]] size_t key_count() const { return key_count_; }
+  [[nodiscard]] size_t group_count() const { return groups_.group_count(); }
+  [[nodiscard]] std::optional<Error> take_mixed_up() { return groups_.take_mixed_up(); }  ///< as StoreGroups says
   [[nodiscard]] size_t used_bytes() const { return used_bytes_; }
   [[nodiscard]] size_t waiting_count() const { return waiting_.size(); }
 
@@ -64,6 +70,10 @@ class StoreCore {
     Bytes value;
     Gather gather;
   };
+  struct Keys {
+    std::unordered_map<std::string, Entry> entries;
+    std::unordered_map<std::string, std::vector<uint64_t>> waiting_clients;  ///< by key, in the order of arrival
+  };
 
   void put(uint64_t client, Request &request, std::vector<Delivery> &out);
   void get(uint64_t client, Request &request, std::vector<Delivery> &out);
@@ -75,13 +85,16 @@ class StoreCore {
   void leave(uint64_t client, const Request &request, std::vector<Delivery> &out);
   void report_failures(std::vector<Delivery> &out);
   void stop_waiting(uint64_t client);
-  [[nodiscard]] Result<Entry *> gather_entry(const Request &request);
+  void drop_vacated_keys();
+  [[nodiscard]] static size_t price_bytes(const Entry &entry);
+  [[nodiscard]] Keys &keys_of(uint64_t client) { return keys_[groups_.number_of(client)]; }
+  [[nodiscard]] Result<Entry *> gather_entry(uint64_t client, const Request &request);
   [[nodiscard]] Result<void> add_part(Entry &entry, Request &request);
   [[nodiscard]] Result<void> charge(size_t bytes);
-  [[nodiscard]] Result<Entry *> add_entry(const std::string &key, size_t bytes);
-  [[nodiscard]] Error what_is_missing(const Request &request) const;
+  [[nodiscard]] Result<Entry *> add_entry(Keys &keys, const std::string &key, size_t bytes);
+  [[nodiscard]] Error what_is_missing(uint64_t client, const Request &request);
   void wait(uint64_t client, Request &&request);
-  [[nodiscard]] std::vector<uint64_t> take_waiting(const std::string &key);
+  [[nodiscard]] static std::vector<uint64_t> take_waiting(Keys &keys, const std::string &key);
   [[nodiscard]] Reply page(Entry &entry, uint64_t id, uint32_t rank, uint32_t first);
   void mark_served(Entry &entry, uint32_t rank);
 
@@ -89,9 +102,9 @@ class StoreCore {
   size_t used_bytes_ = 0;
   StoreGroups groups_;
   std::optional<uint32_t> host_rank_;
-  std::unordered_map<std::string, Entry> entries_;
+  size_t key_count_ = 0;
+  std::unordered_map<uint64_t, Keys> keys_;        ///< by the number of the group
   std::unordered_map<uint64_t, Request> waiting_;  ///< by client
-  std::unordered_map<std::string, std::vector<uint64_t>> waiting_clients_;  ///< by key, in the order of arrival
 };
 
 }  // namespace rondo

@@ -18,6 +18,12 @@ Error ended(uint32_t rank) {
                "ended, or lost its connection, before the communicator was made; look at its own output");
 }
 
+Error two_jobs() {
+  return {RONDO_ERROR_MISMATCH,
+          "two jobs meet at this address and port: a second process is rank 0 there, and ranks of one job may have "
+          "joined the other. Give each job its own MASTER_PORT (or RONDO_PORT), or its own RONDO_SECRET"};
+}
+
 }  // namespace
 
 void StoreGroups::fail(Group &group, Error error) {
@@ -41,42 +47,90 @@ Error StoreGroups::why_not(const Group &group, uint32_t rank, uint32_t count) co
   return {RONDO_OK, ""};
 }
 
-Result<void> StoreGroups::enter(uint64_t client, const std::string &name, uint32_t rank, uint32_t count) {
-  if (members_.contains(client)) return Error{RONDO_ERROR_INTERNAL, "a client entered two groups"};
-  const bool known = groups_.contains(name);
-  if (!known && groups_.size() >= group_count_max)
+/// The group that the member means has ended, or at least the rank has left it after all had come.
+bool StoreGroups::is_done(const Membership &member) const {
+  if (names_ == GroupNames::once) return false;
+  const auto found = groups_.find(member.group);
+  if (found == groups_.end())
+    return names_ == GroupNames::elsewhere &&
+           (member.generation < done_count_ || done_.contains(member.generation));
+  const Group &group = *found->second;
+  return group.all_have_come() && group.count == member.count && !group.present.contains(member.rank);
+}
+
+/// A rank that came to a group of an earlier program. Where a rival has come, the rank is of the rival's job.
+Result<StoreGroups::Entry> StoreGroups::enter_later(uint32_t rank) {
+  if (rival_ && rival_ranks_.insert(rank).second) return *rival_;
+  return Entry{.later = true};
+}
+
+Result<std::shared_ptr<StoreGroups::Group>> StoreGroups::group_for(const Membership &member) {
+  std::shared_ptr<Group> &group = groups_[member.group];
+  if (group != nullptr && !is_done(member)) return group;
+  if (group == nullptr && groups_.size() > group_count_max) {
+    groups_.erase(member.group);
     return Error{RONDO_ERROR_OUT_OF_RESOURCES,
-                 "the store is full: it holds at most " + std::to_string(group_count_max) + " groups"};
-  Group &group = groups_[name];
-  if (!known) {
-    group.count = count;
-    group.come.resize(count);
+                 "the store is full: it holds at most " + std::to_string(group_count_max) + " groups at a time"};
   }
-  Error refused = why_not(group, rank, count);
-  if (group.count == count) group.come[rank] = true;
+  group = std::make_shared<Group>();
+  group->number = ++last_number_;
+  group->name = member.group;
+  group->generation = member.generation;
+  group->count = member.count;
+  group->come.resize(member.count);
+  return group;
+}
+
+Result<StoreGroups::Entry> StoreGroups::enter(uint64_t client, const Membership &member) {
+  if (members_.contains(client)) return Error{RONDO_ERROR_INTERNAL, "a client entered two groups"};
+  if (names_ == GroupNames::elsewhere && is_done(member)) return enter_later(member.rank);
+  RONDO_TRY_ASSIGN(const std::shared_ptr<Group> group, group_for(member));
+  Error refused = why_not(*group, member.rank, member.count);
+  if (group->count == member.count && !group->come[member.rank]) {
+    group->come[member.rank] = true;
+    ++group->come_count;
+  }
   if (refused.status != RONDO_OK) {
-    fail(group, refused);
+    fail(*group, refused);
     return refused;
   }
-  group.present[rank] = client;
-  members_[client] = {&group, rank};
-  return {};
+  group->present[member.rank] = client;
+  members_[client] = {group, member.rank};
+  return Entry{};
+}
+
+/// Lower bounds rise, so that what is remembered of ended groups does not grow with their number.
+void StoreGroups::note_done(uint32_t generation) {
+  if (generation >= done_count_) done_.insert(generation);
+  while (done_.erase(done_count_) != 0) ++done_count_;
+}
+
+/// A member is gone. A group that has come to its end is forgotten, unless its name must not be used again.
+void StoreGroups::vacate(const std::shared_ptr<Group> &group, uint32_t rank) {
+  group->present.erase(rank);
+  if (!group->present.empty() || (!group->all_have_come() && !group->failure)) return;
+  vacated_.push_back(group->number);
+  if (!group->all_have_come() || names_ == GroupNames::once) return;
+  if (names_ == GroupNames::elsewhere) note_done(group->generation);
+  const auto found = groups_.find(group->name);
+  if (found != groups_.end() && found->second == group) groups_.erase(found);
 }
 
 void StoreGroups::leave(uint64_t client, const Error &outcome) {
   const auto found = members_.find(client);
   if (found == members_.end()) return;
   const auto [group, rank] = found->second;
-  group->present.erase(rank);
   members_.erase(found);
   if (outcome.status == RONDO_OK) {
     group->over = !group->failure;
-    return;
+  } else {
+    group->present.erase(rank);  // it knows
+    Error error = outcome;
+    error.message = "rank " + std::to_string(rank) + " failed: " + outcome.message;
+    if (error.peer < 0) error.peer = static_cast<int32_t>(rank);
+    fail(*group, std::move(error));
   }
-  Error error = outcome;
-  error.message = "rank " + std::to_string(rank) + " failed: " + outcome.message;
-  if (error.peer < 0) error.peer = static_cast<int32_t>(rank);
-  fail(*group, std::move(error));
+  vacate(group, rank);
 }
 
 void StoreGroups::forget(uint64_t client) {
@@ -87,17 +141,33 @@ void StoreGroups::forget(uint64_t client) {
   members_.erase(found);
   fail(*group, ended(rank));
   std::erase(told_, client);
+  vacate(group, rank);
 }
 
 void StoreGroups::rank_ended(uint32_t rank) {
   ended_.insert(rank);
   for (auto &[name, group] : groups_)
-    if (rank < group.count && !group.come[rank]) fail(group, ended(rank));
+    if (rank < group->count && !group->come[rank]) fail(*group, ended(rank));
 }
 
 void StoreGroups::fail_all(const Error &error) {
   failure_of_all_ = error;
-  for (auto &[name, group] : groups_) fail(group, error);
+  for (auto &[name, group] : groups_) fail(*group, error);
+}
+
+Error StoreGroups::meet_rival(const Membership &rival) {
+  if (names_ != GroupNames::elsewhere) return two_jobs();
+  rival_ = two_jobs();
+  rival_ranks_.clear();
+  const auto found = groups_.find(rival.group);
+  if (found != groups_.end() && !found->second->over) {
+    fail(*found->second, *rival_);
+  } else if (found != groups_.end() || is_done(rival)) {
+    mixed_up_ = rival_;
+  } else if (last_number_ == 0) {
+    failure_of_all_ = rival_;  // the process that runs this store has yet to enter its first group
+  }
+  return *rival_;
 }
 
 const Error *StoreGroups::failure_of(uint64_t client) const {
@@ -105,10 +175,15 @@ const Error *StoreGroups::failure_of(uint64_t client) const {
   return found == members_.end() || !found->second.group->failure ? nullptr : &*found->second.group->failure;
 }
 
+uint64_t StoreGroups::number_of(uint64_t client) const {
+  const auto found = members_.find(client);
+  return found == members_.end() ? 0 : found->second.group->number;
+}
+
 bool StoreGroups::expects_ranks() const {
   for (const auto &[name, group] : groups_)
-    for (uint32_t rank = 0; group.failure && rank < group.count; ++rank)
-      if (!group.come[rank] && !ended_.contains(rank)) return true;
+    for (uint32_t rank = 0; group->failure && rank < group->count; ++rank)
+      if (!group->come[rank] && !ended_.contains(rank)) return true;
   return false;
 }
 

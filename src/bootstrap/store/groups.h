@@ -5,9 +5,12 @@
 // Group      open (ranks enter) -> over (a rank has left in good order: by then all have met, and none is needed here)
 //                               -> failed, for good: a rank has failed or its connection has ended without a goodbye, a
 //                                  rank came twice or with another size, or a rank is known never to come
+//            A group ends once all its ranks have come and left. What its name means from then on, GroupNames says. A
+//            rank that has left may enter the next group of that name while others are still to leave the one before.
 #pragma once
 
 #include <map>
+#include <memory>
 #include <optional>
 #include <set>
 #include <unordered_map>
@@ -18,10 +21,15 @@ namespace rondo {
 
 class StoreGroups {
  public:
-  static constexpr size_t group_count_max = 65'536;
+  static constexpr size_t group_count_max = 65'536;  ///< at a time
 
-  /// `client` is rank `rank` of `group`. A failure is the group's, and told to its other members.
-  [[nodiscard]] Result<void> enter(uint64_t client, const std::string &group, uint32_t rank, uint32_t count);
+  explicit StoreGroups(GroupNames names = GroupNames::once) : names_(names) {}
+
+  struct Entry {
+    bool later = false;  ///< GroupNames::elsewhere: the group that the client wants is to meet at a later store
+  };
+  /// The client enters a group. A failure is the group's, and told to its other members.
+  [[nodiscard]] Result<Entry> enter(uint64_t client, const Membership &member);
 
   /// The client's goodbye: `outcome` is RONDO_OK, or what it failed with.
   void leave(uint64_t client, const Error &outcome);
@@ -35,8 +43,23 @@ class StoreGroups {
   /// Something about the store itself, for which all groups fail, those that are yet to come too.
   void fail_all(const Error &error);
 
+  /// A client would run a store here itself, as rank 0 of a group: a second job has the same description. The group
+  /// fails unless it is complete. Each other rank that comes to the complete group is refused once. A store that is not
+  /// rank 0's own (GroupNames::elsewhere) has no rivals, and only refuses it.
+  /// Returns what to tell the rival.
+  [[nodiscard]] Error meet_rival(const Membership &rival);
+  /// What a rival has caused since the last call, where its group was complete: the ranks may be of both jobs.
+  [[nodiscard]] std::optional<Error> take_mixed_up() { return std::exchange(mixed_up_, std::nullopt); }
+
   /// Of the client's group; null: none so far, or the client is in no group.
   [[nodiscard]] const Error *failure_of(uint64_t client) const;
+
+  /// Identifies the client's group among all groups of this store; 0: the client is in none.
+  [[nodiscard]] uint64_t number_of(uint64_t client) const;
+  /// The numbers of groups that all present ranks have left since the last call, and that nobody can enter any more or
+  /// that have failed.
+  [[nodiscard]] std::vector<uint64_t> take_vacated() { return std::exchange(vacated_, {}); }
+  [[nodiscard]] size_t group_count() const { return groups_.size(); }
 
   /// The clients that are to be told that their group has failed, each once.
   [[nodiscard]] std::vector<uint64_t> take_told() { return std::exchange(told_, {}); }
@@ -46,25 +69,44 @@ class StoreGroups {
 
  private:
   struct Group {
+    uint64_t number = 0;
+    std::string name;
+    uint32_t generation = 0;
     uint32_t count = 0;
+    uint32_t come_count = 0;
     std::map<uint32_t, uint64_t> present;  ///< rank -> client
     std::vector<bool> come;                ///< by rank
     bool over = false;
     std::optional<Error> failure;
+
+    [[nodiscard]] bool all_have_come() const { return come_count == count; }
   };
   struct Member {
-    Group *group = nullptr;  ///< nodes of a map stay where they are
+    std::shared_ptr<Group> group;
     uint32_t rank = 0;
   };
 
-  void fail(Group &group, Error error);
+  [[nodiscard]] Result<std::shared_ptr<Group>> group_for(const Membership &member);
+  [[nodiscard]] bool is_done(const Membership &member) const;
+  [[nodiscard]] Result<Entry> enter_later(uint32_t rank);
+  void note_done(uint32_t generation);
   [[nodiscard]] Error why_not(const Group &group, uint32_t rank, uint32_t count) const;
+  void fail(Group &group, Error error);
+  void vacate(const std::shared_ptr<Group> &group, uint32_t rank);
 
-  std::map<std::string, Group> groups_;
-  std::unordered_map<uint64_t, Member> members_;  ///< by client
+  GroupNames names_;
+  std::map<std::string, std::shared_ptr<Group>> groups_;  ///< the latest of each name
+  std::unordered_map<uint64_t, Member> members_;          ///< by client
+  std::vector<uint64_t> told_;
+  std::vector<uint64_t> vacated_;
   std::set<uint32_t> ended_;
   std::optional<Error> failure_of_all_;
-  std::vector<uint64_t> told_;
+  std::optional<Error> mixed_up_;
+  std::optional<Error> rival_;      ///< what the rival's job is told
+  std::set<uint32_t> rival_ranks_;  ///< that were told so
+  uint64_t last_number_ = 0;
+  uint32_t done_count_ = 0;   ///< all generations below it have ended
+  std::set<uint32_t> done_;   ///< later ones that have ended before an earlier one
 };
 
 }  // namespace rondo

@@ -26,8 +26,8 @@ struct HubLimits {
 
 class StoreHub {
  public:
-  explicit StoreHub(const Secret &secret, const HubLimits &limits = {})
-      : secret_(secret), limits_(limits), core_(limits.store) {}
+  explicit StoreHub(const Secret &secret, const HubLimits &limits = {}, GroupNames names = GroupNames::once)
+      : secret_(secret), limits_(limits), core_(limits.store, names) {}
 
   /// True: a connection may be taken in now. Otherwise ask again after an event.
   [[nodiscard]] bool can_accept() const { return sessions_.size() - stranger_count() < limits_.member_count; }
@@ -44,6 +44,7 @@ class StoreHub {
   void hosted_by(uint32_t rank, uint64_t now_ns);   ///< StoreCore::hosted_by()
   void rank_ended(uint32_t rank, uint64_t now_ns);  ///< StoreCore::rank_ended()
   void fail_all(const Error &error, uint64_t now_ns);  ///< StoreCore::fail_all()
+  [[nodiscard]] std::optional<Error> take_mixed_up() { return core_.take_mixed_up(); }
 
   /// The server ends: clients that wait are told so, and what was missing. Send the output that is left, then close.
   void end(uint64_t now_ns);

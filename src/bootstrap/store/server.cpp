@@ -98,13 +98,13 @@ void keep_alive(int socket) {
 
 class Server final : public StoreServer {
  public:
-  Server(Listener listener, FileDescriptor epoll, FileDescriptor bell, const Secret &secret)
+  Server(Listener listener, FileDescriptor epoll, FileDescriptor bell, const Secret &secret, GroupNames names)
       : listener_(std::move(listener)),
         epoll_(std::move(epoll)),
         bell_(std::move(bell)),
         spare_(::fcntl(bell_.get(), F_DUPFD_CLOEXEC, 0)),
         descriptor_limit_(descriptor_limit()),
-        hub_(secret, limits_for(descriptor_limit_)) {}
+        hub_(secret, limits_for(descriptor_limit_), names) {}
   Server(const Server &) = delete;
   Server &operator=(const Server &) = delete;
 
@@ -129,6 +129,9 @@ class Server final : public StoreServer {
   }
   void rank_ended(uint32_t rank) override {
     post([this, rank] { hub_.rank_ended(rank, now_ns()); });
+  }
+  void on_rival(std::function<void(const Error &)> report) override {
+    post([this, report = std::move(report)]() mutable { report_rival_ = std::move(report); });
   }
   [[nodiscard]] std::string turned_away() override {
     const std::lock_guard lock(posted_mutex_);
@@ -194,6 +197,8 @@ class Server final : public StoreServer {
       accept_some();
       hub_.on_time(now_ns());
       flush();
+      if (report_rival_)
+        if (const auto mixed_up = hub_.take_mixed_up()) report_rival_(*mixed_up);
     }
     for (auto &[number, connection] : connections_) ::shutdown(connection.socket.get(), SHUT_WR);
     connections_.clear();
@@ -355,6 +360,7 @@ class Server final : public StoreServer {
   StoreHub hub_;  // this and all below belong to the thread once it runs
   std::unordered_map<uint64_t, Connection> connections_;
   std::array<std::byte, read_bytes> buffer_;
+  std::function<void(const Error &)> report_rival_;
   uint64_t accept_again_ns_ = 0;
   uint64_t drought_since_ns_ = no_deadline;
   uint64_t stop_at_ns_ = no_deadline;
@@ -365,7 +371,7 @@ class Server final : public StoreServer {
 }  // namespace
 
 Result<std::unique_ptr<StoreServer>> start_store_server(const Endpoint &address, const Secret &secret,
-                                                        int *listen_errno) {
+                                                        GroupNames names, int *listen_errno) {
   int error_number = 0;
   auto listening = listen_on(address, error_number);
   if (listen_errno != nullptr) *listen_errno = error_number;
@@ -374,7 +380,7 @@ Result<std::unique_ptr<StoreServer>> start_store_server(const Endpoint &address,
   if (!epoll.valid()) return system_error("epoll_create1 for the store", errno);
   FileDescriptor bell(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (!bell.valid()) return system_error("eventfd for the store", errno);
-  auto server = std::make_unique<Server>(std::move(listener), std::move(epoll), std::move(bell), secret);
+  auto server = std::make_unique<Server>(std::move(listener), std::move(epoll), std::move(bell), secret, names);
   RONDO_TRY(server->start());
   return std::unique_ptr<StoreServer>(std::move(server));
 }

@@ -150,7 +150,19 @@ struct Membership {
   std::string group;  ///< a key; ranks of equal groups meet
   uint32_t rank = 0;
   uint32_t count = 1;
+  uint32_t generation = 0;  ///< number of groups that the job has made before this one
 };
+
+/// What the name of a group means at a store once all ranks of the group have left.
+enum class GroupNames {
+  once,      ///< A rank that enters it again is refused.
+  renewed,   ///< It begins a new group: the store outlives the programs of its job, which number groups from 0.
+  elsewhere  ///< The rank has to try again later: the store is the program's own, and the next program has another.
+};
+
+/// Begins the name of the group that a client enters to say that it would run a store here itself, as rank 0 of that
+/// group. The store refuses it, and reports to the ranks of the group that a second job has the same description.
+inline constexpr std::string_view rival_prefix = "rival of ";
 
 /// Whose end the end of the store is.
 struct StoreHost {
@@ -166,11 +178,12 @@ struct StoreHost {
 /// due in the end.
 /// RONDO_ERROR_AUTHENTICATION: the other side does not know the secret. RONDO_ERROR_REMOTE: the store is gone.
 /// @param cancel  null, or what ends this call and all waits of the client with RONDO_ERROR_ABORTED; it outlives both.
+/// @param absent  null, or set to whether the call failed because no store with this secret was there.
 [[nodiscard]] Result<std::unique_ptr<Store>> connect_store(const Endpoint &endpoint, const Secret &secret,
                                                            uint64_t deadline_ns,
                                                            const std::optional<Membership> &member = std::nullopt,
                                                            const StoreHost &host = {},
-                                                           const Cancel *cancel = nullptr);
+                                                           const Cancel *cancel = nullptr, bool *absent = nullptr);
 
 /// The server, with a thread of its own. Bad, slow and silent clients are turned away without disturbing the others.
 class StoreServer {
@@ -183,6 +196,9 @@ class StoreServer {
   virtual void host_failed(const Error &error) = 0;
   /// The process that had this rank in all groups has ended: those that it has not entered fail now. Any thread.
   virtual void rank_ended(uint32_t rank) = 0;
+  /// Calls `report` on the server's thread each time that a rival comes (rival_prefix) whose group was complete; at
+  /// once if one has come before. Any thread.
+  virtual void on_rival(std::function<void(const Error &)> report) = 0;
   /// Describes the clients that had another secret, for an error; empty where there were none. Any thread.
   [[nodiscard]] virtual std::string turned_away() = 0;
 };
@@ -190,6 +206,7 @@ class StoreServer {
 /// Listens on `address` (port 0: any free one).
 /// @param listen_errno  null, or set to the error number with which the system refused the address, else to 0.
 [[nodiscard]] Result<std::unique_ptr<StoreServer>> start_store_server(const Endpoint &address, const Secret &secret,
+                                                                      GroupNames names = GroupNames::once,
                                                                       int *listen_errno = nullptr);
 
 /// 32 bytes from the system's random source.

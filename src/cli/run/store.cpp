@@ -20,7 +20,7 @@ void place(const std::string &text, std::array<char, capacity> *to) {
 
 Result<JobStore> start_at(const std::string &host, const Secret &secret) {
   JobStore store;
-  RONDO_TRY_ASSIGN(store.server, start_store_server({host, 0}, secret));
+  RONDO_TRY_ASSIGN(store.server, start_store_server({host, 0}, secret, GroupNames::renewed));
   store.start = start_order(format_endpoint(store.server->endpoint()), format_secret(secret));
   return store;
 }
