@@ -1,14 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 // Where the ranks of a job meet when the address that they were given is odd: a name that resolves later, or to other
-// addresses on other hosts; a port that another job has.
+// addresses on other hosts; a port that another job has; a file that an earlier job has left.
 #include <dlfcn.h>
 #include <netdb.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <atomic>
+#include <fstream>
 #include <thread>
 
+#include "src/bootstrap/bytes.h"
 #include "src/bootstrap/launch/listen_place.h"
+#include "src/bootstrap/launch/process_info.h"
 #include "src/bootstrap/launch/rendezvous.h"
+#include "src/bootstrap/launch/rendezvous_file.h"
 #include "src/bootstrap/resolver.h"
 #include "tests/catch.h"
 
@@ -126,4 +132,46 @@ TEST_CASE("rendezvous: a port that is taken is spoken of, and a job of the same 
   const auto taken = join_job(zero, 0, false, "", soon());
   CHECK(taken.error().message.find("RONDO_PORT") != std::string::npos);
   CHECK(taken.error().message.find("not by a rank 0 of this job") != std::string::npos);
+}
+
+TEST_CASE("rendezvous: a file that names a store which is gone is read again until rank 0 has replaced it") {
+  char directory[] = "/tmp/rondo-test-XXXXXX";
+  REQUIRE(::mkdtemp(directory) != nullptr);
+  Job job;
+  job.rendezvous = Job::RendezvousMethod::file;
+  job.size = 2;
+  job.name = "requeued";
+  job.directory = directory;
+  for (const bool port_taken : {false, true}) {
+    CAPTURE(port_taken);
+    auto old = start_unique_id_server("lo");
+    REQUIRE(old.ok());
+    RendezvousRecord record{old.value().id, {}, 1, 1};
+    record.boot.fill(std::byte{7});  // another host's
+    const Endpoint place = old.value().server->endpoint();
+    old.value().server.reset();
+    const auto later = port_taken ? start_store_server(place, random_secret())
+                                  : Result<std::unique_ptr<StoreServer>>(std::unique_ptr<StoreServer>());
+    REQUIRE(later.ok());
+    const std::string folder = std::string(directory) + "/rondo-" + std::to_string(::geteuid());
+    ::mkdir(folder.c_str(), 0700);
+    const Bytes bytes = encode(record);
+    std::ofstream(folder + "/requeued-0", std::ios::binary)
+        .write(reinterpret_cast<const char *>(bytes.data()), static_cast<std::streamsize>(bytes.size()));
+    REQUIRE(::chmod((folder + "/requeued-0").c_str(), 0600) == 0);
+    Job one = job;
+    one.rank = 1;
+    const auto alone = join_job(one, 0, false, "", now_ns() + 2 * second_ns);  // and rank 0 never comes
+    REQUIRE_FALSE(alone.ok());
+    CHECK(alone.error().status == RONDO_ERROR_TIMEOUT);
+    CHECK(alone.error().message.find("requeued-0") != std::string::npos);
+    std::atomic<bool> met = false;
+    std::thread first([&] { met = join_job(one, 0, false, "", soon()).ok(); });
+    sleep_for_ns(second_ns + second_ns / 2);  // longer than it waits at a port where nobody listens
+    CHECK(join_job(job, 0, false, "", soon()).ok());
+    first.join();
+    CHECK(met);
+    ::rmdir(folder.c_str());
+  }
+  ::rmdir(directory);
 }

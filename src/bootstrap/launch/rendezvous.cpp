@@ -15,6 +15,8 @@ namespace rondo {
 namespace {
 
 constexpr uint64_t claim_ns = 3'000'000'000;
+constexpr uint64_t file_attempt_ns = 5'000'000'000;
+constexpr uint64_t file_pause_ns = 100'000'000;
 
 Membership member_of(const Rendezvous &rendezvous) {
   return {rendezvous.key_prefix, rendezvous.rank, rendezvous.size, rendezvous.generation};
@@ -113,28 +115,57 @@ Result<Rendezvous> rendezvous_at_rank_0(const Job &job, bool serving, std::strin
                           deadline_ns, cancel);
 }
 
+/// Nobody answers there, or another job's store does.
+bool may_be_stale(rondo_status_t status) {
+  return status == RONDO_ERROR_REMOTE || status == RONDO_ERROR_TIMEOUT || status == RONDO_ERROR_AUTHENTICATION;
+}
+
+/// Meets at the store that rank 0's file names. A file that a killed rank 0 on another host has left names one that is
+/// gone, or an address where another job's is by now: the file is read again until rank 0 of this job has replaced it.
+Result<Rendezvous> follow_file(const RendezvousFile &file, const Rendezvous &rendezvous, uint64_t deadline_ns,
+                               const Cancel *cancel) {
+  while (true) {  // ends at the deadline
+    RONDO_TRY_ASSIGN(const rondo_unique_id_t encoded, file.wait(deadline_ns, cancel));
+    RONDO_TRY_ASSIGN(const UniqueId id, decode_unique_id(encoded));
+    log::debug({log::Subsystem::bootstrap, rendezvous.rank},
+               "meets the other ranks at " + format_endpoint(id.endpoint) + ", as " + file.path() + " says");
+    const StoreHost host{.rank = 0, .name = maker_name(id), .runs_already = true};
+    Rendezvous mine{rendezvous.rank, rendezvous.size, id.secret, rendezvous.generation, rendezvous.key_prefix, {}, {}};
+    bool absent = false;
+    const uint64_t attempt_end_ns = std::min(deadline_ns, now_ns() + file_attempt_ns);
+    auto store = connect_store(id.endpoint, id.secret, attempt_end_ns, member_of(mine), host, cancel, &absent);
+    if (store.ok()) {
+      mine.store = std::move(store).value();
+      return meet(std::move(mine), deadline_ns);
+    }
+    if (!absent || !may_be_stale(store.error().status)) return store.error();
+    RONDO_TRY_ASSIGN(const bool left, file.is_there());
+    if (!left) return store.error();  // its writer is dead, or has removed it as it gave up
+    if (now_ns() < deadline_ns) {
+      sleep_for_ns(file_pause_ns);
+      continue;
+    }
+    Error error = store.error();
+    error.status = RONDO_ERROR_TIMEOUT;
+    error.message += "; that is where " + file.path() + " says that rank 0 is. Where an earlier job has left that "
+                     "file, rank 0 of this job did not come";
+    return error;
+  }
+}
+
 Result<Rendezvous> rendezvous_by_file(const Job &job, uint32_t generation, std::string_view network_interface,
                                       Rendezvous rendezvous, uint64_t deadline_ns, const Cancel *cancel) {
   RONDO_TRY_ASSIGN(RendezvousFile file,
                    RendezvousFile::open(job.directory, job.name + "-" + std::to_string(generation)));
-  rondo_unique_id_t encoded{};
-  std::unique_ptr<StoreServer> server;
-  if (job.rank == 0) {
-    // Ranks on one host need no network; a chosen interface is kept to.
-    const bool loopback = network_interface.empty() && !job.several_hosts;
-    RONDO_TRY_ASSIGN(UniqueIdServer made, start_unique_id_server(loopback ? "127.0.0.1" : network_interface));
-    RONDO_TRY(file.publish(made.id));
-    encoded = made.id;
-    server = std::move(made.server);
-  } else {
-    RONDO_TRY_ASSIGN(encoded, file.wait(deadline_ns, cancel));
-  }
-  RONDO_TRY_ASSIGN(const UniqueId id, decode_unique_id(encoded));
+  if (job.rank != 0) return follow_file(file, rendezvous, deadline_ns, cancel);
+  // Ranks on one host need no network; a chosen interface is kept to.
+  const bool loopback = network_interface.empty() && !job.several_hosts;
+  RONDO_TRY_ASSIGN(UniqueIdServer made, start_unique_id_server(loopback ? "127.0.0.1" : network_interface));
+  RONDO_TRY(file.publish(made.id));
+  RONDO_TRY_ASSIGN(const UniqueId id, decode_unique_id(made.id));
   const StoreHost host{.rank = 0, .name = maker_name(id), .runs_already = true};
-  if (server != nullptr)
-    return complete_as_host(std::move(rendezvous), std::move(server), id.endpoint, id.secret, host, deadline_ns,
-                            cancel);
-  return complete(std::move(rendezvous), id.endpoint, id.secret, host, deadline_ns, cancel);  // and the file goes
+  return complete_as_host(std::move(rendezvous), std::move(made.server), id.endpoint, id.secret, host, deadline_ns,
+                          cancel);  // and the file goes
 }
 
 Result<Rendezvous> join_once(const Job &job, uint32_t generation, bool serving, std::string_view network_interface,

@@ -143,4 +143,9 @@ Result<rondo_unique_id_t> RendezvousFile::wait(uint64_t deadline_ns, const Cance
   }
 }
 
+Result<bool> RendezvousFile::is_there() const {
+  RONDO_TRY_ASSIGN(const std::optional<RendezvousRecord> record, read());
+  return record.has_value();
+}
+
 }  // namespace rondo

@@ -44,6 +44,10 @@ class RendezvousFile {
   /// The others. Waits for a file whose writer lives. @param cancel  null, or what ends it with RONDO_ERROR_ABORTED.
   [[nodiscard]] Result<rondo_unique_id_t> wait(uint64_t deadline_ns, const Cancel *cancel = nullptr) const;
 
+  /// The file is there, and its writer is not known to be dead.
+  [[nodiscard]] Result<bool> is_there() const;
+  [[nodiscard]] const std::string &path() const { return path_; }
+
  private:
   RendezvousFile(FileDescriptor directory, std::string path, std::string name)
       : directory_(std::move(directory)), path_(std::move(path)), name_(std::move(name)) {}
