@@ -19,10 +19,11 @@ constexpr std::string_view prefix = "RONDO_";
 constexpr std::array<std::string_view, 7> job_variables{"RONDO_RANK",   "RONDO_SIZE", "RONDO_LOCAL_RANK",
                                                         "RONDO_STORE",  "RONDO_SECRET", "RONDO_PORT",
                                                         "RONDO_RENDEZVOUS_DIR"};
-/// Of CMake (where the package is), and of the project's own tests and scripts.
-constexpr std::array<std::string_view, 10> foreign_variables{
+/// Of CMake (where the package is), of libnccl.so.2, and of the project's own tests and scripts.
+constexpr std::array<std::string_view, 11> foreign_variables{
     "RONDO_ROOT",        "RONDO_DIR",          "RONDO_SEED",      "RONDO_SEED_COUNT", "RONDO_NETWORK_SEEDS",
-    "RONDO_SOURCE_ROOT", "RONDO_DISAGREEMENTS", "RONDO_DRIVER_PEER", "RONDO_KERNELS_ARCHITECTURES", "RONDO_JOBS"};
+    "RONDO_SOURCE_ROOT", "RONDO_DISAGREEMENTS", "RONDO_DRIVER_PEER", "RONDO_KERNELS_ARCHITECTURES", "RONDO_JOBS",
+    "RONDO_NCCL_VERSION"};
 constexpr std::array<std::string_view, 2> foreign_prefixes{"RONDO_TEST_", "RONDO_CHAOS_"};
 
 std::vector<std::string_view> known_variables() {

@@ -51,6 +51,7 @@ class Installed(unittest.TestCase):
                   *(f"share/doc/rondo/examples/{path.name}" for path in EXAMPLES),
                   *(f"{self.libdir}/{name}" for name in
                     ("librondo.so", "librondo.so.0", "librondo.so.0.1.0", "pkgconfig/rondo.pc",
+                     "rondo/nccl/libnccl.so", "rondo/nccl/libnccl.so.2",
                      "cmake/Rondo/RondoConfig.cmake", "cmake/Rondo/RondoConfigVersion.cmake"))}
         if (Path(BUILD) / "src/cli/rondo-train").exists():
             wanted.add("bin/rondo-train")

@@ -43,6 +43,8 @@ MAY_INCLUDE = {
     # The only one that knows which components were built.
     "src/core/registry.cpp": CORE_FLOORS | {"transports", "cuda"},
     "src/api": {"src/base", "src/proto", "src/topo", "src/plan", "src/engine", "src/bootstrap", "src/core"},
+    # A front for other programs: it uses the library as strangers do.
+    "src/compat": set(),
     "src/cli": {"src", "bench", "transports", "cuda"},
     # Before a user: help, files, progress, pictures. Nothing of the library but how a size is written and a user's file
     # is opened, so that bench, which uses the library as strangers do (but that and dlopen()), may use it, too.
@@ -132,6 +134,7 @@ class IncludeDirections(unittest.TestCase):
                               ("src/plan/ring.cpp", '"schedule.h"'),
                               ("src/plan/ring.cpp", "<src/plan/schedule.h>"),
                               ("tests/soft_cuda/memory.cpp", '"src/base/result.h"'),
+                              ("src/compat/init.cpp", '"src/base/result.h"'),
                               ("src/new_folder/x.cpp", '"src/base/result.h"')]:
             self.assertEqual(len(planted(path, include)), 1, (path, include))
         for path, include in [("src/plan/ring.cpp", '"src/plan/schedule.h"'),

@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+// This file declares the binary interface of libnccl.so.2 as far as Rondo implements it: names, numbers, layouts.
+// It serves the library, and test programs on systems without NVIDIA's header. tests/compat compares it with that
+// header where one is installed. The numbers are those of releases 2.28 to 2.32, none of which changed an older one.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+extern "C" {
+#pragma GCC visibility push(default)
+
+struct CUstream_st;
+typedef CUstream_st *cudaStream_t;
+typedef struct ncclComm *ncclComm_t;
+typedef struct ncclWindow_vidmem *ncclWindow_t;
+
+struct ncclUniqueId {
+  char internal[128];
+};
+
+enum ncclResult_t : int {
+  ncclSuccess = 0,
+  ncclUnhandledCudaError = 1,
+  ncclSystemError = 2,
+  ncclInternalError = 3,
+  ncclInvalidArgument = 4,
+  ncclInvalidUsage = 5,
+  ncclRemoteError = 6,
+  ncclInProgress = 7,
+  ncclTimeout = 8,  ///< exists since release 2.30
+};
+
+enum ncclDataType_t : int {
+  ncclInt8 = 0,
+  ncclUint8 = 1,
+  ncclInt32 = 2,
+  ncclUint32 = 3,
+  ncclInt64 = 4,
+  ncclUint64 = 5,
+  ncclFloat16 = 6,
+  ncclFloat32 = 7,
+  ncclFloat64 = 8,
+  ncclBfloat16 = 9,
+  ncclFloat8e4m3 = 10,
+  ncclFloat8e5m2 = 11,
+  ncclNumTypes = 12,
+};
+
+enum ncclRedOp_t : int {
+  ncclSum = 0,
+  ncclProd = 1,
+  ncclMax = 2,
+  ncclMin = 3,
+  ncclAvg = 4,
+  ncclNumOps = 5,  ///< Numbers from here on are operations that a program creates.
+  ncclMaxRedOp = 0x7fffffff,
+};
+
+/// Later releases append fields. `size` tells how many of them the caller has; a field that nobody set is INT32_MIN or
+/// null. The fields are named as far as Rondo reads them or a caller of release 2.30 sets them.
+struct ncclConfig_t {
+  size_t size;
+  unsigned magic;
+  unsigned version;
+  int blocking;
+  int cgaClusterSize;
+  int minCTAs;
+  int maxCTAs;
+  const char *netName;
+  int splitShare;
+  int trafficClass;
+  const char *commName;
+  int collnetEnable;
+  int CTAPolicy;
+  int shrinkShare;
+  int nvlsCTAs;
+  int nChannelsPerNetPeer;
+  int nvlinkCentricSched;
+  int graphUsageMode;
+  int numRmaCtx;
+  int maxP2pPeers;
+  int graphStreamOrdering;
+};
+
+/// A strided set of ranks, of the device-side interface.
+struct ncclTeam_t {
+  int nRanks;
+  int rank;
+  int stride;
+};
+
+ncclResult_t ncclGetVersion(int *version);
+const char *ncclGetErrorString(ncclResult_t result);
+const char *ncclGetLastError(ncclComm_t comm);
+
+ncclResult_t ncclGetUniqueId(ncclUniqueId *id);
+ncclResult_t ncclCommInitRank(ncclComm_t *comm, int rank_count, ncclUniqueId id, int rank);
+ncclResult_t ncclCommInitRankConfig(ncclComm_t *comm, int rank_count, ncclUniqueId id, int rank, ncclConfig_t *config);
+ncclResult_t ncclCommInitRankScalable(ncclComm_t *comm, int rank_count, int rank, int id_count, ncclUniqueId *ids,
+                                      ncclConfig_t *config);
+ncclResult_t ncclCommInitAll(ncclComm_t *comms, int device_count, const int *devices);
+ncclResult_t ncclCommFinalize(ncclComm_t comm);
+ncclResult_t ncclCommDestroy(ncclComm_t comm);
+ncclResult_t ncclCommAbort(ncclComm_t comm);
+ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t *state);
+ncclResult_t ncclCommCount(ncclComm_t comm, int *count);
+ncclResult_t ncclCommCuDevice(ncclComm_t comm, int *device);
+ncclResult_t ncclCommUserRank(ncclComm_t comm, int *rank);
+
+ncclResult_t ncclGroupStart();
+ncclResult_t ncclGroupEnd();
+
+ncclResult_t ncclAllReduce(const void *send, void *recv, size_t count, ncclDataType_t type, ncclRedOp_t op,
+                           ncclComm_t comm, cudaStream_t stream);
+ncclResult_t ncclBroadcast(const void *send, void *recv, size_t count, ncclDataType_t type, int root, ncclComm_t comm,
+                           cudaStream_t stream);
+ncclResult_t ncclBcast(void *buffer, size_t count, ncclDataType_t type, int root, ncclComm_t comm, cudaStream_t stream);
+ncclResult_t ncclReduce(const void *send, void *recv, size_t count, ncclDataType_t type, ncclRedOp_t op, int root,
+                        ncclComm_t comm, cudaStream_t stream);
+ncclResult_t ncclAllGather(const void *send, void *recv, size_t send_count, ncclDataType_t type, ncclComm_t comm,
+                           cudaStream_t stream);
+ncclResult_t ncclReduceScatter(const void *send, void *recv, size_t recv_count, ncclDataType_t type, ncclRedOp_t op,
+                               ncclComm_t comm, cudaStream_t stream);
+
+ncclResult_t ncclMemAlloc(void **pointer, size_t bytes);
+ncclResult_t ncclMemFree(void *pointer);
+ncclResult_t ncclCommRegister(ncclComm_t comm, void *buffer, size_t bytes, void **handle);
+ncclResult_t ncclCommDeregister(ncclComm_t comm, void *handle);
+ncclResult_t ncclCommWindowRegister(ncclComm_t comm, void *buffer, size_t bytes, ncclWindow_t *window, int flags);
+ncclResult_t ncclCommWindowDeregister(ncclComm_t comm, ncclWindow_t window);
+
+#pragma GCC visibility pop
+}  // extern "C"

@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+// The collectives. Their arguments are checked by the call itself, so that a group knows before it runs anything.
+#include <string>
+
+#include "src/compat/exports.h"
+#include "src/compat/failure.h"
+#include "src/compat/group.h"
+
+using namespace rondo::compat;
+
+namespace {
+
+constexpr rondo_type_t types[ncclNumTypes] = {RONDO_INT8,    RONDO_UINT8,    RONDO_INT32,       RONDO_UINT32,
+                                              RONDO_INT64,   RONDO_UINT64,   RONDO_FLOAT16,     RONDO_FLOAT32,
+                                              RONDO_FLOAT64, RONDO_BFLOAT16, RONDO_FLOAT8_E4M3, RONDO_FLOAT8_E5M2};
+constexpr rondo_op_t ops[ncclNumOps] = {RONDO_SUM, RONDO_PROD, RONDO_MAX, RONDO_MIN, RONDO_AVG};
+
+struct Arguments {
+  const char *function;
+  rondo_collective_t kind;
+  const void *send;
+  void *recv;
+  size_t count;
+  ncclDataType_t type;
+  ncclRedOp_t op = ncclSum;
+  int root = 0;
+};
+
+ncclResult_t refuse(const Arguments &call, const std::string &what) {
+  return fail(ncclInvalidArgument, std::string(call.function) + ": " + what);
+}
+
+/// Checks what does not depend on the communicator's device; Rondo checks the rest.
+ncclResult_t check(const Arguments &call, ncclComm *comm) {
+  if (const ncclResult_t ready = check_ready(comm, call.function); ready != ncclSuccess) return ready;
+  if (comm->finalized) return refuse(call, "the communicator was finalized; only ncclCommDestroy is left");
+  if (call.type < 0 || call.type >= ncclNumTypes)
+    return refuse(call, "the data type " + std::to_string(call.type) + " is unknown");
+  if (call.op < 0 || call.op >= ncclNumOps)
+    return refuse(call, "the operation " + std::to_string(call.op) + " is unknown; Rondo has no created operations");
+  if (call.root < 0 || call.root >= comm->rank_count)
+    return refuse(call, "the root is " + std::to_string(call.root) + "; it must be a rank, 0 to " +
+                            std::to_string(comm->rank_count - 1));
+  const bool is_root = comm->rank == call.root;
+  const bool sends = call.kind != RONDO_BROADCAST || is_root;
+  const bool receives = call.kind != RONDO_REDUCE || is_root;
+  if (call.count > 0 && sends && call.send == nullptr) return refuse(call, "sendbuff is NULL");
+  if (call.count > 0 && receives && call.recv == nullptr) return refuse(call, "recvbuff is NULL");
+  return ncclSuccess;
+}
+
+/// Runs or keeps the call. One of no elements ends here, on all ranks alike.
+ncclResult_t submit(const Arguments &call, ncclComm *comm, cudaStream_t stream) {
+  if (const ncclResult_t checked = check(call, comm); checked != ncclSuccess) return note(checked);
+  if (call.count == 0) return ncclSuccess;
+  return run_or_keep(Collective{call.kind, call.send, call.recv, call.count, types[call.type], ops[call.op], call.root,
+                                comm, stream});
+}
+
+}  // namespace
+
+NCCL_EXPORT ncclResult_t ncclAllReduce(const void *send, void *recv, size_t count, ncclDataType_t type, ncclRedOp_t op,
+                                       ncclComm_t comm, cudaStream_t stream) {
+  return submit({"ncclAllReduce", RONDO_ALL_REDUCE, send, recv, count, type, op}, comm, stream);
+}
+NCCL_ALIAS(AllReduce)
+
+NCCL_EXPORT ncclResult_t ncclReduceScatter(const void *send, void *recv, size_t recv_count, ncclDataType_t type,
+                                           ncclRedOp_t op, ncclComm_t comm, cudaStream_t stream) {
+  return submit({"ncclReduceScatter", RONDO_REDUCE_SCATTER, send, recv, recv_count, type, op}, comm, stream);
+}
+NCCL_ALIAS(ReduceScatter)
+
+NCCL_EXPORT ncclResult_t ncclAllGather(const void *send, void *recv, size_t send_count, ncclDataType_t type,
+                                       ncclComm_t comm, cudaStream_t stream) {
+  return submit({"ncclAllGather", RONDO_ALL_GATHER, send, recv, send_count, type}, comm, stream);
+}
+NCCL_ALIAS(AllGather)
+
+NCCL_EXPORT ncclResult_t ncclBroadcast(const void *send, void *recv, size_t count, ncclDataType_t type, int root,
+                                       ncclComm_t comm, cudaStream_t stream) {
+  return submit({"ncclBroadcast", RONDO_BROADCAST, send, recv, count, type, ncclSum, root}, comm, stream);
+}
+NCCL_ALIAS(Broadcast)
+
+NCCL_EXPORT ncclResult_t ncclBcast(void *buffer, size_t count, ncclDataType_t type, int root, ncclComm_t comm,
+                                   cudaStream_t stream) {
+  return submit({"ncclBcast", RONDO_BROADCAST, buffer, buffer, count, type, ncclSum, root}, comm, stream);
+}
+NCCL_ALIAS(Bcast)
+
+NCCL_EXPORT ncclResult_t ncclReduce(const void *send, void *recv, size_t count, ncclDataType_t type, ncclRedOp_t op,
+                                    int root, ncclComm_t comm, cudaStream_t stream) {
+  return submit({"ncclReduce", RONDO_REDUCE, send, recv, count, type, op, root}, comm, stream);
+}
+NCCL_ALIAS(Reduce)

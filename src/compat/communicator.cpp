@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/compat/communicator.h"
+
+#include <time.h>
+
+#include <algorithm>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "src/compat/exports.h"
+#include "src/compat/failure.h"
+#include "src/compat/group.h"
+
+namespace rondo::compat {
+namespace {
+
+constexpr long first_nap_ns = 20'000, longest_nap_ns = 500'000;
+
+/// Every ncclComm that this process has, for as long as it lives.
+struct Pool {
+  std::mutex mutex;
+  std::vector<std::unique_ptr<ncclComm>> all;
+  std::vector<ncclComm *> free;  ///< the one that ended first comes first
+};
+
+Pool &pool() {
+  static auto *const instance = new Pool;
+  return *instance;
+}
+
+/// Returns the communicator's status; the status of the question itself where that fails.
+rondo_status_t status_of(rondo_comm_t handle) {
+  rondo_status_t status = RONDO_OK;
+  const rondo_status_t asked = rondo_comm_get_async_error(handle, &status);
+  return asked == RONDO_OK ? status : asked;
+}
+
+/// Keeps the communicator's own failure as the last error.
+ncclResult_t fail_with(rondo_comm_t handle, rondo_status_t status) {
+  if (status == RONDO_OK) return ncclSuccess;
+  return fail(result_of(status), rondo_last_error_message(handle));
+}
+
+ncclResult_t still_being_made(const char *function) {
+  return fail(ncclInvalidArgument, std::string(function) +
+                                       ": the communicator is still being made; call ncclCommGetAsyncError until it "
+                                       "no longer says ncclInProgress, or end the group that makes it");
+}
+
+}  // namespace
+
+ncclComm *make_communicator(int rank, int rank_count, int device, bool blocking) {
+  Pool &all = pool();
+  const std::lock_guard lock(all.mutex);
+  ncclComm *comm = nullptr;
+  if (all.free.empty()) {
+    all.all.push_back(std::make_unique<ncclComm>());
+    comm = all.all.back().get();
+  } else {
+    comm = all.free.front();
+    all.free.erase(all.free.begin());
+  }
+  comm->ready = false;
+  comm->finalized = false;
+  comm->handle = nullptr;
+  comm->refusal = ncclSuccess;
+  comm->rank = rank;
+  comm->rank_count = rank_count;
+  comm->device = device;
+  comm->blocking = blocking;
+  comm->alive = true;
+  return comm;
+}
+
+bool retire(ncclComm *comm, rondo_comm_t handle) {
+  Pool &all = pool();
+  const std::lock_guard lock(all.mutex);
+  if (!comm->alive || comm->handle != handle) return false;
+  comm->alive = false;
+  comm->handle = nullptr;
+  all.free.push_back(comm);
+  return true;
+}
+
+ncclResult_t check_alive(const ncclComm *comm, const char *function) {
+  if (comm == nullptr) return fail(ncclInvalidArgument, std::string(function) + ": the communicator is NULL");
+  if (!comm->alive)
+    return fail(ncclInvalidArgument,
+                std::string(function) + ": the handle is of no communicator; it was destroyed or aborted before");
+  return ncclSuccess;
+}
+
+ncclResult_t check_ready(ncclComm *comm, const char *function) {
+  if (const ncclResult_t alive = check_alive(comm, function); alive != ncclSuccess) return alive;
+  if (comm->ready.load(std::memory_order_relaxed)) return ncclSuccess;
+  const ncclResult_t state = state_of(comm);
+  if (state == ncclInProgress) return still_being_made(function);
+  return state;
+}
+
+ncclResult_t state_of(ncclComm *comm) {
+  const rondo_comm_t handle = comm->handle;
+  if (handle == nullptr) return comm->refusal != ncclSuccess ? comm->refusal : ncclInProgress;
+  const rondo_status_t status = status_of(handle);
+  if (status == RONDO_NOT_READY) return ncclInProgress;
+  if (status == RONDO_OK) comm->ready = true;
+  return fail_with(handle, status);
+}
+
+/// Polls: Rondo offers no call that waits for the end of an initialisation. Its own deadline bounds the loop.
+ncclResult_t wait_until_made(ncclComm *comm) {
+  const rondo_comm_t handle = comm->handle;
+  timespec nap{0, first_nap_ns};
+  rondo_status_t status = status_of(handle);
+  while (status == RONDO_NOT_READY) {
+    static_cast<void>(::nanosleep(&nap, nullptr));
+    nap.tv_nsec = std::min(2 * nap.tv_nsec, longest_nap_ns);
+    status = status_of(handle);
+  }
+  if (status == RONDO_OK) {
+    comm->ready = true;
+    return ncclSuccess;
+  }
+  if (status == RONDO_ERROR_INVALID_HANDLE)
+    return fail(ncclInvalidUsage, "the communicator was aborted by another thread while it was being made");
+  const ncclResult_t failed = fail_with(handle, status);
+  if (retire(comm, handle)) static_cast<void>(rondo_comm_destroy(handle));
+  return failed;
+}
+
+ncclResult_t end_communicator(ncclComm *comm, bool abort) {
+  const rondo_comm_t handle = comm->handle;
+  if (!retire(comm, handle) || handle == nullptr) return ncclSuccess;
+  if (abort) static_cast<void>(rondo_comm_abort(handle));
+  return pass_on(rondo_comm_destroy(handle), handle);
+}
+
+}  // namespace rondo::compat

@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/compat/failure.h"
+
+#include <cstdlib>
+#include <mutex>
+#include <optional>
+
+#include "src/compat/exports.h"
+
+namespace rondo::compat {
+namespace {
+
+constexpr int default_version = 23007;
+constexpr int first_version_with_timeout = 23000;
+constexpr int version_min = 20000, version_max = 99999;  // major * 10,000 + minor * 100 + patch
+
+struct LastFailure {
+  std::mutex mutex;
+  std::string sentence;
+};
+
+/// It is never destroyed: threads may ask until the process ends.
+LastFailure &kept() {
+  static auto *const instance = new LastFailure;
+  return *instance;
+}
+
+/// Reads "2.28.9" or "22809".
+std::optional<int> parse_version(const char *text) {
+  long parts[3] = {};
+  int count = 0;
+  for (const char *at = text; count < 3; ++at) {
+    if (*at < '0' || *at > '9') return std::nullopt;
+    char *end = nullptr;
+    parts[count++] = std::strtol(at, &end, 10);
+    at = end;
+    if (*at == '\0') break;
+    if (*at != '.') return std::nullopt;
+    if (count == 3) return std::nullopt;
+  }
+  if (count == 3 && (parts[0] > 9 || parts[1] > 99 || parts[2] > 99)) return std::nullopt;
+  const long version = count == 3 ? parts[0] * 10'000 + parts[1] * 100 + parts[2] : parts[0];
+  if (count == 2 || version < version_min || version > version_max) return std::nullopt;
+  return static_cast<int>(version);
+}
+
+bool has_timeouts() {
+  int version = default_version;
+  static_cast<void>(reported_version(&version));
+  return version >= first_version_with_timeout;
+}
+
+/// Tells whether a driver's error is the reason, as its name in the message shows.
+bool is_of_driver(const std::string &message) { return message.find("CUDA_ERROR_") != std::string::npos; }
+
+}  // namespace
+
+ncclResult_t fail(ncclResult_t result, const std::string &sentence) {
+  LastFailure &last = kept();
+  const std::lock_guard lock(last.mutex);
+  last.sentence = sentence;
+  return result;
+}
+
+ncclResult_t result_of(rondo_status_t status) {
+  switch (status) {
+    case RONDO_OK:
+      return ncclSuccess;
+    case RONDO_NOT_READY:
+      return ncclInProgress;
+    case RONDO_ERROR_INVALID_ARGUMENT:
+    case RONDO_ERROR_INVALID_HANDLE:
+      return ncclInvalidArgument;
+    case RONDO_ERROR_UNSUPPORTED:
+    case RONDO_ERROR_MISMATCH:
+      return ncclInvalidUsage;
+    case RONDO_ERROR_REMOTE:
+    case RONDO_ERROR_ABORTED:
+    case RONDO_ERROR_COMM_FAILED:
+      return ncclRemoteError;
+    case RONDO_ERROR_TIMEOUT:
+      return has_timeouts() ? ncclTimeout : ncclRemoteError;
+    case RONDO_ERROR_INTERNAL:
+      return ncclInternalError;
+    default:
+      return ncclSystemError;
+  }
+}
+
+ncclResult_t pass_on(rondo_status_t status, rondo_comm_t comm) {
+  if (status == RONDO_OK) return ncclSuccess;
+  rondo_error_t error = RONDO_ERROR_INIT;
+  // A communicator that failed before keeps the reason; any other refusal is the thread's last error.
+  static_cast<void>(rondo_comm_last_error(status == RONDO_ERROR_COMM_FAILED ? comm : nullptr, &error));
+  const std::string message = error.message;
+  const rondo_status_t reason = error.status == RONDO_OK ? status : error.status;
+  const bool driver = is_of_driver(message) && result_of(reason) == ncclSystemError;
+  return fail(driver ? ncclUnhandledCudaError : result_of(reason), message);
+}
+
+const char *last_failure() {
+  LastFailure &last = kept();
+  std::string copy;
+  {
+    const std::lock_guard lock(last.mutex);
+    copy = last.sentence;
+  }
+  return hold_text(copy);
+}
+
+const char *hold_text(const std::string &text) {
+  thread_local std::string held;
+  held = text;
+  return held.c_str();
+}
+
+ncclResult_t reported_version(int *version) {
+  *version = default_version;
+  const char *const text = std::getenv("RONDO_NCCL_VERSION");
+  if (text == nullptr || *text == '\0') return ncclSuccess;
+  const auto parsed = parse_version(text);
+  if (!parsed)
+    return fail(ncclInvalidUsage, "RONDO_NCCL_VERSION is '" + std::string(text) +
+                                      "'; give a release such as 2.28.9, or its number, 22809");
+  *version = *parsed;
+  return ncclSuccess;
+}
+
+}  // namespace rondo::compat
+
+using namespace rondo::compat;
+
+NCCL_EXPORT ncclResult_t ncclGetVersion(int *version) {
+  if (version == nullptr) return fail(ncclInvalidArgument, "ncclGetVersion: version is NULL");
+  return reported_version(version);
+}
+NCCL_ALIAS(GetVersion)
+
+NCCL_EXPORT const char *ncclGetErrorString(ncclResult_t result) {
+  switch (result) {
+    case ncclSuccess:
+      return "no error";
+    case ncclUnhandledCudaError:
+      return "CUDA error (ncclGetLastError tells more)";
+    case ncclSystemError:
+      return "system error (ncclGetLastError tells more)";
+    case ncclInternalError:
+      return "internal error of Rondo (ncclGetLastError tells more)";
+    case ncclInvalidArgument:
+      return "invalid argument (ncclGetLastError tells more)";
+    case ncclInvalidUsage:
+      return "invalid usage (ncclGetLastError tells more)";
+    case ncclRemoteError:
+      return "remote rank or network failed (ncclGetLastError tells more)";
+    case ncclInProgress:
+      return "operation in progress";
+    case ncclTimeout:
+      return "timeout (ncclGetLastError tells more)";
+  }
+  return "unknown result";
+}
+NCCL_ALIAS(GetErrorString)

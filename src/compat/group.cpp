@@ -1,0 +1,223 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/compat/group.h"
+
+#include <utility>
+#include <vector>
+
+#include "src/compat/exports.h"
+#include "src/compat/failure.h"
+
+namespace rondo::compat {
+namespace {
+
+struct End {
+  ncclComm *comm;
+  bool abort;
+};
+
+struct Group {
+  int depth = 0;
+  ncclResult_t refusal = ncclSuccess;
+  std::string sentence;  ///< of the refusal
+  std::vector<Initialisation> initialisations;
+  std::vector<Collective> collectives;
+  std::vector<End> ends;
+
+  void clear() {
+    refusal = ncclSuccess;
+    initialisations.clear();
+    collectives.clear();
+    ends.clear();
+  }
+};
+
+Group &group() {
+  thread_local Group instance;
+  return instance;
+}
+
+bool is_failure(ncclResult_t result) { return result != ncclSuccess && result != ncclInProgress; }
+
+rondo_status_t call(const Collective &it, rondo_comm_t comm) {
+  switch (it.kind) {
+    case RONDO_ALL_REDUCE:
+      return rondo_all_reduce(it.send, it.recv, it.count, it.type, it.op, comm, it.stream);
+    case RONDO_REDUCE_SCATTER:
+      return rondo_reduce_scatter(it.send, it.recv, it.count, it.type, it.op, comm, it.stream);
+    case RONDO_ALL_GATHER:
+      return rondo_all_gather(it.send, it.recv, it.count, it.type, comm, it.stream);
+    case RONDO_BROADCAST:
+      return rondo_broadcast(it.send, it.recv, it.count, it.type, it.root, comm, it.stream);
+    default:
+      return rondo_reduce(it.send, it.recv, it.count, it.type, it.op, it.root, comm, it.stream);
+  }
+}
+
+ncclResult_t run(const Collective &collective) {
+  const rondo_comm_t handle = collective.comm->handle;
+  const rondo_status_t status = call(collective, handle);
+  return status == RONDO_OK ? ncclSuccess : pass_on(status, handle);
+}
+
+/// Gives a communicator of one rank an id of its own: its creator's may be anything.
+ncclResult_t begin(Initialisation &of, rondo_comm_t *handle) {
+  const rondo_config_t config = of.settings.config(of.comm->device);
+  const bool alone = of.comm->rank_count == 1;
+  if (alone)
+    if (const rondo_status_t got = rondo_get_unique_id(&of.id, &config); got != RONDO_OK) return pass_on(got, nullptr);
+  const rondo_status_t begun = rondo_comm_init(handle, &of.id, of.comm->rank, of.comm->rank_count, &config);
+  const ncclResult_t result = pass_on(begun, nullptr);
+  if (begun != RONDO_OK && alone) static_cast<void>(rondo_unique_id_free(&of.id));
+  return result;
+}
+
+ncclResult_t start(Initialisation &initialisation) {
+  rondo_comm_t handle = nullptr;
+  if (const ncclResult_t begun = begin(initialisation, &handle); begun != ncclSuccess) return begun;
+  initialisation.comm->handle = handle;
+  return ncclSuccess;
+}
+
+/// Ends what was started of them, so that no rank waits for one that does not come; their handles tell why from now on.
+void give_up(const std::vector<Initialisation> &initialisations, ncclResult_t refusal) {
+  for (const Initialisation &each : initialisations) {
+    const rondo_comm_t handle = each.comm->handle.exchange(nullptr);
+    each.comm->refusal = refusal;
+    if (handle == nullptr) continue;
+    static_cast<void>(rondo_comm_abort(handle));
+    static_cast<void>(rondo_comm_destroy(handle));
+  }
+}
+
+/// All of them are begun before the first is waited for: they may be ranks of one communicator.
+ncclResult_t run_all(std::vector<Initialisation> &initialisations) {
+  for (Initialisation &each : initialisations)
+    if (const ncclResult_t started = start(each); started != ncclSuccess) {
+      give_up(initialisations, started);
+      return started;
+    }
+  ncclResult_t result = ncclSuccess;
+  std::string sentence;
+  for (const Initialisation &each : initialisations) {
+    const ncclResult_t made = each.comm->blocking ? wait_until_made(each.comm) : ncclInProgress;
+    if (is_failure(result) || made == ncclSuccess) continue;
+    result = made;
+    if (is_failure(made)) sentence = last_failure();
+  }
+  return is_failure(result) ? fail(result, sentence) : result;
+}
+
+ncclResult_t run_all(const std::vector<Collective> &collectives) {
+  for (const Collective &each : collectives)
+    if (const ncclResult_t result = run(each); result != ncclSuccess) return result;
+  return ncclSuccess;
+}
+
+/// A group waits for all of its communicators or for none.
+ncclResult_t check_blocking(const Group &of) {
+  bool blocking = false, nonblocking = false;
+  const auto count = [&](const ncclComm *comm) { (comm->blocking ? blocking : nonblocking) = true; };
+  for (const Initialisation &each : of.initialisations) count(each.comm);
+  for (const Collective &each : of.collectives) count(each.comm);
+  if (!blocking || !nonblocking) return ncclSuccess;
+  return fail(ncclInvalidArgument,
+              "ncclGroupEnd: the group has blocking and nonblocking communicators; give each kind a group of its own");
+}
+
+ncclResult_t run_kept(Group &of) {
+  ncclResult_t result = of.refusal;
+  if (result != ncclSuccess) static_cast<void>(fail(result, of.sentence));
+  if (result == ncclSuccess) result = check_blocking(of);
+  if (is_failure(result)) {
+    give_up(of.initialisations, result);
+    return result;
+  }
+  result = run_all(of.initialisations);
+  if (is_failure(result)) return result;
+  const ncclResult_t launched = run_all(of.collectives);
+  return launched != ncclSuccess ? launched : result;
+}
+
+}  // namespace
+
+bool in_group() { return group().depth > 0; }
+
+void start_group() { ++group().depth; }
+
+ncclResult_t end_group() {
+  Group &own = group();
+  if (own.depth == 0) return fail(ncclInvalidUsage, "ncclGroupEnd: this thread has started no group");
+  if (--own.depth > 0) return ncclSuccess;
+  ncclResult_t result = run_kept(own);
+  for (const End &each : own.ends) {
+    const ncclResult_t ended = end_communicator(each.comm, each.abort);
+    if (!is_failure(result)) result = ended != ncclSuccess ? ended : result;
+  }
+  own.clear();
+  return result;
+}
+
+void drop_group() {
+  Group &own = group();
+  if (own.depth == 0 || --own.depth > 0) return;
+  give_up(own.initialisations, ncclInvalidUsage);
+  for (const End &each : own.ends) static_cast<void>(end_communicator(each.comm, each.abort));
+  own.clear();
+}
+
+ncclResult_t note(ncclResult_t result) {
+  Group &own = group();
+  if (own.depth == 0 || own.refusal != ncclSuccess || !is_failure(result)) return result;
+  own.refusal = result;
+  own.sentence = last_failure();
+  return result;
+}
+
+ncclResult_t run_or_keep(const Collective &collective) {
+  Group &own = group();
+  if (own.depth == 0) return run(collective);
+  own.collectives.push_back(collective);
+  return ncclSuccess;
+}
+
+ncclResult_t run_or_keep(Initialisation initialisation) {
+  Group &own = group();
+  if (own.depth > 0) {
+    own.initialisations.push_back(std::move(initialisation));
+    return ncclSuccess;
+  }
+  ncclComm *const comm = initialisation.comm;
+  if (const ncclResult_t started = start(initialisation); started != ncclSuccess) {
+    static_cast<void>(retire(comm, nullptr));
+    return started;
+  }
+  return comm->blocking ? wait_until_made(comm) : ncclInProgress;
+}
+
+ncclResult_t end_or_keep(ncclComm *comm, bool abort) {
+  Group &own = group();
+  if (own.depth == 0) return end_communicator(comm, abort);
+  own.ends.push_back({comm, abort});
+  return ncclSuccess;
+}
+
+}  // namespace rondo::compat
+
+using namespace rondo::compat;
+
+NCCL_EXPORT ncclResult_t ncclGroupStart() {
+  start_group();
+  return ncclSuccess;
+}
+NCCL_ALIAS(GroupStart)
+
+NCCL_EXPORT ncclResult_t ncclGroupEnd() { return end_group(); }
+NCCL_ALIAS(GroupEnd)
+
+/// Ends the group as ncclGroupEnd() would, so that the thread is not left in it, but runs nothing.
+NCCL_EXPORT ncclResult_t ncclGroupSimulateEnd() {
+  drop_group();
+  return fail(ncclInvalidUsage,
+              "ncclGroupSimulateEnd: Rondo cannot estimate the time of a group; the group was dropped");
+}
+NCCL_ALIAS(GroupSimulateEnd)

@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+// Calls between ncclGroupStart() and the outermost ncclGroupEnd() of a thread: they are checked and kept, and the end
+// runs them. Outside of a group a call runs at once. All functions concern the calling thread's group.
+#pragma once
+
+#include "src/compat/communicator.h"
+#include "src/compat/settings.h"
+
+namespace rondo::compat {
+
+/// A collective whose arguments have been checked.
+struct Collective {
+  rondo_collective_t kind;
+  const void *send;
+  void *recv;
+  size_t count;
+  rondo_type_t type;
+  rondo_op_t op;
+  int root;
+  ncclComm *comm;
+  cudaStream_t stream;
+};
+
+/// A rank's part in the making of a communicator.
+struct Initialisation {
+  ncclComm *comm = nullptr;
+  rondo_unique_id_t id{};  ///< a communicator of one rank does not use it
+  Settings settings;
+};
+
+[[nodiscard]] bool in_group();
+
+void start_group();
+
+/// Ends the innermost group. The outermost end runs what was kept; after a refusal it runs no initialisation and no
+/// collective, and returns that refusal.
+ncclResult_t end_group();
+
+/// Ends the innermost group as end_group() does, but drops what was kept.
+void drop_group();
+
+/// Keeps a failed result, with its sentence, as the group's refusal, unless it has one. Returns `result`.
+ncclResult_t note(ncclResult_t result);
+
+ncclResult_t run_or_keep(const Collective &collective);
+/// Starts the making of a communicator, and waits for it if the communicator is a blocking one.
+ncclResult_t run_or_keep(Initialisation initialisation);
+ncclResult_t end_or_keep(ncclComm *comm, bool abort);
+
+}  // namespace rondo::compat

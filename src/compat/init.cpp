@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: Apache-2.0
+// Communicators are made, ended and asked here.
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "src/compat/driver.h"
+#include "src/compat/exports.h"
+#include "src/compat/failure.h"
+#include "src/compat/group.h"
+
+using namespace rondo::compat;
+
+static_assert(sizeof(ncclUniqueId) == sizeof(rondo_unique_id_t));
+
+namespace {
+
+ncclResult_t refuse(const char *function, const std::string &what) {
+  return fail(ncclInvalidArgument, std::string(function) + ": " + what);
+}
+
+ncclResult_t check_ranks(const char *function, int rank, int rank_count) {
+  if (rank_count < 1) return refuse(function, "the number of ranks is " + std::to_string(rank_count));
+  if (rank < 0 || rank >= rank_count)
+    return refuse(function, "the rank is " + std::to_string(rank) + "; it must be 0 to " +
+                                std::to_string(rank_count - 1));
+  return ncclSuccess;
+}
+
+struct Place {
+  int rank, rank_count, device;
+};
+
+/// Writes the handle before anything is waited for: another thread may abort the making with it.
+ncclResult_t make(ncclComm_t *comm, const Place &place, const ncclUniqueId &id, Settings settings) {
+  Initialisation initialisation;
+  initialisation.comm = make_communicator(place.rank, place.rank_count, place.device, settings.blocking);
+  initialisation.settings = std::move(settings);
+  std::memcpy(initialisation.id.internal, id.internal, sizeof id.internal);
+  *comm = initialisation.comm;
+  const ncclResult_t result = run_or_keep(std::move(initialisation));
+  if (result != ncclSuccess && result != ncclInProgress) *comm = nullptr;
+  return result;
+}
+
+ncclResult_t init_rank(const char *function, ncclComm_t *comm, int rank, int rank_count, const ncclUniqueId &id,
+                       const ncclConfig_t *config) {
+  if (comm == nullptr) return refuse(function, "comm is NULL");
+  *comm = nullptr;
+  if (const ncclResult_t ranks = check_ranks(function, rank, rank_count); ranks != ncclSuccess) return ranks;
+  Settings settings;
+  if (const ncclResult_t read = read_settings(config, function, &settings); read != ncclSuccess) return read;
+  Place place{rank, rank_count, 0};
+  if (const ncclResult_t found = current_device(&place.device); found != ncclSuccess) return found;
+  return make(comm, place, id, std::move(settings));
+}
+
+ncclResult_t get_unique_id(ncclUniqueId *id) {
+  if (id == nullptr) return refuse("ncclGetUniqueId", "the id is NULL");
+  const Settings settings = default_settings();
+  const rondo_config_t config = settings.config(RONDO_DEVICE_HOST);
+  rondo_unique_id_t made;
+  const rondo_status_t status = rondo_get_unique_id(&made, &config);
+  if (status != RONDO_OK) return pass_on(status, nullptr);
+  std::memcpy(id->internal, made.internal, sizeof id->internal);
+  return ncclSuccess;
+}
+
+ncclResult_t init_all(ncclComm_t *comms, int device_count, const int *devices) {
+  constexpr const char *function = "ncclCommInitAll";
+  if (comms == nullptr) return refuse(function, "comms is NULL");
+  if (const ncclResult_t ranks = check_ranks(function, 0, device_count); ranks != ncclSuccess) return ranks;
+  ncclUniqueId id{};
+  if (device_count > 1)
+    if (const ncclResult_t got = get_unique_id(&id); got != ncclSuccess) return got;
+  const bool alone = !in_group();
+  Settings settings = default_settings();
+  settings.blocking = true;
+  start_group();
+  for (int rank = 0; rank < device_count; ++rank)
+    static_cast<void>(
+        make(&comms[rank], {rank, device_count, devices != nullptr ? devices[rank] : rank}, id, settings));
+  const ncclResult_t result = end_group();
+  if (!alone || result == ncclSuccess) return result;
+  for (int rank = 0; rank < device_count; ++rank) {
+    static_cast<void>(end_communicator(comms[rank], true));
+    comms[rank] = nullptr;
+  }
+  return result;
+}
+
+ncclResult_t finalize(ncclComm *comm) {
+  if (const ncclResult_t ready = check_ready(comm, "ncclCommFinalize"); ready != ncclSuccess) return ready;
+  if (comm->finalized.exchange(true)) return refuse("ncclCommFinalize", "the communicator was finalized before");
+  return ncclSuccess;
+}
+
+ncclResult_t end(const char *function, ncclComm *comm, bool abort) {
+  if (comm == nullptr) return ncclSuccess;
+  if (const ncclResult_t alive = check_alive(comm, function); alive != ncclSuccess) return alive;
+  return end_or_keep(comm, abort);
+}
+
+/// Writes one of the numbers that a communicator has from its making on.
+ncclResult_t tell(const char *function, ncclComm *comm, int ncclComm::*member, int *value) {
+  if (const ncclResult_t ready = check_ready(comm, function); ready != ncclSuccess) return ready;
+  if (value == nullptr) return refuse(function, "the pointer for the result is NULL");
+  *value = comm->*member;
+  return ncclSuccess;
+}
+
+}  // namespace
+
+NCCL_EXPORT ncclResult_t ncclGetUniqueId(ncclUniqueId *id) { return note(get_unique_id(id)); }
+NCCL_ALIAS(GetUniqueId)
+
+NCCL_EXPORT ncclResult_t ncclCommInitRank(ncclComm_t *comm, int rank_count, ncclUniqueId id, int rank) {
+  return note(init_rank("ncclCommInitRank", comm, rank, rank_count, id, nullptr));
+}
+NCCL_ALIAS(CommInitRank)
+
+NCCL_EXPORT ncclResult_t ncclCommInitRankConfig(ncclComm_t *comm, int rank_count, ncclUniqueId id, int rank,
+                                                ncclConfig_t *config) {
+  return note(init_rank("ncclCommInitRankConfig", comm, rank, rank_count, id, config));
+}
+NCCL_ALIAS(CommInitRankConfig)
+
+/// Uses the first id. Of the others, those that this process made are given up, and their listeners end.
+NCCL_EXPORT ncclResult_t ncclCommInitRankScalable(ncclComm_t *comm, int rank_count, int rank, int id_count,
+                                                  ncclUniqueId *ids, ncclConfig_t *config) {
+  constexpr const char *function = "ncclCommInitRankScalable";
+  if (id_count < 1 || ids == nullptr) return note(refuse(function, "there is no id"));
+  for (int each = 1; each < id_count; ++each) {
+    rondo_unique_id_t unused;
+    std::memcpy(unused.internal, ids[each].internal, sizeof unused.internal);
+    static_cast<void>(rondo_unique_id_free(&unused));
+  }
+  return note(init_rank(function, comm, rank, rank_count, ids[0], config));
+}
+NCCL_ALIAS(CommInitRankScalable)
+
+NCCL_EXPORT ncclResult_t ncclCommInitAll(ncclComm_t *comms, int device_count, const int *devices) {
+  return note(init_all(comms, device_count, devices));
+}
+NCCL_ALIAS(CommInitAll)
+
+/// Waits for nothing: ncclCommDestroy() waits for this rank's operations.
+NCCL_EXPORT ncclResult_t ncclCommFinalize(ncclComm_t comm) { return note(finalize(comm)); }
+NCCL_ALIAS(CommFinalize)
+
+NCCL_EXPORT ncclResult_t ncclCommDestroy(ncclComm_t comm) { return note(end("ncclCommDestroy", comm, false)); }
+NCCL_ALIAS(CommDestroy)
+
+NCCL_EXPORT ncclResult_t ncclCommAbort(ncclComm_t comm) { return note(end("ncclCommAbort", comm, true)); }
+NCCL_ALIAS(CommAbort)
+
+NCCL_EXPORT ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t *state) {
+  if (const ncclResult_t alive = check_alive(comm, "ncclCommGetAsyncError"); alive != ncclSuccess) return alive;
+  if (state == nullptr) return refuse("ncclCommGetAsyncError", "the pointer for the result is NULL");
+  *state = state_of(comm);
+  return ncclSuccess;
+}
+NCCL_ALIAS(CommGetAsyncError)
+
+NCCL_EXPORT const char *ncclGetLastError(ncclComm_t comm) {
+  if (comm == nullptr || !comm->alive || comm->handle == nullptr) return last_failure();
+  const ncclResult_t state = state_of(comm);
+  const bool failed = state != ncclSuccess && state != ncclInProgress;
+  return failed ? hold_text(rondo_last_error_message(comm->handle)) : last_failure();
+}
+NCCL_ALIAS(GetLastError)
+
+NCCL_EXPORT ncclResult_t ncclCommCount(ncclComm_t comm, int *count) {
+  return tell("ncclCommCount", comm, &ncclComm::rank_count, count);
+}
+NCCL_ALIAS(CommCount)
+
+NCCL_EXPORT ncclResult_t ncclCommCuDevice(ncclComm_t comm, int *device) {
+  return tell("ncclCommCuDevice", comm, &ncclComm::device, device);
+}
+NCCL_ALIAS(CommCuDevice)
+
+NCCL_EXPORT ncclResult_t ncclCommUserRank(ncclComm_t comm, int *rank) {
+  return tell("ncclCommUserRank", comm, &ncclComm::rank, rank);
+}
+NCCL_ALIAS(CommUserRank)

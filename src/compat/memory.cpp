@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+// Memory of devices, and what NCCL's interface has to prepare it for collectives. Registrations and windows are hints:
+// Rondo takes part in them by the answer that NCCL itself gives where it cannot use one, success and a null handle.
+#include <string>
+
+#include "src/compat/communicator.h"
+#include "src/compat/driver.h"
+#include "src/compat/exports.h"
+#include "src/compat/failure.h"
+
+using namespace rondo::compat;
+
+namespace {
+
+ncclResult_t refuse(const char *function, const std::string &what) {
+  return fail(ncclInvalidArgument, std::string(function) + ": " + what);
+}
+
+/// Writes a null handle if the arguments are those of a buffer.
+template <class Handle>
+ncclResult_t take_hint(const char *function, ncclComm *comm, const void *buffer, size_t bytes, Handle *handle) {
+  if (const ncclResult_t ready = check_ready(comm, function); ready != ncclSuccess) return ready;
+  if (handle == nullptr) return refuse(function, "the pointer for the result is NULL");
+  if (buffer == nullptr || bytes == 0) return refuse(function, "the buffer is NULL, or its size is 0");
+  *handle = nullptr;
+  return ncclSuccess;
+}
+
+ncclResult_t end_hint(const char *function, ncclComm *comm, const void *handle) {
+  if (const ncclResult_t alive = check_alive(comm, function); alive != ncclSuccess) return alive;
+  return handle == nullptr ? ncclSuccess : refuse(function, "the handle is none that Rondo gave");
+}
+
+}  // namespace
+
+NCCL_EXPORT ncclResult_t ncclMemAlloc(void **pointer, size_t bytes) {
+  if (pointer == nullptr) return refuse("ncclMemAlloc", "the pointer for the result is NULL");
+  *pointer = nullptr;
+  return bytes == 0 ? ncclSuccess : allocate(pointer, bytes);
+}
+NCCL_ALIAS(MemAlloc)
+
+NCCL_EXPORT ncclResult_t ncclMemFree(void *pointer) { return pointer == nullptr ? ncclSuccess : release(pointer); }
+NCCL_ALIAS(MemFree)
+
+NCCL_EXPORT ncclResult_t ncclCommRegister(ncclComm_t comm, void *buffer, size_t bytes, void **handle) {
+  return take_hint("ncclCommRegister", comm, buffer, bytes, handle);
+}
+NCCL_ALIAS(CommRegister)
+
+NCCL_EXPORT ncclResult_t ncclCommDeregister(ncclComm_t comm, void *handle) {
+  return end_hint("ncclCommDeregister", comm, handle);
+}
+NCCL_ALIAS(CommDeregister)
+
+NCCL_EXPORT ncclResult_t ncclCommWindowRegister(ncclComm_t comm, void *buffer, size_t bytes, ncclWindow_t *window,
+                                                int /*flags*/) {
+  return take_hint("ncclCommWindowRegister", comm, buffer, bytes, window);
+}
+NCCL_ALIAS(CommWindowRegister)
+
+NCCL_EXPORT ncclResult_t ncclCommWindowDeregister(ncclComm_t comm, ncclWindow_t window) {
+  return end_hint("ncclCommWindowDeregister", comm, window);
+}
+NCCL_ALIAS(CommWindowDeregister)

@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/compat/settings.h"
+
+#include <net/if.h>
+
+#include <algorithm>
+#include <climits>
+#include <cstdlib>
+#include <cstring>
+#include <utility>
+
+#include "src/compat/failure.h"
+
+namespace rondo::compat {
+namespace {
+
+constexpr unsigned config_magic = 0xcafebeef;
+constexpr int unset = INT_MIN;
+constexpr long ctas_max = 1024;  // RONDO_MAX_CTAS has no higher limit
+// NCCL knows no deadlines, and frameworks have their own, of 10 minutes or more, which should come first. A rank that
+// dies is noticed within a second all the same.
+constexpr uint32_t timeout_ms = 30 * 60 * 1000;
+
+const char *variable(const char *name) {
+  const char *const text = std::getenv(name);
+  return text != nullptr && *text != '\0' ? text : nullptr;
+}
+
+/// Returns the variable's number, or `otherwise` where it is not set or no number from 0.
+long number(const char *name, long otherwise) {
+  const char *const text = variable(name);
+  if (text == nullptr) return otherwise;
+  char *end = nullptr;
+  const long value = std::strtol(text, &end, 10);
+  return *end == '\0' && value >= 0 ? value : otherwise;
+}
+
+/// Translates NCCL_SOCKET_IFNAME if it lists interfaces of this host by their whole names ("eth0,eth1", "=eth0").
+/// Beginnings of names and exclusions ("eth", "^docker") have no counterpart, so Rondo chooses then.
+std::string listed_interfaces() {
+  const char *const text = variable("NCCL_SOCKET_IFNAME");
+  if (text == nullptr || variable("RONDO_INTERFACE") != nullptr) return {};
+  const std::string list = *text == '=' ? text + 1 : text;
+  for (size_t begin = 0; begin <= list.size();) {
+    const size_t end = std::min(list.find(',', begin), list.size());
+    if (::if_nametoindex(list.substr(begin, end - begin).c_str()) == 0) return {};
+    begin = end + 1;
+  }
+  return list;
+}
+
+ncclResult_t refuse(const char *function, const std::string &what) {
+  return fail(ncclInvalidArgument, std::string(function) + ": " + what);
+}
+
+/// Copies as many fields as the caller's release has; the others stay unset.
+ncclConfig_t known_fields(const ncclConfig_t *theirs) {
+  ncclConfig_t ours{};
+  ours.blocking = ours.minCTAs = ours.maxCTAs = unset;
+  std::memcpy(&ours, theirs, std::min(theirs->size, sizeof ours));
+  return ours;
+}
+
+}  // namespace
+
+rondo_config_t Settings::config(int device) const {
+  rondo_config_t config = RONDO_CONFIG_INIT;
+  config.device = device;
+  config.max_ctas = max_ctas;
+  if (variable("RONDO_TIMEOUT") == nullptr) config.timeout_ms = timeout_ms;
+  if (variable("RONDO_INIT_TIMEOUT") == nullptr) config.init_timeout_ms = timeout_ms;
+  if (!interfaces.empty()) config.network_interface = interfaces.c_str();
+  config.nonblocking = 1;
+  return config;
+}
+
+/// As in NCCL, a variable wins over the field.
+Settings default_settings() {
+  Settings settings;
+  settings.blocking = number("NCCL_COMM_BLOCKING", 1) != 0;
+  if (variable("RONDO_MAX_CTAS") == nullptr)
+    settings.max_ctas = static_cast<uint32_t>(std::min(number("NCCL_MAX_CTAS", 0), ctas_max));
+  settings.interfaces = listed_interfaces();
+  return settings;
+}
+
+ncclResult_t read_settings(const ncclConfig_t *config, const char *function, Settings *settings) {
+  *settings = default_settings();
+  if (config == nullptr) return ncclSuccess;
+  if (config->size < offsetof(ncclConfig_t, blocking) || config->magic != config_magic)
+    return refuse(function, "the ncclConfig_t was not initialised with NCCL_CONFIG_INITIALIZER");
+  const ncclConfig_t ours = known_fields(config);
+  if (ours.blocking != unset && ours.blocking != 0 && ours.blocking != 1)
+    return refuse(function, "the configuration's blocking is " + std::to_string(ours.blocking) + "; it must be 0 or 1");
+  for (const auto &[name, value] : {std::pair{"minCTAs", ours.minCTAs}, std::pair{"maxCTAs", ours.maxCTAs}})
+    if (value != unset && value < 1)
+      return refuse(function, "the configuration's " + std::string(name) + " is " + std::to_string(value) +
+                                  "; it must be at least 1");
+  if (ours.minCTAs != unset && ours.maxCTAs != unset && ours.minCTAs > ours.maxCTAs)
+    return refuse(function, "the configuration's minCTAs (" + std::to_string(ours.minCTAs) +
+                                ") is more than its maxCTAs (" + std::to_string(ours.maxCTAs) + ")");
+  if (ours.blocking != unset && variable("NCCL_COMM_BLOCKING") == nullptr) settings->blocking = ours.blocking == 1;
+  if (ours.maxCTAs != unset && variable("NCCL_MAX_CTAS") == nullptr && variable("RONDO_MAX_CTAS") == nullptr)
+    settings->max_ctas = static_cast<uint32_t>(std::min<long>(ours.maxCTAs, ctas_max));
+  return ncclSuccess;
+}
+
+}  // namespace rondo::compat

@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+// Functions of NCCL's interface that Rondo cannot serve yet. A program that was linked with NCCL needs their names to
+// start; when it calls one, it gets ncclInvalidUsage, and ncclGetLastError() says why. They look at no argument, so
+// none is declared: the callee of C's calling conventions may ignore them.
+#include <string>
+
+#include "src/compat/exports.h"
+#include "src/compat/failure.h"
+#include "src/compat/group.h"
+
+using namespace rondo::compat;
+
+namespace {
+
+ncclResult_t refuse(const char *function, const char *reason) {
+  return fail(ncclInvalidUsage, std::string(function) + ": " + reason);
+}
+
+constexpr char messages[] = "Rondo has no messages between two ranks yet";
+constexpr char exchanges[] = "Rondo has no collective of this kind yet; it has all_reduce, broadcast, reduce, "
+                             "all_gather and reduce_scatter";
+constexpr char configured[] = "Rondo takes no configuration for a single call yet; use the function without Config";
+constexpr char created_ops[] = "Rondo has no operations with a factor yet";
+constexpr char derived[] = "Rondo cannot make a communicator from another one yet; make it from a new unique id";
+constexpr char life[] = "Rondo cannot revoke, suspend or resume a communicator yet";
+constexpr char windows[] = "Rondo has no windows yet; ncclCommWindowRegister gave a null handle";
+constexpr char parameters[] = "Rondo has none of NCCL's parameters; docs/nccl.md lists the variables that count";
+constexpr char encryption[] = "Rondo does not encrypt what collectives move";
+constexpr char device_code[] = "Rondo does not have the interface for communication from device code";
+constexpr char properties[] = "Rondo does not tell these properties yet; use ncclCommCount and its like";
+
+}  // namespace
+
+/// Defines a function that may be called between ncclGroupStart() and ncclGroupEnd(); the end returns its refusal.
+#define NCCL_UNSUPPORTED_CALL(name, reason) \
+  NCCL_EXPORT ncclResult_t nccl##name() { return note(refuse("nccl" #name, reason)); } \
+  NCCL_ALIAS(name)
+
+/// Defines a function that does not concern a group.
+#define NCCL_UNSUPPORTED(name, reason) \
+  NCCL_EXPORT ncclResult_t nccl##name() { return refuse("nccl" #name, reason); } \
+  NCCL_ALIAS(name)
+
+NCCL_UNSUPPORTED_CALL(Send, messages)
+NCCL_UNSUPPORTED_CALL(Recv, messages)
+NCCL_UNSUPPORTED_CALL(AlltoAll, exchanges)
+NCCL_UNSUPPORTED_CALL(Gather, exchanges)
+NCCL_UNSUPPORTED_CALL(Scatter, exchanges)
+NCCL_UNSUPPORTED_CALL(AllGatherConfig, configured)
+NCCL_UNSUPPORTED_CALL(AllReduceConfig, configured)
+NCCL_UNSUPPORTED_CALL(AlltoAllConfig, exchanges)
+NCCL_UNSUPPORTED_CALL(BroadcastConfig, configured)
+NCCL_UNSUPPORTED_CALL(GatherConfig, exchanges)
+NCCL_UNSUPPORTED_CALL(ReduceConfig, configured)
+NCCL_UNSUPPORTED_CALL(ReduceScatterConfig, configured)
+NCCL_UNSUPPORTED_CALL(ScatterConfig, exchanges)
+NCCL_UNSUPPORTED_CALL(PutSignal, windows)
+NCCL_UNSUPPORTED_CALL(Signal, windows)
+NCCL_UNSUPPORTED_CALL(WaitSignal, windows)
+NCCL_UNSUPPORTED_CALL(CommSplit, derived)
+NCCL_UNSUPPORTED_CALL(CommShrink, derived)
+NCCL_UNSUPPORTED_CALL(CommGrow, derived)
+
+NCCL_UNSUPPORTED(CommGetUniqueId, derived)
+NCCL_UNSUPPORTED(CommRevoke, life)
+NCCL_UNSUPPORTED(CommSuspend, life)
+NCCL_UNSUPPORTED(CommResume, life)
+NCCL_UNSUPPORTED(CommMemStats, properties)
+NCCL_UNSUPPORTED(CommQueryProperties, properties)
+NCCL_UNSUPPORTED(SetEncryption, encryption)
+NCCL_UNSUPPORTED(RedOpCreatePreMulSum, created_ops)
+NCCL_UNSUPPORTED(RedOpDestroy, created_ops)
+NCCL_UNSUPPORTED(WinGetUserPtr, windows)
+
+NCCL_UNSUPPORTED(ParamBind, parameters)
+NCCL_UNSUPPORTED(ParamDumpAll, parameters)
+NCCL_UNSUPPORTED(ParamGet, parameters)
+NCCL_UNSUPPORTED(ParamGetAllParameterKeys, parameters)
+NCCL_UNSUPPORTED(ParamGetI8, parameters)
+NCCL_UNSUPPORTED(ParamGetI16, parameters)
+NCCL_UNSUPPORTED(ParamGetI32, parameters)
+NCCL_UNSUPPORTED(ParamGetI64, parameters)
+NCCL_UNSUPPORTED(ParamGetU8, parameters)
+NCCL_UNSUPPORTED(ParamGetU16, parameters)
+NCCL_UNSUPPORTED(ParamGetU32, parameters)
+NCCL_UNSUPPORTED(ParamGetU64, parameters)
+NCCL_UNSUPPORTED(ParamGetStr, parameters)
+NCCL_UNSUPPORTED(ParamGetParameter, parameters)
+
+NCCL_UNSUPPORTED(DevCommCreate, device_code)
+NCCL_UNSUPPORTED(DevCommDestroy, device_code)
+NCCL_UNSUPPORTED(GetLsaDevicePointer, device_code)
+NCCL_UNSUPPORTED(GetLsaMultimemDevicePointer, device_code)
+NCCL_UNSUPPORTED(GetMultimemDevicePointer, device_code)
+NCCL_UNSUPPORTED(GetPeerDevicePointer, device_code)
+NCCL_UNSUPPORTED(GetCftDeviceLeInfo, device_code)
+NCCL_UNSUPPORTED(GetMultimemDeviceLeInfo, device_code)
+NCCL_UNSUPPORTED(GetPeerDeviceLeInfo, device_code)
+NCCL_UNSUPPORTED(GinBarrierCreateRequirement, device_code)
+NCCL_UNSUPPORTED(GinInboxA2ACreateRequirement, device_code)
+NCCL_UNSUPPORTED(GinOutboxCreateRequirement, device_code)
+NCCL_UNSUPPORTED(LLA2ACreateRequirement, device_code)
+NCCL_UNSUPPORTED(LsaBarrierCreateRequirement, device_code)
+
+/// Returns no slots: there is nothing that would use them.
+NCCL_EXPORT int ncclLLA2ACalcSlots() { return 0; }
+NCCL_ALIAS(LLA2ACalcSlots)
+
+/// Does nothing: the library reads no variable for debugging more than once.
+NCCL_EXPORT void ncclResetDebugInit() {}
+NCCL_ALIAS(ResetDebugInit)
+
+NCCL_EXPORT void ncclResetDebugInitInternal() {}

@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: Apache-2.0
+// A program for nccl.h, on the driver that RONDO_CUDA_LIBRARY names: client SCENARIO [ARGUMENTS]. It ends with status 0
+// where everything was as it must be, and says "done".
+#include <unistd.h>
+
+#include <cstring>
+#include <memory>
+#include <thread>
+
+#include "tests/compat/client.h"
+
+using namespace compat_test;
+
+namespace {
+
+int number_of(const char *name, int otherwise) {
+  const char *const text = std::getenv(name);
+  return text == nullptr ? otherwise : std::atoi(text);
+}
+
+/// Runs every case on one rank, on this thread. The caller allocates `part` before the communicator is made: an
+/// allocation may wait for the device, and so for a kernel that waits for this rank.
+void run_rank(int rank, int rank_count, ncclComm_t comm, const DevicePart &part) {
+  for (const Case &it : all_cases(rank_count)) {
+    part.write(before(it, rank));
+    NCCL(call(it, rank, part, comm));
+    check_after(it, rank, part);
+  }
+}
+
+/// Rank 0 writes the id into a file; the others wait for it.
+ncclUniqueId shared_id(int rank, const std::string &path) {
+  ncclUniqueId id;
+  if (rank == 0) {
+    NCCL(ncclGetUniqueId(&id));
+    std::FILE *const file = std::fopen((path + ".new").c_str(), "wb");
+    CHECK(file != nullptr && std::fwrite(&id, sizeof id, 1, file) == 1 && std::fclose(file) == 0);
+    CHECK(std::rename((path + ".new").c_str(), path.c_str()) == 0);
+    return id;
+  }
+  for (int look = 0; look < 60'000; ++look) {  // a minute
+    if (std::FILE *const file = std::fopen(path.c_str(), "rb")) {
+      CHECK(std::fread(&id, sizeof id, 1, file) == 1);
+      std::fclose(file);
+      return id;
+    }
+    ::usleep(1000);
+  }
+  fail_test("there is no id", __FILE__, __LINE__, rank);
+}
+
+/// Checks what a communicator says of itself.
+void check_numbers(ncclComm_t comm, int rank, int rank_count, int device) {
+  int value = -1;
+  NCCL(ncclCommUserRank(comm, &value));
+  CHECK(value == rank);
+  NCCL(ncclCommCount(comm, &value));
+  CHECK(value == rank_count);
+  NCCL(ncclCommCuDevice(comm, &value));
+  CHECK(value == device);
+  ncclResult_t state = ncclInternalError;
+  NCCL(ncclCommGetAsyncError(comm, &state));
+  CHECK(state == ncclSuccess);
+}
+
+/// One rank of a job of processes.
+void process(const std::string &id_file) {
+  const int rank = number_of("RANK", 0), rank_count = number_of("WORLD_SIZE", 1);
+  const int device = rank % number_of("CLIENT_DEVICES", 1);
+  const OnDevice current(device);
+  const DevicePart part(device, 2 * half_bytes);
+  const ncclUniqueId id = shared_id(rank, id_file);
+  ncclComm_t comm = nullptr;
+  NCCL(ncclCommInitRank(&comm, rank_count, id, rank));
+  check_numbers(comm, rank, rank_count, device);
+  run_rank(rank, rank_count, comm, part);
+  NCCL(ncclCommFinalize(comm));
+  NCCL(ncclCommDestroy(comm));
+}
+
+/// Ranks that are threads, each with calls of its own.
+void threads() {
+  const int rank_count = number_of("CLIENT_RANKS", 2), devices = number_of("CLIENT_DEVICES", 1);
+  ncclUniqueId id;
+  NCCL(ncclGetUniqueId(&id));
+  std::vector<std::thread> running;
+  for (int rank = 0; rank < rank_count; ++rank)
+    running.emplace_back([=] {
+      const OnDevice current(rank % devices);
+      const DevicePart part(rank % devices, 2 * half_bytes);
+      ncclComm_t comm = nullptr;
+      NCCL(ncclCommInitRank(&comm, rank_count, id, rank));
+      check_numbers(comm, rank, rank_count, rank % devices);
+      run_rank(rank, rank_count, comm, part);
+      NCCL(ncclCommDestroy(comm));
+    });
+  for (std::thread &each : running) each.join();
+}
+
+/// A communicator of one rank that is never destroyed: the program ends in spite of it, and says nothing.
+void leave() {
+  const OnDevice current(0);
+  ncclUniqueId id{};
+  ncclComm_t comm = nullptr;
+  NCCL(ncclCommInitRank(&comm, 1, id, 0));
+}
+
+/// Ranks that one thread drives, by groups. The other way to make their communicators is a group of ncclCommInitRank().
+void group() {
+  const int rank_count = number_of("CLIENT_RANKS", 2), devices = number_of("CLIENT_DEVICES", 1);
+  std::vector<int> places;
+  std::vector<std::unique_ptr<DevicePart>> parts;
+  for (int rank = 0; rank < rank_count; ++rank) {
+    places.push_back(rank % devices);
+    parts.push_back(std::make_unique<DevicePart>(rank % devices, 2 * half_bytes));
+  }
+  const auto of = [](int rank) { return static_cast<size_t>(rank); };
+  std::vector<ncclComm_t> comms(of(rank_count));
+  NCCL(ncclCommInitAll(comms.data(), rank_count, places.data()));
+  for (const Case &it : all_cases(rank_count)) {
+    for (int rank = 0; rank < rank_count; ++rank) parts[of(rank)]->write(before(it, rank));
+    NCCL(ncclGroupStart());
+    for (int rank = 0; rank < rank_count; ++rank) NCCL(call(it, rank, *parts[of(rank)], comms[of(rank)]));
+    NCCL(ncclGroupEnd());
+    for (int rank = 0; rank < rank_count; ++rank) check_after(it, rank, *parts[of(rank)]);
+  }
+  for (int rank = 0; rank < rank_count; ++rank) check_numbers(comms[of(rank)], rank, rank_count, places[of(rank)]);
+  NCCL(ncclGroupStart());
+  for (const ncclComm_t comm : comms) NCCL(ncclCommDestroy(comm));
+  NCCL(ncclGroupEnd());
+}
+
+struct Scenario {
+  const char *name;
+  void (*run)();
+};
+
+constexpr Scenario scenarios[] = {{"threads", threads},
+                                  {"group", group},
+                                  {"leave", leave},
+                                  {"arguments", check_arguments},
+                                  {"groups", check_groups},
+                                  {"life", check_life},
+                                  {"memory", check_memory},
+                                  {"graphs", check_graphs},
+                                  {"unsupported", check_unsupported},
+                                  {"version", check_version}};
+
+}  // namespace
+
+int main(int argument_count, char **arguments) {
+  const std::string name = argument_count > 1 ? arguments[1] : "";
+  bool known = name == "process" && argument_count > 2;
+  if (known) process(arguments[2]);
+  for (const Scenario &each : scenarios) {
+    if (name != each.name) continue;
+    each.run();
+    known = true;
+  }
+  if (!known) fail_test("unknown scenario", __FILE__, __LINE__, argument_count);
+  std::puts("done");
+  return 0;
+}

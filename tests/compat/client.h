@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the files of the test program share: its scenarios, and communicators for them.
+#pragma once
+
+#include <memory>
+
+#include "tests/compat/collectives.h"
+
+namespace compat_test {
+
+void check_arguments();
+void check_groups();
+void check_life();
+void check_memory();
+void check_graphs();
+void check_unsupported();
+void check_version();
+
+/// Ranks of one communicator on device 0 that one thread drives, with memory for every case.
+class Ranks {
+ public:
+  explicit Ranks(int rank_count) {
+    const std::vector<int> devices(static_cast<size_t>(rank_count), 0);
+    comms_.resize(static_cast<size_t>(rank_count));
+    NCCL(ncclCommInitAll(comms_.data(), rank_count, devices.data()));
+    for (int rank = 0; rank < rank_count; ++rank)
+      parts_.push_back(std::make_unique<DevicePart>(0, 2 * half_bytes));
+  }
+  Ranks(const Ranks &) = delete;
+  Ranks &operator=(const Ranks &) = delete;
+  ~Ranks() {
+    for (const ncclComm_t comm : comms_) NCCL(ncclCommDestroy(comm));
+  }
+  [[nodiscard]] int size() const { return static_cast<int>(comms_.size()); }
+  /// The handle may be set to null where a test has ended the communicator.
+  [[nodiscard]] ncclComm_t &comm(int rank) { return comms_[static_cast<size_t>(rank)]; }
+  [[nodiscard]] const DevicePart &part(int rank) const { return *parts_[static_cast<size_t>(rank)]; }
+  [[nodiscard]] Case sum(size_t count) const {
+    Case it;
+    it.count = count;
+    it.rank_count = size();
+    return it;
+  }
+  void write(const Case &it) const {
+    for (int rank = 0; rank < size(); ++rank) part(rank).write(before(it, rank));
+  }
+  void check(const Case &it) const {
+    for (int rank = 0; rank < size(); ++rank) check_after(it, rank, part(rank));
+  }
+  /// Ends the program unless a sum of all ranks works.
+  void check_usable() {
+    const Case it = sum(100);
+    write(it);
+    NCCL(ncclGroupStart());
+    for (int rank = 0; rank < size(); ++rank) NCCL(call(it, rank, part(rank), comm(rank)));
+    NCCL(ncclGroupEnd());
+    check(it);
+  }
+
+ private:
+  std::vector<ncclComm_t> comms_;
+  std::vector<std::unique_ptr<DevicePart>> parts_;
+};
+
+/// Ends the program unless the last error has these words.
+inline void check_last_error(const char *words, const char *file, int line) {
+  const std::string said = ncclGetLastError(nullptr);
+  if (said.find(words) != std::string::npos) return;
+  std::printf("the last error is: %s\n", said.c_str());
+  fail_test(words, file, line, 0);
+}
+
+#define CHECK_REFUSED(call, wanted, words)                                                          \
+  do {                                                                                              \
+    const ncclResult_t refused_result = call;                                                       \
+    if (refused_result != wanted) compat_test::fail_test(#call, __FILE__, __LINE__, refused_result); \
+    compat_test::check_last_error(words, __FILE__, __LINE__);                                       \
+  } while (false)
+
+}  // namespace compat_test

@@ -1,0 +1,93 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Programs for nccl.h over libnccl.so.2: client_test.py CLIENT. Each scenario is a process, or several."""
+
+import os
+import subprocess
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+
+CLIENT = ""
+SECONDS = 300  # for all processes of a scenario; only a hang takes as long
+
+
+def start(arguments, environment):
+    return subprocess.Popen([CLIENT, *arguments], env=os.environ | environment, stdout=subprocess.PIPE,
+                            stderr=subprocess.STDOUT, text=True)
+
+
+class Programs(unittest.TestCase):
+    def finish(self, processes):
+        outputs = []
+        try:
+            for process in processes:
+                outputs.append(process.communicate(timeout=SECONDS)[0])
+        finally:
+            for process in processes:
+                process.kill()
+                process.wait()
+        for process, output in zip(processes, outputs):
+            self.assertEqual((process.returncode, output.splitlines()[-1:]), (0, ["done"]), output)
+
+    def check(self, scenario, **environment):
+        self.finish([start([scenario], environment)])
+
+    def check_processes(self, count, **environment):
+        with tempfile.TemporaryDirectory() as folder:
+            self.finish([start(["process", str(Path(folder) / "id")],
+                               environment | {"RANK": str(rank), "WORLD_SIZE": str(count)})
+                         for rank in range(count)])
+
+    def test_two_processes_do_every_collective_type_and_operation(self):
+        self.check_processes(2)
+
+    def test_two_processes_do_so_by_kernels(self):
+        self.check_processes(2, RONDO_DEVICE_EXECUTOR="kernel", SOFT_CUDA_MPS="on")
+
+    def test_two_processes_on_a_device_each_do_so(self):
+        self.check_processes(2, CLIENT_DEVICES="2")
+
+    def test_two_threads_do_so(self):
+        self.check("threads")
+
+    def test_four_threads_on_a_device_each_do_so(self):
+        self.check("threads", CLIENT_RANKS="4", CLIENT_DEVICES="4")
+
+    def test_two_ranks_of_one_thread_do_so_in_groups(self):
+        self.check("group")
+
+    def test_two_ranks_of_one_thread_do_so_by_copies(self):
+        self.check("group", RONDO_DEVICE_EXECUTOR="copy")
+
+    def test_four_ranks_of_one_thread_on_two_devices_do_so_in_groups(self):
+        self.check("group", CLIENT_RANKS="4", CLIENT_DEVICES="2")
+
+    def test_wrong_arguments_are_refused_and_named(self):
+        self.check("arguments")
+
+    def test_groups_hold_calls_and_inits_back_until_their_end_and_tell_the_first_error(self):
+        self.check("groups")
+
+    def test_communicators_are_made_without_waiting_and_ended_at_any_time(self):
+        self.check("life")
+
+    def test_memory_of_the_library_is_device_memory_and_registrations_are_hints(self):
+        self.check("memory")
+
+    def test_a_group_is_captured_and_replayed(self):
+        self.check("graphs")
+
+    def test_what_is_not_supported_says_so(self):
+        self.check("unsupported")
+
+    def test_the_version_is_the_one_that_is_asked_for(self):
+        self.check("version")
+        for asked, told in (("2.28.9", "22809"), ("22907", "22907"), ("2.30", "refused"), ("2.28.9.1", "refused"),
+                            ("newest", "refused"), ("2.28.900", "refused"), ("1", "refused"), ("", "23007")):
+            self.check("version", RONDO_NCCL_VERSION=asked, CLIENT_VERSION=told)
+
+
+if __name__ == "__main__":
+    CLIENT = sys.argv[1]
+    unittest.main(argv=sys.argv[:1] + sys.argv[2:], verbosity=2)

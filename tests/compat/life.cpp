@@ -1,0 +1,308 @@
+// SPDX-License-Identifier: Apache-2.0
+// Groups, communicators that are made without waiting, and their end.
+#include <unistd.h>
+
+#include <cstring>
+#include <thread>
+
+#include "tests/compat/client.h"
+
+using namespace compat_test;
+
+namespace {
+
+/// Makes a configuration that an older release would have: the fields up to `blocking`.
+ncclConfig_t nonblocking() {
+  ncclConfig_t config;
+  std::memset(&config, 0, sizeof config);
+  config.size = offsetof(ncclConfig_t, cgaClusterSize);
+  config.magic = 0xcafebeef;
+  config.blocking = 0;
+  return config;
+}
+
+/// Waits until a nonblocking communicator is made, or has failed, for a minute at most.
+ncclResult_t wait_for(ncclComm_t comm) {
+  ncclResult_t state = ncclInProgress;
+  for (int look = 0; look < 60'000 && state == ncclInProgress; ++look) {
+    NCCL(ncclCommGetAsyncError(comm, &state));
+    ::usleep(1000);
+  }
+  return state;
+}
+
+void check_first_error() {
+  Ranks ranks(2);
+  const Case it = ranks.sum(100);
+  ranks.write(it);
+  NCCL(ncclGroupStart());
+  NCCL(ncclGroupStart());
+  NCCL(call(it, 0, ranks.part(0), ranks.comm(0)));
+  CHECK_REFUSED(ncclReduce(ranks.part(1).at(0), nullptr, 4, ncclInt8, ncclSum, 9, ranks.comm(1), nullptr),
+                ncclInvalidArgument, "root is 9");
+  CHECK_REFUSED(ncclAllReduce(nullptr, nullptr, 4, ncclInt8, ncclSum, ranks.comm(1), nullptr), ncclInvalidArgument,
+                "sendbuff");
+  NCCL(ncclGroupEnd());  // an inner end
+  NCCL(call(it, 1, ranks.part(1), ranks.comm(1)));
+  CHECK_REFUSED(ncclGroupEnd(), ncclInvalidArgument, "root is 9");
+  for (int rank = 0; rank < 2; ++rank) CHECK(ranks.part(rank).read() == before(it, rank));
+  // Nothing was launched, so the next calls meet.
+  ranks.check_usable();
+}
+
+/// Several calls of each rank are in one group, of several communicators.
+void check_many_calls() {
+  Ranks one(2), other(2);
+  const Case sum = one.sum(1000);
+  Case gather = sum;
+  gather.kind = Kind::all_gather;
+  one.write(sum);
+  other.write(gather);
+  NCCL(ncclGroupStart());
+  for (int rank = 0; rank < 2; ++rank) {
+    NCCL(call(sum, rank, one.part(rank), one.comm(rank)));
+    NCCL(call(sum, rank, one.part(rank), one.comm(rank)));
+    NCCL(call(gather, rank, other.part(rank), other.comm(rank)));
+  }
+  NCCL(ncclGroupEnd());
+  one.check(sum);
+  other.check(gather);
+}
+
+/// One thread makes all ranks of a communicator, each on the device that is current at its call.
+void check_inits_in_a_group() {
+  ncclUniqueId id;
+  NCCL(ncclGetUniqueId(&id));
+  ncclComm_t comms[3] = {};
+  NCCL(ncclGroupStart());
+  for (int rank = 0; rank < 3; ++rank) {
+    const OnDevice current(rank % 2);
+    NCCL(ncclCommInitRank(&comms[rank], 3, id, rank));
+    CHECK(comms[rank] != nullptr);
+    int count = 0;
+    CHECK_REFUSED(ncclCommCount(comms[rank], &count), ncclInvalidArgument, "still being made");
+  }
+  NCCL(ncclGroupEnd());
+  for (int rank = 0; rank < 3; ++rank) {
+    int device = -1;
+    NCCL(ncclCommCuDevice(comms[rank], &device));
+    CHECK(device == rank % 2);
+  }
+  NCCL(ncclGroupStart());
+  for (const ncclComm_t comm : comms) NCCL(ncclCommAbort(comm));
+  NCCL(ncclGroupEnd());
+}
+
+/// A refused rank ends the making of the others in its group; they would wait for it.
+void check_refused_init_in_a_group() {
+  const OnDevice current(0);
+  ncclUniqueId id, zeros;
+  std::memset(&zeros, 0, sizeof zeros);
+  NCCL(ncclGetUniqueId(&id));
+  ncclComm_t comms[2] = {};
+  NCCL(ncclGroupStart());
+  NCCL(ncclCommInitRank(&comms[0], 2, id, 0));
+  NCCL(ncclCommInitRank(&comms[1], 2, zeros, 1));
+  CHECK(ncclGroupEnd() == ncclInvalidArgument);
+  for (const ncclComm_t comm : comms) {
+    ncclResult_t state = ncclSuccess;
+    NCCL(ncclCommGetAsyncError(comm, &state));
+    CHECK(state == ncclInvalidArgument);
+    NCCL(ncclCommAbort(comm));
+  }
+}
+
+void check_mixed_group() {
+  Ranks ranks(1);
+  const OnDevice current(0);
+  ncclUniqueId id;
+  std::memset(&id, 7, sizeof id);
+  ncclConfig_t config = nonblocking();
+  ncclComm_t comm = nullptr;
+  NCCL(ncclGroupStart());
+  NCCL(call(ranks.sum(4), 0, ranks.part(0), ranks.comm(0)));
+  NCCL(ncclCommInitRankConfig(&comm, 1, id, 0, &config));
+  CHECK_REFUSED(ncclGroupEnd(), ncclInvalidArgument, "blocking and nonblocking");
+  NCCL(ncclCommAbort(comm));
+}
+
+void check_nonblocking() {
+  const OnDevice current(0);
+  ncclUniqueId id;
+  NCCL(ncclGetUniqueId(&id));
+  ncclConfig_t config = nonblocking();
+  ncclComm_t comms[2] = {};
+  CHECK(ncclCommInitRankConfig(&comms[0], 2, id, 0, &config) == ncclInProgress);
+  ncclResult_t state = ncclSuccess;
+  NCCL(ncclCommGetAsyncError(comms[0], &state));
+  CHECK(state == ncclInProgress);
+  int count = 0;
+  CHECK_REFUSED(ncclCommCount(comms[0], &count), ncclInvalidArgument, "still being made");
+  const DevicePart part(0, 2 * half_bytes);
+  CHECK_REFUSED(ncclAllReduce(part.at(0), part.at(0), 1, ncclInt8, ncclSum, comms[0], part.stream()),
+                ncclInvalidArgument, "still being made");
+  CHECK(ncclCommInitRankConfig(&comms[1], 2, id, 1, &config) == ncclInProgress);
+  for (const ncclComm_t comm : comms) CHECK(wait_for(comm) == ncclSuccess);
+  NCCL(ncclCommCount(comms[0], &count));
+  CHECK(count == 2);
+  for (const ncclComm_t comm : comms) NCCL(ncclCommDestroy(comm));
+}
+
+/// Another thread aborts the making of a blocking communicator whose second rank never comes.
+void check_abort_of_an_init() {
+  ncclUniqueId id;
+  NCCL(ncclGetUniqueId(&id));
+  ncclComm_t comm = nullptr;  // the library writes the handle before it waits
+  std::thread other([&comm] {
+    ncclComm_t seen = nullptr;
+    while ((seen = __atomic_load_n(&comm, __ATOMIC_ACQUIRE)) == nullptr) ::usleep(100);
+    ::usleep(20'000);
+    NCCL(ncclCommAbort(seen));
+  });
+  const OnDevice current(0);
+  const ncclResult_t made = ncclCommInitRank(&comm, 2, id, 0);
+  other.join();
+  CHECK(made != ncclSuccess && made != ncclInProgress && comm == nullptr);
+  // Before it is waited for, an init can be given up, too.
+  NCCL(ncclGetUniqueId(&id));
+  ncclConfig_t config = nonblocking();
+  ncclComm_t pending = nullptr;
+  CHECK(ncclCommInitRankConfig(&pending, 2, id, 0, &config) == ncclInProgress);
+  NCCL(ncclCommDestroy(pending));
+}
+
+/// A rank that calls alone is aborted, and the other one is told.
+void check_abort_of_a_collective() {
+  Ranks ranks(2);
+  const Case it = ranks.sum(100);
+  ranks.write(it);
+  NCCL(call(it, 0, ranks.part(0), ranks.comm(0)));
+  NCCL(ncclCommAbort(ranks.comm(0)));
+  ranks.comm(0) = nullptr;
+  ncclResult_t state = ncclSuccess;
+  NCCL(ncclCommGetAsyncError(ranks.comm(1), &state));
+  CHECK(state == ncclRemoteError);
+  CHECK(std::string(ncclGetLastError(ranks.comm(1))).find("rank 0") != std::string::npos);
+  CHECK(call(it, 1, ranks.part(1), ranks.comm(1)) == ncclRemoteError);
+}
+
+/// A communicator of one rank takes any id, and several can be made with the same.
+void check_one_rank() {
+  const OnDevice current(0);
+  ncclUniqueId id;
+  std::memset(&id, 0xEE, sizeof id);
+  ncclComm_t comms[2] = {};
+  for (ncclComm_t &comm : comms) NCCL(ncclCommInitRank(&comm, 1, id, 0));
+  const DevicePart part(0, 2 * half_bytes);
+  for (const ncclComm_t comm : comms)
+    for (const Kind kind : all_kinds) {
+      Case it{kind, ncclFloat16, ncclProd, 100};
+      part.write(before(it, 0));
+      NCCL(call(it, 0, part, comm));
+      check_after(it, 0, part);
+    }
+  for (const ncclComm_t comm : comms) NCCL(ncclCommDestroy(comm));
+}
+
+/// Several ids of this process are handed over; the first one serves.
+void check_scalable() {
+  const OnDevice current(0);
+  ncclUniqueId ids[3];
+  for (ncclUniqueId &id : ids) NCCL(ncclGetUniqueId(&id));
+  ncclComm_t comms[2] = {};
+  CHECK_REFUSED(ncclCommInitRankScalable(&comms[0], 2, 0, 0, ids, nullptr), ncclInvalidArgument, "no id");
+  NCCL(ncclGroupStart());
+  for (int rank = 0; rank < 2; ++rank) NCCL(ncclCommInitRankScalable(&comms[rank], 2, rank, 3, ids, nullptr));
+  NCCL(ncclGroupEnd());
+  for (const ncclComm_t comm : comms) NCCL(ncclCommDestroy(comm));
+}
+
+}  // namespace
+
+void compat_test::check_groups() {
+  CHECK_REFUSED(ncclGroupEnd(), ncclInvalidUsage, "started no group");
+  NCCL(ncclGroupStart());
+  NCCL(ncclGroupEnd());
+  check_first_error();
+  check_many_calls();
+  check_inits_in_a_group();
+  check_refused_init_in_a_group();
+  check_mixed_group();
+}
+
+void compat_test::check_life() {
+  check_nonblocking();
+  check_abort_of_an_init();
+  check_abort_of_a_collective();
+  check_one_rank();
+  check_scalable();
+}
+
+void compat_test::check_memory() {
+  void *pointer = nullptr;
+  CHECK_REFUSED(ncclMemAlloc(nullptr, 1), ncclInvalidArgument, "NULL");
+  NCCL(ncclMemFree(nullptr));
+  NCCL(ncclMemAlloc(&pointer, 4096));  // without a current context, and before any communicator
+  CHECK(pointer != nullptr);
+  Ranks ranks(1);
+  const std::vector<unsigned char> sent(4096, 3);
+  const OnDevice current(0);
+  CU(to_device(reinterpret_cast<Address>(pointer), sent.data(), sent.size(), ranks.part(0).stream()));
+  NCCL(ncclAllGather(pointer, ranks.part(0).at(0), 4096, ncclUint8, ranks.comm(0), ranks.part(0).stream()));
+  CHECK(ranks.part(0).read()[4095] == 3);
+  void *handle = &pointer;
+  NCCL(ncclGroupStart());
+  NCCL(ncclCommRegister(ranks.comm(0), pointer, 4096, &handle));
+  NCCL(ncclGroupEnd());
+  CHECK(handle == nullptr);
+  NCCL(ncclCommDeregister(ranks.comm(0), handle));
+  ncclWindow_t window = reinterpret_cast<ncclWindow_t>(&pointer);
+  NCCL(ncclCommWindowRegister(ranks.comm(0), pointer, 4096, &window, 0));
+  CHECK(window == nullptr);
+  NCCL(ncclCommWindowDeregister(ranks.comm(0), window));
+  CHECK_REFUSED(ncclCommRegister(ranks.comm(0), pointer, 0, &handle), ncclInvalidArgument, "size is 0");
+  CHECK_REFUSED(ncclCommDeregister(ranks.comm(0), &handle), ncclInvalidArgument, "none that Rondo gave");
+  NCCL(ncclMemFree(pointer));
+  CHECK_REFUSED(ncclMemAlloc(&pointer, size_t{1} << 50), ncclUnhandledCudaError, "CUDA_ERROR_OUT_OF_MEMORY");
+  CHECK(pointer == nullptr);
+}
+
+/// Each rank captures its call; one group holds both. The communicator is asked for errors meanwhile.
+void compat_test::check_graphs() {
+  Ranks ranks(2);
+  const Case it = ranks.sum(1000);
+  constexpr int thread_local_capture = 1;
+  GraphExec execs[2] = {};
+  {
+    const OnDevice current(0);
+    for (int rank = 0; rank < 2; ++rank) CU(begin_capture(ranks.part(rank).stream(), thread_local_capture));
+    NCCL(ncclGroupStart());
+    for (int rank = 0; rank < 2; ++rank) NCCL(call(it, rank, ranks.part(rank), ranks.comm(rank)));
+    NCCL(ncclGroupEnd());
+    for (int rank = 0; rank < 2; ++rank) {
+      ncclResult_t state = ncclInternalError;
+      NCCL(ncclCommGetAsyncError(ranks.comm(rank), &state));
+      CHECK(state == ncclSuccess);
+      Graph graph = nullptr;
+      CU(end_capture(ranks.part(rank).stream(), &graph));
+      CU(instantiate(&execs[rank], graph, 0));
+      CU(graph_destroy(graph));
+      // Else the first launch may wait for the device, on which the other rank's kernel waits for this one.
+      CU(upload(execs[rank], ranks.part(rank).stream()));
+      CU(synchronize(ranks.part(rank).stream()));
+    }
+  }
+  for (int replay = 0; replay < 3; ++replay) {
+    ranks.write(it);
+    const OnDevice current(0);
+    for (int rank = 0; rank < 2; ++rank) CU(launch(execs[rank], ranks.part(rank).stream()));
+    ranks.check(it);
+  }
+  // The communicators end before the graphs.
+  for (int rank = 0; rank < 2; ++rank) {
+    NCCL(ncclCommDestroy(ranks.comm(rank)));
+    ranks.comm(rank) = nullptr;
+  }
+  const OnDevice current(0);
+  for (const GraphExec exec : execs) CU(exec_destroy(exec));
+}

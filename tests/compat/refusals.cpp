@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the test program does wrong, and what it must be told.
+#include <dlfcn.h>
+
+#include <cstring>
+
+#include "tests/compat/client.h"
+
+using namespace compat_test;
+
+namespace {
+
+constexpr ncclDataType_t bad_type = static_cast<ncclDataType_t>(12);
+/// Every function without a body of its own, but for those that return no result.
+constexpr const char *unsupported[] = {
+    "ncclAllGatherConfig", "ncclAllReduceConfig", "ncclAlltoAll", "ncclAlltoAllConfig", "ncclBroadcastConfig",
+    "ncclCommGetUniqueId", "ncclCommGrow", "ncclCommMemStats", "ncclCommQueryProperties", "ncclCommResume",
+    "ncclCommRevoke", "ncclCommShrink", "ncclCommSplit", "ncclCommSuspend", "ncclDevCommCreate", "ncclDevCommDestroy",
+    "ncclGather", "ncclGatherConfig", "ncclGetCftDeviceLeInfo", "ncclGetLsaDevicePointer",
+    "ncclGetLsaMultimemDevicePointer", "ncclGetMultimemDeviceLeInfo", "ncclGetMultimemDevicePointer",
+    "ncclGetPeerDeviceLeInfo", "ncclGetPeerDevicePointer", "ncclGinBarrierCreateRequirement",
+    "ncclGinInboxA2ACreateRequirement", "ncclGinOutboxCreateRequirement", "ncclLLA2ACreateRequirement",
+    "ncclLsaBarrierCreateRequirement", "ncclParamBind", "ncclParamDumpAll", "ncclParamGet",
+    "ncclParamGetAllParameterKeys", "ncclParamGetI16", "ncclParamGetI32", "ncclParamGetI64", "ncclParamGetI8",
+    "ncclParamGetParameter", "ncclParamGetStr", "ncclParamGetU16", "ncclParamGetU32", "ncclParamGetU64",
+    "ncclParamGetU8", "ncclPutSignal", "ncclRecv", "ncclRedOpCreatePreMulSum", "ncclRedOpDestroy", "ncclReduceConfig",
+    "ncclReduceScatterConfig", "ncclScatter", "ncclScatterConfig", "ncclSend", "ncclSetEncryption", "ncclSignal",
+    "ncclWaitSignal", "ncclWinGetUserPtr"};
+
+constexpr ncclRedOp_t created_op = static_cast<ncclRedOp_t>(5);
+
+void check_collectives(Ranks &ranks) {
+  ncclComm_t comm = ranks.comm(0);
+  void *const at = ranks.part(0).at(0), *const to = ranks.part(0).at(half_bytes);
+  const Stream stream = ranks.part(0).stream();
+  const auto reduce = [&](const void *send, void *recv, ncclDataType_t type, ncclRedOp_t op, ncclComm_t of) {
+    return ncclAllReduce(send, recv, 4, type, op, of, stream);
+  };
+  CHECK_REFUSED(reduce(at, to, ncclFloat32, ncclSum, nullptr), ncclInvalidArgument, "the communicator is NULL");
+  CHECK_REFUSED(reduce(nullptr, to, ncclFloat32, ncclSum, comm), ncclInvalidArgument, "sendbuff is NULL");
+  CHECK_REFUSED(reduce(at, nullptr, ncclFloat32, ncclSum, comm), ncclInvalidArgument, "recvbuff is NULL");
+  CHECK_REFUSED(reduce(at, to, bad_type, ncclSum, comm), ncclInvalidArgument, "data type 12");
+  CHECK_REFUSED(reduce(at, to, ncclFloat32, created_op, comm), ncclInvalidArgument, "operation 5");
+  CHECK_REFUSED(ncclReduce(at, to, 4, ncclInt8, ncclSum, 2, comm, stream), ncclInvalidArgument, "root is 2");
+  CHECK_REFUSED(ncclBroadcast(at, to, 4, ncclInt8, -1, comm, stream), ncclInvalidArgument, "root is -1");
+  CHECK_REFUSED(ncclAllReduce(at, ranks.part(0).at(8), 4, ncclInt32, ncclSum, comm, stream), ncclInvalidArgument,
+                "overlap");
+  int on_the_stack = 0;
+  CHECK_REFUSED(ncclAllReduce(&on_the_stack, to, 1, ncclInt32, ncclSum, comm, stream), ncclInvalidArgument, "send");
+  // Of no elements, on one rank alone: the call is dropped. So are its buffers.
+  NCCL(ncclAllReduce(nullptr, nullptr, 0, ncclFloat32, ncclSum, comm, stream));
+  ranks.check_usable();
+}
+
+void check_configs() {
+  const OnDevice current(0);
+  ncclUniqueId id;
+  std::memset(&id, 0, sizeof id);
+  ncclComm_t comm = nullptr;
+  CHECK_REFUSED(ncclCommInitRank(nullptr, 1, id, 0), ncclInvalidArgument, "comm is NULL");
+  CHECK_REFUSED(ncclCommInitRank(&comm, 0, id, 0), ncclInvalidArgument, "number of ranks is 0");
+  CHECK_REFUSED(ncclCommInitRank(&comm, 2, id, 2), ncclInvalidArgument, "rank is 2");
+  CHECK_REFUSED(ncclCommInitRank(&comm, 2, id, 0), ncclInvalidArgument, "");  // an id of zeros
+  CHECK(comm == nullptr);
+  CHECK_REFUSED(ncclGetUniqueId(nullptr), ncclInvalidArgument, "the id is NULL");
+  CHECK_REFUSED(ncclCommInitAll(nullptr, 1, nullptr), ncclInvalidArgument, "comms is NULL");
+  const int no_device = 1000;
+  CHECK(ncclCommInitAll(&comm, 1, &no_device) != ncclSuccess && comm == nullptr);
+  ncclConfig_t config;
+  std::memset(&config, 0, sizeof config);
+  CHECK_REFUSED(ncclCommInitRankConfig(&comm, 1, id, 0, &config), ncclInvalidArgument, "NCCL_CONFIG_INITIALIZER");
+  config.size = offsetof(ncclConfig_t, netName);
+  config.magic = 0xcafebeef;
+  config.blocking = 2;
+  config.minCTAs = 8;
+  config.maxCTAs = 4;
+  CHECK_REFUSED(ncclCommInitRankConfig(&comm, 1, id, 0, &config), ncclInvalidArgument, "blocking is 2");
+  config.blocking = 1;
+  CHECK_REFUSED(ncclCommInitRankConfig(&comm, 1, id, 0, &config), ncclInvalidArgument, "more than its maxCTAs");
+  config.maxCTAs = 0;
+  CHECK_REFUSED(ncclCommInitRankConfig(&comm, 1, id, 0, &config), ncclInvalidArgument, "maxCTAs is 0");
+  // The struct of an older release ends before the fields with these values.
+  config.size = offsetof(ncclConfig_t, minCTAs);
+  NCCL(ncclCommInitRankConfig(&comm, 1, id, 0, &config));
+  NCCL(ncclCommDestroy(comm));
+}
+
+void check_handles(Ranks &ranks) {
+  ncclComm_t comm = ranks.comm(0);
+  CHECK_REFUSED(ncclCommCount(comm, nullptr), ncclInvalidArgument, "NULL");
+  CHECK_REFUSED(ncclCommGetAsyncError(comm, nullptr), ncclInvalidArgument, "NULL");
+  CHECK_REFUSED(ncclCommUserRank(nullptr, nullptr), ncclInvalidArgument, "communicator is NULL");
+  NCCL(ncclCommDestroy(nullptr));
+  NCCL(ncclCommAbort(nullptr));
+  NCCL(ncclCommFinalize(comm));
+  CHECK_REFUSED(ncclCommFinalize(comm), ncclInvalidArgument, "finalized before");
+  CHECK_REFUSED(ncclAllReduce(ranks.part(0).at(0), ranks.part(0).at(0), 4, ncclInt8, ncclSum, comm,
+                              ranks.part(0).stream()),
+                ncclInvalidArgument, "finalized");
+  NCCL(ncclCommDestroy(comm));
+  CHECK_REFUSED(ncclCommDestroy(comm), ncclInvalidArgument, "destroyed or aborted before");
+  CHECK_REFUSED(ncclCommAbort(comm), ncclInvalidArgument, "destroyed or aborted before");
+  ranks.comm(0) = nullptr;
+}
+
+}  // namespace
+
+void compat_test::check_arguments() {
+  CHECK(std::string(ncclGetErrorString(ncclSuccess)) == "no error");
+  CHECK(std::string(ncclGetErrorString(static_cast<ncclResult_t>(15))) == "unknown result");
+  check_configs();
+  Ranks ranks(2);
+  check_collectives(ranks);
+  check_handles(ranks);
+}
+
+/// The functions look at no argument, so they are called by their names alone.
+void compat_test::check_unsupported() {
+  Ranks ranks(1);
+  for (const char *const name : unsupported) {
+    auto *const function = reinterpret_cast<ncclResult_t (*)()>(::dlsym(RTLD_DEFAULT, name));
+    if (function == nullptr) fail_test(name, __FILE__, __LINE__, 0);
+    const std::string words = std::string(name) + ": Rondo ";
+    CHECK_REFUSED(function(), ncclInvalidUsage, words.c_str());
+  }
+  void *const at = ranks.part(0).at(0);
+  auto *const send = reinterpret_cast<ncclResult_t (*)()>(::dlsym(RTLD_DEFAULT, "ncclSend"));
+  NCCL(ncclGroupStart());
+  CHECK_REFUSED(send(), ncclInvalidUsage, "ncclSend");
+  NCCL(ncclAllReduce(at, at, 1, ncclInt8, ncclSum, ranks.comm(0), ranks.part(0).stream()));
+  CHECK_REFUSED(ncclGroupEnd(), ncclInvalidUsage, "ncclSend: Rondo has no messages");
+  auto *const simulate = reinterpret_cast<ncclResult_t (*)()>(::dlsym(RTLD_DEFAULT, "ncclGroupSimulateEnd"));
+  NCCL(ncclGroupStart());
+  CHECK_REFUSED(simulate(), ncclInvalidUsage, "cannot estimate");
+  CHECK_REFUSED(ncclGroupEnd(), ncclInvalidUsage, "started no group");
+  ranks.check_usable();
+}
+
+void compat_test::check_version() {
+  int version = 0;
+  CHECK_REFUSED(ncclGetVersion(nullptr), ncclInvalidArgument, "version is NULL");
+  const std::string wanted = std::getenv("CLIENT_VERSION") != nullptr ? std::getenv("CLIENT_VERSION") : "23007";
+  if (wanted == "refused") {
+    CHECK_REFUSED(ncclGetVersion(&version), ncclInvalidUsage, "RONDO_NCCL_VERSION");
+    return;
+  }
+  NCCL(ncclGetVersion(&version));
+  CHECK(std::to_string(version) == wanted);
+}
