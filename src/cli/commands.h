@@ -14,6 +14,7 @@ constexpr int exit_failed = 1;
 constexpr int exit_usage = 2;
 
 [[nodiscard]] int run_info(Arguments args);
+[[nodiscard]] int run_nccl(Arguments args);
 [[nodiscard]] int run_perf(Arguments args);
 [[nodiscard]] int run_run(Arguments args);
 [[nodiscard]] int run_schedule(Arguments args);

@@ -27,6 +27,7 @@ struct Command {
 
 constexpr std::array commands{
     Command{"info", "tell what is found on this machine, what is configured and what would be chosen", run_info},
+    Command{"nccl", "print where the library is that takes the place of NCCL's", run_nccl},
     Command{"perf", "time and verify a collective over message sizes", run_perf},
     Command{"run", "start the ranks of a job on this machine and look after them", run_run},
     Command{"schedule", "print what each rank does in a collective: text, JSON, Graphviz, SVG", run_schedule},

@@ -17,8 +17,8 @@ PROGRAM = ["--", "sh", "-c", "echo started"]
 CASES = [
     # The command itself.
     ([], {}, "Usage: rondo COMMAND"),
-    (["prf"], {}, "known are: info, perf, run"),
-    (["help", "prf"], {}, "known are: info, perf, run"),
+    (["prf"], {}, "known are: info, nccl, perf, run"),
+    (["help", "prf"], {}, "known are: info, nccl, perf, run"),
     # rondo perf: names.
     (["perf"], {}, "collective"),
     (["perf", "all_red"], {}, "all_reduce, reduce_scatter, all_gather"),
@@ -109,6 +109,7 @@ CASES = [
     (["info", "--hosts", "0"], {}, "--hosts"),
     (["info", "--hosts", "4", "--ranks", "2"], {}, "at least one rank for each"),
     (["trace"], {}, "rondo trace --help"),
+    (["nccl", "--place"], {}, "rondo nccl --help"),
     (["info"], {"RONDO_WAIT": "nap"}, "known are: auto, spin, yield, sleep"),
     (["run", "-n", "2", *PROGRAM], {"RONDO_NETWORK": "verbs9"}, "RONDO_NETWORK: 'verbs9' is not a known network"),
     # rondo run.

@@ -73,6 +73,7 @@ void add_options(console::CommandLine &app, RunOptions *options, Raw *raw) {
   app.add_option("--env", options->environment, "set a variable for the ranks; may be given several times")
       ->allow_extra_args(false)
       ->type_name("NAME=VALUE");
+  app.add_flag("--nccl", options->nccl, "let the ranks use Rondo in place of NCCL: preload its libnccl.so.2");
   app.add_flag("--tag-output", options->tag_output,
                "pass the ranks' output on line by line, each line begun with its rank: [3] text");
   app.begin_group("Several hosts");

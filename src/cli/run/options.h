@@ -25,6 +25,7 @@ struct RunOptions {
   uint64_t timeout_ns = 0;  ///< 0: none
   uint64_t grace_ns = 2'000'000'000;
   Bind bind = Bind::none;
+  bool nccl = false;                     ///< libnccl.so.2 of Rondo is preloaded into the ranks
   std::vector<std::string> environment;  ///< "NAME=value", in the order given
   std::vector<std::string> command;      ///< program and arguments; never empty
   std::vector<HostShare> hosts;          ///< empty: this machine

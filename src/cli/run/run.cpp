@@ -14,6 +14,7 @@
 #include "src/cli/commands.h"
 #include "src/cli/hosts/agent.h"
 #include "src/cli/hosts/launcher.h"
+#include "src/cli/nccl/library.h"
 #include "src/cli/run/options.h"
 #include "src/cli/run/program.h"
 #include "src/cli/run/supervisor.h"
@@ -56,6 +57,9 @@ int run_run(Arguments args) {
   }
   auto options = std::get<RunOptions>(std::move(parsed).value());
   if (options.agent) return run_agent();
+  if (options.nccl)
+    if (const auto preloaded = preload_nccl(options.environment); !preloaded.ok())
+      return refuse(preloaded.error().message, exit_failed);
   return options.hosts.empty() ? start(std::move(options)) : run_on_hosts(options);
 }
 

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/cli/nccl/library.h"
+
+#include <cstdlib>
+#include <filesystem>
+#include <string_view>
+
+namespace rondo::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::string_view preload = "LD_PRELOAD=";
+
+}  // namespace
+
+Result<std::string> nccl_library() {
+  std::error_code failure;
+  const fs::path command = fs::read_symlink("/proc/self/exe", failure);
+  if (failure) return Error{RONDO_ERROR_SYSTEM, "where this rondo is cannot be told: " + failure.message()};
+  const fs::path folder = command.parent_path();
+  for (const fs::path &place : {folder / RONDO_NCCL_INSTALLED, fs::path(RONDO_NCCL_PREFIX),
+                                folder / "../compat/libnccl.so.2"}) {
+    const fs::path found = fs::canonical(place.parent_path(), failure) / place.filename();
+    if (!failure && fs::exists(found, failure)) return found.string();
+  }
+  return Error{RONDO_ERROR_UNSUPPORTED, "there is no libnccl.so.2 of Rondo beside " + command.string() + ", at " +
+                                            (folder / RONDO_NCCL_INSTALLED).lexically_normal().string() +
+                                            "; install Rondo again"};
+}
+
+Result<void> preload_nccl(std::vector<std::string> &environment) {
+  RONDO_TRY_ASSIGN(std::string entry, nccl_library());
+  if (entry.find_first_of(" :") != std::string::npos)
+    return Error{RONDO_ERROR_UNSUPPORTED, "LD_PRELOAD cannot hold " + entry + ", since spaces and colons end a name "
+                                          "there; install Rondo in a folder without them"};
+  entry.insert(0, preload);
+  const char *const inherited = std::getenv("LD_PRELOAD");
+  std::string others = inherited != nullptr ? inherited : "";
+  for (const std::string &each : environment)
+    if (each.starts_with(preload)) others = each.substr(preload.size());  // the last one counts
+  if (!others.empty()) entry += ":" + others;
+  environment.push_back(std::move(entry));
+  return {};
+}
+
+}  // namespace rondo::cli

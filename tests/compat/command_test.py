@@ -1,0 +1,48 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`rondo nccl` and `rondo run --nccl`: command_test.py RONDO LIBRARY."""
+
+import os
+import subprocess
+import sys
+import unittest
+from pathlib import Path
+
+RONDO, LIBRARY = "", ""
+LOOK = ("import ctypes, os; version = ctypes.c_int(); ctypes.CDLL(None).ncclGetVersion(ctypes.byref(version));"
+        "print(os.environ['RONDO_RANK'], version.value, os.environ['LD_PRELOAD'])")
+
+
+def rondo(*arguments, **environment):
+    clean = {name: value for name, value in os.environ.items() if name != "LD_PRELOAD"}
+    done = subprocess.run([RONDO, *arguments], capture_output=True, text=True, timeout=120, env=clean | environment,
+                          stdin=subprocess.DEVNULL, check=False)
+    return done.returncode, done.stdout, done.stderr
+
+
+class Command(unittest.TestCase):
+    def test_it_prints_where_the_library_is(self):
+        self.assertEqual(rondo("nccl"), (0, f"{LIBRARY}\n", ""))
+        self.assertEqual(rondo("nccl", "--folder"), (0, f"{Path(LIBRARY).parent}\n", ""))
+        status, out, err = rondo("nccl", "all")
+        self.assertEqual((status, out), (2, ""))
+        self.assertIn("rondo nccl: ", err)
+
+    def test_ranks_find_the_library_in_the_place_of_nccls(self):
+        status, out, err = rondo("run", "--nccl", "-n", "2", "--", sys.executable, "-c", LOOK)
+        self.assertEqual((status, sorted(out.splitlines()), err),
+                         (0, [f"{rank} 23007 {LIBRARY}" for rank in (0, 1)], ""))
+
+    def test_what_is_preloaded_otherwise_comes_behind_it(self):
+        wanted = f"0 23007 {LIBRARY}:libm.so.6\n"
+        words = ("--", sys.executable, "-c", LOOK)
+        self.assertEqual(rondo("run", "--nccl", "-n", "1", *words, LD_PRELOAD="libm.so.6")[1], wanted)
+        self.assertEqual(rondo("run", "-n", "1", "--nccl", "--env", "LD_PRELOAD=libm.so.6", *words)[1], wanted)
+
+    def test_ranks_without_the_option_have_no_such_library(self):
+        look = "import os; assert 'libnccl' not in open('/proc/self/maps').read() and 'LD_PRELOAD' not in os.environ"
+        self.assertEqual(rondo("run", "-n", "1", "--", sys.executable, "-c", look), (0, "", ""))
+
+
+if __name__ == "__main__":
+    RONDO, LIBRARY = sys.argv[1], str(Path(sys.argv[2]).resolve())
+    unittest.main(argv=sys.argv[:1], verbosity=2)
