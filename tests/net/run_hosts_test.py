@@ -5,6 +5,7 @@ status, signals, and what is told where a host cannot take part. usage: run_host
 import os
 import shutil
 import signal
+import subprocess
 import sys
 import tempfile
 import time
@@ -58,6 +59,9 @@ class RunOnHosts(unittest.TestCase):
             self.assertLess(time.monotonic(), deadline, f"{name} was not written")
             time.sleep(0.01)
 
+    def inside(self, host, script):
+        subprocess.run(self.hosts.command(host, ["sh", "-ec", script]), check=True, capture_output=True, timeout=120)
+
     def processes(self, host, mark):
         """Of the host, those whose command line holds `mark`."""
         pattern = f"{mark[0]}[{mark[1]}]{mark[2:]}"  # which the looking shell's own line does not match
@@ -75,6 +79,17 @@ class RunOnHosts(unittest.TestCase):
 
     def test_ranks_of_all_hosts_are_one_job(self):
         status, output = self.run_job(PROGRAM, "sum", "20", "30000")
+        self.assertEqual(status, 0, output)
+        for rank in range(4):
+            self.assertIn(f"rank {rank}: ok", output)
+
+    def test_a_bridge_that_all_hosts_have_is_not_where_ranks_meet(self):
+        for host in range(2):
+            self.inside(host, "ip link add docker0 index 2 type bridge; ip addr add 172.17.0.1/16 dev docker0; "
+                              "ip link set docker0 up; ip link add port0 type veth peer name port1; "
+                              "ip link set port0 master docker0 up; ip link set port1 up")
+            self.addCleanup(self.inside, host, "ip link del docker0; ip link del port0")
+        status, output = self.run_job(PROGRAM, "sum", "20", "30000", environment={"RONDO_INIT_TIMEOUT": "30"})
         self.assertEqual(status, 0, output)
         for rank in range(4):
             self.assertIn(f"rank {rank}: ok", output)

@@ -270,7 +270,7 @@ TEST_CASE("store core: what a group had is gone when all its ranks have left, ho
         Request enter = make_request(Request::Kind::enter, "g" + std::to_string(group));
         enter.rank = each == first ? 0 : 1;
         enter.count = 2;
-        enter.generation = group;
+        enter.generation = group + 1;  // the first one failed at an earlier store
         core.handle(each, enter, deliveries);
       }
       core.handle(first, make_request(Request::Kind::put, "value", "10 bytes.."), deliveries);

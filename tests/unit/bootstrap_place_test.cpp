@@ -131,7 +131,7 @@ TEST_CASE("rendezvous: a port that is taken is spoken of, and a job of the same 
   REQUIRE(other.ok());
   const auto taken = join_job(zero, 0, false, "", soon());
   CHECK(taken.error().message.find("RONDO_PORT") != std::string::npos);
-  CHECK(taken.error().message.find("not by a rank 0 of this job") != std::string::npos);
+  CHECK(taken.error().message.find("no store of this job answers there") != std::string::npos);
 }
 
 TEST_CASE("rendezvous: a file that names a store which is gone is read again until rank 0 has replaced it") {

@@ -95,7 +95,8 @@ Error cannot_listen(Error error, int error_number, const Job &job, const ListenP
     const auto claim = connect_store(place.connect, job.secret, std::min(deadline_ns, now_ns() + claim_ns), rival, {},
                                      cancel, &absent);
     if (!claim.ok() && !absent) return claim.error();
-    error.message += "; the port is taken, and not by a rank 0 of this job: set RONDO_PORT to a free one on all ranks";
+    error.message += "; the port is taken, and no store of this job answers there: set RONDO_PORT to a free one on all "
+                     "ranks";
   }
   return error;
 }

@@ -7,6 +7,8 @@
 namespace rondo {
 namespace {
 
+constexpr size_t out_of_order_max = 1'024;
+
 Error about(rondo_status_t status, uint32_t rank, const std::string &what) {
   Error error{status, "rank " + std::to_string(rank) + " " + what};
   error.peer = static_cast<int32_t>(rank);
@@ -99,9 +101,11 @@ Result<StoreGroups::Entry> StoreGroups::enter(uint64_t client, const Membership 
   return Entry{};
 }
 
-/// Lower bounds rise, so that what is remembered of ended groups does not grow with their number.
+/// The lower bound rises, so that what is remembered of ended groups does not grow with their number. It passes over a
+/// generation that has not ended, as one that failed elsewhere, once many later ones have.
 void StoreGroups::note_done(uint32_t generation) {
   if (generation >= done_count_) done_.insert(generation);
+  if (done_.size() > out_of_order_max) done_count_ = *done_.begin();
   while (done_.erase(done_count_) != 0) ++done_count_;
 }
 
