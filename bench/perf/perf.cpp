@@ -170,6 +170,7 @@ Outcome join_on_device(const Options &options, Place &place, Rank &self) {
   plain.kernel = RONDO_KERNEL_INTERPRETER;
   plain.protocol = RONDO_PROTOCOL_SIMPLE;
   plain.channels = 1;
+  plain.timeout_ms = options.config.timeout_ms;
   rondo_status_t status = rondo_comm_init_env(&self.control, &plain);
   if (status != RONDO_OK) return start_failure("rondo_comm_init_env", status);
   size_t index = 0;

@@ -54,7 +54,7 @@ void Engine::take_turn(uint32_t pool_index, uint32_t core_index, int64_t time_ps
     LaneState &state = lanes_[lane];
     pool.ready.erase(found);
     state.waits_for_core = false;
-    const int64_t end_ps = time_ps + cost_ps(state, std::min(state.rest_bytes, system_.slot_bytes));
+    const int64_t end_ps = after(time_ps, cost_ps(state, std::min(state.rest_bytes, system_.slot_bytes)));
     plan_turn(pool_index, core_index, end_ps);
     complete(lane, end_ps);
     wake(lane);
@@ -65,7 +65,7 @@ void Engine::take_turn(uint32_t pool_index, uint32_t core_index, int64_t time_ps
   pool.waiting.push_back(core.rank);
   core.rank = pool.waiting.front();
   pool.waiting.pop_front();
-  plan_turn(pool_index, core_index, time_ps + switch_ps_);
+  plan_turn(pool_index, core_index, after(time_ps, switch_ps_));
 }
 
 }  // namespace rondo::sim

@@ -3,13 +3,12 @@
 
 #include <algorithm>
 #include <cassert>
-#include <cmath>
 #include <string>
 
 namespace rondo::sim {
 namespace {
 
-int64_t to_ps(double time_us) { return std::llround(time_us * ps_per_us); }
+int64_t to_ps(double time_us) { return whole_ps(time_us * ps_per_us); }
 
 /// With fewer tiles, looking for a period is not worth it.
 constexpr uint64_t tiles_to_look_for = 4;
@@ -39,7 +38,7 @@ Engine::Engine(const SimCase &what, const System &system)
     byte_ps_[link] = limited_byte_ps_[link] = ps_per_byte(cost.bandwidth_GBps);
     if (cost.burst_bytes <= 0) continue;
     byte_ps_[link] = ps_per_byte(cost.peak_GBps);
-    burst_ps_[link] = std::max<int64_t>(1, std::llround(cost.burst_bytes * limited_byte_ps_[link]));
+    burst_ps_[link] = std::max<int64_t>(1, whole_ps(cost.burst_bytes * limited_byte_ps_[link]));
   }
   for (const SimLane &lane : system.lanes) static_cast<SimLane &>(lanes_.emplace_back()) = lane;
   for (const SimWire &wire : system.wires) {
@@ -69,17 +68,18 @@ Result<Outcome> Engine::run(uint64_t move_count_max, const Moved &moved) {
   for (;;) {  // ends: each round runs a tile, serves a request or is the last
     for (uint32_t lane = 0; lane < lanes_.size(); ++lane) wake(lane);
     drain();
-    while (!requests_.empty() && !gives_up()) {
+    while (!requests_.empty() && !gives_up() && !too_long_) {
       const Request request = requests_.pop();
       serve(request);
       drain();
       if (++served_count % told_every == 0 && moved) moved(outcome_.move_count);
       look_for_period(request.time_ps);
     }
-    if (tile_limit_ == UINT64_MAX || gives_up()) break;
+    if (tile_limit_ == UINT64_MAX || gives_up() || too_long_) break;
     look_for_period(lanes_[guide_].free_ps);
     tile_limit_ = skipped_ || tile_limit_ >= full_tile_count_ ? UINT64_MAX : tile_limit_ + 1;
   }
+  if (too_long_) return too_long_to_tell();
   if (gives_up()) {
     outcome_.complete = false;
     return outcome_;
@@ -139,23 +139,23 @@ int64_t Engine::cost_ps(const LaneState &lane, uint64_t bytes) const {
   double byte_ps = operands > 1 ? reduce_ps_ * (operands - 1) : copy_ps_;
   if (operands > 1 && (step.flags & step_send) != 0) byte_ps += reduce_send_ps_;
   if (!lane.shape->first_touches.empty()) byte_ps += memory_ps_ * lane.shape->first_touches[lane.step];
-  return static_cast<int64_t>(step_ps_ + byte_ps * static_cast<double>(bytes) + 0.5);
+  return whole_ps(step_ps_ + byte_ps * static_cast<double>(bytes));
 }
 
 int64_t Engine::occupancy_ps(LinkClass link, uint64_t bytes) const {
   const double wire_bytes = wire_bytes_factor_ * static_cast<double>(bytes) + wire_bytes_extra_;
-  return std::max<int64_t>(1, static_cast<int64_t>(wire_bytes * byte_ps_[static_cast<size_t>(link)] + 0.5));
+  return std::max<int64_t>(1, whole_ps(wire_bytes * byte_ps_[static_cast<size_t>(link)]));
 }
 
 int64_t Engine::limited_ps(LinkClass link, uint64_t bytes) const {
   const double wire_bytes = wire_bytes_factor_ * static_cast<double>(bytes) + wire_bytes_extra_;
-  return static_cast<int64_t>(wire_bytes * limited_byte_ps_[static_cast<size_t>(link)] + 0.5);
+  return whole_ps(wire_bytes * limited_byte_ps_[static_cast<size_t>(link)]);
 }
 
 /// Carries a slice through, or hands it to the queue for a core. False: the lane lacks something.
 bool Engine::move(uint32_t lane) {
   LaneState &state = lanes_[lane];
-  if (state.waits_for_core || !load(lane)) return false;
+  if (too_long_ || state.waits_for_core || !load(lane)) return false;
   const Step &step = state.shape->steps[state.step];
   int64_t start_ps = state.free_ps;
   for (const LinkIndex link : step.recv_link) {
@@ -178,7 +178,7 @@ bool Engine::move(uint32_t lane) {
     requests_.push({start_ps, uint64_t{lane} << 32, lane});
     return false;
   }
-  complete(lane, start_ps + duration_ps);
+  complete(lane, after(start_ps, duration_ps));
   return true;
 }
 
@@ -190,7 +190,7 @@ void Engine::complete(uint32_t lane, int64_t end_ps) {
     if ((step.flags & step_recv) == 0 || link == no_link) continue;
     const uint32_t wire = system_.in_wire[state.link_base + link];
     WireState &known = wires_[wire];
-    slot(wire, known.consumed++).credit_ps = end_ps + alpha_ps_[static_cast<size_t>(known.link)];
+    slot(wire, known.consumed++).credit_ps = after(end_ps, alpha_ps_[static_cast<size_t>(known.link)]);
     if (known.sender != lane) wake(known.sender);
   }
   for (const LinkIndex link : step.send_link) {
@@ -202,6 +202,7 @@ void Engine::complete(uint32_t lane, int64_t end_ps) {
     post(wire, lane, end_ps);
   }
   state.free_ps = end_ps;
+  too_long_ |= end_ps == time_ps_max;
   state.rest_bytes -= bytes;
   ++outcome_.move_count;
   if (state.rest_bytes != 0) return;
@@ -227,14 +228,14 @@ void Engine::send(uint32_t wire, int64_t time_ps) {
   outcome_.link_bytes[link] += bytes;
   int64_t &free_ps = out_free_ps_[known.out];
   const int64_t start_ps = std::max(time_ps, free_ps);
-  free_ps = start_ps + occupancy_ps(known.link, bytes);
+  free_ps = after(start_ps, occupancy_ps(known.link, bytes));
   if (burst_ps_[link] != 0) {
     int64_t &full_ps = out_full_ps_[known.out];
-    full_ps = std::max(full_ps, start_ps) + limited_ps(known.link, bytes);
+    full_ps = after(std::max(full_ps, start_ps), limited_ps(known.link, bytes));
     free_ps = std::max(free_ps, full_ps - burst_ps_[link]);
   }
-  leaving.arrival_ps = free_ps + alpha_ps_[link];  // of the last byte, unless the receiver's port is not free
-  const int64_t head_ps = start_ps + alpha_ps_[link];
+  leaving.arrival_ps = after(free_ps, alpha_ps_[link]);  // of the last byte, unless the receiver's port is not free
+  const int64_t head_ps = after(start_ps, alpha_ps_[link]);
   if (known.in_ordered) {
     arrive(wire, head_ps);
     return;
@@ -247,7 +248,7 @@ void Engine::arrive(uint32_t wire, int64_t time_ps) {
   WireState &known = wires_[wire];
   Slot &arriving = slot(wire, known.delivered++);
   const int64_t start_ps = known.in == no_index ? time_ps : std::max(time_ps, in_free_ps_[known.in]);
-  arriving.arrival_ps = std::max(arriving.arrival_ps, start_ps + occupancy_ps(known.link, arriving.bytes));
+  arriving.arrival_ps = std::max(arriving.arrival_ps, after(start_ps, occupancy_ps(known.link, arriving.bytes)));
   if (known.in != no_index) in_free_ps_[known.in] = arriving.arrival_ps;
   wake(known.receiver);
 }

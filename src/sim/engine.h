@@ -134,6 +134,7 @@ class Engine {
   const System &system_;
   bool use_period_;
   bool ordered_;  ///< no resource is shared: there is no queue
+  bool too_long_ = false;  ///< a time is beyond time_ps_max
   uint32_t slot_count_;
   double step_ps_, reduce_ps_, reduce_send_ps_, copy_ps_, memory_ps_;  ///< all but the first a byte
   int64_t switch_ps_;

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cmath>
 #include <deque>
 #include <limits>
 #include <string>
@@ -29,9 +28,9 @@ class Machine {
   Machine(const SimCase &what, const PlanChoice &plan)
       : network_(what.network), rank_count_(static_cast<uint32_t>(what.network.rank_count())) {
     const LinkCost &link = network_.links[static_cast<size_t>(LinkClass::intra_node)];
-    alpha_ps_ = std::llround(link.alpha_us * ps_per_us);
+    alpha_ps_ = whole_ps(link.alpha_us * ps_per_us);
     step_ps_ = network_.step_us * ps_per_us;
-    switch_ps_ = std::max<int64_t>(1, std::llround(network_.switch_us * ps_per_us));
+    switch_ps_ = std::max<int64_t>(1, whole_ps(network_.switch_us * ps_per_us));
     link_ps_ = ps_per_byte(link.bandwidth_GBps);
     reduce_ps_ = ps_per_byte(network_.reduce_GBps);
     store_ps_ = ps_per_byte(network_.reduce_send_GBps);
@@ -49,6 +48,7 @@ class Machine {
         continue;
       }
       turn(*core);
+      if (core->now_ps == time_ps_max) return too_long_to_tell();
     }
     for (const Rank &rank : ranks_)
       for (size_t lane = 0; lane < rank.program.lanes.size(); ++lane)
@@ -128,7 +128,7 @@ class Machine {
       const auto found = std::lower_bound(known.begin(), known.end(), mark.value,
                                           [](const Published &one, uint64_t value) { return one.value < value; });
       if (found == known.end()) return;
-      ready_ps = std::max(ready_ps, found->time_ps + (mark.rank == rank ? 0 : alpha_ps_));
+      ready_ps = std::max(ready_ps, after(found->time_ps, mark.rank == rank ? 0 : alpha_ps_));
     }
     it.ready_ps[lane] = ready_ps;
   }
@@ -157,7 +157,7 @@ class Machine {
     line.push_back(core.rank);
     core.rank = line.front();
     line.pop_front();
-    core.now_ps += switch_ps_;
+    core.now_ps = after(core.now_ps, switch_ps_);
   }
 
   /// No core has anything to do now: the first that will. False: none ever will.
@@ -181,7 +181,7 @@ class Machine {
     Rank &it = ranks_[core.rank];
     const size_t lane = it.ready_ps[0] <= core.now_ps ? 0 : 1;
     const ProgramStep &step = it.program.lanes[lane][it.next[lane]++];
-    core.now_ps += cost_ps(core.rank, step);
+    core.now_ps = after(core.now_ps, cost_ps(core.rank, step));
     ++outcome_.move_count;
     ++outcome_chain_[core.rank];
     outcome_.time_ps = std::max(outcome_.time_ps, core.now_ps);
@@ -213,7 +213,7 @@ class Machine {
       for (const Bytes &output : work.outputs) byte_ps += own_buffer(output) ? memory_ps_ : store_ps_;
       cost += bytes * byte_ps;
     }
-    return std::max<int64_t>(1, std::llround(cost));
+    return std::max<int64_t>(1, whole_ps(cost));
   }
 
  public:

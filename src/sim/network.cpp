@@ -40,6 +40,11 @@ Result<void> check_links(const Network &network) {
 
 }  // namespace
 
+Error too_long_to_tell() {
+  return invalid_argument("what is simulated takes over 26 days, which is more than is counted; take fewer bytes, or "
+                          "higher bandwidths and lower latencies");
+}
+
 const char *link_class_string(LinkClass link) {
   switch (link) {
     case LinkClass::self: return "self";

@@ -15,6 +15,18 @@ namespace rondo::sim {
 /// Times are whole picoseconds, so that sums do not depend on their order and a period can be seen to be exact.
 inline constexpr double ps_per_us = 1e6;
 
+/// The end of simulated time, 26 days: what would come later counts as this, and run() refuses to tell it.
+inline constexpr int64_t time_ps_max = int64_t{1} << 61;
+/// A computed duration as a whole one.
+[[nodiscard]] inline int64_t whole_ps(double duration_ps) {
+  return duration_ps < static_cast<double>(time_ps_max) ? static_cast<int64_t>(duration_ps + 0.5) : time_ps_max;
+}
+/// A time and a duration, or two durations, added up: neither is beyond time_ps_max.
+[[nodiscard]] inline int64_t after(int64_t time_ps, int64_t by_ps) {
+  return time_ps + by_ps < time_ps_max ? time_ps + by_ps : time_ps_max;
+}
+[[nodiscard]] Error too_long_to_tell();
+
 enum class LinkClass : uint8_t { self, intra_node, inter_node, inter_rack };
 inline constexpr size_t link_class_count = 4;
 [[nodiscard]] const char *link_class_string(LinkClass link);  ///< null: no such class

@@ -95,7 +95,9 @@ Result<SimResult> Simulator::extrapolate(const SimCase &what, const System &syst
   const uint64_t tiles = tile_count_of(system);
   const double times = static_cast<double>(tiles - long_tiles) / static_cast<double>(long_tiles - short_tiles);
   Outcome &outcome = result.outcome;
-  outcome.time_ps += static_cast<int64_t>(times * static_cast<double>(outcome.time_ps - some.outcome.time_ps));
+  outcome.time_ps =
+      after(outcome.time_ps, whole_ps(times * static_cast<double>(outcome.time_ps - some.outcome.time_ps)));
+  if (outcome.time_ps == time_ps_max) return too_long_to_tell();
   for (size_t link = 0; link < link_class_count; ++link)
     outcome.link_bytes[link] +=
         (outcome.link_bytes[link] - some.outcome.link_bytes[link]) / (long_tiles - short_tiles) * (tiles - long_tiles);

@@ -122,21 +122,24 @@ void Engine::skip(const Snapshot &before, const Snapshot &now) {
   if (most + 1 >= full_tile_count_) return;
   const uint64_t period_tiles = now.tile - before.tile;
   const uint64_t periods = (full_tile_count_ - 1 - most) / period_tiles;
+  const int64_t period_ps = now.time_ps - before.time_ps;
+  too_long_ = period_ps > 0 && periods > static_cast<uint64_t>((time_ps_max - now.time_ps) / period_ps);
+  if (too_long_) return;
   const uint64_t tiles = periods * period_tiles;
   for (LaneState &lane : lanes_)
     if (!lane.shape->steps.empty()) lane.tile += tiles;
   for (size_t link = 0; link < link_class_count; ++link)
     outcome_.link_bytes[link] += periods * (now.link_bytes[link] - before.link_bytes[link]);
   outcome_.skipped_tile_count = tiles;
-  shift_times(static_cast<int64_t>(periods) * (now.time_ps - before.time_ps));
+  shift_times(static_cast<int64_t>(periods) * period_ps);
 }
 
 void Engine::shift_times(int64_t by_ps) {
-  for (LaneState &lane : lanes_) lane.free_ps += by_ps;
-  for (Slot &slot : slots_) slot.arrival_ps += by_ps, slot.credit_ps += by_ps;
-  for (int64_t &free_ps : out_free_ps_) free_ps += by_ps;
-  for (int64_t &full_ps : out_full_ps_) full_ps += by_ps;
-  for (int64_t &free_ps : in_free_ps_) free_ps += by_ps;
+  for (LaneState &lane : lanes_) lane.free_ps = after(lane.free_ps, by_ps);
+  for (Slot &slot : slots_)
+    for (int64_t *const time_ps : {&slot.arrival_ps, &slot.credit_ps}) *time_ps = after(*time_ps, by_ps);
+  for (auto *times : {&out_free_ps_, &out_full_ps_, &in_free_ps_})
+    for (int64_t &time_ps : *times) time_ps = after(time_ps, by_ps);
   requests_.shift_times(by_ps);
 }
 

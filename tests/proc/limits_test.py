@@ -6,6 +6,7 @@ usage: limits_test.py RONDO RANK_PROGRAM"""
 import json
 import os
 import resource
+import secrets
 import signal
 import stat
 import subprocess
@@ -14,7 +15,7 @@ import tempfile
 import threading
 import unittest
 
-from job import run_job
+from job import HeldPort, run_job
 
 RONDO, PROGRAM = os.path.abspath(sys.argv.pop(1)), os.path.abspath(sys.argv.pop(1))
 HANG_S = 120
@@ -207,6 +208,24 @@ class Outputs(Case):
             with self.subTest(words=words), open("/dev/full", "w") as full:
                 told = self.run_command(*words, stdout=full)
                 self.refused(told, "cannot write standard output" if words[0] != "run" else "standard output")
+
+
+class Timeouts(Case):
+    @unittest.skipIf("RONDO_CUDA_LIBRARY" not in os.environ, "no CUDA driver in software")
+    def test_perf_on_devices_waits_on_host_memory_as_long_as_asked_for(self):
+        with HeldPort() as port:
+            base = dict(os.environ, WORLD_SIZE="2", MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port),
+                        RONDO_SECRET=secrets.token_hex(32))
+            silent = subprocess.Popen([PROGRAM, "signal", str(int(signal.SIGSTOP)), "1", "1", "1"],
+                                      env=dict(base, RANK="1", RONDO_KERNEL="interpreter", RONDO_PROTOCOL="simple",
+                                               RONDO_CHANNELS="1"))
+            try:
+                told = self.run_command("perf", "all_reduce", "--device", "cuda", "-T", "2", "-b", "8", "-e", "8",
+                                        env=dict(base, RANK="0"))
+            finally:
+                silent.kill()
+                silent.wait()
+        self.refused(told, "timed out after 2.")
 
 
 if __name__ == "__main__":

@@ -329,6 +329,50 @@ TEST_CASE("simulator: load_store, more steps than its limit are refused", "[sim]
   }
 }
 
+TEST_CASE("simulator: what takes longer than can be counted is refused, whichever cost it is of", "[sim]") {
+  const auto set = [](Network &network, int cost) {
+    LinkCost &link = network.links[static_cast<size_t>(LinkClass::intra_node)];
+    switch (cost) {
+      case 0: network.copy_GBps = 1e-7; break;
+      case 1: network.reduce_GBps = 1e-300; break;
+      case 2: network.reduce_send_GBps = 1e-12; break;
+      case 3: network.memory_GBps = 1e-12; break;
+      case 4: link.bandwidth_GBps = 1e-9; break;
+      case 5: network.step_us = 1e9; break;
+      case 6: link.alpha_us = link.ll_alpha_us = 1e9; break;
+      default: link.burst_bytes = 1e12, link.bandwidth_GBps = 1e-9, link.peak_GBps = 1e9; break;
+    }
+  };
+  for (int cost = 0; cost < 8; ++cost) {
+    for (const uint32_t cores : {0u, 1u}) {
+      for (const rondo_algorithm_t algorithm :
+           {RONDO_ALGORITHM_RING, RONDO_ALGORITHM_TREE, RONDO_ALGORITHM_TWO_SHOT, RONDO_ALGORITHM_AUTO}) {
+        for (const bool use_period : {true, false}) {
+          const bool interpreted = algorithm != RONDO_ALGORITHM_AUTO;
+          SimCase what = interpreted ? SimCase{} : load_store_case(4, RONDO_ALGORITHM_RING, uint64_t{1} << 24);
+          if (interpreted) {
+            what.network.nodes = {{4, 1, 0}};
+            what.bytes = uint64_t{1} << 28;
+            what.overrides.algorithm = algorithm;
+          }
+          what.network.core_count = cores;
+          what.use_period = use_period;
+          set(what.network, cost);
+          const auto result = Simulator().simulate(what);
+          CAPTURE(cost, cores, algorithm, use_period);
+          if (result.ok()) {
+            CHECK(result.value().outcome.time_ps > 0);
+            CHECK(result.value().outcome.time_ps < time_ps_max);
+          } else {
+            CHECK(result.error().message.find("26 days") != std::string::npos);
+          }
+          if (cost == 0 && algorithm == RONDO_ALGORITHM_RING) CHECK_FALSE(result.ok());
+        }
+      }
+    }
+  }
+}
+
 TEST_CASE("topology file: what is wrong is named", "[sim]") {
   const std::pair<const char *, const char *> wrong[] = {
       {"{", "not JSON"},
