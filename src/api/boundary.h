@@ -30,4 +30,12 @@ template <class Body>
   }
 }
 
+/// The same for a call on a communicator.
+template <class Body>
+[[nodiscard]] rondo_status_t at_boundary(rondo_comm_t comm, Body &&body) noexcept {
+  const rondo_status_t status = at_boundary(std::forward<Body>(body));
+  if (status != RONDO_OK) set_failed_communicator(comm);
+  return status;
+}
+
 }  // namespace rondo

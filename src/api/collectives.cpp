@@ -46,7 +46,7 @@ extern "C" {
 
 rondo_status_t rondo_all_reduce(const void *send, void *recv, size_t count, rondo_type_t type, rondo_op_t op,
                                 rondo_comm_t handle, rondo_stream_t stream) noexcept {
-  return at_boundary([&]() -> Result<void> {
+  return at_boundary(handle, [&]() -> Result<void> {
     RONDO_TRY_ASSIGN(const auto comm, communicator_of(handle));
     RONDO_TRY_ASSIGN(const size_t bytes, bytes_of(count, type));
     RONDO_TRY(check_op(op));
@@ -59,7 +59,7 @@ rondo_status_t rondo_all_reduce(const void *send, void *recv, size_t count, rond
 
 rondo_status_t rondo_reduce_scatter(const void *send, void *recv, size_t recv_count, rondo_type_t type, rondo_op_t op,
                                     rondo_comm_t handle, rondo_stream_t stream) noexcept {
-  return at_boundary([&]() -> Result<void> {
+  return at_boundary(handle, [&]() -> Result<void> {
     RONDO_TRY_ASSIGN(const auto comm, communicator_of(handle));
     RONDO_TRY_ASSIGN(const auto layout, even_blocks(recv_count, comm->rank_count(), comm->rank(), type));
     RONDO_TRY(check_op(op));
@@ -69,7 +69,7 @@ rondo_status_t rondo_reduce_scatter(const void *send, void *recv, size_t recv_co
 
 rondo_status_t rondo_reduce_scatter_v(const void *send, void *recv, const size_t *counts, rondo_type_t type,
                                       rondo_op_t op, rondo_comm_t handle, rondo_stream_t stream) noexcept {
-  return at_boundary([&]() -> Result<void> {
+  return at_boundary(handle, [&]() -> Result<void> {
     RONDO_TRY_ASSIGN(const auto comm, communicator_of(handle));
     RONDO_TRY(check_op(op));
     RONDO_TRY_ASSIGN(const auto layout, check_blocks(counts, nullptr, comm->rank_count(), comm->rank(), type));
@@ -80,7 +80,7 @@ rondo_status_t rondo_reduce_scatter_v(const void *send, void *recv, const size_t
 
 rondo_status_t rondo_all_gather(const void *send, void *recv, size_t send_count, rondo_type_t type, rondo_comm_t handle,
                                 rondo_stream_t stream) noexcept {
-  return at_boundary([&]() -> Result<void> {
+  return at_boundary(handle, [&]() -> Result<void> {
     RONDO_TRY_ASSIGN(const auto comm, communicator_of(handle));
     RONDO_TRY_ASSIGN(const auto layout, even_blocks(send_count, comm->rank_count(), comm->rank(), type));
     const Signature signature = signature_of(RONDO_ALL_GATHER, type, RONDO_SUM, send_count);
@@ -90,7 +90,7 @@ rondo_status_t rondo_all_gather(const void *send, void *recv, size_t send_count,
 
 rondo_status_t rondo_all_gather_v(const void *send, void *recv, const size_t *counts, const size_t *displacements,
                                   rondo_type_t type, rondo_comm_t handle, rondo_stream_t stream) noexcept {
-  return at_boundary([&]() -> Result<void> {
+  return at_boundary(handle, [&]() -> Result<void> {
     RONDO_TRY_ASSIGN(const auto comm, communicator_of(handle));
     RONDO_TRY_ASSIGN(const auto layout, check_blocks(counts, displacements, comm->rank_count(), comm->rank(), type));
     const Signature signature = signature_of(RONDO_ALL_GATHER, type, RONDO_SUM, layout.total_count);
@@ -100,7 +100,7 @@ rondo_status_t rondo_all_gather_v(const void *send, void *recv, const size_t *co
 
 rondo_status_t rondo_broadcast(const void *send, void *recv, size_t count, rondo_type_t type, int root,
                                rondo_comm_t handle, rondo_stream_t stream) noexcept {
-  return at_boundary([&]() -> Result<void> {
+  return at_boundary(handle, [&]() -> Result<void> {
     RONDO_TRY_ASSIGN(const auto comm, communicator_of(handle));
     RONDO_TRY_ASSIGN(const size_t bytes, bytes_of(count, type));
     RONDO_TRY(check_root(root, comm->rank_count()));
@@ -117,7 +117,7 @@ rondo_status_t rondo_broadcast(const void *send, void *recv, size_t count, rondo
 
 rondo_status_t rondo_reduce(const void *send, void *recv, size_t count, rondo_type_t type, rondo_op_t op, int root,
                             rondo_comm_t handle, rondo_stream_t stream) noexcept {
-  return at_boundary([&]() -> Result<void> {
+  return at_boundary(handle, [&]() -> Result<void> {
     RONDO_TRY_ASSIGN(const auto comm, communicator_of(handle));
     RONDO_TRY_ASSIGN(const size_t bytes, bytes_of(count, type));
     RONDO_TRY(check_op(op));
@@ -134,7 +134,7 @@ rondo_status_t rondo_reduce(const void *send, void *recv, size_t count, rondo_ty
 }
 
 rondo_status_t rondo_barrier(rondo_comm_t handle, rondo_stream_t stream) noexcept {
-  return at_boundary([&]() -> Result<void> {
+  return at_boundary(handle, [&]() -> Result<void> {
     RONDO_TRY_ASSIGN(const auto comm, communicator_of(handle));
     Call call;
     call.signature = signature_of(RONDO_BARRIER, RONDO_UINT8, RONDO_MAX, 1);

@@ -152,7 +152,7 @@ rondo_status_t rondo_comm_init_all(rondo_comm_t *comms, int size, const rondo_co
 }
 
 rondo_status_t rondo_comm_rank(rondo_comm_t handle, int *rank) noexcept {
-  return at_boundary([&]() -> Result<void> {
+  return at_boundary(handle, [&]() -> Result<void> {
     RONDO_TRY_ASSIGN(const auto comm, communicator_of(handle));
     if (rank == nullptr) return invalid_argument("rank is NULL");
     *rank = static_cast<int>(comm->rank());
@@ -161,7 +161,7 @@ rondo_status_t rondo_comm_rank(rondo_comm_t handle, int *rank) noexcept {
 }
 
 rondo_status_t rondo_comm_size(rondo_comm_t handle, int *size) noexcept {
-  return at_boundary([&]() -> Result<void> {
+  return at_boundary(handle, [&]() -> Result<void> {
     RONDO_TRY_ASSIGN(const auto comm, communicator_of(handle));
     if (size == nullptr) return invalid_argument("size is NULL");
     *size = static_cast<int>(comm->rank_count());
@@ -170,7 +170,7 @@ rondo_status_t rondo_comm_size(rondo_comm_t handle, int *size) noexcept {
 }
 
 rondo_status_t rondo_comm_get_properties(rondo_comm_t handle, rondo_comm_properties_t *properties) noexcept {
-  return at_boundary([&]() -> Result<void> {
+  return at_boundary(handle, [&]() -> Result<void> {
     RONDO_TRY_ASSIGN(const auto comm, communicator_of(handle));
     const Links &links = comm->links();
     const GroupInfo &group = comm->group();
@@ -196,7 +196,7 @@ rondo_status_t rondo_comm_get_properties(rondo_comm_t handle, rondo_comm_propert
 }
 
 rondo_status_t rondo_comm_memory(rondo_comm_t handle, uint64_t *reserved_bytes, uint64_t *used_bytes) noexcept {
-  return at_boundary([&]() -> Result<void> {
+  return at_boundary(handle, [&]() -> Result<void> {
     RONDO_TRY_ASSIGN(const auto comm, communicator_of(handle));
     RONDO_TRY_ASSIGN(const uint64_t used, comm->links().used_bytes());
     if (reserved_bytes != nullptr) *reserved_bytes = comm->links().shared_bytes();
@@ -206,7 +206,7 @@ rondo_status_t rondo_comm_memory(rondo_comm_t handle, uint64_t *reserved_bytes, 
 }
 
 rondo_status_t rondo_comm_statistics(rondo_comm_t handle, rondo_statistics_t *statistics) noexcept {
-  return at_boundary([&]() -> Result<void> {
+  return at_boundary(handle, [&]() -> Result<void> {
     RONDO_TRY_ASSIGN(const auto comm, communicator_of(handle));
     const RecordedStatistics seen = comm->statistics();
     rondo_statistics_t ours = RONDO_STATISTICS_INIT;
@@ -220,7 +220,7 @@ rondo_status_t rondo_comm_statistics(rondo_comm_t handle, rondo_statistics_t *st
 
 rondo_status_t rondo_comm_query_plan(rondo_comm_t handle, rondo_collective_t collective, size_t count,
                                      rondo_type_t type, rondo_plan_info_t *info) noexcept {
-  return at_boundary([&]() -> Result<void> {
+  return at_boundary(handle, [&]() -> Result<void> {
     RONDO_TRY_ASSIGN(const auto comm, communicator_of(handle));
     RONDO_TRY_ASSIGN(const uint64_t elements, vector_elements(*comm, collective, count, type));
     RONDO_TRY_ASSIGN(const auto choice, comm->choose(collective, elements, type));
@@ -236,9 +236,10 @@ rondo_status_t rondo_comm_query_plan(rondo_comm_t handle, rondo_collective_t col
 
 rondo_status_t rondo_comm_last_error(rondo_comm_t handle, rondo_error_t *error) noexcept {
   const rondo_error_t last = to_public(last_error());  // at_boundary() below must not be what is reported
+  const bool refused = last_refusal(handle) != nullptr;
   return at_boundary([&]() -> Result<void> {
     rondo_error_t ours = last;
-    if (handle != nullptr) {
+    if (handle != nullptr && !refused) {
       RONDO_TRY_ASSIGN(const auto trouble, trouble_of(handle));
       if (is_failure(trouble)) ours = to_public(*trouble);
     }
@@ -247,6 +248,7 @@ rondo_status_t rondo_comm_last_error(rondo_comm_t handle, rondo_error_t *error) 
 }
 
 const char *rondo_last_error_message(rondo_comm_t handle) noexcept {
+  if (const Error *refusal = last_refusal(handle)) return hold_message(refusal->message);
   const char *message = nullptr;
   if (handle != nullptr)
     static_cast<void>(at_boundary([&]() -> Result<void> {  // an invalid handle is this thread's last error then
@@ -262,12 +264,13 @@ rondo_status_t rondo_comm_get_async_error(rondo_comm_t handle, rondo_status_t *s
     RONDO_TRY_ASSIGN(const auto trouble, trouble_of(handle));
     if (status == nullptr) return invalid_argument("status is NULL");
     *status = trouble ? trouble->status : RONDO_OK;
+    if (*status != RONDO_OK) set_failed_communicator(nullptr);  // what the caller hears of now is this, no refusal
     return {};
   });
 }
 
 rondo_status_t rondo_comm_finalize(rondo_comm_t handle) noexcept {
-  return at_boundary([&]() -> Result<void> {
+  return at_boundary(handle, [&]() -> Result<void> {
     RONDO_TRY_ASSIGN(const auto comm, communicator_of(handle));
     return comm->finalize();
   });
@@ -286,7 +289,7 @@ rondo_status_t rondo_comm_destroy(rondo_comm_t handle) noexcept {
 }
 
 rondo_status_t rondo_comm_abort(rondo_comm_t handle) noexcept {
-  return at_boundary([&]() -> Result<void> {
+  return at_boundary(handle, [&]() -> Result<void> {
     if (process().pending_inits.cancel(handle)) return {};
     RONDO_TRY_ASSIGN(const auto comm, communicator_of(handle));
     comm->abort();
@@ -296,7 +299,7 @@ rondo_status_t rondo_comm_abort(rondo_comm_t handle) noexcept {
 
 rondo_status_t rondo_comm_register(rondo_comm_t handle, void *pointer, size_t bytes, unsigned flags,
                                    rondo_registration_t *registration) noexcept {
-  return at_boundary([&]() -> Result<void> {
+  return at_boundary(handle, [&]() -> Result<void> {
     RONDO_TRY_ASSIGN(const auto comm, communicator_of(handle));
     if (registration == nullptr) return invalid_argument("handle is NULL");
     if (bytes == 0) return invalid_argument("bytes is 0; there is nothing to register");
@@ -322,7 +325,7 @@ rondo_status_t rondo_comm_register(rondo_comm_t handle, void *pointer, size_t by
 }
 
 rondo_status_t rondo_comm_deregister(rondo_comm_t handle, rondo_registration_t registration) noexcept {
-  return at_boundary([&]() -> Result<void> {
+  return at_boundary(handle, [&]() -> Result<void> {
     RONDO_TRY_ASSIGN(const auto comm, communicator_of(handle));
     const auto found = process().registrations.find(registration);
     if (found == nullptr) return invalid_handle(HandleKind::registration, registration);

@@ -131,6 +131,39 @@ TEST_CASE("failure: a failed operation on a stream is the stream's and the commu
   CHECK(rondo_stream_destroy(stream) == RONDO_OK);
 }
 
+TEST_CASE("failure: a refused call's own message comes before the communicator's failure, until that is told") {
+  Ranks ranks(2);
+  REQUIRE(rondo_comm_abort(ranks[1]) == RONDO_OK);
+  rondo_comm_t const comm = ranks[0];
+  rondo_error_t error = RONDO_ERROR_INIT;
+  const auto message = [&] {
+    const std::string text = rondo_last_error_message(comm);
+    CHECK(rondo_comm_last_error(comm, &error) == RONDO_OK);
+    CHECK(text == error.message);
+    return text;
+  };
+  const auto refuse = [](rondo_comm_t by) {
+    return rondo_all_reduce(nullptr, nullptr, 4, RONDO_INT32, RONDO_SUM, by, nullptr);
+  };
+  CHECK_THAT(message(), Contains("abort"));
+  CHECK(refuse(comm) == RONDO_ERROR_INVALID_ARGUMENT);
+  CHECK_THAT(message(), Contains("NULL"));
+  CHECK_THAT(std::string(rondo_last_error_message(ranks[1])), Contains("abort"));  // it was no call on that one
+  std::string elsewhere;
+  std::thread([&] { elsewhere = rondo_last_error_message(comm); }).join();
+  CHECK_THAT(elsewhere, Contains("abort"));
+  rondo_status_t now = RONDO_OK;
+  CHECK(rondo_comm_get_async_error(comm, &now) == RONDO_OK);
+  CHECK(now == RONDO_ERROR_ABORTED);
+  CHECK_THAT(message(), Contains("abort"));
+  CHECK(refuse(comm) == RONDO_ERROR_INVALID_ARGUMENT);
+  CHECK(rondo_barrier(comm, nullptr) == RONDO_ERROR_ABORTED);  // the failure is told: by this call first
+  CHECK_THAT(message(), Contains("abort"));
+  CHECK(refuse(comm) == RONDO_ERROR_INVALID_ARGUMENT);
+  CHECK(rondo_barrier(comm, nullptr) == RONDO_ERROR_COMM_FAILED);
+  CHECK_THAT(message(), Contains("abort"));
+}
+
 TEST_CASE("failure: once a call has returned, no rank reads its buffers any more") {
   constexpr size_t bytes = size_t{4} << 20;
   for (int round = 0; round < 40; ++round) {

@@ -6,15 +6,21 @@
 namespace rondo {
 namespace {
 
-Error &slot() noexcept {
-  static thread_local Error error{RONDO_OK, {}};
-  return error;
+struct Slot {
+  Error error{RONDO_OK, {}};
+  rondo_comm_t comm = nullptr;  ///< on which the call was; null: none, or not known
+};
+
+Slot &slot() noexcept {
+  static thread_local Slot kept;
+  return kept;
 }
 
 }  // namespace
 
 rondo_status_t fail(const Error &error) noexcept {
-  Error &kept = slot();
+  slot().comm = nullptr;
+  Error &kept = slot().error;
   kept.status = error.status;
   kept.rank = error.rank;
   kept.peer = error.peer;
@@ -37,6 +43,21 @@ const char *hold_message(const std::string &message) noexcept {
   return held.c_str();
 }
 
-const Error &last_error() noexcept { return slot(); }
+const Error &last_error() noexcept { return slot().error; }
+
+void set_failed_communicator(rondo_comm_t comm) noexcept { slot().comm = comm; }
+
+const Error *last_refusal(rondo_comm_t comm) noexcept {
+  if (comm == nullptr || slot().comm != comm) return nullptr;
+  switch (slot().error.status) {
+    case RONDO_ERROR_INVALID_ARGUMENT:
+    case RONDO_ERROR_UNSUPPORTED:
+    case RONDO_ERROR_OUT_OF_RESOURCES:
+    case RONDO_ERROR_SYSTEM:
+      return &slot().error;
+    default:
+      return nullptr;
+  }
+}
 
 }  // namespace rondo

@@ -13,6 +13,13 @@ namespace rondo {
 /// This thread's last failure; status RONDO_OK when there was none.
 [[nodiscard]] const Error &last_error() noexcept;
 
+/// Notes that this thread's last failure was of a call on `comm`.
+void set_failed_communicator(rondo_comm_t comm) noexcept;
+
+/// Returns this thread's last failure where it was the refusal of a call on `comm`, after which all is as before; else
+/// null.
+[[nodiscard]] const Error *last_refusal(rondo_comm_t comm) noexcept;
+
 /// A copy of `message` that stays until this thread's next call of this; "out of memory" where there is none.
 [[nodiscard]] const char *hold_message(const std::string &message) noexcept;
 
