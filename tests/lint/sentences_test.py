@@ -14,6 +14,7 @@ HELD = (
     "SECURITY.md",
     "cuda/executors/load_store_shape.h",
     "docs/README.md",
+    "docs/benchmark-devices.md",
     "docs/benchmark.md",
     "docs/bootstrap.md",
     "docs/control-plane.md",
