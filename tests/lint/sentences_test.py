@@ -21,6 +21,7 @@ HELD = (
     "docs/environment.md",
     "docs/errors.md",
     "docs/glossary.md",
+    "docs/gpu-copies.md",
     "docs/gpu.md",
     "docs/guide.md",
     "docs/install.md",
