@@ -34,6 +34,7 @@ HELD = (
     "docs/performance-method.md",
     "docs/protocol-ll128.md",
     "docs/recorder.md",
+    "docs/scaling.md",
     "docs/schedules.md",
     "docs/security.md",
     "docs/simulator-files.md",
