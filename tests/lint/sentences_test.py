@@ -22,6 +22,7 @@ HELD = (
     "docs/errors.md",
     "docs/glossary.md",
     "docs/gpu-copies.md",
+    "docs/gpu-executors.md",
     "docs/gpu-tests.md",
     "docs/gpu.md",
     "docs/guide.md",
