@@ -192,7 +192,9 @@ usable_cores() {
 build() {
   local folder=$1 planned
   shift
-  planned=$(ninja -C "$root/$folder" -n "$@" | sed -n 's/^\[[0-9]*\/\([0-9]*\)\].*/\1/p' | tail -n 1)
+  planned=$(NINJA_STATUS='[%f/%t] ' ninja -C "$root/$folder" -n "$@") ||
+    fail "ninja cannot plan the build of $folder: $planned"
+  planned=$(sed -n 's/^\[[0-9]*\/\([0-9]*\)\].*/\1/p' <<<"$planned" | tail -n 1)
   if [ -z "$planned" ]; then
     say "$folder: nothing to build"
     return

@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Selects which tests of a build folder a stage of scripts/test runs, and prints their names, one on a line.
 
-select_tests.py FOLDER STAGE [--all] [--quarter N] [--changed FILE...] [--targets]
+select_tests.py FOLDER STAGE [--all] [--quarter N] [--changed] [--targets]
 select_tests.py --long
 
---targets prints what ninja must build for them instead. --long names the tests that took more than 30 s in the last run
+--changed reads the names of files that have changed from standard input, one on a line. --targets prints what ninja must
+build for the tests instead. --long names the tests that took more than 30 s in the last run
 of scripts/test, with the reason.
 
 The gate runs every test except these:
@@ -158,10 +159,11 @@ def main(arguments):
     parser.add_argument("stage", choices=STAGES)
     parser.add_argument("--all", action="store_true")
     parser.add_argument("--quarter", type=int, choices=range(QUARTERS), default=0)
-    parser.add_argument("--changed", nargs="*", default=[])
+    parser.add_argument("--changed", action="store_true", help="reads the names of files that changed")
     parser.add_argument("--targets", action="store_true")
     asked = parser.parse_args(arguments)
-    chosen = select(read_tests(asked.folder), asked.stage, asked.all, asked.quarter, asked.changed)
+    changed = sys.stdin.read().splitlines() if asked.changed else []
+    chosen = select(read_tests(asked.folder), asked.stage, asked.all, asked.quarter, changed)
     print("\n".join(targets_of(asked.folder, chosen) if asked.targets else [test.name for test in chosen]))
     return 0
 

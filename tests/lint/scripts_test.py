@@ -4,6 +4,7 @@
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -125,6 +126,58 @@ class Summary(unittest.TestCase):
 
 def tests_of(*names, suites=("proc",), python=False):
     return [select_tests.Test(name, set(suites), python, []) for name in names]
+
+
+MESON = r"""#!/bin/sh
+case "$1 $*" in
+  setup*) mkdir -p "$2"; echo >"$2/build.ninja" ;;
+  introspect*--targets) echo '[{"id": "p", "filename": ["'$PWD/$2/a'"]}]' ;;
+  introspect*) echo '[{"name": "one", "suite": ["r:unit", "r:threads"], "cmd": ["a"], "depends": ["p"]},
+                      {"name": "two", "suite": ["r:timed"], "cmd": ["a"], "depends": ["p"]}]' ;;
+  test*) mkdir -p "$3/meson-logs"; for name; do :; done
+    echo '{"name": "r:unit / '$name'", "result": "'${RESULT:-OK}'", "duration": 1}' >"$3/meson-logs/testlog.json"
+    [ "${RESULT:-OK}" = OK ] ;;
+esac
+"""
+NINJA = r"""#!/bin/sh
+case "$*" in *" -n"*) echo "[1/1] a" ;; *--quiet*) [ "${BUILDS:-yes}" = yes ] || exit 1 ;; esac
+"""
+
+
+class TestScript(unittest.TestCase):
+    """scripts/test from its beginning to its end, with a build system that does nothing."""
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.root = Path(folder.name)
+        shutil.copytree(tree.ROOT / "scripts", self.root / "scripts")
+        programs = self.root / "bin"
+        programs.mkdir()
+        for name, text in (("meson", MESON), ("ninja", NINJA)):
+            (programs / name).write_text(text, encoding="utf-8")
+            (programs / name).chmod(0o755)
+        git = ["git", "-C", str(self.root), "-c", "user.name=a", "-c", "user.email=a"]
+        for command in (["init", "-q"], ["add", "scripts"], ["commit", "-qm", "a"]):
+            subprocess.run([*git, *command], check=True, capture_output=True)
+
+    def run_script(self, *options, **environment):
+        environment = os.environ | {"PATH": f"{self.root / 'bin'}:{os.environ['PATH']}"} | environment
+        done = subprocess.run(["scripts/test", *options], cwd=self.root, env=environment, capture_output=True, text=True,
+                              timeout=120)
+        return done.returncode, done.stdout + done.stderr
+
+    def test_what_passes_what_fails_and_what_is_not_built(self):
+        status, said = self.run_script("--only", "tests", "--only", "timed")
+        self.assertEqual((status, said.splitlines()[-1]), (0, "2 passed, 0 failed, 0 skipped"), said)
+        status, said = self.run_script("--only", "tests", RESULT="FAIL")
+        self.assertEqual((status, said.splitlines()[-1]), (1, "0 passed, 1 failed, 0 skipped"), said)
+        for stages in (["tests"], ["tests", "timed"]):
+            status, said = self.run_script(*(word for stage in stages for word in ("--only", stage)), BUILDS="no")
+            self.assertEqual(status, 1, said)
+            self.assertIn("FAILED: tests (its build)", said)
+        status, said = self.run_script("--only", "nothing")
+        self.assertEqual(status, 1, said)
 
 
 class Selection(unittest.TestCase):
