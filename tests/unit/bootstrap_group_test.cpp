@@ -310,6 +310,9 @@ TEST_CASE("store group: a second job's rank 0 fails the group of the first, or r
   CHECK(enter(complete, 5, "g0", 1).error.message.find("two jobs") != std::string::npos);  // the rival's rank 1
   CHECK(enter(complete, 6, "g0", 1).kind == Reply::Kind::later);
   CHECK(enter(complete, 7, "g1", 1, 2, 1).kind == Reply::Kind::done);  // the first job goes on
+  CHECK(enter(complete, 8, rival, 0).error.status == RONDO_ERROR_MISMATCH);
+  complete.at(StoreGroups::rival_memory_ns);
+  CHECK(enter(complete, 9, "g0", 1).kind == Reply::Kind::later);  // of the first job's next program by now
 
   StoreCore early({}, GroupNames::elsewhere);  // the process that runs it has yet to enter
   CHECK(enter(early, 1, rival, 0).kind == Reply::Kind::failure);

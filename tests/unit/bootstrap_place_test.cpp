@@ -99,6 +99,7 @@ TEST_CASE("listen place: rank 0 listens so that others reach it, or says what is
   for (const char *loopback : {"127.0.0.1", "localhost", "127.0.1.1"})
     CHECK(listens(loopback, {address("127.0.0.1")}, both) == "127.0.0.1 127.0.0.1");
   CHECK(listens("::1", {address("::1")}, both) == "::1 ::1");
+  CHECK(listens("0.0.0.0", {address("0.0.0.0")}, own) == "0.0.0.0 0.0.0.0");
   for (const char *foreign : {"192.0.2.7", "10.1.0.5"}) {  // the second is of an interface that is down
     const std::string why = listens(foreign, {address(foreign)}, own);
     CHECK(why.find(foreign) != std::string::npos);

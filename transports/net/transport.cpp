@@ -262,6 +262,7 @@ Result<NearMemory> NearMemory::make(const std::vector<bool> &linked, uint32_t ch
   if (address == MAP_FAILED)
     return system_error("mmap of " + std::to_string(bytes) + " bytes for network links", errno);
   memory.mapping_ = std::make_shared<const Mapping>(MappedRange{static_cast<std::byte *>(address), bytes});
+  keep_from_children(*memory.mapping_);
   std::byte *next = memory.mapping_->get().address;
   for (uint32_t channel = 0; channel < channel_count; ++channel) {
     for (uint32_t peer = 0; peer < linked.size(); ++peer) {

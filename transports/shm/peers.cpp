@@ -73,6 +73,7 @@ const std::byte *MappingCache::find(int process, const SlotHeader &exported, uin
   if (entries_.size() >= entry_count_max) evict_one();
   Entry &entry = entries_[key];
   entry.mapping.reset({static_cast<std::byte *>(address), region_bytes});
+  keep_from_children(entry.mapping);
   entry.last_use = ++use_;
   return entry.mapping.get().address;
 }

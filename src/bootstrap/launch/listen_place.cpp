@@ -41,7 +41,8 @@ Result<ListenPlace> pick_listen_place(const Endpoint &master, const std::vector<
                                       const std::vector<HostAddress> &own, const std::string &chosen) {
   for (const SocketAddress &address : master_is) {
     const Endpoint here = endpoint_of(address);
-    if (!is_loopback(address) && is_one_of(own, here.host)) return ListenPlace{here, here};
+    const bool any = here.host == "0.0.0.0" || here.host == "::";  // a wish to listen on all
+    if (any || (!is_loopback(address) && is_one_of(own, here.host))) return ListenPlace{here, here};
   }
   for (const SocketAddress &address : master_is) {
     if (!is_loopback(address)) continue;

@@ -130,11 +130,13 @@ Result<Rendezvous> follow_file(const RendezvousFile &file, const Rendezvous &ren
     RONDO_TRY_ASSIGN(const UniqueId id, decode_unique_id(encoded));
     log::debug({log::Subsystem::bootstrap, rendezvous.rank},
                "meets the other ranks at " + format_endpoint(id.endpoint) + ", as " + file.path() + " says");
-    const StoreHost host{.rank = 0, .name = maker_name(id), .runs_already = true};
+    const StoreHost host{.rank = 0,
+                         .name = maker_name(id),
+                         .runs_already = true,
+                         .attempts_end_ns = std::min(deadline_ns, now_ns() + file_attempt_ns)};
     Rendezvous mine{rendezvous.rank, rendezvous.size, id.secret, rendezvous.generation, rendezvous.key_prefix, {}, {}};
     bool absent = false;
-    const uint64_t attempt_end_ns = std::min(deadline_ns, now_ns() + file_attempt_ns);
-    auto store = connect_store(id.endpoint, id.secret, attempt_end_ns, member_of(mine), host, cancel, &absent);
+    auto store = connect_store(id.endpoint, id.secret, deadline_ns, member_of(mine), host, cancel, &absent);
     if (store.ok()) {
       mine.store = std::move(store).value();
       return meet(std::move(mine), deadline_ns);

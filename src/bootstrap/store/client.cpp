@@ -290,21 +290,22 @@ class Connector {
 
   Result<std::unique_ptr<Store>> connect(uint64_t deadline_ns) {
     uint64_t attempt_ns = attempt_first_ns;
-    // Ends at the deadline.
+    const uint64_t end_ns = std::min(deadline_ns, host_.attempts_end_ns);
+    // Ends at end_ns. A store that has let this rank in has until the deadline to answer.
     for (uint64_t pause_ns = retry_first_ns;; pause_ns = std::min(2 * pause_ns, retry_max_ns)) {
       if (requested(cancel_)) return aborted();
       const uint64_t begun_ns = now_ns();
-      Attempt attempt = attempt_at_next_address(std::min(deadline_ns, begun_ns + attempt_ns));
+      Attempt attempt = attempt_at_next_address(std::min(end_ns, begun_ns + attempt_ns));
       note_refusal(attempt, begun_ns);
       if (attempt.socket.valid()) {
-        auto client = shake_hands(attempt, begun_ns + attempt_ns, deadline_ns);
+        auto client = shake_hands(attempt, std::min(end_ns, begun_ns + attempt_ns), deadline_ns);
         if (client != nullptr) return std::unique_ptr<Store>(std::move(client));
       }
       if (!attempt.again) return requested(cancel_) ? aborted() : attempt.error;
       if (gone_) return store_gone();
       last_ = attempt.error.message;
       const uint64_t now = now_ns();
-      if (now + pause_ns >= deadline_ns) return timed_out();
+      if (now + pause_ns >= end_ns) return timed_out();
       if (now >= begun_ns + attempt_ns) attempt_ns = std::min(2 * attempt_ns, attempt_max_ns);
       sleep_for_ns(pause_ns);
     }
@@ -331,7 +332,8 @@ class Connector {
     // Once this side has proved itself too, an end of the connection would be taken for the rank's death.
     bool open = client->pump([&] { return session.proved(); }, std::min(deadline_ns, attempt_deadline_ns));
     if (open) open = client->pump([&] { return session.open(); }, deadline_ns);
-    was_there_ = !session.later() && (was_there_ || session.proved());
+    awaits_later_ = awaits_later_ || session.later();
+    was_there_ = !awaits_later_ && (was_there_ || session.proved());
     if (open) client->finish_handshake(deadline_ns);
     const auto &failure = client->session().failure();
     client->report_other_secret();
@@ -378,6 +380,7 @@ class Connector {
   std::string last_;
   uint64_t refused_since_ns_ = no_deadline;
   bool was_there_ = false;
+  bool awaits_later_ = false;  ///< a store whose program ends sent this rank away: the next one may take its time
   bool was_refused_ = false;
   bool gone_ = false;
 };

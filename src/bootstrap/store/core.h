@@ -53,6 +53,7 @@ class StoreCore {
   [[nodiscard]] bool expects_ranks() const { return groups_.expects_ranks(); }  ///< as StoreGroups says
   [[nodiscard]] size_t key_count() const { return key_count_; }
   [[nodiscard]] size_t group_count() const { return groups_.group_count(); }
+  void at(uint64_t now_ns) { groups_.at(now_ns); }  ///< as StoreGroups says
   [[nodiscard]] std::optional<Error> take_mixed_up() { return groups_.take_mixed_up(); }  ///< as StoreGroups says
   [[nodiscard]] size_t used_bytes() const { return used_bytes_; }
   [[nodiscard]] size_t waiting_count() const { return waiting_.size(); }

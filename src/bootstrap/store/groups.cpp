@@ -62,6 +62,7 @@ bool StoreGroups::is_done(const Membership &member) const {
 
 /// A rank that came to a group of an earlier program. Where a rival has come, the rank is of the rival's job.
 Result<StoreGroups::Entry> StoreGroups::enter_later(uint32_t rank) {
+  if (now_ns_ >= rival_end_ns_) rival_.reset();
   if (rival_ && rival_ranks_.insert(rank).second) return *rival_;
   return Entry{.later = true};
 }
@@ -162,6 +163,7 @@ void StoreGroups::fail_all(const Error &error) {
 Error StoreGroups::meet_rival(const Membership &rival) {
   if (names_ != GroupNames::elsewhere) return two_jobs();
   rival_ = two_jobs();
+  rival_end_ns_ = now_ns_ + rival_memory_ns;
   rival_ranks_.clear();
   const auto found = groups_.find(rival.group);
   if (found != groups_.end() && !found->second->over) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The groups of ranks that meet at a store: which client is which rank, and the first failure of each group, of which
-// every member is told. No I/O and no clock.
+// every member is told. No I/O and no clock: the time is passed in.
 //
 // Group      open (ranks enter) -> over (a rank has left in good order: by then all have met, and none is needed here)
 //                               -> failed, for good: a rank has failed or its connection has ended without a goodbye, a
@@ -22,6 +22,7 @@ namespace rondo {
 class StoreGroups {
  public:
   static constexpr size_t group_count_max = 65'536;  ///< at a time
+  static constexpr uint64_t rival_memory_ns = 10'000'000'000;
 
   explicit StoreGroups(GroupNames names = GroupNames::once) : names_(names) {}
 
@@ -48,6 +49,8 @@ class StoreGroups {
   /// rank 0's own (GroupNames::elsewhere) has no rivals, and only refuses it.
   /// Returns what to tell the rival.
   [[nodiscard]] Error meet_rival(const Membership &rival);
+  /// Sets the time. A rival counts for rival_memory_ns; ranks that come later are of this job's next program.
+  void at(uint64_t now_ns) { now_ns_ = now_ns; }
   /// What a rival has caused since the last call, where its group was complete: the ranks may be of both jobs.
   [[nodiscard]] std::optional<Error> take_mixed_up() { return std::exchange(mixed_up_, std::nullopt); }
 
@@ -102,7 +105,8 @@ class StoreGroups {
   std::set<uint32_t> ended_;
   std::optional<Error> failure_of_all_;
   std::optional<Error> mixed_up_;
-  std::optional<Error> rival_;      ///< what the rival's job is told
+  uint64_t now_ns_ = 0, rival_end_ns_ = 0;
+  std::optional<Error> rival_;      ///< what the rival's job is told, until rival_end_ns_
   std::set<uint32_t> rival_ranks_;  ///< that were told so
   uint64_t last_number_ = 0;
   uint32_t done_count_ = 0;   ///< all generations below it have ended

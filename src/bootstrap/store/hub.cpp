@@ -48,6 +48,7 @@ void StoreHub::receive(uint64_t connection, ByteView bytes, uint64_t now_ns) {
   sort(connection, session, now_ns);
   ready_.push_back(connection);
   std::vector<Delivery> deliveries;
+  core_.at(now_ns);
   for (Request &request : requests) core_.handle(connection, std::move(request), deliveries);
   deliver(deliveries, now_ns);
   settle(connection, was_authenticated, now_ns);

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <cstring>
 #include <functional>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <span>
@@ -169,6 +170,7 @@ struct StoreHost {
   int32_t rank = -1;  ///< the rank whose process runs the store; -1: none, or not known (yet)
   std::string name = "the process that runs it";
   bool runs_already = false;  ///< it ran before anybody heard of it: where nobody listens, it has ended
+  uint64_t attempts_end_ns = std::numeric_limits<uint64_t>::max();  ///< no attempt to connect begins later
   std::string secret_source{};  ///< what the secret is from, for the error of a client that has another one
 };
 
