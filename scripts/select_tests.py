@@ -4,8 +4,8 @@
 select_tests.py FOLDER STAGE [--all] [--quarter N] [--changed] [--targets]
 select_tests.py --long
 
---changed reads the names of files that have changed from standard input, one on a line. --targets prints what ninja must
-build for the tests instead. --long names the tests that took more than 30 s in the last run
+--changed reads the names of files that have changed from standard input, one on a line. --targets prints what ninja
+must build for the tests instead. --long names the tests that took more than 30 s in the last run
 of scripts/test, with the reason.
 
 The gate runs every test except these:

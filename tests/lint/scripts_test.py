@@ -163,8 +163,8 @@ class TestScript(unittest.TestCase):
 
     def run_script(self, *options, **environment):
         environment = os.environ | {"PATH": f"{self.root / 'bin'}:{os.environ['PATH']}"} | environment
-        done = subprocess.run(["scripts/test", *options], cwd=self.root, env=environment, capture_output=True, text=True,
-                              timeout=120)
+        done = subprocess.run(["scripts/test", *options], cwd=self.root, env=environment, capture_output=True,
+                              text=True, timeout=600)
         return done.returncode, done.stdout + done.stderr
 
     def test_what_passes_what_fails_and_what_is_not_built(self):
