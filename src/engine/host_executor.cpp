@@ -204,7 +204,8 @@ bool HostExecutor::run_transfers(const WorkItem &work, const HostStream *stream)
                     : run_plan(plan, buffers, bound.reducer, bound.links, waiter);
   }
   links_.set_running(false);
-  if (outcome.kind == RunOutcome::Kind::fault) watch.explain_fault(outcome.peer, outcome.fault);
+  if (outcome.kind == RunOutcome::Kind::fault)
+    watch.explain_fault(outcome.peer, outcome.fault, links_.peers().own_shortage());
   // Also a rank that got all it waited for looks: another one that failed may have taken its exported buffers back too
   // early.
   if (outcome.kind != RunOutcome::Kind::done || ranks.failed()) {

@@ -2,6 +2,7 @@
 #include "src/engine/watch.h"
 
 #include <algorithm>
+#include <cerrno>
 #include <cstdio>
 
 #include "src/base/clock.h"
@@ -168,7 +169,13 @@ void OperationWatch::time_out(uint64_t now_ns) {
             "; " + reason + "; look at those ranks, or raise timeout_ms (RONDO_TIMEOUT)");
 }
 
-void OperationWatch::explain_fault(uint32_t peer, Fault fault) {
+void OperationWatch::explain_fault(uint32_t peer, Fault fault, int own_shortage) {
+  if (fault == Fault::unreadable && own_shortage != 0)
+    return raise(RONDO_ERROR_OUT_OF_RESOURCES, static_cast<int32_t>(rank_), operation_,
+                 system_error(ranks_.describe_rank(rank_) + " cannot open a buffer of " + ranks_.describe_rank(peer) +
+                                  " during " + operation_name(), own_shortage).message +
+                     (own_shortage == ENOMEM ? "; raise the limit on address space (ulimit -v)" : "") +
+                     ", or set RONDO_MAPPING=off to copy instead");
   // What tells why may be seen later than the slot: of a buffer that is unreadable because its owner has just died, the
   // memory goes before the process is seen to end; and where ranks share no memory a record may come behind a slot.
   // The operation's own deadline is kept.

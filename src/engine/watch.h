@@ -29,8 +29,8 @@ class OperationWatch final : public Watch {
   /// Its time begins anew: what was looked at until now was something before it.
   void restart() { start_ns_ = 0; }
 
-  /// A peer's slot did not fit this operation: records why.
-  void explain_fault(uint32_t peer, Fault fault);
+  /// A peer's slot did not fit this operation: records why. `own_shortage`: of PeerAccess.
+  void explain_fault(uint32_t peer, Fault fault, int own_shortage = 0);
 
  private:
   /// What two ranks have entered as one operation.

@@ -19,6 +19,10 @@ class PeerAccess {
   [[nodiscard]] virtual const std::byte *import_payload(uint32_t peer, const SlotHeader &header,
                                                         std::byte *scratch) = 0;
 
+  /// Returns errno where the latest import_payload() returned null since this rank had no descriptor or no room in its
+  /// address space left; else 0.
+  [[nodiscard]] virtual int own_shortage() const { return 0; }
+
   /// After a sync store for `peer`: wakes it if it sleeps.
   virtual void wake(uint32_t peer) = 0;
 

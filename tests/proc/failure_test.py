@@ -121,6 +121,12 @@ class Failure(unittest.TestCase):
                 ranks = self.job(3, "exports", kind, 1, round_number)
                 self.expect(ranks, "remote rank failed", skip={1}, text="rank 1 (host", peer=1)
 
+    def test_a_rank_that_has_no_descriptor_for_a_peers_buffer_is_named_itself(self):
+        for kernel in ("load_store", "interpreter"):
+            ranks = self.job(3, "starved", 1, environment={"RONDO_KERNEL": kernel})
+            self.expect(ranks, "out of resources", text="rank 1 (host", peer=1)
+            self.expect(ranks, "out of resources", text="ulimit -n")
+
     def test_a_lent_region_that_the_program_replaces_is_an_error_and_no_wrong_sum(self):
         for what, text in (("descriptor", "closed or replaced"), ("memory", "other memory mapped at its address")):
             for kind in ("alloc", "moved"):

@@ -3,6 +3,7 @@
 // only, checks every result, and prints one line of what it got:  rank R: STATUS peer P operation N: MESSAGE
 #include <fcntl.h>
 #include <signal.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -80,6 +81,19 @@ int run_orphan(const Rank &self, const Arguments &args) {
     ::sleep(200);
     ::_exit(0);
   });
+}
+
+/// starved RANK: that rank has no descriptor left when it is to open the others' buffers
+int run_starved(const Rank &self, const Arguments &args) {
+  constexpr size_t count = 1'000'000;
+  void *memory = nullptr;
+  if (rondo_mem_alloc(&memory, count * sizeof(int32_t)) != RONDO_OK) return 4;
+  rlimit limit{};
+  if (self.rank == std::stoi(args[0]) && ::getrlimit(RLIMIT_NOFILE, &limit) == 0) {
+    limit.rlim_cur = 3;
+    if (::setrlimit(RLIMIT_NOFILE, &limit) != 0) return 4;
+  }
+  return finish(self, sum_once(self, memory, count, 1));
 }
 
 /// closed ROUNDS: the program was started with descriptors 0 to 2 closed, and they stay so
@@ -258,7 +272,7 @@ constexpr Scenario scenarios[] = {
     {"several", 1, run_several}, {"huge", 0, run_huge},     {"exports", 3, run_lend},       {"idle", 1, run_idle},
     {"hasty", 1, run_hasty},     {"memory", 1, run_memory}, {"gone", 0, run_gone},
     {"exec", 2, run_exec},       {"close", 1, run_close},     {"replace", 4, run_replace},
-    {"orphan", 3, run_orphan},   {"closed", 1, run_closed},
+    {"orphan", 3, run_orphan},   {"closed", 1, run_closed}, {"starved", 1, run_starved},
     {"early", 3, run_early},     {"busy", 2, run_busy},     {"quiet", 1, run_quiet},     {"last", 2, run_last},
 };
 

@@ -121,3 +121,16 @@ TEST_CASE("watch: a buffer that cannot be read is its rank's end, also where tha
     CHECK(ranks.failure().peer == 1);
   }
 }
+
+TEST_CASE("watch: a buffer that this rank has no descriptor to open is this rank's affair, not its owner's", "[unit]") {
+  for (const auto &[error_number, advice] : {std::pair(EMFILE, "ulimit -n"), std::pair(ENOMEM, "ulimit -v")}) {
+    LateDeath ranks(UINT64_MAX);
+    const OperationInfo entered;
+    OperationWatch watch(ranks, 0, 2, 2, entered, ms_ns);
+    watch.explain_fault(1, Fault::unreadable, error_number);
+    REQUIRE(ranks.failed());
+    CHECK(ranks.failure().status == RONDO_ERROR_OUT_OF_RESOURCES);
+    CHECK(ranks.failure().peer == 0);
+    CHECK(ranks.failure().message.find(advice) != std::string::npos);
+  }
+}

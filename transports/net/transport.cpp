@@ -53,6 +53,7 @@ class GroupPeers final : public PeerAccess {
     // What other hosts send is in the slot: a pointer that one of them named is never followed.
     return group_.is_local(peer) ? local_.import_payload(group_.index_of(peer), header, scratch) : nullptr;
   }
+  int own_shortage() const override { return local_.own_shortage(); }
   void wake(uint32_t peer) override {
     if (group_.is_local(peer)) local_.wake(group_.index_of(peer));
   }

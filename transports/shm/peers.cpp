@@ -14,14 +14,16 @@
 #include <algorithm>
 #include <array>
 #include <cstdio>
-#include <fstream>
 #include <string>
 
+#include "src/base/kernel_file.h"
 #include "src/base/process_stat.h"
 #include "src/proto/memory.h"
 
 namespace rondo::shm {
 namespace {
+
+constexpr size_t map_line_bytes = 100;  // of a line of /proc/PID/maps, up to the inode and beyond
 
 /// Opens descriptor `descriptor` of process `process` as one of ours.
 FileDescriptor open_foreign(int process, int descriptor) {
@@ -44,14 +46,13 @@ bool read_foreign(int process, uint64_t address, std::byte *to, uint64_t bytes) 
 
 /// Whether `process` has `file` mapped; true where the system does not let us look.
 bool may_map(int process, const FileIdentity &file) {
-  std::ifstream maps("/proc/" + std::to_string(process) + "/maps");
-  bool told = false;
-  for (std::string line; std::getline(maps, line);) {  // ends with the process's mappings
-    told = true;
+  const std::string maps = read_kernel_file("/proc/" + std::to_string(process) + "/maps");
+  for (size_t at = 0; at < maps.size(); at = std::min(maps.find('\n', at), maps.size() - 1) + 1) {  // a line each turn
     unsigned long long inode = 0;  // "begin-end permissions offset device inode path"
+    const std::string line = maps.substr(at, map_line_bytes);
     if (std::sscanf(line.c_str(), "%*s %*s %*s %*s %llu", &inode) == 1 && inode == file.inode) return true;
   }
-  return !told;
+  return maps.empty();
 }
 
 }  // namespace
@@ -59,23 +60,30 @@ bool may_map(int process, const FileIdentity &file) {
 const std::byte *MappingCache::find(int process, const SlotHeader &exported, uint64_t device) {
   const Key key{process, exported.region, exported.inode};
   const uint64_t region_bytes = exported.region_bytes;
+  own_shortage_ = 0;
   if (const auto found = entries_.find(key); found != entries_.end()) {
     found->second.last_use = ++use_;
     return found->second.mapping.get().bytes == region_bytes ? found->second.mapping.get().address : nullptr;
   }
   const FileDescriptor file = open_foreign(process, exported.descriptor);
+  if (!file.valid()) return fail(errno);
   struct stat status {};
-  if (!file.valid() || ::fstat(file.get(), &status) != 0 || static_cast<uint64_t>(status.st_size) < region_bytes ||
+  if (::fstat(file.get(), &status) != 0 || static_cast<uint64_t>(status.st_size) < region_bytes ||
       FileIdentity{status.st_dev, status.st_ino} != FileIdentity{device, exported.inode})
     return nullptr;
   void *const address = ::mmap(nullptr, region_bytes, PROT_READ, MAP_SHARED, file.get(), 0);
-  if (address == MAP_FAILED) return nullptr;
+  if (address == MAP_FAILED) return fail(errno);
   if (entries_.size() >= entry_count_max) evict_one();
   Entry &entry = entries_[key];
   entry.mapping.reset({static_cast<std::byte *>(address), region_bytes});
   keep_from_children(entry.mapping);
   entry.last_use = ++use_;
   return entry.mapping.get().address;
+}
+
+const std::byte *MappingCache::fail(int error_number) {
+  own_shortage_ = ran_out(error_number) ? error_number : 0;
+  return nullptr;
 }
 
 void MappingCache::evict_one() {

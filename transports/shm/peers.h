@@ -23,6 +23,8 @@ class MappingCache {
   /// Where this process has the region that `exported` of process `process` names; null: it cannot be mapped, or its
   /// descriptor is another file's by now. `device` is that of all memfds.
   [[nodiscard]] const std::byte *find(int process, const SlotHeader &exported, uint64_t device);
+  /// As PeerAccess::own_shortage(), of the latest find().
+  [[nodiscard]] int own_shortage() const { return own_shortage_; }
 
  private:
   struct Key {
@@ -41,9 +43,11 @@ class MappingCache {
     uint64_t last_use = 0;
   };
   void evict_one();
+  const std::byte *fail(int error_number);
 
   std::unordered_map<Key, Entry, Hash> entries_;
   uint64_t use_ = 0;
+  int own_shortage_ = 0;
 };
 
 class ShmPeers final : public PeerAccess {
@@ -52,6 +56,7 @@ class ShmPeers final : public PeerAccess {
   [[nodiscard]] static Result<std::unique_ptr<ShmPeers>> create(std::shared_ptr<Segment> segment, uint32_t rank);
 
   [[nodiscard]] const std::byte *import_payload(uint32_t peer, const SlotHeader &header, std::byte *scratch) override;
+  [[nodiscard]] int own_shortage() const override { return mappings_.own_shortage(); }
   void wake(uint32_t peer) override { ring(segment_->board(peer)); }
   [[nodiscard]] uint32_t prepare_sleep() override { return shm::prepare_sleep(segment_->board(rank_)); }
   void sleep(uint32_t ticket, uint64_t timeout_ns) override { shm::sleep(segment_->board(rank_), ticket, timeout_ns); }
