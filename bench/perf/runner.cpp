@@ -323,9 +323,12 @@ Outcome run_rank(const RankParts &parts, std::vector<Series> &all) {
   // Nothing that a kernel of ours may use is freed while that waits for a rank which has given up.
   if (failure && parts.team != nullptr) parts.team->fail(*failure);  // what the others meet next follows from it
   if (failure) (void)rondo_comm_abort(parts.comm);
+  if (failure && rivals.other) {  // whose kernels no abort of ours ends, and which waits for graphs that have its calls
+    parts.device->forget_graph();
+    rivals.other->abort();
+  }
   // A replay must have ended before the communicator does, which knows of none; the abort ends it.
   if (failure && options.graph && parts.device != nullptr) (void)parts.device->wait();
-  if (failure && rivals.other) rivals.other->abort();
   if (!failure && (rivals.other || rivals.beside)) {
     // Giving memory back waits for a device, which must not wait for a rank that has not come so far.
     rivals.other.reset();

@@ -268,7 +268,8 @@ class DevicePerf(PerfCase):
         self.assertGreater(report["results"][0]["against"]["out_of_place"]["wrong"], 0)
         self.assertEqual(report["results"][0]["out_of_place"]["wrong"], 0)
         self.assertIn("internal error (3)", self.against(status=3, FAKE_NCCL="fails")[0])
-        self.assertIn("in time", self.against("-T", 3, status=3, FAKE_NCCL="hangs")[0])
+        for options in ((), ("--graph",)):
+            self.assertIn("in time", self.against("-T", 3, *options, status=3, FAKE_NCCL="hangs")[0])
         self.assertIn("same one", self.against(status=2, ranks=3)[0])
         self.assertIn("takes 2 ranks on a device",
                       self.against(status=2, ranks=5, NCCL_MULTI_RANK_GPU_ENABLE="1")[0])
