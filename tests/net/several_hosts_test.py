@@ -177,13 +177,6 @@ class SeveralHosts(HostsTest):
                           [PROGRAM, "signal", str(int(signal.SIGKILL)), str(victim), "7", "1000"]).finish(60)
                 self.expect(job, set(range(4)) - {victim}, "remote rank failed", f"rank {victim} \\(host h", {victim})
 
-    def test_a_killed_rank_is_named_although_a_process_that_it_forked_lives_on(self):
-        for kind in ("fork", "double", "exec"):
-            with net.Hosts(3) as hosts:
-                job = Job(hosts, [0, 1, 2], [PROGRAM, "orphan", kind, "2", "7"]).finish(60)  # far from 300 s
-                with self.subTest(kind=kind):
-                    self.expect(job, {0, 1}, "remote rank failed", r"rank 2 \(host h2", {2})
-
     def test_links_use_the_interface_by_which_the_store_is_reached(self):
         with net.Hosts(2, rails=2) as hosts:
             hosts.cut(0, rail=0)  # whose addresses come first
