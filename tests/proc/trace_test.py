@@ -144,7 +144,7 @@ class Files(RunTest):
         self.refused("cannot open .*No such file", self.folder / "nothing")
         self.refused("no operation is recorded", self.write("empty", ""))
         self.refused("is no flight recording", self.write("text", "Lorem ipsum\n"))
-        self.refused("is no flight recording", self.folder)
+        self.refused("it is a folder, no regular file", self.folder)
         self.refused("a line has more than|a line is too long", self.write("long", '"' + "x" * (2 << 20)))
         self.refused("operation comes before its rank", self.write("late", good.splitlines()[-1]))
         self.refused("of another version", self.write("format", good.replace('"format": 1', '"format": 2')))
