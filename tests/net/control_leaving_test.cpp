@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "tests/net/control_ends.h"
+#include "tests/test_clock.h"
 #include "transports/net/tcp_state.h"
 
 using namespace rondo;
@@ -46,17 +47,17 @@ struct Line {
   net::ControlLines lines{memory, sockets};
 };
 
-/// The first packet of a host's farewell is lost. Its control plane waits for half a second, so the next one, which the
-/// kernel sends after a fifth, must come through.
+/// Loses the first packet of a host's farewell. The control plane waits for half a second by a clock that is held, so
+/// the packet that the kernel sends next must come through. Returns whether the farewell did.
 bool farewell_arrives() {
   OneEnd end;
+  const rondo_test::HeldClock clock;
   end.say(status_of(1, RankState::alive, 1).bytes());  // unread: the end of its process cuts the connection
   lose_packets(end.theirs.get());
   std::atomic<bool> looks{false};
   std::thread finder([&] {
     looks.store(true, std::memory_order_release);  // pairs with the load below
-    for (const uint64_t until_ns = now_ns() + patience_ns; now_ns() < until_ns && !net::is_under_way(end.socket);)
-      sleep_for_ns(100'000);
+    while (!net::is_under_way(end.socket)) sleep_for_ns(100'000);  // bounded by the farewell below
     find_packets(end.theirs.get());
   });
   while (!looks.load(std::memory_order_acquire)) yield_core();  // bounded by the thread's start
@@ -64,7 +65,7 @@ bool farewell_arrives() {
   end.control->tell_leaving();
   end.control.reset();
   finder.join();
-  const timeval patience{1, 0};
+  const timeval patience{60, 0};
   REQUIRE(::setsockopt(end.theirs.get(), SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience) == 0);
   const ssize_t got = ::recv(end.theirs.get(), end.heard.data(), end.heard.size(), MSG_WAITALL);
   if (got != static_cast<ssize_t>(net::cell_bytes)) return false;
@@ -73,7 +74,8 @@ bool farewell_arrives() {
   return cell.number<uint32_t>() == static_cast<uint32_t>(RankState::left);
 }
 
-/// Whether the other end heard over a full connection that rank 0 left.
+/// Returns whether the other end heard over a full connection that rank 0 left. The clock is held, so the control plane
+/// waits for the reader however late that is.
 bool leaving_is_heard_behind_much() {
   OneEnd end;
   const int small = 2'048;
@@ -97,6 +99,7 @@ bool leaving_is_heard_behind_much() {
       last_state = cell.number<uint32_t>();
     }
   });
+  const rondo_test::HeldClock clock;
   end.ranks.states[0] = RankState::left;
   end.control->tell_leaving();
   end.control.reset();
@@ -130,9 +133,7 @@ TEST_CASE("control lines: what an ended connection has not acknowledged is not w
 
 TEST_CASE("control plane: the last rank that leaves waits until its farewell has arrived, though packets are lost",
           "[net]") {
-  bool arrived = false;
-  for (int life = 0; life < 3 && !arrived; ++life) arrived = farewell_arrives();  // a busy machine may be late
-  CHECK(arrived);
+  CHECK(farewell_arrives());
 }
 
 TEST_CASE("control plane: to a host that is stopped, a failure and that all ranks have left are said all the same",
@@ -160,9 +161,7 @@ TEST_CASE("control plane: to a host that is stopped, a failure and that all rank
 }
 
 TEST_CASE("control plane: that all ranks have left is said over a connection that is full, too", "[net]") {
-  bool heard = false;
-  for (int life = 0; life < 3 && !heard; ++life) heard = leaving_is_heard_behind_much();  // a busy machine may be late
-  CHECK(heard);
+  CHECK(leaving_is_heard_behind_much());
 }
 
 TEST_CASE("control plane: a host that says nothing is sent only as much as its buffer holds", "[net]") {

@@ -17,7 +17,7 @@ namespace {
 
 /// Ranks 0 and 1 on one host, rank 2 on another.
 hosts::ShareRequest request_of(uint32_t rank) {
-  return {rank, {0, 0, 1}, {1}, "c", now_ns() + 10'000'000'000};
+  return {rank, {0, 0, 1}, {1}, "c", now_ns() + 120'000'000'000};
 }
 
 }  // namespace
@@ -54,7 +54,7 @@ TEST_CASE("control share: what is sent to a host that says nothing is taken in b
     sleep_for_ns(500'000);  // each in a packet of its own, as heartbeats are
   }
   int unacknowledged = 1;
-  for (const uint64_t until_ns = now_ns() + 5'000'000'000; unacknowledged != 0 && now_ns() < until_ns;) {
+  for (const uint64_t until_ns = now_ns() + 60'000'000'000; unacknowledged != 0 && now_ns() < until_ns;) {
     sleep_for_ns(1'000'000);
     REQUIRE(::ioctl(sockets[0].get(), SIOCOUTQ, &unacknowledged) == 0);
   }

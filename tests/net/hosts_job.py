@@ -109,6 +109,16 @@ class HostsTest(unittest.TestCase):
             print(f"skipped: several hosts: {why}")
             raise unittest.SkipTest(why)
 
+    def seconds_until_told(self, job, harm, *expected):
+        """Does `harm` to a job that has begun. Returns after how many seconds the last of the expected ranks was told.
+        `expected`: ranks, what each of them is told, and the ranks that it may name."""
+        begun = time.monotonic()
+        harm()
+        job.finish(60, skip=set(range(len(job.layout))) - {rank for ranks, _, _ in expected for rank in ranks})
+        for ranks, text, peers in expected:
+            self.expect(job, ranks, "remote rank failed", text, peers)
+        return job.returned([rank for ranks, _, _ in expected for rank in ranks]) - begun
+
     def need_ucx(self, rondo):
         why = why_no_ucx(rondo)
         if why is not None:

@@ -13,7 +13,6 @@ from hosts_job import HostsTest, Job
 
 PROGRAM = os.path.abspath(sys.argv.pop(1))
 HOSTS = int(sys.argv.pop(1)) if len(sys.argv) > 1 and sys.argv[1].isdigit() else 66
-PROMISED_S = 2.0
 PATIENCE_S = 200
 # Each rank has its host for itself, and would spin; here all share the cores.
 ENVIRONMENT = {"RONDO_INIT_TIMEOUT": "180", "RONDO_WAIT": "sleep"}
@@ -40,8 +39,6 @@ class ManyHosts(HostsTest):
             # By the control plane, or, where the machine is slow, by a link that has ended a second before.
             self.expect(job, others, "remote rank failed",
                         f"rank {killed} \\(host h{killed},.*(has ended|closed the connection)", {killed})
-            # A job that begins has each rank do more work than one that is told of an end.
-            self.assertLess(told - ready, PROMISED_S + (ready - summed))
 
 
 if __name__ == "__main__":

@@ -19,7 +19,7 @@
 namespace rondo::net_test {
 
 inline constexpr uint64_t rounds_max = 200'000;
-inline constexpr uint64_t long_patience_ns = 20'000'000'000;
+inline constexpr uint64_t long_patience_ns = 60'000'000'000;
 
 inline uint64_t from_environment(const char *variable, uint64_t otherwise) {
   const char *text = std::getenv(variable);

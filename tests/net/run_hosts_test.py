@@ -223,12 +223,10 @@ class RunOnHosts(unittest.TestCase):
         self.assert_gone("sleep 613")
 
     def test_the_time_limit_ends_the_job_on_all_hosts(self):
-        for seconds in (3, 20, 60):  # it is the hosts' limit, too, to be ready, and a busy machine's take long
-            status, output = self.run_job("--timeout", str(seconds), "--", "sleep", "614")
-            self.assertEqual(status, 124, output)
-            if "were not ready in time" not in output:
-                break
-        self.assertIn(f"the job did not end within {seconds} s", output)
+        # The limit is that of the hosts to be ready, too: twenty times what they take.
+        status, output = self.run_job("--timeout", "20", "--", "sleep", "614")
+        self.assertEqual(status, 124, output)
+        self.assertIn("the job did not end within 20 s", output)
         self.assert_gone("sleep 614")
 
     def test_nothing_stays_behind_a_killed_launcher(self):

@@ -129,16 +129,13 @@ class SeveralHosts(HostsTest):
         with net.Hosts(2) as hosts, tempfile.TemporaryDirectory() as folder:
             hosts.limit("100mbit")
             path = os.path.join(folder, "hosts.json")
-            for _ in range(3):  # the rate is a difference of times, which a busy machine may have made too small
-                job = Job(hosts, [0, 0, 1, 1], [RONDO, "tune", "--hosts", "--sizes", "64K,4M", "-o", path]).finish(240)
-                self.assertEqual([each.returncode for each in job.processes], [0] * 4, job.output)
-                with open(path, encoding="ascii") as file:
-                    table = json.load(file)
-                links = table["networks"][0]["network"]["links"]
-                if links["inter_node"]["bandwidth_GBps"] < 0.0125 < links["intra_node"]["bandwidth_GBps"]:
-                    break
-            self.assertLess(links["inter_node"]["bandwidth_GBps"], 0.0125)  # as fast as the limiter lets it be
-            self.assertGreater(links["intra_node"]["bandwidth_GBps"], links["inter_node"]["bandwidth_GBps"])
+            job = Job(hosts, [0, 0, 1, 1], [RONDO, "tune", "--hosts", "--sizes", "64K,4M", "-o", path]).finish(240)
+            self.assertEqual([each.returncode for each in job.processes], [0] * 4, job.output)
+            with open(path, encoding="ascii") as file:
+                table = json.load(file)
+            # That they are right is for timed_hosts_test.py.
+            for link in ("inter_node", "intra_node"):
+                self.assertGreater(table["networks"][0]["network"]["links"][link]["bandwidth_GBps"], 0)
             large = [row for row in table["rows"] if row["collective"] == "all_reduce"][-1]
             self.assertTrue(large["several_hosts"])
             # The file as it is, but for a choice that the built-in tables would not make.
@@ -214,13 +211,6 @@ class SeveralHosts(HostsTest):
             self.expect(job, [0], "timeout", r"rank 1 \(host h1", {1})
 
     def test_a_stopped_host_is_late_until_its_cable_is_cut(self):
-        took = []
-        while not took or (took[-1] >= 5 and len(took) < 3):  # 2 s, and a machine with other work
-            took.append(self.cut_cable_of_stopped_host())
-        self.assertLess(took[-1], 5, f"late every time: {took}")
-
-    def cut_cable_of_stopped_host(self):
-        """After how many seconds the other host was told."""
         with net.Hosts(2) as hosts:
             job = Job(hosts, [0, 1, 1], [PROGRAM, "busy", "1000", "1000"]).begun()
             for rank in (1, 2):
@@ -233,11 +223,9 @@ class SeveralHosts(HostsTest):
             self.assertLess(sent, 1_000)
             time.sleep(7)  # more than the kernel's own limit
             self.assertIsNone(job.processes[0].poll(), job.output[0])
-            begun = time.monotonic()
             hosts.cut(1)
             job.finish(60, skip={1, 2})
             self.expect(job, [0], "remote rank failed", r"rank [12] \(host h1.*gave no answer", {1, 2})
-            return job.returned([0]) - begun
 
     def test_ranks_that_disagree_are_told_both_calls(self):
         with net.Hosts(2) as hosts:

@@ -25,7 +25,7 @@ extern char **environ;
 
 namespace {
 
-constexpr uint64_t patience_ns = 30'000'000'000;
+constexpr uint64_t patience_ns = 60'000'000'000;
 constexpr size_t outcome_bytes = sizeof(uint32_t);  // the status in front of each part of gather_outcomes()
 constexpr size_t offer_head = outcome_bytes + wire::challenge_bytes + sizeof(uint8_t);
 
@@ -127,7 +127,7 @@ Result<void> check_rendezvous(ByteView address) {
                                                              "12345678", 8, &how);
   if (!UCS_PTR_IS_PTR(said)) return Error{RONDO_ERROR_INTERNAL, "the message did not go by rendezvous"};
   const auto waits = [&] { return worker.api().ucp_request_check_status(said) == UCS_INPROGRESS; };
-  for (const uint64_t deadline_ns = now_ns() + patience_ns / 3; waits() && now_ns() < deadline_ns;) worker.progress();
+  for (const uint64_t deadline_ns = now_ns() + patience_ns; waits() && now_ns() < deadline_ns;) worker.progress();
   const bool answered = !waits();
   worker.api().ucp_request_free(said);
   if (!answered) return Error{RONDO_ERROR_TIMEOUT, "no answer came"};

@@ -17,7 +17,7 @@ using namespace rondo::net_test;
 
 namespace {
 
-constexpr uint64_t patience_ns = 30'000'000'000;
+constexpr uint64_t patience_ns = 60'000'000'000;
 constexpr int completions_max = 256;
 
 /// A rank that keeps to the protocol until all have met, and then sends to rank 0 what the test likes.

@@ -62,7 +62,7 @@ TEST_CASE("perf data: every type and operation has its result bit for bit in any
   for (const rondo_type_t type : all_of(rondo_type_string)) {
     for (const rondo_op_t op : all_of(rondo_op_string)) {
       for (int ranks = 1; ranks <= 64; ++ranks) {
-        for (int repeat = 0; repeat < 8; ++repeat) {
+        for (int draw = 0; draw < 8; ++draw) {
           std::vector<uint64_t> row = make_row(type, op, ranks, random());
           REQUIRE(row.size() == static_cast<size_t>(ranks) + 1);
           const uint64_t expected = row.back();
