@@ -36,8 +36,8 @@ OCCASIONAL = (
     "shared launch, *", "collectives of processes", "regions of processes",
     "device costs", "kernels image", "perf beside a product", "perf on a device", "train on a device",
     "tune on a device",
-    "clocks", "containers", "devices of several hosts", "launchers", "many hosts", "preflight", "rails",
-    "ring of hosts", "soft roce",
+    "clocks", "containers", "devices of several hosts", "launchers", "many hosts", "preflight",
+    "processes of hosts", "rails", "ring of hosts", "soft roce",
     "init strangers", "perf matrix*", "train division", "train modes", "train resume", "tune command",
     "disagree processes", "run manual",
 )

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Ranks on several hosts, which are network namespaces, whose processes have children that they forked: every rank hears
-which rank has ended. usage: processes_hosts_test.py RANK_PROGRAM"""
+"""Ranks on several hosts, which are network namespaces, whose processes have children that they forked: every rank
+hears which rank has ended. usage: processes_hosts_test.py RANK_PROGRAM"""
 
 import os
 import sys
