@@ -134,6 +134,14 @@ target_link_libraries(consumer PRIVATE Rondo::rondo)
         self.assertIn(version, run(str(self.tree / "bin/rondo"), "--version", LD_LIBRARY_PATH=str(self.lib)))
         self.assertEqual(self.pkg_config("--modversion"), [version])
 
+    def test_the_command_names_the_library_for_programs_of_nccl_which_finds_librondo_by_itself(self):
+        path = Path(run(str(self.tree / "bin/rondo"), "nccl").rstrip("\n"))
+        self.assertEqual(path, (self.lib / "rondo/nccl/libnccl.so.2").resolve())
+        look = f"import ctypes; print(ctypes.CDLL({str(path)!r}).ncclGroupEnd(), open('/proc/self/maps').read())"
+        said = run(sys.executable, "-c", look, LD_LIBRARY_PATH="")
+        self.assertTrue(said.startswith("5 "), said)
+        self.assertIn(str(self.lib.resolve() / "librondo.so.0.1.0"), said)
+
     def test_the_command_says_how_to_get_the_trainer_where_there_is_none_and_loads_nothing_for_it(self):
         command = Path(self.folder.name) / "rondo"
         shutil.copy(self.tree / "bin/rondo", command)

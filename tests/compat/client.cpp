@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A program for nccl.h, on the driver that RONDO_CUDA_LIBRARY names: client SCENARIO [ARGUMENTS]. It ends with status 0
 // where everything was as it must be, and says "done".
+#include <signal.h>
 #include <unistd.h>
 
 #include <cstring>
@@ -78,6 +79,27 @@ void process(const std::string &id_file) {
   NCCL(ncclCommDestroy(comm));
 }
 
+/// One rank of a job of processes of which rank 1 is killed before its second call.
+void die(const std::string &id_file) {
+  const int rank = number_of("RANK", 0), rank_count = number_of("WORLD_SIZE", 1);
+  const OnDevice current(0);
+  const DevicePart part(0, 2 * half_bytes);
+  const ncclUniqueId id = shared_id(rank, id_file);
+  ncclComm_t comm = nullptr;
+  NCCL(ncclCommInitRank(&comm, rank_count, id, rank));
+  Case it;
+  it.count = 1000;
+  it.rank_count = rank_count;
+  part.write(before(it, rank));
+  NCCL(call(it, rank, part, comm));
+  check_after(it, rank, part);
+  if (rank == 1) ::raise(SIGKILL);
+  NCCL(call(it, rank, part, comm));
+  CHECK(wait_while(comm, ncclSuccess) == ncclRemoteError);
+  CHECK(std::string(ncclGetLastError(comm)).find("rank 1") != std::string::npos);
+  NCCL(ncclCommAbort(comm));
+}
+
 /// Ranks that are threads, each with calls of its own.
 void threads() {
   const int rank_count = number_of("CLIENT_RANKS", 2), devices = number_of("CLIENT_DEVICES", 1);
@@ -144,14 +166,17 @@ constexpr Scenario scenarios[] = {{"threads", threads},
                                   {"memory", check_memory},
                                   {"graphs", check_graphs},
                                   {"unsupported", check_unsupported},
-                                  {"version", check_version}};
+                                  {"version", check_version},
+                                  {"sum", check_sum},
+                                  {"timeout", check_timeout},
+                                  {"blocking", check_blocking_variable}};
 
 }  // namespace
 
 int main(int argument_count, char **arguments) {
   const std::string name = argument_count > 1 ? arguments[1] : "";
-  bool known = name == "process" && argument_count > 2;
-  if (known) process(arguments[2]);
+  bool known = (name == "process" || name == "die") && argument_count > 2;
+  if (known) (name == "die" ? die : process)(arguments[2]);
   for (const Scenario &each : scenarios) {
     if (name != each.name) continue;
     each.run();

@@ -15,6 +15,12 @@ void check_memory();
 void check_graphs();
 void check_unsupported();
 void check_version();
+void check_sum();
+void check_timeout();
+void check_blocking_variable();
+
+/// Waits until a communicator is made, or a ready one has failed, for a minute at most. Returns what it is then.
+ncclResult_t wait_while(ncclComm_t comm, ncclResult_t lasting);
 
 /// Ranks of one communicator on device 0 that one thread drives, with memory for every case.
 class Ranks {
@@ -48,8 +54,8 @@ class Ranks {
     for (int rank = 0; rank < size(); ++rank) check_after(it, rank, part(rank));
   }
   /// Ends the program unless a sum of all ranks works.
-  void check_usable() {
-    const Case it = sum(100);
+  void check_usable(size_t count = 100) {
+    const Case it = sum(count);
     write(it);
     NCCL(ncclGroupStart());
     for (int rank = 0; rank < size(); ++rank) NCCL(call(it, rank, part(rank), comm(rank)));

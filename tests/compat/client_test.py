@@ -18,7 +18,8 @@ def start(arguments, environment):
 
 
 class Programs(unittest.TestCase):
-    def finish(self, processes):
+    def finish(self, processes, killed=()):
+        """Waits for all of them; the killed ones are no failure. Returns what they said."""
         outputs = []
         try:
             for process in processes:
@@ -27,17 +28,19 @@ class Programs(unittest.TestCase):
             for process in processes:
                 process.kill()
                 process.wait()
-        for process, output in zip(processes, outputs):
-            self.assertEqual((process.returncode, output.splitlines()[-1:]), (0, ["done"]), output)
+        for number, (process, output) in enumerate(zip(processes, outputs)):
+            wanted = (-9, []) if number in killed else (0, ["done"])
+            self.assertEqual((process.returncode, output.splitlines()[-1:]), wanted, output)
+        return outputs
 
     def check(self, scenario, **environment):
-        self.finish([start([scenario], environment)])
+        return self.finish([start([scenario], environment)])[0]
 
-    def check_processes(self, count, **environment):
+    def check_processes(self, count, scenario="process", killed=(), **environment):
         with tempfile.TemporaryDirectory() as folder:
-            self.finish([start(["process", str(Path(folder) / "id")],
+            self.finish([start([scenario, str(Path(folder) / "id")],
                                environment | {"RANK": str(rank), "WORLD_SIZE": str(count)})
-                         for rank in range(count)])
+                         for rank in range(count)], killed)
 
     def test_two_processes_do_every_collective_type_and_operation(self):
         self.check_processes(2)
@@ -62,6 +65,22 @@ class Programs(unittest.TestCase):
 
     def test_four_ranks_of_one_thread_on_two_devices_do_so_in_groups(self):
         self.check("group", CLIENT_RANKS="4", CLIENT_DEVICES="2")
+
+    def test_a_killed_rank_is_a_remote_error_that_names_it(self):
+        self.check_processes(2, "die", killed=[1])
+
+    def test_a_rank_that_does_not_call_is_a_timeout_where_the_release_knows_that(self):
+        self.check("timeout", RONDO_TIMEOUT="2", CLIENT_RESULT="8")
+        self.check("timeout", RONDO_TIMEOUT="2", CLIENT_RESULT="6", RONDO_NCCL_VERSION="2.28.9")
+
+    def test_variables_of_nccl_that_have_a_counterpart_count_unless_rondos_are_set(self):
+        self.check("blocking", NCCL_COMM_BLOCKING="0")
+        for environment, words in (({"NCCL_SOCKET_IFNAME": "=lo"}, "interface lo"),
+                                   ({"NCCL_SOCKET_IFNAME": "^lo", "RONDO_INTERFACE": "lo"}, "interface lo"),
+                                   ({"NCCL_MAX_CTAS": "1"}, "load_store, 1 channel"),
+                                   ({"NCCL_MAX_CTAS": "1", "RONDO_MAX_CTAS": "2"}, "load_store, 2 channels")):
+            said = self.check("sum", RONDO_LOG="debug", **environment)
+            self.assertIn(words, said)
 
     def test_wrong_arguments_are_refused_and_named(self):
         self.check("arguments")

@@ -21,16 +21,6 @@ ncclConfig_t nonblocking() {
   return config;
 }
 
-/// Waits until a nonblocking communicator is made, or has failed, for a minute at most.
-ncclResult_t wait_for(ncclComm_t comm) {
-  ncclResult_t state = ncclInProgress;
-  for (int look = 0; look < 60'000 && state == ncclInProgress; ++look) {
-    NCCL(ncclCommGetAsyncError(comm, &state));
-    ::usleep(1000);
-  }
-  return state;
-}
-
 void check_first_error() {
   Ranks ranks(2);
   const Case it = ranks.sum(100);
@@ -67,6 +57,34 @@ void check_many_calls() {
   NCCL(ncclGroupEnd());
   one.check(sum);
   other.check(gather);
+}
+
+/// Calls of one communicator that are on two streams run in the order of the calls.
+void check_two_streams() {
+  Ranks ranks(2);
+  const DevicePart others[2] = {{0, 64}, {0, 64}};
+  Case first = ranks.sum(1000), second = first;
+  second.in_place = true;  // its memory is not the first one's
+  for (int rank = 0; rank < 2; ++rank) {
+    auto bytes = before(first, rank);
+    const auto more = before(second, rank);
+    std::copy(more.begin() + half_bytes, more.end(), bytes.begin() + half_bytes);
+    ranks.part(rank).write(bytes);
+  }
+  NCCL(ncclGroupStart());
+  for (int rank = 0; rank < 2; ++rank) {
+    void *const at = ranks.part(rank).at(0), *const to = ranks.part(rank).at(half_bytes);
+    const ncclComm_t comm = ranks.comm(rank);
+    NCCL(ncclAllReduce(to, to, second.count, second.type, second.op, comm, others[rank].stream()));
+    NCCL(ncclAllReduce(at, at, first.count, first.type, first.op, comm, ranks.part(rank).stream()));
+  }
+  NCCL(ncclGroupEnd());
+  for (int rank = 0; rank < 2; ++rank) {
+    others[rank].wait();
+    const auto found = ranks.part(rank).read(), wanted = after(second, rank);
+    CHECK(std::equal(found.begin() + half_bytes, found.end(), wanted.begin() + half_bytes));
+    CHECK(std::equal(found.begin(), found.begin() + 4000, wanted.begin() + half_bytes));
+  }
 }
 
 /// One thread makes all ranks of a communicator, each on the device that is current at its call.
@@ -142,7 +160,7 @@ void check_nonblocking() {
   CHECK_REFUSED(ncclAllReduce(part.at(0), part.at(0), 1, ncclInt8, ncclSum, comms[0], part.stream()),
                 ncclInvalidArgument, "still being made");
   CHECK(ncclCommInitRankConfig(&comms[1], 2, id, 1, &config) == ncclInProgress);
-  for (const ncclComm_t comm : comms) CHECK(wait_for(comm) == ncclSuccess);
+  for (const ncclComm_t comm : comms) CHECK(wait_while(comm, ncclInProgress) == ncclSuccess);
   NCCL(ncclCommCount(comms[0], &count));
   CHECK(count == 2);
   for (const ncclComm_t comm : comms) NCCL(ncclCommDestroy(comm));
@@ -155,7 +173,11 @@ void check_abort_of_an_init() {
   ncclComm_t comm = nullptr;  // the library writes the handle before it waits
   std::thread other([&comm] {
     ncclComm_t seen = nullptr;
-    while ((seen = __atomic_load_n(&comm, __ATOMIC_ACQUIRE)) == nullptr) ::usleep(100);
+    for (int look = 0; look < 60'000 && seen == nullptr; ++look) {  // a minute
+      ::usleep(1000);
+      seen = __atomic_load_n(&comm, __ATOMIC_ACQUIRE);
+    }
+    CHECK(seen != nullptr);
     ::usleep(20'000);
     NCCL(ncclCommAbort(seen));
   });
@@ -219,12 +241,22 @@ void check_scalable() {
 
 }  // namespace
 
+ncclResult_t compat_test::wait_while(ncclComm_t comm, ncclResult_t lasting) {
+  ncclResult_t state = lasting;
+  for (int look = 0; look < 60'000 && state == lasting; ++look) {
+    NCCL(ncclCommGetAsyncError(comm, &state));
+    ::usleep(1000);
+  }
+  return state;
+}
+
 void compat_test::check_groups() {
   CHECK_REFUSED(ncclGroupEnd(), ncclInvalidUsage, "started no group");
   NCCL(ncclGroupStart());
   NCCL(ncclGroupEnd());
   check_first_error();
   check_many_calls();
+  check_two_streams();
   check_inits_in_a_group();
   check_refused_init_in_a_group();
   check_mixed_group();

@@ -147,3 +147,32 @@ void compat_test::check_version() {
   NCCL(ncclGetVersion(&version));
   CHECK(std::to_string(version) == wanted);
 }
+
+/// For settings whose effect the library's messages show.
+void compat_test::check_sum() { Ranks(2).check_usable(case_count_max); }
+
+/// Rank 1 does not call. CLIENT_RESULT is what rank 0 must be told.
+void compat_test::check_timeout() {
+  Ranks ranks(2);
+  const Case it = ranks.sum(100);
+  ranks.write(it);
+  NCCL(call(it, 0, ranks.part(0), ranks.comm(0)));
+  const ncclResult_t state = wait_while(ranks.comm(0), ncclSuccess);
+  CHECK(std::to_string(state) == std::getenv("CLIENT_RESULT"));
+  CHECK(std::string(ncclGetLastError(ranks.comm(0))).find("rank 1") != std::string::npos);
+  CHECK(call(it, 0, ranks.part(0), ranks.comm(0)) == state);
+  for (int rank = 0; rank < 2; ++rank) {
+    NCCL(ncclCommAbort(ranks.comm(rank)));
+    ranks.comm(rank) = nullptr;
+  }
+}
+
+/// The environment asks for communicators that are made without waiting.
+void compat_test::check_blocking_variable() {
+  const OnDevice current(0);
+  ncclUniqueId id;
+  NCCL(ncclGetUniqueId(&id));
+  ncclComm_t comm = nullptr;
+  CHECK(ncclCommInitRank(&comm, 2, id, 0) == ncclInProgress);
+  NCCL(ncclCommAbort(comm));
+}
