@@ -12,10 +12,9 @@ import time
 from pathlib import Path
 
 REMOTE, TIMEOUT, MISMATCH, ABORTED, SYSTEM = "remote", "timeout", "mismatch", "aborted", "system"
-TIMEOUT_S = 5.0  # a busy machine must not run into these by itself
+TIMEOUT_S = 5.0  # of operations that are to miss it
 INIT_TIMEOUT_S = 8.0
 HANG_S = 400.0  # the deadline of a whole life
-SLACK_S = 30.0  # later than this is wrong however busy the machine is
 
 # What happens -> how many of a hundred lives, what the others get, and by when after it.
 KINDS = {
@@ -170,14 +169,7 @@ class Life:
                 self.lines.append(Line(line))
 
     def came(self, what, seconds, limit):
-        """In time, or late: then there may be another try."""
-        check(seconds < limit + SLACK_S, what, "came after", seconds, "s")
         self.times.append((what, seconds, limit))
-
-    def late(self):
-        early = ["its own timeout came before anything happened"] if self.too_early else []
-        return early + [f"{what} came after {seconds:.3f} s, not {limit} s" for what, seconds, limit in self.times
-                        if seconds > limit]
 
     def events(self, event, rank=None):
         return [line for line in self.lines if line.event == event and rank in (None, line.rank)]
@@ -235,7 +227,7 @@ class Life:
         if self.kind == "launcher":
             return
         strikes = self.events("strike")
-        # The timeout of these lives is short: a busy machine may run into it before anything happens.
+        # The timeout of these lives is short. Where an operation misses it before anything happens, nothing is seen.
         before = [line.seconds for line in self.events("failed") if STATUS.get(line.error()[0]) == TIMEOUT and
                   (not strikes or line.seconds < strikes[0].seconds)]
         if KINDS[self.kind][1] == TIMEOUT and before:

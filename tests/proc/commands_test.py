@@ -163,14 +163,15 @@ class Commands(unittest.TestCase):
                                    stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         cls.addClassCleanup(cls.end_job)
         told = cls.place / "status.json"
-        for _ in range(200):
+        deadline = time.monotonic() + LIMIT_SECONDS
+        while True:
             done = subprocess.run([cls.rondo, "status", "--job", str(cls.job.pid), "--json", told], env=cls.environment,
                                   capture_output=True, text=True, timeout=60, check=False)
             if done.returncode == 0:
                 break
+            if time.monotonic() > deadline:
+                raise AssertionError(done.stderr)
             time.sleep(0.1)
-        else:
-            raise AssertionError(done.stderr)
         ranks = json.loads(told.read_text(encoding="utf-8"))["communicators"][0]["ranks"]
         cls.process = ranks[0]["process"]
         cls.run_line(f"rondo status --job {cls.job.pid} --dump FILE")

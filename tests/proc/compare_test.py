@@ -6,6 +6,7 @@ import contextlib
 import io
 import json
 import os
+import select
 import signal
 import subprocess
 import sys
@@ -31,6 +32,13 @@ def state_of(pid):
         return Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()[0]
     except (FileNotFoundError, ProcessLookupError):
         return ""
+
+# A process that says "r" when it is ready, and "c" whenever it is told to go on.
+KEEPING = """import os, signal
+signal.signal(signal.SIGCONT, lambda *_: os.write(1, b'c'))
+os.write(1, b'r')
+while True: signal.pause()
+"""
 
 
 class Rounds(unittest.TestCase):
@@ -226,15 +234,32 @@ class Rounds(unittest.TestCase):
     def test_a_program_that_hangs_is_ended_at_its_deadline_with_all_its_processes(self):
         with tempfile.TemporaryDirectory() as folder:
             note = Path(folder) / "pid"
-            for deadline_s in (0.1, 20, 100):  # on a busy machine it may not have got as far
-                if not note.exists():
-                    ended = runs.run_once(["sh", "-c", f"sleep 300 & echo $! > {note}; wait"], {}, deadline_s)
-                    self.assertIn(f"not ready within {deadline_s:g} s", ended.error)
+            communicate, deadlines = subprocess.Popen.communicate, [7 + runs.GRACE_S]
+
+            def pass_deadline(process, *words, timeout=None):
+                """The deadline passes once the program hangs; what ends it has its own time."""
+                if timeout not in deadlines:
+                    return communicate(process, *words, timeout=timeout)
+                deadlines.clear()
+                self.wait_for_file(note)
+                raise subprocess.TimeoutExpired(process.args, timeout)
+
+            with mock.patch.object(subprocess.Popen, "communicate", pass_deadline):
+                ended = runs.run_once(["sh", "-c", f"sleep 300 & echo $! > {note}.new; mv {note}.new {note}; wait"],
+                                      {}, 7)
+            self.assertIn("not ready within 7 s", ended.error)
+            self.assertEqual(deadlines, [])
             child = note.read_text(encoding="ascii").strip()
             end = time.monotonic() + 200
             while state_of(child) not in ("", "Z"):
                 self.assertLess(time.monotonic(), end, "a process was left behind")
                 time.sleep(0.01)
+
+    def wait_for_file(self, path):
+        end = time.monotonic() + 200
+        while not path.exists():
+            self.assertLess(time.monotonic(), end, f"{path.name} was not written")
+            time.sleep(0.01)
 
     def test_wrong_use_is_refused_with_a_reason(self):
         folder = tempfile.TemporaryDirectory()
@@ -280,19 +305,20 @@ class Harness(unittest.TestCase):
     def test_a_keeper_is_stopped_while_ranks_that_share_cores_go_back_to_back(self):
         cases = ((["--pin"], False), ([], True)) if len(os.sched_getaffinity(0)) >= 2 else (([], True),)
         for pin, stopped in cases:
-            # The kernel remembers for its parent that a process was stopped and went on: no sampling, which a busy
-            # machine makes late. Calls are slow, so that the one signal is delivered before the other, which undoes it:
-            # mostly, hence up to five runs.
-            for _ in range(5 if stopped else 1):
-                keeping = subprocess.Popen(["sleep", "1000"], preexec_fn=os.setpgrp)
-                self.addCleanup(keeping.wait)
-                self.addCleanup(keeping.kill)
-                status, _, err = self.driver("slow", "--ranks", "2", *pin, "--keeper", str(keeping.pid))
-                self.assertEqual((status, err), (0, ""))
-                pid, how = os.waitpid(keeping.pid, os.WCONTINUED | os.WUNTRACED | os.WNOHANG)
-                if (pid != 0) == stopped:
-                    break
-            self.assertEqual((pid, os.WIFCONTINUED(how)), (keeping.pid, True) if stopped else (0, False))
+            # A process is told that it is to go on even where the signal to stop was undone before it was delivered.
+            keeping = subprocess.Popen([sys.executable, "-c", KEEPING], stdout=subprocess.PIPE, bufsize=0,
+                                       preexec_fn=os.setpgrp)
+            self.addCleanup(keeping.wait)
+            self.addCleanup(keeping.kill)
+            self.addCleanup(keeping.stdout.close)
+            self.assertEqual(keeping.stdout.read(1), b"r")
+            status, _, err = self.driver("slow", "--ranks", "2", *pin, "--keeper", str(keeping.pid))
+            self.assertEqual((status, err), (0, ""))
+            if stopped:
+                self.assertTrue(select.select([keeping.stdout], [], [], 60)[0], "it was not told to go on")
+            else:
+                keeping.kill()
+                self.assertEqual(keeping.stdout.read(), b"")
 
     def test_one_wrong_element_on_one_rank_is_found(self):
         for fault in ("sum", "input"):

@@ -73,10 +73,8 @@ class Failure(unittest.TestCase):
             self.assertEqual(rank.last().operation, 3)
 
     def test_a_rank_that_never_comes_is_listed_at_initialisation(self):
-        for seconds in (1, 5, 25):  # a busy machine may start another rank later than that, and then it is listed, too
-            ranks = self.job(4, "sum", 1, 1, absent={2}, environment={"RONDO_INIT_TIMEOUT": str(seconds)})
-            if all("(1 of 4)" in rank.last().message for rank in ranks.values()):
-                break
+        # The timeout is that of the ranks to come, too: far longer than they take.
+        ranks = self.job(4, "sum", 1, 1, absent={2}, environment={"RONDO_INIT_TIMEOUT": "15"})
         # Rank 0 runs the store here: the others meet their own deadline, or learn from it that it gave up.
         for rank in ranks.values():
             self.assertIn(rank.last().status, ("timeout", "remote rank failed"), rank.output)
@@ -187,7 +185,7 @@ class Paths(unittest.TestCase):
         if "RONDO_TEST_SANITIZED" in os.environ:
             print("skipped: more than 2^32 bytes: takes many minutes under a sanitizer; done without one", flush=True)
             return
-        self.job(2, "huge", seconds=240)
+        self.job(2, "huge", seconds=600)
 
 
 if __name__ == "__main__":

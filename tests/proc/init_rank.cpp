@@ -7,9 +7,11 @@
 //   RONDO_TEST_DESCRIPTORS=N  it may have N descriptors
 //   RONDO_TEST_NAP=MS  it comes that much later, when the others wait for it
 //   RONDO_TEST_SLOW_ACCEPT=MS  its first accept() takes that much longer: a busy machine that runs the store
-//   RONDO_TEST_LEAVE=MS  it does not wait for the others, and its main() returns that much later, whatever has come
+//   RONDO_TEST_LEAVE=K  it does not wait for the others, and its main() returns after K such calls, whatever has come
+//   RONDO_TEST_LEAVE=PATH  the same once that file exists
+//   RONDO_TEST_CAME=PATH  it makes that file when it has come to the store, and waits there
 // Its lines: "joins TIME_NS PROCESS"; then "strike TIME_NS SENT_COUNT", the most sends that followed one connect(), or
-// "init TIME_NS STATUS PEER MESSAGE" and likewise "barrier" after it; or "leaves TIME_NS".
+// "init TIME_NS STATUS PEER MESSAGE" and likewise "barrier" after it; or "leaves STATUS", that of its initialisation.
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -35,13 +37,14 @@
 
 namespace {
 
-constexpr long long id_patience_ns = 20'000'000'000;
+constexpr long long id_patience_ns = 20'000'000'000;  // of ranks whose rank 0 may have failed to make it
 
 std::atomic<bool> armed{false};
-long call_count = 0;
+std::atomic<long> call_count{0};
 std::atomic<long> sent_since_connect{0};
 std::atomic<long> sent_count{0};  // the most of these
 std::atomic<bool> accepted{false};
+std::atomic<bool> told{false};
 long strike_at = 0;
 
 long long now_ns() {
@@ -80,6 +83,12 @@ void count_call() {
   if (number("RONDO_TEST_CHILD", 0) != 0) leave_child();
   say("strike " + std::to_string(now_ns()) + " " + std::to_string(sent_count) + "\n");
   ::kill(::getpid(), SIGKILL);
+}
+
+/// The second message to the store says which rank this is.
+void tell_that_it_came() {
+  if (!armed || sent_count < 2 || told.exchange(true)) return;
+  if (const char *const path = std::getenv("RONDO_TEST_CAME")) std::ofstream(path) << "came";
 }
 
 void disarm() {
@@ -136,6 +145,7 @@ ssize_t recvmsg(int fd, msghdr *message, int flags) {
 }
 int poll(pollfd *entries, nfds_t count, int timeout_ms) {
   count_call();
+  tell_that_it_came();
   return real<int(pollfd *, nfds_t, int)>("poll")(entries, count, timeout_ms);
 }
 int memfd_create(const char *name, unsigned flags) noexcept {
@@ -179,6 +189,26 @@ bool report(const char *what, rondo_comm_t comm, rondo_status_t status) {
   return status == RONDO_OK;
 }
 
+/// `when`: the number of a system call of the initialisation, or a file that another process makes.
+int leave(const rondo_unique_id_t &id, int rank, const std::string &when) {
+  rondo_config_t config = RONDO_CONFIG_INIT;
+  config.nonblocking = 1;
+  rondo_comm_t comm = nullptr;
+  rondo_status_t state = RONDO_NOT_READY;
+  const bool is_path = when.starts_with('/');
+  const long calls = is_path ? 0 : std::atol(when.c_str());
+  const auto leaves = [&] { return is_path ? ::access(when.c_str(), F_OK) == 0 : call_count >= calls; };
+  armed = true;
+  if (rondo_comm_init(&comm, &id, rank, number("RONDO_TEST_SIZE", 1), &config) != RONDO_OK) return 1;
+  while (!leaves() && state == RONDO_NOT_READY) {  // bounded by the timeout of the initialisation
+    std::this_thread::sleep_for(std::chrono::microseconds(100));
+    if (rondo_comm_get_async_error(comm, &state) != RONDO_OK) return 1;
+  }
+  disarm();
+  say("leaves " + std::to_string(static_cast<int>(state)) + "\n");
+  return 0;
+}
+
 }  // namespace
 
 int main(int argc, char **argv) {
@@ -200,14 +230,7 @@ int main(int argc, char **argv) {
   strike_at = number("RONDO_TEST_STRIKE", 0);
   std::this_thread::sleep_for(std::chrono::milliseconds(number("RONDO_TEST_NAP", 0)));
   say("joins " + std::to_string(now_ns()) + " " + std::to_string(::getpid()) + "\n");
-  if (const int leave_ms = number("RONDO_TEST_LEAVE", 0); leave_ms != 0) {
-    rondo_config_t config = RONDO_CONFIG_INIT;
-    config.nonblocking = 1;
-    if (rondo_comm_init(&comm, &id, rank, number("RONDO_TEST_SIZE", 1), &config) != RONDO_OK) return 1;
-    std::this_thread::sleep_for(std::chrono::milliseconds(leave_ms));
-    say("leaves " + std::to_string(now_ns()) + "\n");
-    return 0;
-  }
+  if (const char *const when = std::getenv("RONDO_TEST_LEAVE")) return leave(id, rank, when);
   armed = true;
   const rondo_status_t status = how == "env" ? rondo_comm_init_env(&comm, nullptr)
                                              : rondo_comm_init(&comm, &id, rank, number("RONDO_TEST_SIZE", 1), nullptr);

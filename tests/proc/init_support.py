@@ -9,7 +9,7 @@ import tempfile
 import time
 from pathlib import Path
 
-OK, OUT_OF_RESOURCES, TIMEOUT, REMOTE, MISMATCH, ABORTED = 0, 5, 8, 9, 10, 11
+OK, OUT_OF_RESOURCES, TIMEOUT, REMOTE, MISMATCH, ABORTED, NOT_READY = 0, 5, 8, 9, 10, 11, 1
 INIT_TIMEOUT_S = 12  # far longer than a death may take to be noticed
 HANG_S = 180
 

@@ -129,15 +129,13 @@ class Misspelt(unittest.TestCase):
 
 class Timeout(unittest.TestCase):
     def test_an_initialisation_that_runs_out_of_time_says_what_to_do(self):
-        for seconds in ("3.5", "14.5", "45.5"):  # on a busy machine this rank may come late to its own store
-            with HeldPort() as port:
-                done = run("perf", *PERF, RANK="0", WORLD_SIZE="2", MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port),
-                           RONDO_INIT_TIMEOUT=seconds, timeout=120)
-            if "missing at" in done.stderr:
-                break
+        # The timeout is that of this rank to come to its own store, too: far longer than that takes.
+        with HeldPort() as port:
+            done = run("perf", *PERF, RANK="0", WORLD_SIZE="2", MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port),
+                       RONDO_INIT_TIMEOUT="14.5", timeout=120)
         self.assertEqual(done.returncode, 3, done.stderr)
         self.assertRegex(done.stderr, r"missing at .*: rank 1 \(1 of 2\); it took longer than the "
-                                      rf"{re.escape(seconds)} s of init_timeout_ms \(RONDO_INIT_TIMEOUT\)\. "
+                                      r"14\.5 s of init_timeout_ms \(RONDO_INIT_TIMEOUT\)\. "
                                       r"Look whether all 2 ranks were started")
 
 

@@ -116,6 +116,15 @@ class Job:
         self.process.wait(timeout=DEADLINE_S)
 
 
+# A rank with a child, a grandchild in a session of its own whose parent is gone, and one that ignores what it can.
+FAMILY = """
+sleep 1001 &
+setsid sh -c 'trap "" TERM HUP INT; (setsid sleep 1002 & ) ; echo up; while :; do sleep 1003; done' &
+wait
+"""
+MEMBERS_OF_FAMILY = 5  # sh, sleep 1001, sh in its session, sleep 1002, sleep 1003
+
+
 class RunTest(unittest.TestCase):
     """Starts jobs and checks, after each test, that none of their processes is left."""
 
@@ -132,8 +141,16 @@ class RunTest(unittest.TestCase):
         self.assertEqual(job.members(), [], "processes were left behind")
         return result
 
+    def start_family(self, ranks, *options):
+        job = self.start("-n", ranks, *options, "sh", "-c", FAMILY)
+        for _ in range(ranks):
+            self.assertEqual(job.process.stdout.readline(), b"up\n")
+        count = 2 + ranks * MEMBERS_OF_FAMILY
+        wait_until(lambda: len(job.members()) >= count, f"all {count} processes of the job are there")
+        return job
+
     def assert_gone(self, job):
-        """Seconds until they were."""
+        """Returns after how many seconds they were."""
         begin = time.monotonic()
         wait_until(lambda: not job.members(), "all processes of the job are gone")
         return time.monotonic() - begin

@@ -22,7 +22,7 @@ void check(rondo_status_t status) {
 void wait_until_begun(const std::string &rondo) {
   const std::string look = "test $(" + rondo + " status --json " +
                            std::to_string(::getpid()) + " | grep -c '\"state\": \"running\"') -ge 1";
-  for (int attempt = 0; attempt < 600; ++attempt) {
+  for (int turn = 0; turn < 1200; ++turn) {  // a minute
     if (std::system(look.c_str()) == 0) return;
     ::usleep(50'000);
   }

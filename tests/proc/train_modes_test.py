@@ -55,11 +55,9 @@ class Modes(TrainCase):
         sync = self.train(2, "--steps", 40, report="sync")
         first, last = sync["loss"]["train"][0][1], sync["loss"]["validation"][-1]["loss"]
         for bound in (0, 5):
-            for delay in (20, 100, 500):  # on a machine with other work all workers may be as slow as the delayed one
-                run = self.train(3, "--steps", 40, "--mode", "async-ps", "--staleness", bound, "--delay", f"1:{delay}",
-                                 report=f"{bound}-{delay}")
-                if run["staleness"]["lead_max"] == bound and (bound == 0 or run["staleness"]["max"] > 2):
-                    break
+            # The other worker is not as slow as the delayed one, whatever else the machine does.
+            run = self.train(3, "--steps", 40, "--mode", "async-ps", "--staleness", bound, "--delay", "1:300",
+                             report=f"{bound}")
             with self.subTest(bound=bound, staleness=run["staleness"]):
                 self.assertEqual(run["staleness"]["lead_max"], bound)  # the worker that is not delayed comes to it
                 self.assertEqual(run["settings"]["samples_a_step"], 8)

@@ -19,6 +19,7 @@ TrainCase.rondo = sys.argv.pop(1)
 SEED = int(os.environ.get("RONDO_SEED", random.SystemRandom().randrange(1 << 30)))
 STEPS = 90
 KILLS = int(os.environ.get("RONDO_TEST_KILLS", 2))
+SLOWLY = ("--delay", "1:150")  # ms a step: half of the steps take longer than it takes to kill a rank
 
 
 def children(pid):
@@ -67,9 +68,11 @@ class Resume(TrainCase):
         deadline = time.monotonic() + 120
         while self.saved_step() < step and time.monotonic() < deadline and running.poll() is None:
             time.sleep(0.001)
-        if running.poll() is None:
-            for pid in ranks_of(running.pid)[-1:]:
-                os.kill(pid, signal.SIGKILL)
+        ranks = []
+        while not ranks and running.poll() is None:
+            ranks = ranks_of(running.pid)
+        for pid in ranks[-1:]:
+            os.kill(pid, signal.SIGKILL)
         out, _ = running.communicate(timeout=120)
         return running.returncode, out
 
@@ -82,26 +85,21 @@ class Resume(TrainCase):
         print(f"RONDO_SEED={SEED}")
         whole = self.train(2, "--steps", STEPS, "--validate-every", 30, report="whole")
         saving = ("--steps", STEPS, "--validate-every", 30, "--checkpoint", self.checkpoint, "--checkpoint-every", 5)
-        killed = tries = 0
-        while killed < KILLS and tries < 5 * KILLS:
-            tries += 1
+        for kill in range(KILLS):
             self.checkpoint.unlink(missing_ok=True)
-            status, out = self.kill_one_rank(saving, draw.randrange(3, STEPS // 2))
-            if status == 0 or self.saved_step() == STEPS:
-                continue  # it was faster, and nothing is left to do for another run
-            killed += 1
+            status, out = self.kill_one_rank((*saving, *SLOWLY), draw.randrange(3, STEPS // 2))
+            self.assertNotEqual(status, 0, out)
             self.assertRegex(out, r"rank \d")
-            resumed = self.train(2, *saving, "--resume", self.checkpoint, report=f"resumed{tries}")
+            resumed = self.train(2, *saving, "--resume", self.checkpoint, report=f"resumed{kill}")
             self.assertLess(len(resumed["steps"]), STEPS)
             self.assertEqual(self.losses(resumed), self.losses(whole))
-        self.assertGreater(killed, 0)
 
     def test_one_rank_that_accumulates_continues_what_two_ranks_began(self):
         whole = self.train(2, "--steps", STEPS, report="whole")
-        status, _ = self.kill_one_rank(("--steps", STEPS, "--checkpoint", self.checkpoint, "--checkpoint-every", 2), 4)
-        self.assertTrue(self.checkpoint.exists(), status)
-        if status == 0 or self.saved_step() == STEPS:
-            self.skipTest("the ranks were done before one could be killed")
+        saving = ("--steps", STEPS, "--checkpoint", self.checkpoint, "--checkpoint-every", 2)
+        status, out = self.kill_one_rank((*saving, *SLOWLY), 4)
+        self.assertNotEqual(status, 0, out)
+        self.assertTrue(self.checkpoint.exists(), out)
         resumed = self.train(1, "--steps", STEPS, "--accumulate", 2, "--resume", self.checkpoint, report="resumed")
         self.assertEqual(self.losses(resumed)[0], self.losses(whole)[0])
 

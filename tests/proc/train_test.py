@@ -108,16 +108,11 @@ class Progress(TrainCase):
 
 class Report(TrainCase):
     def test_the_library_and_the_trainer_count_the_same_time(self):
-        # Rank 0 waits for rank 1 in each step, so that what either count leaves out is small beside what both count.
-        apart = []
-        while not apart or (max(apart[-1]) > 0.02 and len(apart) < 3):  # a busy machine may keep one from its core
-            delay_ms = 400 * 2 ** len(apart)
-            report = self.train(2, "--steps", 8, "--delay", f"1:{delay_ms}", report=f"report{len(apart)}")
-            times, library = report["time_us"], report["library"]
-            self.assertGreater(times["exposed"], 300_000)
-            apart.append((abs(library["exposed_us"] / times["exposed"] - 1),
-                          abs(library["in_flight_us"] / times["communication"] - 1)))
-        self.assertLessEqual(max(apart[-1]), 0.02, f"apart every time: {apart}")
+        # Rank 0 waits for rank 1 in each step. How close the counts are to each other is for timed_train_test.py.
+        report = self.train(2, "--steps", 8, "--delay", "1:400")
+        for count in (report["time_us"]["exposed"], report["time_us"]["communication"],
+                      report["library"]["exposed_us"], report["library"]["in_flight_us"]):
+            self.assertGreater(count, 300_000)
 
     def test_the_report_has_its_fields_and_they_agree(self):
         report = self.train(2, "--steps", 10, "--bucket-mb", 0.02, "--measure", 3)
