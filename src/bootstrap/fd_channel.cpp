@@ -2,6 +2,7 @@
 #include "src/bootstrap/fd_channel.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <sodium.h>
 #include <sys/socket.h>
@@ -141,7 +142,9 @@ Result<FdServer> FdServer::listen() {
   if (::bind(socket.get(), reinterpret_cast<const sockaddr *>(&address.address), address.bytes) != 0)
     return system_error("bind of an abstract unix socket", errno);
   if (::listen(socket.get(), listen_backlog) != 0) return system_error("listen on an abstract unix socket", errno);
-  return FdServer(std::move(socket), ticket);
+  FileDescriptor spare(::fcntl(socket.get(), F_DUPFD_CLOEXEC, 0));
+  if (!spare.valid()) return system_error("a descriptor to serve processes of this host with", errno);
+  return FdServer(std::move(socket), std::move(spare), ticket);
 }
 
 namespace {
@@ -149,9 +152,10 @@ namespace {
 /// One round of handing descriptors out.
 class Handout {
  public:
-  Handout(int listener, const std::vector<int> &descriptors, const FdTicket &ticket,
+  Handout(int listener, FileDescriptor &spare, const std::vector<int> &descriptors, const FdTicket &ticket,
           const std::vector<uint64_t> &processes)
       : listener_(listener),
+        spare_(spare),
         descriptors_(descriptors),
         ticket_(ticket),
         awaited_(processes.begin(), processes.end()),
@@ -164,6 +168,7 @@ class Handout {
 
   /// Waits for what comes next, for look_ns at most.
   Result<void> turn() {
+    if (!spare_.valid() && pending_.empty()) spare_.reset(::fcntl(listener_, F_DUPFD_CLOEXEC, 0));
     std::vector<pollfd> entries{{listener_, POLLIN, 0}};
     for (const Pending &pending : pending_) entries.push_back({pending.socket.get(), POLLIN, 0});
     if (::poll(entries.data(), entries.size(), static_cast<int>(look_ns / 1'000'000)) > 0) {
@@ -195,8 +200,9 @@ class Handout {
         pollfd entry{listener_, POLLIN, 0};
         // For want of a descriptor accept() fails even where nobody waits.
         if (!ran_out(why) || ::poll(&entry, 1, 0) <= 0) return {};
-        if (pending_.empty()) return system_error("accept of a local process", why);
-        pending_.erase(pending_.begin());
+        if (pending_.empty() && !spare_.valid()) return system_error("accept of a local process", why);
+        if (pending_.empty()) spare_.reset();
+        else pending_.erase(pending_.begin());
         continue;
       }
       ucred peer{};
@@ -228,6 +234,7 @@ class Handout {
   }
 
   int listener_;
+  FileDescriptor &spare_;
   const std::vector<int> &descriptors_;
   const FdTicket &ticket_;
   std::set<uint64_t> awaited_;
@@ -240,7 +247,7 @@ class Handout {
 
 Result<void> FdServer::serve(const std::vector<int> &descriptors, const std::vector<uint64_t> &processes,
                              uint64_t deadline_ns, const WaitCheck &check) {
-  Handout handout(socket_.get(), descriptors, ticket_, processes);
+  Handout handout(socket_.get(), spare_, descriptors, ticket_, processes);
   while (!handout.done() && !handout.stopped()) {  // ends at the deadline
     RONDO_TRY(handout.turn());
     if (check && !handout.done()) RONDO_TRY(check());
@@ -335,6 +342,7 @@ Result<std::vector<FileDescriptor>> take_descriptors(const FdTicket &ticket, siz
       return Error{RONDO_ERROR_TIMEOUT, "the process that owns the shared memory did not hand it over in time"};
     if (!taken.ok() || taken.value().size() == count) return taken;
     sleep_for_ns(retry_ns);
+    if (check) RONDO_TRY(check());  // why the owner gave up comes before that it did
   }
   return owner_is_gone();
 }

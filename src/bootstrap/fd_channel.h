@@ -31,7 +31,7 @@ using WaitCheck = std::function<Result<void>()>;
 
 class FdServer {
  public:
-  /// Listens under a fresh random name.
+  /// Listens under a fresh random name. RONDO_ERROR_OUT_OF_RESOURCES: there is no descriptor to serve others with.
   [[nodiscard]] static Result<FdServer> listen();
   [[nodiscard]] const FdTicket &ticket() const { return ticket_; }
   /// Gives `descriptors` to each of these processes, then returns; without any, to every process of this user, until
@@ -42,8 +42,10 @@ class FdServer {
   void stop() const;
 
  private:
-  FdServer(FileDescriptor socket, const FdTicket &ticket) : socket_(std::move(socket)), ticket_(ticket) {}
+  FdServer(FileDescriptor socket, FileDescriptor spare, const FdTicket &ticket)
+      : socket_(std::move(socket)), spare_(std::move(spare)), ticket_(ticket) {}
   FileDescriptor socket_;
+  FileDescriptor spare_;  ///< kept back for one process at a time, where no other is left
   FdTicket ticket_;
 };
 

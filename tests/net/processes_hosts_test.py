@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Ranks on several hosts, which are network namespaces, whose processes have children that they forked: every rank
-hears which rank has ended. usage: processes_hosts_test.py RANK_PROGRAM"""
+"""Ranks on several hosts, which are network namespaces, whose processes have too few descriptors, or children that they
+forked: every rank hears which rank it is about, soon. usage: processes_hosts_test.py RANK_PROGRAM"""
 
 import os
 import sys
@@ -13,6 +13,26 @@ PROGRAM = os.path.abspath(sys.argv.pop(1))
 
 
 class Processes(HostsTest):
+    @unittest.skipIf("RONDO_TEST_SANITIZED" in os.environ, "a sanitizer needs descriptors of its own")
+    def test_too_few_descriptors_while_hosts_are_joined_are_that_ranks_affair_on_all(self):
+        limited = ["sh", "-c", f'ulimit -n ${{RONDO_TEST_DESCRIPTORS:-1024}}; exec "{PROGRAM}" sum 3 1000']
+        failed = 0
+        with net.Hosts(2) as hosts:
+            for victim, least in ((0, 13), (3, 9)):  # rank 0 has a store to run before
+                for most in range(least, 24):
+                    own = [{} for _ in range(4)]
+                    own[victim]["RONDO_TEST_DESCRIPTORS"] = str(most)
+                    job = Job(hosts, [0, 0, 1, 1], limited, {"RONDO_INIT_TIMEOUT": "30"}, own).finish(120)
+                    with self.subTest(victim=victim, most=most):
+                        wanted = job.last(victim).status
+                        self.assertIn(wanted, ("ok", "out of resources"), job.output)
+                        self.expect(job, range(4), wanted)
+                        if wanted != "ok":
+                            failed += 1
+                            named = rf"rank {victim}\b|the process that runs the store"
+                            self.expect(job, set(range(4)) - {victim}, wanted, named, {victim})
+        self.assertGreater(failed, 4, "descriptors never ran out: the test shows nothing")
+
     def test_a_killed_rank_is_named_although_a_process_that_it_forked_lives_on(self):
         for kind in ("fork", "double", "exec"):
             with net.Hosts(3) as hosts:

@@ -11,7 +11,6 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
-#include <optional>
 
 #include "src/base/clock.h"
 #include "src/bootstrap/bytes.h"
@@ -35,6 +34,7 @@ constexpr uint64_t stranger_patience_ns = 5'000'000'000;
 constexpr size_t strangers_max = 256;
 constexpr int listen_backlog = 1024;
 constexpr uint64_t retry_ns = 20'000'000;
+constexpr uint64_t exchange_ns = 500'000'000;  // what a visitor has to prove itself where no descriptor is left
 constexpr uint64_t look_ms = 100;
 constexpr uint64_t connect_patience_ns = 16'000'000'000;  // lost first packets come again after 1, 3, 7 and 15 s
 constexpr uint64_t acceptor_more_ns = 2'000'000'000;       // the connecting end can tell more of what went wrong
@@ -58,7 +58,6 @@ struct Patience {
   uint64_t deadline_ns;
   Store &store;
 
-  /// Asked at least every look_ms.
   [[nodiscard]] Result<void> check() const {
     RONDO_TRY(store.check());
     if (now_ns() >= deadline_ns) return Error{RONDO_ERROR_TIMEOUT, "it did not answer in time"};
@@ -73,15 +72,11 @@ Result<void> transfer_all(int socket, short event, size_t bytes, const Patience 
     pollfd ready{socket, event, 0};
     ::poll(&ready, 1, poll_timeout_ms(patience.deadline_ns));
     const ssize_t moved = transfer(done);
-    if (moved > 0) {
-      done += static_cast<size_t>(moved);
-    } else if (moved == 0) {
-      return Error{RONDO_ERROR_REMOTE, "it closed the connection"};
-    } else if (errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR) {
+    if (moved == 0) return Error{RONDO_ERROR_REMOTE, "it closed the connection"};
+    if (moved > 0) done += static_cast<size_t>(moved);
+    else if (errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR)
       return Error{RONDO_ERROR_REMOTE, std::strerror(errno)};
-    } else {
-      RONDO_TRY(patience.check());
-    }
+    else RONDO_TRY(patience.check());
   }
   return {};
 }
@@ -146,8 +141,8 @@ Result<Connection> introduce(const MeshRequest &request, const Endpoint &endpoin
   const Patience patience{request.deadline_ns, store};
   const std::string &own_address = request.own_address(rail_of(request, purpose));
   RONDO_TRY_ASSIGN(const SocketAddress address, socket_address(seen_from(own_address, endpoint)));
-  const std::string from = request.rail_count() == 1 ? "" : own_address;
-  RONDO_TRY_ASSIGN(FileDescriptor socket, connect_once(address, from, request.congestion, patience));
+  RONDO_TRY_ASSIGN(FileDescriptor socket, connect_once(address, request.rail_count() == 1 ? "" : own_address,
+                                                       request.congestion, patience));
   const wire::Challenge own = challenge_of(request.rank, purpose);
   Bytes hello;
   append_bytes(hello, bytes_of(mesh_magic));
@@ -164,7 +159,7 @@ Result<Connection> introduce(const MeshRequest &request, const Endpoint &endpoin
   return Connection{std::move(socket), frame_keys(request, wire::Role::client, own, theirs)};
 }
 
-/// A connection that has come in and has not proved itself yet.
+/// A connection that has not proved itself yet.
 struct Visitor {
   FileDescriptor socket;
   uint64_t came_ns = 0;
@@ -227,10 +222,7 @@ void add_socket(const MeshRequest &request, Mesh &mesh, uint32_t peer, uint32_t 
                 const net::FrameKeys &keys) {
   request.congestion.settle(socket.get());
   std::string name = name_of(request, peer, purpose);
-  if (purpose == control_purpose) {
-    mesh.control.push_back({peer, std::move(socket), std::move(name), 0});
-    return;
-  }
+  if (purpose == control_purpose) return mesh.control.push_back({peer, std::move(socket), std::move(name), 0});
   mesh.data.push_back({peer, std::move(socket), std::move(name), purpose - 1, rail_of(request, purpose) != 0});
   if (request.frame_tags) mesh.data.back().frame_keys = keys;
 }
@@ -253,7 +245,7 @@ class Acceptor {
       RONDO_TRY(store_.check());
       if (now_ns() >= request_.deadline_ns) return name_missing(mesh);
       wait();
-      for (const FileDescriptor &listener : listeners_) accept_all(listener);
+      for (const FileDescriptor &listener : listeners_) RONDO_TRY(accept_all(listener));
       for (Visitor &visitor : visitors_) {
         const VisitOutcome outcome = now_ns() - visitor.came_ns > stranger_patience_ns ? VisitOutcome::stranger
                                                                                        : advance(visitor, request_);
@@ -268,22 +260,30 @@ class Acceptor {
  private:
   void wait() {
     std::vector<pollfd> descriptors;
-    for (const FileDescriptor &listener : listeners_) descriptors.push_back({listener.get(), POLLIN, 0});
+    const bool paused = now_ns() < accept_again_ns_;
+    for (const FileDescriptor &listener : listeners_) descriptors.push_back({paused ? -1 : listener.get(), POLLIN, 0});
     for (const Visitor &visitor : visitors_) descriptors.push_back({visitor.socket.get(), POLLIN, 0});
-    ::poll(descriptors.data(), descriptors.size(), poll_timeout_ms(request_.deadline_ns));
+    ::poll(descriptors.data(), descriptors.size(), poll_timeout_ms(paused ? accept_again_ns_ : request_.deadline_ns));
   }
 
-  void accept_all(const FileDescriptor &listener) {
+  /// Where descriptors run out, old visitors give way; without any, this rank cannot be joined.
+  Result<void> accept_all(const FileDescriptor &listener) {
     for (size_t count = 0; count < strangers_max; ++count) {
       FileDescriptor socket(::accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
-      const bool exhausted = !socket.valid() && (errno == EMFILE || errno == ENFILE);
-      if (!socket.valid() && !exhausted) return;
-      if ((exhausted || visitors_.size() >= strangers_max) && !visitors_.empty()) visitors_.erase(visitors_.begin());
-      if (exhausted) continue;
+      const int why = socket.valid() ? 0 : errno;
+      pollfd waiting{listener.get(), POLLIN, 0};  // without a descriptor accept() fails even where nobody waits
+      if (why != 0 && (!ran_out(why) || ::poll(&waiting, 1, 0) <= 0)) return {};
+      if (why != 0 && visitors_.empty()) return system_error("accept of a rank of another host", why);
+      const bool waits = why != 0 && now_ns() - visitors_.front().came_ns < exchange_ns;
+      if (waits) accept_again_ns_ = now_ns() + retry_ns;
+      if (waits) return {};
+      if (why != 0 || visitors_.size() >= strangers_max) visitors_.erase(visitors_.begin());
+      if (why != 0) continue;
       visitors_.emplace_back();
       visitors_.back().socket = std::move(socket);
       visitors_.back().came_ns = now_ns();
     }
+    return {};
   }
 
   /// False: a rank that is none, or that has come already.
@@ -321,6 +321,7 @@ class Acceptor {
   const std::vector<FileDescriptor> listeners_;  ///< by rail
   Store &store_;
   const uint32_t purpose_count_;
+  uint64_t accept_again_ns_ = 0;
   std::vector<Visitor> visitors_;
   std::vector<bool> came_;  ///< [rank * purpose_count_ + purpose]
 };
@@ -358,6 +359,7 @@ Result<Connection> connect_peer(const MeshRequest &request, const Mesh &mesh, ui
       sleep_for_ns(retry_ns);
       continue;
     }
+    if (error.status == RONDO_ERROR_OUT_OF_RESOURCES) return error;  // this rank's affair, and not the peer's
     error.peer = static_cast<int32_t>(peer);
     error.message = request.ranks[request.rank].describe(request.rank) + " at " + request.own_address(rail) +
                     " cannot connect to " + request.ranks[peer].describe(peer) + " at " + format_endpoint(theirs) +
