@@ -32,6 +32,7 @@ SKIPPED = [  # (what the line has, why it is not run)
     (r"--device cuda", "needs a GPU; the tests of tests/gpu run such lines on the driver in software"),
     (r"^bench/compare/", "takes a minute to hours; the test 'compare' runs it at small sizes"),
     (r"^build-test/tests/|^(python3 )?tests/", "is a test, which meson test runs with limits of its own"),
+    (r"rondo run --nccl|\$\(rondo nccl", "needs a program for NCCL; tests/compat runs such lines"),
     (r"^sysctl ", "changes the machine"),
     (r"^docker ", "needs a network and an image of Debian"),
     (r"pip install torch", "downloads a gigabyte"),

@@ -2,6 +2,8 @@
 // Communicators that are made without waiting: what their handles say meanwhile, and how the attempt is ended. The
 // timeout of the initialisation is longer than the test may take, so nothing here ends by it unless it says so.
 #include <chrono>
+#include <memory>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -55,23 +57,25 @@ struct Begun {
   Begun &operator=(const Begun &) = delete;
 };
 
-/// Waits until ranks 0 and 1 of 4 have checked in with the store of `id`. Only the store knows: this asks in the name
-/// of rank 2, whom the store tells which ranks are missing. Rank 3 never checks in, so the group stays incomplete.
-void wait_until_both_have_come(const rondo_unique_id_t &id) {
+/// Waits until ranks 0 and 1 of 4 have checked in with the store of `id`. Only the store knows: this enters as rank 2,
+/// to which the store reports the missing ranks. Rank 3 never checks in, so the group stays incomplete. Returns the
+/// connection of rank 2, whose end would be taken for the end of the rank.
+std::unique_ptr<rondo::Store> wait_until_both_have_come(const rondo_unique_id_t &id) {
   using namespace rondo;
   const auto decoded = decode_unique_id(id);
   REQUIRE(decoded.ok());
   const uint64_t deadline_ns = now_ns() + 120 * second_ns;
-  const auto store = connect_store(decoded.value().endpoint, decoded.value().secret, deadline_ns);
+  const std::string group = group_name(decoded.value()) + "/";
+  auto store = connect_store(decoded.value().endpoint, decoded.value().secret, deadline_ns, Membership{group, 2, 4});
   REQUIRE(store.ok());
-  const std::string key = group_name(decoded.value()) + "/join";
   std::string missing;
   while (missing.find("rank 3 (1 of 4)") == std::string::npos) {
     REQUIRE(now_ns() < deadline_ns);
-    const auto asked = store.value()->gather(key, 2, 4, {}, now_ns());
+    const auto asked = store.value()->gather(group + "join", 2, 4, {}, now_ns());
     REQUIRE_FALSE(asked.ok());
     missing = asked.error().message;
   }
+  return std::move(store).value();
 }
 
 rondo_status_t sum(rondo_comm_t comm, int *value) {
@@ -121,7 +125,7 @@ TEST_CASE("nonblocking: while it is being made every call is refused with that, 
 
 TEST_CASE("nonblocking: an abort ends the attempt, on the ranks that have come, too") {
   Begun begun(4, 2);
-  wait_until_both_have_come(begun.id);
+  const auto rank_2 = wait_until_both_have_come(begun.id);
   CHECK(rondo_comm_abort(begun.comms[1]) == RONDO_OK);
   CHECK(outcome_of(begun.comms[1]) == RONDO_ERROR_ABORTED);
   CHECK_THAT(error_message(begun.comms[1]), Contains("rank 1 of 4 could not initialise its communicator"));
