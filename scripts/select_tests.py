@@ -11,7 +11,7 @@ of scripts/test, with the reason.
 The gate runs every test except these:
   OCCASIONAL   take long for what they find beyond the others: a quarter of them runs
   TOOL_FILES   test a developer's tool: they run when a file of the tool has changed, and in their quarter
-  suite timed  asserts times: they run by themselves, in the stage "timed"
+  suite timed  asserts times: a quarter of them runs by itself, in the stage "timed"
 Under AddressSanitizer (stage asan) the gate runs the tests that are programs of their own. Tests that start other
 programs, which are written in Python, are occasional there. Under ThreadSanitizer (stage tsan) it runs the suite
 "threads". With --all, a stage runs all of its tests.
@@ -60,14 +60,21 @@ LONG_S = 30
 LONG_REASONS = {
     "budgets": "every row of the budgets is counted, access by access",
     "chaos": "60 lives with real processes, each of which ends by a kill, a stop or a deadline",
+    "chaos, timed": "60 lives one after the other",
     "collectives between hosts": "every collective over each network",
+    "commands": "every command that a page shows",
+    "copy executor": "every collective and type, called and replayed, and timeouts that must pass",
     "device chaos": "60 lives with real processes on the driver in software",
+    "device processes, auto": "processes that begin, meet and die, by each executor",
+    "device processes, copy": "processes that begin, meet and die, by each executor",
+    "device processes, kernel": "processes that begin, meet and die, by each executor",
     "failure": "deadlines must pass: of calls, and of what a dead rank leaves behind",
-    "init": "deadlines must pass: of each phase of initialisation",
     "init processes": "deadlines must pass: of each phase of initialisation",
     "kernels image": "the machine code of every kernel is read",
     "lives": "10,000 seeded lives in virtual time",
+    "processes of hosts": "ranks that end while their children live, between hosts",
     "preflight": "networks that swallow packets are noticed by deadlines only",
+    "rails": "each of several networks is cut, slowed and restored",
     "regions of processes": "29 arrangements of ranks, devices and handles",
     "run hosts": "logins by sshd, and hosts that are cut off",
     "several hosts": "hosts that are cut, stopped and killed, and silence that must pass",
@@ -113,7 +120,7 @@ def of_stage(tests, stage):
 
 def is_occasional(test, stage):
     """Whether it is left out of most gates."""
-    if test.name in TOOL_FILES or (stage == "asan" and test.starts_programs):
+    if stage == "timed" or test.name in TOOL_FILES or (stage == "asan" and test.starts_programs):
         return True
     return any(fnmatch.fnmatchcase(test.name, pattern) for pattern in OCCASIONAL)
 
@@ -126,7 +133,7 @@ def has_changed(test, changed):
 def select(tests, stage, everything, quarter, changed):
     """In the order of the build files."""
     candidates = of_stage(tests, stage)
-    if everything or stage == "timed":
+    if everything:
         return candidates
     occasional = sorted(test.name for test in candidates if is_occasional(test, stage))
     drawn = set(occasional[quarter::QUARTERS])

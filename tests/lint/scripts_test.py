@@ -168,12 +168,12 @@ class TestScript(unittest.TestCase):
         return done.returncode, done.stdout + done.stderr
 
     def test_what_passes_what_fails_and_what_is_not_built(self):
-        status, said = self.run_script("--only", "tests", "--only", "timed")
+        status, said = self.run_script("--only", "tests", "--only", "timed", "--quarter", "0")
         self.assertEqual((status, said.splitlines()[-1]), (0, "2 passed, 0 failed, 0 skipped"), said)
         status, said = self.run_script("--only", "tests", RESULT="FAIL")
         self.assertEqual((status, said.splitlines()[-1]), (1, "0 passed, 1 failed, 0 skipped"), said)
         for stages in (["tests"], ["tests", "timed"]):
-            status, said = self.run_script(*(word for stage in stages for word in ("--only", stage)), BUILDS="no")
+            status, said = self.run_script(*(word for stage in stages for word in ("--only", stage)), "--quarter", "0", BUILDS="no")
             self.assertEqual(status, 1, said)
             self.assertIn("FAILED: tests (its build)", said)
         status, said = self.run_script("--only", "nothing")
@@ -186,14 +186,15 @@ class Selection(unittest.TestCase):
     EVERY = (tests_of("plan", "steady", suites=("unit",)) + tests_of("init", "stream", suites=("unit", "threads")) +
              tests_of("failure", "preflight", "gpu check", "lives self-test", "clocks", "rails", python=True) +
              tests_of("device seeds, devices", "device seeds, load_store", suites=("gpu", "threads")) +
-             tests_of("lint docs", suites=("lint",), python=True) + tests_of("init, timed", suites=("timed",)))
+             tests_of("lint docs", suites=("lint",), python=True) +
+             tests_of("a, timed", "b, timed", "c, timed", "d, timed", "init, timed", suites=("timed",)))
 
     @staticmethod
     def names(*args):
         return [test.name for test in select_tests.select(Selection.EVERY, *args)]
 
     def test_four_quarters_run_every_test_and_each_runs_what_is_not_occasional(self):
-        for stage in ("tests", "asan", "tsan"):
+        for stage in ("tests", "asan", "tsan", "timed"):
             quarters = [self.names(stage, False, quarter, []) for quarter in range(4)]
             everything = self.names(stage, True, 0, [])
             self.assertEqual(set().union(*quarters), set(everything), stage)
@@ -202,7 +203,8 @@ class Selection(unittest.TestCase):
             self.assertEqual(len(set().union(*quarters) - set(often)), sum(len(it) - len(often) for it in quarters))
 
     def test_a_stage_has_its_own_tests(self):
-        self.assertEqual(self.names("timed", False, 0, []), ["init, timed"])
+        self.assertEqual(self.names("timed", False, 0, []), ["a, timed", "init, timed"])
+        self.assertEqual(len(self.names("timed", True, 0, [])), 5)
         self.assertNotIn("init, timed", self.names("tests", True, 0, []))
         self.assertNotIn("lint docs", self.names("asan", True, 0, []))
         self.assertEqual(self.names("tsan", True, 0, []), ["init", "stream", "device seeds, devices",
