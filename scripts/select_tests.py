@@ -65,6 +65,7 @@ LONG_REASONS = {
     "commands": "every command that a page shows",
     "copy executor": "every collective and type, called and replayed, and timeouts that must pass",
     "device chaos": "60 lives with real processes on the driver in software",
+    "devices of several hosts": "every network, with slots on the host and on the device",
     "device processes, auto": "processes that begin, meet and die, by each executor",
     "device processes, copy": "processes that begin, meet and die, by each executor",
     "device processes, kernel": "processes that begin, meet and die, by each executor",
@@ -78,6 +79,7 @@ LONG_REASONS = {
     "regions of processes": "29 arrangements of ranks, devices and handles",
     "run hosts": "logins by sshd, and hosts that are cut off",
     "several hosts": "hosts that are cut, stopped and killed, and silence that must pass",
+    "soak between hosts": "deaths, cuts and returns of hosts, by seed",
     "sim command": "16,384 simulated ranks",
 }
 

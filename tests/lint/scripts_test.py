@@ -223,7 +223,7 @@ class Selection(unittest.TestCase):
         names = [*select_tests.OCCASIONAL, *select_tests.TOOL_FILES, *select_tests.LONG_REASONS]
         for name in names:
             whole = "'" + name.split("*")[0].removesuffix(" ")
-            joined = "'" + name.split()[0] + " ' +"  # of a loop over the second word
+            joined = "'" + name.rpartition(" ")[0] + " ' +"  # of a loop over the last word
             self.assertTrue(whole in builds or joined in builds, name)
         files = [str(path) for path in tree.all_files()]
         for name, patterns in select_tests.TOOL_FILES.items():
