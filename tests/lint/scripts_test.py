@@ -174,7 +174,8 @@ class TestScript(unittest.TestCase):
         status, said = self.run_script("--only", "tests", RESULT="FAIL")
         self.assertEqual((status, said.splitlines()[-1]), (1, "0 passed, 1 failed, 0 skipped"), said)
         for stages in (["tests"], ["tests", "timed"]):
-            status, said = self.run_script(*(word for stage in stages for word in ("--only", stage)), "--quarter", "0", BUILDS="no")
+            options = [word for stage in stages for word in ("--only", stage)]
+            status, said = self.run_script(*options, "--quarter", "0", BUILDS="no")
             self.assertEqual(status, 1, said)
             self.assertIn("FAILED: tests (its build)", said)
         status, said = self.run_script("--only", "nothing")
