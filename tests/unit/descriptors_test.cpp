@@ -15,23 +15,14 @@
 #include "src/base/signals_absorbed.h"
 #include "src/base/unique_handle.h"
 #include "tests/catch.h"
+#include "tests/unit/child.h"
 
 using namespace rondo;
+using rondo_test::in_child;
 
 namespace {
 
 bool is_open(int descriptor) { return ::fcntl(descriptor, F_GETFD) >= 0; }
-
-/// The exit status of a child that runs `body`; minus the signal that ended it.
-template <class Body>
-int in_child(const Body &body) {
-  const pid_t child = ::fork();
-  REQUIRE(child >= 0);
-  if (child == 0) ::_exit(body());
-  int status = 0;
-  REQUIRE(::waitpid(child, &status, 0) == child);
-  return WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
-}
 
 void limit_file_size(rlim_t bytes) {
   const rlimit limit{bytes, bytes};

@@ -18,25 +18,16 @@
 #include "src/memory/region.h"
 #include "src/topo/host.h"
 #include "tests/catch.h"
+#include "tests/unit/child.h"
 
 using namespace rondo;
+using rondo_test::in_child;
 
 namespace {
 
 constexpr uid_t nobody = 65534;
 constexpr uint64_t patience_ns = 120'000'000'000;
 constexpr int skipped = 77;
-
-/// The exit status of a child that runs `body`; -1: it was killed.
-template <class Body>
-int in_child(const Body &body) {
-  const pid_t child = ::fork();
-  REQUIRE(child >= 0);
-  if (child == 0) ::_exit(body());
-  int status = 0;
-  REQUIRE(::waitpid(child, &status, 0) == child);
-  return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
-}
 
 /// The same with the rights of another user. Only root can become one.
 template <class Body>
