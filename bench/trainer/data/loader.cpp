@@ -6,6 +6,7 @@
 #include <numeric>
 #include <system_error>
 #include <utility>
+#include <vector>
 
 #include "bench/trainer/model/random.h"
 
@@ -18,10 +19,10 @@ constexpr auto deadline = std::chrono::minutes(1);
 }  // namespace
 
 Outcome fill_row(const Corpus &corpus, size_t offset, size_t context, size_t row, Batch &batch) {
-  uint8_t *const inputs = batch.inputs.data() + row * context, *const targets = batch.targets.data() + row * context;
-  if (auto failure = corpus.read(offset + 1, context, targets)) return failure;
-  if (auto failure = corpus.read(offset, 1, inputs)) return failure;
-  std::memcpy(inputs + 1, targets, context - 1);
+  std::vector<uint8_t> bytes(context + 1);  // so that each sample is one read
+  if (auto failure = corpus.read(offset, bytes.size(), bytes.data())) return failure;
+  std::memcpy(batch.inputs.data() + row * context, bytes.data(), context);
+  std::memcpy(batch.targets.data() + row * context, bytes.data() + 1, context);
   return std::nullopt;
 }
 
