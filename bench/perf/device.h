@@ -109,10 +109,10 @@ class Device {
   virtual void forget_graph() = 0;  ///< after its replays have ended
   /// Fails where branches of one graph would wait for each other: unless one kernel runs all ranks, on one device.
   [[nodiscard]] virtual Outcome check_one_graph(int ranks) = 0;
-  /// What comes on this stream comes behind what `first` has begun to capture, and is captured with it; or behind its
-  /// replay. Of this process, behind a barrier of the two ranks.
+  /// Orders later work on this stream after what `first` has begun to capture, and captures it as well; otherwise after
+  /// the replay of `first`, a device of this process. The two ranks have met at a barrier before.
   [[nodiscard]] virtual Outcome follow(Device &first) = 0;
-  /// What this stream has captured comes before what `first` captures from now on.
+  /// Orders what this stream has captured before what `first` captures from now on.
   [[nodiscard]] virtual Outcome lead_back(Device &first) = 0;
 
   /// Makes a word, 0, for which the streams of all devices of this process can wait. It stays until the Device ends.

@@ -165,7 +165,7 @@ Outcome measure_copies(Session &session, std::span<const Member> members, std::v
   return std::nullopt;
 }
 
-/// How many ranks the other library takes on one device. From 2.30 on NVIDIA's takes two if this variable is 1.
+/// Returns how many ranks the other library takes on one device. From 2.30 on, NCCL takes two if this variable is 1.
 size_t other_ranks_on_a_device() {
   const char *const text = std::getenv("NCCL_MULTI_RANK_GPU_ENABLE");
   return text != nullptr && std::string_view(text) == "1" ? 2 : 1;

@@ -25,8 +25,8 @@ uint32_t word_count(const JointPlan &plan, const device::JointOperation &operati
   return addresses % device::word_bytes != 0 || words > words_max ? 0 : static_cast<uint32_t>(words);
 }
 
-/// As many as give each thread a word, or a vector of each rank. Nobody waits in such a kernel, so it may have more
-/// blocks than fit beside those of others.
+/// Returns as many blocks as give each thread a word, or a vector of each rank. No block waits in such a kernel, so it
+/// may have more blocks than fit beside those of others.
 uint32_t block_count(const JointPlan &plan, const device::JointOperation &operation, uint32_t blocks_max) {
   const uint64_t threads = block_threads_max;
   const auto within = [](uint64_t wanted, uint64_t most) {

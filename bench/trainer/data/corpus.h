@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the model learns from: the bytes of files, one after another, and their division into samples. The files are
-// read as samples are needed, and never mapped: a file that becomes shorter meanwhile is an error then, not a signal.
+// The corpus is the bytes of files, one after another, which this file divides into samples. The files are read as
+// samples are needed, and never mapped: a file that becomes shorter meanwhile is an error then, not a signal.
 #pragma once
 
 #include <cstddef>

@@ -16,7 +16,7 @@
 
 namespace rondo::train {
 
-/// By what a run that goes on knows its corpus again.
+/// A mark by which a resumed run recognises its corpus.
 struct CorpusMark {
   uint64_t bytes = 0, checksum = 0;
 };
