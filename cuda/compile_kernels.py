@@ -2,14 +2,14 @@
 """compile_kernels.py NVCC IMAGE REPORT PTX DEPFILE ROOT SOURCE ARCHITECTURES [-DNAME]...: compiles the kernels of a
 file into a fat binary.
 
-ARCHITECTURES is a list such as "80,90,120+ptx": machine code for each, and PTX where "+ptx" says so and of the lowest,
-which every later device can compile. What ptxas says of
-each kernel (registers, spills) goes into REPORT; PTX gets that of one architecture, to be looked at; DEPFILE names the
-headers, so that a changed one rebuilds the image.
+ARCHITECTURES is a list such as "80,90,120+ptx". The image has machine code for each of them. It has PTX for each one
+with "+ptx", and for the lowest, which every later device can compile. REPORT receives what ptxas prints about each
+kernel (registers, spills). PTX receives the PTX of one architecture, for people to read. DEPFILE names the headers,
+so that a changed header rebuilds the image.
 
-Where ccache is installed, all three are kept as it keeps objects (it does not know images): under ~/.cache, by the
-contents of the source, of all headers and of this file, nvcc's version, and the options. CCACHE_DISABLE ends that, as
-for ccache.
+Where ccache is installed, all three are kept under ~/.cache, as ccache keeps objects, since ccache does not support
+images. The key is made of the contents of the source, of all headers and of this file, nvcc's version, and the options.
+CCACHE_DISABLE ends that, as for ccache.
 """
 
 import hashlib
@@ -25,7 +25,7 @@ KEPT_MAX = 16  # images; the newest
 
 
 def targets(architectures):
-    """The -gencode options."""
+    """Returns the -gencode options."""
     names = [name.strip() for name in architectures.split(",")]
     lowest = min(names, key=lambda name: int(re.match(r"\d*", name)[0] or 0))
     for name in names:
@@ -47,7 +47,7 @@ def compression(said, architectures):
 
 
 def run(command):
-    """What it said on its error output; ends this program where it failed."""
+    """Returns what the command wrote to its error output. Ends this program if the command failed."""
     # nvcc calls its parts by PATH where it is a link from elsewhere.
     path = os.path.dirname(os.path.realpath(command[0])) + os.pathsep + os.environ["PATH"]
     done = subprocess.run(command, stderr=subprocess.PIPE, text=True, env=dict(os.environ, PATH=path))
@@ -57,13 +57,13 @@ def run(command):
 
 
 def files_in(depfile):
-    """Those that a rule of make names behind its colon."""
+    """Returns the files that a rule of make names after its colon."""
     text = Path(depfile).read_text(encoding="utf-8").replace("\\\n", " ").partition(":")[2]
     return [name.replace("\\ ", " ") for name in re.split(r"(?<!\\)\s+", text.strip())]
 
 
 def place_in_cache(words, files):
-    """The folder of what is made by these words of these files, or None where nothing is kept."""
+    """Returns the folder of what these words make of these files, or None if nothing is kept."""
     if shutil.which("ccache") is None or "CCACHE_DISABLE" in os.environ:
         return None
     digest = hashlib.sha256()
@@ -76,7 +76,7 @@ def place_in_cache(words, files):
 
 
 def take_kept(place, made):
-    """Whether the files were there, and are copied."""
+    """Returns whether the kept files existed and were copied."""
     try:
         os.utime(place)  # the newest are kept
         for name, path in made.items():

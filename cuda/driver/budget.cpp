@@ -9,12 +9,12 @@
 namespace rondo::cuda {
 namespace {
 
-/// Of this process, by device. Never destroyed: a communicator may be left to the process's end.
+/// The claims of this process, by device. They are never destroyed: a communicator may live until the process ends.
 struct Claims {
   std::mutex mutex;
   std::vector<ClaimedBlocks> devices;
 
-  /// With mutex held.
+  /// Returns the claim on `device`, with `mutex` held.
   [[nodiscard]] uint64_t &of(const DeviceUuid &device) {
     for (ClaimedBlocks &it : devices)
       if (it.device == device) return it.blocks;
@@ -27,7 +27,7 @@ Claims &claims() {
   return *all;
 }
 
-// What a block may have without asking for more, its operation included.
+// A block with its operation fits the 48 KiB of shared memory that it may have without asking for more.
 static_assert(sizeof(device::DeviceOperation) +
                   device::shared_bytes_for(channel_lanes_max, device::ll128_scratch_bytes_for(ll128_slot_bytes)) <=
               48 << 10);

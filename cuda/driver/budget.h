@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What kernels take of a device, and how many blocks of them it holds at once.
+// This file says what kernels use of a device, and how many of their blocks the device holds at once.
 #pragma once
 
 #include <algorithm>
@@ -22,21 +22,23 @@ inline constexpr uint32_t default_channel_count = 4;
 }
 inline constexpr uint32_t ll_slot_bytes = 4 << 10;
 inline constexpr uint32_t ll128_slot_bytes = 64 * ll128_line_payload_bytes;  ///< three places for it and lane in 48 KiB
-inline constexpr uint32_t channel_lanes_max = 2;                             ///< those of a tree
-/// Of a block of any kernel that waits; the lanes of a channel share them. One size for all: a block that sits alone on
-/// a multiprocessor keeps larger ones out, so counts of blocks of several sizes would not say what can be resident.
+inline constexpr uint32_t channel_lanes_max = 2;                             ///< a tree has two lanes
+/// Threads of a block of any kernel that waits; the lanes of a channel share them. All sizes are equal: a block that
+/// sits alone on a multiprocessor keeps larger ones out. Counts of blocks of several sizes would not say what can be
+/// resident.
 inline constexpr uint32_t block_threads_max = 256;
 
-/// What the slots of `simple` of one rank take of its device, at most: slots shrink as ranks and channels grow.
+/// The most device memory that the slots of `simple` of one rank use: slots shrink as ranks and channels grow.
 inline constexpr uint64_t slot_memory_bytes = 64 << 20;
 inline constexpr uint32_t slot_bytes_max = 128 << 10, slot_bytes_min = 4 << 10;
 inline constexpr uint32_t slot_count_max = 8, slot_count_min = 4;
-/// Of a connection where nobody asks for a number: fewer before they shrink, since each slot costs a wait.
+/// Returns the slots of a connection if nobody asks for a number. Slots get fewer before they shrink, since each slot
+/// costs a wait.
 [[nodiscard]] constexpr uint32_t slot_count_for(uint32_t rank_count, uint32_t channel_count) {
   const uint64_t bytes = uint64_t{rank_count} * channel_count * slot_bytes_max;
   return bytes * slot_count_max > slot_memory_bytes ? slot_count_min : slot_count_max;
 }
-/// Of a slot where nobody asks for a size: a power of two.
+/// Returns the bytes of a slot if nobody asks for a size: a power of two.
 [[nodiscard]] constexpr uint32_t slot_bytes_for(uint32_t rank_count, uint32_t channel_count, uint32_t slot_count) {
   const uint64_t slots = uint64_t{rank_count} * channel_count * slot_count;
   uint32_t bytes = slot_bytes_max;
@@ -44,25 +46,26 @@ inline constexpr uint32_t slot_count_max = 8, slot_count_min = 4;
   return bytes;
 }
 
-/// Of the kernel that takes most, with a block's most lanes. Every block counts as one of it.
+/// The limits of the kernel that needs most, with a block's most lanes. Every block counts as one of that kernel.
 struct BlockBudget {
   uint32_t block_threads = 0;
   uint32_t shared_bytes = 0;  ///< of a block
   uint32_t blocks_per_multiprocessor = 0;
-  uint64_t blocks = 0;  ///< of the device: those of all ranks of a process must fit
+  uint64_t blocks = 0;  ///< of the device: the blocks of all ranks of a process must fit
   uint64_t multiprocessors = 0;
 };
 
-/// What one communicator takes of the blocks that are not claimed: other communicators want some, too.
+/// Returns how many of the free blocks one communicator takes: other communicators want some, too.
 [[nodiscard]] inline uint64_t half_of_free_blocks(const BlockBudget &budget, uint64_t claimed_blocks) {
   return (budget.blocks - std::min(budget.blocks, claimed_blocks)) / 2;
 }
-/// For each of the ranks on a device: its multiprocessors divided by them, if all of these are no more than `left`.
+/// Returns the blocks of each rank on a device: its multiprocessors, or `left` if that is less, divided by the ranks.
 [[nodiscard]] inline uint64_t blocks_for_each_rank(const BlockBudget &budget, uint64_t left, uint64_t rank_count) {
   return std::min(budget.multiprocessors, left) / rank_count;
 }
 
-/// `kernels`: as the communicator uses them. (A block of load_store has no more threads, and less shared memory.)
+/// Returns the budget for a communicator that uses `kernels`. Blocks of load_store fit it, since they have no more
+/// threads and less shared memory.
 [[nodiscard]] Result<BlockBudget> block_budget(const KernelSet &kernels, const CudaDevice &device, bool with_ll128);
 
 /// Blocks of a device that a rank of this process may have there, and what it reckons with of other processes.
@@ -81,13 +84,14 @@ struct BlockClaimTraits {
 [[nodiscard]] uint64_t claimed_blocks(const DeviceUuid &device);
 /// Kernels of all holders may be in flight together. Any thread.
 using BlockClaim = UniqueHandle<BlockClaimTraits>;
-/// `limit`: of all claims of this process on the device. (With ll128 a block has more shared memory and could have a
-/// limit of its own; but its threads' registers are what decides, with or without.) `reserved`: an earlier claim on the
-/// device, which the new one takes the place of. RONDO_ERROR_OUT_OF_RESOURCES: says what others have.
+/// Claims `blocks` of a device. `limit` bounds all claims of this process on the device. With ll128 a block has more
+/// shared memory and could have a limit of its own; but the registers of its threads decide in both cases. The new
+/// claim replaces `reserved`, an earlier one on the device. The message of RONDO_ERROR_OUT_OF_RESOURCES says what
+/// others have.
 [[nodiscard]] Result<BlockClaim> claim_blocks(const DeviceUuid &device, uint64_t blocks, uint64_t limit,
                                               BlockClaim &&reserved = {});
 
-/// As the driver tells them.
+/// The facts that the driver reports about a kernel.
 struct KernelFacts {
   std::string name;
   int register_count = 0;
@@ -96,7 +100,7 @@ struct KernelFacts {
   int block_threads_max = 0;
 };
 
-/// Of all kernels, those apart among them: loads them.
+/// Loads all kernels, also those that communicators load on demand, and returns their facts.
 [[nodiscard]] Result<std::vector<KernelFacts>> kernel_facts(const PrimaryContext &context);
 
 }  // namespace rondo::cuda

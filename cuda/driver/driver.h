@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The CUDA driver as a table of functions that is filled at run time: nothing of CUDA is linked, so the library loads
-// anywhere, and says why where there is no driver. Handles with owners are in cuda/transport/handles.h.
+// The CUDA driver as a table of functions that is filled at run time. Nothing of CUDA is linked, so the library loads
+// anywhere, and reports why a driver is missing. Handles with owners are in cuda/transport/handles.h.
 #pragma once
 
 #include <string>
@@ -28,18 +28,19 @@ inline constexpr int driver_version_min = 12'040;  ///< CUDA 12.4, the first wit
 /// "12.4"
 [[nodiscard]] std::string cuda_version_string(int version);
 
-/// Opens `library` (Config::cuda_library), fills a table and calls cuInit. RONDO_ERROR_UNSUPPORTED: there is no such
-/// library, no device, an entry is missing, or the driver is too old; the message says which and what to do.
+/// Opens `library` (Config::cuda_library), fills a table and calls cuInit. Returns RONDO_ERROR_UNSUPPORTED if the
+/// library or a device is missing, an entry is missing, or the driver is too old. The message says which and what to
+/// do.
 [[nodiscard]] Result<CudaDriver> load_cuda_driver(const std::string &library);
 
 /// The process's table for `library`, loaded by the first call that succeeds and kept for the life of the process, so
 /// that handles may point to it. Any thread.
 [[nodiscard]] Result<const CudaDriver *> cuda_driver(const std::string &library);
 
-/// What `status` means for a caller of Rondo: "WHAT: CUDA_ERROR_OUT_OF_MEMORY (2): out of memory".
+/// Returns `status` as an error of Rondo, such as "WHAT: CUDA_ERROR_OUT_OF_MEMORY (2): out of memory".
 [[nodiscard]] Error cuda_error(const CudaDriver &driver, CuStatus status, const std::string &what);
 
-/// Success, or cuda_error().
+/// Returns success, or cuda_error().
 [[nodiscard]] inline Result<void> cuda_check(const CudaDriver &driver, CuStatus status, const char *what) {
   if (status == CuStatus::success) return {};
   return cuda_error(driver, status, what);
@@ -74,7 +75,7 @@ struct PointerInfo {
   bool legacy_ipc_capable = false;  ///< cuIpcGetMemHandle takes it
 };
 
-/// With a context current on this thread.
+/// Returns what the driver knows of `pointer`. A context must be current on this thread.
 [[nodiscard]] Result<PointerInfo> pointer_info(const CudaDriver &driver, const void *pointer);
 
 }  // namespace rondo::cuda

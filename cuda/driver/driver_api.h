@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The part of the CUDA driver's binary interface that Rondo uses, declared by ourselves, so that the library builds
-// where no CUDA toolkit is installed. Names are ours; values and layouts are those of the interface's documentation,
-// and tests/gpu/driver_api_test.cpp compares them with cuda.h where there is one.
+// where no CUDA toolkit is installed. Names are ours; values and layouts follow the interface's documentation.
+// tests/gpu/driver_api_test.cpp compares them with cuda.h where a toolkit is installed.
 #pragma once
 
 #include <cstddef>
@@ -53,7 +53,7 @@ enum class CuStatus : int {
   unknown = 999,
 };
 
-// Objects of the driver, told apart by the compiler.
+// Objects of the driver, each of a type of its own, so that the compiler rejects a mix-up.
 struct ContextObject;
 struct StreamObject;
 struct EventObject;
@@ -63,7 +63,7 @@ struct FunctionObject;
 struct GraphObject;
 struct GraphExecObject;
 struct GraphNodeObject;
-struct GraphEdgeData;  ///< never looked at
+struct GraphEdgeData;  ///< never read
 using CuContext = ContextObject *;
 using CuStream = StreamObject *;  ///< null: the legacy default stream
 using CuEvent = EventObject *;
@@ -75,7 +75,7 @@ using CuGraphExec = GraphExecObject *;
 using CuGraphNode = GraphNodeObject *;
 using CuDevice = int;
 using DevicePointer = unsigned long long;  ///< 0: none
-using MemoryHandle = unsigned long long;   ///< of cuMemCreate; 0: none
+using MemoryHandle = unsigned long long;   ///< of cuMemCreate, or 0
 using HostFunction = void (*)(void *user_data);
 static_assert(sizeof(DevicePointer) == 8 && sizeof(void *) == 8);
 
@@ -157,7 +157,8 @@ enum EventFlags : unsigned {
 enum HostAllocFlags : unsigned { host_alloc_portable = 1, host_alloc_device_map = 2 };
 enum HostRegisterFlags : unsigned { host_register_portable = 1, host_register_device_map = 2 };
 enum IpcFlags : unsigned { ipc_lazy_enable_peer_access = 1 };
-/// What a stream waits for: *address - value >= 0 in signed arithmetic that wraps; equality; a common bit.
+/// Conditions of a stream's wait: geq is *address - value >= 0 in signed arithmetic that wraps, eq is equality, and is
+/// a common bit.
 enum WaitValueFlags : unsigned {
   wait_value_geq = 0,
   wait_value_eq = 1,

@@ -42,7 +42,7 @@ Error image_needs_driver(int compiler_version, int driver_version) {
 
 Result<void> launch_kernel(const CudaDriver &driver, const LoadedKernel &kernel, const LaunchSize &size,
                            void *parameter, CuStream stream, const char *what) {
-  // A release waits for all stores of its domain: in the remote one not for those of kernels that compute meanwhile.
+  // A release waits for all stores of its domain. In the remote domain it does not wait for kernels that compute.
   LaunchAttribute domain{LaunchAttributeId::mem_sync_domain, {}, {}};
   domain.value.mem_sync_domain = MemSyncDomain::remote;
   LaunchConfig config;
@@ -87,7 +87,7 @@ std::vector<std::string> kernel_names(KernelFamily family) {
 Result<std::shared_ptr<const KernelSet::Loaded>> KernelSet::load_family(const PrimaryContext &context,
                                                                         KernelFamily family) {
   static auto *const images = new SharedTable<CuDevice, const Library>;
-  // What an image lacks it lacks for all ranks of the process: those of a communicator must all find the same.
+  // An image that lacks a family lacks it for all ranks of the process: all ranks of a communicator find the same.
   static auto *const lacking = new std::map<std::pair<CuDevice, KernelFamily>, Error>;  // with load()'s table locked
   const std::pair name_of_family{context.get().device, family};
   if (const auto known = lacking->find(name_of_family); known != lacking->end()) return known->second;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kernels that a communicator may use, loaded on its device. All ranks of a process that are threads share those of
-// a device.
+// The kernels that a communicator may use, loaded on its device. The ranks of a process that are threads share the
+// kernels of a device.
 #pragma once
 
 #include <memory>
@@ -21,14 +21,14 @@ enum class KernelFamily : uint8_t {
   reduce,      ///< that reduce slices for the copy executor, and wait for nobody
 };
 
-/// What a communicator may use whose collectives run like that. `protocol`, `kernel`: as asked for;
-/// load_store, too, where it has it without asking.
+/// Returns the kernels that a communicator with these settings uses. `protocol` and `kernel` are as asked for. `kernel`
+/// is load_store also for a communicator that has it by default.
 [[nodiscard]] std::vector<KernelFamily> kernel_families(rondo_device_executor_t executor, rondo_protocol_t protocol,
                                                         rondo_kernel_t kernel);
-/// The names of all of them.
+/// Returns the names of all kernels of a family.
 [[nodiscard]] std::vector<std::string> kernel_names(KernelFamily family);
 
-/// What is said of a driver that is too old for the image.
+/// Returns the error for a driver that is too old for the image.
 [[nodiscard]] Error image_needs_driver(int compiler_version, int driver_version);
 
 struct LoadedKernel {
@@ -42,7 +42,7 @@ struct LaunchSize {
   uint32_t threads = 0;       ///< of a block; fewer, where its registers allow no more
   uint32_t shared_bytes = 0;  ///< of a block
 };
-/// `parameter`: what the kernel takes by value. `what`: for an error. The stream's context is current.
+/// Launches a kernel that takes `parameter` by value. `what` is for an error. The stream's context is current.
 [[nodiscard]] Result<void> launch_kernel(const CudaDriver &driver, const LoadedKernel &kernel, const LaunchSize &size,
                                          void *parameter, CuStream stream, const char *what);
 
@@ -53,7 +53,7 @@ class KernelSet {
   [[nodiscard]] static Result<KernelSet> load(const PrimaryContext &context, const std::vector<KernelFamily> &families);
 
   [[nodiscard]] Result<LoadedKernel> find(const std::string &name) const;
-  /// Of kernels that wait for other ranks: blocks of the largest one that a multiprocessor holds at once.
+  /// Returns how many blocks a multiprocessor holds at once of the largest kernel that waits for other ranks.
   [[nodiscard]] Result<int> resident_blocks(int block_threads, size_t shared_bytes) const;
 
  private:

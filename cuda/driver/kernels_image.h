@@ -7,16 +7,16 @@
 namespace rondo::device {
 
 struct KernelsImage {
-  const void *data = nullptr;  ///< a fat binary; null: built without a CUDA compiler
+  const void *data = nullptr;  ///< a fat binary, or null without a CUDA compiler
   size_t bytes = 0;
-  const char *architectures = "";  ///< "80,90+ptx": of compute capability 8.0 and 9.0, and PTX of the latter; that of
-                                   ///< the lowest is there in any case
-  int compiler_version = 0;        ///< of CUDA: 1000 * major + 10 * minor; 0: none
+  const char *architectures = "";  ///< "80,90+ptx" is code for 8.0 and 9.0, and PTX of 9.0; PTX of
+                                   ///< the lowest is always there
+  int compiler_version = 0;        ///< 1000 * major + 10 * minor of CUDA, or 0
 };
 
-/// The driver that images of a compiler of CUDA need: that of the same major version.
+/// Returns the driver that images of a CUDA compiler need, which has the same major version.
 [[nodiscard]] constexpr int driver_needed_by(int compiler_version) { return compiler_version / 1000 * 1000; }
-/// The first release of the driver for that version, as NVIDIA counts them: 580 for CUDA 13.0; 0: not known.
+/// Returns NVIDIA's number of the first driver release for that version, such as 580 for CUDA 13.0. 0: not known.
 [[nodiscard]] constexpr int driver_release_of(int driver_version) {
   if (driver_version >= 14000) return 0;
   return driver_version >= 13000 ? 580 : 550;  // 12.4 is the least that there is

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a process is called among those of its host: its number, and when it started, since numbers are used again.
+// The name of a process on its host: its number, and when it started, since the system uses numbers again.
 #pragma once
 
 #include <cstdint>

@@ -1,41 +1,41 @@
 // SPDX-License-Identifier: Apache-2.0
-// The copy-engine executor: walks a plan when it is called, and enqueues each step as waits for flags, copies, where
-// operands are reduced one small kernel, and writes of flags. Nothing of it occupies a multiprocessor while it waits.
+// The copy-engine executor walks a plan when it is called, and enqueues each step on the stream. A step is waits for
+// flags, copies, a small kernel where operands are reduced, and writes of flags. No part of it occupies a
+// multiprocessor while it waits.
 //
-// Ordering, for slot c of the connection from s to r (the device orders each by the stream it is on):
-//   s  wait consumed >= c + 1 - slot_count     pairs with r's write of consumed: its last reader has finished
-//      copy into the slot
-//      write signature (an operation's first slot), posted = c + 1, each behind a fence: it publishes the copy
-//   r  wait posted >= c + 1, signature equal   pairs with s's writes
-//      copy or reduce out of the slot
-//      write consumed = c + 1
+// Ordering, for slot c of the connection from s to r. The device orders each rank's work by its stream.
+//     s  wait consumed >= c + 1 - slot_count     pairs with r's write of consumed: its last reader has finished
+//        copy into the slot
+//        write signature (an operation's first slot), posted = c + 1, each after a fence: it publishes the copy
+//     r  wait posted >= c + 1, signature equal   pairs with s's writes
+//        copy or reduce out of the slot
+//        write consumed = c + 1
 // The host counts c on for the life of the communicator. A captured call has words of its own and counts from 0 in each
-// of them, so that it is the same work each time; around the above comes, for each connection that it uses:
-//   r  first    write arrived = 1              r's calls before have emptied the slots that s posted in them
-//   s  first    wait arrived >= 1              pairs with it: every slot is free
-//               write arrived = 0
-//   s  last     wait consumed >= all           r has emptied what s posted: every slot is free again
-//               write consumed = 0
-//   r  last     write posted = 0               it has waited for the last of them
+// of them, so that it is the same work each time. It encloses the above for each connection that it uses:
+//     r  first    write arrived = 1              r's calls before have emptied the slots that s posted in them
+//     s  first    wait arrived >= 1              pairs with it: every slot is free
+//                 write arrived = 0
+//     s  last     wait consumed >= all           r has emptied what s posted: every slot is free again
+//                 write consumed = 0
+//     r  last     write posted = 0               it has waited for the last of them
 //
-// Replays. What a graph holds are constants, and a captured call leaves the words as it found them: 0. So it does not
-// matter how often it runs, never included, nor what runs before and after, another graph or calls that are not
-// captured, as long as all ranks have the same order:
-// - No word of a captured call is written too early, by a call of one rank while another rank is still in an earlier
-//   one. arrived: s writes 0 before it posts, and r, which uses the connection in this call, ends it after that; so
-//   r's next 1 comes later. posted: s writes it after it saw arrived, which r writes after the 0 of its call before.
-//   consumed: r writes it after it saw posted, which s writes after the 0 of its call before.
-// - Slots are free when a captured call begins to write them (arrived), and when it ends (consumed): the counts of the
-//   other calls, which it does not touch, stay true.
-// - Nobody waits for ever: each rank says that it has arrived before it waits for anybody, which needs nothing but its
-//   earlier calls; then slots are free as at a communicator's first call, and what copy_walk.h says holds; and to empty
-//   a slot needs no later call.
+// Replays. A graph holds constants, and a captured call leaves the words as it found them, at 0. So it does not matter
+// how often it runs, if ever, nor whether another graph or calls that are not captured run before and after it. All
+// ranks must have the same order.
+// - No rank writes a word of a captured call while another rank is still in an earlier call. Arrived: s writes 0 before
+//   it posts. r uses the connection in this call, and ends the call after that, so r's next 1 comes later. Posted: s
+//   writes it after it saw arrived, which r writes after the 0 of its call before. Consumed: r writes it after it saw
+//   posted, which s writes after the 0 of its call before.
+// - Slots are free when a captured call begins to write them (arrived), and when it ends (consumed). So the counts of
+//   the other calls, which it does not touch, stay true.
+// - No rank waits for ever. Each rank writes arrived before it waits, which needs only its earlier calls. Then slots
+//   are free as at a communicator's first call, and what copy_walk.h says holds. Emptying a slot needs no later call.
 //
-// Failure. stop() ends every wait of this rank, and is called again until the streams have come to their end, since
-// streams may write those words once more: peers' whatever they post, and a captured call its zeros. What then moves is
-// of no use to anybody, slots are written while they are read, but it is harmless: memory that is written belongs to
-// this rank, or to a segment that stays as long as it is mapped here; and nobody takes it for a result, since the
-// communicator had failed before (DeviceReport::ends_when_stopped).
+// Failure. stop() ends every wait of this rank. It is called again until the streams have ended, since streams may
+// write those words once more: peers whatever they post, and a captured call its zeros. The data that then moves is of
+// no use, since slots are written while they are read, but it is harmless. The memory written belongs to this rank, or
+// to a segment that stays as long as it is mapped here. No caller takes the data for a result, since the communicator
+// had failed before (DeviceReport::ends_when_stopped).
 #include <algorithm>
 #include <optional>
 #include <vector>
@@ -68,12 +68,12 @@ class CopyPlan final : public PreparedPlan {
 
 /// This rank's ends of the two connections with one peer on one channel, as of what was enqueued.
 struct CopyEnds {
-  uint64_t posted = 0, received = 0;                ///< slots; of a captured call: in that call
+  uint64_t posted = 0, received = 0;                ///< slots; a captured call counts its own
   uint64_t posted_number = 0, received_number = 0;  ///< the latest operation that used it
   bool sends = false, receives = false;             ///< of a captured call: it will
 };
 
-/// What a slice reads and writes.
+/// Addresses that a slice reads and writes.
 struct CopyOperands {
   DevicePointer inputs[device::inputs_max] = {};
   DevicePointer outputs[device::outputs_max] = {};
@@ -97,7 +97,7 @@ class CopyExecutor final : public ExecutorBase {
     own.kind = RONDO_DEVICE_EXECUTOR_COPY;
     return own;
   }
-  /// Enough of them to overlap, and few enough that a call does not fill the stream's launch queue.
+  /// Returns a size with enough chunks to overlap, but so few that a call does not fill the stream's launch queue.
   [[nodiscard]] uint64_t chunk_bytes(uint64_t bytes) const override {
     return std::min<uint64_t>(std::max(bytes / 16, chunk_bytes_min), geometry().slot_bytes);
   }
@@ -117,14 +117,14 @@ class CopyExecutor final : public ExecutorBase {
   [[nodiscard]] CopyEnds &ends(const DeviceCall &call, uint32_t channel, uint32_t peer) {
     return (call.captured ? captured_ends_ : ends_)[size_t{channel} * segment_.shape().rank_count + peer];
   }
-  /// In the part of `rank`, for its connections with `peer`.
+  /// Returns the word in the part of `rank`, for its connections with `peer`.
   [[nodiscard]] DevicePointer posted(const DeviceCall &call, uint32_t rank, uint32_t channel, uint32_t peer) const {
     return flags_.word(call.captured ? FlagWord::captured_posted : FlagWord::posted, rank, channel, peer);
   }
   [[nodiscard]] DevicePointer consumed(const DeviceCall &call, uint32_t rank, uint32_t channel, uint32_t peer) const {
     return flags_.word(call.captured ? FlagWord::captured_consumed : FlagWord::consumed, rank, channel, peer);
   }
-  /// Of the connection from `sender` to `receiver`: the slot of that counter.
+  /// Returns the slot of that counter in the connection from `sender` to `receiver`.
   [[nodiscard]] DevicePointer slot(uint32_t channel, uint32_t sender, uint32_t receiver, uint64_t counter) const;
   [[nodiscard]] uint64_t slot_index(uint64_t counter) const { return counter & (geometry().slot_count - 1); }
 
@@ -174,7 +174,7 @@ Result<void> CopyExecutor::connect(const DeviceRequest &request, InfoExchange &i
   return {};
 }
 
-/// Now, since a launch that fails is the end of the communicator.
+/// Checks at connect() already, since a launch that fails is the end of the communicator.
 Result<void> CopyExecutor::check_memory_operations() {
   RONDO_TRY_ASSIGN(const int can_wait,
                    device_attribute(*driver_, device_.ordinal, DeviceAttribute::can_use_64_bit_stream_mem_ops));
@@ -301,7 +301,7 @@ Result<void> CopyExecutor::wait_for_links(const CopySlice &slice, const DeviceCa
   return {};
 }
 
-/// In the order of src/proto/interpreter.h.
+/// Returns the operands in the order of src/proto/interpreter.h.
 CopyOperands CopyExecutor::operands_of(const CopySlice &slice, const DeviceCall &call) {
   const Step &step = *slice.step;
   const auto place = [&](const Window &window) {
@@ -325,7 +325,7 @@ Result<void> CopyExecutor::move(const CopySlice &slice, const DeviceCall &call, 
   const bool divides = (slice.step->flags & step_finish) != 0 && call.divisor != 0;
   const bool reduces = static_cast<CopyPlan &>(*call.plan).reduce.function != nullptr;
   if (reduces && (operands.input_count > 1 || divides)) {
-    // Where this rank keeps the result the kernel writes it; copies take it from there.
+    // If this rank keeps the result, the kernel writes it to its place, and copies take it from there.
     const bool keeps = (slice.step->flags & step_dst) != 0;
     from = keeps ? operands.outputs[0] : segment_.address() + segment_.shape().plans_offset();
     RONDO_TRY(reduce(slice, call, operands, from, work));

@@ -9,11 +9,11 @@
 namespace rondo::cuda {
 
 struct CopyProgress::Words {
-  // Of calls that are not captured.
+  // Words of calls that are not captured.
   alignas(cache_line_bytes) uint64_t begun = 0;  ///< calls
   uint64_t number = 0;                           ///< of the last operation that ended
   uint64_t ended = 0;                            ///< calls; written last
-  // Of captured ones.
+  // Words of captured calls.
   alignas(cache_line_bytes) uint64_t replaying = 0;
   uint64_t spare = 0;
   alignas(cache_line_bytes) uint64_t wheel[wheel_words] = {};
@@ -61,8 +61,8 @@ DeviceReport CopyProgress::report() const {
   const std::lock_guard lock(mutex_);
   DeviceReport report;
   report.ends_when_stopped = true;
-  // What ends before what begins: a call that begins meanwhile is seen to run, none that runs is overlooked. Each pairs
-  // with the stream's writes and copies in begin() and end().
+  // Ends are read before begins: a call that begins meanwhile counts as running, and no running call is missed. Each
+  // read pairs with the stream's writes and copies in begin() and end().
   const uint64_t ended = memory::load_acquire(words().ended);
   const uint64_t turned = memory::load_acquire(words().wheel[0]);
   report.ended_number = memory::load_acquire(words().number);

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// How far the copy-engine executor's calls have come, told to the host by their streams through pinned memory. A call
-// that is not captured writes its own numbers. A captured one cannot: a replay would write what it wrote the last time.
+// The copy-engine executor's streams report the progress of its calls to the host through pinned memory. A call that is
+// not captured writes its own numbers. A captured one cannot: a replay would write what it wrote the last time.
 //
-//   replaying   1 while a captured call runs
-//   wheel       the numbers 0 to wheel_words - 1 in a circle; a captured call turns it by one at its end, by copies
-//               alone. So its first word counts those that have ended, modulo wheel_words.
+//     replaying   1 while a captured call runs
+//     wheel       the numbers 0 to wheel_words - 1 in a circle; a captured call turns it by one at its end, by copies
+//                 alone. So its first word counts the captured calls that have ended, modulo wheel_words.
 //
-// Nothing that a replay writes is written by other calls, so neither can hide the end of the other.
+// A replay writes no word that other calls write, so neither can hide the end of the other.
 #pragma once
 
 #include <cstdint>
@@ -26,12 +26,12 @@ class CopyProgress {
   [[nodiscard]] Result<void> open(const PrimaryContext &context);
   /// Device memory of this rank, `scratch_bytes` of it, through which the wheel is turned.
   void use_scratch(DevicePointer scratch) { scratch_ = scratch; }
-  /// A word that nobody looks at, to try things with.
+  /// Returns a word that nobody reads, to try operations on.
   [[nodiscard]] DevicePointer spare_word() const;
 
-  // The first and the last that a call enqueues.
+  // A call enqueues begin() first and end() last.
   [[nodiscard]] Result<void> begin(const StreamWork &work, bool captured);
-  /// `done`: all of it could be enqueued.
+  /// Enqueues the end of a call. `done`: all of it could be enqueued.
   [[nodiscard]] Result<void> end(const StreamWork &work, const DeviceCall &call, bool done);
 
   /// Any thread.
@@ -49,7 +49,7 @@ class CopyProgress {
   HostMemory memory_;
   DevicePointer scratch_ = 0;
   uint64_t enqueued_count_ = 0;        ///< calls that were not captured
-  mutable std::mutex mutex_;           ///< of report(): its looks at the wheel come in order
+  mutable std::mutex mutex_;           ///< of report(), so that its reads of the wheel are in order
   mutable uint64_t replay_count_ = 0;  ///< that have ended, as far as they were seen
 };
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The order in which one stream does all lanes of a plan: by tile, channel, lane, step, slice. Every rank goes through
-// its schedules in this order, and a lane of a tile waits for no later lane of that tile (the tree's way up comes
-// before its way down), so what the ranks do is one order that all of them keep: none waits for ever, as long as a
-// chunk leaves a slot of its link free (src/plan/slots.h). tests/gpu/copy_walk_test.cpp tries every algorithm.
+// One stream does all lanes of a plan in this order: by tile, channel, lane, step, slice. Every rank goes through its
+// schedules in this order. A lane of a tile waits for no later lane of that tile, since the tree's way up comes before
+// its way down. So all ranks keep one order, and none waits for ever, as long as a chunk leaves a slot of its link free
+// (src/plan/slots.h). tests/gpu/copy_walk_test.cpp tries every algorithm.
 #pragma once
 
 #include <algorithm>
@@ -36,7 +36,7 @@ struct SlicePeers {
     if ((slice.step->flags & flag) != 0 && link != no_link) peers.ranks[peers.count++] = slice.schedule->peers[link];
   return peers;
 }
-/// Whose slots the slice reads, and into whose it writes.
+/// Returns the peers whose slots the slice reads; targets_of() returns the peers into whose slots it writes.
 [[nodiscard]] inline SlicePeers sources_of(const CopySlice &slice) {
   return peers_of(slice, step_recv, slice.step->recv_link);
 }

@@ -49,7 +49,7 @@ class CudaPlan final : public PreparedPlan {
   }
 
   LoadedKernel kernel;
-  uint64_t offset = 0, bytes = 0;  ///< in PlanMemory; load_store: nothing
+  uint64_t offset = 0, bytes = 0;  ///< in PlanMemory, where load_store takes nothing
   bool uploaded = true;            ///< false: its copy on the executor's own stream may not have ended
   uint32_t channel_count = 0, lane_count = 0, lanes_per_channel = 0;
   uint32_t scratch_bytes = 0;

@@ -28,10 +28,10 @@
 namespace rondo::cuda {
 namespace {
 
-constexpr uint32_t poll_count = 64;  // looks at a flag in device memory for one at the host's abort word
+constexpr uint32_t poll_count = 64;  // reads of a flag in device memory for one of the host's abort word
 constexpr uint64_t upload_patience_captured_ns = 2'000'000'000;
 
-/// What the host and the kernels share, in pinned memory.
+/// Words that the host and the kernels share, in pinned memory.
 struct HostWords {
   alignas(cache_line_bytes) uint64_t abort = 0;
   device::DeviceResult result;
@@ -83,7 +83,7 @@ class KernelExecutor final : public ExecutorBase {
   [[nodiscard]] DevicePointer device_address_of(const CudaPlan &plan) const {
     return segment_.address() + segment_.shape().plans_offset() + plan.offset;
   }
-  /// Of what a kernel reads while the copy to the device is late: the plan as it is for this address.
+  /// Returns the plan's image for this host address, which kernels read while the copy to the device is late.
   [[nodiscard]] std::byte *host_image_of(const CudaPlan &plan) const {
     return host_plans() + plan_memory_bytes + plan.offset;
   }
@@ -108,13 +108,13 @@ class KernelExecutor final : public ExecutorBase {
   PeerLoss loss_;
   std::unique_ptr<Regions> regions_;  ///< null: ranks share no buffers by regions
   std::shared_ptr<LaunchGroup> group_;  ///< null: this rank launches kernels of its own
-  std::string capture_warning_, own_warning_;  ///< of kernels of each rank; "": told, or there is none
-  uint64_t patience_ns_ = 0;            ///< of calls with each other; endless: sharing was asked for
+  std::string capture_warning_, own_warning_;  ///< about kernels of each rank; "" if none, or logged
+  uint64_t patience_ns_ = 0;            ///< of calls with each other; endless if sharing was asked for
   KernelSet joint_kernels_;
   uint32_t joint_blocks_max_ = 0;       ///< 0: the group is not the whole communicator
   std::optional<PlanUploads> uploads_;  ///< from connect() on
   std::atomic<bool> gathers_ = false;  ///< a call waits for the others of the group
-  std::unique_ptr<RegionFollower> follower_;  ///< where there are regions; behind all that it uses
+  std::unique_ptr<RegionFollower> follower_;  ///< where there are regions; after all members that it uses
   BlockClaim blocks_;  ///< last: others may claim them while the driver keeps this executor's memory
 };
 
@@ -165,7 +165,7 @@ Result<void> KernelExecutor::connect(const DeviceRequest &asked, InfoExchange &i
   return join_group(request, budget);
 }
 
-/// Ranks of one process on one device, in groups of as many as a kernel takes.
+/// Joins this rank's group. Ranks of one process on one device form groups of as many as a kernel takes.
 Result<void> KernelExecutor::join_group(const DeviceRequest &request, const BlockBudget &budget) {
   if (!request.shares_launches) return {};
   const Neighbours &neighbours = request.neighbours;
@@ -236,7 +236,7 @@ bool KernelExecutor::has_room(const Plan &plan) {
   return offset.has_value();
 }
 
-/// With plan_memory_.mutex held.
+/// Gives back the memory of late plans if their copies have ended. plan_memory_.mutex is held.
 Result<void> KernelExecutor::give_back_late() {
   if (plan_memory_.late.empty()) return {};
   RONDO_TRY_ASSIGN(const bool ended, uploads_->have_ended());
@@ -273,7 +273,8 @@ Result<void> KernelExecutor::prepare_image(const Plan &plan, CudaPlan &made) {
   return {};
 }
 
-/// Where the call's kernel reads its plan. A captured call's would read it in host memory with each replay: it waits.
+/// Returns where the call's kernel reads its plan. A captured call waits for the copy, since its kernel would read host
+/// memory with each replay.
 Result<DevicePointer> KernelExecutor::address_for(CudaPlan &plan, const DeviceCall &call) const {
   if (!plan.uploaded) {
     RONDO_TRY_ASSIGN(plan.uploaded, uploads_->wait(call.captured ? upload_patience_captured_ns : 0));
@@ -341,11 +342,11 @@ Result<void> KernelExecutor::run(CudaPlan &plan, const DeviceCall &call, CuStrea
   return launched || !done.ok() ? done : launch_parts(*driver_, {&part, 1}, stream);
 }
 
-/// With the other ranks of the group, if there are any and they come with the same. As LaunchGroup::launch().
+/// Launches with the other ranks of the group, if it exists and they bring the same. As LaunchGroup::launch().
 Result<void> KernelExecutor::run_together(LaunchPart &part, const DeviceCall &call, bool &launched) {
   if (group_ == nullptr) return {};
   Result<void> done;
-  if (patience_ns_ == LaunchGroup::endless_ns || !call.captured) {  // who captures may have one thread for all ranks
+  if (patience_ns_ == LaunchGroup::endless_ns || !call.captured) {  // a thread that captures may drive all ranks
     gathers_.store(true, std::memory_order_relaxed);  // advisory
     done = group_->launch(place_, part, words().abort, patience_ns_, launched);
     gathers_.store(false, std::memory_order_relaxed);

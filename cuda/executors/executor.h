@@ -31,8 +31,8 @@ struct DeviceRequest {
   uint64_t deadline_ns = 0;
   std::vector<uint32_t> nodes;   ///< by rank
   const Links *links = nullptr;  ///< outlives the executor; serves what is between nodes
-  std::vector<bool> permitted;   ///< by rank: a peer in some schedule that can be chosen; empty: all are
-  // What is asked for, the same by all ranks:
+  std::vector<bool> permitted;   ///< by rank, the peers in schedules that can be chosen; if empty, all
+  // Settings that the user asked for, the same on all ranks:
   rondo_device_executor_t executor = RONDO_DEVICE_EXECUTOR_AUTO;
   rondo_protocol_t protocol = RONDO_PROTOCOL_AUTO;
   rondo_kernel_t kernel = RONDO_KERNEL_AUTO;
@@ -48,19 +48,20 @@ struct DeviceRequest {
   bool one_process = false;     ///< all ranks of this rank's node are threads of its process
   uint64_t claimed_blocks = 0;  ///< the most that any rank's process had claimed of its device
   bool handles_are_free = false;  ///< nobody asked for `handles`, which are chosen
-  /// Of ranks that are threads of one process on several devices: the others than this rank's, if each device reaches
-  /// the memory of each other and does atomics there. Else empty.
+  /// Devices other than this rank's, if all ranks are threads of one process on several devices. Each device must reach
+  /// the memory of each other one and do atomics there; otherwise it is empty.
   std::vector<CuDevice> peer_devices;
-  /// Of ranks that are several processes of one node, do not take turns on a device, and have load_store unless their
-  /// devices forbid it: they share what they register. Else empty. The devices of all ranks, by rank.
+  /// The devices of all ranks, by rank, if ranks share what they register; otherwise empty. Such ranks are several
+  /// processes of one node, do not take turns on a device, and have load_store unless their devices forbid it.
   std::vector<DeviceUuid> region_devices;
-  uint32_t peer_channels = 0;  ///< of load_store, where there are peer devices; 0: not agreed on yet
+  uint32_t peer_channels = 0;  ///< channels of load_store with peer devices; 0 until agreed on
 
   [[nodiscard]] uint32_t node_of(uint32_t of) const { return nodes.empty() ? 0 : nodes[of]; }
   [[nodiscard]] bool on_one_node() const {
     return std::all_of(nodes.begin(), nodes.end(), [&](uint32_t node) { return node == nodes[0]; });
   }
-  /// All ranks are threads of this process on one device, as many as one kernel can run. `executor`: as chosen.
+  /// Returns whether all ranks are threads of this process on one device, and one kernel can run them all. `executor`
+  /// is as chosen.
   [[nodiscard]] bool fits_one_kernel() const {
     return executor == RONDO_DEVICE_EXECUTOR_KERNEL && neighbours.in_process == rank_count && rank_count > 1 &&
            rank_count <= device::ranks_per_kernel_max;
@@ -77,20 +78,21 @@ struct DeviceRequest {
   }
 };
 
-/// A kernel that waits holds up what is behind it in its hardware queue. So each rank that is a thread wants a queue,
-/// or with a shared launch each kernel that runs several of them. The application's streams take queues, too, so all
-/// that there can be are wanted. "": there are enough, or another rank of the process tells. `shares`: so do they.
-/// `captured`: each rank's calls by themselves. `request`: as chosen.
+/// Returns a warning of too few hardware queues, or "" if there are enough or another rank of the process warns. A
+/// kernel that waits holds up later work in its hardware queue. So each rank that is a thread needs a queue; with a
+/// shared launch, each kernel that runs several ranks does. The application's streams take queues, too, so the most
+/// possible queues are needed. `shares`: ranks share launches. `captured`: the calls of each rank are captured by
+/// themselves. `request` is as chosen.
 [[nodiscard]] std::string warning_of_queues(const DeviceRequest &request, bool shares, bool captured);
 
-/// RONDO_ERROR_UNSUPPORTED: no driver. RONDO_ERROR_INVALID_ARGUMENT: no such device.
+/// Returns RONDO_ERROR_UNSUPPORTED without a driver, RONDO_ERROR_INVALID_ARGUMENT if there is no such device.
 [[nodiscard]] Result<void> check_device(const std::string &library, int32_t device);
 
-/// Every rank calls it: finds the driver and the device, chooses the executor, loads the kernels, connects the ranks'
-/// memories. RONDO_ERROR_UNSUPPORTED: the protocol ll128 is asked for, kernels are to run, and the devices are not
+/// Finds the driver and the device, chooses the executor, loads the kernels, and connects the ranks' memories. Every
+/// rank calls it. RONDO_ERROR_UNSUPPORTED: the protocol ll128 is asked for, kernels are to run, and the devices are not
 /// known to move lines as one piece (cuda/executors/lines.h). RONDO_ERROR_OUT_OF_RESOURCES: kernels are to run, and the
-/// blocks of all that share the device (ranks of this process, of all its communicators; through MPS, the
-/// communicator's others) cannot be resident at once.
+/// blocks of all ranks that share the device cannot be resident at once. These are the ranks of this process, of all
+/// its communicators, and through MPS the communicator's others.
 [[nodiscard]] Result<OwnedDeviceExecutor> connect_device(DeviceRequest request, Store &store);
 
 }  // namespace rondo::cuda

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the executors of a CUDA device have in common: the device, the rank's segment there, the order of calls on the
-// caller's streams, and what is asked about buffers and errors. A header of cuda/ alone.
+// The common base of the executors of a CUDA device. It has the device, the rank's segment there and the order of calls
+// on the caller's streams, and answers queries about buffers and errors. A header of cuda/ alone.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@
 
 namespace rondo::cuda {
 
-/// The device of that ordinal, or RONDO_ERROR_INVALID_ARGUMENT.
+/// Returns the device of that ordinal, or RONDO_ERROR_INVALID_ARGUMENT.
 [[nodiscard]] Result<CudaDevice> device_of(const CudaDriver &driver, int32_t ordinal);
 
 class ExecutorBase : public DeviceExecutor {
@@ -36,7 +36,7 @@ class ExecutorBase : public DeviceExecutor {
   [[nodiscard]] const ConnectionGeometry &geometry() const { return segment_.shape().geometry; }
   /// Finds the driver and the device, loads the kernels.
   [[nodiscard]] Result<void> open(const DeviceRequest &request);
-  /// `request.handles`: as chosen.
+  /// Connects the segment, with `request.handles` as chosen.
   [[nodiscard]] Result<void> connect_segment(const DeviceRequest &request, const SegmentShape &shape,
                                              InfoExchange &info_exchange);
 

@@ -14,7 +14,7 @@ constexpr uint64_t vector_bytes = 16;
 // With more words than that, threads take whole vectors.
 constexpr uint64_t words_max = (128 << 10) / device::word_bytes;
 
-/// Words of an all-reduce that a joint kernel takes as such; else 0.
+/// Returns the words of an all-reduce that a joint kernel takes as such, or 0.
 uint32_t word_count(const JointPlan &plan, const device::JointOperation &operation) {
   if (plan.collective != device::LoadStoreCollective::all_reduce || plan.element_bytes == 1) return 0;
   const uint64_t bytes = plan.count * plan.element_bytes;
@@ -26,7 +26,7 @@ uint32_t word_count(const JointPlan &plan, const device::JointOperation &operati
 }
 
 /// Returns as many blocks as give each thread a word, or a vector of each rank. No block waits in such a kernel, so it
-/// may have more blocks than fit beside those of others.
+/// may have more blocks than fit beside other kernels.
 uint32_t block_count(const JointPlan &plan, const device::JointOperation &operation, uint32_t blocks_max) {
   const uint64_t threads = block_threads_max;
   const auto within = [](uint64_t wanted, uint64_t most) {

@@ -12,7 +12,7 @@
 
 namespace rondo::cuda {
 
-/// What a plan of load_store says of it: the same on all ranks whose calls have one signature.
+/// The part of a load_store plan that is the same on all ranks whose calls have one signature.
 struct JointPlan {
   LoadedKernel kernel;
   device::LoadStoreCollective collective = device::LoadStoreCollective::all_reduce;
@@ -25,18 +25,18 @@ struct JointPlan {
 [[nodiscard]] JointPlan make_joint_plan(const Plan &plan, const device::LoadStoreOperation &operation,
                                         const LoadedKernel &kernel);
 
-/// A call: what is the same on all ranks, but for blocks_max, which their settings may have made different.
+/// A call, which is the same on all ranks except for blocks_max: their settings may have made it different.
 struct JointCall {
   uint32_t divisor = 0;
   uint32_t captured = 0;
-  uint32_t blocks_max = 1;  ///< of the grid, but that each rank's block has one where there are such
+  uint32_t blocks_max = 1;  ///< of the grid; but each rank's data block, where there are such, has one
 };
 
 struct JointLaunch {
   device::JointOperation operation;
   LaunchSize size;
 };
-/// The joint kernel of all `ranks`, 2 to device::ranks_per_kernel_max, in their order.
+/// Makes the joint kernel of all `ranks`, 2 to device::ranks_per_kernel_max, in their order.
 [[nodiscard]] JointLaunch make_joint(const JointPlan &plan, const JointCall &call,
                                      std::span<const device::JointRank> ranks);
 

@@ -15,27 +15,27 @@ namespace rondo::cuda {
 namespace {
 
 constexpr char launching[] = "launching a collective";
-// Until ranks have shared a launch, one thread may drive all of them; then they have a thread each, of which one may be
-// late: with kernels of their own they might wait for each other in one queue.
+// Until ranks have shared a launch, one thread may drive all of them. After that each has its own thread, which may be
+// late: with kernels of their own, ranks might wait for each other in one queue.
 constexpr uint64_t first_patience_ns = 100'000'000, later_patience_ns = 2'000'000'000;
 constexpr uint32_t impatient_count_max = 8;  // then it is for good
 constexpr uint32_t rounds_to_forgive = 1000;
 constexpr uint64_t never = UINT64_MAX;
-constexpr auto look_interval = std::chrono::milliseconds(1);  // at the abort word, which nobody notifies about
+constexpr auto look_interval = std::chrono::milliseconds(1);  // between reads of the abort word: no notification
 
 SharedTable<DevicePointer, LaunchGroup> &groups() {
   static auto *const all = new SharedTable<DevicePointer, LaunchGroup>;
   return *all;
 }
 
-/// One kernel can be both: ranks that disagree do so by kernels of their own, and so do captures of their own.
+/// Returns whether one kernel can be both. Ranks that disagree, or are in captures of their own, launch their own.
 bool fit_together(const LaunchPart &one, const LaunchPart &other) {
   return one.kernel.function == other.kernel.function && one.channel_count == other.channel_count &&
          one.capture == other.capture && one.operation.number == other.operation.number &&
          (one.joint == nullptr || one.operation.buffers.signature == other.operation.buffers.signature);
 }
 
-/// Of a captured stream; the same for those that have joined one capture. The stream's context is current.
+/// Returns the capture that a stream is in, which all streams that have joined it share. Its context is current.
 Result<uint64_t> capture_of(const CudaDriver &driver, CuStream stream) {
   CaptureStatus status = CaptureStatus::none;
   unsigned long long id = 0;
@@ -94,8 +94,8 @@ bool LaunchGroup::has_lost_patience() const {
   return impatient_count_ != 0;
 }
 
-/// With mutex_ held. As own_until_ is behind the latest call of each rank when it changes, all ranks of an operation
-/// get the same.
+/// Returns whether the call takes part in a shared launch. mutex_ is held. When own_until_ changes, it is after the
+/// latest call of each rank, so all ranks of an operation get the same answer.
 bool LaunchGroup::takes_part(Place &own, uint64_t number) {
   own.number = number;
   own.thread = std::this_thread::get_id();
@@ -110,7 +110,7 @@ bool LaunchGroup::takes_part(Place &own, uint64_t number) {
   return false;
 }
 
-/// With mutex_ held, by one that waits.
+/// Ends sharing for a while, called by a rank that waits, with mutex_ held.
 void LaunchGroup::lose_patience() {
   own_until_ = never;
   ++impatient_count_;
@@ -167,7 +167,7 @@ Result<void> LaunchGroup::launch(uint32_t place, const LaunchPart &part, const u
   return cuda_check(*driver_, driver_->stream_wait_event(part.stream, ended_.get().object, 0), "cuStreamWaitEvent");
 }
 
-/// With mutex_ held.
+/// Wakes the ranks that wait and gives them `outcome`. mutex_ is held.
 void LaunchGroup::end_round(const Outcome &outcome) {
   for (Place &place : places_)
     if (std::exchange(place.waits, false)) place.outcome = outcome;
@@ -177,7 +177,7 @@ void LaunchGroup::end_round(const Outcome &outcome) {
   changed_.notify_all();
 }
 
-/// By the last one, at `place`, when all have come.
+/// Launches a kernel for all parts. The last rank to arrive, at `place`, calls it.
 Result<void> LaunchGroup::launch_all(uint32_t place, bool &launched) const {
   const LaunchPart &own = parts_[place];
   for (const LaunchPart &part : parts_)

@@ -25,42 +25,43 @@
 
 namespace rondo::cuda {
 
-/// What a rank brings to a kernel.
+/// The part that a rank brings to a kernel.
 struct LaunchPart {
   LoadedKernel kernel;
   device::DeviceOperation operation;
   const JointPlan *joint = nullptr;  ///< of load_store: in the joint kernel, which is `kernel` then. Outlives the call
   uint32_t blocks_max = 0;           ///< of a joint kernel
-  // Of other kernels:
+  // Only other kernels use these:
   uint32_t channel_count = 0;
   uint32_t threads = 0;       ///< of a block
   uint32_t shared_bytes = 0;  ///< of a block
   CuStream stream = nullptr;
-  uint64_t capture = 0;  ///< that the stream is in; 0: none. Found by the group
+  uint64_t capture = 0;  ///< of the stream, found by the group; 0: none
 };
 
-/// One kernel for all parts, at most device::ranks_per_kernel_max, on `stream`. They have the same kernel and the same
-/// number of channels; in a joint one they are all ranks of a communicator, with one signature.
+/// Launches one kernel for all parts, at most device::ranks_per_kernel_max, on `stream`. The parts have the same kernel
+/// and the same number of channels. In a joint kernel they are all ranks of a communicator, with one signature.
 [[nodiscard]] Result<void> launch_parts(const CudaDriver &driver, std::span<const LaunchPart> parts, CuStream stream);
 
 class LaunchGroup {
  public:
   static constexpr uint64_t endless_ns = UINT64_MAX;
 
-  /// The group of `rank_count` ranks that is called `name` in this process, made by whoever comes first. It ends with
-  /// the last one that holds it.
+  /// Returns the group of `rank_count` ranks that is called `name` in this process. The first rank to call it makes the
+  /// group, which ends with the last rank that holds it.
   [[nodiscard]] static Result<std::shared_ptr<LaunchGroup>> join(const PrimaryContext &context, DevicePointer name,
                                                                  uint32_t rank_count);
 
-  /// The call of the rank at `place`: waits until all have come. `abort`: the rank gives up, with an error, when it is
-  /// not 0; so do the others, each by its own word. The context is current.
-  /// `patience_ns`: it waits for a short time, and no longer than that. part.operation.number tells calls apart.
-  /// `launched`: there is one kernel for all, and part.stream goes on behind it unless an error is returned, too. Else,
-  /// without an error, nothing was launched: what the ranks brought does not fit into one kernel (they disagree, or
-  /// their streams are not in the same capture, if in any), or one has given up.
+  /// Brings the part of the rank at `place`, and waits until the parts of all ranks have arrived. The context is
+  /// current. If `abort` becomes nonzero, the rank gives up with an error; each other rank has a word of its own. The
+  /// wait is short, and at most `patience_ns`; endless_ns does not bound it. part.operation.number identifies the call.
+  ///
+  /// `launched`: one kernel runs for all, and part.stream continues after it, unless an error is returned as well.
+  /// Otherwise, without an error, nothing was launched: a rank has given up, or the parts do not fit into one kernel.
+  /// Parts do not fit if the ranks disagree, or if their streams are not in the same capture.
   [[nodiscard]] Result<void> launch(uint32_t place, const LaunchPart &part, const uint64_t &abort,
                                     uint64_t patience_ns, bool &launched);
-  /// Ranks have launched kernels of their own, since calls did not come together. Any thread.
+  /// Returns whether ranks have launched kernels of their own, since calls did not arrive together. Any thread.
   [[nodiscard]] bool has_lost_patience() const;
 
  private:
@@ -69,10 +70,10 @@ class LaunchGroup {
     Result<void> done;
   };
   struct Place {
-    Event ready;  ///< recorded on its stream when it came
+    Event ready;  ///< recorded on its stream when the rank arrived
     bool waits = false;
     Outcome outcome;
-    std::thread::id thread;  ///< of its latest call since sharing ended; none: there was none
+    std::thread::id thread;  ///< of its latest call since sharing ended, if any
     uint64_t number = 0;     ///< of its latest call
   };
 

@@ -10,9 +10,9 @@
 
 namespace rondo::cuda {
 
-/// The lines that this rank stores into the memory of the others. RONDO_ERROR_UNSUPPORTED: two ranks share a device, or
-/// it is not known of this device, or of the way from it to another rank's, that a line stays in one piece; the message
-/// says what can be used.
+/// Checks the lines that this rank stores into the memory of the others. RONDO_ERROR_UNSUPPORTED: two ranks share a
+/// device, or it is not known that a line stays in one piece on this device or on the way to another rank's. The
+/// message says what can be used.
 [[nodiscard]] Result<void> check_lines(const CudaDriver &driver, const CudaDevice &own,
                                        std::span<const PlacementInfo> infos);
 

@@ -11,18 +11,18 @@ namespace rondo::cuda {
 namespace {
 
 constexpr uint32_t warp_threads = 32;
-// Nothing was measured. Post areas take 256 KiB of a place, areas of chunks those of 8 ranks with 4 channels 36 MiB.
+// Nothing was measured. Post areas take 256 KiB of a place, chunk areas of 8 ranks with 4 channels 36 MiB.
 constexpr uint32_t load_store_post_bytes = 64 << 10;
 constexpr uint32_t load_store_chunk_bytes = 256 << 10;
 constexpr uint32_t unused_chunk_bytes = cache_line_bytes;  // of a place: ranks that share buffers pass no chunks on
-// Of several devices: a call that finds a buffer that peers cannot read takes 12 MiB of two ranks' places then. With
-// 32 KiB under way in each block 1 MiB is: some 2 us of 450 GB/s.
+// With several devices, a call with a buffer that peers cannot read takes 12 MiB of two ranks' places. With 32 KiB
+// under way in each block, 1 MiB is under way: some 2 us of 450 GB/s.
 constexpr uint32_t peer_channels_max = 32;
 constexpr uint32_t peer_chunk_bytes = 64 << 10;
 
-/// Buffers that kernels on peer devices can read and write: peer access is to memory of cuMemAlloc, while memory of
-/// pools and mapped memory have lists of devices of their own. False also of what the driver does not know. A buffer
-/// that need not be is null. With a context current.
+/// Returns whether kernels on peer devices can read and write the buffers. Peer access is to memory of cuMemAlloc,
+/// while memory of pools and mapped memory have lists of devices of their own. Returns false also if the driver does
+/// not know a buffer. A buffer that need not be readable is null. A context is current.
 bool peers_can_read(const CudaDriver &driver, const Buffers &buffers) {
   for (const std::byte *const pointer : {buffers.send.data, buffers.recv.data}) {
     if (pointer == nullptr) continue;
@@ -143,7 +143,7 @@ device::LoadStoreGeometry choose_load_store(const DeviceRequest &request, const 
   if (buffers == BufferPlace::device) return shape;
   const bool on_peers = shares_partly(buffers);
   shape.chunk_bytes = on_peers ? peer_chunk_bytes : unused_chunk_bytes;
-  if (request.channel_count != 0) return shape;  // so many are asked for
+  if (request.channel_count != 0) return shape;  // the user asked for this number
   const bool in_processes = buffers == BufferPlace::registered;
   if (in_processes && request.mps) return shape;
   const uint64_t neighbours = uint64_t{request.neighbours.in_process} + request.neighbours.in_others;

@@ -10,18 +10,18 @@
 
 namespace rondo::cuda {
 
-/// After that time since a failure or, where that came later, since the kernel was seen, and so many looks: a process
-/// that was stopped finds all of the time gone at once.
+/// A rank is lost after this time and this many polls. They count from a failure or, if that was later, from the moment
+/// when the kernel was seen. A process that was stopped finds all of the time gone at once, hence the polls.
 inline constexpr uint64_t lost_patience_ns = 3'000'000'000;
 inline constexpr uint64_t lost_looks = 1'000;
-// Else quiesce() would give up before a kernel that ran at the failure has been told.
+// Otherwise quiesce() would give up before a kernel that ran at the failure learns of the loss.
 static_assert(lost_patience_ns < quiesce_patience_ns && lost_looks * stop_interval_ns < quiesce_patience_ns);
 
-/// Any thread.
+/// Decides when the peers of a kernel are lost. Any thread.
 class PeerLoss {
  public:
-  /// A look after a failure at the kernel that runs now: those that begin later, behind other work, have their own
-  /// time. True: the ranks that it still waits for are lost.
+  /// Counts a poll after a failure while `kernel` runs. Kernels that begin later, after other work, have their own
+  /// time. Returns true if the ranks that the kernel still waits for are lost.
   [[nodiscard]] bool look(uint64_t kernel, uint64_t now_ns) {
     const std::lock_guard lock(mutex_);
     if (looks_ == 0 || kernel != kernel_) {

@@ -11,7 +11,7 @@ namespace {
 
 constexpr size_t align(size_t bytes) { return (bytes + 15) / 16 * 16; }
 
-/// Where the parts of an image begin.
+/// Offsets at which the parts of an image begin.
 struct Layout {
   explicit Layout(const Plan &plan) {
     size_t link_count = 0, step_count = 0;
@@ -26,7 +26,7 @@ struct Layout {
   size_t lanes, links, blocks, steps, bytes;
 };
 
-/// What a device's address is to code that the host compiles.
+/// Returns a device's address as a pointer for code that the host compiles.
 template <class T>
 T *device_pointer(uint64_t address) {
   return reinterpret_cast<T *>(address);
@@ -80,21 +80,21 @@ LoadStoreCollective load_store_collective(rondo_collective_t collective) {
   return all_reduce;
 }
 
-/// Of a plan of load_store. Other collectives that the tuner's choice calls so have no post.
+/// Returns whether a plan of load_store has posts. Other collectives whose choice is one_shot have none.
 bool is_one_shot(const Plan &plan) {
   return load_store_collective(static_cast<rondo_collective_t>(plan.key.signature.collective)) ==
              LoadStoreCollective::all_reduce &&
          plan.choice.algorithm == RONDO_ALGORITHM_ONE_SHOT;
 }
 
-/// "float32_sum"; avg is a sum and a divisor.
+/// Returns "float32_sum" or the like; avg is a sum and a divisor.
 std::string reducing_name(const Plan &plan) {
   const auto op = static_cast<rondo_op_t>(plan.key.signature.op);
   return std::string(rondo_type_string(static_cast<rondo_type_t>(plan.key.signature.type))) + "_" +
          rondo_op_string(op == RONDO_AVG ? RONDO_SUM : op);
 }
 
-/// Of a channel's chunk, or of each block's part of one.
+/// Returns the bytes of a channel's chunk, or of each block's part of one.
 uint64_t place_chunk_bytes(const Plan &plan, const LoadStoreGeometry &geometry) {
   const uint64_t chunk_bytes = std::min<uint64_t>(plan.choice.chunk_bytes, geometry.chunk_bytes);
   if (!uses_blocks(static_cast<rondo_collective_t>(plan.key.signature.collective))) return chunk_bytes;

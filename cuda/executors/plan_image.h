@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A plan as a kernel reads it: one piece of memory with everything that does not change from call to call, made for
-// the address at which the device will see it. And which kernel runs the plan.
+// A plan as a kernel reads it: one piece of memory with everything that does not change from call to call. It is made
+// for the address at which the device will see it. The file also finds the kernel that runs a plan.
 #pragma once
 
 #include <cstddef>
@@ -20,54 +20,54 @@ struct PlanImage {
   std::vector<std::byte> bytes;    ///< to be copied to the address it was made for; begins with DeviceChannel[]
   uint32_t channel_count = 0;      ///< blocks of the grid
   uint32_t lane_count = 0;         ///< of all channels: DeviceOperation::lane_count
-  uint32_t lanes_per_channel = 0;  ///< the most: shared memory and threads of a block are shared out among so many
+  uint32_t lanes_per_channel = 0;  ///< the most; they share the shared memory and threads of a block
 };
 
-/// How much memory the plan takes on a device.
+/// Returns the size of the memory that the plan takes on a device.
 [[nodiscard]] size_t plan_image_bytes(const Plan &plan);
 
-/// `address`: where the image will be, 16-byte aligned. `ends_of(channel, peer)`: the device's address of the
-/// DeviceLinkEnds with that rank.
+/// Makes the image for `address`, 16-byte aligned, where it will be. `ends_of(channel, peer)` returns the device's
+/// address of the DeviceLinkEnds with that rank.
 [[nodiscard]] Result<PlanImage> make_plan_image(const Plan &plan, uint64_t address,
                                                 const std::function<uint64_t(uint32_t, uint32_t)> &ends_of);
 
-/// DeviceOperation::scratch_bytes for plans with that protocol.
+/// Returns DeviceOperation::scratch_bytes for plans with that protocol.
 [[nodiscard]] constexpr uint32_t scratch_bytes_for(rondo_protocol_t protocol, const ConnectionGeometry &geometry) {
   if (protocol == RONDO_PROTOCOL_LL) return ll_scratch_bytes_for(geometry.ll_slot_bytes);
   if (protocol == RONDO_PROTOCOL_LL128) return ll128_scratch_bytes_for(geometry.ll128_slot_bytes);
   return 0;
 }
 
-/// The names of all kernels that run plans with that protocol.
+/// Returns the names of all kernels that run plans with that protocol.
 [[nodiscard]] std::vector<std::string> kernel_names(rondo_protocol_t protocol);
-/// Of the kernels 'load_store'.
+/// Returns the names of the kernels of load_store.
 [[nodiscard]] std::vector<std::string> load_store_kernel_names();
 
-/// Of what the plan's kernel takes for an element, where it is one of load_store.
+/// Returns the size of what the plan's kernel takes for an element, if it is a kernel of load_store.
 [[nodiscard]] uint32_t load_store_element_bytes(const Plan &plan);
 
-/// Of joint ones.
+/// Returns the names of the joint kernels.
 [[nodiscard]] std::vector<std::string> joint_kernel_names();
-/// "rondo_run_joint_float32_sum": the joint kernel that runs a plan of load_store for all ranks.
+/// Returns the joint kernel that runs a plan of load_store for all ranks, as "rondo_run_joint_float32_sum".
 [[nodiscard]] std::string joint_kernel_name(const Plan &plan);
 
-/// "rondo_run_simple_float32_sum": the kernel (cuda/kernels/list.h) that runs the plan. One of load_store is given a
-/// LoadStoreOperation and no image, the others DeviceOperations.
+/// Returns the kernel (cuda/kernels/list.h) that runs the plan, as "rondo_run_simple_float32_sum". A kernel of
+/// load_store takes a LoadStoreOperation and no image, the others DeviceOperations.
 [[nodiscard]] std::string kernel_name(const Plan &plan);
-/// What such a kernel is to do as operation.rank in its places: its mode, collective, root and sizes.
-/// `shared_chunk_bytes`: of a channel's chunk in shared buffers.
+/// Sets what such a kernel does as operation.rank in its places: its mode, collective, root and sizes.
+/// `shared_chunk_bytes` is the size of a channel's chunk in shared buffers.
 void describe_load_store(const Plan &plan, BufferPlace place, uint64_t shared_chunk_bytes,
                          LoadStoreOperation &operation);
-/// `operation`: described but for that.
+/// Returns the short post of an `operation` that is described otherwise, or an empty one.
 [[nodiscard]] ShortPost short_post(const LoadStoreOperation &operation, uint32_t element_bytes);
-/// By the buffers of operation.base: a short post's lie at whole words.
+/// Drops a short post if the buffers of operation.base do not lie at whole words.
 void fit_to_buffers(LoadStoreOperation &operation);
 
-/// The names of all kernels that reduce.
+/// Returns the names of all kernels that reduce.
 [[nodiscard]] std::vector<std::string> reduce_kernel_names();
 
-/// "rondo_reduce_float32_sum": the kernel that reduces the operands of the plan's steps; "" where it only
-/// moves, and for a barrier.
+/// Returns the kernel that reduces the operands of the plan's steps, as "rondo_reduce_float32_sum". "" if the plan only
+/// moves data, and for a barrier.
 [[nodiscard]] std::string reduce_kernel_name(const Plan &plan);
 
 }  // namespace rondo::device

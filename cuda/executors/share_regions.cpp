@@ -14,15 +14,15 @@
 namespace rondo::cuda {
 namespace {
 
-/// An idle rank looks every 10 ms. One that is not opens the memory later, and calls take the way through places. Or it
-/// closes it later: a collective of its may wait for the rank that waits here.
+/// An idle rank polls every 10 ms. A busy rank opens the memory later, and until then calls go through places. It may
+/// also close it later: one of its collectives may wait for the rank that waits here.
 constexpr uint64_t open_patience_ns = 100'000'000;
 constexpr uint64_t close_patience_ns = 200'000'000;
 constexpr uint64_t look_ns = 500'000;
 constexpr uint32_t looks_per_death_check = 40;
 constexpr auto wait_look_interval = std::chrono::milliseconds(1);  // nobody notifies about a failure
 
-/// find(dead) until there is no holder; else the one that is left when the time is up.
+/// Calls find(dead) until there is no holder; returns the one that is left when the time is up.
 template <class Find>
 std::optional<uint32_t> wait_for_holders(const RankQueries &ranks, uint64_t patience_ns, const Find &find) {
   const uint64_t deadline_ns = now_ns() + patience_ns;
@@ -118,14 +118,14 @@ bool RegionFollower::follow(EnqueueWait &wait) {
   asked_.notify_one();
   const auto is_done = [&] { return done_count_ >= number; };
   for (bool over = false; !over && !done_.wait_for(lock, wait_look_interval, is_done);) {
-    lock.unlock();  // it looks at the other ranks
+    lock.unlock();  // it checks the other ranks
     over = wait.is_over();
     lock.lock();
   }
   return is_done();
 }
 
-/// A round that has begun when another one is asked for does not count as that: it may have seen less.
+/// Runs the rounds. A round that began before a request does not count for it, since it may have seen less.
 void RegionFollower::run() {
   std::unique_lock lock(mutex_);
   for (;;) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the copy-engine executor enqueues on a stream, one call of the driver each; in a stream that is captured each
+// Work that the copy-engine executor enqueues on a stream, one call of the driver each. In a captured stream each
 // becomes a node of the graph.
 #pragma once
 
@@ -14,11 +14,11 @@ struct StreamWork {
   CuStream stream = nullptr;
   unsigned wait_flags = wait_value_geq;
 
-  /// Until *word - value >= 0.
+  /// Waits until *word - value >= 0.
   [[nodiscard]] Result<void> wait(DevicePointer word, uint64_t value) const {
     return cuda_check(*driver, driver->stream_wait_value64(stream, word, value, wait_flags), "cuStreamWaitValue64");
   }
-  /// Behind a fence: who sees the value sees what the stream did before.
+  /// Writes after a fence: a reader of the value sees what the stream did before.
   [[nodiscard]] Result<void> write(DevicePointer word, uint64_t value) const {
     return cuda_check(*driver, driver->stream_write_value64(stream, word, value, write_value_default),
                       "cuStreamWriteValue64");

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which executor a communicator on devices gets, and how its ranks share memory: what was asked for, else what suits
-// where they are.
+// These functions choose the executor of a communicator on devices, and how its ranks share memory. They take what was
+// asked for; otherwise what suits the placement of the ranks.
 #pragma once
 
 #include <span>
@@ -15,7 +15,7 @@ namespace rondo::cuda {
 /// Devices of higher ordinals do not share buffers.
 inline constexpr int linked_devices_max = 64;
 
-/// What a rank tells the others. Names of devices and processes say something inside of a node only.
+/// The placement that a rank sends to the others. Names of devices and processes are valid inside of a node only.
 struct PlacementInfo {
   DeviceUuid device{};
   ProcessName process;
@@ -46,14 +46,15 @@ struct Neighbours {
 /// DeviceRequest::peer_devices, in ascending order; for each rank, or for none, not empty.
 [[nodiscard]] std::vector<CuDevice> peer_devices_of(uint32_t rank, std::span<const PlacementInfo> infos);
 
-/// The same on all ranks. Not asked: the copy-engine executor where contexts take turns and all devices can, else the
-/// kernel executor: a kernel that waits would use up its turns. On several nodes kernels, since copies wait by words
-/// that all ranks map.
+/// Chooses the executor, which is the same on all ranks. By default it is the copy-engine executor where contexts take
+/// turns and all devices support it: a kernel that waits would use up its turns. Otherwise it is the kernel executor.
+/// Several nodes need kernels, since copies wait for words that all ranks map.
 [[nodiscard]] rondo_device_executor_t choose_executor(rondo_device_executor_t wanted,
                                                       std::span<const PlacementInfo> infos);
 
-/// The same on all ranks: as DeviceHandles says; where nobody asks and all ranks use the same addresses, ipc, which is
-/// plain memory then. RONDO_ERROR_UNSUPPORTED: vmm is asked for, and a device cannot.
+/// Chooses the handles, the same on all ranks, as DeviceHandles says. If nobody asks and all ranks use the same
+/// addresses, it chooses ipc, which is plain memory then. RONDO_ERROR_UNSUPPORTED: a device does not support vmm as
+/// asked for.
 [[nodiscard]] Result<DeviceHandles> choose_handles(DeviceHandles wanted, std::span<const PlacementInfo> infos);
 
 }  // namespace rondo::cuda

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// From a request to the executor that serves it.
+// This file turns a request into the executor that serves it.
 #include <algorithm>
 #include <cstdlib>
 #include <set>
@@ -21,13 +21,13 @@ namespace {
 /// More share what they register only where load_store is asked for: nothing was counted of them.
 constexpr uint32_t region_ranks_by_default = 16;
 
-/// 0 also where the driver does not know the attribute.
+/// Returns 0 also if the driver does not know the attribute.
 uint32_t has(const CudaDriver &driver, CuDevice device, DeviceAttribute attribute) {
   const auto value = device_attribute(driver, device, attribute);
   return value.ok() && value.value() != 0 ? 1 : 0;
 }
 
-/// PlacementInfo::linked_devices.
+/// Returns PlacementInfo::linked_devices.
 Result<uint64_t> linked_devices(const CudaDriver &driver, CuDevice own) {
   int count = 0;
   RONDO_TRY(cuda_check(driver, driver.device_get_count(&count), "cuDeviceGetCount"));
@@ -64,7 +64,7 @@ Result<void> check_protocol(const DeviceRequest &request, std::span<const Placem
   return check_lines(*driver, device, infos);
 }
 
-/// The same on all ranks, but for what agree_on_peers() finds.
+/// Returns the same on all ranks, except for what agree_on_peers() finds later.
 bool shares_by_regions(const DeviceRequest &request, std::span<const PlacementInfo> infos) {
   const bool runs_kernels = request.executor == RONDO_DEVICE_EXECUTOR_KERNEL && request.on_one_node();
   const bool by_default = request.is_free() && request.rank_count <= region_ranks_by_default;
@@ -72,7 +72,7 @@ bool shares_by_regions(const DeviceRequest &request, std::span<const PlacementIn
          !request.shares_launches && !takes_turns(infos) && request.rank_count <= device::load_store_rank_count_max;
 }
 
-/// The hardware queues that CUDA gives this process on each device.
+/// Returns the number of hardware queues that CUDA gives this process on each device.
 uint64_t queue_count() {
   constexpr uint32_t queue_count_default = 8;
   const char *const text = std::getenv("CUDA_DEVICE_MAX_CONNECTIONS");
@@ -83,8 +83,8 @@ bool has_all_queues() {
   return queue_count() >= queue_count_max;
 }
 
-/// By default where one kernel can run all ranks, and ranks that launch kernels of their own might wait for each other
-/// in one queue.
+/// Returns the user's choice. By default, returns true if one kernel can run all ranks, and ranks that launch kernels
+/// of their own might wait for each other in one queue.
 bool chooses_shared_launch(const DeviceRequest &request) {
   if (request.executor != RONDO_DEVICE_EXECUTOR_KERNEL) return false;
   if (request.launch != DeviceLaunch::automatic) return request.launch == DeviceLaunch::shared;
@@ -99,7 +99,7 @@ bool acts_apart() {
 
 using ConnectingExecutor = std::unique_ptr<ExecutorBase, DeviceExecutorDeleter>;
 
-/// `request`: what is asked for, then what was chosen. `executor`: as ExecutorBase::connect() says.
+/// Connects `executor` as ExecutorBase::connect() says. Replaces the settings in `request` by what was chosen.
 Result<void> connect_chosen(DeviceRequest &request, InfoExchange &info_exchange,
                             ConnectingExecutor &executor) {
   RONDO_TRY_ASSIGN(const PlacementInfo own, own_info(request));

@@ -22,8 +22,8 @@ struct FlagMemory {
 
 using MappedFiles = SharedTable<std::pair<dev_t, ino_t>, const FlagMemory>;
 
-/// The mappings of this process, by device and inode of the memory behind them: all ranks of a process use one, so that
-/// its threads meet at the same addresses.
+/// Returns the mappings of this process, by device and inode of the memory. All ranks of a process use one mapping, so
+/// that its threads use the same addresses.
 MappedFiles &mapped() {
   static auto *const all = new MappedFiles;
   return *all;

@@ -47,23 +47,23 @@ struct FlagShape {
   uint32_t slot_count = 2;
 
   [[nodiscard]] uint64_t place_bytes() const;
-  /// Where the place of `rank` for what it does with `peer` begins.
+  /// Returns where the place of `rank` for its connections with `peer` begins.
   [[nodiscard]] uint64_t place_offset(uint32_t rank, uint32_t channel, uint32_t peer) const;
   [[nodiscard]] uint64_t bytes() const;
 };
 
-/// Of one rank; the memory is one mapping in each process.
+/// The flags of one rank. Their memory is one mapping in each process.
 class Flags {
  public:
-  /// Every rank calls it: rank 0 makes the memory.
+  /// Connects the ranks, all of which call it; rank 0 creates the memory.
   [[nodiscard]] static Result<Flags> connect(const PrimaryContext &context, const FlagShape &shape,
                                              InfoExchange &info_exchange);
 
-  /// As the device sees it: in the part of `rank`, for its connections with `peer`.
+  /// Returns the device's address of a word in the part of `rank`, for its connections with `peer`.
   [[nodiscard]] DevicePointer word(FlagWord which, uint32_t rank, uint32_t channel, uint32_t peer) const {
     return address_ + shape_.place_offset(rank, channel, peer) + static_cast<uint64_t>(which) * sizeof(uint64_t);
   }
-  /// Of the first of the pair; that of the opposite follows.
+  /// Returns the address of SlotSignature::value; the opposite follows it.
   [[nodiscard]] DevicePointer signature(uint32_t rank, uint32_t channel, uint32_t peer, uint64_t slot) const {
     return word(FlagWord::count, rank, channel, peer) + 2 * slot * sizeof(uint64_t);
   }

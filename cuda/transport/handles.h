@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Owners of what the CUDA driver hands out. Each carries its driver and, where closing needs one, its context.
-// A close that fails is logged at the level debug: after an asynchronous error every call fails, and the error itself
-// has been told by then.
+// Owners of the objects that the CUDA driver creates. Each carries its driver and, where closing needs one, its
+// context. A close that fails is logged at the level debug: after an asynchronous error every call fails, and the error
+// itself was reported before.
 #pragma once
 
 #include "cuda/driver/driver.h"
@@ -12,7 +12,7 @@ namespace rondo::cuda {
 /// Makes `context` current on this thread while it lives, whatever the application has current.
 class ContextGuard {
  public:
-  /// The guard is in force if ok(); its failure is told by status().
+  /// Pushes `context`. The guard is in force if ok(); otherwise status() returns the error.
   ContextGuard(const CudaDriver &driver, CuContext context)
       : driver_(driver), status_(driver.ctx_push_current(context)) {}
   ContextGuard(const ContextGuard &) = delete;
@@ -28,7 +28,7 @@ class ContextGuard {
   CuStatus status_;
 };
 
-/// While it lives this thread may ask the driver what is "potentially unsafe" while a stream is captured: by default a
+/// Lets this thread make calls that the driver calls "potentially unsafe" while a stream is captured. By default a
 /// query of any stream or event, from any thread of the process, would end the capture.
 class CaptureModeGuard {
  public:
@@ -56,7 +56,7 @@ struct Owned {
   bool operator==(const Owned &) const = default;
 };
 
-/// What the traits below have in common: makes the context current, calls `close(argument)`, logs what fails.
+/// Makes the context current, calls `close(argument)`, and logs a failure. The traits below share it.
 void close_in_context(const CudaDriver &driver, CuContext context, const char *what, CuStatus (*close)(const void *),
                       const void *argument);
 
@@ -102,7 +102,7 @@ struct PrimaryContextTraits {
 /// A reference to the primary context of a device, which the application's CUDA runtime shares.
 using PrimaryContext = UniqueHandle<PrimaryContextTraits>;
 
-/// Of addresses that were reserved, or mapped: what cuMemAddressFree and cuMemUnmap want to know.
+/// A range of addresses that were reserved or mapped, as cuMemAddressFree and cuMemUnmap need it.
 struct AddressRange {
   const CudaDriver *driver = nullptr;
   CuContext context = nullptr;
@@ -131,7 +131,7 @@ using MappedAddresses = UniqueHandle<AddressRangeTraits<&CudaDriver::vmm_unmap>>
 
 // The makers make the context current themselves.
 [[nodiscard]] Result<PrimaryContext> retain_primary_context(const CudaDriver &driver, CuDevice device);
-/// That of another device. From now on kernels of `context` reach all memory there that cuMemAlloc gives out.
+/// Returns the context of another device. From now on kernels of `context` reach all memory of cuMemAlloc there.
 [[nodiscard]] Result<PrimaryContext> open_peer_device(const PrimaryContext &context, CuDevice peer);
 [[nodiscard]] Result<Stream> make_stream(const PrimaryContext &context, int priority = 0);  ///< non-blocking
 [[nodiscard]] Result<Event> make_event(const PrimaryContext &context, unsigned flags = event_disable_timing);

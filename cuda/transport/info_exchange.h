@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The ranks of a communicator on devices while they connect: what they tell each other in the store, and descriptors
-// that they hand to each other. A header of cuda/ alone.
+// The ranks of a communicator on devices use this while they connect: they exchange infos in the store, and hand
+// descriptors to each other. A header of cuda/ alone.
 #pragma once
 
 #include <memory>
@@ -21,7 +21,7 @@ inline constexpr char regions_key[] = "/cuda-regions";      ///< a file, where r
 inline constexpr char flags_key[] = "/cuda-flags";          ///< a file, of the copy-engine executor
 inline constexpr char connected_key[] = "/cuda-connected";  ///< nothing but whether all went well
 
-/// "opening the memory of rank 3: ...", with the rank as the peer.
+/// Returns an error such as "opening the memory of rank 3: ...", with the rank as the peer.
 [[nodiscard]] inline Error about_rank(uint32_t peer, const std::string &what, const Error &cause) {
   Error error{cause.status, what + " of rank " + std::to_string(peer) + ": " + cause.message};
   error.peer = static_cast<int32_t>(peer);
@@ -36,14 +36,14 @@ class InfoExchange {
   [[nodiscard]] uint32_t rank() const { return rank_; }
   [[nodiscard]] uint32_t rank_count() const { return count_; }
 
-  /// Everybody's info, in rank order; else as gather_outcomes().
+  /// Returns the info of every rank, in rank order, or the error of gather_outcomes().
   template <class Info>
   [[nodiscard]] Result<std::vector<Info>> infos(const char *key, const Info &own) {
     const auto bytes = std::as_bytes(std::span(&own, 1));
     RONDO_TRY_ASSIGN(const auto parts, gather(key, Bytes(bytes.begin(), bytes.end())));
     return structs_of<Info>(parts);
   }
-  /// Whether all went well everywhere so far; else as gather_outcomes().
+  /// Returns success if all ranks have succeeded so far, or the error of gather_outcomes().
   [[nodiscard]] Result<void> outcome(const char *key, const Result<void> &own) {
     return check_outcomes(store_, prefix_ + key, rank_, count_, own, deadline_ns_);
   }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// A device's view of its rank's links to other nodes. Their FIFOs are memory of this host, which the driver is told of
-// here: kernels write and read them like any connection, with the protocol `simple`, and the sentinel
-// (transports/net/sentinel.h) moves what they post. No call of the program is needed meanwhile, so that a captured
-// collective is a kernel and nothing else there, too. Payloads may be in memory of the device (RdmaMemory): then the
-// sentinel makes the device's context current for each look, and flushes what has come before it tells of it.
+// A device's view of its rank's links to other nodes. Their FIFOs are memory of this host, which this file registers
+// with the driver. Kernels use them like any connection, with the protocol `simple`, and the sentinel
+// (transports/net/sentinel.h) moves what they post. The program need not call anything meanwhile, so a captured
+// collective is a single kernel there, too. Payloads may be in memory of the device (RdmaMemory). The sentinel then
+// makes the device's context current for each poll, and flushes arrived data before it announces it.
 #pragma once
 
 #include <cstdint>
@@ -18,15 +18,15 @@ namespace rondo::cuda {
 
 class NetworkLinks {
  public:
-  /// Of no rank: all are on one node.
+  /// Makes links of no rank: all ranks are on one node.
   NetworkLinks() = default;
-  /// `nodes`: by rank. The memory stays as long as this object, the views can be had as long as `links`.
+  /// Registers the FIFOs. `nodes` is by rank. The memory lives as long as this object; views need `links` as well.
   [[nodiscard]] static Result<NetworkLinks> connect(const PrimaryContext &context, const Links &links,
                                                     const std::vector<uint32_t> &nodes, uint32_t rank);
 
   /// The peer is on another node.
   [[nodiscard]] bool reaches(uint32_t peer) const { return !nodes_.empty() && nodes_[peer] != nodes_[rank_]; }
-  // With addresses of the device.
+  // The views have addresses of the device.
   [[nodiscard]] SimpleSender sender(uint32_t channel, uint32_t peer) const {
     return SimpleSender(on_device(links_->outgoing(channel, peer)), 0, links_->device_slots(channel, peer));
   }

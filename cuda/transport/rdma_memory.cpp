@@ -11,7 +11,7 @@
 namespace rondo::cuda {
 namespace {
 
-constexpr size_t page_bytes = 65'536;  // of devices; a whole number of those of hosts, which dmabufs are made of
+constexpr size_t page_bytes = 65'536;  // of devices; a multiple of the host's page, of which dmabufs are made
 
 class CudaRdmaMemory final : public RdmaMemory {
  public:

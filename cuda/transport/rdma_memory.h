@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory of a CUDA device that network cards read and write, for slots of links to other hosts (GPUDirect RDMA).
-// Whether a kernel may read what a card has written is up to the platform: the driver says if the order of writes is
+// Memory of a CUDA device that network cards read and write, for slots of links to other hosts (GPUDirect RDMA). The
+// platform decides whether a kernel may read what a card has written. The driver reports that the order of writes is
 // enough, or that the host can flush them. A card reads what a kernel has released at system scope.
 #pragma once
 
@@ -12,16 +12,16 @@
 
 namespace rondo::cuda {
 
-/// What a device lets network cards do with its memory.
+/// The access to its memory that a device gives network cards.
 struct GpuDirect {
   bool needs_flush = false;  ///< by the host, before a kernel of the device reads what a card wrote
   bool dmabuf = false;       ///< the driver gives out dmabufs
 };
 
-/// RONDO_ERROR_UNSUPPORTED: cards cannot reach it, or what they write is in no order that a kernel can rely on.
+/// Returns RONDO_ERROR_UNSUPPORTED if cards cannot reach it, or a kernel cannot rely on the order of their writes.
 [[nodiscard]] Result<GpuDirect> gpu_direct_of(const CudaDriver &driver, CuDevice device);
 
-/// For the rank's device. It may wait for what runs there, as allocations do.
+/// Allocates memory on the rank's device. It may wait for what runs there, as allocations do.
 [[nodiscard]] Result<std::shared_ptr<const RdmaMemory>> allocate_rdma_memory(const std::string &library,
                                                                                  int32_t ordinal, size_t bytes);
 

@@ -49,14 +49,14 @@ RegionEntry &Regions::entry(uint32_t rank, uint32_t region) const {
   return entries[size_t{rank} * region_count_max + region];
 }
 
-/// N4, of the entry as it is now.
+/// Returns whether all ranks have seen the entry as it is now (N4).
 bool Regions::all_have_seen(uint32_t region) const {
   const RegionEntry &own = entry(rank_, region);
   return std::all_of(own.seen, own.seen + rank_count_,
                      [&](const uint64_t &seen) { return memory::load_acquire(seen) == own.generation; });
 }
 
-/// The second half of N1. With own_mutex_ held.
+/// Does the second half of N1, with own_mutex_ held.
 void Regions::change(uint32_t region) {
   RegionEntry &own = entry(rank_, region);
   memory::store_release(own.generation, own.generation + 1);  // pairs with N2
@@ -124,7 +124,7 @@ void Regions::withdraw_all() {
   }
 }
 
-/// With own_mutex_ held.
+/// Returns a live rank that has not seen the entry as it is now. own_mutex_ is held.
 std::optional<uint32_t> Regions::holder(uint32_t region, const std::vector<uint32_t> &dead) const {
   const RegionEntry &own = entry(rank_, region);
   for (uint32_t peer = 0; peer < rank_count_; ++peer) {
@@ -171,7 +171,7 @@ void Regions::look() {
   }
 }
 
-/// N2, N3. What cannot be opened is told once, and never seen: its owner does not post it.
+/// Does N2 and N3. If memory cannot be opened, logs it once, and never marks it seen: its owner does not post it.
 void Regions::follow(uint32_t rank, uint32_t region) {
   RegionEntry &theirs = entry(rank, region);
   Opened &mine = opened_[size_t{rank} * region_count_max + region];

@@ -35,7 +35,7 @@ namespace rondo::cuda {
 
 inline constexpr uint64_t region_left = UINT64_MAX;
 
-/// One region of one rank.
+/// Describes one region of one rank.
 struct alignas(cache_line_bytes) RegionEntry {
   uint64_t generation = 0;  ///< odd: announced
   uint64_t device = 0;      ///< its ordinal in the owner's process
@@ -45,8 +45,8 @@ struct alignas(cache_line_bytes) RegionEntry {
   uint64_t seen[device::load_store_rank_count_max] = {};  ///< by rank
 };
 
-/// Of one rank. announce(), posted(), withdraw() and find_...() are for its own memory, and any thread may call
-/// them; so may one call the others.
+/// The regions of one rank. Any thread may call announce(), posted(), withdraw() and find_...(), which are for the
+/// rank's own memory. One thread may call the others meanwhile.
 class Regions {
  public:
   /// Every rank of a node calls it. `table`: zeroed device memory of this rank, table_bytes(), which its kernels get.
@@ -63,21 +63,23 @@ class Regions {
   }
   [[nodiscard]] DevicePointer table() const { return table_; }
 
-  /// RONDO_ERROR_UNSUPPORTED: other processes cannot open such memory. RONDO_ERROR_OUT_OF_RESOURCES: no entry is free.
+  /// Publishes the memory in a free entry. RONDO_ERROR_UNSUPPORTED: other processes cannot open such memory.
+  /// RONDO_ERROR_OUT_OF_RESOURCES: no entry is free.
   [[nodiscard]] Result<void> announce(const void *first, uint64_t bytes);
-  /// As kernels read it; none: it is in no region that all ranks have opened. `captured`: by a graph's.
+  /// Returns the address as kernels read it, or none if no region that all ranks have opened contains it. `captured`
+  /// says that a graph's call posts it.
   [[nodiscard]] std::optional<uint64_t> posted(const void *pointer, uint64_t bytes, bool captured = false);
-  /// False: nothing was announced from that address on. May be called again.
+  /// Returns false if nothing was announced from that address on, otherwise withdraws it. It may be called again.
   [[nodiscard]] bool withdraw(const void *first);
   void withdraw_all();
-  /// A rank that has not closed what was withdrawn from that address on. None: the memory may be given back.
+  /// Returns a rank that has not closed the memory withdrawn from that address on. If none, it may be given back.
   [[nodiscard]] std::optional<uint32_t> find_holder(const void *first, const std::vector<uint32_t> &dead);
-  /// The same of all that was withdrawn, when nothing of this rank is in flight any more: of the other ranks.
+  /// Returns another rank that has not closed all withdrawn memory. Nothing of this rank is in flight any more.
   [[nodiscard]] std::optional<uint32_t> find_other_holder(std::vector<uint32_t> dead);
 
   /// A rank has announced or withdrawn something since the last look(). Waits for no look() of another thread.
   [[nodiscard]] bool has_news() const;
-  /// In a quiet moment: opens and closes.
+  /// Opens and closes regions, while nothing is in flight.
   void look();
   /// Closes everything: no kernel of this rank reaches another's memory any more.
   void leave();

@@ -83,7 +83,7 @@ Result<void> Segment::check_links(const Plan &plan) const {
   return {};
 }
 
-/// Of another thread of this process, whose addresses are used as they are.
+/// Opens the segment of another thread of this process, whose addresses are used as they are.
 Result<DevicePointer> Segment::open_neighbour(const PrimaryContext &context, const SegmentInfo &info, uint32_t peer) {
   if (const auto device = static_cast<CuDevice>(info.device); device != context.get().device) {
     auto theirs = open_peer_device(context, device);
@@ -97,7 +97,7 @@ Result<DevicePointer> Segment::open_neighbour(const PrimaryContext &context, con
   return info.address;
 }
 
-/// Of any rank of this node.
+/// Opens the segment of any rank of this node.
 Result<DevicePointer> Segment::open_peer(const PrimaryContext &context, const SegmentInfo &info, const SegmentInfo &own,
                                          uint32_t peer, InfoExchange &info_exchange) {
   if (info.process == own.process && (info.uuid == own.uuid || !own_->is_vmm()))

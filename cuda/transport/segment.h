@@ -52,7 +52,7 @@ struct SegmentShape {
   [[nodiscard]] uint64_t bytes() const;
 };
 
-/// What a rank tells the others.
+/// The description of its segment that a rank sends to the others.
 struct SegmentInfo {
   DeviceUuid uuid{};
   ProcessName process;
@@ -64,24 +64,25 @@ struct SegmentInfo {
   FdTicket ticket;            ///< vmm
 };
 
-/// By which links a rank's device reaches the others.
+/// The links by which a rank's device reaches the others.
 struct SegmentLinks {
-  std::vector<bool> permitted;          ///< by rank: a peer in some schedule (src/plan/edges.h); empty: all are
+  std::vector<bool> permitted;          ///< by rank, the peers in schedules (src/plan/edges.h); if empty, all
   const NetworkLinks *network = nullptr;  ///< to the ranks of other nodes
   bool one_process = false;               ///< all ranks of this node are threads of one: none opens a handle
 };
 
 class Segment {
  public:
-  /// Allocates and clears it, tells the others and opens those of permitted peers on this node; of all ranks where
-  /// load_store may run, since each reads every other's place. Every rank calls it. `stream`: to work on.
+  /// Allocates and clears the segment, describes it to the others, and opens those that this rank needs. It opens the
+  /// segments of permitted peers on this node. Where load_store may run, it opens all of them, since each rank reads
+  /// every place. Every rank calls it. `stream` is to work on.
   [[nodiscard]] static Result<Segment> connect(const PrimaryContext &context, CuStream stream, const DeviceUuid &uuid,
                                                const SegmentShape &shape, DeviceHandles handles,
                                                const SegmentLinks &links, InfoExchange &info_exchange);
 
   [[nodiscard]] const SegmentShape &shape() const { return shape_; }
   [[nodiscard]] DevicePointer address() const { return own_->address(); }
-  /// Where this rank sees the segment of `rank`; 0: it does not, since no plan has a link there, or a network has it.
+  /// Returns where this rank sees the segment of `rank`. 0: no plan has a link there, or a network has it.
   [[nodiscard]] DevicePointer address_of(uint32_t rank) const { return peers_[rank]; }
   /// Other processes must not use a rank's segment when it has left: of CUDA IPC.
   [[nodiscard]] bool ends_with_owner() const { return !own_->is_vmm() && !opened_.empty(); }

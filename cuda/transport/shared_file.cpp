@@ -13,7 +13,7 @@
 namespace rondo::cuda {
 namespace {
 
-/// What rank 0 tells the others.
+/// The info that rank 0 sends to the others.
 struct SharedFileInfo {
   FdTicket ticket;
 };

@@ -14,7 +14,7 @@ namespace rondo::cuda {
 [[nodiscard]] Result<FileDescriptor> share_file(const char *key, const char *what, uint64_t bytes,
                                                 InfoExchange &info_exchange);
 
-/// Of such a file, all of it.
+/// Maps all of such a file.
 [[nodiscard]] Result<Mapping> map_shared_file(const FileDescriptor &file, const char *what, uint64_t bytes);
 
 }  // namespace rondo::cuda

@@ -12,7 +12,7 @@ namespace {
 
 using HeldMemories = SharedTable<DevicePointer, const SharedMemory>;
 
-/// Of this process, by address.
+/// Returns the memories of this process, by address.
 HeldMemories &held() {
   static auto *const all = new HeldMemories;
   return *all;
@@ -25,7 +25,7 @@ MemoryProperties properties_for(CuDevice device) {
   return properties;
 }
 
-/// What physical memory of so many bytes takes.
+/// Returns the size of physical memory that holds `bytes`.
 Result<uint64_t> vmm_bytes(const PrimaryContext &context, uint64_t bytes) {
   const auto &[driver, device, object] = context.get();
   const MemoryProperties properties = properties_for(device);
@@ -35,7 +35,7 @@ Result<uint64_t> vmm_bytes(const PrimaryContext &context, uint64_t bytes) {
   return (bytes + granularity - 1) / granularity * granularity;
 }
 
-/// For the device of `context`, which is current.
+/// Maps the memory for the device of `context`, which is current.
 Result<VmmMapping> map_physical(const PrimaryContext &context, MemoryHandle physical, uint64_t bytes) {
   const auto &[driver, device, object] = context.get();
   VmmMapping made;

@@ -23,18 +23,18 @@ struct VmmMapping {
   MappedAddresses mapped;  ///< gone before them
 };
 
-/// A rank's own. Held by its rank, and by the threads of its process that write into it: a rank that has left does not
-/// take it away from one that still works off what it had enqueued.
+/// Memory of a rank. Its rank holds it, and so do threads of its process that write into it. If the rank leaves, a
+/// thread that still works on what it has enqueued keeps the memory.
 class SharedMemory {
  public:
-  /// `kind`: ipc or vmm.
+  /// Allocates memory of `kind`, which is ipc or vmm.
   [[nodiscard]] static Result<std::shared_ptr<const SharedMemory>> allocate(const PrimaryContext &context,
                                                                             uint64_t bytes, DeviceHandles kind);
-  /// That of another thread of this process. Null: its rank has given up meanwhile.
+  /// Returns the memory of another thread of this process, or null if its rank has given up meanwhile.
   [[nodiscard]] static std::shared_ptr<const SharedMemory> find(DevicePointer address);
 
   [[nodiscard]] DevicePointer address() const;
-  /// vmm: rounded up to what the device gives out; ipc: 0.
+  /// Returns the size for vmm, rounded up to what the device allocates. With ipc it is 0.
   [[nodiscard]] uint64_t bytes() const { return mapping_.reserved.get().bytes; }
   [[nodiscard]] bool is_vmm() const { return physical_.valid(); }
   [[nodiscard]] Result<IpcMemoryHandle> ipc_handle() const;
@@ -55,7 +55,7 @@ struct OpenedMemory {
 };
 
 [[nodiscard]] Result<OpenedMemory> open_ipc(const PrimaryContext &context, const IpcMemoryHandle &handle);
-/// `bytes`: SharedMemory::bytes() of its owner.
+/// Maps memory for which SharedMemory::bytes() of its owner returned `bytes`.
 [[nodiscard]] Result<OpenedMemory> open_vmm(const PrimaryContext &context, FileDescriptor descriptor, uint64_t bytes);
 
 }  // namespace rondo::cuda

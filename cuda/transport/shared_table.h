@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the ranks of a process that are threads have one of together: found by a key as long as one of them holds it. A
-// table of the process is never destroyed, since a communicator may be left to the process's end. A header of cuda/
+// Objects that the threads of a process share: a thread finds one by its key as long as another thread holds it. A
+// table of the process is never destroyed, since a communicator may live until the process ends. A header of cuda/
 // alone.
 #pragma once
 
@@ -12,7 +12,7 @@
 
 namespace rondo::cuda {
 
-/// Any thread.
+/// A table that any thread may use.
 template <class Key, class Object>
 class SharedTable {
  public:
@@ -28,7 +28,8 @@ class SharedTable {
     const auto found = objects_.find(key);
     return found == objects_.end() ? nullptr : found->second.lock();
   }
-  /// Where nobody holds it, what make() returns: a Result<std::shared_ptr<Object>>. Others wait meanwhile.
+  /// Returns the object, or makes it if nobody holds it. make() returns a Result<std::shared_ptr<Object>>. Other
+  /// threads wait meanwhile.
   template <class Make>
   [[nodiscard]] Result<std::shared_ptr<Object>> find_or_make(const Key &key, const Make &make) {
     const std::lock_guard lock(mutex_);
