@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// A collective of all ranks in one kernel, where they are threads of one process on one device and share launches
-// (cuda/executors/launch_group.h). It comes behind what is on the streams of all of them, and before what follows
-// there: so nobody waits in it, for no flag and no place, and its blocks need not be resident at once. Each input is
-// read once and each output written once, in rank order, as load_store does in shared buffers; the result is the same
-// bit for bit.
+// A collective of all ranks in one kernel, if they are threads of one process on one device and share launches
+// (cuda/executors/launch_group.h). It runs after what is on the streams of all of them, and before what follows there.
+// So no thread waits in it, for no flag and no place, and its blocks need not be resident at once. Each input is read
+// once and each output written once, in rank order, as load_store does in shared buffers. The result is the same bit
+// for bit.
 //
-// Ordering  ends of kernels order what lies in the buffers. E2 and E3 (run.h) are those of rank 0 for all blocks, and
-// of each rank. It does not ask how earlier kernels ended: what it touches is in the order of its owner's stream.
+// Ordering  ends of kernels order what lies in the buffers. Rank 0 does E2 (run.h) for all blocks, and each rank has an
+// E3. The kernel does not check how earlier kernels ended: what it touches is in the order of its owner's stream.
 #pragma once
 
 #include <cstddef>
@@ -17,7 +17,7 @@
 
 namespace rondo::device {
 
-/// What it has of each rank.
+/// The data of one rank in a joint kernel.
 struct JointRank {
   const std::byte *send = nullptr;
   std::byte *recv = nullptr;
@@ -28,11 +28,11 @@ struct JointRank {
 
 /// The parameter of a joint kernel.
 struct JointOperation {
-  JointRank ranks[ranks_per_kernel_max];  ///< behind rank_count those of rank 0
+  JointRank ranks[ranks_per_kernel_max];  ///< from rank_count on, copies of rank 0's
   uint64_t count = 0;                     ///< elements: of the vector, or of a block
   uint32_t rank_count = 0;
-  uint32_t block_count = 1;  ///< of the grid; with blocks of ranks, as many for each
-  uint32_t word_count = 0;   ///< of an all-reduce of few words of 8 bytes, at whole words; else 0
+  uint32_t block_count = 1;  ///< of the grid; with blocks of ranks, the same number for each
+  uint32_t word_count = 0;   ///< of an all-reduce of few words of 8 bytes, at whole words, or 0
   uint32_t divisor = 0;
   LoadStoreCollective collective = LoadStoreCollective::all_reduce;
   uint32_t root = 0;
@@ -41,7 +41,7 @@ struct JointOperation {
 static_assert(std::is_trivially_copyable_v<JointOperation> && std::is_standard_layout_v<JointOperation>);
 static_assert(sizeof(JointRank) == 40 && sizeof(JointOperation) == 360 && offsetof(JointOperation, count) == 320);
 
-/// Shared memory of a block.
+/// Returns the shared memory of a block.
 [[nodiscard]] RONDO_HD constexpr uint32_t joint_shared_bytes() {
   return shared_bytes_for(1, 0) + ranks_per_kernel_max * static_cast<uint32_t>(sizeof(PartBuffers));
 }
@@ -50,7 +50,7 @@ static_assert(sizeof(JointRank) == 40 && sizeof(JointOperation) == 360 && offset
 template <class Reduction>
 inline constexpr bool has_joint_words = !is_copy<Reduction> && sizeof(typename Reduction::Storage) > 1;
 
-/// Words of an all-reduce, a thread each: all operands are under way together.
+/// Reduces words of an all-reduce, one for each thread. The loads of all operands are under way together.
 template <class Reduction, Group G>
 RONDO_HD void reduce_words(G group, const JointOperation &operation, uint32_t block) {
   const uint32_t last = operation.rank_count - 1;
@@ -102,7 +102,8 @@ RONDO_HD void run_joint_part(G group, const JointOperation &operation, uint32_t 
   }
 }
 
-/// The host knows of no replay: it must not free what one still uses. `ends`: of the rank that is the thread's number.
+/// Reports the start of a replay. The host does not know of replays, and must not free what one still uses. `ends` is
+/// of the rank that is the thread's number.
 template <Group G>
 RONDO_HD void begin_joint(G group, const JointOperation &operation, const KernelEnds &ends) {
   if (operation.captured == 0) return;
@@ -113,10 +114,11 @@ RONDO_HD void begin_joint(G group, const JointOperation &operation, const Kernel
   }
 }
 
-/// The block that ends last tells the host, for every rank. `ends`: of the rank that is the thread's number.
+/// Reports the end to the host for every rank; the block that ends last does so. `ends` is of the rank that is the
+/// thread's number.
 template <Group G>
 RONDO_HD void end_joint(G group, const JointOperation &operation, const KernelEnds &ends) {
-  if constexpr (memory::is_kept(memory::Site::load_store_end_barrier)) group.sync();  // results before their news
+  if constexpr (memory::is_kept(memory::Site::load_store_end_barrier)) group.sync();  // results before their report
   memory::note_result();
   if (operation.block_count > 1) {
     uint64_t &ended = operation.ranks[0].progress->ended_lanes;
@@ -132,10 +134,10 @@ RONDO_HD void end_joint(G group, const JointOperation &operation, const KernelEn
   }
 }
 
-/// A block's whole work. `shared`: joint_shared_bytes().
+/// Runs a block's whole work. `shared`: joint_shared_bytes().
 template <class Reduction, Group G>
 RONDO_HD void run_joint(G group, const JointOperation &operation, uint32_t block, std::byte *shared) {
-  KernelEnds ends{};  // loaded beside the operands, and used behind the results
+  KernelEnds ends{};  // loaded beside the operands, and used after the results
   if (group.rank() < operation.rank_count) ends = load_ends(*operation.ranks[group.rank()].progress);
   if constexpr (has_joint_words<Reduction>) {
     if (operation.word_count != 0) {

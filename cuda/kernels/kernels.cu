@@ -5,7 +5,7 @@
 namespace rondo::device {
 namespace {
 
-/// Threads [begin, begin + size) of a block, whole warps, with a hardware barrier of their own: the lanes of a channel
+/// Threads [begin, begin + size) of a block: whole warps, with a hardware barrier of their own. The lanes of a channel
 /// wait for different peers and must not wait for each other. (Barrier 0 is that of __syncthreads.)
 struct WarpsGroup {
   uint32_t thread;
@@ -32,9 +32,9 @@ struct WarpsGroup {
   __device__ void relax() const {}
 };
 
-/// float16 by the device's own conversions, which round to nearest even, keep subnormals and overflow to infinity, as
-/// Float16Format does; an instruction each. (bfloat16's take a few instructions in any case, and devices' float8 ones
-/// saturate.)
+/// float16 by the device's own conversions, an instruction each. As in Float16Format they round to nearest even, keep
+/// subnormals and overflow to infinity. bfloat16's take a few instructions in any case, and devices' float8 conversions
+/// saturate.
 struct DeviceFloat16Element {
   using Storage = uint16_t;
   using Accumulator = float;
@@ -75,8 +75,8 @@ constexpr uint32_t warp_threads = 32;
 /// With one block of them at least on a multiprocessor: else ptxas saves registers for more, and spills.
 constexpr uint32_t block_threads_max = 512;
 
-/// The block's operation, in shared memory: there its fields have fixed addresses, where in the parameters each access
-/// takes registers for which rank's it is. By all threads of the block.
+/// Copies the block's operation to shared memory, where its fields have fixed addresses. In the parameters each access
+/// takes registers to select the rank. All threads of the block call it.
 __device__ const DeviceOperation &own_operation(const DeviceOperations &operations) {
   __shared__ __align__(16) std::byte own[sizeof(DeviceOperation)];
   const auto *const from = reinterpret_cast<const uint64_t *>(&operations.of_block(blockIdx.x));
@@ -86,7 +86,7 @@ __device__ const DeviceOperation &own_operation(const DeviceOperations &operatio
   return *reinterpret_cast<const DeviceOperation *>(own);
 }
 
-/// A block: each lane of its channel by as many whole warps.
+/// Runs a block: each lane of its channel by the same number of whole warps.
 template <class Protocol, class ListedReducer>
 __device__ void run_block(const DeviceOperations &operations) {
   using Reducer = typename OnDevice<ListedReducer>::Type;

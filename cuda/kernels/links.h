@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// The protocols as the interpreter calls them, by a group of threads. Thread 0 moves all counters and looks for credit;
-// in `simple` it looks for full slots, too. A vote tells the others. So the ends of a link, which lie in memory, are
-// written behind the barrier that precedes a slice's publication and read between the next vote and the next such
-// barrier (interpreter.h). Of the protocols whose data announces itself every thread looks at its part of the slots,
-// before the vote; so thread 0 moves the receiving ends on before that barrier.
+// The protocols as the interpreter calls them, by a group of threads. Thread 0 moves all counters and polls for credit;
+// in `simple` it polls for full slots, too. A vote passes the result on to the others. So the ends of a link, which lie
+// in memory, are written after the barrier that precedes a slice's publication. They are read between the next vote and
+// the next such barrier (interpreter.h). In the protocols whose data announces itself, every thread polls its part of
+// the slots before the vote. So thread 0 moves the receiving ends on before that barrier.
 //
-// Nobody sleeps on a device: flags are acquire and release. Buffers are exported by address only, to peers in the same
-// address space.
+// No thread sleeps on a device: flags are acquire and release. Buffers are exported by address only, to peers in the
+// same address space.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@
 
 namespace rondo::device {
 
-/// What a lane has of its channel.
+/// The part of its channel that a lane has.
 struct LaneLinks {
   DeviceLinkEnds *const *ends = nullptr;
   const LaneProgram *program = nullptr;
@@ -29,7 +29,7 @@ struct LaneLinks {
   [[nodiscard]] RONDO_HD std::byte *result() const { return scratch + 2 * scratch_bytes; }
 };
 
-/// By one thread: true as soon as ready() is, looking poll_count times.
+/// Returns true as soon as ready() does, after at most poll_count calls. One thread calls it.
 template <class Ready>
 [[nodiscard]] RONDO_HD bool poll(uint32_t poll_count, const Ready &ready) {
   for (uint32_t look = 0; look < poll_count; ++look) {
@@ -41,8 +41,8 @@ template <class Ready>
   return false;
 }
 
-/// Where a step cannot go on: which operand's slot, if any, this thread knows to be a fault. Any thread's word counts;
-/// of `fault`, thread 0's is reported.
+/// Returns failed if any thread knows a fault of an operand's slot, otherwise blocked. `first` and `second` say which
+/// slot. Thread 0's `fault` is reported.
 template <Group G>
 [[nodiscard]] RONDO_HD Progress blocked_or_failed(G group, const Step &step, bool first, bool second, Fault fault,
                                                   LaneState &state) {
@@ -96,7 +96,7 @@ struct GroupSimple {
   template <Group G>
   RONDO_HD static void release(G, LaneLinks &, LinkIndex) {}
 
-  /// All that the step posts and releases: by one fence on a device, since all of it has been written and read.
+  /// Publishes all that the step posts and releases, by one fence on a device, since all was written and read before.
   template <Group G>
   RONDO_HD static void publish(G group, LaneLinks &links, const Step &step) {
     if (group.rank() != 0) return;
@@ -107,7 +107,8 @@ struct GroupSimple {
       if ((step.flags & step_recv) != 0 && link != no_link) links.at(link).simple_in.release(releases);
   }
 
-  /// A directed link is sent on by one lane only, and so is waited for by that one only.
+  /// Returns whether no peer reads this lane's buffers any more. Only one lane sends on a directed link, so only that
+  /// lane waits for it.
   template <Group G>
   RONDO_HD static bool drained(G group, LaneLinks &links) {
     bool exported = false;
@@ -118,12 +119,12 @@ struct GroupSimple {
   }
 
  private:
-  /// By thread 0. True: all that the step waits for is there. Else `faults` are those of the slots that are full, so
-  /// that a peer that disagrees is named even where another one never comes.
+  /// Returns whether all that the step waits for has arrived; thread 0 calls it. Otherwise `faults` are the faults of
+  /// full slots, so that a peer that disagrees is named even if another one never arrives.
   [[nodiscard]] RONDO_HD static bool look(LaneLinks &links, const Step &step, uint64_t bytes, uint32_t signature,
                                           Fault (&faults)[2]) {
     SimpleSender *to[2] = {};
-    SimpleReceiver from[2];  // copies: each look clobbers memory, and need not load them again
+    SimpleReceiver from[2];  // copies: each poll clobbers memory, and need not load them again
     bool waits[2] = {};
     RONDO_UNROLL
     for (uint32_t which = 0; which < 2; ++which) {
@@ -147,7 +148,7 @@ struct GroupSimple {
     return false;
   }
 
-  /// Of a full slot.
+  /// Returns the fault of a full slot.
   [[nodiscard]] RONDO_HD static Fault fault_of(const SlotHeader &header, uint64_t bytes, uint32_t signature) {
     const auto kind = static_cast<PayloadKind>(header.kind);
     if (header.signature != signature) return Fault::foreign_slot;
@@ -156,11 +157,11 @@ struct GroupSimple {
   }
 };
 
-/// The protocols whose data announces itself: payloads pass through scratch, and are unpacked and packed there. Ends:
-/// which ends of a link.
+/// The protocols whose data announces itself. Payloads pass through scratch, and are unpacked and packed there. `Ends`
+/// selects the ends of a link.
 template <class Ends>
 struct GroupOfFlaggedData {
-  /// Every thread looks at its part of all operands, and one vote stands for them all.
+  /// Polls this thread's part of all operands. One vote stands for all of them.
   template <Group G>
   RONDO_HD static Progress wait(G group, LaneLinks &links, const Step &step, uint64_t bytes, uint32_t signature,
                                 LaneState &state) {
@@ -175,7 +176,7 @@ struct GroupOfFlaggedData {
     return blocked_or_failed(group, step, first, second, Fault::foreign_slot, state);
   }
 
-  /// It has been copied out of its slot, which thread 0 gives back at once.
+  /// Returns the payload, which has been copied out of its slot. Thread 0 gives the slot back at once.
   template <Group G>
   RONDO_HD static Progress fetch(G group, LaneLinks &links, LinkIndex link, uint32_t which, uint64_t, uint32_t,
                                  const std::byte *&operand, Fault &) {
@@ -184,7 +185,7 @@ struct GroupOfFlaggedData {
     return Progress::moved;
   }
 
-  /// One place for all links of a step: the result is packed from there into each slot.
+  /// Returns one place for all links of a step: the result is packed from there into each slot.
   RONDO_HD static std::byte *stage(LaneLinks &links, LinkIndex link, uint32_t which) {
     links.counters[which] = Ends::counter(links.at(link));
     return links.result();
@@ -203,7 +204,7 @@ struct GroupOfFlaggedData {
   template <Group G>
   RONDO_HD static void publish(G, LaneLinks &, const Step &) {}
 
-  /// Thread 0 reports the end when all have posted.
+  /// Waits until all have posted; then thread 0 reports the end.
   template <Group G>
   RONDO_HD static bool drained(G group, LaneLinks &) {
     group.sync();

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every kernel, once: the image for devices and the library for emulated blocks are both made of this list.
-//   rondo_run_PROTOCOL_copy      collectives that move and do not reduce, whatever the type
-//   rondo_run_PROTOCOL_TYPE_OP   the others; TYPE and OP as rondo_type_string() and rondo_op_string() say, avg by sum
-//   rondo_run_one_shot_TYPE_OP     an all-reduce by load_store and one_shot
-//   rondo_run_load_store_TYPE_OP   any other collective that reduces, by load_store
-//   rondo_run_load_store_copy      one that moves, by load_store
-//   rondo_run_joint_TYPE_OP        any collective that reduces, of all ranks in one kernel
-//   rondo_run_joint_copy           one that moves, likewise
-//   rondo_reduce_TYPE_OP         one slice of a reduction, for the copy-engine executor
+// This list has every kernel once: the image for devices and the library for emulated blocks are both made of it.
+//     rondo_run_PROTOCOL_copy      collectives that move and do not reduce, whatever the type
+//     rondo_run_PROTOCOL_TYPE_OP   the others; TYPE and OP as rondo_type_string() and rondo_op_string() say, avg by sum
+//     rondo_run_one_shot_TYPE_OP     an all-reduce by load_store and one_shot
+//     rondo_run_load_store_TYPE_OP   any other collective that reduces, by load_store
+//     rondo_run_load_store_copy      one that moves, by load_store
+//     rondo_run_joint_TYPE_OP        any collective that reduces, of all ranks in one kernel
+//     rondo_run_joint_copy           one that moves, likewise
+//     rondo_reduce_TYPE_OP         one slice of a reduction, for the copy-engine executor
 #pragma once
 
 #include "cuda/kernels/joint.h"
@@ -23,7 +23,7 @@
   X(rondo_run_##protocol##_##type##_max, Protocol, ::rondo::device::GroupReducer<__VA_ARGS__, ::rondo::MaxOp>)
 
 #ifdef RONDO_SAMPLE_KERNELS
-/// Enough to look at the machine code of every architecture without compiling all of it.
+/// Enough types to check the machine code of every architecture without compiling all of it.
 #define RONDO_FOR_TYPES(EACH, X, protocol, Protocol)              \
   EACH(X, protocol, Protocol, bfloat16, ::rondo::Bfloat16Element) \
   EACH(X, protocol, Protocol, float32, ::rondo::Element<float>)

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kernels of load_store: collectives without steps or links. An all-reduce by one_shot (load_store_one_shot.h), or
-// any collective in the buffers of ranks that share them (load_store_shared.h) or through the places of all ranks
-// (load_store_two_shot.h); load_store_place.h has the layout and the order of accesses. A block has one channel, and
-// all of its threads are a group. The result is bit for bit that of the schedule of one_shot or two_shot that the plan
-// names.
+// The kernels of load_store are collectives without steps or links. load_store_one_shot.h has the all-reduce by
+// one_shot. Any collective runs in the buffers of ranks that share them (load_store_shared.h). Otherwise it runs
+// through the places of all ranks (load_store_two_shot.h). load_store_place.h has the layout and the order of accesses.
+// A block has one channel, and all of its threads are a group. The result is bit for bit that of the schedule of
+// one_shot or two_shot that the plan names.
 #pragma once
 
 #include <cstdint>
@@ -14,24 +14,24 @@
 
 namespace rondo::device {
 
-/// In shared memory of a block: what thread 0 keeps for its end, what the group does in places, and behind that
-/// PartBuffers for each rank.
+/// Shared memory of a block: what thread 0 keeps for its end, and what the group does in places. PartBuffers for each
+/// rank follow it.
 struct LoadStoreMemory {
   KernelEnds ends;
   PlaceRoute route;
   Agreement agreed;  ///< likewise thread 0's alone: a register less while parts are reduced
 };
 
-/// Shared memory of a block: what its group has for itself, and what it knows of each rank.
+/// Returns the shared memory of a block: what its group has for itself, and what it knows of each rank.
 [[nodiscard]] RONDO_HD constexpr uint32_t load_store_shared_bytes(uint32_t rank_count) {
   return shared_bytes_for(1, 0) + static_cast<uint32_t>(sizeof(LoadStoreMemory) + rank_count * sizeof(PartBuffers));
 }
 
-/// `count` elements, `at` bytes behind what `buffers` say. By all threads.
+/// Reduces or copies `count` elements, `at` bytes after the addresses in `buffers`. All threads call it.
 template <class Reduction, Group G>
 RONDO_HD void run_part(G group, const PartBuffers *buffers, uint32_t input_count, uint32_t output_count, size_t at,
                        uint32_t count, uint32_t divisor) {
-  // Of a copy it counts in which bits they differ from the operand's.
+  // A copy counts in which bits the addresses differ from the operand's.
   const uint64_t origin = is_copy<Reduction> ? GroupArgs::address(buffers[0].input) : 0;
   uint64_t addresses = 0;
   RONDO_KEEP_LOOP
@@ -49,8 +49,8 @@ RONDO_HD void run_part(G group, const PartBuffers *buffers, uint32_t input_count
     reduce_part<Reduction>(group, operands, addresses, count);
 }
 
-/// All parts of this rank. In shared buffers `buffers` says where they are, and `output_count` how many results each
-/// has; in places a turn contributes chunk n, makes the result of n - 1 and gathers n - 2. False: stop.
+/// Runs all parts of this rank. In shared buffers `buffers` has their addresses, and `output_count` is the number of
+/// results of each. In places a turn contributes chunk n, makes the result of n - 1 and gathers n - 2. False: stop.
 template <class Reduction, Group G>
 [[nodiscard]] RONDO_HD bool run_parts(G group, const LoadStoreOperation &operation, uint32_t channel,
                                       const PlaceRoute &route, PartBuffers *buffers, uint32_t output_count,
@@ -77,7 +77,7 @@ template <class Reduction, Group G>
   return true;
 }
 
-/// A block's whole work, but of a one_shot. `shared`: load_store_shared_bytes().
+/// Runs a block's whole work, except for a one_shot. `shared`: load_store_shared_bytes().
 template <class Reduction, Group G>
 RONDO_HD void run_load_store(G group, const LoadStoreOperation &operation, uint32_t channel, std::byte *shared) {
   const bool may_share = operation.mode == LoadStoreMode::shared;

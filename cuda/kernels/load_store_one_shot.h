@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// one_shot by load_store: everybody posts all it has, and reduces what all have posted. Payloads go by words
-// of 8 bytes, a pair of units each; the last word is padded with zeros. Ordering: load_store_place.h.
+// one_shot by load_store: each rank posts all it has, and reduces what all have posted. Payloads are moved by words of
+// 8 bytes, a pair of units each; the last word is padded with zeros. Ordering: load_store_place.h.
 #pragma once
 
 #include <cstddef>
@@ -12,7 +12,7 @@
 
 namespace rondo::device {
 
-/// Word `index` of a payload of so many bytes, at whatever address.
+/// Returns word `index` of a payload of `bytes` bytes, at whatever address.
 [[nodiscard]] RONDO_HD inline uint64_t load_word(const std::byte *payload, uint32_t bytes, uint32_t index) {
   const uint32_t begin = index * word_bytes;
   const std::byte *const at = payload + begin;
@@ -48,7 +48,7 @@ RONDO_HD inline void store_word(std::byte *payload, uint32_t bytes, uint32_t ind
 template <class Reduction>
 inline constexpr bool has_short_posts = sizeof(typename Reduction::Storage) > 1;
 
-/// What is posted, and the words of it that a channel has.
+/// A payload that is posted, and the words of it that a channel has.
 struct Payload {
   uint32_t bytes;
   uint32_t word_count;
@@ -67,7 +67,7 @@ struct Post : Payload {
   uint32_t flag;
 };
 
-/// A word of a payload, as it is posted.
+/// Returns a word of a payload as it is posted.
 [[nodiscard]] RONDO_HD inline memory::Pair pair_of(uint64_t word, uint32_t flag) {
   return {ll::pack(static_cast<uint32_t>(word), flag), ll::pack(static_cast<uint32_t>(word >> 32), flag)};
 }
@@ -92,8 +92,8 @@ RONDO_HD void sweep(G group, const LoadStoreOperation &operation, const Post &po
     memory::store_relaxed(own.header(post.number, unused), 0);
 }
 
-/// P: data announces itself, so the header comes first and nobody waits for it behind the data.
-/// `first`: the thread's first word.
+/// Writes the post (P). Data announces itself, so the header comes first and no thread waits for it after the data.
+/// `first` is the thread's first word.
 template <Group G>
 RONDO_HD void write_post(G group, const LoadStoreOperation &operation, const Post &post, uint32_t channel,
                          uint64_t first) {
@@ -112,15 +112,15 @@ RONDO_HD void write_post(G group, const LoadStoreOperation &operation, const Pos
   if (must_sweep(post.number)) sweep(group, operation, post, channel);
 }
 
-/// 0: both units have the flag. By bits: with a condition for each look ptxas would run short of predicates, and wait
-/// for the first looks before it makes the last.
+/// Returns 0 if both units have the flag. It compares by bits. With a condition for each load ptxas would run short of
+/// predicates, and wait for the first loads before it makes the last.
 [[nodiscard]] RONDO_HD inline uint32_t flags_missing(const memory::Pair &pair, uint32_t flag) {
   return (ll::flag_in(pair.first) ^ flag) | (ll::flag_in(pair.second) ^ flag);
 }
 
-/// W1 of word `index` of all ranks, the own one's included, whose reduction goes to `result`. False: something is still
-/// to come. The looks of a turn are under way together, the last rank's with those of the last turn; and with them what
-/// beside() looks at.
+/// Does W1 of word `index` of all ranks, its own included, and reduces it into `result`. False: something has not
+/// arrived. The loads of a turn are under way together, the last rank's with the loads of the last turn. What beside()
+/// loads is under way with them.
 template <class Reduction, class Beside>
 [[nodiscard]] RONDO_HD bool reduce_word(const LoadStoreOperation &operation, const Post &post, uint32_t index,
                                         const Beside &beside, uint64_t &result) {
@@ -161,10 +161,10 @@ template <class Reduction, class Beside>
   return true;
 }
 
-/// What a thread sees of its peers' headers.
+/// The peers' headers as a thread sees them.
 struct HeaderLooks {
-  uint32_t peer;      ///< the one that it looks at now
-  uint64_t seen = 0;  ///< of that peer, as it was when looked at last
+  uint32_t peer;      ///< the one that it polls now
+  uint64_t seen = 0;  ///< of that peer, as it was when polled last
 
   [[nodiscard]] RONDO_HD bool has(uint32_t flag) const { return ll::flag_in(seen) == flag; }
   RONDO_HD void look(const LoadStoreOperation &operation, const Post &post, uint32_t channel, bool on_one_device) {
@@ -173,8 +173,8 @@ struct HeaderLooks {
   }
 };
 
-/// Reduces the thread's words from `index` on, and looks at its headers, by the last threads of a group, of which short
-/// posts give those no words. Look::ready: of all of them.
+/// Reduces the thread's words from `index` on, and polls its headers. The last threads of a group poll headers, since
+/// short posts give them no words. Returns Look::ready if all are done.
 template <class Reduction, Group G>
 [[nodiscard]] RONDO_HD Look finish_post(G group, const LoadStoreOperation &operation, const Post &post,
                                         uint32_t channel, uint32_t &index, HeaderLooks &headers) {
@@ -205,7 +205,8 @@ template <class Reduction, Group G>
   return looked == Look::ready && index < post.end ? Look::waits : looked;
 }
 
-/// A compiler would reckon what is used by a condition at that condition, in each turn of a loop.
+/// Makes the compiler compute the address here. It would compute what a condition uses at that condition, in each turn
+/// of a loop.
 [[nodiscard]] RONDO_HD inline const uint64_t *reckoned_here(const uint64_t *at) {
 #if defined(__CUDA_ARCH__)
   asm volatile("" : "+l"(at));
@@ -213,8 +214,9 @@ template <class Reduction, Group G>
   return at;
 }
 
-/// The first looks of a short post: all that a turn of them needs is reckoned before. True: word `index`, if the thread
-/// has one, is reduced and stored, and the header, if the thread looks at one, is there and has the same operation.
+/// Does the first polls of a short post, and computes all that a turn of them needs before. Returns true if the
+/// thread's word `index`, if it has one, is reduced and stored, and its header, if it polls one, has arrived with the
+/// same operation.
 template <class Reduction, uint32_t ranks>
 [[nodiscard]] RONDO_HD bool reduce_short_post(const LoadStoreOperation &operation, uint64_t number, uint32_t index,
                                               bool has_word, const uint64_t *header) {
@@ -256,8 +258,8 @@ template <class Reduction, uint32_t ranks>
   return true;
 }
 
-/// Where a one_shot stands before run_one_shot() goes on with it. But for the difference of `posted` and `reduced` the
-/// same in all threads.
+/// The state of a one_shot before run_one_shot() continues it. It is the same in all threads, except for the difference
+/// between `posted` and `reduced`.
 enum class ShortPass : uint8_t {
   none,     ///< nothing is posted
   posted,   ///< no thread has two words, and this one's is still to be reduced, if it has one
@@ -265,8 +267,8 @@ enum class ShortPass : uint8_t {
   ended     ///< so are all, and the end is reported
 };
 
-/// A post of one word at most for each thread, among two, four or eight ranks: a call of a few bytes takes as long as
-/// its instructions, and a turn of looks as long as those of it. What would take more of them is left to the caller: it
+/// Runs a post of at most one word for each thread, among two, four or eight ranks. A call of a few bytes takes as long
+/// as its instructions, and so does a turn of polls. Cases that need more instructions are left to the caller: the call
 /// fails, is swept (or is the first one), or waits for long. `before`: A1.
 template <class Reduction, Group G>
 [[nodiscard]] RONDO_HD ShortPass run_short_post(G group, const LoadStoreOperation &operation, uint32_t channel,
@@ -308,8 +310,8 @@ template <class Reduction, Group G>
   return reduced ? ShortPass::reduced : ShortPass::posted;
 }
 
-/// A block's whole work. Nothing stands before the post but two loads that are under way together: of the first word,
-/// and of whether a kernel before this one failed, with the number of posts. `shared`: load_store_shared_bytes().
+/// Runs a block's whole work. Only two loads, which are under way together, stand before the post. They are the first
+/// word, and whether a kernel before this one failed, with the number of posts. `shared`: load_store_shared_bytes().
 template <class Reduction, Group G>
 RONDO_HD void run_one_shot(G group, const LoadStoreOperation &operation, uint32_t channel, std::byte *shared) {
   const DeviceProgress &progress = *operation.base.progress;
@@ -329,7 +331,7 @@ RONDO_HD void run_one_shot(G group, const LoadStoreOperation &operation, uint32_
   } else {
     const uint64_t first = index < payload.end ? load_word(operation.base.buffers.send.data, bytes, index) : 0;
     if (!failed) write_post(group, operation, post, channel, first);
-    // Behind the post, whose release would wait for a store to the host that comes before it.
+    // After the post, whose release would wait for a store to the host that comes before it.
     if (group.rank() == 0) begin(operation, channel, ends, ends_in(shared));
   }
   HeaderLooks headers{group.size() - 1 - group.rank()};

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// load_store where all ranks read and write each other's buffers: each input is read once and each output written
-// once, and nothing is copied on the way.
-//   all_reduce, reduce, broadcast   rank r has the r-th part of each channel's share: for all, or for the root
-//   reduce_scatter                  rank r reduces block r of all ranks
-//   all_gather                      rank r stores its block with all ranks
-// Ranks of which one cannot read another's buffers go through their places (load_store_two_shot.h).
-// Ordering, and why no buffer is touched after its owner's kernel: load_store_place.h.
+// load_store where all ranks read and write each other's buffers. Each input is read once and each output written once,
+// and nothing is copied on the way.
+//     all_reduce, reduce, broadcast   rank r has the r-th part of each channel's share: for all, or for the root
+//     reduce_scatter                  rank r reduces block r of all ranks
+//     all_gather                      rank r stores its block with all ranks
+// If one rank cannot read another's buffers, all go through their places (load_store_two_shot.h). The order of
+// accesses, and why no buffer is touched after its owner's kernel: load_store_place.h.
 #pragma once
 
 #include <cstddef>
@@ -17,14 +17,14 @@
 
 namespace rondo::device {
 
-/// From how many ranks' buffers a part comes, into how many it goes, and where a block of that many bytes lies there.
+/// The ranks from whose buffers a part comes and into whose it goes, and where a rank's block begins there, in bytes.
 struct SharedRoute {
   uint32_t first_input, input_count;
   uint32_t first_output, output_count;
   uint64_t input_block, output_block;
 };
 
-/// Of rank `own` among `all`.
+/// Returns the route of rank `own` among `all`.
 [[nodiscard]] RONDO_HD inline SharedRoute make_route(LoadStoreCollective collective, uint32_t all, uint32_t own,
                                                      uint32_t root, uint64_t block_bytes) {
   switch (collective) {
@@ -43,13 +43,13 @@ enum class Gate : uint8_t {
   failed   ///< all have come, one of them without its part
 };
 
-/// By thread 0. `target`: what `word` has come to when all have.
+/// Returns the state of a gate; thread 0 calls it. `target` is the value of `word` when all have arrived.
 [[nodiscard]] RONDO_HD inline Gate look_at_gate(uint64_t word, uint64_t target) {
   if (word % gate_failed >= target) return word < gate_failed ? Gate::open : Gate::failed;
   return word >= gate_closed ? Gate::closed : Gate::waits;
 }
 
-/// By thread 0 of a rank that gives up: takes its arrival back, unless all have come meanwhile.
+/// Takes the arrival back, unless all have arrived meanwhile. Thread 0 of a rank that gives up calls it.
 [[nodiscard]] RONDO_HD inline Gate close_gate(uint64_t &gate, uint64_t target) {
   for (;;) {  // bounded by the arrivals of the others, and their leave: each fails an exchange once
     const uint64_t word = memory::load_acquire(gate);  // B2
@@ -59,9 +59,9 @@ enum class Gate : uint8_t {
   }
 }
 
-/// Every thread gets the same. `word`: of rank 0's place. `gives_up`: thread 0 looks whether it must stop; else only
-/// whether a peer is lost. `has_part`: else it comes for the others' sake, and no rank gets through. Of both thread 0's
-/// counts.
+/// Passes the gate `word` of rank 0's place; every thread gets the same result. If `gives_up`, thread 0 checks whether
+/// it must stop, otherwise only whether a peer is lost. Without `has_part` the rank arrives for the others' sake, and
+/// no rank gets through. Only thread 0's values of both count.
 template <memory::Site arrival, Group G>
 [[nodiscard]] RONDO_HD bool pass_gate(G group, const LoadStoreOperation &operation, uint64_t &word, bool gives_up,
                                       bool has_part) {
@@ -73,7 +73,7 @@ template <memory::Site arrival, Group G>
     target = (before / operation.rank_count() + 1) * operation.rank_count();
   }
   bool told = false;
-  for (;;) {  // bounded: by the deadline, at which the host sets the abort word; or all come, see load_store_place.h
+  for (;;) {  // bounded by the deadline, at which the host sets the abort word, or all come; see load_store_place.h
     Gate seen = Gate::open;
     if (group.rank() == 0)
       (void)poll(operation.base.poll_count, [&] {
@@ -95,7 +95,7 @@ template <memory::Site arrival, Group G>
   }
 }
 
-/// What follows behind the first gate.
+/// The continuation after the first gate.
 enum class Agreement : uint8_t {
   stop,
   nothing,     ///< reads and writes nothing, but waits at the second gate: others may still use this rank's buffers
@@ -103,8 +103,8 @@ enum class Agreement : uint8_t {
   in_places    ///< one of them cannot: all pass their parts on in their places
 };
 
-/// B1, B2. All ranks come to the same, but that one which finds a region withdrawn comes to `nothing` where others come
-/// to in_buffers. `buffers`: filled in, for all threads.
+/// Does B1 and B2. All ranks reach the same result, with one exception. A rank that finds a region withdrawn returns
+/// `nothing` where others return in_buffers. Fills `buffers` in, for all threads.
 template <Group G>
 [[nodiscard]] RONDO_HD Agreement agree(G group, const LoadStoreOperation &operation, uint32_t channel,
                                        const SharedRoute &route, PartBuffers *buffers) {
@@ -126,7 +126,7 @@ template <Group G>
     in_places |= !load_store_can_be_read(seen);
     const uint64_t send = operation.address_of(rank, memory::load_relaxed(window.send));
     const uint64_t recv = operation.address_of(rank, memory::load_relaxed(window.recv));
-    // A region that was withdrawn since: a graph that was captured with it is launched.
+    // The region was withdrawn since, and a graph that was captured with it is launched.
     const bool withdrawn = operation.regions != nullptr && load_store_can_be_read(seen) && (send == 0 || recv == 0);
     const uint32_t input = rank - route.first_input, output = rank - route.first_output;  // before them far too large
     const bool own = rank == operation.rank;  // which peers need not see where they do not touch it
@@ -141,15 +141,15 @@ template <Group G>
     if (withdrawn) (void)tell_foreign(operation, rank, Fault::withdrawn);
     any_withdrawn |= withdrawn;
   }
-  // Where one differs from another, each has one that differs from its own: either all go on or none does. But ranks
-  // clear the entry of a region that is withdrawn one after the other: one that has not yet goes on, in memory whose
-  // owner waits for it to close that, and in this rank's buffers.
+  // If one rank differs from another, each has one that differs from its own, so either all continue or none does. But
+  // ranks clear the entry of a withdrawn region one after the other. One that has not done so yet continues, in memory
+  // whose owner waits for it to close it, and in this rank's buffers.
   if (group.any(foreign || any_withdrawn))
     return group.any(foreign || in_places) ? Agreement::stop : Agreement::nothing;
   return group.any(in_places) ? Agreement::in_places : Agreement::in_buffers;
 }
 
-/// B4, B5. `agreed`: thread 0 alone reads it.
+/// Does B4 and B5. Thread 0 alone reads `agreed`.
 template <Group G>
 [[nodiscard]] RONDO_HD bool leave(G group, const LoadStoreOperation &operation, uint32_t channel,
                                   const Agreement &agreed) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// load_store through the places of all ranks: a channel's share of the vector is passed over in chunks, of each of
-// which rank r reduces the r-th part for all, as two_shot does. Other collectives leave out what they do not need, and
+// load_store through the places of all ranks. A channel's share of the vector is passed over in chunks, and rank r
+// reduces the r-th part of each chunk for all, as two_shot does. Other collectives leave out what they do not need, and
 // wait and publish alike. Ordering: load_store_place.h.
 #pragma once
 
@@ -13,7 +13,7 @@
 
 namespace rondo::device {
 
-/// A channel's share of the vector, in chunks, of each of which rank r reduces the r-th part.
+/// A channel's share of the vector, in chunks; rank r reduces the r-th part of each chunk.
 struct Share {
   Range all;
   uint64_t chunk_elements;
@@ -32,7 +32,7 @@ struct Share {
 /// A line of a device's cache. What 32 threads load at once lies in 4 of them, or in 5 where it begins within one.
 inline constexpr uint32_t device_line_bytes = 128;
 
-/// Parts begin at whole lines of what they lie in: the caller's buffers, which shared ones are read at, or places.
+/// Makes a share whose parts begin at whole lines: of the caller's buffers if these are shared, otherwise of places.
 template <class Storage>
 [[nodiscard]] RONDO_HD Share make_share(const LoadStoreOperation &operation, uint32_t channel, bool in_places) {
   const uint64_t chunk_elements = in_places ? operation.chunk_elements : operation.shared_chunk_elements;
@@ -46,30 +46,30 @@ template <class Storage>
   return {all, chunk_elements, partition.align_elements, operation.rank_count(), chunks};
 }
 
-/// In shared memory of a block: where the inputs of a part lie, and where the outputs do. The first so many are filled
-/// in that there are of each.
+/// The buffers of a part, in shared memory of a block. The first entries have the inputs, and the first entries have
+/// the outputs, as many as there are of each.
 struct PartBuffers {
   const std::byte *input;
   std::byte *output;
 };
 
-/// Where collectives have blocks, the parts of a chunk are of one block each.
+/// Returns whether the collective has blocks. If so, the parts of a chunk are of one block each.
 [[nodiscard]] RONDO_HD constexpr bool has_blocks(LoadStoreCollective collective) {
   return collective == LoadStoreCollective::reduce_scatter || collective == LoadStoreCollective::all_gather;
 }
-/// Within a block, where there are blocks.
+/// Returns a rank's part of a chunk, within a block if there are blocks.
 [[nodiscard]] RONDO_HD inline Range part_of(const LoadStoreOperation &operation, const Share &share, uint32_t index,
                                             uint32_t rank) {
   return has_blocks(operation.collective) ? share.chunk(index) : share.part(index, rank);
 }
 
-/// What this rank has to do with the places: in shared memory of a block, as it is needed between loops that take all
-/// registers. Each chunk has a part for each rank, which makes the result of it.
-///   all_reduce, reduce, reduce_scatter   all contribute the parts of the others; each reduces its own
-///   broadcast                            the root contributes; each passes its own part on
-///   all_gather                           each passes on what it sends
+/// The work of this rank with the places. It lies in shared memory of a block, since it is needed between loops that
+/// take all registers. Each chunk has a part for each rank, which makes the result of it.
+///     all_reduce, reduce, reduce_scatter   all contribute the parts of the others; each reduces its own
+///     broadcast                            the root contributes; each passes its own part on
+///     all_gather                           each passes on what it sends
 struct PlaceRoute {
-  uint64_t send_block, recv_block, area_block;  ///< elements from one rank's part to the next; 0: they lie side by side
+  uint64_t send_block, recv_block, area_block;  ///< elements from one rank's part to the next; side by side if 0
   uint32_t chunks;                              ///< those before this operation
   bool contributes;
   bool has_result;  ///< peers want it
@@ -118,7 +118,7 @@ struct Places {
     return operation.places[rank] + operation.geometry.result_at(channel, route.chunks + index);
   }
 
-  /// To `to`; bytes that only move also to `also`, unless that is null.
+  /// Copies to `to`, and bytes that only move also to `also`, unless that is null.
   RONDO_HD void copy(uint64_t count, const std::byte *from, std::byte *to, std::byte *also) const {
     if (count == 0) return;
     if constexpr (is_copy<Reduction>) {
@@ -138,11 +138,11 @@ struct Places {
     }
   }
 
-  /// C: what the others are to make results of.
+  /// Does C: contributes what the others make results of.
   RONDO_HD void contribute(uint32_t index) const {
     if (route.contributes) {
       const bool blocks = has_blocks(operation.collective);
-      const uint32_t pieces = blocks ? operation.rank_count() : 2;  // two: before the own part, and behind it
+      const uint32_t pieces = blocks ? operation.rank_count() : 2;  // two: before the own part, and after it
       RONDO_KEEP_LOOP
       for (uint32_t piece = 0; piece < pieces; ++piece) {
         const Range all = share.chunk(index), own = part(index, operation.rank);
@@ -162,7 +162,7 @@ struct Places {
           load_store_counter(route.chunks + index + 1, operation.base.buffers.signature));
   }
 
-  /// R: says in `buffers` where this rank's part of the chunk is, when all have contributed. False: stop.
+  /// Does R: stores in `buffers` where this rank's part of the chunk is, when all have contributed. False: stop.
   [[nodiscard]] RONDO_HD bool begin_part(uint32_t index, PartBuffers *buffers) const {
     const Range own = part(index, operation.rank);
     const auto input_of = [&](uint32_t rank) -> const std::byte * {
@@ -199,7 +199,8 @@ struct Places {
           operation.place(operation.rank).reduced(channel), load_store_counter(route.chunks + index + 1, 0));
   }
 
-  /// G: the others' results of the chunk; also ranks that want none wait for them, as areas go by that. False: stop.
+  /// Does G: gathers the others' results of the chunk. Ranks that want none wait for them, too, since the reuse of
+  /// areas depends on it. False: stop.
   [[nodiscard]] RONDO_HD bool gather(uint32_t index) const {
     uint32_t peer = group.rank();
     const bool come = repeat_until_ready(group, operation, [&] {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a kernel of load_store is given, and how its threads wait. Each looks for what it needs itself, poll_count
-// times, and then votes: so a group goes on when all of its threads are through, and stops together when one of them
+// The parameter of a kernel of load_store, and the waits of its threads. Each thread polls poll_count times for what it
+// needs itself, and then votes. So a group continues when all of its threads are ready. It stops as a whole if a thread
 // has met another operation, or thread 0 an abort.
 #pragma once
 
@@ -19,18 +19,19 @@ enum class LoadStoreMode : uint32_t {
   shared,  ///< of ranks that read and write each other's buffers; or two_shot where one of these cannot be read
 };
 
-/// What `two_shot` and `shared` run; one_shot is for all-reduce alone.
+/// Collectives of `two_shot` and `shared`; one_shot is for all-reduce alone.
 enum class LoadStoreCollective : uint32_t { all_reduce, reduce, reduce_scatter, all_gather, broadcast };
 
 inline constexpr uint32_t word_bytes = 8;  ///< one_shot: of a payload, which a thread posts at once
 
-/// one_shot: a post of whole words among two, four or eight ranks, of buffers at whole words, and what a kernel
-/// would have to reckon before it posts them. It is short where a group has a thread for each word and for each rank.
+/// The addresses of a post by one_shot of whole words among two, four or eight ranks, of buffers at whole words. The
+/// host computes them, so that a kernel need not do so before it posts. A post is short if a group has a thread for
+/// each word and for each rank.
 struct ShortPost {
   uint64_t *units = nullptr;         ///< of even posts
   PaddedCounter *headers = nullptr;  ///< of even posts, one for each channel
-  uint32_t units_of_area = 0;        ///< so far behind are those of odd posts
-  uint32_t word_count = 0;           ///< of all channels; 0: the post is not like that
+  uint32_t units_of_area = 0;        ///< the distance to the units of odd posts
+  uint32_t word_count = 0;           ///< of all channels; 0 if the post is not like that
 };
 
 /// The parameter of every kernel of load_store. The grid has one block a channel.
@@ -39,20 +40,20 @@ struct LoadStoreOperation {
   std::byte *places[load_store_rank_count_max] = {};  ///< of each rank, as this one maps them
   LoadStoreGeometry geometry;
   uint64_t count = 0;           ///< elements: of the vector, or of a block
-  uint64_t chunk_elements = 0;  ///< two_shot: of a channel's chunk, or of each block in one; a multiple of 64 bytes
-  uint64_t shared_chunk_elements = 0;  ///< `shared`: likewise, of any size; whole lines where it is a multiple of them
+  uint64_t chunk_elements = 0;  ///< of a channel's chunk in two_shot, or of each block in one; a multiple of 64 bytes
+  uint64_t shared_chunk_elements = 0;  ///< likewise in `shared`, of any size; whole lines if it is a multiple of them
   uint32_t rank = 0;
   LoadStoreMode mode = LoadStoreMode::two_shot;
   LoadStoreCollective collective = LoadStoreCollective::all_reduce;
   uint32_t root = 0;
-  uint32_t can_be_read = 1;  ///< `shared`: 0: kernels on other devices cannot read this rank's buffers
-  uint32_t post_words = 0;   ///< one_shot: of a channel; the last ones may have fewer
+  uint32_t can_be_read = 1;  ///< 0 in `shared`: kernels on other devices cannot read this rank's buffers
+  uint32_t post_words = 0;   ///< of a channel in one_shot; the last ones may have fewer
   ShortPost short_post;
-  uint64_t posted_send = 0, posted_recv = 0;  ///< `shared`: these, as the rank's window says it
-  const uint64_t *regions = nullptr;          ///< of all ranks, where this one sees each; null: windows have addresses
+  uint64_t posted_send = 0, posted_recv = 0;  ///< of `shared`: these, as the rank's window has them
+  const uint64_t *regions = nullptr;          ///< where this rank sees each one of all; null if windows have addresses
 
   [[nodiscard]] RONDO_HD uint32_t rank_count() const { return geometry.rank_count; }
-  /// Where this rank sees what a window of `of` says. 0: it does not see that region.
+  /// Returns where this rank sees the address `posted` in a window of `of`. 0: it does not see that region.
   [[nodiscard]] RONDO_HD uint64_t address_of(uint32_t of, uint64_t posted) const {
     if (regions == nullptr) return posted;
     const uint64_t region = memory::load_relaxed(regions[of * region_count_max + (posted >> region_shift)]);
@@ -66,7 +67,7 @@ static_assert(offsetof(LoadStoreOperation, geometry) == 728 && offsetof(LoadStor
 
 enum class Look : uint8_t { ready, waits, stop };
 
-/// By the thread that has met another operation of `peer`, or another fault. The first verdict stays.
+/// Records that this thread has met another operation of `peer`, or another fault. The first verdict stays.
 [[nodiscard]] RONDO_HD inline Look tell_foreign(const LoadStoreOperation &operation, uint32_t peer,
                                                 Fault fault = Fault::foreign_slot) {
   const uint64_t verdict = pack_verdict(Outcome::fault, fault, peer);
@@ -74,19 +75,20 @@ enum class Look : uint8_t { ready, waits, stop };
   return Look::stop;
 }
 
-/// For thread 0, in a block's shared memory.
+/// Returns the ends in a block's shared memory, which are for thread 0.
 [[nodiscard]] RONDO_HD inline KernelEnds &ends_in(std::byte *shared) {
   return *reinterpret_cast<KernelEnds *>(shared + shared_bytes_for(1, 0));
 }
 
-/// By thread 0, once a kernel. `ends`: receives what it will need at its end, as it would wait for it then.
+/// Begins the kernel; thread 0 calls it once. It keeps in `ends` what it needs at its end, since it would wait for a
+/// load then.
 RONDO_HD inline void begin(const LoadStoreOperation &operation, uint32_t channel, const KernelEnds &loaded,
                            KernelEnds &ends) {
   ends = loaded;
   if (channel == 0) begin_operation(operation.base, loaded.kernels);
 }
 
-/// False behind a kernel that failed: this one publishes nothing.
+/// Returns false after a kernel that failed: this one publishes nothing.
 template <Group G>
 [[nodiscard]] RONDO_HD bool may_begin(G group, const LoadStoreOperation &operation, uint32_t channel,
                                       KernelEnds &ends) {
@@ -99,7 +101,7 @@ template <Group G>
   return !group.any(failed);
 }
 
-/// Until attempt() is ready in all threads; what one of them acquired, all see then. False: stop.
+/// Repeats attempt() until it is ready in all threads; then all see what one of them acquired. False: stop.
 template <Group G, class Attempt>
 [[nodiscard]] RONDO_HD bool repeat_until_ready(G group, const LoadStoreOperation &operation, Attempt &&attempt) {
   bool told = false;
@@ -115,7 +117,7 @@ template <Group G, class Attempt>
   }
 }
 
-/// look(peer) by turns, from `peer` on, of the peers that this thread looks at; `peer` moves on to the first that is
+/// Calls look(peer) in turn for the peers that this thread polls, from `peer` on. `peer` moves on to the first that is
 /// not ready.
 template <Group G, class LookAt>
 [[nodiscard]] RONDO_HD Look look_at_peers(G group, const LoadStoreOperation &operation, uint32_t &peer,

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a kernel is given: plain data, laid out alike by the host's compiler and the device's. Every kernel that
-// interprets plans takes DeviceOperations by value, one for each rank that it runs (those of load_store take a
-// LoadStoreOperation, those that reduce a ReductionOperation); what it points to must stay until the kernel has ended.
+// The parameters of kernels are plain data, laid out alike by the host's compiler and the device's. Every kernel that
+// interprets plans takes DeviceOperations by value, one for each rank that it runs. Kernels of load_store take a
+// LoadStoreOperation, kernels that reduce a ReductionOperation. What a parameter points to must stay until the kernel
+// has ended.
 //
-//   uploaded with the plan      DeviceChannel[], LaneProgram[], Step[], Range[], DeviceLinkEnds *[]   read only
-//   of the communicator         DeviceLinkEnds (counters survive from kernel to kernel), DeviceProgress
-//   seen by the host            the abort word, DeviceResult
+//     uploaded with the plan      DeviceChannel[], LaneProgram[], Step[], Range[], DeviceLinkEnds *[]   read only
+//     of the communicator         DeviceLinkEnds (counters survive from kernel to kernel), DeviceProgress
+//     seen by the host            the abort word, DeviceResult
 //
 // Kernels of one communicator on one rank follow each other: they share the ends of its links.
 #pragma once
@@ -52,13 +53,13 @@ static_assert(offsetof(LaneProgram, slot_elements) == 24 && offsetof(LaneProgram
 
 enum class Outcome : uint32_t { done = 0, stopped = 1, fault = 2 };
 
-/// What the blocks of a kernel tell each other: device memory, zero before a communicator's first kernel.
+/// The state that the blocks of a kernel share: device memory, zero before a communicator's first kernel.
 struct alignas(cache_line_bytes) DeviceProgress {
   uint64_t ended_lanes = 0;  ///< of this kernel, with failed_lanes for each report of a failure; the last sets it back
                              ///< to 0
   uint64_t verdict = 0;      ///< 0, or pack_verdict() of the first lane that did not come through; then no lane of this
                              ///< or a later kernel goes on (but a one_shot posts): the counters have lost their place
-  uint64_t told_verdict = 0;   ///< 1: a kernel has failed and ended, and the host has been told `verdict`
+  uint64_t told_verdict = 0;   ///< 1: a kernel has failed and ended, and `verdict` was reported to the host
   uint64_t posts = 0;          ///< one_shots by load_store that have ended; with `told_verdict` one access (A1)
   uint64_t ended_kernels = 0;
   uint64_t ended_number = 0;   ///< the greatest of the operations that ended
@@ -67,7 +68,8 @@ static_assert(sizeof(DeviceProgress) == cache_line_bytes && offsetof(DeviceProgr
 static_assert(offsetof(DeviceProgress, posts) == offsetof(DeviceProgress, told_verdict) + sizeof(uint64_t));
 inline constexpr uint64_t failed_lanes = uint64_t{1} << 32;  ///< in ended_lanes
 
-/// What a kernel takes over from the one before, of DeviceProgress: nobody else writes it before the last lane reports.
+/// The part of DeviceProgress that a kernel takes over from the one before. No other thread writes it before the last
+/// lane reports.
 struct KernelEnds {
   uint64_t kernels;
   uint64_t number;
@@ -77,8 +79,9 @@ struct KernelEnds {
   return {progress.ended_kernels, progress.ended_number, progress.posts};
 }
 
-/// How kernels ended: memory of the host, which reads it while they run, zero at first. A kernel never reads it, and
-/// writes one word where all goes well and nobody has to wait, a replay two; each group that has to wait one more.
+/// The reports of ended kernels: memory of the host, which reads it while they run, zero at first. A kernel never reads
+/// it. It writes one word if all goes well and no group has to wait, a replay two. Each group that has to wait writes
+/// one more.
 struct alignas(cache_line_bytes) DeviceResult {
   uint64_t ended = 0;          ///< pack_ended(); stored last
   uint64_t verdict = 0;        ///< DeviceProgress::verdict: for outcome_in(), fault_in(), peer_in()
@@ -87,14 +90,14 @@ struct alignas(cache_line_bytes) DeviceResult {
 };
 static_assert(sizeof(DeviceResult) == cache_line_bytes);
 
-/// The last operation that ended, and how many kernels have (which tells replays of a captured one apart): the low
-/// halves of both. A reader that has seen them before knows the rest: extended().
+/// Packs the low halves of the last operation that ended and of the number of kernels that have ended. The number
+/// distinguishes replays of a captured kernel. A reader that has seen both before knows the rest: extended().
 [[nodiscard]] RONDO_HD constexpr uint64_t pack_ended(uint64_t number, uint64_t kernels) {
   return (kernels & 0xFFFF'FFFFu) << 32 | (number & 0xFFFF'FFFFu);
 }
 [[nodiscard]] constexpr uint32_t number_in(uint64_t ended) { return static_cast<uint32_t>(ended); }
 [[nodiscard]] constexpr uint32_t kernels_in(uint64_t ended) { return static_cast<uint32_t>(ended >> 32); }
-/// The count whose low half is `low` and which is nearest to one that was seen before.
+/// Returns the count whose low half is `low` and which is nearest to one that was seen before.
 [[nodiscard]] constexpr uint64_t extended(uint64_t seen, uint32_t low) {
   return seen + static_cast<uint64_t>(static_cast<int64_t>(static_cast<int32_t>(low - static_cast<uint32_t>(seen))));
 }
@@ -106,10 +109,10 @@ static_assert(sizeof(DeviceResult) == cache_line_bytes);
 [[nodiscard]] constexpr Fault fault_in(uint64_t verdict) { return static_cast<Fault>(verdict >> 8 & 0xFF); }
 [[nodiscard]] constexpr uint32_t peer_in(uint64_t verdict) { return static_cast<uint32_t>(verdict >> 32); }
 
-/// What the host's abort word says: stop.
+/// The value of the host's abort word that stops an operation.
 inline constexpr uint64_t abort_operation = 1;
-/// And kernel number `kernel` of this rank (the first is 1) stops waiting for ranks to leave: those that have not by
-/// now are lost.
+/// Returns the value that also stops the waits of kernel number `kernel` of this rank for ranks to leave. The first
+/// kernel is 1. Ranks that have not left by now are lost.
 [[nodiscard]] constexpr uint64_t abort_lost_peers(uint64_t kernel) { return kernel << 1 | abort_operation; }
 [[nodiscard]] RONDO_HD constexpr uint64_t kernel_of_lost_peers(uint64_t abort) { return abort >> 1; }
 
@@ -121,10 +124,10 @@ struct DeviceOperation {
   DeviceResult *result = nullptr;
   Buffers buffers;  ///< device addresses; exported buffers are offered to peers in the same address space only
   uint64_t number = 0;         ///< of the operation, at least 1
-  uint32_t divisor = 0;        ///< avg: the number of ranks; else 0
+  uint32_t divisor = 0;        ///< of avg, the number of ranks; otherwise 0
   uint32_t lane_count = 0;     ///< of all channels
   uint32_t scratch_bytes = 0;  ///< of one of the scratch_count places of a lane; 0 with `simple`
-  uint32_t poll_count = 1;     ///< looks at a flag before the abort word's turn, at least 1
+  uint32_t poll_count = 1;     ///< reads of a flag before one of the abort word, at least 1
   uint32_t captured = 0;       ///< 1: the host does not know when it is launched, so it says when it begins
   uint32_t on_one_device = 0;  ///< 1: all ranks are threads of one process on one device
 };
@@ -135,7 +138,7 @@ static_assert(offsetof(DeviceOperation, buffers) == 32 && offsetof(DeviceOperati
 static_assert(offsetof(DeviceOperation, divisor) == 192 && offsetof(DeviceOperation, poll_count) == 204);
 static_assert(offsetof(DeviceOperation, captured) == 208 && offsetof(DeviceOperation, on_one_device) == 212);
 
-/// In parameters, of which a kernel may have 4 KiB.
+/// Ranks whose operations fit into the parameters of a kernel, which may have 4 KiB.
 inline constexpr uint32_t ranks_per_kernel_max = 8;
 
 /// The parameter of a kernel: the operations of ranks that have the same number of channels, one after the other in the
@@ -153,21 +156,21 @@ static_assert(std::is_trivially_copyable_v<DeviceOperations> && std::is_standard
 static_assert(sizeof(DeviceOperations) == 8 + ranks_per_kernel_max * sizeof(DeviceOperation));
 static_assert(offsetof(DeviceOperations, operations) == 8 && sizeof(DeviceOperations) <= 4096);
 
-// Shared memory of a block: for each lane of its channel a line that is the group's own (an emulated block keeps its
-// barrier there; a device has barriers of its own) and its places of scratch.
+// Shared memory of a block has, for each lane of its channel, places of scratch and a line that is the group's own. An
+// emulated block keeps its barrier in that line; a device has barriers of its own.
 inline constexpr uint32_t lanes_per_channel_max = 4;
 inline constexpr uint32_t lane_control_bytes = 64;
 inline constexpr uint32_t scratch_count = 3;  ///< two operands, one result
 
-/// Payloads of `ll` pass through scratch: whole pairs of units, 16-byte aligned.
+/// Returns the scratch for a payload of `ll`: whole pairs of units, 16-byte aligned.
 [[nodiscard]] constexpr uint32_t ll_scratch_bytes_for(uint32_t ll_slot_bytes) {
   return (ll_slot_bytes + 15) / 16 * 16;
 }
-/// So do those of `ll128`: whole lines.
+/// Returns the scratch for a payload of `ll128`: whole lines.
 [[nodiscard]] constexpr uint32_t ll128_scratch_bytes_for(uint32_t ll128_slot_bytes) {
   return (ll128_slot_bytes + 15) / 16 * 16;
 }
-/// `lane_count`: the most that a channel of the plan has.
+/// Returns the shared memory of a block, where `lane_count` is the most that a channel of the plan has.
 [[nodiscard]] RONDO_HD constexpr uint32_t shared_bytes_for(uint32_t lane_count, uint32_t scratch_bytes) {
   return lane_count * (lane_control_bytes + scratch_count * scratch_bytes);
 }

@@ -1,17 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // The body of every kernel: a group of threads runs lanes of a channel to their end. A thread group of a device's block
-// runs one lane; where an emulated block has fewer threads than lanes, a thread takes several in turn.
+// runs one lane. If an emulated block has fewer threads than lanes, a thread takes several in turn.
 //
 // Ordering  A1 load verdict, relaxed; load the abort word, acquire      whether another lane or the host gave up
 //           E1 compare and exchange verdict from 0                      the first lane that did not come through
-//           E2 add to ended_lanes, and that it failed, acquire and      the last lane sees every lane's E1; where
-//              release                                                  there is one lane, it is
+//           E2 add to ended_lanes, and that it failed, acquire and      the last lane sees every lane's E1; a lane
+//              release                                                  that is alone is the last
 //           E3 the last one: verdict, relaxed; store result.ended, release, for the host (which acquires it)
-// Where no lane failed E2 and E3 are relaxed on a device, as nothing is told but their own value: what the kernel wrote
-// is there for others when it has ended.
-// A1 is thread 0's of a group, and a vote tells the others; but at the beginning of a one_shot it is each thread's, of
-// told_verdict (load_store_place.h). A lane that stops publishes nothing more: advance() has published whole slices or
-// nothing.
+// If no lane failed, E2 and E3 are relaxed on a device, since they publish only their own value. Other threads see what
+// the kernel wrote when it has ended. Thread 0 of a group does A1, and a vote passes it on to the others. At the
+// beginning of a one_shot each thread does it for told_verdict (load_store_place.h). A lane that stops publishes
+// nothing more: advance() has published whole slices or nothing.
 #pragma once
 
 #include <cstdint>
@@ -21,37 +20,38 @@
 
 namespace rondo::device {
 
-/// By thread 0 of a group. `ended_kernels`: nobody else writes it before this lane's E2.
+/// Reports that the kernel runs. Thread 0 of a group calls it. No lane writes `ended_kernels` before this one's E2.
 RONDO_HD inline void tell_running(const DeviceOperation &operation, uint64_t ended_kernels) {
   memory::store_relaxed(operation.result->running, ended_kernels + 1);
 }
 
-/// By thread 0 of a group, at its beginning or behind its posts. The host knows of no replay: it must not free what one
-/// still uses.
+/// Reports the start of a replay; thread 0 of a group calls it, at its beginning or after its posts. The host does not
+/// know of replays, and must not free what one still uses.
 RONDO_HD inline void begin_operation(const DeviceOperation &operation, uint64_t ended_kernels) {
   if (operation.captured != 0) tell_running(operation, ended_kernels);
 }
 
-/// By thread 0 of a group that has looked for something in vain: the kernel waits, so the host shall know that its time
-/// runs, and look whether a peer has ended. `told`: of this wait, whether the host knows of it.
+/// Reports to the host that the kernel waits, so that its time runs and the host checks whether a peer has ended.
+/// Thread 0 of a group calls it after a poll in vain. `told` says whether the host knows of this wait.
 RONDO_HD inline void tell_waiting(const DeviceOperation &operation, bool &told) {
   if (!told) tell_running(operation, operation.progress->ended_kernels);
   told = true;
 }
 
-/// Likewise.
+/// Returns whether thread 0, after a poll in vain, must stop. Calls tell_waiting().
 [[nodiscard]] RONDO_HD inline bool must_stop(const DeviceOperation &operation, bool &told) {
   tell_waiting(operation, told);
   if (memory::load_relaxed(operation.progress->verdict) != 0) return true;  // A1; pairs by value with E1
   return memory::load_acquire(*operation.abort) != 0;                       // A1, pairs with the host's release store
 }
 
-/// Likewise: ranks for which this kernel waits have been lost with their kernels.
+/// Returns whether ranks that this kernel waits for have been lost with their kernels. Called like must_stop().
 [[nodiscard]] RONDO_HD inline bool peers_are_lost(const DeviceOperation &operation) {
   return kernel_of_lost_peers(memory::load_acquire(*operation.abort)) == operation.progress->ended_kernels + 1;  // A1
 }
 
-/// What the host is told of a kernel that has run operation `number` to its end. `ends`: of those before.
+/// Notes that the kernel has run operation `number` to its end, and returns the word for the host. `ends` is of the
+/// kernels before.
 [[nodiscard]] RONDO_HD inline uint64_t note_end(DeviceProgress &progress, uint64_t number, const KernelEnds &ends) {
   // A replay brings back the number of its capture, which must not hide a later one.
   const uint64_t latest = ends.number < number ? number : ends.number;
@@ -60,15 +60,15 @@ RONDO_HD inline void tell_waiting(const DeviceOperation &operation, bool &told) 
   return pack_ended(latest, ends.kernels + 1);
 }
 
-/// By thread 0 of a group, when `lane_count` lanes have come to an end. `posts`: of the operation, the same in all
-/// lanes. load(): KernelEnds.
+/// Reports that `lane_count` lanes have ended. Thread 0 of a group calls it. `posts` of the operation is the same in
+/// all lanes. load() returns KernelEnds.
 template <class Load>
 RONDO_HD void report(const DeviceOperation &operation, uint32_t lane_count, uint64_t verdict, uint32_t posts,
                      const Load &load) {
   memory::note_result();
   DeviceProgress &progress = *operation.progress;
   bool failed = verdict != 0;
-  if (failed) (void)memory::exchange_if(progress.verdict, 0, verdict);  // E1; false: another lane was first
+  if (failed) (void)memory::exchange_if(progress.verdict, 0, verdict);  // E1; if false, another lane was first
   if (operation.lane_count > 1) {
     const uint64_t own = lane_count + (failed ? failed_lanes : 0);
     const uint64_t before = failed ? memory::add<memory::Site::lane_end>(progress.ended_lanes, own)  // E2, with itself
@@ -107,7 +107,7 @@ RONDO_HD void run_lanes(G group, const DeviceOperation &operation, const DeviceC
   uint64_t verdict = 0;
   bool told = false;
   if (group.rank() == 0) begin_operation(operation, operation.progress->ended_kernels);
-  // A kernel behind one that failed must not touch the links. (Groups that have to wait look at the abort word.)
+  // A kernel after one that failed must not touch the links. Groups that have to wait also read the abort word.
   if (group.any(group.rank() == 0 && memory::load_relaxed(operation.progress->verdict) != 0))  // A1
     verdict = pack_verdict(Outcome::stopped, Fault::none, 0);
   while (running != 0 && verdict == 0) {  // bounded by the deadline, at which the host sets the abort word
@@ -136,7 +136,7 @@ RONDO_HD void run_lanes(G group, const DeviceOperation &operation, const DeviceC
   if (group.rank() == 0) report(operation, lane_count, verdict, 0, [&] { return load_ends(*operation.progress); });
 }
 
-/// What reducers are made of: GroupReducer and GroupCopier.
+/// Makes a reducer, GroupReducer or GroupCopier, for the channel.
 template <class Reducer>
 [[nodiscard]] RONDO_HD Reducer make_reducer(const DeviceOperation &operation, const DeviceChannel &channel) {
   return Reducer::make(operation.divisor, channel.lanes[0].element_bytes);
