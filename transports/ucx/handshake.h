@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// How the ranks of several hosts meet over UCX, and what their messages look like.
+// This file defines how the ranks of several hosts connect over UCX, and the format of their messages.
 //
-// Offer    challenge 32 | slots in memory of a device u8: 1 if so | worker's address     through the job's store
-// PeerProof    rank u32 | proof 32     the header of the first message to each peer, whose payload is a slot of no
-//              meaning, from where slots are to where they are: what does not pass is noticed before it is used
+// Offer    challenge 32 | slots in memory of a device u8: 1 if so | worker's address. It goes through the job's store.
+// PeerProof    rank u32 | proof 32: the header of the first message to each peer. Its payload is a slot without
+//              meaning, from where slots are to where they are, so a slot that cannot pass is noticed before slots are
+//              used.
 // Slot     Header 40 | payload;    a credit is a header alone
-// Of each pair the rank with the higher number is the client; proofs and tags are made as the store's handshake makes
-// them (src/bootstrap/wire.h), from a secret of the communicator and both challenges. UCX does not say from whom a
-// message is: its tag does, which only the two of them can know. Numbers are in the byte order of the host, which is
-// little-endian.
+// Of each pair the rank with the higher number is the client. Proofs and tags are made as the store's handshake makes
+// them (src/bootstrap/wire.h), from a secret of the communicator and both challenges. UCX does not report the sender of
+// a message. The message's tag does, which only the two ranks can know. Numbers are in the byte order of the host,
+// which is little-endian.
 #pragma once
 
 #include <array>
@@ -45,7 +46,7 @@ static_assert(sizeof(Header) == 40);
 
 using net::JoinRequest;
 
-/// What is known of a peer before the first message.
+/// The facts about a peer that are known before the first message.
 struct Introduction {
   uint32_t rank = 0;
   Bytes address;
@@ -56,13 +57,13 @@ struct Introduction {
   uint64_t tag = 0;
 };
 
-/// From both sides' challenges.
+/// Makes the introduction of a peer from both sides' challenges.
 [[nodiscard]] Introduction introduce(const Secret &secret, uint32_t rank, const wire::Challenge &own, uint32_t peer,
                                      const wire::Challenge &theirs);
 
-/// Every rank calls it, those as well that cannot use UCX: `address` is then the reason. `in_device`: as in
-/// Introduction. One introduction for each linked rank; or on all ranks alike the reason of the first rank that cannot,
-/// with its name.
+/// Exchanges the addresses of all ranks. A rank that cannot use UCX calls it, too, with the reason in `address`.
+/// `in_device` is as in Introduction. Returns an introduction for each linked rank. If a rank cannot use UCX, all ranks
+/// get the reason of the first such rank, with its name.
 [[nodiscard]] Result<std::vector<Introduction>> exchange_addresses(const JoinRequest &request,
                                                                    const Result<Bytes> &address, bool in_device,
                                                                    Store &store);

@@ -40,10 +40,10 @@ struct Link {
   Peer *peer = nullptr;
   std::vector<Operation> sends;  ///< by slot
   Operation credit;
-  uint64_t credit_wanted = 0;     ///< consumed, as it is to be told
+  uint64_t credit_wanted = 0;     ///< the value of `consumed` to send
   uint64_t credit_sent = 0;
   std::vector<Arrival> arrivals;  ///< by slot
-  uint64_t arrived = 0;           ///< counter of the next slot that is told
+  uint64_t arrived = 0;           ///< counter of the next slot to report
   uint64_t consumed = 0;          ///< as the peer said last
   uint64_t consumed_told = 0;
   uint64_t sent = 0;              ///< slots
@@ -89,17 +89,17 @@ void join_links(std::span<Link> links, std::span<const net::NearLink> near,
                                                       std::span<const std::unique_ptr<Peer>> peers,
                                                       size_t request_bytes);
 
-/// What has come since the last call, as events; how many they are. `more`: there was no room for all.
+/// Writes what has arrived since the last call to `events`, and returns how many there are. `more`: some did not fit.
 [[nodiscard]] uint32_t tell(std::span<Link> links, std::span<const std::unique_ptr<Peer>> peers,
                             std::span<net::Event> events, bool &more);
 
-/// Whose first slots greetings come from and go to; null: it has no links.
+/// Returns the link whose first slots send and receive greetings. Null: the peer has no links.
 inline Link *first_link(const Peer &peer) {
   const auto found = std::ranges::find_if(peer.links, [](const Link *link) { return link != nullptr; });
   return found != peer.links.end() ? *found : nullptr;
 }
 
-/// What is counted of a slot that has been sent and not been credited.
+/// Returns the bytes that are counted of a slot that has been sent and not been credited.
 inline uint64_t wire_bytes(const Header &header) { return sizeof header + header.bytes; }
 
 /// The first reason counts.
@@ -110,7 +110,7 @@ inline void lose(Peer &peer, const std::string &what) {
   peer.why.peer = static_cast<int32_t>(peer.known.rank);
 }
 
-/// Of operations that call back.
+/// Returns the request parameters of operations that call back.
 inline ucp_request_param_t request_of(const Operation &operation, void *argument) {
   ucp_request_param_t how{};
   how.op_attr_mask = UCP_OP_ATTR_FIELD_REQUEST | UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA;

@@ -17,14 +17,14 @@ namespace {
 
 constexpr int progress_rounds_max = 16;
 constexpr uint64_t close_patience_ns = 1'000'000'000;
-/// What a peer has not credited yet, up to so many bytes, is in the hands of the kernel or of a device: the smallest
-/// buffer of a socket takes it.
+/// Up to this number of bytes, what a peer has not credited yet is in the hands of the kernel or of a device. The
+/// smallest buffer of a socket takes it.
 constexpr uint64_t surely_left_bytes = 4096;
 constexpr const char *advice =
     "; look for a firewall between the hosts, at UCX_TLS and UCX_NET_DEVICES and at the MTU of these devices, or set "
     "RONDO_NETWORK=tcp";
 
-/// All that was sent to the peer leaves without further calls.
+/// Returns whether all that was sent to the peer leaves without further calls.
 bool has_left(const Peer &peer) {
   if (peer.lost) return true;
   return peer.outstanding == 0 && (peer.flushed == peer.sent || peer.uncredited_bytes <= surely_left_bytes);
@@ -159,7 +159,7 @@ Result<void> UcxNetwork::connect(const JoinRequest &request, Store &store) {
   }
 }
 
-/// A whole slot, from where slots are.
+/// Sends a whole slot, from where slots are.
 void UcxNetwork::greet(Peer &peer, uint32_t own_rank) {
   peer.hello = {own_rank, peer.known.own_proof};
   const Link *const link = first_link(peer);
@@ -220,7 +220,7 @@ bool UcxNetwork::credit(uint32_t index, uint64_t consumed) {
   return true;
 }
 
-/// Of credits that wait for the one before them, the latest counts.
+/// Sends the credits. If several wait for the one before them, the latest counts.
 void UcxNetwork::send_credits() {
   for (Link &link : links_) {
     Peer &peer = *link.peer;
@@ -289,7 +289,7 @@ Error UcxNetwork::why_lost(uint32_t rank) const {
   return {RONDO_ERROR_INTERNAL, "the connection is not lost"};
 }
 
-// What UCX calls, from progress() of the thread that polls.
+// UCX calls these, from progress() of the thread that polls.
 
 void UcxNetwork::on_sent(void *, ucs_status_t status, void *argument) {
   auto &operation = *static_cast<Operation *>(argument);

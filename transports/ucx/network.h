@@ -11,7 +11,7 @@
 
 namespace rondo::ucx {
 
-/// What `rondo info` tells.
+/// The facts that `rondo info` prints about UCX.
 struct Report {
   bool built = false;
   bool found = false;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What stands for UCX where its headers were missing at build time.
+// This file replaces UCX if its headers were missing at build time.
 #include "transports/ucx/network.h"
 
 namespace rondo::ucx {

@@ -11,7 +11,7 @@
 namespace rondo::ucx {
 namespace {
 
-/// UCX 1.13 tells its transports in a text for people only; lines with one read
+/// Returns the transports. UCX 1.13 reports them only in a text for people, with lines such as
 /// "# resource 1 : md 1 dev 1 flags -- tcp/eth0".
 std::vector<std::string> transports_in(const std::string &text) {
   std::vector<std::string> transports;

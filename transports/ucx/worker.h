@@ -20,18 +20,18 @@ class Worker {
   [[nodiscard]] const Api &api() const { return api_; }
   [[nodiscard]] ucp_context_h context() const { return context_; }
   [[nodiscard]] ucp_worker_h handle() const { return worker_; }
-  /// What a caller's memory for one request must have in front of the pointer that UCX is given.
+  /// Returns the bytes that a caller's memory for one request must have before the pointer that UCX gets.
   [[nodiscard]] size_t request_bytes() const { return request_bytes_; }
   /// Payloads may be in memory of a CUDA device.
   [[nodiscard]] bool takes_cuda_memory() const { return takes_cuda_memory_; }
-  /// The error: payloads cannot be in `memory`; null: none is asked for.
+  /// Returns an error if payloads cannot be in `memory`. Null: no device memory is asked for.
   [[nodiscard]] Result<void> check_device_memory(const RdmaMemory *memory) const;
-  /// For connect() of another worker.
+  /// Returns the address for connect() of another worker.
   [[nodiscard]] Result<Bytes> address() const;
   /// `on_failure` is called from progress(), once, with `argument`.
   [[nodiscard]] Result<ucp_ep_h> connect(ByteView address, ucp_err_handler_cb_t on_failure, void *argument) const;
   [[nodiscard]] Result<void> handle_messages(unsigned id, ucp_am_recv_callback_t handler, void *argument) const;
-  /// True: something moved.
+  /// Returns whether something moved.
   bool progress() const { return api_.ucp_worker_progress(worker_) != 0; }
   /// A descriptor that is ready when there is something to do, once arm() said true.
   [[nodiscard]] int event_descriptor() const { return event_descriptor_; }
