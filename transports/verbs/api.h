@@ -40,7 +40,7 @@ struct Api {
   RONDO_VERBS_FUNCTIONS(RONDO_VERBS_MEMBER)
 #undef RONDO_VERBS_MEMBER
   decltype(&::_ibv_query_gid_table) query_gid_table = nullptr;
-  /// Of rdma-core 34 or newer; null: it is older.
+  /// The entry of rdma-core 34 or newer; null if it is older.
   ibv_mr *(*reg_dmabuf_mr)(ibv_pd *domain, uint64_t offset, size_t bytes, uint64_t address, int descriptor,
                            int access) = nullptr;
 };
@@ -49,7 +49,7 @@ struct Api {
 /// cannot be used.
 [[nodiscard]] Result<const Api *> load_api();
 
-/// Of what exists only where load_api() has succeeded.
+/// Destroys an object, which exists only if load_api() has succeeded.
 template <class Object, int (*Api::*destroy)(Object *)>
 struct ObjectTraits {
   using Handle = Object *;

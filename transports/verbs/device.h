@@ -10,7 +10,7 @@
 
 namespace rondo::verbs {
 
-/// The ports of all devices of this host that can be opened. The error: none can.
+/// Returns the ports of all devices of this host that can be opened, or an error if none can.
 [[nodiscard]] Result<std::vector<Port>> find_ports();
 
 class Device {
@@ -24,13 +24,13 @@ class Device {
   [[nodiscard]] uint16_t lid() const { return lid_; }
   [[nodiscard]] uint32_t completions_max() const { return static_cast<uint32_t>(limits_.max_cqe); }
   [[nodiscard]] uint32_t requests_max() const { return static_cast<uint32_t>(limits_.max_qp_wr); }
-  /// "rxe0 port 1 (GID 1, RoCE v2, 192.0.2.7)"
+  /// Returns "rxe0 port 1 (GID 1, RoCE v2, 192.0.2.7)" or the like.
   [[nodiscard]] std::string describe() const { return port_.describe() + " (" + gid_.describe() + ")"; }
   /// Asks the device.
   [[nodiscard]] bool port_is_active() const;
   /// Readable when next_event() has something to say.
   [[nodiscard]] int event_descriptor() const { return context_.get()->async_fd; }
-  /// False: there is none. Copies it, and gives the original back.
+  /// Returns false if there is no event. Otherwise copies it, and gives the original back.
   bool next_event(ibv_async_event &event) const;
 
  private:
@@ -44,7 +44,7 @@ class Device {
   uint16_t lid_ = 0;
 };
 
-/// By rail.
+/// Opens a device for each rail, in their order.
 [[nodiscard]] Result<std::vector<std::unique_ptr<Device>>> open_devices(const RailsWish &wish);
 
 }  // namespace rondo::verbs

@@ -20,8 +20,8 @@ namespace rondo::verbs {
 namespace {
 
 constexpr size_t events_alone = 32;
-constexpr uint32_t events_per_completion = 2;  // and those of slots that waited for this one
-constexpr uint32_t idle_polls_per_look = 1024;            // at the device's events: a system call
+constexpr uint32_t events_per_completion = 2;  // and the events of slots that waited for this one
+constexpr uint32_t idle_polls_per_look = 1024;            // between reads of the device's events, a system call each
 constexpr uint64_t farewell_patience_ns = 2'000'000'000;  // of what has not reached the peers when the links are closed
 constexpr const char *advice =
     "; look at RONDO_IB_HCA and RONDO_IB_GID_INDEX, at a firewall (RoCE v2 is UDP to port 4791) and at the MTU between "
@@ -34,14 +34,14 @@ class VerbsNetwork final : public net::Network {
   Result<void> prepare(const std::vector<net::NearLink> &links, const JoinRequest &request);
   [[nodiscard]] HostInfo offer() const;
   Result<void> connect(const std::vector<Introduction> &introductions);
-  /// A whole slot each way on every path.
+  /// Sends and receives a whole slot on every path.
   Result<void> greet(const JoinRequest &request, Store &store);
 
   const char *name() const override { return "verbs"; }
   bool put(uint32_t link, const net::Message &message) override;
   bool credit(uint32_t link, uint64_t consumed) override;
   uint32_t poll(std::span<net::Event> events) override;
-  /// What was posted is the device's: it sends, and sends again, without further calls.
+  /// Returns true, since what was posted is the device's: it sends, and sends again, without further calls.
   bool flushed() const override { return true; }
   void watch(std::vector<pollfd> &descriptors) const override;
   Error why_lost(uint32_t peer) const override;
@@ -59,7 +59,7 @@ class VerbsNetwork final : public net::Network {
   void take(const ibv_wc &completion, net::EventList &events);
   void take_failure(Path &path, const ibv_wc &completion);
   void take_word(Peer &peer, Path &path, const Immediate &word, net::EventList &events);
-  /// Null: fine. Else what is wrong with what the peer sent.
+  /// Returns what is wrong with the slot that the peer sent; null if it is fine.
   const char *take_slot(Peer &peer, Link &link, PathLink &ends, const Immediate &word, net::EventList &events);
   static const char *take_credit(Link &link, uint64_t consumed, net::EventList &events);
   void tell_arrivals(Link &link, net::EventList &events);
@@ -75,7 +75,7 @@ class VerbsNetwork final : public net::Network {
   std::vector<PathOfPeer> paths_;  ///< as completions count them
   std::vector<Ends> links_;
   Result<void> takes_device_memory_;
-  bool untold_ = false;  ///< some slots have come that there was no room to tell of
+  bool untold_ = false;  ///< some slots have arrived for which there was no room in `events`
   uint32_t idle_polls_ = 0;
 };
 
@@ -111,7 +111,7 @@ Result<void> VerbsNetwork::prepare(const std::vector<net::NearLink> &links, cons
   return {};
 }
 
-/// On all paths, or on none.
+/// Registers them on all paths, or on none.
 void VerbsNetwork::register_device_slots(const RdmaMemory &memory) {
   for (const PathOfPeer &each : paths_) {
     takes_device_memory_ = each.path->register_device_slots(memory);
@@ -157,7 +157,7 @@ Result<void> VerbsNetwork::connect(const std::vector<Introduction> &introduction
 
 void VerbsNetwork::step_alone() {
   std::array<net::Event, events_alone> events;
-  static_cast<void>(poll(events));  // where no slots come there are no events but losses, which Peer tells as well
+  static_cast<void>(poll(events));  // without slots there are no events but losses, which Peer reports as well
 }
 
 Result<void> VerbsNetwork::greet(const JoinRequest &request, Store &store) {
@@ -272,7 +272,7 @@ const char *VerbsNetwork::take_slot(Peer &peer, Link &link, PathLink &ends, cons
   const ConnectionView &incoming = link.ends.incoming;
   if (word.counter != (ends.next & counter_mask)) return "its slots are out of order";
   const Cell &cell = ends.landed[incoming.slot(ends.next)];
-  Frame frame;  // a copy: the peer could change the cell while it is looked at
+  Frame frame;  // a copy: the peer could change the cell while it is read
   std::memcpy(&frame, &cell.frame, sizeof frame);
   // Pairs with R3 in SimpleReceiver::release: what the slot held before was read.
   const uint64_t free_from = memory::load_sync(incoming.simple_head()) + incoming.geometry.slot_count;
@@ -287,7 +287,7 @@ const char *VerbsNetwork::take_slot(Peer &peer, Link &link, PathLink &ends, cons
   return nullptr;
 }
 
-/// In order, up to the first that has not come.
+/// Adds the events of arrivals in order, up to the first that has not arrived.
 void VerbsNetwork::tell_arrivals(Link &link, net::EventList &events) {
   for (;;) {  // bounded by the slots of a link
     Arrival &arrival = link.arrivals[link.ends.incoming.slot(link.arrived)];
@@ -301,9 +301,10 @@ void VerbsNetwork::tell_arrivals(Link &link, net::EventList &events) {
   untold_ = true;
 }
 
-/// One that came by another path may be newer: the highest counts. A credit can come before the acknowledgement of the
-/// peer's device. Until that comes, the own device may send the slot again, with other bytes in it: the peer's device
-/// drops packets that it has had (InfiniBand Architecture Specification, C9-105).
+/// Returns null if the credit is fine. A credit that came by another path may be newer, so the highest counts. A credit
+/// can arrive before the acknowledgement of the peer's device. Until that arrives, the own device may send the slot
+/// again, with other bytes in it. The peer's device drops packets that it has had (InfiniBand Architecture
+/// Specification, C9-105).
 const char *VerbsNetwork::take_credit(Link &link, uint64_t consumed, net::EventList &events) {
   if (consumed > link.sent) return "it gives credit for what was not sent";
   if (consumed <= link.consumed) return nullptr;

@@ -11,11 +11,11 @@
 
 namespace rondo::verbs {
 
-/// What `rondo info` tells.
+/// The facts that `rondo info` prints about verbs.
 struct Report {
   bool built = false;
   bool found = false;  ///< libibverbs is there
-  // How it would reach memory of a CUDA device.
+  // These say how verbs would reach memory of a CUDA device.
   bool registers_dmabufs = false;  ///< libibverbs does, where the card's driver does
   bool has_peermem = false;        ///< the kernel's module nvidia-peermem is loaded
   std::vector<Port> ports;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What stands for verbs where their headers were missing at build time.
+// This file replaces verbs if their headers were missing at build time.
 #include "transports/verbs/network.h"
 
 namespace rondo::verbs {

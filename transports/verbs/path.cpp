@@ -18,7 +18,7 @@ constexpr uint8_t hop_limit = 64;
 constexpr uint8_t retries_max = 6;             // 7 would be for ever
 constexpr uint8_t receiver_not_ready_max = 6;  // 7 likewise; a peer that keeps to the protocol is always ready
 constexpr uint8_t receiver_not_ready_timer = 12;  // 0.64 ms
-/// 4.096 us * 2^15 = 134 ms; a device may wait up to 4 times as long: a dead path is known after 0.9 to 3.8 s.
+/// 4.096 us * 2^15 = 134 ms. A device may wait up to 4 times as long, so a dead path is known after 0.9 to 3.8 s.
 constexpr uint8_t acknowledge_timer = 15;
 constexpr uint32_t first_packet_mask = 0xffffff;
 constexpr uint32_t spare_requests = 8;  // hello, bye and the slot before them
@@ -31,27 +31,27 @@ uint32_t slots_of(const std::vector<net::NearLink> &links) {
   for (const net::NearLink &link : links) slots += link.outgoing.geometry.slot_count;
   return slots;
 }
-/// Of those, the most that are under way by this path.
+/// Returns the most of these slots that are under way by this path.
 uint32_t own_slots_of(const PathPlace &place, const std::vector<net::NearLink> &links) {
   uint32_t slots = 0;
   for (const net::NearLink &link : links)
     slots += (link.outgoing.geometry.slot_count + place.count - 1) / place.count;
   return slots;
 }
-/// As many as slots are under way on the links whose credits go by this path.
+/// Returns the number of slots under way on the links whose credits go by this path.
 uint32_t credits_of(const PathPlace &place, const std::vector<net::NearLink> &links) {
   uint32_t credits = 0;
   for (const net::NearLink &link : links)
     if (link.channel % place.count == place.number) credits += link.outgoing.geometry.slot_count;
   return credits;
 }
-/// A slot takes two requests, a credit one. Twice that: what has ended keeps its place until a signalled request behind
-/// it completes.
+/// Returns the requests to send: two for a slot, one for a credit. It is twice that number, since a request that has
+/// ended keeps its place until a later signalled request completes.
 uint32_t requests_for(const PathPlace &place, const std::vector<net::NearLink> &links) {
   return 2 * (2 * own_slots_of(place, links) + credits_of(place, links) + spare_requests);
 }
-/// The peer's slots and credits, and those that wait to be posted with others. Credits that pile up on a path that is
-/// slower than others find none at times: the device asks again.
+/// Returns the requests to receive: for the peer's slots and credits, and those that wait to be posted with others. If
+/// credits pile up on a path that is slower than others, some find no request, and the device asks again.
 uint32_t receives_for(const PathPlace &place, const std::vector<net::NearLink> &links, uint32_t receives_per_post) {
   return own_slots_of(place, links) + credits_of(place, links) + spare_receives + receives_per_post - 1;
 }
@@ -70,8 +70,8 @@ Result<MemoryRegion> registered(const Api &api, ibv_pd *domain, void *memory, si
                       errno);
 }
 
-/// By the dmabuf, if there is one and the card's driver takes it; else by the address, which the kernel's module
-/// nvidia-peermem knows.
+/// Registers the memory by its dmabuf, if it has one and the card's driver takes it. Otherwise it does so by the
+/// address, which the kernel's module nvidia-peermem knows.
 Result<MemoryRegion> registered_in_device(const Device &device, ibv_pd *domain, const RdmaMemory &memory,
                                           std::byte *first, size_t bytes, int access) {
   const Api &api = device.api();
@@ -173,7 +173,7 @@ Result<void> Path::make_queue_pair(ibv_cq *completions) {
                                               "; lower RONDO_SLOT_COUNT, or RONDO_CHANNELS where it is above 2"};
   const bool gathers = std::any_of(links_.begin(), links_.end(),
                                    [](const PathLink &link) { return link.ends.device_outgoing != nullptr; });
-  // What a device takes inline is known by trying.
+  // Only a trial shows how much a device takes inline.
   for (const uint32_t inline_bytes : std::array<uint32_t, 3>{sizeof(Cell), 64, 0}) {
     ibv_qp_init_attr wanted{};
     wanted.send_cq = wanted.recv_cq = completions;

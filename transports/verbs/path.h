@@ -15,11 +15,11 @@
 
 namespace rondo::verbs {
 
-/// Of a remote rank, by whichever path: the first reason counts.
+/// The loss of a remote rank, by whichever path. The first reason counts.
 struct Loss {
   uint32_t rank = 0;
   std::string name;  ///< for people
-  uint64_t ns = 0;   ///< when; 0: it is not lost
+  uint64_t ns = 0;   ///< when it was lost, or 0
   std::string why;
   uint32_t path = 0;  ///< that failed; counted as the rank's paths
 
@@ -49,14 +49,14 @@ struct PathPlace {
 
 class Path {
  public:
-  /// A queue pair that is not connected, and memory that is registered. `device` and `loss` outlive it.
+  /// Makes a queue pair that is not connected, and registers its memory. `device` and `loss` outlive it.
   [[nodiscard]] static Result<std::unique_ptr<Path>> make(const Device &device, ibv_cq *completions,
                                                           const PathPlace &place, Loss &loss,
                                                           const std::vector<net::NearLink> &links);
-  /// The device slots of its links, too, which are in `memory`. The error: the network card cannot write there.
+  /// Registers the device slots of its links, too, which are in `memory`. The error: the card cannot write there.
   [[nodiscard]] Result<void> register_device_slots(const RdmaMemory &memory);
   void forget_device_slots();
-  /// At this end or, as far as that has offered any, at the other.
+  /// Returns whether this end has device slots, or the other end, as far as it has made its offer.
   [[nodiscard]] bool has_device_slots() const;
   [[nodiscard]] QueuePairInfo offer() const;
   /// The queue pair receives from now on, and may send.
@@ -66,23 +66,23 @@ class Path {
   [[nodiscard]] uint32_t number() const { return place_.number; }
   [[nodiscard]] const ibv_qp *queue_pair() const { return queue_pair_.get(); }
   [[nodiscard]] PathLink &ends(uint32_t channel) { return links_[channel]; }
-  /// "from rxe0 port 1 (..) to rxe0 port 1 (..)"
+  /// Returns "from rxe0 port 1 (..) to rxe0 port 1 (..)".
   [[nodiscard]] std::string describe() const { return "from " + device_.describe() + " to " + their_port_; }
   [[nodiscard]] bool connected() const { return !their_port_.empty(); }
 
-  // What sends: false: there is no room now. A peer that is lost takes everything.
+  // The send functions return false if there is no room now. A peer that is lost takes everything.
   [[nodiscard]] bool send_slot(uint32_t channel, const net::Message &message);
   [[nodiscard]] bool send_credit(uint32_t channel, uint64_t consumed);
-  /// A whole slot and a hello.
+  /// Sends a whole slot and a hello.
   [[nodiscard]] bool send_hello();
   [[nodiscard]] bool send_bye();
-  /// Each request with a signal has ended, and so all before it have arrived at the peer's device: a goodbye's says so
-  /// of everything that was sent.
+  /// Returns whether each request with a signal has ended, so that all before it have arrived at the peer's device. The
+  /// signal of a goodbye says so of everything that was sent.
   [[nodiscard]] bool all_left() const { return signals_first_ == signals_end_; }
 
-  /// A request has ended well.
+  /// Notes that a request has ended well.
   void sent();
-  /// A request to receive was used up: others take its place, several at a time.
+  /// Notes that a request to receive was used up. Others take its place, several at a time.
   void receive_again();
 
   void lose(const std::string &what) { loss_.tell(place_.number, what); }
@@ -90,7 +90,7 @@ class Path {
   bool greeted = false;  ///< the peer's hello has come
   bool closed = false;   ///< the peer's bye has come
 
-  /// How many completions one path may cause before they are taken.
+  /// Returns how many completions one path may cause before they are taken.
   [[nodiscard]] static uint32_t completions_for(const PathPlace &place, const std::vector<net::NearLink> &links);
 
  private:

@@ -14,9 +14,9 @@
 
 namespace rondo::verbs {
 
-/// A slot that has come.
+/// A slot that has arrived.
 struct Arrival {
-  bool here = false;  ///< and was not told yet
+  bool here = false;  ///< and was not reported yet
   Frame frame;
 };
 
@@ -24,7 +24,7 @@ struct Link {
   net::NearLink ends;
   uint32_t index = 0;             ///< as the network counts
   uint64_t sent = 0;              ///< slots
-  uint64_t arrived = 0;           ///< counter of the next slot to be told
+  uint64_t arrived = 0;           ///< counter of the next slot to report
   uint64_t consumed = 0;          ///< as the peer said last
   std::vector<Arrival> arrivals;  ///< by slot
 };
@@ -38,15 +38,15 @@ class Peer {
   [[nodiscard]] const std::string &name() const { return loss_.name; }
   [[nodiscard]] std::vector<Link> &links() { return links_; }
   [[nodiscard]] const std::vector<std::unique_ptr<Path>> &paths() const { return paths_; }
-  /// As paths are counted, one after the other.
+  /// Adds the path that is counted next.
   void add(std::unique_ptr<Path> path) { paths_.push_back(std::move(path)); }
 
-  // What sends: false: there is no room now. A peer that is lost takes everything.
+  // The send functions return false if there is no room now. A peer that is lost takes everything.
   [[nodiscard]] bool send_slot(Link &link, const net::Message &message);
   [[nodiscard]] bool send_credit(const Link &link, uint64_t consumed);
 
   [[nodiscard]] bool greeted() const;   ///< by every path
-  [[nodiscard]] bool has_left() const;  ///< by every path, behind all that it sent
+  [[nodiscard]] bool has_left() const;  ///< by every path, after all that it sent
   [[nodiscard]] bool all_left() const;  ///< as in Path
 
   [[nodiscard]] Loss &loss() { return loss_; }

@@ -18,7 +18,7 @@ bool holds_v4(const GidBytes &gid) {
          gid[11] == 0xff;
 }
 
-/// The GID that RoCE makes of a numeric address.
+/// Returns the GID that RoCE makes of a numeric address.
 std::optional<GidBytes> gid_of(const std::string &address) {
   GidBytes gid{};
   if (::inet_pton(AF_INET, address.c_str(), gid.data() + v4_offset) == 1) {
@@ -30,7 +30,7 @@ std::optional<GidBytes> gid_of(const std::string &address) {
   return std::nullopt;
 }
 
-/// 0: cannot be used.
+/// Returns how good a GID is. 0: it cannot be used.
 int rank_of(const Gid &gid, const std::optional<GidBytes> &wanted) {
   if (gid.kind == GidKind::roce_v1) return 1;
   if (gid.kind == GidKind::infiniband) return 4;
@@ -61,7 +61,7 @@ Error cannot_be_used(const std::vector<Port> &ports, const std::string &what) {
                                        "; set RONDO_NETWORK=tcp to do without"};
 }
 
-/// By rail.
+/// Splits the wish by rail.
 Result<std::vector<PortWish>> split(const RailsWish &wish) {
   std::vector<PortWish> wishes;
   const auto add = [&](std::string device) {
@@ -88,8 +88,9 @@ Result<std::vector<PortWish>> split(const RailsWish &wish) {
                "RONDO_IB_HCA is '" + wish.devices + "', of more than " + std::to_string(rails_max) + " devices"};
 }
 
-/// A port near the rank's cores in place of `best`, where it reaches the same ports: one of InfiniBand in the same
-/// subnet, whose number is the first half of a GID. Which networks of RoCE are joined is not known.
+/// Returns a port near the rank's cores in place of `best`, if it reaches the same ports. Such a port is an InfiniBand
+/// port in the same subnet, whose number is the first half of a GID. For RoCE it is not known which networks are
+/// joined.
 PortChoice near_one(const std::vector<Port> &ports, const PortWish &wish, const PortChoice &best) {
   constexpr size_t subnet_bytes = 8;
   const auto is_near = [&](const Port &port) {

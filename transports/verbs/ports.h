@@ -15,14 +15,14 @@ using GidBytes = std::array<uint8_t, 16>;
 
 enum class GidKind : uint8_t { infiniband = 0, roce_v1 = 1, roce_v2 = 2 };
 
-/// An entry of a port's table. RoCE derives it from an address of the port's network interface: an IPv4 address stands
-/// in the last 4 bytes, behind 10 bytes of 0 and 2 of 255.
+/// An entry of a port's table. RoCE derives it from an address of the port's network interface. An IPv4 address stands
+/// in the last 4 bytes, after 10 bytes of 0 and 2 of 255.
 struct Gid {
   uint32_t index = 0;
   GidKind kind = GidKind::infiniband;
   GidBytes bytes{};
 
-  /// "GID 1, RoCE v2, 192.0.2.7"
+  /// Returns "GID 1, RoCE v2, 192.0.2.7" or the like.
   [[nodiscard]] std::string describe() const;
 };
 
@@ -33,21 +33,21 @@ struct Port {
   uint32_t mtu_bytes = 0;
   std::vector<Gid> gids;
 
-  /// "rxe0 port 1"
+  /// Returns "rxe0 port 1" or the like.
   [[nodiscard]] std::string describe() const { return device + " port " + std::to_string(number); }
 };
 
-/// What the user asked for, and where the host reaches others.
+/// The user's wish for a port, and the address by which the host reaches others.
 struct PortWish {
-  std::string device;      ///< "mlx5_0" or "mlx5_0:1"; empty: any
-  int32_t gid_index = -1;  ///< RONDO_IB_GID_INDEX; -1: any
-  std::string address;     ///< numeric, of this host, on the route to the other hosts; empty: not known
+  std::string device;      ///< "mlx5_0" or "mlx5_0:1"; any if empty
+  int32_t gid_index = -1;  ///< RONDO_IB_GID_INDEX; any if -1
+  std::string address;     ///< numeric, of this host, on the route to the other hosts; empty if unknown
   std::vector<std::string> near_devices = {};  ///< near the rank's cores
 };
 
-/// The same for all rails.
+/// The wish for all rails.
 struct RailsWish {
-  std::string devices;                 ///< RONDO_IB_HCA, with commas: a rail each; empty: one for each address
+  std::string devices;                 ///< RONDO_IB_HCA, a rail for each, with commas; if empty, one for each address
   int32_t gid_index = -1;              ///< as in PortWish
   std::vector<std::string> addresses;  ///< as in PortWish; rails without one of their own take the first
   std::vector<std::string> near_devices = {};  ///< as in PortWish
@@ -58,11 +58,11 @@ struct PortChoice {
   Gid gid;
 };
 
-/// Of the active ports: the GID of the wish's address before other IPv4 addresses of RoCE v2 and InfiniBand's own,
-/// those before IPv6, RoCE v1 last; of equals the first, or of InfiniBand ports in one subnet the first of a device
-/// near the rank's cores. The error lists the ports that there are.
+/// Returns the best active port and GID. The GID of the wish's address is best, then other IPv4 addresses of RoCE v2
+/// and InfiniBand's own, then IPv6, and RoCE v1 last. Of equals it is the first. Of InfiniBand ports in one subnet it
+/// is the first of a device near the rank's cores. The error lists the ports of the host.
 [[nodiscard]] Result<PortChoice> choose_port(const std::vector<Port> &ports, const PortWish &wish);
-/// By rail, no port twice.
+/// Returns the choice of each rail, no port twice.
 [[nodiscard]] Result<std::vector<PortChoice>> choose_ports(const std::vector<Port> &ports, const RailsWish &wish);
 
 }  // namespace rondo::verbs

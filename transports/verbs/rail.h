@@ -22,19 +22,19 @@ class Rail {
   void add(Path &path) { paths_.push_back(&path); }
   [[nodiscard]] RailInfo offer() const;
 
-  /// Whether there is a completion; asks the queue if all that came before was taken.
+  /// Returns whether there is a completion; polls the queue if all that came before was taken.
   [[nodiscard]] bool fetch() const;
-  /// One that has come with others and was not taken yet.
+  /// Returns whether one that arrived with others was not taken yet.
   [[nodiscard]] bool has_fetched() const { return fetched_first_ != fetched_end_; }
-  /// It. Only after one of the two.
+  /// Returns that completion. A call is valid only after one of the two returned true.
   const ibv_wc &take() { return fetched_[fetched_first_++]; }
   /// Appends the descriptors of completions and of the device. `ready`: always readable, for what came meanwhile.
   void watch(std::vector<pollfd> &descriptors, int ready) const;
 
-  /// Events of the device. Paths are lost to failures, and to a port that does not come back.
+  /// Handles events of the device. Paths are lost to failures, and to a port that does not come back.
   void look();
   [[nodiscard]] bool look_is_due() const { return look_is_due_; }
-  /// The port was down around that time. The event of a port can come behind the requests that fail for it.
+  /// Returns whether the port was down around that time. Its event can arrive after the requests that fail for it.
   [[nodiscard]] bool fell_around(uint64_t ns) const;
 
  private:
@@ -47,13 +47,13 @@ class Rail {
   CompletionChannel channel_;
   CompletionQueue completions_;
   std::vector<Path *> paths_;
-  // Taken from the completion queue and not looked at yet: watch() must look whether there is something.
+  // Completions taken from the queue and not handled yet: watch() must know whether there are any.
   mutable std::array<ibv_wc, completions_per_fetch> fetched_;
   mutable size_t fetched_first_ = 0;
   mutable size_t fetched_end_ = 0;
   mutable bool look_is_due_ = true;
-  uint64_t port_down_ns_ = 0;  ///< since when; 0: it is up
-  uint64_t port_fell_ns_ = 0;  ///< when it went down last; 0: never
+  uint64_t port_down_ns_ = 0;  ///< since when, or 0 if it is up
+  uint64_t port_fell_ns_ = 0;  ///< when it went down last, or 0
 };
 
 }  // namespace rondo::verbs

@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-// What goes over a queue pair. All that is written remotely goes into the peer's FIFO slots and cells; each message
-// ends with one immediate, whose completion on the other side says that everything before it is there.
+// Messages of a queue pair. All that is written remotely goes into the peer's FIFO slots and cells. Each message ends
+// with one immediate, whose completion on the other side says that everything before it has arrived.
 //
-// Slot     payload up to cell_payload_bytes:  write with immediate of a cell { Frame, payload }; the receiver copies
-//                                             the payload into its slot
-//          longer:                            write of the payload into the slot, then write with immediate of a Frame
-// Credit   write with immediate of nothing: the counter is in the immediate
-// Hello    the same, behind a write of a whole slot: the path is good for full packets in this direction
-// Bye      the same: nothing comes any more by this path
-// Cells    one for each slot of a link. A slot is written again only after its credit has come, and so is its cell.
+//     Slot    payload up to cell_payload_bytes: write with immediate of a cell { Frame, payload }; the receiver copies
+//                                               the payload into its slot
+//             longer: write of the payload into the slot, then write with immediate of a Frame
+//     Credit  write with immediate of nothing: the counter is in the immediate
+//     Hello   the same, after a write of a whole slot: the path is good for full packets in this direction
+//     Bye     the same: nothing arrives any more by this path
+//     Cells   one for each slot of a link. A slot is written again only after its credit has arrived, and its cell too.
 //
-// Immediate   kind 2 bits | channel 8 bits | counter 22 bits, the lowest ones; at most slot_count_max (64) slots of a
-//             link are under way, so these tell which of them is meant.
-// Numbers are in the byte order of the host, which is little-endian; the immediate is in that of the network.
+// Immediate   kind 2 bits | channel 8 bits | counter 22 bits, the lowest ones. At most slot_count_max (64) slots of a
+//             link are under way, so these bits identify the slot.
+// Numbers are in the byte order of the host, which is little-endian; the immediate is in the network's.
 #pragma once
 
 #include <bit>
@@ -62,7 +62,7 @@ struct Immediate {
           (word >> counter_bits) & (channel_count_max - 1), word & counter_mask};
 }
 
-/// The counter nearest to `known` that has these lowest bits.
+/// Returns the counter nearest to `known` that has these lowest bits.
 [[nodiscard]] constexpr uint64_t nearest(uint64_t known, uint32_t lowest) {
   const uint32_t ahead = (lowest - static_cast<uint32_t>(known)) & counter_mask;
   const uint32_t behind = counter_mask + 1 - ahead;
