@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What goes over a socket between hosts: frames, and those that wait to be sent. A header of transports/tcp alone.
+// Frames are what goes over a socket between hosts; a SendQueue holds those that wait to be sent. A header of
+// transports/tcp alone.
 #pragma once
 
 #include <sys/uio.h>
@@ -32,7 +33,7 @@ struct FrameHeader {
 };
 static_assert(sizeof(FrameHeader) == 32);
 
-/// What the frame's tag is over, before its payload.
+/// Returns what the frame's tag covers before its payload.
 [[nodiscard]] inline ByteView bytes_of_header(const FrameHeader &header) {
   return {reinterpret_cast<const std::byte *>(&header), sizeof header};
 }
@@ -49,7 +50,7 @@ class SendQueue {
     const std::byte *payload = nullptr;
     wire::FrameTag tag{};
   };
-  /// `key`: of the tags that frames get behind their payload; none: they get no tags.
+  /// Makes the queue. With `key` frames get tags after their payload; without it they get none.
   SendQueue(size_t capacity, const std::optional<wire::Key> &key) : frames_(std::bit_ceil(capacity)) {
     if (key) tagger_.emplace(*key);
   }
@@ -62,7 +63,7 @@ class SendQueue {
     if (tagger_) added.tag = tagger_->next(bytes_of_header(frame.header), {frame.payload, frame.header.bytes});
     return true;
   }
-  /// What is to be sent next, up to frames_per_send frames.
+  /// Returns the parts that are to be sent next, up to frames_per_send frames.
   [[nodiscard]] size_t fill(std::array<iovec, parts_per_send> &parts) {
     size_t count = 0;
     size_t skip = sent_bytes_;
@@ -79,7 +80,7 @@ class SendQueue {
     }
     return count;
   }
-  /// All that is left, where that is little enough to be copied together; else 0.
+  /// Copies all that is left together and returns its size, or returns 0 if that is too much.
   [[nodiscard]] size_t join(std::array<std::byte, joined_bytes_max> &joined) {
     size_t bytes = 0;
     if (sent_bytes_ != 0) return 0;

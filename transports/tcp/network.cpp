@@ -41,10 +41,10 @@ class TcpNetwork final : public net::Network {
   Error why_lost(uint32_t peer) const override;
 
  private:
-  /// What came for a link over one socket.
+  /// The arrivals for a link over one socket.
   struct Stream {
-    uint64_t begun = 0;     ///< counter of the slot that comes next, or whose payload is under way
-    uint64_t arrived = 0;   ///< the same, when all of that has come
+    uint64_t begun = 0;     ///< counter of the slot that arrives next, or whose payload is under way
+    uint64_t arrived = 0;   ///< the same, after all of that has arrived
     uint64_t consumed = 0;  ///< as the peer said last, here
   };
   struct Slot {
@@ -53,11 +53,11 @@ class TcpNetwork final : public net::Network {
   };
   struct Link {
     net::NearLink ends;
-    size_t first_socket = 0;     ///< index in sockets_; those of a peer stand side by side
-    uint64_t arrived = 0;        ///< counter of the next slot to be told of
+    size_t first_socket = 0;     ///< index in sockets_, where a peer's sockets stand side by side
+    uint64_t arrived = 0;        ///< counter of the next slot to report
     uint64_t consumed = 0;       ///< as the peer said last
     std::vector<Stream> streams; ///< by index of the socket
-    std::vector<Slot> slots;     ///< that have come
+    std::vector<Slot> slots;     ///< that have arrived
   };
 
   void send(Socket &socket);
@@ -66,7 +66,7 @@ class TcpNetwork final : public net::Network {
   bool parse(Socket &socket, net::EventList &events);
   bool begin_frame(Socket &socket, net::EventList &events);
   void end_payload(Socket &socket, net::EventList &events);
-  /// A frame with a tag says nothing before its tag was checked.
+  /// A frame with a tag has no effect before its tag was checked.
   void end_tag(Socket &socket, const wire::FrameTag &tag, net::EventList &events);
   void take_credit(const Socket &socket, net::EventList &events);
   void take_slot(const Socket &socket, net::EventList &events);
@@ -141,7 +141,7 @@ uint32_t TcpNetwork::poll(std::span<net::Event> events) {
     if (!socket.mute) send(socket);
     if (!socket.lost) receive(socket, list);
     if (!socket.lost || socket.told || !list.has_room(events_per_frame)) continue;
-    // The peer is told of once, whichever of its sockets is lost first, and that one's reason stands for it.
+    // The peer's loss is reported once, whichever of its sockets is lost first, with that one's reason.
     for (const auto &other : sockets_) {
       if (other->ends.peer != socket.ends.peer) continue;
       other->told = true;
@@ -327,7 +327,8 @@ bool TcpNetwork::flushed() const {
   return std::all_of(sockets_.begin(), sockets_.end(), [](const auto &socket) { return socket->queue.empty(); });
 }
 
-/// All is acknowledged. Else a credit that comes late makes the kernel reset the connection and drop what is unsent.
+/// Returns whether all is acknowledged. Otherwise a late credit makes the kernel reset the connection and drop unsent
+/// data.
 bool TcpNetwork::delivered() const {
   return flushed() && std::ranges::none_of(sockets_, [](const auto &socket) {
     return !socket->mute && net::is_under_way(socket->ends.socket.get());

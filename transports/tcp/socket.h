@@ -48,7 +48,7 @@ struct Socket {
   Error why;  ///< mute or lost: of the first of both
 };
 
-/// One system call: what it returned.
+/// Sends by one system call, and returns its result.
 inline ssize_t send_some(Socket &socket) {
   std::array<std::byte, joined_bytes_max> joined;
   const size_t bytes = socket.queue.join(joined);
@@ -60,9 +60,9 @@ inline ssize_t send_some(Socket &socket) {
   return ::sendmsg(socket.ends.socket.get(), &message, MSG_DONTWAIT | MSG_NOSIGNAL);
 }
 
-/// One system call, behind which all that was staged is taken: what is left of a payload comes straight into its slot,
-/// and with it its tag and the header of the next frame, so that the payload behind that one goes straight into its
-/// slot as well.
+/// Receives by one system call, after all that was staged is taken. The rest of a payload goes straight into its slot.
+/// Its tag and the header of the next frame arrive with it, so that the payload after that goes straight into its slot,
+/// too.
 inline ssize_t receive_some(Socket &socket, size_t &wanted) {
   std::byte *const staging = socket.staging.data() + socket.staged_end;
   wanted = staging_bytes - socket.staged_end;
