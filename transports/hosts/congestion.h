@@ -13,27 +13,28 @@ namespace rondo::hosts {
 
 class Congestion {
  public:
-  /// Round trips of near hosts, where `auto` takes cubic in place of bbr: bbr paces packets, which slows messages of
-  /// 256 KiB and more between them (docs/notes/between-hosts.md). Over longer paths bbr stays.
+  /// Near hosts have at most this round trip. For them `auto` takes cubic in place of bbr. bbr paces packets, which
+  /// slows messages of 256 KiB and more between them (docs/notes/between-hosts.md). Over longer paths bbr stays.
   static constexpr uint32_t near_us = 1000;
 
   /// Every socket keeps what the system and its routes give it.
   Congestion() = default;
 
-  /// `setting`: as RONDO_TCP_CONGESTION has it; `system`: what a new socket has. RONDO_ERROR_UNSUPPORTED: the kernel
-  /// does not have what the setting names, or does not permit it to this process; the message tells what it permits.
+  /// Makes the choice that `setting` names, as RONDO_TCP_CONGESTION has it. A new socket has `system`.
+  /// RONDO_ERROR_UNSUPPORTED: the kernel does not have that choice, or does not permit it to this process. The message
+  /// lists what it permits.
   [[nodiscard]] static Result<Congestion> make(const std::string &setting, std::string system = of_new_sockets());
-  [[nodiscard]] static std::string of_new_sockets();  ///< empty where the kernel does not tell
+  [[nodiscard]] static std::string of_new_sockets();  ///< empty if the kernel does not report it
 
-  /// What `auto` takes where the system has `system`; empty: it keeps `system`.
+  /// Returns what `auto` takes where the system has `system`, or an empty string if it keeps `system`.
   [[nodiscard]] static std::string instead_of(std::string_view system);
 
-  /// For a socket that neither listens nor connects yet. What a listener accepts begins as that does. A route's own
-  /// congestion control (`ip route ... congctl`) overrides it.
+  /// Sets a socket that neither listens nor connects yet. What a listener accepts begins like the listener. A route's
+  /// own congestion control (`ip route ... congctl`) overrides it.
   void begin(int socket) const;
 
-  /// For one that is connected: back to the system's if the choice is for near hosts and this one is not. Cubic of a
-  /// route that has not locked it cannot be told from that choice.
+  /// Sets a connected socket back to the system's control if the choice is for near hosts and its host is not near. It
+  /// cannot distinguish that choice from a route's cubic that is not locked.
   void settle(int socket, uint32_t near_limit_us = near_us) const;
 
   [[nodiscard]] std::string describe() const;  ///< for people: "cubic to hosts within 1 ms, else the system's bbr"
@@ -44,7 +45,7 @@ class Congestion {
   bool near_only_ = false;  ///< own_ is for near hosts
 };
 
-/// Empty where the kernel does not tell.
+/// Returns the socket's congestion control, or an empty string if the kernel does not report it.
 [[nodiscard]] std::string congestion_control_of(int socket);
 
 }  // namespace rondo::hosts

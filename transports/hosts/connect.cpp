@@ -21,22 +21,23 @@
 namespace rondo::hosts {
 namespace {
 
-constexpr uint32_t preferred_slot_bytes = 16 * 1024;  // TCP takes so much with its header in one call
+constexpr uint32_t preferred_slot_bytes = 16 * 1024;  // TCP takes this much with its header in one call
 constexpr uint32_t pair_slot_bytes = 512 * 1024;      // of two ranks (docs/notes/between-hosts.md)
 constexpr uint32_t pair_slot_count_of_verbs = 2;      // all are registered: many users may lock 8 MiB (ulimit -l)
 
-/// By verbs each queue pair registers all slots, and wants one under way: several would share two large ones.
+/// Returns true for two ranks. With verbs each queue pair registers all slots, and wants one under way: several pairs
+/// would share two large ones.
 bool wants_large_slots(const Spread &spread) {
   return spread.rank_count == 2 && (spread.network != NetworkChoice::verbs || spread.path_count == 1);
 }
 
-/// A network moves whole slots: there are none of `ll`.
+/// Returns the geometry without slots of `ll`, since a network moves whole slots.
 ConnectionGeometry near_geometry(ConnectionGeometry geometry) {
   geometry.ll_slot_bytes = 0;
   return geometry;
 }
 
-/// What the ranks of this communicator alone know, from what all ranks of the job know.
+/// Derives a secret that only the ranks of this communicator know from one that all ranks of the job know.
 Secret secret_of(const char *use, const Secret &job, const std::string &key_prefix) {
   const std::string input = use + key_prefix;
   Secret secret;
@@ -62,12 +63,12 @@ net::JoinRequest join_request(const GroupRequest &request, const std::vector<std
   return join;
 }
 
-/// A whole slot each way over each connection of the data, and over that of the control plane where there is none. Then
-/// control connections are ready to be used.
+/// Sends a whole slot each way over each connection of the data, and over the control plane's to a peer without one.
+/// After that control connections are ready to be used.
 Result<void> fly_before(const GroupRequest &request, const MeshRequest &mesh_request, const Mesh &mesh,
                         size_t slot_bytes, Store &store) {
   std::string own_name = request.ranks[request.rank].describe(request.rank);
-  // Of several rails the peer's name has both addresses.
+  // With several rails the peer's name has both addresses.
   if (mesh_request.rail_count() == 1) own_name += " at " + mesh_request.own_address(0);
   const PreflightRequest flight{own_name, slot_bytes, request.deadline_ns};
   std::vector<const net::PeerSocket *> sockets;
@@ -79,7 +80,7 @@ Result<void> fly_before(const GroupRequest &request, const MeshRequest &mesh_req
   return {};
 }
 
-/// By rank: this rank and that one are the first ones of neighbour hosts.
+/// Returns, by rank, whether this rank and that one are the first ranks of neighbour hosts.
 std::vector<bool> controlled_ranks(const GroupRequest &request, const std::vector<uint32_t> &neighbours) {
   const std::vector<uint32_t> &host_of = request.host_of;
   const auto first_of = [&](uint32_t host) { return std::ranges::find(host_of, host) - host_of.begin(); };
@@ -89,7 +90,8 @@ std::vector<bool> controlled_ranks(const GroupRequest &request, const std::vecto
   return controlled;
 }
 
-/// The control plane's part, and whether whole slots pass. Every rank gets an error that names the pair that failed.
+/// Makes the control plane's part, and checks that whole slots pass. Every rank gets an error that names the pair that
+/// failed.
 Result<net::ControlShare> check_and_share(const GroupRequest &request, const std::vector<uint32_t> &neighbours,
                                           const MeshRequest &mesh_request, Mesh &mesh, size_t slot_bytes,
                                           Store &store) {
@@ -120,8 +122,8 @@ ConnectionGeometry choose_slots(const Spread &spread, uint32_t channel_count, ui
   const auto for_ranks = [&](uint32_t rank_count) {
     return shm::choose_segment_shape(rank_count, channel_count, slot_count, slot_bytes).geometry;
   };
-  // As if all ranks shared memory; where these are small, as large as each host's and each rank's own memory allow. Two
-  // ranks have memory for larger ones, which take fewer calls of the network for each byte.
+  // The geometry is as if all ranks shared memory. Small slots grow as large as each host's and each rank's own memory
+  // allow. Two ranks have memory for larger ones, which take fewer calls of the network for each byte.
   ConnectionGeometry geometry = for_ranks(spread.rank_count);
   if (slot_bytes != 0) return geometry;
   ConnectionGeometry larger = geometry;

@@ -23,8 +23,8 @@ struct GroupRequest {
   uint32_t rank = 0;
   uint32_t rank_count = 1;
   std::vector<uint32_t> host_of;      ///< by rank
-  std::vector<uint32_t> local_index;  ///< by rank: its number among this host's; net::no_local: on another host
-  std::vector<bool> linked;           ///< by rank: on another host, and slots go there; equal at both ends
+  std::vector<uint32_t> local_index;  ///< by rank, its number among this host's; net::no_local on another host
+  std::vector<bool> linked;           ///< by rank, whether slots go to it on another host; equal at both ends
   Secret secret;                      ///< of the job
   std::vector<RankInfo> ranks;        ///< all; each has as many network interfaces, one at least
   std::string key_prefix;
@@ -42,7 +42,7 @@ struct GroupRequest {
   uint32_t mesh_hosts_max = net::mesh_hosts_max;  ///< more hosts than that have control connections as in a ring
 };
 
-/// How the ranks of a group are spread over its hosts.
+/// The spread of a group's ranks over its hosts.
 struct Spread {
   uint32_t rank_count = 2;
   uint32_t host_ranks_max = 1;  ///< of the host that has the most
@@ -51,19 +51,19 @@ struct Spread {
   uint32_t path_count = 1;
 };
 
-/// Connections, or queue pairs, of each two linked ranks.
+/// Returns the number of connections, or queue pairs, between two linked ranks.
 [[nodiscard]] uint32_t path_count(const Config &config);
 
-/// What the near FIFOs of a rank take at most while slots are not at their smallest: devices and network cards are told
-/// of all of it.
+/// The most memory that a rank's near FIFOs take while slots are not at their smallest. All of it is registered with
+/// devices and network cards.
 inline constexpr size_t near_memory_bytes_max = size_t{32} << 20;
 
-/// The slots of every link of a group on several hosts: equal inside of hosts and between them, since a plan is for
-/// slots of one size. A count or size that is not 0 is taken as it is.
+/// Returns the slots of every link of a group on several hosts. They are equal inside of hosts and between them, since
+/// a plan is for slots of one size. A count or size that is not 0 is taken as it is.
 [[nodiscard]] ConnectionGeometry choose_slots(const Spread &spread, uint32_t channel_count, uint32_t slot_count,
                                               uint32_t slot_bytes);
 
-/// `local` connects this host's ranks, with the geometry that all hosts have.
+/// Connects the ranks. `local` connects this host's ranks, with the geometry that all hosts have.
 [[nodiscard]] Result<std::unique_ptr<Transport>> connect(const GroupRequest &request, std::unique_ptr<Transport> local,
                                                          Store &store);
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How the ranks of a host come to hold the control connections in common: the first of them, which has made them, hands
-// all descriptors to the others.
+// The ranks of a host hold the control connections in common: the first of them, which has made them, hands all
+// descriptors to the others.
 #pragma once
 
 #include <memory>
@@ -19,7 +19,7 @@ struct ShareRequest {
   uint64_t deadline_ns = 0;
 };
 
-/// What the first rank of a host keeps until all others have theirs.
+/// The objects that the first rank of a host keeps until all others have theirs.
 struct ControlOffer {
   FileDescriptor memory;
   std::unique_ptr<FdOffer> offer;  ///< null: nobody else is there
@@ -30,12 +30,13 @@ struct SharedControl {
   ControlOffer offer;
 };
 
-/// Every rank calls it. `sockets`: of the first rank of a host, as `neighbours` has them; they stay open until the
-/// others have theirs.
+/// Shares the connections; every rank calls it. The first rank of a host passes `sockets`, as `neighbours` has them.
+/// They stay open until the others have theirs.
 [[nodiscard]] Result<SharedControl> share_control(const ShareRequest &request, const std::vector<int> &sockets,
                                                   Store &store);
 
-/// Of a connection between hosts that both ends are about to use for control; for all processes that hold it.
+/// Sets the options of a connection between hosts that both ends are about to use for control. They hold for all
+/// processes that hold it.
 [[nodiscard]] Result<void> set_control_options(int socket);
 
 }  // namespace rondo::hosts

@@ -21,13 +21,13 @@ using MadeNetwork = Result<std::unique_ptr<net::Network>>;
 constexpr uint64_t trial_max_ns = 20'000'000'000;
 constexpr uint64_t unasked_ns = 500'000'000;  // most trials have ended by then
 
-/// The store while a network is tried: its check() also knows that another rank has given the trial up, for which this
-/// one may wait in vain.
+/// The store while a network is tried. Its check() also reports that another rank has given up the trial, for which
+/// this one may wait in vain.
 class TrialStore final : public ForwardingStore {
  public:
   TrialStore(Store &store, std::string key) : ForwardingStore(store), key_(std::move(key)) {}
 
-  /// This rank gives up. The word of the first rank that does counts.
+  /// Notes that this rank gives up. The reason of the first rank that does so counts.
   void give_up(const Error &why, uint64_t deadline_ns) {
     static_cast<void>(put(key_, bytes_of(why.message), deadline_ns));
   }
@@ -50,7 +50,7 @@ class Maker {
   Maker(const GroupRequest &request, const net::JoinRequest &join, net::NearMemory &memory, Store &store)
       : request_(request), join_(join), memory_(memory), store_(store) {}
 
-  /// Slots in memory of the device, where the network may reach that; the outcome stays known.
+  /// Puts slots in memory of the device, if the network may reach that. Keeps the outcome.
   void take_device_memory() {
     if (!request_.network->reaches_devices || memory_.links().empty()) return;
     auto allocated = request_.allocate_rdma_memory(memory_.device_bytes());
@@ -101,7 +101,7 @@ class Maker {
     return std::move(*made);
   }
 
-  /// What was registered is known now.
+  /// Takes over the outcome, after the network has registered the memory.
   void settle(const net::Network &network) {
     if (outcome_.ok()) outcome_ = network.takes_device_memory();
     if (!outcome_.ok()) memory_.set_device_memory(nullptr);
@@ -117,7 +117,7 @@ class Maker {
     return std::ranges::find(all, uint8_t{1}) != all.end();
   }
 
-  /// Null: on some rank it could not be made, and this one has no slots in its device any more.
+  /// Returns null if some rank could not make it; this one has no slots in its device any more then.
   MadeNetwork try_with_device_memory() {
     assert(!request_.network->needs_sockets);  // which a first network would have used up
     net::JoinRequest join = join_;

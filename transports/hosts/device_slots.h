@@ -11,10 +11,10 @@
 
 namespace rondo::hosts {
 
-/// The network of `memory`'s links, which have slots in memory of the device afterwards or have not. Every rank calls
-/// it. DeviceSlots::on: all ranks get the error of the first that cannot have such slots. automatic: a rank that cannot
-/// goes on with those of its host; and where the network cannot be made on some rank while any has such slots, all make
-/// it once more without.
+/// Makes the network of `memory`'s links, which have slots in memory of the device afterwards or have not. Every rank
+/// calls it. With DeviceSlots::on all ranks get the error of the first rank that cannot have such slots. With
+/// `automatic` a rank that cannot have them uses slots of its host. If some rank cannot make the network while any has
+/// such slots, all make it once more without them.
 [[nodiscard]] Result<std::unique_ptr<net::Network>> make_network(const GroupRequest &request,
                                                                  const net::JoinRequest &join,
                                                                  std::vector<net::PeerSocket> sockets,

@@ -34,10 +34,10 @@ constexpr uint64_t stranger_patience_ns = 5'000'000'000;
 constexpr size_t strangers_max = 256;
 constexpr int listen_backlog = 1024;
 constexpr uint64_t retry_ns = 20'000'000;
-constexpr uint64_t exchange_ns = 500'000'000;  // what a visitor has to prove itself where no descriptor is left
+constexpr uint64_t exchange_ns = 500'000'000;  // for a visitor to prove itself where no descriptor is left
 constexpr uint64_t look_ms = 100;
 constexpr uint64_t connect_patience_ns = 16'000'000'000;  // lost first packets come again after 1, 3, 7 and 15 s
-constexpr uint64_t acceptor_more_ns = 2'000'000'000;       // the connecting end can tell more of what went wrong
+constexpr uint64_t acceptor_more_ns = 2'000'000'000;       // the connecting end can report more of what went wrong
 
 wire::Challenge challenge_of(uint32_t rank, uint32_t purpose) {
   wire::Challenge challenge = wire::random_challenge();
@@ -53,7 +53,7 @@ int poll_timeout_ms(uint64_t until_ns) {
   return until_ns <= now ? 0 : static_cast<int>(std::min<uint64_t>((until_ns - now) / 1'000'000 + 1, look_ms));
 }
 
-/// How long a peer is waited for: until the deadline, or until the store knows why the group is never complete.
+/// The patience with a peer: until the deadline, or until the store knows why the group is never complete.
 struct Patience {
   uint64_t deadline_ns;
   Store &store;
@@ -93,7 +93,7 @@ Result<void> receive_all(int socket, std::span<std::byte> bytes, const Patience 
   });
 }
 
-/// `from`: the own address; empty: any that leads there.
+/// Connects to `address`, from the own address `from`, or from any that leads there if it is empty.
 Result<FileDescriptor> connect_once(const SocketAddress &address, const std::string &from,
                                     const Congestion &congestion, const Patience &patience) {
   FileDescriptor socket(::socket(address.get()->sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
@@ -116,7 +116,7 @@ Result<FileDescriptor> connect_once(const SocketAddress &address, const std::str
   return socket;
 }
 
-/// The interface of a link-local address is called otherwise on another host.
+/// Replaces the interface of a link-local address, whose name differs on another host.
 Endpoint seen_from(const std::string &own, Endpoint endpoint) {
   const size_t own_scope = own.find('%'), scope = endpoint.host.find('%');
   if (own_scope != std::string::npos && scope != std::string::npos)
@@ -124,7 +124,7 @@ Endpoint seen_from(const std::string &own, Endpoint endpoint) {
   return endpoint;
 }
 
-/// Of both directions of a connection that `own` end of the handshake has made.
+/// Returns the keys of both directions of a connection, of which this rank is the `own` end of the handshake.
 net::FrameKeys frame_keys(const MeshRequest &request, wire::Role own, const wire::Challenge &client,
                           const wire::Challenge &server) {
   const wire::Role other = own == wire::Role::client ? wire::Role::server : wire::Role::client;
@@ -136,7 +136,7 @@ struct Connection {
   net::FrameKeys keys;
 };
 
-/// Of several rails each has its own address at this end, too: by that, routes can tell them apart.
+/// Connects and proves itself. Each of several rails binds its own address, by which routes distinguish them.
 Result<Connection> introduce(const MeshRequest &request, const Endpoint &endpoint, uint32_t purpose, Store &store) {
   const Patience patience{request.deadline_ns, store};
   const std::string &own_address = request.own_address(rail_of(request, purpose));
@@ -171,7 +171,7 @@ struct Visitor {
 
 enum class VisitOutcome { pending, stranger, member };
 
-/// Takes what has come; `input` never grows beyond what a handshake has.
+/// Takes what has arrived; `input` never grows beyond what a handshake has.
 VisitOutcome advance(Visitor &visitor, const MeshRequest &request) {
   const size_t wanted = visitor.answered ? wire::proof_bytes : hello_bytes;
   std::array<std::byte, hello_bytes> buffer;
@@ -235,7 +235,7 @@ class Acceptor {
         store_(store),
         purpose_count_(purpose_count(request)) {}
 
-  /// Until every remote rank with a higher number has come for each purpose.
+  /// Accepts until every remote rank with a higher number has connected for each purpose.
   Result<void> run(Mesh &mesh) {
     size_t missing = 0;
     for (uint32_t peer = request_.rank + 1; peer < request_.rank_count; ++peer)
@@ -266,7 +266,7 @@ class Acceptor {
     ::poll(descriptors.data(), descriptors.size(), poll_timeout_ms(paused ? accept_again_ns_ : request_.deadline_ns));
   }
 
-  /// Where descriptors run out, old visitors give way; without any, this rank cannot be joined.
+  /// Accepts visitors. Where descriptors run out, old visitors give way; without any, no rank can join this one.
   Result<void> accept_all(const FileDescriptor &listener) {
     for (size_t count = 0; count < strangers_max; ++count) {
       FileDescriptor socket(::accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
@@ -286,7 +286,7 @@ class Acceptor {
     return {};
   }
 
-  /// False: a rank that is none, or that has come already.
+  /// Returns false for a rank that does not exist, or that is connected already.
   bool admit(Visitor &visitor, Mesh &mesh) {
     const auto rank = number_at<uint32_t>(visitor.theirs.data() + claim_offset);
     const auto purpose = number_at<uint32_t>(visitor.theirs.data() + claim_offset + 4);
@@ -326,7 +326,7 @@ class Acceptor {
   std::vector<bool> came_;  ///< [rank * purpose_count_ + purpose]
 };
 
-/// By rank and rail. The addresses are known; the system has chosen the ports.
+/// Returns the endpoints by rank and rail. The addresses are known; the system has chosen the ports.
 Result<std::vector<std::vector<Endpoint>>> exchange_ports(const MeshRequest &request, const std::vector<Endpoint> &own,
                                                           Store &store) {
   Bytes bytes;
@@ -381,10 +381,10 @@ Result<Mesh> connect_mesh(const MeshRequest &request, Store &store) {
     listeners.push_back(std::move(listener));
   }
   RONDO_TRY_ASSIGN(mesh.endpoints, exchange_ports(request, own, store));
-  // All ranks listen by now: what does not connect soon never does.
+  // All ranks listen by now: a connection that does not succeed soon never does.
   MeshRequest soon = request;
   soon.deadline_ns = std::min(request.deadline_ns, now_ns() + connect_patience_ns);
-  // Who connects waits for lower ranks only, so there is no circle.
+  // A rank connects to lower ranks only, and waits for them, so there is no circle.
   for (uint32_t peer = 0; peer < request.rank; ++peer) {
     for (uint32_t purpose = 0; purpose < purpose_count(request); ++purpose) {
       if (!request.has(peer, purpose)) continue;

@@ -61,7 +61,7 @@ Error Pair::broken(const PreflightRequest &request, const std::string &how) cons
   return error;
 }
 
-/// What moves is sent and received; both ends send at once, so neither waits for the other.
+/// Sends and receives what moves. Both ends send at once, so neither waits for the other.
 Result<void> Pair::advance(const PreflightRequest &request) {
   std::array<std::byte, block_bytes> block;
   while (sent_ < slot_bytes_) {
@@ -73,7 +73,7 @@ Result<void> Pair::advance(const PreflightRequest &request) {
     sent_ += static_cast<size_t>(moved);
     moved_ns_ = now_ns();
   }
-  while (received_ < slot_bytes_) {  // never what comes behind it
+  while (received_ < slot_bytes_) {  // never what comes after it
     const size_t bytes = std::min(block.size(), slot_bytes_ - received_);
     const ssize_t moved = ::recv(peer_.socket.get(), block.data(), bytes, MSG_DONTWAIT);
     if (moved == 0) return broken(request, "the other end has closed the connection");
