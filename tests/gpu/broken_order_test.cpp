@@ -37,10 +37,10 @@ const std::string broken = "none";
 
 int32_t input(uint32_t rank, uint64_t element) { return static_cast<int32_t>(element * 7 + rank * 1000); }
 
-/// What each site needs to be missed. A long all-reduce: slots are used again, lanes end apart. A short one: no slot is
-/// used again, so that a rank learns what its peer's caller did before from what it receives alone; of five elements,
-/// and of six, where a one_shot's post is short. A broadcast: the receiver sends nothing back, so that its reads are
-/// before the sender's next writes by the head alone.
+/// Traffic that each site needs so that its absence is noticed. In a long all-reduce slots are used again and lanes end
+/// apart. In a short one no slot is used again, so a rank learns what its peer's caller did before only from what it
+/// receives. It has five elements, or six, where a one_shot's post is short. In a broadcast the receiver sends nothing
+/// back, so only the head orders its reads before the sender's next writes.
 struct Traffic {
   rondo_collective_t collective;
   uint64_t count;
@@ -52,7 +52,7 @@ int32_t expected(const Traffic &traffic, uint64_t element) {
   return input(0, element) + (traffic.collective == RONDO_ALL_REDUCE ? input(1, element) : 0);
 }
 
-/// Runs it and looks at the result as the host does when a kernel ended. False: it is wrong.
+/// Runs it and reads the result as the host does when a kernel ended. Returns false if it is wrong.
 bool is_right(const Traffic &traffic, rondo_algorithm_t algorithm, rondo_protocol_t protocol, uint32_t lane_threads,
               rondo_kernel_t runs = RONDO_KERNEL_INTERPRETER, bool shares_buffers = false) {
   OperationKey key;
@@ -69,7 +69,7 @@ bool is_right(const Traffic &traffic, rondo_algorithm_t algorithm, rondo_protoco
   std::array<bool, rank_count> right{};
   std::array<int, rank_count> note{};  // of the caller: what it did before an all-reduce is seen by others after it
   const auto run = [&](uint32_t rank) {
-    // By its own thread: that peers see them, too, is the kernels' doing.
+    // Its own thread writes them: peers see them, too, only because of the kernels.
     for (uint64_t i = 0; i < traffic.count; ++i) send[rank].push_back(input(rank, i));
     recv[rank].assign(traffic.count, -1);
     note[rank] = 1;
@@ -95,8 +95,8 @@ struct Child {
   std::string output;
 };
 
-/// This program again, with the hidden test case; ended by the first race, which may leave it waiting for ever, or
-/// after longer than it takes on a busy machine.
+/// Runs this program again, with the hidden test case. The first race ends it, since it may leave it waiting for ever.
+/// Otherwise it ends after longer than it takes on a busy machine.
 Child run_child() {
   std::string self(4096, '\0');
   self.resize(static_cast<size_t>(::readlink("/proc/self/exe", self.data(), self.size())));

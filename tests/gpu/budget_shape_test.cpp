@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a rank has of a device, by its multiprocessors and the ranks on it: slots, channels of connections, blocks.
+// These tests check a rank's share of a device, by its multiprocessors and the ranks on it: slots, channels of
+// connections, blocks.
 #include <algorithm>
 
 #include "cuda/executors/connection_shape.h"
@@ -11,7 +12,7 @@ using namespace rondo::cuda;
 
 namespace {
 
-/// Of an H100, where a multiprocessor holds two blocks.
+/// Returns the budget of an H100, where a multiprocessor holds two blocks.
 BlockBudget budget_of_132() {
   BlockBudget budget;
   budget.multiprocessors = 132;
@@ -19,7 +20,7 @@ BlockBudget budget_of_132() {
   return budget;
 }
 
-/// All on one device, in one process.
+/// Puts all ranks on one device, in one process.
 void put_there(DeviceRequest &request, uint32_t ranks, uint64_t claimed_blocks, uint32_t channel_count_max) {
   request.rank_count = request.neighbours.in_process = ranks;
   request.claimed_blocks = claimed_blocks;
@@ -78,7 +79,7 @@ TEST_CASE("budgets: blocks of ranks that share buffers are a device's, and leave
   const auto channels_of = [&](uint32_t ranks, uint64_t claimed, uint32_t most = 0) {
     put_there(request, ranks, claimed, most);
     const auto load_store = choose_load_store(request, budget, most == 0 ? 4 : std::min(most, 4u));
-    // What a rank then takes: the next communicator finds all ranks' claimed.
+    // A rank then takes these, and the next communicator finds all ranks' blocks claimed.
     CHECK(blocks_of_a_rank(4, load_store) == std::max(4u, load_store.channel_count));
     return load_store.channel_count;
   };

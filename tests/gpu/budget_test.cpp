@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What collectives cost on a device, counted and not measured: the table of budgets. The kernels run as emulated
-// blocks, which count their accesses (src/proto/access_counts.h); so this wants the driver in software. Ranks are
-// threads that share a device, and what runs is what is chosen where nobody asks for anything.
+// The table of budgets bounds the cost of collectives on a device, counted and not measured. The kernels run as
+// emulated blocks, which count their accesses (src/proto/access_counts.h), so this needs the driver in software. Ranks
+// are threads that share a device, with the default settings.
 #include <array>
 #include <cstdio>
 #include <span>
@@ -104,7 +104,7 @@ Counted count(rondo_collective_t collective, std::vector<rondo_config_t> configs
   return counted;
 }
 
-/// A line of the table. `present`: what it is as long as the budget does not hold; it must not get worse.
+/// A line of the table. `present` is the value as long as the budget does not hold; it must not get worse.
 struct Budget {
   int rank_count;
   size_t bytes;
@@ -147,8 +147,8 @@ double block_share(const Counted &of) {
   return of.most([](const AccessCounts &rank) { return 1 / static_cast<double>(rank.blocks); });
 }
 
-// The device has 32 multiprocessors. Bytes moved are those of each input, once, and of each output, once, of each byte
-// of the vector; and 5 % more.
+// The device has 32 multiprocessors. Bytes moved are, for each byte of the vector, each input once and each output
+// once; and 5 % more.
 const Budget budgets[] = {
     {2, 1 * MiB, "bytes moved", moved, 1.05 * (2 + 2)},
     {8, 1 * MiB, "bytes moved", moved, 1.05 * (8 + 8)},
@@ -181,7 +181,7 @@ const Budget budgets[] = {
     {8, 8, "adds and exchanges", read_modify_writes, 0, 0, RONDO_ALL_REDUCE, true},
     {8, 8, "accesses one after the other", chain, 3, 0, RONDO_ALL_REDUCE, true},
     {8, 8, "barriers of a block", block_barriers, 1, 0, RONDO_ALL_REDUCE, true},
-    {2, 8, "barriers of a block", block_barriers, 1},  // the vote on what has come, behind which thread 0 reports
+    {2, 8, "barriers of a block", block_barriers, 1},  // the vote on what has arrived, after which thread 0 reports
     {8, 8, "barriers of a block", block_barriers, 1},
     {8, 32 * KiB, "barriers of a block", block_barriers, 1},
     {2, 8, "releases of a block", block_releases, 0},
@@ -192,7 +192,7 @@ const Budget budgets[] = {
     {8, 32 * KiB, "share of a block", block_share, 1.0 / 4},
 };
 
-// Of one kernel for all ranks, which are threads that share launches: a word or a vector is loaded from all, and stored
+// One kernel runs all ranks, which are threads that share launches: it loads a word or a vector from all, and stores it
 // to all.
 const Budget shared_budgets[] = {
     {2, 1 * MiB, "bytes moved", moved, 1.05 * (2 + 2)},
@@ -248,8 +248,9 @@ TEST_CASE("budgets: one kernel for all ranks costs no more than the table says",
   check_budgets(shared_budgets);
 }
 
-// Of each rank, of each byte of the vector: its device's memory reads its input and writes its output once, and 5 %
-// more; a device sends and receives (n - 1) / n of a part that is read and as much of one that is stored, and 2 % more.
+// For each byte of the vector, the memory of a rank's device reads its input and writes its output once, and 5 % more.
+// A device sends and receives (n - 1) / n of a part that is read. The same holds for a part that is stored, and 2 %
+// more.
 TEST_CASE("budgets: an all-reduce among devices costs their memory and links no more than the table says", "[budget]") {
   for (const std::vector<CuDevice> &devices : {std::vector<CuDevice>{0, 1}, {0, 1, 2, 3}, {0, 1, 0, 1}})
     for (const size_t bytes : {1 * MiB, 8 * MiB}) {
@@ -279,7 +280,7 @@ TEST_CASE("budgets: an all-reduce among devices costs their memory and links no 
     }
 }
 
-// Where load_store is not to be had. A block of ll is there for each slot, so it has all of them long before 4 MiB.
+// Here load_store is not available. ll has a block for each slot, so it has all of them long before 4 MiB.
 TEST_CASE("budgets: the interpreter has all blocks above 4 MiB", "[budget]") {
   for (const auto protocol : {RONDO_PROTOCOL_SIMPLE, RONDO_PROTOCOL_LL})
     for (const int ranks : {2, 8}) {
@@ -345,7 +346,7 @@ TEST_CASE("budgets: a step has two barriers, however many links it waits for and
       }
 }
 
-// Slots have been used before, so a sender has to look for credit.
+// Slots have been used before, so a sender has to poll for credit.
 TEST_CASE("budgets: links between devices load from their own device alone", "[budget]") {
   for (const auto protocol : {RONDO_PROTOCOL_SIMPLE, RONDO_PROTOCOL_LL, RONDO_PROTOCOL_LL128})
     for (const auto algorithm : {RONDO_ALGORITHM_RING, RONDO_ALGORITHM_TREE}) {

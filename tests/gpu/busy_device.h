@@ -27,7 +27,7 @@ class BusyDevice {
     if (cu_ != nullptr) static_cast<void>(cu_->stream_synchronize(stream_.get().object));
   }
 
-  /// False: the driver failed.
+  /// Returns false if the driver failed.
   [[nodiscard]] bool begin(const rondo::cuda::CudaDriver &cu, const rondo::cuda::PrimaryContext &context) {
     auto made = rondo::cuda::make_stream(context);
     if (!made.ok()) return false;

@@ -20,7 +20,7 @@ inline bool has_devices(int count) {
   return false;
 }
 
-/// There are so many, and each reaches each other and does atomics there.
+/// Returns whether this number of devices exists, and each reaches each other and does atomics there.
 inline bool has_peers(int count) {
   if (acts_apart()) return true;
   if (!has_devices(count)) return false;
@@ -52,7 +52,7 @@ class AccessCheck {
   void (*count_)(uint32_t);
 };
 
-/// `elements`: of the vector. The root is the last rank.
+/// Returns the case for `elements` of the vector. The root is the last rank.
 inline DeviceCase case_of(rondo_collective_t collective, size_t elements, int rank_count) {
   DeviceCase it{collective};
   it.count = in_blocks(collective) ? elements / static_cast<size_t>(rank_count) : elements;

@@ -54,7 +54,7 @@ class Kept(unittest.TestCase):
         (self.folder / name).write_text(text)
 
     def compile(self, *options, architectures="90", compiles=True, **environment):
-        """What was made; `compiles`: whether by the compiler."""
+        """Returns what was made. `compiles` says whether the compiler should make it."""
         made = [self.folder / name for name in ("image", "report", "ptx")]
         for path in made:
             path.unlink(missing_ok=True)

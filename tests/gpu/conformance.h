@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// For tests that run on whatever driver RONDO_CUDA_LIBRARY names, the one in software or a real one: what the driver's
-// documentation promises, and nothing that only one of the two does.
+// Tests that include this run on whatever driver RONDO_CUDA_LIBRARY names, the one in software or a real one. They rely
+// on what the driver's documentation promises, and on nothing that only one of the two does.
 #pragma once
 
 #include <dlfcn.h>
@@ -50,7 +50,7 @@ bool becomes_true(const Condition &condition) {
   return true;
 }
 
-/// The counts of the driver in software; nothing on a real one.
+/// Returns the counts of the driver in software, and nothing on a real one.
 inline std::optional<SoftCudaLive> live_counts() {
   auto *const ask = soft_cuda_function<void(SoftCudaLive *)>(loaded_driver().library, "soft_cuda_live");
   if (ask == nullptr) return std::nullopt;
@@ -93,8 +93,8 @@ class World {
   [[nodiscard]] HostMemory pinned(size_t bytes) const { return allocate_host_memory(context_, bytes).value(); }
   [[nodiscard]] Event event(unsigned flags = event_disable_timing) const { return make_event(context_, flags).value(); }
 
-  /// What was captured on `stream` since its capture began, as a graph that can be launched. It is uploaded: else its
-  /// first launch might wait for the device, and so for a rank whose graph is launched later.
+  /// Ends the capture of `stream`, and returns what it captured as a graph that can be launched. It is uploaded, since
+  /// its first launch might otherwise wait for the device, and so for a rank whose graph is launched later.
   [[nodiscard]] GraphExec end_capture(CuStream stream) const {
     CuGraph captured = nullptr;
     CU_OK(cu.stream_end_capture(stream, &captured));
@@ -116,9 +116,9 @@ class World {
   Stream stream_;
 };
 
-/// A word in pinned memory: closes and opens a stream's way by cuStreamWaitValue64. Once `patience` has passed it stays
-/// open and the test has failed: else the host could wait for ever behind it, in the driver, or when the test is left
-/// by an exception and gives back what the stream needs.
+/// A word in pinned memory that closes and opens a stream's way by cuStreamWaitValue64. Once `patience` has passed it
+/// stays open and the test has failed. Otherwise the host could wait for it for ever, in the driver, or when an
+/// exception leaves the test and gives back what the stream needs.
 class Gate {
  public:
   explicit Gate(const World &world) : cu_(world.cu), memory_(world.pinned(64)) {
@@ -134,7 +134,7 @@ class Gate {
   Gate(const Gate &) = delete;
   Gate &operator=(const Gate &) = delete;
 
-  /// What comes behind on the stream waits until open().
+  /// Makes later work on the stream wait until open().
   void close(CuStream stream) {
     late_at_ = (std::chrono::steady_clock::now() + patience).time_since_epoch().count();
     CU_OK(cu_.stream_wait_value64(stream, reinterpret_cast<DevicePointer>(memory_.get().object), 1, wait_value_geq));
@@ -166,7 +166,7 @@ class Gate {
 /// Long enough to see that something waits.
 inline constexpr std::chrono::milliseconds a_while{50};
 
-/// The test kernels: of the driver in software, or the image that RONDO_TEST_KERNELS names; nothing without.
+/// Returns the test kernels of the driver in software, or of the image that RONDO_TEST_KERNELS names, if any.
 inline std::optional<Library> test_kernels(const World &world) {
   std::string image = "any image";
   if (!live_counts().has_value()) {

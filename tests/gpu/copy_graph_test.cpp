@@ -14,7 +14,7 @@ using rondo::cuda::conformance::Gate;
 
 namespace {
 
-/// Sums of a group, captured on each rank.
+/// Returns graphs of captured sums, one for each rank of a group.
 std::vector<GraphExec> captured_sums(const CopyGroup &group) {
   std::vector<GraphExec> graphs;
   for (int rank = 0; rank < group.ranks.size(); ++rank)
@@ -22,8 +22,8 @@ std::vector<GraphExec> captured_sums(const CopyGroup &group) {
   return graphs;
 }
 
-/// What a step may do, any of them together, in this order. Each writes a part of recv of its own: the sum of all
-/// ranks' send; the send of each rank; that of rank 0.
+/// The works of a step, any of them together, in this order. Each writes a part of recv of its own. `sum` writes the
+/// sum of all ranks' send, `gather` the send of each rank, and `cast` that of rank 0.
 enum Work : unsigned { sum = 1, gather = 2, cast = 4 };
 
 /// Ranks on threads of their own, each of which goes through the same steps without waiting for the others: inputs in,
@@ -229,7 +229,7 @@ TEST_CASE("copy executor: a replay that waits for a rank which does not launch i
   CHECK(error.status == RONDO_ERROR_TIMEOUT);
   CHECK(std::string(error.message).find("replayed graph") != std::string::npos);
   CHECK(group.sum(0) != RONDO_OK);
-  // What is launched after that comes to its end, too.
+  // A graph that is launched after that ends, too.
   group.launch(graphs[0], 0);
   group.synchronize();
 }

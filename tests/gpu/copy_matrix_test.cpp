@@ -46,7 +46,7 @@ struct Both {
     check(it, seed);
   }
 
-  /// Captured once, replayed with other inputs each time.
+  /// Captures the calls once, and replays them with other inputs each time.
   void compare_replays(const DeviceCase &it, uint64_t seed) {
     fill(it, seed);
     std::vector<rondo::cuda::GraphExec> graphs;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What streams tell the host of the copy-engine executor's calls: of those that are captured each time they run.
+// Streams report the copy-engine executor's calls to the host: captured calls each time they run.
 #include "cuda/executors/copy_progress.h"
 #include "tests/gpu/copy_group.h"
 
@@ -12,7 +12,7 @@ using rondo_test::World;
 
 namespace {
 
-/// Calls that do nothing but tell, or wait at a gate.
+/// Calls that do nothing but report, or wait at a gate.
 struct Told {
   Told() : scratch(world.memory(CopyProgress::scratch_bytes)) {
     REQUIRE(progress.open(world.context()).ok());
@@ -62,7 +62,7 @@ TEST_CASE("copy progress: each replay counts, and leaves the numbers of other ca
   }
   for (uint64_t replay = 0; replay < CopyProgress::wheel_words + 10; ++replay) {
     told.replay(twice);
-    if (replay % 50 != 0) continue;  // not each is looked at
+    if (replay % 50 != 0) continue;  // only some are checked
     CU_OK(told.world.cu.stream_synchronize(told.world.stream()));
     static_cast<void>(told.progress.report());
   }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How the copy-engine executor behaves: what it launches, how it is ordered, and how it ends when something is wrong.
-// Arguments of the program choose by tag: "[queue]" wants SOFT_CUDA_LAUNCH_QUEUE=16.
+// These tests cover the behaviour of the copy-engine executor: what it launches, how it is ordered, and how it ends
+// after an error. Arguments of the program choose by tag: "[queue]" needs SOFT_CUDA_LAUNCH_QUEUE=16.
 #include <array>
 
 #include "tests/gpu/copy_group.h"
@@ -121,7 +121,7 @@ TEST_CASE("copy executor: ranks that disagree hear of it, and nothing of the wro
   }
   const bool behind_others = GENERATE(false, true);
   CopyGroup group(2, 4096);
-  // A late rank may be told by its own call.
+  // A late rank's own call may report the error.
   const auto call = [&](int rank, size_t count) {
     const rondo_status_t status = group.sum(rank, group.stream(rank), count);
     return status == RONDO_OK || status == RONDO_ERROR_MISMATCH || status == RONDO_ERROR_COMM_FAILED;
@@ -170,7 +170,7 @@ TEST_CASE("copy executor: a call whose stream comes to it when its communicator 
     gate.open();
     for (const Stream &stream : streams) CU_OK(world.cu.stream_synchronize(stream.get().object));
   }
-  // What was left is given back in the end.
+  // All that was left is given back in the end.
   CHECK(conformance::becomes_true([&] { return conformance::live_counts() == before; }));
 }
 

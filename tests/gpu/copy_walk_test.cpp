@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the copy-engine executor decides before it asks the driver for anything: the order in which one stream does a
-// plan, the words that it waits for, and where it is chosen.
+// These tests cover what the copy-engine executor decides before it calls the driver. That is the order in which one
+// stream does a plan, the words that it waits for, and where it is chosen.
 #include <map>
 #include <vector>
 

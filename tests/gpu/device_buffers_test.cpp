@@ -31,7 +31,7 @@ TEST_CASE("device: host memory, a host stream, another device's stream and too s
                            group.stream(0)) == RONDO_ERROR_INVALID_ARGUMENT);
     CHECK(error_message().find("send is memory of CUDA device 1") != std::string::npos);
   }
-  // What was refused has taken no number: the communicator goes on.
+  // The refused calls have taken no number: the communicator continues.
   CHECK(rondo_all_reduce(buffer.pointer(), buffer.pointer(), 16, RONDO_FLOAT32, RONDO_SUM, group.ranks[0],
                          group.stream(0)) == RONDO_OK);
 }

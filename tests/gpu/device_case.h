@@ -22,7 +22,8 @@ struct DeviceCase {
   return collective == RONDO_REDUCE_SCATTER || collective == RONDO_ALL_GATHER;
 }
 
-/// `send`, `recv`: the beginnings of the buffers, each with room for the offset and all ranks' elements.
+/// Makes the call. `send` and `recv` are the beginnings of the buffers, each with room for the offset and all ranks'
+/// elements.
 inline rondo_status_t call(const DeviceCase &it, int rank, rondo_comm_t comm, rondo_stream_t stream, std::byte *send,
                            std::byte *recv) {
   const size_t block = static_cast<size_t>(rank) * it.count * rondo_type_size(it.type);

@@ -32,7 +32,7 @@ struct Fate {
   bool replays = false;
 };
 
-/// What strikes this rank on a thread of its own: there a kernel may wait, and the caller for it.
+/// Strikes this rank, on a thread of its own: a kernel may wait there, and the caller for it.
 void strike(const DeviceProcess &self, const Fate &fate) {
   std::this_thread::sleep_for(std::chrono::microseconds(fate.delay_us));
   if (fate.kind == "kill" || fate.kind == "early") ::raise(SIGKILL);
@@ -40,7 +40,7 @@ void strike(const DeviceProcess &self, const Fate &fate) {
   if (fate.kind == "abort") static_cast<void>(rondo_comm_abort(self.comm));
 }
 
-/// Until the communicator has failed without a call of this rank.
+/// Waits until the communicator has failed without a call of this rank.
 int wait_silently(const DeviceProcess &self) {
   const uint64_t deadline_ns = rondo::now_ns() + patience_ns;
   rondo_status_t state = RONDO_OK;
@@ -51,7 +51,7 @@ int wait_silently(const DeviceProcess &self) {
   return state;
 }
 
-/// Until the communicator's end.
+/// Registers the buffer until the communicator's end.
 int register_buffer(const DeviceProcess &self) {
   const char *const text = std::getenv("DEVICE_CHAOS_REGISTERS");
   if (text == nullptr || std::atoi(text) == 0) return RONDO_OK;

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Lives of communicators on a device, with real processes and the driver in software: from each seed 2-4 ranks, one of
-which is killed, exits, aborts, falls silent, disagrees, or has a driver that fails; some replay graphs, some register
-their buffers. Every other rank must get an error that names it, nothing may hang, and nothing of the driver may stay
-alive in those that live on.
+"""Lives of communicators on a device, with real processes and the driver in software. Each seed draws 2-4 ranks, one of
+which is killed, exits, aborts, falls silent, disagrees, or has a driver that fails. Some replay graphs, and some
+register their buffers. Every other rank must get an error that names that rank. Nothing may hang, and nothing of the
+driver may stay alive in the ranks that live on.
 
 usage: device_chaos_test.py DEVICE_CHAOS_RANK [--seeds N] [--seed N] [--jobs N] [--any-driver]"""
 
@@ -26,7 +26,7 @@ FAILED_SEEDS = (90,)  # every seed whose life was once not as promised
 INIT_TIMEOUT_S = 15
 REMOTE, TIMEOUT, MISMATCH, ABORTED = "remote rank failed", "timeout", "ranks disagree", "aborted"
 
-# What happens -> how many of a hundred lives, and the status that the others get (None: any error).
+# Each kind of fate has a share of a hundred lives, and the status that the others get (None: any error).
 KINDS = {
     "none": (12, "ok"),  # late work, and nothing else
     "kill": (18, REMOTE),
@@ -55,7 +55,7 @@ class Life:
         self.delay_us = int(10 ** draw.uniform(0, 5))
         self.count = draw.choice((2, 1000, 20_000, 100_000))
         executor = draw.choice(("auto", "kernel", "kernel", "copy"))  # auto: copy, for processes without MPS
-        # Of any device it is not known whether it can do ll128.
+        # It is not known of every device whether it can do ll128.
         protocols = ("auto", "simple", "ll", "load_store") + (("ll128",) if ONLY_SOFT[0] in kinds else ())
         protocol = draw.choice(protocols if executor == "kernel" else ("auto", "simple"))
         algorithms = ("auto", "ring", "tree", "one_shot", "two_shot", "halving_doubling")
@@ -76,8 +76,8 @@ class Life:
                "work": f";work={10 ** draw.uniform(-2.3, -1):.4f}:719"}.get(self.kind, "")
         self.own = {self.victim: {"SOFT_CUDA_FAULTS": faults + own}}
         self.manner = "replays" if self.kind in REPLAYED and draw.random() < 0.5 else "calls"
-        # By MPS, or with a device each, ranks have kernels, of load_store where nobody asks for others, in the buffers
-        # that all have registered.
+        # Through MPS, or with a device each, ranks have kernels. By default these are kernels of load_store, in the
+        # buffers that all have registered.
         self.environment["SOFT_CUDA_MPS"] = draw.choice(("off", "on"))
         self.environment["DEVICE_CHAOS_REGISTERS"] = draw.choice(("0", "1"))
         devices = draw.choice(("1", "2", "4")) if ONLY_SOFT[0] in kinds else "1"
@@ -92,7 +92,7 @@ class Life:
                 f"{settings}; the victim's {self.own[self.victim]}")
 
     def run(self, program):
-        """The ranks, and what was broken."""
+        """Returns the ranks, and what was broken."""
         ranks = {}
         try:
             words = [self.kind, self.victim, self.delay_us, self.count, self.manner]

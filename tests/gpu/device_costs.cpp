@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a device's elementary steps cost: `device_costs [--quick] [JSON]`. The kernels are the test image's
-// (RONDO_TEST_KERNELS; any image on the driver in software). Each cost is a median of several runs; what one run costs
-// by itself, its launch above all, is taken away by doing the same twice as often and looking at the difference.
-// --quick: small sizes and few rounds, which show that it works and no more.
+// `device_costs [--quick] [JSON]` measures a device's elementary steps. The kernels are the test image's
+// (RONDO_TEST_KERNELS), or any image on the driver in software. Each cost is a median of several runs. The cost of a
+// run by itself, its launch above all, is removed: each run is done once more twice as often, and the difference
+// counts. The option --quick uses small sizes and few rounds, which only show that it works.
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -112,7 +112,7 @@ Result<void> launch(const Bench &bench, const char *name, uint32_t blocks, uint3
       bench.cu->launch_kernel(function, blocks, 1, 1, threads, 1, 1, 0, bench.handle(), arguments, nullptr), name);
 }
 
-/// What a round of `work(rounds)` costs, in nanoseconds.
+/// Measures and prints the cost of a round of `work(rounds)`, in nanoseconds.
 Result<void> tell_round(Bench &bench, const std::string &name, const std::function<Result<void>(uint64_t)> &work) {
   const uint64_t rounds = bench.sizes.rounds;
   RONDO_TRY_ASSIGN(const double once_us, time_us(bench, [&] { return work(rounds); }));
@@ -243,7 +243,7 @@ Result<void> fill(const Bench &bench, DevicePointer at, size_t bytes, uint32_t w
   return bench.check(bench.cu->stream_synchronize(bench.handle()), "cuStreamSynchronize");
 }
 
-/// The end of `at`, which holds the sum of `source_count` operands.
+/// Checks the end of `at`, which holds the sum of `source_count` operands.
 Result<void> verify(const Bench &bench, DevicePointer at, size_t bytes, uint32_t source_count) {
   const size_t part_bytes = std::min(bytes, size_t{1} << 20);
   std::vector<float> values(part_bytes / sizeof(float));
@@ -259,7 +259,7 @@ Result<void> verify(const Bench &bench, DevicePointer at, size_t bytes, uint32_t
   return {};
 }
 
-/// 1, 2, 4, ... and all.
+/// Returns 1, 2, 4, ... and all.
 std::vector<uint32_t> block_counts(uint32_t multiprocessors) {
   std::vector<uint32_t> counts;
   for (uint32_t count = 1; count < multiprocessors; count *= 2) counts.push_back(count);
@@ -360,7 +360,7 @@ void tell(Bench &bench, const std::string &name, double value, const char *unit)
   std::printf("%-56s %12.4g %s\n", name.c_str(), value, unit);
   std::fflush(stdout);
   bench.document["costs"].push_back({{"cost", name}, {"value", value}, {"unit", unit}});
-  static_cast<void>(write(bench));  // what is killed has told so much; the last time counts
+  static_cast<void>(write(bench));  // a killed run has reported this much; the last time counts
 }
 
 }  // namespace device_costs

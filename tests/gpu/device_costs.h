@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the parts of device_costs share: the device, its kernels, and how a cost is told.
+// The parts of device_costs share this: the device, its kernels, and the output of a cost.
 #pragma once
 
 #include <sys/types.h>
@@ -33,7 +33,7 @@ struct Bench {
   rondo::cuda::Library kernels;
   std::map<std::string, rondo::cuda::CuFunction> functions;  ///< looked up before anything is timed
   Sizes sizes;
-  std::string path;  ///< where `document` is written, anew with each cost; "": nowhere
+  std::string path;  ///< where `document` is written anew with each cost; "" for nowhere
   nlohmann::ordered_json document;
 
   [[nodiscard]] rondo::cuda::CuStream handle() const { return stream.get().object; }
@@ -46,7 +46,7 @@ struct Bench {
   return reinterpret_cast<uint64_t *>(address);
 }
 
-/// The median of run_count, after one that does not count.
+/// Returns the median of run_count runs, after one that does not count.
 [[nodiscard]] rondo::Result<double> median_us(const std::function<rondo::Result<double>()> &once);
 
 void tell(Bench &bench, const std::string &name, double value, const char *unit);
@@ -68,7 +68,7 @@ class Exporter {
 /// Records which calls of the driver wait for a kernel that is waiting itself.
 [[nodiscard]] rondo::Result<void> measure_waits(Bench &bench, const Exporter &exporter);
 
-/// What kernels of several streams cost, each one behind another of its stream, that begin together.
+/// Measures kernels of several streams that begin together, each one after another of its stream.
 [[nodiscard]] rondo::Result<void> measure_streams(Bench &bench);
 
 }  // namespace device_costs

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ranks on a device that disagree, drawn from seeds, with either executor and every protocol: each is told
+// Ranks on a device that disagree, drawn from seeds, with either executor and every protocol. Each gets
 // RONDO_ERROR_MISMATCH with both calls, at the latest when it finalizes. RONDO_DISAGREEMENTS of each kind (25).
 #include <cstdio>
 #include <cstdlib>
@@ -19,7 +19,7 @@ struct Kind {
   rondo_kernel_t kernel = RONDO_KERNEL_AUTO;
 };
 
-/// What can be asked of all collectives; and nothing, where `load_store` runs large calls and the interpreter others.
+/// The settings that all collectives support. One has none: `load_store` runs large calls, and the interpreter others.
 constexpr Kind kinds[] = {
     {"kernels, simple", RONDO_DEVICE_EXECUTOR_KERNEL, RONDO_PROTOCOL_SIMPLE},
     {"kernels, ll", RONDO_DEVICE_EXECUTOR_KERNEL, RONDO_PROTOCOL_LL},
@@ -29,7 +29,7 @@ constexpr Kind kinds[] = {
     {"copies", RONDO_DEVICE_EXECUTOR_COPY, RONDO_PROTOCOL_AUTO},
 };
 
-/// As `seed` draws it, for that kind.
+/// Draws the disagreement of `seed`, for that kind.
 Disagreement draw(uint64_t seed, const Kind &kind) {
   Disagreement drawn = draw_disagreement(seed);
   drawn.config.device = 0;

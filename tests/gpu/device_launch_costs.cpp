@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What launches and meetings cost: some hundred kernels in a graph on each of several streams, all released by one
-// word. Of each kernel of a stream the time is what twice as many take longer, as elsewhere in device_costs.
+// These parts measure launches and meetings: some hundred kernels in a graph on each of several streams, all released
+// by one word. The time of each kernel of a stream is what twice as many take longer, as elsewhere in device_costs.
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -21,10 +21,10 @@ namespace device_costs {
 namespace {
 
 constexpr uint32_t stream_count_max = 8;
-constexpr uint32_t block_threads = 256;  // those of load_store
+constexpr uint32_t block_threads = 256;  // as in load_store
 constexpr uint64_t gate_patience_ns = 5'000'000'000;
 
-/// What a kernel of a stream does.
+/// The work of a kernel of a stream.
 struct Kind {
   const char *name;
   const char *kernel;
@@ -58,7 +58,7 @@ struct Lanes {
 
   static constexpr size_t word_bytes = (stream_count_max + 1) * soft_cuda::meet_stride * sizeof(uint64_t);
   [[nodiscard]] uint64_t *gate() const { return static_cast<uint64_t *>(host.get().object); }
-  /// A word of the host for each stream, on a line of its own.
+  /// Returns a word of the host for each stream, on a line of its own.
   [[nodiscard]] uint64_t *host_word(uint32_t stream) const { return gate() + (1 + stream) * soft_cuda::meet_stride; }
 };
 
@@ -154,7 +154,7 @@ Result<void> enqueue_all(const Bench &bench, Lanes &lanes, const std::vector<Gra
                "the driver had no room for graphs of " + std::to_string(graphs.size()) + " streams"};
 }
 
-/// Microseconds of the stream that took longest. A kernel that waits in vain ends by itself.
+/// Returns the microseconds of the stream that took longest. A kernel that waits in vain ends by itself.
 Result<double> time_together(const Bench &bench, Lanes &lanes, const std::vector<GraphExec> &graphs) {
   const auto count = static_cast<uint32_t>(graphs.size());
   const auto enqueued = enqueue_all(bench, lanes, graphs);
@@ -173,7 +173,7 @@ Result<double> time_together(const Bench &bench, Lanes &lanes, const std::vector
   return longest_us;
 }
 
-/// Every kernel has met those of the other streams.
+/// Checks that every kernel has met the kernels of the other streams.
 Result<void> check_meetings(const Bench &bench, const Lanes &lanes, const Kind &kind, uint32_t stream_count) {
   if (kind.parameters != Kind::Parameters::meet) return {};
   std::vector<uint64_t> seen(Lanes::word_bytes / sizeof(uint64_t));

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every type, operation, collective, algorithm and protocol on device memory, bit-equal to the host executor: the same
-// calls on two communicators, one on a device and one on the host, from equal memory with rubbish around the data.
+// Every type, operation, collective, algorithm and protocol on device memory, bit-equal to the host executor. The same
+// calls run on two communicators, one on a device and one on the host, from equal memory with rubbish around the data.
 // RONDO_TEST_MATRIX: small (default), large (for a real device), tiny (for tools that slow kernels down).
-// RONDO_TEST_MATRIX_RANKS: this many ranks alone. What has been done is printed, since a large one takes minutes.
+// RONDO_TEST_MATRIX_RANKS: this many ranks alone. The test prints what has been done, since a large one takes minutes.
 #include <algorithm>
 #include <array>
 #include <cstdlib>
@@ -78,7 +78,7 @@ class Elements {
         rondo::test::put_random(static_cast<rondo_type_t>(type), &of_[type][at], random);
     }
   }
-  /// `bytes`: of whole elements.
+  /// Fills `bytes` of whole elements.
   void fill(rondo_type_t type, std::byte *to, size_t bytes, Random &random) const {
     const size_t element_bytes = rondo_type_size(type);
     for (size_t at = 0; at < bytes;) {
@@ -113,7 +113,7 @@ struct RankBuffers {
   DeviceMemory memory;
 };
 
-/// What runs the plans of the device's ranks.
+/// The way in which the plans of the device's ranks run.
 struct Way {
   rondo_protocol_t protocol;
   rondo_kernel_t kernel = RONDO_KERNEL_INTERPRETER;
@@ -177,7 +177,7 @@ class Pair {
     return device_way_.load_store() && collective == RONDO_ALL_REDUCE && algorithm_ == RONDO_ALGORITHM_ONE_SHOT;
   }
 
-  /// Of small chunks a large vector has so many that it would only take the same steps for longer.
+  /// Returns false for a large vector with small chunks: they would only take the same steps for longer.
   [[nodiscard]] bool fits(size_t bytes) const { return bytes <= chunks_max * chunk_bytes_; }
 
   size_t call_count = 0;
@@ -185,18 +185,18 @@ class Pair {
  private:
   static constexpr size_t chunks_max = 2048;
   [[nodiscard]] CuStream stream(int rank) const { return streams_[static_cast<size_t>(rank)].get().object; }
-  /// With rubbish behind the data, of which at least the offset's greatest is left.
+  /// Returns the bytes with rubbish behind the data, of which at least the offset's greatest is left.
   [[nodiscard]] size_t used_bytes(const DeviceCase &it) const {
     // Those that have blocks have as many as ranks.
     const size_t blocks = in_blocks(it.collective) ? static_cast<size_t>(host_.size()) : 1;
     return std::min(buffers_[0].send.size(),
                     rubbish_bytes + blocks * it.count * rondo_type_size(it.type) + it.offset_bytes);
   }
-  /// What is copied and compared: the rest is not written by either side.
+  /// Returns the bytes that are copied and compared: neither side writes the rest.
   [[nodiscard]] size_t looked_at_bytes(const DeviceCase &it) const {
     return std::min(buffers_[0].send.size(), used_bytes(it) + rubbish_bytes);
   }
-  /// The two must reduce in the same order.
+  /// Checks that the two reduce in the same order.
   void check_plan(const DeviceCase &it) {
     rondo_plan_info_t host = RONDO_PLAN_INFO_INIT, device = RONDO_PLAN_INFO_INIT;
     REQUIRE(rondo_comm_query_plan(host_[0], it.collective, it.count, it.type, &host) == RONDO_OK);
@@ -205,7 +205,7 @@ class Pair {
     if (device.kernel == RONDO_KERNEL_LOAD_STORE) return;  // in rank order, however the vector is shared out
     REQUIRE((host.channels == device.channels && host.chunk_bytes == device.chunk_bytes));
   }
-  /// On the stream of the device's world, as read().
+  /// Copies on the stream of the device's world, like read().
   void copy(const RankBuffers &of, std::byte *to, const std::vector<std::byte> &from, size_t bytes) const {
     CU_OK(cu_.memcpy_htod_async(reinterpret_cast<DevicePointer>(to), from.data(), bytes, of.world.stream()));
     CU_OK(cu_.stream_synchronize(of.world.stream()));
@@ -216,7 +216,7 @@ class Pair {
     CU_OK(cu_.stream_synchronize(of.world.stream()));
     return to;
   }
-  /// Elements of what was looked at that differ; NaNs are alike.
+  /// Returns how many of the compared elements differ; NaNs are alike.
   [[nodiscard]] static size_t count_different(const DeviceCase &it, const std::vector<std::byte> &host,
                                               const std::vector<std::byte> &device) {
     if (std::memcmp(host.data(), device.data(), device.size()) == 0) return 0;

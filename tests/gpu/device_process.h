@@ -64,7 +64,7 @@ inline rondo_status_t call_sum(const DeviceProcess &self, size_t count) {
   return rondo_all_reduce(pointer, pointer, count, RONDO_INT32, RONDO_SUM, self.comm, self.stream.get().object);
 }
 
-/// A sum of `count` elements as a graph: a status, or one of the two above.
+/// Makes a graph that is a captured sum of `count` elements. Returns a status, or one of the two above.
 inline int capture_sum(const DeviceProcess &self, size_t count, rondo::cuda::GraphExec &exec) {
   using rondo::cuda::CuStatus;
   const rondo::cuda::ContextGuard guard(*self.cu, self.context.get().context);
@@ -80,14 +80,14 @@ inline int capture_sum(const DeviceProcess &self, size_t count, rondo::cuda::Gra
   rondo::cuda::CuGraphExec made = nullptr;
   if (self.cu->graph_instantiate(&made, graph, 0) != CuStatus::success) return driver_failed;
   exec = rondo::cuda::GraphExec({self.cu, self.context.get().context, made});
-  // Else the first launch might wait for the device.
+  // Without an upload the first launch might wait for the device.
   const bool uploaded = self.cu->graph_upload(made, stream) == CuStatus::success &&
                         self.cu->stream_synchronize(stream) == CuStatus::success;
   return uploaded ? int{RONDO_OK} : driver_failed;
 }
 
-/// Copies, sums `count` elements and copies back on the stream: a status, or one of the two above. `graph`: of
-/// capture_sum(), in place of a call.
+/// Copies, sums `count` elements and copies back on the stream. Returns a status, or one of the two above. `graph` of
+/// capture_sum() takes the place of a call.
 inline int sum_once(const DeviceProcess &self, int round, size_t count, const rondo::cuda::GraphExec *graph = nullptr) {
   using rondo::cuda::CuStatus;
   std::vector<int32_t> values(count);
@@ -109,8 +109,8 @@ inline int sum_once(const DeviceProcess &self, int round, size_t count, const ro
   return RONDO_OK;
 }
 
-/// One line that tests/proc/job.py reads:  rank R: STATUS peer P operation N: MESSAGE
-/// Where all is well the message is the executor that did it.
+/// Prints one line that tests/proc/job.py reads, "rank R: STATUS peer P operation N: MESSAGE". If all is well the
+/// message is the executor that did it.
 inline void report(const DeviceProcess &self, int status) {
   rondo_error_t error = RONDO_ERROR_INIT;
   if (status > RONDO_OK) static_cast<void>(rondo_comm_last_error(self.comm, &error));

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Ranks that are processes, on one device but for some of ll128: sums, moves, a rank that is killed, one that does not
-come. The executor is that of RONDO_DEVICE_EXECUTOR; auto is copies, unless the device says that processes share it by
+"""Ranks that are processes, on one device except for some of ll128: sums, moves, a rank that is killed, one that does
+not come. RONDO_DEVICE_EXECUTOR sets the executor; auto is copies, unless the device says that processes share it by
 MPS."""
 
 import functools

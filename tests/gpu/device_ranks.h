@@ -84,7 +84,7 @@ std::vector<T> values_of(const std::vector<std::byte> &bytes) {
   return values;
 }
 
-/// Nothing where they are equal; else how many are not and the first of these, in place of all of both.
+/// Returns "" if they are equal, otherwise how many are not and the first of these, in place of all of both.
 inline std::string difference(const std::vector<float> &received, const std::vector<float> &expected) {
   if (received.size() != expected.size())
     return std::to_string(received.size()) + " elements in place of " + std::to_string(expected.size());
@@ -111,7 +111,7 @@ inline std::vector<float> whole_numbers(uint64_t seed, size_t count) {
   return values;
 }
 
-/// What every element of a sum is, with whole numbers: exact in any order.
+/// Returns every element of a sum, of whole numbers: it is exact in any order.
 inline std::vector<float> sum_over_ranks(uint64_t seed, int rank_count, size_t count) {
   std::vector<float> sum(count, 0);
   for (int rank = 0; rank < rank_count; ++rank) {
@@ -121,7 +121,7 @@ inline std::vector<float> sum_over_ranks(uint64_t seed, int rank_count, size_t c
   return sum;
 }
 
-/// What a rank receives in a call of sums of float32, where rank r sends whole_numbers(seed + r).
+/// Returns what a rank receives in a call of sums of float32, where rank r sends whole_numbers(seed + r).
 inline std::vector<float> expected_sums(const DeviceCase &it, int rank, int rank_count, uint64_t seed = 0) {
   const size_t all = it.count * static_cast<size_t>(rank_count), own = it.count * static_cast<size_t>(rank);
   std::vector<float> expected;
@@ -162,7 +162,7 @@ inline rondo_error_t failure_of(rondo_comm_t comm) {
   return error;
 }
 
-/// What `enqueue()` puts on the stream, as a graph that can be launched.
+/// Captures what `enqueue()` puts on the stream, as a graph that can be launched.
 template <class Enqueue>
 rondo::cuda::GraphExec captured(const World &world, rondo_stream_t of_rondo, const Enqueue &enqueue) {
   auto *const stream = static_cast<rondo::cuda::CuStream>(of_rondo);
@@ -171,7 +171,7 @@ rondo::cuda::GraphExec captured(const World &world, rondo_stream_t of_rondo, con
   return world.end_capture(stream);
 }
 
-/// This thread's last error names them all.
+/// Checks that this thread's last error names them all.
 inline void check_message(const std::vector<std::string> &words) {
   const std::string message = error_message();
   for (const std::string &word : words) {
@@ -180,7 +180,7 @@ inline void check_message(const std::vector<std::string> &words) {
   }
 }
 
-/// Kernels launched so far; nothing on a real driver, which does not count.
+/// Returns the kernels launched so far, and nothing on a real driver, which does not count.
 inline std::optional<uint64_t> launch_count() {
   const std::string library = rondo::cuda::conformance::loaded_driver().library;
   auto *const ask = soft_cuda_function<uint64_t()>(library, "soft_cuda_launch_count");
@@ -188,7 +188,7 @@ inline std::optional<uint64_t> launch_count() {
   return ask();
 }
 
-/// True: the driver is the one of tests/soft_cuda.
+/// Returns whether the driver is the one of tests/soft_cuda.
 inline bool in_software() { return launch_count().has_value(); }
 
 /// Copies from the host to a device so far; on a real driver always 0.
@@ -205,8 +205,8 @@ inline bool calls_wait() {
   return config.value().device_launch == rondo::DeviceLaunch::shared;
 }
 
-/// What body(rank, comm) returns for each rank: from one thread, since a call waits for no other rank; where it does,
-/// on a thread each.
+/// Returns what body(rank, comm) returns for each rank. One thread calls all, since a call waits for no other rank; if
+/// calls wait, each rank has a thread.
 inline std::vector<rondo_status_t> call_each(Ranks &ranks,
                                              const std::function<rondo_status_t(int, rondo_comm_t)> &body) {
   if (calls_wait()) return ranks.run(body);
@@ -268,7 +268,7 @@ inline bool acts_apart() {
   return text != nullptr && std::string(text) == "on";
 }
 
-/// A configuration for each rank.
+/// Returns a configuration for each rank.
 inline std::vector<rondo_config_t> on_devices(const std::vector<CuDevice> &devices,
                                               const rondo_config_t &config = on_device()) {
   std::vector<rondo_config_t> configs(devices.size(), config);
@@ -277,7 +277,7 @@ inline std::vector<rondo_config_t> on_devices(const std::vector<CuDevice> &devic
   return configs;
 }
 
-/// Ranks that are threads, each with a stream of its own, on device 0 unless told otherwise, or placed().
+/// Ranks that are threads, each with a stream of its own, on device 0 by default, or placed().
 struct DeviceRanks {
   explicit DeviceRanks(int rank_count, const rondo_config_t &config = on_device())
       : DeviceRanks(placed(rank_count, config)) {}
@@ -289,15 +289,15 @@ struct DeviceRanks {
   ~DeviceRanks() { synchronize(); }
   [[nodiscard]] const World &world_of(int rank) const { return worlds.of(configs[static_cast<size_t>(rank)].device); }
   [[nodiscard]] rondo_stream_t stream(int rank) const { return streams[static_cast<size_t>(rank)].get().object; }
-  /// On the stream of `rank`.
+  /// Launches the graph on the stream of `rank`.
   void launch(const rondo::cuda::GraphExec &graph, int rank) const {
     CU_OK(world.cu.graph_launch(graph.get().object, streams[static_cast<size_t>(rank)].get().object));
   }
   void synchronize() const {
     for (const rondo::cuda::Stream &stream : streams) CU_OK(world.cu.stream_synchronize(stream.get().object));
   }
-  /// Of calls that are to end well, before their values are looked at: else those of one that timed out on a busy
-  /// machine would be taken for wrong sums.
+  /// Completes calls that are to end well, before their values are compared. Otherwise the values of a call that timed
+  /// out on a busy machine would be taken for wrong sums.
   void complete() const {
     synchronize();
     for (int rank = 0; rank < ranks.size(); ++rank) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Failures of ranks that are threads, by seed, at random moments: one aborts, does not come, or calls something else.
-// Every rank's kernels must end and every rank must be told. RONDO_SEED_COUNT lives (20), from RONDO_SEED on. On
-// RONDO_TEST_DEVICES devices (1), of which some ranks' memory cannot be read by the others, if there are several.
+// Every rank's kernels must end and every rank must get an error. RONDO_SEED_COUNT lives (20), from RONDO_SEED on. They
+// use RONDO_TEST_DEVICES devices (1). If there are several, the other ranks cannot read some ranks' memory.
 #include <cstdio>
 #include <cstdlib>
 
@@ -75,14 +75,14 @@ class LifeOfRanks {
   [[nodiscard]] rondo_status_t told(int rank) const { return failure_of(group_.ranks[rank]).status; }
 
  private:
-  /// No rank is done with it before all have come. (By the interpreter a root need not wait for others.)
+  /// Returns whether no rank is done before all have come. With the interpreter a root need not wait for others.
   [[nodiscard]] bool all_wait(rondo_collective_t collective) const {
     rondo_plan_info_t plan = RONDO_PLAN_INFO_INIT;
     REQUIRE(rondo_comm_query_plan(group_.ranks[0], collective, count_of(collective, life_.count), RONDO_FLOAT32,
                                   &plan) == RONDO_OK);
     return plan.kernel == RONDO_KERNEL_LOAD_STORE;
   }
-  /// Of a block, where there are blocks. It is odd where `count` is, so that those of n and n + 1 differ.
+  /// Returns the count, of a block where there are blocks. It is odd where `count` is, so n and n + 1 give two counts.
   [[nodiscard]] size_t count_of(rondo_collective_t collective, size_t count) const {
     return in_blocks(collective) ? count / static_cast<size_t>(life_.rank_count) / 2 * 2 + count % 2 : count;
   }

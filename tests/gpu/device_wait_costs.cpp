@@ -31,7 +31,7 @@ struct Call {
   std::function<CuStatus()> make;
 };
 
-/// What the calls leave for each other.
+/// Objects that the calls leave for each other.
 struct Made {
   DevicePointer memory = 0, address = 0, opened = 0;
   void *pinned = nullptr, *pageable = nullptr;
@@ -136,8 +136,8 @@ Result<void> time_beside(Bench &bench, const Call &call, uint64_t *words) {
   return {};
 }
 
-/// Runs in a process of its own: allocates memory when it reads a byte, writes the handle, and keeps the memory until
-/// the other end of `from` is closed.
+/// Runs in a process of its own. It allocates memory when it reads a byte, writes the handle, and keeps the memory
+/// until the other end of `from` is closed.
 void export_memory(int from, int to) {
   char go = 0;
   if (::read(from, &go, 1) != 1) return;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The ranks of a communicator whose kernels run as emulated blocks: the memory that the CUDA executor would allocate,
-// here plain memory, and a launch whose threads are fibers of the calling thread, or host threads.
+// The ranks of a communicator whose kernels run as emulated blocks. The memory that the CUDA executor would allocate is
+// plain memory here. The threads of a launch are fibers of the calling thread, or host threads.
 #pragma once
 
 #include <cstdint>
@@ -32,7 +32,7 @@ class AlignedMemory {
   std::vector<Line> memory_;
 };
 
-/// The kernel of that name, or null.
+/// Returns the kernel of that name, or null.
 [[nodiscard]] inline const soft_cuda::KernelEntry *find_kernel(const std::string &name) {
   for (const soft_cuda::KernelEntry *entry = soft_cuda_kernels(); entry->name != nullptr; ++entry)
     if (entry->name == name) return entry;
@@ -41,7 +41,7 @@ class AlignedMemory {
 
 class DeviceWorld {
  public:
-  /// `load_store`: the geometry of the places, where load_store is used; rank and channel counts are filled in.
+  /// `load_store` is the geometry of the places, if load_store is used; rank and channel counts are filled in.
   DeviceWorld(uint32_t rank_count, uint32_t channel_count, const ConnectionGeometry &geometry,
               uint64_t first_counter = 0, const device::LoadStoreGeometry &load_store = {})
       : rank_count_(rank_count),
@@ -75,7 +75,7 @@ class DeviceWorld {
         }
   }
 
-  /// Runs the plan's kernel on `rank`, `lane_threads` threads a lane (0: one thread for all lanes of a channel).
+  /// Runs the plan's kernel on `rank`, with `lane_threads` threads a lane. 0: one thread for all lanes of a channel.
   void run(uint32_t rank, const Plan &plan, const Buffers &buffers, uint64_t number, uint32_t lane_threads) {
     if (plan.choice.kernel == RONDO_KERNEL_LOAD_STORE) return run_load_store(rank, plan, buffers, number, lane_threads);
     AlignedMemory memory(device::plan_image_bytes(plan));
@@ -96,7 +96,7 @@ class DeviceWorld {
            device::shared_bytes_for(image.value().lanes_per_channel, operation.scratch_bytes));
   }
 
-  /// Runs the call of all ranks by one joint kernel of at most so many blocks. The plans are of load_store.
+  /// Runs the call of all ranks by one joint kernel of at most `blocks_max` blocks. The plans are of load_store.
   void run_joint(const std::vector<const Plan *> &plans, const std::vector<Buffers> &buffers, uint64_t number,
                  uint32_t threads, uint32_t blocks_max) {
     std::vector<device::JointRank> ranks;
@@ -114,11 +114,11 @@ class DeviceWorld {
            std::max(1u, threads), made.size.shared_bytes);
   }
 
-  /// The place of a rank, by load_store.
+  /// Returns the place of a rank, for load_store.
   [[nodiscard]] device::LoadStorePlace place(uint32_t rank) {
     return {places_.data() + rank * places_stride_, load_store_};
   }
-  /// As if so many posts and chunks had gone before.
+  /// Makes the state as if this number of posts and chunks had gone before.
   void begin_at(uint64_t posts, uint32_t chunks) {
     for (uint32_t rank = 0; rank < rank_count_; ++rank) {
       progress_[rank].posts = posts;
@@ -138,7 +138,7 @@ class DeviceWorld {
   [[nodiscard]] device::DeviceLinkEnds &ends(uint32_t rank, uint32_t channel, uint32_t peer) {
     return ends_[(size_t{channel} * rank_count_ + rank) * rank_count_ + peer];
   }
-  /// What the host sees of a rank's last operation; all fields belong to it when `number` does.
+  /// The state of a rank's last operation as the host sees it; all fields belong to it when `number` does.
   struct Ended {
     uint64_t number = 0;
     uint64_t kernels = 0;
@@ -156,14 +156,14 @@ class DeviceWorld {
     seen.running = memory::load_relaxed(results_[rank].running);
     return seen;
   }
-  /// load_store reads and writes the callers' buffers, as ranks of one process do.
+  /// Lets load_store read and write the callers' buffers, as ranks of one process do.
   void share_buffers() { shares_buffers_ = true; }
-  /// Whose buffers peers cannot read, a bit each, in the operations of `rank` from its next one on; all ranks of an
-  /// operation give the same. By the rank's thread.
+  /// Hides the buffers of `hidden_ranks`, a bit each, from peers in the operations of `rank` from its next one on. All
+  /// ranks of an operation give the same. The rank's thread calls it.
   void hide_buffers(uint32_t rank, uint32_t hidden_ranks) { hidden_ranks_[rank] = hidden_ranks; }
-  /// Windows name regions, all of which were withdrawn.
+  /// Makes windows name regions, all of which were withdrawn.
   void withdraw_regions() { withdrawn_.assign(size_t{rank_count_} * device::region_count_max, 0); }
-  /// Kernels are those of captured calls from now on.
+  /// Makes the kernels from now on kernels of captured calls.
   void capture() { captured_ = true; }
   /// Pairs with A1 in device::must_stop().
   void abort(uint32_t rank, uint64_t what = device::abort_operation) {
@@ -203,7 +203,7 @@ class DeviceWorld {
     operation.buffers = buffers;
     operation.number = number;
     operation.captured = captured_ ? 1 : 0;
-    operation.on_one_device = number % 2;  // here it says only what a one_shot looks at beside its words
+    operation.on_one_device = number % 2;  // here it only decides what a one_shot polls beside its words
     operation.poll_count = number % 3 == 0 ? 3 : 1;
     operation.divisor = plan.key.signature.op == RONDO_AVG ? rank_count_ : 0;
     return operation;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Finding the driver: what is wrong is told by name. On the driver in software, which can be told to lack things.
+// Finding the driver: errors name what is wrong. The driver in software can be set to lack things.
 #include <cstdlib>
 #include <string>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What driver_process_test.cpp and driver_peer.cpp agree on.
+// Constants that driver_process_test.cpp and driver_peer.cpp share.
 #pragma once
 
 #include <cstddef>

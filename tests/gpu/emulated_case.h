@@ -38,8 +38,8 @@ struct EmulatedCase {
   bool in_place = false;
   bool exports = false;
   bool shares_buffers = false;  ///< of load_store
-  uint32_t joint_blocks = 0;    ///< of load_store: all ranks by one kernel of at most so many; 0: a kernel for each
-  uint32_t hidden_ranks = 0;    ///< then: whose buffers peers cannot read, a bit each
+  uint32_t joint_blocks = 0;    ///< of load_store: one kernel of at most this number for all ranks, or 0
+  uint32_t hidden_ranks = 0;    ///< with them: ranks whose buffers peers cannot read, a bit each
   uint32_t offset_bytes = 0;  ///< of the buffers beyond a multiple of 64; send and recv differ in it by `skew_bytes`
   uint32_t skew_bytes = 0;
 
@@ -65,7 +65,7 @@ struct CaseRank {
   [[nodiscard]] Buffers buffers(uint64_t number, bool exports) {
     Buffers buffers;
     buffers.signature = fingerprint(extend_history(number, plan->identity));
-    // As the API has it, a rank that sends or receives nothing has no such buffer.
+    // In the API, too, a rank that sends or receives nothing has no such buffer.
     if (plan->send.count != 0) buffers.send = {(one_buffer ? recv : send).data() + send_at, plan->send.begin, {}};
     if (plan->recv.count != 0) buffers.recv = {recv.data() + recv_at, plan->recv.begin, {}};
     buffers.send.handle.exported = buffers.recv.handle.exported = exports;
@@ -116,7 +116,7 @@ struct CaseRank {
   return ranks;
 }
 
-/// Of RONDO_INT32; of what is sent, or of the result.
+/// Returns an element of RONDO_INT32, of what is sent or of the result.
 [[nodiscard]] inline int32_t element_of(const CaseRank &of, bool recv, uint64_t index) {
   int32_t element = 0;
   const std::byte *const at = recv || of.one_buffer ? of.recv.data() : of.send.data();
@@ -124,7 +124,7 @@ struct CaseRank {
   return element;
 }
 
-/// Whether a rank's result is the sum of all sends. Not of a call in place.
+/// Returns whether a rank's result is the sum of all sends. A call in place has no sends any more.
 [[nodiscard]] inline bool is_sum(const std::vector<CaseRank> &ranks, uint32_t rank, uint64_t count) {
   for (uint64_t index = 0; index < count; ++index) {
     uint32_t sum = 0;
@@ -164,7 +164,7 @@ struct CaseRank {
   return {};
 }
 
-/// Of places for such a call; the counts are the world's.
+/// Returns the geometry of places for such a call; the counts are the world's.
 [[nodiscard]] inline device::LoadStoreGeometry load_store_geometry_for(const EmulatedCase &it) {
   if (it.kernel != RONDO_KERNEL_LOAD_STORE) return {};
   const auto bytes = static_cast<uint32_t>(it.count * rondo_type_size(it.type));
@@ -172,7 +172,7 @@ struct CaseRank {
   return {0, 0, (bytes + 64) / 64 * 64, std::max(static_cast<uint32_t>(it.chunk_bytes), blocks_bytes)};
 }
 
-/// One thread a rank.
+/// Runs one thread a rank.
 template <class Run>
 void run_ranks(uint32_t rank_count, const Run &run) {
   std::vector<std::thread> threads;
@@ -181,7 +181,7 @@ void run_ranks(uint32_t rank_count, const Run &run) {
   for (std::thread &thread : threads) thread.join();
 }
 
-/// All ranks by one kernel.
+/// Runs all ranks by one kernel.
 inline void run_joint(DeviceWorld &world, std::vector<CaseRank> &ranks, uint64_t number, uint32_t threads,
                       uint32_t blocks_max) {
   std::vector<const Plan *> plans;
@@ -193,7 +193,7 @@ inline void run_joint(DeviceWorld &world, std::vector<CaseRank> &ranks, uint64_t
   world.run_joint(plans, buffers, number, threads, blocks_max);
 }
 
-/// The case by the host executor and by emulated blocks with each of `lane_threads`; empty: equal to the bit.
+/// Runs the case by the host executor and by emulated blocks with each of `lane_threads`. "" if bit-equal.
 [[nodiscard]] inline std::string run_case(const EmulatedCase &it, const ConnectionGeometry &geometry,
                                           const std::vector<uint32_t> &lane_threads, uint64_t seed,
                                           uint64_t first_counter = 0) {

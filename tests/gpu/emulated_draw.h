@@ -21,7 +21,7 @@ inline constexpr ConnectionGeometry drawn_geometry{4, 512, 128, 480};
   return std::uniform_int_distribution<uint32_t>(low, high)(random);
 }
 
-/// Group sizes: every one, and now and then (0) one thread for all lanes of a channel; one under a sanitizer.
+/// Returns the group sizes. At times they include 0, one thread for all lanes of a channel. A sanitizer has one size.
 [[nodiscard]] inline std::vector<uint32_t> draw_threads(Random &random) {
   std::vector<uint32_t> sizes{1, 2, 4, 8};
   if (under_thread_sanitizer || rondo_test::sanitized()) {
@@ -33,7 +33,7 @@ inline constexpr ConnectionGeometry drawn_geometry{4, 512, 128, 480};
   return sizes;
 }
 
-/// A count that is empty, one, odd, prime or larger than several slots.
+/// Returns a count that is empty, one, odd, prime or larger than several slots.
 [[nodiscard]] inline uint64_t draw_count(Random &random) {
   constexpr uint64_t counts[] = {0, 1, 2, 7, 31, 64, 251, 600, 1009, 1999};
   return counts[random() % (under_thread_sanitizer ? 8 : 10)];

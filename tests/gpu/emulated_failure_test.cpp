@@ -24,7 +24,7 @@ EmulatedCase tree_case(rondo_protocol_t protocol) {
   return it;
 }
 
-/// What a rank has published on its links: flags and heads.
+/// Returns the flags and heads that a rank has published on its links.
 std::vector<uint64_t> published(DeviceWorld &world, const EmulatedCase &it, uint32_t rank) {
   std::vector<uint64_t> words;
   for (uint32_t channel = 0; channel < it.channels; ++channel)
@@ -43,7 +43,7 @@ std::vector<uint64_t> published(DeviceWorld &world, const EmulatedCase &it, uint
   return words;
 }
 
-/// Units of a rank's first post.
+/// Returns the number of units of a rank's first post.
 uint64_t posted_units(DeviceWorld &world, uint32_t rank) {
   const device::LoadStorePlace place = world.place(rank);
   const size_t all = place.geometry.area_bytes() / sizeof(uint64_t);
@@ -189,7 +189,7 @@ TEST_CASE("emulated block: a fault in one lane ends the others of the rank, on e
   CHECK(device::peer_in(world.result(1).verdict) == 0);
 }
 
-// Without a vote before the post: one thread meets a fault before those behind it have posted.
+// There is no vote before the post: one thread meets a fault before later ones have posted.
 TEST_CASE("emulated block: a post by one_shot is whole though a fault was met before others posted") {
   for (const uint32_t threads : {2u, 4u, 8u}) {
     EmulatedCase it;

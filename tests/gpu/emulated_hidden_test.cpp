@@ -27,7 +27,7 @@ struct TwoRanks {
     world.emplace(2, 1, drawn_geometry, 0, load_store_geometry_for(it));
     world->share_buffers();
   }
-  /// Rank 1 tells where its buffers are, whether peers can read them, and arrives.
+  /// Writes where rank 1's buffers are and whether peers can read them, and arrives for it.
   void arrive(bool can_be_read = false) {
     device::LoadStoreWindow &window = world->place(1).window(0);
     memory::store_relaxed(window.send, reinterpret_cast<uint64_t>(peer_send.data()));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kernels of load_store on emulated blocks: bit-equal to the host executor, one operation behind the
-// other, past every wrap, and what they do when they cannot end well.
+// The kernels of load_store on emulated blocks. Results are bit-equal to the host executor, one operation after the
+// other, past every wrap. Other cases cannot end well.
 #include <chrono>
 
 #include "tests/gpu/emulated_draw.h"
@@ -24,7 +24,7 @@ struct LoadStoreKind {
 };
 constexpr LoadStoreKind one_shot{RONDO_ALGORITHM_ONE_SHOT, false};
 
-/// All but an all-reduce by one_shot.
+/// Returns all kinds except an all-reduce by one_shot.
 std::vector<LoadStoreKind> kinds_of(bool shares_buffers, uint32_t hidden_ranks) {
   std::vector<LoadStoreKind> kinds;
   for (const auto collective :
@@ -33,7 +33,7 @@ std::vector<LoadStoreKind> kinds_of(bool shares_buffers, uint32_t hidden_ranks) 
                      collective, hidden_ranks});
   return kinds;
 }
-/// In shared buffers, of which some may be hidden.
+/// Returns the kinds in shared buffers, of which some may be hidden.
 std::vector<LoadStoreKind> shared_kinds() {
   std::vector<LoadStoreKind> kinds = kinds_of(true, 0);
   for (const LoadStoreKind &kind : kinds_of(true, 0b10)) kinds.push_back(kind);
@@ -71,7 +71,7 @@ struct Operation {
   std::vector<std::vector<int32_t>> expected;  ///< of each rank
 };
 
-/// What a rank is to have, before the operation runs.
+/// Returns what a rank is to receive, before the operation runs.
 std::vector<int32_t> expected_of(const Operation &operation, uint32_t rank) {
   const EmulatedCase &it = operation.it;
   const uint64_t first = it.collective == RONDO_REDUCE_SCATTER ? rank * it.count : 0;
@@ -285,7 +285,7 @@ TEST_CASE("emulated load_store: in shared buffers, a rank that comes after a pee
       world.run(0, *ranks[0].plan, ranks[0].buffers(1, false), 1, threads);
       CHECK(device::outcome_in(world.result(0).verdict) == device::Outcome::stopped);
       const std::vector<std::byte> given_back = ranks[0].recv;
-      world.run(1, *ranks[1].plan, ranks[1].buffers(1, false), 1, threads);  // nobody tells it to stop
+      world.run(1, *ranks[1].plan, ranks[1].buffers(1, false), 1, threads);  // nobody sets its abort word
       CHECK(device::outcome_in(world.result(1).verdict) == device::Outcome::stopped);
       CHECK(ranks[0].recv == given_back);
     }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Short posts on emulated blocks: one_shots whose threads have one word each at most, which a kernel runs by code of
-// their own. They must be what longer ones are, and meet those of ranks whose buffers or blocks allow no short post.
+// their own. They must give the results of longer posts, and meet ranks whose buffers or blocks allow no short post.
 #include <chrono>
 
 #include "tests/gpu/emulated_draw.h"
@@ -158,7 +158,7 @@ TEST_CASE("short posts: abort ends a rank whose peer never comes, and the kernel
 TEST_CASE("short posts: a peer in another operation is a fault that names it, in every order of headers and words") {
   for (const uint32_t rank_count : {4u, 8u})
     for (const uint32_t threads : {8u, 4u})   // 8 ranks have more headers than 4 threads
-      for (const uint64_t number : {1u, 2u})  // odd: headers are looked at beside the words
+      for (const uint64_t number : {1u, 2u})  // odd: headers are polled beside the words
         for (const uint64_t other_count : {uint64_t{6}, uint64_t{3}, uint64_t{60}}) {
           const EmulatedCase it = short_case(rank_count);
           EmulatedCase other = it, larger = it;
@@ -181,7 +181,7 @@ TEST_CASE("short posts: a peer in another operation is a fault that names it, in
         }
 }
 
-// Without a vote before the post: one thread meets a fault before those behind it have posted.
+// There is no vote before the post: one thread meets a fault before later ones have posted.
 TEST_CASE("short posts: a post is whole though a fault was met") {
   const EmulatedCase it = short_case(4);
   std::vector<CaseRank> ranks = make_ranks(it, drawn_geometry);
@@ -210,7 +210,7 @@ TEST_CASE("short posts: the kernel of a captured call tells the host that it run
     DeviceWorld world = world_for(it);
     if (captured) world.capture();
     for (uint64_t number = 1; number <= 2; ++number) {
-      // Rank 0 by itself, until it has told; it waits for rank 1 then.
+      // Rank 0 runs by itself until it has reported that it runs; then it waits for rank 1.
       std::thread first([&] { world.run(0, *ranks[0].plan, ranks[0].buffers(number, false), number, 8); });
       while (world.result(0).running < number) std::this_thread::yield();
       world.run(1, *ranks[1].plan, ranks[1].buffers(number, false), number, 8);

@@ -120,7 +120,7 @@ class RankGroup {
     for (std::thread &thread : threads) thread.join();
   }
 
-  /// The next operation of the rank: a sum of `element_count` elements.
+  /// Returns the next operation of the rank: a sum of `element_count` elements.
   [[nodiscard]] WorkItem sum(uint32_t rank, const std::byte *send, std::byte *recv) {
     Rank &own = ranks[rank];
     OperationKey key;
@@ -168,7 +168,7 @@ class RankGroup {
   std::vector<TableExecutor::Seen> seen_;
 
  public:
-  Place place;  // outlives the ranks: it looks whether they gave everything back
+  Place place;  // outlives the ranks: it checks whether they gave everything back
   std::vector<Rank> ranks;
 };
 

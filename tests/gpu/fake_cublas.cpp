@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // A library with the few functions of cuBLAS's interface that `rondo perf --beside-product` calls, for the CUDA driver
-// in software: it makes real products, on the host, in the order of the stream that it was given. FAKE_CUBLAS: "wrong"
-// leaves C as it is; "fails" refuses products; "once" refuses all but the first, which is made before any collective.
+// in software. It makes real products, on the host, in the order of the stream that it was given. FAKE_CUBLAS=wrong
+// leaves C as it is. FAKE_CUBLAS=fails refuses products. FAKE_CUBLAS=once refuses all but the first, which is made
+// before any collective.
 #include <dlfcn.h>
 
 #include <cstdint>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A library with the few functions of cuBLASLt's interface that `rondo train --device cuda` calls, for the CUDA driver
-// in software: it makes real products, on the host, in the order of the stream. It refuses what the trainer does not
-// ask for, and alignments that are promised and not kept. FAKE_CUBLAS_LT: "fails" refuses products.
+// in software. It makes real products, on the host, in the order of the stream. It refuses what the trainer does not
+// ask for, and alignments that are promised and not kept. FAKE_CUBLAS_LT=fails refuses products.
 #include <dlfcn.h>
 
 #include <cstdint>
@@ -39,7 +39,7 @@ struct Preference {
   uint64_t workspace_bytes = 0;
   uint32_t alignments[4] = {256, 256, 256, 256};  // of a, b, c, d: the documented defaults
 };
-/// What the library may keep in the opaque words of a way.
+/// The opaque words of a way, as the library uses them.
 struct Way {
   uint64_t mark;
   uint32_t alignments[4];
@@ -63,7 +63,7 @@ struct Work {
   float alpha, beta;
 };
 
-/// As the factors are rounded before they are multiplied.
+/// Returns a factor as it is rounded before it is multiplied.
 float rounded(float value, int compute_type) {
   if (compute_type == compute_float32) return value;
   const int dropped = compute_type == compute_fast_bfloat16 ? 16 : 13;
@@ -75,7 +75,7 @@ float rounded(float value, int compute_type) {
   return value;
 }
 
-/// op(x), column after column, of `rows` rows.
+/// Returns op(x), column after column, of `rows` rows.
 std::vector<float> operand(const float *x, const Layout &layout, bool transpose, int compute_type) {
   const int64_t rows = transpose ? layout.columns : layout.rows, columns = transpose ? layout.rows : layout.columns;
   std::vector<float> values(static_cast<size_t>(rows * columns));
@@ -108,7 +108,7 @@ void multiply_one(const Work &work, int64_t number) {
   }
 }
 
-/// What streams have yet to do. What a failed one never does stays here.
+/// The work that streams have yet to do. Work that a failed stream never does stays here.
 struct Pending {
   std::mutex mutex;
   std::unordered_map<void *, std::unique_ptr<Work>> works;

@@ -50,7 +50,7 @@ class FakeDevice final : public rondo::DeviceExecutor {
   [[nodiscard]] bool has_stopped_sharing() override { return follower == nullptr || follower->end(0); }
 
   std::atomic<bool> stopped = false;  ///< its kernel, because another rank's did
-  std::atomic<bool> busy = false;     ///< what was enqueued has not ended, whatever it is told
+  std::atomic<bool> busy = false;     ///< what was enqueued has not ended, whatever stop() does
   std::atomic<bool> lost = false;
   std::atomic<bool> has_news = false;  ///< only calls follow it, by `follower`, and not the monitor
   std::atomic<uint64_t> launched_number = 0, replay_count = 0;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A library with the few functions of nccl.h's interface that `rondo perf --against` calls, made of librondo, so that
-// the option can be tested on any driver. FAKE_NCCL: "wrong" moves nothing; "fails" refuses calls; "hangs" lets rank 0
-// not call.
+// the option can be tested on any driver. FAKE_NCCL=wrong moves nothing, FAKE_NCCL=fails refuses calls, and
+// FAKE_NCCL=hangs lets rank 0 not call.
 #include <dlfcn.h>
 
 #include <cstdio>
@@ -35,7 +35,7 @@ int current_device() {
   return ask != nullptr && ask(&device) == 0 ? device : -1;
 }
 
-/// Executable graphs of the driver in software; 0 on another driver.
+/// Returns the executable graphs of the driver in software, or 0 on another driver.
 uint64_t graph_count() {
   void *const driver = ::dlopen(std::getenv("RONDO_CUDA_LIBRARY"), RTLD_NOW);
   const auto ask = driver == nullptr ? nullptr

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""scripts/gpu-bundle and scripts/gpu-check, on the CUDA driver in software: a bundle is packed, unpacked elsewhere and
-run; what fails, hangs, or is cut off is in the record, and all logs are in its archive.
+"""scripts/gpu-bundle and scripts/gpu-check, on the CUDA driver in software. A bundle is packed, unpacked elsewhere and
+run. The record has what fails, hangs, or is cut off, and the archive has all logs.
 usage: gpu_check_test.py BUILD_FOLDER"""
 
 import itertools
@@ -49,7 +49,7 @@ class GpuCheck(unittest.TestCase):
         folder = tempfile.TemporaryDirectory()
         self.addCleanup(folder.cleanup)
         self.output = Path(folder.name) / "results"
-        # As on the machine with the GPU: nothing but the bundle.
+        # This is like the machine with the GPU, which has nothing but the bundle.
         self.environment = {name: value for name, value in os.environ.items()
                             if not name.startswith(("RONDO_", "SOFT_CUDA_", "LD_LIBRARY_PATH"))}
 
@@ -261,7 +261,7 @@ class GpuCheck(unittest.TestCase):
         self.assertEqual(self.log("C-device-matrix-of-2-ranks-bit-equal-to-the-host-tiny-.log"), "done\n")
 
     def through_mps(self, control, *command, served="on"):
-        """By a program in the place of MPS' daemon, whose traces lie beside the results."""
+        """Runs it through a program in the place of MPS' daemon, whose traces lie beside the results."""
         self.write_program(self.output / "nvidia-cuda-mps-control", control)
         driver = {"RONDO_CUDA_LIBRARY": str(self.bundle / "lib/libsoftcuda.so"), "SOFT_CUDA_MPS": served,
                   "PATH": f"{self.output}:{os.environ['PATH']}"}

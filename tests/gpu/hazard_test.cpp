@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// What goes wrong on a device only, one thread driving two ranks: rank 0 calls, something happens, rank 1 calls. What
-// makes the host or the device wait in between holds up rank 1 for ever, were there no deadline. Each case shows the
-// hazard (and that the deadline ends it, with the rank that did not come), and that Rondo's own calls keep away from
-// it.
+// Hazards that exist on a device only, with one thread that drives two ranks: rank 0 calls, something happens, rank 1
+// calls. If the host or the device waits in between, rank 1 is held up for ever, were there no deadline. Each case
+// shows the hazard, and that the deadline ends it with the rank that did not come. It also shows that Rondo's own calls
+// keep away from it.
 #include <chrono>
 #include <cstdio>
 #include <functional>
@@ -50,7 +50,7 @@ class Pair {
     auto *const pointer = reinterpret_cast<void *>(memory_[own].get().object);
     return rondo_all_reduce(pointer, pointer, count, type, op, (*ranks_)[rank], streams_[own]);
   }
-  /// What rank 0 hears when both have come to their end.
+  /// Returns rank 0's error when both have ended.
   rondo_error_t verdict() {
     for (CuStream stream : streams_) CU_OK(world.cu.stream_synchronize(stream));
     return failure_of((*ranks_)[0]);

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the compiled kernels are: image_test.py NVCC REPORT IMAGE PTX ARCHITECTURES [TYPES].
+"""Checks the compiled kernels: image_test.py NVCC REPORT IMAGE PTX ARCHITECTURES [TYPES].
 
-No kernel may spill registers or use local memory (the report of ptxas), their inner loops must load and store 16 bytes
-at a time, and every architecture must be in the image, PTX where it was asked for. PTX is looked at everywhere,
-machine code where there is cuobjdump: beside nvcc, on PATH, or where scripts/setup puts it. TYPES: those that the image
-has, all unless named.
+No kernel may spill registers or use local memory (the report of ptxas). Their inner loops must load and store 16 bytes
+at a time. Every architecture must be in the image, and PTX where it was asked for. The test reads PTX everywhere, and
+machine code where there is cuobjdump: beside nvcc, on PATH, or where scripts/setup puts it. TYPES are the types that
+the image has, by default all.
 """
 
 import os
@@ -65,7 +65,7 @@ def resources(report):
 
 
 SOME, NONE = range(1, 1000), range(1)
-# Of a thread, before it uses the first: with 256 threads of a block on each multiprocessor these are 32 KiB.
+# Loads of a thread before it uses the first: with 256 threads of a block on each multiprocessor, 32 KiB.
 LOADS_UNDER_WAY = 8
 
 
@@ -97,14 +97,14 @@ def wanted_loops(name):
 
 
 def reduces_pairs(name):
-    """Of two ranks by a loop that loads the next turn's operands before it stores this one's results, by a loop over
-    the outputs."""
+    """Returns whether it reduces two ranks by a loop over the outputs that loads the next turn's operands before it
+    stores this one's results."""
     return not name.endswith("_copy") and any(wide in name for wide in ("int32", "int64", "float32", "float64"))
 
 
 def looks_of(name):
-    """At ranks' words of a one_shot, all of which a kernel makes before it waits for the first: of two, four or eight
-    ranks that post shortly, and of any number of them."""
+    """Returns the numbers of polls of ranks' words in a one_shot that a kernel makes before it waits for the first.
+    They are for two, four or eight ranks that post shortly, and for any number of them."""
     return [3] if "int8" in name or "float8" in name else [2, 4, 8, 8]
 
 
@@ -113,9 +113,9 @@ def has_short_posts(name):
 
 
 def wanted_ahead(name, architecture):
-    """Likewise of loops that load and store: how many of their loads are for the next time. A compiler may put those of
-    the last turn, one of four, at the loop's beginning. Those that reduce 8-bit types have no registers for it, nor do
-    those of later architectures."""
+    """Returns, likewise, how many loads are for the next time in loops that load and store. A compiler may put the
+    loads of the last turn, one of four, at the loop's beginning. Kernels that reduce 8-bit types have no registers for
+    it, nor do kernels for later architectures."""
     if int(architecture) >= 100:
         return []
     if "int8" in name or "float8" in name:
@@ -125,7 +125,7 @@ def wanted_ahead(name, architecture):
 
 
 def missing_loops(loops, wanted):
-    """What of `wanted` is not among (loads, stores) of each loop."""
+    """Returns what of `wanted` is not among (loads, stores) of each loop."""
     return [(count, loads, stores) for count, loads, stores in wanted
             if sum(found in loads and written in stores for found, written in loops) < count]
 
@@ -194,8 +194,8 @@ class Image(unittest.TestCase):
             print(f"sm_{architecture}: the machine code of {len(kernels)} kernels was read")
 
     def check_length(self, code, architecture, where):
-        """A short post takes as long as its instructions: those that come before it, and of a turn that looks at eight
-        ranks."""
+        """Checks instructions, since a short post takes as long as its instructions. They are the ones before it, and
+        of a turn that polls eight ranks."""
         lines, _ = code
         post = next(number for number, (_, line) in enumerate(lines) if POST.search(line))
         turns = [len(loop.splitlines()) for loop in inner_loops(code) if len(LOOK.findall(loop)) == 8]
@@ -275,9 +275,9 @@ class Image(unittest.TestCase):
                 self.assertEqual(len(either), wanted, name)
 
     def test_load_store_has_no_more_fences_than_it_needs(self):
-        """Of the system's scope. Exchanges, of a gate that closes and of a verdict, and the two adds of the report come
-        after a failure only. Gates are adds in either scope, by where the ranks are. In one_shot's kernels the report
-        of a short post has one add: it has not failed itself."""
+        """Counts fences of the system's scope. Exchanges, of a gate that closes and of a verdict, and the two adds of
+        the report come after a failure only. Gates are adds in either scope, by where the ranks are. In one_shot's
+        kernels the report of a short post has one add: it has not failed itself."""
         for name, body in bodies(Path(self.ptx).read_text(encoding="utf-8"), ENTRY_OF_PTX).items():
             if name.startswith(("rondo_run_load_store_", "rondo_run_one_shot_")):
                 releases, adds = ["E3", "C2", "R2"], 2
@@ -308,7 +308,7 @@ class Image(unittest.TestCase):
             self.assertIn(f"sm_{each}", listing)
 
     def dump(self, *options):
-        """What cuobjdump says of the image; skips the test where there is none."""
+        """Returns what cuobjdump says of the image, and skips the test where there is none."""
         folders = [os.path.dirname(os.path.realpath(self.nvcc)), str(ROOT / ".cache/cuda-tools/nvidia/cu13/bin"),
                    os.environ["PATH"]]
         tool = shutil.which("cuobjdump", path=os.pathsep.join(folders))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What `rondo info` tells of CUDA, with a driver, without one, and without kernels.
+"""`rondo info` about CUDA, with a driver, without one, and without kernels.
 usage: info_device_test.py RONDO"""
 
 import json

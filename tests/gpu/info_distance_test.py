@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What `rondo info` tells of where devices are: from hwloc and NVML, and from a file in their place.
+"""`rondo info` about the places of devices, from hwloc and NVML, and from a file in their place.
 usage: info_distance_test.py RONDO
 
 The machine is tests/topologies/eight_devices.xml, which hwloc itself loads in place of this one."""
@@ -99,7 +99,7 @@ class Distances(unittest.TestCase):
                 # hwloc keeps it, too: what it reads it writes again.
                 info("--topology-xml", second, HWLOC_XMLFILE=first, **NO_NVML)
                 self.assertEqual(devices(RONDO_TOPOLOGY_FILE=second)["list"], found["list"])
-                # What a file says, NVML does not change.
+                # NVML does not change what a file says.
                 other = devices(HWLOC_XMLFILE=first, SOFT_NVML_LINKS="0-7*1")
                 self.assertEqual(other["distances"], found["distances"])
 

@@ -83,7 +83,7 @@ struct Unasked {
     ++sums;
     return before ? *launch_count() - *before : 0;
   }
-  /// Which live until all have called: else two might be one to who asks for their names.
+  /// Counts the launches of threads that live until all have called. Otherwise two could have one thread's name.
   [[nodiscard]] uint64_t by_threads() {
     std::barrier all_called(group.ranks.ranks.size());
     const auto sum = [&](int rank, rondo_comm_t) {

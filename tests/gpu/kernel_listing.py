@@ -18,7 +18,7 @@ ALWAYS_LEAVES = re.compile(r"(?:(?:bra|BRA)(?:\.\w+)*\s+[`$0]|(?:ret|RET|exit|EX
 
 @dataclass
 class Syntax:
-    """How one kind of listing says what the tests look for."""
+    """The patterns that the tests search for in one kind of listing."""
     load: re.Pattern   # 16 bytes from memory
     store: re.Pattern  # 16 bytes to memory
     local: re.Pattern  # memory that a thread has for itself: stack, spills
@@ -53,7 +53,7 @@ def ptx_code(body):
 
 
 def sass_kernels(text):
-    """(architecture, name) -> likewise. An image may have several parts for an architecture."""
+    """Returns (architecture, name) -> likewise. An image may have several parts for an architecture."""
     found, parts = {}, ARCHITECTURE.split(text)
     for architecture, part in zip(parts[1::2], parts[2::2]):
         for name, body in bodies(part, FUNCTION).items():
@@ -110,8 +110,9 @@ def edges_back(successors):
 
 
 def loops_of(code):
-    """(text, whether another loop is in it) of each loop, wherever the compiler has put its parts: what leads back to
-    its beginning without passing it. Several ways back to one beginning are one loop with ways to go on early."""
+    """Returns (text, whether another loop is in it) of each loop, wherever the compiler has put its parts. A loop is
+    the blocks that lead back to its beginning without passing it. Several ways back to one beginning are one loop with
+    ways to go on early."""
     lines, (blocks, successors) = code[0], flow(code)
     predecessors = [set() for _ in blocks]
     for number, following in enumerate(successors):
@@ -141,13 +142,13 @@ def loads_under_way(code):
 
 
 def words_under_way(code):
-    """Likewise of loads of 8 bytes."""
+    """Returns the same for loads of 8 bytes."""
     lines, branches = code
     return loads_before_use(lines, {place for place, target in branches if target <= place}, WORD_LOAD, 2)
 
 
 def looks_under_way(code):
-    """Likewise in each inner loop that looks at pairs of words and stores none."""
+    """Returns the same for each inner loop that polls pairs of words and stores none."""
     return [loads_before_use(list(enumerate(loop.splitlines())), set()) for loop in inner_loops(code)
             if LOOK.search(loop) and not SASS.store.search(loop)]
 
@@ -171,8 +172,8 @@ def loads_before_use(lines, back, pattern=SASS.load, register_count=4):
 
 
 def loads_for_next_time(loop):
-    """How many loads of 16 bytes in a loop's machine code bring what it uses when it comes round again: something
-    before the load reads the registers that it fills, and nothing behind it does."""
+    """Returns how many loads of 16 bytes in a loop's machine code bring what it uses when it comes round again.
+    Something before the load reads the registers that it fills, and nothing after it does."""
     lines, count = loop.splitlines(), 0
     registers = [{int(number) for number in re.findall(r"\bR(\d+)\b", line)} for line in lines]
     for place, line in enumerate(lines):

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The protocol ll128 through the public interface: where it can be had, and what is said where it cannot.
-// Arguments of the program choose by tag what the driver in software is told: "[plain]" wants SOFT_CUDA_DEVICES=3 or
-// more, "[apart]" SOFT_CUDA_DEVICES=2 and SOFT_CUDA_NVLINK=off, "[unknown]" SOFT_CUDA_CAPABILITY=86, "[image]" an
-// image that lacks its kernels.
+// The protocol ll128 through the public interface: where it is available, and the error elsewhere. Arguments of the
+// program choose by tag, and each tag needs settings of the driver in software. The tag "[plain]" needs
+// SOFT_CUDA_DEVICES=3 or more, "[apart]" SOFT_CUDA_DEVICES=2 and SOFT_CUDA_NVLINK=off. The tag "[unknown]" needs
+// SOFT_CUDA_CAPABILITY=86, "[image]" an image that lacks its kernels.
 #include <string>
 #include <vector>
 
@@ -18,7 +18,7 @@ rondo_config_t with_ll128(rondo_config_t config = on_device()) {
   return config;
 }
 
-/// A rank on each of the devices: they sum and look at the result.
+/// Sums by a rank on each of the devices, and checks the result.
 void check_sum(const std::vector<CuDevice> &devices, size_t count) {
   DeviceRanks group(on_devices(devices, with_ll128()));
   std::vector<DeviceBuffer> buffers;

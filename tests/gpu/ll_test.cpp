@@ -32,7 +32,7 @@ struct Slots {
     view.ll_head() = counter;
     sender = LlSender(view, counter);
   }
-  /// The next slot. The receiver gives each back at once.
+  /// Posts the next slot. The receiver gives each back at once.
   void post(uint64_t counter, size_t bytes, uint32_t as = signature) {
     for (size_t at = 0; at < bytes; ++at) payload()[at] = static_cast<std::byte>(at + counter + 1);
     REQUIRE(sender.can_send());

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// All-reduce among ranks that are threads on several devices, each of which reaches the others: in the ranks' own
-// buffers where all of them can be read, else through their places, in the same kernel. "[peers]" wants devices that
-// reach each other, "[apart]" ones without atomics between them, "[refused]" a driver that refuses peer access once.
+// All-reduce among ranks that are threads on several devices, each of which reaches the others. It uses the ranks' own
+// buffers where all of them can be read, otherwise their places, in the same kernel. The tag "[peers]" needs devices
+// that reach each other, "[apart]" ones without atomics between them, "[refused]" a driver that refuses peer access
+// once.
 #include <map>
 #include <random>
 #include <string>
@@ -42,7 +43,7 @@ std::vector<std::byte> elements_of(const Call &call, uint64_t seed) {
   return bytes_of(elements);
 }
 
-/// A send and a recv buffer of each rank; `hidden`: a bit for each rank whose recv peers cannot read.
+/// A send and a recv buffer of each rank. `hidden` has a bit for each rank whose recv peers cannot read.
 struct Buffers {
   Buffers(const DeviceRanks &of, const Call &of_call, uint32_t hidden = 0) : group(of), call(of_call) {
     for (int rank = 0; rank < group.ranks.size(); ++rank) {
@@ -71,7 +72,8 @@ struct Buffers {
   std::vector<DeviceBuffer> send, recv;
 };
 
-/// What ranks on host memory have, by the schedule of the same name, after so many calls, all but the first in place.
+/// Returns what ranks on host memory have, by the schedule of the same name, after `times` calls, all but the first in
+/// place.
 std::vector<std::byte> on_host(const Call &call, int rank_count, uint64_t seed = 0, int times = 1) {
   rondo_config_t config = RONDO_CONFIG_INIT;
   config.algorithm = RONDO_ALGORITHM_TWO_SHOT;
@@ -246,7 +248,7 @@ TEST_CASE("peers: where a device is lost with its kernel, the kernels of others 
   const Buffers buffers(group, Call{large});
   const uint32_t block_count = plan_of(group.ranks[1], large).channels;
   lose(1, 1);
-  struct Found {  // in any case, else the ranks would never end
+  struct Found {  // in any case: without it the ranks would never end
     decltype(lose) tell;
     ~Found() { tell(1, 0); }
   } const found{lose};
@@ -274,7 +276,7 @@ TEST_CASE("peers: blocks are as many as the fullest device has, on all ranks", "
   if (acts_apart() || !has_peers(2) || !in_software()) return;  // whose devices have 64 blocks
   const DeviceRanks two(on_devices({0, 1})), three(on_devices({0, 1, 1}));
   for (int rank = 0; rank < 2; ++rank) CHECK(plan_of(two.ranks[rank], 10'000'000).channels == 32);
-  // Of the 32 that the first has left of each device half are taken, by two ranks on one of them.
+  // The first group has left 32 of each device; half of these are taken, by two ranks on one of them.
   for (int rank = 0; rank < 3; ++rank) CHECK(plan_of(three.ranks[rank], 10'000'000).channels == 8);
   const Buffers buffers(three, Call{large});
   buffers.enqueue_all();

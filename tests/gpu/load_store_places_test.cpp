@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// reduce_scatter, all_gather, broadcast and reduce by load_store among ranks that are threads on several devices: in
-// the ranks' own buffers where all of them can be read, else through their places, in the same kernel; and through
-// places alone where it is asked for and no device reaches another. Tags as in load_store_peers_test.cpp.
+// reduce_scatter, all_gather, broadcast and reduce by load_store among ranks that are threads on several devices. They
+// use the ranks' own buffers where all of them can be read, otherwise their places, in the same kernel. They use places
+// alone where it is asked for and no device reaches another. Tags as in load_store_peers_test.cpp.
 #include <string>
 #include <vector>
 
@@ -14,7 +14,7 @@ namespace {
 
 constexpr size_t vector_elements = 20'004;  // past what the interpreter has by itself; of three or four even blocks
 
-/// Every collective, out of place and in place, of blocks that are multiples of a vector's 16 bytes and that are not.
+/// Checks every collective, out of place and in place, with blocks of whole vectors of 16 bytes and others.
 void check_calls(const DeviceRanks &group, uint32_t hidden, size_t skew_bytes) {
   const CollectiveBuffers buffers(group, vector_elements, hidden, skew_bytes);
   const auto rank_count = group.ranks.size();

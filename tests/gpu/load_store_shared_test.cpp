@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ranks that share buffers run reduce_scatter, all_gather, broadcast and reduce by the kernel load_store, too: called,
-// replayed, beside calls that cannot go by it, and wherever the buffers lie.
+// Ranks that share buffers run reduce_scatter, all_gather, broadcast and reduce by the kernel load_store, too. They are
+// called, replayed, beside calls that cannot use it, and wherever the buffers lie.
 #include <algorithm>
 #include <string>
 #include <vector>
@@ -71,7 +71,7 @@ TEST_CASE("load_store: calls of every collective in shared buffers are replayed,
 // Their releases do not wait for stores of kernels that compute meanwhile.
 TEST_CASE("load_store: kernels that wait for other ranks are in the remote memory-sync domain, where there is one",
           "[plain][no domains]") {
-  if (!in_software()) return;  // which alone tells how it was asked
+  if (!in_software()) return;  // which alone reports how it was called
   auto *const remote = soft_cuda_function<uint64_t()>(conformance::loaded_driver().library,
                                                       "soft_cuda_remote_launch_count");
   REQUIRE(remote != nullptr);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kernel load_store on devices through the public interface: sums of ranks that are threads, called and replayed;
-// abort and disagreement; where it can be had, and what is said where it cannot. "[image]" wants a driver in software
-// whose image lacks its kernels.
+// The kernel load_store on devices through the public interface: sums of ranks that are threads, called and replayed.
+// Other cases are abort and disagreement, where it is available, and the error elsewhere. "[image]" needs a driver in
+// software whose image lacks its kernels.
 #include <string>
 #include <utility>
 #include <vector>
@@ -235,7 +235,7 @@ TEST_CASE("load_store: ranks of several channels all hear of one whose operation
     const Buffers buffers(group, count);
     for (int rank = 0; rank < 3; ++rank) REQUIRE(buffers.call(rank, rank == 2 ? other_count : count) == RONDO_OK);
     const auto hear = [&](int rank, rondo_comm_t comm) {
-      // By threads, which assertions are not for.
+      // Threads run this, and assertions are not for threads.
       const auto ended = group.world.cu.stream_synchronize(static_cast<CuStream>(group.stream(rank)));
       return ended == CuStatus::success ? failure_of(comm).status : RONDO_ERROR_INTERNAL;
     };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What NVML tells, on the one in software: links of every kind, versions that lack functions, and calls that fail.
+// NVML's answers, on the one in software: links of every kind, versions that lack functions, and calls that fail.
 #include <cstdlib>
 #include <string>
 
@@ -109,7 +109,7 @@ TEST_CASE("nvml: what it tells is in the topology, and in a file in its place") 
   const DeviceDiscovery found = discover_devices(config).value();
   CHECK(found.nvml_asked);
   CHECK(found.nvml_error.empty());
-  // The addresses are those of software: on this machine hwloc sees other devices there, or none.
+  // The addresses are software's: on this machine hwloc sees other devices there, or none.
   const uint32_t first = device_at(found.topology, {0, 1, 0, 0});
   const uint32_t second = device_at(found.topology, {0, 2, 0, 0});
   const uint32_t third = device_at(found.topology, {0, 3, 0, 0});

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`rondo perf --beside-product` with a library that makes real products in the order of its stream; and how processes
-that share a device hand it over.   usage: perf_beside_test.py RONDO LIBRARY"""
+"""`rondo perf --beside-product` with a library that makes real products in the order of its stream. Processes that
+share a device hand it over.   usage: perf_beside_test.py RONDO LIBRARY"""
 
 import os
 import sys

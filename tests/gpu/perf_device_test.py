@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`rondo perf --device cuda`: ranks as threads and as processes, on one device and on two, plain and as graphs; the
-floor; another library beside it; what goes wrong.
+"""`rondo perf --device cuda` with ranks as threads and as processes, on one device and on two, plain and as graphs.
+Other tests cover the floor, another library beside it, and errors.
 usage: perf_device_test.py RONDO LIBRARY DEVICE_COSTS TEST_KERNELS"""
 
 import csv
@@ -115,7 +115,7 @@ class DevicePerf(PerfCase):
                 self.assertEqual(report["devices"][0]["ordinal"], 0 if option == "cuda" else 1)
 
     def test_processes_are_right_plain_and_as_a_graph(self):
-        # By itself the copy-engine executor is chosen.
+        # The copy-engine executor is chosen by default.
         for more, executor in (((), "auto"), ((), "kernel"), (("--graph",), "auto"), (("--graph",), "kernel")):
             with self.subTest(more=more, executor=executor):
                 report, out = self.perf("all_reduce", "--device", "cuda", "-b", 8, "-e", "64K", "-f", 64, *FEW_RUNS,

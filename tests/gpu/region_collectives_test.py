@@ -11,7 +11,7 @@ COUNT = {"REGION_RANK_COUNT": "300001"}  # blocks of no multiple of 16 bytes
 
 
 def in_buffers(size):
-    """What a rank's device reads and writes of each byte of the vector, on the average."""
+    """Returns how often a rank's device reads or writes each byte of the vector, on the average."""
     return 1 + 1 / size
 
 
@@ -32,7 +32,7 @@ class Collectives(RegionCase):
         self.assertTrue(0.99 * expected <= memory <= 1.02 * expected, (label, memory, expected))
 
     def fullest_link(self, ranks, label):
-        """From one device to another."""
+        """Returns what moves most, from one device to another."""
         total = moved(ranks, label)
         return max(total[one][other] for one in range(DEVICES) for other in range(DEVICES) if one != other)
 

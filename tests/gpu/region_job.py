@@ -18,7 +18,7 @@ ELEMENTS = 1 << 18  # of float32, in a MiB
 
 
 def some_of(cases, few, what):
-    """All cases, or a few of them under a sanitizer."""
+    """Returns all cases, or a few of them under a sanitizer."""
     if not SANITIZED:
         return cases
     assert set(few) < set(cases)
@@ -28,8 +28,8 @@ def some_of(cases, few, what):
 
 
 def moved(ranks, label):
-    """What all ranks' kernels have moved in the sum of that label, of each byte of the vector: from device to device;
-    of a device and itself, what its memory has."""
+    """Returns what all ranks' kernels have moved in the sum of that label, for each byte of the vector, from device to
+    device. A device and itself stand for its memory."""
     total = [[0.0] * DEVICES for _ in range(DEVICES)]
     for rank in ranks.values():
         lines = [line.split() for line in rank.output.splitlines() if line.startswith(f"moved {label} ")]

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Ranks that are processes, each on a device of its own or several on one, and share the memory that they register,
-where nobody asks for a kernel: what kernels move tells whether a sum went in the ranks' buffers or through their
-places. By the driver in software."""
+"""Ranks that are processes share the memory that they register, each on a device of its own or several on one, with the
+default kernel. What kernels move shows whether a sum went in the ranks' buffers or through their places. The driver is
+the one in software."""
 
 import tempfile
 import unittest
@@ -11,7 +11,7 @@ from region_job import DEVICES, ELEMENTS, SANITIZED, RegionCase, moved, plans_in
 # The first kernel of load_store: before it come those that every communicator loads.
 LOADING_FAULT = "cuLibraryGetKernel#99=2"
 TIMEOUT, REMOTE, ABORTED = 8, 9, 11  # of rondo_status_t
-# Where a step is to miss it. A device is busy until a step says otherwise: what ends before has not waited for it.
+# For steps that are to exceed it. A device is busy until a step says otherwise: what ends before has not waited.
 SHORT_S = 6
 SHORT = {"REGION_RANK_TIMEOUT_MS": str(SHORT_S * 1000)}
 
@@ -46,7 +46,7 @@ class Regions(RegionCase):
                     self.assertTrue(least <= memory <= most, (label, total))
 
     def check_budget(self, size, devices, total, memory_max, what):
-        """Of each rank of each device."""
+        """Checks the bytes of each rank of each device."""
         here = size // devices
         link_max = 1.02 * 2 * (size - 1) / size
         link_min = 0.95 * 2 * (size - here) / size

@@ -1,39 +1,40 @@
 // SPDX-License-Identifier: Apache-2.0
-// One rank of a job in which processes share registered memory of devices, for region_process_test.py:
-// `region_rank STEP...`, each a word as below, of all ranks or, as `1:STEP`, of one. Rank r is on device r modulo
-// REGION_RANK_DEVICES, and has a buffer to send and one to receive, of REGION_RANK_COUNT float32. REGION_RANK_THREADS:
-// so many ranks are threads of each process, which find each other by the file REGION_RANK_ID; steps are of all then.
-//   register, deregister    both buffers; a peer may be ahead, and have them open still
-//   register_send           that buffer alone; register_recv likewise
-//   count=COUNT             sums are of so many elements from now on, fewer than before
-//   collective=NAME         sums are such calls from now on, of a vector of as many elements; the root is the last rank
-//   replace                 deregisters both for good, frees them, and allocates others of another size in their place
-//   sum=LABEL               an all-reduce, whose result must be that of the ranks' order, bit for bit; says what its
-//                           kernels have moved: "moved LABEL" and a figure for each pair of devices
-//   plan                    says which algorithm and kernel a sum has: "plan ALGORITHM KERNEL"
-//   shared                  sums until one goes in the buffers themselves, which all ranks see of the same sum
-//   capture, replay=LABEL   the same as a graph
-//   launch                  launches that graph, and does not wait for it
-//   behind                  the same behind a host function that takes 2 s
-//   start                   an all-reduce whose end nobody waits for
-//   end                     waits for that
-//   busy                    keeps the device busy on another stream, until `idle`, for 15 s at most
-//   idle                    lets the device go on, a moment later
-//   failing                 a sum that fails; says how: "failing STATUS SECONDS MESSAGE", the time being the call's
-//   failing=NAME            likewise; makes that file when the call begins
-//   failing_end             as `end`, which fails; says how, as `failing`
-//   abort_behind=NAME       the communicator, a second after that file is there; the steps go on
-//   again                   destroys the communicator, whose buffers are not registered then, and makes another one
-//   hold                    deregisters the first, which a peer has open still
-//   other                   makes another communicator
-//   other_start, other_end  an all-reduce on that, whose end nobody waits for; waits for it
-//   abort                   the communicator
-//   destroy                 the communicator: the last step on it; says how long, and what the process has claimed of
-//                           its device behind it: "destroyed SECONDS BLOCKS"
-//   return                  ends the process, which has not destroyed its communicator
-//   kill, sleep, nap        a nap takes 0.2 s
-//   not_quiet               waits until something of this process is in flight, or it opens or closes memory of peers
-//   post=NAME, await=NAME   makes a file of that name in the folder REGION_RANK_FOLDER; waits until it is there
+// One rank of a job in which processes share registered memory of devices, for region_process_test.py: `region_rank
+// STEP...`. Each step is a word as below, of all ranks or, as `1:STEP`, of one. Rank r is on device r modulo
+// REGION_RANK_DEVICES. It has a buffer to send and one to receive, of REGION_RANK_COUNT float32. If REGION_RANK_THREADS
+// is set, each process has this number of ranks as threads, which find each other by the file REGION_RANK_ID. Steps are
+// of all ranks then.
+//     register, deregister    both buffers; a peer may be ahead, and have them open still
+//     register_send           that buffer alone; register_recv likewise
+//     count=COUNT             sums are of this number of elements from now on, fewer than before
+//     collective=NAME         sums are such calls from now on, of as many elements; the root is the last rank
+//     replace                 deregisters both for good, frees them, and allocates others of another size instead
+//     sum=LABEL               an all-reduce, whose result must be the ranks' order's, bit for bit; prints what its
+//                             kernels have moved: "moved LABEL" and a figure for each pair of devices
+//     plan                    prints which algorithm and kernel a sum has: "plan ALGORITHM KERNEL"
+//     shared                  sums until one goes in the buffers themselves, which all ranks see of the same sum
+//     capture, replay=LABEL   the same as a graph
+//     launch                  launches that graph, and does not wait for it
+//     behind                  the same after a host function that takes 2 s
+//     start                   an all-reduce whose end nobody waits for
+//     end                     waits for that
+//     busy                    keeps the device busy on another stream, until `idle`, for 15 s at most
+//     idle                    lets the device go on, a moment later
+//     failing                 a sum that fails; prints "failing STATUS SECONDS MESSAGE", the time being the call's
+//     failing=NAME            likewise; makes that file when the call begins
+//     failing_end             as `end`, which fails; prints how, as `failing`
+//     abort_behind=NAME       the communicator, a second after that file is there; the steps go on
+//     again                   destroys the communicator, whose buffers are not registered then, and makes another one
+//     hold                    deregisters the first, which a peer has open still
+//     other                   makes another communicator
+//     other_start, other_end  an all-reduce on that, whose end nobody waits for; waits for it
+//     abort                   the communicator
+//     destroy                 the communicator: the last step on it; prints how long, and what the process has claimed
+//                             of its device after it: "destroyed SECONDS BLOCKS"
+//     return                  ends the process, which has not destroyed its communicator
+//     kill, sleep, nap        a nap takes 0.2 s
+//     not_quiet               waits until something of this process is in flight, or it opens or closes peers' memory
+//     post=NAME, await=NAME   makes a file of that name in the folder REGION_RANK_FOLDER; waits until it exists
 // After a failure both buffers are deregistered: "at the end, deregister: STATUS".
 #include <signal.h>
 
@@ -68,7 +69,7 @@ int number(const char *name, int otherwise) {
   return text == nullptr ? otherwise : std::atoi(text);
 }
 
-/// Waits for that; not RONDO_OK: it did not become true.
+/// Waits for that. A result other than RONDO_OK: it did not become true.
 template <class Ready>
 int wait_until(const Ready &ready) {
   const auto end = std::chrono::steady_clock::now() + event_patience;
@@ -129,7 +130,7 @@ int tell_failing(const RegionRank &it, int status, std::chrono::duration<double>
   return status > RONDO_OK ? int{RONDO_OK} : wrong_value;
 }
 
-/// `name`: null: makes no file.
+/// Runs a sum that fails. If `name` is null, it makes no file.
 int fail_sum(RegionRank &it, const char *name) {
   if (const int filled = fill(it); filled != RONDO_OK) return filled;
   const auto begun = std::chrono::steady_clock::now();
@@ -312,7 +313,7 @@ int run_step(RegionRank &it, const std::string &step) {
   return driver_failed;
 }
 
-/// Of ranks that are threads: by an id that the first process writes.
+/// Joins ranks that are threads, by an id that the first process writes.
 int join_threads(DeviceProcess &self, int rank, int size, const std::string &path) {
   rondo_unique_id_t id{};
   if (rank == 0) {
@@ -332,7 +333,7 @@ int join_threads(DeviceProcess &self, int rank, int size, const std::string &pat
   return rondo_comm_init(&self.comm, &id, rank, size, &config);
 }
 
-/// What a rank does from its beginning to its end.
+/// Runs a rank from its beginning to its end.
 int run_rank(Process &process, int thread, const std::vector<std::string> &steps) {
   RegionRank it;
   it.process = &process;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a rank of region_rank.cpp has, and its sums: an all-reduce, or another collective, whose result must be that of
-// the ranks' order, bit for bit, and how much its kernels have moved.
+// The data of a rank of region_rank.cpp, and its sums: an all-reduce, or another collective. A result must be that of
+// the ranks' order, bit for bit. The sums also say how much their kernels have moved.
 #pragma once
 
 #include <barrier>
@@ -26,7 +26,7 @@ using rondo::cuda::Stream;
 
 inline constexpr uint32_t region_device_count_max = 4;
 
-/// Of the ranks that are threads of it. A rank that fails leaves `together`.
+/// The process of the ranks that are its threads. A rank that fails leaves `together`.
 struct Process {
   explicit Process(int threads) : thread_count(threads), together(threads) {}
   const int thread_count;
@@ -72,7 +72,7 @@ inline int call(const RegionRank &it) {
               static_cast<std::byte *>(it.pointer(it.self.buffer)), static_cast<std::byte *>(it.pointer(it.recv)));
 }
 
-/// What a rank is to receive: in the ranks' order.
+/// Returns what a rank is to receive, reduced in the ranks' order.
 inline std::vector<float> expected_of(const RegionRank &it) {
   const size_t count = it.a_call().count, own = static_cast<size_t>(it.self.rank);
   if (it.collective == RONDO_BROADCAST) return values_of(it, it.a_call().root);
@@ -120,7 +120,7 @@ inline int check(RegionRank &it) {
   return right ? int{RONDO_OK} : wrong_value;
 }
 
-/// `label`: null: says nothing.
+/// Sums up what the kernels have moved. If `label` is null, it prints nothing.
 inline void show_moved(const RegionRank &it, uint64_t (*moved)(uint32_t, uint32_t), const char *label) {
   std::string line = label == nullptr ? "" : "moved " + std::string(label);
   it.process->moved = 0;

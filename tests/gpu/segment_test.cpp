@@ -16,7 +16,7 @@ namespace {
 
 constexpr uint32_t rank_count = 7;
 
-/// By rank: itself and its neighbours in the ring.
+/// Returns, by rank, whether it is `rank` itself or one of its neighbours in the ring.
 std::vector<bool> ring_peers(uint32_t rank) {
   std::vector<bool> peers(rank_count);
   for (const uint32_t offset : {0u, 1u, rank_count - 1}) peers[(rank + offset) % rank_count] = true;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How much the tests of emulated blocks do: less under ThreadSanitizer, which makes each step some twenty times slower.
+// These settings let tests of emulated blocks do less under ThreadSanitizer, which makes each step some twenty times
+// slower.
 #pragma once
 
 #include <cstdint>

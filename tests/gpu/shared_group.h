@@ -57,7 +57,7 @@ struct Group {
                             ranks.stream(rank));
   }
   [[nodiscard]] rondo_status_t sum(int rank) const { return sum(rank, count); }
-  /// Every rank, on a thread of its own.
+  /// Runs a sum on every rank, on a thread of its own.
   void sum_all() {
     REQUIRE(all_ok(ranks.ranks.run([&](int rank, rondo_comm_t) { return sum(rank); })));
   }

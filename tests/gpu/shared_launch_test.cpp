@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// One kernel for all ranks that are threads of a process on one device (RONDO_DEVICE_LAUNCH=shared): what it computes,
-// how many kernels there are, what is ordered by whom, and what becomes of calls that not all make. "[queue]" wants one
-// hardware queue for all streams, "[serial]" kernels that run one by one: ranks with kernels of their own would wait
-// for ever there (hazard_test.cpp shows it). "[few queues]": one kernel has all ranks, and nothing is captured, so that
-// fewer queues than ranks do.
+// One kernel for all ranks that are threads of a process on one device (RONDO_DEVICE_LAUNCH=shared). The tests cover
+// what it computes, how many kernels there are, what is ordered by whom, and calls that not all ranks make. The tag
+// "[queue]" needs one hardware queue for all streams, "[serial]" kernels that run one by one. Ranks with kernels of
+// their own would wait for ever there (hazard_test.cpp shows it). The tag "[few queues]" needs fewer queues than ranks:
+// one kernel has all ranks, and nothing is captured.
 #include <atomic>
 #include <thread>
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the driver in software does as a real GPU does, and a test can only see when it is made small: limits, false
-// dependencies, implicit synchronisation, injected errors, handles that are gone. Each tag has its own environment.
+// The driver in software does these things as a real GPU does, where a test can see them only if the driver is made
+// small. They are limits, false dependencies, implicit synchronisation, injected errors, and handles that are gone.
+// Each tag has its own environment.
 #include <cstdio>
 
 #include "tests/gpu/conformance.h"
@@ -15,7 +16,7 @@ void nothing(void *) {}
 
 uint64_t *pointer_to(const DeviceMemory &memory) { return reinterpret_cast<uint64_t *>(memory.get().object); }
 
-/// A call on a thread of its own, in the world's context; tells whether it has returned.
+/// A call on a thread of its own, in the world's context, which reports whether it has returned.
 class Call {
  public:
   template <class Body>
@@ -65,7 +66,7 @@ TEST_CASE("soft cuda: blocks beyond the resident ones wait, and none is preempte
   CU_OK(world.cu.stream_synchronize(world.stream()));
   // A fifth block never comes while four wait for it.
   CU_OK(world.cu.memset_d8_async(arrived.get().object, 0, 64, world.stream()));
-  CU_OK(world.cu.stream_synchronize(world.stream()));  // the host looks at the count below
+  CU_OK(world.cu.stream_synchronize(world.stream()));  // the host reads the count below
   CU_OK(
       launch(world, *kernels, "test_barrier", 5, world.stream(), soft_cuda::BarrierParameters{pointer_to(arrived), 0}));
   std::atomic_ref count(*pointer_to(arrived));

@@ -8,7 +8,7 @@
 
 namespace {
 
-/// As DeviceBlock of kernels.cu.
+/// The emulated counterpart of DeviceBlock in kernels.cu.
 class EmulatedBlock {
  public:
   EmulatedBlock(soft_cuda::Block &block, uint32_t thread)

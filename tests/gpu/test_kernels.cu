@@ -11,7 +11,7 @@ namespace {
 
 using Word = cuda::atomic_ref<uint64_t, cuda::thread_scope_system>;
 
-/// Until the word is `wanted`; false: it never was.
+/// Polls until the word is `wanted`. False: it never was.
 __device__ bool poll(uint64_t &word, uint64_t wanted, bool ordered) {
   for (uint64_t polls = 0; polls < pair_polls_max; ++polls)
     // acquire; pairs with the other block's release
@@ -38,7 +38,7 @@ __device__ void overlap_launches() {
                (asm volatile("griddepcontrol.wait;\n\tgriddepcontrol.launch_dependents;" : : : "memory");))
 }
 
-/// Until the word has come to `number`; false: it does not.
+/// Polls until the word has reached `number`. False: it does not.
 __device__ bool comes_to(uint64_t &word, uint64_t number, uint64_t &gave_up) {
   uint64_t end = 0;
   for (uint64_t polls = 1; Word(word).load(cuda::std::memory_order_relaxed) < number; ++polls) {
@@ -49,7 +49,7 @@ __device__ bool comes_to(uint64_t &word, uint64_t number, uint64_t &gave_up) {
   return true;
 }
 
-/// As load_store's one_shot does it: a thread for each stream's word. All relaxed: only the values are wanted.
+/// Meets as load_store's one_shot does: a thread for each stream's word. All are relaxed: only the values are wanted.
 __device__ void meet_streams(const MeetParameters &given) {
   uint64_t &ended = given.words[given.stream * meet_stride + meet_ended];
   const uint64_t number = Word(ended).load(cuda::std::memory_order_relaxed) + 1;

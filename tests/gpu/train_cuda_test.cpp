@@ -76,7 +76,7 @@ class Array {
   Buffer memory_;
 };
 
-/// What an operation leaves on each backend: the arrays that it returns, one after another.
+/// An operation that returns what it leaves on each backend: arrays, one after another.
 using Operation = std::function<std::vector<Floats>(Compute &)>;
 
 void compare(const std::string &what, const Operation &operation, double tolerance = 3e-6) {

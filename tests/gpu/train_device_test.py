@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`rondo train --device cuda` from beginning to end on the CUDA driver in software: its losses follow the host's, its
+"""`rondo train --device cuda` from beginning to end on the CUDA driver in software. Its losses follow the host's, its
 collectives overlap, its checkpoints go on on either.   usage: train_device_test.py RONDO"""
 
 import json
@@ -102,7 +102,7 @@ class OnDevice(TrainCase):
         self.refused(["cannot be used", "RONDO_CUDA_LIBRARY"], *CUDA,
                      env=dict(os.environ, RONDO_CUDA_LIBRARY="/nonexistent"))
         self.refused(["sees 1 CUDA devices"], "--device", "cuda:3", "--product-library", LIBRARY)
-        # Built without nvcc there are none; built with it, those of a real device, which this one cannot load.
+        # A build without nvcc has none; a build with it has a real device's, which this one cannot load.
         status, _, err = self.call(1, *CUDA, env=dict(os.environ, SOFT_CUDA_KERNELS=""))
         self.assertEqual(status, 2, err)
         self.assertRegex(err, r"no CUDA kernels.*nvcc|of the kernels: CUDA_ERROR_NO_BINARY_FOR_GPU")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The trainer's compiled kernels: all of the list are there for every architecture, and none spills registers.
+"""All of the trainer's compiled kernels are there for every architecture, and none spills registers.
 usage: train_image_test.py REPORT_OF_PTXAS ARCHITECTURES"""
 
 import re

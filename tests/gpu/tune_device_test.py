@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`rondo tune --device`: what it measures, the table it writes, and that ranks on devices follow such a table, by where
-their buffers are.   usage: tune_device_test.py RONDO"""
+"""`rondo tune --device` measures, and writes a table. Ranks on devices follow such a table, by where their buffers are.
+usage: tune_device_test.py RONDO"""
 
 import json
 import os
@@ -41,7 +41,7 @@ class TuneDevice(PerfCase):
 
     def test_a_table_counts_where_the_buffers_are(self):
         rows = [row("host", "two_shot"), row("device", "tree"), row("shared_device", "ring")]
-        # By copies, which have chunks of their own: the row's count.
+        # Copies have chunks of their own, but the row's count.
         self.assertEqual(self.used(rows), ("tree", "interpreter", 1, 1024))
         self.assertEqual(self.used(rows, "--ranks")[:2], ("ring", "interpreter"))
         # Rows of hosts say nothing of devices.
@@ -88,7 +88,7 @@ class TuneDevice(PerfCase):
             self.assertEqual(status, 0, out + err)
             threads = json.loads(table.read_text(encoding="utf-8"))["measurements"][1]
             self.assertEqual(threads["buffers"], "shared_device")
-            # Of this size the library by itself chooses another kernel.
+            # For this size the library by itself chooses another kernel.
             self.assertIn("load_store", {each["kernel"] for each in threads["series"]})
 
     def test_threads_share_buffers_on_one_device_and_on_those_that_reach_each_other_where_settings_let_them(self):
@@ -105,7 +105,7 @@ class TuneDevice(PerfCase):
         rows = [row("peer_devices", "ring")]
         self.assertEqual(self.used(rows, "--ranks", devices=2)[:2], ("ring", "interpreter"))
         self.assertEqual(self.used(rows, "--ranks")[1], "load_store")
-        # Of devices that do not reach each other there are none.
+        # Devices that do not reach each other have none.
         status, out, err = call(RONDO, "tune", *words, "-o", table, seconds=LIMIT_SECONDS, SOFT_CUDA_DEVICES="2",
                                 SOFT_CUDA_NVLINK="off")
         self.assertEqual(status, 0, out + err)
