@@ -21,7 +21,7 @@ CuStatus call_on_device(Entry entry, CuDevice ordinal, const Body &body) {
   });
 }
 
-/// A device of one multiprocessor for each block that may be resident.
+/// Returns an attribute of a device with one multiprocessor for each block that may be resident.
 int attribute_of(const State &driver, const Device &device, DeviceAttribute attribute) {
   switch (attribute) {
     case DeviceAttribute::max_threads_per_block:
@@ -96,7 +96,7 @@ std::shared_ptr<Context> make_context(State &driver, Device &device) {
   return context;
 }
 
-/// What belongs to the context goes with it: cuDevicePrimaryCtxRelease_v2 resets it at its last release.
+/// Destroys the context with all that belongs to it: cuDevicePrimaryCtxRelease_v2 resets it at its last release.
 void destroy_context(State &driver, Lock &lock, const std::shared_ptr<Context> &context) {
   context->device->primary.reset();
   driver.contexts.take(context->handle);

@@ -23,7 +23,7 @@ Place place_of(State &driver, uint64_t address, size_t bytes) {
   return is_on_device(range->kind) ? Place::device : Place::pinned;
 }
 
-/// The host may look at pinned memory while a copy writes it: a device writes whole words there.
+/// Copies whole words, as a device does: the host may read pinned memory while a copy writes it.
 void copy_words(uint64_t to, uint64_t from, size_t bytes) {
   for (size_t at = 0; at < bytes; at += sizeof(uint64_t)) {
     uint64_t word = 0;
@@ -33,8 +33,8 @@ void copy_words(uint64_t to, uint64_t from, size_t bytes) {
   }
 }
 
-/// Whether `to` has the bytes of `from` already, for ThreadSanitizer, which knows of this look nothing: a library may
-/// copy the same pinned bytes twice on streams without an order, and a kernel between the two reads what both write.
+/// Returns whether `to` has the bytes of `from` already. ThreadSanitizer does not see this read. A library may copy the
+/// same pinned bytes twice on streams without an order, and a kernel between the two reads what both write.
 #if defined(__SANITIZE_THREAD__)
 [[gnu::no_sanitize("thread"), gnu::noinline]] bool is_there(uint64_t to, uint64_t from, size_t bytes) {
   const auto *const left = reinterpret_cast<const volatile unsigned char *>(to);
@@ -47,7 +47,8 @@ void copy_words(uint64_t to, uint64_t from, size_t bytes) {
 bool is_there(uint64_t, uint64_t, size_t) { return false; }
 #endif
 
-/// Of host memory that is not pinned the driver makes no asynchronous copies: the call returns when all is done.
+/// Copies. The driver makes no asynchronous copies of host memory that is not pinned: the call returns when all is
+/// done.
 CuStatus copy(State &driver, Lock &lock, const std::shared_ptr<Stream> &stream, uint64_t to, uint64_t from,
               size_t bytes, bool device_to, bool device_from) {
   if (bytes == 0) return CuStatus::success;
@@ -131,7 +132,7 @@ CuStatus write_value(uint64_t address, uint64_t value) {
   return CuStatus::success;
 }
 
-/// A driver before CUDA 11.7, if it is told so: what it cannot capture ends the capture.
+/// Returns success, or ends the capture if the settings say that the driver is older than CUDA 11.7.
 CuStatus check_captured_wait(const State &driver, Stream &stream) {
   return driver.settings.captures_waits ? CuStatus::success : check_not_capturing(stream);
 }

@@ -128,7 +128,7 @@ CuStatus cuInit(unsigned flags) {
 
 CuStatus cuDriverGetVersion(int *version) {
   if (version == nullptr) return CuStatus::invalid_value;
-  Settings settings;  // may be asked before cuInit, which tells what is wrong with them
+  Settings settings;  // may be asked before cuInit, which reports what is wrong with them
   std::string why;
   (void)read_settings(settings, why);
   *version = settings.version;
@@ -152,7 +152,7 @@ CuStatus cuGetProcAddress_v2(const char *symbol, void **function, int version, u
     found = version >= entry.version ? ProcAddressResult::success : ProcAddressResult::version_not_sufficient;
     if (found == ProcAddressResult::success) *function = entry.address;
   }
-  // "If the symbol could not be found, NULL is returned in *pfn": the status tells it as well.
+  // "If the symbol could not be found, NULL is returned in *pfn": the status says so as well.
   if (result != nullptr) *result = found;
   return found == ProcAddressResult::success ? CuStatus::success : CuStatus::not_found;
 }

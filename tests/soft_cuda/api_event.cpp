@@ -17,7 +17,7 @@ namespace {
 
 using Page = std::shared_ptr<SharedEventPage>;
 
-// The counters of an event between processes; the names tell who pairs with whom.
+// The counters of an event between processes; the comments say which accesses pair with each other.
 uint64_t recorded_of(SharedEvent &event) {
   return std::atomic_ref(event.recorded).load(std::memory_order_acquire);  // pairs with record_shared()
 }
@@ -45,7 +45,7 @@ CuStatus wait_for_shared(const Page &page, uint64_t number, const Context &conte
   return CuStatus::success;
 }
 
-/// What the host may ask of this event.
+/// Returns success if the host may ask about this event.
 CuStatus check_event(const State &driver, const Event *event) {
   return event == nullptr ? CuStatus::invalid_handle : check_not_captured(driver, *event);
 }

@@ -51,7 +51,7 @@ extern "C" {
 CuStatus cuIpcGetMemHandle(IpcMemoryHandle *handle, DevicePointer pointer) {
   return call_in_context(Entry::ipc_get_mem_handle, [&](State &driver, Lock &, const auto &) {
     const Range *const range = driver.memory.find(pointer);
-    // "dptr: base pointer to previously allocated device memory": of cuMemAlloc, not of cuMemMap.
+    // "dptr: base pointer to previously allocated device memory" means memory of cuMemAlloc, not of cuMemMap.
     if (handle == nullptr || range == nullptr || range->base != pointer || range->kind != RangeKind::device)
       return CuStatus::invalid_value;
     return offer(range->physical->descriptor, ExportKind::memory, range->device, range->bytes, range->physical,
@@ -64,8 +64,8 @@ CuStatus cuIpcOpenMemHandle_v2(DevicePointer *pointer, IpcMemoryHandle handle, u
     const uint64_t key = export_key(handle.bytes, ExportKind::memory);
     if (pointer == nullptr || flags != ipc_lazy_enable_peer_access || key == 0) return CuStatus::invalid_value;
     synchronise_implicitly(driver, lock, context);
-    // "If the memory handle has already been opened by the current context, the reference count on the handle is
-    // incremented by 1 and the existing device pointer is returned."
+    // The documentation says: "If the memory handle has already been opened by the current context, the reference count
+    // on the handle is incremented by 1 and the existing device pointer is returned."
     if (Range *const known = find_import(driver, key)) {
       ++known->references;
       known->access |= uint64_t{1} << context->device->ordinal;

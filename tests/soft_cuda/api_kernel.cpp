@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Libraries of kernels and launches. An image is not looked into: the kernels are those of SOFT_CUDA_KERNELS.
+// Libraries of kernels and launches. An image is not read: SOFT_CUDA_KERNELS names the library of kernels.
 #include <dlfcn.h>
 
 #include <algorithm>
@@ -24,8 +24,9 @@ constexpr uint64_t shared_bytes_min = 16 << 10;
 
 using KernelList = const KernelEntry *(*)();
 
-/// A bit for each device whose kernels may touch it: its own, those that have peer access to memory of cuMemAlloc,
-/// those that a mapping is for, those whose context opened an import.
+/// Returns a bit for each device whose kernels may touch the range. Of a mapping these are the devices that it is for,
+/// of an import the devices whose context opened it. Otherwise they are its own device, and devices with peer access to
+/// memory of cuMemAlloc.
 uint64_t reached_by(const State &driver, const Range &range) {
   if (range.kind == RangeKind::mapped || range.kind == RangeKind::imported) return range.access;
   uint64_t devices = uint64_t{1} << range.device;
@@ -52,7 +53,7 @@ void find_memory(uintptr_t address, MemoryExtent &extent) {
             is_on_device(range.kind) ? reached_by(driver, range) : UINT64_MAX};
 }
 
-/// A function of the first library of kernels that has it, or null.
+/// Returns a function of the first library of kernels that has it, or null.
 template <class Function>
 Function *kernels_function(const char *name) {
   std::istringstream list(state().settings.kernels);
@@ -80,7 +81,7 @@ std::vector<KernelEntry> open_kernels(const std::string &paths) {
   return all;
 }
 
-/// The kernel's function in the context: always the same one.
+/// Returns the kernel's function in the context, which is always the same one.
 std::shared_ptr<Function> function_of(State &driver, Kernel &kernel, const std::shared_ptr<Context> &context) {
   for (const CuFunction handle : kernel.functions)
     if (auto known = driver.functions.find(handle); known != nullptr && known->context == context) return known;

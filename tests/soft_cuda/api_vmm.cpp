@@ -30,7 +30,7 @@ bool is_reserved(const State &driver, uint64_t address, size_t bytes) {
   return address - base < reserved && bytes <= reserved - (address - base);
 }
 
-/// No access, and no memory behind it: as it was when it was reserved.
+/// Takes access and memory away from the addresses, as they were when they were reserved.
 bool blank(uint64_t address, size_t bytes) {
   return ::mmap(reinterpret_cast<void *>(address), bytes, PROT_NONE,
                 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0) != MAP_FAILED;

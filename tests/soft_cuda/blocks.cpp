@@ -92,13 +92,13 @@ void run_thread(Batch &batch, uint32_t index) {
   if (--run.blocks_left == 0) run.ended.notify_one();
 }
 
-/// What a host thread of the pool runs: one thread of a batch, or all as fibers.
+/// The work of a host thread of the pool: one thread of a batch, or all as fibers.
 struct HostThread {
   std::shared_ptr<Batch> batch;
   uint32_t index = 0;
 };
 
-thread_local const HostThread *host_thread = nullptr;  ///< for who is called by a block that runs on this one
+thread_local const HostThread *host_thread = nullptr;  ///< for functions that a block calls which runs on this thread
 
 void run_host_thread(void *argument) {
   const std::unique_ptr<HostThread> self(static_cast<HostThread *>(argument));
@@ -112,11 +112,11 @@ void run_host_thread(void *argument) {
   run_thread(batch, self->index);
 }
 
-/// The block of the calling thread or fiber.
+/// Counts the block of the calling thread or fiber as one that waits.
 void tell_waiting() {
   Batch &batch = *host_thread->batch;
   const uint32_t thread = have_fibers ? fiber_index() : host_thread->index;
-  // Relaxed: the first one counts it; run_thread() reads it under the mutex, when all threads have ended.
+  // Relaxed: the first one counts it. run_thread() reads it under the mutex, when all threads have ended.
   std::atomic_ref has_waited(batch.blocks[thread / batch.run->launch.thread_count].has_waited);
   if (has_waited.load(std::memory_order_relaxed) != 0 || has_waited.exchange(1, std::memory_order_relaxed) != 0) return;
   batch.run->places.waiting_blocks.fetch_add(1, std::memory_order_relaxed);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Launches: blocks on host threads or fibers, at most so many resident on a device, none preempted.
+// Launches: blocks on host threads or fibers. A limited number is resident on a device, and none is preempted.
 #pragma once
 
 #include <atomic>
@@ -13,7 +13,7 @@
 
 namespace soft_cuda {
 
-/// The places for blocks, or for kernels, of one device. Who came first is served first.
+/// The places for blocks, or for kernels, of one device. They are served in the order of arrival.
 class Places {
  public:
   explicit Places(uint32_t count) : free_(count), count_(count) {}
@@ -21,7 +21,7 @@ class Places {
   [[nodiscard]] bool try_acquire();  ///< does not wait
   void release();
   [[nodiscard]] uint32_t count() const { return count_; }
-  /// Of acquire(): calls that have not returned.
+  /// Returns the number of calls of acquire() that have not returned.
   [[nodiscard]] uint64_t waiting();
   /// Blocks in these places that have waited for others at least once. Relaxed: a count that orders nothing.
   std::atomic<uint32_t> waiting_blocks{0};

@@ -187,7 +187,7 @@ CuStatus cuStreamIsCapturing(CuStream handle, CaptureStatus *status) {
 CuStatus cuStreamGetCaptureInfo_v3(CuStream handle, CaptureStatus *status, unsigned long long *id, CuGraph *graph,
                                    const CuGraphNode **after, const GraphEdgeData **edges, size_t *after_count) {
   return call_on_stream(Entry::stream_get_capture_info, handle, [&](State &driver, Lock &, const auto &stream) {
-    // Of the graph and its nodes nothing is told.
+    // It reports nothing about the graph and its nodes.
     if (status == nullptr || graph != nullptr || after != nullptr || edges != nullptr || after_count != nullptr)
       return CuStatus::invalid_value;
     if (const CuStatus answer = capture_status(driver, *stream, *status); answer != CuStatus::success) return answer;

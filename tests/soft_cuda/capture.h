@@ -26,7 +26,7 @@ void invalidate_captures(State &state, const Context &context);
 /// success: the call is refused, and the captures that forbid it are invalidated.
 CuStatus check_unsafe_call(State &state);
 
-/// The same for a query or synchronisation of this very stream.
+/// Does the same for a query or synchronisation of this very stream.
 CuStatus check_not_capturing(Stream &stream);
 
 /// Runs the nodes; lanes beside each other.

@@ -16,13 +16,13 @@
 
 namespace rondo::memory {
 
-/// Where a thread is in its chains of accesses. A batch of loads that need nothing of each other counts as one.
+/// The place of a thread in its chains of accesses. A batch of loads that need nothing of each other counts as one.
 struct Depths {
   uint32_t known = 0;   ///< what the thread has waited for
   uint32_t loaded = 0;  ///< the deepest of what it has loaded
   uint32_t stored = 0;  ///< the deepest of what it has stored
   uint32_t turns = 0;   ///< the deepest of what turns that have ended loaded
-  uint64_t host_stores = 0;  ///< behind which the thread has stored no flag yet
+  uint64_t host_stores = 0;  ///< after which the thread has stored no flag yet
 
   [[nodiscard]] uint32_t deepest() const { return std::max({known, loaded, turns}); }
 };
@@ -99,13 +99,13 @@ class Stamps {
   std::array<Shard, 64> shards_;
 };
 
-/// Of the process. Never destroyed: kernels may run until it is gone.
+/// The totals of the process. They are never destroyed: kernels may run until it is gone.
 struct Totals {
   std::mutex mutex;
   std::map<const void *, AccessCounts> ranks;
   std::array<DeviceBytes, soft_cuda::counted_device_count> moved{};  ///< as soft_cuda_moved_bytes()
   Stamps stamps;
-  std::atomic<uint64_t> round = 0;  ///< 0: nothing is counted; else it grows each time that counting begins
+  std::atomic<uint64_t> round = 0;  ///< 0 while nothing is counted; grows each time that counting begins
   uint64_t last_round = 0;
 };
 Totals &totals() {
@@ -151,7 +151,7 @@ const soft_cuda::MemoryExtent &Counter::extent_of(const void *at) {
   return found;
 }
 
-/// What its place in the chains is. An atomic store may be looked at, so it is remembered.
+/// Moves the thread's place in the chains. Others may poll an atomic store, so it is remembered.
 void Counter::follow(Access access, const void *at, size_t bytes, bool host) {
   Stamps &stamps = totals().stamps;
   switch (access) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Counts the accesses of kernels on emulated blocks (src/proto/access_counts.h). The library of kernels is compiled
-// with RONDO_COUNT_ACCESSES, which makes src/proto/memory.h tell each access; a thread that has no counter pays a look
-// at a thread-local pointer.
+// with RONDO_COUNT_ACCESSES, which makes src/proto/memory.h report each access. A thread that has no counter pays one
+// read of a thread-local pointer.
 #pragma once
 
 #include <cstddef>

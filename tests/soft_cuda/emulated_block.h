@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A block on host threads, or on fibers of one (fibers.h): the third group that the bodies of cuda/kernels run on, with
-// a real barrier. A missing barrier or release shows to ThreadSanitizer, where each thread is a host thread; on fibers
-// a missing barrier shows as a wrong result where a thread that runs ahead makes one.
+// a real barrier. If each thread is a host thread, ThreadSanitizer finds a missing barrier or release. On fibers a
+// missing barrier shows as a wrong result if a thread that runs ahead makes one.
 #pragma once
 
 #include <atomic>
@@ -16,7 +16,7 @@
 
 namespace soft_cuda {
 
-/// With a block's give_way.
+/// Waits by a block's give_way.
 inline void wait_for(Waiting waiting, void (*give_way)(Waiting)) {
 #if defined(RONDO_COUNT_ACCESSES)
   rondo::memory::Counter *const mine = rondo::memory::counter;  // the host thread's: each of its fibers sets it

@@ -26,8 +26,8 @@
 #endif
 
 #if defined(__x86_64__)
-// Saves what a called function must keep (but the modes of floating point, which no kernel changes) and the stack
-// pointer, and goes on where the other stack was left. Shadow stacks, which must be asked for, are not known here.
+// Saves the stack pointer and what a called function must keep, and continues where the other stack was left. It does
+// not save the modes of floating point, which no kernel changes. It does not support shadow stacks, which are opt-in.
 extern "C" void soft_cuda_switch_stack(void **left, void *entered);
 asm(R"(
   .pushsection .text
@@ -103,7 +103,7 @@ struct Fiber {
 /// The fibers of one host thread.
 struct Fibers {
   std::vector<Fiber> all;
-  uint32_t count = 0;  ///< of what runs now; 0: no fibers
+  uint32_t count = 0;  ///< fibers of what runs now; 0 if none
   uint32_t running = 0;
   uint32_t left = 0;        ///< that have not ended
   uint32_t looks = 0;       ///< in vain, since the core was handed over
@@ -118,9 +118,9 @@ struct Fibers {
 thread_local Fibers fibers;
 thread_local uint32_t looks_in_vain = 0;  ///< since the kernel began
 
-/// Between two looks in vain. Threads that only yield keep the machine from all that comes after them, the kernel's own
-/// threads included (Linux 6.18: seconds in which no packet is taken in), so now and then one sleeps, and each time
-/// where its kernel waits for long. It makes tests quicker, too: most of their time was yielding.
+/// Hands the core over between two polls in vain. Threads that only yield keep the machine from all that comes after
+/// them, even from the kernel's own threads. On Linux 6.18 no packet is taken in for seconds. So now and then a thread
+/// sleeps, and each time if its kernel waits for long. Tests get quicker, too: most of their time was yielding.
 void hand_core_over() {
   constexpr uint32_t long_wait = 4096;
   const uint32_t looks = ++looks_in_vain;
@@ -172,7 +172,7 @@ void give_stacks_back(Fibers &own) {
   for (uint32_t index = 1; index < own.count; ++index) shared.idle.push_back(own.all[index].stack);
 }
 
-/// By a fiber, as soon as it runs (again).
+/// Reports the stack to the sanitizer. A fiber calls it as soon as it runs (again).
 void have_entered([[maybe_unused]] Fibers &own, [[maybe_unused]] const Fiber &self) {
 #if defined(SOFT_CUDA_ADDRESS_SANITIZER)
   const void *bottom = nullptr;
@@ -215,7 +215,7 @@ uint32_t next_of(const Fibers &own) {
   std::abort();  // an ended fiber is not entered
 }
 
-/// As if soft_cuda_switch_stack had been called at the beginning of begin_fiber().
+/// Prepares the stack as if begin_fiber() had called soft_cuda_switch_stack at its beginning.
 void prepare(Fiber &fiber) {
 #if defined(SOFT_CUDA_ADDRESS_SANITIZER)
   ASAN_UNPOISON_MEMORY_REGION(fiber.stack, stack_bytes);  // what ran on it before has left marks

@@ -184,7 +184,7 @@ CuStatus offer(int descriptor, ExportKind kind, int device, uint64_t bytes, cons
   if (!listen_once(self)) return CuStatus::operating_system;
   std::erase_if(self.exports, [](const auto &entry) { return entry.second.alive.expired(); });
   HandleText text;
-  // The same export has one token: an import that is opened twice is one mapping.
+  // An export always has one token, since an import that is opened twice is one mapping.
   for (const auto &[token, known] : self.exports)
     if (known.descriptor == descriptor) text.token = token;
   if (text.token == 0) {

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// How a process opens what another one exported, from the 64 bytes of a handle alone: the handle names an abstract unix
-// socket of the owner (no file, gone with it) and a token; the owner's thread answers a token with a descriptor.
-// A peer of another user is turned away, and one that is not the process in the handle is not believed.
+// A process opens what another one exported from the 64 bytes of a handle alone. The handle names an abstract unix
+// socket of the owner and a token. The socket is no file, and is gone with the owner. The owner's thread answers a
+// token with a descriptor. It refuses a peer of another user, and does not believe one that is not the process in the
+// handle.
 #pragma once
 
 #include <cstdint>
@@ -25,7 +26,7 @@ struct Fetched {
   uint64_t bytes = 0;
 };
 
-/// A number that is the same for handles of the same export; 0: these bytes are no handle of that kind.
+/// Returns a number that is the same for handles of the same export, or 0 if the bytes are no handle of that kind.
 [[nodiscard]] uint64_t export_key(const unsigned char *handle, ExportKind kind);
 
 /// Asks the owner. May take a second; hold no mutex. CUDA_ERROR_INVALID_CONTEXT: the owner is this process, which may

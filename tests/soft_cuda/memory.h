@@ -25,7 +25,7 @@ struct Physical {
   int device = 0;
   bool exportable = true;  ///< as a descriptor
   std::atomic<uint64_t> *account =
-      nullptr;  ///< the device's used bytes, which it counts into; null: another process's memory
+      nullptr;  ///< the device's used bytes, to which it adds; null for another process's memory
 
   Physical() = default;
   Physical(const Physical &) = delete;
@@ -44,7 +44,7 @@ struct Range {
   uint64_t references = 1;  ///< of an import
   uint64_t import_key = 0;  ///< of an import: which export it is
   bool accessible = true;   ///< of a mapping: its access was set
-  uint64_t access = 0;      ///< a bit for each device: of a mapping, that it was set for; of an import, that opened it
+  uint64_t access = 0;      ///< a bit for each device that a mapping was set for, or that opened an import
   std::shared_ptr<Physical> physical;
 };
 
@@ -58,13 +58,13 @@ struct Memory {
   uint64_t next_handle = 0;
   uint64_t next_id = 0;
 
-  /// The range that holds [address, address + bytes) whole, or null.
+  /// Returns the range that holds [address, address + bytes) whole, or null.
   Range *find(uint64_t address, size_t bytes = 1);
   Range &add(Range range);
   [[nodiscard]] size_t count(RangeKind kind) const;
 };
 
-/// Whether work on a device may touch it.
+/// Returns whether work on a device may touch it.
 [[nodiscard]] inline bool is_on_device(RangeKind kind) {
   return kind == RangeKind::device || kind == RangeKind::imported || kind == RangeKind::mapped;
 }
@@ -72,15 +72,15 @@ struct Memory {
 constexpr size_t page_bytes = 4096;
 constexpr size_t granularity_bytes = size_t{2} << 20;  ///< of cuMemCreate
 
-/// A memfd of that size, or null with `status`.
+/// Makes a memfd of that size, or returns null with `status`.
 std::shared_ptr<Physical> make_physical(size_t bytes, int device, std::atomic<uint64_t> *account, CuStatus &status);
 
-/// Its first bytes mapped anywhere, or null.
+/// Maps its first bytes anywhere, or returns null.
 void *map_physical(const Physical &physical, size_t bytes);
 
 void unmap(uint64_t address, size_t bytes);
 
-/// The device in the name of a memfd of ours, -1: it is none. Read from /proc/self/fd.
+/// Returns the device in the name of a memfd of ours, or -1 if it is none. Reads /proc/self/fd.
 [[nodiscard]] int device_of_descriptor(int descriptor);
 
 }  // namespace soft_cuda

@@ -40,7 +40,7 @@ using CompletionRef = std::shared_ptr<Completion>;
 
 void wait_for(Lock &lock, const CompletionRef &completion);
 
-/// What a stream or a node of a graph does; runs without the mutex, any number of times.
+/// The action of a stream or of a node of a graph. It runs without the mutex, any number of times.
 using Action = std::function<CuStatus()>;
 
 struct Work {
@@ -86,7 +86,7 @@ struct Stream {
   bool closing = false;
   std::condition_variable wake;   ///< of its worker
   std::condition_variable space;  ///< of hosts that wait to submit
-  CompletionRef last;             ///< of the newest work; null: none yet
+  CompletionRef last;             ///< of the newest work, or null
   std::shared_ptr<Capture> capture;
   uint32_t lane = 0;                 ///< in the capture
   std::vector<size_t> capture_tips;  ///< nodes that the next one comes after
@@ -94,8 +94,8 @@ struct Stream {
 
 /// Counters in memory that processes share.
 struct SharedEvent {
-  uint64_t recorded = 0;   ///< atomic: release in record; pairs with acquire in cuStreamWaitEvent
-  uint64_t completed = 0;  ///< atomic: release at the end of the work before; pairs with acquire where one waits
+  uint64_t recorded = 0;   ///< atomic: its release in record pairs with the acquire in cuStreamWaitEvent
+  uint64_t completed = 0;  ///< atomic: its release at the end of earlier work pairs with the acquire of a wait
 };
 
 struct SharedEventPage {

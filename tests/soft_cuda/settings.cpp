@@ -15,7 +15,7 @@ std::string_view trimmed(std::string_view text) {
   return text;
 }
 
-/// The next piece of `text` up to `separator`, which is taken off.
+/// Takes the next piece of `text` up to `separator` off, and returns it.
 std::string_view take(std::string_view &text, char separator) {
   const size_t end = text.find(separator);
   const std::string_view piece = text.substr(0, end);

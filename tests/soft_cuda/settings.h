@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What SOFT_CUDA_* says, read once by cuInit. docs/soft-cuda.md lists the variables.
+// The settings of SOFT_CUDA_*, read once by cuInit. docs/soft-cuda.md lists the variables.
 #pragma once
 
 #include <cstdint>
@@ -12,8 +12,8 @@ namespace soft_cuda {
 
 using rondo::cuda::CuStatus;
 
-/// One thing that is to go wrong: SOFT_CUDA_FAULTS="seed=7; cuMemAlloc#3=2; fail=0.01; work=0.001:719; work#90=719;
-/// delay=0.1:500".
+/// A call that is to fail. SOFT_CUDA_FAULTS="seed=7; cuMemAlloc#3=2; fail=0.01; work=0.001:719; work#90=719;
+/// delay=0.1:500" is an example of all faults.
 struct CallFault {
   std::string name;     ///< of the entry, as cuGetProcAddress knows it
   uint64_t number = 0;  ///< the call of that entry that fails, from 1
@@ -26,21 +26,21 @@ struct Faults {
   double fail_share = 0;  ///< of the calls that may fail for want of something
   CuStatus fail_status = CuStatus::out_of_memory;
   double work_share = 0;     ///< of the pieces of work on streams; the error sticks in the context
-  uint64_t work_number = 0;  ///< that piece of work, too, from 1; 0: none
+  uint64_t work_number = 0;  ///< that piece of work, too, from 1; 0 for none
   CuStatus work_status = CuStatus::launch_failed;
   double delay_share = 0;  ///< of the pieces of work on streams
   uint64_t delay_us = 0;   ///< at most
 };
 
-/// What the devices say of network cards that write into their memory. ordered: a kernel may read it when the card says
-/// that it has written. flush: when the host has flushed it, too. unordered: never.
+/// The devices' answer about network cards that write into their memory. With `ordered` a kernel may read it when the
+/// card says that it has written, with `flush` when the host has flushed it, too. With `unordered` it never may.
 enum class GpuDirect { off, ordered, flush, unordered };
 
 struct Settings {
   int device_count = 1;
   uint32_t resident_blocks = 64;  ///< of a device
   uint32_t blocks_per_multiprocessor = 1;  ///< small ones
-  uint32_t claimed_blocks = 0;    ///< that it says it can hold; 0: as many
+  uint32_t claimed_blocks = 0;    ///< that it says it can hold; 0 for the real number
   uint32_t queue_count = 8;       ///< of a context
   uint32_t block_threads = 2;     ///< fibers or host threads that stand for a block's
   uint32_t launch_queue = 1024;   ///< pieces of work that a stream takes before the host waits
@@ -61,15 +61,15 @@ struct Settings {
   int version = 13'000;
   std::string kernels;     ///< path of a library of kernels
   std::string missing;     ///< an entry that this driver is to lack
-  std::string turns_path;  ///< of the file by which processes take turns on a device; empty: they do not
+  std::string turns_path;  ///< of the file by which processes take turns on a device, or empty
   uint64_t turn_ms = 0;    ///< of a turn
   Faults faults;
 };
 
-/// False: a value cannot be used; `why` is one line.
+/// Returns false if a value cannot be used; `why` is one line then.
 bool read_settings(Settings &settings, std::string &why);
 
-/// A number in [0, 1) that depends on the three alone.
+/// Returns a number in [0, 1) that depends on the three alone.
 double chance(uint64_t seed, uint64_t stream, uint64_t number);
 
 }  // namespace soft_cuda

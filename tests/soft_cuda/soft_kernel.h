@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the CUDA driver in software and the kernels built for it agree on. The driver runs a launch's block by
+// The interface between the CUDA driver in software and the kernels built for it. The driver runs a launch's block by
 // `thread_count` host threads or fibers; each calls the kernel's function once.
 #pragma once
 
@@ -17,7 +17,7 @@ struct MemoryExtent {
   uint64_t reached_by = UINT64_MAX;  ///< a bit for each device whose kernels may touch it
 };
 
-/// What a thread of a block waits for.
+/// The reason why a thread of a block waits.
 enum class Waiting : uint8_t {
   at_barrier,  ///< for the other threads of its block
   for_others,  ///< for other blocks, kernels or the host

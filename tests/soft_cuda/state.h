@@ -49,7 +49,7 @@ struct State {
 /// Never destroyed: detached threads use it until the process is gone.
 State &state();
 
-/// What is current on one host thread.
+/// The driver's state of one host thread.
 struct ThreadState {
   std::vector<CuContext> contexts;  ///< the current one is the last
   bool in_host_function = false;
@@ -58,25 +58,26 @@ struct ThreadState {
 };
 ThreadState &this_thread();
 
-/// Not initialised, called from a host function, or an injected fault; else success. Takes no lock.
+/// Returns success, unless the driver is not initialised, a host function calls it, or a fault is injected. Takes no
+/// lock.
 CuStatus begin_call(Lock &lock, Entry entry);
 
-/// The current context, which must exist: null otherwise, with `why`.
+/// Returns the current context, which must exist, or null with `why`.
 std::shared_ptr<Context> current_context(State &state, CuStatus &why);
 
-/// The device of `ordinal`, or null.
+/// Returns the device of `ordinal`, or null.
 Device *device_of(State &state, CuDevice ordinal);
 
-/// The stream for a handle, the legacy default one of the current context for null; null with `why` if there is none.
+/// Returns the stream of a handle. For null it is the current context's legacy default one; null with `why` if none.
 std::shared_ptr<Stream> stream_of(State &state, CuStream handle, CuStatus &why);
 
 /// Waits until all work that was submitted in the context has ended.
 void synchronise(Lock &lock, const std::shared_ptr<Context> &context);
 
-/// The same for what synchronises implicitly: allocation, loading. SOFT_CUDA_SYNC=off leaves it out.
+/// Does the same for calls that synchronise implicitly: allocation, loading. SOFT_CUDA_SYNC=off leaves it out.
 void synchronise_implicitly(State &state, Lock &lock, const std::shared_ptr<Context> &context);
 
-/// An entry that needs no context: body(state, lock) under the mutex.
+/// Runs an entry that needs no context: body(state, lock) under the mutex.
 template <class Body>
 CuStatus call(Entry entry, const Body &body) noexcept {
   try {
@@ -103,7 +104,7 @@ CuStatus call_in_context(Entry entry, const Body &body) noexcept {
   });
 }
 
-/// The same for entries that give something back: they do it, and then return the error that sticks.
+/// Does the same for entries that give something back: they do it, and then return the error that sticks.
 template <class Body>
 CuStatus call_to_close(Entry entry, const Body &body) noexcept {
   return call(entry, [&](State &driver, Lock &lock) {
@@ -115,7 +116,7 @@ CuStatus call_to_close(Entry entry, const Body &body) noexcept {
   });
 }
 
-/// An entry on a stream, null for the legacy one: body(state, lock, stream).
+/// Runs an entry on a stream, null for the legacy one: body(state, lock, stream).
 template <class Body>
 CuStatus call_on_stream(Entry entry, CuStream handle, const Body &body) noexcept {
   return call(entry, [&](State &driver, Lock &lock) {

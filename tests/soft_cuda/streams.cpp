@@ -22,7 +22,7 @@ void finish(Completion &completion) {
   completion.changed.notify_all();
 }
 
-/// What the seed has for this piece of work: a delay, an error.
+/// The mishap that the seed has for this piece of work: a delay, an error.
 struct Mishap {
   uint64_t delay_us = 0;
   CuStatus status = CuStatus::success;
@@ -50,7 +50,7 @@ void run_work(Lock &lock, Context &context, const Work &work) {
   if (context.error == CuStatus::success) context.error = status;
 }
 
-/// The worker of one stream, on a thread of the pool.
+/// Serves one stream as its worker, on a thread of the pool.
 void serve(void *argument) {
   const std::unique_ptr<std::shared_ptr<Stream>> self(static_cast<std::shared_ptr<Stream> *>(argument));
   const std::shared_ptr<Stream> &stream = *self;

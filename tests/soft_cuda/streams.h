@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Work on streams: each has a queue and a thread that takes from it; the streams of a context share hardware queues.
+// Work on streams. Each stream has a queue and a thread that takes from it; a context's streams share hardware queues.
 #pragma once
 
 #include "tests/soft_cuda/state.h"
@@ -23,7 +23,7 @@ CuStatus submit(State &state, Lock &lock, const std::shared_ptr<Stream> &stream,
 /// Runs a piece of work, or a node of a graph, with the delay and the error that the seed has for it.
 CuStatus run_action(const Action &run);
 
-/// Whether the context has a stream under capture with which the legacy stream would be entangled.
+/// Returns whether the context has a stream under capture with which the legacy stream would be entangled.
 bool legacy_is_entangled(State &state, const Context &context);
 
 }  // namespace soft_cuda

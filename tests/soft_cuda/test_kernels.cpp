@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Kernels for the tests of the driver in software itself, and those of device_costs.
+// Kernels for the tests of the driver in software itself, and for device_costs.
 #include "tests/soft_cuda/test_kernels.h"
 
 #include <atomic>
@@ -53,7 +53,7 @@ void count_threads(Block &block, uint32_t, void *const *parameters) {
 
 void nothing(Block &, uint32_t, void *const *) {}
 
-/// One thread posts and looks at all.
+/// Posts by one thread, which also polls all words.
 void meet_streams(Block &block, uint32_t thread, void *const *parameters) {
   const auto &given = *static_cast<const MeetParameters *>(parameters[0]);
   if (block.index != 0 || thread != 0) return;
@@ -77,7 +77,7 @@ void meet_streams(Block &block, uint32_t thread, void *const *parameters) {
 void store(Block &block, uint32_t thread, void *const *parameters) {
   const auto &given = *static_cast<const StoreParameters *>(parameters[0]);
   if (block.index != 0 || thread != 0) return;
-  // Nobody waits for them: a device would tell the time that a release takes.
+  // No thread waits for them: on a device the time would show what a release takes.
   const auto order = given.order == StoreOrder::relaxed ? std::memory_order_relaxed : std::memory_order_release;
   for (uint64_t round = 1; round <= given.round_count; ++round) {
     if (given.pending != nullptr) std::atomic_ref(*given.pending).store(round, std::memory_order_relaxed);

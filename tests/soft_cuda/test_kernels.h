@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the kernels of test_kernels.cpp take.
+// Parameters of the kernels of test_kernels.cpp.
 #pragma once
 
 #include <atomic>
@@ -20,8 +20,8 @@ struct AwaitParameters {
   uint64_t value;
 };
 
-/// test_barrier: ends when `more` beside all blocks of the grid have arrived; a block that waited for too long gives up
-/// and adds barrier_gave_up to `arrived`
+/// test_barrier: ends when `more` beside all blocks of the grid have arrived. A block that waited for too long gives up
+/// and adds barrier_gave_up to `arrived`.
 struct BarrierParameters {
   uint64_t *arrived;
   uint64_t more;
@@ -34,9 +34,9 @@ struct CountParameters {
   uint64_t *counts;
 };
 
-// What the kernels of tests/gpu/device_costs.cpp take: each does something small often, whose time is wanted.
+// Parameters of the kernels of tests/gpu/device_costs.cpp. Each does something small often, whose time is measured.
 
-/// How a store is ordered behind the stores before it.
+/// The order of a store after the stores before it.
 enum class StoreOrder : uint64_t { relaxed, release_device, release_system };
 
 /// cost_nothing: a launch and no more
@@ -49,12 +49,12 @@ struct LargeParameters {
   uint64_t unused[105];
 };
 
-/// cost_nothing_early: as cost_nothing; the next kernel of the stream may be launched before this one has ended, where
-/// its launch says so (programmatic dependent launch), and waits for that end before its work.
-/// cost_meet, cost_meet_early: one of many kernels of each of `count` streams: posts its number in its stream's word,
-/// and ends when all streams' words have come to it. A kernel that waited for too long sets *gave_up.
+/// cost_nothing_early is like cost_nothing. If its launch says so (programmatic dependent launch), the next kernel of
+/// the stream may be launched before this one has ended. That kernel waits for this end before its work. cost_meet,
+/// cost_meet_early: one of many kernels of each of `count` streams, which posts its number in its stream's word. It
+/// ends when all streams' words have reached it. A kernel that waited for too long sets *gave_up.
 struct MeetParameters {
-  uint64_t *words;  ///< of each stream, meet_stride apart: its post; meet_ended further, how many ended. 0 at first
+  uint64_t *words;  ///< posts of the streams, meet_stride apart; meet_ended further, how many ended. 0 first
   uint64_t *gave_up;
   uint64_t stream;
   uint64_t count;
@@ -63,7 +63,7 @@ inline constexpr uint64_t meet_stride = 64, meet_ended = 32;
 inline constexpr uint64_t meet_patience_ns = 2'000'000'000;
 inline constexpr uint64_t meet_polls_per_look = 256;  ///< at the time, and whether another one gave up
 
-/// cost_store: one thread, `round_count` times: stores to *pending (null: not), then to *word in this order
+/// cost_store: one thread stores `round_count` times, to *pending unless it is null, then to *word in this order.
 struct StoreParameters {
   uint64_t *word;
   uint64_t *pending;
@@ -71,7 +71,7 @@ struct StoreParameters {
   StoreOrder order;
 };
 
-/// cost_read: one thread follows a chain of `round_count` loads; each word holds the next one's index
+/// cost_read: one thread follows a chain of `round_count` loads, in which each word holds the next one's index.
 struct ReadParameters {
   uint64_t *words;
   uint64_t round_count;
@@ -82,7 +82,7 @@ struct ReadParameters {
 struct PairParameters {
   uint64_t *words;  ///< of block 0, and pair_stride further of block 1; 0 before
   uint64_t round_count;
-  uint64_t ordered;  ///< 0: relaxed stores and loads; else releases and acquires
+  uint64_t ordered;  ///< 0 for relaxed stores and loads, otherwise releases and acquires
 };
 inline constexpr uint64_t pair_stride = 64;
 inline constexpr uint64_t pair_polls_max = uint64_t{1} << 28;  ///< for one number; then a block gives up
@@ -92,7 +92,7 @@ struct alignas(16) Quad {
   float values[4];
 };
 
-/// cost_copy: targets[0][i] = sources[0][i]; cost_reduce: every targets[t][i] = the sum of all sources[s][i], in order
+/// cost_copy: targets[0][i] = sources[0][i]. cost_reduce: every targets[t][i] = the sum of all sources[s][i], in order.
 struct ReductionParameters {
   static constexpr uint32_t ways = 8;
   const Quad *sources[ways];
