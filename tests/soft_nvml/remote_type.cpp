@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What an old NVML does not have: a library without this file stands for one.
+// An old NVML lacks this function: a library without this file stands for one.
 #include "tests/soft_nvml/soft_nvml.h"
 
 using namespace soft_nvml;

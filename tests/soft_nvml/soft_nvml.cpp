@@ -24,7 +24,7 @@ std::string_view variable(const char *name) {
   return text != nullptr ? text : "";
 }
 
-/// The next piece of `text` up to `separator`, which is taken off.
+/// Takes the next piece of `text` up to `separator` off, and returns it.
 std::string take(std::string_view &text, char separator) {
   const size_t end = text.find(separator);
   const std::string piece(text.substr(0, end));
@@ -39,7 +39,7 @@ unsigned device_count() {
   return text.empty() ? 1 : number(std::string(text));
 }
 
-/// "3", "s0", "hidden", "cpu" or "off".
+/// Reads "3", "s0", "hidden", "cpu" or "off".
 Link read_end(const std::string &text) {
   if (text == "hidden") return {EndKind::hidden_switch, 0};
   if (text == "cpu") return {EndKind::processor, 0};
@@ -104,7 +104,7 @@ using namespace soft_nvml;
 
 namespace {
 
-/// As the CUDA driver in software numbers its devices; switches come behind.
+/// Sets the address as the CUDA driver in software numbers its devices; switches follow them.
 void set_address(PciInfo &info, unsigned bus) {
   info = {};
   info.bus = bus;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// NVML in software, for tests: devices at the addresses of the CUDA driver in software, with the NVLinks that the
-// environment says. docs/soft-cuda.md lists the variables, which are read with each call.
+// NVML in software, for tests. Devices are at the addresses of the CUDA driver in software. They have the NVLinks that
+// the environment says. docs/soft-cuda.md lists the variables, which are read with each call.
 #pragma once
 
 #include <cstdint>
@@ -21,16 +21,16 @@ struct Link {
   unsigned number = 0;  ///< of the device or switch at the other end
 };
 
-/// What SOFT_NVML_FAULTS says of `symbol`, else success.
+/// Returns the status that SOFT_NVML_FAULTS has for `symbol`, or success.
 [[nodiscard]] Status fault_of(const char *symbol);
 
-/// The number of a device behind a handle; false: it is none.
+/// Finds the number of a device behind a handle, or returns false if it is none.
 [[nodiscard]] bool number_of(DeviceHandle device, unsigned &number);
 
-/// The links of a device, in order.
+/// Returns the links of a device, in order.
 [[nodiscard]] std::vector<Link> links_of(unsigned number);
 
-/// The fault of `symbol`, or why `link` cannot be asked for; else `found` is set.
+/// Returns the fault of `symbol`, or why `link` cannot be asked for. On success `found` is set.
 [[nodiscard]] Status find_link(const char *symbol, DeviceHandle device, unsigned link, Link &found);
 
 }  // namespace soft_nvml
