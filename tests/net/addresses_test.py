@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Ranks on two hosts, network namespaces, that find each other though addresses are as in the field: a name that is
-loopback on its own host, a bridge with the same address on all hosts. usage: addresses_test.py RANK_PROGRAM"""
+"""Ranks on two hosts, network namespaces, find each other though addresses are as in the field. One has a name that is
+loopback on its own host, one a bridge with the same address on all hosts. usage: addresses_test.py RANK_PROGRAM"""
 
 import os
 import shutil
@@ -26,7 +26,7 @@ class Addresses(HostsTest):
         subprocess.run(hosts.command(host, ["sh", "-ec", script]), check=True, capture_output=True, timeout=120)
 
     def name_hosts(self, hosts, host, text):
-        """What the host's own /etc/hosts says, which lies in its namespace of mounts."""
+        """Sets what the host's own /etc/hosts says, which lies in its namespace of mounts."""
         path = os.path.join(self.folder, f"hosts{host}")
         with open(path, "w", encoding="ascii") as file:
             file.write(text)

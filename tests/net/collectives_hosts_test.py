@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every collective on 2 and 4 hosts of 1 and 2 ranks, over TCP and UCX, in host memory and on devices in software, with
-element types and operations in turn; on devices half of the hosts and ranks for each network, or all of them with
-RONDO_TEST_ALL=1. usage: collectives_hosts_test.py RONDO"""
+"""Every collective on 2 and 4 hosts of 1 and 2 ranks, over TCP and UCX, in host memory and on devices in software.
+Element types and operations take turns. On devices half of the hosts and ranks run for each network, or all of them
+with RONDO_TEST_ALL=1. usage: collectives_hosts_test.py RONDO"""
 
 import itertools
 import os

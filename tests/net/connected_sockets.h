@@ -14,8 +14,9 @@
 
 namespace rondo::net_test {
 
-/// Two ends of a connection over loopback. `receive_bytes`: about what the kernel keeps for the first; 0: as usual.
-/// `prepare`: called with the listener and with the first end, which neither listen nor connect yet.
+/// Returns two ends of a connection over loopback. `receive_bytes` is about what the kernel keeps for the first; 0
+/// keeps the default. `prepare` is called with the listener and with the first end, which neither listen nor connect
+/// yet.
 inline std::array<FileDescriptor, 2> connected_sockets(int receive_bytes = 0,
                                                        const std::function<void(int)> &prepare = {}) {
   FileDescriptor listener(::socket(AF_INET, SOCK_STREAM, 0));

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Ranks of one machine that cannot share memory, because they are in namespaces of their own as containers are, use a
+"""Ranks of one machine cannot share memory if they are in namespaces of their own, as containers are. They use a
 network among them, and say why. usage: containers_test.py RANK_PROGRAM RONDO"""
 
 import os
@@ -24,7 +24,8 @@ class Containers(unittest.TestCase):
             self.skipTest(why)
 
     def ranks(self, wrappers, command):
-        """Output by rank; each started by the words of its wrapper, all in one network namespace, as in a pod."""
+        """Returns the output by rank. The words of its wrapper start each, all in one network namespace, as in a
+        pod."""
         port = HeldPort()
         self.addCleanup(port.socket.close)
         base = dict(os.environ, WORLD_SIZE=str(len(wrappers)), MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port.number),

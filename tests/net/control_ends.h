@@ -22,7 +22,7 @@ namespace rondo::net_test {
 inline constexpr uint64_t patience_ns = 60'000'000'000;
 inline constexpr uint64_t second_ns = 1'000'000'000;
 
-/// Two hosts with `per_host` ranks each, those of host 1 behind those of host 0, and one connection.
+/// Two hosts with `per_host` ranks each, host 1's after host 0's, and one connection.
 class TwoHosts {
  public:
   explicit TwoHosts(uint32_t per_host) : host{SceneRanks(per_host), SceneRanks(per_host)} {

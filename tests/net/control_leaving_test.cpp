@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What hosts are told at the end: that all ranks of a host have left, also where packets are lost or nobody reads.
+// Hosts learn at the end that all ranks of a host have left, even if packets are lost or nobody reads.
 #include <linux/filter.h>
 #include <poll.h>
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How the ranks of a host come to hold the control connections in common, with the test as the store; and how these are
-// set up.
+// The ranks of a host come to hold the control connections in common, with the test as the store. Other cases set the
+// connections up.
 #include <linux/sockios.h>
 #include <sys/ioctl.h>
 
@@ -15,7 +15,7 @@ using rondo_test::LateStore;
 
 namespace {
 
-/// Ranks 0 and 1 on one host, rank 2 on another.
+/// Returns the request of a rank, where ranks 0 and 1 are on one host and rank 2 on another.
 hosts::ShareRequest request_of(uint32_t rank) {
   return {rank, {0, 0, 1}, {1}, "c", now_ns() + 120'000'000'000};
 }
@@ -46,7 +46,7 @@ TEST_CASE("control share: a rank that cannot fetch it waits for the reason of th
 TEST_CASE("control share: what is sent to a host that says nothing is taken in by its kernel", "[net]") {
   const auto sockets = net_test::connected_sockets();
   for (const FileDescriptor &each : sockets) REQUIRE(hosts::set_control_options(each.get()).ok());
-  const int common = 212'992, buffer = common / 2;  // packets of a network card take twice as much as those of loopback
+  const int common = 212'992, buffer = common / 2;  // a network card's packets take twice as much as loopback's
   REQUIRE(::setsockopt(sockets[1].get(), SOL_SOCKET, SO_RCVBUF, &buffer, sizeof buffer) == 0);
   const Bytes cell(net::cell_bytes);
   for (uint64_t each = 0; each < net::ControlLines::buffered_max; ++each) {

@@ -39,12 +39,12 @@ class IdleNetwork final : public net::Network {
   Result<void> takes_device_memory() const override { return {}; }
 };
 
-/// What a rank came to.
+/// The outcome of a rank.
 struct Outcome {
   std::string error;              ///< empty: it has a transport
   bool in_device = false;         ///< slots of its link
   int waits = 0;                  ///< for keys of the store, while the ranks of both hosts met
-  uint64_t first_question_ns = 0;  ///< when it first asked the store without a wait; 0: it did not
+  uint64_t first_question_ns = 0;  ///< when it first asked the store without a wait, or 0
 };
 
 /// The store of a rank, which notes what was asked.
@@ -70,7 +70,7 @@ Made idle() { return std::unique_ptr<net::Network>(new IdleNetwork); }
 
 std::atomic<bool> waited_in_vain = false;
 
-/// As a preflight does for a peer that never answers.
+/// Waits as a preflight does for a peer that never answers.
 Made wait_for_failure(const net::JoinRequest &request, Store &store) {
   while (now_ns() < request.deadline_ns) {
     RONDO_TRY(store.check());
@@ -88,7 +88,7 @@ Made make_where_one_fails(const std::vector<net::NearLink> &, const net::JoinReq
   return Error{RONDO_ERROR_REMOTE, "the card reads nothing there"};
 }
 
-/// The same, after more than a second.
+/// Does the same, after more than a second.
 Made make_where_one_fails_late(const std::vector<net::NearLink> &links, const net::JoinRequest &request,
                                std::vector<net::PeerSocket> sockets, Store &store) {
   if (request.rank == 1 && request.rdma_memory != nullptr) sleep_for_ns(second_ns + second_ns / 4);
@@ -119,7 +119,7 @@ Made make_where_all_fail(const std::vector<net::NearLink> &, const net::JoinRequ
   return Error{RONDO_ERROR_REMOTE, "no way, as " + request.key_prefix};
 }
 
-/// Both ranks with RONDO_NETWORK_DEVICE_SLOTS=auto. `in_devices`: those that get memory of a device.
+/// Connects both ranks with RONDO_NETWORK_DEVICE_SLOTS=auto. `in_devices` says which get memory of a device.
 std::array<Outcome, 2> connect_both(net::NetworkKind::Make make, std::array<bool, 2> in_devices = {true, true}) {
   const net::NetworkKind kind{NetworkChoice::ucx, "idle", false, true, make};
   auto stores = make_local_stores(2);
@@ -184,7 +184,7 @@ TEST_CASE("device slots: with auto, where one rank's do not work, all have those
     CHECK(each.error == "");
     CHECK_FALSE(each.in_device);
   }
-  CHECK_FALSE(waited_in_vain);  // rank 0 was told, else it would have waited until the deadline of the trial
+  CHECK_FALSE(waited_in_vain);  // rank 0 heard of it before the deadline of the trial
 }
 
 TEST_CASE("device slots: a rank that tries them does not wait for the word that another one has given up", "[net]") {

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Ranks on devices of several hosts: collectives, replayed graphs, what ends a rank and what is refused.
-usage: device_hosts_test.py DEVICE_RANK RONDO"""
+"""Ranks on devices of several hosts, with collectives, replayed graphs, ends of ranks and refusals. usage:
+device_hosts_test.py DEVICE_RANK RONDO"""
 
 import os
 import sys

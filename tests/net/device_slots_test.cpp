@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Slots in memory of a device: which payloads a network brings there, and what happens before a kernel is told of them.
+// Slots in memory of a device: which payloads a network brings there, and what happens before a kernel sees them.
 #include <sys/mman.h>
 
 #include <atomic>

@@ -215,7 +215,7 @@ TEST_CASE("several hosts: on the steady path nothing is allocated, neither by ca
     if (rank == 0) clock.emplace();
     if (!sums(1)) return false;  // after it all see the same
     const uint64_t before = rondo_test::allocation_count();
-    if (!sums(700)) return false;  // more than lie between two statuses that are told
+    if (!sums(700)) return false;  // more than lie between two reports of the status
     if (rank == 0) allocations = rondo_test::allocation_count() - before;
     if (!sums(1)) return false;
     if (rank == 0) clock.reset();
@@ -267,7 +267,7 @@ TEST_CASE("several hosts: a rank that leaves while it is needed is named", "[net
       std::vector<int32_t> values(10, 1);
       auto failed = sum(comm, values);
       if (rank == 1) return failed.ok();  // and closes
-      if (failed.ok()) failed = sum(comm, values);  // else another rank was told while this one had not finished
+      if (failed.ok()) failed = sum(comm, values);  // otherwise another rank heard of it before this one had finished
       return !failed.ok() && failed.error().status == RONDO_ERROR_REMOTE && failed.error().peer == 1 &&
              failed.error().message.find("has destroyed its communicator") != std::string::npos;
     });

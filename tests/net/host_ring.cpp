@@ -99,7 +99,7 @@ void HostRing::step() {
     }
 }
 
-/// What the host of this side has sent.
+/// Takes in what the host of this side has sent.
 void HostRing::take_in(Line &line, uint32_t side) {
   Way &way = line.ways[side];
   Bytes cell(net::cell_bytes);
@@ -116,7 +116,7 @@ void HostRing::take_in(Line &line, uint32_t side) {
   }
 }
 
-/// What has come for the host of this side; and the end of the connection.
+/// Hands out what has arrived for the host of this side, and the end of the connection.
 void HostRing::hand_out(Line &line, uint32_t side) {
   Way &way = line.ways[1 - side];
   FileDescriptor &end = line.ends[side];

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The control plane of many hosts in one process and in virtual time. Every connection goes over a switch of the
-// test's, which carries whole cells with delays that come from a seed, counts them, and cuts what it is told to.
+// The control plane of many hosts in one process and in virtual time. Every connection goes over a switch of the test.
+// The switch carries whole cells with delays that come from a seed, counts them, and cuts connections on request.
 #pragma once
 
 #include <array>
@@ -20,12 +20,12 @@ namespace rondo::net_test {
 
 inline constexpr uint64_t ring_step_ns = 20'000'000;
 
-/// Of the hosts that are in `part`, or are not.
+/// Returns the ranks of the hosts that are in `part`, or are not.
 [[nodiscard]] std::vector<uint32_t> ranks_of(const std::vector<bool> &part, bool which, uint32_t per_host = 1);
 
 enum class RingDefect { none, no_downs, no_passing_on, all_twice };
 
-/// Hosts of `per_host` ranks, those of a host behind those of the one before it.
+/// Hosts of `per_host` ranks, which follow the ranks of the host before.
 class HostRing {
  public:
   struct Plan {
@@ -37,7 +37,7 @@ class HostRing {
   };
   explicit HostRing(const Plan &plan);
 
-  /// One step of the hosts that run, and of the switch.
+  /// Runs one step of the hosts that run, and of the switch.
   void step();
   /// Steps until the condition holds. False: it did not within `limit_ns`.
   template <class Condition>
@@ -48,21 +48,21 @@ class HostRing {
     }
     return false;
   }
-  /// Every host knows every rank to be alive.
+  /// Returns whether every host knows every rank to be alive.
   [[nodiscard]] bool all_met();
 
-  /// All of its processes end.
+  /// Ends all processes of the host.
   void kill(uint32_t host);
-  /// All of its ranks leave.
+  /// Lets all ranks of the host leave.
   void leave(uint32_t host);
-  /// Its processes are stopped, or go on.
+  /// Stops the processes of the host, or lets them go on.
   void set_stopped(uint32_t host, bool stopped) { hosts_[host].stopped = stopped; }
-  /// What host `from` sends to host `to` is lost from now on; each end is told of it within 1.0 to 1.4 s.
+  /// Drops what host `from` sends to host `to` from now on; each end gets the connection's end within 1.0 to 1.4 s.
   void cut(uint32_t from, uint32_t to);
-  /// Of a host with all hosts of the other part, both ways.
+  /// Separates the two parts from each other. With `one_way` only what hosts of `part` send is lost.
   void cut_in_two(const std::vector<bool> &part, bool one_way);
   [[nodiscard]] bool joined(uint32_t one, uint32_t other) const { return overlay_.place(one, other).has_value(); }
-  /// A cell that `neighbour` did not say comes from it.
+  /// Carries a cell to `host` that `neighbour` did not send.
   void say(uint32_t neighbour, uint32_t host, const net::Cell &cell);
 
   [[nodiscard]] net::Control &control(uint32_t rank) {
@@ -72,17 +72,17 @@ class HostRing {
   [[nodiscard]] bool running(uint32_t host) const { return !hosts_[host].controls.empty() && !hosts_[host].stopped; }
   [[nodiscard]] uint32_t host_count() const { return plan_.hosts; }
   [[nodiscard]] const net::Overlay &overlay() const { return overlay_; }
-  /// Ranks that all running hosts of `part` take for dead; none where they do not agree.
+  /// Returns the ranks that all running hosts of `part` take for dead, or none if they do not agree.
   [[nodiscard]] std::optional<std::vector<uint32_t>> dead_to(const std::vector<bool> &part);
   [[nodiscard]] std::vector<ClockOffset> &clocks() { return clocks_; }
 
-  /// What was told of ranks by hosts that are not theirs, and of connections: the most often that one way of one
-  /// connection carried the same. And how often ranks were told of in all.
+  /// Returns how often one way of one connection carried the same report at most. A report is about ranks, by hosts
+  /// that are not theirs, or about connections. passed_on() counts all reports about ranks.
   [[nodiscard]] uint32_t most_repeated() const;
   [[nodiscard]] uint32_t passed_on() const { return passed_on_; }
-  /// How often a connection carried a question.
+  /// Returns how often a connection carried a question.
   [[nodiscard]] uint32_t questions() const { return questions_; }
-  /// The most cells that a connection carried to the host.
+  /// Returns the most cells that a connection carried to the host.
   [[nodiscard]] uint32_t most_carried_to(uint32_t host) const;
   void forget_counts() { told_.clear(), carried_.clear(), passed_on_ = questions_ = 0; }
 
@@ -98,7 +98,7 @@ class HostRing {
   };
   struct Line {
     std::array<uint32_t, 2> host{};
-    std::array<FileDescriptor, 2> ends;        ///< the switch's, by host; none: told that the connection has ended
+    std::array<FileDescriptor, 2> ends;        ///< the switch's, by host; none after the host saw the end
     std::array<Way, 2> ways;                   ///< by the host that sends
     std::array<uint64_t, 2> ends_ns{};         ///< 0: never
     std::array<bool, 2> closed{};              ///< this host has closed its end
@@ -116,9 +116,9 @@ class HostRing {
   std::mt19937_64 random_;
   std::vector<Host> hosts_;
   std::vector<Line> lines_;
-  std::vector<ClockOffset> clocks_;  ///< by host: what it was told last
+  std::vector<ClockOffset> clocks_;  ///< by host: what it learned last
   std::map<Told, uint32_t> told_;
-  std::map<std::pair<uint32_t, uint32_t>, uint32_t> carried_;  ///< by who sent and who is sent
+  std::map<std::pair<uint32_t, uint32_t>, uint32_t> carried_;  ///< by sender and receiver
   uint32_t passed_on_ = 0;
   uint32_t questions_ = 0;
   uint64_t now_ns_;

@@ -24,7 +24,7 @@ Joined partition(const HostRing &ring, const std::vector<bool> &part) {
   return [&](uint32_t one, uint32_t other) { return part[one] == part[other] && ring.joined(one, other); };
 }
 
-/// The hosts that hear of `host`, and it.
+/// Returns the hosts that hear of `host`, and itself.
 std::vector<bool> piece_of(uint32_t hosts, uint32_t host, const Joined &joined) {
   std::vector<bool> piece(hosts);
   piece[host] = true;
@@ -68,7 +68,7 @@ std::vector<uint32_t> shuffled_hosts(uint32_t hosts, std::mt19937_64 &random) {
   return order;
 }
 
-/// Both ways; each end is told, and tells.
+/// Cuts one connection both ways; each end learns it, and reports it.
 std::pair<uint32_t, uint32_t> cut_one(HostRing &ring, const std::vector<uint32_t> &order) {
   size_t other = 1;
   while (!ring.joined(order[0], order[other])) ++other;

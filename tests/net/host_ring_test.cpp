@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The control plane of more hosts than a mesh joins: what is known where, how soon, and how often it is told.
+// The control plane of more hosts than a mesh joins: which host knows what, how soon, and how often it is sent.
 #include <errno.h>
 
 #include <algorithm>
@@ -82,7 +82,7 @@ TEST_CASE("ring of hosts: each connection carries each piece of news once each w
       CHECK(all_know(ring, heartbeats_ns, 0, 5));
       CHECK(ring.passed_on() < hosts);  // by a tree
       ring.run(3 * second_ns, [] { return false; });
-      uint32_t ways = 0;  // but the one to the host that has told it
+      uint32_t ways = 0;  // without the one to the host that has sent it
       for (uint32_t host = 1; host < hosts; ++host)
         ways += static_cast<uint32_t>(ring.overlay().neighbours(host).size()) - 1;
       CHECK(ring.passed_on() <= ways);
@@ -267,7 +267,7 @@ TEST_CASE("ring of hosts: hosts that all stood still take nobody for dead when t
       CAPTURE(hosts, seed);
       HostRing ring({.hosts = hosts, .seed = seed});
       REQUIRE(ring.run(second_ns, [&] { return ring.all_met(); }));
-      ring.set_stopped(0, true);  // before it can tell of what is cut
+      ring.set_stopped(0, true);  // before it can report what is cut
       const std::vector<uint32_t> &neighbours = ring.overlay().neighbours(0);
       for (size_t each = 0; each + 1 < neighbours.size(); ++each) {
         ring.cut(0, neighbours[each]);

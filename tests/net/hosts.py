@@ -18,7 +18,7 @@ NFT = shutil.which("nft", path=os.environ.get("PATH", "") + ":/usr/sbin:/sbin") 
 
 
 def why_not():
-    """None where hosts can be made here; else what is missing."""
+    """Returns None if hosts can be made here, otherwise what is missing."""
     if os.geteuid() != 0:
         return "not root"
     for program in ("ip", "nsenter", "unshare"):
@@ -115,7 +115,8 @@ class Hosts:
                 self._inside(1 + host, command)
 
     def _introduce(self):
-        """Each host knows the others' hardware addresses: the kernel learns so many for all namespaces together."""
+        """Gives each host the others' hardware addresses: the kernel learns a limited number for all namespaces
+        together."""
         for own in range(self.count):
             known = [f"neigh replace {self.address(host, rail)} lladdr {self.hardware(host, rail)} dev eth{rail} nud "
                      "permanent\n" for rail in range(self.rails) for host in range(self.count) if host != own]
@@ -131,25 +132,25 @@ class Hosts:
         return f"{PREFIX}{17 + rail}.{host + 1}"
 
     def command(self, host, words):
-        """What runs the words on the host, in this folder."""
+        """Returns the command that runs the words on the host, in this folder."""
         return ["nsenter", "-t", str(self.inner[1 + host]), "-n", "-u", "-i", "-p", "-m", f"--wd={os.getcwd()}", "--",
                 *words]
 
     def start(self, host, command, **options):
-        """A process on the host; its standard output and error are one pipe."""
+        """Starts a process on the host; its standard output and error are one pipe."""
         return subprocess.Popen(self.command(host, command), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                                 stderr=subprocess.STDOUT, text=True, **options)
 
     def limit(self, rate):
-        """What each host may send, such as "200mbit"; None: as much as it can."""
+        """Limits what each host may send, such as "200mbit". None: it sends as much as it can."""
         for host in range(self.count):
             self._inside(1 + host, ["tc", "qdisc", "replace", "dev", "eth0", "root",
                                     *(["noqueue"] if rate is None else
                                       ["tbf", "rate", rate, "burst", "128kb", "latency", "50ms"])])
 
     def _sent(self, host, rail):
-        """By its interface to the network, since that was made: bytes with all headers, and packets, of which a large
-        one has its headers once though it is many frames."""
+        """Returns what its interface to the network has sent since that was made. Bytes are with all headers. A packet
+        that is large has its headers once though it is many frames."""
         told = subprocess.run(["nsenter", "-t", str(self.inner[1 + host]), "-n", "ip", "-s", "-j", "link", "show",
                                f"eth{rail}"], check=True, capture_output=True, text=True, timeout=120).stdout
         return json.loads(told)[0]["stats64"]["tx"]
@@ -158,15 +159,16 @@ class Hosts:
         return self._sent(host, rail)["bytes"]
 
     def sent_payload(self, host):
-        """Of its only rail, of bytes: without headers, and without what TCP sent again, as it also does where nothing
-        was lost but an acknowledgement was late: those segments are full ones, near enough."""
+        """Returns the bytes that its only rail has sent, without headers, and without what TCP sent again. TCP also
+        sends again where nothing was lost but an acknowledgement was late. Those segments are full ones, near
+        enough."""
         with open(f"/proc/{self.inner[1 + host]}/net/snmp", encoding="ascii") as file:
             names, values = (line.split() for line in file if line.startswith("Tcp:"))
         sent = self._sent(host, 0)
         return sent["bytes"] - HEADERS * sent["packets"] - SEGMENT * int(values[names.index("RetransSegs")])
 
     def cut(self, host, rail=0):
-        """Its cable, both ways: silently, as cables are."""
+        """Cuts its cable, both ways: silently, as cables are."""
         self._inside(0, ["ip", "link", "set", f"p{host}r{rail}", "nomaster"])
 
     def heal(self, host, rail=0):
@@ -192,15 +194,15 @@ class Hosts:
                                         "dev", "eth0", "nud", "permanent"])
 
     def lose(self, percent):
-        """Of the packets that each host receives, at random."""
+        """Drops this percentage of the packets that each host receives, at random."""
         rules = ("add table ip lost; add chain ip lost in { type filter hook input priority 0; }; "
                  f"add rule ip lost in iifname != lo numgen random mod 100 < {percent} drop")
         for host in range(self.count):
             self._inside(1 + host, [NFT, rules])
 
     def change_packets(self, host):
-        """A byte in each larger TCP packet that the host sends, as somebody between the hosts would do it; sums of TCP
-        still match. False: nft or the kernel cannot."""
+        """Changes a byte in each larger TCP packet that the host sends, as somebody between the hosts would do it. Sums
+        of TCP still match. Returns False if nft or the kernel cannot."""
         rules = ("add table ip changed; add chain ip changed out { type filter hook output priority 0; }; "
                  "add rule ip changed out ip length > 1200 meta l4proto tcp @ih,8000,8 set 0x55")
         try:
@@ -210,5 +212,5 @@ class Hosts:
         return True
 
     def kill(self, host):
-        """Every process of the host, at once."""
+        """Kills every process of the host, at once."""
         os.kill(self.inner[1 + host], signal.SIGKILL)

@@ -80,8 +80,8 @@ class Job:
         return found[-1]
 
     def returned(self, ranks):
-        """When the last call of the last of these ranks returned, as time.monotonic() tells it: of programs that print
-        it. What its process does at its end, and who waits for that, is not in it."""
+        """Returns when the last call of the last of these ranks returned, by time.monotonic(), from programs that print
+        it. It does not include what a rank's process does at its end, and who waits for that."""
         times = [RETURNED.findall(self.output[rank]) for rank in ranks]
         assert times and all(times), self.output
         return max(int(each[-1]) for each in times) / 1e6
@@ -93,7 +93,7 @@ def ucx_of(rondo):
 
 
 def why_no_ucx(rondo):
-    """None where ranks can use UCX; else why not."""
+    """Returns None if ranks can use UCX, otherwise the reason."""
     return ucx_of(rondo)["why_not"] or None
 
 
@@ -110,8 +110,8 @@ class HostsTest(unittest.TestCase):
             raise unittest.SkipTest(why)
 
     def seconds_until_told(self, job, harm, *expected):
-        """Does `harm` to a job that has begun. Returns after how many seconds the last of the expected ranks was told.
-        `expected`: ranks, what each of them is told, and the ranks that it may name."""
+        """Does `harm` to a job that has begun. Returns after how many seconds the last of the expected ranks got its
+        error. `expected` has ranks, the error that each of them gets, and the ranks that it may name."""
         begun = time.monotonic()
         harm()
         job.finish(60, skip=set(range(len(job.layout))) - {rank for ranks, _, _ in expected for rank in ranks})

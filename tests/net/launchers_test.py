@@ -19,7 +19,7 @@ DEADLINE_S = 90
 
 
 def flavour(name):
-    """What a program of that name is of; "" where there is none."""
+    """Returns the implementation of a program of that name, or "" if it does not exist."""
     path = shutil.which(name)
     if path is None:
         return ""
@@ -51,8 +51,8 @@ class Launchers(unittest.TestCase):
         return ["sh", "-c", f'exec >"$(mktemp "$0/XXXXXX")" 2>&1; {run}', self.said, PROGRAM, "sum", "20", "30000"]
 
     def expect_each_rank(self, launcher_said, statuses, end="ok"):
-        """All ranks ended well, each with its sums. A launcher tells one rank's end at most, and that may be of a rank
-        which it killed itself: what the ranks said stands beside it."""
+        """Checks that all ranks ended well, each with its sums. A launcher reports one rank's end at most, and that may
+        be of a rank which it killed itself. So the message also has what the ranks said."""
         said = "".join(path.read_text() for path in Path(self.said).iterdir())
         told = f"the launcher said:\n{launcher_said}\nthe ranks said:\n{said}"
         self.assertEqual(set(statuses), {0}, told)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""More hosts than a mesh of control connections joins, 66 network namespaces with a rank each: sums are right, and when
-all processes of a host are killed, every other rank names the rank of that host within the promised time, and what this
-machine's load takes. usage: many_hosts_test.py RANK_PROGRAM [HOSTS]"""
+"""More hosts than a mesh of control connections joins: 66 network namespaces with a rank each. Sums are right. When all
+processes of a host are killed, every other rank names the rank of that host. It does so within the promised time, and
+what this machine's load takes. usage: many_hosts_test.py RANK_PROGRAM [HOSTS]"""
 
 import os
 import sys
@@ -36,7 +36,7 @@ class ManyHosts(HostsTest):
             print(f"{HOSTS} hosts: made in {made - begun:.1f} s, sums in {summed - made:.1f} s, second job begun in "
                   f"{ready - summed:.1f} s, a killed host named to all in {told - ready:.2f} s, and all ended in "
                   f"{time.monotonic() - ready:.2f} s", flush=True)
-            # By the control plane, or, where the machine is slow, by a link that has ended a second before.
+            # The control plane reports it or, if the machine is slow, a link that has ended a second before.
             self.expect(job, others, "remote rank failed",
                         f"rank {killed} \\(host h{killed},.*(has ended|closed the connection)", {killed})
 

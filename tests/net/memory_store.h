@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How two ends of a network in one process meet.
+// Two ends of a network in one process meet by this store.
 #pragma once
 
 #include <condition_variable>

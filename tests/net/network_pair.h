@@ -19,7 +19,7 @@
 
 namespace rondo::net_test {
 
-/// Of one of two.
+/// One of the two ends.
 struct NetworkEnd {
   const std::vector<net::NearLink> &links;
   const RdmaMemory *memory = nullptr;  ///< which has their device slots

@@ -19,8 +19,8 @@ struct Kind {
   Connect connect;
 };
 
-/// What leaves a sender without its receiver: over TCP the kernel carries on what was handed over, over verbs the
-/// device. In software nothing does, and what comes by rendezvous is fetched by the receiver.
+/// Returns whether sent data leaves without its receiver. Over TCP the kernel carries on what was handed over, over
+/// verbs the device. In software nothing does, and the receiver fetches what comes by rendezvous.
 bool leaves_alone(const Kind &kind) {
   const std::string_view name = kind.name;
   return name.starts_with("tcp") || name == "ucx" || name.starts_with("verbs");
@@ -82,8 +82,8 @@ TEST_CASE("network: on the steady path nothing of ours is allocated, and a slot 
     const Outcome outcome = exchange(pair, slots, 11);
     const uint64_t allocated = rondo_test::allocation_count() - before;
     CHECK(outcome == Outcome::right);
-    // By operator new: UCX and the libraries of verbs, which are C, have memory of their own. The network in software
-    // is a test's, and cuts payloads into pieces.
+    // This counts operator new: UCX and the libraries of verbs, which are C, have memory of their own. The network in
+    // software is a test's, and cuts payloads into pieces.
     if (std::string_view(kind.name) != "software") CHECK(allocated == 0);
     for (const Told &told : pair.told) {
       CHECK(told.arrived == channel_count * slots);

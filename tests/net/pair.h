@@ -28,7 +28,7 @@ inline uint64_t from_environment(const char *variable, uint64_t otherwise) {
 inline uint64_t seed_from_environment() { return from_environment("RONDO_SEED", std::random_device{}()); }
 inline uint64_t seed_count() { return from_environment("RONDO_NETWORK_SEEDS", 1'000); }
 
-/// What one end's network was asked, and the events that it has told.
+/// The calls to one end's network, and the events that it has returned.
 struct Told {
   uint64_t arrived = 0;
   uint64_t credits = 0;
@@ -36,7 +36,7 @@ struct Told {
   uint64_t calls_out_of_context = 0;  ///< of one that has memory of a device, while that was not current
 };
 
-/// Of frames' tags.
+/// Returns a key of frames' tags.
 inline wire::Key test_key(uint32_t number) {
   wire::Key key;
   key.fill(static_cast<std::byte>(17 + number));
@@ -45,7 +45,7 @@ inline wire::Key test_key(uint32_t number) {
 
 class CountedNetwork final : public net::Network {
  public:
-  /// `device`: what its links have slots in; null: nothing.
+  /// The links have slots in `device`, unless it is null.
   CountedNetwork(std::unique_ptr<net::Network> network, Told &told, std::shared_ptr<const TestRdmaMemory> device)
       : network_(std::move(network)), told_(told), device_(std::move(device)) {}
   ~CountedNetwork() override { count_call(); }
@@ -105,7 +105,7 @@ struct Pair {
     for (Side &side : pair.sides) pair.serve(side, std::move(made.networks[side.number]));
   }
 
-  /// What each side gives its network.
+  /// Returns what each side gives its network.
   [[nodiscard]] std::array<NetworkEnd, 2> ends() const {
     return {NetworkEnd{sides[0].memory.links, sides[0].device.get()},
             NetworkEnd{sides[1].memory.links, sides[1].device.get()}};

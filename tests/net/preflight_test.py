@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What keeps hosts from talking is told when the communicator is made, with both ends and what to change: a firewall, a
-network that large packets do not pass, an interface that the others cannot reach. Hosts are network namespaces, and nft
-drops packets for real. usage: preflight_test.py RANK_PROGRAM"""
+"""If something keeps hosts from talking, the error comes when the communicator is made, with both ends and what to
+change. Cases are a firewall, a network that large packets do not pass, and an interface that the others cannot reach.
+Hosts are network namespaces, and nft drops packets for real. usage: preflight_test.py RANK_PROGRAM"""
 
 import os
 import secrets
@@ -32,14 +32,14 @@ class Preflight(unittest.TestCase):
         self.assertEqual(process.returncode, 0, said)
 
     def drop(self, host, rule):
-        """Of what comes to the host. The store's port stays open, so that the ranks meet."""
+        """Drops what arrives at the host by `rule`. The store's port stays open, so that the ranks meet."""
         # Two rules of their own: nft joins "sport != A dport != B" into one comparison, which is another condition.
         self.on(host, net.NFT, "add table ip t; add chain ip t in { type filter hook input priority 0; }; "
                                f"add rule ip t in tcp sport {PORT} accept; add rule ip t in tcp dport {PORT} accept; "
                                f"add rule ip t in {rule} drop")
 
     def ranks(self, own=None, layout=(0, 1), environment=None):
-        """Output by rank; `own`: variables by rank."""
+        """Returns the output by rank. `own` has variables by rank."""
         base = dict(os.environ, WORLD_SIZE=str(len(layout)), MASTER_ADDR=self.hosts.address(0), MASTER_PORT=str(PORT),
                     RONDO_SECRET=secrets.token_hex(32), **(environment or {}))
         processes = [self.hosts.start(host, [PROGRAM, "sum", "3", "300000"],

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Ranks on several hosts, which are network namespaces, whose processes have too few descriptors, or children that they
-forked: every rank hears which rank it is about, soon. usage: processes_hosts_test.py RANK_PROGRAM"""
+"""Ranks on several hosts, which are network namespaces. Their processes have too few descriptors, or children that they
+forked. Every rank soon gets an error that names the rank. usage: processes_hosts_test.py RANK_PROGRAM"""
 
 import os
 import sys

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Hosts with two interfaces: each carries half of the bytes; one that goes down, or whose cable is cut, is named; rails
-that do not fit are refused. usage: rails_test.py RANK_PROGRAM RONDO"""
+"""Hosts with two interfaces, each of which carries half of the bytes. An interface that goes down, or whose cable is
+cut, is named. Rails that do not fit are refused. usage: rails_test.py RANK_PROGRAM RONDO"""
 
 import os
 import signal

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Hosts that are network namespaces with control connections as in a ring, which begins above 4 hosts here: a rank or a
-host that is killed, a cable that is cut, one way or both, and a partition are told on every host. That it is soon is
-for timed_hosts_test.py. usage: ring_hosts_test.py RING_RANK"""
+"""Hosts that are network namespaces with control connections as in a ring, which begins above 4 hosts here. Every host
+learns of a rank or a host that is killed. It also learns of a cable that is cut, one way or both, and of a partition.
+timed_hosts_test.py checks that it is soon. usage: ring_hosts_test.py RING_RANK"""
 
 import os
 import signal
@@ -17,8 +17,8 @@ NO_ANSWER = r"(gave no answer|cannot be reached)"
 
 class RingOfHosts(HostsTest):
     def expect_told(self, host_count, layout, harm, *expected):
-        """A job is told of harm(hosts, job). `expected`: ranks, what each of them is told, and the ranks that it may
-        name."""
+        """Checks that a job learns of harm(hosts, job). `expected` has ranks, the error that each of them gets, and the
+        ranks that it may name."""
         with net.Hosts(host_count) as hosts:
             job = Job(hosts, layout, [PROGRAM, "4"]).begun()
             seconds = self.seconds_until_told(job, lambda: harm(hosts, job), *expected)

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // One rank of a job whose hosts have control connections as in a ring: `ring_rank MESH_MAX`, with the environment of a
-// launcher. It says "begun" after its first sum, sums until the communicator has failed, and prints
-//   rank R returned MICROSECONDS      the last sum, by a clock that all processes of the machine share
-//   rank R: STATUS peer P operation N: MESSAGE
-// The public interface has no way to ask for fewer hosts in a mesh, so this is on the library's inside.
+// launcher. It says "begun" after its first sum, sums until the communicator has failed, and prints these lines.
+//     rank R returned MICROSECONDS      the last sum, by a clock that all processes of the machine share
+//     rank R: STATUS peer P operation N: MESSAGE
+// The public interface has no way to ask for fewer hosts in a mesh, so this uses the library's inside.
 #include <rondo/rondo.h>
 
 #include <cstdio>

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`rondo run --hosts` over a real sshd on each of several hosts, which are network namespaces: ranks, output, exit
-status, signals, and what is told where a host cannot take part. usage: run_hosts_test.py RANK_PROGRAM RONDO"""
+"""`rondo run --hosts` over a real sshd on each of several hosts, which are network namespaces. The tests cover ranks,
+output, exit status, signals, and errors if a host cannot take part. usage: run_hosts_test.py RANK_PROGRAM RONDO"""
 
 import os
 import shutil
@@ -63,7 +63,7 @@ class RunOnHosts(unittest.TestCase):
         subprocess.run(self.hosts.command(host, ["sh", "-ec", script]), check=True, capture_output=True, timeout=120)
 
     def processes(self, host, mark):
-        """Of the host, those whose command line holds `mark`."""
+        """Returns the host's processes whose command line holds `mark`."""
         pattern = f"{mark[0]}[{mark[1]}]{mark[2:]}"  # which the looking shell's own line does not match
         script = (f"for p in /proc/[0-9]*; do tr '\\0' ' ' < $p/cmdline 2>/dev/null | grep -q '{pattern}' "
                   "&& echo ${p#/proc/}; done; true")

@@ -14,7 +14,7 @@
 
 namespace rondo::net_test {
 
-/// Says what it is told to say, once.
+/// A network that returns its script of events, once.
 class ScriptedNetwork final : public net::Network {
  public:
   explicit ScriptedNetwork(std::vector<net::Event> events) : events_(std::move(events)) {}
@@ -37,7 +37,7 @@ class ScriptedNetwork final : public net::Network {
   std::vector<net::Event> events_;
 };
 
-/// Of rank 0, whose peer on the other host has ended.
+/// Makes the parts of rank 0, whose peer on the other host has ended.
 inline net::Control::Parts alone(SceneRanks &ranks) {
   auto [far, near] = connected_sockets();
   const FileDescriptor file = net::ControlMemory::create(2, 2).value();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How long a rank that leaves waits for what it has sent.
+// A rank that leaves waits this long for what it has sent.
 #include <memory>
 
 #include "tests/catch.h"

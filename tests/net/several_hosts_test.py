@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Ranks on several hosts, which are network namespaces: every collective is right; and a rank that is killed, a host
-that goes, a cable that is cut, ranks that disagree give every rank an error that names the other within the promised
-time, while a rank that is only stopped is not taken for dead. usage: several_hosts_test.py RANK_PROGRAM RONDO"""
+"""Ranks on several hosts, which are network namespaces. Every collective is right. After a killed rank, a lost host, a
+cut cable or a disagreement, every rank gets an error that names the other within the promised time. A rank that is only
+stopped is not taken for dead. usage: several_hosts_test.py RANK_PROGRAM RONDO"""
 
 import json
 import os
@@ -79,7 +79,7 @@ class SeveralHosts(HostsTest):
                 self.expect(job, range(4), "ok")
 
     def sent_for_sums(self, hosts, rounds, count, environment):
-        """By each host, of bytes: everything, the making of the communicator included."""
+        """Returns the bytes that each host sends: everything, the making of the communicator included."""
         before = [hosts.sent_payload(host) for host in range(hosts.count)]
         job = Job(hosts, [0, 0, 1, 1], [PROGRAM, "sum", str(rounds), str(count)], environment).finish(120)
         self.expect(job, range(4), "ok")
@@ -90,7 +90,7 @@ class SeveralHosts(HostsTest):
         whole = rounds * count * 4
         with net.Hosts(2) as hosts:
             hosts.limit("200mbit")
-            # Of ring: 2 (n - 1) / n. What the network loses, TCP sends again and Rondo does not.
+            # A ring sends 2 (n - 1) / n. What the network loses, TCP sends again and Rondo does not.
             for algorithm, share, lost in (({}, 1.0, 0), ({"RONDO_ALGORITHM": "ring"}, 1.5, 0), ({}, 1.0, 1)):
                 if lost and net.NFT is None:
                     continue
@@ -111,7 +111,8 @@ class SeveralHosts(HostsTest):
 
     def test_bytes_cross_the_network_as_seldom_as_they_can_in_every_collective(self):
         calls, size = 4, 8 << 20
-        # Of the vector, what host 0 and host 1 send. The choice of the tuner, and a ring, which follows the hosts.
+        # These are the parts of the vector that host 0 and host 1 send, with the tuner's choice, and with a ring, which
+        # follows the hosts.
         chosen = {"reduce_scatter": (0.5, 0.5), "all_gather": (0.5, 0.5), "broadcast": (1, 0), "reduce": (0, 1)}
         ring = {"all_reduce": (1.5, 1.5), "reduce_scatter": (0.75, 0.75), "all_gather": (0.75, 0.75)}
         with net.Hosts(2) as hosts:
@@ -138,7 +139,7 @@ class SeveralHosts(HostsTest):
                 self.assertGreater(table["networks"][0]["network"]["links"][link]["bandwidth_GBps"], 0)
             large = [row for row in table["rows"] if row["collective"] == "all_reduce"][-1]
             self.assertTrue(large["several_hosts"])
-            # The file as it is, but for a choice that the built-in tables would not make.
+            # The file stays as it is, except for a choice that the built-in tables would not make.
             large.update(algorithm="halving_doubling", channels=1)
             with open(path, "w", encoding="ascii") as file:
                 json.dump(table, file)
@@ -260,7 +261,7 @@ class SeveralHosts(HostsTest):
                 self.assertIn("RONDO_FRAME_TAGS=on is for TCP, and RONDO_NETWORK is ucx", output)
 
     def congestion_controls(self, hosts, environment):
-        """Of the links between two ranks on two hosts."""
+        """Returns the congestion controls of the links between two ranks on two hosts."""
         job = Job(hosts, [0, 1], [PROGRAM, "quiet", "3"], environment).begun()
         looks = [hosts.start(host, ["ss", "-Htin", "state", "established"]) for host in range(2)]
         found = set()

@@ -41,7 +41,7 @@ struct Memory {
   }
 };
 
-/// Byte `at` of slot `counter` of a link in a direction.
+/// Returns byte `at` of slot `counter` of a link in a direction.
 inline std::byte content(uint32_t from, uint32_t link, uint64_t counter, size_t at) {
   return static_cast<std::byte>(from * 101 + link * 53 + counter * 7 + at * 3);
 }
@@ -117,7 +117,7 @@ struct Side {
     }
   }
 
-  /// As a rank does whose network takes none.
+  /// Forgets the device's memory, as a rank does whose network takes none.
   void forget_device_memory() {
     for (uint32_t index = 0; index < memory.links.size(); ++index) {
       net::NearLink &link = memory.links[index];
@@ -127,7 +127,7 @@ struct Side {
     device.reset();
   }
 
-  /// As a device's kernel finds it; null: it is neither in the slot nor in the device's.
+  /// Returns the payload as a device's kernel finds it. Null: it is neither in the slot nor in the device's.
   const std::byte *payload_of(uint32_t link) {
     const SlotHeader &header = receivers[link].header();
     const auto kind = static_cast<PayloadKind>(header.kind);

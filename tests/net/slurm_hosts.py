@@ -14,7 +14,7 @@ PROGRAMS = ("munged", "slurmctld", "slurmd", "srun", "sinfo")
 
 
 def why_not():
-    """None where such hosts can be made here; else what is missing."""
+    """Returns None if such hosts can be made here, otherwise what is missing."""
     why = net.why_not()
     if why is not None:
         return why

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What goes wrong between hosts, again and again from seeds, on hosts that are network namespaces: killed ranks and
-hosts, cut cables (both ways, one way), stopped ranks, lost packets, cables that come and go. Prints a line for each
-kind with how often it was done, what was wrong, and how late the ranks that live named the one that was lost. How late
-that may be is asked for: of each report by --latest, of each peer's return by --latest-return, and by --timed of the
-median of each kind, which is to be what is promised (tests/timed.py).
+"""Repeats faults between hosts from seeds, on hosts that are network namespaces: killed ranks and hosts, cut cables,
+stopped ranks, lost packets, cables that come and go. Cables are cut both ways or one way. It prints a line for each
+kind: how often it was done, what was wrong, and how late the ranks that live named the lost one. Options limit how late
+that may be. --latest is for each report, --latest-return for each peer's return. --timed is for the median of each
+kind, which is to be what is promised (tests/timed.py).
 
 usage: soak.py RANK_PROGRAM [--seeds N] [--first SEED] [--minutes M] [--only KIND,...]
-               [--latest SECONDS] [--latest-return SECONDS] [--timed]
-Exit status: 0 all as promised; 1 something was not (each such run is told with its seed); 77 not root, or no nft."""
+             [--latest SECONDS] [--latest-return SECONDS] [--timed]
+Exit status: 0 all as promised; 1 something was not (its seed is printed); 77 not root, or no nft."""
 
 import argparse
 import math
@@ -27,7 +27,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from timed import is_within  # noqa: E402
 
 LAYOUT = [0, 0, 1, 1]
-# What is promised. Without another call of the rank that sleeps, its peers would return after its 10 s.
+# These are promised. Without another call of the rank that sleeps, its peers would return after its 10 s.
 LATE_S, LATE_RETURN_S, SLEEP_S = 2.0, 0.1, 10
 LOST = re.compile(r"gave no answer|cannot be reached|has ended|network between the hosts")
 
@@ -62,11 +62,11 @@ class Ranks:
             time.sleep(0.005)
 
     def inner(self, rank):
-        """The process of the rank itself, below the one that entered its host."""
+        """Returns the process of the rank itself, below the one that entered its host."""
         return net.innermost(self.processes[rank].pid)
 
     def finish(self, seconds):
-        """The ranks that were still running after that long, which are killed."""
+        """Kills the ranks that are still running after that long, and returns them."""
         deadline = time.monotonic() + seconds
         late = []
         for rank, process in enumerate(self.processes):
@@ -87,7 +87,7 @@ class Ranks:
         return late
 
     def report(self, rank):
-        """(time, status, peer, message) of the rank's last word; None: it had none."""
+        """Returns (time, status, peer, message) of the rank's last word, or None."""
         for came, line in reversed(self.lines[rank]):
             found = re.match(r"rank \d+: (.*?) peer (-?\d+) operation \d+: ?(.*)", line)
             if found or "WRONG SUM" in line:
@@ -263,7 +263,8 @@ def cuts_and_heals(program, seeds, minutes):
 
 
 def left_on(hosts, host):
-    """Processes of the host beside the looking one, and what is in its shared memory and its folder for rendezvous."""
+    """Returns the host's processes beside the one that reads, and what is in its shared memory and rendezvous
+    folder."""
     script = ("for p in /proc/[0-9]*; do tr '\\0' ' ' < $p/cmdline; echo; done; ls /dev/shm /tmp/rondo-0 2>/dev/null; "
               "true")
     process = hosts.start(host, ["sh", "-c", script])
@@ -286,8 +287,8 @@ def returns(program, seeds):
     return tally
 
 
-# On one host: which ports of it listen, again and again, into a file; on the other: connections to them, silent or with
-# nonsense, of which a thousand stay open.
+# One program writes, again and again, which ports of one host listen, into a file. The other makes connections to them
+# from the other host, silent or with nonsense, of which a thousand stay open.
 LOOK = """import os, time
 while True:
     rows = [line.split() for line in open('/proc/net/tcp').readlines()[1:]]

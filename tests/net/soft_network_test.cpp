@@ -8,13 +8,13 @@ using namespace rondo::net_test;
 
 namespace {
 
-/// Two ranks that sleep, each with its executing thread and its sentinel: the first is woken by what the second moves,
-/// the second by the network or when the first goes to sleep.
+/// Two ranks that sleep, each with its executing thread and its sentinel. What the second moves wakes the first. The
+/// network wakes the second, or the first does when it goes to sleep.
 class Sleepers {
  public:
   explicit Sleepers(const WirePlan &plan) : random_(plan.seed + 1) { Pair::connect_soft(pair, plan); }
 
-  /// Both post `slots` slots on each link and receive as many, or are told of a loss.
+  /// Lets both post `slots` slots on each link and receive as many, or learn of a loss.
   Outcome run(uint64_t slots) {
     for (uint64_t round = 0; round < rounds_max; ++round) {
       bool all = true, living_told = true;
@@ -59,7 +59,7 @@ class Sleepers {
   std::array<bool, 2> serving_{true, true};
 };
 
-/// Of the first of 50 seeds whose outcome is not right.
+/// Returns the outcome of the first of 50 seeds whose outcome is not right.
 template <class Run>
 Outcome first_trouble(Defect defect, const Run &run) {
   for (uint64_t seed = 20'261'122; seed < 20'261'172; ++seed)

@@ -59,7 +59,7 @@ reboot -f
 
 
 class Missing(Exception):
-    """What the image needs and cannot have here."""
+    """A thing that the image needs and cannot have here."""
 
 
 def call(command, seconds=300, **options):
@@ -67,7 +67,7 @@ def call(command, seconds=300, **options):
 
 
 def packages_to_fetch(more):
-    """Those of the wanted packages, and of what they need, that are not installed; then the kernel's."""
+    """Returns the wanted packages, and those that they need, that are not installed; then the kernel's."""
     wanted = [*PACKAGES, *more, *([] if shutil.which(QEMU) else [QEMU_PACKAGE])]
     plan = call(["apt-get", "-s", "install", "--no-install-recommends", *wanted])
     if plan.returncode != 0:
@@ -213,7 +213,7 @@ class Image:
         return {"LD_LIBRARY_PATH": ":".join(folders), "QEMU_MODULE_DIR": str(self.root / LIBRARIES / "qemu")}
 
     def programs(self):
-        """For PATH in the guest."""
+        """Returns PATH for the guest."""
         return ":".join(str(self.root / place) for place in ("usr/sbin", "usr/bin", "sbin", "bin"))
 
 

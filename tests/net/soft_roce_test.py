@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The transport over verbs on a real RDMA device in software, in virtual machines (soft_roce.py): the suite of
-networks, every collective, a port that goes down, a path that dies between two machines. Two ranks of one machine count
-as ranks of two hosts since each is in a namespace of processes of its own.
-usage: soft_roce_test.py FOLDER RANK_PROGRAM RONDO NETWORK_TEST VERBS_TEST"""
+"""The transport over verbs on a real RDMA device in software, in virtual machines (soft_roce.py). The tests are the
+suite of networks, every collective, a port that goes down, and a path that dies between two machines. Two ranks of one
+machine count as ranks of two hosts: each is in a namespace of processes of its own. usage: soft_roce_test.py FOLDER
+RANK_PROGRAM RONDO NETWORK_TEST VERBS_TEST"""
 
 import os
 import re
@@ -43,9 +43,9 @@ TWO_MACHINES = ENVIRONMENT + f"""
 export RONDO_INTERFACE=eth1 MASTER_ADDR=$(address 0 eth1) MASTER_PORT=29500 RANK=$NODE
 """
 
-# Promised: 5 s from the fall of a port, or the death of a path, until the error. The allowance is for the guest: its
-# emulated processor takes ten times as long for all it does, and the guest's clock runs on while that processor waits
-# for a core. The time that is measured ends with the last process of a rank.
+# The promise is 5 s from the fall of a port, or the death of a path, until the error. The allowance is for the guest.
+# Its emulated processor takes ten times as long for all it does, and its clock runs on while that processor waits for a
+# core. The time that is measured ends with the last process of a rank.
 PROMISED_MS, ALLOWANCE_MS = 5_000, 5_000
 
 
@@ -213,7 +213,7 @@ cat /run/rank$NODE
         self.assertIn("# Out of bounds values : 0 OK", outputs[0])
         for node, output in enumerate(outputs):
             self.expect_soon(output)
-            # The rank that had something to send is the first to know, and tells the other.
+            # The rank that had something to send is the first to know, and informs the other.
             self.expect_loss(output, 1, r"rank [01] \(host vm[01].*does not acknowledge.*retry counter exceeded.*"
                                         r"from rxe0 port 1 .* to rxe0 port 1 ")
 

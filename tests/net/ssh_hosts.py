@@ -13,7 +13,7 @@ SSHD = shutil.which("sshd", path=os.environ.get("PATH", "") + ":/usr/sbin:/sbin"
 
 
 def why_not():
-    """None where such hosts can be made here; else what is missing."""
+    """Returns None if such hosts can be made here, otherwise what is missing."""
     why = net.why_not()
     if why is not None:
         return why

@@ -90,7 +90,7 @@ TEST_CASE("tcp: bytes that are no frame end the connection and are written nowhe
     CHECK(listener.network->why_lost(1).message.find("no frame") != std::string::npos);
     CHECK_FALSE(listener.side.receivers[0].can_receive());
   };
-  // counter out of order; more bytes than a slot; a channel that is none; a kind that is none
+  // The faults are a counter out of order, more bytes than a slot, an unknown channel, and an unknown kind.
   const tcp::FrameHeader bad[] = {{slot_kind, 0, 1, 8, 0, 5, 0},
                                   {slot_kind, 0, 1, 4096, 0, 0, 0},
                                   {slot_kind, 9, 1, 8, 0, 0, 0},
@@ -102,11 +102,11 @@ TEST_CASE("tcp: bytes that are no frame end the connection and are written nowhe
       listener.send(0, frame, "12345678");
       hears_loss(listener);
     }
-  // the slot of another socket
+  // This is the slot of another socket.
   Listener crossed(2);
   crossed.send(0, {slot_kind, 0, 1, 8, 0, 1, 0}, "12345678");
   hears_loss(crossed);
-  // credit that goes back
+  // This is a credit that goes back.
   Listener taken_back(2);
   taken_back.send(0, {credit_kind, 0, 0, 0, 0, 0, 1});
   CHECK(taken_back.hear(1).size() == 1);
@@ -159,7 +159,7 @@ TEST_CASE("tcp: what has come is told, though nothing can be sent to the peer an
 TEST_CASE("tcp: of frames with tags, one that was changed, repeated or left out ends the connection", "[net]") {
   constexpr std::string_view payload = "12345678";
   const auto slot = [&](uint64_t counter) { return tcp::FrameHeader{slot_kind, 0, 7, 8, 0, counter, 0}; };
-  /// As the peer sends it: its n-th frame has the n-th tag of its key.
+  /// Returns a frame as the peer sends it: its n-th frame has the n-th tag of its key.
   const auto frame = [&](wire::FrameTagger &tagger, const tcp::FrameHeader &header) {
     const std::string_view data = payload.substr(0, header.bytes);
     const wire::FrameTag tag = tagger.next(tcp::bytes_of_header(header), bytes_of(data));

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How soon ranks on other hosts are told of a loss, and that what `rondo tune` measures of links is right: promises
-about time, on hosts that are network namespaces. usage: timed_hosts_test.py RING_RANK RANK_PROGRAM RONDO"""
+"""Promises about time, on hosts that are network namespaces. Ranks on other hosts learn of a loss soon, and what `rondo
+tune` measures of links is right. usage: timed_hosts_test.py RING_RANK RANK_PROGRAM RONDO"""
 
 import json
 import os

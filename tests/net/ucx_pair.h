@@ -9,13 +9,13 @@
 
 namespace rondo::net_test {
 
-/// False: this test goes on without UCX, and says so once.
+/// Returns false if the test goes on without UCX, and says so once.
 [[nodiscard]] bool ucx_is_there();
 
-/// Of rank 0 or 1, as the test's ranks ask for it.
+/// Returns the request of rank 0 or 1.
 [[nodiscard]] ucx::JoinRequest ucx_request(uint32_t rank);
 
-/// `rendezvous_bytes`: from how many on payloads go by rendezvous, as UCX's own variable takes it.
+/// Connects the ends. Payloads of `rendezvous_bytes` or more go by rendezvous, as UCX's own variable takes it.
 [[nodiscard]] NetworkPair connect_ucx_pair(const std::array<NetworkEnd, 2> &ends, const char *rendezvous_bytes);
 
 }  // namespace rondo::net_test

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What UCX may not do to a process, and what strangers and broken peers may not do over UCX.
+// These tests show what UCX may not do to a process, and what strangers and broken peers may not do over UCX.
 #include <dlfcn.h>
 #include <signal.h>
 
@@ -71,8 +71,8 @@ struct Scene {
     return header;
   }
 
-  /// Sends the header with 8 bytes, and waits until rank 0's host has answered that it was taken from the network; then
-  /// until rank 0 has seen it, unless it is dropped.
+  /// Sends the header with 8 bytes, and waits until rank 0's host has answered that it was taken from the network.
+  /// Unless it is dropped, it also waits until rank 0 has seen it.
   void send(const ucx::Header &header, bool dropped = false) {
     ucp_request_param_t how{};
     finish(worker->api().ucp_am_send_nbx(endpoint, ucx::slot_id, &header, sizeof header, "12345678", 8, &how));
@@ -95,7 +95,7 @@ struct Scene {
   }
 };
 
-/// Of a rank that comes to the last exchange of all ranks when the test says so.
+/// The store of a rank that comes to the last exchange of all ranks when the test says so.
 class HeldStore final : public ForwardingStore {
  public:
   HeldStore(Store &store, bool hold) : ForwardingStore(store), held(hold) {}
@@ -114,7 +114,7 @@ class HeldStore final : public ForwardingStore {
   std::atomic<bool> held;
 };
 
-/// Whether the worker at `address` answers a stranger's message that comes by rendezvous: it fetches nothing.
+/// Checks that the worker at `address` answers a stranger's message that comes by rendezvous: it fetches nothing.
 Result<void> check_rendezvous(ByteView address) {
   RONDO_TRY_ASSIGN(const auto opened, ucx::Worker::open());
   const ucx::Worker &worker = *opened;
@@ -154,7 +154,7 @@ TEST_CASE("ucx: loading it leaves the application's signals and environment alon
     struct sigaction action {};
     REQUIRE(::sigaction(number, nullptr, &action) == 0);
     INFO("signal " << number);
-    // Catch has handlers of its own while a test runs, but for signals that it does not know.
+    // Catch has handlers of its own while a test runs, except for signals that it does not know.
     Dl_info owner{};
     if (::dladdr(reinterpret_cast<const void *>(action.sa_handler), &owner) != 0)
       CHECK(std::string(owner.dli_fname).find("libucs") == std::string::npos);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the transport over verbs decides without a device: which port, what an offer says, what an immediate means.
+// The transport over verbs decides these without a device: a port, the content of an offer, the meaning of an
+// immediate.
 #include <algorithm>
 #include <optional>
 #include <thread>
@@ -25,7 +26,7 @@ Gid v6(uint32_t index) {
   return {index, GidKind::roce_v2, {0x20, 0x01, 0x0d, 0xb8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1}};
 }
 
-/// "device:port gid", or the error.
+/// Returns "device:port gid", or the error.
 std::string chosen(const std::vector<Port> &ports, const PortWish &wish = {}) {
   const auto choice = choose_port(ports, wish);
   if (!choice.ok()) return choice.error().message;
@@ -33,7 +34,7 @@ std::string chosen(const std::vector<Port> &ports, const PortWish &wish = {}) {
   return port.device + ":" + std::to_string(port.number) + " " + std::to_string(choice.value().gid.index);
 }
 
-/// The same, of each rail.
+/// Returns the same for each rail.
 std::string chosen(const std::vector<Port> &ports, const RailsWish &wish) {
   const auto choices = choose_ports(ports, wish);
   if (!choices.ok()) return choices.error().message;

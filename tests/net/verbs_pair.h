@@ -9,10 +9,10 @@
 
 namespace rondo::net_test {
 
-/// False: this test goes on without verbs, and says so once.
+/// Returns false if the test goes on without verbs, and says so once.
 [[nodiscard]] bool verbs_is_there();
 
-/// Of one of `rank_count` ranks, each on a host of its own.
+/// Returns the request of one of `rank_count` ranks, each on a host of its own.
 [[nodiscard]] verbs::JoinRequest verbs_request(uint32_t rank, uint32_t rank_count = 2);
 
 [[nodiscard]] NetworkPair connect_verbs_pair(const std::array<NetworkEnd, 2> &ends, uint32_t pairs_per_rail);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What broken and hostile peers may not do over verbs. Needs a device: tests/net/soft_roce_test.py has one.
+// Broken and hostile peers may not do these things over verbs. The tests need a device: tests/net/soft_roce_test.py has
+// one.
 #include <cstdio>
 #include <cstring>
 #include <optional>
@@ -42,7 +43,7 @@ class Hostile {
     std::memcpy(payload, "12345678", 8);
     return {counter, 7, 8, payload, 0};
   }
-  /// What has completed, rank 0's credits included.
+  /// Takes what has completed, rank 0's credits included.
   void take_completions() {
     for (ibv_wc completion; ibv_poll_cq(completions_.get(), 1, &completion) > 0;) {
       REQUIRE(completion.status == IBV_WC_SUCCESS);
@@ -204,8 +205,8 @@ TEST_CASE("verbs: a peer's message that does not fit the link's state ends the l
 
 TEST_CASE("verbs: a peer can write into the slots of its own links only", "[net]") {
   if (!verbs_is_there()) return;
-  // Where it writes 256 bytes: over the headers in front of the slots; behind the last slot; into memory that rank 0
-  // has opened for rank 2, with that key, which stands in the store for all to read.
+  // The peer writes 256 bytes at three places. They are over the headers in front of the slots, behind the last slot,
+  // and in memory that rank 0 has opened for rank 2. It has that key, which stands in the store for all to read.
   for (const int where : {0, 1, 2}) {
     Scene scene(3);
     Hostile &hostile = *scene.others[0];
