@@ -15,12 +15,12 @@ class CallData {
   /// `salt` differs from call to call.
   CallData(const PlannedCall &planned, uint32_t rank, uint32_t rank_count, uint64_t salt);
 
-  /// What Communicator::submit() takes.
+  /// Returns the argument of Communicator::submit().
   [[nodiscard]] const Call &call() const { return call_; }
   [[nodiscard]] std::vector<std::byte> &first() { return first_; }
   [[nodiscard]] std::vector<std::byte> &second() { return second_; }
 
-  /// Empty, or what is wrong in the result.
+  /// Returns what is wrong in the result, or "".
   [[nodiscard]] std::string wrong() const;
 
  private:

@@ -47,12 +47,12 @@ class Judge {
   [[nodiscard]] bool survives(const RankRecord &rank) const {
     return rank.came && rank.died_ns == never_ns && rank.stopped_ns == never_ns;
   }
-  /// When the rank died or left.
+  /// Returns when the rank died or left.
   [[nodiscard]] static uint64_t departed_ns(const RankRecord &rank) {
     return std::min({rank.died_ns, rank.left_ns, rank.finalized_ns});
   }
 
-  /// Whether it was in rondo_comm_finalize() where the failure was, in the place of an operation.
+  /// Returns whether it was in rondo_comm_finalize() where the failure was, in the place of an operation.
   [[nodiscard]] static bool finalizes(const RankRecord &rank, const FailureRecord &failure) {
     const uint64_t operation = failure.error.operation;
     if (operation == 0 || rank.calls.size() < operation) return false;
@@ -100,7 +100,7 @@ class Judge {
       complain(rank, "initialisation blames rank " + std::to_string(peer) + ": " + error.message);
   }
 
-  /// A rank that the store knew died while this one initialised, and nothing else happened.
+  /// Checks the death of a rank that the store knew, while this one initialised and nothing else happened.
   void check_death_in_init(uint32_t rank) {
     const RankRecord &it = record_.ranks[rank];
     const bool only_deaths = std::all_of(record_.happened.begin(), record_.happened.end(), [&](uint32_t index) {
@@ -220,7 +220,7 @@ class Judge {
       complain(rank, name + ": not the first failure: " + call.error.message);
   }
 
-  /// A rank that has met all others has been told if one of them had called something else, then or before.
+  /// Checks that a rank that has met all others got an error if one of them had called something else, then or before.
   void check_agreement(uint32_t rank, size_t index, const std::string &name) {
     const auto &calls = record_.ranks[rank].calls;
     if (!waits_for_all(calls[index].signature)) return;

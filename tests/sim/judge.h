@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whether a life went as docs/simulation-tests.md promises: nobody hangs, no result is wrong, and each failure is the
-// one that what happened allows, names the right rank and operation, and comes in time.
+// A life must go as docs/simulation-tests.md promises. Nobody hangs, and no result is wrong. Each failure is one that
+// the events allow, names the right rank and operation, and comes in time.
 #pragma once
 
 #include <string>
@@ -10,7 +10,7 @@
 
 namespace rondo::sim {
 
-/// Empty: all is well.
+/// Returns the complaints about a life; empty if all is well.
 [[nodiscard]] std::vector<std::string> judge(const LifePlan &plan, const LifeRecord &record);
 
 }  // namespace rondo::sim

@@ -100,7 +100,7 @@ class Life {
     if (rank == 0) network_.server_died();
   }
 
-  /// What happens to the rank from outside, now that its call number `call` begins (0: the initialisation).
+  /// Prepares what happens to the rank from outside, now that its call `call` begins (0: the initialisation).
   void arm(uint32_t rank, uint32_t call) {
     for (const Fault &fault : plan_.faults) {
       if (fault.rank != rank || fault.call != call) continue;
@@ -165,7 +165,7 @@ class Life {
     return made;
   }
 
-  /// As src/core/init.cpp does it, after src/bootstrap/launch/rendezvous.cpp.
+  /// Assembles the group as src/core/init.cpp does it, after src/bootstrap/launch/rendezvous.cpp.
   Result<std::shared_ptr<Communicator>> assemble(uint32_t rank, Store &store, const Settings &settings,
                                                  uint64_t deadline_ns) {
     RONDO_TRY(store.gather("life/join", rank, plan_.rank_count, {}, deadline_ns));
@@ -291,7 +291,7 @@ class Life {
     return record.ok;
   }
 
-  /// A communicator that has failed says so at every call, and tells what its first failure was.
+  /// Checks that a failed communicator reports the failure at every call, with what its first failure was.
   void check_failed(uint32_t rank, Communicator &comm, const CallData &data) {
     std::string &wrong = record_.ranks[rank].after_failure;
     const auto again = comm.submit(data.call(), {});

@@ -109,7 +109,7 @@ Fault draw_fault(Random &random, const LifePlan &plan, FaultKind kind) {
   return fault;
 }
 
-/// Which deadlines: those of a life in which nothing may run into them are so far that they do not matter.
+/// Draws the deadlines. A life in which nothing may run into them has deadlines so far that they do not matter.
 void draw_timeouts(Random &random, LifePlan &plan) {
   const auto has = [&](std::initializer_list<FaultKind> kinds) {
     return std::any_of(plan.faults.begin(), plan.faults.end(), [&](const Fault &fault) {

@@ -46,13 +46,13 @@ inline constexpr size_t defect_count = 9;
 struct Fault {
   FaultKind kind = FaultKind::kill;
   uint32_t rank = 0;
-  uint32_t call = 0;        ///< in which call it happens; 0: during initialisation, 1 the first operation
+  uint32_t call = 0;        ///< in which call it happens, where 0 is the initialisation and 1 the first operation
   uint64_t after = 0;       ///< how often the rank's fibers are called before it does
-  uint64_t duration_ns = 0;  ///< pause, partition; never_ns: for good
+  uint64_t duration_ns = 0;  ///< of a pause or partition; never_ns is for good
   uint32_t variant = 0;
 };
 
-/// A call that all ranks make (but for a fault).
+/// A call that all ranks make, unless a fault changes it.
 struct PlannedCall {
   Signature signature;
   bool in_place = false;
@@ -75,21 +75,21 @@ struct LifePlan {
   [[nodiscard]] const Fault *fault(FaultKind kind, uint32_t rank) const;
 };
 
-/// Whether `rank` has a part in the fault: it strikes fault.rank, but several ranks may disagree alike.
+/// Returns whether `rank` has a part in the fault: it strikes fault.rank, but several ranks may disagree alike.
 [[nodiscard]] bool strikes(const Fault &fault, uint32_t rank);
 
 [[nodiscard]] LifePlan draw_life(uint64_t seed, Defect defect);
 
-/// For people.
+/// Describes the plan for people.
 [[nodiscard]] std::string describe(const LifePlan &plan);
 
-/// `call` as a rank that disagrees makes it.
+/// Returns `call` as a rank that disagrees makes it.
 [[nodiscard]] PlannedCall altered(const PlannedCall &call, uint32_t variant, uint32_t rank_count);
 
-/// Whether a call is complete on a rank only after every rank has had a part in it.
+/// Returns whether a call is complete on a rank only after every rank has had a part in it.
 [[nodiscard]] bool waits_for_all(const Signature &signature);
 
-/// What the collective of a call is done with: elements in the whole vector.
+/// Returns the elements in the whole vector of a call's collective.
 [[nodiscard]] uint64_t vector_count(const PlannedCall &call, uint32_t rank_count);
 
 }  // namespace rondo::sim

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// life_sim: lives of communicators from seeds. See docs/simulation-tests.md.
-//   life_sim [--lives N] [--first-seed N]        many lives (10,000; 1,000 under a sanitizer); what
-//                                                happened, and what came of it
-//   life_sim --seed N [--verbose] [--defect D]   one life again
-//   life_sim --self-test                         a seed gives the same life twice; each defect is found
+// life_sim runs lives of communicators from seeds. See docs/simulation-tests.md.
+//     life_sim [--lives N] [--first-seed N]        many lives (10,000; 1,000 under a sanitizer); what
+//                                                  happened, and what came of it
+//     life_sim --seed N [--verbose] [--defect D]   one life again
+//     life_sim --self-test                         a seed gives the same life twice; each defect is found
 #include <dirent.h>
 
 #include <array>
@@ -106,7 +106,7 @@ struct Held {
   bool operator==(const Held &) const = default;
 };
 
-/// What happened in many lives.
+/// The events in many lives.
 struct Tally {
   uint64_t lives = 0;
   uint64_t failed = 0;
@@ -151,7 +151,7 @@ struct Tally {
     print_statuses("failed inits", init_failures);
   }
 
-  /// Empty, or what never happened in so many lives that it should have.
+  /// Returns what never happened though it should have in this number of lives, or "".
   [[nodiscard]] std::string missing() const {
     for (size_t kind = 0; kind < fault_kind_count; ++kind)
       if (faults[kind] == 0) return std::string("fault ") + name_of(static_cast<FaultKind>(kind));

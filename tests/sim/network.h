@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The bootstrap's network: the real sessions of the store's server and clients over connections that keep their own
-// order, as TCP does, are late as the seed says, and may be cut by a partition. The server runs in a fiber of rank 0.
+// The bootstrap's network: the real sessions of the store's server and clients over simulated connections. These keep
+// their own order, as TCP does, are late as the seed says, and a partition may cut them. The server runs in a fiber of
+// rank 0.
 #pragma once
 
 #include <deque>
@@ -22,20 +23,20 @@ class Network {
  public:
   Network(Scheduler &scheduler, Random random);
 
-  /// Between these ranks and the others nothing arrives from now until then (never_ns: not any more); what is sent
-  /// meanwhile arrives afterwards, as TCP would send it again.
+  /// Cuts these ranks off from the others until `until_ns`; never_ns is for good. What is sent meanwhile arrives
+  /// afterwards, as TCP would send it again.
   void cut(std::set<uint32_t> ranks, uint64_t until_ns);
 
-  /// The server's life, in a fiber of rank 0; ends after stop_server().
+  /// Runs the server's life, in a fiber of rank 0; ends after stop_server().
   void serve();
   void stop_server();
-  /// Rank 0's process has ended: its clients see their connections close.
+  /// Ends rank 0's process: its clients see their connections close.
   void server_died();
-  /// That rank's process has ended: the server sees its connections close.
+  /// Ends that rank's process: the server sees its connections close.
   void client_died(uint32_t rank);
   [[nodiscard]] bool listening() const { return listening_; }
 
-  /// connect_store() of this network, as `rank` of `rank_count`.
+  /// Connects as connect_store() does, over this network, as `rank` of `rank_count`.
   [[nodiscard]] Result<std::unique_ptr<Store>> connect(uint32_t rank, uint32_t rank_count, uint64_t deadline_ns);
 
  private:
@@ -51,7 +52,7 @@ class Network {
   struct Connection {
     uint32_t rank = 0;
     uint64_t arrives_ns = 0;
-    uint64_t number = 0;  ///< the hub's; 0: not accepted yet
+    uint64_t number = 0;  ///< the hub's, or 0 before it is accepted
     bool over = false;
     uint32_t bell = 0;  ///< changes when something comes for the client
     Pipe up;    ///< to the server
@@ -63,7 +64,7 @@ class Network {
   void send(const std::shared_ptr<Connection> &connection, bool up, ByteView bytes);
   void close(const std::shared_ptr<Connection> &connection, bool up);
   void ring_at(uint64_t when_ns, const std::shared_ptr<Connection> &connection, bool up);
-  /// What has arrived; `closed` is set once the end has.
+  /// Returns what has arrived; `closed` is set once the end has.
   [[nodiscard]] Bytes receive(Pipe &pipe, bool &closed);
   void serve_once(StoreHub &hub);
   [[nodiscard]] wire::Challenge challenge();

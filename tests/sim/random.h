@@ -18,11 +18,11 @@ class Random {
     word = (word ^ word >> 27) * 0x94D0'49BB'1331'11EBu;
     return word ^ word >> 31;
   }
-  /// Both ends included.
+  /// Returns a number from `least` to `most`, both ends included.
   uint64_t between(uint64_t least, uint64_t most) { return least + next() % (most - least + 1); }
   uint32_t below(uint32_t count) { return static_cast<uint32_t>(next() % count); }
   bool chance(uint32_t percent) { return next() % 100 < percent; }
-  /// Small numbers as often as large ones: uniform in the number of bits; 0 <= result <= most.
+  /// Returns small numbers as often as large ones, uniform in the number of bits: 0 <= result <= most.
   uint64_t spread(uint64_t most) {
     const auto bits = static_cast<uint64_t>(std::bit_width(most));
     const uint64_t drawn = next() >> (64 - between(1, bits));

@@ -8,7 +8,7 @@
 #include <exception>
 #include <utility>
 
-// AddressSanitizer must be told which stack is in use; without it these are null.
+// AddressSanitizer must know which stack is in use; without it these are null.
 extern "C" {
 __attribute__((weak)) void __sanitizer_start_switch_fiber(void **fake_stack, const void *bottom, size_t bytes);
 __attribute__((weak)) void __sanitizer_finish_switch_fiber(void *fake_stack, const void **bottom, size_t *bytes);

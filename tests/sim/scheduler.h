@@ -35,7 +35,7 @@ class StackPool {
   std::vector<void *> free_;
 };
 
-/// What a fiber that was killed or stopped for good meets when the life is over: it unwinds its stack and is gone.
+/// An exception that unwinds the stack of a killed or stopped fiber when the life is over.
 struct Unwound {};
 
 class Scheduler {
@@ -47,14 +47,14 @@ class Scheduler {
   Scheduler(const Scheduler &) = delete;
   Scheduler &operator=(const Scheduler &) = delete;
 
-  /// The one that runs now; src/base/clock.h as linked here asks it.
+  /// Returns the one that runs now; src/base/clock.h as linked here asks it.
   [[nodiscard]] static Scheduler *current();
 
   [[nodiscard]] uint64_t now_ns() const { return now_ns_; }
-  /// A look at the clock takes a moment; frozen: it shows the same time for ever (a defect to be found).
+  /// Returns the time. A read takes a moment; a frozen clock shows the same time for ever (a defect to be found).
   [[nodiscard]] uint64_t read_clock();
   void freeze_clock() { frozen_ns_ = now_ns_; }
-  /// Some wakes reach nobody, and nothing else ends a sleep (a defect to be found).
+  /// Makes some wakes reach nobody, and nothing else end a sleep (a defect to be found).
   void lose_wakes() { loses_wakes_ = true; }
   [[nodiscard]] bool loses_wakes() const { return loses_wakes_; }
   [[nodiscard]] bool loses_this_wake() { return loses_wakes_ && random_.chance(30); }
@@ -63,29 +63,29 @@ class Scheduler {
   [[nodiscard]] bool in_fiber() const { return running_ != nullptr; }
   [[nodiscard]] uint32_t running_rank() const { return running_->rank; }
 
-  // In a fiber.
+  // Fibers call these.
   /// Lets others run for at least that long.
   void pause(uint64_t pause_ns);
-  /// Until `word` is not `value` any more and somebody says so, or the time has passed.
+  /// Waits until `word` is not `value` any more and somebody says so, or the time has passed.
   void await(const uint32_t &word, uint32_t value, uint64_t timeout_ns);
   void rouse(const uint32_t &word);
 
   // Faults.
   void kill(uint32_t rank) { ranks_[rank].killed = true; }
   [[nodiscard]] bool killed(uint32_t rank) const { return ranks_[rank].killed; }
-  /// It does not run before then; never_ns: not any more.
+  /// Stops the rank until `until_ns`; never_ns is for good.
   void stop(uint32_t rank, uint64_t until_ns);
   [[nodiscard]] bool stopped_for_good(uint32_t rank) const { return ranks_[rank].stopped_until_ns == never_ns; }
-  /// `action` happens before the rank's fibers have been called `count` times from now.
+  /// Runs `action` before the rank's fibers have been called `count` times from now.
   void after_switches(uint32_t rank, uint64_t count, std::function<void()> action);
   void at(uint64_t when_ns, std::function<void()> action);
 
-  /// Until every fiber has ended that can, or the time has come.
+  /// Runs until every fiber has ended that can, or the time has come.
   Outcome run(uint64_t deadline_ns, uint64_t switch_count_max);
   /// Unwinds the fibers that are left, so that nothing of theirs stays.
   void unwind();
 
-  /// How long the rank was stopped although it could have run: no deadline can count that.
+  /// Returns how long the rank was stopped although it could have run: no deadline can count that.
   [[nodiscard]] uint64_t lost_ns(uint32_t rank) const { return ranks_[rank].lost_ns; }
   [[nodiscard]] uint64_t switch_count() const { return switch_count_; }
   [[nodiscard]] uint64_t hash() const { return hash_; }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The shared-memory transport as a simulated rank has it: the real one, made by the real connect(), behind a shell in
-// which each call may let other ranks run first, processes are dead when the life says so, and stores may be late.
+// The shared-memory transport as a simulated rank has it: the real one, made by the real connect(), behind a shell. In
+// the shell each call may let other ranks run first, processes are dead when the life says so, and stores may be late.
 #pragma once
 
 #include <functional>
@@ -13,20 +13,20 @@
 
 namespace rondo::sim {
 
-/// What the transports of one life share.
+/// The objects that the transports of one life share.
 struct SimHost {
   Scheduler &scheduler;
   const LifePlan &plan;
   Random random;
   std::unique_ptr<Wire> wire;             ///< null: stores are seen at once
   std::vector<Transport *> transports;    ///< by rank: the real ones, while they are there
-  std::vector<uint64_t> died_ns;          ///< by rank; never_ns: alive
+  std::vector<uint64_t> died_ns;          ///< by rank; never_ns while alive
   std::function<void(uint32_t rank, uint64_t operation)> entered;
   std::function<void(uint32_t rank, uint64_t operation)> completed;
   std::function<void(uint32_t rank, RankState state)> state_changed;
   std::function<void(uint32_t rank, const Error &error)> raised;  ///< the first failure
 
-  /// A point at which another rank may run.
+  /// Lets another rank run at this point.
   void point(uint32_t rank, uint32_t percent);
 };
 

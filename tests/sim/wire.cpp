@@ -18,7 +18,7 @@ Wire::Wire(Scheduler &scheduler, Random random, uint32_t rank_count, Defect defe
       incoming_(rank_count),
       exchanges_(rank_count) {}
 
-/// Zeroed, and aligned to cache lines.
+/// Allocates memory, zeroed and aligned to cache lines.
 std::byte *Wire::allocate(Memory &memory, size_t bytes) {
   memory.reset(static_cast<std::byte *>(std::calloc(1, bytes + cache_line_bytes)));
   if (memory == nullptr) std::abort();
@@ -99,7 +99,7 @@ void Wire::carry_ll(Line &line) {
       if (ll::flag_in(units[unit]) == flag || ll::sweeps(counter, slot_count)) copy.push_back(units[unit]);
       else break;
     deliver(line.last_down_ns, line.to, [far = line.far, counter, copy = std::move(copy)] {
-      // Units may come in any order; the receiver looks at the first one first.
+      // Units may arrive in any order; the receiver polls the first one first.
       std::copy(copy.begin(), copy.end(), far.ll_units(counter));
     });
   }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Late stores: the sender of a connection writes to memory of its own, and what it posts reaches the receiver's memory
-// later, in order on one connection and in any order between connections; the receiver's heads go back the same way.
-// So with the exchange: every rank has one of its own, and what a rank stores reaches each other one at a time of its
-// own, in order from one rank to another.
-// Without a wire both ends see the same memory, as with shared memory, and only turns are late.
+// Late stores. The sender of a connection writes to memory of its own. What it posts reaches the receiver's memory
+// later, in order on one connection and in any order between connections. The receiver's heads go back the same way.
+// The exchange is like that: every rank has one of its own. What a rank stores reaches each other rank at a time of its
+// own, in order from one rank to another. Without a wire both ends see the same memory, as with shared memory, and only
+// turns are late.
 #pragma once
 
 #include <cstdlib>
@@ -27,15 +27,15 @@ class Wire {
     std::function<bool(uint32_t rank)> reachable;  ///< its memory is still there
     std::function<void(uint32_t rank)> delivered;  ///< something came for it
   };
-  /// Of the defects, early_flag and early_counter are done here.
+  /// Makes the wire. Of the defects it implements early_flag and early_counter.
   Wire(Scheduler &scheduler, Random random, uint32_t rank_count, Defect defect, Hooks hooks);
 
-  /// The sender's end of a connection whose receiver's end is `target`. Counters begin at its head.
+  /// Returns the sender's end of a connection whose receiver's end is `target`. Counters begin at its head.
   [[nodiscard]] ConnectionView sender_end(uint32_t channel, uint32_t from, uint32_t to, const ConnectionView &target);
 
-  /// The exchange as the rank sees it.
+  /// Returns the exchange as the rank sees it.
   [[nodiscard]] ExchangeView exchange_end(uint32_t rank, const ExchangeGeometry &geometry);
-  /// What the rank stores in the exchange from now on.
+  /// Notes what the rank stores in the exchange from now on.
   void enter(uint32_t rank, const OperationInfo &what);
 
   /// Takes what the rank has posted, the slots that it has given back, and what it has stored in the exchange.
@@ -88,7 +88,7 @@ class Wire {
   std::map<std::tuple<uint32_t, uint32_t, uint32_t>, std::shared_ptr<Line>> lines_;  ///< by channel, from, to
   std::vector<std::vector<std::shared_ptr<Line>>> outgoing_;  ///< by sender
   std::vector<std::vector<std::shared_ptr<Line>>> incoming_;  ///< by receiver
-  std::vector<std::unique_ptr<Own>> exchanges_;               ///< by rank; null: there is none
+  std::vector<std::unique_ptr<Own>> exchanges_;               ///< by rank; null if there is none
 };
 
 }  // namespace rondo::sim

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Late stores in the exchange (src/proto/exchange.h), whose order of accesses is what is tried here: each rank has one
-// of its own, and sees the flags, counters and areas of another when they have come, the areas first.
+// Late stores in the exchange (src/proto/exchange.h), which try its order of accesses. Each rank has an exchange of its
+// own. It sees the flags, counters and areas of another rank when they have arrived, the areas first.
 #include <algorithm>
 #include <cstring>
 
@@ -34,7 +34,7 @@ void Wire::enter(uint32_t rank, const OperationInfo &what) {
   if (exchanges_[rank] != nullptr) exchanges_[rank]->what = what;
 }
 
-/// What the rank has stored before the flags and counters that are new.
+/// Returns what the rank has stored before the flags and counters that are new.
 std::vector<Wire::Piece> Wire::new_pieces(const Own &own, uint32_t rank) {
   const ExchangeView &view = own.view;
   const ExchangePlace &now = view.place(rank);
