@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the store's fuzzers share: a fuzzer's bytes as choices and pieces, and a check that ends the run.
+// The store's fuzzers share this: a fuzzer's bytes as choices and pieces, and a check that ends the run.
 #pragma once
 
 #include <algorithm>

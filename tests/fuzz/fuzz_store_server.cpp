@@ -30,7 +30,7 @@ void prove(StoreHub &hub, Peer &peer, const Secret &secret, const wire::Challeng
   peer.proved = true;
 }
 
-/// A frame with a right tag: a well-formed request of a few keys and ranks, or any body.
+/// Sends a frame with a right tag: a well-formed request of a few keys and ranks, or any body.
 void speak(StoreHub &hub, Peer &peer, fuzz::Input &input, uint64_t now_ns) {
   const uint8_t kind = input.byte();
   Bytes body;
