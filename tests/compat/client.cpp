@@ -64,7 +64,7 @@ void check_numbers(ncclComm_t comm, int rank, int rank_count, int device) {
   CHECK(state == ncclSuccess);
 }
 
-/// One rank of a job of processes.
+/// Runs one rank of a job of processes.
 void process(const std::string &id_file) {
   const int rank = number_of("RANK", 0), rank_count = number_of("WORLD_SIZE", 1);
   const int device = rank % number_of("CLIENT_DEVICES", 1);
@@ -100,7 +100,7 @@ void die(const std::string &id_file) {
   NCCL(ncclCommAbort(comm));
 }
 
-/// Ranks that are threads, each with calls of its own.
+/// Runs ranks that are threads, each with calls of its own.
 void threads() {
   const int rank_count = number_of("CLIENT_RANKS", 2), devices = number_of("CLIENT_DEVICES", 1);
   ncclUniqueId id;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the files of the test program share: its scenarios, and communicators for them.
+// The files of the test program share this: its scenarios, and communicators for them.
 #pragma once
 
 #include <memory>

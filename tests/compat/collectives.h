@@ -54,7 +54,7 @@ constexpr size_t case_count_max = 5003, rank_count_max = 4;
 constexpr size_t half_bytes = case_count_max * rank_count_max * 8 + 64;  ///< of a buffer, which sends and receives
 constexpr unsigned char untouched = 0xA5;
 
-/// Where a rank's data is in its memory.
+/// The places of a rank's data in its memory.
 struct Places {
   size_t send, recv;
 };

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Our declarations of NCCL's interface beside those of NVIDIA's header: layout_test.py OWN TOOLKIT."""
+"""Compares our declarations of NCCL's interface with NVIDIA's header: layout_test.py OWN TOOLKIT."""
 
 import subprocess
 import sys

@@ -193,7 +193,7 @@ void check_abort_of_an_init() {
   NCCL(ncclCommDestroy(pending));
 }
 
-/// A rank that calls alone is aborted, and the other one is told.
+/// Checks that a rank that calls alone is aborted, and the other one gets an error.
 void check_abort_of_a_collective() {
   Ranks ranks(2);
   const Case it = ranks.sum(100);
@@ -319,7 +319,8 @@ void compat_test::check_graphs() {
       CU(end_capture(ranks.part(rank).stream(), &graph));
       CU(instantiate(&execs[rank], graph, 0));
       CU(graph_destroy(graph));
-      // Else the first launch may wait for the device, on which the other rank's kernel waits for this one.
+      // Without an upload the first launch may wait for the device, on which the other rank's kernel waits for this
+      // one.
       CU(upload(execs[rank], ranks.part(rank).stream()));
       CU(synchronize(ranks.part(rank).stream()));
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the test program does wrong, and what it must be told.
+// The test program makes mistakes, and checks the errors that it gets.
 #include <dlfcn.h>
 
 #include <cstring>
@@ -11,7 +11,7 @@ using namespace compat_test;
 namespace {
 
 constexpr ncclDataType_t bad_type = static_cast<ncclDataType_t>(12);
-/// Every function without a body of its own, but for those that return no result.
+/// Every function without a body of its own, except those that return no result.
 constexpr const char *unsupported[] = {
     "ncclAllGatherConfig", "ncclAllReduceConfig", "ncclAlltoAll", "ncclAlltoAllConfig", "ncclBroadcastConfig",
     "ncclCommGetUniqueId", "ncclCommGrow", "ncclCommMemStats", "ncclCommQueryProperties", "ncclCommResume",
@@ -47,7 +47,7 @@ void check_collectives(Ranks &ranks) {
                 "overlap");
   int on_the_stack = 0;
   CHECK_REFUSED(ncclAllReduce(&on_the_stack, to, 1, ncclInt32, ncclSum, comm, stream), ncclInvalidArgument, "send");
-  // Of no elements, on one rank alone: the call is dropped. So are its buffers.
+  // A call of no elements, on one rank alone, is dropped. So are its buffers.
   NCCL(ncclAllReduce(nullptr, nullptr, 0, ncclFloat32, ncclSum, comm, stream));
   ranks.check_usable();
 }
@@ -114,7 +114,7 @@ void compat_test::check_arguments() {
   check_handles(ranks);
 }
 
-/// The functions look at no argument, so they are called by their names alone.
+/// Calls the functions by their names alone, since they read no argument.
 void compat_test::check_unsupported() {
   Ranks ranks(1);
   for (const char *const name : unsupported) {
@@ -148,10 +148,10 @@ void compat_test::check_version() {
   CHECK(std::to_string(version) == wanted);
 }
 
-/// For settings whose effect the library's messages show.
+/// Runs a sum for settings whose effect the library's messages show.
 void compat_test::check_sum() { Ranks(2).check_usable(case_count_max); }
 
-/// Rank 1 does not call. CLIENT_RESULT is what rank 0 must be told.
+/// Checks the error if rank 1 does not call. CLIENT_RESULT is what rank 0 must get.
 void compat_test::check_timeout() {
   Ranks ranks(2);
   const Case it = ranks.sum(100);

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What libnccl.so.2 is to a linker, and to a program into which it is preloaded: symbols_test.py LIBRARY CLIENT
-SOFT_CUDA. A header of NCCL that names a function which the library lacks fails the test: RONDO_TEST_NCCL_HEADERS names
-headers, with colons between them, beside those that are found."""
+"""libnccl.so.2 for a linker, and for a program into which it is preloaded: symbols_test.py LIBRARY CLIENT SOFT_CUDA. A
+header of NCCL that names a function which the library lacks fails the test. RONDO_TEST_NCCL_HEADERS names headers, with
+colons between them, beside the headers that are found."""
 
 import os
 import re

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What test programs get for <nccl.h> where NVIDIA's is not used.
+// Test programs include this for <nccl.h> where NVIDIA's is not used.
 #pragma once
 
 #include "src/compat/abi.h"
