@@ -38,8 +38,8 @@ def targets(architectures):
 
 
 def compression(said, architectures):
-    """A release's image for size, by those that can; one architecture would take a tenth longer for it. `said`: what
-    nvcc says of its version."""
+    """Returns the option that makes a release's image small, if nvcc has it. With it one architecture would take a
+    tenth longer. `said` is what nvcc prints about its version."""
     if "," not in architectures:
         return []
     version = tuple(int(part) for part in re.search(r"release (\d+)\.(\d+)", said).groups())

@@ -25,7 +25,7 @@ struct CudaDriver {
 inline constexpr const char *default_cuda_library = "libcuda.so.1";
 inline constexpr int driver_version_min = 12'040;  ///< CUDA 12.4, the first with cuFuncLoad
 
-/// "12.4"
+/// Returns "12.4" for 12'040.
 [[nodiscard]] std::string cuda_version_string(int version);
 
 /// Opens `library` (Config::cuda_library), fills a table and calls cuInit. Returns RONDO_ERROR_UNSUPPORTED if the
@@ -33,8 +33,8 @@ inline constexpr int driver_version_min = 12'040;  ///< CUDA 12.4, the first wit
 /// do.
 [[nodiscard]] Result<CudaDriver> load_cuda_driver(const std::string &library);
 
-/// The process's table for `library`, loaded by the first call that succeeds and kept for the life of the process, so
-/// that handles may point to it. Any thread.
+/// Returns the process's table for `library`. The first call that succeeds loads it and keeps it for the life of the
+/// process, so that handles may point to it. Any thread.
 [[nodiscard]] Result<const CudaDriver *> cuda_driver(const std::string &library);
 
 /// Returns `status` as an error of Rondo, such as "WHAT: CUDA_ERROR_OUT_OF_MEMORY (2): out of memory".
@@ -56,7 +56,7 @@ struct CudaDevice {
   int multiprocessor_count = 0;
 };
 
-/// The devices that this process sees, by ordinal.
+/// Returns the devices that this process sees, by ordinal.
 [[nodiscard]] Result<std::vector<CudaDevice>> cuda_devices(const CudaDriver &driver);
 
 [[nodiscard]] Result<int> device_attribute(const CudaDriver &driver, CuDevice device, DeviceAttribute attribute);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tells a device's memory from the host's, for communicators that are on the host.
+// This probe distinguishes a device's memory from the host's, for communicators that are on the host.
 #pragma once
 
 #include <string>
@@ -10,15 +10,15 @@ namespace rondo::cuda {
 
 class PointerProbe {
  public:
-  /// Never finds device memory.
+  /// Makes a probe that never finds device memory.
   PointerProbe() = default;
 
-  /// Asks the driver if this process has loaded it by now, and never does otherwise: nothing is loaded or initialised.
+  /// Makes a probe of the driver if this process has loaded it by now. It loads and initialises nothing itself.
   [[nodiscard]] static PointerProbe find(const std::string &library);
 
-  /// False: is_device_memory() is never true.
+  /// Returns false if is_device_memory() is never true.
   [[nodiscard]] bool asks() const { return ask_ != nullptr; }
-  /// Memory that only a device reaches; managed memory is not. Any thread; no system call.
+  /// Returns whether only a device reaches the memory; managed memory does not count. Any thread; no system call.
   [[nodiscard]] bool is_device_memory(const void *pointer) const;
 
  private:

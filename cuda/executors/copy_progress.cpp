@@ -47,7 +47,7 @@ Result<void> CopyProgress::end(const StreamWork &work, const DeviceCall &call, b
   return told.ok() ? ended : told;
 }
 
-/// Through the device's memory: a copy from host memory to host memory makes the caller wait, on some drivers.
+/// Copies through the device's memory: on some drivers a copy within host memory makes the caller wait.
 Result<void> CopyProgress::turn_wheel(const StreamWork &work) const {
   constexpr uint64_t word = sizeof(uint64_t), rest = scratch_bytes - word;
   constexpr char what[] = "cuMemcpyAsync of a replay's count";

@@ -24,7 +24,7 @@ class CopyProgress {
   static constexpr uint64_t scratch_bytes = wheel_words * sizeof(uint64_t);
 
   [[nodiscard]] Result<void> open(const PrimaryContext &context);
-  /// Device memory of this rank, `scratch_bytes` of it, through which the wheel is turned.
+  /// Sets device memory of this rank, `scratch_bytes` of it, through which the wheel is turned.
   void use_scratch(DevicePointer scratch) { scratch_ = scratch; }
   /// Returns a word that nobody reads, to try operations on.
   [[nodiscard]] DevicePointer spare_word() const;
@@ -34,15 +34,15 @@ class CopyProgress {
   /// Enqueues the end of a call. `done`: all of it could be enqueued.
   [[nodiscard]] Result<void> end(const StreamWork &work, const DeviceCall &call, bool done);
 
-  /// Any thread.
+  /// Reads how far the calls have come. Any thread.
   [[nodiscard]] DeviceReport report() const;
-  /// Nothing that was enqueued has still to end, and no replay runs. When no calls come any more.
+  /// Returns whether all that was enqueued has ended and no replay runs. Call it after the last call.
   [[nodiscard]] bool drained() const;
 
  private:
   struct Words;
   [[nodiscard]] Words &words() const { return *static_cast<Words *>(memory_.get().object); }
-  /// Pinned memory has one address for the host and for the device.
+  /// Returns the address of a word, which in pinned memory is the same for the host and for the device.
   [[nodiscard]] static DevicePointer place_of(const uint64_t &word) { return reinterpret_cast<DevicePointer>(&word); }
   [[nodiscard]] Result<void> turn_wheel(const StreamWork &work) const;
 

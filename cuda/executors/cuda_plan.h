@@ -26,7 +26,7 @@ struct PlanMemory {
   Arena arena{plan_memory_bytes};
   std::vector<PlanRange> late;  ///< of plans that are gone, whose copies may not have ended: not given back yet
 
-  /// With mutex held, when all copies have ended.
+  /// Gives back the late ranges, with `mutex` held, when all copies have ended.
   void give_back_late() {
     for (const PlanRange &range : late) arena.give_back(range.offset, range.bytes);
     late.clear();

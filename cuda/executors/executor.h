@@ -66,13 +66,13 @@ struct DeviceRequest {
     return executor == RONDO_DEVICE_EXECUTOR_KERNEL && neighbours.in_process == rank_count && rank_count > 1 &&
            rank_count <= device::ranks_per_kernel_max;
   }
-  /// The protocol that kernels are asked for; auto where copies run. `executor`: as chosen.
+  /// Returns the protocol that kernels are asked for, or auto where copies run. `executor` is as chosen.
   [[nodiscard]] rondo_protocol_t kernel_protocol() const {
     return executor == RONDO_DEVICE_EXECUTOR_KERNEL ? protocol : RONDO_PROTOCOL_AUTO;
   }
-  /// Neither a kernel nor a protocol is asked for.
+  /// Returns whether neither a kernel nor a protocol is asked for.
   [[nodiscard]] bool is_free() const { return kernel == RONDO_KERNEL_AUTO && protocol == RONDO_PROTOCOL_AUTO; }
-  /// Kernels of load_store are asked for, and can be. `executor`: as chosen.
+  /// Returns whether kernels of load_store are asked for and possible. `executor` is as chosen.
   [[nodiscard]] bool load_store() const {
     return executor == RONDO_DEVICE_EXECUTOR_KERNEL && kernel == RONDO_KERNEL_LOAD_STORE && on_one_node();
   }

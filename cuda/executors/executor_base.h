@@ -20,7 +20,8 @@ namespace rondo::cuda {
 
 class ExecutorBase : public DeviceExecutor {
  public:
-  /// Every rank calls it, of the same kind, once. After a failure, too, it holds what others may still open.
+  /// Connects the ranks; every rank calls it, of the same kind, once. Even after a failure it holds what others may
+  /// still open.
   [[nodiscard]] virtual Result<void> connect(const DeviceRequest &request, InfoExchange &info_exchange) = 0;
 
   [[nodiscard]] ExecutorCapabilities capabilities() const override;
@@ -40,13 +41,13 @@ class ExecutorBase : public DeviceExecutor {
   [[nodiscard]] Result<void> connect_segment(const DeviceRequest &request, const SegmentShape &shape,
                                              InfoExchange &info_exchange);
 
-  /// Calls of a communicator come one after the other, whatever streams they are on: they share the ends of its links.
+  /// Orders a call after the last one, whatever streams they are on: calls share the ends of the communicator's links.
   [[nodiscard]] Result<void> follow_last_stream(CuStream stream, bool captured);
-  /// `stream` has the latest call now.
+  /// Notes that `stream` has the latest call now.
   void note_last_stream(CuStream stream);
   [[nodiscard]] bool last_call_has_ended() const;
 
-  /// At the beginning of a destructor: giving back ends no capture of another thread.
+  /// Lets the driver's objects be closed without ending a capture of another thread. A destructor calls it first.
   void begin_to_end() {
     if (driver_ != nullptr) ending_.emplace(*driver_);
   }
@@ -61,10 +62,10 @@ class ExecutorBase : public DeviceExecutor {
   Stream stream_;
 
  private:
-  Event launched_;  ///< recorded behind every call that was not captured
+  Event launched_;  ///< recorded after every call that was not captured
   CuStream last_stream_ = nullptr;
   bool launched_any_ = false;
-  bool recorded_ = true;  ///< launched_, behind the last call
+  bool recorded_ = true;  ///< launched_, after the last call
 };
 
 [[nodiscard]] std::unique_ptr<ExecutorBase> make_kernel_executor();

@@ -21,7 +21,7 @@ struct JointPlan {
   uint32_t element_bytes = 1;  ///< of a copy 1
 };
 
-/// `operation`: what the plan says to kernels of load_store.
+/// Makes the joint plan from `operation`, which the plan passes to kernels of load_store.
 [[nodiscard]] JointPlan make_joint_plan(const Plan &plan, const device::LoadStoreOperation &operation,
                                         const LoadedKernel &kernel);
 

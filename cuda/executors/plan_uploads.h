@@ -13,7 +13,7 @@ namespace rondo::cuda {
 
 class PlanUploads {
  public:
-  /// All outlive it. `abort`: the host's abort word.
+  /// Keeps references to its arguments, which outlive it. `abort` is the host's abort word.
   PlanUploads(const PrimaryContext &context, const Stream &stream, const uint64_t &abort)
       : context_(context), stream_(stream), abort_(abort) {}
 

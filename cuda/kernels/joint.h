@@ -76,7 +76,7 @@ RONDO_HD void reduce_words(G group, const JointOperation &operation, uint32_t bl
   }
 }
 
-/// A block's part of the vector; or, where there are blocks of ranks, of one of them.
+/// Runs a block's part of the vector, or of one rank's block where there are blocks of ranks.
 template <class Reduction, Group G>
 RONDO_HD void run_joint_part(G group, const JointOperation &operation, uint32_t block, PartBuffers *buffers) {
   using Storage = typename Reduction::Storage;

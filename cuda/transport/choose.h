@@ -28,10 +28,10 @@ struct PlacementInfo {
   uint64_t linked_devices = 0;  ///< a bit for each ordinal: its device reaches memory there, and does atomics on it
 };
 
-/// All ranks are on one.
+/// Returns whether all ranks are on one node.
 [[nodiscard]] bool on_one_node(std::span<const PlacementInfo> infos);
 
-/// Two processes have ranks on one device, and at least one of them not through MPS: their contexts take turns.
+/// Returns whether contexts take turns: two processes have ranks on one device, and one of them not through MPS.
 [[nodiscard]] bool takes_turns(std::span<const PlacementInfo> infos);
 
 /// Ranks whose blocks are on a device at the same time, this one among them. Default: it is alone.
@@ -43,7 +43,7 @@ struct Neighbours {
 };
 [[nodiscard]] Neighbours neighbours_of(uint32_t rank, std::span<const PlacementInfo> infos);
 
-/// DeviceRequest::peer_devices, in ascending order; for each rank, or for none, not empty.
+/// Returns DeviceRequest::peer_devices, in ascending order. It is either empty for all ranks, or for none.
 [[nodiscard]] std::vector<CuDevice> peer_devices_of(uint32_t rank, std::span<const PlacementInfo> infos);
 
 /// Chooses the executor, which is the same on all ranks. By default it is the copy-engine executor where contexts take

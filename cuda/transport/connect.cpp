@@ -91,7 +91,7 @@ bool chooses_shared_launch(const DeviceRequest &request) {
   return request.fits_one_kernel() && !has_all_queues();
 }
 
-/// A setting of the tests, so that one device runs what several would.
+/// Returns a setting of the tests, by which one device runs what several would.
 bool acts_apart() {
   const char *const text = std::getenv("RONDO_TEST_DEVICES_APART");
   return text != nullptr && std::string_view(text) == "on";

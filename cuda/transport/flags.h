@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The words that streams of the copy-engine executor wait for: host memory that all ranks of a communicator map, and
-// that their devices see. A rank's streams wait for words of its own part alone, which streams of its peers write. Host
-// memory, so that the host can end every wait by plain stores, whatever the device's queues are blocked by.
+// The words that streams of the copy-engine executor wait for. They are host memory that all ranks of a communicator
+// map, and that their devices see. A rank's streams wait only for words of its own part, which streams of its peers
+// write. The host can end every wait by plain stores to host memory, whatever the device's queues are blocked by.
 //
 // Layout    a part for each rank, in it a place for each (channel, peer) of
 //             posted, consumed                      slots that the peer has posted to this rank, or of this rank
@@ -10,8 +10,7 @@
 //             arrived                               1: the peer has come to a captured call in which it receives
 //             signatures                            slot_count * 2: SlotSignature of the operation that a slot begins
 // Values    of the first two grow; the next three are 0 between captured calls (cuda/executors/copy_executor.cpp). All
-// are less
-//           than `released`: each wait is "greater or equal", so one value ends all of them.
+//           are less than `released`: each wait is "greater or equal", so one value ends all of them.
 #pragma once
 
 #include <cstdint>

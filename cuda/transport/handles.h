@@ -135,7 +135,8 @@ using MappedAddresses = UniqueHandle<AddressRangeTraits<&CudaDriver::vmm_unmap>>
 [[nodiscard]] Result<PrimaryContext> open_peer_device(const PrimaryContext &context, CuDevice peer);
 [[nodiscard]] Result<Stream> make_stream(const PrimaryContext &context, int priority = 0);  ///< non-blocking
 [[nodiscard]] Result<Event> make_event(const PrimaryContext &context, unsigned flags = event_disable_timing);
-/// May wait for everything that runs on the device, as cuMemAlloc may: not while a collective is in flight.
+/// Allocates memory. It may wait for everything that runs on the device, as cuMemAlloc may, so no collective may be in
+/// flight.
 [[nodiscard]] Result<DeviceMemory> allocate_device_memory(const PrimaryContext &context, size_t bytes);
 [[nodiscard]] Result<HostMemory> allocate_host_memory(const PrimaryContext &context, size_t bytes);
 [[nodiscard]] Result<Library> load_library(const PrimaryContext &context, const void *image);

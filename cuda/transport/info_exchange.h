@@ -13,7 +13,7 @@
 
 namespace rondo::cuda {
 
-// In this order.
+// The ranks exchange these in this order.
 inline constexpr char placement_key[] = "/cuda-placement";  ///< PlacementInfo
 inline constexpr char peers_key[] = "/cuda-peers";          ///< PeersInfo, where ranks agree on peers
 inline constexpr char segment_key[] = "/cuda";              ///< SegmentInfo
@@ -50,7 +50,7 @@ class InfoExchange {
 
   /// Keeps what others may still open until all know how connecting went.
   void hold(std::shared_ptr<const void> memory) { held_.push_back(std::move(memory)); }
-  /// A process that has the ticket can take `descriptor`, as long as this object lives.
+  /// Returns a ticket, with which a process can take `descriptor` as long as this object lives.
   [[nodiscard]] Result<FdTicket> offer(FileDescriptor descriptor) {
     RONDO_TRY_ASSIGN(auto made, FdOffer::make(std::move(descriptor), deadline_ns_));
     offers_.push_back(std::move(made));

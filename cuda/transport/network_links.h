@@ -24,7 +24,7 @@ class NetworkLinks {
   [[nodiscard]] static Result<NetworkLinks> connect(const PrimaryContext &context, const Links &links,
                                                     const std::vector<uint32_t> &nodes, uint32_t rank);
 
-  /// The peer is on another node.
+  /// Returns whether the peer is on another node.
   [[nodiscard]] bool reaches(uint32_t peer) const { return !nodes_.empty() && nodes_[peer] != nodes_[rank_]; }
   // The views have addresses of the device.
   [[nodiscard]] SimpleSender sender(uint32_t channel, uint32_t peer) const {

@@ -49,7 +49,8 @@ struct alignas(cache_line_bytes) RegionEntry {
 /// rank's own memory. One thread may call the others meanwhile.
 class Regions {
  public:
-  /// Every rank of a node calls it. `table`: zeroed device memory of this rank, table_bytes(), which its kernels get.
+  /// Connects the regions; every rank of a node calls it. `table` is zeroed device memory of this rank, of
+  /// table_bytes(), for its kernels.
   [[nodiscard]] static Result<std::unique_ptr<Regions>> connect(const PrimaryContext &context, CuStream stream,
                                                                 DevicePointer table, InfoExchange &info_exchange);
   Regions(const PrimaryContext &context, CuStream stream, DevicePointer table, Mapping memory, uint32_t rank,
@@ -77,13 +78,13 @@ class Regions {
   /// Returns another rank that has not closed all withdrawn memory. Nothing of this rank is in flight any more.
   [[nodiscard]] std::optional<uint32_t> find_other_holder(std::vector<uint32_t> dead);
 
-  /// A rank has announced or withdrawn something since the last look(). Waits for no look() of another thread.
+  /// Returns whether a rank has announced or withdrawn something since the last look(). Waits for no other look().
   [[nodiscard]] bool has_news() const;
   /// Opens and closes regions, while nothing is in flight.
   void look();
   /// Closes everything: no kernel of this rank reaches another's memory any more.
   void leave();
-  /// leave() has begun, on some thread.
+  /// Returns whether leave() has begun, on some thread.
   [[nodiscard]] bool leaves() const { return left_; }
 
  private:

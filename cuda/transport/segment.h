@@ -84,13 +84,13 @@ class Segment {
   [[nodiscard]] DevicePointer address() const { return own_->address(); }
   /// Returns where this rank sees the segment of `rank`. 0: no plan has a link there, or a network has it.
   [[nodiscard]] DevicePointer address_of(uint32_t rank) const { return peers_[rank]; }
-  /// Other processes must not use a rank's segment when it has left: of CUDA IPC.
+  /// Returns whether a rank's segment ends with the rank: other processes must not use CUDA IPC memory after that.
   [[nodiscard]] bool ends_with_owner() const { return !own_->is_vmm() && !opened_.empty(); }
   [[nodiscard]] uint64_t ends_address(uint32_t channel, uint32_t peer) const {
     return address() + shape_.ends_offset(channel, peer);
   }
 
-  /// RONDO_ERROR_INTERNAL: the plan has a link with a rank of this node whose segment was not opened.
+  /// Returns RONDO_ERROR_INTERNAL if the plan has a link with a rank of this node whose segment was not opened.
   [[nodiscard]] Result<void> check_links(const Plan &plan) const;
 
  private:
@@ -115,7 +115,7 @@ class Segment {
 class Arena {
  public:
   explicit Arena(uint64_t bytes) : free_{{0, bytes}} {}
-  /// Nothing: there is no such piece.
+  /// Returns the offset of a free piece, if there is one.
   [[nodiscard]] std::optional<uint64_t> take(uint64_t bytes);
   void give_back(uint64_t offset, uint64_t bytes);
 

@@ -10,7 +10,7 @@
 
 namespace rondo::cuda {
 
-/// Every rank calls it, and has the same `bytes`, zeroed. `what`: for people, as "the flags".
+/// Shares a file of `bytes` zeros; every rank calls it, with the same `bytes`. `what` is for people, as "the flags".
 [[nodiscard]] Result<FileDescriptor> share_file(const char *key, const char *what, uint64_t bytes,
                                                 InfoExchange &info_exchange);
 

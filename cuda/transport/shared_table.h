@@ -21,7 +21,7 @@ class SharedTable {
     forget_the_gone();
     objects_[key] = object;
   }
-  /// Null: nobody holds it any more.
+  /// Returns the object, or null if nobody holds it any more.
   [[nodiscard]] std::shared_ptr<Object> find(const Key &key) {
     const std::lock_guard lock(mutex_);
     forget_the_gone();

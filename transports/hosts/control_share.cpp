@@ -17,7 +17,7 @@ namespace {
 constexpr int timeout_ms = 5'000;  // beside the looks: the kernel's own counts time in which this machine stood still
 constexpr int socket_buffer_bytes = 1 << 20;
 
-/// The descriptors in the order in which they are handed over.
+/// Returns the descriptors in the order in which they are handed over.
 std::vector<int> descriptors_of(int memory, int bell, const std::vector<int> &sockets) {
   std::vector<int> descriptors{memory, bell};
   descriptors.insert(descriptors.end(), sockets.begin(), sockets.end());

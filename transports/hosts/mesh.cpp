@@ -209,7 +209,7 @@ Result<FileDescriptor> listen_on(const std::string &host, const Congestion &cong
   return listener;
 }
 
-/// "rank 2 (host b, process 17)", with its rail where there are several.
+/// Returns "rank 2 (host b, process 17)", with its rail where there are several.
 std::string name_of(const MeshRequest &request, uint32_t rank, uint32_t purpose) {
   const uint32_t rail = rail_of(request, purpose);
   const RankInfo &info = request.ranks[rank];

@@ -17,8 +17,9 @@ struct PreflightRequest {
   uint64_t deadline_ns = 0;
 };
 
-/// Both ends call it, right after the handshake; nothing more was sent. RONDO_ERROR_TIMEOUT: between this rank and the
-/// peer that the error names nothing has moved for 5 s. It ends early with what the store knows of the group's failure.
+/// Moves a whole slot each way; both ends call it, right after the handshake. RONDO_ERROR_TIMEOUT: nothing has moved
+/// for 5 s between this rank and the peer that the error names. It ends early with what the store knows of the group's
+/// failure.
 [[nodiscard]] Result<void> preflight(const std::vector<const net::PeerSocket *> &sockets,
                                      const PreflightRequest &request, Store &store);
 

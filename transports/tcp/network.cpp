@@ -66,11 +66,11 @@ class TcpNetwork final : public net::Network {
   bool parse(Socket &socket, net::EventList &events);
   bool begin_frame(Socket &socket, net::EventList &events);
   void end_payload(Socket &socket, net::EventList &events);
-  /// A frame with a tag has no effect before its tag was checked.
+  /// Ends a frame with a tag, which has no effect if the tag is wrong.
   void end_tag(Socket &socket, const wire::FrameTag &tag, net::EventList &events);
   void take_credit(const Socket &socket, net::EventList &events);
   void take_slot(const Socket &socket, net::EventList &events);
-  /// Tells of the slots that have come, as far as none is missing. False: `events` is full.
+  /// Reports the slots that have arrived, as far as none is missing. False: `events` is full.
   bool tell_arrived(uint32_t index, net::EventList &events);
   void look_for_silence();
   static void note(Socket &socket, const std::string &what);

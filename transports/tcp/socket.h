@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One socket of the links over TCP: what is sent and what has come, and the system calls. A header of transports/tcp
+// One socket of the links over TCP: what is sent and what has arrived, and the system calls. A header of transports/tcp
 // alone.
 #pragma once
 

@@ -25,7 +25,7 @@ struct Operation {
   Header header;
 };
 
-/// A slot that comes.
+/// A slot that arrives.
 struct Arrival {
   enum class State : uint8_t { none, under_way, whole } state = State::none;
   uint32_t signature = 0;
@@ -84,7 +84,7 @@ struct alignas(64) RequestBlock {
 void join_links(std::span<Link> links, std::span<const net::NearLink> near,
                 std::span<const std::unique_ptr<Peer>> peers);
 
-/// The memory of every operation's request, `request_bytes` each: UCX would allocate one for each operation.
+/// Returns the memory of every operation's request, `request_bytes` each: UCX would allocate one for each operation.
 [[nodiscard]] std::vector<RequestBlock> lend_requests(std::span<Link> links,
                                                       std::span<const std::unique_ptr<Peer>> peers,
                                                       size_t request_bytes);
@@ -102,7 +102,7 @@ inline Link *first_link(const Peer &peer) {
 /// Returns the bytes that are counted of a slot that has been sent and not been credited.
 inline uint64_t wire_bytes(const Header &header) { return sizeof header + header.bytes; }
 
-/// The first reason counts.
+/// Marks the peer as lost. The first reason counts.
 inline void lose(Peer &peer, const std::string &what) {
   if (peer.lost) return;
   peer.lost = true;

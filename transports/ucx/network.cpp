@@ -88,7 +88,7 @@ UcxNetwork::UcxNetwork(std::unique_ptr<Worker> worker, const std::vector<net::Ne
   requests_ = lend_requests(links_, peers_, worker_->request_bytes());
 }
 
-/// All links have slots in memory of a device, or none has.
+/// Gives all links slots in memory of a device, or none.
 void UcxNetwork::settle_device_memory(const JoinRequest &request) {
   takes_device_memory_ = worker_->check_device_memory(request.rdma_memory);
   const bool is_host = request.rdma_memory != nullptr && request.rdma_memory->is_in_reach_of_host();
@@ -247,8 +247,8 @@ uint32_t UcxNetwork::poll(std::span<net::Event> events) {
   return tell(links_, peers_, events, more_);
 }
 
-/// UCX may hold what it was given in buffers of its own. A flush of an endpoint ends when that has left; over TCP, when
-/// the peer has answered.
+/// Flushes endpoints, since UCX may hold what it was given in buffers of its own. A flush of an endpoint ends when that
+/// has left; over TCP, when the peer has answered.
 void UcxNetwork::start_flushes() {
   flush_wanted_ = false;
   for (const auto &each : peers_) {

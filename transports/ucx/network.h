@@ -24,8 +24,8 @@ struct Report {
 /// Loads UCX and asks it.
 [[nodiscard]] Report look_for_ucx();
 
-/// Every rank of the communicator calls it. `links` are counted as they stand, and their memory outlives the network.
-/// When it returns, each peer has proved itself, and messages have come through both ways.
+/// Makes the network; every rank of the communicator calls it. `links` are counted as they stand, and their memory
+/// outlives the network. When it returns, each peer has proved itself, and messages have passed both ways.
 [[nodiscard]] Result<std::unique_ptr<net::Network>> make_network(const std::vector<net::NearLink> &links,
                                                                  const JoinRequest &request, Store &store);
 

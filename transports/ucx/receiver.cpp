@@ -28,7 +28,7 @@ ucs_status_t Receiver::on_hello(void *self, const void *header, size_t header_by
   return UCS_OK;
 }
 
-/// Into the first slot of a link, which no message may have yet: to where what comes by rendezvous will come.
+/// Fetches the greeting into the first slot of a link, where payloads by rendezvous will go. No message has it yet.
 ucs_status_t Receiver::fetch_greeting(Peer &peer, void *data, size_t bytes) {
   const Link *const link = first_link(peer);
   if (link == nullptr || bytes > link->ends.incoming.geometry.slot_bytes) {

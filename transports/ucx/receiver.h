@@ -15,7 +15,7 @@ class Receiver {
  public:
   /// Both outlive it.
   Receiver(const Worker &worker, const std::vector<std::unique_ptr<Peer>> &peers) : worker_(worker), peers_(peers) {}
-  /// From now on UCX hands messages over, from Worker::progress().
+  /// Lets UCX hand messages over from now on, from Worker::progress().
   [[nodiscard]] Result<void> listen();
 
  private:
@@ -34,7 +34,7 @@ class Receiver {
   };
   ucs_status_t fetch_greeting(Peer &peer, void *data, size_t bytes);
   ucs_status_t take(Peer &peer, const Incoming &incoming);
-  /// Null: the slot may be written. Else what is wrong with the message.
+  /// Returns what is wrong with the message, or null if the slot may be written.
   static const char *check_slot(const Link &link, const Header &header);
   void fetch(Link &link, Arrival &arrival, const Incoming &incoming);
 

@@ -53,7 +53,8 @@ Worker::~Worker() {
   if (context_ != nullptr) api_.ucp_cleanup(context_);
 }
 
-/// UCX that does not know CUDA would copy by the host, which ends the process where that cannot reach the memory.
+/// Returns an error if UCX does not know CUDA. It would copy by the host, and end the process if the host cannot reach
+/// the memory.
 Result<void> Worker::check_device_memory(const RdmaMemory *memory) const {
   if (memory == nullptr || memory->is_in_reach_of_host() || takes_cuda_memory_) return {};
   return Error{RONDO_ERROR_UNSUPPORTED, "this UCX (" + std::string(api_.ucp_get_version_string()) +

@@ -22,22 +22,22 @@ class Worker {
   [[nodiscard]] ucp_worker_h handle() const { return worker_; }
   /// Returns the bytes that a caller's memory for one request must have before the pointer that UCX gets.
   [[nodiscard]] size_t request_bytes() const { return request_bytes_; }
-  /// Payloads may be in memory of a CUDA device.
+  /// Returns whether payloads may be in memory of a CUDA device.
   [[nodiscard]] bool takes_cuda_memory() const { return takes_cuda_memory_; }
   /// Returns an error if payloads cannot be in `memory`. Null: no device memory is asked for.
   [[nodiscard]] Result<void> check_device_memory(const RdmaMemory *memory) const;
   /// Returns the address for connect() of another worker.
   [[nodiscard]] Result<Bytes> address() const;
-  /// `on_failure` is called from progress(), once, with `argument`.
+  /// Connects to a worker. `on_failure` is called from progress(), once, with `argument`.
   [[nodiscard]] Result<ucp_ep_h> connect(ByteView address, ucp_err_handler_cb_t on_failure, void *argument) const;
   [[nodiscard]] Result<void> handle_messages(unsigned id, ucp_am_recv_callback_t handler, void *argument) const;
   /// Returns whether something moved.
   bool progress() const { return api_.ucp_worker_progress(worker_) != 0; }
-  /// A descriptor that is ready when there is something to do, once arm() said true.
+  /// Returns a descriptor that is ready when there is something to do, once arm() has returned true.
   [[nodiscard]] int event_descriptor() const { return event_descriptor_; }
-  /// False: there is something to do already.
+  /// Returns false if there is something to do already.
   [[nodiscard]] bool arm() const { return api_.ucp_worker_arm(worker_) != UCS_ERR_BUSY; }
-  /// "ucp_ep_create: Destination is unreachable"
+  /// Returns an error such as "ucp_ep_create: Destination is unreachable".
   [[nodiscard]] Error error(const char *what, ucs_status_t status) const;
 
  private:

@@ -26,9 +26,9 @@ class Device {
   [[nodiscard]] uint32_t requests_max() const { return static_cast<uint32_t>(limits_.max_qp_wr); }
   /// Returns "rxe0 port 1 (GID 1, RoCE v2, 192.0.2.7)" or the like.
   [[nodiscard]] std::string describe() const { return port_.describe() + " (" + gid_.describe() + ")"; }
-  /// Asks the device.
+  /// Returns whether the port is active, by a query to the device.
   [[nodiscard]] bool port_is_active() const;
-  /// Readable when next_event() has something to say.
+  /// Returns a descriptor that is readable when next_event() has an event.
   [[nodiscard]] int event_descriptor() const { return context_.get()->async_fd; }
   /// Returns false if there is no event. Otherwise copies it, and gives the original back.
   bool next_event(ibv_async_event &event) const;

@@ -25,8 +25,9 @@ struct Report {
 /// Loads libibverbs and asks it.
 [[nodiscard]] Report look_for_verbs();
 
-/// Every rank of the communicator calls it. `links` are counted as they stand, and their memory outlives the network.
-/// When it returns, a whole slot has gone each way between this rank and each peer, on every path.
+/// Makes the network; every rank of the communicator calls it. `links` are counted as they stand, and their memory
+/// outlives the network. When it returns, a whole slot has gone each way between this rank and each peer, on every
+/// path.
 [[nodiscard]] Result<std::unique_ptr<net::Network>> make_network(const std::vector<net::NearLink> &links,
                                                                  const JoinRequest &request, Store &store);
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One queue pair to a remote rank, on one rail: the memory that the rank may write by it, and what is under way. A
-// protection domain for each: the keys that one peer has are of no use to another.
+// One queue pair to a remote rank, on one rail: the memory that the rank may write by it, and what is under way. Each
+// has a protection domain of its own, so that the keys that one peer has are of no use to another.
 #pragma once
 
 #include <array>
@@ -59,7 +59,7 @@ class Path {
   /// Returns whether this end has device slots, or the other end, as far as it has made its offer.
   [[nodiscard]] bool has_device_slots() const;
   [[nodiscard]] QueuePairInfo offer() const;
-  /// The queue pair receives from now on, and may send.
+  /// Connects the queue pair, which receives from now on, and may send.
   [[nodiscard]] Result<void> connect(const HostInfo &theirs);
 
   [[nodiscard]] const Device &device() const { return device_; }
@@ -102,10 +102,10 @@ class Path {
   Result<void> make_queue_pair(ibv_cq *completions);
   Result<void> modify(ibv_qp_attr &attributes, int mask, const char *what);
   [[nodiscard]] bool has_room(uint32_t requests) const { return posted_ - ended_ + requests <= requests_max_; }
-  /// A request without a signal is known to have ended when the next one with it completes. Half of the queue lies
-  /// between two signals.
+  /// Returns whether the next request needs a signal: half of the queue lies between two signals. A request without one
+  /// is known to have ended when the next one with it completes.
   [[nodiscard]] bool signal_is_due() const { return posted_ - signalled_ >= requests_max_ / 2; }
-  /// Chained requests, of which only the last may be signalled.
+  /// Posts chained requests, of which only the last may be signalled.
   bool post(ibv_send_wr &first, ibv_send_wr &last, uint32_t count, bool signalled);
   [[nodiscard]] ibv_sge part_of(const PathLink &link, const std::byte *payload, uint32_t bytes) const;
   bool send_word(MessageKind kind, const PathLink &link, uint64_t counter, bool signalled);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // One remote rank over verbs: the links to it, and the paths that carry them. The slot with counter c of a link goes
-// over path c modulo their number, so that all carry the same share of a large message. A slot that comes before an
+// over path c modulo their number, so that all carry the same share of a large message. A slot that arrives before an
 // earlier one of another path waits in its place.
 #pragma once
 
@@ -31,7 +31,7 @@ struct Link {
 
 class Peer {
  public:
-  /// `links`: to this rank, which are counted by their channels.
+  /// Makes the peer with its `links` to this rank, which are counted by their channels.
   Peer(uint32_t rank, std::string name, const std::vector<net::NearLink> &links);
 
   [[nodiscard]] uint32_t rank() const { return loss_.rank; }

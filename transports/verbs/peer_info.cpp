@@ -11,7 +11,7 @@ namespace {
 
 constexpr size_t pairs_max = 65'536;
 
-/// Every rank sees the same.
+/// Checks that all ranks have the same number of rails. Every rank gets the same result.
 Result<void> check_rails(const JoinRequest &request, const std::vector<HostInfo> &offers) {
   const auto named = [&](uint32_t rank) {
     std::string text = request.names[rank] + " has " + std::to_string(offers[rank].rails.size()) + " (";

@@ -15,7 +15,7 @@ class Rail {
  public:
   explicit Rail(std::unique_ptr<Device> device) : device_(std::move(device)) {}
 
-  /// `entries`: how many completions all paths may cause before they are taken.
+  /// Makes the queue for the `entries` completions that all paths may cause before they are taken.
   [[nodiscard]] Result<void> make_completion_queue(uint32_t entries);
   [[nodiscard]] const Device &device() const { return *device_; }
   [[nodiscard]] ibv_cq *completions() const { return completions_.get(); }
