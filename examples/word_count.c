@@ -80,7 +80,7 @@ static int count_serially(FILE *file, const char *path) {
   return EXIT_SUCCESS;
 }
 
-/* Rank 0 checks the sum against a count of its own. */
+/* Checks the sum against a count of rank 0's own. */
 static int compare(FILE *file, const char *path, long size, const uint64_t total[counts_size]) {
   uint64_t serial[counts_size];
   if (!count_part(file, 0, size, serial)) return file_failed(path);

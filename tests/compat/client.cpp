@@ -29,7 +29,7 @@ void run_rank(int rank, int rank_count, ncclComm_t comm, const DevicePart &part)
   }
 }
 
-/// Rank 0 writes the id into a file; the others wait for it.
+/// Returns the id, which rank 0 writes into a file and the others wait for.
 ncclUniqueId shared_id(int rank, const std::string &path) {
   ncclUniqueId id;
   if (rank == 0) {
@@ -79,7 +79,7 @@ void process(const std::string &id_file) {
   NCCL(ncclCommDestroy(comm));
 }
 
-/// One rank of a job of processes of which rank 1 is killed before its second call.
+/// Runs one rank of a job of processes of which rank 1 is killed before its second call.
 void die(const std::string &id_file) {
   const int rank = number_of("RANK", 0), rank_count = number_of("WORLD_SIZE", 1);
   const OnDevice current(0);
@@ -119,7 +119,7 @@ void threads() {
   for (std::thread &each : running) each.join();
 }
 
-/// A communicator of one rank that is never destroyed: the program ends in spite of it, and says nothing.
+/// Makes a communicator of one rank that is never destroyed. The program ends in spite of it, and says nothing.
 void leave() {
   const OnDevice current(0);
   ncclUniqueId id{};

@@ -38,7 +38,7 @@ class Ranks {
     for (const ncclComm_t comm : comms_) NCCL(ncclCommDestroy(comm));
   }
   [[nodiscard]] int size() const { return static_cast<int>(comms_.size()); }
-  /// The handle may be set to null where a test has ended the communicator.
+  /// Returns the handle, which a test that has ended the communicator may set to null.
   [[nodiscard]] ncclComm_t &comm(int rank) { return comms_[static_cast<size_t>(rank)]; }
   [[nodiscard]] const DevicePart &part(int rank) const { return *parts_[static_cast<size_t>(rank)]; }
   [[nodiscard]] Case sum(size_t count) const {

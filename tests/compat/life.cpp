@@ -40,7 +40,7 @@ void check_first_error() {
   ranks.check_usable();
 }
 
-/// Several calls of each rank are in one group, of several communicators.
+/// Checks several calls of each rank in one group, of several communicators.
 void check_many_calls() {
   Ranks one(2), other(2);
   const Case sum = one.sum(1000);
@@ -87,7 +87,7 @@ void check_two_streams() {
   }
 }
 
-/// One thread makes all ranks of a communicator, each on the device that is current at its call.
+/// Checks that one thread can make all ranks of a communicator, each on the device that is current at its call.
 void check_inits_in_a_group() {
   ncclUniqueId id;
   NCCL(ncclGetUniqueId(&id));
@@ -111,7 +111,7 @@ void check_inits_in_a_group() {
   NCCL(ncclGroupEnd());
 }
 
-/// A refused rank ends the making of the others in its group; they would wait for it.
+/// Checks that a refused rank ends the making of the others in its group, which would wait for it.
 void check_refused_init_in_a_group() {
   const OnDevice current(0);
   ncclUniqueId id, zeros;
@@ -166,7 +166,7 @@ void check_nonblocking() {
   for (const ncclComm_t comm : comms) NCCL(ncclCommDestroy(comm));
 }
 
-/// Another thread aborts the making of a blocking communicator whose second rank never comes.
+/// Checks that another thread can abort the making of a blocking communicator whose second rank never comes.
 void check_abort_of_an_init() {
   ncclUniqueId id;
   NCCL(ncclGetUniqueId(&id));
@@ -208,7 +208,7 @@ void check_abort_of_a_collective() {
   CHECK(call(it, 1, ranks.part(1), ranks.comm(1)) == ncclRemoteError);
 }
 
-/// A communicator of one rank takes any id, and several can be made with the same.
+/// Checks that a communicator of one rank takes any id, and that several can be made with the same.
 void check_one_rank() {
   const OnDevice current(0);
   ncclUniqueId id;
@@ -226,7 +226,7 @@ void check_one_rank() {
   for (const ncclComm_t comm : comms) NCCL(ncclCommDestroy(comm));
 }
 
-/// Several ids of this process are handed over; the first one serves.
+/// Checks a call with several ids of this process, of which the first one serves.
 void check_scalable() {
   const OnDevice current(0);
   ncclUniqueId ids[3];
@@ -299,7 +299,7 @@ void compat_test::check_memory() {
   CHECK(pointer == nullptr);
 }
 
-/// Each rank captures its call; one group holds both. The communicator is asked for errors meanwhile.
+/// Checks graphs: each rank captures its call, and one group holds both. The test polls for errors meanwhile.
 void compat_test::check_graphs() {
   Ranks ranks(2);
   const Case it = ranks.sum(1000);

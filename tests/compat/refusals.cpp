@@ -167,7 +167,7 @@ void compat_test::check_timeout() {
   }
 }
 
-/// The environment asks for communicators that are made without waiting.
+/// Checks the variable of the environment that asks for communicators that are made without waiting.
 void compat_test::check_blocking_variable() {
   const OnDevice current(0);
   ncclUniqueId id;

@@ -32,7 +32,7 @@ def wanted():
 
 
 def declared(text):
-    """The functions that a header declares."""
+    """Returns the functions that a header declares."""
     text = re.sub(r"/\*.*?\*/|//[^\n]*", " ", text, flags=re.S)
     text = re.sub(r"^[ \t]*#(?:[^\n\\]|\\\n|\\.)*", " ", text, flags=re.M)
     return set(re.findall(r"\b(p?nccl[A-Z]\w*)\s*\([^;{}]*\)\s*;", text))

@@ -15,7 +15,7 @@ Bytes server_hello(const Secret &secret) {
   return hello;
 }
 
-/// A failed session says nothing more; an answered one has a reply to the request that was asked.
+/// Checks that a failed session says nothing more, and an answered one has a reply to the request that was asked.
 void check(StoreClientSession &client) {
   if (client.failure()) fuzz::require(client.output().empty() && !client.in_flight(), "a failed session is silent");
   const auto reply = client.take_reply();

@@ -50,8 +50,8 @@ std::vector<rondo_config_t> same_device(int rank_count, const rondo_config_t &co
   return std::vector<rondo_config_t>(static_cast<size_t>(rank_count), config);
 }
 
-/// `graph`: a call that was captured is replayed. `in_place`: of a broadcast, which can be repeated. Where ranks
-/// share launches, all that their kernel does counts as rank 0's.
+/// Counts a call, or with `graph` a replay of a captured call. `in_place` is for a broadcast, which can be repeated.
+/// Where ranks share launches, all that their kernel does counts as rank 0's.
 Counted count(rondo_collective_t collective, std::vector<rondo_config_t> configs, size_t bytes, bool graph = false,
               bool in_place = false) {
   // To count takes long under a sanitizer on a busy machine, and no call here waits for what does not come.
@@ -142,7 +142,7 @@ double block_barriers(const Counted &of) {
 double chain(const Counted &of) {
   return of.most([](const AccessCounts &rank) { return static_cast<double>(rank.chain_to_result); });
 }
-/// One over the blocks of a rank: what is most is least then.
+/// Returns one over the blocks of a rank: what is most is least then.
 double block_share(const Counted &of) {
   return of.most([](const AccessCounts &rank) { return 1 / static_cast<double>(rank.blocks); });
 }

@@ -36,7 +36,7 @@ class BusyDevice {
     return cu.launch_host_func(stream_.get().object, wait, this) == rondo::cuda::CuStatus::success;
   }
   void go_on() { idle_ = true; }
-  /// The device is still busy: nothing that has ended since begin() can have waited for it.
+  /// Returns whether the device is still busy: nothing that has ended since begin() can have waited for it.
   [[nodiscard]] bool is_busy() const { return cu_ != nullptr && !idle_; }
 
   void run_later(std::chrono::milliseconds delay, std::function<void()> what) {

@@ -9,7 +9,7 @@
 
 namespace rondo_test {
 
-/// All but all_reduce.
+/// All collectives except all_reduce.
 inline constexpr rondo_collective_t other_collectives[] = {RONDO_REDUCE_SCATTER, RONDO_ALL_GATHER, RONDO_BROADCAST,
                                                            RONDO_REDUCE};
 
@@ -79,7 +79,7 @@ struct CollectiveBuffers {
   void fill(uint64_t seed) const {
     for (int rank = 0; rank < rank_count(); ++rank) write(rank, 0, values(seed, rank));
   }
-  /// For a call in place, whose ranks have all in `send`: an all_gather has its operand at its own block there.
+  /// Fills buffers for a call in place, in `send`. An all_gather has its operand at the rank's own block there.
   void fill_in_place(const DeviceCase &it, uint64_t seed) const {
     if (it.collective != RONDO_ALL_GATHER) return fill(seed);
     for (int rank = 0; rank < rank_count(); ++rank) {

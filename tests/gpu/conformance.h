@@ -39,7 +39,7 @@ inline const CudaDriver &loaded_driver() {
 /// The limit of a wait, which detects hangs only: far longer than any of it takes.
 inline constexpr std::chrono::seconds patience{60};
 
-/// False if it did not become true within `patience`.
+/// Returns false if the condition did not become true within `patience`.
 template <class Condition>
 bool becomes_true(const Condition &condition) {
   const auto end = std::chrono::steady_clock::now() + patience;
@@ -59,7 +59,7 @@ inline std::optional<SoftCudaLive> live_counts() {
   return live;
 }
 
-/// On a real driver the context that the first case makes stays for all others: making one takes up to a second. Where
+/// Keeps the context that the first case makes on a real driver for all others: making one takes up to a second. Where
 /// what is alive is counted, each case makes its own.
 inline void keep_primary_context(const CudaDriver &driver, CuDevice device) {
   static std::map<CuDevice, PrimaryContext> kept;

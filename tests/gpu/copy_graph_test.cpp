@@ -103,7 +103,7 @@ class Mixture {
     return status;
   }
 
-  /// A graph for each work, captured when it is first wanted, whatever runs then.
+  /// Replays the graph of a work, which is captured when it is first wanted, whatever runs then.
   int replay(int rank, unsigned work) {
     const CudaDriver &cu = group_.world.cu;
     auto *const stream = static_cast<CuStream>(group_.stream(rank));

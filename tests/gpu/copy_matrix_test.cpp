@@ -22,7 +22,7 @@ rondo_config_t config_of(rondo_algorithm_t algorithm, int device) {
   return config;
 }
 
-/// Any bits, but floats are below 2 and finite: what a NaN holds is nobody's promise.
+/// Returns any bits, but floats are below 2 and finite: the content of a NaN is not specified.
 std::vector<std::byte> random_elements(uint64_t seed, rondo_type_t type, size_t count) {
   const size_t size = rondo_type_size(type);
   std::mt19937_64 bits(seed);
@@ -95,7 +95,7 @@ struct Both {
     }
   }
 
-  /// Both buffers of each rank, whole: what must not be touched is compared, too.
+  /// Compares both buffers of each rank, whole: what must not be touched is compared, too.
   void check(const DeviceCase &it, uint64_t seed) {
     const int rank_count = host.size();
     CAPTURE(rank_count, rondo_collective_string(it.collective), rondo_type_string(it.type), rondo_op_string(it.op),

@@ -32,7 +32,7 @@ class Streams {
     next_.resize(rank_count);
   }
 
-  /// Each in turn as far as it gets. True: all come to their end, and no slot is left full.
+  /// Runs each rank in turn as far as it gets. Returns whether all ended, and no slot is left full.
   bool end() {
     for (bool moved = true; moved;) {
       moved = false;

@@ -229,7 +229,7 @@ Result<void> measure_launches(Bench &bench) {
   return {};
 }
 
-/// Whole numbers up to 255 as floats, so that sums are exact; zeros may move faster than data.
+/// Returns whole numbers up to 255 as floats, so that sums are exact; zeros may move faster than data.
 float value_at(uint32_t way, uint64_t index) { return static_cast<float>((index * 2654435761u >> 16 ^ way) & 255); }
 
 Result<void> fill(const Bench &bench, DevicePointer at, size_t bytes, uint32_t way) {
@@ -301,7 +301,7 @@ Result<void> measure_bandwidth(Bench &bench, uint32_t multiprocessors, uint32_t 
   return verify(bench, memory.back().get().object, bytes, way_count);
 }
 
-/// Whole or not at all: it may be killed meanwhile.
+/// Writes the document as a whole or not at all: the program may be killed meanwhile.
 bool write(const Bench &bench) {
   if (bench.path.empty()) return true;
   const std::string fresh = bench.path + ".new";

@@ -132,7 +132,7 @@ Result<void> enqueue(const Bench &bench, const Lanes &lanes, uint32_t stream, co
   return bench.check(cu.event_record(lane.end.get().object, handle), "cuEventRecord");
 }
 
-/// All graphs, behind the gate, which is open when it returns. A launch for which a driver has no room waits for it.
+/// Enqueues all graphs after the gate, which is open when it returns. A launch waits if the driver has no room.
 Result<void> enqueue_all(const Bench &bench, Lanes &lanes, const std::vector<GraphExec> &graphs) {
   bool late = false;
   Result<void> enqueued;

@@ -258,7 +258,7 @@ void check(Pair &pair, DeviceCase it, const Matrix &matrix, int rank_count, cons
   }
 }
 
-/// Every type and operation of all-reduce, and every other collective that the algorithm has.
+/// Checks every type and operation of all-reduce, and every other collective that the algorithm has.
 void check_all(Pair &pair, const rondo::Algorithm &algorithm, const Way &way, const Matrix &matrix,
                int rank_count, const Elements &elements, Random &random) {
   if (algorithm.supports(RONDO_ALL_REDUCE))

@@ -18,8 +18,8 @@ namespace {
 constexpr size_t count_default = 100'003;
 constexpr int round_count = 6, death_round = 3;
 
-/// DEVICE_RANK_COUNT: elements. DEVICE_RANK_TIMEOUT: milliseconds. DEVICE_RANK_DEVICES: rank r is on device r modulo
-/// that. DEVICE_RANK_SLOW_SENDS: see send().
+/// Returns a number of the environment. DEVICE_RANK_COUNT: elements. DEVICE_RANK_TIMEOUT: milliseconds.
+/// DEVICE_RANK_DEVICES: rank r is on device r modulo that. DEVICE_RANK_SLOW_SENDS: see send().
 size_t number_of_environment(const char *name, size_t otherwise) {
   const char *const text = std::getenv(name);
   return text == nullptr ? otherwise : std::strtoull(text, nullptr, 10);

@@ -142,7 +142,7 @@ inline std::vector<float> expected_sums(const DeviceCase &it, int rank, int rank
   }
   return expected;
 }
-/// `bytes`: a buffer whose beginning was received.
+/// Checks the beginning of `bytes`, which was received.
 inline void check_received(const std::vector<std::byte> &bytes, const DeviceCase &it, int rank, int rank_count,
                            uint64_t seed = 0) {
   const auto expected = expected_sums(it, rank, rank_count, seed);
@@ -152,7 +152,7 @@ inline void check_received(const std::vector<std::byte> &bytes, const DeviceCase
   CHECK_VALUES(received, expected);
 }
 
-/// RONDO_OK where there is none.
+/// Returns the communicator's failure, with RONDO_OK if it has none.
 inline rondo_error_t failure_of(rondo_comm_t comm) {
   rondo_error_t error = RONDO_ERROR_INIT;
   rondo_status_t status = RONDO_OK;
@@ -198,7 +198,7 @@ inline uint64_t upload_count() {
   return ask == nullptr ? 0 : ask();
 }
 
-/// True: a call waits, on the host, until the ranks that share its kernel have called (RONDO_DEVICE_LAUNCH).
+/// Returns whether a call waits, on the host, until the ranks that share its kernel have called (RONDO_DEVICE_LAUNCH).
 inline bool calls_wait() {
   const auto config = rondo::read_config();
   REQUIRE(config.ok());
@@ -215,8 +215,8 @@ inline std::vector<rondo_status_t> call_each(Ranks &ranks,
   return statuses;
 }
 
-/// A configuration for each rank: on the device that it asks for, or with ll128 on the devices in turn, since ranks
-/// that share one are refused.
+/// Returns a configuration for each rank, on the device that it asks for. With ll128 ranks take the devices in turn,
+/// since ranks that share one are refused.
 inline std::vector<rondo_config_t> placed(int rank_count, const rondo_config_t &config) {
   std::vector<rondo_config_t> configs(static_cast<size_t>(rank_count), config);
   if (config.protocol != RONDO_PROTOCOL_LL128) return configs;

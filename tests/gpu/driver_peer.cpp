@@ -87,7 +87,7 @@ struct Peer {
     (void)take<char>();
   }
 
-  /// The descriptor is inherited.
+  /// Imports memory by the descriptor, which is inherited.
   void import_vmm() const {
     MemoryHandle handle = 0;
     check(cu.vmm_import(&handle, reinterpret_cast<void *>(intptr_t{peer_descriptor}), HandleType::posix_descriptor),

@@ -17,7 +17,7 @@ namespace rondo::test {
 
 constexpr rondo_protocol_t device_protocols[] = {RONDO_PROTOCOL_SIMPLE, RONDO_PROTOCOL_LL, RONDO_PROTOCOL_LL128};
 
-/// The most that a slot carries.
+/// Returns the most that a slot carries.
 [[nodiscard]] inline uint32_t slot_payload_bytes(rondo_protocol_t protocol, const ConnectionGeometry &slots) {
   if (protocol == RONDO_PROTOCOL_LL) return slots.ll_slot_bytes;
   return protocol == RONDO_PROTOCOL_LL128 ? slots.ll128_slot_bytes : slots.slot_bytes;
@@ -134,7 +134,7 @@ struct CaseRank {
   return true;
 }
 
-/// The flags and counters of a rank's place, and all that it has posted.
+/// Returns the flags and counters of a rank's place, and all that it has posted.
 [[nodiscard]] inline std::vector<uint64_t> published_in_place(DeviceWorld &world, uint32_t rank) {
   const device::LoadStorePlace place = world.place(rank);
   std::vector<uint64_t> words;
@@ -148,7 +148,7 @@ struct CaseRank {
   return words;
 }
 
-/// Empty: equal. NaNs of the result are alike.
+/// Returns how the two differ, or "". NaNs of the result are alike.
 [[nodiscard]] inline std::string difference(const EmulatedCase &it, const CaseRank &host, const CaseRank &device) {
   if (host.send != device.send) return "the send buffer was written";
   const size_t size = rondo_type_size(it.type);

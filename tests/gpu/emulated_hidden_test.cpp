@@ -39,7 +39,7 @@ struct TwoRanks {
     const uint64_t arrival = had_part ? 1 : 1 + device::gate_failed;
     (void)memory::add<memory::Site::load_store_leave>(world->place(0).left(0), arrival);
   }
-  /// Rank 1 has done its part of every chunk.
+  /// Does rank 1's part of every chunk.
   void reduce_all() {
     memory::store_release(world->place(1).contributed(0), device::load_store_counter(1000, signature));
     memory::store_release(world->place(1).reduced(0), device::load_store_counter(1000, 0));

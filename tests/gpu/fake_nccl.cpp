@@ -27,7 +27,7 @@ std::string mode() {
   return text != nullptr ? text : "";
 }
 
-/// The device whose context is current, as the runtime of a real one would ask for it.
+/// Returns the device whose context is current, as the runtime of a real one would ask for it.
 int current_device() {
   void *const driver = ::dlopen(std::getenv("RONDO_CUDA_LIBRARY"), RTLD_NOW);
   const auto ask = driver == nullptr ? nullptr : reinterpret_cast<int (*)(int *)>(::dlsym(driver, "cuCtxGetDevice"));
@@ -45,7 +45,7 @@ uint64_t graph_count() {
   return live.graph_execs;
 }
 
-/// True: the call is to be made.
+/// Returns whether the call is to be made.
 bool goes_on(rondo_comm_t comm, int &result) {
   int rank = 0;
   result = mode() == "fails" ? internal_error : success;

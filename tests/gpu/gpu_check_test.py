@@ -78,7 +78,7 @@ class GpuCheck(unittest.TestCase):
             return archive.extractfile(f"logs/{name}").read().decode()
 
     def broken_bundle(self, **programs):
-        """A copy in which these programs are something else."""
+        """Returns a copy in which these programs are something else."""
         copy = self.output.parent / "bundle"
         shutil.copytree(self.bundle, copy, copy_function=os.link)
         for program, text in programs.items():

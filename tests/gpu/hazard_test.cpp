@@ -44,7 +44,7 @@ class Pair {
   Pair(const Pair &) = delete;
   Pair &operator=(const Pair &) = delete;
 
-  /// After the other rank has failed it may be refused.
+  /// Calls for a rank. After the other rank has failed the call may be refused.
   rondo_status_t call(int rank, rondo_type_t type = RONDO_FLOAT32, rondo_op_t op = RONDO_SUM) {
     const auto own = static_cast<size_t>(rank);
     auto *const pointer = reinterpret_cast<void *>(memory_[own].get().object);
@@ -64,7 +64,7 @@ class Pair {
   std::vector<rondo::cuda::DeviceMemory> memory_;
 };
 
-/// Rank 0 calls, `between` happens, rank 1 calls.
+/// Runs this: rank 0 calls, `between` happens, rank 1 calls.
 rondo_error_t what_comes_of(Pair &pair, const std::function<void(Pair &)> &between) {
   REQUIRE(pair.call(0) == RONDO_OK);
   between(pair);
@@ -81,8 +81,8 @@ void check_that_it_waits(Pair &pair, const std::function<void(Pair &)> &between)
   check_that_rank_1_was_late(what_comes_of(pair, between));
 }
 
-/// For what a real driver and device may do without waiting: there a line says which it was. The driver in software
-/// waits, as the worst of them.
+/// Checks what a real driver and device may do without waiting; there it prints a line that says which it was. The
+/// driver in software waits, as the worst of them.
 void check_that_it_may_wait(Pair &pair, const char *what, const std::function<void(Pair &)> &between) {
   const rondo_error_t verdict = what_comes_of(pair, between);
   const bool waits = in_software() || verdict.status != RONDO_OK;

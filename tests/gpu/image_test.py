@@ -52,7 +52,7 @@ def kernel_names(types):
 
 
 def resources(report):
-    """(kernel, architecture) -> [stack bytes, spill stores, spill loads, registers], from what ptxas -v said."""
+    """Returns (kernel, architecture) -> [stack bytes, spill stores, spill loads, registers], from ptxas -v."""
     found, current = {}, None
     for line in report.splitlines():
         if match := ENTRY.search(line):
@@ -252,7 +252,8 @@ class Image(unittest.TestCase):
                 self.assertNotEqual(missing_loops(rest, wanted_loops(name)), [], f"{name} without {lost}")
 
     def test_lines_are_moved_by_16_bytes_of_each_thread(self):
-        """ll128 lives on it, and on the orders of the first line, which no emulated block can miss."""
+        """Checks the accesses on which ll128 relies, and the orders of the first line. No emulated block can miss
+        them."""
         kernels = bodies(Path(self.ptx).read_text(encoding="utf-8"), ENTRY_OF_PTX)
         for name, body in kernels.items():
             for access in ("st.relaxed", "st.release", "ld.relaxed", "ld.acquire"):
@@ -260,8 +261,8 @@ class Image(unittest.TestCase):
                 self.assertEqual(found, name.startswith("rondo_run_ll128_"), f"{access} in {name}")
 
     def test_an_end_without_a_failure_is_a_relaxed_store_and_so_is_a_header_on_one_device(self):
-        """A release is a fence on a device, of half a microsecond and more, which no emulated block can miss. These
-        two words, E3 and P2 of one_shot, are stored in either way, by a condition."""
+        """Checks releases. A release is a fence on a device, of half a microsecond and more, which no emulated block
+        can miss. These two words, E3 and P2 of one_shot, are stored in either way, by a condition."""
         for name, body in bodies(Path(self.ptx).read_text(encoding="utf-8"), ENTRY_OF_PTX).items():
             if name.startswith("rondo_run_"):
                 orders = defaultdict(set)

@@ -33,14 +33,14 @@ SASS = Syntax(re.compile(r"\bLDG?\.E\.(?:\w+\.)*?128\b"), re.compile(r"\bSTG?\.E
 
 
 def bodies(text, begin):
-    """Name -> text of each kernel, in a listing where `begin` matches its first line."""
+    """Returns name -> text of each kernel, in a listing where `begin` matches its first line."""
     starts = list(begin.finditer(text))
     ends = [match.start() for match in starts[1:]] + [len(text)]
     return {match[1]: text[match.start():end] for match, end in zip(starts, ends)}
 
 
 def ptx_kernels(text):
-    """Name -> its lines and the branches among them: [(place, text)], [(from, to)]."""
+    """Returns name -> its lines and the branches among them: [(place, text)], [(from, to)]."""
     return {name: ptx_code(body) for name, body in bodies(text, ENTRY_OF_PTX).items()}
 
 
@@ -73,8 +73,8 @@ def sass_code(body):
 
 
 def flow(code):
-    """The blocks of instructions, [(first, behind the last)] by index of their lines, and what each may go on with.
-    A branch to itself stands behind the end of a kernel, or its label is unknown: it leads nowhere."""
+    """Returns the blocks of instructions, [(first, after the last)] by index of their lines, and what each may go on
+    with. A branch to itself stands after the end of a kernel, or its label is unknown: it leads nowhere."""
     lines, branches = code
     index = {place: number for number, (place, _) in enumerate(lines)}
     targets = {index[place]: index[target] for place, target in branches if target in index and target != place}
@@ -91,7 +91,7 @@ def flow(code):
 
 
 def edges_back(successors):
-    """[(from, to)] of blocks: those that lead to a block which a walk from the first one is still busy with."""
+    """Returns [(from, to)] of the blocks that lead to a block which a walk from the first one is still busy with."""
     found, seen, busy = [], {0}, [(0, iter(successors[0]))]
     under_way = {0}
     while busy:
@@ -135,7 +135,7 @@ def inner_loops(code):
 
 
 def loads_under_way(code):
-    """The most loads of 16 bytes in machine code that come one behind the other before a register of one of them is
+    """Returns the most loads of 16 bytes in machine code that follow each other before a register of one of them is
     used, and before a branch back, predicated or not, or a barrier."""
     lines, branches = code
     return loads_before_use(lines, {place for place, target in branches if target <= place})
@@ -186,6 +186,6 @@ def loads_for_next_time(loop):
 
 
 def accesses_in_loops(code, syntax):
-    """(loads, stores) of 16 bytes in each of its inner loops that has one."""
+    """Returns (loads, stores) of 16 bytes in each of its inner loops that has one."""
     counts = [(len(syntax.load.findall(loop)), len(syntax.store.findall(loop))) for loop in inner_loops(code)]
     return [count for count in counts if count != (0, 0)]

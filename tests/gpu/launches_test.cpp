@@ -101,7 +101,7 @@ template <class Ready>
   return ready();
 }
 
-/// Another communicator's quiet moment, as long as `driver` waits. True: it was one.
+/// Begins another communicator's quiet moment, as long as `driver` waits. True: it was one.
 std::future<bool> begin_quiet_moment(StuckDriver &driver) {
   auto moment = std::async(std::launch::async, [&driver] {
     const auto quiet = Launches::of_process().try_quiet();
@@ -133,7 +133,7 @@ void check_stuck(Rank &rank, const StuckDriver &driver, rondo_status_t status) {
   CHECK(next.error().status == RONDO_ERROR_COMM_FAILED);
 }
 
-/// Once the call waits, the communicator fails as by an abort of another thread. True: a call came.
+/// Fails the communicator once the call waits, as an abort of another thread does. True: a call came.
 std::future<bool> abort_later(Rank &rank) {
   return std::async(std::launch::async, [&rank] {
     const bool came = comes_true([&] { return rank.operations->ranks().latest_operation(0) == 1; });
@@ -143,7 +143,7 @@ std::future<bool> abort_later(Rank &rank) {
   });
 }
 
-/// check_stuck() where the communicator is aborted, or where its time passes.
+/// Does check_stuck() where the communicator is aborted, or where its time passes.
 void check_stuck_or_aborted(Rank &rank, const StuckDriver &driver, bool aborted) {
   if (!aborted) return check_stuck(rank, driver, RONDO_ERROR_TIMEOUT);
   auto failing = abort_later(rank);

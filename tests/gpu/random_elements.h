@@ -19,7 +19,7 @@ template <class T>
   return value != value;
 }
 
-/// A NaN's sign and payload are not specified (docs/numerics.md).
+/// Returns whether an element is a NaN, whose sign and payload are not specified (docs/numerics.md).
 [[nodiscard]] inline bool is_nan(rondo_type_t type, const std::byte *at) {
   switch (type) {
     case RONDO_FLOAT16:
@@ -39,7 +39,7 @@ template <class T>
   }
 }
 
-/// A random element: numbers near each other in size, so that rounding matters, and now and then any bits.
+/// Stores a random element: numbers near each other in size, so that rounding matters, and at times any bits.
 inline void put_random(rondo_type_t type, std::byte *at, Random &random) {
   uint64_t bits = random();
   const float value = (static_cast<float>(random() % 20'001) - 1e4f) / 3e3f;

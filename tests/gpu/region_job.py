@@ -40,7 +40,7 @@ def moved(ranks, label):
 
 
 def plans_in(rank):
-    """Algorithm and kernel, as each step `plan` says."""
+    """Returns algorithm and kernel, as each step `plan` says."""
     return [tuple(line.split()[1:]) for line in rank.output.splitlines() if line.startswith("plan ")]
 
 

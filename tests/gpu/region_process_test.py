@@ -150,12 +150,14 @@ class Regions(RegionCase):
         self.assertEqual(self.failing_in(ranks[0])[0], TIMEOUT, ranks[0].output)
 
     def busy_job(self, ahead, steps, environment=None, ok=True):
-        """Rank 1 registers while rank 0's device is busy, and rank 0's process waits for it to open that."""
+        """Runs a job in which rank 1 registers while rank 0's device is busy, and rank 0's process waits for it to open
+        that."""
         return self.job(2, ["sum=first", "0:busy", "0:post=busy", "1:await=busy", "1:register", "0:not_quiet", *ahead,
                             *steps], environment, ok=ok)
 
     def failing_in(self, rank):
-        """Number of the status, seconds, "busy" or "idle" (the device at the end), message of the step `failing`."""
+        """Returns the status' number, seconds, "busy" or "idle" (the device at the end), and message of the step
+        `failing`."""
         (line,) = (line for line in rank.output.splitlines() if line.startswith("failing "))
         _, status, seconds, device, message = line.split(" ", 4)
         return int(status), float(seconds), device, message
@@ -229,7 +231,7 @@ class Regions(RegionCase):
         self.assertNotIn("must not be freed", ranks[0].output + ranks[1].output)
 
     def check_left_behind(self, rank):
-        """It has destroyed its communicator, and the driver had not ended its call."""
+        """Checks that it has destroyed its communicator, and the driver had not ended its call."""
         (line,) = (line for line in rank.output.splitlines() if line.startswith("destroyed "))
         seconds, device, claimed_blocks = line.split()[1:]
         self.assertGreaterEqual(float(seconds), 4, rank.output)

@@ -191,7 +191,7 @@ int register_both(RegionRank &it) {
 
 enum class Patience { once, until_ready };
 
-/// once: what is not ready stays, and is asked again before it is freed.
+/// Ends both registrations. With `once` what is not ready stays, and is asked again before it is freed.
 int deregister_both(RegionRank &it, Patience patience) {
   for (rondo_registration_t &registration : it.registrations) {
     if (registration == nullptr) continue;
@@ -219,7 +219,7 @@ int replace(RegionRank &it) {
   return RONDO_OK;
 }
 
-/// A peer waits in a collective for this rank, so it cannot close what this one has shared.
+/// Checks that a peer that waits in a collective for this rank cannot close what this one has shared.
 int hold(RegionRank &it) {
   const int first = rondo_comm_deregister(it.self.comm, it.registrations[0]);
   std::printf("deregister: %s\n", rondo_status_string(static_cast<rondo_status_t>(first)));

@@ -50,7 +50,7 @@ struct RegionRank {
 
   [[nodiscard]] void *pointer(const DeviceMemory &of) const { return reinterpret_cast<void *>(of.get().object); }
   [[nodiscard]] size_t bytes() const { return self.count * sizeof(float); }
-  /// The root is the last rank.
+  /// Returns the rank's call, of which the root is the last rank.
   [[nodiscard]] DeviceCase a_call() const {
     DeviceCase made{collective};
     made.root = self.size - 1;
@@ -104,7 +104,7 @@ inline int fill(RegionRank &it) {
   return copied ? int{RONDO_OK} : driver_failed;
 }
 
-/// When the stream has ended.
+/// Checks the result when the stream has ended.
 inline int check(RegionRank &it) {
   std::vector<float> received(it.self.count);
   const CudaDriver &cu = *it.self.cu;

@@ -15,7 +15,7 @@ inline constexpr bool under_thread_sanitizer = true;
 inline constexpr bool under_thread_sanitizer = false;
 #endif
 
-/// RONDO_SEED replays; without it a fresh one.
+/// Returns RONDO_SEED, which replays a test, or a fresh seed.
 inline uint64_t seed_from_environment() {
   const char *text = std::getenv("RONDO_SEED");
   return text != nullptr ? std::strtoull(text, nullptr, 0) : std::random_device{}();

@@ -22,7 +22,7 @@ STEPS = ("--steps", 6, "--validate-every", 3)
 
 class OnDevice(TrainCase):
     def follows(self, cuda, host, most=1e-4):
-        """The losses of each step and validation differ by a small share at most."""
+        """Checks that the losses of each step and validation differ by a small share at most."""
         for mine, other in zip(self.losses(cuda), self.losses(host)):
             self.assertEqual(len(mine), len(other))
             for one, another in zip(mine, other):

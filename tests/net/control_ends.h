@@ -48,7 +48,7 @@ class TwoHosts {
     }
   }
 
-  /// These ranks' sentinels run, in virtual time, until the condition holds. False: it did not within `limit_ns`.
+  /// Runs these ranks' sentinels, in virtual time, until the condition holds. False: it did not within `limit_ns`.
   template <class Condition>
   bool run(const std::vector<uint32_t> &ranks, uint64_t limit_ns, const Condition &condition) {
     for (const uint64_t until_ns = now_ns_ + limit_ns; now_ns_ < until_ns; now_ns_ += net::heartbeat_ns / 4) {
@@ -89,7 +89,7 @@ struct OneEnd {
   void say(ByteView bytes) const {
     REQUIRE(::send(theirs.get(), bytes.data(), bytes.size(), 0) == static_cast<ssize_t>(bytes.size()));
   }
-  /// The next cell of this kind that the control plane has sent, behind its kind.
+  /// Returns the next cell of this kind that the control plane has sent, after its kind.
   [[nodiscard]] ByteReader hear(net::CellKind kind) {
     for (const uint64_t until_ns = now_ns() + patience_ns; now_ns() < until_ns;) {
       control->step(now_ns());

@@ -16,7 +16,7 @@ using namespace rondo::net_test;
 
 namespace {
 
-/// Every packet that comes for this socket is lost, until it is detached.
+/// Drops every packet that arrives for this socket, until the filter is detached.
 void lose_packets(int socket) {
   sock_filter nothing = BPF_STMT(BPF_RET | BPF_K, 0);
   const sock_fprog program{1, &nothing};
@@ -81,7 +81,7 @@ bool leaving_is_heard_behind_much() {
   const int small = 2'048;
   REQUIRE(::setsockopt(end.socket, SOL_SOCKET, SO_SNDBUF, &small, sizeof small) == 0);
   REQUIRE(::setsockopt(end.theirs.get(), SOL_SOCKET, SO_RCVBUF, &small, sizeof small) == 0);
-  // Until nothing more goes in, for longer than the kernel holds anything back.
+  // This fills both buffers until nothing more goes in, for longer than the kernel holds anything back.
   const std::vector<std::byte> filler(net::cell_bytes);
   size_t filled = 0;
   for (pollfd writable{end.socket, POLLOUT, 0}; ::poll(&writable, 1, 200) > 0;) {  // bounded by both buffers

@@ -80,7 +80,7 @@ Made wait_for_failure(const net::JoinRequest &request, Store &store) {
   return Error{RONDO_ERROR_TIMEOUT, "no answer came in time"};
 }
 
-/// Rank 1's card does not read its device, which rank 0 does not see.
+/// Makes networks where rank 1's card does not read its device, which rank 0 does not see.
 Made make_where_one_fails(const std::vector<net::NearLink> &, const net::JoinRequest &request,
                           std::vector<net::PeerSocket>, Store &store) {
   if (request.rdma_memory == nullptr) return idle();
@@ -97,7 +97,7 @@ Made make_where_one_fails_late(const std::vector<net::NearLink> &links, const ne
 
 std::atomic<int> works_done = 0;
 
-/// Rank 1 comes to a last exchange once rank 0, which waits there, has worked meanwhile.
+/// Makes networks where rank 1 comes to a last exchange once rank 0, which waits there, has worked meanwhile.
 Made make_while_working(const std::vector<net::NearLink> &, const net::JoinRequest &request,
                         std::vector<net::PeerSocket>, Store &store) {
   const uint64_t deadline_ns = now_ns() + init_ns / 6;
@@ -113,7 +113,7 @@ Made make_where_none_fails(const std::vector<net::NearLink> &, const net::JoinRe
   return idle();
 }
 
-/// Wherever slots are.
+/// Makes no network, wherever slots are.
 Made make_where_all_fail(const std::vector<net::NearLink> &, const net::JoinRequest &request,
                          std::vector<net::PeerSocket>, Store &) {
   return Error{RONDO_ERROR_REMOTE, "no way, as " + request.key_prefix};

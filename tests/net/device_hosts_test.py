@@ -92,7 +92,7 @@ class DevicesOfSeveralHosts(HostsTest):
             self.expect(job, range(2), "unsupported", r"rank 1 \(host h1, process \d+\): .*lets no network card", {1})
 
     def expect_slots(self, job, where):
-        """The ranks' sums are right, and each rank says where its slots are."""
+        """Checks that the ranks' sums are right, and that each rank says where its slots are."""
         self.expect(job, range(len(where)), "ok", "^kernel$")
         for output, text in zip(job.output, where):
             self.assertRegex(output, text)

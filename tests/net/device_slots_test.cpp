@@ -19,7 +19,7 @@ net::Event arrival(uint32_t link, uint64_t counter, bool in_device) {
   return {net::Event::Kind::arrived, link, counter, 0, 0, in_device};
 }
 
-/// A side to which the events come, with memory of a device.
+/// Returns a side to which the events come, with memory of a device.
 Side told(std::vector<net::Event> events, std::function<Result<void>(Side &)> on_flush = {}) {
   Side side(0);
   side.use_device_memory();

@@ -67,7 +67,8 @@ Result<void> sum(Communicator &comm, std::vector<int32_t> &values) {
   return comm.submit(call, {});
 }
 
-/// life(rank, communicator) on a thread for each rank; returns when all have ended. The ranks for which it was false.
+/// Runs life(rank, communicator) on a thread for each rank. Returns the ranks for which it was false when all have
+/// ended.
 template <class Life>
 std::vector<uint32_t> run_ranks(World &world, const Life &life) {
   std::vector<std::thread> threads;

@@ -37,7 +37,8 @@ std::vector<bool> piece_of(uint32_t hosts, uint32_t host, const Joined &joined) 
   return piece;
 }
 
-/// Each host takes exactly the ranks that it cannot hear of for dead within the promised time, but those that `left`.
+/// Returns whether each host, within the promised time, takes exactly the ranks for dead that it cannot hear of. Hosts
+/// that `left` do not count.
 bool parts_know(HostRing &ring, const Joined &joined, const std::vector<bool> &left) {
   return ring.run(promised_ns, [&] {
     for (uint32_t host = 0; host < left.size(); ++host) {

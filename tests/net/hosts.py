@@ -31,7 +31,8 @@ def why_not():
 
 
 def innermost(pid):
-    """The process itself that hosts.start() or a program like unshare has begun, below those that only lead to it."""
+    """Returns the process itself that hosts.start() or a program like unshare has begun, below those that lead to
+    it."""
     while True:
         with open(f"/proc/{pid}/task/{pid}/children") as file:
             children = file.read().split()
@@ -77,7 +78,8 @@ class Hosts:
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def _hold(self, name, unshare):
-        """A process that keeps the namespaces open; the process id of the one inside of them is appended to inner."""
+        """Starts a process that keeps the namespaces open. The process id of the one inside of them is appended to
+        inner."""
         said = os.path.join(self.folder, name)
         script = f'echo ready > "{said}"; exec sleep infinity'
         holder = subprocess.Popen([*unshare, "sh", "-c", script], stdin=subprocess.DEVNULL,
@@ -175,18 +177,18 @@ class Hosts:
         self._inside(0, ["ip", "link", "set", f"p{host}r{rail}", "master", f"br{rail}"])
 
     def part(self, away, rail=0):
-        """The cables of these hosts go to a bridge of their own: silently."""
+        """Moves the cables of these hosts to a bridge of their own: silently."""
         self._inside(0, ["ip", "link", "add", f"away{rail}", "type", "bridge"])
         self._inside(0, ["ip", "link", "set", f"away{rail}", "up"])
         for host in away:
             self._inside(0, ["ip", "link", "set", f"p{host}r{rail}", "master", f"away{rail}"])
 
     def take_down(self, host, rail=0):
-        """The interface itself, as an administrator or a driver does."""
+        """Takes the interface itself down, as an administrator or a driver does."""
         self._inside(1 + host, ["ip", "link", "set", f"eth{rail}", "down"])
 
     def cut_one_way(self, host):
-        """Nothing that the host sends arrives; what others send to it does."""
+        """Drops all that the host sends; what others send to it arrives."""
         # An address of another machine for its neighbours: frames go out, and nobody takes them.
         for other in range(self.count):
             if other != host:

@@ -43,8 +43,8 @@ class Launchers(unittest.TestCase):
         self.said = None
 
     def ranks(self, then=""):
-        """The command of a rank, and what its shell does then. Each writes what it says to a file: on a busy machine
-        MPICH's mpiexec loses lines that it should pass on."""
+        """Returns the command of a rank, and of what its shell does then. Each writes what it says to a file: on a busy
+        machine MPICH's mpiexec loses lines that it should pass on."""
         self.said = tempfile.mkdtemp(prefix="rondo-launchers-said-")
         self.addCleanup(shutil.rmtree, self.said)
         run = f'"$@" && {then}' if then else 'exec "$@"'

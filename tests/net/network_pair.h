@@ -48,7 +48,7 @@ struct NetworkPair {
   std::array<std::unique_ptr<net::Network>, 2> networks;
 };
 
-/// make(rank, store) makes one end, a Result<std::unique_ptr<net::Network>>; both at once, since they meet.
+/// Connects two ends. make(rank, store) makes one, a Result<std::unique_ptr<net::Network>>; both run at once.
 template <class Make>
 [[nodiscard]] NetworkPair connect_pair(const Make &make) {
   NetworkPair pair;

@@ -153,7 +153,7 @@ class Rounds {
 
 enum class Outcome { right, wrong, stuck, lost };
 
-/// Both sides post `slots` slots on each link and receive as many, in an order from the seed.
+/// Lets both sides post `slots` slots on each link and receive as many, in an order from the seed.
 inline Outcome exchange(Pair &pair, uint64_t slots, uint64_t seed) {
   std::mt19937_64 random(seed);
   for (Rounds rounds(pair); rounds.next();) {

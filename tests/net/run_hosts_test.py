@@ -191,7 +191,7 @@ class RunOnHosts(unittest.TestCase):
             self.assertIn(f"[{rank}] term", output)
 
     def launcher(self, process):
-        """`process` is the one that entered the host; the launcher is its child there."""
+        """Returns the launcher's process, the child of `process`, which entered the host."""
         with open(f"/proc/{process.pid}/task/{process.pid}/children") as file:
             children = file.read().split()
         return int(children[0]) if children else process.pid
@@ -200,7 +200,7 @@ class RunOnHosts(unittest.TestCase):
         os.kill(self.launcher(process), number)
 
     def wait_until_taken(self, process, number):
-        """Two signals of one number that wait are one."""
+        """Waits until the signal was taken: two signals of one number that wait are one."""
         def waits():
             with open(f"/proc/{self.launcher(process)}/status") as file:
                 told = dict(line.split(":", 1) for line in file)

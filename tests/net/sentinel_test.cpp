@@ -29,7 +29,7 @@ struct Leaving {
     REQUIRE(started.ok());
     sentinel = std::move(started).value();
   }
-  /// For how long it has waited.
+  /// Returns for how long it has waited.
   uint64_t deliver(uint64_t patience_ns) {
     const uint64_t begun_ns = now_ns();
     sentinel->deliver(patience_ns);

@@ -104,7 +104,7 @@ struct Side {
     }
   }
 
-  /// Before the network is made.
+  /// Puts slots in a device's memory, before the network is made.
   void use_device_memory() {
     const size_t area_bytes = net::slot_area_bytes(small_geometry());
     device = std::make_shared<TestRdmaMemory>(2 * memory.links.size() * area_bytes);

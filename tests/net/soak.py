@@ -54,7 +54,7 @@ class Ranks:
             self.lines[rank].append((time.monotonic(), line.strip()))
 
     def wait_for(self, text, seconds=200):
-        """Until each rank has said it."""
+        """Waits until each rank has said it."""
         deadline = time.monotonic() + seconds
         while not all(any(text in line for _, line in lines) for lines in self.lines):
             if time.monotonic() > deadline:
@@ -115,7 +115,7 @@ class Tally:
 
 
 def expect_lost(tally, seed, ranks, began, survivors, lost_of):
-    """Each survivor names one of the ranks that it lost."""
+    """Checks that each survivor names one of the ranks that it lost."""
     tally.runs += 1
     for rank in survivors:
         said = ranks.report(rank)
@@ -159,7 +159,7 @@ def deaths(program, seeds, kind, busy):
 
 
 def stops(program, seeds, busy):
-    """A stopped rank is late, not dead: all end well."""
+    """Checks that a stopped rank is late, not dead: all end well."""
     tally = Tally(f"stopped rank, {'busy' if busy else 'idle'}")
     for seed in seeds:
         rng = random.Random(seed)
@@ -177,8 +177,8 @@ def stops(program, seeds, busy):
 
 
 def stand_ins(program, seeds):
-    """The rank that serves its host's control connections is stopped, and the other host's processes are killed: its
-    neighbour names one of them all the same, and so does the stopped one when it goes on. Idle: a busy neighbour may
+    """Stops the rank that serves its host's control connections, and kills the other host's processes. Its neighbour
+    names one of them all the same, and so does the stopped one when it goes on. Ranks are idle: a busy neighbour may
     have all that the other host owes it, and then waits for the stopped rank alone."""
     tally = Tally("stopped and lost, idle")
     for seed in seeds:
@@ -217,7 +217,7 @@ def expect_well(tally, seed, ranks, seconds):
 
 
 def losses(program, seeds, busy):
-    """Every fiftieth packet is lost, each way; nobody is taken for dead."""
+    """Loses every fiftieth packet, each way; nobody is taken for dead."""
     tally = Tally(f"2 % loss, {'busy' if busy else 'idle'}")
     for seed in seeds:
         with net.Hosts(2) as hosts:
@@ -273,7 +273,7 @@ def left_on(hosts, host):
 
 
 def returns(program, seeds):
-    """A rank that returns from its last call and sleeps: how much later its peers return."""
+    """Measures how much later the peers of a rank return that returns from its last call and sleeps."""
     tally = Tally("return and sleep", LATE_RETURN_S)
     for seed in seeds:
         with net.Hosts(2) as hosts:
@@ -316,7 +316,7 @@ while True:
 
 
 def strangers(program, seeds):
-    """While jobs are made and run, a thousand connections of strangers from another host hold the ports."""
+    """Lets a thousand connections of strangers from another host hold the ports while jobs are made and run."""
     tally = Tally("strangers")
     made = held = 0
     with net.Hosts(3) as hosts:

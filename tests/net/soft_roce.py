@@ -102,13 +102,13 @@ def unpack(path):
 
 
 def kernel_of(compressed):
-    """The kernel itself, which QEMU starts at once; the guest would take seconds to decompress it."""
+    """Returns the kernel itself, which QEMU starts at once; the guest would take seconds to decompress it."""
     start = compressed.find(b"\xfd7zXZ\0")
     return lzma.LZMADecompressor().decompress(compressed[start:]) if start > 0 else compressed
 
 
 def find_modules(root):
-    """MODULES and what they need, by file name, in the order to load them. Those that are missing are built in."""
+    """Returns MODULES and what they need, by file name, in the order to load them. Missing ones are built in."""
     files = {re.sub(r"\.ko.*", "", path.name).replace("-", "_"): path
              for path in root.glob("**/lib/modules/**/*.ko*") if path.is_file()}
     ordered = {}
@@ -208,7 +208,8 @@ class Image:
             shutil.rmtree(spent, ignore_errors=True)  # half a gigabyte
 
     def environment(self):
-        """Where programs of unpacked packages find their libraries, for QEMU here and for programs in the guest."""
+        """Returns where programs of unpacked packages find their libraries, for QEMU here and for programs in the
+        guest."""
         folders = [str(self.root / LIBRARIES), str(self.root / "lib/x86_64-linux-gnu")]
         return {"LD_LIBRARY_PATH": ":".join(folders), "QEMU_MODULE_DIR": str(self.root / LIBRARIES / "qemu")}
 

@@ -40,12 +40,12 @@ struct Listener {
     REQUIRE(::send(peer[socket].get(), &frame, sizeof frame, 0) == sizeof frame);
     REQUIRE(::send(peer[socket].get(), payload.data(), payload.size(), 0) == static_cast<ssize_t>(payload.size()));
   }
-  /// An empty slot, over the socket that it belongs to.
+  /// Sends an empty slot, over the socket that it belongs to.
   void send_slot(uint64_t counter) {
     const auto signature = static_cast<uint32_t>(10 + counter);
     send(static_cast<uint32_t>(counter % peer.size()), {slot_kind, 0, signature, 0, 0, counter, 0});
   }
-  /// Events until there are `count`, or none came for many rounds; `room` at a time.
+  /// Returns events until there are `count`, or none came for many rounds; `room` at a time.
   std::vector<net::Event> hear(size_t count, size_t room = 8) {
     std::vector<net::Event> heard;
     std::array<net::Event, 8> events;

@@ -59,7 +59,7 @@ struct Scene {
 
   Bytes offer(uint32_t rank) const { return gathered.at("test/ucx").at(rank); }
 
-  /// A header as rank 1 would send it to rank 0.
+  /// Returns a header as rank 1 would send it to rank 0.
   ucx::Header header_of_rank_1() {
     const ucx::Introduction known =
         ucx::introduce(ucx_request(1).secret, 1, challenge_in(offer(1)), 0, challenge_in(offer(0)));

@@ -30,14 +30,14 @@ class Hostile {
     for (uint32_t peer = 1; peer < rank_count; ++peer) request_.linked[peer] = false;
   }
 
-  /// On a thread of its own; `why` says what failed.
+  /// Connects on a thread of its own; `why` says what failed.
   void join() {
     if (const auto joined = try_to_connect(); !joined.ok()) why = joined.error().message;
   }
 
   bool send_slot(const net::Message &of) { return path_->send_slot(0, of); }
   verbs::PathLink &link() { return path_->ends(0); }
-  /// 8 bytes, as they are to be.
+  /// Returns a message of 8 bytes, as they are to be.
   net::Message message(uint64_t counter = 0) {
     std::byte *const payload = memory_.links[0].outgoing.payload(counter);
     std::memcpy(payload, "12345678", 8);

@@ -234,7 +234,7 @@ class Judge {
     }
   }
 
-  /// The earliest time by which the promises say that the call is over, were no time lost.
+  /// Checks that a call is over by the earliest time that the promises say, were no time lost.
   void check_limits(uint32_t rank, size_t index, const std::string &name) {
     const CallRecord &call = record_.ranks[rank].calls[index];
     const auto within = [&](uint64_t from_ns, uint64_t limit_ns, const char *after) {

@@ -20,7 +20,7 @@ constexpr uint64_t switch_count_max = 3'000'000;
 constexpr uint64_t idle_look_ns = 10 * ms;
 constexpr uint64_t idle_patience_ns = 5 * second;
 
-/// One core: whether there are enough is the plan's to say.
+/// Returns a topology of one core: the plan decides whether there are enough.
 Topology one_core() {
   Topology topology;
   topology.pus.resize(1);
@@ -211,7 +211,7 @@ class Life {
     record.closed = true;
   }
 
-  /// False: it failed, or the rank does not take part any more.
+  /// Makes all calls of the plan. Returns false if one failed, or the rank does not take part any more.
   bool call_all(uint32_t rank, Communicator &comm) {
     for (uint32_t number = 1; number <= plan_.calls.size(); ++number) {
       arm(rank, number);

@@ -51,7 +51,7 @@ class SimStore final : public RequestStore {
   }
 
  private:
-  /// False: nothing has come.
+  /// Receives what has arrived. Returns false if nothing has.
   bool receive_some() {
     bool closed = false;
     const Bytes bytes = network_.receive(connection_->down, closed);

@@ -11,7 +11,7 @@ class Random {
  public:
   explicit Random(uint64_t seed) : state_(seed) {}
 
-  /// splitmix64.
+  /// Returns the next word of splitmix64.
   uint64_t next() {
     uint64_t word = state_ += 0x9E37'79B9'7F4A'7C15u;
     word = (word ^ word >> 30) * 0xBF58'476D'1CE4'E5B9u;

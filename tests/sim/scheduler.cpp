@@ -64,7 +64,7 @@ uint64_t Scheduler::read_clock() {
 
 void Scheduler::mix(uint64_t word) { hash_ = (hash_ ^ word) * 0x100'0000'01B3u + (hash_ >> 29); }
 
-/// Mostly a turn comes soon; now and then the core was with others for a whole time slice.
+/// Returns a delay: mostly a turn comes soon, but at times the core was with others for a whole time slice.
 uint64_t Scheduler::delay_ns() {
   const uint64_t kind = random_.next() % 1000;
   if (kind < 700) return random_.between(0, 5 * us);

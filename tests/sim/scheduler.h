@@ -70,7 +70,7 @@ class Scheduler {
   void await(const uint32_t &word, uint32_t value, uint64_t timeout_ns);
   void rouse(const uint32_t &word);
 
-  // Faults.
+  // These functions make faults.
   void kill(uint32_t rank) { ranks_[rank].killed = true; }
   [[nodiscard]] bool killed(uint32_t rank) const { return ranks_[rank].killed; }
   /// Stops the rank until `until_ns`; never_ns is for good.

@@ -15,7 +15,8 @@ namespace {
 
 enum class Place { device, pinned, pageable, wrong };
 
-/// An address that nobody allocated is ordinary host memory; one that runs out of its allocation is wrong.
+/// Returns where an address is. One that nobody allocated is ordinary host memory; one that runs out of its allocation
+/// is wrong.
 Place place_of(State &driver, uint64_t address, size_t bytes) {
   const Range *const range = driver.memory.find(address);
   if (range == nullptr) return address == 0 ? Place::wrong : Place::pageable;
@@ -47,8 +48,8 @@ void copy_words(uint64_t to, uint64_t from, size_t bytes) {
 bool is_there(uint64_t, uint64_t, size_t) { return false; }
 #endif
 
-/// Copies. The driver makes no asynchronous copies of host memory that is not pinned: the call returns when all is
-/// done.
+/// Copies on a stream. The driver makes no asynchronous copies of host memory that is not pinned: the call returns when
+/// all is done.
 CuStatus copy(State &driver, Lock &lock, const std::shared_ptr<Stream> &stream, uint64_t to, uint64_t from,
               size_t bytes, bool device_to, bool device_from) {
   if (bytes == 0) return CuStatus::success;
@@ -125,7 +126,7 @@ CuStatus wait_for_value(const Context &context, uint64_t address, uint64_t wante
   }
 }
 
-/// Fenced as the device's is: what the stream did before is visible to who sees the value.
+/// Writes with a fence, as the device does: a reader of the value sees what the stream did before.
 CuStatus write_value(uint64_t address, uint64_t value) {
   // release; pairs with the acquire of wait_for_value(), or of the application's kernel or host code
   std::atomic_ref<uint64_t>(*reinterpret_cast<uint64_t *>(address)).store(value, std::memory_order_release);

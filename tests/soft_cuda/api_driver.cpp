@@ -71,8 +71,8 @@ constexpr ErrorText error_texts[] = {
     {CuStatus::unknown, "CUDA_ERROR_UNKNOWN", "unknown"},
 };
 
-/// cuGetErrorName: "If the error code is not recognized, CUDA_ERROR_INVALID_VALUE will be returned and *pStr will be
-/// set to the NULL address."
+/// Returns a text as cuGetErrorName says: "If the error code is not recognized, CUDA_ERROR_INVALID_VALUE will be
+/// returned and *pStr will be set to the NULL address."
 CuStatus error_text(CuStatus error, const char **text, const char *ErrorText::*field) {
   if (text == nullptr) return CuStatus::invalid_value;
   *text = nullptr;
@@ -81,7 +81,7 @@ CuStatus error_text(CuStatus error, const char **text, const char *ErrorText::*f
   return *text == nullptr ? CuStatus::invalid_value : CuStatus::success;
 }
 
-/// Equal in all processes, as a device's is.
+/// Returns a UUID that is equal in all processes, as a device's is.
 DeviceUuid uuid_of(int ordinal) {
   DeviceUuid uuid{};
   std::memcpy(uuid.bytes, "soft-cuda-dev-", 14);

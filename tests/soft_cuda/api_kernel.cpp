@@ -36,7 +36,7 @@ uint64_t reached_by(const State &driver, const Range &range) {
   return devices;
 }
 
-/// Where an address is, for who counts accesses.
+/// Finds where an address is, for the counts of accesses.
 void find_memory(uintptr_t address, MemoryExtent &extent) {
   State &driver = state();
   const Lock lock(driver.mutex);
@@ -65,8 +65,8 @@ Function *kernels_function(const char *name) {
   return nullptr;
 }
 
-/// Those of all libraries of a list with colons; none where one of them has none. The libraries are never closed:
-/// blocks may run their code until the process is gone.
+/// Returns the kernels of all libraries of a list with colons, or none if one of them has none. The libraries are never
+/// closed: blocks may run their code until the process is gone.
 std::vector<KernelEntry> open_kernels(const std::string &paths) {
   std::vector<KernelEntry> all;
   std::istringstream list(paths);
@@ -93,14 +93,14 @@ std::shared_ptr<Function> function_of(State &driver, Kernel &kernel, const std::
   return function;
 }
 
-/// A function's handle, or a kernel's, which stands for its function in the context.
+/// Returns the function of a function's handle, or of a kernel's, which stands for its function in the context.
 std::shared_ptr<Function> function_in(State &driver, CuFunction handle, const std::shared_ptr<Context> &context) {
   if (auto found = driver.functions.find(handle)) return found;
   const auto kernel = driver.kernels.find(reinterpret_cast<CuKernel>(handle));
   return kernel == nullptr ? nullptr : function_of(driver, *kernel, context);
 }
 
-/// Lazy loading: what first needs the code of a function may synchronise the device.
+/// Loads lazily: a call that first needs the code of a function may synchronise the device.
 CuStatus load(State &driver, Lock &lock, Function &function) {
   if (function.loaded) return CuStatus::success;
   if (const CuStatus status = check_unsafe_call(driver); status != CuStatus::success) return status;

@@ -14,7 +14,7 @@ namespace {
 
 size_t whole_pages(size_t bytes) { return (bytes + page_bytes - 1) / page_bytes * page_bytes; }
 
-/// Allocation may wait for the device, and may not be part of a capture.
+/// Runs an allocation, which may wait for the device, and may not be part of a capture.
 template <class Body>
 CuStatus call_to_allocate(Entry entry, const Body &body) {
   return call_in_context(entry, [&](State &driver, Lock &lock, const auto &context) {
@@ -30,7 +30,7 @@ void put(void *to, Value value) {
   put(to, &value, sizeof value);
 }
 
-/// The defaults of an address that nobody allocated: cuPointerGetAttributes answers with them, and succeeds.
+/// Writes an attribute. For an address that nobody allocated cuPointerGetAttributes writes defaults, and succeeds.
 bool put_attribute(const Settings &settings, const Range *range, DevicePointer pointer, PointerAttribute attribute,
                    void *to) {
   const bool on_device = range != nullptr && is_on_device(range->kind);
@@ -225,7 +225,7 @@ CuStatus cuMemHostGetDevicePointer_v2(DevicePointer *device_pointer, void *point
   });
 }
 
-/// A memfd, which no network card takes for a dmabuf.
+/// Returns a memfd, which no network card takes for a dmabuf.
 CuStatus cuMemGetHandleForAddressRange(void *handle, DevicePointer pointer, size_t bytes, RangeHandleType type,
                                        unsigned long long flags) {
   return call_in_context(Entry::mem_get_range_handle, [&](State &driver, Lock &, const auto &) {

@@ -9,7 +9,7 @@ namespace {
 
 bool has_ended(const Stream &stream) { return stream.last == nullptr || stream.last->done; }
 
-/// The host asks for a stream: under capture there is no answer.
+/// Returns success if the host may ask about a stream: under capture there is no answer.
 CuStatus check_host_may_ask(State &driver, const std::shared_ptr<Stream> &stream) {
   if (const CuStatus status = check_not_capturing(*stream); status != CuStatus::success) return status;
   if (stream != stream->context->legacy || !legacy_is_entangled(driver, *stream->context)) return CuStatus::success;
@@ -17,7 +17,7 @@ CuStatus check_host_may_ask(State &driver, const std::shared_ptr<Stream> &stream
   return CuStatus::stream_capture_implicit;
 }
 
-/// All that the legacy stream comes after: what blocking streams have is its work too.
+/// Returns all that the legacy stream comes after: what blocking streams have is its work too.
 std::vector<CompletionRef> ends_of(const std::shared_ptr<Stream> &stream) {
   std::vector<CompletionRef> ends;
   if (stream->last != nullptr) ends.push_back(stream->last);

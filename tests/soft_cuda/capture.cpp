@@ -16,7 +16,7 @@ void merge(std::vector<size_t> &tips, const std::vector<size_t> &more) {
     if (std::find(tips.begin(), tips.end(), tip) == tips.end()) tips.push_back(tip);
 }
 
-/// All streams leave; what they recorded becomes unusable until it is recorded again.
+/// Lets all streams leave. What they recorded becomes unusable until it is recorded again.
 void end_capture(State &driver, const std::shared_ptr<Capture> &capture) {
   for (Stream *stream : capture->streams) {
     stream->capture_tips.clear();
@@ -27,7 +27,7 @@ void end_capture(State &driver, const std::shared_ptr<Capture> &capture) {
   driver.captures.erase(capture);
 }
 
-/// Each stream that joined must have been joined back: its newest nodes come before the origin's.
+/// Returns whether each stream that joined has been joined back: its newest nodes come before the origin's.
 bool all_joined(const Capture &capture) {
   std::vector<bool> reached(capture.body.nodes.size(), false);
   for (const size_t tip : capture.origin->capture_tips) reached[tip] = true;

@@ -34,7 +34,7 @@ struct VotingBarrier {
   uint32_t votes[2];  ///< of the even and the odd generations
   rondo::memory::Joined joined;
 
-  /// Unordered: the threads meet, and nothing else is said to be before anything.
+  /// Waits at the barrier. If it is not `ordered`, the threads only meet, and no access is before another.
   template <bool ordered = true>
   bool wait(uint32_t thread_count, bool vote, bool first_thread, void (*give_way)(Waiting)) {
     constexpr auto acquire = ordered ? std::memory_order_acquire : std::memory_order_relaxed;
@@ -85,7 +85,7 @@ struct EmulatedGroup {
 };
 static_assert(rondo::Group<EmulatedGroup>);
 
-/// A kernel of ours for one thread of a block: as run_block() of cuda/kernels/kernels.cu, but where there are fewer
+/// Runs a kernel of ours for one thread of a block, like run_block() of cuda/kernels/kernels.cu. If there are fewer
 /// threads than lanes, a thread takes lanes in turn.
 template <class Protocol, class Reducer>
 void run_emulated(Block &block, uint32_t thread, void *const *parameters) {
@@ -105,7 +105,7 @@ void run_emulated(Block &block, uint32_t thread, void *const *parameters) {
                                              block.shared);
 }
 
-/// All threads of a block are one group.
+/// Runs a kernel of load_store, for which all threads of a block are one group.
 template <class Reduction, bool one_shot = false>
 void run_load_store_emulated(Block &block, uint32_t thread, void *const *parameters) {
   using namespace rondo::device;

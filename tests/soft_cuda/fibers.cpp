@@ -141,7 +141,7 @@ Stacks &stacks() {
   return *all;
 }
 
-/// A stack with memory below it that nobody may touch: what needs more ends at once.
+/// Makes a stack with memory below it that nobody may touch: a thread that needs more ends at once.
 std::byte *make_stack() {
   void *const begin = ::mmap(nullptr, guard_bytes + stack_bytes, PROT_READ | PROT_WRITE,
                              MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_STACK, -1, 0);
@@ -202,7 +202,7 @@ uint32_t next_of(const Fibers &own) {
   return index;
 }
 
-/// The first function on a fiber's stack: it has nowhere to return to.
+/// Runs as the first function on a fiber's stack: it has nowhere to return to.
 [[noreturn]] void begin_fiber() noexcept {
   Fibers &own = fibers;
   Fiber &self = own.all[own.running];

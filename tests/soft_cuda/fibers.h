@@ -28,13 +28,13 @@ inline constexpr bool have_fibers = false;
 /// returned. Only where have_fibers; `body` makes no fibers itself and throws nothing.
 void run_fibers(uint32_t count, const std::function<void(uint32_t index)> &body);
 
-/// Called by a fiber: what its body was given.
+/// Returns what the body of the calling fiber was given.
 uint32_t fiber_index();
 
-/// The calling thread begins to run a kernel without fibers.
+/// Notes that the calling thread begins to run a kernel without fibers.
 void begin_host_thread();
 
-/// Block::give_way.
+/// Gives way, as Block::give_way.
 void give_way(Waiting waiting);
 
 }  // namespace soft_cuda

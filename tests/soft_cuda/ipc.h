@@ -29,8 +29,8 @@ struct Fetched {
 /// Returns a number that is the same for handles of the same export, or 0 if the bytes are no handle of that kind.
 [[nodiscard]] uint64_t export_key(const unsigned char *handle, ExportKind kind);
 
-/// Asks the owner. May take a second; hold no mutex. CUDA_ERROR_INVALID_CONTEXT: the owner is this process, which may
-/// not open its own handles. CUDA_ERROR_MAP_FAILED: the owner, or what it exported, is gone.
+/// Asks the owner, which may take a second; hold no mutex. CUDA_ERROR_INVALID_CONTEXT: the owner is this process, which
+/// may not open its own handles. CUDA_ERROR_MAP_FAILED: the owner, or what it exported, is gone.
 CuStatus fetch(const unsigned char *handle, ExportKind kind, Fetched &fetched);
 
 }  // namespace soft_cuda

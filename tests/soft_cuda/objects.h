@@ -188,7 +188,7 @@ class HandleTable {
     auto node = objects_.extract(reinterpret_cast<uint64_t>(handle));
     return node.empty() ? nullptr : std::move(node.mapped());
   }
-  /// It was made once, and is gone.
+  /// Returns whether the handle was made once, and is gone.
   bool was_known(Handle handle) const {
     const auto number = reinterpret_cast<uint64_t>(handle);
     return number >> 56 == kind_ && (number << 8 >> 12) <= serial_ && (number & 15) == 0;

@@ -45,7 +45,7 @@ bool read_status(std::string_view text, CuStatus &status) {
   return true;
 }
 
-/// "NAME#NUMBER" of a call, or of a piece of work.
+/// Reads "NAME#NUMBER" of a call, or of a piece of work.
 bool read_numbered_fault(std::string_view name, std::string_view value, Faults &faults) {
   CallFault fault;
   fault.name = take(name, '#');
@@ -77,7 +77,7 @@ bool read_faults(std::string_view text, Faults &faults) {
   return true;
 }
 
-/// "MILLISECONDS:PATH"
+/// Reads "MILLISECONDS:PATH".
 bool read_turns(std::string_view text, Settings &settings) {
   const std::string_view milliseconds = take(text, ':');
   settings.turns_path = text;

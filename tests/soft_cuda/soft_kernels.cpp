@@ -22,13 +22,13 @@ using namespace rondo::device;
   return operation.base;
 }
 
-/// All that a joint kernel does counts as rank 0's.
+/// Returns rank 0, for which all that a joint kernel does counts.
 [[maybe_unused]] const JointRank &operation_of(const JointOperation &operation, uint32_t block, bool &is_first) {
   is_first = block == 0;
   return operation.ranks[0];
 }
 
-/// A kernel whose accesses are counted.
+/// Runs a kernel and counts its accesses.
 template <class Operation, soft_cuda::KernelFunction function>
 void counted(soft_cuda::Block &block, uint32_t thread, void *const *parameters) {
   bool is_first = false;

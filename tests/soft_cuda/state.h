@@ -46,7 +46,7 @@ struct State {
   std::set<std::shared_ptr<Capture>> captures;  ///< in progress
 };
 
-/// Never destroyed: detached threads use it until the process is gone.
+/// Returns the state, which is never destroyed: detached threads use it until the process is gone.
 State &state();
 
 /// The driver's state of one host thread.
@@ -92,7 +92,8 @@ CuStatus call(Entry entry, const Body &body) noexcept {
   }
 }
 
-/// An entry that needs a current context: body(state, lock, context). An error that sticks in it is returned first.
+/// Runs an entry that needs a current context: body(state, lock, context). An error that sticks in it is returned
+/// first.
 template <class Body>
 CuStatus call_in_context(Entry entry, const Body &body) noexcept {
   return call(entry, [&](State &driver, Lock &lock) {

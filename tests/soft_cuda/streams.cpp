@@ -41,7 +41,7 @@ Mishap next_mishap(State &driver) {
   return mishap;
 }
 
-/// After an error in the context nothing runs any more; what is pending ends at once.
+/// Runs a piece of work. After an error in the context nothing runs any more, and pending work ends at once.
 void run_work(Lock &lock, Context &context, const Work &work) {
   if (context.error != CuStatus::success || work.run == nullptr) return;
   lock.unlock();
@@ -76,7 +76,7 @@ void serve(void *argument) {
   if (context.legacy == stream) context.legacy.reset();  // else the two would hold each other for ever
 }
 
-/// Legacy semantics: work on the default stream comes after what blocking streams have, and they after it.
+/// Adds the legacy order: work on the default stream comes after what blocking streams have, and they after it.
 void add_legacy_order(const Stream &stream, std::vector<CompletionRef> &after) {
   const Context &context = *stream.context;
   if ((stream.flags & stream_non_blocking) != 0) return;

@@ -12,7 +12,7 @@ namespace soft_cuda {
 std::shared_ptr<Stream> start_stream(State &state, const std::shared_ptr<Context> &context, unsigned flags,
                                      int priority);
 
-/// No more work comes; its worker ends after what is pending.
+/// Closes a stream, which gets no more work; its worker ends after what is pending.
 void close_stream(const std::shared_ptr<Stream> &stream);
 
 /// Appends to the stream, or to the graph that is being captured from it. Waits while the stream's launch queue is

@@ -10,7 +10,7 @@
 namespace soft_cuda {
 namespace {
 
-/// Each thread of the grid writes its share.
+/// Writes each thread's share of the grid.
 void fill(Block &block, uint32_t thread, void *const *parameters) {
   const auto &given = *static_cast<const FillParameters *>(parameters[0]);
   const uint64_t stride = uint64_t{block.grid_size} * block.thread_count;
@@ -18,7 +18,7 @@ void fill(Block &block, uint32_t thread, void *const *parameters) {
     given.to[i] = given.value + i;
 }
 
-/// One thread waits until the word is `value` or more.
+/// Waits, by one thread, until the word is `value` or more.
 void await(Block &block, uint32_t thread, void *const *parameters) {
   const auto &given = *static_cast<const AwaitParameters *>(parameters[0]);
   if (block.index != 0 || thread != 0) return;
@@ -27,7 +27,7 @@ void await(Block &block, uint32_t thread, void *const *parameters) {
     block.give_way(Waiting::for_others);
 }
 
-/// Every block waits for all others of the grid: they must be resident together.
+/// Waits, by every block, for all others of the grid: they must be resident together.
 void meet(Block &block, uint32_t thread, void *const *parameters) {
   const auto &given = *static_cast<const BarrierParameters *>(parameters[0]);
   if (thread != 0) return;
@@ -43,7 +43,7 @@ void meet(Block &block, uint32_t thread, void *const *parameters) {
   }
 }
 
-/// All threads of a block are there, with shared memory that was zeroed: each adds itself to the block's count.
+/// Counts the threads of a block, which has shared memory that was zeroed: each adds itself to the block's count.
 void count_threads(Block &block, uint32_t, void *const *parameters) {
   const auto &given = *static_cast<const CountParameters *>(parameters[0]);
   const std::atomic_ref count(*reinterpret_cast<uint64_t *>(block.shared));

@@ -66,7 +66,7 @@ class TcpNetwork final : public net::Network {
   bool parse(Socket &socket, net::EventList &events);
   bool begin_frame(Socket &socket, net::EventList &events);
   void end_payload(Socket &socket, net::EventList &events);
-  /// Ends a frame with a tag, which has no effect if the tag is wrong.
+  /// Checks the tag of a whole frame, and lets the frame take effect only if it is right.
   void end_tag(Socket &socket, const wire::FrameTag &tag, net::EventList &events);
   void take_credit(const Socket &socket, net::EventList &events);
   void take_slot(const Socket &socket, net::EventList &events);
