@@ -14,8 +14,8 @@
 namespace rondo::cuda {
 
 inline constexpr uint32_t default_channel_count = 4;
-/// Channels of a rank's connections on a device, each of which is a block; where nobody asks for a number, the least
-/// that it has. 0: nobody asks for a number, or a limit.
+/// Returns the channels of a rank's connections on a device, each of which is a block. If `wanted` is 0, nobody asks
+/// for a number, and a rank has the least. If `limit` is 0, there is no limit.
 [[nodiscard]] constexpr uint32_t connection_channels(uint32_t wanted, uint32_t limit) {
   const uint32_t channels = wanted != 0 ? wanted : default_channel_count;
   return limit != 0 && limit < channels ? limit : channels;

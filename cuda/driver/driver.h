@@ -65,7 +65,7 @@ struct CudaDevice {
 /// PCIe.
 [[nodiscard]] bool has_native_atomics(const CudaDriver &driver, CuDevice from, CuDevice to);
 
-/// Where memory is: all that Rondo asks about a pointer, in one call.
+/// The facts about a pointer that Rondo queries in one call: above all where its memory is.
 struct PointerInfo {
   MemoryType type = MemoryType::unknown;  ///< unknown: ordinary host memory, or no memory at all
   CuDevice device = -1;

@@ -159,7 +159,7 @@ Result<void> CopyExecutor::connect(const DeviceRequest &request, InfoExchange &i
   shape.geometry.slot_count = request.slot_count != 0 ? request.slot_count : default_slot_count;
   shape.geometry.slot_bytes =
       request.slot_bytes != 0 ? request.slot_bytes : default_slot_bytes(shape.rank_count, shape.channel_count);
-  shape.geometry.ll_slot_bytes = 0;  // a copy engine has no protocol but flags behind data
+  shape.geometry.ll_slot_bytes = 0;  // a copy engine has no protocol but flags after data
   // Scratch: a sum on its way to several peers, and what progress_ needs.
   shape.plan_bytes = uint64_t{shape.geometry.slot_bytes} + CopyProgress::scratch_bytes;
   shape.cleared = false;  // flags are elsewhere

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ranks that are threads of one process on one device, and launch one kernel for all of them (RONDO_DEVICE_LAUNCH):
-// whoever comes last launches, on its own stream. Events tie it to the streams of the others: the kernel comes behind
-// what is on them, and what their callers enqueue next comes behind the kernel. Each event is recorded before anybody
-// waits for it, so no stream ever waits for something that is enqueued later. Where the group is the whole communicator
-// it does not matter how many hardware queues they share, nor whether kernels run beside each other at all.
+// Ranks that are threads of one process on one device launch one kernel for all of them (RONDO_DEVICE_LAUNCH). The last
+// rank to arrive launches it, on its own stream. Events tie it to the streams of the others: the kernel comes after
+// what is on them, and what their callers enqueue next comes after the kernel. Each event is recorded before a stream
+// waits for it, so no stream ever waits for something that is enqueued later. If the group is the whole communicator,
+// it does not matter how many hardware queues the ranks share, nor whether kernels run beside each other at all.
 //
-// That is why a call waits, on the host, until all ranks of the group have come. Where nobody asked for that, one
-// thread may drive several ranks: a call that has waited for long gives up, for all of them. They launch kernels of
-// their own then, until each has been called from a thread of its own again.
+// That is why a call waits, on the host, until all ranks of the group have arrived. If nobody asked for sharing, one
+// thread may drive several ranks. Then a call that has waited for long gives up, for all of them. They launch kernels
+// of their own until each has been called from a thread of its own again.
 #pragma once
 
 #include <condition_variable>
@@ -84,7 +84,7 @@ class LaunchGroup {
 
   const CudaDriver *driver_ = nullptr;
   PrimaryContext context_;  ///< gone after the events
-  Event ended_;             ///< recorded behind the kernel; the next one comes when all wait for this one
+  Event ended_;             ///< recorded after the kernel; the next kernel comes when all wait for this one
   mutable std::mutex mutex_;  ///< guards what follows
   std::condition_variable changed_;
   std::vector<Place> places_;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where lines of 128 bytes are known to be moved as one piece, which the protocol ll128 lives on.
+// These checks know where lines of 128 bytes are moved as one piece, on which the protocol ll128 relies.
 // docs/protocol-ll128.md.
 #pragma once
 

@@ -71,9 +71,9 @@ bool leave_regions(Regions &regions, RegionFollower &follower, const RankQueries
     return regions.find_other_holder(dead);
   };
   auto holder = wait_for_holders(ranks, quiesce_patience_ns, find);
-  // May wait for what other communicators have in flight, and for work of the application.
+  // This may wait for what other communicators have in flight, and for work of the application.
   const bool left = follower.end(now_ns() + quiesce_patience_ns);
-  // Others whose processes were as busy come here at the same time.
+  // Other ranks whose processes were as busy reach this point at the same time.
   if (holder) holder = wait_for_holders(ranks, close_patience_ns, find);
   if (holder)
     log::warning({log::Subsystem::memory, rank},

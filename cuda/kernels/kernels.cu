@@ -72,7 +72,8 @@ struct OnDevice<RankReduction<Float16Element, Op>> {
 };
 
 constexpr uint32_t warp_threads = 32;
-/// With one block of them at least on a multiprocessor: else ptxas saves registers for more, and spills.
+/// The launch bounds ask for at least one such block on a multiprocessor. Otherwise ptxas saves registers for more, and
+/// spills.
 constexpr uint32_t block_threads_max = 512;
 
 /// Copies the block's operation to shared memory, where its fields have fixed addresses. In the parameters each access

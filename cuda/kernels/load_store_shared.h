@@ -39,8 +39,8 @@ struct SharedRoute {
 enum class Gate : uint8_t {
   waits,
   open,
-  closed,  ///< not all have come, and nobody waits for them any more
-  failed   ///< all have come, one of them without its part
+  closed,  ///< not all have arrived, and no rank waits for them any more
+  failed   ///< all have arrived, one of them without its part
 };
 
 /// Returns the state of a gate; thread 0 calls it. `target` is the value of `word` when all have arrived.

@@ -16,7 +16,7 @@ namespace rondo::device {
 enum class LoadStoreMode : uint32_t {
   two_shot,
   one_shot,
-  shared,  ///< of ranks that read and write each other's buffers; or two_shot where one of these cannot be read
+  shared,  ///< of ranks that read and write each other's buffers; two_shot if one of these cannot be read
 };
 
 /// Collectives of `two_shot` and `shared`; one_shot is for all-reduce alone.

@@ -38,7 +38,7 @@ struct PlacementInfo {
 struct Neighbours {
   uint32_t in_process = 1;
   uint32_t in_others = 0;  ///< through MPS; without it processes take turns, and do not share the device
-  uint32_t first = 0;      ///< of those in the process: it reckons with those in the others
+  uint32_t first = 0;      ///< of the ranks in the process; it reckons with the ranks in the others
   uint32_t position = 0;   ///< among those in the process
 };
 [[nodiscard]] Neighbours neighbours_of(uint32_t rank, std::span<const PlacementInfo> infos);

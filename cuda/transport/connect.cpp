@@ -223,12 +223,12 @@ Result<OwnedDeviceExecutor> connect_device(DeviceRequest request, Store &store) 
   ConnectingExecutor executor;
   const auto connected = connect_chosen(request, info_exchange, executor);
   for (const char *const key : {placement_key, peers_key, segment_key, regions_key, flags_key}) {
-    const bool knows_all = executor != nullptr;  // where the others are, and so what they agree on
+    const bool knows_all = executor != nullptr;  // where the others are, and what they agree on
     const bool unused = (key == flags_key && request.executor == RONDO_DEVICE_EXECUTOR_KERNEL) ||
                         (key == regions_key && knows_all && request.region_devices.empty()) ||
                         (key == peers_key && knows_all && !agrees_on_peers(request));
     if (connected.ok() || unused) continue;
-    // A rank that has failed goes on to where the others wait for it. Where it has been already this changes nothing.
+    // A rank that has failed goes to where the others wait for it. If it was there already, this changes nothing.
     static_cast<void>(info_exchange.outcome(key, connected));
   }
   RONDO_TRY(info_exchange.outcome(connected_key, connected));

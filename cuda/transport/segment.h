@@ -7,7 +7,7 @@
 //           progress             DeviceProgress
 //           barrier              2 lines
 //           place                of load_store; only where it may run (cuda/kernels/load_store_place.h)
-//           regions              where this rank sees those of all ranks; only where ranks share buffers by regions
+//           regions              where this rank sees all ranks' regions; only where ranks share buffers by regions
 //           plans                plan_bytes, given out by Arena
 #pragma once
 
@@ -34,11 +34,12 @@ struct SegmentShape {
   uint32_t channel_count = 1;
   ConnectionGeometry geometry;
   device::LoadStoreGeometry load_store;
-  /// Where ranks share them, all of load_store but one_shots is `shared` (cuda/kernels/load_store_place.h).
+  /// The way in which ranks share buffers. If they do, load_store uses `shared` for all but one_shots
+  /// (cuda/kernels/load_store_place.h).
   BufferPlace buffers = BufferPlace::device;
   uint64_t region_bytes = 0;  ///< Regions::table_bytes(), or 0
   uint64_t plan_bytes = 0;
-  bool cleared = true;  ///< else what is in fresh memory does not matter
+  bool cleared = true;  ///< otherwise the content of fresh memory does not matter
 
   [[nodiscard]] bool shares_buffers() const { return buffers != BufferPlace::device; }
   [[nodiscard]] uint64_t connection_bytes() const;  ///< of one, rounded up

@@ -74,7 +74,7 @@ Result<SharedControl> share_control(const ShareRequest &request, const std::vect
 
 Result<void> set_control_options(int socket) {
   const int on = 1, idle_s = net::idle_s;
-  const int whole_cell = net::cell_bytes;  // less of it wakes nobody
+  const int whole_cell = net::cell_bytes;  // fewer bytes do not wake a reader
   if (::fcntl(socket, F_SETFL, O_NONBLOCK) != 0 ||
       ::setsockopt(socket, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on) != 0 ||
       ::setsockopt(socket, IPPROTO_TCP, TCP_USER_TIMEOUT, &timeout_ms, sizeof timeout_ms) != 0 ||

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where a rank's slots of links to other hosts are: in memory of its device, where that was asked for and can be had,
-// or of its host.
+// This function decides where a rank's slots of links to other hosts are. They are in memory of its device, if that was
+// asked for and is possible, otherwise of its host.
 #pragma once
 
 #include <memory>

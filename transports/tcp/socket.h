@@ -38,14 +38,14 @@ struct Socket {
   size_t staged_end = 0;
   FrameHeader frame;             ///< whose payload or tag is under way
   std::byte *payload = nullptr;  ///< where the next byte of it goes
-  size_t payload_bytes = 0;      ///< that are still to come
-  std::optional<wire::FrameTagger> tagger;  ///< none: frames have no tags
-  bool tag_follows = false;           ///< the frame's payload has come, its tag has not
-  bool mute = false;  ///< nothing can be sent any more; what has come is still read, then it is lost
+  size_t payload_bytes = 0;      ///< that have not arrived yet
+  std::optional<wire::FrameTagger> tagger;  ///< none if frames have no tags
+  bool tag_follows = false;           ///< the frame's payload has arrived, its tag has not
+  bool mute = false;  ///< nothing can be sent any more; what has arrived is still read, then it is lost
   bool lost = false;
   bool told = false;
   net::SilenceWatch silence;
-  Error why;  ///< mute or lost: of the first of both
+  Error why;  ///< of the first of both, mute or lost
 };
 
 /// Sends by one system call, and returns its result.

@@ -61,13 +61,13 @@ struct Peer {
   void *closing = nullptr;  ///< request of the close
   PeerProof hello;
   Operation greeting;        ///< to it
-  Operation greeting_fetch;  ///< of its payload, where that comes by rendezvous
+  Operation greeting_fetch;  ///< of its payload, if that arrives by rendezvous
   Operation flush;
-  bool greeted = false;      ///< its greeting has come
+  bool greeted = false;      ///< its greeting has arrived
   bool proved = false;       ///< with its payload
   uint64_t sent = 0;         ///< messages that were handed to UCX
-  uint64_t outstanding = 0;  ///< of them, those that have not ended
-  uint64_t flushed = 0;      ///< as many have left
+  uint64_t outstanding = 0;  ///< of them, messages that have not ended
+  uint64_t flushed = 0;      ///< the number of them that have left
   uint64_t flushing = 0;     ///< `flushed`, once the flush has ended
   uint64_t uncredited_bytes = 0;
   bool lost = false;

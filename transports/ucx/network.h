@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The links between hosts over UCX: one worker, one endpoint for each peer, an active message for each slot. Small
-// payloads come along with their header; UCX fetches large ones straight into the slot (rendezvous).
+// payloads arrive with their header; UCX fetches large ones straight into the slot (rendezvous).
 #pragma once
 
 #include <memory>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Takes the messages that come: checks from whom they are and that they fit their link's state, and brings payloads
-// into their slots. What a peer sends never decides where it is written.
+// Takes the messages that arrive, checks their sender and that they fit their link's state, and brings payloads into
+// their slots. What a peer sends never decides where it is written.
 #pragma once
 
 #include <memory>
@@ -13,7 +13,7 @@ namespace rondo::ucx {
 
 class Receiver {
  public:
-  /// Both outlive it.
+  /// Keeps references to both, which outlive it.
   Receiver(const Worker &worker, const std::vector<std::unique_ptr<Peer>> &peers) : worker_(worker), peers_(peers) {}
   /// Lets UCX hand messages over from now on, from Worker::progress().
   [[nodiscard]] Result<void> listen();

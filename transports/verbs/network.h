@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The links between hosts over RDMA verbs: for each peer a queue pair (reliable connection) on each rail, or several,
-// and for each rail one completion queue. What goes over the queue pairs: transports/verbs/wire.h.
+// and for each rail one completion queue. The format of their messages is in transports/verbs/wire.h.
 #pragma once
 
 #include <memory>

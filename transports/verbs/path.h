@@ -37,12 +37,12 @@ struct PathLink {
   LinkTarget target;
   Cell *staged = nullptr;  ///< by slot: sent from here
   Cell *landed = nullptr;  ///< by slot: written by the peer
-  uint64_t next = 0;       ///< counter of the next slot that comes by this path
+  uint64_t next = 0;       ///< counter of the next slot that arrives by this path
 };
 
-/// Which one of how many.
+/// The place of a path among the paths of a rank.
 struct PathPlace {
-  uint32_t index = 0;   ///< as the network counts: what completions have
+  uint32_t index = 0;   ///< as the network counts; completions have it
   uint32_t number = 0;  ///< of the remote rank's
   uint32_t count = 1;   ///< of the remote rank's
 };
@@ -87,8 +87,8 @@ class Path {
 
   void lose(const std::string &what) { loss_.tell(place_.number, what); }
 
-  bool greeted = false;  ///< the peer's hello has come
-  bool closed = false;   ///< the peer's bye has come
+  bool greeted = false;  ///< the peer's hello has arrived
+  bool closed = false;   ///< the peer's bye has arrived
 
   /// Returns how many completions one path may cause before they are taken.
   [[nodiscard]] static uint32_t completions_for(const PathPlace &place, const std::vector<net::NearLink> &links);

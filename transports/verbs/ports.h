@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which ports of which RDMA devices, and which of their addresses (GIDs), carry the links of a rank. Needs no device.
+// This file chooses the ports of RDMA devices, and their addresses (GIDs), that carry a rank's links. It needs no
+// device.
 #pragma once
 
 #include <array>

@@ -28,7 +28,7 @@ class Rail {
   [[nodiscard]] bool has_fetched() const { return fetched_first_ != fetched_end_; }
   /// Returns that completion. A call is valid only after one of the two returned true.
   const ibv_wc &take() { return fetched_[fetched_first_++]; }
-  /// Appends the descriptors of completions and of the device. `ready`: always readable, for what came meanwhile.
+  /// Appends the descriptors of completions and of the device. `ready` is always readable, for what arrived meanwhile.
   void watch(std::vector<pollfd> &descriptors, int ready) const;
 
   /// Handles events of the device. Paths are lost to failures, and to a port that does not come back.
