@@ -307,7 +307,7 @@ int run_agent() {
   FileDescriptor out(::fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 3));
   const FileDescriptor null(::open("/dev/null", O_RDWR | O_CLOEXEC));
   if (!in.valid() || !out.valid() || !null.valid()) return exit_failed;
-  // What ranks inherit leads nowhere, rather than between the frames.
+  // The ranks inherit /dev/null, so they cannot read or write between the frames.
   if (::dup2(null.get(), STDIN_FILENO) < 0 || ::dup2(null.get(), STDOUT_FILENO) < 0) return exit_failed;
   for (const int descriptor : {in.get(), out.get()})
     ::fcntl(descriptor, F_SETFL, ::fcntl(descriptor, F_GETFL) | O_NONBLOCK);

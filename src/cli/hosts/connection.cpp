@@ -69,7 +69,7 @@ std::string HostConnection::why_lost(const std::string &remote_rondo) {
   int status = -1;
   const uint64_t deadline_ns = now_ns() + ssh_end_patience_ns;
   while (ssh > 0 && ::waitpid(ssh, &status, WNOHANG) == 0 && now_ns() < deadline_ns) sleep_for_ns(5'000'000);
-  while (said.valid() && now_ns() < deadline_ns) {  // what is there by now, to its end
+  while (said.valid() && now_ns() < deadline_ns) {  // reads what has arrived by now, to its end
     pollfd ready{said.get(), POLLIN, 0};
     if (::poll(&ready, 1, 0) <= 0) break;
     read_complaint();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How `rondo info` writes for people.
+// Formats the lines that `rondo info` prints for people.
 #pragma once
 
 #include <cstdint>

@@ -162,7 +162,7 @@ Outcome CudaPerfDevice::make_current() {
 }
 
 Outcome CudaPerfDevice::begin_capture() {
-  // Of this thread only: what other ranks' threads call meanwhile is their own affair.
+  // Captures this thread's calls only: calls of other ranks' threads stay out of the graph and cannot break it.
   const auto begun = with_context("cuStreamBeginCapture", [&](const CudaDriver &cu) {
     return cu.stream_begin_capture(handle(), CaptureMode::thread_local_);
   });
@@ -252,7 +252,7 @@ Result<void> CudaPerfDevice::fill_randomly(DevicePointer at, size_t bytes) const
   return synchronize();
 }
 
-/// Milliseconds for one.
+/// Returns the milliseconds of one copy.
 Result<double> CudaPerfDevice::time_copies(DevicePointer to, DevicePointer from, size_t bytes) const {
   RONDO_TRY(record(begin_));
   for (int number = 0; number < copies_per_round; ++number) RONDO_TRY(copy(to, from, bytes));

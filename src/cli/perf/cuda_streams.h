@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What `rondo perf` does with more than one stream of a device: work beside the calls, and a relay among processes.
+// Gives `rondo perf` its uses of several streams of a device: work beside the calls, and a relay among processes.
 #pragma once
 
 #include <memory>
@@ -30,7 +30,7 @@ struct PerfStreams {
   cuda::CuStream calls = nullptr;
 
   [[nodiscard]] const cuda::CudaDriver &driver() const { return *context->get().driver; }
-  /// `call(driver)` with the context current.
+  /// Runs `call(driver)` with the context current.
   template <class Call>
   Result<void> with_context(const char *what, const Call &call) const {
     const cuda::ContextGuard guard(driver(), context->get().context);

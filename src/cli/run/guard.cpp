@@ -102,7 +102,7 @@ void Guard::start_ranks(const Order &start) {
   for (uint32_t rank = 0; rank < ranks_.size(); ++rank) {
     if (started) {
       started = start_rank(start, rank);
-    } else {  // never started, for the reason that the rank before it told: nothing to wait for
+    } else {  // never started, since an earlier start failed and was reported
       ranks_[rank].end.rank = rank;
       ranks_[rank].phase = RankState::Phase::ended;
     }
@@ -210,7 +210,7 @@ void Guard::kill_all() {
 
 void Guard::run() {
   bool children = false;
-  while (true) {  // ends with the launcher, or when all is ended and told
+  while (true) {  // ends with the launcher, or when all has ended and was reported
     if (!take_orders()) return kill_all();
     if (!killed_) children = reap_children([this](pid_t pid, int status) { note_end(pid, status); });
     if (children && all_ranks_ended() && !ending_) begin_ending(plan_.options.grace_ns);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The options of `rondo run`, as values. Parsing does nothing but parse: no file, process or variable is looked at.
+// The options of `rondo run`, as values. Parsing does nothing but parse: it reads no file, process or variable.
 #pragma once
 
 #include <cstdint>

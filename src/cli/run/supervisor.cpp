@@ -165,8 +165,9 @@ void Supervisor::act() {
   if (actions.stop_self) ::kill(::getpid(), SIGSTOP);
 }
 
-/// With the job over: what is still to be passed on? A reader may take its time, as with any program that writes,
-/// unless the job was cut short; pipes without a reader's fault to wait for get a second, since no rank is left.
+/// Returns whether all that is still to be passed on has been. A reader may take its time, as with any program that
+/// writes, unless the job was cut short. Pipes that are open without pending output get a second, since no rank is
+/// left.
 bool Supervisor::finished() {
   if (!job_.over()) return false;
   const bool pending = streams_.output_pending();

@@ -23,7 +23,7 @@ Result<Json> read_json(const std::string &path) {
   return json;
 }
 
-/// False: the JSON that `read` looks at is something else.
+/// Returns false if the JSON that `read` takes apart has another form.
 template <class Read>
 bool take(const Read &read) {
   try {

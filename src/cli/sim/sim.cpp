@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// `rondo sim`: how long a collective would take among so many ranks, on a network that is described, not there.
+// `rondo sim` estimates how long a collective would take among many ranks, on a network that is only described.
 #include <algorithm>
 #include <array>
 #include <cstdio>
@@ -145,7 +145,7 @@ struct Question {
   std::optional<TunedNetworks> tuned;
 };
 
-/// From the table. It is of one machine, and of the numbers of ranks that were measured.
+/// Chooses by the tuning table, which covers one machine and the numbers of ranks that were measured.
 Result<void> choose_tuned(const SimOptions &options, Question *question) {
   if (!options.topology.empty() || options.nodes != 0 || options.gpus != 0 || options.rack_nodes != 0)
     return invalid_argument("--table says what the machine is: leave --topology, --nodes, --gpus and --rack out");

@@ -39,7 +39,7 @@ std::string operation_text(const RankNow &now) {
   return std::to_string(now.rank.entered) + ": " + (now.latest ? describe(now.latest->what) : "cannot be read");
 }
 
-/// "0, 2 (stopped), 3 (dead; at operation 6)"
+/// Returns e.g. "rank 2 (process 17, stopped, at operation 6), rank 3 (process 18, dead)".
 std::string waited_for_text(const WaitNow &wait, const std::vector<RankNow> &ranks) {
   std::string text;
   for (const uint32_t rank : wait.waited_for) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A timeline as JSON for Chrome's trace viewer and Perfetto. A process is a group of lanes, a rank in a communicator a
-// lane; an operation is a slice, and in it lies the time in which it waited for the last rank to come.
+// Writes a timeline as JSON for Chrome's trace viewer and Perfetto. A process is a group of lanes, a rank in a
+// communicator is a lane, an operation is a slice. Within the slice lies the time in which it waited for the last rank.
 #include <algorithm>
 #include <unordered_map>
 
@@ -42,7 +42,7 @@ class Document {
     first_ = false;
   }
 
-  /// Numbers of processes mean nothing across hosts: those of the document are its own.
+  /// Numbers of processes mean nothing across hosts, so the document has numbers of its own.
   void find_processes() {
     std::map<std::pair<std::string, uint64_t>, size_t> known;
     for (const TracedLane &lane : timeline_.lanes()) {

@@ -21,7 +21,7 @@ std::string printable(std::string text) {
   return text;
 }
 
-/// The index of `value` in `values`, where each is once.
+/// Returns the index of `value` in `values`, and adds the value if it is new.
 template <class Value>
 uint32_t intern(const Value &value, std::vector<Value> &values, std::map<Value, uint32_t> &index) {
   const auto [found, fresh] = index.emplace(value, static_cast<uint32_t>(values.size()));

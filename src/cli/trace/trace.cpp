@@ -68,7 +68,7 @@ pid_t process_of(const std::string &source) {
 }
 
 Result<void> observe(pid_t process, shm::Observed &all) {
-  RONDO_TRY(shm::observe_process(process));  // there is such a process, and this user may look at it
+  RONDO_TRY(shm::observe_process(process));  // fails unless the process exists and this user may read it
   for (const pid_t each : processes_below(process))
     if (auto observed = shm::observe_process(each); observed.ok()) shm::merge(all, std::move(observed).value());
   return {};

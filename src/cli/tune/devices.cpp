@@ -49,7 +49,7 @@ void add_load_store(std::vector<DeviceCandidate> &list, const Group &group, bool
   }
 }
 
-/// What perf said of its failure, without the warnings before it.
+/// Returns the message with which perf failed, without the warnings before it.
 std::string failure_in(const std::string &path) {
   std::ifstream file(path);
   std::string line, last;
@@ -80,7 +80,7 @@ uint64_t factor_of(std::span<const uint64_t> sizes) {
   return std::max<uint64_t>(factor, 2);
 }
 
-/// For threads that share one device: the first of those that are named.
+/// Returns the device to use. Threads that share one device get the first of the named ones.
 std::string device_of(const Options &options, const Group &group) {
   if (group.buffers != BufferPlace::shared_device) return options.device;
   const std::string first = options.device.substr(0, options.device.find(','));
@@ -141,7 +141,8 @@ class Devices {
   DeviceTimes times_;
 };
 
-/// A candidate that cannot be here is told and left out. One that fails, or has wrong results, ends all.
+/// Measures a candidate once. One that this machine does not support is reported and left out. One that fails, or has
+/// wrong results, ends everything.
 Result<void> Devices::take_turn(Entry &entry) {
   const Folder folder;
   RONDO_TRY(folder.made());
@@ -256,8 +257,8 @@ Result<std::vector<int>> ordinals_of(const Options &options, const cuda::CudaDri
   return ordinals;
 }
 
-/// Whether so many ranks are on several devices, each of which reaches the others, as threads need it to share their
-/// buffers.
+/// Returns whether this many ranks are on several devices, each of which reaches the others. Threads need that to share
+/// their buffers.
 bool are_linked(const cuda::CudaDriver &driver, std::span<const int> ordinals, uint32_t rank_count) {
   const auto used = ordinals.first(std::min<size_t>(rank_count, ordinals.size()));
   bool several = false;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What `rondo tune` and the programs that it starts tell each other, as files.
+// Reads and writes the files by which `rondo tune` and the programs that it starts communicate.
 #include <nlohmann/json.hpp>
 
 #include <algorithm>

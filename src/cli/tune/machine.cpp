@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Costs of the machine that no algorithm can avoid: how soon a word is seen on another core, how fast bytes move and
-// reduce, what it takes to hand a core over. Threads of this process, held to one processor each; medians of samples.
+// Measures costs of the machine that no algorithm can avoid: the delay until another core sees a word, the rates at
+// which bytes move and reduce, and the time of a thread switch. Threads of this process measure, bound to one processor
+// each. A result is the median of samples.
 #include <pthread.h>
 #include <sched.h>
 
@@ -70,13 +71,13 @@ double time_of(double seconds, const std::function<void()> &call) {
   return median(samples);
 }
 
-/// A ball between two threads: `word` counts its passes; the one whose parity it has passes it on.
+/// A ball between two threads. `word` counts its passes, and the thread with the count's parity passes it on.
 class Ball {
  public:
   enum class Wait { spin, yield, sleep };
   Ball(uint32_t pass_count, Wait wait) : pass_count_(pass_count), wait_(wait) {}
 
-  /// Microseconds a pass, between these processors.
+  /// Returns the microseconds of a pass between these processors.
   double play(uint32_t first, uint32_t second) {
     const KeptAffinity kept;
     std::thread partner([&] { run(1, second); });

@@ -16,7 +16,7 @@ namespace {
 
 using sim::Network;
 
-/// The smallest time that an all-reduce of two ranks on cores of their own took by one_shot with `protocol`.
+/// Returns the smallest time that an all-reduce of two ranks on cores of their own took by one_shot with `protocol`.
 std::optional<double> exchange_us(std::span<const Measured> all, rondo_protocol_t protocol) {
   std::optional<double> least;
   for (const Measured &measured : all) {
@@ -42,7 +42,7 @@ const Rates *nearest_rates(const Costs &costs, double bytes) {
   return nearest;
 }
 
-/// From the machine's own costs: one node with so many ranks.
+/// Makes a network from the machine's own costs: one node with the ranks of the group.
 Network first_guess(const Findings &findings, const Group &group, uint64_t bytes) {
   const Costs &costs = findings.costs;
   const uint32_t core_count = usable_core_count(findings.topology);
@@ -76,7 +76,7 @@ Network first_guess(const Findings &findings, const Group &group, uint64_t bytes
   return network;
 }
 
-/// What is searched for.
+/// The costs that the search varies.
 constexpr size_t cost_count = 8;
 using CostPointers = std::array<double *, cost_count>;
 
@@ -86,8 +86,9 @@ CostPointers costs_of(Network &network) {
           &network.reduce_send_GBps, &network.copy_GBps,   &network.memory_GBps, &network.switch_us};
 }
 
-/// Of each algorithm one plan of the kernel (of the interpreter: by `simple`, which is simulated as it runs): the plan
-/// that the tuner gives it, since that is what is asked for; the fastest where that one was not measured.
+/// Returns one plan of the kernel for each algorithm: the plan that the tuner gives it, since that plan is in question.
+/// If it was not measured, the fastest one stands in. The interpreter's plans use `simple`, which is simulated as it
+/// runs.
 std::vector<Series> representatives(const Findings &findings, const Measured &measured, uint64_t bytes,
                                     rondo_kernel_t kernel) {
   TunerInput input = tuner_input(findings.config, measured.group.rank_count, measured.group.oversubscribed);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What follows from the measurements: rows, the comparison of choices, fits. Pure.
+// Derives rows, the comparison of choices and fits from the measurements. It does no I/O.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -13,7 +13,7 @@ namespace rondo::cli::tune {
 namespace {
 
 constexpr double never = std::numeric_limits<double>::infinity();
-/// What a row more must win, as a share of the time at one size: below it is noise.
+/// The share of the time at one size that one more row must win. Less is noise.
 constexpr double row_price = 0.03;
 /// From here on the time grows with the size, so what is best at the end is best beyond it.
 constexpr uint64_t end_bytes_min = uint64_t{16} << 20;
