@@ -61,7 +61,7 @@ struct ArenaSizes {
 /// What the system says is available, the limit of the control group included.
 [[nodiscard]] uint64_t available_memory_bytes();
 
-/// "MemAvailable:  123 kB" in the text of /proc/meminfo, in bytes; 0: not there.
+/// "MemAvailable:  123 kB" in the text of /proc/meminfo, in bytes; 0 if not there.
 [[nodiscard]] uint64_t parse_meminfo(const std::string &text);
 
 /// The communicator's or this thread's last error as one line: "all_reduce: timeout: ...".

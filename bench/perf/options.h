@@ -42,8 +42,8 @@ struct Options {
   uint32_t pause_ms = 0;                    ///< before each run that has no check
   bool on_device = false;
   std::vector<int> ordinals;    ///< devices, in turn for the ranks; empty: all that are there
-  std::string against_path;     ///< on a device: another library; empty: none
-  uint32_t product_size = 0;    ///< on a device: products of so many rows beside; 0: none
+  std::string against_path;     ///< on a device: another library; empty if none
+  uint32_t product_size = 0;    ///< on a device: products of so many rows beside; 0 if none
   std::string product_library;  ///< for them; empty: cuBLAS where the linker finds it
   bool graph = false;           ///< on a device: capture a run's calls once, replay them
   bool one_graph = false;       ///< of all ranks, threads of this process

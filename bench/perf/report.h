@@ -83,7 +83,7 @@ struct Series {
   bool graph = false;                                  ///< calls were captured and replayed
   bool one_graph = false;                              ///< of all ranks
   bool together = false;                               ///< and all ranks' streams began at once
-  std::string other_library = {}, other_version = {};  ///< of --against; empty: none
+  std::string other_library = {}, other_version = {};  ///< of --against; empty if none
   std::optional<ProductFacts> product = {};
 };
 

@@ -18,8 +18,8 @@ struct RankParts {
   rondo_comm_t comm;               ///< whose calls are timed
   rondo_comm_t control;            ///< on host memory; the same one, where buffers are
   Device *device;                  ///< null: host memory
-  const OtherLibrary *other;       ///< of --against; null: none
-  const ProductLibrary *products;  ///< of --beside-product; null: none
+  const OtherLibrary *other;       ///< of --against; null if none
+  const ProductLibrary *products;  ///< of --beside-product; null if none
   uint64_t setup_ns;               ///< that making `comm` took
   Team *team;                      ///< what the ranks share that are threads of this process; null: they are processes
 };

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The one clock, and every way in which the library hands its core over: nanoseconds of CLOCK_MONOTONIC, naps, and
-// waiting for a word. Core logic takes the time as an argument; shells call this. It is a file of its own so that the
-// simulation of tests/sim can link another one, in which the time is virtual and waiting lets another rank run.
+// The one clock (nanoseconds of CLOCK_MONOTONIC), and every way in which the library hands its core over: naps, and
+// waiting for a word. Core logic takes the time as an argument; its callers read the clock here. It is a file of its
+// own so that the simulation of tests/sim can link another one. There the time is virtual, and waiting lets another
+// rank run.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How the text of an environment variable becomes a value of Config, and a value becomes text: for the table of
-// variables in config.cpp alone. A setter says what is wrong with a text; parse_config() puts the variable before it.
+// Converts the text of an environment variable to a value of Config, and a value to text. Only the table of variables
+// in config.cpp uses it. A setter says what is wrong with a text; parse_config() puts the variable before it.
 #pragma once
 
 #include <bit>
@@ -44,7 +44,7 @@ Result<void> set_name(Enum &target, std::string_view text, const char *(*name)(E
   return invalid_argument(in_quotes(text) + " is not a known " + what + "; known are: " + known_names(name));
 }
 
-/// `on`: what is written for true; "off" is false.
+/// Sets a switch. The text `on` is true, and "off" is false.
 inline Result<void> set_switch(bool &target, std::string_view text, const std::string &on = "auto") {
   target = equal_in_any_case(text, on);
   if (!target && !equal_in_any_case(text, "off"))

@@ -10,10 +10,10 @@
 
 namespace rondo {
 
-/// Of the library, such as "0.1.0".
+/// Returns the library's version, such as "0.1.0".
 [[nodiscard]] std::string version_text();
 
-/// "int8, uint8, ...": every name of an enumeration, in order; `name` is one of the rondo_*_string functions.
+/// Returns every name of an enumeration in order, as "int8, uint8, ...". `name` is one of the rondo_*_string functions.
 template <class Enum>
 [[nodiscard]] std::string known_names(const char *(*name)(Enum)) {
   std::string list;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What /proc/PID/stat tells of a process: its name, its parent, when it began, and whether it has ended.
+// Reads from /proc/PID/stat a process's name, its parent, its start time, and whether it has ended.
 #pragma once
 
 #include <sys/types.h>
@@ -22,7 +22,7 @@ struct ProcessStat {
   [[nodiscard]] bool ended() const { return (state == 'Z' || state == 'X' || state == 'x') && thread_count <= 1; }
 };
 
-/// Pure: from the text of /proc/PID/stat.
+/// Parses the text of /proc/PID/stat. It does no I/O.
 [[nodiscard]] std::optional<ProcessStat> parse_process_stat(std::string_view text);
 
 /// Nothing where there is no such process, or no /proc that shows it.

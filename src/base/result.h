@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How internal functions fail: Result<T> holds a value or an Error. Nothing of ours throws.
+// Internal functions return Result<T>, which holds a value or an Error. Nothing of ours throws.
 #pragma once
 
 #include <cassert>
@@ -12,7 +12,7 @@
 
 namespace rondo {
 
-/// What went wrong: the fields of rondo_error_t. `message` is one line: what happened, where, what to do.
+/// A failure, with the fields of rondo_error_t. `message` is one line: what happened, where, what to do.
 struct Error {
   rondo_status_t status = RONDO_ERROR_INTERNAL;
   std::string message;

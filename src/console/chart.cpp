@@ -30,7 +30,7 @@ std::string three_digits(double value) {
   return text.data();
 }
 
-/// 1 µs, 100 µs, 10 ms, 1 s
+/// Returns e.g. "1 µs", "100 µs", "10 ms" or "1 s".
 std::string time_label(double time_us) {
   if (time_us < 0.9) return three_digits(time_us * 1e3) + " ns";
   if (time_us < 0.9e3) return three_digits(time_us) + " µs";

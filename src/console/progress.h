@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How far a command is, and about how long it still takes: one line of standard error, which is wiped at the end.
-// Written where a person watches: on a terminal, after two seconds. Elsewhere nothing is.
+// Shows the progress of a command and about how long it still takes: one line of standard error, wiped at the end. It
+// appears on a terminal only, after two seconds.
 #pragma once
 
 #include <cstdint>
@@ -8,10 +8,10 @@
 
 namespace rondo::console {
 
-/// "40 %, about 12 s left". `part` of the work, 0 to 1, took `elapsed_s`.
+/// Returns e.g. "40 %, about 12 s left". `part` of the work, 0 to 1, took `elapsed_s`.
 [[nodiscard]] std::string progress_text(double part, double elapsed_s);
 
-/// "about 12 s left"
+/// Returns e.g. "about 12 s left".
 [[nodiscard]] std::string left_text(double seconds);
 
 class Progress {

@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Moving pages between private anonymous memory and a memfd, under the feet of their owner.
+// Moving pages between private anonymous memory and a memfd, while their owner uses them.
 //
 // There: the contents are copied to the memfd, which is then mapped over the pages. mmap(MAP_FIXED) replaces a mapping
-// in one step, so a reader beside us sees the old pages or the new ones, equal ones; a writer may lose a write.
-// Back: a private copy is made elsewhere and mremap() puts it over the pages, in one step too. Each step leaves either
-// the old or the new mapping in place, and the memfd keeps the contents until the end, so every failure can be undone.
+// in one step. So a reader beside us sees the old pages or the new ones, which are equal; a writer may lose a write.
+//
+// Back: a private copy is made elsewhere, and mremap() puts it over the pages, in one step too.
+//
+// Each step leaves either the old or the new mapping in place, and the memfd keeps the contents until the end. So every
+// failure can be undone.
 #include <fcntl.h>
 #include <pthread.h>
 #include <sys/mman.h>
@@ -30,7 +33,7 @@ namespace {
 
 using Piece = MovedPages::Piece;
 
-/// What the kernel says of a mapping (/proc/self/smaps).
+/// A mapping as the kernel describes it (/proc/self/smaps).
 struct MapsEntry {
   uintptr_t begin = 0;
   uintptr_t end = 0;

@@ -33,7 +33,7 @@ struct TunerInput {
   uint32_t connection_channels = 0;
   uint64_t default_chunk_bytes = 0;   ///< in place of the built-in tables' chunks; 0: those
   PlanChoice overrides;
-  const TuningTable *table = nullptr;  ///< measured, asked before the built-in ones; null: there is none
+  const TuningTable *table = nullptr;  ///< measured, asked before the built-in ones; null if there is none
 
   [[nodiscard]] bool several_hosts() const { return host_count > 1; }
   /// Several hosts, one of which at least has several ranks.

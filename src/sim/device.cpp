@@ -31,7 +31,8 @@ double chain_of(const DeviceWork &rank, size_t ranks_of_device) {
   return std::max(static_cast<double>(rank.chain) - others, 0.0);
 }
 
-/// By the last block of several, which the others' adds tell that they have ended.
+/// Returns the last block's add, if a rank has several blocks. The other blocks' adds, counted before, announce their
+/// end.
 uint64_t adds_at_end(const DeviceWork &rank) { return rank.blocks > 1 ? 1 : 0; }
 
 double moving_us(std::span<const DeviceWork> ranks, const DeviceCosts &costs) {

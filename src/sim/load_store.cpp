@@ -144,7 +144,8 @@ class Machine {
     return first;
   }
 
-  /// The core's rank takes a step; else the core turns to the first in the line, if one of these could go on.
+  /// Lets the core's rank take a step. If it cannot, the core turns to the first in the line, if any rank there could
+  /// go on.
   void turn(Core &core) {
     if (ready_ps(core.rank) <= core.now_ps) return take_step(core);
     std::deque<uint32_t> &line = lines_[core.pool];
@@ -194,8 +195,9 @@ class Machine {
     for (Core &idle : cores_) idle.idle = false;
   }
 
-  /// Bytes of an area of the exchange come from the core that wrote them last, and the lines of one that is written
-  /// have to be taken away from the ranks that read them; the rank's own buffers are in memory.
+  /// Returns the cost of a step. Bytes of an area of the exchange are read from the core that wrote them last. The
+  /// lines of an area that is written have to be taken away from the ranks that read them. The rank's own buffers are
+  /// in memory.
   [[nodiscard]] int64_t cost_ps(uint32_t rank, const ProgramStep &step) {
     const auto own_buffer = [](const Bytes &bytes) {
       return bytes.memory == Memory::send || bytes.memory == Memory::recv;

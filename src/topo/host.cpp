@@ -88,7 +88,7 @@ uint32_t processor_limit() {
     if (slash == path.npos) break;
     path.resize(slash);
   }
-  const std::string quota = read_kernel_line("/sys/fs/cgroup/cpu/cpu.cfs_quota_us");  // version 1; -1: no limit
+  const std::string quota = read_kernel_line("/sys/fs/cgroup/cpu/cpu.cfs_quota_us");  // version 1; -1 for no limit
   const std::string period = read_kernel_line("/sys/fs/cgroup/cpu/cpu.cfs_period_us");
   return stricter(limit, parse_processor_limit(quota + " " + period));
 }

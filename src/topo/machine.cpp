@@ -69,7 +69,7 @@ class Assembler {
 
   void add_processor_name() { topology_.processor = printable(machine_.processor); }
 
-  /// After the NUMA nodes.
+  /// Adds the devices. The NUMA nodes must have been added before.
   [[nodiscard]] bool add_devices() {
     topology_.bridges = machine_.bridges;
     for (const DevicePart &part : machine_.devices) {
@@ -85,7 +85,7 @@ class Assembler {
            }) == topology_.devices.end();
   }
 
-  /// After the NUMA nodes.
+  /// Adds the network cards. The NUMA nodes must have been added before.
   void add_nics() {
     for (const NicPart &part : machine_.nics) {
       Nic nic = part.nic;

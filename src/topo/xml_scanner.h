@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Of XML what hwloc writes: elements and attributes between double quotes, the five named entities, comments, a
-// declaration and a document type. Text between elements is passed over.
+// Scans the XML that hwloc writes: elements and attributes between double quotes, the five named entities, comments, a
+// declaration and a document type. Text between elements is skipped.
 #pragma once
 
 #include <optional>
@@ -51,7 +51,7 @@ class XmlScanner {
   bool failed_ = false;
 };
 
-/// "a < b" of "a &lt; b".
+/// Replaces entities, e.g. returns "a < b" for "a &lt; b".
 [[nodiscard]] std::string without_entities(std::string_view text);
 
 }  // namespace rondo

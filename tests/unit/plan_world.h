@@ -46,7 +46,7 @@ struct Operation {
   Partition partition;         ///< its blocks point into `blocks`, so an Operation is not copied
   uint32_t slot_count = 4;
   uint64_t slot_elements = 1;
-  std::vector<bool> by_reference;   ///< by rank; empty: none
+  std::vector<bool> by_reference;   ///< by rank; empty if none
   std::vector<Schedule> schedules;  ///< by rank
 
   Operation() = default;

@@ -28,7 +28,7 @@ struct VerifyArgs {
   Partition partition;                  ///< with tile_count set
   uint32_t slot_count = 2;              ///< of each link
   uint64_t slot_elements = 1;           ///< a range moves ceil(count / slot_elements) slots
-  std::vector<bool> in_place;           ///< by rank; empty: none
+  std::vector<bool> in_place;           ///< by rank; empty if none
   /// By rank, empty: none. Where set, the rank's payloads that lie in its own buffers are read there by the peer when
   /// it consumes the slot (Algorithm::reference_safe). What is proven for some ranks holds for fewer, too.
   std::vector<bool> by_reference;
