@@ -15,15 +15,15 @@ struct Algorithm {
   uint32_t rank_count_max;                      ///< more ranks are refused
   bool (*supports)(rondo_collective_t);
   Schedule (*build)(const ScheduleArgs &);      ///< pure; args are valid for this algorithm
-  /// True: with these arguments a payload that lies in the sender's own buffer may be read there by the peer when it
-  /// consumes the slot ("by reference"), because no later step of the operation overwrites it before. The verifier
-  /// proves it; at the end of an operation the executor waits until its references are consumed.
+  /// True: with these arguments the peer may read a payload in the sender's own buffer when it consumes the slot ("by
+  /// reference"). No later step of the operation overwrites the payload before that, as the verifier proves. At the end
+  /// of an operation the executor waits until its references are consumed.
   bool (*reference_safe)(const ScheduleArgs &);
 };
 
 [[nodiscard]] std::span<const Algorithm> algorithms();
 
-/// The entry of `id`, or null (RONDO_ALGORITHM_AUTO, unknown).
+/// Returns the entry of `id`, or null (RONDO_ALGORITHM_AUTO, unknown).
 [[nodiscard]] const Algorithm *find_algorithm(rondo_algorithm_t id);
 
 /// Builds the schedule, or says why this algorithm cannot: collective not supported, too many ranks, bad rank or root.

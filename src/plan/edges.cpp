@@ -34,9 +34,9 @@ std::set<rondo_algorithm_t> possible_algorithms(const EdgeRequest &request, rond
   input.rank_count = rank_count;
   input.oversubscribed = request.oversubscribed;
   input.host_count = static_cast<uint32_t>(nodes.size());
-  // The sizes of slots do not matter to the algorithm, but which protocols have slots does. Those of ll128 are there
-  // where it is asked for; those of ll nowhere between hosts, and inside of one not for every executor. A row of a
-  // table with a protocol that has no slots is not taken.
+  // The sizes of slots do not matter to the algorithm, but which protocols have slots does. Slots of ll128 exist if it
+  // is requested. Slots of ll do not exist between hosts, and inside of a host not for every executor. A row of a table
+  // is not taken if its protocol has no slots.
   input.slot_bytes = 1024;
   if (request.overrides.protocol == RONDO_PROTOCOL_LL128) input.ll128_slot_bytes = 1024;
   input.table = request.table;
@@ -54,7 +54,7 @@ std::set<rondo_algorithm_t> possible_algorithms(const EdgeRequest &request, rond
         input.connection_channels = connection_channels;
         for (const uint64_t bytes : sizes) {
           input.bytes = bytes;
-          // What cannot be chosen has no schedule; the call will say why.
+          // An algorithm that cannot be chosen has no schedule; the call will say why.
           if (const auto choice = choose_plan(input); choice.ok()) found.insert(choice.value().algorithm);
         }
       }

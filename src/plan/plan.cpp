@@ -36,7 +36,7 @@ Partition partition_of(const Plan &plan, uint32_t channel, uint32_t element_byte
   return partition;
 }
 
-/// The end of the last block, or the count.
+/// Returns the end of the last block, or the count.
 uint64_t vector_elements(const OperationKey &key) {
   uint64_t end = key.blocks.empty() ? key.signature.count : 0;
   for (const Range &block : key.blocks) end = std::max(end, block.begin + block.count);

@@ -43,11 +43,12 @@ class TuningTable {
   [[nodiscard]] static Result<TuningTable> make(std::vector<TuningRow> rows);
 
   [[nodiscard]] std::span<const TuningRow> rows() const { return rows_; }
-  /// Of the rows: what ranks compare. 0: no rows.
+  /// Returns a hash of the rows, which ranks compare; 0 without rows.
   [[nodiscard]] uint64_t hash() const { return hash_; }
 
-  /// The rows, by ascending bytes_max, for so many ranks: those of that number of ranks; else, between two numbers that
-  /// were measured, those of the one whose ratio to it is nearer to 1 (the larger of two equally near). None outside.
+  /// Returns the rows for `rank_count`, by ascending bytes_max. If that number lies between two measured ones, the rows
+  /// are for the one whose ratio to it is nearer to 1. If both are equally near, the larger counts. Outside there are
+  /// none.
   [[nodiscard]] std::span<const TuningRow> rows_for(rondo_collective_t collective, uint32_t rank_count,
                                                     bool oversubscribed, bool several_hosts = false,
                                                     BufferPlace buffers = BufferPlace::host) const;

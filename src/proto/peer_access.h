@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What an executor needs of the other ranks besides connections: to read a payload that was exported by reference, to
-// wake a rank that sleeps, and to sleep itself. Implemented by the transport that made the connections.
+// Lets an executor read a payload that another rank exported by reference, wake a rank that sleeps, and sleep itself.
+// The transport that made the connections implements it.
 #pragma once
 
 #include <cstddef>
@@ -19,14 +19,14 @@ class PeerAccess {
   [[nodiscard]] virtual const std::byte *import_payload(uint32_t peer, const SlotHeader &header,
                                                         std::byte *scratch) = 0;
 
-  /// Returns errno where the latest import_payload() returned null since this rank had no descriptor or no room in its
-  /// address space left; else 0.
+  /// Returns errno if the latest import_payload() returned null because this rank had no descriptor or no room in its
+  /// address space left. Otherwise returns 0.
   [[nodiscard]] virtual int own_shortage() const { return 0; }
 
   /// After a sync store for `peer`: wakes it if it sleeps.
   virtual void wake(uint32_t peer) = 0;
 
-  /// Announces that this rank will sleep; look at every flag once more before sleep(). Returns a ticket.
+  /// Announces that this rank will sleep. The caller must check every flag once more before sleep(). Returns a ticket.
   [[nodiscard]] virtual uint32_t prepare_sleep() = 0;
   /// Sleeps until woken since prepare_sleep(), or timeout_ns.
   virtual void sleep(uint32_t ticket, uint64_t timeout_ns) = 0;

@@ -26,7 +26,7 @@ namespace rondo {
 class SimpleSender {
  public:
   SimpleSender() = default;
-  /// `slots`: where payloads are written; null: in the connection's own slots.
+  /// Makes the sending end. Payloads are written to `slots`, or if null to the connection's own slots.
   RONDO_HD explicit SimpleSender(ConnectionView connection, uint64_t first_counter = 0, std::byte *slots = nullptr)
       : connection_(connection),
         slots_(slots != nullptr || connection.base == nullptr ? slots : connection.payload(0)),
@@ -43,7 +43,7 @@ class SimpleSender {
     return slots_ + connection_.slot(posted_) * connection_.geometry.slot_bytes;
   }
 
-  /// Writes the slot's header but for `sequence`.
+  /// Writes the slot's header except `sequence`.
   RONDO_HD void fill(const SlotHeader &fields) {
     SlotHeader &header = connection_.header(posted_);
     memory::note(memory::Access::store, &header, sizeof header - sizeof header.sequence);
@@ -94,7 +94,7 @@ class SimpleReceiver {
   RONDO_HD explicit SimpleReceiver(ConnectionView connection, uint64_t first_counter = 0)
       : connection_(connection), consumed_(first_counter) {}
 
-  /// True: the next slot is full; header() and payload() may be read.
+  /// Returns true if the next slot is full; header() and payload() may then be read.
   [[nodiscard]] RONDO_HD bool can_receive(bool wake = true) const {
     return memory::load_flag(header().sequence, wake) == consumed_ + 1;  // R1, pairs with S3 in SimpleSender::post
   }

@@ -137,7 +137,7 @@ FUNCTION = re.compile(r"(?!(return|else|do|co_\w+|if|for|while|switch)\b)[\w:<>,
 def kind_of(code):
     """Returns what a comment before `code` describes."""
     head = re.split(r"[;{]", code[:800], maxsplit=1)[0]
-    head = head[PREFIX.match(head).end():]
+    head = re.sub(r"\balignas\s*\([^)]*\)\s*", "", head[PREFIX.match(head).end():])
     if FUNCTION.match(head) and "=" not in head.split("(")[0]:
         return "function"
     return "thing" if THING.match(head) else "text"

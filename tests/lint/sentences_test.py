@@ -81,6 +81,7 @@ WHOLE = [
     "/// A link of one rank to another.\nstruct Link {};",
     "/// Requests the cache line of `address`.\nvoid prefetch(const void *address);",
     "/// bytes of one slot\nuint64_t slot_bytes = 0;",
+    "/// A counter alone in its cache line.\nstruct alignas(64) Counter {};",
     "// By default a stream spins.\nint f();",
     "// If a peer has died, the wait ends.\nif (x) f();",
     "/// Ranks share a ring.\nvoid ring();",
