@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What scripts/gpu-check makes of the reports of `rondo perf`: figures, and the bars that they are to meet."""
+"""Turns the reports of `rondo perf` into figures for scripts/gpu-check, and holds the bars that they are to meet."""
 
 from dataclasses import dataclass
 
@@ -27,7 +27,7 @@ def size_name(size):
 
 
 def times(report):
-    """(bytes, placement, median us, floor us) of each result."""
+    """Yields (bytes, placement, median us, floor us) of each result."""
     for row in report["results"]:
         for placement in ("out_of_place", "in_place"):
             if row[placement] is not None:
@@ -54,7 +54,7 @@ def latency(report):
 
 
 def setup(report):
-    """What making the communicator took."""
+    """Yields the time in which the communicator was made."""
     yield Figure(f"a communicator of {report['ranks']} ranks made", f"{report['setup_ms']:.1f} ms")
 
 

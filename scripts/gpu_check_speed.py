@@ -9,7 +9,7 @@ from gpu_check_train import TrainSteps
 
 class AllSteps(TrainSteps):
     def part_b(self):
-        """What has a bar first, then what the tuner would have to know, then the rest."""
+        """Yields first the steps that have a bar, then those that the tuner would need, then the rest."""
         yield from self.bandwidth()
         yield from self.latencies()
         yield from self.registered()
@@ -46,7 +46,7 @@ class AllSteps(TrainSteps):
         return ("--graph", "--together", "-m", self.sizes.calls, *self.sizes.replays)
 
     def latencies(self):
-        """By a graph of each rank, by one kernel in a graph of all, and call by call."""
+        """Yields latencies by a graph of each rank, by one kernel in a graph of all, and call by call."""
         many = self.sizes.many
         for ranks, label, more, environment in (
                 (2, "", (), {}), (many, "", (), {}), (2, "one kernel", ("--one-graph",), SHARED),
@@ -103,7 +103,7 @@ class AllSteps(TrainSteps):
                                   environment=environment)
 
     def products(self):
-        """What a large matrix product and a collective cost each other."""
+        """Yields how much a large matrix product and a collective slow each other."""
         library = str(self.kernels / "libfake_cublas.so") if self.soft else find_library("libcublas")
         missing = "" if library else "there is no cuBLAS: no toolkit, no Python packages with it"
         size = self.sizes.medium

@@ -121,7 +121,7 @@ def of_stage(tests, stage):
 
 
 def is_occasional(test, stage):
-    """Whether it is left out of most gates."""
+    """Returns whether the test is left out of most gates."""
     if stage == "timed" or test.name in TOOL_FILES or (stage == "asan" and test.starts_programs):
         return True
     return any(fnmatch.fnmatchcase(test.name, pattern) for pattern in OCCASIONAL)
@@ -133,7 +133,7 @@ def has_changed(test, changed):
 
 
 def select(tests, stage, everything, quarter, changed):
-    """In the order of the build files."""
+    """Returns the selected tests in the order of the build files."""
     candidates = of_stage(tests, stage)
     if everything:
         return candidates
