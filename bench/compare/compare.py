@@ -187,7 +187,7 @@ def host(contenders):
 
 
 def measure_rounds(options, machine, contenders, planned, found, first_round):
-    """True: no run of Rondo failed. `found` is what the raw file holds, and grows with it."""
+    """Returns whether no run of Rondo failed. `found` is what the raw file holds, and grows with it."""
     def keep(row):
         results.append(options.raw, row)
         found.file(row)

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
- * What this machine can do at best: the parts of the floor under an all-reduce of two ranks (docs/performance.md has
- * the formulas), and how near the two cores' caches are at the moment. For x86-64.
+ * Measures what this machine can do at best: the parts of the floor under an all-reduce of two ranks, and how near the
+ * two cores' caches are at the moment. The formulas are in docs/performance.md. For x86-64.
  *
  *     floor state                how long reading 64 KiB takes that the other core has just written
  *     floor keep LOW HIGH S      naps until that takes at least LOW and less than HIGH, at most S seconds; then keeps
  *                                both cores busy at idle priority, so that it stays so, until standard input ends
  *     floor BYTES                every part at this size
  *
- * One line of JSON; times in microseconds. */
+ * It prints one line of JSON, with times in microseconds. */
 #include <emmintrin.h>
 #include <errno.h>
 #include <poll.h>
@@ -161,7 +161,7 @@ static double seek(struct floor *floor, double low_us, double high_us, double se
   }
 }
 
-/* A hypervisor seldom moves a virtual processor that is never idle. Rank 0 looks for the end of standard input. */
+/* A hypervisor seldom moves a virtual processor that is never idle. Rank 0 polls for the end of standard input. */
 static void keep(struct floor *floor, const char *const *words) {
   struct compare_job *job = floor->job;
   const double us = seek(floor, atof(words[0]), atof(words[1]), atof(words[2]));

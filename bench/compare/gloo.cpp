@@ -21,7 +21,7 @@
 
 namespace {
 
-/// What ranks put down to find each other, in memory that they share: no files, nothing to clean up.
+/// The board on which ranks find each other, in memory that they share: no files, nothing to clean up.
 struct Board {
   struct Entry {
     std::atomic<bool> ready;

@@ -50,7 +50,7 @@ class Keeper:
         self.state, self.process = state, None
 
     def seek(self):
-        """Whether the state has come."""
+        """Returns whether the state was reached."""
         self.end()
         self.process = subprocess.Popen(self.command, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                                         stderr=subprocess.DEVNULL, text=True, preexec_fn=os.setpgrp)
@@ -67,7 +67,8 @@ class Keeper:
         os.killpg(self.group, signal.SIGCONT)
 
     def busy_seconds(self):
-        """What it has used of the processors so far, unless it has ended: then it is among this process's children."""
+        """Returns the processor time that it has used so far, or 0 once it has ended: it then counts as a child of this
+        process."""
         if self.process is None:
             return 0.0
         ticks = 0

@@ -10,7 +10,7 @@
 
 enum { warm_up_calls_min = 3, warm_up_calls_max = 8192, poison = 0xa5 };
 
-/* What the loops work on; a job's only use of its run. */
+/* The memory that the loops work on; a job's only use of its run. */
 struct run {
   struct compare_job *job;
   char *send, *recv; /* equal: in place */
@@ -85,8 +85,8 @@ static int warm_up(struct run *run) {
   }
 }
 
-/* As an application would: what is reduced was just computed. Without it an unchanged input stays in the cache of a
- * peer that reads it directly. */
+/* Rewrites the input, as an application would that has just computed it. Otherwise an unchanged input would stay in the
+ * cache of a peer that reads it directly. */
 static void rewrite(void *state) {
   const struct run *run = state;
   if (!run->job->create) memset(run->send, 0, run->job->bytes);
@@ -116,7 +116,7 @@ static uint32_t expected(size_t index, const struct compare_job *job) {
   return ranks * input(index, 0) + ranks * (ranks - 1) / 2;
 }
 
-/* The bits of `value` < 2048 in `type`. */
+/* Returns the bits of `value` < 2048 in `type`. */
 static uint32_t encode(uint32_t value, enum compare_type type) {
   if (type == compare_float16) {
     if (value == 0) return 0;
@@ -139,7 +139,7 @@ static uint32_t get(const char *buffer, size_t index, size_t size) {
   return bits;
 }
 
-/* Wrong elements on all ranks; out of place, an input that was written to is wrong, too. */
+/* Returns the number of wrong elements on all ranks. Out of place, an input that was written to is wrong, too. */
 static uint64_t verify(struct run *run) {
   struct compare_job *job = run->job;
   const size_t size = type_size(job->type);

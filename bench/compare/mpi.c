@@ -22,7 +22,7 @@ static void progress(struct compare_job *job) {
 /* MPI_Init and MPI_Finalize are main()'s: only they know the rank. */
 static void nothing(struct compare_job *job) { (void)job; }
 
-/* Where the launcher says so, before MPI looks at its surroundings: -1 if it does not. */
+/* Returns the rank if the launcher says it before MPI starts, otherwise -1. */
 static int launched_rank(void) {
   static const char *const names[] = {"OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK"};
   for (size_t i = 0; i < sizeof names / sizeof *names; ++i) {

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The picture: first a panel with the ratios of all settings; then, for each setting and state, time by size beside
-ratio by size. All axes are logarithmic. A hollow point has too few runs."""
+"""Draws the picture. A panel with the ratios of all settings is first. For each setting and state, time by size follows
+beside ratio by size. All axes are logarithmic. A hollow point has too few runs."""
 
 import math
 from collections import Counter
@@ -50,7 +50,7 @@ def rule(x1, y1, x2, y2, attributes):
 
 
 def curve(points, colour, wide, dashed=False, dots=True):
-    """`points` as (x, y, sure)."""
+    """Draws `points`, which are (x, y, sure)."""
     path = " ".join(f"{x:.1f},{y:.1f}" for x, y, _ in points)
     style = f'stroke="{colour}" stroke-width="{2.6 if wide else 1.4}"' + (' stroke-dasharray="5 4"' if dashed else "")
     parts = [f'<polyline points="{path}" fill="none" {style}/>']
@@ -68,7 +68,7 @@ class Panel:
     height: int = PANEL_HEIGHT
 
     def axes(self, sizes, values):
-        """With room for the points at the ends."""
+        """Returns both axes, with room for the points at the ends."""
         return (Axis(sizes, self.left + 8, self.left + self.width - 8),
                 Axis(values, self.top + self.height - 8, self.top + 8))
 
@@ -76,7 +76,7 @@ class Panel:
         return rule(self.left, y, self.left + self.width, y, attributes)
 
     def frame(self, x_axis, y_axis, sizes, y_steps, caption):
-        """A panel without its curves."""
+        """Draws a panel without its curves."""
         bottom, labelled = self.top + self.height, -math.inf
         parts = [text(self.left, self.top - 10, caption, 'font-weight="bold"')]
         for size in sizes:

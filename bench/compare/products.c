@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-/* What of a training step are matrix products, and how fast are these beside the library alone. Preloaded into
- * `rondo train`, it times each of oneDNN's sgemm; when the process ends, it runs each shape alone as often, and tells
- * on standard error what both took. For one rank; its products are those of the validation, too.
+/* Measures which part of a training step is matrix products, and how fast these are beside the library alone. Preloaded
+ * into `rondo train`, it times each of oneDNN's sgemm. When the process ends, it runs each shape alone as often, and
+ * reports on standard error what both took. For one rank; the products of the validation are included.
  *
  *     cc -O2 -shared -fPIC bench/compare/products.c -o products.so -ldl
  *     LD_PRELOAD=$PWD/products.so rondo train --model small --steps 20 --validation-batches 1 --measure 0 --json F

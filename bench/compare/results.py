@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The raw file: a line of JSON for each session, run and floor, appended as they come; and what follows from it.
+"""The raw file: a line of JSON for each session, run and floor, appended as they end. The figures follow from it.
 
-Only runs of one state are ever put beside each other, and of Rondo only those of the newest build in the file. Runs in
+Only runs of one state are ever put beside each other, and of Rondo only runs of the newest build in the file. Runs in
 which the state changed ("mixed"), runs that others disturbed and runs that failed are counted, and enter no figure.
 """
 
@@ -196,7 +196,7 @@ def verdict(value, bar, sure=True):
 
 
 def judge(setting, line):
-    """A verdict on each of ours, at this size: one of verdict()'s, or 'tie'."""
+    """Returns a verdict on each of ours at this size: one of verdict()'s, or 'tie'."""
     if setting.bar_us is not None:
         return [verdict(cell and cell.median, setting.bar_us, sure) for cell, sure in zip(line.ours, line.sure)]
     verdicts = [verdict(ratio, setting.bar_ratio, sure) for ratio, sure in zip(line.ratios, line.sure)]

@@ -33,12 +33,12 @@ isn't aren't doesn't don't can't won't needs""".split())
 VERBS = """abort accept account acquire adapt add adopt advance agree aim align allocate allow answer append
 apply arrive ask assign assume attach avoid await balance bear become begin belong bind block break bring
 build call cancel carry catch change charge check choose claim clear close collect combine come compare
-compile complete compute connect consist contain continue convert copy correspond cost count cover create
-deal decide declare define delay delete deliver depend describe destroy detect determine differ disagree
-discard divide document download draw drive drop emulate enable encode end enqueue ensure enter estimate
-evict examine exceed exchange execute exist exit expect explain export expose extend fail fill find finish
-fit flush fold follow forget fork form free gather generate get give go grow guard halve hand handle hang
-happen hash have hide hint hold identify ignore implement import include increase indicate inherit
+compile complete compute configure connect consist contain continue convert copy correspond cost count cover
+create deal decide declare define delay delete deliver depend describe destroy detect determine differ
+disagree discard divide document download draw drive drop emulate enable encode end enqueue ensure enter
+estimate evict examine exceed exchange execute exist exit expect explain export expose extend fail fill find
+finish fit flush fold follow forget fork form free gather generate get give go grow guard halve hand handle
+hang happen hash have hide hint hold identify ignore implement import include increase indicate inherit
 initialise initialize insert install intend interpret interrupt invalidate join keep kill know last launch
 lay lead learn leave let lie limit link list listen load lock log look lose make map mark match matter mean
 measure meet merge modify move multiply name need notice notify number observe occur offer open order

@@ -79,6 +79,7 @@ WHOLE = [
     "/// Waits until every rank has called it.\nvoid wait();",
     "/// Returns the number of links of `rank`.\n[[nodiscard]] uint32_t links_of(uint32_t rank) const;",
     "/// A link of one rank to another.\nstruct Link {};",
+    "/// Configures a folder.\nvoid configure(Folder folder);",
     "/// Requests the cache line of `address`.\nvoid prefetch(const void *address);",
     "/// bytes of one slot\nuint64_t slot_bytes = 0;",
     "/// A counter alone in its cache line.\nstruct alignas(64) Counter {};",
