@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a collective moves: counts, the parts of the logical vector that a rank sends and receives, bus bandwidth.
+// Computes what a collective moves: counts, the parts of the logical vector that a rank sends and receives, bus
+// bandwidth.
 //
 // Every collective works on one logical vector. All-reduce, reduce and broadcast: both buffers hold all of it.
-// Reduce-scatter: send holds all, recv this rank's block. All-gather: send holds this rank's block, recv all.
-// "size" means, as in nccl-tests, the bytes of the whole logical vector; "count" is the argument of the call.
+// Reduce-scatter: send holds all, recv this rank's block. All-gather: send holds this rank's block, recv all. As in
+// nccl-tests, "size" means the bytes of the whole logical vector. "count" is the argument of the call.
 #pragma once
 
 #include <cstddef>

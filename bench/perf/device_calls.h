@@ -16,7 +16,7 @@ class DeviceCalls {
   DeviceCalls(Session &session, const Case &what, const Shape &shape, Pointers at, uint32_t call_count)
       : session_(session), what_(what), shape_(shape), at_(at), call_count_(call_count) {}
 
-  /// With --graph, captures them, which spoils the buffers. Every rank calls it.
+  /// Prepares the calls. With --graph, captures them, which spoils the buffers. Every rank calls it.
   [[nodiscard]] Outcome prepare();
   /// Enqueues them and waits. @param call_ns  receives the time on the stream for one call.
   [[nodiscard]] Outcome run(double &call_ns);

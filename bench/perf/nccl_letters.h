@@ -13,7 +13,7 @@ class App;
 
 namespace rondo::perf {
 
-/// As they stand on the command line.
+/// The words of the options as they stand on the command line.
 struct NcclWords {
   int threads = 1, gpus = 1;
   std::string root = "0";
@@ -25,7 +25,7 @@ struct NcclWords {
 
 void add_nccl_options(CLI::App &app, Options &options, NcclWords &words);
 
-/// What they make of the words that other options have, too.
+/// Words that other options set, too.
 struct SharedWords {
   std::string &device, &buffers;
   uint32_t &iterations, &stream;

@@ -19,7 +19,7 @@ constexpr uint64_t seed_a = 1, seed_b = 2, seed_samples = 3;
 constexpr uint32_t sample_count = 128;
 constexpr size_t piece_elements = size_t{1} << 20;
 
-/// As bfloat16, and as what they are.
+/// The inputs as bfloat16, and as their values.
 constexpr std::array<uint16_t, 8> input_bits{0x3f00, 0x3f80, 0x3fc0, 0x4000, 0xbf00, 0xbf80, 0xbfc0, 0xc000};
 constexpr std::array<double, 8> input_values{0.5, 1, 1.5, 2, -0.5, -1, -1.5, -2};
 

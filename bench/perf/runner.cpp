@@ -41,7 +41,8 @@ class Stream {
   rondo_stream_t stream_ = nullptr;
 };
 
-/// Rank 0's voice: rows to standard output as they come; what is going on to standard error if that is a terminal.
+/// Prints for rank 0. Rows go to standard output as they are measured. Progress goes to standard error if that is a
+/// terminal.
 class Voice {
  public:
   Voice(bool speaks, std::FILE *to)
@@ -53,6 +54,7 @@ class Voice {
     std::fputs(text.c_str(), to_);
     std::fflush(to_);
   }
+  /// Shows the progress.
   /// @param part  of all that is measured, 0 to 1: done
   void show(size_t bytes, Placement placement, double part) const {
     if (!shows_progress_) return;
@@ -69,7 +71,7 @@ class Voice {
   uint64_t begin_ns_ = clock_ns();
 };
 
-/// Of all that is measured, what a case is.
+/// The share that a case has of all that is measured.
 struct Part {
   double begin = 0, share = 1;
 };
@@ -91,7 +93,7 @@ Outcome plan_of(rondo_comm_t comm, const Case &what, Row &row) {
   return std::nullopt;
 }
 
-/// What a rank has beside its own calls.
+/// The work of a rank beside its own calls.
 struct Rivals {
   std::optional<OtherComm> other;  ///< of --against
   std::optional<Beside> beside;    ///< of --beside-product
