@@ -16,7 +16,7 @@ TIMEOUT_S = 5.0  # of operations that are to miss it
 INIT_TIMEOUT_S = 8.0
 HANG_S = 400.0  # the deadline of a whole life
 
-# What happens -> how many of a hundred lives, what the others get, and by when after it.
+# Kind of event -> how many of a hundred lives, the others' outcome, and its latest time after the event.
 KINDS = {
     "kill": (24, REMOTE, 2.0),
     "crash": (8, REMOTE, 2.0),
@@ -36,7 +36,7 @@ ANSWER_S = 0.1  # rondo_comm_get_async_error() does not wait
 
 
 def is_stopped(pid):
-    """By a signal; not by a tracer."""
+    """Returns whether a signal has stopped it; a tracer does not count."""
     try:
         return Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rpartition(") ")[2].startswith("T")
     except OSError:
@@ -52,7 +52,7 @@ class Line:
         self.words = words[3].rstrip("\n") if len(words) > 3 else ""
 
     def error(self):
-        """(status, peer, operation, message)"""
+        """Returns (status, peer, operation, message)."""
         status, peer, operation, message = self.words.split(" ", 3)
         return int(status), int(peer), int(operation), message
 
@@ -67,7 +67,7 @@ def check(condition, *what):
 
 
 def statuses():
-    """The numbers of the statuses, from the public header."""
+    """Returns the numbers of the statuses, from the public header."""
     names = {"RONDO_ERROR_REMOTE": REMOTE, "RONDO_ERROR_TIMEOUT": TIMEOUT, "RONDO_ERROR_MISMATCH": MISMATCH,
              "RONDO_ERROR_ABORTED": ABORTED, "RONDO_ERROR_SYSTEM": SYSTEM}
     header = Path(__file__).resolve().parents[2] / "include" / "rondo" / "types.h"
@@ -97,7 +97,7 @@ def processes_with(token):
 
 
 class Life:
-    """What one seed says, and how it is carried out."""
+    """The life that a seed describes, and the way to carry it out."""
 
     def __init__(self, seed, rondo, program):
         draw = random.Random(seed)
@@ -119,7 +119,7 @@ class Life:
             "RONDO_TIMEOUT": str(TIMEOUT_S if KINDS[self.kind][1] == TIMEOUT else 100),
             "RONDO_INIT_TIMEOUT": str(INIT_TIMEOUT_S if self.kind == "early" else 60),
         }
-        # Of a communicator that fails, in a folder that may be slow.
+        # The recorder is for a communicator that fails; its folder may be slow.
         self.recorder = draw.choices(("none", "folder", "slow"), (6, 2, 2))[0] if KINDS[self.kind][1] else "none"
         self.times = []  # (what, seconds, limit)
         self.too_early = False  # it failed before anything happened
@@ -175,7 +175,7 @@ class Life:
         return [line for line in self.lines if line.event == event and rank in (None, line.rank)]
 
     def run(self, folder):
-        """Until all have ended. A stopped victim goes on when the others have."""
+        """Runs until all have ended. A stopped victim goes on when the others have."""
         processes = self.start(folder)
         deadline = time.monotonic() + HANG_S
         try:

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every line of README.md, docs/, the manual page's examples and those of each command's --help that begins with a
-command is run as it stands, on the installed tree: in one folder, with the programs that the pages speak of. What takes
-minutes, a GPU or another's machine is in SKIPPED, with the reason, and told; what would take long is shortened by
-SHORTER, and told.
+"""Runs every line that begins with a command as it stands, on the installed tree. The lines are from README.md, docs/,
+the manual page's examples and each command's --help. They run in one folder, with the programs that the pages speak of.
+SKIPPED has lines that take minutes, a GPU or another's machine, with the reason. SHORTER shortens lines that would take
+long. Both are reported.
+
 usage: commands_test.py BUILD"""
 
 import json
@@ -61,7 +62,7 @@ LIMIT_SECONDS = 100  # of one line: on a busy machine, too
 
 
 def lines_of(page):
-    """(number, command) of a page: indented lines and fences of no other language; a loop is one command."""
+    """Yields (number, command) of a page's indented lines and fences of no other language. A loop is one command."""
     fence, loop, depth = None, [], 0
     whole = re.sub(r" *\\\n +", " ", (ROOT / page).read_text(encoding="utf-8"))  # a backslash goes on in the next line
     for number, line in enumerate(whole.splitlines(), 1):
@@ -157,7 +158,7 @@ class Commands(unittest.TestCase):
 
     @classmethod
     def start_job(cls):
-        """A job that runs meanwhile, which `rondo status` looks at; its numbers and its recording stand for the pages'.
+        """Starts a job that runs meanwhile, for `rondo status`. Its numbers and its recording replace the pages'.
         """
         cls.job = subprocess.Popen([cls.rondo, "run", "-n", "2", "--", cls.rondo, "perf", "all_reduce", "-b", "1M",
                                     "-e", "1M", "-n", "1000000"], env=cls.environment, stdin=subprocess.DEVNULL,

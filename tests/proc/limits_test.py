@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a rank and a command do where the system gives them less: without standard streams, with a limit on file sizes,
-with a log that nobody reads, with FIFOs and devices in place of files. No signal ends them, and nothing waits for ever.
+"""Tests a rank and a command to which the system gives less. There are no standard streams, a limit on file sizes, a
+log that nobody reads, or FIFOs and devices in place of files. No signal ends them, and nothing waits for ever.
+
 usage: limits_test.py RONDO RANK_PROGRAM"""
 
 import json

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the tests of `rondo perf` share."""
+"""Helpers that the tests of `rondo perf` share."""
 
 import json
 import os
@@ -27,8 +27,8 @@ class PerfCase(unittest.TestCase):
         self.folder = Path(folder.name)
 
     def perf(self, *arguments, launcher=(), said=None, **environment):
-        """The report of a run in which all was right, and its table. `said`: a folder to whose files the launcher has
-        the ranks write."""
+        """Returns the report of a run in which all was right, and its table. `said` is a folder to whose files the
+        launcher has the ranks write."""
         path = self.folder / "report.json"
         status, out, err = call(*launcher, self.rondo, "perf", *arguments, "--json", path, **environment)
         if said is not None:

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Two ranks with two communicators whose operations overlap by construction, for trace_test.py. On rank 0 one
-// all-reduce of the first communicator is in flight on a stream, since rank 1 does not call it yet, while five of the
-// second begin and end. `trace_ranks RONDO`. Says when it is ready, then stays until its standard input ends.
+// all-reduce of the first communicator is in flight on a stream, since rank 1 does not call it yet. Meanwhile five of
+// the second begin and end. `trace_ranks RONDO` prints when it is ready, then stays until its standard input ends.
 #include <rondo/rondo.h>
 
 #include <unistd.h>

@@ -53,7 +53,7 @@ def ranks_of(launcher):
 
 class Resume(TrainCase):
     def saved_step(self):
-        """The step of the checkpoint that is there; 0: none."""
+        """Returns the step of the checkpoint that exists, or 0 if there is none."""
         try:
             content = self.checkpoint.read_bytes()
         except FileNotFoundError:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the tests of `rondo train` share: a small model on a small text, so that a run takes a second."""
+"""Helpers that the tests of `rondo train` share: a small model on a small text, so that a run takes a second."""
 
 import json
 import os
@@ -41,7 +41,7 @@ class TrainCase(unittest.TestCase):
         return done.returncode, done.stdout, done.stderr
 
     def train(self, ranks, *arguments, report="report", model=SMALL, **environment):
-        """The report of a run that went well."""
+        """Returns the report of a run that went well."""
         folder = self.folder / report
         if "--measure" not in arguments:
             arguments += ("--measure", 1)
