@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kernel load_store in plain memory, ranks as threads: long mixed runs of its algorithms one behind the other,
-// since they share areas and counters, with buffers that are exported, copied, or both; bit-equal to the documented
-// order of reduction.
+// Tests the kernel load_store in plain memory, with ranks as threads. Long mixed runs of its algorithms follow each
+// other, since they share areas and counters. Buffers are exported, copied, or both. Results are bit-equal to the
+// documented order of reduction.
 #include <algorithm>
 #include <array>
 #include <atomic>
@@ -127,7 +127,7 @@ class UnevenPeers final : public test::LocalPeers {
   std::vector<std::byte> poison_ = std::vector<std::byte>(16384, std::byte{0x5A});
 };
 
-/// Of a communicator that has failed.
+/// The watch of a communicator that has failed.
 class FailedWatch final : public Watch {
  public:
   bool stopped() override { return true; }
@@ -151,10 +151,10 @@ class ExchangeWorld {
   /// From now on no rank can read what is in another's recv buffer.
   void hide_results() { hides_results_ = true; }
 
-  /// From now on the communicator has failed, and ranks look for what they wait for without end.
+  /// Makes the communicator fail from now on; ranks then poll without end.
   void fail() { failed_ = true; }
 
-  /// One rank's life. Returns the number of calls that failed or gave another result than `expected`.
+  /// Lives as one rank. Returns the number of calls that failed or gave another result than `expected`.
   uint32_t live(uint32_t rank, const std::vector<Call> &calls, const std::vector<Buffer> &expected, uint64_t seed) {
     std::mt19937_64 random(seed + rank);
     uint32_t wrong = 0;
@@ -206,7 +206,7 @@ class ExchangeWorld {
   std::vector<ExchangeEnd> ends_;
 };
 
-/// All ranks live through all calls. Returns how many were wrong, by rank.
+/// Runs all calls on all ranks. Returns how many were wrong, by rank.
 std::vector<uint32_t> wrong_calls(ExchangeWorld &world, uint32_t rank_count, const std::vector<Call> &calls,
                                   uint64_t seed) {
   std::vector<Buffer> expected;

@@ -42,7 +42,7 @@ Choice choice_of(rondo_algorithm_t algorithm, rondo_collective_t collective, con
   return choice;
 }
 
-/// Elements that cross the network, by (from host, to host).
+/// Returns the number of elements that cross the network, by (from host, to host).
 std::map<std::pair<uint32_t, uint32_t>, uint64_t> crossings(const Choice &choice) {
   std::map<std::pair<uint32_t, uint32_t>, uint64_t> counts;
   Operation operation;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Printed schedules: the JSON says all that a schedule holds; drawings have a box a step and an arrow a message.
+// Tests printed schedules: the JSON has all that a schedule holds, and drawings have a box a step and an arrow a
+// message.
 #include <algorithm>
 #include <map>
 #include <string>

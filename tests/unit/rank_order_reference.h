@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a reduction gives, bit by bit: the documented order of reducing (tests/reduction_order.h) with the tests' own
-// arithmetic (tests/unit/reduction_reference.h).
+// Computes the result of a reduction, bit by bit: the documented order of reducing (tests/reduction_order.h) with the
+// tests' own arithmetic (tests/unit/reduction_reference.h).
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The tests' own idea of the element types, made in another way than src/proto/convert.h: a format is the sorted list
+// The tests' own idea of the element types, made in another way than src/proto/convert.h. A format is the sorted list
 // of its values as doubles, and rounding is a search in it.
 #pragma once
 
@@ -28,7 +28,7 @@ struct NumberFormat {
 
   int bits() const { return 1 + exponent_bits + mantissa_bits; }
   uint32_t sign_bit() const { return 1u << (bits() - 1); }
-  /// Code of the largest finite magnitude.
+  /// Returns the code of the largest finite magnitude.
   uint32_t largest() const { return has_infinity ? infinity() - 1 : sign_bit() - 2; }
   uint32_t infinity() const { return ((1u << exponent_bits) - 1) << mantissa_bits; }
   bool is_nan(uint32_t code) const {
@@ -42,8 +42,8 @@ inline constexpr NumberFormat bfloat16_format{8, 7, true};
 inline constexpr NumberFormat e4m3_format{4, 3, false};
 inline constexpr NumberFormat e5m2_format{5, 2, true};
 
-/// The value of a finite magnitude's code by the formula of the standard. With `code` one above the largest this is
-/// the value that would follow if exponents went on, which is what rounding near the end needs.
+/// Returns the value of a finite magnitude's code by the formula of the standard. With `code` one above the largest it
+/// is the value that would follow if exponents went on, which rounding near the end needs.
 inline double magnitude_value(const NumberFormat &format, uint32_t code) {
   const int bias = (1 << (format.exponent_bits - 1)) - 1;
   const int exponent = static_cast<int>(code >> format.mantissa_bits);
@@ -90,7 +90,7 @@ class NumberTable {
   std::vector<double> values_;
 };
 
-/// The table of a small float type; null for the others.
+/// Returns the table of a small float type, or null for the others.
 inline const NumberTable *number_table(rondo_type_t type) {
   static const NumberTable float16(float16_format), bfloat16(bfloat16_format), e4m3(e4m3_format), e5m2(e5m2_format);
   switch (type) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a reduction must give, computed by other means: 128-bit integers, and doubles rounded to float after each
-// operation (for + * / that is the correctly rounded float result: 53 >= 2 * 24 + 2 bits).
+// Computes what a reduction must give by other means: 128-bit integers, and doubles rounded to float after each
+// operation. For + * / that is the correctly rounded float result, since 53 >= 2 * 24 + 2 bits.
 #pragma once
 
 #include <cstddef>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// rondo_comm_statistics(): operations and bytes are exact, and what a caller waited for is told apart from what was
-// hidden. Times are compared with times that the test has brought about, so a slow machine changes nothing.
+// Tests rondo_comm_statistics(). Operations and bytes are exact, and the time that a caller waited for is separate from
+// the hidden time. Times are compared with times that the test has brought about, so a slow machine changes nothing.
 #include <sys/mman.h>
 
 #include <array>

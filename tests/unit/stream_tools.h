@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the tests of streams and of events share.
+// Helpers that the tests of streams and of events share.
 #pragma once
 
 #include <condition_variable>
@@ -45,7 +45,7 @@ inline Task hold_by(Gate &gate) {
   });
 }
 
-/// A stream of the C functions, and the object behind it.
+/// A stream of the C functions, and its object.
 struct ApiStream {
   ApiStream() {
     REQUIRE(rondo_stream_create(&handle) == RONDO_OK);

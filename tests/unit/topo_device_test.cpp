@@ -24,7 +24,7 @@ std::string eight_devices() {
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
-/// The machine's XML with an attribute for the device on `bus`.
+/// Returns the machine's XML with an attribute for the device on `bus`.
 std::string with_info(std::string xml, unsigned bus, const std::string &name, const std::string &value) {
   const size_t device = xml.find("type=\"PCIDev\"", xml.find("pci_busid=\"" + address(bus)) - 60);
   REQUIRE(device != xml.npos);

@@ -46,7 +46,7 @@ std::string two_sockets() {
   return xml + "</object>\n</topology>\n";
 }
 
-/// What must hold of every topology, wherever it comes from.
+/// Checks what must hold of every topology, whatever its source.
 void check_consistent(const Topology &topology) {
   REQUIRE_FALSE(topology.pus.empty());
   REQUIRE_FALSE(topology.cores.empty());

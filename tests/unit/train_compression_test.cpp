@@ -39,7 +39,7 @@ Packed pack(const Compression &compression, const Floats &values) {
   return packed;
 }
 
-/// The gradients of every step, the same each time, but of each rank its own.
+/// Returns the gradients of every step, the same each time, but each rank's own.
 Floats gradients_of(const Layout &layout, size_t rank) { return random_floats(layout.count, 100 + rank); }
 
 /// Two ranks exchange gradients for some steps. @return rank 0's mean over the steps of the sums that it got.
