@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Adds up what tests said: summary.py FILE... prints the failed and skipped ones and "N passed, N failed, N skipped".
+"""Adds up the results of tests: summary.py FILE... prints the failed and skipped ones and "N passed, N failed, N
+skipped".
 
 A FILE is a testlog.json of Meson, or the "pass NAME" and "fail NAME" lines of scripts/fuzz. For programs of Catch2 and
-of Python's unittest their test cases count; any other program counts as one. A case is skipped where its program prints
-a line "skipped: NAME: why", or where unittest says so; a program that exits with 77 is skipped as a whole.
+of Python's unittest their test cases count; any other program counts as one. A case is skipped if its program prints a
+line `skipped: NAME: why`, or if unittest says so. A program that exits with 77 is skipped as a whole.
 """
 
 import json

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Measures what this machine can do at best: the parts of the floor under an all-reduce of two ranks, and how near the
- * two cores' caches are at the moment. The formulas are in docs/performance.md. For x86-64.
+ * Measures what this machine can do at best: the parts of the floor under an all-reduce of two ranks. It also measures
+ * how near the two cores' caches are at the moment. The formulas are in docs/performance.md. For x86-64.
  *
  *     floor state                how long reading 64 KiB takes that the other core has just written
  *     floor keep LOW HIGH S      naps until that takes at least LOW and less than HIGH, at most S seconds; then keeps

@@ -11,10 +11,12 @@
 //             contributions  area_count * chunk_bytes    what others are to reduce, chunk c in area c mod area_count
 //             results        area_count * result_bytes   the part that this rank reduced
 //           An accumulator lies in a contribution's area, and all ranks write it, one after the other.
+//
 // one_shot  P1 write payload, plain            P2 store flag = number << 32 | fingerprint, release
 //           W1 load every rank's flag, sync, until it has the number; W2 read all payloads, plain
 //   Post n and n + 2 share an area. A rank writes n + 2 when it has seen everybody's n + 1, which everybody stored
 //   after reading n: no credit is needed. That holds whatever other operations lie between.
+//
 // two_shot  C1 write chunk c's contribution    C2 store contributed = c + 1, release
 //           R1 load everybody's contributed, sync, until c + 1; read; write the own part's result
 //           R2 store reduced = c + 1, release
@@ -24,12 +26,14 @@
 //   contribution c may overwrite c - 3. Once every rank's contributed has reached c (R), result c may: all ranks are
 //   past G(c-3). Chunks are counted through the communicator's life. All ranks agree on operations, so they count
 //   the same.
+//
 // ring      A1 load the predecessor's hops_done, sync, until c * ranks + h; add to the accumulator of the part of hop h
 //           A2 store hops_done = c * ranks + h + 1, release        G1, G2 as above, for each tile that all have done
 //   Hop 0 of tile c waits until everybody has gathered tile c - 3. A two_shot after a ring waits until everybody has
 //   gathered the ring's last tile. A ring after a two_shot need not: a rank that has finished the two_shot has seen the
 //   last reduced of every rank.
 //   If all export, it runs as a two_shot after R1. Two ranks out of place reduce everything instead, then G2.
+//
 // Abort     A rank that gave up stores no flag or counter again: its peers meet their own deadline.
 #pragma once
 

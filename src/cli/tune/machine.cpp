@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Measures costs of the machine that no algorithm can avoid: the delay until another core sees a word, the rates at
-// which bytes move and reduce, and the time of a thread switch. Threads of this process measure, bound to one processor
-// each. A result is the median of samples.
+// Measures costs of the machine that no algorithm can avoid. They are the delay until another core sees a word, the
+// rates at which bytes move and reduce, and the time of a thread switch. Threads of this process measure, bound to one
+// processor each. A result is the median of samples.
 #include <pthread.h>
 #include <sched.h>
 
