@@ -20,7 +20,7 @@ void yield_core();
 /// Sleeps while `word` is `value`, at most timeout_ns; may return early. The word may be shared between processes.
 void wait_for_word(uint32_t &word, uint32_t value, uint64_t timeout_ns);
 
-/// After a change of `word`: wakes one thread that waits for it.
+/// Wakes one thread that waits for `word`, after a change of it.
 void wake_word(uint32_t &word);
 
 }  // namespace rondo

@@ -46,7 +46,7 @@ Result<void> take_name(const rondo_config_t &caller, const char *name, Config &c
   return refused_field(name, value, ", which is none of: " + known_names<Enum>(enumerator_name));
 }
 
-/// 0 leaves the setting.
+/// Takes a number from a caller's field; 0 leaves the setting.
 template <auto setting, auto field, uint64_t min, uint64_t max>
 Result<void> take_number(const rondo_config_t &caller, const char *name, Config &config) {
   const auto value = caller.*field;
@@ -58,7 +58,7 @@ Result<void> take_number(const rondo_config_t &caller, const char *name, Config 
   return {};
 }
 
-/// 0 leaves the setting.
+/// Takes milliseconds from a caller's field; 0 leaves the setting.
 template <auto setting, auto field>
 Result<void> take_milliseconds(const rondo_config_t &caller, const char *, Config &config) {
   if (caller.*field != 0) config.*setting = caller.*field * ns_per_ms;

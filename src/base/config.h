@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Holds what a user may set: the environment, read once into a Config, and rondo_config_t over it. Both are passed down
-// as plain data. Two parts of the library read further variables: how the launchers describe a job
-// (src/bootstrap/launch/environment.h), and the log, which must work before there is a Config.
+// as plain data. Nothing else in the library reads the environment, with two exceptions. One is the description of a
+// job by its launcher (src/bootstrap/launch/environment.h). The other is the log, which must work before there is a
+// Config.
 //
 // One table has a line for each variable: its name, the values it takes, its meaning, how it is read and shown. The
 // line also names the field of rondo_config_t that sets the same, and says whether ranks must agree on the value. The
@@ -131,14 +132,15 @@ struct ConfigVariable {
 /// A variable's value, or null where it is not set.
 using EnvironmentLookup = std::function<const char *(const char *name)>;
 
-/// Pure. RONDO_ERROR_INVALID_ARGUMENT names the variable, its value and what it takes.
+/// Parses all variables, without I/O. RONDO_ERROR_INVALID_ARGUMENT names the variable, its value and the values it
+/// takes.
 [[nodiscard]] Result<Config> parse_config(const EnvironmentLookup &lookup);
 
-/// parse_config() on this process's environment; the log's file must be open, too.
+/// Calls parse_config() on this process's environment; the log's file must be open, too.
 [[nodiscard]] Result<Config> read_config();
 
-/// A line for each variable of `entries` ("NAME=VALUE") that begins with RONDO_ and that nothing of ours knows: which
-/// name is meant, perhaps.
+/// Returns a line for each variable of `entries` ("NAME=VALUE") that begins with RONDO_ and that nothing of ours knows.
+/// The line names the variable that may be meant.
 [[nodiscard]] std::vector<std::string> unknown_variables(std::span<const std::string> entries);
 
 /// Logs the unknown variables of this process's environment as warnings, once, however often it is called. A rank that

@@ -53,7 +53,8 @@ size_t edit_distance(std::string_view one, std::string_view other) {
   return row.back();
 }
 
-/// "" where nothing is near: more than two letters, and a third of those after RONDO_, would have to change.
+/// Returns the nearest known name, or "" if none is near. A name is near if at most two letters must change, or at most
+/// a third of the letters after RONDO_.
 std::string_view nearest(std::string_view name, std::span<const std::string_view> known) {
   std::string_view best;
   size_t best_distance = std::max<size_t>((name.size() - prefix.size()) / 3, 2) + 1;

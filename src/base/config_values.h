@@ -30,7 +30,7 @@ Result<void> set(Target &target, Result<Value> value) {
   return {};
 }
 
-/// A number that may be left to Rondo: "auto" is 0.
+/// Sets a number that may be left to Rondo: "auto" is 0.
 template <class Target>
 Result<void> set_choice(Target &target, std::string_view text, Result<uint64_t> value) {
   if (equal_in_any_case(text, "auto")) value = uint64_t{0};
@@ -95,7 +95,7 @@ inline Result<void> set_log_file(std::string &target, std::string_view text) {
   return set_text(target, text);
 }
 
-/// 0 stands for "not chosen here".
+/// Shows a number of which 0 stands for "not chosen here".
 inline std::string show_choice(uint64_t value, std::string (*show)(uint64_t)) {
   return value == 0 ? "auto" : show(value);
 }

@@ -147,7 +147,7 @@ struct Log {
   }
 };
 
-/// Never destroyed: our threads may still run while the process exits.
+/// Returns the log, which is never destroyed: our threads may still run while the process exits.
 Log &instance() {
   static Log *const made = new Log;
   return *made;

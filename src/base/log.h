@@ -54,7 +54,7 @@ struct Source {
   int64_t rank;  ///< -1: that of set_process_rank(), if there is one
 };
 
-/// For messages that name no rank: the one rank that this process is, as its launcher says.
+/// Sets the rank for messages that name no rank: the one rank that this process is, as its launcher says.
 void set_process_rank(uint32_t rank);
 
 void write(Level level, Source source, const std::string &message);

@@ -25,11 +25,11 @@ namespace rondo {
 /// are allowed too.
 [[nodiscard]] Result<uint64_t> parse_bytes(std::string_view text, uint64_t min, uint64_t max);
 
-/// Seconds, decimal fractions allowed, in [0.001, seconds_max]; the result is in nanoseconds.
+/// Parses seconds in [0.001, seconds_max], with decimal fractions allowed. The result is in nanoseconds.
 [[nodiscard]] Result<uint64_t> parse_seconds(std::string_view text);
 inline constexpr uint64_t seconds_max = 4'000'000;  // 46 days; fits rondo_config_t's milliseconds
 
-/// "300", "0.25": seconds, as parse_seconds() reads them.
+/// Returns e.g. "300" or "0.25": seconds, as parse_seconds() reads them.
 [[nodiscard]] std::string show_seconds(uint64_t duration_ns);
 
 }  // namespace rondo

@@ -15,7 +15,7 @@ class RuntimeLibrary {
  public:
   /// Opens the named file. False: it cannot be opened, see why().
   bool open(const std::string &path) { return try_open(path); }
-  /// Where `path` is empty, the first of `usual` that can be.
+  /// Opens the named file, or if `path` is empty the first of `usual` that can be opened.
   bool open(const std::string &path, std::span<const char *const> usual) {
     if (!path.empty()) return try_open(path);
     for (const char *const name : usual)
@@ -23,14 +23,14 @@ class RuntimeLibrary {
     return false;
   }
 
-  /// Only if something has loaded it already.
+  /// Opens the library only if something has loaded it already.
   bool open_loaded(const std::string &path) {
     path_ = path;
     handle_ = ::dlopen(path.c_str(), RTLD_NOW | RTLD_NOLOAD);
     return handle_ != nullptr;
   }
 
-  /// Null where the library lacks it: missing() names it then, if it is needed.
+  /// Finds a function, or sets null if the library lacks it. If it is needed, missing() names it then.
   template <class Function>
   void find(Function *&function, const char *name, bool needed = true) {
     void *const found = ::dlsym(handle_, name);

@@ -12,7 +12,7 @@ namespace rondo {
 /// Parses digits and optionally K, M or G (small letters too). Returns nothing for other text or more than 64 bits.
 [[nodiscard]] std::optional<uint64_t> read_bytes(std::string_view text);
 
-/// "64", "4K", "1M", "1G": exact, and the shortest form that read_bytes() reads back as `bytes`.
+/// Returns e.g. "64", "4K", "1M" or "1G": exact, and the shortest form that read_bytes() reads back as `bytes`.
 [[nodiscard]] std::string show_bytes(uint64_t bytes);
 
 /// Returns a computed number of bytes to three digits: "1.75G", "1020K", "977K".

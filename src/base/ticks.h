@@ -32,7 +32,8 @@ struct TickMark {
 
 [[nodiscard]] TickMark mark_ticks(TickSource source);
 
-/// When `ticks` was, by a mark from before and one from after. What lies outside of them is taken for the nearer one.
+/// Converts `ticks` to a time, by a mark from before and one from after. Ticks outside of the marks count as the nearer
+/// mark.
 [[nodiscard]] uint64_t ticks_to_ns(uint64_t ticks, const TickMark &before, const TickMark &after);
 
 }  // namespace rondo

@@ -45,7 +45,7 @@ struct Axis {
 [[nodiscard]] Axis size_axis(double low, double high, double left);
 /// Returns an axis of times, with ticks such as "1 µs", "100 µs", "10 ms" and "1 s".
 [[nodiscard]] Axis time_axis(double low_us, double high_us);
-/// From 0, in steps of 1, 2 or 5 times a power of ten.
+/// Returns an axis from 0, in steps of 1, 2 or 5 times a power of ten.
 [[nodiscard]] Axis linear_axis(double high);
 
 [[nodiscard]] std::string draw_title(const std::string &title, const std::string &note);

@@ -14,7 +14,7 @@ namespace {
 
 constexpr size_t name_columns = 30, line_columns = 100;
 
-/// "-n,--ranks N"; CLI11 would add the ranges that it checks, and words such as UINT.
+/// Returns e.g. "-n,--ranks N"; CLI11 would add the ranges that it checks, and words such as UINT.
 std::string name_of(const CLI::Option &option) {
   std::string name;
   const auto add = [&name](const std::string &part) { name += (name.empty() ? "" : ",") + part; };
@@ -133,7 +133,7 @@ void CommandLine::add_json(std::string &path, const char *what, bool (*is_argume
       ->type_name("[FILE]");
 }
 
-/// CLI11 would take whatever stands behind --json for its file.
+/// Returns the words for CLI11, which would take any word after --json for its file.
 std::vector<std::string> CommandLine::words_of(std::span<const char *const> args) const {
   std::vector<std::string> words(args.begin(), args.end());
   for (size_t at = 0; at < words.size() && words[at] != "--"; ++at) {

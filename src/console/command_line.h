@@ -62,7 +62,7 @@ class CommandLine : public CLI::App {
   /// true for the next word, that word is an argument of the command, not the FILE.
   void add_json(std::string &path, const char *what, bool (*is_argument)(std::string_view) = nullptr);
 
-  /// Nothing: the options have their values.
+  /// Reads the arguments. If it returns nothing, the options have their values.
   [[nodiscard]] std::optional<Answer> read(std::span<const char *const> args);
 
  private:

@@ -25,14 +25,14 @@ struct OutputPlace {
 /// Checks that a file can be written, before any work is done. Existing contents stay. An empty path was not requested.
 [[nodiscard]] Complaint check_output(const std::string &path);
 
-/// --plot: whether the name says what is drawn. Touches no file.
+/// Checks that the name of --plot says what is drawn. Touches no file.
 [[nodiscard]] Complaint check_plot(const std::string &path);
 
 struct Output {
   const char *option;  ///< "--json"
   std::string_view path;
 };
-/// That at most one of them goes to standard output.
+/// Checks that at most one of them goes to standard output.
 [[nodiscard]] Complaint check_shared(std::span<const Output> outputs);
 
 /// Writes to the open file. Returns false with errno if a write failed.

@@ -16,13 +16,14 @@ namespace rondo::console {
 
 class Progress {
  public:
+  /// Shows the progress of a command.
   /// @param what  "rondo sim"
   explicit Progress(std::string what);
   ~Progress() { wipe(); }
   Progress(const Progress &) = delete;
   Progress &operator=(const Progress &) = delete;
 
-  /// So much of the work, 0 to 1, is done. Cheap; it may be called often.
+  /// Notes that this part of the work, 0 to 1, is done. It is cheap and may be called often.
   void reach(double part);
   /// Takes the line away, before something else is written.
   void wipe();

@@ -10,7 +10,7 @@ namespace rondo::svg {
 /// Formats with at most one decimal place: "12", "12.5".
 [[nodiscard]] std::string number(double value);
 
-/// The head, with a white page; `attributes` are of the picture. To be closed by `end`.
+/// Returns the head, with a white page; `attributes` are of the picture. Close it by `end`.
 [[nodiscard]] std::string begin(double width, double height, std::string_view attributes = "");
 inline constexpr std::string_view end = "</svg>\n";
 

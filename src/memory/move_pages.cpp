@@ -66,7 +66,7 @@ struct FreeLine {
   void operator()(char *line) const { std::free(line); }
 };
 
-/// The mappings that hold parts of [begin, end), ascending. Bounded by the number of mappings of this process.
+/// Returns the mappings that hold parts of [begin, end), ascending. The number of mappings of this process bounds it.
 Result<std::vector<MapsEntry>> read_ranges(uintptr_t begin, uintptr_t end) {
   FileDescriptor opened(::open("/proc/self/smaps", O_RDONLY | O_CLOEXEC));
   const std::unique_ptr<std::FILE, CloseFile> file(opened.valid() ? ::fdopen(opened.get(), "r") : nullptr);
@@ -90,7 +90,7 @@ Result<std::vector<MapsEntry>> read_ranges(uintptr_t begin, uintptr_t end) {
   return ranges;
 }
 
-/// Why pages of this mapping cannot be moved; null when they can.
+/// Returns why pages of this mapping cannot be moved, or null if they can.
 const char *refusal(const MapsEntry &range) {
   const auto has = [&](const char *flag) { return range.flags.find(flag) != std::string::npos; };
   if (range.permissions[3] != 'p') return "is shared memory";

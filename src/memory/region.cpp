@@ -25,7 +25,8 @@ namespace {
 
 size_t page_bytes() { return static_cast<size_t>(::sysconf(_SC_PAGESIZE)); }
 
-/// More than the machine has is refused here; the kernel would let it pass and kill the process when it is touched.
+/// Returns whether `bytes` are more than the machine has. The kernel would let such a mapping pass and kill the process
+/// when it is touched.
 bool exceeds_machine(size_t bytes) {
   struct sysinfo info {};
   if (::sysinfo(&info) != 0) return false;

@@ -26,7 +26,7 @@ struct FileIdentity {
 
   bool operator==(const FileIdentity &) const = default;
 };
-/// All zero, which no file has, where `descriptor` is not open.
+/// Returns the identity; it is all zero, which no file has, if `descriptor` is not open.
 [[nodiscard]] FileIdentity identify(int descriptor);
 
 /// The position of a buffer in a region. It is valid as long as the region; freeing memory in use is a caller's error.
@@ -52,8 +52,8 @@ class RegionTable {
   RegionTable &operator=(const RegionTable &) = delete;
   ~RegionTable();  ///< frees the allocations
 
-  /// Zeroed memory of at least `bytes`, page-aligned; from 2 MiB on aligned to that, and in huge pages where the system
-  /// gives them. A child of fork() does not have it.
+  /// Returns zeroed memory of at least `bytes`, page-aligned. From 2 MiB on it is aligned to that, and in huge pages if
+  /// the system gives them. A child of fork() does not have it.
   [[nodiscard]] Result<void *> allocate(size_t bytes);
 
   /// Frees the memory. RONDO_ERROR_INVALID_ARGUMENT: allocate() did not return it, or it is freed already.

@@ -29,17 +29,17 @@ struct Algorithm {
 /// Builds the schedule, or says why this algorithm cannot: collective not supported, too many ranks, bad rank or root.
 [[nodiscard]] Result<Schedule> build_schedule(rondo_algorithm_t id, const ScheduleArgs &args);
 
-/// True where the chunks of the collective are one block a rank, not parts of a whole.
+/// Returns whether the chunks of the collective are one block a rank, not parts of a whole.
 [[nodiscard]] constexpr bool uses_blocks(rondo_collective_t collective) {
   return collective == RONDO_REDUCE_SCATTER || collective == RONDO_ALL_GATHER;
 }
 
-/// True where one rank is the root.
+/// Returns whether one rank is the root.
 [[nodiscard]] constexpr bool has_root(rondo_collective_t collective) {
   return collective == RONDO_BROADCAST || collective == RONDO_REDUCE;
 }
 
-/// True where nothing is reduced.
+/// Returns whether nothing is reduced.
 [[nodiscard]] constexpr bool only_moves(rondo_collective_t collective) {
   return collective == RONDO_ALL_GATHER || collective == RONDO_BROADCAST;
 }

@@ -55,7 +55,7 @@ class ScheduleWriter {
   return static_cast<uint32_t>((uint64_t{rank} + offset) % rank_count);
 }
 
-/// The other ranks, beginning behind `rank`, so that the ranks do not all turn to rank 0 first.
+/// Returns the other ranks, beginning after `rank`, so that the ranks do not all turn to rank 0 first.
 [[nodiscard]] std::vector<uint32_t> ranks_after(uint32_t rank, uint32_t rank_count);
 
 /// Builds the schedule of a group of one. It is a copy if send and recv differ; a reduction is complete at once.

@@ -17,7 +17,8 @@ enum class BufferPlace : uint8_t {
   registered     ///< likewise, of several processes: what all ranks have registered. Tables have no rows of it
 };
 
-/// A rank may have memory that others cannot read: a collective goes through places then, whose ranks all see it.
+/// Returns whether a rank may have memory that others cannot read. A collective then goes through places, which all its
+/// ranks see.
 [[nodiscard]] constexpr bool shares_partly(BufferPlace place) {
   return place == BufferPlace::peer_devices || place == BufferPlace::registered;
 }

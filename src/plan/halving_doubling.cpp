@@ -57,7 +57,7 @@ class Exchanger {
     }
   }
 
-  /// The first of the `size` chunks that `rank` keeps when exchanges at distance `size` are done.
+  /// Returns the first of the `size` chunks that `rank` keeps when exchanges at distance `size` are done.
   [[nodiscard]] static uint32_t group(uint32_t rank, uint32_t size) { return rank & ~(size - 1); }
 
   ScheduleWriter writer_;

@@ -20,7 +20,7 @@ class Chunks {
 
   [[nodiscard]] uint64_t count() const { return ceil_div(element_count_, size_); }
   [[nodiscard]] Range range(uint64_t chunk) const { return slice_of({0, element_count_}, chunk * size_, size_); }
-  /// The part of `chunk` that `rank` reduces.
+  /// Returns the part of `chunk` that `rank` reduces.
   [[nodiscard]] Range part(uint64_t chunk, uint32_t rank) const {
     return even_part(range(chunk), rank, rank_count_, tiles_.align_elements);
   }

@@ -74,7 +74,7 @@ class Plan {
                                                        const ConnectionGeometry &geometry, uint32_t rank,
                                                        uint32_t rank_count, std::span<const uint32_t> node_of = {});
 
-/// A hash of what ranks must agree on.
+/// Returns a hash of everything on which ranks must agree.
 [[nodiscard]] uint64_t identity_of(const Signature &signature, const PlanChoice &choice);
 
 /// Extends a running hash over a communicator's operations, as one rank has called them. `history` is of the earlier

@@ -47,7 +47,7 @@ struct Ring {
   uint32_t position, previous, next;
 };
 
-/// Hops 0 to last_hop of the full circle that the head of this file draws.
+/// Builds hops 0 to last_hop of the full circle that the head of this file draws.
 Schedule reduce_round(const Ring &ring, uint32_t last_hop) {
   ScheduleWriter writer(ring.rank_count);
   const uint32_t sum_hop = ring.rank_count - 1;
@@ -60,7 +60,7 @@ Schedule reduce_round(const Ring &ring, uint32_t last_hop) {
   return writer.take();
 }
 
-/// At hop h rank p handles block p - h, its own at first.
+/// Builds an all-gather. At hop h rank p handles block p - h, its own at first.
 Schedule all_gather(const Ring &ring, bool in_place) {
   ScheduleWriter writer(ring.rank_count);
   for (uint32_t hop = 0; hop < ring.rank_count; ++hop) {

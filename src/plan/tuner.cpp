@@ -107,7 +107,7 @@ constexpr std::array network_table{
 };
 constexpr uint64_t whole_slot_bytes_max = 512 * KiB;  // larger chunks of one_shot than its row's are a slot
 
-/// A row for each algorithm and size: a test walks over them.
+/// Returns the row for an algorithm and size; a test walks over all of them.
 const DetailRow &detail_for(const TunerInput &input, rondo_algorithm_t algorithm) {
   const bool wants_ll128 = input.overrides.protocol == RONDO_PROTOCOL_LL128;
   const auto fits = [&](const DetailRow &row) {
@@ -259,7 +259,7 @@ std::optional<PlanChoice> choose_measured(const TunerInput &input, rondo_collect
   return {};
 }
 
-/// ll or ll128 were asked for, and there are no slots for them.
+/// Returns the error that ll or ll128 was requested, and there are no slots for it.
 Error no_protocol(const TunerInput &input) {
   std::string others = "'auto', 'simple'";
   if (input.ll_slot_bytes != 0) others += ", 'll'";

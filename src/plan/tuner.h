@@ -37,7 +37,7 @@ struct TunerInput {
   const TuningTable *table = nullptr;  ///< measured, asked before the built-in ones; null if there is none
 
   [[nodiscard]] bool several_hosts() const { return host_count > 1; }
-  /// Several hosts, one of which at least has several ranks.
+  /// Returns whether there are several hosts, of which at least one has several ranks.
   [[nodiscard]] bool shares_hosts() const { return several_hosts() && host_count < rank_count; }
 };
 

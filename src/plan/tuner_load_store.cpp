@@ -37,7 +37,7 @@ constexpr std::array load_store_table{
     LoadStoreRow{true, any_ranks, any_bytes, RONDO_ALGORITHM_RING, 64 * KiB},
 };
 
-/// The row for an algorithm that was asked for; none where load_store does not do it.
+/// Returns the row for a requested algorithm, or null if load_store does not do it.
 const LoadStoreRow *row_of(rondo_algorithm_t algorithm, bool oversubscribed) {
   const LoadStoreRow *found = nullptr;
   for (const LoadStoreRow &row : load_store_table)
@@ -59,7 +59,7 @@ uint64_t limit_exchange_chunk(const TunerInput &input, uint64_t wanted_bytes) {
   return std::max(most, chunk_align_bytes);
 }
 
-/// In shared buffers a call has no more blocks than have this many bytes to read each, and all blocks above that size.
+/// In shared buffers a call has a block for every 16 or 64 KiB to read, but above shared_all_blocks_bytes all blocks.
 /// On one device it was measured: 8 ranks on an H200 took for 128 KiB 10.6 us with 8 blocks, 11.6 with 2 and 12.7 with
 /// 1.
 constexpr uint64_t one_device_block_bytes = 16 * KiB, shared_block_bytes = 64 * KiB;
@@ -67,7 +67,7 @@ constexpr uint64_t shared_all_blocks_bytes = 4 * MiB;
 /// A one_shot: a block for as much as its threads have a word each of.
 constexpr uint64_t post_block_bytes = 2 * KiB;
 
-/// Collectives can go in the ranks' own buffers.
+/// Returns whether collectives can go in the ranks' own buffers.
 bool shares_buffers(const TunerInput &input) {
   return input.buffers == BufferPlace::shared_device || shares_partly(input.buffers);
 }

@@ -37,7 +37,7 @@ Schedule all_reduce(const ScheduleArgs &args) {
   return writer.take();
 }
 
-/// Chunk i is handed out by rank root + 1 + i; the root only sends, all of it once.
+/// Builds a broadcast. Rank root + 1 + i hands out chunk i; the root only sends, all of it once.
 Schedule broadcast(const ScheduleArgs &args) {
   const uint32_t chunk_count = args.rank_count - 1;
   const auto sharer = [&](uint32_t chunk) { return ring_rank(args.root, 1 + chunk, args.rank_count); };

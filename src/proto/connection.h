@@ -70,8 +70,8 @@ struct ConnectionGeometry {
   uint32_t ll_slot_bytes = 2048;  ///< payload of an `ll` slot, a multiple of 4
   uint32_t ll128_slot_bytes = 0;  ///< payload of an `ll128` slot, a multiple of 120; 0 without such slots
 
-  /// An ll slot: a unit of 8 bytes for each 4 bytes of payload, in whole pairs. One line more where the payload fills
-  /// lines: slots a power of two apart would meet in one set of a cache.
+  /// Returns the bytes of an ll slot: a unit of 8 bytes for each 4 bytes of payload, in whole pairs. If the payload
+  /// fills lines, the slot has one line more. Otherwise slots a power of two apart would meet in one set of a cache.
   [[nodiscard]] RONDO_HD size_t ll_stride() const {
     return (8 + size_t{ll_slot_bytes} * 2 + cache_line_bytes - 1) / cache_line_bytes * cache_line_bytes;
   }

@@ -77,7 +77,7 @@ struct SmallFloat {
     return overflow_bits | (1u << (mantissa_bits - 1)) | payload;
   }
 
-  /// In units of the smallest subnormal; the result may round up to the smallest normal number, whose code follows.
+  /// Rounds to units of the smallest subnormal. The result may be the smallest normal number, whose code follows.
   [[nodiscard]] RONDO_HD static constexpr uint32_t round_subnormal(uint32_t magnitude) {
     const uint32_t exponent = magnitude >> 23;
     const uint32_t shift = static_cast<uint32_t>(151 - bias - mantissa_bits) - exponent;

@@ -144,7 +144,7 @@ struct ExchangeView {
 [[nodiscard]] RONDO_HD constexpr uint64_t post_flag(uint64_t number, uint32_t fingerprint) {
   return number << 32 | fingerprint;
 }
-/// True: the flag is that of post `number`, whatever its fingerprint. The area's post before it is number - 2.
+/// Returns whether the flag belongs to post `number`, whatever its fingerprint. The area's previous post is number - 2.
 [[nodiscard]] RONDO_HD constexpr bool is_post(uint64_t flag, uint64_t number) {
   return flag >> 32 == (number & 0xFFFF'FFFFu);
 }

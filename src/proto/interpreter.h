@@ -122,7 +122,7 @@ RONDO_HD inline void finish_slice(LaneState &state, uint64_t count) {
   return window.data + (element - window.origin) * program.element_bytes;
 }
 
-/// The window in which this step's payload lies already, so that peers can read it there; or null.
+/// Returns the window in which this step's payload lies already, so that peers can read it there, or null.
 [[nodiscard]] RONDO_HD inline const Window *exportable_window(const Step &step, const LaneProgram &program,
                                                               const Buffers &buffers) {
   if (!program.reference_safe) return nullptr;

@@ -61,7 +61,7 @@ inline constexpr uint32_t lap_valid = 0x80;
 [[nodiscard]] RONDO_HD constexpr bool is_same_lap(uint32_t flag, uint32_t other) {
   return flag >> signature_bits == other >> signature_bits;
 }
-/// The first lap does not: memory is fresh.
+/// Returns whether the slot's lap clears. The first lap does not: memory is fresh.
 [[nodiscard]] RONDO_HD constexpr bool sweeps(uint64_t counter, uint32_t slot_count) {
   return lap_index(counter, slot_count) % sweep_laps == sweep_laps - 1;
 }
@@ -88,9 +88,9 @@ RONDO_HD inline void set_aligned_word(std::byte *payload, size_t offset, uint32_
   std::memcpy(__builtin_assume_aligned(payload + offset, 4), &word, 4);
 }
 
-/// Units of a slot: one for each word, and one where there is none.
+/// Returns the units of a slot: one for each word, and one without any word.
 [[nodiscard]] RONDO_HD constexpr size_t unit_count_of(size_t bytes) { return bytes == 0 ? 1 : (bytes + 3) / 4; }
-/// Those that a group writes: whole pairs.
+/// Returns the units that a group writes, in whole pairs.
 [[nodiscard]] RONDO_HD constexpr size_t whole_pairs(size_t unit_count) { return unit_count + unit_count % 2; }
 
 }  // namespace ll

@@ -51,8 +51,8 @@ static_assert((memory::line_words - 1) * sizeof(uint64_t) == ll128_line_payload_
   return lines == 0 ? 1 : lines;
 }
 
-/// The 8 payload bytes that begin at `offset`, zero-padded past `bytes`; of a payload that is 8-byte aligned and can be
-/// read in whole words.
+/// Returns the 8 payload bytes that begin at `offset`, zero-padded past `bytes`. The payload is 8-byte aligned and can
+/// be read in whole words.
 [[nodiscard]] RONDO_HD inline uint64_t word_at(const std::byte *payload, size_t bytes, size_t offset) {
   if (offset >= bytes) return 0;
   uint64_t word = 0;

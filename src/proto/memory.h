@@ -155,7 +155,7 @@ struct Turn {
 [[nodiscard]] RONDO_HD inline uint64_t load_sync(const uint64_t &word) {
   return Reference<uint64_t>(const_cast<uint64_t &>(word)).load(sequential);
 }
-/// A flag or counter of a peer. wake: ranks of the communicator may sleep.
+/// Loads a flag or counter of a peer. wake: ranks of the communicator may sleep.
 [[nodiscard]] RONDO_HD inline uint64_t load_flag(const uint64_t &word, bool wake) {
   return wake ? load_sync(word) : load_acquire(word);
 }

@@ -116,9 +116,9 @@ template <Order order>
 }
 #endif
 
-/// Its mark, or `wanted` where it is not here. If the mark is the one that is wanted, take(i, word) has had this
-/// thread's words of the payload. `order`: relaxed or acquire. The payload is that of a second load, which begins when
-/// the mark has been seen: results were right more often so on a device (docs/protocol-ll128.md).
+/// Loads a line. Returns its mark, or `wanted` without `here`. If the mark is `wanted`, take(i, word) has had this
+/// thread's words of the payload. `order` is relaxed or acquire. The payload is of a second load, which begins when the
+/// mark has been seen: results were right more often so on a device (docs/protocol-ll128.md).
 template <Order order, class Take>
 [[nodiscard]] RONDO_HD inline uint64_t load_line(const uint64_t *line, [[maybe_unused]] uint32_t part, uint64_t wanted,
                                                  bool here, const Take &take) {

@@ -14,8 +14,8 @@ class PeerAccess {
  public:
   virtual ~PeerAccess() = default;
 
-  /// The payload of `header`, which `peer` exported, where this rank can read it until it releases the slot; or null.
-  /// `scratch` has room for header.bytes and is used where the payload must be fetched.
+  /// Returns the payload of `header`, which `peer` exported, in memory that this rank can read until it releases the
+  /// slot, or null. `scratch` has room for header.bytes and is used if the payload must be fetched.
   [[nodiscard]] virtual const std::byte *import_payload(uint32_t peer, const SlotHeader &header,
                                                         std::byte *scratch) = 0;
 
@@ -23,7 +23,7 @@ class PeerAccess {
   /// address space left. Otherwise returns 0.
   [[nodiscard]] virtual int own_shortage() const { return 0; }
 
-  /// After a sync store for `peer`: wakes it if it sleeps.
+  /// Wakes `peer` if it sleeps. Call it after a sync store for `peer`.
   virtual void wake(uint32_t peer) = 0;
 
   /// Announces that this rank will sleep. The caller must check every flag once more before sleep(). Returns a ticket.
@@ -32,7 +32,7 @@ class PeerAccess {
   virtual void sleep(uint32_t ticket, uint64_t timeout_ns) = 0;
   virtual void cancel_sleep() = 0;
 
-  /// A round of what moves links that do not move by themselves: those over a network. True: something moved.
+  /// Moves links that do not move by themselves, over a network, for one round. Returns true if something moved.
   virtual bool progress() { return false; }
 };
 

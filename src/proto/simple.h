@@ -33,7 +33,7 @@ class SimpleSender {
         posted_(first_counter),
         consumed_(first_counter) {}
 
-  /// True: the next slot may be written. Its last reader's R3 is seen. wake: ranks may sleep, see memory.h.
+  /// Returns whether the next slot may be written. Its last reader's R3 is seen. wake: ranks may sleep, see memory.h.
   [[nodiscard]] RONDO_HD bool can_send(bool wake = true) {
     if (posted_ - consumed_ < connection_.geometry.slot_count) return true;
     consumed_ = memory::load_flag(connection_.simple_head(), wake);  // S1, pairs with R3 in SimpleReceiver::release
@@ -72,7 +72,7 @@ class SimpleSender {
     SlotHeader &header = connection_.header(posted_++);
     releases.store<memory::Site::simple_post>(header.sequence, posted_);  // S3, the same
   }
-  /// True: no payload that was sent by reference is still to be read.
+  /// Returns whether all payloads that were sent by reference have been read.
   [[nodiscard]] RONDO_HD bool references_returned(bool wake = true) {
     if (consumed_ >= referenced_) return true;
     consumed_ = memory::load_flag(connection_.simple_head(), wake);  // S1, pairs with R3 in SimpleReceiver::release

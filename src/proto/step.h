@@ -36,7 +36,7 @@ struct Step {
 };
 static_assert(sizeof(Step) == 12 && alignof(Step) == 2);
 
-/// True: is(link) for each link on which the step sends. It stops at the first that is not.
+/// Returns whether is(link) holds for each link on which the step sends. It stops at the first for which it does not.
 template <class Is>
 [[nodiscard]] RONDO_HD bool all_send_links(const Step &step, const Is &is) {
   bool all = true;

@@ -23,7 +23,7 @@ void Engine::fill_pools() {
     }
 }
 
-/// The lane could go on at `time_ps`, now.
+/// Requests a core for a lane that could go on at `time_ps`, now.
 void Engine::want_core(uint32_t lane, int64_t time_ps) {
   const uint32_t index = lanes_[lane].pool;
   Pool &pool = pools_[index];

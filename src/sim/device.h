@@ -49,7 +49,7 @@ struct DeviceTime {
   [[nodiscard]] double all() const { return kernel + chain + orders + moving; }
 };
 
-/// Between two numbers of blocks the bandwidth is in proportion, below the first one as well.
+/// Returns the bandwidth. Between two numbers of blocks it is in proportion, below the first one as well.
 [[nodiscard]] double bandwidth_of(const DeviceCosts &costs, uint64_t blocks);
 /// Returns the time of a call; `ranks` has at least one. If any rank accesses another device's memory, each rank counts
 /// as alone on a device.

@@ -114,7 +114,7 @@ uint32_t Engine::chunk_of(const SimLane &lane, const Step &step) const {
   return chunk >= chunk_count ? chunk - chunk_count : chunk;
 }
 
-/// The next chunk that is not empty, as load_chunk() of the interpreter finds it.
+/// Loads the next chunk that is not empty, as load_chunk() of the interpreter finds it.
 bool Engine::load(uint32_t lane) {
   LaneState &state = lanes_[lane];
   const ChannelSizes &sizes = system_.channels[state.channel];

@@ -103,7 +103,7 @@ class Machine {
       for (size_t lane = 0; lane < ranks_[rank].program.lanes.size(); ++lane) look(rank, lane);
   }
 
-  /// A core for each rank; where there are not enough, ranks stand in line for those that there are.
+  /// Makes a core for each rank. If there are not enough, ranks stand in line for the cores that exist.
   void make_cores() {
     const bool shared = network_.core_count != 0 && rank_count_ > network_.core_count;
     lines_.resize(shared ? 1 : rank_count_);
@@ -117,7 +117,7 @@ class Machine {
     return published_[size_t{rank} * 5 + static_cast<size_t>(counter)];
   }
 
-  /// When the lane's next step can begin, if all that it waits for is known.
+  /// Computes when the lane's next step can begin, if all that it waits for is known.
   void look(uint32_t rank, size_t lane) {
     Rank &it = ranks_[rank];
     it.ready_ps[lane] = never;
@@ -161,7 +161,7 @@ class Machine {
     core.now_ps = after(core.now_ps, switch_ps_);
   }
 
-  /// No core has anything to do now: the first that will. False: none ever will.
+  /// Lets time pass until the first core has something to do, when none has now. Returns false if none ever will.
   bool let_time_pass() {
     Core *first = nullptr;
     int64_t when_ps = never;

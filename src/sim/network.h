@@ -22,7 +22,7 @@ inline constexpr int64_t time_ps_max = int64_t{1} << 61;
 [[nodiscard]] inline int64_t whole_ps(double duration_ps) {
   return duration_ps < static_cast<double>(time_ps_max) ? static_cast<int64_t>(duration_ps + 0.5) : time_ps_max;
 }
-/// A time and a duration, or two durations, added up: neither is beyond time_ps_max.
+/// Adds a time and a duration, or two durations. Neither operand is beyond time_ps_max.
 [[nodiscard]] inline int64_t after(int64_t time_ps, int64_t by_ps) {
   return time_ps + by_ps < time_ps_max ? time_ps + by_ps : time_ps_max;
 }

@@ -29,7 +29,7 @@ class RequestQueue {
     ++size_;
   }
 
-  /// The earliest; of equal times the one with the least order.
+  /// Takes out the earliest request; of equal times the one with the least order.
   Request pop() {
     assert(size_ > 0);
     if (buckets_[0].empty()) refill();

@@ -99,7 +99,7 @@ class Finder {
     return rank_count_;
   }
 
-  /// (2)
+  /// Checks (2).
   Result<bool> keeps_schedules(const Symmetry &symmetry) const {
     uint64_t step_count = 0;
     for (uint32_t channel = 0; channel < plan_.channels; ++channel) {

@@ -200,7 +200,8 @@ class Builder {
     return {};
   }
 
-  /// Out of one lane messages come in its order; into a resource that is fed by one other alone, in the other's.
+  /// Finds the resources whose order of messages is known. Messages leave one lane in its order. If only one other
+  /// resource feeds a resource, they enter in that one's order.
   void find_orders() {
     struct Source {
       uint32_t first = no_index, link = no_index;

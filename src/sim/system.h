@@ -106,7 +106,7 @@ struct System {
   [[nodiscard]] uint32_t copies() const { return symmetry.rank_count / symmetry.period; }
 };
 
-/// The plan that the tuner gives or the overrides want.
+/// Returns the plan that the tuner gives or the overrides want.
 [[nodiscard]] Result<PlanChoice> plan_of(const SimCase &what);
 [[nodiscard]] std::vector<ChannelSizes> channel_sizes(const SimCase &what, const PlanChoice &plan,
                                                       uint32_t chunk_count);
@@ -114,7 +114,7 @@ struct System {
 /// Returns the symmetry with the fewest representatives that is found to hold (sim_symmetry.cpp).
 [[nodiscard]] Result<Symmetry> find_symmetry(const SimCase &what, const PlanChoice &plan, const Placement &placement);
 
-/// Refused where the algorithm cannot do it, or where the steps do not fit into `step_bytes_max`.
+/// Builds a system. It is refused if the algorithm cannot do it, or if the steps do not fit into `step_bytes_max`.
 [[nodiscard]] Result<System> build_system(const SimCase &what);
 inline constexpr uint64_t step_bytes_max = uint64_t{3} << 29;  // 1.5 GiB
 

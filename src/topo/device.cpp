@@ -19,7 +19,7 @@ bool read_number(std::string_view text, int base, uint64_t most, Target &target)
   return true;
 }
 
-/// The text before `separator`, which is taken off with it; all of it where there is none.
+/// Takes the text before `separator` off `text`, with the separator, and returns it. Without a separator it takes all.
 std::string_view take(std::string_view &text, std::string_view separator) {
   const size_t end = text.find(separator);
   const std::string_view piece = text.substr(0, end);

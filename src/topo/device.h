@@ -29,7 +29,7 @@ struct PciAddress {
   auto operator<=>(const PciAddress &) const = default;
 };
 
-/// "0000:3b:00.0"
+/// Returns e.g. "0000:3b:00.0".
 [[nodiscard]] std::string pci_address_string(const PciAddress &address);
 
 /// Parses an address as above, with 1 to 8 digits of the domain, in small or capital letters.
@@ -55,7 +55,8 @@ struct NvLinks {
   bool operator==(const NvLinks &) const = default;
 };
 
-/// "device 0000:02:00.0 x4 v6, switch 0000:c5:00.0 x18 v7, switch x2 v0", or "none": what a topology file holds.
+/// Returns the form of a topology file: "none", or e.g. "device 0000:02:00.0 x4 v6, switch 0000:c5:00.0 x18 v7, switch
+/// x2 v0".
 [[nodiscard]] std::string nvlinks_string(std::span<const NvLinks> links);
 [[nodiscard]] std::optional<std::vector<NvLinks>> parse_nvlinks(std::string_view text);
 

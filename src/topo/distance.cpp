@@ -8,7 +8,7 @@
 namespace rondo {
 namespace {
 
-/// The deepest bridge that is above both; unknown_index if there is none.
+/// Returns the deepest bridge that is above both, or unknown_index if there is none.
 uint32_t common_bridge(const Topology &topology, uint32_t a, uint32_t b) {
   while (a != b && a != unknown_index && b != unknown_index) {  // a parent comes before its child, so this ends
     uint32_t &deeper = a > b ? a : b;

@@ -43,7 +43,7 @@ struct Distance {
 /// Returns a code for a table: "NV4", "NVS18", "switch", "root", "node", "across", "same", "?".
 [[nodiscard]] std::string distance_code(const Distance &distance);
 
-/// The topology with a device, of unknown position, for each address at which it has none.
+/// Returns the topology with a device, of unknown position, for each address at which it has none.
 [[nodiscard]] Topology with_devices(Topology topology, std::span<const PciAddress> addresses);
 
 /// Returns the index of the device at `address`, or unknown_index if there is none.

@@ -20,7 +20,7 @@ namespace rondo {
 /// there may be a boot id, but no descriptor to read it.
 [[nodiscard]] Result<std::string> host_id();
 
-/// The host's own name, for people.
+/// Returns the host's own name, for people.
 [[nodiscard]] std::string host_name();
 
 /// Returns the processors' worth of time that the cgroups of this process grant, rounded up; 0 for no limit.

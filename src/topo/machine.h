@@ -70,10 +70,11 @@ inline constexpr std::string_view device_mark = "RondoDevice ";
 inline constexpr const char *device_uuid_info = "RondoUUID";
 inline constexpr const char *device_nvlinks_info = "RondoNVLinks";  ///< nvlinks_string()
 
-/// RONDO_ERROR_INVALID_ARGUMENT: more of something than any machine has.
+/// Checks the counts. RONDO_ERROR_INVALID_ARGUMENT: more of something than any machine has.
 [[nodiscard]] Result<void> check_counts(const Machine &machine);
 
-/// RONDO_ERROR_INVALID_ARGUMENT: no processing unit, one or a device twice, or more parts than any machine has.
+/// Assembles the topology. RONDO_ERROR_INVALID_ARGUMENT: no processing unit, one or a device twice, or more parts than
+/// any machine has.
 [[nodiscard]] Result<Topology> assemble(const Machine &machine);
 
 }  // namespace rondo

@@ -87,7 +87,7 @@ void add_link(const RemoteEnd &end, uint32_t version, std::span<const Device> al
     add_nvlinks(links, {NvLinkEnd::device, end.address, 1, version});
 }
 
-/// The active links of a device; nothing where NVML cannot say.
+/// Returns the active links of a device, or nothing if NVML cannot say.
 std::optional<std::vector<NvLinks>> links_of(const NvmlTable &nvml, DeviceHandle device, std::span<const Device> all) {
   constexpr unsigned link_count_max = 64;
   if (nvml.nvlink_get_state == nullptr || nvml.nvlink_get_remote_pci_info == nullptr) return std::nullopt;

@@ -87,7 +87,7 @@ struct DeviceDiscovery {
 /// Returns the RDMA devices that have a processing unit of this process among their nearest.
 [[nodiscard]] std::vector<std::string> near_rdma_devices(const Topology &topology);
 
-/// A topology from hwloc XML; the text may be anything. Every PU that the XML allows counts as allowed.
+/// Reads a topology from hwloc XML; the text may be anything. Every PU that the XML allows counts as allowed.
 [[nodiscard]] Result<Topology> import_topology(std::string_view xml);
 
 /// Returns all that discover_devices() would read, as hwloc XML (which `lstopo -i F` shows, too).

@@ -123,7 +123,7 @@ class MachineReader {
     return check_counts(machine_);
   }
 
-  /// A part of the machine, or one of the many things that a Topology has no use for.
+  /// Opens a part of the machine, or one of the many objects for which a Topology has no use.
   Result<void> open_object(const XmlTag &tag, Frame &frame) {
     const std::string_view type = tag.attribute("type");
     if (type == "Bridge") {

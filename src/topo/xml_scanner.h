@@ -21,7 +21,7 @@ struct XmlTag {
   bool closes = false;  ///< "<a/>" does both
   std::vector<XmlAttribute> attributes;
 
-  /// Empty where it is missing.
+  /// Returns the value of an attribute, empty if it is missing.
   [[nodiscard]] std::string_view attribute(std::string_view wanted) const {
     for (const XmlAttribute &it : attributes)
       if (it.name == wanted) return it.value;
@@ -34,7 +34,7 @@ class XmlScanner {
  public:
   explicit XmlScanner(std::string_view text) : rest_(text) {}
 
-  /// The next element's tag; nothing at the end, or where the text is no XML (then failed() is true).
+  /// Returns the next element's tag, or nothing at the end. Also nothing if the text is no XML; failed() is true then.
   [[nodiscard]] std::optional<XmlTag> next();
   [[nodiscard]] bool failed() const { return failed_; }
 

@@ -100,6 +100,8 @@ WHOLE = [
     "/// Restores all signals.\nvoid restore();",
     "/// Lives as a rank.\nvoid live(int rank);",
     "/// The rank dies after one sum.\nvoid die(int rank);",
+    "/// Sums over all ranks.\nint sum(int value);",
+    "/// Assembles the topology.\nTopology assemble();",
     "/// Configures a folder.\nvoid configure(Folder folder);",
     "/// Requests the cache line of `address`.\nvoid prefetch(const void *address);",
     "/// bytes of one slot\nuint64_t slot_bytes = 0;",

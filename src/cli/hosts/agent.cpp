@@ -129,7 +129,7 @@ void Agent::obey(const Frame &frame) {
   }
 }
 
-/// All that can be wrong on this host is found before any rank is started on any host.
+/// Finds all that can be wrong on this host, before any rank is started on any host.
 void Agent::prepare(const Frame &frame) {
   auto decoded = decode_plan(frame.body);
   if (!decoded || launched_.guard != 0) return refuse(exit_failed, "the launcher sent no plan of this version");
@@ -251,7 +251,7 @@ void Agent::read_outputs() {
     if (pipes_[index].descriptor.valid() && events_[first + index].revents != 0) read_output(pipes_[index]);
 }
 
-/// All ranks have ended: what they said last comes first.
+/// Reports that all ranks have ended, after their last output.
 void Agent::tell_end() {
   if (drain_until_ns_ == 0 || told_end_) return;
   const bool open =

@@ -75,7 +75,7 @@ class FrameWriter {
   void greet() { append_bytes(bytes_, bytes_of(agent_greeting)); }
   void add(FrameKind kind, ByteView body = {});
   void add(FrameKind kind, std::string_view text) { add(kind, bytes_of(text)); }
-  /// False: the other end is gone.
+  /// Writes what the descriptor takes. Returns false if the other end is gone.
   [[nodiscard]] bool write_some(int descriptor);
   [[nodiscard]] bool pending() const { return written_ < bytes_.size(); }
   [[nodiscard]] bool full() const { return bytes_.size() - written_ >= full_bytes; }
@@ -92,7 +92,7 @@ class FrameReader {
   enum class Start { at_once, behind_greeting };
   explicit FrameReader(Start start) : greeted_(start == Start::at_once) {}
 
-  /// One read. False: the other end is gone, or sends what is no frame.
+  /// Reads once. Returns false if the other end is gone, or sends what is no frame.
   [[nodiscard]] bool read_some(int descriptor);
   [[nodiscard]] std::optional<Frame> next();
   [[nodiscard]] bool greeted() const { return greeted_; }

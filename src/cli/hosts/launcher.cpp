@@ -113,7 +113,7 @@ void HostsLauncher::take_signals() {
   }
 }
 
-/// Before the start: the host cannot take part. Afterwards: the job has failed.
+/// Handles a failure of a host. Before the start, the host cannot take part. Afterwards, the job has failed.
 void HostsLauncher::host_failed(HostConnection &host, int status, const std::string &why) {
   if (started_) return job_.failed("host " + host.share.host + ": " + why, now_ns());
   if (!refused_status_ || host.phase != HostConnection::Phase::lost)

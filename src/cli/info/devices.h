@@ -17,7 +17,8 @@ namespace rondo::cli {
 [[nodiscard]] nlohmann::ordered_json devices_document(const DeviceDiscovery &found, const std::string &nvml_library,
                                                       const nlohmann::ordered_json &cuda);
 
-/// Where a device or a network card is: `numa_node` and `nearest` as in its Topology, in JSON as the system counts.
+/// Adds the position of a device or a network card. `numa_node` and `nearest` are as in its Topology, and in JSON as
+/// the system counts.
 void add_position(nlohmann::ordered_json &json, const Topology &topology, uint32_t numa_node,
                   const std::vector<uint32_t> &nearest);
 /// Returns for people a position in JSON, e.g. `; NUMA node 0; processing units 0-3`.

@@ -13,7 +13,7 @@ namespace rondo::cli {
 /// Returns an array with the name, kind and position of each card, and its distance from each device of the topology.
 [[nodiscard]] nlohmann::ordered_json nics_document(const Topology &topology);
 
-/// For people.
+/// Returns the text for people.
 [[nodiscard]] std::string nics_text(const nlohmann::ordered_json &nics);
 
 }  // namespace rondo::cli

@@ -15,10 +15,10 @@ namespace rondo::cli {
 /// On the stream of calls, of its thread.
 class CudaStaging {
  public:
-  /// May wait for the device. `streams` stay.
+  /// Opens the memory. It may wait for the device. `streams` must stay.
   Result<void> open(const PerfStreams &streams);
 
-  /// Both functions return when their copies are complete.
+  /// These functions return when their copies are complete.
   Result<void> fill(std::byte *to, size_t bytes, const perf::MakeChunk &make);
   Result<void> look(const std::byte *from, size_t bytes, const perf::SeeChunk &see);
 

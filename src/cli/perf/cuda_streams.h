@@ -16,7 +16,7 @@ namespace rondo::cli {
   return perf::Failure{perf::Exit::communication, result.error().message};
 }
 
-/// The Outcome of what gives a value; `value` is left alone where there is none.
+/// Returns the Outcome of `made`. `value` is left alone if there is none.
 template <class Value>
 [[nodiscard]] perf::Outcome perf_take(Result<Value> made, Value &value) {
   if (!made.ok()) return perf::Failure{perf::Exit::communication, made.error().message};
@@ -37,7 +37,7 @@ struct PerfStreams {
     RONDO_TRY(guard.status());
     return cuda_check(driver(), call(driver()), what);
   }
-  /// Nothing is left on the stream of calls.
+  /// Returns whether nothing is left on the stream of calls.
   [[nodiscard]] Result<bool> ended() const;
   [[nodiscard]] Result<double> between_ns(const cuda::Event &from, const cuda::Event &to) const;
 };

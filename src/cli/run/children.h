@@ -14,7 +14,7 @@ namespace rondo::cli {
 
 using ChildEnded = std::function<void(pid_t pid, int wait_status)>;
 
-/// Orphans below this process become its children. False: errno says why.
+/// Makes orphans below this process its children. Returns false with errno.
 [[nodiscard]] bool become_subreaper();
 
 /// Returns the children of this process, of all its threads, zombies included. It may miss some that start or end

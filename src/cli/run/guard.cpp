@@ -133,7 +133,7 @@ void Guard::note_end(pid_t pid, int wait_status) {
   rank->phase = RankState::Phase::ended;
 }
 
-/// To the rank's process group, as a terminal would; to the rank alone where it has left its group.
+/// Signals each rank's process group, as a terminal would, or the rank alone if it has left its group.
 void Guard::signal_ranks(int number) {
   for (const RankState &state : ranks_)
     if (state.phase == RankState::Phase::running && ::kill(-state.end.pid, number) != 0)
@@ -151,7 +151,7 @@ void Guard::begin_ending(uint64_t grace_ns) {
     if (state.phase == RankState::Phase::running) terminated_.insert(state.end.pid);
 }
 
-/// Orphans join while ending, as their parents end; each is asked once.
+/// Terminates orphans. They join while ending, as their parents end; each gets the signal once.
 void Guard::terminate_orphans() {
   for (const pid_t child : list_children()) {
     if (!terminated_.insert(child).second) continue;

@@ -65,7 +65,7 @@ class Job {
   [[nodiscard]] JobActions take_actions();
   [[nodiscard]] uint64_t next_deadline_ns() const;
   [[nodiscard]] bool over() const { return over_; }
-  /// The user or the timeout ended the job: nobody may be reading the output any more.
+  /// Returns whether the user or the timeout ended the job: nobody may be reading the output any more.
   [[nodiscard]] bool was_cut_short() const { return cut_short_; }
   [[nodiscard]] int exit_status() const { return exit_status_; }
 
@@ -88,7 +88,7 @@ class Job {
   bool cut_short_ = false;
 };
 
-/// "exited with status 3", "was killed by signal 9 (Killed)", "could not be started: ...".
+/// Returns e.g. "exited with status 3", "was killed by signal 9 (Killed)" or "could not be started: ...".
 [[nodiscard]] std::string describe(const RankEnd &end, const std::string &program);
 /// Returns a shell's number for the end: the status, or 128 + signal. A program that could not be started gives 127 or
 /// 126.

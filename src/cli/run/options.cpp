@@ -91,7 +91,8 @@ void add_options(console::CommandLine &app, RunOptions *options, Raw *raw) {
       ->type_name("S");
 }
 
-/// mpirun's -np, which would be read as -n with the value p; only among our options, not among the program's.
+/// Replaces mpirun's -np, which would be read as -n with the value p. It does so only among our options, not the
+/// program's.
 std::vector<std::string> with_long_np(std::span<const char *const> args) {
   static constexpr std::array<std::string_view, 10> with_value{"-n",      "--np",   "--ranks", "--timeout",
                                                               "--grace", "--bind", "--env",   "--hosts",
@@ -107,7 +108,8 @@ std::vector<std::string> with_long_np(std::span<const char *const> args) {
   return words;
 }
 
-/// A path or name of ssh itself gets what keeps it from asking, and from waiting for long.
+/// Returns the words that start ssh. A path or name of ssh itself gets options that keep it from asking, and from
+/// waiting for long.
 std::vector<std::string> ssh_words(const std::string &text) {
   std::istringstream stream(text.empty() ? "ssh" : text);
   std::vector<std::string> words;

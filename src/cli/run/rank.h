@@ -42,7 +42,8 @@ struct StartFailureRecord {
   int32_t error_number = 0;
 };
 
-/// In the new process, all signals still blocked: becomes this host's rank `rank` of the job that `start` describes.
+/// Becomes this host's rank `rank` of the job that `start` describes. It runs in the new process, with all signals
+/// still blocked.
 [[noreturn]] void become_rank(const LaunchPlan &plan, const Order &start, uint32_t rank, pid_t guard, int failures);
 
 }  // namespace rondo::cli

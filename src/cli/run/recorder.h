@@ -9,7 +9,7 @@
 
 namespace rondo::cli {
 
-/// RONDO_RECORDER_DIR as the ranks see it: `environment` has what --env set, as NAME=VALUE. Empty: none.
+/// Returns RONDO_RECORDER_DIR as the ranks see it, or an empty text. `environment` has what --env set, as NAME=VALUE.
 [[nodiscard]] std::string recorder_folder(const std::vector<std::string> &environment);
 
 /// Writes a file into `folder` for each communicator of a process below this one, unless one of its ranks has written

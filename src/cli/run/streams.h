@@ -91,7 +91,7 @@ class Streams {
   void say(std::string_view message);  ///< a line of the launcher's own, to standard error
   /// Appends bytes that ranks of other hosts have written.
   void pass_on(std::string_view bytes, bool is_error) { (is_error ? error_sink() : output_).append(bytes); }
-  /// More would only wait here.
+  /// Returns whether more output would only wait here.
   [[nodiscard]] bool output_full() const { return output_.full() || error_sink().full(); }
   void add_interests(std::vector<pollfd> *events);
   [[nodiscard]] size_t interest_count() const { return 4 + pipes_.size(); }

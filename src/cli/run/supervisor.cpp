@@ -90,7 +90,7 @@ uint64_t Supervisor::next_deadline_ns() const {
   return job_.over() ? over_deadline_ns_ : job_.next_deadline_ns();
 }
 
-/// A guard that somebody has stopped is continued: without it nothing is seen and nothing ends.
+/// Continues a guard that somebody has stopped: without it nothing is seen and nothing ends.
 void Supervisor::look_after_guard() {
   int status = 0;
   if (guard_status_.has_value() || ::waitpid(launched_.guard, &status, WNOHANG | WUNTRACED) != launched_.guard) return;
@@ -114,7 +114,7 @@ void Supervisor::take_signals() {
   }
 }
 
-/// The control socket is closed. Before all_ended that is a guard which died; its status says how.
+/// Handles a closed control socket. Before all_ended that is a guard which died; its status says how.
 void Supervisor::lose_guard() {
   launched_.control.reset();
   if (job_.over()) return;

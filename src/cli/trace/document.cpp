@@ -17,7 +17,7 @@ struct Arrival {
 };
 using Arrivals = std::unordered_map<uint64_t, Arrival>;  // by operation
 
-/// The format counts in microseconds.
+/// Converts to microseconds, in which the format counts.
 double microseconds(uint64_t ns) { return static_cast<double>(ns) / 1000; }
 
 class Document {
@@ -68,7 +68,7 @@ class Document {
     }
   }
 
-  /// No process has the number of a lane.
+  /// Returns the number of a lane, which no process has.
   size_t number_of(size_t lane) const { return process_count_ + 1 + lane; }
 
   void name_lane(size_t index) {

@@ -151,7 +151,8 @@ TracedKind Timeline::kind_of(const Fields &fields) {
   return kind;
 }
 
-/// Two hosts of one communicator were both measured by the clock of its rank 0. True: one more clock is connected.
+/// Connects clocks. Two hosts of one communicator were both measured by the clock of its rank 0. Returns true if one
+/// more clock is connected.
 bool Timeline::connect_clocks() {
   std::optional<std::pair<std::string, Offset>> best;
   for (const Source &from : sources_) {

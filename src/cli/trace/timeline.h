@@ -49,7 +49,7 @@ class Timeline {
   static constexpr uint64_t operations_max = 8u << 20;  ///< some hundred bytes each
   static constexpr size_t line_bytes_max = 1u << 20;
 
-  /// One line of a recording; `source` is for messages.
+  /// Adds one line of a recording; `source` is for messages.
   Result<void> add_line(std::string_view line, const std::string &source);
 
   /// Puts all lanes on the clock of the first after the last line, so that their earliest moment is 0.

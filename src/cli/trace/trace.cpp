@@ -58,7 +58,7 @@ Result<Parsed> parse_options(Arguments args) {
   return Parsed(std::move(options));
 }
 
-/// 0: it is no number of a process, or there is a file of that name.
+/// Returns 0 if it is no number of a process, or there is a file of that name.
 pid_t process_of(const std::string &source) {
   struct stat status {};
   if (::stat(source.c_str(), &status) == 0) return 0;

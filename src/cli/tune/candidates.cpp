@@ -36,12 +36,12 @@ std::span<const uint64_t> chunks_of(rondo_algorithm_t algorithm, const Way &way)
   return way.protocol == RONDO_PROTOCOL_LL ? std::span<const uint64_t>(ll_chunks) : simple_chunks;
 }
 
-/// Two channels are the two trees of a double tree, and two directions' worth of links of a ring.
+/// Returns the channels to try. Two are the two trees of a double tree, and two directions' worth of links of a ring.
 uint32_t channels_of(rondo_algorithm_t algorithm) {
   return algorithm == RONDO_ALGORITHM_TREE || algorithm == RONDO_ALGORITHM_RING ? 2 : 1;
 }
 
-/// A chunk that is not filled is like any other that is not.
+/// Adds a choice, unless an equal one is in the list. A chunk that is not filled is like any other that is not.
 void add(std::vector<PlanChoice> &list, const PlanChoice &choice, uint64_t bytes) {
   const auto alike = [&](const PlanChoice &other) {
     PlanChoice same = other;
@@ -77,7 +77,7 @@ uint64_t rounded_bytes(const Group &group, uint64_t bytes) {
 
 namespace {
 
-/// The parts of the whole that the jobs are.
+/// Sets the part of the whole that each job is.
 void divide(std::vector<Job> &jobs) {
   double all = 0, done = 0;
   for (const Job &job : jobs) all += estimate_seconds(job);

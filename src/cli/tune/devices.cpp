@@ -68,7 +68,7 @@ std::string show(const DeviceCandidate &candidate) {
   return text;
 }
 
-/// perf takes sizes as first, last and the factor between. 0: they are not so.
+/// Returns the factor between sizes, because perf takes sizes as first, last and factor. 0: no factor fits.
 uint64_t factor_of(std::span<const uint64_t> sizes) {
   if (sizes.size() < 2) return 2;
   const uint64_t factor = sizes[1] / sizes[0];
@@ -127,7 +127,8 @@ class Devices {
       if (!device_sizes(options, group, candidate.bytes_max).empty()) entries_.push_back({candidate, true, {}});
   }
 
-  /// @param part_begin, part_end  of all that is measured, which began then: how far it is.
+  /// Measures all candidates.
+  /// @param part_begin, part_end  the part of all that is measured, for the progress; all of it began at begin_ns.
   [[nodiscard]] Result<Measured> measure(double part_begin, double part_end, uint64_t begin_ns);
 
  private:
@@ -248,7 +249,7 @@ std::vector<uint64_t> device_sizes(const Options &options, const Group &group, u
 
 namespace {
 
-/// The devices that ranks take in turn.
+/// Returns the devices that ranks take in turn.
 Result<std::vector<int>> ordinals_of(const Options &options, const cuda::CudaDriver &driver) {
   std::vector<int> ordinals = console::parse_cuda_devices(options.device).value_or(std::vector<int>{0});
   if (!ordinals.empty()) return ordinals;

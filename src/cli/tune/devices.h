@@ -20,7 +20,7 @@ struct DeviceCandidate {
   uint32_t blocks_max = 0;  ///< of a call; 0 for no limit
   uint64_t bytes_max = std::numeric_limits<uint64_t>::max();  ///< up to which it is tried
 };
-/// The first one is what the library does by itself.
+/// Returns the candidates. The first one is the library's own choice.
 [[nodiscard]] std::vector<DeviceCandidate> device_candidates(const Group &group, bool quick);
 
 /// Returns the requested sizes up to `bytes_max` that have an element for each rank at least.

@@ -80,7 +80,7 @@ class HostsRank {
     return {};
   }
 
-  /// Every rank calls it and gets what `first` measures.
+  /// Makes two ranks exchange. Every rank calls it and gets what `first` measures.
   Result<std::vector<Exchange>> exchange(uint32_t first, uint32_t second) {
     rondo_unique_id_t id{};
     if (rank_ == first) RONDO_TRY(check(rondo_get_unique_id(&id, nullptr), nullptr, "rondo_get_unique_id"));
@@ -106,7 +106,7 @@ class HostsRank {
                  world_.get(), "rondo_broadcast");
   }
 
-  /// The slower rank's time counts. Both stop at the same size, since both know both times.
+  /// Measures one pair. The slower rank's time counts. Both stop at the same size, since both know both times.
   static Result<void> measure_pair(rondo_comm_t pair, std::vector<double> &numbers) {
     size_t at = 0;
     for (const uint64_t bytes : sizes) {

@@ -29,7 +29,7 @@ constexpr std::array<size_t, 3> working_sets_bytes{256 << 10, 4 << 20, 64 << 20}
 constexpr uint64_t wait_ns_max = 5'000'000'000;  // a sample that takes longer is ended where it is: worse, no more
 constexpr std::array reduce_types{RONDO_FLOAT32, RONDO_BFLOAT16, RONDO_FLOAT64, RONDO_INT32, RONDO_INT8};
 
-/// Where the system does not allow it, the thread stays where it is and the measurement is a worse one.
+/// Binds this thread. If the system does not allow it, the thread stays where it is and the measurement is a worse one.
 void stay_on(uint32_t os_index) {
   cpu_set_t set;
   CPU_ZERO(&set);
@@ -52,7 +52,7 @@ class KeptAffinity {
   bool known_;
 };
 
-/// Seconds of one call, the median over samples that fill `seconds` together.
+/// Returns the seconds of one call, the median over samples that fill `seconds` together.
 double time_of(double seconds, const std::function<void()> &call) {
   call();
   std::vector<double> samples;
@@ -121,7 +121,7 @@ double pass_us(Ball::Wait wait, uint32_t pass_count, uint32_t first, uint32_t se
   return median(samples);
 }
 
-/// Bytes that a second core reads while they are in the first one's cache.
+/// Returns the rate of bytes that a second core reads while they are in the first one's cache.
 double bandwidth_GBps(uint32_t first, uint32_t second) {
   std::vector<std::byte> from(small_bytes), to(small_bytes, std::byte{1});
   std::vector<double> samples;
@@ -142,7 +142,7 @@ double bandwidth_GBps(uint32_t first, uint32_t second) {
 /// The call that each thread repeats, on memory of its own.
 using MakeCall = std::function<std::function<void()>()>;
 
-/// Seconds of a call on this thread while `others` threads do the same.
+/// Returns the seconds of a call on this thread while `others` threads do the same.
 double time_among(uint32_t others, double seconds, const MakeCall &make_call) {
   std::vector<std::jthread> threads;  // their end is asked for and waited for where the list ends
   for (uint32_t i = 0; i < others; ++i)

@@ -31,7 +31,7 @@ std::optional<double> exchange_us(std::span<const Measured> all, rondo_protocol_
   return least;
 }
 
-/// The rates of the working set that is nearest to the operands of all ranks of a core.
+/// Returns the rates of the working set that is nearest to the operands of all ranks of a core.
 const Rates *nearest_rates(const Costs &costs, double bytes) {
   const Rates *nearest = nullptr;
   const auto distance = [&](const Rates &rates) {
@@ -110,7 +110,7 @@ std::vector<Series> representatives(const Findings &findings, const Measured &me
   return list;
 }
 
-/// The logarithm of simulated by measured; nothing where it cannot be simulated.
+/// Returns the logarithm of simulated by measured, or nothing if it cannot be simulated.
 std::optional<double> log_error(const Network &network, const Group &group, const Series &series) {
   sim::SimCase what;
   what.collective = group.collective;
@@ -124,7 +124,8 @@ std::optional<double> log_error(const Network &network, const Group &group, cons
   return time_us > 0 ? std::optional(std::log(time_us / series.median_us)) : std::nullopt;
 }
 
-/// The sum of squares over the algorithms; a little of the way from the first guess holds costs that do not matter.
+/// Returns the sum of squares over the algorithms, and a little of the way from the first guess. The latter holds costs
+/// that do not matter.
 double penalty(const Network &network, const Network &guess, const Group &group, std::span<const Series> measured) {
   constexpr double weight = 0.002;
   double sum = 0;
@@ -139,7 +140,8 @@ double penalty(const Network &network, const Network &guess, const Group &group,
   return sum;
 }
 
-/// One cost after the other is multiplied by a factor, up and down, while that is better; then by a smaller one.
+/// Fits the network. One cost after the other is multiplied by a factor, up and down, while that is better; then by a
+/// smaller one.
 Network fit(const Network &guess, const Group &group, std::span<const Series> measured) {
   constexpr double factor_first = 2, factor_last = 1.02;
   constexpr int rounds_max = 12;  // at each factor

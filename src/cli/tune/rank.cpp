@@ -105,7 +105,8 @@ Result<rondo_comm_t> Rank::comm_of(const PlanChoice &choice) {
   return comms_.back().second.get();
 }
 
-/// With their plans as the library sees them: another one than was asked for would be measured under a wrong name.
+/// Returns the candidates with their communicators. It fails if the library has another plan than the requested one,
+/// which would be measured under a wrong name.
 Result<std::vector<Rank::Entry>> Rank::entries_of(const SizeJob &size) {
   std::vector<Entry> entries;
   const size_t elements = size.bytes / sizeof(float);

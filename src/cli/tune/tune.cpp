@@ -20,7 +20,8 @@ using namespace tune;
 constexpr double cost_seconds = 0.1, quick_cost_seconds = 0.02;  // of each rate
 constexpr uint64_t quick_sample_ns = 5'000'000;
 
-/// The environment's algorithm and table are what is to be found out; slots, waiting and the like are as they will be.
+/// Reads the configuration. The environment's algorithm and table are what is to be found out, so they are removed.
+/// Slots, waiting and the like are as they will be.
 Result<Config> configuration() {
   for (const char *name : {"RONDO_ALGORITHM", "RONDO_PROTOCOL", "RONDO_KERNEL", "RONDO_CHANNELS", "RONDO_CHUNK_BYTES",
                            "RONDO_TUNING_FILE"}) {

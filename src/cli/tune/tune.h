@@ -24,7 +24,7 @@ inline constexpr double ratio_max = 1.10;
 /// A candidate that is so much slower than the best is left out of the later rounds.
 inline constexpr double hopeless_ratio = 2.5;
 
-/// 0 where there are no values.
+/// Returns the median, or 0 without values.
 [[nodiscard]] double median(std::vector<double> values);
 
 struct Options {
@@ -82,8 +82,8 @@ struct Measured {
   std::vector<std::pair<uint64_t, PlanChoice>> built_in = {};  ///< on devices: by bytes, what nobody asked for
 };
 
-/// Every algorithm and protocol that can do it, with a few chunk sizes and channels; what the tuner chooses without a
-/// table is always among them. `input` has group, bytes and what slots hold.
+/// Returns every possible algorithm and protocol, with a few chunk sizes and channels. The tuner's choice without a
+/// table is always among them. `input` has group, bytes and the sizes of slots.
 [[nodiscard]] std::vector<PlanChoice> candidates(TunerInput input);
 /// Returns the size nearest to `bytes` that has whole elements, and equally many in each block.
 [[nodiscard]] uint64_t rounded_bytes(const Group &group, uint64_t bytes);
@@ -112,7 +112,7 @@ struct Measured {
 class Load {
  public:
   explicit Load(std::vector<uint32_t> os_indices) : os_indices_(std::move(os_indices)), begin_(read()) {}
-  /// Seconds of busy processors since it was made. Nothing where the system does not say.
+  /// Returns the seconds of busy processors since it was made, or nothing if the system does not say.
   [[nodiscard]] std::optional<double> busy_seconds() const;
   static constexpr double resolution_seconds = 0.02;
 
@@ -153,7 +153,7 @@ struct Fit {
 };
 [[nodiscard]] std::vector<Fit> fit_all(std::span<const Measured> all);
 
-/// Rows whose choices are within ratio_max of the best at every size, as few as pay.
+/// Builds rows whose choices are within ratio_max of the best at every size, as few as pay.
 [[nodiscard]] std::vector<TuningRow> build_rows(std::span<const Measured> all);
 
 /// The chosen and the best at one size; a choice that was not measured there has no time.
@@ -166,7 +166,7 @@ struct Comparison {
 };
 [[nodiscard]] std::vector<Comparison> compare(std::span<const Measured> all, const TuningTable &table,
                                               const Config &config);
-/// Over all sizes; infinite where a choice was not measured.
+/// Returns the worst ratio over all sizes; infinite if a choice was not measured.
 [[nodiscard]] double worst_ratio(std::span<const Comparison> comparisons);
 /// Returns the words after "2 ranks", e.g. " as processes, on devices"; they are empty on hosts.
 [[nodiscard]] const char *place_text(BufferPlace buffers);
@@ -191,10 +191,10 @@ struct Calibration {
 [[nodiscard]] std::vector<Calibration> calibrate(const Findings &findings, const Measured &measured);
 
 [[nodiscard]] nlohmann::ordered_json row_json(const TuningRow &row);
-/// The file: rows, and all that they follow from.
+/// Returns the file: rows, and all that they follow from.
 [[nodiscard]] std::string document_text(const Findings &findings, std::span<const TuningRow> rows);
 
-/// "two_shot/load_store 1x128K"
+/// Returns e.g. "two_shot/load_store 1x128K".
 [[nodiscard]] std::string show(const PlanChoice &choice);
 
 }  // namespace rondo::cli::tune

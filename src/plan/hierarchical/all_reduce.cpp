@@ -63,7 +63,7 @@ void reduce_part(ScheduleWriter &writer, const HostLayout &hosts) {
   reduce_from(writer, chunk_of(hosts, hosts.own_index, hosts.own_host), counterparts, step_acc, true, {});
 }
 
-/// Step 3, by host: first what this host has reduced itself, then what the others send.
+/// Does step 3, by host: first what this host has reduced itself, then what the others send.
 void gather_part(ScheduleWriter &writer, const HostLayout &hosts) {
   const std::vector<uint32_t> neighbours = hosts.neighbours();
   const auto &own_ranks = hosts.own_ranks();

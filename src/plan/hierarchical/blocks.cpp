@@ -38,7 +38,8 @@ void reduce_inside(ScheduleWriter &writer, const HostLayout &hosts, uint32_t hos
     }
 }
 
-/// From the network or, of the own host's blocks, from the ranks themselves; then to the others of this host.
+/// Gathers the blocks of `host` and passes them to the others of this host. They come from the network or, on their own
+/// host, from the ranks themselves.
 void gather_inside(ScheduleWriter &writer, const HostLayout &hosts, uint32_t host) {
   const auto &sources = hosts.ranks[host];
   const uint32_t size = hosts.own_size();

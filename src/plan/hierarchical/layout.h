@@ -15,7 +15,7 @@ struct HostLayout {
 
   [[nodiscard]] const std::vector<uint32_t> &own_ranks() const { return ranks[own_host]; }
   [[nodiscard]] uint32_t own_size() const { return static_cast<uint32_t>(ranks[own_host].size()); }
-  /// True: this rank is among the first `owner_count` of its host.
+  /// Returns whether this rank is among the first `owner_count` of its host.
   [[nodiscard]] bool owns() const { return own_index < owner_count; }
   /// Returns the rank of this host that is `offset` after this one, counted round.
   [[nodiscard]] uint32_t rank_after(uint32_t offset) const { return own_ranks()[(own_index + offset) % own_size()]; }
@@ -23,7 +23,7 @@ struct HostLayout {
   [[nodiscard]] std::vector<uint32_t> neighbours() const;
   /// Returns host own_host + offset, counted round; with host_count - offset the hosts before it.
   [[nodiscard]] uint32_t host_after(uint32_t offset) const { return (own_host + offset) % host_count; }
-  /// The rank of `host` that works for what `index` stands for on another host; the same index where there is one.
+  /// Returns the rank of `host` that does the work of `index` of another host. It has the same index if `host` has one.
   [[nodiscard]] uint32_t counterpart(uint32_t host, uint32_t index) const {
     return ranks[host][index % ranks[host].size()];
   }

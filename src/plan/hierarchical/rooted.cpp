@@ -44,7 +44,7 @@ void send_from_root(ScheduleWriter &writer, const HostLayout &hosts, bool in_pla
   writer.send_to_all(hosts.own_index, step_src, takers);
 }
 
-/// The ring inside of a host, of which each owner's last step adds what the host before sends.
+/// Reduces by a ring inside of a host. Each owner's last step adds what the host before sends.
 void reduce_inside(ScheduleWriter &writer, const HostLayout &hosts, const Chain &chain, const ScheduleArgs &args) {
   const uint32_t size = hosts.own_size();
   const bool first_host = hosts.host_after(hosts.host_count - 1) == chain.root_place.host;

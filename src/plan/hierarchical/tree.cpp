@@ -64,10 +64,10 @@ struct Place {
   }
 };
 
-/// Other hosts first: their way is the longest.
+/// Returns the takers, other hosts first, since their way is the longest.
 std::vector<uint32_t> takers_of(const Place &place) { return {place.children.rbegin(), place.children.rend()}; }
 
-/// [[x, first, second child], third child]; the result goes to the parent, or on top to dst.
+/// Sums [[x, first, second child], third child]. The result goes to the parent, or on top to dst.
 void sum_up(ScheduleWriter &writer, const Place &place, uint32_t rank) {
   assert(place.children.size() <= 3);
   const unsigned last = place.is_top ? step_dst | step_finish : 0;

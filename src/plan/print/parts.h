@@ -38,7 +38,7 @@ struct Mark {
   std::vector<uint32_t> messages;  ///< marks that receive what it sends
 };
 
-/// All steps of all ranks (one tile), in order of rank, lane, step; empty where the schedules do not fit together.
+/// Returns all steps of all ranks (one tile), in order of rank, lane, step; empty if the schedules do not fit together.
 [[nodiscard]] std::vector<Mark> lay_out(const ScheduleSet &set);
 
 [[nodiscard]] Result<void> check_drawable(const ScheduleSet &set);

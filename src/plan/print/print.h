@@ -21,7 +21,7 @@ struct ScheduleSet {
 /// Most ranks of a drawing.
 inline constexpr uint32_t drawing_rank_count_max = 64;
 
-/// All ranks' schedules; args.rank is ignored.
+/// Builds all ranks' schedules; args.rank is ignored.
 [[nodiscard]] Result<ScheduleSet> build_schedules(rondo_algorithm_t algorithm, ScheduleArgs args);
 
 /// Prints a line a step, e.g. "  2  chunk 1  recv(3) src send(0)   reduce".

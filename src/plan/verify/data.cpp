@@ -122,7 +122,7 @@ class DataCheck {
 
   [[nodiscard]] Cell &source_cell(uint32_t rank) { return is_set(args_.in_place, rank) ? recv_[rank] : send_[rank]; }
 
-  /// The ranks whose send (recv) buffer has this chunk.
+  /// Returns whether the rank's send (recv) buffer has this chunk.
   [[nodiscard]] bool holds(uint32_t rank, uint32_t chunk, bool recv) const {
     switch (args_.collective) {
       case RONDO_REDUCE_SCATTER: return !recv || chunk == rank;
@@ -174,7 +174,7 @@ class DataCheck {
     return {};
   }
 
-  /// The cell in the sender's memory where the payload stays, or null: it is copied into the slot.
+  /// Returns the cell in the sender's memory where the payload stays, or null if it is copied into the slot.
   Cell *payload_cell(uint32_t sender) {
     const Node &step = node(sender);
     if (!is_set(args_.by_reference, step.rank)) return nullptr;

@@ -42,7 +42,7 @@ struct Violation {
   std::string reason;
 };
 
-/// "rank 3, lane 0, step 7: reads acc before a step of its lane wrote it"
+/// Returns e.g. "rank 3, lane 0, step 7: reads acc before a step of its lane wrote it".
 [[nodiscard]] std::string to_string(const Violation &violation);
 
 /// Returns the first violation found, or nothing if the schedules are proven right. Time and memory grow with the steps
