@@ -111,7 +111,8 @@ class Runner:
         self.record.add_figures(step.judge(report))
 
     def wait(self, step, log):
-        """The exit status, or None: it did not end in time. It has a process group of its own, which ends with it."""
+        """Returns the exit status, or None if it did not end in time. It has a process group of its own, which ends
+        with it."""
         with open(log, "wb") as file:
             child = subprocess.Popen(step.command, stdout=file, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL,
                                      env=self.environment | step.environment, start_new_session=True)
@@ -126,7 +127,7 @@ class Runner:
 
     @staticmethod
     def end_group(child):
-        """One that can gives its device back, or ends a daemon of its own, before it is killed."""
+        """Ends a group. A program that can gives its device back, or ends a daemon of its own, before it is killed."""
         os.killpg(child.pid, signal.SIGTERM)  # not waited for yet, so the number is still its own
         end = time.monotonic() + END_SECONDS_MAX
         while os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None and time.monotonic() < end:
@@ -135,7 +136,8 @@ class Runner:
         child.wait()
 
     def wait_for_ranks(self):
-        """Those of a launcher that was killed end a little later, in groups of their own, and leave the device then."""
+        """Waits for the ranks of a launcher that was killed. They end a little later, in groups of their own, and leave
+        the device then."""
         end = time.monotonic() + RANKS_SECONDS_MAX
         while time.monotonic() < end and any(map(self.is_ours, Path("/proc").glob("[0-9]*/exe"))):
             time.sleep(0.05)

@@ -35,7 +35,7 @@ def times(report):
 
 
 def against_floor(bar):
-    """Each result as a multiple of its floor; `bar` may be None."""
+    """Returns a judge of each result as a multiple of its floor; `bar` may be None."""
     def judge(report):
         for size, placement, median, floor in times(report):
             ratio = median / floor if floor > 0 else float("inf")
@@ -66,7 +66,7 @@ def and_setup(judge):
 
 
 def against_floor_and_turns(report):
-    """Processes that share a device: the floor, and the hand-overs that the plan has in a row."""
+    """Yields for processes that share a device the floor, and the hand-overs that the plan has in a row."""
     told = [device["hand_over_us"] for device in report["devices"] if "hand_over_us" in device]
     if not told:  # the device cannot wait for words
         yield from against_floor(None)(report)
@@ -83,7 +83,7 @@ def against_floor_and_turns(report):
 
 
 def beside_product(bar):
-    """Both slow-downs; `bar`, which may be None, is the product's."""
+    """Returns a judge of both slow-downs; `bar`, which may be None, is the product's."""
     def judge(report):
         product = report["product"]
         for row in report["results"]:

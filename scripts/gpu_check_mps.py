@@ -21,7 +21,8 @@ MPS_ENABLED = 133  # CU_DEVICE_ATTRIBUTE_MPS_ENABLED: a context made on the devi
 
 
 def begin(environment):
-    """The daemon, which listens, or None: it does not. It stays in this process's group, and so ends with it."""
+    """Starts the daemon. Returns it once it listens, or None if it does not. It stays in this process's group, and so
+    ends with it."""
     daemon = subprocess.Popen([CONTROL, "-f"], env=environment, stdin=subprocess.DEVNULL)
     end = time.monotonic() + PATIENCE
     while not (Path(environment["CUDA_MPS_PIPE_DIRECTORY"]) / "control").exists():

@@ -42,7 +42,8 @@ class AllSteps(TrainSteps):
         return ("-b", self.sizes.medium, "-e", self.sizes.medium, *self.sizes.runs)
 
     def replayed(self):
-        """Many calls in a graph, and all streams released by one word: neither launches nor their skew are measured."""
+        """Returns options for many calls in a graph, and all streams released by one word. So neither launches nor
+        their skew are measured."""
         return ("--graph", "--together", "-m", self.sizes.calls, *self.sizes.replays)
 
     def latencies(self):
@@ -65,8 +66,8 @@ class AllSteps(TrainSteps):
                                labelled(against_floor(None), f"{way}, replayed"), **more)
 
     def registered(self):
-        """Processes that share the device, in buffers that they share and through places; with blocks asked for, since
-        through MPS nobody knows what other processes have."""
+        """Yields processes that share the device, in buffers that they share and through places. They request blocks,
+        since through MPS nobody knows what other processes have."""
         before, more = self.through_mps()
         for kind in ("registered", "private"):
             yield self.all_reduce(f"2 processes through MPS, {kind} buffers",
@@ -90,7 +91,7 @@ class AllSteps(TrainSteps):
                                   labelled(against_floor(None), f"at most {blocks} blocks"))
 
     def processes(self):
-        """Those that share the device without MPS; and what making communicators takes."""
+        """Yields processes that share the device without MPS, and the time of making communicators."""
         sizes = self.sizes
         yield self.all_reduce("2 processes", ["-b", sizes.large, "-e", sizes.large, *sizes.runs],
                               against_floor_and_turns, launcher=self.launcher(2))

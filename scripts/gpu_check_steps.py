@@ -180,7 +180,7 @@ class Steps:
                    self.test_kernels(), report=costs)
 
     def smoke(self):
-        """Each protocol, kernel and executor once, with results verified; on a GPU a call that takes over 2 s is
+        """Yields each protocol, kernel and executor once, with results verified. On a GPU a call that takes over 2 s is
         aborted."""
         brief = ("-b", 8, "-e", "128K", "-f", 128, "-n", 1, "-w", 1, "-m", 2, "-T", 20 if self.soft else 2)
         threads = ("--ranks", 2, *brief)

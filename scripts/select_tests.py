@@ -104,7 +104,7 @@ def read_tests(folder):
 
 
 def targets_of(folder, tests):
-    """The files that ninja makes for these tests, relative to the folder."""
+    """Returns the files that ninja makes for these tests, relative to the folder."""
     needed = {need for test in tests for need in test.needs}
     files = [file for target in introspect(folder, "--targets") if target["id"] in needed
              for file in target["filename"]]
@@ -145,7 +145,7 @@ def select(tests, stage, everything, quarter, changed):
 
 
 def long_ones(root):
-    """(seconds, stage, name) of tests that took long."""
+    """Yields (seconds, stage, name) of tests that took long."""
     for log in sorted(root.glob("build-*/meson-logs/*.json")):
         if log.stem in STAGES:
             for line in log.read_text(encoding="utf-8", errors="replace").splitlines():

@@ -33,7 +33,7 @@ class Tally:
 
 
 def count_catch(text):
-    """(passed, failed) test cases of a Catch2 program, or None where it is not one."""
+    """Returns (passed, failed) test cases of a Catch2 program, or None if it is not one."""
     if match := CATCH_PASSED.search(text):
         return int(match[2]), 0
     if match := CATCH_COUNTS.search(text):
@@ -43,7 +43,7 @@ def count_catch(text):
 
 
 def count_unittest(text):
-    """(passed, failed, skip reasons) of a program of Python's unittest, or None where it is not one."""
+    """Returns (passed, failed, skip reasons) of a program of Python's unittest, or None if it is not one."""
     ran = UNITTEST_COUNT.search(text)
     if not ran:
         return None

@@ -87,7 +87,7 @@ class Network:
 
 
 def start_ranks(pids, driver):
-    """One rank for each number of a process in whose namespaces it is to be. The first that fails ends the others."""
+    """Starts one rank for each process number, in that process's namespaces. The first that fails ends the others."""
     ranks = []
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     try:
@@ -112,8 +112,8 @@ def start_ranks(pids, driver):
 
 
 def run_and_wait_for_all(command):
-    """Its orphans too: Open MPI's daemon on the other host outlives what started it, and the time of its rank would be
-    taken for other work on the machine."""
+    """Runs a command and waits for its orphans too. Open MPI's daemon on the other host outlives its parent, and the
+    time of its rank would be taken for other work on the machine."""
     if ctypes.CDLL(None, use_errno=True).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0:
         raise OSError(ctypes.get_errno(), "no child subreaper")
     started = []

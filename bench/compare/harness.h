@@ -74,7 +74,7 @@ void compare_parse(struct compare_job *job, const struct compare_contender *cont
  * called waits for them and ends with their status. With --rank this process is one of them already. */
 void compare_fork(struct compare_job *job);
 
-/* For ranks that a launcher made: maps the control block at job->control_path. */
+/* Maps the control block at job->control_path, for ranks that a launcher made. */
 void compare_attach(struct compare_job *job);
 
 /* Binds this rank to its core and sets its deadline, before any set-up of a library. */
@@ -83,18 +83,18 @@ void compare_settle(struct compare_job *job);
 /* Does the whole of a run, from join to leave. */
 void compare_run(struct compare_job *job);
 
-/* All ranks wait for each other. With `start`, those that spin go on at one instant. */
+/* Waits for all ranks. With `start`, those that spin go on at one instant. */
 void compare_barrier(struct compare_job *job, bool start);
 
-/* Rank 0's bytes become everyone's; at most compare_note_bytes. */
+/* Gives rank 0's bytes to everyone; at most compare_note_bytes. */
 void compare_share(struct compare_job *job, void *bytes, size_t size);
 
-/* Every rank calls prepare (if there is one), untimed, then all together timed, `iterations` times; both get `state`.
- * The result is rank 0's; the others get zeros. */
+/* Samples a function. Every rank calls `prepare` (if there is one), untimed, then all together `timed`, `iterations`
+ * times. Both get `state`. The result is rank 0's; the others get zeros. */
 struct compare_summary compare_sample(struct compare_job *job, int iterations, void (*prepare)(void *),
                                       void (*timed)(void *), void *state);
 
-/* Zeroed memory that all ranks share; before compare_fork(), or after compare_attach(). */
+/* Returns zeroed memory that all ranks share; before compare_fork(), or after compare_attach(). */
 void *compare_shared_memory(struct compare_job *job, size_t bytes);
 
 /* Returns plain zeroed memory of whole pages that are never huge ones, aligned to 2 MiB. */

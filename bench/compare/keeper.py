@@ -21,7 +21,7 @@ def state_of(reading_us):
 
 @contextlib.contextmanager
 def keeping(state, floor, patience_s):
-    """A keeper to which the state has come, until the block ends; None where no state is asked for."""
+    """Yields a keeper that has reached the state, until the block ends, or None if no state was requested."""
     if state is None:
         yield None
         return
@@ -58,12 +58,12 @@ class Keeper:
 
     @property
     def group(self):
-        """The process group that a driver stops while it times calls. Not a session: of a group that is orphaned while
-        it is stopped, the kernel ends the processes."""
+        """Returns the process group that a driver stops while it times calls. It is no session: if a group is orphaned
+        while it is stopped, the kernel ends its processes."""
         return self.process.pid
 
     def resume(self):
-        """A driver that was ended has not done so."""
+        """Continues the keeper: a driver that was ended has not done so."""
         os.killpg(self.group, signal.SIGCONT)
 
     def busy_seconds(self):

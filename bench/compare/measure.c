@@ -63,7 +63,8 @@ struct compare_summary compare_sample(struct compare_job *job, int iterations, v
   return summary;
 }
 
-/* Untimed calls until a quarter of the target has passed; then rank 0 says how many timed ones fit into the target. */
+/* Makes untimed calls until a quarter of the target has passed. Then rank 0 says how many timed ones fit into the
+ * target. */
 static int warm_up(struct run *run) {
   struct compare_job *job = run->job;
   job->control->iterations = 0;
@@ -106,8 +107,8 @@ static double back_to_back_us(struct run *run, int iterations) {
   return slowest_us;
 }
 
-/* A small whole number, which all three types and their sums over all ranks hold exactly; scattered, so that a chunk
- * at the wrong place shows. */
+/* Returns a small whole number, which all three types and their sums over all ranks hold exactly. It is scattered, so
+ * that a chunk at the wrong place shows. */
 static uint32_t input(size_t index, int rank) { return ((uint32_t)index * 2654435761u >> 29) + (uint32_t)rank; }
 
 static uint32_t expected(size_t index, const struct compare_job *job) {
@@ -168,8 +169,9 @@ static char *buffer_for(struct compare_job *job) {
   return job->contender->allocate(job, job->bytes);
 }
 
-/* A keeper of the machine's state has idle priority, but ranks that share cores and yield them would yield to it, too.
- * So it is stopped while what counts of such ranks is timed; back to back they keep the cores busy by themselves. */
+/* Stops or continues a keeper of the machine's state. It has idle priority, but ranks that share cores would yield to
+ * it, too. So it is stopped while the counted calls of such ranks are timed. Back to back these keep the cores busy
+ * themselves. */
 static void signal_keeper(struct compare_job *job, int number) {
   if (job->keeper == 0 || job->pin) return;
   if (job->rank == 0 && kill(-job->keeper, number) != 0)

@@ -159,7 +159,7 @@ class Workshop:
                           hosts_options=())]
 
     def mpi(self, objects, name, compiler, launcher, prefix=None):
-        """The contenders of one MPI: Open MPI is three, by what moves its data."""
+        """Returns the contenders of one MPI. Open MPI is three, by what moves its data."""
         environment = mpi_environment(prefix)
         told = output_of([launcher, "--version"], environment)
         family = ("openmpi" if "Open MPI" in told or "OpenRTE" in told else
@@ -178,7 +178,7 @@ class Workshop:
 
 
 def check_launcher(made):
-    """There are packages of MPICH whose processes do not find their launcher (Ubuntu 24.04's)."""
+    """Checks the launcher. There are packages of MPICH whose processes do not find their launcher (Ubuntu 24.04's)."""
     options = ("--ranks", "2", "--seconds", "0.001", "--deadline", "30")
     command = [str(word) for word in (*made.launch(2, False), made.driver, *options)]
     if ALONE in output_of(command, made.environment, subprocess.STDOUT):
@@ -186,7 +186,7 @@ def check_launcher(made):
 
 
 def over_ucx(plain):
-    """Open MPI over UCX, and over UCX's shared memory alone, which leaves cross-memory attach out."""
+    """Returns Open MPI over UCX, and over UCX's shared memory alone, which leaves cross-memory attach out."""
     ompi_info = Path(plain.launcher).with_name("ompi_info")
     if "ucx" not in output_of([str(ompi_info), "--parsable", "--param", "pml", "ucx"], plain.environment):
         return []

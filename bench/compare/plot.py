@@ -33,7 +33,7 @@ class Axis:
         return self.begin + (math.log(value) - self.low) / (self.high - self.low) * (self.end - self.begin)
 
     def decades(self, steps):
-        """Round values on the axis: `steps` of each power of ten."""
+        """Yields round values on the axis: `steps` of each power of ten."""
         first, last = math.floor(self.low / math.log(10)), math.ceil(self.high / math.log(10))
         for power in range(first, last + 1):
             for step in steps:
@@ -98,7 +98,7 @@ def at(x_axis, y_axis, points):
 
 
 def curves_of(lines, labels):
-    """(label, colour, is ours, [(size, us, sure)]) of every contender and the floor."""
+    """Returns (label, colour, is ours, [(size, us, sure)]) of every contender and the floor."""
     found = []
     for side, colours in ((0, OURS), (1, PEERS)):
         for index, label in enumerate(labels[side]):
@@ -150,7 +150,8 @@ class Outline:
 
 
 def outlines(sections, sizes):
-    """(state, outlines) of the state that has the most ratios with enough runs; a setting without peers has none."""
+    """Returns (state, outlines) of the state that has the most ratios with enough runs; a setting without peers has
+    none."""
     sections = [section for section in sections if section[0].against_peers]
     counts = Counter()
     for _, state, lines, _ in sections:
@@ -182,7 +183,7 @@ def summary_legend(left, top, shown):
 
 
 def summary(sections, wanted):
-    """The panel to be read at a glance; empty where no ratio has enough runs."""
+    """Returns the panel that summarises all; empty if no ratio has enough runs."""
     state, shown = outlines(sections, wanted)
     if not shown:
         return []

@@ -57,7 +57,7 @@ def clean_environment():
 
 
 def tune(rondo, ranks, size, rounds, table):
-    """Its exit status 1 says that the table's choice is not the best, which is not asked here."""
+    """Makes a table. Exit status 1 says that the table's choice is not the best, which does not matter here."""
     table.unlink(missing_ok=True)
     done = subprocess.run([rondo, "tune", "--ranks", str(ranks), "--sizes", size, "--rounds", str(rounds), "-o", table],
                           env=clean_environment(), stdin=subprocess.DEVNULL, capture_output=True, text=True,
@@ -106,7 +106,7 @@ class Job:
         return self.machine.state()[0] if parse_size(self.size) < STATE_MATTERS_BELOW else runs.ONE_STATE
 
     def in_one_state(self, work, wanted=None):
-        """(what work() returns, the state); None if in no try the state was `wanted` and stayed."""
+        """Returns what work() returns and the state, or None if in no try the state was `wanted` and stayed."""
         for _ in range(self.args.tries):
             before = self.state()
             if wanted not in (None, before):

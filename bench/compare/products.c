@@ -55,7 +55,7 @@ static float *numbers(size_t count) {
   return values;
 }
 
-/* Row-major: a matrix of r rows whose leading dimension is l has r * l elements at most. */
+/* Times a shape alone. Row-major: a matrix of r rows whose leading dimension is l has r * l elements at most. */
 static uint64_t ns_alone(const struct shape *it, uint64_t calls) {
   const int64_t rows_a = it->transpose_a == 'T' ? it->k : it->m, rows_b = it->transpose_b == 'T' ? it->n : it->k;
   float *a = numbers((size_t)(rows_a * it->lda)), *b = numbers((size_t)(rows_b * it->ldb));

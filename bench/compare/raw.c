@@ -30,8 +30,8 @@ static struct sockaddr_in own_address(struct compare_job *job) {
   return found;
 }
 
-/* Rank 0 listens and publishes its address; rank 1 connects. The alarm of compare_settle() ends a rank that waits too
- * long. */
+/* Joins both ranks. Rank 0 listens and publishes its address; rank 1 connects. The alarm of compare_settle() ends a
+ * rank that waits too long. */
 static void join(struct compare_job *job) {
   struct session *session = calloc(1, sizeof *session);
   struct sockaddr_in address = own_address(job);

@@ -140,7 +140,7 @@ static void leave(struct compare_job *job) {
   free(session);
 }
 
-/* One completion, if there is one. Of requests to send those with a signal have one, and all before it have ended. */
+/* Takes one completion, if there is one. Only requests to send with a signal have one, and all before it have ended. */
 static void take_completion(const struct compare_job *job, struct session *session) {
   struct ibv_wc completion;
   if (ibv_poll_cq(session->completions, 1, &completion) <= 0) return;
@@ -172,7 +172,7 @@ static void send_cell(const struct compare_job *job, struct session *session, co
   ++session->under_way;
 }
 
-/* The alarm of compare_settle() ends a rank that waits too long. */
+/* Receives a cell. The alarm of compare_settle() ends a rank that waits too long. */
 static void receive_cell(const struct compare_job *job, struct session *session, uint64_t number, void *to) {
   const struct cell *cell = &session->landed[number % 2];
   if (by_completion)

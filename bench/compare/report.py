@@ -59,7 +59,7 @@ def mean_over(values, wanted_count):
 
 
 def tally(verdicts, wanted_count):
-    """A size that was not measured has too few runs."""
+    """Counts the verdicts. A size that was not measured has too few runs."""
     kinds = Counter(kind for kind in verdicts if kind)
     kinds["too few runs"] += wanted_count - kinds.total()
     return ", ".join(f"{kinds[kind]} {kind}" for kind in sorted(kinds) if kinds[kind])
@@ -113,7 +113,7 @@ class Series:
 
 
 def summary(setting, lines, labels, sizes):
-    """Geometric means over the sizes at which runs are enough, how the bars stand, and how far runs spread."""
+    """Returns geometric means over the sizes at which runs are enough, how the bars stand, and how far runs spread."""
     told = []
     for index, label in enumerate(labels[0]):
         series = Series(setting, lines, index, sizes)

@@ -42,7 +42,7 @@ def own_seconds():
 
 
 def end_group(process):
-    """SIGTERM first: a launcher then ends its ranks. They have alarms of their own besides."""
+    """Ends a group by SIGTERM first: a launcher then ends its ranks. They have alarms of their own besides."""
     for number in (signal.SIGTERM, signal.SIGKILL):
         try:
             os.killpg(process.pid, number)  # the leader is not reaped yet, so the number is still its own
@@ -146,9 +146,9 @@ class Machine:
         return self.state()
 
     def quietly(self, command, environment, stops_keeper=False, written=None):
-        """The best of a few tries, as a row: the result or the error, the state, how quiet it was. A try in which the
-        state changed is as good as none. `stops_keeper`: the program takes the option --keeper. `written`: the file
-        that has the result if it was not printed."""
+        """Returns the best of a few tries, as a row: the result or the error, the state, how quiet it was. A try in
+        which the state changed is as good as none. With `stops_keeper` the program takes the option --keeper. `written`
+        is the file that has the result if it was not printed."""
         best = None
         for attempt in range(1, self.tries + 1):
             self.wait_until_quiet()

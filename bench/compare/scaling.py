@@ -32,7 +32,8 @@ ALL_REDUCES = {"ring": "ring", "tree": "tree", "hierarchical": "hierarchical"}
 
 
 def calls_of(name):
-    """(collective, algorithm) of each call; every rank sends to the root, and the root to every rank."""
+    """Returns (collective, algorithm) of each call. As ROOT every rank sends to the root, and the root to every
+    rank."""
     return [("reduce", "one_shot"), ("broadcast", "one_shot")] if name == ROOT else [("all_reduce", ALL_REDUCES[name])]
 
 

@@ -106,7 +106,7 @@ SETTINGS = (
 
 
 def parse_size(text):
-    """'64K' -> 65536. ValueError for what is no size."""
+    """Parses e.g. '64K' to 65536. ValueError for what is no size."""
     number, unit = (text[:-1], UNITS[text[-1].upper()]) if text[-1:].upper() in UNITS else (text, 1)
     size = int(number) * unit
     if size < 4 or size % 4 != 0:

@@ -117,7 +117,7 @@ class Ddp:
 
 
 def settings(options):
-    """Name, ranks, model, limit of the link (False: one host)."""
+    """Yields name, ranks, model and limit of the link (False: one host)."""
     for model in filter(None, options.models.split(",")):
         yield f"{model}, 1 rank", 1, model, False
         yield f"{model}, 2 ranks of a host", 2, model, False

@@ -50,7 +50,7 @@ struct Window {
 
   [[nodiscard]] double length_ns() const { return end_ns - begin_ns; }
 };
-/// The share of `window` in which `other` was under way, too; 1 of an empty one.
+/// Returns the share of `window` in which `other` was under way, too; 1 of an empty one.
 [[nodiscard]] double covered(const Window &window, const Window &other);
 
 /// One rank's part.
@@ -58,7 +58,8 @@ class Beside {
  public:
   explicit Beside(Session &session) : session_(session) {}
 
-  /// Every rank calls both. @param members  all ranks.
+  /// Opens the products of a rank. Every rank calls both.
+  /// @param members  all ranks.
   [[nodiscard]] Outcome open(const ProductLibrary &library, std::span<const Member> members, ProductFacts &facts);
   /// Adds to `facts.wrong`. After measure() of the same calls; spoils their buffers.
   [[nodiscard]] Outcome measure(const Case &what, const Shape &shape, Pointers at, BesideTimes &times,

@@ -39,7 +39,7 @@ class Arena {
   [[nodiscard]] Outcome count_changed_guards(size_t bytes, uint64_t &changed) const;
 
  private:
-  /// All of it, where buffers of that kind are.
+  /// Registers all of it, for buffers of a kind that is registered.
   [[nodiscard]] Outcome register_if(Buffers kind, size_t bytes, rondo_comm_t comm);
 
   std::byte *base_ = nullptr;

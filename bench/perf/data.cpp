@@ -61,7 +61,7 @@ std::vector<uint64_t> make_integer_row(Random &random, const TypeFacts &facts, r
   return row;
 }
 
-/// Factors whose partial products are exact: signs, at most four doublings and halvings, and one full mantissa.
+/// Draws factors whose partial products are exact: signs, at most four doublings and halvings, and one full mantissa.
 std::vector<double> draw_factors(Random &random, const TypeFacts &facts, int ranks) {
   constexpr int scaling_count = 4;
   std::vector<double> values;

@@ -40,10 +40,10 @@ class Sequence {
   Sequence(size_t element_bytes, uint64_t seed, const Column &column);
 
   void write(std::byte *to, Part part) const;
-  /// Elements of `part` at `at` that are not as write() makes them.
+  /// Counts the elements of `part` at `at` that are not as write() makes them.
   [[nodiscard]] uint64_t count_wrong(const std::byte *at, Part part) const;
 
-  /// Every bit the other way: differs from this sequence in each element.
+  /// Returns the sequence with every bit inverted, which differs from this one in each element.
   [[nodiscard]] Sequence inverted() const;
   /// Returns the same for another run.
   [[nodiscard]] Sequence with_seed(uint64_t seed) const;

@@ -50,7 +50,7 @@ class SideStream {
   [[nodiscard]] virtual Outcome follow(Lane lane, Mark mark) = 0;
   /// Returns the time between two marks once both have been reached.
   [[nodiscard]] virtual Outcome between_ns(Mark from, Mark to, double &time_ns) = 0;
-  /// Until all that is on this stream has ended.
+  /// Waits until all that is on this stream has ended.
   [[nodiscard]] virtual Outcome wait() = 0;
 };
 
@@ -84,12 +84,13 @@ class Device {
   virtual ~Device() = default;
 
   [[nodiscard]] virtual DeviceName describe() const = 0;
-  /// Memory, which stays until the Device ends. It may wait for the device: not while a collective is in flight.
+  /// Allocates memory, which stays until the Device ends. It may wait for the device, so not while a collective is in
+  /// flight.
   [[nodiscard]] virtual Outcome allocate(size_t bytes, std::byte *&pointer) = 0;
-  /// Complete on return.
+  /// These copies are complete on return.
   [[nodiscard]] virtual Outcome copy_in(std::byte *to, const std::byte *from, size_t bytes) = 0;
   [[nodiscard]] virtual Outcome copy_out(std::byte *to, const std::byte *from, size_t bytes) = 0;
-  /// Do the same as copy_in() and copy_out(). One chunk is made or checked while others are copied.
+  /// Copies as copy_in() and copy_out() do. One chunk is made or checked while others are copied.
   [[nodiscard]] virtual Outcome fill(std::byte *to, size_t bytes, const MakeChunk &make) = 0;
   [[nodiscard]] virtual Outcome look(const std::byte *from, size_t bytes, const SeeChunk &see) = 0;
 
@@ -101,7 +102,7 @@ class Device {
   [[nodiscard]] virtual Outcome wait() = 0;
   /// Returns whether all that is on the stream has ended.
   [[nodiscard]] virtual Outcome ended(bool &yes) = 0;
-  /// The device is this thread's from now on, as libraries find it that know no ordinals.
+  /// Makes the device this thread's from now on, as libraries find it that know no ordinals.
   [[nodiscard]] virtual Outcome make_current() = 0;
 
   /// Captures what is enqueued between the two. It becomes the graph that replay() enqueues, in place of the one
@@ -123,17 +124,17 @@ class Device {
   /// Makes all later work on the stream wait until the word is `number` or more.
   [[nodiscard]] virtual Outcome await_start(const uint64_t *word, uint64_t number) = 0;
 
-  /// The bandwidth of large copies inside the device, bytes read and bytes written, in 10^9 bytes a second.
+  /// Measures the bandwidth of large copies inside the device, bytes read and bytes written, in 10^9 bytes a second.
   [[nodiscard]] virtual Outcome measure_copy(double &GBps) = 0;
 
   /// Counts what the kernels of all ranks of this process do from now on; fails where they cannot be counted.
   [[nodiscard]] virtual Outcome begin_count() = 0;
-  /// No more. @param counts  receives an entry for each rank that ran, in no order.
+  /// Ends the counting. @param counts  receives an entry for each rank that ran, in no order.
   [[nodiscard]] virtual Outcome end_count(std::vector<Accesses> &counts) = 0;
 
-  /// It ends before the Device. Making it may wait for the device, as allocate() may.
+  /// Makes a second stream, which ends before the Device. It may wait for the device, as allocate() may.
   [[nodiscard]] virtual Outcome open_side(std::unique_ptr<SideStream> &side) = 0;
-  /// False: its streams cannot wait for words of memory.
+  /// Returns false if its streams cannot wait for words of memory.
   [[nodiscard]] virtual bool can_relay() const = 0;
   /// Opens a relay, as open_side() opens a second stream.
   [[nodiscard]] virtual Outcome open_relay(const RelayPlace &place, std::unique_ptr<Relay> &relay) = 0;

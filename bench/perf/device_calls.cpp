@@ -37,7 +37,7 @@ Outcome DeviceCalls::enqueue(uint32_t call_count) {
   return std::nullopt;
 }
 
-/// Another library may have no deadlines of its own.
+/// Waits with a deadline, since another library may have none of its own.
 Outcome DeviceCalls::wait_for_other() {
   const uint64_t deadline_ns = clock_ns() + timeout_ns(session_.options);
   for (bool ended = false; !ended;) {

@@ -6,7 +6,7 @@
 
 namespace rondo::perf {
 
-/// The call, as the rank makes it.
+/// Makes the call as the rank makes it.
 [[nodiscard]] rondo_status_t make_call(const Case &what, const Shape &shape, Pointers at, rondo_comm_t comm,
                                        rondo_stream_t stream);
 
@@ -23,7 +23,7 @@ class DeviceCalls {
 
   /// Enqueues them, or the graph of them. After prepare().
   [[nodiscard]] Outcome enqueue_all();
-  /// Until all that was enqueued has ended, well or not.
+  /// Waits until all that was enqueued has ended, well or not.
   [[nodiscard]] Outcome wait();
 
  private:

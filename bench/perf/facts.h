@@ -22,7 +22,7 @@ struct RunFacts {
 
 [[nodiscard]] RunFacts collect_facts(std::span<const char *const> arguments);
 
-/// The library's.
+/// Returns the library's version.
 [[nodiscard]] std::string version_text();
 
 /// The origin of the sources: a commit's name, or "unknown". The build writes it.

@@ -15,7 +15,7 @@
 
 namespace rondo::perf {
 
-/// Bytes that `rank` must read and write. In place, what stays where it is need not be written.
+/// Returns the bytes that `rank` must read and write. In place, what stays where it is need not be written.
 [[nodiscard]] uint64_t moved_bytes_min(const Case &what, int rank, size_t bytes, Placement placement);
 
 /// Returns the first rank on the same device as `rank`.

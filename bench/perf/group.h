@@ -64,10 +64,10 @@ class Group {
   [[nodiscard]] int rank() const { return rank_; }
   [[nodiscard]] int ranks() const { return ranks_; }
   [[nodiscard]] Outcome barrier();
-  /// Each value becomes the largest of all ranks.
+  /// Replaces each value by the largest of all ranks.
   [[nodiscard]] Outcome max(std::span<double> values);
   [[nodiscard]] Outcome sum(uint64_t &value);
-  /// Everybody gets rank 0's bytes.
+  /// Gives rank 0's bytes to everybody.
   [[nodiscard]] Outcome broadcast(std::span<std::byte> bytes);
   [[nodiscard]] Outcome gather_members(const DeviceName &device, std::vector<Member> &members);
 

@@ -50,7 +50,7 @@ Outcome take_root(const NcclWords &words, Options &options) {
   return refuse("-r: '" + words.root + "' is no root; give a rank, or all (ranks as threads are --ranks N)");
 }
 
-/// -G N: what nccl-tests times as iterations becomes one graph, which is launched N times.
+/// Takes -G N: what nccl-tests times as iterations becomes one graph, which is launched N times.
 Outcome take_graph(const CLI::App &app, const NcclWords &words, const SharedWords &shared, Options &options) {
   if (words.graph_launches == 0) return std::nullopt;
   const uint32_t captured = app.count("--iters") != 0 ? shared.iterations : captured_default;
@@ -64,7 +64,7 @@ Outcome take_graph(const CLI::App &app, const NcclWords &words, const SharedWord
   return std::nullopt;
 }
 
-/// Letters that nccl-tests has had since 2.14. Each is refused unless it asks for the default.
+/// Refuses letters that nccl-tests has had since 2.14, unless they ask for the default.
 Outcome refuse_later(const CLI::App &app, const NcclWords &words) {
   if (app.count("--device_cta_count") != 0)
     return refuse("-V is for -D, which is not there; --max-ctas N limits the blocks of a collective");

@@ -32,7 +32,7 @@ struct SharedWords {
   bool &graph;
 };
 
-/// After the parsing, and before the shared words are understood.
+/// Takes the options, after the parsing and before the shared words are understood.
 [[nodiscard]] Outcome take_nccl_options(const CLI::App &app, const NcclWords &words, const SharedWords &shared,
                                         Options &options);
 

@@ -49,9 +49,9 @@ class Random {
   explicit Random(uint64_t seed) : state_(mix(seed)) {}
 
   uint64_t bits() { return mix(state_ += 0x9e3779b97f4a7c15u); }
-  /// 0..limit-1; limit is at least 1 and small against 2^64.
+  /// Draws from 0..limit-1; limit is at least 1 and small against 2^64.
   uint64_t below(uint64_t limit) { return bits() % limit; }
-  /// lowest..highest
+  /// Draws from lowest..highest.
   int64_t between(int64_t lowest, int64_t highest) {
     // Unsigned throughout: the distance may be more than an int64_t holds.
     const uint64_t distance = static_cast<uint64_t>(highest) - static_cast<uint64_t>(lowest);

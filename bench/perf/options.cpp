@@ -16,7 +16,7 @@ namespace {
 constexpr size_t size_count_max = 10'000;
 constexpr int rank_count_max = 1'024;
 
-/// The enumerator that `name` calls `text`.
+/// Finds the enumerator that `name` calls `text`.
 template <class Enum>
 std::optional<Enum> find_name(std::string_view text, const char *(*name)(Enum)) {
   for (int value = 0; const char *known = name(static_cast<Enum>(value)); ++value)
@@ -43,7 +43,7 @@ Failure unknown(std::string_view what, std::string_view text, const std::string 
   return {Exit::usage, "unknown " + std::string(what) + " '" + std::string(text) + "'; known are: " + known};
 }
 
-/// Our names, and the ones that nccl-tests has for some.
+/// Finds a type by our names, and by the ones that nccl-tests has for some.
 std::optional<rondo_type_t> find_type(std::string_view text) {
   constexpr std::array<std::pair<std::string_view, rondo_type_t>, 6> aliases{{{"float", RONDO_FLOAT32},
                                                                               {"double", RONDO_FLOAT64},

@@ -68,7 +68,7 @@ inline constexpr uint32_t device_aggregate_count = 20;
 /// Returns how long an operation may take.
 [[nodiscard]] uint64_t timeout_ns(const Options &options);
 
-/// The sizes that are tried, in order: min, then times the factor or plus the step, up to max, which is
+/// Returns the sizes that are tried, in order: min, then times the factor or plus the step, up to max. The last size is
 /// always among them. At most 10,001.
 [[nodiscard]] std::vector<size_t> sizes_of(const Options &options);
 

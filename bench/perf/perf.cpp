@@ -36,7 +36,7 @@ Outcome write_file(const std::string &path, const std::string &text) {
   return std::nullopt;
 }
 
-/// Before anything is measured: whether rank 0, which writes the results, can. What is there stays as it is.
+/// Checks before anything is measured whether rank 0, which writes the results, can write them. Existing contents stay.
 Outcome check_files(const Options &options) {
   for (const char *name : {"RONDO_RANK", "RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID"})
     if (const char *rank = std::getenv(name); rank != nullptr && std::strcmp(rank, "0") != 0) return std::nullopt;
@@ -45,7 +45,7 @@ Outcome check_files(const Options &options) {
   return std::nullopt;
 }
 
-/// Making a communicator failed: what it was asked for cannot be had, or the ranks did not come together.
+/// Describes why making a communicator failed: the request is impossible, or the ranks did not come together.
 Failure start_failure(const char *what, rondo_status_t status) {
   Failure failure = communication_failure(nullptr, what, status);
   if (status == RONDO_ERROR_INVALID_ARGUMENT || status == RONDO_ERROR_UNSUPPORTED) failure.exit = Exit::usage;
@@ -107,7 +107,7 @@ Outcome live(const Options &options, const Place &place, Rank &rank, Team *team,
   return failure;
 }
 
-/// The ordinal of the device that the `index`-th rank of this host takes.
+/// Returns the ordinal of the device that the `index`-th rank of this host takes.
 int ordinal_for(const Options &options, int device_count, size_t index) {
   if (options.ordinals.empty()) return static_cast<int>(index % static_cast<size_t>(device_count));
   return options.ordinals[index % options.ordinals.size()];

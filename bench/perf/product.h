@@ -28,12 +28,12 @@ class ProductLibrary {
  public:
   ProductLibrary();
   ~ProductLibrary();
-  /// @param path  empty: the first cuBLAS that the dynamic linker finds. Exit::usage: there is none, or it lacks a
-  ///              function; the message says what to do.
+  /// Opens the library. Exit::usage: there is none, or it lacks a function. The message says what to do.
+  /// @param path  if empty, the first cuBLAS that the dynamic linker finds.
   [[nodiscard]] Outcome open(const std::string &path);
   [[nodiscard]] const ProductFunctions &functions() const { return *functions_; }
   [[nodiscard]] const std::string &path() const { return library_.path(); }
-  /// "CUBLAS_STATUS_EXECUTION_FAILED (13)"
+  /// Returns e.g. "CUBLAS_STATUS_EXECUTION_FAILED (13)".
   [[nodiscard]] std::string describe(int status) const;
 
  private:
@@ -58,7 +58,7 @@ class Product {
   /// Spoils the elements that count_wrong() checks. Both wait.
   [[nodiscard]] Outcome spoil();
   [[nodiscard]] Outcome count_wrong(uint64_t &wrong);
-  /// "13.0.2"
+  /// Returns e.g. "13.0.2".
   [[nodiscard]] const std::string &version() const { return version_; }
 
  private:

@@ -99,7 +99,7 @@ struct Bandwidth {
 [[nodiscard]] uint64_t count_product_wrong(std::span<const Series> all);
 /// Returns the number of wrong elements of the other library.
 [[nodiscard]] uint64_t count_other_wrong(std::span<const Series> all);
-/// All wrong elements; and the mean of all bus bandwidths, as nccl-tests has it.
+/// These return the number of all wrong elements, and the mean of all bus bandwidths, as nccl-tests has it.
 [[nodiscard]] uint64_t count_wrong(std::span<const Series> all);
 [[nodiscard]] double mean_bus_bandwidth(std::span<const Series> all);
 

@@ -47,7 +47,7 @@ std::string uuid_text(const DeviceName &device) {
   return text;
 }
 
-/// The devices that ranks are on, each once.
+/// Returns the devices that ranks are on, each once.
 Json devices_array(const Machine &machine) {
   Json list = Json::array();
   for (size_t first = 0; first < machine.members.size(); ++first) {

@@ -122,7 +122,7 @@ std::string large_panels(const std::vector<Line> &lines, const Axes &axes, const
   return svg;
 }
 
-/// The place of `name` in the list, where it is put if it is new.
+/// Returns the place of `name` in the list, where it is put if it is new.
 size_t place_in(std::vector<std::string> &list, const std::string &name) {
   const auto found = std::find(list.begin(), list.end(), name);
   if (found != list.end()) return static_cast<size_t>(found - list.begin());

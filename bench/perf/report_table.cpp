@@ -10,7 +10,7 @@
 namespace rondo::perf {
 namespace {
 
-/// printf into a string; lines here are short.
+/// Prints into a string; lines here are short.
 [[gnu::format(printf, 1, 2)]] std::string format(const char *pattern, ...) {
   char text[256];
   va_list arguments;
@@ -20,7 +20,7 @@ namespace {
   return text;
 }
 
-/// Six places at most, with as many digits as fit: 0.42, 13.07, 1234.5, 123456.
+/// Returns six places at most, with as many digits as fit: 0.42, 13.07, 1234.5, 123456.
 std::string short_number(double value) {
   if (value < 999.995) return format("%.2f", value);
   if (value < 99'999.5) return format("%.1f", value);
@@ -37,7 +37,7 @@ std::string times_columns(const Case &what, size_t bytes, const std::optional<Ti
          floor + format(" %6s", wrong.c_str());
 }
 
-/// "+1.3 %"
+/// Returns e.g. "+1.3 %".
 std::string percent(double share) { return format("%+.1f %%", 100 * share); }
 
 /// Returns a comment on how much a collective and the product beside it slow each other.

@@ -28,7 +28,7 @@ struct Target {
   Workspace &workspace;
 };
 
-/// This rank's calls; complete on return. @param call_ns  receives the time for one.
+/// Makes this rank's calls, which are complete on return. @param call_ns  receives the time for one.
 Outcome time_calls(const Target &target, uint32_t calls, double &call_ns) {
   Session &session = target.session;
   const Pointers at = target.workspace.pointers();

@@ -25,7 +25,7 @@ inline constexpr uint32_t iterations_min = 5;
 inline constexpr uint32_t iterations_max = 100;
 inline constexpr uint32_t iterations_unmeasured = 20;  ///< without a warm-up run there is nothing to go by
 
-/// Warm-up runs where none were asked for.
+/// Returns the number of warm-up runs if none was requested.
 [[nodiscard]] constexpr uint32_t default_warmups(size_t bytes) { return bytes <= size_t{1} << 20 ? 5 : 2; }
 
 /// Returns the number of timed runs if none was requested. `run_ns` is the time of one run with all that belongs to it.

@@ -44,7 +44,7 @@ class Runs {
  public:
   Runs(Group &group, size_t rank_count) : group_(group), own_(static_cast<size_t>(group.rank())), values_(rank_count) {}
 
-  /// Everybody's `value`.
+  /// Exchanges everybody's `value`.
   [[nodiscard]] Outcome exchange(double value) {
     std::fill(values_.begin(), values_.end(), 0);
     values_[own_] = value;
@@ -74,7 +74,7 @@ Outcome run_relay(Group &group, Relay *relay, double &hand_over_us) {
   return std::nullopt;
 }
 
-/// The first one makes what the others open. All ranks keep step.
+/// Joins a relay. The first process makes what the others open. All ranks keep step.
 Outcome join_relay(Runs &runs, Device &device, std::span<const Member> members, RelayPlace &place,
                    const std::vector<size_t> &sharers, bool takes_part, std::unique_ptr<Relay> &relay) {
   const bool first = takes_part && place.place == 0;

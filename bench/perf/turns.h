@@ -30,7 +30,8 @@ inline constexpr uint64_t relay_timeout_ns = 20'000'000'000;  ///< of a run
 [[nodiscard]] Outcome measure_hand_overs(Group &group, Device &device, std::span<const Member> members,
                                          std::vector<double> &hand_over_us);
 
-/// Hand-overs in a row of a call: hops of the plan's algorithm, for each of its tiles, as if tiles did not overlap.
+/// Returns the hand-overs in a row of a call: hops of the plan's algorithm, for each of its tiles, as if tiles did not
+/// overlap.
 [[nodiscard]] uint64_t hand_overs_of(const Case &what, size_t bytes, const rondo_plan_info_t &plan);
 
 }  // namespace rondo::perf

@@ -43,9 +43,9 @@ class Workspace {
   /// Returns the pointers as the calls get them, on the device if there is one.
   [[nodiscard]] Pointers pointers() const { return pointers_; }
 
-  /// Inputs, poison and guards for a run of this seed.
+  /// Prepares inputs, poison and guards for a run of this seed.
   [[nodiscard]] Outcome prepare(uint64_t run_seed);
-  /// Inputs only.
+  /// Rewrites the inputs only.
   [[nodiscard]] Outcome rewrite(uint64_t run_seed);
   /// Adds up wrong elements, changed elements that were to stay, and changed guard bytes, after a run of the prepared
   /// seed.

@@ -16,7 +16,7 @@ EXAMPLES = [path for path in (HERE.parents[1] / "examples").iterdir() if path.su
 
 
 def run(*command, **environment):
-    """Standard output; what a failed command said is in the exception."""
+    """Returns standard output; what a failed command said is in the exception."""
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, env={**os.environ, **environment})
     if done.returncode != 0:
         raise AssertionError(f"{' '.join(command)}: status {done.returncode}\n{done.stdout}{done.stderr}")

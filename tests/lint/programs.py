@@ -23,7 +23,7 @@ QUOTED = re.compile(r"'[^']*'|\\.|`[^`]*`", re.S)
 
 
 def closing(text, start):
-    """The index behind the bracket that closes the one at `start`; quotes and nested brackets are passed over."""
+    """Returns the index after the bracket that closes the one at `start`; quotes and nested brackets are skipped."""
     pairs = {"(": ")", "{": "}"}
     ends = [pairs[text[start]]]
     position = start + 1
@@ -212,7 +212,7 @@ class Shell:
 
 
 def text_of(node):
-    """A literal's text; fields of an f-string read as a name."""
+    """Returns a literal's text; fields of an f-string read as a name."""
     if isinstance(node, ast.Constant) and isinstance(node.value, str):
         return node.value
     if isinstance(node, ast.JoinedStr):
@@ -248,7 +248,8 @@ class Python:
                 isinstance(call.func.value, ast.Name) and call.func.value.id == "subprocess")
 
     def find_starters(self):
-        """(name, (place, parameter, takes all)) of each starter of this file; a class is one if its __init__ is."""
+        """Yields (name, (place, parameter, takes all)) of each starter of this file; a class is one if its __init__
+        is."""
         owners = {function: owner.name for owner in ast.walk(self.tree) if isinstance(owner, ast.ClassDef)
                   for function in owner.body if isinstance(function, ast.FunctionDef)}
         for function in ast.walk(self.tree):

@@ -55,7 +55,7 @@ PLACES = ("/usr/bin", "/usr/sbin", "/bin", "/sbin")  # not the PATH, on which a 
 
 
 def installed_by_scripts():
-    """The Debian packages that lib.sh lists, and those that a script names to install_packages."""
+    """Returns the Debian packages that lib.sh lists, and those that a script names to install_packages."""
     text = tree.read("scripts/lib.sh")
     lists = re.findall(r"^packages_\w+=\((.*?)\)", text, re.M | re.S)
     lists += re.findall(r"\becho (clang .*?) ;;", text)
@@ -136,7 +136,7 @@ class Table(unittest.TestCase):
         self.assertGreater(seen, 20)
 
     def closure_of(self, owners, package):
-        """The owners, and `package` where it is a name for them: g++ depends on g++-12, which has the program."""
+        """Returns the owners, and `package` if it is a name for them: g++ depends on g++-12, which has the program."""
         return [*owners, package] if self.needs.get(package, set()) & set(owners) else owners
 
 

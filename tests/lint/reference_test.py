@@ -67,7 +67,7 @@ def constants(code):
 
 
 def types(code):
-    """(name, begin, end, body_begin, body, kind) of each; the end of one with a body is that of its head."""
+    """Yields (name, begin, end, body_begin, body, kind) of each type; if it has a body, the end is the head's."""
     for found in re.finditer(r"^(?:typedef )?(enum|struct)\s*(\w*)\s*\{(.*?)\}\s*(\w*)\s*;", code, re.M | re.S):
         yield found[4] or found[2] or "flags", found.start(), found.start(3), found.start(3), found[3], found[1]
     for found in re.finditer(r"^typedef [^{};]*?\*?(\w+);", code, re.M):

@@ -46,12 +46,12 @@ number observe occur offer open order overlap overwrite own pack pair park parse
 pick pin place plan play point poll post prefer prepare prevent print probe produce promise propagate
 protect prove provide publish pull push put queue raise read receive recognise record recover reduce refer
 refuse register release rely remain remember remove rename render repeat replace replay report represent
-request require reserve reset resolve restore resume retry return reuse reverse rise round run sample save
-say scale scan schedule see seem select send separate serve set share shorten show shrink shut signal
-simulate skip sleep sort span speak spend spin split stage stand start state stay step stop store stream
-stretch submit subtract succeed suffice sum summarise support suppose swap synchronise synchronize take talk
-test throw time touch track train transfer translate trust try turn unmap update use validate vary verify
-visit vote wait wake walk want warn watch win work wrap write yield""".split()
+request require reserve reset resolve restore resume retry return reuse reverse rewrite rise round run
+sample save say scale scan schedule see seem select send separate serve set share shorten show shrink shut
+signal simulate skip sleep sort span speak spend spin split stage stand start state stay step stop store
+stream stretch submit subtract succeed suffice sum summarise support suppose swap synchronise synchronize
+take talk test throw time touch track train transfer translate trust try turn unmap update use validate vary
+verify visit vote wait wake walk want warn watch win work wrap write yield""".split()
 VOWEL_Y = ("ay", "ey", "oy", "uy")
 
 
@@ -123,7 +123,7 @@ class Block:
 
 
 def decorations_gone(comment):
-    """The text of a C comment: an indented example keeps its indent."""
+    """Returns the text of a C comment; an indented example keeps its indent."""
     lines = re.sub(r"^/\*+<?|\*+/$", "", comment).splitlines()
     return "\n".join(re.sub(r"^\s*(///?<?|//!?<?|\*(?=\s|$)) ?", "", line).rstrip() for line in lines)
 

@@ -102,6 +102,7 @@ WHOLE = [
     "/// The rank dies after one sum.\nvoid die(int rank);",
     "/// Sums over all ranks.\nint sum(int value);",
     "/// Assembles the topology.\nTopology assemble();",
+    "/// Rewrites the inputs only.\nvoid rewrite(Inputs inputs);",
     "/// Configures a folder.\nvoid configure(Folder folder);",
     "/// Requests the cache line of `address`.\nvoid prefetch(const void *address);",
     "/// bytes of one slot\nuint64_t slot_bytes = 0;",

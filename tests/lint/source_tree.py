@@ -12,7 +12,7 @@ C_SUFFIXES = (".h", ".hpp", ".c", ".cpp", ".cu", ".cuh")
 
 
 def all_files():
-    """Paths relative to the root of everything but build folders and version control."""
+    """Yields paths relative to the root of everything but build folders and version control."""
     for folder, folders, names in os.walk(ROOT):
         folders[:] = sorted(name for name in folders if not SKIPPED_FOLDERS.match(name))
         for name in sorted(names):
@@ -109,7 +109,8 @@ def function_name(head):
 
 
 def c_functions(text):
-    """(name, first line, line count) of each function body in C or C++, a lambda at namespace scope included."""
+    """Returns (name, first line, line count) of each function body in C or C++, a lambda at namespace scope
+    included."""
     code = without_comments(text)
     found, head_start, position, parentheses = [], 0, 0, 0
     while position < len(code):

@@ -84,7 +84,7 @@ STATUS = statuses()
 
 
 def processes_with(token):
-    """The processes whose environment has `token`; the dead that nobody has reaped yet have none."""
+    """Returns the processes whose environment has `token`; the dead that nobody has reaped yet have none."""
     found = []
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
@@ -136,7 +136,8 @@ class Life:
         return [self.program, self.kind, str(self.victim), str(self.delay_us), str(self.count), self.buffers, folder]
 
     def start(self, folder):
-        """rank (or "launcher") -> process; their output goes to files, so that nobody waits for a reader."""
+        """Starts the processes and returns them by rank (or "launcher"). Their output goes to files, so that nobody
+        waits for a reader."""
         name, value = self.token.split("=")
         base = dict(os.environ, **self.environment, TMPDIR=folder, **{name: value})
         if self.recorder != "none":
@@ -281,7 +282,7 @@ class Life:
         check(before == after, "rank", rank, "left behind (descriptors, threads, mappings):", before, "->", after)
 
     def judge_early(self, rank, struck):
-        """It was killed before, while or after all met."""
+        """Judges a life whose victim was killed before, while or after all met."""
         outcomes = [line for line in self.lines
                     if line.rank == rank and line.event in ("failed", "no_init", "no_id")]
         check(len(outcomes) == 1, "rank", rank, "had no outcome")
@@ -301,7 +302,7 @@ class Life:
             check(listed or peer == self.victim, "rank", rank, "does not name the missing rank:", message)
 
     def judge_recording(self, folder):
-        """One rank has written it, whole, by the time at which all have destroyed the communicator."""
+        """Checks that one rank has written it, whole, by the time at which all have destroyed the communicator."""
         if self.recorder == "none" or self.too_early:
             return
         files = list(Path(folder, "recordings").iterdir())

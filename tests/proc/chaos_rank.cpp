@@ -55,7 +55,7 @@ long long now_ns() {
   return now.tv_sec * 1'000'000'000LL + now.tv_nsec;
 }
 
-/// One write, so that lines of threads do not mix and a kill does not tear them.
+/// Prints a line by one write, so that lines of threads do not mix and a kill does not tear them.
 void say(const Options &self, const char *event, const std::string &words = "") {
   const std::string line =
       std::to_string(self.rank) + " " + event + " " + std::to_string(now_ns()) + " " + words + "\n";
@@ -117,7 +117,7 @@ bool exchange_id(const Options &self, const std::string &name, bool makes, rondo
   return false;
 }
 
-/// The victim's end, from whatever thread calls it.
+/// Ends the victim, from whatever thread calls it.
 void strike(const Options &self, rondo_comm_t comm) {
   say(self, "strike", self.kind);
   if (self.kind == "kill") ::kill(::getpid(), SIGKILL);
@@ -141,7 +141,7 @@ rondo_status_t idle(const Options &self, rondo_comm_t comm) {
   return status;
 }
 
-/// Another operation, or another kind, whose rank may complete it without waiting for the others.
+/// Calls another operation, or another kind, whose rank may complete it without waiting for the others.
 rondo_status_t call_otherwise(const Options &self, rondo_comm_t comm, int32_t *values) {
   const size_t count = self.count + 1;
   const int next = (self.rank + 1) % self.size;
@@ -184,7 +184,7 @@ rondo_status_t sum_replaced(const Options &self, rondo_comm_t comm) {
   return status;
 }
 
-/// The victim's own last round, where it is one of its calls that goes wrong.
+/// Runs the victim's own last round, if it is one of its calls that goes wrong.
 bool misbehaves(const Options &self, rondo_comm_t comm, int32_t *values, rondo_status_t &status) {
   if (self.kind == "replaced") {
     say(self, "strike", self.kind);

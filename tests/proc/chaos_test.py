@@ -77,7 +77,7 @@ class Tally:
 
 
 def shared_files():
-    """Rondo makes none; other programs that are at work here make folders."""
+    """Lists shared files that Rondo could make. It makes none; other programs that are at work here make folders."""
     return {path.name for path in Path("/dev/shm").iterdir() if "rondo" in path.name and path.is_file()}
 
 

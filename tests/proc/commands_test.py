@@ -92,7 +92,7 @@ def lines_of(page):
 
 
 def lines_of_manual():
-    """(number, command) of the manual page's examples."""
+    """Yields (number, command) of the manual page's examples."""
     lines = (ROOT / "docs/rondo.1").read_text(encoding="utf-8").splitlines()
     begin = lines.index(".SH EXAMPLES")
     for number, line in enumerate(lines[begin:lines.index(".fi", begin)], begin + 1):
@@ -101,7 +101,7 @@ def lines_of_manual():
 
 
 def lines_of_help(text):
-    """The examples of a --help: two spaces, the command, and behind two spaces more what it does."""
+    """Yields the examples of a --help: two spaces, the command, and after two spaces more what it does."""
     for line in text.partition("\nExamples:\n")[2].splitlines():
         if re.match(r"  \S", line):
             yield re.split(r"  +", line.strip())[0].replace("4711", "PID")
@@ -185,7 +185,7 @@ class Commands(unittest.TestCase):
         cls.job.wait(timeout=60)
 
     def prepared(self, line):
-        """The line that is run: the job's numbers in the place of PID, and less work."""
+        """Returns the line that is run: the job's numbers in the place of PID, and less work."""
         for pattern, replacement in SHORTER:
             line = re.sub(pattern, replacement, line)
         process = self.job.pid if "--job PID" in line else self.process
@@ -204,7 +204,7 @@ class Commands(unittest.TestCase):
 
     @classmethod
     def helps(cls):
-        """(place, command) of each command's examples."""
+        """Yields (place, command) of each command's examples."""
         commands = re.findall(r"^  (\w+) ", cls.run_line("rondo --help").partition("Commands:")[2], re.MULTILINE)
         for command in commands:
             if command != "train" or (cls.rondo.parent / "rondo-train").exists():

@@ -157,7 +157,7 @@ class Report(unittest.TestCase):
         self.assertTrue(all(len(each.get("points").split()) == 3 for each in lines))
 
     def picture(self, found, chosen, contenders, sizes):
-        """The picture, its curves, and how many of its points are hollow."""
+        """Returns the picture, its curves, and how many of its points are hollow."""
         parts = list(report.sections(found, chosen, contenders, sizes, 2))
         picture = ElementTree.fromstring(plot.svg(parts, sizes))
         circles = [each for each in picture.iter() if each.tag.endswith("circle")]

@@ -239,7 +239,7 @@ class Rounds(unittest.TestCase):
             communicate, deadlines = subprocess.Popen.communicate, [7 + runs.GRACE_S]
 
             def pass_deadline(process, *words, timeout=None):
-                """The deadline passes once the program hangs; what ends it has its own time."""
+                """Lets the deadline pass once the program hangs; what ends it has its own time."""
                 if timeout not in deadlines:
                     return communicate(process, *words, timeout=timeout)
                 deadlines.clear()
@@ -358,7 +358,7 @@ class Keeping(unittest.TestCase):
         return stack.enter_context(keeper.keeping("far", self.floor if floor_here else None, patience_s)), stack.close
 
     def wait_for(self, ready, otherwise):
-        """Idle priority gets little of a busy machine."""
+        """Waits long, since idle priority gets little of a busy machine."""
         end = time.monotonic() + 200
         while not ready():
             self.assertLess(time.monotonic(), end, otherwise)

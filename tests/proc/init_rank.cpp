@@ -63,7 +63,7 @@ int number(const char *name, int otherwise) {
   return text == nullptr ? otherwise : std::atoi(text);
 }
 
-/// One write, so that a kill does not tear the line.
+/// Prints a line by one write, so that a kill does not tear it.
 void say(const std::string &line) {
   if (::write(STDOUT_FILENO, line.data(), line.size()) < 0) std::abort();
 }
@@ -90,7 +90,7 @@ void count_call() {
   ::kill(::getpid(), SIGKILL);
 }
 
-/// The second message to the store says which rank this is.
+/// Reports that it came, once the second message to the store has said which rank this is.
 void tell_that_it_came() {
   if (!armed || sent_count < 2 || told.exchange(true)) return;
   if (const char *const path = std::getenv("RONDO_TEST_CAME")) std::ofstream(path) << "came";

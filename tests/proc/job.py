@@ -56,8 +56,8 @@ class HeldPort:
 
 
 def refuse_pidfd_open():
-    """For preexec_fn: in this process pidfd_open() fails with ENOSYS, as on a kernel before 5.3 or in a container that
-    filters it."""
+    """Makes pidfd_open() fail with ENOSYS in this process (for preexec_fn), as on a kernel before 5.3 or in a container
+    that filters it."""
     libc = ctypes.CDLL(None, use_errno=True)
     program = (ctypes.c_uint64 * 4)(  # struct sock_filter: u16 code, u8 jt, u8 jf, u32 k
         0x20,                           # load the call's number

@@ -24,7 +24,7 @@ CLOSED = "<&- >&- 2>&-"
 
 
 def limit_file_size(size):
-    """For preexec_fn. Python itself ignores SIGXFSZ, which its children would inherit."""
+    """Limits file sizes (for preexec_fn). Python itself ignores SIGXFSZ, which its children would inherit."""
     def apply():
         signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
         resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))
@@ -50,7 +50,7 @@ class Case(unittest.TestCase):
         return path
 
     def run_command(self, *words, **options):
-        """A command that hangs fails the test."""
+        """Runs a command. One that hangs fails the test."""
         options = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "stdin": subprocess.DEVNULL} | options
         return subprocess.run([RONDO, *words], text=True, timeout=HANG_S, **options)
 

@@ -16,7 +16,7 @@ PROTOCOLS = ("simple", "ll")
 
 
 def can(rondo, collective, algorithm):
-    """False where the algorithm does not do the collective, which perf says at once."""
+    """Returns false if the algorithm does not do the collective, which perf says at once."""
     done = subprocess.run([rondo, "perf", collective, "--ranks", "2", "-b", "4", "-e", "4", "-n", "1", "-w", "0",
                            "--algorithm", algorithm], capture_output=True, text=True, timeout=60, check=False)
     if done.returncode == 0:

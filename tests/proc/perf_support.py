@@ -12,7 +12,7 @@ COLLECTIVES = ("all_reduce", "reduce_scatter", "all_gather", "broadcast", "reduc
 
 
 def call(*command, seconds=240, **environment):
-    """(exit status, standard output, standard error)"""
+    """Returns (exit status, standard output, standard error)."""
     done = subprocess.run([str(word) for word in command], capture_output=True, text=True, timeout=seconds,
                           env=dict(os.environ, **environment), check=False)
     return done.returncode, done.stdout, done.stderr

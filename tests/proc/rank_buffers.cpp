@@ -39,7 +39,7 @@ int run_lend(const Rank &self, const Arguments &args) {
 
 namespace {
 
-/// The descriptor of the one region that this process has.
+/// Returns the descriptor of the one region that this process has.
 int region_descriptor() {
   for (int descriptor = 3; descriptor < 256; ++descriptor) {
     std::array<char, 64> target{};

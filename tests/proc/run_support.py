@@ -71,7 +71,7 @@ class Job:
         self.pid = self.process.pid
 
     def finish(self, data=None):
-        """Exit status, output and error output."""
+        """Returns exit status, output and error output."""
         try:
             out, err = self.process.communicate(data, timeout=DEADLINE_S)
         except subprocess.TimeoutExpired:
@@ -93,7 +93,7 @@ class Job:
         return found
 
     def guard(self):
-        """The guard's process, once it is there."""
+        """Returns the guard's process, once it exists."""
         def named():
             for pid in children(self.pid):
                 try:

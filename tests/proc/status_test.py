@@ -32,7 +32,7 @@ def status(*arguments, **popen):
 
 
 def looks(*arguments):
-    """The communicators, or an empty list while there is none."""
+    """Returns the communicators, or an empty list while there is none."""
     done = status("--json", *arguments)
     assert done.returncode in (0, 1), done
     return json.loads(done.stdout)["communicators"] if done.returncode == 0 else []

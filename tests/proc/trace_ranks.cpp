@@ -18,7 +18,7 @@ void check(rondo_status_t status) {
   std::exit(1);
 }
 
-/// The recorder shows when the stream has begun the operation.
+/// Waits until the recorder shows that the stream has begun the operation.
 void wait_until_begun(const std::string &rondo) {
   const std::string look = "test $(" + rondo + " status --json " +
                            std::to_string(::getpid()) + " | grep -c '\"state\": \"running\"') -ge 1";

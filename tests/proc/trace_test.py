@@ -67,7 +67,7 @@ class Timeline:
 
 
 def inside(inner, outer):
-    """To a nanosecond, as the document counts."""
+    """Compares to a nanosecond, as the document counts."""
     return (outer["ts"] - 0.0005 <= inner["ts"] and
             inner["ts"] + inner["dur"] <= outer["ts"] + outer["dur"] + 0.0015)
 

@@ -21,7 +21,7 @@ constexpr auto refused = RONDO_ERROR_INVALID_ARGUMENT;
 std::array<float, 64> a;
 std::array<float, 64> b;
 
-/// After whatever was refused, the communicator still works.
+/// Checks that the communicator still works, after whatever was refused.
 void check_works(Ranks &ranks) {
   const auto sums = ranks.each<double>([](int rank, rondo_comm_t comm) {
     double value = rank + 1;

@@ -58,7 +58,7 @@ class SilentServer {
     return ::poll(&entry, 1, 10) > 0;
   }
 
-  /// A client that was not greeted soon enough comes again.
+  /// Serves clients. A client that was not greeted soon enough comes again.
   void serve() {
     while (!ends_)
       if (wait_for(listener_.get())) serve_one();

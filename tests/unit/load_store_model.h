@@ -88,7 +88,7 @@ class Explorer {
   static size_t word_of(const load_store::Mark &mark) {
     return mark.counter == load_store::Counter::post ? mark.value % 2 : 1 + static_cast<size_t>(mark.counter);
   }
-  // Cells of a rank: send, recv, announcement, two posts, areas of contributions, areas of results.
+  // Returns the cells of a rank: send, recv, announcement, two posts, areas of contributions, areas of results.
   [[nodiscard]] uint64_t rank_cells() const { return 2 * buffer_cells_ + 1 + 2 * buffer_cells_ + 6 * area_cells_; }
   [[nodiscard]] size_t cell_at(const load_store::Bytes &bytes) const {
     uint64_t at = bytes.rank * rank_cells() + bytes.first / cell_bytes;
@@ -209,7 +209,7 @@ class Explorer {
       found_.problem = (rank == UINT32_MAX ? "" : "rank " + std::to_string(rank) + " ") + problem;
   }
 
-  /// Two hashes of 64 bits: among 10^7 states none is taken for another.
+  /// Returns two hashes of 64 bits: among 10^7 states none is taken for another.
   static std::pair<uint64_t, uint64_t> digest(const State &state) {
     uint64_t one = 0x9E37'79B9'7F4A'7C15u, two = 0xC2B2'AE3D'27D4'EB4Fu;
     const auto add = [&](uint64_t value) {

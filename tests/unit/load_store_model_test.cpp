@@ -33,7 +33,7 @@ struct Call {
   uint64_t chunk_count = 3;
 };
 
-/// Ranks of the reduction, first first; every step reduces two.
+/// Returns the ranks of the reduction, first first; every step reduces two.
 std::vector<uint32_t> ranks_of(const Reduction &reduce) {
   if (reduce.operands.empty()) return {reduce.rank};
   const bool left = !reduce.operands[0].operands.empty() || reduce.operands[1].operands.empty();
@@ -142,7 +142,7 @@ Call placed(const Call &call, Placement placement) {
   return with;
 }
 
-/// With more chunks than areas, so that an operation comes back to its first one.
+/// Returns the call with more chunks than areas, so that an operation comes back to its first one.
 Call longer(const Call &call) {
   Call with = call;
   with.chunk_count = exchange_area_count_min + 2;
@@ -181,7 +181,7 @@ Case::Mutation early(load_store::Counter counter) {
   };
 }
 
-/// The step that publishes `gathered`, which is one of its own in a two_shot, comes before the last fetch.
+/// Moves the step that publishes `gathered`, which is one of its own in a two_shot, before the last fetch.
 void gather_early(load_store::Program &program) {
   auto &lane = program.lanes[0];
   const auto found = std::find_if(lane.begin(), lane.end(), [](const load_store::ProgramStep &step) {

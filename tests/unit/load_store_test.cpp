@@ -101,7 +101,7 @@ Buffer expected_of(const Call &call, const Plan &plan, uint32_t rank_count) {
 class UnevenPeers final : public test::LocalPeers {
  public:
   explicit UnevenPeers(uint64_t seed) : next_seed_(seed) {}
-  /// A rank that imports this buffer gets something else.
+  /// Hides a buffer: a rank that imports it gets something else.
   void hide(const std::byte *buffer) {
     const std::scoped_lock lock(mutex_);
     hidden_.insert(reinterpret_cast<uint64_t>(buffer));
@@ -148,7 +148,7 @@ class ExchangeWorld {
       ends_.emplace_back(ExchangeView{base, geometry}, rank, readable, peers_, wake, cache_bytes);
   }
 
-  /// From now on no rank can read what is in another's recv buffer.
+  /// Hides results: from now on no rank can read what is in another's recv buffer.
   void hide_results() { hides_results_ = true; }
 
   /// Makes the communicator fail from now on; ranks then poll without end.

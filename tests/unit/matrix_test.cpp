@@ -97,7 +97,7 @@ std::vector<Bits> expected_vector(const Case &it, const rondo_plan_info_t &plan,
   return result;
 }
 
-/// Values near each other in size, so that rounding matters, and some special ones.
+/// Fills with values near each other in size, so that rounding matters, and some special ones.
 void fill(Buffer &buffer, size_t offset, size_t count, rondo_type_t type, std::mt19937_64 &random) {
   const size_t size = rondo_type_size(type);
   const reduction_test::NumberTable *const table = reduction_test::number_table(type);

@@ -47,7 +47,7 @@ PlanChoice draw_overrides(Draw &draw) {
   return overrides;
 }
 
-/// Rows that begin and end between powers of two.
+/// Returns rows that begin and end between powers of two.
 TuningTable odd_table(uint32_t rank_count, rondo_protocol_t last_protocol = RONDO_PROTOCOL_SIMPLE,
                       bool several_hosts = true) {
   std::vector<TuningRow> rows;

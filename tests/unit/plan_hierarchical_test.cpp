@@ -58,7 +58,7 @@ std::map<std::pair<uint32_t, uint32_t>, uint64_t> crossings(const Choice &choice
   return counts;
 }
 
-/// Parts of the vector that `host` sends and receives over the network.
+/// Returns the parts of the vector that `host` sends and receives over the network.
 std::pair<double, double> crossed(const Choice &choice, uint32_t host) {
   std::pair<double, double> parts;
   for (const auto &[ends, count] : crossings(choice)) {

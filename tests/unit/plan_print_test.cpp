@@ -15,7 +15,7 @@ using namespace rondo;
 
 namespace {
 
-/// A step again, from its JSON; links are looked up in `schedule`.
+/// Reads a step again, from its JSON; links are looked up in `schedule`.
 Step read_step(const nlohmann::json &json, const Schedule &schedule) {
   const std::map<std::string, StepFlag> flags = {{"acc", step_acc},       {"src", step_src}, {"recv", step_recv},
                                                  {"finish", step_finish}, {"dst", step_dst}, {"send", step_send}};

@@ -23,7 +23,7 @@
 
 namespace rondo::test {
 
-/// RONDO_SEED replays; without it a fresh one.
+/// Returns RONDO_SEED, which replays, or a fresh seed without it.
 inline uint64_t seed_from_environment() {
   const char *text = std::getenv("RONDO_SEED");
   if (text != nullptr) return std::strtoull(text, nullptr, 0);
@@ -59,7 +59,7 @@ struct Operation {
   return collective != RONDO_ALL_GATHER && collective != RONDO_BROADCAST;
 }
 
-/// Elements that `rank` has in its send (or, with `recv`, its recv) buffer.
+/// Returns the elements that `rank` has in its send (or, with `recv`, its recv) buffer.
 [[nodiscard]] inline Range held_by(const Operation &operation, uint32_t rank, bool recv) {
   const Range all{0, operation.element_count};
   switch (operation.collective) {
@@ -350,7 +350,7 @@ inline void make_operation(Operation &operation, const Choice &choice) {
                  .by_reference = std::move(by_reference)});
 }
 
-/// Which ranks may send by reference, as the algorithm has it.
+/// Returns which ranks may send by reference, as the algorithm has it.
 [[nodiscard]] inline std::vector<bool> safe_references(const Choice &choice, const Operation &operation) {
   std::vector<bool> safe;
   for (uint32_t rank = 0; rank < choice.rank_count; ++rank)

@@ -55,7 +55,7 @@ RankNow rank_now(Activity activity, uint64_t entered, uint64_t completed,
   return now;
 }
 
-/// Another mapping of the segment, as `rondo status` makes it.
+/// Makes another mapping of the segment, as `rondo status` makes it.
 Result<std::shared_ptr<const shm::Segment>> observe(int descriptor) {
   const std::string path = "/proc/self/fd/" + std::to_string(descriptor);
   return shm::Segment::observe(FileDescriptor(::open(path.c_str(), O_RDONLY | O_CLOEXEC)));

@@ -15,7 +15,7 @@
 
 namespace reduction_test {
 
-/// RONDO_SEED replays; without it a fresh one.
+/// Returns RONDO_SEED, which replays, or a fresh seed without it.
 inline uint64_t seed_from_environment() {
   const char *text = std::getenv("RONDO_SEED");
   return text != nullptr ? std::strtoull(text, nullptr, 0) : std::random_device{}();
@@ -58,7 +58,7 @@ class NumberTable {
   }
 
   const NumberFormat &format() const { return format_; }
-  /// Magnitudes by code, and the one that would follow the largest.
+  /// Returns magnitudes by code, and the one that would follow the largest.
   const std::vector<double> &values() const { return values_; }
 
   double decode(uint32_t code) const {
@@ -70,7 +70,7 @@ class NumberTable {
     return negative ? -value : value;
   }
 
-  /// Nearest, ties to even; NaN gives some NaN of the format.
+  /// Rounds to nearest, ties to even; NaN gives some NaN of the format.
   uint32_t encode(double value) const {
     if (std::isnan(value)) return format_.sign_bit() - 1;
     const uint32_t sign = std::signbit(value) ? format_.sign_bit() : 0;

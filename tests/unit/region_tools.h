@@ -20,7 +20,7 @@ namespace rondo {
 
 inline size_t page_bytes() { return static_cast<size_t>(::sysconf(_SC_PAGESIZE)); }
 
-/// Open descriptors of this process.
+/// Returns the number of open descriptors of this process.
 inline int descriptor_count() {
   DIR *directory = ::opendir("/proc/self/fd");
   REQUIRE(directory != nullptr);

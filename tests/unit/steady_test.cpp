@@ -59,7 +59,7 @@ void count_system_call(int, siginfo_t *info, void *) {
   trapped_count.fetch_add(1);
 }
 
-/// From now on, every system call of all threads but those that the test needs itself ends in count_system_call().
+/// Traps from now on every system call of all threads in count_system_call(), except those that the test needs itself.
 int trap_system_calls() {
   struct sigaction action {};
   action.sa_sigaction = count_system_call;
@@ -129,7 +129,7 @@ struct Before {
   ::_exit(written ? 0 : 1);
 }
 
-/// In the child: the ranks are threads, rank 0 this one. It does not return, for the other thread never ends.
+/// Counts in the child: the ranks are threads, rank 0 this one. It does not return, for the other thread never ends.
 [[noreturn]] void count_in_threads(const Load &load, int to) {
   ::setenv("RONDO_WAIT", "spin", 1);
   // Never destroyed: the process ends with them, and destroying needs system calls.
@@ -169,8 +169,8 @@ struct Before {
   tell_and_exit(to, counts);
 }
 
-/// In a child: one of two ranks on one core, whose buffers the other maps. Its system calls are not counted, since it
-/// gives the core away while it waits.
+/// Counts in a child that is one of two ranks on one core, whose buffers the other maps. Its system calls are not
+/// counted, since it gives the core away while it waits.
 [[noreturn]] void count_in_process(const Load &load, int rank, const int id_ends[2], int to) {
   cpu_set_t allowed;
   cpu_set_t one;

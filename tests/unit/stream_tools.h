@@ -37,7 +37,7 @@ class Gate {
 
 inline std::shared_ptr<HostStream> make_stream(uint64_t spin_ns = 0) { return HostStream::create(spin_ns).value(); }
 
-/// A task that waits for `gate`: it keeps a stream busy for as long as a test needs.
+/// Returns a task that waits for `gate`: it keeps a stream busy for as long as a test needs.
 inline Task hold_by(Gate &gate) {
   return Task([&gate]() -> Result<void> {
     gate.pass();

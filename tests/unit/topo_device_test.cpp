@@ -56,7 +56,7 @@ std::string refusal(const std::string &xml) {
 
 bool contains(const std::string &text, const std::string &part) { return text.find(part) != text.npos; }
 
-/// The row of a table: how far device `from` is from each.
+/// Returns the row of a table: how far device `from` is from each.
 std::vector<std::string> codes_of(const Topology &topology, uint32_t from) {
   std::vector<std::string> codes;
   for (uint32_t to = 0; to < topology.devices.size(); ++to)

@@ -75,7 +75,7 @@ World::~World() {
   ::waitpid(child_, nullptr, 0);
 }
 
-/// The child hears on a pipe where the store is.
+/// Forks the mortal rank, a child that hears on a pipe where the store is.
 void World::fork_mortal() {
   int ends[2];
   REQUIRE(::pipe(ends) == 0);
