@@ -24,7 +24,7 @@ RANKS_SECONDS_MAX = 5
 END_SECONDS_MAX = 3
 LIMIT, BRIEF_LIMIT = 460, 130  # seconds of a part
 TO_ITS_END = "ran to its end"
-# What programs say at their end, for the record.
+# The programs print these tallies at their end, for the record.
 TALLIES = (re.compile(r"All tests passed \(.*\)"), re.compile(r"assertions:.*failed.*"),
            re.compile(r"^Ran \d+ tests.*", re.M), re.compile(r"^\d+ lives.*", re.M),
            re.compile(r"^========= .*(?:ERROR|RACECHECK) SUMMARY.*", re.M))
@@ -39,7 +39,7 @@ def stop(_number, _frame):
 
 
 class Runner:
-    """Of one part."""
+    """Runs the steps of one part."""
 
     def __init__(self, programs, work, record, environment, limit):
         self.programs, self.work, self.record, self.environment = programs, work, record, environment
@@ -80,7 +80,7 @@ class Runner:
         self.tell(step, "failed" if why else "passed", seconds, why or detail)
 
     def why(self, step, status, seconds, text, detail, log):
-        """What failed, and what the kernel and the device say then; "": nothing."""
+        """Returns why the step failed, and what the kernel and the device report then, or "" without a failure."""
         if status == 0:
             return "" if step.says in text else f"its log has no \"{step.says}\"; see {log.name}"
         last = text.strip().splitlines()[-1:] or [""]
@@ -93,7 +93,8 @@ class Runner:
         return f"{said}; see {log.name}"
 
     def take(self, step, passed):
-        """What a step measured. Costs of a device that it had before it failed are still true."""
+        """Takes what a step measured. If the step failed, the device costs that it had measured before are still
+        true."""
         if not passed and (step.judge is not None or not step.report.exists()):
             return
         report = json.loads(step.report.read_text(encoding="utf-8"))
@@ -110,7 +111,8 @@ class Runner:
         self.record.add_figures(step.judge(report))
 
     def wait(self, step, log):
-        """The exit status, or None: it did not end in time. It has a process group of its own, which ends with it."""
+        """Returns the exit status, or None if it did not end in time. It has a process group of its own, which ends
+        with it."""
         with open(log, "wb") as file:
             child = subprocess.Popen(step.command, stdout=file, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL,
                                      env=self.environment | step.environment, start_new_session=True)
@@ -125,7 +127,7 @@ class Runner:
 
     @staticmethod
     def end_group(child):
-        """One that can gives its device back, or ends a daemon of its own, before it is killed."""
+        """Ends a group. A program that can gives its device back, or ends a daemon of its own, before it is killed."""
         os.killpg(child.pid, signal.SIGTERM)  # not waited for yet, so the number is still its own
         end = time.monotonic() + END_SECONDS_MAX
         while os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None and time.monotonic() < end:
@@ -134,7 +136,8 @@ class Runner:
         child.wait()
 
     def wait_for_ranks(self):
-        """Those of a launcher that was killed end a little later, in groups of their own, and leave the device then."""
+        """Waits for the ranks of a launcher that was killed. They end a little later, in groups of their own, and leave
+        the device then."""
         end = time.monotonic() + RANKS_SECONDS_MAX
         while time.monotonic() < end and any(map(self.is_ours, Path("/proc").glob("[0-9]*/exe"))):
             time.sleep(0.05)
@@ -175,7 +178,7 @@ def parse_options():
 
 
 def run_parts(options, work, environment, record):
-    """How that ended, for the record."""
+    """Runs the parts and returns how that ended, for the record."""
     record.machine.update(machine_of(options.bundle, work, environment, options.soft))
     record.write()
     if "refused" in record.machine:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What scripts/gpu-check makes of the reports of `rondo perf`: figures, and the bars that they are to meet."""
+"""Turns the reports of `rondo perf` into figures for scripts/gpu-check, and holds the bars that they are to meet."""
 
 from dataclasses import dataclass
 
@@ -27,7 +27,7 @@ def size_name(size):
 
 
 def times(report):
-    """(bytes, placement, median us, floor us) of each result."""
+    """Yields (bytes, placement, median us, floor us) of each result."""
     for row in report["results"]:
         for placement in ("out_of_place", "in_place"):
             if row[placement] is not None:
@@ -35,7 +35,7 @@ def times(report):
 
 
 def against_floor(bar):
-    """Each result as a multiple of its floor; `bar` may be None."""
+    """Returns a judge of each result as a multiple of its floor; `bar` may be None."""
     def judge(report):
         for size, placement, median, floor in times(report):
             ratio = median / floor if floor > 0 else float("inf")
@@ -54,7 +54,7 @@ def latency(report):
 
 
 def setup(report):
-    """What making the communicator took."""
+    """Yields the time in which the communicator was made."""
     yield Figure(f"a communicator of {report['ranks']} ranks made", f"{report['setup_ms']:.1f} ms")
 
 
@@ -66,7 +66,7 @@ def and_setup(judge):
 
 
 def against_floor_and_turns(report):
-    """Processes that share a device: the floor, and the hand-overs that the plan has in a row."""
+    """Yields for processes that share a device the floor, and the hand-overs that the plan has in a row."""
     told = [device["hand_over_us"] for device in report["devices"] if "hand_over_us" in device]
     if not told:  # the device cannot wait for words
         yield from against_floor(None)(report)
@@ -83,7 +83,7 @@ def against_floor_and_turns(report):
 
 
 def beside_product(bar):
-    """Both slow-downs; `bar`, which may be None, is the product's."""
+    """Returns a judge of both slow-downs; `bar`, which may be None, is the product's."""
     def judge(report):
         product = report["product"]
         for row in report["results"]:

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What scripts/gpu-check says of the place: its device, driver, clocks; what the kernel said after a failure; and the
-process that keeps a context alive meanwhile."""
+"""Describes the place for scripts/gpu-check: its device, driver, clocks, and the kernel's messages after a failure. It
+also has the process that keeps a context alive meanwhile."""
 
 import json
 import os
@@ -17,7 +17,7 @@ KERNEL = re.compile(r"NVRM|\bXid\b|nvidia", re.I)
 
 
 def output_of(command, environment=None, log=None, seconds=60):
-    """What it prints, or "" where it fails. With `log` all that it says is kept there."""
+    """Returns what the command prints, or "" if it fails. With `log` all its output is kept there."""
     try:
         done = subprocess.run([str(word) for word in command], capture_output=True, text=True, timeout=seconds,
                               env=environment, check=False, errors="replace", stdin=subprocess.DEVNULL)
@@ -31,14 +31,14 @@ def output_of(command, environment=None, log=None, seconds=60):
 
 
 def distances_of(devices):
-    """What NVML said, and the table of distances, in one line."""
+    """Returns what NVML reported, and the table of distances, in one line."""
     rows = [f"{device['pci_bus_id']}: {' '.join(each['code'] for each in row)}"
             for device, row in zip(devices["list"], devices["distances"])]
     return "; ".join([devices["nvml"]["error"] or f"{devices['nvml']['library']} was asked"] + rows)
 
 
 def add_info(machine, text):
-    """What `rondo info` says of the first device, its kernels above all, and where all are."""
+    """Adds what `rondo info` reports of the first device, mainly of its kernels, and the distances of all devices."""
     document = json.loads(text) if text else {}
     cuda = document.get("cuda", {"error": "rondo info failed", "devices": []})
     if "devices" in document:
@@ -62,7 +62,7 @@ def add_info(machine, text):
 
 
 def machine_of(bundle, work, environment, soft):
-    """What the record says of the place."""
+    """Returns the record's description of the place."""
     machine = {"commit": (bundle / "COMMIT").read_text(encoding="utf-8").strip()}
     add_info(machine, output_of([bundle / "bin/rondo", "info", "--json"], environment, work / "rondo-info.log"))
     if soft:
@@ -76,7 +76,7 @@ def machine_of(bundle, work, environment, soft):
 
 
 def clocks(soft):
-    """The device's clocks as they are now, in one line; "": they cannot be had."""
+    """Returns the device's present clocks in one line, or "" if they are not available."""
     tool = None if soft else shutil.which("nvidia-smi")
     if tool is None:
         return ""
@@ -85,7 +85,7 @@ def clocks(soft):
 
 
 class KernelMessages:
-    """What the kernel's log says of the driver (an Xid above all) since it was last asked."""
+    """The messages of the kernel's log about the driver (mainly an Xid) since it was last read."""
 
     def __init__(self):
         self.seen = len(self.all())

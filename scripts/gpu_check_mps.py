@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs a command whose processes share a device through NVIDIA's Multi-Process Service, by a daemon of its own that
-ends with it. Where MPS does not work the driver goes on without it, and processes take turns: so a process looks first
-whether it is served, and if not the command does not run (exit status 77).   usage: gpu_check_mps.py COMMAND..."""
+ends with it. If MPS does not work, the driver goes on without it, and processes take turns. So a process first checks
+whether it is served. If it is not, the command does not run (exit status 77).
+
+usage: gpu_check_mps.py COMMAND..."""
 
 import ctypes
 import os
@@ -19,7 +21,8 @@ MPS_ENABLED = 133  # CU_DEVICE_ATTRIBUTE_MPS_ENABLED: a context made on the devi
 
 
 def begin(environment):
-    """The daemon, which listens, or None: it does not. It stays in this process's group, and so ends with it."""
+    """Starts the daemon. Returns it once it listens, or None if it does not. It stays in this process's group, and so
+    ends with it."""
     daemon = subprocess.Popen([CONTROL, "-f"], env=environment, stdin=subprocess.DEVNULL)
     end = time.monotonic() + PATIENCE
     while not (Path(environment["CUDA_MPS_PIPE_DIRECTORY"]) / "control").exists():
@@ -32,7 +35,8 @@ def begin(environment):
 
 
 def why_not_served(environment):
-    """What a process of its own says, since what a driver has found it keeps; "": it is served."""
+    """Returns why a process is not served, or "" if it is. The driver keeps what it has found, so a new process asks
+    it."""
     try:
         done = subprocess.run([sys.executable, "-B", __file__, "--served"], env=environment, capture_output=True,
                               text=True, timeout=PATIENCE, check=False)
@@ -42,7 +46,7 @@ def why_not_served(environment):
 
 
 def ask_driver():
-    """Exits with what why_not_served() tells."""
+    """Exits with the answer that why_not_served() returns."""
     driver = ctypes.CDLL(os.environ.get("RONDO_CUDA_LIBRARY", "libcuda.so.1"))
     device, served, context = ctypes.c_int(), ctypes.c_int(), ctypes.c_void_p()
     for name, arguments in (("cuInit", (0,)), ("cuDeviceGet", (ctypes.byref(device), 0)),

@@ -17,7 +17,7 @@ def verdict(met, soft):
 
 
 def written(path, write):
-    """`path`, whole or not at all."""
+    """Writes `path`, whole or not at all."""
     write(f"{path}.new")
     os.replace(f"{path}.new", path)
 

@@ -9,7 +9,7 @@ from gpu_check_train import TrainSteps
 
 class AllSteps(TrainSteps):
     def part_b(self):
-        """What has a bar first, then what the tuner would have to know, then the rest."""
+        """Yields first the steps that have a bar, then those that the tuner would need, then the rest."""
         yield from self.bandwidth()
         yield from self.latencies()
         yield from self.registered()
@@ -42,11 +42,12 @@ class AllSteps(TrainSteps):
         return ("-b", self.sizes.medium, "-e", self.sizes.medium, *self.sizes.runs)
 
     def replayed(self):
-        """Many calls in a graph, and all streams released by one word: neither launches nor their skew are measured."""
+        """Returns options for many calls in a graph, and all streams released by one word. So neither launches nor
+        their skew are measured."""
         return ("--graph", "--together", "-m", self.sizes.calls, *self.sizes.replays)
 
     def latencies(self):
-        """By a graph of each rank, by one kernel in a graph of all, and call by call."""
+        """Yields latencies by a graph of each rank, by one kernel in a graph of all, and call by call."""
         many = self.sizes.many
         for ranks, label, more, environment in (
                 (2, "", (), {}), (many, "", (), {}), (2, "one kernel", ("--one-graph",), SHARED),
@@ -65,8 +66,8 @@ class AllSteps(TrainSteps):
                                labelled(against_floor(None), f"{way}, replayed"), **more)
 
     def registered(self):
-        """Processes that share the device, in buffers that they share and through places; with blocks asked for, since
-        through MPS nobody knows what other processes have."""
+        """Yields processes that share the device, in buffers that they share and through places. They request blocks,
+        since through MPS nobody knows what other processes have."""
         before, more = self.through_mps()
         for kind in ("registered", "private"):
             yield self.all_reduce(f"2 processes through MPS, {kind} buffers",
@@ -90,7 +91,7 @@ class AllSteps(TrainSteps):
                                   labelled(against_floor(None), f"at most {blocks} blocks"))
 
     def processes(self):
-        """Those that share the device without MPS; and what making communicators takes."""
+        """Yields processes that share the device without MPS, and the time of making communicators."""
         sizes = self.sizes
         yield self.all_reduce("2 processes", ["-b", sizes.large, "-e", sizes.large, *sizes.runs],
                               against_floor_and_turns, launcher=self.launcher(2))
@@ -103,7 +104,7 @@ class AllSteps(TrainSteps):
                                   environment=environment)
 
     def products(self):
-        """What a large matrix product and a collective cost each other."""
+        """Yields how much a large matrix product and a collective slow each other."""
         library = str(self.kernels / "libfake_cublas.so") if self.soft else find_library("libcublas")
         missing = "" if library else "there is no cuBLAS: no toolkit, no Python packages with it"
         size = self.sizes.medium

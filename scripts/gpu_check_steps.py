@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the parts of scripts/gpu-check run, as data, but for part B, the speed (gpu_check_speed.py)."""
+"""Lists the steps of scripts/gpu-check as data, except part B, the speed (gpu_check_speed.py)."""
 
 import math
 import os
@@ -21,12 +21,14 @@ RESIDENT = {"CUDA_DEVICE_MAX_CONNECTIONS": "32"}  # ranks that are threads on a 
 
 
 def options_of(way):
-    """Of `rondo perf`: what runs plans, a kernel of its own or the interpreter by a protocol."""
+    """Returns the option of `rondo perf` for the way to run plans: a kernel of its own, or the interpreter by a
+    protocol."""
     return ("--kernel" if way == "load_store" else "--protocol", way)
 
 
 def places_of(way):
-    """Of a step: by ll128 ranks take the devices in turn, and where two of them share one it cannot run."""
+    """Returns the step's fields about devices. By ll128 ranks take the devices in turn; ranks that share a device
+    cannot run."""
     return {"device": "cuda", "refusal": NO_LL128} if way == "ll128" else {}
 
 
@@ -47,7 +49,7 @@ class Step:
 
 @dataclass
 class Sizes:
-    """How much is done: on a GPU, on the driver in software, and there to show that the scripts work."""
+    """The amount of work: on a GPU, on the driver in software, and just to show that the scripts work."""
     large: str            # of one rank's vector, where bandwidth is asked for
     medium: str
     protocols: tuple      # range of sizes at which protocols are compared
@@ -89,7 +91,8 @@ QUICK = Sizes(large="64K", medium="16K", protocols=("-b", "4K", "-e", "4K"),
               matrix={2: "tiny", 3: "tiny"}, thread_seeds=2, process_seeds=2, patience=5)
 
 
-# Of tests/gpu/region_rank.cpp: sums in registered buffers, replayed, through places, in others, and other collectives.
+# Commands for tests/gpu/region_rank.cpp: sums in registered buffers, replayed, through places, in others, and other
+# collectives.
 REGISTERED = ["register", "shared", "plan", "sum=in_place", "capture", "replay=graph", "deregister", "sum=places",
               "replace", "register", "shared", "sum=again"]
 for _name in ("reduce_scatter", "all_gather", "broadcast", "reduce"):
@@ -101,7 +104,8 @@ SOFT_FOLLOWED = ("librondo_soft_kernels.so", "librondo_soft_train_kernels.so")
 
 
 def find_library(name):
-    """cuBLAS or cuBLASLt of a toolkit, or of the Python packages that PyTorch brings; "": none."""
+    """Finds cuBLAS or cuBLASLt of a toolkit, or of the Python packages that PyTorch brings. Returns "" if there is
+    none."""
     folders = os.environ.get("LD_LIBRARY_PATH", "").split(os.pathsep) + ["/usr/local/cuda/lib64"]
     folders += [os.path.join(place, "nvidia", part, "lib") for place in sys.path for part in ("cu13", "cublas")]
     folders += ["/usr/lib/x86_64-linux-gnu", "/usr/lib64"]
@@ -136,7 +140,7 @@ class Steps:
         return {"SOFT_CUDA_KERNELS": ":".join(str(self.kernels / name) for name in names)} if self.soft else {}
 
     def test_kernels(self):
-        """For the programs that launch kernels of the tests."""
+        """Returns the environment of programs that launch kernels of the tests."""
         image = self.kernels / "test_kernels.fatbin"
         if self.soft or not image.exists():
             return self.soft_kernels("libsoftcuda_test_kernels.so")
@@ -153,7 +157,8 @@ class Steps:
         return Step(part, name, command, seconds, environment, report=report, judge=judge, **more)
 
     def through_mps(self):
-        """What stands before the launcher of processes that share the device through MPS, and what their step has."""
+        """Returns the words before the launcher of processes that share the device through MPS, and the fields of their
+        step."""
         if self.soft:
             return (), {"environment": {"SOFT_CUDA_MPS": "on", "REGION_RANK_COUNT": "20000"}}
         control = gpu_check_mps.CONTROL
@@ -163,7 +168,8 @@ class Steps:
                 {"missing": missing, "environment": {"CUDA_DEVICE_MAX_CONNECTIONS": "8", "RONDO_LOG": "info"}})
 
     def part_a(self):
-        """What is there; whether anything of Rondo works; what the device's elementary steps cost."""
+        """Yields the steps that show what exists, whether anything of Rondo works, and what the device's elementary
+        steps cost."""
         yield from self.smoke()
         plain = {"SOFT_CUDA_QUEUES": "8"}  # the conformance test looks at queues itself
         yield Step("A", "driver conformance", [self.bin / "driver_conformance"], 60, self.test_kernels() | plain)
@@ -174,7 +180,7 @@ class Steps:
                    self.test_kernels(), report=costs)
 
     def smoke(self):
-        """Each protocol, kernel and executor once, with results verified; on a GPU a call that takes over 2 s is
+        """Yields each protocol, kernel and executor once, with results verified. On a GPU a call that takes over 2 s is
         aborted."""
         brief = ("-b", 8, "-e", "128K", "-f", 128, "-n", 1, "-w", 1, "-m", 2, "-T", 20 if self.soft else 2)
         threads = ("--ranks", 2, *brief)
@@ -194,7 +200,7 @@ class Steps:
                                 launcher=self.launcher(2), environment=environment | {"RONDO_DEVICE_HANDLES": handles})
 
     def part_c(self):
-        """Correctness: what moves most bytes by default, then every combination, then the rest."""
+        """Yields tests of correctness: what moves most bytes by default, then every combination, then the rest."""
         yield Step("C", "load_store: by kernels of its own", [self.bin / "gpu_load_store"], 60)
         # Processes that take turns on a device share no buffers: what is asked for goes through their places.
         for collective in ("all_reduce", "reduce_scatter", "all_gather", "broadcast", "reduce"):
@@ -224,7 +230,7 @@ class Steps:
         yield Step("C", "copy-engine executor, ranks as threads", [self.bin / "gpu_copy"], 120)
 
     def part_d(self):
-        """Faults, one job at a time; then compute-sanitizer."""
+        """Yields faults, one job at a time, then compute-sanitizer."""
         threads, processes = self.sizes.thread_seeds, self.sizes.process_seeds
         yield Step("D", f"{threads} seeds: a rank aborts, stays away or disagrees", [self.bin / "device_seeds"], 120,
                    {"RONDO_SEED_COUNT": str(threads)}, case_seconds=120)
@@ -241,7 +247,7 @@ class Steps:
 
 
 def soft_environment(bundle):
-    """As devices are: a queue for each stream, and two blocks on a multiprocessor."""
+    """Sets up the driver in software as devices are: a queue for each stream, and two blocks on a multiprocessor."""
     libraries = Path(bundle) / "lib"
     return {"RONDO_CUDA_LIBRARY": str(libraries / "libsoftcuda.so"), "SOFT_CUDA_QUEUES": "32",
             "SOFT_CUDA_KERNELS": str(libraries / "librondo_soft_kernels.so"),

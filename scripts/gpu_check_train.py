@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Part E of scripts/gpu-check: the trainer on the device. Its losses beside the host's; then the model of GPT-2's size
-on ranks that share the device, by either executor and with budgets of blocks: what of communication hides, and what it
-takes from computation."""
+"""Part E of scripts/gpu-check, the trainer on the device. First its losses are compared with the host's. Then the model
+of GPT-2's size runs on ranks that share the device, by either executor and with budgets of blocks. It shows how much
+communication hides, and what it takes from computation."""
 
 import json
 
@@ -17,7 +17,7 @@ def spread(values, unit=""):
 
 
 def overlap_of(label):
-    """What the trainer says of communication and computation beside each other."""
+    """Returns a judge of how well communication and computation overlap, as the trainer reports it."""
     def judge(report):
         times = report["time_us"]
         parts = ", ".join(f"{name} {times[name] / 1e3:.1f}" for name in ("forward", "backward", "optimizer",
@@ -35,7 +35,7 @@ def overlap_of(label):
 
 
 def follows(host_report):
-    """The largest relative difference of any loss."""
+    """Returns a judge of the largest relative difference of any loss."""
     def judge(report):
         host = json.loads(host_report.read_text(encoding="utf-8"))
         pairs = zip(report["loss"]["train"], host["loss"]["train"], strict=True)

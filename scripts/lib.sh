@@ -4,7 +4,8 @@
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 export LC_ALL=C.UTF-8
-# What ccache kept for another checkout serves this one: of the folder, debugging information alone would differ.
+# The objects that ccache kept for another checkout serve this one. Only the folder in debugging information would
+# differ.
 export CCACHE_NOHASHDIR=1
 
 say() { printf '%s\n' "$*"; }
@@ -39,7 +40,7 @@ distribution() { (. /etc/os-release 2>/dev/null && echo "${ID:-unknown} ${VERSIO
 
 package_installed() { [ "$(dpkg-query -W -f '${db:Status-Status}' "$1" 2>/dev/null)" = installed ]; }
 
-# Prints those of the named packages that are not installed.
+# Prints the named packages that are not installed.
 missing_packages() {
   local package
   for package in "$@"; do package_installed "$package" || printf '%s ' "$package"; done
@@ -54,7 +55,7 @@ as_root() {
   fi
 }
 
-# Without apt we install nothing; what is there must do.
+# Without apt we install nothing; the installed tools must do.
 require_tools() {
   local tool missing=
   for tool in c++ meson ninja pkg-config python3; do command -v "$tool" >/dev/null || missing="$missing $tool"; done
@@ -63,7 +64,7 @@ Install them, and the development files of libsodium, hwloc, highway, spdlog, fm
 oneDNN (in Debian: ${packages_build[*]}), then start again."
 }
 
-# Installs those of the named packages that are missing. With nothing to do it touches no network.
+# Installs the named packages that are missing. With nothing to do it touches no network.
 install_packages() {
   if ! command -v apt-get >/dev/null || ! command -v dpkg-query >/dev/null; then
     require_tools
@@ -95,7 +96,8 @@ packages_cuda=(nvidia-cuda-nvcc==13.0.88 nvidia-cuda-crt==13.0.88 nvidia-nvvm==1
 cuda_folder=$root/.cache/cuda  # cuda/meson.build looks there
 cuda_installed=/usr/local/cuda
 
-# What reads the kernels' machine code, for a test (5 MB): the oldest there, which knows what that compiler writes.
+# These tools read the kernels' machine code, for a test (5 MB). They are the oldest that know what that compiler
+# writes.
 packages_cuda_tools=(nvidia-cuda-cuobjdump==13.2.51 nvidia-cuda-nvdisasm==13.2.51)
 cuda_tools_folder=$root/.cache/cuda-tools  # tests/gpu/image_test.py looks there
 
@@ -127,7 +129,7 @@ setup_cuda() {
     say "There is no nvcc: the build goes on without the kernels for CUDA devices. To add them, install CUDA 13."
 }
 
-# Without it, the test of the kernels' image looks at their PTX alone.
+# Without it, the test of the kernels' image checks their PTX alone.
 setup_cuda_tools() {
   if command -v cuobjdump >/dev/null || [ -x "$cuda_installed/bin/cuobjdump" ] ||
     [ -x "$cuda_tools_folder/nvidia/cu13/bin/cuobjdump" ]; then return; fi
@@ -147,8 +149,7 @@ setup_peers() {
 # shellcheck disable=SC2046
 setup_fuzz() { install_packages $(packages_fuzz); }
 
-# What configure takes: clang, and its linker where it is installed. Meson itself looks for ccache only where CC is not
-# set.
+# Makes configure take clang, and its linker if it is installed. Meson itself finds ccache only if CC is not set.
 use_clang() {
   local cached=
   if command -v ccache >/dev/null; then cached='ccache '; fi
@@ -170,8 +171,8 @@ configure() {
   printf '%s' "$*" >"$stamp"
 }
 
-# Those of this process, or as many as its control group's limit of time amounts to, where that is less: a container may
-# see many that it can hardly use, and as many tests side by side would wait for each other.
+# Prints the cores of this process, or as many as its control group's limit of time amounts to, if that is less. A
+# container may see many that it can hardly use, and as many tests side by side would wait for each other.
 usable_cores() {
   local cores quota=max period=100000
   cores=$(nproc)
@@ -188,7 +189,7 @@ usable_cores() {
   echo "$cores"
 }
 
-# build FOLDER [ninja targets]: says how much there is to do; the compilers' output is shown only when it fails.
+# build FOLDER [ninja targets]: prints how much there is to do. The compilers' output is shown only when it fails.
 build() {
   local folder=$1 planned
   shift

@@ -104,7 +104,7 @@ def read_tests(folder):
 
 
 def targets_of(folder, tests):
-    """The files that ninja makes for these tests, relative to the folder."""
+    """Returns the files that ninja makes for these tests, relative to the folder."""
     needed = {need for test in tests for need in test.needs}
     files = [file for target in introspect(folder, "--targets") if target["id"] in needed
              for file in target["filename"]]
@@ -121,7 +121,7 @@ def of_stage(tests, stage):
 
 
 def is_occasional(test, stage):
-    """Whether it is left out of most gates."""
+    """Returns whether the test is left out of most gates."""
     if stage == "timed" or test.name in TOOL_FILES or (stage == "asan" and test.starts_programs):
         return True
     return any(fnmatch.fnmatchcase(test.name, pattern) for pattern in OCCASIONAL)
@@ -133,7 +133,7 @@ def has_changed(test, changed):
 
 
 def select(tests, stage, everything, quarter, changed):
-    """In the order of the build files."""
+    """Returns the selected tests in the order of the build files."""
     candidates = of_stage(tests, stage)
     if everything:
         return candidates
@@ -145,7 +145,7 @@ def select(tests, stage, everything, quarter, changed):
 
 
 def long_ones(root):
-    """(seconds, stage, name) of tests that took long."""
+    """Yields (seconds, stage, name) of tests that took long."""
     for log in sorted(root.glob("build-*/meson-logs/*.json")):
         if log.stem in STAGES:
             for line in log.read_text(encoding="utf-8", errors="replace").splitlines():

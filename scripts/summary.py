@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Adds up what tests said: summary.py FILE... prints the failed and skipped ones and "N passed, N failed, N skipped".
+"""Adds up the results of tests: summary.py FILE... prints the failed and skipped ones and "N passed, N failed, N
+skipped".
 
 A FILE is a testlog.json of Meson, or the "pass NAME" and "fail NAME" lines of scripts/fuzz. For programs of Catch2 and
-of Python's unittest their test cases count; any other program counts as one. A case is skipped where its program prints
-a line "skipped: NAME: why", or where unittest says so; a program that exits with 77 is skipped as a whole.
+of Python's unittest their test cases count; any other program counts as one. A case is skipped if its program prints a
+line `skipped: NAME: why`, or if unittest says so. A program that exits with 77 is skipped as a whole.
 """
 
 import json
@@ -32,7 +33,7 @@ class Tally:
 
 
 def count_catch(text):
-    """(passed, failed) test cases of a Catch2 program, or None where it is not one."""
+    """Returns (passed, failed) test cases of a Catch2 program, or None if it is not one."""
     if match := CATCH_PASSED.search(text):
         return int(match[2]), 0
     if match := CATCH_COUNTS.search(text):
@@ -42,7 +43,7 @@ def count_catch(text):
 
 
 def count_unittest(text):
-    """(passed, failed, skip reasons) of a program of Python's unittest, or None where it is not one."""
+    """Returns (passed, failed, skip reasons) of a program of Python's unittest, or None if it is not one."""
     ran = UNITTEST_COUNT.search(text)
     if not ran:
         return None

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Catch2's main, by which a program that was asked for no case that it has fails, and what says where it is:
-// RONDO_TEST_PROGRESS      set: each test case is named on standard output as it begins, with the time since the start
-// RONDO_TEST_CASE_SECONDS  a case that takes longer ends the program, whatever it waits for, and is named
+// Catch2's main. A program fails if it was asked for no case that it has. Two variables show where a program is:
+//
+//     RONDO_TEST_PROGRESS      each test case is named on standard output as it begins, with the time since the start
+//     RONDO_TEST_CASE_SECONDS  a case that takes longer ends the program, whatever it waits for, and is named
 #if __has_include(<catch2/catch_all.hpp>)
 #include "tests/catch.h"
 using CatchListener = Catch::EventListenerBase;
@@ -41,7 +42,7 @@ class Deadline {
     changed_.notify_one();
     thread_.join();
   }
-  /// Of the assertion that was evaluated last: what the case waits for comes behind it.
+  /// Notes the place of the assertion that was evaluated last. The case waits for something after it.
   void passed(const Catch::SourceLineInfo &place) {
     file_.store(place.file, std::memory_order_relaxed);  // relaxed: a line of another file would be wrong, no more
     line_.store(place.line, std::memory_order_relaxed);

@@ -8,7 +8,7 @@
 namespace rondo_test {
 namespace {
 
-constexpr uint32_t timeout_ms = 60'000;  // a rank that runs into it was not told
+constexpr uint32_t timeout_ms = 60'000;  // a rank that runs into it got no error
 constexpr size_t element_bytes_max = 8;
 
 class Random {
@@ -48,7 +48,7 @@ DrawnCall draw_call(Random &random, int rank_count) {
   return call;
 }
 
-/// A call that differs from `call`, in one thing or in all.
+/// Draws a call that differs from `call`, in one thing or in all.
 DrawnCall draw_other(Random &random, const DrawnCall &call, int rank_count) {
   for (;;) {  // ends by itself: all but a few of the draws differ
     DrawnCall other = call;
@@ -197,7 +197,7 @@ Told live_disagreement(const Disagreement &drawn, const RankPart &part) {
     if (status == RONDO_OK) ++told.silent_exchanges;
   }
   if (status != RONDO_OK) static_cast<void>(rondo_comm_last_error(part.comm, &told.error));
-  told.error.status = status;  // as it was told, whatever is kept
+  told.error.status = status;  // as it was returned, whatever is kept
   return told;
 }
 

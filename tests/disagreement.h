@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// One disagreement of ranks, as a seed draws it: what all call first, where the ranks part, in groups that agree among
-// themselves, and what all call then. No rank may come to the end of it without having been told.
+// One disagreement of ranks, as a seed draws it. First all make the same calls. Then the ranks part, in groups that
+// agree among themselves, and then all make the same calls again. Every rank must get an error before it reaches the
+// end.
 #pragma once
 
 #include <cstddef>
@@ -20,13 +21,13 @@ struct DrawnCall {
   int root = 0;
   size_t count = 0;
 
-  /// As the ranks see it: what a collective has no use for does not count.
+  /// Compares as the ranks do: fields for which a collective has no use do not count.
   [[nodiscard]] bool same_as(const DrawnCall &other) const;
-  /// As errors name it: "broadcast of 8 int32 from rank 1".
+  /// Returns the text with which errors name it, e.g. "broadcast of 8 int32 from rank 1".
   [[nodiscard]] std::string text() const;
-  /// Whether it is complete on a rank only after every rank has had a part in it.
+  /// Returns whether it is complete on a rank only after every rank has had a part in it.
   [[nodiscard]] bool waits_for_all() const;
-  /// Elements of the longest buffer.
+  /// Returns the number of elements of the longest buffer.
   [[nodiscard]] size_t elements(int rank_count) const;
 };
 
@@ -45,20 +46,20 @@ struct Disagreement {
 
 [[nodiscard]] Disagreement draw_disagreement(uint64_t seed);
 
-/// What a rank got: plain, since it travels from process to process.
+/// The result of a rank. It is plain data, since it travels from process to process.
 struct Told {
-  rondo_error_t error = RONDO_ERROR_INIT;  ///< its first failure; RONDO_OK: none
+  rondo_error_t error = RONDO_ERROR_INIT;  ///< its first failure; RONDO_OK if none
   uint32_t silent_exchanges = 0;  ///< calls at which all meet that it completed although the ranks had parted before
 };
 
-/// What a rank calls with: two buffers of buffer_bytes() where its communicator is.
+/// A rank's arguments: two buffers of buffer_bytes() where its communicator is.
 struct RankPart {
   int rank = 0;
   rondo_comm_t comm = nullptr;
   std::byte *send = nullptr;
   std::byte *recv = nullptr;
   rondo_stream_t stream = nullptr;
-  /// What came of the call that has just returned RONDO_OK; empty: that is all.
+  /// Returns the outcome of the call that has just returned RONDO_OK; empty if that is all.
   std::function<rondo_status_t()> settle;
 };
 [[nodiscard]] size_t buffer_bytes(const Disagreement &drawn);
@@ -66,7 +67,7 @@ struct RankPart {
 /// Makes the calls of a rank, to the end or the first failure.
 [[nodiscard]] Told live_disagreement(const Disagreement &drawn, const RankPart &part);
 
-/// What is wrong with what the ranks were told; empty: nothing.
+/// Returns what is wrong with the errors that the ranks got, or nothing.
 [[nodiscard]] std::string judge_disagreement(const Disagreement &drawn, const std::vector<Told> &told);
 
 }  // namespace rondo_test

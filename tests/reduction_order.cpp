@@ -10,28 +10,28 @@ namespace {
 
 Reduction leaf(uint32_t rank) { return {rank, {}}; }
 
-/// x(c) [x(c-1) [... [x(c+2) x(c+1)]]]
+/// Returns x(c) [x(c-1) [... [x(c+2) x(c+1)]]].
 Reduction ring(uint32_t rank_count, uint32_t last) {
   Reduction reduce = leaf((last + 1) % rank_count);
   for (uint32_t hop = 2; hop <= rank_count; ++hop) reduce = {0, {leaf((last + hop) % rank_count), reduce}};
   return reduce;
 }
 
-/// [[x0 x1] x2] ...
+/// Returns [[x0 x1] x2] ... in rank order.
 Reduction in_rank_order(uint32_t rank_count) {
   Reduction reduce = leaf(0);
   for (uint32_t rank = 1; rank < rank_count; ++rank) reduce = {0, {reduce, leaf(rank)}};
   return reduce;
 }
 
-/// [[x(c) x(c+1)] x(c+2)] ...
+/// Returns [[x(c) x(c+1)] x(c+2)] ... from the owner on.
 Reduction from_owner(uint32_t rank_count, uint32_t owner) {
   Reduction reduce = leaf(owner);
   for (uint32_t offset = 1; offset < rank_count; ++offset) reduce = {0, {reduce, leaf((owner + offset) % rank_count)}};
   return reduce;
 }
 
-/// V(r) = x(r), or [x(r) x(m+r)]; then V(r) = [V(r) V(r xor d)] for d = m/2, m/4, ... 1.
+/// Returns V(r). It begins as x(r), or [x(r) x(m+r)]; then V(r) = [V(r) V(r xor d)] for d = m/2, m/4, ... 1.
 Reduction halving(uint32_t rank_count, uint32_t rank) {
   uint32_t core = 1;
   while (2 * core <= rank_count) core *= 2;

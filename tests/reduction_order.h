@@ -17,13 +17,13 @@ struct Reduction {
   std::vector<Reduction> operands;  ///< 2 or 3
 };
 
-/// How element i of a chunk is reduced. `root` counts for reduce only, `channel` for the tree (even or odd), `chunk`
-/// for the algorithms that have several: ring (of a reduce-scatter: the block), halving-doubling, hierarchical (on one
-/// host).
+/// Returns how element i of a chunk is reduced. `root` counts for reduce only, `channel` for the tree (even or odd).
+/// `chunk` counts for the algorithms that have several chunks: ring, halving-doubling and hierarchical (on one host).
+/// In a ring's reduce-scatter it is the block.
 [[nodiscard]] Reduction reduction_order(rondo_algorithm_t algorithm, rondo_collective_t collective, uint32_t rank_count,
                               uint32_t root, uint32_t channel, uint32_t chunk);
 
-/// How many chunks a tile has: the chunk of an element follows from the partition (src/proto/partition.h).
+/// Returns how many chunks a tile has. An element's chunk follows from the partition (src/proto/partition.h).
 [[nodiscard]] uint32_t reduce_chunk_count(rondo_algorithm_t algorithm, rondo_collective_t collective,
                                         uint32_t rank_count);
 

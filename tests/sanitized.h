@@ -5,7 +5,8 @@
 
 namespace rondo_test {
 
-/// Whether the tests run under a sanitizer (scripts/test says so): what takes minutes there does less, and says so.
+/// Returns whether the tests run under a sanitizer (scripts/test says so). Tests that take minutes there do less, and
+/// say so.
 [[nodiscard]] inline bool sanitized() { return std::getenv("RONDO_TEST_SANITIZED") != nullptr; }
 
 }  // namespace rondo_test

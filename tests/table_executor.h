@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // An executor without links: the ranks, threads of one process, put their buffers on a table, and each adds up what
-// lies there. What a communicator is promised of an executor can be seen by it, and what an executor is told.
+// lies there. It shows what an executor promises to a communicator, and what a communicator passes to an executor.
 #pragma once
 
 #include <chrono>
@@ -20,7 +20,7 @@ using rondo::Error;
 using rondo::Operations;
 using rondo::Result;
 
-/// What the ranks share. An operation is over when all have put their buffers down, and all have read them.
+/// The part that the ranks share. An operation is over when all have put their buffers down, and all have read them.
 class Table {
  public:
   explicit Table(uint32_t rank_count) : rank_count_(rank_count) {}
@@ -68,9 +68,9 @@ class Table {
 
 class TableExecutor final : public rondo::Executor {
  public:
-  /// What a test wants of it, and what the communicator has asked.
+  /// The requests of a test to the executor, and of the communicator.
   struct Wishes {
-    uint64_t refused_count = UINT64_MAX;   ///< prepare() refuses plans of so many elements
+    uint64_t refused_count = UINT64_MAX;   ///< prepare() refuses plans of this many elements
     uint64_t failing_number = UINT64_MAX;  ///< enqueue() fails there
     bool checks_buffers = false;
     bool lives_on = false;  ///< quiesce() says that something still runs

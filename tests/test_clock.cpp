@@ -11,7 +11,7 @@
 namespace rondo {
 namespace {
 
-std::atomic<uint64_t> held_ns = 0;     ///< 0: the clock runs; pairs with the loads in now_ns()
+std::atomic<uint64_t> held_ns = 0;     ///< 0 while the clock runs; pairs with the loads in now_ns()
 std::atomic<uint64_t> skipped_ns = 0;  ///< by which it is ahead of the machine's, as what was held may have been moved
 
 }  // namespace

@@ -1,7 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Ranks on several hosts, which are network namespaces of this machine (tests/net/hosts.py): how their programs are
-started there. Needs root. Run as a program, it starts one rank on each host: between.py PID... -- DRIVER [OPTION...]
-Without a PID it runs one program, and waits for all that this leaves behind."""
+"""Starts programs of ranks on several hosts, which are network namespaces of this machine (tests/net/hosts.py). It
+needs root. Run as a program, it starts one rank on each host:
+
+    between.py PID... -- DRIVER [OPTION...]
+
+Without a PID it runs one program, and waits for all processes that this leaves behind."""
 
 import ctypes
 import os
@@ -51,7 +54,7 @@ class Network:
         return self.made.inner[1 + host]
 
     def _write_agent(self):
-        """What a launcher of MPI uses as its ssh: [OPTION...] ADDRESS COMMAND..."""
+        """Writes the program that a launcher of MPI uses as its ssh: [OPTION...] ADDRESS COMMAND..."""
         cases = "".join(f"  {self.made.address(host)}) pid={self._pid(host)};;\n" for host in range(self.made.count))
         text = ('#!/bin/sh\nwhile case "$1" in -*) true;; *) false;; esac; do shift; done\n'
                 f'case "$1" in\n{cases}  *) echo "no host $1" >&2; exit 1;;\nesac\nshift\n'
@@ -61,7 +64,8 @@ class Network:
         self.agent.chmod(0o755)
 
     def launch(self, contender, ranks):
-        """The words before the driver. Ranks fill one host after the other: of 4 on 2 hosts, 0 and 1 the first."""
+        """Returns the words before the driver. Ranks fill one host after the other: of 4 on 2 hosts, 0 and 1 the
+        first."""
         addresses = [self.made.address(host) for host in range(self.made.count)]
         each = ranks // self.made.count
         pids = [str(self._pid(rank // each)) for rank in range(ranks)]
@@ -74,7 +78,7 @@ class Network:
             return [sys.executable, "-B", __file__, "--", *inside, "-np", str(ranks), "--host", where,
                     "--mca", "plm_rsh_agent", str(self.agent), "--mca", "oob_tcp_if_include", INTERFACE,
                     "--mca", "btl_tcp_if_include", INTERFACE, "--bind-to", "none",
-                    # Else its daemons would belong to the first process of their host, and not to this run.
+                    # Otherwise its daemons would belong to the first process of their host, and not to this run.
                     "--mca", "orte_leave_session_attached", "1",
                     "-x", "MALLOC_MMAP_THRESHOLD_", "-x", "MALLOC_TRIM_THRESHOLD_"]
         binding = ["-genv", "I_MPI_PIN", "0"] if contender.family == "intel" else ["-bind-to", "none"]
@@ -83,7 +87,7 @@ class Network:
 
 
 def start_ranks(pids, driver):
-    """One rank for each number of a process in whose namespaces it is to be. The first that fails ends the others."""
+    """Starts one rank for each process number, in that process's namespaces. The first that fails ends the others."""
     ranks = []
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     try:
@@ -108,8 +112,8 @@ def start_ranks(pids, driver):
 
 
 def run_and_wait_for_all(command):
-    """Its orphans too: Open MPI's daemon on the other host outlives what started it, and the time of its rank would be
-    taken for other work on the machine."""
+    """Runs a command and waits for its orphans too. Open MPI's daemon on the other host outlives its parent, and the
+    time of its rank would be taken for other work on the machine."""
     if ctypes.CDLL(None, use_errno=True).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0:
         raise OSError(ctypes.get_errno(), "no child subreaper")
     started = []

@@ -51,7 +51,7 @@ def run(program, options):
 
 
 def measure(old, new, options, run_count):
-    """Medians of both, in turns; the first of each turn alternates."""
+    """Returns the medians of both, measured in turns; the first of each turn alternates."""
     times = {old: [], new: []}
     for index in range(run_count):
         for program in (old, new) if index % 2 == 0 else (new, old):

@@ -153,7 +153,8 @@ def say(text):
 
 
 def plan(options, contenders, core_count):
-    """Cells by (ranks, size), so that contenders alternate: a cell is the runs that one setting shows at one size."""
+    """Returns the cells by (ranks, size), so that contenders alternate. A cell has the runs that one setting shows at
+    one size."""
     order = [name for name in contenders if not contenders[name].ours and name != settings.RAW]
     by_size = {}
     for setting in options.settings:
@@ -167,8 +168,8 @@ def plan(options, contenders, core_count):
 
 
 def wanting(cells, found, state, count):
-    """All runs of those cells in which one has fewer than `count` samples in this state: contenders are measured
-    together or not at all. Each once, however many settings show it."""
+    """Returns all runs of the cells in which one has fewer than `count` samples in this state: contenders are measured
+    together or not at all. Each run is there once, however many settings show it."""
     return list(dict.fromkeys(run for cell in cells if any(found.count(state, run) < count for run in cell)
                               for run in cell))
 
@@ -187,7 +188,7 @@ def host(contenders):
 
 
 def measure_rounds(options, machine, contenders, planned, found, first_round):
-    """True: no run of Rondo failed. `found` is what the raw file holds, and grows with it."""
+    """Returns whether no run of Rondo failed. `found` is what the raw file holds, and grows with it."""
     def keep(row):
         results.append(options.raw, row)
         found.file(row)

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
- * What this machine can do at best: the parts of the floor under an all-reduce of two ranks (docs/performance.md has
- * the formulas), and how near the two cores' caches are at the moment. For x86-64.
+ * Measures what this machine can do at best: the parts of the floor under an all-reduce of two ranks. It also measures
+ * how near the two cores' caches are at the moment. The formulas are in docs/performance.md. For x86-64.
  *
  *     floor state                how long reading 64 KiB takes that the other core has just written
  *     floor keep LOW HIGH S      naps until that takes at least LOW and less than HIGH, at most S seconds; then keeps
  *                                both cores busy at idle priority, so that it stays so, until standard input ends
  *     floor BYTES                every part at this size
  *
- * One line of JSON; times in microseconds. */
+ * It prints one line of JSON, with times in microseconds. */
 #include <emmintrin.h>
 #include <errno.h>
 #include <poll.h>
@@ -46,7 +46,7 @@ static void copy(void *state) {
   memcpy(floor->to, floor->from, floor->bytes);
 }
 
-/* Past the cache: nothing is read in order to be overwritten. */
+/* Copies past the cache: nothing is read in order to be overwritten. */
 static void copy_streaming(void *state) {
   struct floor *floor = state;
   for (size_t at = 0; at < floor->bytes; at += 16)
@@ -84,7 +84,7 @@ static void read_shared(void *state) {
   floor->sink = sum;
 }
 
-/* A line goes there and another comes back. Bounded by the alarm of compare_settle(). */
+/* Sends a line to the other rank and another one back. The alarm of compare_settle() bounds it. */
 static void ping_pong(struct floor *floor, bool yield) {
   const int rank = floor->job->rank;
   for (uint64_t trip = 1; trip <= round_trips; ++trip) {
@@ -97,7 +97,7 @@ static void ping_pong(struct floor *floor, bool yield) {
   }
 }
 
-/* The best of a few batches: a floor is what is possible. */
+/* Returns the best of a few batches: a floor is what is possible. */
 static double one_way_us(struct floor *floor, bool yield) {
   double best_us = 0;
   for (int batch = 0; batch < batches; ++batch) {
@@ -113,7 +113,7 @@ static double one_way_us(struct floor *floor, bool yield) {
   return best_us;
 }
 
-/* Both ranks on one processor, which they hand to each other. */
+/* Binds both ranks to one processor, which they hand to each other. */
 static double yield_us(struct floor *floor) {
   cpu_set_t own, first;
   int cpu = sched_getcpu();
@@ -133,7 +133,7 @@ static int iterations_for(size_t bytes) {
   return bytes >= 64 << 20 ? 7 : bytes >= 4 << 20 ? 31 : bytes >= 256 << 10 ? 101 : 1001;
 }
 
-/* Rank 0's; the others get zero. */
+/* Returns rank 0's reading; the others get zero. */
 static double state_us(struct floor *floor) {
   return compare_sample(floor->job, probe_iterations, write_shared, read_shared, floor).median_us;
 }
@@ -161,7 +161,8 @@ static double seek(struct floor *floor, double low_us, double high_us, double se
   }
 }
 
-/* A hypervisor seldom moves a virtual processor that is never idle. Rank 0 looks for the end of standard input. */
+/* Keeps the state by never being idle: a hypervisor seldom moves a virtual processor that is not. Rank 0 polls for the
+ * end of standard input. */
 static void keep(struct floor *floor, const char *const *words) {
   struct compare_job *job = floor->job;
   const double us = seek(floor, atof(words[0]), atof(words[1]), atof(words[2]));

@@ -21,7 +21,7 @@
 
 namespace {
 
-/// What ranks put down to find each other, in memory that they share: no files, nothing to clean up.
+/// The board on which ranks find each other, in memory that they share: no files, nothing to clean up.
 struct Board {
   struct Entry {
     std::atomic<bool> ready;
@@ -77,7 +77,7 @@ struct Session {
   std::shared_ptr<gloo::rendezvous::Context> context;
 };
 
-/// Older versions take a reference, newer ones shared ownership.
+/// Connects a context. Older versions take a reference, newer ones shared ownership.
 template <class Context, class Device>
 void connect(Context &context, const std::shared_ptr<BoardStore> &store, Device &device) {
   if constexpr (requires { context.connectFullMesh(*store, device); }) {

@@ -41,7 +41,7 @@ static void futex(_Atomic uint32_t *word, int operation, uint32_t value, const s
   (void)syscall(SYS_futex, word, operation, value, timeout, NULL, 0);
 }
 
-/* No deadline of its own: the alarm of compare_settle() ends a rank that waits here too long. */
+/* Waits without a deadline of its own: the alarm of compare_settle() ends a rank that waits here too long. */
 static void wait_for_generation(struct compare_job *job, uint32_t generation) {
   struct compare_control *control = job->control;
   const struct timespec nap = {0, sleep_ns};
@@ -57,7 +57,7 @@ static void wait_for_generation(struct compare_job *job, uint32_t generation) {
 void compare_barrier(struct compare_job *job, bool start) {
   struct compare_control *control = job->control;
   const uint32_t generation = atomic_load_explicit(&control->generation, memory_order_relaxed);
-  /* acq_rel; pairs with itself on the other ranks: the last one has seen what all wrote */
+  /* acq_rel; pairs with itself on the other ranks, so the last one has seen what all wrote */
   if (atomic_fetch_add_explicit(&control->arrived, 1, memory_order_acq_rel) + 1 == (uint32_t)job->rank_count) {
     atomic_store_explicit(&control->arrived, 0, memory_order_relaxed);
     control->start_ns = compare_now_ns() + start_delay_ns;
@@ -119,7 +119,7 @@ void compare_attach(struct compare_job *job) {
   job->control = map_file(job, sizeof *job->control, job->control_path);
 }
 
-/* The first rank that fails ends the others: they would wait for it. */
+/* Waits for all ranks. The first that fails ends the others, which would wait for it. */
 static int wait_for_ranks(const struct compare_job *job, pid_t *ranks) {
   int failures = 0;
   for (int left = job->rank_count; left > 0; --left) {
@@ -164,7 +164,7 @@ void compare_fork(struct compare_job *job) {
   exit(wait_for_ranks(job, ranks));
 }
 
-/* The launcher may have bound the rank already; then it stays as it is. */
+/* Binds the rank to a core, unless the launcher has bound it already. */
 static void take_core(struct compare_job *job) {
   cpu_set_t allowed, mine;
   if (sched_getaffinity(0, sizeof allowed, &allowed) != 0)

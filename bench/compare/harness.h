@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What every contender of bench/compare is driven by: the same buffers, the same barrier before each timed call (our
- * own, in shared memory, never the contender's), the same numbers of calls, the same check of the results. A driver
- * brings only the calls of its library. docs/performance.md tells the rules and why they are so.
+ * The harness drives every contender of bench/compare alike: the same buffers, the same numbers of calls, the same
+ * check of the results. The barrier before each timed call is our own, in shared memory, never the contender's. A
+ * driver brings only the calls of its library. docs/performance.md has the rules and their reasons.
  *
  * One process is one rank; one run measures one size. Rank 0 prints one line of JSON, or writes it to a file.
  */
@@ -26,7 +26,7 @@ enum compare_buffers { compare_private, compare_alloc, compare_registered };
 struct compare_control; /* shared by all ranks of a run */
 struct compare_contender;
 
-/* What one rank knows. */
+/* The state of one rank. */
 struct compare_job {
   const struct compare_contender *contender;
   struct compare_control *control;
@@ -45,10 +45,10 @@ struct compare_job {
   const char *control_path;
   const char *result_path; /* NULL: standard output */
   const char *interface;   /* for what goes over a network */
-  pid_t keeper; /* process group that keeps the machine's state; 0: none */
+  pid_t keeper; /* process group that keeps the machine's state; 0 if none */
 };
 
-/* A library. Failures are told by compare_fail(), which does not return. */
+/* A library. A failure ends in compare_fail(), which reports it and does not return. */
 struct compare_contender {
   const char *name;
   int busy_threads; /* of one rank, that of the caller included */
@@ -57,9 +57,9 @@ struct compare_contender {
   void (*join)(struct compare_job *);
   void (*all_reduce)(struct compare_job *, const void *send, void *recv, size_t count); /* equal: in place */
   void (*leave)(struct compare_job *);
-  void (*create)(struct compare_job *);                   /* makes and destroys a communicator; NULL: cannot */
-  void (*progress)(struct compare_job *);                 /* called in long waits of the barrier; NULL: not needed */
-  void *(*allocate)(struct compare_job *, size_t bytes);  /* for buffers other than private; NULL: has no such */
+  void (*create)(struct compare_job *);                   /* makes and destroys a communicator; NULL if it cannot */
+  void (*progress)(struct compare_job *);                 /* called in long waits of the barrier; NULL if not needed */
+  void *(*allocate)(struct compare_job *, size_t bytes);  /* for buffers other than private; NULL if it has none */
 };
 
 /* The time of an iteration is that of its slowest rank. */
@@ -74,30 +74,30 @@ void compare_parse(struct compare_job *job, const struct compare_contender *cont
  * called waits for them and ends with their status. With --rank this process is one of them already. */
 void compare_fork(struct compare_job *job);
 
-/* For ranks that a launcher made: maps the control block at job->control_path. */
+/* Maps the control block at job->control_path, for ranks that a launcher made. */
 void compare_attach(struct compare_job *job);
 
-/* Before any set-up of a library: this rank's core, and its deadline. */
+/* Binds this rank to its core and sets its deadline, before any set-up of a library. */
 void compare_settle(struct compare_job *job);
 
-/* The whole of a run, from join to leave. */
+/* Does the whole of a run, from join to leave. */
 void compare_run(struct compare_job *job);
 
-/* All ranks wait for each other. With `start`, those that spin go on at one instant. */
+/* Waits for all ranks. With `start`, those that spin go on at one instant. */
 void compare_barrier(struct compare_job *job, bool start);
 
-/* Rank 0's bytes become everyone's; at most compare_note_bytes. */
+/* Gives rank 0's bytes to everyone; at most compare_note_bytes. */
 void compare_share(struct compare_job *job, void *bytes, size_t size);
 
-/* Every rank calls prepare (if there is one), untimed, then all together timed, `iterations` times; both get `state`.
- * The result is rank 0's; the others get zeros. */
+/* Samples a function. Every rank calls `prepare` (if there is one), untimed, then all together `timed`, `iterations`
+ * times. Both get `state`. The result is rank 0's; the others get zeros. */
 struct compare_summary compare_sample(struct compare_job *job, int iterations, void (*prepare)(void *),
                                       void (*timed)(void *), void *state);
 
-/* Zeroed memory that all ranks share; before compare_fork(), or after compare_attach(). */
+/* Returns zeroed memory that all ranks share; before compare_fork(), or after compare_attach(). */
 void *compare_shared_memory(struct compare_job *job, size_t bytes);
 
-/* Plain zeroed memory of whole pages that are never huge ones, aligned to 2 MiB. */
+/* Returns plain zeroed memory of whole pages that are never huge ones, aligned to 2 MiB. */
 void *compare_private_memory(struct compare_job *job, size_t bytes);
 
 int64_t compare_now_ns(void);

@@ -21,7 +21,7 @@ def state_of(reading_us):
 
 @contextlib.contextmanager
 def keeping(state, floor, patience_s):
-    """A keeper to which the state has come, until the block ends; None where no state is asked for."""
+    """Yields a keeper that has reached the state, until the block ends, or None if no state was requested."""
     if state is None:
         yield None
         return
@@ -50,7 +50,7 @@ class Keeper:
         self.state, self.process = state, None
 
     def seek(self):
-        """Whether the state has come."""
+        """Returns whether the state was reached."""
         self.end()
         self.process = subprocess.Popen(self.command, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                                         stderr=subprocess.DEVNULL, text=True, preexec_fn=os.setpgrp)
@@ -58,16 +58,17 @@ class Keeper:
 
     @property
     def group(self):
-        """The process group that a driver stops while it times calls. Not a session: of a group that is orphaned while
-        it is stopped, the kernel ends the processes."""
+        """Returns the process group that a driver stops while it times calls. It is no session: if a group is orphaned
+        while it is stopped, the kernel ends its processes."""
         return self.process.pid
 
     def resume(self):
-        """A driver that was ended has not done so."""
+        """Continues the keeper: a driver that was ended has not done so."""
         os.killpg(self.group, signal.SIGCONT)
 
     def busy_seconds(self):
-        """What it has used of the processors so far, unless it has ended: then it is among this process's children."""
+        """Returns the processor time that it has used so far, or 0 once it has ended: it then counts as a child of this
+        process."""
         if self.process is None:
             return 0.0
         ticks = 0

@@ -6,23 +6,23 @@
 
 #include "bench/compare/harness.h"
 
-/* MPI's default error handler ends the job with a message, so a call that returns has succeeded. */
+/* Calls MPI. Its default error handler ends the job with a message, so a call that returns has succeeded. */
 static void all_reduce(struct compare_job *job, const void *send, void *recv, size_t count) {
   (void)job;
   MPI_Allreduce(send == recv ? MPI_IN_PLACE : send, recv, (int)count, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD);
 }
 
-/* Looking for messages makes an MPI work on what it still owes to others. */
+/* Probes for messages, which makes an MPI work on what it still owes to others. */
 static void progress(struct compare_job *job) {
   int found;
   (void)job;
   MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, MPI_COMM_WORLD, &found, MPI_STATUS_IGNORE);
 }
 
-/* MPI_Init and MPI_Finalize are main()'s: only they know the rank. */
+/* Does nothing: MPI_Init and MPI_Finalize are main()'s, since only they know the rank. */
 static void nothing(struct compare_job *job) { (void)job; }
 
-/* Where the launcher says so, before MPI looks at its surroundings: -1 if it does not. */
+/* Returns the rank if the launcher says it before MPI starts, otherwise -1. */
 static int launched_rank(void) {
   static const char *const names[] = {"OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK"};
   for (size_t i = 0; i < sizeof names / sizeof *names; ++i) {

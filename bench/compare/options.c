@@ -48,7 +48,7 @@ static int choice(const struct compare_contender *contender, const char *what, c
   return -1;
 }
 
-/* What this contender cannot do. */
+/* Refuses options that this contender does not support. */
 static void check(const struct compare_job *job) {
   const struct compare_contender *contender = job->contender;
   if (job->type != compare_float32 && contender->only_float32) refuse(contender, "--type", "other than float32");

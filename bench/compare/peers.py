@@ -37,7 +37,8 @@ HOW_TO_GET = {
 
 @dataclass
 class Contender:
-    """How a driver is started for a run. `family` says how its launcher is spoken to; None: the driver forks."""
+    """The way in which a driver is started for a run. `family` says how to use its launcher; without one the driver
+    forks."""
     name: str
     driver: Path
     family: str | None = None
@@ -83,7 +84,7 @@ class Contender:
 
 
 def result_file(control):
-    """Where rank 0 writes its result: a launcher may lose a line that it should pass on."""
+    """Returns the file where rank 0 writes its result: a launcher may lose a line that it should pass on."""
     return control.with_suffix(".result")
 
 
@@ -158,7 +159,7 @@ class Workshop:
                           hosts_options=())]
 
     def mpi(self, objects, name, compiler, launcher, prefix=None):
-        """The contenders of one MPI: Open MPI is three, by what moves its data."""
+        """Returns the contenders of one MPI. Open MPI is three, by what moves its data."""
         environment = mpi_environment(prefix)
         told = output_of([launcher, "--version"], environment)
         family = ("openmpi" if "Open MPI" in told or "OpenRTE" in told else
@@ -177,7 +178,7 @@ class Workshop:
 
 
 def check_launcher(made):
-    """There are packages of MPICH whose processes do not find their launcher (Ubuntu 24.04's)."""
+    """Checks the launcher. There are packages of MPICH whose processes do not find their launcher (Ubuntu 24.04's)."""
     options = ("--ranks", "2", "--seconds", "0.001", "--deadline", "30")
     command = [str(word) for word in (*made.launch(2, False), made.driver, *options)]
     if ALONE in output_of(command, made.environment, subprocess.STDOUT):
@@ -185,7 +186,7 @@ def check_launcher(made):
 
 
 def over_ucx(plain):
-    """Open MPI over UCX, and over UCX's shared memory alone, which leaves cross-memory attach out."""
+    """Returns Open MPI over UCX, and over UCX's shared memory alone, which leaves cross-memory attach out."""
     ompi_info = Path(plain.launcher).with_name("ompi_info")
     if "ucx" not in output_of([str(ompi_info), "--parsable", "--param", "pml", "ucx"], plain.environment):
         return []
@@ -197,7 +198,7 @@ def over_ucx(plain):
 
 
 def mpi_environment(prefix):
-    """What an MPI needs: to be run by root in a container; from a prefix, its own files rather than the system's."""
+    """Returns the environment that an MPI needs: root in a container may run it, and a prefix brings its own files."""
     environment = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
     if prefix:
         for variable, folder in (("LD_LIBRARY_PATH", "lib"), ("PATH", "bin")):
@@ -220,7 +221,7 @@ def package_version(package):
 
 
 def installed_mpis():
-    """(name, what it is called, compiler, launcher) of Debian's; compiler None where it is missing."""
+    """Yields (name, title, compiler, launcher) of Debian's MPIs; the compiler is None if it is missing."""
     for name, title in (("openmpi", "Open MPI"), ("mpich", "MPICH")):
         compiler, launcher = shutil.which(f"mpicc.{name}"), shutil.which(f"mpirun.{name}")
         yield name, title, compiler if launcher else None, launcher
@@ -236,7 +237,8 @@ def prefixed_mpi(name, prefix):
 
 
 def build_all(workshop, more_mpis, say):
-    """(contenders by name, the floor's program or None). What is missing is said; without Rondo it is an error."""
+    """Returns the contenders by name, and the floor's program or None. Missing ones are reported; without Rondo it is
+    an error."""
     objects = workshop.harness()
     contenders = workshop.rondo(objects)
 

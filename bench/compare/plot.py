@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The picture: first a panel with the ratios of all settings; then, for each setting and state, time by size beside
-ratio by size. All axes are logarithmic. A hollow point has too few runs."""
+"""Draws the picture. A panel with the ratios of all settings is first. For each setting and state, time by size follows
+beside ratio by size. All axes are logarithmic. A hollow point has too few runs."""
 
 import math
 from collections import Counter
@@ -33,7 +33,7 @@ class Axis:
         return self.begin + (math.log(value) - self.low) / (self.high - self.low) * (self.end - self.begin)
 
     def decades(self, steps):
-        """Round values on the axis: `steps` of each power of ten."""
+        """Yields round values on the axis: `steps` of each power of ten."""
         first, last = math.floor(self.low / math.log(10)), math.ceil(self.high / math.log(10))
         for power in range(first, last + 1):
             for step in steps:
@@ -50,7 +50,7 @@ def rule(x1, y1, x2, y2, attributes):
 
 
 def curve(points, colour, wide, dashed=False, dots=True):
-    """`points` as (x, y, sure)."""
+    """Draws `points`, which are (x, y, sure)."""
     path = " ".join(f"{x:.1f},{y:.1f}" for x, y, _ in points)
     style = f'stroke="{colour}" stroke-width="{2.6 if wide else 1.4}"' + (' stroke-dasharray="5 4"' if dashed else "")
     parts = [f'<polyline points="{path}" fill="none" {style}/>']
@@ -68,7 +68,7 @@ class Panel:
     height: int = PANEL_HEIGHT
 
     def axes(self, sizes, values):
-        """With room for the points at the ends."""
+        """Returns both axes, with room for the points at the ends."""
         return (Axis(sizes, self.left + 8, self.left + self.width - 8),
                 Axis(values, self.top + self.height - 8, self.top + 8))
 
@@ -76,7 +76,7 @@ class Panel:
         return rule(self.left, y, self.left + self.width, y, attributes)
 
     def frame(self, x_axis, y_axis, sizes, y_steps, caption):
-        """A panel without its curves."""
+        """Draws a panel without its curves."""
         bottom, labelled = self.top + self.height, -math.inf
         parts = [text(self.left, self.top - 10, caption, 'font-weight="bold"')]
         for size in sizes:
@@ -98,7 +98,7 @@ def at(x_axis, y_axis, points):
 
 
 def curves_of(lines, labels):
-    """(label, colour, is ours, [(size, us, sure)]) of every contender and the floor."""
+    """Returns (label, colour, is ours, [(size, us, sure)]) of every contender and the floor."""
     found = []
     for side, colours in ((0, OURS), (1, PEERS)):
         for index, label in enumerate(labels[side]):
@@ -150,7 +150,8 @@ class Outline:
 
 
 def outlines(sections, sizes):
-    """(state, outlines) of the state that has the most ratios with enough runs; a setting without peers has none."""
+    """Returns (state, outlines) of the state that has the most ratios with enough runs; a setting without peers has
+    none."""
     sections = [section for section in sections if section[0].against_peers]
     counts = Counter()
     for _, state, lines, _ in sections:
@@ -182,7 +183,7 @@ def summary_legend(left, top, shown):
 
 
 def summary(sections, wanted):
-    """The panel to be read at a glance; empty where no ratio has enough runs."""
+    """Returns the panel that summarises all; empty if no ratio has enough runs."""
     state, shown = outlines(sections, wanted)
     if not shown:
         return []

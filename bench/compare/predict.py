@@ -1,15 +1,15 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""How near the simulator comes to this machine: rondo sim --table FILE beside rondo perf, for each algorithm.
+"""Compares the simulator with this machine: rondo sim --table FILE beside rondo perf, for each algorithm.
 
-A round goes over all numbers of ranks and all sizes: at each, `rondo tune` makes a table, and right after it
-`rondo perf` measures every algorithm, by the interpreter with the protocol simple and by the kernel load_store where it
-has it, with the plan that the tuner gives it; so a simulated
-time is held against one that was measured within the same minute. The machine's state (README.md) must be the same
-before and after each of them, and that of the table for what is held against it: what is not is tried again, and left
-out of the round in the end. From 16 MiB on memory decides, and the state is not asked for. What counts is the median
-over the rounds of simulated by measured. With more ranks than cores calls go back to back, as many as `rondo tune`
-makes. Prints a Markdown table, and exits with 1 where an error is above --error-max or a cell was not measured.
+A round goes over all numbers of ranks and all sizes. At each, `rondo tune` makes a table, and right after it `rondo
+perf` measures every algorithm with the plan that the tuner gives it. It measures by the interpreter with the protocol
+simple, and by the kernel load_store if it has the algorithm. So a simulated time is compared with one that was measured
+within the same minute. The machine's state (README.md) must be the same before and after each of them. A measurement in
+another state than the table's is tried again, and left out of the round in the end. From 16 MiB on memory decides, and
+the state does not matter. The result is the median over the rounds of simulated by measured. With more ranks than cores
+calls go back to back, as many as `rondo tune` makes. Prints a Markdown table, and exits with 1 if an error is above
+--error-max or a cell was not measured.
 """
 
 import argparse
@@ -57,7 +57,7 @@ def clean_environment():
 
 
 def tune(rondo, ranks, size, rounds, table):
-    """Its exit status 1 says that the table's choice is not the best, which is not asked here."""
+    """Makes a table. Exit status 1 says that the table's choice is not the best, which does not matter here."""
     table.unlink(missing_ok=True)
     done = subprocess.run([rondo, "tune", "--ranks", str(ranks), "--sizes", size, "--rounds", str(rounds), "-o", table],
                           env=clean_environment(), stdin=subprocess.DEVNULL, capture_output=True, text=True,
@@ -67,13 +67,13 @@ def tune(rondo, ranks, size, rounds, table):
 
 
 def way(algorithm):
-    """Options of `rondo perf`."""
+    """Returns options of `rondo perf`."""
     name, _, kernel = algorithm.partition(" by ")
     return ["--algorithm", name, *(("--kernel", kernel) if kernel else ("--protocol", "simple"))]
 
 
 def measure(rondo, ranks, size, algorithm, path):
-    """What rondo perf says of one size: the plan and its time."""
+    """Returns the report of rondo perf about one size: the plan and its time."""
     subprocess.run([rondo, "run", "-n", str(ranks), "--", rondo, "perf", "all_reduce", "-b", size, "-e", size,
                     "-c", "0", "-m", str(calls_in_a_run(ranks, size)), "--out-of-place-only",
                     *way(algorithm), "--json", path], env=clean_environment(),
@@ -106,7 +106,7 @@ class Job:
         return self.machine.state()[0] if parse_size(self.size) < STATE_MATTERS_BELOW else runs.ONE_STATE
 
     def in_one_state(self, work, wanted=None):
-        """(what work() returns, the state); None if in no try the state was `wanted` and stayed."""
+        """Returns what work() returns and the state, or None if in no try the state was `wanted` and stayed."""
         for _ in range(self.args.tries):
             before = self.state()
             if wanted not in (None, before):
@@ -118,7 +118,8 @@ class Job:
         return None
 
     def pairs(self):
-        """(algorithm, simulated, measured), in microseconds, of each that was measured in the table's state."""
+        """Yields (algorithm, simulated, measured) in microseconds for each algorithm that was measured in the table's
+        state."""
         tuned = self.in_one_state(lambda: tune(self.rondo, self.ranks, self.size, self.args.tune_rounds, self.table))
         for algorithm in ALGORITHMS if tuned is not None else ():
             if not can(algorithm, self.size):
@@ -132,7 +133,7 @@ class Job:
 
 
 def one_round(args, machine, cases):
-    """(ranks, size, algorithm) -> (simulated, measured)."""
+    """Returns (simulated, measured) by (ranks, size, algorithm)."""
     found = {}
     with tempfile.TemporaryDirectory() as name:
         for ranks, size in cases:
@@ -142,7 +143,7 @@ def one_round(args, machine, cases):
 
 
 def machine_of(build, folder):
-    """States are told by the harness's measure of the floor, where there is one."""
+    """Makes the machine, whose states the harness's measure of the floor shows, if there is one."""
     try:
         workshop = peers.Workshop(folder, build)
         floor = workshop.floor(workshop.harness())

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""How near the simulator comes to ranks on several hosts: network namespaces with a limited link (needs root).
+"""Compares the simulator with ranks on several hosts: network namespaces with a limited link (needs root).
 
-`rondo tune --hosts` measures the links among the very ranks, and `rondo sim --table` simulates on what it found; right
-after it `rondo perf` measures each algorithm, size by size, after a pause before each run, so that the limiter's bucket
-is full as it is in the simulation. Rounds go over all of it. What counts is the median over the rounds of simulated by
-measured. Prints a Markdown table, and exits with 1 where an error is above --error-max.
+`rondo tune --hosts` measures the links among the very ranks, and `rondo sim --table` simulates on what it found. Right
+after it `rondo perf` measures each algorithm, size by size. Each run follows a pause, so that the limiter's bucket is
+full as it is in the simulation. Rounds go over all of it. The result is the median over the rounds of simulated by
+measured. Prints a Markdown table, and exits with 1 if an error is above --error-max.
 """
 
 import argparse
@@ -66,7 +66,7 @@ class Ranks:
 
 
 def measure(ranks, rondo, algorithm, size, runs, path):
-    """The plan and its median time."""
+    """Returns the plan and its median time."""
     ranks.run([rondo, "perf", "all_reduce", "-b", size, "-e", size, "-n", str(runs), "-w", "1", "-c", "0", "--pause",
                "50", "--out-of-place-only", "--algorithm", algorithm, "--json", str(path)])
     return json.loads(path.read_text())["results"][0]

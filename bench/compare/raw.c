@@ -30,7 +30,8 @@ static struct sockaddr_in own_address(struct compare_job *job) {
   return found;
 }
 
-/* Rank 0 listens and tells where; rank 1 connects. The alarm of compare_settle() ends a rank that waits too long. */
+/* Joins both ranks. Rank 0 listens and publishes its address; rank 1 connects. The alarm of compare_settle() ends a
+ * rank that waits too long. */
 static void join(struct compare_job *job) {
   struct session *session = calloc(1, sizeof *session);
   struct sockaddr_in address = own_address(job);
@@ -60,7 +61,7 @@ static void leave(struct compare_job *job) {
   free(job->state);
 }
 
-/* What a call of send() or recv() has moved; 0: nothing just now. */
+/* Returns the bytes that a call of send() or recv() has moved; 0 if nothing was possible. */
 static size_t moved(const struct compare_job *job, ssize_t result, bool received) {
   if (result > 0) return (size_t)result;
   if (result < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR)) return 0;

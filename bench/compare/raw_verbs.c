@@ -18,7 +18,7 @@
 enum { inline_bytes = 232, queue_length = 64, requests_per_signal = 16, hop_limit = 64, retries = 6, timer = 15 };
 static const char *const ways[] = {"memory", "memory-turns", "completion", "completion-turns"};
 
-/* Only the end of it is written: the payload, and behind it the number, since one packet is stored in this order. */
+/* Only the end of it is written: the payload, followed by the number, since one packet is stored in this order. */
 struct cell {
   char payload[inline_bytes - sizeof(uint64_t)];
   _Atomic uint64_t number;
@@ -140,7 +140,7 @@ static void leave(struct compare_job *job) {
   free(session);
 }
 
-/* One completion, if there is one. Of requests to send those with a signal have one, and all before it have ended. */
+/* Takes one completion, if there is one. Only requests to send with a signal have one, and all before it have ended. */
 static void take_completion(const struct compare_job *job, struct session *session) {
   struct ibv_wc completion;
   if (ibv_poll_cq(session->completions, 1, &completion) <= 0) return;
@@ -172,13 +172,13 @@ static void send_cell(const struct compare_job *job, struct session *session, co
   ++session->under_way;
 }
 
-/* The alarm of compare_settle() ends a rank that waits too long. */
+/* Receives a cell. The alarm of compare_settle() ends a rank that waits too long. */
 static void receive_cell(const struct compare_job *job, struct session *session, uint64_t number, void *to) {
   const struct cell *cell = &session->landed[number % 2];
   if (by_completion)
     while (session->received < number) take_completion(job, session);
   else
-    /* acquire: pairs with the device's write; what lies before the number is there */
+    /* acquire: pairs with the device's write, so the bytes before the number have arrived */
     while (atomic_load_explicit(&cell->number, memory_order_acquire) != number) __builtin_ia32_pause();
   memcpy(to, cell->payload + sizeof cell->payload - job->bytes, job->bytes);
 }

@@ -9,7 +9,7 @@ from settings import format_size
 
 
 def number(value):
-    """Three figures: 0.0713, 3.65, 142, 10915."""
+    """Returns three figures: 0.0713, 3.65, 142, 10915."""
     if value is None:
         return "-"
     return f"{value:.0f}" if value >= 1000 else f"{value:.3g}"
@@ -54,19 +54,19 @@ def from_size(least):
 
 
 def mean_over(values, wanted_count):
-    """The mean, and how many of the sizes that were asked for are in it."""
+    """Returns the mean, and how many of the requested sizes are in it."""
     return f"{number(geometric_mean(values) if values else None)} over {len(values)} of {wanted_count} sizes"
 
 
 def tally(verdicts, wanted_count):
-    """A size that was not measured has too few runs."""
+    """Counts the verdicts. A size that was not measured has too few runs."""
     kinds = Counter(kind for kind in verdicts if kind)
     kinds["too few runs"] += wanted_count - kinds.total()
     return ", ".join(f"{kinds[kind]} {kind}" for kind in sorted(kinds) if kinds[kind])
 
 
 class Series:
-    """One of ours in a setting and state: what is told of it beneath the table."""
+    """One of ours in a setting and state: the summary of it beneath the table."""
 
     def __init__(self, setting, lines, index, sizes):
         self.setting, self.lines, self.index, self.sizes = setting, lines, index, setting.sizes(sizes)
@@ -113,7 +113,7 @@ class Series:
 
 
 def summary(setting, lines, labels, sizes):
-    """Geometric means over the sizes at which runs are enough, how the bars stand, and how far runs spread."""
+    """Returns geometric means over the sizes at which runs are enough, how the bars stand, and how far runs spread."""
     told = []
     for index, label in enumerate(labels[0]):
         series = Series(setting, lines, index, sizes)
@@ -124,7 +124,7 @@ def summary(setting, lines, labels, sizes):
 
 
 def sections(results, settings, peers, sizes, core_count):
-    """(setting, state, lines) of everything that was measured."""
+    """Yields (setting, state, lines) of everything that was measured."""
     for setting in settings:
         for state in results.states:
             shown = [peer for peer in peers

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The raw file: a line of JSON for each session, run and floor, appended as they come; and what follows from it.
+"""The raw file: a line of JSON for each session, run and floor, appended as they end. The figures follow from it.
 
-Only runs of one state are ever put beside each other, and of Rondo only those of the newest build in the file. Runs in
+Only runs of one state are ever put beside each other, and of Rondo only runs of the newest build in the file. Runs in
 which the state changed ("mixed"), runs that others disturbed and runs that failed are counted, and enter no figure.
 """
 
@@ -62,7 +62,7 @@ def run_of(row):
 
 
 def quantile(values, part):
-    """Between the two nearest, as far as `part` lies between them."""
+    """Returns a value between the two nearest, as far as `part` lies between them."""
     ordered = sorted(values)
     at = part * (len(ordered) - 1)
     low = math.floor(at)
@@ -135,8 +135,8 @@ class Results:
         return Cell(tuple(row[metric] for row in rows), len(rows) >= self.runs_min) if rows else None
 
     def floor_us(self, state, run, core_count):
-        """The least that such an all-reduce can take; None where its parts were not measured in this state. Between
-        hosts: what a raw exchange takes."""
+        """Returns the least that such an all-reduce can take, or None if its parts were not measured in this state.
+        Between hosts it is what a raw exchange takes."""
         if run.hosts > 1:
             raw = self.samples.get((state, replace(run, contender=RAW, in_place=False)))
             return statistics.median(row["median_us"] for row in raw) if raw and run.ranks == run.hosts else None
@@ -187,7 +187,7 @@ def lines_of(results, setting, state, peers, sizes, core_count):
 
 
 def verdict(value, bar, sure=True):
-    """'met', 'missed', 'too few runs', or '' where there is no bar or nothing to hold against it."""
+    """Returns 'met', 'missed' or 'too few runs', or '' if there is no bar or no value."""
     if bar is None or value is None:
         return ""
     if not sure:
@@ -196,7 +196,7 @@ def verdict(value, bar, sure=True):
 
 
 def judge(setting, line):
-    """A verdict on each of ours, at this size: one of verdict()'s, or 'tie'."""
+    """Returns a verdict on each of ours at this size: one of verdict()'s, or 'tie'."""
     if setting.bar_us is not None:
         return [verdict(cell and cell.median, setting.bar_us, sure) for cell, sure in zip(line.ours, line.sure)]
     verdicts = [verdict(ratio, setting.bar_ratio, sure) for ratio, sure in zip(line.ratios, line.sure)]
@@ -204,7 +204,7 @@ def judge(setting, line):
 
 
 def judge_mean(values, wanted_count, bar):
-    """A verdict on a geometric mean over as many of the sizes as have runs enough."""
+    """Returns a verdict on a geometric mean over as many of the sizes as have runs enough."""
     if not values:
         return "too few runs"
     return verdict(geometric_mean(values), bar) + (" so far" if len(values) < wanted_count else "")

@@ -66,7 +66,8 @@ static void create(struct compare_job *job) {
   end_communicator(job);
 }
 
-/* The registrations end with the communicator. They are of whole pages, which private memory has: only those move. */
+/* Allocates memory of whole pages, which private memory has: only these move. The registrations end with the
+ * communicator. */
 static void *allocate(struct compare_job *job, size_t bytes) {
   const struct session *session = job->state;
   void *at = NULL;

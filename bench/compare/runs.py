@@ -29,8 +29,8 @@ class Ended:
 
 
 def processor_times():
-    """(busy, stolen, all) of all processors since boot, in clock ticks. Interrupts are not counted: they are nobody's,
-    and a contender's own traffic on loopback makes some."""
+    """Returns (busy, stolen, all) of all processors since boot, in clock ticks. Interrupts are not counted: they are
+    nobody's, and a contender's own traffic on loopback makes some."""
     with open("/proc/stat", encoding="ascii") as file:
         ticks = [int(word) for word in file.readline().split()[1:9]]
     return ticks[0] + ticks[1] + ticks[2], ticks[7], sum(ticks)
@@ -42,7 +42,7 @@ def own_seconds():
 
 
 def end_group(process):
-    """SIGTERM first: a launcher then ends its ranks. They have alarms of their own besides."""
+    """Ends a group by SIGTERM first: a launcher then ends its ranks. They have alarms of their own besides."""
     for number in (signal.SIGTERM, signal.SIGKILL):
         try:
             os.killpg(process.pid, number)  # the leader is not reaped yet, so the number is still its own
@@ -56,7 +56,8 @@ def end_group(process):
 
 
 def run_once(command, environment, deadline_s, keeping_seconds=lambda: 0.0):
-    """`keeping_seconds`: what a keeper of the state has used so far; that disturbs nobody."""
+    """Runs a command once. `keeping_seconds` returns the time that a keeper of the state has used so far, which
+    disturbs nobody."""
     busy, stolen, total = processor_times()
     own = own_seconds() + keeping_seconds()
     ticks_per_second = os.sysconf("SC_CLK_TCK")
@@ -81,14 +82,14 @@ def run_once(command, environment, deadline_s, keeping_seconds=lambda: 0.0):
 
 
 def last_words(errors):
-    """What the driver said, rather than what its launcher made of it."""
+    """Returns what the driver said, rather than what its launcher made of it."""
     lines = [line.strip() for line in errors.splitlines() if line.strip()]
     ours = [line for line in lines if ": rank " in line or "a rank was ended" in line]
     return (ours or lines or [""])[0][:400]
 
 
 def result_of(ended):
-    """The driver's line of JSON, or an error."""
+    """Returns the driver's line of JSON, or an error."""
     if ended.error is not None:
         return None, ended.error
     for line in reversed(ended.output.splitlines()):
@@ -101,7 +102,7 @@ def result_of(ended):
 
 
 def doubt(row):
-    """The less, the better the try."""
+    """Returns a doubt about a try; the least doubtful try is the best."""
     return row["state"] == "mixed", row["foreign_percent"] + row["steal_percent"]
 
 
@@ -128,7 +129,7 @@ class Machine:
             time.sleep(1)
 
     def state(self):
-        """'near' or 'far' and the reading, or 'unknown' and the error."""
+        """Returns 'near' or 'far' and the reading, or 'unknown' and the error."""
         if self.floor is None:
             return ONE_STATE, None
         result, error = result_of(self.start([str(self.floor), "state"], {}, self.deadline_s))
@@ -137,7 +138,7 @@ class Machine:
         return keeper.state_of(result["read_64K_us"]), result["read_64K_us"]
 
     def settled_state(self):
-        """The same, after the state that is wanted was sought, if one is."""
+        """Returns the same as state(), after it has sought the wanted state, if there is one."""
         told = self.state()
         if self.kept is None or told[0] == self.kept.state:
             return told
@@ -145,9 +146,9 @@ class Machine:
         return self.state()
 
     def quietly(self, command, environment, stops_keeper=False, written=None):
-        """The best of a few tries, as a row: the result or the error, the state, how quiet it was. A try in which the
-        state changed is as good as none. `stops_keeper`: the program takes the option --keeper. `written`: the file
-        that has the result if it was not printed."""
+        """Returns the best of a few tries, as a row: the result or the error, the state, how quiet it was. A try in
+        which the state changed is as good as none. With `stops_keeper` the program takes the option --keeper. `written`
+        is the file that has the result if it was not printed."""
         best = None
         for attempt in range(1, self.tries + 1):
             self.wait_until_quiet()

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What an all-reduce costs as ranks are added (docs/scaling.md): ring, tree and hierarchical beside the plain way, a
-reduce to one root and a broadcast from it.
+"""Measures the cost of an all-reduce as ranks are added (docs/scaling.md). It compares ring, tree and hierarchical with
+the plain way, a reduce to one root and a broadcast from it.
 
   scaling.py inside    measured: 2, 4 and 8 ranks of this machine
   scaling.py between   measured: hosts that are network namespaces with a limited link (needs root), and the bytes that
@@ -32,7 +32,8 @@ ALL_REDUCES = {"ring": "ring", "tree": "tree", "hierarchical": "hierarchical"}
 
 
 def calls_of(name):
-    """(collective, algorithm) of each call; every rank sends to the root, and the root to every rank."""
+    """Returns (collective, algorithm) of each call. As ROOT every rank sends to the root, and the root to every
+    rank."""
     return [("reduce", "one_shot"), ("broadcast", "one_shot")] if name == ROOT else [("all_reduce", ALL_REDUCES[name])]
 
 
@@ -67,7 +68,8 @@ def spread(values):
 
 
 def inside(args, rondo, folder):
-    """{name: {ranks: (median, least, greatest) us}}, rounds over all of it."""
+    """Returns by name and number of ranks the median, the least and the greatest time in us, from rounds over all of
+    it."""
     names, found, report = ("ring", "tree", ROOT), {}, folder / "perf.json"
     for _ in range(args.rounds):
         for ranks in (2, 4, 8):
@@ -83,8 +85,8 @@ def inside(args, rondo, folder):
 
 
 def between(args, rondo, folder):
-    """As inside(), by (hosts, ranks a host), or of several sizes by (hosts, ranks a host, bytes); and what the busiest
-    host sends in a call, in parts of the vector."""
+    """Returns the same as inside(), by (hosts, ranks a host), or with several sizes by (hosts, ranks a host, bytes).
+    Also returns what the busiest host sends in a call, in parts of the vector."""
     found, sent, report, runs, sizes = {}, {}, folder / "perf.json", 4, args.bytes.split(",")
     for layout in args.hosts.split(","):
         host_count, each = map(int, layout.split("x"))
@@ -106,7 +108,7 @@ def between(args, rondo, folder):
 
 
 def simulated_us(rondo, collective, algorithm, ranks, size):
-    """None where the algorithm cannot have so many ranks."""
+    """Returns None if the algorithm does not support this many ranks."""
     done = subprocess.run([rondo, "sim", "--collective", collective, "--algorithm", algorithm, "--ranks", str(ranks),
                            "--bytes", size, "--protocol", "simple", "--alone", "--json", "-"], capture_output=True,
                           text=True, timeout=600, check=False)
@@ -152,14 +154,15 @@ def table(found, sent):
 
 
 def place(case):
-    """(x, line) of a case: by size, and each layout of hosts has a line; else by number of ranks."""
+    """Returns (x, line) of a case. By size, each layout of hosts has a line; otherwise x is the number of ranks."""
     if not isinstance(case, tuple):
         return case, None
     return (case[2], case[:2]) if len(case) > 2 else (case[0] * case[1], None)
 
 
 def draw(found, caption):
-    """One panel: time by number of ranks, or by size; of two cases with as many ranks the one with more hosts."""
+    """Draws one panel of times by number of ranks, or by size. Of two cases with as many ranks it takes the one with
+    more hosts."""
     panel = plot.Panel(plot.LEFT, plot.TOP, 560, 320)
     lines = {}
     for name, by in found.items():

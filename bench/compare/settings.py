@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is compared: settings, and the runs of which each is made.
+"""Lists what is compared: settings, and the runs of which each is made.
 
 A run is one contender at one size; it belongs to every setting that shows it, so peers are measured once for private
 and for mapped buffers.
@@ -58,7 +58,7 @@ class Setting:
     rate: str | None = None
 
     def series(self, peers):
-        """(ours, those that they are held against)"""
+        """Returns (ours, the peers or references)."""
         against = tuple(Series(peer, peer) for peer in peers) if self.against_peers else self.reference
         return self.ours, against
 
@@ -106,7 +106,7 @@ SETTINGS = (
 
 
 def parse_size(text):
-    """'64K' -> 65536. ValueError for what is no size."""
+    """Parses e.g. '64K' to 65536. ValueError for what is no size."""
     number, unit = (text[:-1], UNITS[text[-1].upper()]) if text[-1:].upper() in UNITS else (text, 1)
     size = int(number) * unit
     if size < 4 or size % 4 != 0:

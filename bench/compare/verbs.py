@@ -39,7 +39,7 @@ GATHERED_MIB = 8  # of two ranks together, half of it in each direction
 
 
 class Series:
-    """What is measured: a command of the guest, and how its number is read."""
+    """A measurement: a command of the guest, and how its number is read."""
 
     def __init__(self, name, unit, command, pattern, scale=lambda value: value):
         self.name, self.unit, self.command, self.scale = name, unit, command, scale

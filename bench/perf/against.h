@@ -22,7 +22,7 @@ class OtherLibrary {
  public:
   OtherLibrary();
   ~OtherLibrary();
-  /// Exit::usage: it cannot be opened, or lacks a function.
+  /// Opens the library. Exit::usage: it cannot be opened, or lacks a function.
   [[nodiscard]] Outcome open(const std::string &path);
   [[nodiscard]] const OtherFunctions &functions() const { return *functions_; }
   [[nodiscard]] const std::string &path() const { return library_.path(); }
@@ -41,11 +41,11 @@ class OtherComm {
   OtherComm &operator=(const OtherComm &) = delete;
   ~OtherComm();
 
-  /// Every rank calls it.
+  /// Makes the communicator. Every rank calls it.
   [[nodiscard]] Outcome init(Group &group);
   /// Enqueues the call.
   [[nodiscard]] Outcome call(const Case &what, const Shape &shape, Pointers at, void *stream);
-  /// An error that came after a call, if there is one.
+  /// Returns an error that arose after a call, if there is one.
   [[nodiscard]] Outcome check() const;
   /// Ends what it has enqueued, and the communicator.
   void abort();

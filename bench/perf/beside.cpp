@@ -14,7 +14,7 @@
 namespace rondo::perf {
 namespace {
 
-/// How many take that time: at least one.
+/// Returns how many take that time, at least one.
 uint32_t count_for(double time_ns, double each_ns, uint32_t most) {
   if (each_ns <= 0) return most;
   return static_cast<uint32_t>(std::clamp(std::ceil(time_ns / each_ns), 1.0, static_cast<double>(most)));
@@ -54,7 +54,7 @@ BesideRuns plan_runs(double product_ns, double batch_ns) {
       std::max({window_ns_min, window_products_min * product_ns, window_batches_min * batch_ns});
   const uint32_t products = count_for(window_ns, product_ns, products_max);
   const uint32_t batches = count_for(window_ns, batch_ns, batches_max);
-  // Of what is counted, which may be less than was wanted.
+  // The number that does not count follows from the number that counts, which may be less than was wanted.
   const uint32_t many_batches = count_for(outlasting * products * product_ns, batch_ns, batches_max);
   const uint32_t many_products = count_for(outlasting * batches * batch_ns, product_ns, products_max);
   return {{0, 0, 1, products}, {1, many_batches, 0, products}, {1, batches, 0, 0}, {0, batches, 1, many_products}};
@@ -76,7 +76,7 @@ Outcome Beside::open(const ProductLibrary &library, std::span<const Member> memb
     if (auto failure = product_->prepare()) return failure;
     facts.version = product_->version();
   }
-  return session_.group.barrier();  // behind it other ranks may let kernels wait for this one
+  return session_.group.barrier();  // after it other ranks may let kernels wait for this one
 }
 
 Outcome Beside::enqueue_products(const BesideRun &what) {
@@ -114,7 +114,7 @@ Outcome Beside::read_windows(const BesideRun &what, Windows &windows) {
   return what.batches != 0 ? read(Mark::calls_begin, Mark::calls_end, windows.calls) : std::nullopt;
 }
 
-/// What does not count is under way before the other is enqueued, and there is more of it.
+/// Runs one of the four. What does not count is under way before the other is enqueued, and there is more of it.
 Outcome Beside::run(DeviceCalls &calls, const BesideRun &what, Windows &windows) {
   windows = {};
   if (auto failure = session_.group.barrier()) return failure;

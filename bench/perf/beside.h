@@ -1,17 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 // A collective beside a large matrix product, and what each costs the other (--beside-product).
 //
-// On every device the first rank that is there repeats the product on a second stream. A round has four runs, each
-// after a barrier, so that what changes slowly (the device's clock above all) changes all four alike:
-//   products alone    products only
-//   products beside   calls come first and go on after the last product: the time of the products counts
-//   calls alone       calls only
-//   calls beside      products come first and go on after the last call: the time of the calls counts
-// What counts lies between two marks on its stream, and so does the other: the least share of the one that the other
-// covered is told, since a slow-down means little where they hardly met. What comes first waits for nothing and is not
-// counted; what follows waits for its end.
+// On every device the device's first rank repeats the product on a second stream. A round has four runs, each after a
+// barrier. So slow changes, mainly of the device's clock, affect all four alike:
 //
-// Times are those of the ranks that have the product, the slowest one's for each round; summarised over the rounds.
+//     products alone    products only
+//     products beside   calls come first and go on after the last product: the time of the products counts
+//     calls alone       calls only
+//     calls beside      products come first and go on after the last call: the time of the calls counts
+//
+// The one that counts lies between two marks on its stream, and so does the other. The report has the least share of
+// the one that the other covered, since a slow-down means little if the two hardly met. The one that comes first waits
+// for nothing and is not counted; the one that follows waits for its end.
+//
+// Times are of the ranks that have the product, the slowest one's for each round; summarised over the rounds.
 #pragma once
 
 #include <memory>
@@ -27,10 +29,10 @@ namespace rondo::perf {
 inline constexpr double window_ns_min = 20e6;  ///< what counts lasts as long
 inline constexpr uint32_t window_products_min = 8, window_batches_min = 2;
 inline constexpr uint32_t products_max = 512, batches_max = 256;  ///< in a run
-inline constexpr double outlasting = 2;  ///< the one that does not count is to last so many times as long
+inline constexpr double outlasting = 2;  ///< the one that does not count is to last this many times as long
 inline constexpr uint32_t rounds_default = 5;
 
-/// What of a run is enqueued; calls in batches of --agg_iters.
+/// The work that a run enqueues, with calls in batches of --agg_iters.
 struct BesideRun {
   uint32_t lead_batches = 0, batches = 0;
   uint32_t lead_products = 0, products = 0;
@@ -48,7 +50,7 @@ struct Window {
 
   [[nodiscard]] double length_ns() const { return end_ns - begin_ns; }
 };
-/// The share of `window` in which `other` was under way, too; 1 of an empty one.
+/// Returns the share of `window` in which `other` was under way, too; 1 of an empty one.
 [[nodiscard]] double covered(const Window &window, const Window &other);
 
 /// One rank's part.
@@ -56,7 +58,8 @@ class Beside {
  public:
   explicit Beside(Session &session) : session_(session) {}
 
-  /// Every rank calls both. @param members  all ranks.
+  /// Opens the products of a rank. Every rank calls both.
+  /// @param members  all ranks.
   [[nodiscard]] Outcome open(const ProductLibrary &library, std::span<const Member> members, ProductFacts &facts);
   /// Adds to `facts.wrong`. After measure() of the same calls; spoils their buffers.
   [[nodiscard]] Outcome measure(const Case &what, const Shape &shape, Pointers at, BesideTimes &times,

@@ -22,7 +22,7 @@ std::string read_file(const char *path) {
   return text.str();
 }
 
-/// The number that a file of a control group holds; `otherwise` where there is none ("max", or no such file).
+/// Returns the number that a file of a control group holds, or `otherwise` if there is none ("max", or no such file).
 uint64_t read_number(const char *path, uint64_t otherwise) {
   std::ifstream file(path);
   uint64_t value = 0;

@@ -24,12 +24,13 @@ class Arena {
   Arena &operator=(const Arena &) = delete;
   ~Arena();
 
-  /// @param device  null: host memory; else it outlives the arena.
+  /// Allocates memory of this kind.
+  /// @param device  memory of this device, which must outlive the arena; null for host memory
   [[nodiscard]] Outcome allocate(size_t bytes, Buffers kind, rondo_comm_t comm, Device *device = nullptr);
-  /// Of the device, if there is one.
+  /// Returns the memory, on the device if there is one.
   [[nodiscard]] std::byte *data() const { return base_ + guard_bytes; }
 
-  /// Writes `bytes` at `at`, an address in this arena, and looks at them: chunk by chunk, on the host all at once.
+  /// Writes or checks `bytes` at `at`, an address in this arena: on a device chunk by chunk, on the host all at once.
   [[nodiscard]] Outcome fill(std::byte *at, size_t bytes, const MakeChunk &make) const;
   [[nodiscard]] Outcome look(const std::byte *at, size_t bytes, const SeeChunk &see) const;
 
@@ -38,7 +39,7 @@ class Arena {
   [[nodiscard]] Outcome count_changed_guards(size_t bytes, uint64_t &changed) const;
 
  private:
-  /// All of it, where buffers of that kind are.
+  /// Registers all of it, for buffers of a kind that is registered.
   [[nodiscard]] Outcome register_if(Buffers kind, size_t bytes, rondo_comm_t comm);
 
   std::byte *base_ = nullptr;
@@ -52,19 +53,19 @@ struct ArenaSizes {
   size_t send_bytes = 0, recv_bytes = 0;
 };
 
-/// What a rank needs so that every size up to `max_bytes` fits, for each placement that the options ask for.
+/// Returns the sizes that a rank needs so that every size up to `max_bytes` fits, for each requested placement.
 [[nodiscard]] ArenaSizes arena_sizes(const Options &options, int ranks);
 
 /// Refuses when the arenas of the ranks on this host, in its memory, do not fit into `available_bytes` of it.
 [[nodiscard]] Outcome check_memory(const ArenaSizes &sizes, int local_ranks, uint64_t available_bytes);
 
-/// What the system says is available, the limit of the control group included.
+/// Returns the memory that the system says is available, the limit of the control group included.
 [[nodiscard]] uint64_t available_memory_bytes();
 
-/// "MemAvailable:  123 kB" in the text of /proc/meminfo, in bytes; 0: not there.
+/// Returns the bytes of the line `MemAvailable:  123 kB` in the text of /proc/meminfo; 0 if not there.
 [[nodiscard]] uint64_t parse_meminfo(const std::string &text);
 
-/// The communicator's or this thread's last error as one line: "all_reduce: timeout: ...".
+/// Returns the communicator's or this thread's last error as one line, e.g. `all_reduce: timeout: ...`.
 [[nodiscard]] Failure communication_failure(rondo_comm_t comm, const char *what, rondo_status_t status);
 
 }  // namespace rondo::perf

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a collective moves: counts, the parts of the logical vector that a rank sends and receives, bus bandwidth.
+// Computes what a collective moves: counts, the parts of the logical vector that a rank sends and receives, bus
+// bandwidth.
 //
 // Every collective works on one logical vector. All-reduce, reduce and broadcast: both buffers hold all of it.
-// Reduce-scatter: send holds all, recv this rank's block. All-gather: send holds this rank's block, recv all.
-// "size" means, as in nccl-tests, the bytes of the whole logical vector; "count" is the argument of the call.
+// Reduce-scatter: send holds all, recv this rank's block. All-gather: send holds this rank's block, recv all. As in
+// nccl-tests, "size" means the bytes of the whole logical vector. "count" is the argument of the call.
 #pragma once
 
 #include <cstddef>
@@ -39,16 +40,16 @@ struct Shape {
 [[nodiscard]] bool reduces(rondo_collective_t collective);
 [[nodiscard]] bool has_root(rondo_collective_t collective);
 
-/// False where the rank's recv must stay as it is: reduce, elsewhere than on root.
+/// Returns false if the rank's recv must stay as it is: reduce, elsewhere than on root.
 [[nodiscard]] bool writes_recv(const Case &what, int rank);
 
-/// The largest call whose logical vector is not above `bytes`.
+/// Returns the largest call whose logical vector is not above `bytes`.
 [[nodiscard]] Shape shape_of(const Case &what, int rank, size_t bytes);
 
-/// Bus bandwidth = algorithm bandwidth (bytes / time) times this: what the busiest link would carry.
+/// Returns bus bandwidth by algorithm bandwidth (bytes / time). Bus bandwidth is what the busiest link would carry.
 [[nodiscard]] double bus_factor(rondo_collective_t collective, int ranks);
 
-/// The operation's name, or "none" where nothing is reduced.
+/// Returns the operation's name, or "none" if nothing is reduced.
 [[nodiscard]] const char *op_name(const Case &what);
 
 }  // namespace rondo::perf

@@ -12,7 +12,7 @@ namespace {
 
 uint64_t sum_of(const uint64_t (&of)[3]) { return std::accumulate(std::begin(of), std::end(of), uint64_t{0}); }
 
-/// Of rank 0; the others come along.
+/// Lets rank 0 act for all ranks.
 template <class Do>
 Outcome by_first(const Session &session, const Do &act) {
   return session.group.rank() == 0 ? act() : std::nullopt;

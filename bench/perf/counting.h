@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// --count: what the kernels of a call do to memory, beside how long it takes. Only the CUDA driver in software can
-// tell, whose blocks are emulated.
+// --count reports what the kernels of a call do to memory, beside how long it takes. It needs the CUDA driver in
+// software, whose blocks are emulated.
 #pragma once
 
 #include <span>
@@ -12,12 +12,12 @@
 
 namespace rondo::perf {
 
-/// Counts one call of every rank, with buffers that measure() has prepared. The result is rank 0's alone: one entry a
-/// rank, in no order; elsewhere it is empty.
+/// Counts one call of every rank, with buffers that measure() has prepared. Rank 0 gets the result, one entry a rank in
+/// no order. Elsewhere it is empty.
 [[nodiscard]] Outcome count_call(Session &session, const Case &what, const Shape &shape, Workspace &workspace,
                                  std::vector<Accesses> &counts);
 
-/// A line for people: the greatest of the ranks'.
+/// Returns a line for people with the greatest of the ranks' counts.
 [[nodiscard]] std::string count_line(const Shape &shape, std::span<const Accesses> counts);
 
 }  // namespace rondo::perf

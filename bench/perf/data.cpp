@@ -61,7 +61,7 @@ std::vector<uint64_t> make_integer_row(Random &random, const TypeFacts &facts, r
   return row;
 }
 
-/// Factors whose partial products are exact: signs, at most four doublings and halvings, and one full mantissa.
+/// Draws factors whose partial products are exact: signs, at most four doublings and halvings, and one full mantissa.
 std::vector<double> draw_factors(Random &random, const TypeFacts &facts, int ranks) {
   constexpr int scaling_count = 4;
   std::vector<double> values;
@@ -85,7 +85,7 @@ double reduce_floats(const std::vector<double> &inputs, const TypeFacts &facts, 
   }
   if (op != RONDO_AVG) return result;
   const auto ranks = static_cast<double>(inputs.size());
-  // As documented: float64 divides in itself, the others in fp32, rounded once more to the element type.
+  // The average is as documented: float64 divides in itself, the others in fp32, rounded once more to the element type.
   return facts.bits == 64 ? result / ranks : static_cast<float>(result) / static_cast<float>(ranks);
 }
 
@@ -184,7 +184,7 @@ Data make_data(const Case &what, int rank, uint64_t seed) {
   const size_t element_bytes = rondo_type_size(what.type);
   if (!reduces(what.collective)) {
     const Sequence copied(element_bytes, seed);
-    // What a rank other than root has in its send buffer of a broadcast must not matter: there it is something else.
+    // In a broadcast the send buffer of a rank other than root must not matter, so it has other content.
     const bool ignored = what.collective == RONDO_BROADCAST && rank != what.root;
     return {ignored ? copied.inverted() : copied, copied};
   }

@@ -37,7 +37,7 @@ Outcome DeviceCalls::enqueue(uint32_t call_count) {
   return std::nullopt;
 }
 
-/// Another library may have no deadlines of its own.
+/// Waits with a deadline, since another library may have none of its own.
 Outcome DeviceCalls::wait_for_other() {
   const uint64_t deadline_ns = clock_ns() + timeout_ns(session_.options);
   for (bool ended = false; !ended;) {
@@ -50,7 +50,7 @@ Outcome DeviceCalls::wait_for_other() {
   return session_.other->check();
 }
 
-/// The stream ends whatever becomes of its kernels; the communicator tells what did.
+/// Waits for the stream, which ends whatever becomes of its kernels. The communicator knows what became of them.
 Outcome DeviceCalls::wait() {
   if (session_.other != nullptr) return wait_for_other();
   if (auto failure = session_.device->wait()) return failure;
@@ -78,7 +78,7 @@ Outcome DeviceCalls::capture() {
   return session_.device->end_capture();
 }
 
-/// Into one graph, that of rank 0's device.
+/// Captures the calls of all ranks into one graph, that of rank 0's device.
 Outcome DeviceCalls::capture_with_all() {
   Device &device = *session_.device, &first = *session_.first;
   const bool is_first = &device == &first;
@@ -110,7 +110,7 @@ Outcome DeviceCalls::enqueue_all() {
   return is_first ? std::nullopt : session_.device->follow(*session_.first);
 }
 
-/// Between its marks; with --together, behind the word.
+/// Enqueues the calls between their marks; with --together, after the word.
 Outcome DeviceCalls::enqueue_run() {
   Device &device = *session_.device;
   if (session_.start != nullptr)

@@ -6,7 +6,7 @@
 
 namespace rondo::perf {
 
-/// The call, as the rank makes it.
+/// Makes the call as the rank makes it.
 [[nodiscard]] rondo_status_t make_call(const Case &what, const Shape &shape, Pointers at, rondo_comm_t comm,
                                        rondo_stream_t stream);
 
@@ -16,14 +16,14 @@ class DeviceCalls {
   DeviceCalls(Session &session, const Case &what, const Shape &shape, Pointers at, uint32_t call_count)
       : session_(session), what_(what), shape_(shape), at_(at), call_count_(call_count) {}
 
-  /// With --graph, captures them, which spoils the buffers. Every rank calls it.
+  /// Prepares the calls. With --graph, captures them, which spoils the buffers. Every rank calls it.
   [[nodiscard]] Outcome prepare();
   /// Enqueues them and waits. @param call_ns  receives the time on the stream for one call.
   [[nodiscard]] Outcome run(double &call_ns);
 
   /// Enqueues them, or the graph of them. After prepare().
   [[nodiscard]] Outcome enqueue_all();
-  /// Until all that was enqueued has ended, well or not.
+  /// Waits until all that was enqueued has ended, well or not.
   [[nodiscard]] Outcome wait();
 
  private:

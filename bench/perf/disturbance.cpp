@@ -27,7 +27,7 @@ uint64_t clock_of(clockid_t clock) {
   return static_cast<uint64_t>(now.tv_sec) * 1'000'000'000u + static_cast<uint64_t>(now.tv_nsec);
 }
 
-/// The first line of a file under /proc; "" where it cannot be read.
+/// Returns the first line of a file under /proc; "" if it cannot be read.
 std::array<char, 512> first_line(const char *path) {
   std::array<char, 512> line{};
   std::FILE *file = std::fopen(path, "re");

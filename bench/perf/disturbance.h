@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whether something else had a rank's processor while a row was measured: what the kernel counts for the thread and for
-// the host, before and after. It tells; it changes no time.
+// Finds out whether something else had a rank's processor while a row was measured. It compares the kernel's counts for
+// the thread and for the host, before and after. It only reports, and changes no time.
 #pragma once
 
 #include <cstdint>
@@ -32,12 +32,13 @@ struct Disturbance {
   bool marked = false;
 };
 
+/// Judges the load between two readings.
 /// @param job_ns         of processors, by all ranks of this host.
-/// @param oversubscribed more ranks than processors: that they wait for each other is no disturbance.
+/// @param oversubscribed more ranks than processors, so that waiting for each other is no disturbance.
 [[nodiscard]] Disturbance judge_load(const LoadReading &before, const LoadReading &after, uint64_t job_ns,
                                      bool oversubscribed);
 
-/// judge_load() of every rank, put together; equal on all ranks then.
+/// Puts judge_load() of every rank together; the result is equal on all ranks.
 [[nodiscard]] Outcome find_disturbance(Group &group, std::span<const Member> members, const LoadReading &before,
                                        bool oversubscribed, Disturbance &found);
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a file of results says of the run itself, so that it can be judged and repeated: which Rondo, when, how it was
-// called, with which variables, and what was in force.
+// The facts that a file of results has about the run itself, so that it can be judged and repeated. They are the
+// version of Rondo, the time, the command line, the environment's variables, and the settings in force.
 #pragma once
 
 #include <span>
@@ -22,10 +22,10 @@ struct RunFacts {
 
 [[nodiscard]] RunFacts collect_facts(std::span<const char *const> arguments);
 
-/// The library's.
+/// Returns the library's version.
 [[nodiscard]] std::string version_text();
 
-/// Where the sources came from: a commit's name, or "unknown"; written by the build.
+/// The origin of the sources: a commit's name, or "unknown". The build writes it.
 extern const char *const source_commit;
 
 }  // namespace rondo::perf

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the ranks tell each other outside of the timed runs: barriers, maxima, sums, where they run.
+// The ranks communicate by this outside of the timed runs: barriers, maxima, sums, where they run.
 //
 // Ranks that are threads use memory that they share (Team), so that a defect of the library cannot spoil its own
-// verdict; ranks that are processes have only the library, and each of them also fails by its own count.
+// verdict. Ranks that are processes have only the library, and each of them also fails by its own count.
 #pragma once
 
 #include <atomic>
@@ -19,14 +19,14 @@
 
 namespace rondo::perf {
 
-/// Where a rank runs; plain data that is exchanged as bytes.
+/// The place where a rank runs; plain data that is exchanged as bytes.
 struct Member {
   char host[56] = {};
   int64_t process = 0;
   DeviceName device;
 };
 
-/// Nanoseconds of CLOCK_MONOTONIC.
+/// Returns nanoseconds of CLOCK_MONOTONIC.
 [[nodiscard]] uint64_t clock_ns();
 
 /// The shared side of ranks that are threads of this process.
@@ -34,7 +34,7 @@ class Team {
  public:
   Team(int ranks, uint64_t timeout_ns);
 
-  /// Waits until all ranks have come. Empty: they have; else one has failed, or did not come in time.
+  /// Waits until all ranks have arrived. Returns a failure if one has failed, or did not arrive in time.
   [[nodiscard]] Outcome wait();
   /// Keeps the first failure and releases all that wait.
   void fail(const Failure &failure);
@@ -64,10 +64,10 @@ class Group {
   [[nodiscard]] int rank() const { return rank_; }
   [[nodiscard]] int ranks() const { return ranks_; }
   [[nodiscard]] Outcome barrier();
-  /// Each value becomes the largest of all ranks.
+  /// Replaces each value by the largest of all ranks.
   [[nodiscard]] Outcome max(std::span<double> values);
   [[nodiscard]] Outcome sum(uint64_t &value);
-  /// Everybody gets rank 0's bytes.
+  /// Gives rank 0's bytes to everybody.
   [[nodiscard]] Outcome broadcast(std::span<std::byte> bytes);
   [[nodiscard]] Outcome gather_members(const DeviceName &device, std::vector<Member> &members);
 

@@ -15,14 +15,14 @@ constexpr uint32_t captured_default = 20;  // nccl-tests' iterations, which its 
 
 Failure refuse(const std::string &message) { return {Exit::usage, message}; }
 
-/// Whether a launcher has started other ranks beside this process.
+/// Returns whether a launcher has started other ranks beside this process.
 bool in_a_job() {
   for (const char *name : {"RONDO_SIZE", "WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS"})
     if (const char *size = std::getenv(name); size != nullptr && std::atoi(size) > 1) return true;
   return false;
 }
 
-/// -t threads of -g ranks each; 1 of 1: this process is the rank that the environment says.
+/// Takes -t threads of -g ranks each. With 1 of 1 this process is the rank that the environment names.
 Outcome take_ranks(const CLI::App &app, const NcclWords &words, const SharedWords &shared, Options &options) {
   const bool threads_given = app.count("--nthreads") != 0, gpus_given = app.count("--ngpus") != 0;
   if (gpus_given && app.count("--device") != 0 && shared.device == "host")
@@ -50,7 +50,7 @@ Outcome take_root(const NcclWords &words, Options &options) {
   return refuse("-r: '" + words.root + "' is no root; give a rank, or all (ranks as threads are --ranks N)");
 }
 
-/// -G N: what nccl-tests times as iterations becomes one graph, which is launched N times.
+/// Takes -G N: what nccl-tests times as iterations becomes one graph, which is launched N times.
 Outcome take_graph(const CLI::App &app, const NcclWords &words, const SharedWords &shared, Options &options) {
   if (words.graph_launches == 0) return std::nullopt;
   const uint32_t captured = app.count("--iters") != 0 ? shared.iterations : captured_default;
@@ -64,7 +64,7 @@ Outcome take_graph(const CLI::App &app, const NcclWords &words, const SharedWord
   return std::nullopt;
 }
 
-/// Letters that nccl-tests has had since 2.14. Each is refused unless it asks for the default.
+/// Refuses letters that nccl-tests has had since 2.14, unless they ask for the default.
 Outcome refuse_later(const CLI::App &app, const NcclWords &words) {
   if (app.count("--device_cta_count") != 0)
     return refuse("-V is for -D, which is not there; --max-ctas N limits the blocks of a collective");
@@ -80,7 +80,7 @@ Outcome refuse_later(const CLI::App &app, const NcclWords &words) {
   return std::nullopt;
 }
 
-/// What has no meaning here, unless it asks for what is done anyway.
+/// Refuses options that have no meaning here, unless they ask for what is done anyway.
 Outcome refuse_rest(const CLI::App &app, const NcclWords &words) {
   if (words.blocking == 2)
     return refuse("-z 2 waits after each call, without a barrier; on host memory -m N does so with N calls: use it, or "

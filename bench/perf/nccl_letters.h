@@ -13,7 +13,7 @@ class App;
 
 namespace rondo::perf {
 
-/// As they stand on the command line.
+/// The words of the options as they stand on the command line.
 struct NcclWords {
   int threads = 1, gpus = 1;
   std::string root = "0";
@@ -25,14 +25,14 @@ struct NcclWords {
 
 void add_nccl_options(CLI::App &app, Options &options, NcclWords &words);
 
-/// What they make of the words that other options have, too.
+/// Words that other options set, too.
 struct SharedWords {
   std::string &device, &buffers;
   uint32_t &iterations, &stream;
   bool &graph;
 };
 
-/// After the parsing, and before the shared words are understood.
+/// Takes the options, after the parsing and before the shared words are understood.
 [[nodiscard]] Outcome take_nccl_options(const CLI::App &app, const NcclWords &words, const SharedWords &shared,
                                         Options &options);
 

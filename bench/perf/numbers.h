@@ -20,20 +20,21 @@ struct TypeFacts {
 
 [[nodiscard]] TypeFacts facts_of(rondo_type_t type);
 
-/// The bits of `value` in a float type, rounded to nearest, ties to even. The caller knows that it does not overflow.
+/// Returns the bits of `value` in a float type, rounded to nearest, ties to even. The caller knows that it does not
+/// overflow.
 [[nodiscard]] uint64_t float_bits(const TypeFacts &facts, double value);
 
-/// The low `bits` of `value`: arithmetic of integers that wrap.
+/// Returns the low `bits` of `value`: arithmetic of integers that wrap.
 [[nodiscard]] constexpr uint64_t wrap_bits(uint64_t value, unsigned bits) {
   return bits >= 64 ? value : value & ((uint64_t{1} << bits) - 1);
 }
 
-/// Bits as a signed number.
+/// Returns bits as a signed number.
 [[nodiscard]] constexpr int64_t signed_value(uint64_t value, unsigned bits) {
   return static_cast<int64_t>(value << (64 - bits)) >> (64 - bits);
 }
 
-/// 64 well-mixed bits from 64 others: a bijection.
+/// Returns 64 well-mixed bits from 64 others: a bijection.
 [[nodiscard]] constexpr uint64_t mix(uint64_t value) {
   value ^= value >> 32;
   value *= 0xd6e8feb86659fd93u;
@@ -48,9 +49,9 @@ class Random {
   explicit Random(uint64_t seed) : state_(mix(seed)) {}
 
   uint64_t bits() { return mix(state_ += 0x9e3779b97f4a7c15u); }
-  /// 0..limit-1; limit is at least 1 and small against 2^64.
+  /// Draws from 0..limit-1; limit is at least 1 and small against 2^64.
   uint64_t below(uint64_t limit) { return bits() % limit; }
-  /// lowest..highest
+  /// Draws from lowest..highest.
   int64_t between(int64_t lowest, int64_t highest) {
     // Unsigned throughout: the distance may be more than an int64_t holds.
     const uint64_t distance = static_cast<uint64_t>(highest) - static_cast<uint64_t>(lowest);

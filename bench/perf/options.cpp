@@ -16,7 +16,7 @@ namespace {
 constexpr size_t size_count_max = 10'000;
 constexpr int rank_count_max = 1'024;
 
-/// The enumerator that `name` calls `text`.
+/// Finds the enumerator that `name` calls `text`.
 template <class Enum>
 std::optional<Enum> find_name(std::string_view text, const char *(*name)(Enum)) {
   for (int value = 0; const char *known = name(static_cast<Enum>(value)); ++value)
@@ -43,7 +43,7 @@ Failure unknown(std::string_view what, std::string_view text, const std::string 
   return {Exit::usage, "unknown " + std::string(what) + " '" + std::string(text) + "'; known are: " + known};
 }
 
-/// Our names, and the ones that nccl-tests has for some.
+/// Finds a type by our names, and by the ones that nccl-tests has for some.
 std::optional<rondo_type_t> find_type(std::string_view text) {
   constexpr std::array<std::pair<std::string_view, rondo_type_t>, 6> aliases{{{"float", RONDO_FLOAT32},
                                                                               {"double", RONDO_FLOAT64},
@@ -70,7 +70,7 @@ constexpr console::Manual manual{
     "  rondo perf broadcast --ranks 4 -r 2 -d int32 -c 10     from rank 2; each size verified ten times\n"
     "  rondo perf all_reduce --ranks 8 --device cuda --graph  on CUDA devices, calls replayed from a graph\n"};
 
-/// A word behind --json that is the collective and not the file.
+/// Returns whether the word after --json is the collective and not the file.
 bool is_collective(std::string_view word) {
   for (int value = 0; const char *known = rondo_collective_string(static_cast<rondo_collective_t>(value)); ++value)
     if (console::lower_case(word) == known) return true;
@@ -261,8 +261,9 @@ Outcome take_names(const Words &words, Options &options) {
   return unknown("kind of buffers", words.buffers, "private, alloc, registered, moved");
 }
 
-/// --together: a run must be one entry of the stream, or the host would wait for what it has itself to release.
-/// --one-graph: streams of several processes have no graph in common.
+/// Takes the options of threads. With --together a run must be one entry of the stream, or the host would wait for what
+/// it has itself to release. For --one-graph there must be one process, since streams of several have no graph in
+/// common.
 Outcome take_threads(const Words &words, Options &options) {
   if (words.together && (!words.graph || options.ranks == 0))
     return Failure{Exit::usage, "--together is for graphs of ranks that are threads; add --graph and --ranks"};
@@ -276,7 +277,7 @@ Outcome take_threads(const Words &words, Options &options) {
   return std::nullopt;
 }
 
-/// "cuda", "cuda:1", "cuda:0,1"
+/// Parses "cuda", "cuda:1" or "cuda:0,1".
 Outcome take_device(const CLI::App &app, const Words &words, Options &options) {
   if (words.device == "host" && words.graph)
     return Failure{Exit::usage, "--graph needs a device that has graphs; add --device cuda"};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The options of `rondo perf`, after those of nccl-tests where they have a meaning here.
+// The options of `rondo perf`. They follow nccl-tests if these options have a meaning here.
 #pragma once
 
 #include <cstddef>
@@ -16,7 +16,7 @@
 
 namespace rondo::perf {
 
-/// Where the send and receive buffers come from.
+/// The source of the send and receive buffers.
 enum class Buffers {
   private_memory,  ///< plain memory, which no peer can see
   alloc,           ///< rondo_mem_alloc()
@@ -34,17 +34,17 @@ struct Options {
   std::vector<rondo_op_t> ops{RONDO_SUM};
   int root = 0;
   bool all_roots = false;                   ///< one after the other; root is 0 then
-  int ranks = 0;                            ///< ranks that are threads; 0: the environment names this process's rank
+  int ranks = 0;                            ///< ranks that are threads; 0 if the environment names this process's rank
   std::optional<uint32_t> iteration_count;  ///< empty: by size and time, see timing.h
   std::optional<uint32_t> warmup_count;     ///< empty: by size
   uint32_t check_count = 1;                 ///< verified runs for each size and placement
   uint32_t aggregate_count = 1;             ///< calls in one timed run
   uint32_t pause_ms = 0;                    ///< before each run that has no check
   bool on_device = false;
-  std::vector<int> ordinals;    ///< devices, in turn for the ranks; empty: all that are there
-  std::string against_path;     ///< on a device: another library; empty: none
-  uint32_t product_size = 0;    ///< on a device: products of so many rows beside; 0: none
-  std::string product_library;  ///< for them; empty: cuBLAS where the linker finds it
+  std::vector<int> ordinals;    ///< devices, in turn for the ranks; empty for all visible ones
+  std::string against_path;     ///< on a device, another library; empty if none
+  uint32_t product_size = 0;    ///< on a device, the rows of a product beside; 0 if none
+  std::string product_library;  ///< for them; empty for the cuBLAS that the linker finds
   bool graph = false;           ///< on a device: capture a run's calls once, replay them
   bool one_graph = false;       ///< of all ranks, threads of this process
   bool together = false;        ///< with graphs of ranks that are threads: all streams begin at one word
@@ -55,20 +55,20 @@ struct Options {
   bool out_of_place = true, in_place = true;
   uint64_t seed = 1;
   rondo_config_t config = RONDO_CONFIG_INIT;   ///< algorithm, kernel, protocol, channels, chunk size, timeout
-  std::string csv_path, json_path, plot_path;  ///< empty: not wanted; "-": standard output
+  std::string csv_path, json_path, plot_path;  ///< "-" for standard output; empty if not wanted
   bool table_to_errors = false;                ///< one of them is, so that the table goes to standard error
 };
 
 /// Calls in one timed run on a device: what enqueuing costs the host shows in the first of them only.
 inline constexpr uint32_t device_aggregate_count = 20;
 
-/// The options; or text to print as it is (--help, status Exit::ok); or what is wrong with them.
+/// Returns the options, or text to print as it is (--help, status Exit::ok), or what is wrong with them.
 [[nodiscard]] std::variant<Options, Failure> parse_options(std::span<const char *const> args);
 
-/// How long an operation may take.
+/// Returns how long an operation may take.
 [[nodiscard]] uint64_t timeout_ns(const Options &options);
 
-/// The sizes that are tried, in order: min, then times the factor or plus the step, up to max, which is
+/// Returns the sizes that are tried, in order: min, then times the factor or plus the step, up to max. The last size is
 /// always among them. At most 10,001.
 [[nodiscard]] std::vector<size_t> sizes_of(const Options &options);
 

@@ -36,7 +36,7 @@ Outcome write_file(const std::string &path, const std::string &text) {
   return std::nullopt;
 }
 
-/// Before anything is measured: whether rank 0, which writes the results, can. What is there stays as it is.
+/// Checks before anything is measured whether rank 0, which writes the results, can write them. Existing contents stay.
 Outcome check_files(const Options &options) {
   for (const char *name : {"RONDO_RANK", "RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID"})
     if (const char *rank = std::getenv(name); rank != nullptr && std::strcmp(rank, "0") != 0) return std::nullopt;
@@ -45,7 +45,7 @@ Outcome check_files(const Options &options) {
   return std::nullopt;
 }
 
-/// Making a communicator failed: what it was asked for cannot be had, or the ranks did not come together.
+/// Describes why making a communicator failed: the request is impossible, or the ranks did not come together.
 Failure start_failure(const char *what, rondo_status_t status) {
   Failure failure = communication_failure(nullptr, what, status);
   if (status == RONDO_ERROR_INVALID_ARGUMENT || status == RONDO_ERROR_UNSUPPORTED) failure.exit = Exit::usage;
@@ -65,7 +65,7 @@ Outcome write_files(const Options &options, const RunFacts &facts, const std::ve
 /// A rank's communicators and its device.
 struct Rank {
   rondo_comm_t comm = nullptr;     ///< whose calls are timed
-  rondo_comm_t control = nullptr;  ///< on host memory; null: `comm` is
+  rondo_comm_t control = nullptr;  ///< on host memory; null if `comm` is
   std::unique_ptr<Device> device;
   uint64_t setup_ns = 0;  ///< of comm
 };
@@ -87,7 +87,7 @@ struct Place {
   std::optional<ProductLibrary> products = std::nullopt;
 };
 
-/// All of a rank, its communicators' end included.
+/// Lives all of a rank, its communicators' end included.
 Outcome live(const Options &options, const Place &place, Rank &rank, Team *team, std::vector<Series> &all) {
   const rondo_comm_t control = rank.control != nullptr ? rank.control : rank.comm;
   Outcome failure = run_rank({options, rank.comm, control, rank.device.get(), place.other ? &*place.other : nullptr,
@@ -107,13 +107,13 @@ Outcome live(const Options &options, const Place &place, Rank &rank, Team *team,
   return failure;
 }
 
-/// The ordinal of the device that the `index`-th rank of this host takes.
+/// Returns the ordinal of the device that the `index`-th rank of this host takes.
 int ordinal_for(const Options &options, int device_count, size_t index) {
   if (options.ordinals.empty()) return static_cast<int>(index % static_cast<size_t>(device_count));
   return options.ordinals[index % options.ordinals.size()];
 }
 
-/// Ranks that are threads. Every one computes the same results; those of rank 0 are kept.
+/// Runs ranks that are threads. Every one computes the same results, and rank 0's are kept.
 Outcome run_threads(const Options &options, Place &place, std::vector<Series> &all) {
   const auto count = static_cast<size_t>(options.ranks);
   std::vector<Rank> ranks(count);
@@ -151,7 +151,7 @@ Outcome run_threads(const Options &options, Place &place, std::vector<Series> &a
   return team.first_failure();
 }
 
-/// This process's place among the ranks of its host, which the communicator on host memory tells.
+/// Finds this process's place among the ranks of its host, through the communicator on host memory.
 Outcome local_index(rondo_comm_t control, size_t &index) {
   int rank = 0, ranks = 1;
   rondo_status_t status = rondo_comm_rank(control, &rank);
@@ -164,7 +164,8 @@ Outcome local_index(rondo_comm_t control, size_t &index) {
   return std::nullopt;
 }
 
-/// A communicator on host memory first: it tells which device this rank takes, and serves between the timed runs.
+/// Joins by a communicator on host memory first. It determines which device this rank takes, and serves between the
+/// timed runs.
 Outcome join_on_device(const Options &options, Place &place, Rank &self) {
   rondo_config_t plain = RONDO_CONFIG_INIT;  // what is asked for is about the other one
   plain.kernel = RONDO_KERNEL_INTERPRETER;
@@ -183,7 +184,7 @@ Outcome join_on_device(const Options &options, Place &place, Rank &self) {
   return std::nullopt;
 }
 
-/// This process is one rank of those that the environment tells of.
+/// Runs this process as one rank of the job that the environment describes.
 Outcome run_process(const Options &options, Place &place, std::vector<Series> &all, int &rank) {
   Rank self;
   Outcome failure;

@@ -19,11 +19,11 @@ constexpr uint64_t seed_a = 1, seed_b = 2, seed_samples = 3;
 constexpr uint32_t sample_count = 128;
 constexpr size_t piece_elements = size_t{1} << 20;
 
-/// As bfloat16, and as what they are.
+/// The inputs as bfloat16, and as their values.
 constexpr std::array<uint16_t, 8> input_bits{0x3f00, 0x3f80, 0x3fc0, 0x4000, 0xbf00, 0xbf80, 0xbfc0, 0xc000};
 constexpr std::array<double, 8> input_values{0.5, 1, 1.5, 2, -0.5, -1, -1.5, -2};
 
-/// splitmix64's finaliser: each bit of the result depends on all of both.
+/// Hashes by splitmix64's finaliser: each bit of the result depends on all of both.
 uint64_t hash(uint64_t seed, uint64_t number) {
   uint64_t x = number * 0x9E37'79B9'7F4A'7C15u + seed * 0xD1B5'4A32'D192'ED03u;
   x = (x ^ (x >> 30)) * 0xBF58'476D'1CE4'E5B9u;
@@ -31,7 +31,7 @@ uint64_t hash(uint64_t seed, uint64_t number) {
   return x ^ (x >> 31);
 }
 
-/// Which of the eight an element of a matrix is. One hash has enough bits for sixteen of them.
+/// Returns which of the eight an element of a matrix is. One hash has enough bits for sixteen of them.
 size_t choice(uint64_t seed, uint64_t place) { return (hash(seed, place / 16) >> (place % 16 * 4)) & 7; }
 
 }  // namespace

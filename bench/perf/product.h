@@ -3,8 +3,8 @@
 // interface of cuBLAS. What is declared here is the little of that interface that is called.
 //
 // C = A B, N x N each, bfloat16 into float32. The inputs are drawn from eight numbers whose products are multiples of
-// 1/4, at most 4, so that every sum is exact in float32, in whatever order it is made; so elements of C are compared
-// with what the host computes, bit for bit.
+// 1/4, at most 4. So every sum is exact in float32, in whatever order it is made, and elements of C are compared bit
+// for bit with what the host computes.
 #pragma once
 
 #include <cstddef>
@@ -28,12 +28,12 @@ class ProductLibrary {
  public:
   ProductLibrary();
   ~ProductLibrary();
-  /// @param path  empty: the first cuBLAS that the dynamic linker finds. Exit::usage: there is none, or it lacks a
-  ///              function; the message says what to do.
+  /// Opens the library. Exit::usage: there is none, or it lacks a function. The message says what to do.
+  /// @param path  if empty, the first cuBLAS that the dynamic linker finds.
   [[nodiscard]] Outcome open(const std::string &path);
   [[nodiscard]] const ProductFunctions &functions() const { return *functions_; }
   [[nodiscard]] const std::string &path() const { return library_.path(); }
-  /// "CUBLAS_STATUS_EXECUTION_FAILED (13)"
+  /// Returns e.g. "CUBLAS_STATUS_EXECUTION_FAILED (13)".
   [[nodiscard]] std::string describe(int status) const;
 
  private:
@@ -55,10 +55,10 @@ class Product {
   /// It waits for the device: not while a collective is in flight.
   [[nodiscard]] Outcome prepare();
   [[nodiscard]] Outcome enqueue(uint32_t product_count);
-  /// Spoils the elements that count_wrong() looks at. Both wait.
+  /// Spoils the elements that count_wrong() checks. Both wait.
   [[nodiscard]] Outcome spoil();
   [[nodiscard]] Outcome count_wrong(uint64_t &wrong);
-  /// "13.0.2"
+  /// Returns e.g. "13.0.2".
   [[nodiscard]] const std::string &version() const { return version_; }
 
  private:

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The results of `rondo perf`, and the forms in which they are told: a table, JSON, CSV and a picture.
+// The results of `rondo perf`, and the forms of its report: a table, JSON, CSV and a picture.
 #pragma once
 
 #include <cstdint>
@@ -26,19 +26,20 @@ struct BesideTimes {
   /// The least share of the time of the calls, and of the products, in which the other was under way.
   double calls_covered = 0, products_covered = 0;
 
-  /// 0.03: 3 % more time beside the other than alone.
+  /// Returns e.g. 0.03 for 3 % more time beside the other than alone.
   [[nodiscard]] double call_slowdown() const { return call_beside.median_us / call_alone.median_us - 1; }
   [[nodiscard]] double product_slowdown() const { return product_beside.median_us / product_alone.median_us - 1; }
 };
 
-/// Times of one call: each is the slowest rank's of a run; median, least and greatest over the runs.
+/// Times of one call. Each is the slowest rank's of a run; median, least and greatest over the runs.
 struct Times {
   double median_us = 0, min_us = 0, max_us = 0;
-  std::optional<uint64_t> wrong;           ///< over all ranks and checked runs; empty: not checked
+  std::optional<uint64_t> wrong;           ///< over all ranks and checked runs; empty if not checked
   std::optional<double> floor_us = {};     ///< on a device: see floor.h
   std::optional<BesideTimes> beside = {};  ///< of --beside-product
 };
 
+/// Summarises the times of runs.
 /// @param run_times_ns  at least one.
 [[nodiscard]] Times summarise(std::span<const double> run_times_ns);
 [[nodiscard]] Spread spread_of(std::span<const double> times_ns);
@@ -55,14 +56,14 @@ struct Row {
   uint64_t hand_overs = 0;  ///< in a row, where processes share a device: see turns.h
   std::optional<Times> out_of_place, in_place;
   std::optional<Times> other_out_of_place, other_in_place;  ///< of the library of --against
-  std::vector<Accesses> counts = {};  ///< of --count: of one call, by rank in no order; on rank 0 alone
+  std::vector<Accesses> counts = {};  ///< of --count, one call, by rank in no order; on rank 0 alone
 };
 
 /// The matrix product of --beside-product.
 struct ProductFacts {
   std::string library = {}, version = {};
   uint32_t size = 0;
-  uint64_t wrong = 0;  ///< elements, of those that were looked at
+  uint64_t wrong = 0;  ///< elements, of the checked ones
 };
 
 /// The ranks, and where each ran.
@@ -71,8 +72,8 @@ struct Machine {
   std::optional<rondo_comm_properties_t> properties = {};  ///< of rank 0's communicator
   /// That making the communicator took: the least of the ranks', so that nobody's late start is in it.
   std::optional<double> setup_ms = {};
-  std::vector<double> copy_GBps = {};  ///< by rank, of its device, read and written bytes; empty: ranks on host memory
-  std::vector<double> hand_over_us = {};  ///< by rank, of its device; 0, or empty: no processes share one
+  std::vector<double> copy_GBps = {};  ///< of each rank's device, read and written bytes; empty on hosts
+  std::vector<double> hand_over_us = {};  ///< by rank, of its device; 0, or empty, if no processes share one
 };
 
 /// The sizes of one collective, type and operation.
@@ -83,7 +84,7 @@ struct Series {
   bool graph = false;                                  ///< calls were captured and replayed
   bool one_graph = false;                              ///< of all ranks
   bool together = false;                               ///< and all ranks' streams began at once
-  std::string other_library = {}, other_version = {};  ///< of --against; empty: none
+  std::string other_library = {}, other_version = {};  ///< of --against; empty if none
   std::optional<ProductFacts> product = {};
 };
 
@@ -94,23 +95,23 @@ struct Bandwidth {
 
 [[nodiscard]] Bandwidth bandwidth(const Case &what, size_t bytes, const Times &times);
 
-/// Wrong elements of products.
+/// Returns the number of wrong elements of products.
 [[nodiscard]] uint64_t count_product_wrong(std::span<const Series> all);
-/// Wrong elements of the other library.
+/// Returns the number of wrong elements of the other library.
 [[nodiscard]] uint64_t count_other_wrong(std::span<const Series> all);
-/// All wrong elements; and the mean of all bus bandwidths, as nccl-tests has it.
+/// These return the number of all wrong elements, and the mean of all bus bandwidths, as nccl-tests has it.
 [[nodiscard]] uint64_t count_wrong(std::span<const Series> all);
 [[nodiscard]] double mean_bus_bandwidth(std::span<const Series> all);
 
-/// The table's lines; each ends with a newline. `version` is the library's.
+/// Returns the table's lines; each ends with a newline. `version` is the library's.
 [[nodiscard]] std::string table_head(const Options &options, const Machine &machine, const std::string &version);
 [[nodiscard]] std::string table_row(const Case &what, const Row &row);
 [[nodiscard]] std::string table_end(std::span<const Series> all);
 
-/// One object; of several series, an array of such objects.
+/// Returns one object, or for several series an array of such objects.
 [[nodiscard]] std::string to_json(std::span<const Series> all, const RunFacts &facts, const Options &options);
 [[nodiscard]] std::string to_csv(std::span<const Series> all);
-/// A picture of time and bandwidth by size, as SVG.
+/// Returns a picture of time and bandwidth by size, as SVG.
 [[nodiscard]] std::string to_svg(std::span<const Series> all);
 
 }  // namespace rondo::perf

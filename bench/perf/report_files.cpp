@@ -47,7 +47,7 @@ std::string uuid_text(const DeviceName &device) {
   return text;
 }
 
-/// The devices that ranks are on, each once.
+/// Returns the devices that ranks are on, each once.
 Json devices_array(const Machine &machine) {
   Json list = Json::array();
   for (size_t first = 0; first < machine.members.size(); ++first) {
@@ -68,7 +68,7 @@ Json devices_array(const Machine &machine) {
   return list;
 }
 
-/// The hosts, each with its ranks and their processes.
+/// Returns the hosts, each with its ranks and their processes.
 Json hosts_array(const Machine &machine) {
   Json list = Json::array();
   for (size_t rank = 0; rank < machine.members.size(); ++rank) {
@@ -101,7 +101,7 @@ Json counts_object(const Accesses &of) {
           {"chain", of.chain}};
 }
 
-/// What was asked for, and what came of it.
+/// Returns the requested configuration, and the one that resulted.
 Json configuration_object(const Series &series, const Options &options) {
   Json object{{"algorithm", rondo_algorithm_string(options.config.algorithm)},
               {"protocol", rondo_protocol_string(options.config.protocol)},
@@ -201,7 +201,7 @@ void add_times(std::ostringstream &out, const Case &what, const Row &row, const 
 }  // namespace
 
 std::string to_json(std::span<const Series> all, const RunFacts &facts, const Options &options) {
-  // What stands in an argument or a variable may be no UTF-8.
+  // An argument or a variable may contain text that is no UTF-8.
   const auto text = [](const Json &json) { return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n"; };
   if (all.size() == 1) return text(series_object(all.front(), facts, options));
   Json list = Json::array();

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The picture: time by size (both logarithmic, with the span from the fastest to the slowest run) beside bandwidth by
-// size. One series has a line for each placement; several have a line each, and where they are many, a small panel for
-// each type.
+// Draws the picture: time by size beside bandwidth by size. Time and size are logarithmic, and the time has the span
+// from the fastest to the slowest run. One series has a line for each placement. Several series have a line each. If
+// they are many, each type has a small panel.
 #include <algorithm>
 #include <cmath>
 #include <functional>
@@ -34,7 +34,7 @@ std::string draw_line(const Line &line, size_t index, const chart::Axis &x, cons
   return chart::draw_points(points_of(line, value), index, x, y);
 }
 
-/// The span from the fastest to the slowest run.
+/// Draws the span from the fastest to the slowest run.
 std::string draw_band(const Line &line, size_t index, const chart::Axis &x, const chart::Axis &y) {
   std::string up, down;
   for (const Point &point : line.points) {
@@ -57,7 +57,8 @@ Line line_of(const Series &series, std::string name, bool in_place, bool bus) {
   return line;
 }
 
-/// @param bus  bus bandwidth; else algorithm bandwidth
+/// Returns the lines of bandwidth and time.
+/// @param bus  true for bus bandwidth, false for algorithm bandwidth
 std::vector<Line> lines_of(std::span<const Series> all, bool bus) {
   std::vector<Line> lines;
   for (const Series &series : all) {
@@ -121,7 +122,7 @@ std::string large_panels(const std::vector<Line> &lines, const Axes &axes, const
   return svg;
 }
 
-/// The place of `name` in the list, where it is put if it is new.
+/// Returns the place of `name` in the list, where it is put if it is new.
 size_t place_in(std::vector<std::string> &list, const std::string &name) {
   const auto found = std::find(list.begin(), list.end(), name);
   if (found != list.end()) return static_cast<size_t>(found - list.begin());
@@ -129,7 +130,7 @@ size_t place_in(std::vector<std::string> &list, const std::string &name) {
   return list.size() - 1;
 }
 
-/// A panel for each type, a colour for each operation.
+/// Draws a panel for each type, with a colour for each operation.
 std::string small_panels(const std::vector<Line> &lines, const Axes &axes, const char *rate_title,
                          const std::string &title) {
   const chart::Axis size = chart::size_axis(axes.low_bytes, axes.high_bytes, 0);

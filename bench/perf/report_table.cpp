@@ -10,7 +10,7 @@
 namespace rondo::perf {
 namespace {
 
-/// printf into a string; lines here are short.
+/// Prints into a string; lines here are short.
 [[gnu::format(printf, 1, 2)]] std::string format(const char *pattern, ...) {
   char text[256];
   va_list arguments;
@@ -20,7 +20,7 @@ namespace {
   return text;
 }
 
-/// Six places at most, with as many digits as fit: 0.42, 13.07, 1234.5, 123456.
+/// Returns six places at most, with as many digits as fit: 0.42, 13.07, 1234.5, 123456.
 std::string short_number(double value) {
   if (value < 999.995) return format("%.2f", value);
   if (value < 99'999.5) return format("%.1f", value);
@@ -37,10 +37,10 @@ std::string times_columns(const Case &what, size_t bytes, const std::optional<Ti
          floor + format(" %6s", wrong.c_str());
 }
 
-/// "+1.3 %"
+/// Returns e.g. "+1.3 %".
 std::string percent(double share) { return format("%+.1f %%", 100 * share); }
 
-/// What a collective and the product beside it cost each other, as a comment.
+/// Returns a comment on how much a collective and the product beside it slow each other.
 std::string beside_line(const Case &what, const char *placement, const std::optional<Times> &times) {
   if (!times || !times->beside) return "";
   const BesideTimes &beside = *times->beside;
@@ -53,13 +53,13 @@ std::string beside_line(const Case &what, const char *placement, const std::opti
                 percent(beside.call_slowdown()).c_str(), 100 * beside.calls_covered);
 }
 
-/// A line of the head, without the spaces at its end.
+/// Returns a line of the head, without the spaces at its end.
 std::string head_line(std::string line) {
   line.erase(line.find_last_not_of(' ') + 1);
   return line + "\n";
 }
 
-/// "host", "cuda:0 (NVIDIA H100)"
+/// Returns e.g. "host" or "cuda:0 (NVIDIA H100)".
 std::string device_text(const DeviceName &device) {
   if (device.ordinal == RONDO_DEVICE_HOST) return "host";
   return "cuda:" + std::to_string(device.ordinal) + " (" + device.name + ")";
@@ -75,7 +75,7 @@ bool was_checked(std::span<const Series> all) {
   return all.empty();
 }
 
-/// Of the rows with a mark, and what to do; "" where there are none.
+/// Returns lines about the rows with a mark, and what to do; "" if there are none.
 std::string disturbed_lines(std::span<const Series> all) {
   size_t rows = 0, marked = 0;
   Disturbance worst;

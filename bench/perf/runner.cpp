@@ -41,7 +41,8 @@ class Stream {
   rondo_stream_t stream_ = nullptr;
 };
 
-/// Rank 0's voice: rows to standard output as they come; what is going on to standard error if that is a terminal.
+/// Prints for rank 0. Rows go to standard output as they are measured. Progress goes to standard error if that is a
+/// terminal.
 class Voice {
  public:
   Voice(bool speaks, std::FILE *to)
@@ -53,6 +54,7 @@ class Voice {
     std::fputs(text.c_str(), to_);
     std::fflush(to_);
   }
+  /// Shows the progress.
   /// @param part  of all that is measured, 0 to 1: done
   void show(size_t bytes, Placement placement, double part) const {
     if (!shows_progress_) return;
@@ -69,12 +71,12 @@ class Voice {
   uint64_t begin_ns_ = clock_ns();
 };
 
-/// Of all that is measured, what a case is.
+/// The share that a case has of all that is measured.
 struct Part {
   double begin = 0, share = 1;
 };
 
-/// About how long a size takes beside others: what is small takes as long as a MiB, since it is called more often.
+/// Estimates how long a size takes beside others. A small size takes as long as a MiB, since it is called more often.
 double weight_of(size_t bytes) { return static_cast<double>(bytes + (size_t{1} << 20)); }
 
 Outcome plan_of(rondo_comm_t comm, const Case &what, Row &row) {
@@ -91,7 +93,7 @@ Outcome plan_of(rondo_comm_t comm, const Case &what, Row &row) {
   return std::nullopt;
 }
 
-/// What a rank has beside its own calls.
+/// The work of a rank beside its own calls.
 struct Rivals {
   std::optional<OtherComm> other;  ///< of --against
   std::optional<Beside> beside;    ///< of --beside-product
@@ -146,7 +148,7 @@ Outcome run_case(Session &session, Rivals &rivals, Arenas &arenas, const Voice &
   return std::nullopt;
 }
 
-/// The number of ranks whose buffers share this host's memory.
+/// Checks the memory for the ranks whose buffers share this host's memory.
 Outcome check_memory_of_host(const Options &options, rondo_comm_t comm, int ranks) {
   rondo_comm_properties_t properties = RONDO_COMM_PROPERTIES_INIT;
   const rondo_status_t status = rondo_comm_get_properties(comm, &properties);
@@ -154,7 +156,7 @@ Outcome check_memory_of_host(const Options &options, rondo_comm_t comm, int rank
   return check_memory(arena_sizes(options, ranks), properties.local_rank_count, available_memory_bytes());
 }
 
-/// Rank by rank, the bandwidth of copies on its device; the first rank of each device measures it.
+/// Measures the bandwidth of copies on each rank's device, rank by rank. The first rank of each device measures it.
 Outcome measure_copies(Session &session, std::span<const Member> members, std::vector<double> &copy_GBps) {
   const auto rank = static_cast<size_t>(session.group.rank());
   copy_GBps.assign(members.size(), 0);
@@ -189,7 +191,7 @@ Outcome check_for_other(std::span<const Member> members) {
   return std::nullopt;
 }
 
-/// The other library's communicator, if there is one to be.
+/// Makes the other library's communicator, if there is one to be.
 Outcome join_other(Session &session, const OtherLibrary *library, std::span<const Member> members,
                    std::optional<OtherComm> &other) {
   if (library == nullptr) return std::nullopt;
@@ -199,14 +201,14 @@ Outcome join_other(Session &session, const OtherLibrary *library, std::span<cons
   return other->init(session.group);
 }
 
-/// Rank 0's word is everybody's.
+/// Opens the word at which all streams begin. It is rank 0's.
 Outcome open_start(Session &session) {
   if (session.group.rank() == 0)
     if (auto failure = session.device->make_start(session.start)) return failure;
   return session.group.broadcast(std::as_writable_bytes(std::span(&session.start, 1)));
 }
 
-/// Rank 0's device has the graph of all.
+/// Opens one graph for all, which rank 0's device has.
 Outcome open_one_graph(Session &session, std::span<const Member> members) {
   for (size_t rank = 0; rank < members.size(); ++rank)
     if (first_on_device(members, rank) != 0)
@@ -223,7 +225,7 @@ Outcome min_of_all(Group &group, double value, std::optional<double> &min) {
   return std::nullopt;
 }
 
-/// Every plan can be had, or nothing is begun: an algorithm or a protocol may not do this collective.
+/// Checks that every plan is possible before anything begins: an algorithm or a protocol may not do this collective.
 Outcome check_plans(const Session &session, int ranks) {
   const Options &options = session.options;
   for (const rondo_type_t type : options.types) {

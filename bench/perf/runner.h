@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What each rank does: every type, operation, size and placement in the same order; rank 0 prints.
+// Runs each rank through every type, operation, size and placement in the same order; rank 0 prints.
 #pragma once
 
 #include <vector>
@@ -12,16 +12,16 @@
 
 namespace rondo::perf {
 
-/// What a rank has before it begins.
+/// The parts that a rank has before it begins.
 struct RankParts {
   const Options &options;
   rondo_comm_t comm;               ///< whose calls are timed
   rondo_comm_t control;            ///< on host memory; the same one, where buffers are
   Device *device;                  ///< null: host memory
-  const OtherLibrary *other;       ///< of --against; null: none
-  const ProductLibrary *products;  ///< of --beside-product; null: none
+  const OtherLibrary *other;       ///< of --against; null if none
+  const ProductLibrary *products;  ///< of --beside-product; null if none
   uint64_t setup_ns;               ///< that making `comm` took
-  Team *team;                      ///< what the ranks share that are threads of this process; null: they are processes
+  Team *team;                      ///< shared by ranks that are threads of this process; null if they are processes
 };
 
 /// Runs all cases as one rank. `all` receives the results, equal on every rank. Does not end the communicators; after

@@ -20,7 +20,7 @@ Outcome call(const Session &session, const Case &what, const Shape &shape, Point
   return communication_failure(session.comm, rondo_collective_string(what.collective), status);
 }
 
-/// What stays the same over the runs of a size.
+/// The part that stays the same over the runs of a size.
 struct Target {
   Session &session;
   const Case &what;
@@ -28,7 +28,7 @@ struct Target {
   Workspace &workspace;
 };
 
-/// This rank's calls; complete on return. @param call_ns  receives the time for one.
+/// Makes this rank's calls, which are complete on return. @param call_ns  receives the time for one.
 Outcome time_calls(const Target &target, uint32_t calls, double &call_ns) {
   Session &session = target.session;
   const Pointers at = target.workspace.pointers();
@@ -39,21 +39,21 @@ Outcome time_calls(const Target &target, uint32_t calls, double &call_ns) {
   return std::nullopt;
 }
 
-/// What comes before the first run of so many calls; spoils the buffers.
+/// Prepares the first run of this many calls, and spoils the buffers.
 Outcome prepare_calls(const Target &target, uint32_t calls) {
   Session &session = target.session;
   if (session.device == nullptr) return std::nullopt;
   return DeviceCalls(session, target.what, target.shape, target.workspace.pointers(), calls).prepare();
 }
 
-/// A run without a check. @param call_ns  receives this rank's time for one call.
+/// Makes a run without a check. @param call_ns  receives this rank's time for one call.
 Outcome run_once(const Target &target, double &call_ns) {
   Session &session = target.session;
   const uint32_t calls = session.options.aggregate_count;
   ++session.run_count;
   if (session.options.rewrite)
     if (auto failure = target.workspace.rewrite(session.run_count)) return failure;
-  // What a limiter of the network owes from the run before, it has paid then.
+  // In this pause a limiter of the network settles its debt from the run before.
   if (session.options.pause_ms != 0) std::this_thread::sleep_for(std::chrono::milliseconds(session.options.pause_ms));
   if (auto failure = session.group.barrier()) return failure;
   return time_calls(target, calls, call_ns);

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Times and checks the runs of one size and placement.
 //
-// A run: every rank writes fresh inputs (unless --no-rewrite), all meet at a barrier, then the calls are timed: by the
-// clock around them, on a device by events on the stream before and behind them. Its time is that of the slowest rank.
-// Where no number of runs was asked for, a size gets as many as fit into time_budget_ns by the time of the last warm-up
-// run, from iterations_min to iterations_max. The verified runs come after the timed ones, with the library warm; their
-// times do not count.
+// In a run, every rank writes fresh inputs (unless --no-rewrite), all meet at a barrier, then the calls are timed. The
+// clock is read around them; on a device events on the stream stand before and after them. The time of a run is the
+// slowest rank's. If no number of runs was requested, a size gets as many as fit into time_budget_ns by the time of the
+// last warm-up run, from iterations_min to iterations_max. The verified runs come after the timed ones, with the
+// library warm; their times do not count.
 #pragma once
 
 #include <cstdint>
@@ -25,17 +25,17 @@ inline constexpr uint32_t iterations_min = 5;
 inline constexpr uint32_t iterations_max = 100;
 inline constexpr uint32_t iterations_unmeasured = 20;  ///< without a warm-up run there is nothing to go by
 
-/// Warm-up runs where none were asked for.
+/// Returns the number of warm-up runs if none was requested.
 [[nodiscard]] constexpr uint32_t default_warmups(size_t bytes) { return bytes <= size_t{1} << 20 ? 5 : 2; }
 
-/// Timed runs where none were asked for; `run_ns`: the time of one run with all that belongs to it.
+/// Returns the number of timed runs if none was requested. `run_ns` is the time of one run with all that belongs to it.
 [[nodiscard]] uint32_t default_iterations(std::optional<double> run_ns);
 
 /// One rank's hold on all that a run needs.
 struct Session {
   const Options &options;
   rondo_comm_t comm;
-  rondo_stream_t stream;  ///< of the host; null: the calls block
+  rondo_stream_t stream;  ///< of the host; null if the calls block
   Device *device;         ///< null: buffers are host memory
   Group group;
   Device *first = nullptr;      ///< with --one-graph: rank 0's, which has the graph

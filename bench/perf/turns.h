@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// What it costs that processes share a device, which without MPS does the work of one of them at a time.
+// Measures the cost of sharing a device among processes. Without MPS a device does the work of one process at a time.
 //
-// A hand-over: a process's stream waits for a word of memory, lets the device set 64 KiB of memory, and writes the word
-// that the next process waits for. The processes of a device stand in a ring, and the turn goes round; the time of a
-// round over the number of processes is that of one hand-over. All of them want the device: each has work on a stream,
-// which waits. A collective among them needs as many in a row as its plan has hops, for each tile.
+// In a hand-over, a process's stream waits for a word of memory and lets the device set 64 KiB of memory. Then it
+// writes the word that the next process waits for. The processes of a device stand in a ring, and the turn goes round.
+// The time of a round over the number of processes is the time of one hand-over. All of them want the device: each has
+// work on a stream, which waits. A collective among them needs as many hand-overs in a row as its plan has hops, for
+// each tile.
 #pragma once
 
 #include <cstdint>
@@ -20,15 +21,17 @@ namespace rondo::perf {
 inline constexpr uint32_t relay_rounds = 50, relay_runs = 5;  ///< and a run to warm up
 inline constexpr uint64_t relay_timeout_ns = 20'000'000'000;  ///< of a run
 
-/// The first rank of each process that is on the device of `rank`.
+/// Returns the first rank of each process that is on the device of `rank`.
 [[nodiscard]] std::vector<size_t> sharers_of(std::span<const Member> members, size_t rank);
 
-/// Every rank calls it, with nothing in flight. @param hand_over_us  by rank: of its device, the median of the runs; 0
-/// where one process has the device for itself. Empty: that is so everywhere, or a device cannot wait for words.
+/// Measures hand-overs; every rank calls it, with nothing in flight.
+/// @param hand_over_us  by rank, of its device, the median of the runs; 0 if one process has the device for itself.
+///                      Empty if that is so everywhere, or a device cannot wait for words.
 [[nodiscard]] Outcome measure_hand_overs(Group &group, Device &device, std::span<const Member> members,
                                          std::vector<double> &hand_over_us);
 
-/// Hand-overs in a row of a call: hops of the plan's algorithm, for each of its tiles, as if tiles did not overlap.
+/// Returns the hand-overs in a row of a call: hops of the plan's algorithm, for each of its tiles, as if tiles did not
+/// overlap.
 [[nodiscard]] uint64_t hand_overs_of(const Case &what, size_t bytes, const rondo_plan_info_t &plan);
 
 }  // namespace rondo::perf

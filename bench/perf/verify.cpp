@@ -4,7 +4,7 @@
 namespace rondo::perf {
 namespace {
 
-/// Of a region, the elements that a chunk of its bytes has.
+/// Returns the elements of a region that a chunk of its bytes has.
 Part part_of(const Part &whole, size_t offset, size_t bytes, size_t element_bytes) {
   return {whole.first + offset / element_bytes, bytes / element_bytes};
 }
@@ -86,7 +86,7 @@ Sequence Workspace::contents(Contents which) const {
   return which == Contents::output ? output : output.inverted();
 }
 
-/// What is there before a run.
+/// Writes the contents of a region before a run.
 Outcome Workspace::write(const Region &region) const {
   const size_t element_bytes = rondo_type_size(case_.type);
   const Sequence sequence = contents(region.before);

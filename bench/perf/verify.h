@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Prepares a rank's buffers for a run and counts afterwards what is not as it must be.
 //
-// A run's buffers are a list of regions, each with its contents before and after. Out of place: send keeps the input;
-// recv, poisoned with the inverse of every result, holds the results, or the poison still where the rank is to receive
-// nothing. In place: one buffer, in which the rank's own part goes from input to result; blocks that only export their
-// place (all-gather's other blocks before, reduce-scatter's others after) are poisoned or unchanged. Guard bytes lie
-// on both sides. Every element of every region is compared, bit for bit.
+// A run's buffers are a list of regions, each with its contents before and after.
+// - Out of place: send keeps the input. recv is poisoned with the inverse of every result. Afterwards it holds the
+//   results, or still the poison if the rank is to receive nothing.
+// - In place: in one buffer the rank's own part goes from input to result. Blocks that only export their place are
+//   poisoned or unchanged. These are the other blocks, in all-gather before and in reduce-scatter after.
+//
+// Guard bytes lie on both sides. Every element of every region is compared, bit for bit.
 #pragma once
 
 #include <cstdint>
@@ -26,8 +28,8 @@ struct Pointers {
 struct Arenas {
   Arena send, recv;
 
-  /// Enough for every size up to the options' largest.
-  /// @param device  null: host memory.
+  /// Allocates enough for every size up to the options' largest.
+  /// @param device  null for host memory
   [[nodiscard]] Outcome allocate(const Options &options, int ranks, rondo_comm_t comm, Device *device = nullptr);
 };
 
@@ -38,12 +40,12 @@ class Workspace {
 
   /// Chooses what the next calls of prepare, rewrite and count_wrong are about.
   void select(const Shape &shape, Placement placement);
-  /// As the calls are given them: of the device, if there is one.
+  /// Returns the pointers as the calls get them, on the device if there is one.
   [[nodiscard]] Pointers pointers() const { return pointers_; }
 
-  /// Inputs, poison and guards for a run of this seed.
+  /// Prepares inputs, poison and guards for a run of this seed.
   [[nodiscard]] Outcome prepare(uint64_t run_seed);
-  /// Inputs only.
+  /// Rewrites the inputs only.
   [[nodiscard]] Outcome rewrite(uint64_t run_seed);
   /// Adds up wrong elements, changed elements that were to stay, and changed guard bytes, after a run of the prepared
   /// seed.

@@ -23,14 +23,14 @@ class Cancel {
     return cancel;
   }
 
-  /// For good. Any thread.
+  /// Requests the cancellation, for good. Any thread may call it.
   void request() {
     requested_.store(true, std::memory_order_relaxed);  // no data rides on it
     const uint64_t one = 1;
     [[maybe_unused]] const ssize_t written = ::write(bell_.get(), &one, sizeof one);
   }
   [[nodiscard]] bool requested() const { return requested_.load(std::memory_order_relaxed); }
-  /// Readable as soon as it is requested.
+  /// Returns a descriptor that is readable as soon as the cancellation is requested.
   [[nodiscard]] int descriptor() const { return bell_.get(); }
 
  private:

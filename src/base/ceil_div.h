@@ -6,7 +6,8 @@
 
 namespace rondo {
 
-/// Of unsigned numbers. By 1 it does not divide: a call of 8 bytes would spend a tenth of its time on divisions.
+/// Returns the quotient of unsigned numbers, rounded up. It does not divide by 1: otherwise a call of 8 bytes would
+/// spend a tenth of its time on divisions.
 template <class Number>
 [[nodiscard]] RONDO_HD constexpr Number ceil_div(Number value, Number by) {
   return by == 1 ? value : value / by + (value % by != 0 ? 1 : 0);

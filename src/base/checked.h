@@ -23,7 +23,7 @@ template <std::unsigned_integral T>
   return out;
 }
 
-/// The least multiple of `to` that is not below `value`; the caller knows that it fits.
+/// Returns the least multiple of `to` that is not below `value`; the caller knows that it fits.
 template <std::unsigned_integral T>
 [[nodiscard]] constexpr T round_up(T value, T to) {
   return ceil_div(value, to) * to;

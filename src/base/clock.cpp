@@ -16,7 +16,7 @@ timespec timespec_of(uint64_t ns) {
   return {static_cast<time_t>(ns / second_ns), static_cast<long>(ns % second_ns)};
 }
 
-/// The word is shared between processes: no FUTEX_PRIVATE_FLAG.
+/// Calls futex() without FUTEX_PRIVATE_FLAG, since processes share the word.
 void futex(uint32_t &word, int operation, uint32_t value, const timespec *timeout) {
   ::syscall(SYS_futex, &word, operation, value, timeout, nullptr, 0);
 }

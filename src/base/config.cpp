@@ -30,7 +30,8 @@ Error refused_field(const char *name, uint64_t value, const std::string &wanted)
   return invalid_argument("rondo_config_t." + std::string(name) + " is " + std::to_string(value) + wanted);
 }
 
-/// The caller's field may hold what is no enumerator: it is looked at as a number. 0 is "auto" and leaves the setting.
+/// Takes the value of a caller's field. The field may hold no enumerator, so it is read as a number. 0 is "auto" and
+/// leaves the setting.
 template <auto setting, auto field, auto enumerator_name>
 Result<void> take_name(const rondo_config_t &caller, const char *name, Config &config) {
   using Enum = std::remove_reference_t<decltype(config.*setting)>;
@@ -45,7 +46,7 @@ Result<void> take_name(const rondo_config_t &caller, const char *name, Config &c
   return refused_field(name, value, ", which is none of: " + known_names<Enum>(enumerator_name));
 }
 
-/// 0 leaves the setting.
+/// Takes a number from a caller's field; 0 leaves the setting.
 template <auto setting, auto field, uint64_t min, uint64_t max>
 Result<void> take_number(const rondo_config_t &caller, const char *name, Config &config) {
   const auto value = caller.*field;
@@ -57,7 +58,7 @@ Result<void> take_number(const rondo_config_t &caller, const char *name, Config 
   return {};
 }
 
-/// 0 leaves the setting.
+/// Takes milliseconds from a caller's field; 0 leaves the setting.
 template <auto setting, auto field>
 Result<void> take_milliseconds(const rondo_config_t &caller, const char *, Config &config) {
   if (caller.*field != 0) config.*setting = caller.*field * ns_per_ms;
@@ -70,7 +71,7 @@ Result<void> take_interface(const rondo_config_t &caller, const char *, Config &
   return {};
 }
 
-/// Of a setting that must be equal on all ranks.
+/// A setting that must be equal on all ranks.
 template <auto setting>
 constexpr SharedNumber shared{
     [](const Config &config) { return static_cast<uint64_t>(config.*setting); },

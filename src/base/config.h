@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a user may set: the environment, read once into a Config, and rondo_config_t over it. Both are passed down as
-// plain data; nothing else in the library looks at the environment, except for how the launchers describe a job
-// (src/bootstrap/launch/environment.h) and the log (which must work before there is a Config).
+// Holds what a user may set: the environment, read once into a Config, and rondo_config_t over it. Both are passed down
+// as plain data. Nothing else in the library reads the environment, with two exceptions. One is the description of a
+// job by its launcher (src/bootstrap/launch/environment.h). The other is the log, which must work before there is a
+// Config.
 //
-// One table has a line for each variable: its name, what it takes, what it means, how it is read and shown, which field
-// of rondo_config_t sets the same, and whether ranks must agree on it. parse_config(), merge() and the comparison of
-// ranks (src/core/group_info.cpp) go by that table alone. A test checks that docs/environment.md has all of it.
+// One table has a line for each variable: its name, the values it takes, its meaning, how it is read and shown. The
+// line also names the field of rondo_config_t that sets the same, and says whether ranks must agree on the value. The
+// functions parse_config(), merge() and the comparison of ranks (src/core/group_info.cpp) use that table alone. A test
+// checks that docs/environment.md has all of it.
 #pragma once
 
 #include <cstddef>
@@ -26,8 +28,8 @@ inline constexpr uint32_t max_ctas_max = 1024;
 inline constexpr uint64_t chunk_bytes_min = 64;
 inline constexpr uint64_t chunk_bytes_max = uint64_t{1} << 30;
 
-/// How a waiting rank hands over its core. automatic: it spins while there are cores for all, and yields, then sleeps
-/// on a futex, when there are more ranks than cores.
+/// A waiting rank hands its core over in one of these ways. automatic: it spins while there are cores for all ranks.
+/// With more ranks than cores it yields, then sleeps on a futex.
 enum class WaitMode { automatic, spin, yield, sleep };
 [[nodiscard]] const char *wait_mode_string(WaitMode mode);
 
@@ -35,21 +37,25 @@ enum class WaitMode { automatic, spin, yield, sleep };
 enum class SimdTarget { automatic, plain, avx2, avx512, avx512_bf16 };
 [[nodiscard]] const char *simd_target_string(SimdTarget target);
 
-/// How memory of a device is handed to other processes. automatic: vmm where the devices of all ranks can, else ipc.
+/// The way in which device memory is handed to other processes. automatic: vmm if the devices of all ranks can,
+/// otherwise ipc.
 enum class DeviceHandles { automatic, ipc, vmm };
 [[nodiscard]] const char *device_handles_string(DeviceHandles handles);
 
-/// How kernels are launched. own: one launch for each rank. shared: one for all ranks that are threads of one process
-/// on one device.
+/// The way in which kernels are launched.
+/// - own: one launch for each rank
+/// - shared: one launch for all ranks that are threads of one process on one device
 enum class DeviceLaunch { automatic, own, shared };
 [[nodiscard]] const char *device_launch_string(DeviceLaunch launch);
 
-/// What joins ranks of different hosts. automatic: tcp.
+/// The network that joins ranks of different hosts. automatic: tcp.
 enum class NetworkChoice { automatic, tcp, ucx, verbs };
 [[nodiscard]] const char *network_choice_string(NetworkChoice choice);
 
-/// Where payloads of links to other hosts are, of a rank on a device. on: in its memory, which networks read and write
-/// themselves; automatic: there where that can be had; off: in memory of the host.
+/// The memory that holds the payloads of a device rank's links to other hosts.
+/// - on: the device's memory, which networks read and write themselves
+/// - automatic: the device's memory if the network can use it
+/// - off: the host's memory
 enum class DeviceSlots { off, automatic, on };
 [[nodiscard]] const char *device_slots_string(DeviceSlots slots);
 
@@ -62,39 +68,39 @@ struct Config {
   uint64_t chunk_bytes = 0;  ///< 0: the tuner chooses
   uint64_t timeout_ns = 300'000'000'000;
   uint64_t init_timeout_ns = 60'000'000'000;
-  std::string network_interface;  ///< names or addresses, with commas; empty: any
+  std::string network_interface;  ///< names or addresses, with commas; empty for any
   uint32_t sockets = 1;           ///< by TCP, to each rank of another host on each of these interfaces
   NetworkChoice network = NetworkChoice::automatic;
   DeviceSlots device_slots = DeviceSlots::off;
   bool frame_tags = false;        ///< a tag on each frame over TCP that only the two ranks can make
   std::string tcp_congestion = "auto";  ///< of sockets between hosts: auto, system, or as the kernel calls it
-  std::string ib_devices;     ///< for verbs, a rail each: "mlx5_0,mlx5_1:1"; empty: any
-  int32_t ib_gid_index = -1;  ///< for verbs; -1: by the host's address
+  std::string ib_devices;     ///< for verbs, a rail each, e.g. "mlx5_0,mlx5_1:1"; empty for any
+  int32_t ib_gid_index = -1;  ///< for verbs; -1 to choose by the host's address
   SimdTarget simd = SimdTarget::automatic;
   WaitMode wait = WaitMode::automatic;
   bool mapping = true;        ///< peers may map buffers of rondo_mem_alloc() and moved registrations
   bool cross_memory = true;   ///< peers may read buffers by process_vm_readv
-  uint32_t slot_count = 0;    ///< of a connection, a power of two; 0: the transport chooses
-  uint64_t slot_bytes = 0;    ///< a multiple of 64; 0: the transport chooses
-  std::string topology_file;  ///< hwloc XML to use in place of this machine; empty: look at the machine
-  std::string tuning_file;    ///< of `rondo tune`; empty: the built-in tables
-  std::string recorder_dir;   ///< where a failed communicator's flight recording is written; empty: nowhere
+  uint32_t slot_count = 0;    ///< of a connection, a power of two; 0 leaves it to the transport
+  uint64_t slot_bytes = 0;    ///< a multiple of 64; 0 leaves it to the transport
+  std::string topology_file;  ///< hwloc XML to use in place of this machine; empty to read this machine
+  std::string tuning_file;    ///< of `rondo tune`; empty for the built-in tables
+  std::string recorder_dir;   ///< where a failed communicator's flight recording is written; empty for nowhere
   std::string cuda_library = "libcuda.so.1";       ///< the CUDA driver
   std::string nvml_library = "libnvidia-ml.so.1";  ///< what knows NVLinks; missing, they are unknown
   rondo_device_executor_t device_executor = RONDO_DEVICE_EXECUTOR_AUTO;
   DeviceHandles device_handles = DeviceHandles::automatic;
   DeviceLaunch device_launch = DeviceLaunch::automatic;
-  uint32_t max_ctas = 0;  ///< blocks of a collective on a device, at most; 0: no limit
+  uint32_t max_ctas = 0;  ///< blocks of a collective on a device, at most; 0 for no limit
   std::string log = "warning";
   std::string log_file;  ///< empty: standard error
   std::vector<std::string> given;  ///< the variables that were set, in the order of the table
 };
 
-/// What is in force for one communicator: Config, with what the caller's rondo_config_t says over it.
+/// The settings in force for one communicator: Config, overridden by the caller's rondo_config_t.
 struct Settings : Config {
   int32_t device = RONDO_DEVICE_HOST;
   bool nonblocking = false;  ///< the initialisation
-  uint64_t tuning_hash = 0;  ///< of the table in tuning_file, which src/core reads; 0: none
+  uint64_t tuning_hash = 0;  ///< of the table in tuning_file, which src/core reads; 0 if none
 };
 
 /// The field of rondo_config_t that sets the same as a variable.
@@ -126,23 +132,24 @@ struct ConfigVariable {
 /// A variable's value, or null where it is not set.
 using EnvironmentLookup = std::function<const char *(const char *name)>;
 
-/// Pure. RONDO_ERROR_INVALID_ARGUMENT names the variable, its value and what it takes.
+/// Parses all variables, without I/O. RONDO_ERROR_INVALID_ARGUMENT names the variable, its value and the values it
+/// takes.
 [[nodiscard]] Result<Config> parse_config(const EnvironmentLookup &lookup);
 
-/// parse_config() on this process's environment; the log's file must be open, too.
+/// Calls parse_config() on this process's environment; the log's file must be open, too.
 [[nodiscard]] Result<Config> read_config();
 
-/// A line for each variable of `entries` ("NAME=VALUE") that begins with RONDO_ and that nothing of ours knows: which
-/// name is meant, perhaps.
+/// Returns a line for each variable of `entries` ("NAME=VALUE") that begins with RONDO_ and that nothing of ours knows.
+/// The line names the variable that may be meant.
 [[nodiscard]] std::vector<std::string> unknown_variables(std::span<const std::string> entries);
 
-/// Logs those of this process's environment as warnings; once, however often it is called. A rank that `rondo run`
-/// started leaves them to rank 0, which has the same environment.
+/// Logs the unknown variables of this process's environment as warnings, once, however often it is called. A rank that
+/// `rondo run` started leaves them to rank 0, which has the same environment.
 void warn_of_unknown_variables();
 
-/// The settings of a communicator. A field of `caller` at its default leaves the environment's value. `caller` may be
-/// null (all defaults); its size may be that of an earlier version, or of a later one if the tail that this version
-/// does not know is zero. RONDO_ERROR_INVALID_ARGUMENT names the field.
+/// Merges the settings of a communicator. A field of `caller` at its default leaves the environment's value. `caller`
+/// may be null (all defaults). Its size may be that of an earlier version, or of a later one if the tail that this
+/// version does not know is zero. RONDO_ERROR_INVALID_ARGUMENT names the field.
 [[nodiscard]] Result<Settings> merge(const rondo_config_t *caller, const Config &environment);
 
 }  // namespace rondo

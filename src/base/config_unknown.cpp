@@ -19,7 +19,7 @@ constexpr std::string_view prefix = "RONDO_";
 constexpr std::array<std::string_view, 7> job_variables{"RONDO_RANK",   "RONDO_SIZE", "RONDO_LOCAL_RANK",
                                                         "RONDO_STORE",  "RONDO_SECRET", "RONDO_PORT",
                                                         "RONDO_RENDEZVOUS_DIR"};
-/// Of CMake (where the package is), of libnccl.so.2, and of the project's own tests and scripts.
+/// Variables of CMake (where the package is), of libnccl.so.2, and of the project's own tests and scripts.
 constexpr std::array<std::string_view, 11> foreign_variables{
     "RONDO_ROOT",        "RONDO_DIR",          "RONDO_SEED",      "RONDO_SEED_COUNT", "RONDO_NETWORK_SEEDS",
     "RONDO_SOURCE_ROOT", "RONDO_DISAGREEMENTS", "RONDO_DRIVER_PEER", "RONDO_KERNELS_ARCHITECTURES", "RONDO_JOBS",
@@ -36,7 +36,7 @@ bool contains(std::span<const std::string_view> names, std::string_view name) {
   return std::find(names.begin(), names.end(), name) != names.end();
 }
 
-/// How many letters must be put in, taken out or changed to make one of the other (Levenshtein).
+/// Returns how many letters must be inserted, removed or changed to make one of the other (Levenshtein).
 size_t edit_distance(std::string_view one, std::string_view other) {
   std::vector<size_t> row(other.size() + 1);
   for (size_t column = 0; column < row.size(); ++column) row[column] = column;
@@ -53,7 +53,8 @@ size_t edit_distance(std::string_view one, std::string_view other) {
   return row.back();
 }
 
-/// "" where nothing is near: more than two letters, and a third of those after RONDO_, would have to change.
+/// Returns the nearest known name, or "" if none is near. A name is near if at most two letters must change, or at most
+/// a third of the letters after RONDO_.
 std::string_view nearest(std::string_view name, std::span<const std::string_view> known) {
   std::string_view best;
   size_t best_distance = std::max<size_t>((name.size() - prefix.size()) / 3, 2) + 1;

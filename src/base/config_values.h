@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How the text of an environment variable becomes a value of Config, and a value becomes text: for the table of
-// variables in config.cpp alone. A setter says what is wrong with a text; parse_config() puts the variable before it.
+// Converts the text of an environment variable to a value of Config, and a value to text. Only the table of variables
+// in config.cpp uses it. A setter says what is wrong with a text; parse_config() puts the variable before it.
 #pragma once
 
 #include <bit>
@@ -30,7 +30,7 @@ Result<void> set(Target &target, Result<Value> value) {
   return {};
 }
 
-/// A number that may be left to Rondo: "auto" is 0.
+/// Sets a number that may be left to Rondo: "auto" is 0.
 template <class Target>
 Result<void> set_choice(Target &target, std::string_view text, Result<uint64_t> value) {
   if (equal_in_any_case(text, "auto")) value = uint64_t{0};
@@ -44,7 +44,7 @@ Result<void> set_name(Enum &target, std::string_view text, const char *(*name)(E
   return invalid_argument(in_quotes(text) + " is not a known " + what + "; known are: " + known_names(name));
 }
 
-/// `on`: what is written for true; "off" is false.
+/// Sets a switch. The text `on` is true, and "off" is false.
 inline Result<void> set_switch(bool &target, std::string_view text, const std::string &on = "auto") {
   target = equal_in_any_case(text, on);
   if (!target && !equal_in_any_case(text, "off"))
@@ -95,7 +95,7 @@ inline Result<void> set_log_file(std::string &target, std::string_view text) {
   return set_text(target, text);
 }
 
-/// 0 stands for "not chosen here".
+/// Shows a number of which 0 stands for "not chosen here".
 inline std::string show_choice(uint64_t value, std::string (*show)(uint64_t)) {
   return value == 0 ? "auto" : show(value);
 }

@@ -39,7 +39,7 @@ void enter(int descriptor) {
   }
 }
 
-/// False: it was not registered.
+/// Removes a descriptor. Returns false if it was not registered.
 bool remove(int descriptor) {
   if (descriptor >= tracked_max) return true;
   const uint64_t bit = bit_of(descriptor);

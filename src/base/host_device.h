@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// RONDO_HD: a function for the host and, under nvcc, for the device too.
-// RONDO_UNROLL, RONDO_KEEP_LOOP: before a loop: on a device arrays stay in registers only where their indices are
-// constants, and copies of a long body cost instruction cache. A host's compiler decides for itself.
+// RONDO_HD marks a function for the host and, under nvcc, for the device too. RONDO_UNROLL and RONDO_KEEP_LOOP stand
+// before a loop. On a device arrays stay in registers only if their indices are constants, and copies of a long body
+// cost instruction cache. A host's compiler decides for itself.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@
 
 namespace rondo {
 
-/// Of a power of two.
+/// Returns the logarithm of a power of two.
 [[nodiscard]] RONDO_HD constexpr uint32_t log2_of(uint32_t power) {
 #if defined(__CUDA_ARCH__)
   return static_cast<uint32_t>(31 - __clz(static_cast<int>(power)));

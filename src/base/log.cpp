@@ -45,7 +45,7 @@ std::string host() {
   return name.data();
 }
 
-/// `text` as an index of `names`, in any case.
+/// Returns the index of `text` in `names`, in any case of letters.
 std::optional<size_t> find_name(std::span<const char *const> names, std::string_view text) {
   for (size_t index = 0; index < names.size(); ++index)
     if (equal_in_any_case(names[index], text)) return index;
@@ -71,8 +71,8 @@ std::string_view variable(const char *name) {
 /// Writes lines to a descriptor. A line that cannot be written is lost: no log raises a signal or stops a rank.
 class DescriptorSink final : public spdlog::sinks::base_sink<std::mutex> {
  public:
-  /// @param own  closed with the sink; invalid: standard error.
-  /// @param path  of the file, for the message about a lost line.
+  /// @param own  closed with the sink; if invalid, standard error is used
+  /// @param path  of the file, for the message about a lost line
   DescriptorSink(FileDescriptor own, std::string path) : own_(std::move(own)), path_(std::move(path)) {}
 
  protected:
@@ -147,7 +147,7 @@ struct Log {
   }
 };
 
-/// Never destroyed: our threads may still run while the process exits.
+/// Returns the log, which is never destroyed: our threads may still run while the process exits.
 Log &instance() {
   static Log *const made = new Log;
   return *made;

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Messages for a person, one line each:
 //
-//   2026-11-23T03:10:06.123456Z node1:4711 rank 3 rondo: warning: transport: ...
+//     2026-11-23T03:10:06.123456Z node1:4711 rank 3 rondo: warning: transport: ...
 //
-// time (UTC), host:process, the rank that the message is about ("-" where none is known), level, subsystem, message.
-// The function that decides an error logs it, once; callers pass it on. RONDO_LOG says which are written and
-// RONDO_LOG_FILE where to; both are read here, since the log must work before there is a Config (which checks them
-// again).
+// A line has the time (UTC), host:process, the rank that the message is about ("-" if unknown), level, subsystem,
+// message. The function that decides an error logs it, once; callers pass it on. RONDO_LOG says which messages are
+// written, and RONDO_LOG_FILE where to. Both are read here, since the log must work before there is a Config (which
+// checks them again).
 #pragma once
 
 #include <array>
@@ -35,16 +35,18 @@ struct Filter {
   bool operator==(const Filter &) const = default;
 };
 
-/// "info", "info,bootstrap=debug", "plan=debug": a level for all, and levels of subsystems over it, in any case.
+/// Parses e.g. "info", "info,bootstrap=debug" or "plan=debug": a level for all, and levels of subsystems over it. The
+/// case of letters does not matter.
 [[nodiscard]] Result<Filter> parse_filter(std::string_view text);
 
-/// The file that a RONDO_LOG_FILE names: %h is the host, %p the process, %% a percent sign; nothing else begins with %.
+/// Returns the file that a RONDO_LOG_FILE names. %h is the host, %p the process, %% a percent sign, and no other
+/// sequence begins with %.
 [[nodiscard]] Result<std::string> file_path(std::string_view pattern, std::string_view host, int64_t process);
 
-/// Whether RONDO_LOG_FILE could be opened, where it is set. Messages go to standard error where it could not.
+/// Fails if RONDO_LOG_FILE is set and could not be opened. Messages then go to standard error.
 [[nodiscard]] Result<void> check_file();
 
-/// What a message is about.
+/// The subject of a message.
 struct Source {
   Source(Subsystem subsystem_of, int64_t rank_of = -1) : subsystem(subsystem_of), rank(rank_of) {}  // NOLINT: implicit
 
@@ -52,7 +54,7 @@ struct Source {
   int64_t rank;  ///< -1: that of set_process_rank(), if there is one
 };
 
-/// For messages that name no rank: the one rank that this process is, as its launcher says.
+/// Sets the rank for messages that name no rank: the one rank that this process is, as its launcher says.
 void set_process_rank(uint32_t rank);
 
 void write(Level level, Source source, const std::string &message);

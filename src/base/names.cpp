@@ -7,7 +7,8 @@
 
 namespace {
 
-/// Any number may come in place of an enumerator (a loop over all names asks for one too many): it is looked at as one.
+/// Returns an enumerator as a number. A caller may pass a number that is no enumerator, e.g. at the end of a loop over
+/// all names.
 template <class Enum>
 unsigned number_of(const Enum &value) {
   unsigned number = 0;

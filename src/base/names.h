@@ -10,10 +10,10 @@
 
 namespace rondo {
 
-/// Of the library, such as "0.1.0".
+/// Returns the library's version, such as "0.1.0".
 [[nodiscard]] std::string version_text();
 
-/// "int8, uint8, ...": every name of an enumeration, in order; `name` is one of the rondo_*_string functions.
+/// Returns every name of an enumeration in order, as "int8, uint8, ...". `name` is one of the rondo_*_string functions.
 template <class Enum>
 [[nodiscard]] std::string known_names(const char *(*name)(Enum)) {
   std::string list;
@@ -24,7 +24,7 @@ template <class Enum>
   return list;
 }
 
-/// The enumerator called `text`, in any case, or RONDO_ERROR_INVALID_ARGUMENT with the list of those that there are.
+/// Returns the enumerator called `text`, in any case of letters. RONDO_ERROR_INVALID_ARGUMENT lists the known names.
 template <class Enum>
 [[nodiscard]] Result<Enum> parse_name(std::string_view text, const char *(*name)(Enum), std::string_view what) {
   for (int value = 0; const char *known = name(static_cast<Enum>(value)); ++value)

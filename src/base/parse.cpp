@@ -11,7 +11,7 @@ namespace {
 constexpr uint64_t ns_per_ms = 1'000'000;
 constexpr uint64_t ns_per_second = 1'000'000'000;
 
-/// All of `text` as digits; from_chars alone would stop at the first other character.
+/// Parses all of `text` as digits; from_chars alone would stop at the first other character.
 std::optional<uint64_t> digits(std::string_view text) {
   uint64_t value = 0;
   const auto [end, failure] = std::from_chars(text.data(), text.data() + text.size(), value);

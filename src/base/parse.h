@@ -15,20 +15,21 @@ namespace rondo {
 /// `text` between quotes for a message: one line whatever it holds, cut off when it is long.
 [[nodiscard]] std::string in_quotes(std::string_view text);
 
-/// Whether two texts are the same, whatever the case of their (ASCII) letters: case has no meaning in a value.
+/// Compares two texts without regard to the case of their ASCII letters, which has no meaning in a value.
 [[nodiscard]] bool equal_in_any_case(std::string_view one, std::string_view other);
 
-/// A decimal number in [min, max].
+/// Parses a decimal number in [min, max].
 [[nodiscard]] Result<uint64_t> parse_number(std::string_view text, uint64_t min, uint64_t max);
 
-/// A number of bytes in [min, max]: digits and, if wanted, K, M or G (powers of 1,024; small letters too).
+/// Parses a number of bytes in [min, max]: digits, then optionally K, M or G. These are powers of 1,024; small letters
+/// are allowed too.
 [[nodiscard]] Result<uint64_t> parse_bytes(std::string_view text, uint64_t min, uint64_t max);
 
-/// Seconds, decimal fractions allowed, in [0.001, seconds_max]; the result is in nanoseconds.
+/// Parses seconds in [0.001, seconds_max], with decimal fractions allowed. The result is in nanoseconds.
 [[nodiscard]] Result<uint64_t> parse_seconds(std::string_view text);
 inline constexpr uint64_t seconds_max = 4'000'000;  // 46 days; fits rondo_config_t's milliseconds
 
-/// "300", "0.25": seconds, as parse_seconds() reads them.
+/// Returns e.g. "300" or "0.25": seconds, as parse_seconds() reads them.
 [[nodiscard]] std::string show_seconds(uint64_t duration_ns);
 
 }  // namespace rondo

@@ -12,7 +12,7 @@
 namespace rondo {
 namespace {
 
-/// Field `wanted` of text separated by single spaces, from 0.
+/// Returns field `wanted`, counted from 0, of text separated by single spaces.
 std::optional<uint64_t> field(std::string_view text, int wanted) {
   for (int at = 0; at < wanted; ++at) {
     const size_t space = text.find(' ');

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What /proc/PID/stat tells of a process: its name, its parent, when it began, and whether it has ended.
+// Reads from /proc/PID/stat a process's name, its parent, its start time, and whether it has ended.
 #pragma once
 
 #include <sys/types.h>
@@ -18,14 +18,15 @@ struct ProcessStat {
   char state = '\0';          ///< R, S, D, Z, T, t, X, ...
   uint64_t thread_count = 0;  ///< one of the main thread, which counts although it has ended
 
-  /// All its threads have ended, and its parent has not reaped it yet. A main thread may end before the others do.
+  /// Returns whether all its threads have ended, and its parent has not reaped it yet. A main thread may end before the
+  /// others do.
   [[nodiscard]] bool ended() const { return (state == 'Z' || state == 'X' || state == 'x') && thread_count <= 1; }
 };
 
-/// Pure: from the text of /proc/PID/stat.
+/// Parses the text of /proc/PID/stat. It does no I/O.
 [[nodiscard]] std::optional<ProcessStat> parse_process_stat(std::string_view text);
 
-/// Nothing where there is no such process, or no /proc that shows it.
+/// Returns a process's stat, or nothing if there is no such process, or no /proc that shows it.
 [[nodiscard]] std::optional<ProcessStat> process_stat(pid_t pid);
 
 }  // namespace rondo

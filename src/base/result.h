@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How internal functions fail: Result<T> holds a value or an Error. Nothing of ours throws.
+// Internal functions return Result<T>, which holds a value or an Error. Nothing of ours throws.
 #pragma once
 
 #include <cassert>
@@ -12,7 +12,7 @@
 
 namespace rondo {
 
-/// What went wrong: the fields of rondo_error_t. `message` is one line: what happened, where, what to do.
+/// A failure, with the fields of rondo_error_t. `message` is one line: what happened, where, what to do.
 struct Error {
   rondo_status_t status = RONDO_ERROR_INTERNAL;
   std::string message;
@@ -25,11 +25,11 @@ struct Error {
   return {RONDO_ERROR_INVALID_ARGUMENT, std::move(message)};
 }
 
-/// True for an errno by which the system says that descriptors or memory have run out.
+/// Returns whether the system says by this errno that descriptors or memory have run out.
 [[nodiscard]] bool ran_out(int error_number);
 
-/// RONDO_ERROR_SYSTEM with errno's text: system_error("connect to 127.0.0.1:4000", errno). RONDO_ERROR_OUT_OF_RESOURCES
-/// where ran_out().
+/// Returns RONDO_ERROR_SYSTEM with errno's text, e.g. system_error("connect to 127.0.0.1:4000", errno). If ran_out(),
+/// the status is RONDO_ERROR_OUT_OF_RESOURCES.
 [[nodiscard]] Error system_error(const std::string &what, int error_number);
 
 template <class T>

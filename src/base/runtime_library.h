@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A library of the system that is looked for at run time, and its functions by name. It is never closed: it may have
-// threads, and work that ends with the process.
+// A system library that is opened at run time, and its functions by name. It is never closed: it may have threads, and
+// work that ends with the process.
 #pragma once
 
 #include <dlfcn.h>
@@ -13,9 +13,9 @@ namespace rondo {
 
 class RuntimeLibrary {
  public:
-  /// The named file. False: it cannot be opened, see why().
+  /// Opens the named file. False: it cannot be opened, see why().
   bool open(const std::string &path) { return try_open(path); }
-  /// Where `path` is empty, the first of `usual` that can be.
+  /// Opens the named file, or if `path` is empty the first of `usual` that can be opened.
   bool open(const std::string &path, std::span<const char *const> usual) {
     if (!path.empty()) return try_open(path);
     for (const char *const name : usual)
@@ -23,14 +23,14 @@ class RuntimeLibrary {
     return false;
   }
 
-  /// Only if something has loaded it already.
+  /// Opens the library only if something has loaded it already.
   bool open_loaded(const std::string &path) {
     path_ = path;
     handle_ = ::dlopen(path.c_str(), RTLD_NOW | RTLD_NOLOAD);
     return handle_ != nullptr;
   }
 
-  /// Null where the library lacks it: missing() names it then, if it is needed.
+  /// Finds a function, or sets null if the library lacks it. If it is needed, missing() names it then.
   template <class Function>
   void find(Function *&function, const char *name, bool needed = true) {
     void *const found = ::dlsym(handle_, name);
@@ -38,11 +38,11 @@ class RuntimeLibrary {
     function = reinterpret_cast<Function *>(found);
   }
 
-  /// The file that was opened, or tried last.
+  /// Returns the file that was opened, or tried last.
   [[nodiscard]] const std::string &path() const { return path_; }
-  /// What was wrong with each file that could not be opened.
+  /// Returns the error of each file that could not be opened.
   [[nodiscard]] const std::string &why() const { return why_; }
-  /// The functions that were not found; empty: none.
+  /// Returns the functions that were not found; empty if none.
   [[nodiscard]] const std::string &missing() const { return missing_; }
 
  private:

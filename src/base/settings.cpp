@@ -31,8 +31,8 @@ Result<void> check_size(const rondo_config_t &caller) {
   return {};
 }
 
-/// The kernel load_store has no protocol. Where the caller asks for one of the two, what the environment says of the
-/// other does not count.
+/// Drops a setting that contradicts the caller's. The kernel load_store has no protocol. If the caller asks for one of
+/// the two, the environment's value of the other does not count.
 void drop_what_contradicts(const rondo_config_t &caller, Settings &settings) {
   if (settings.kernel != RONDO_KERNEL_LOAD_STORE) return;
   if (caller.kernel == RONDO_KERNEL_LOAD_STORE && caller.protocol == RONDO_PROTOCOL_AUTO)
@@ -47,7 +47,7 @@ Result<void> check_device(int32_t device) {
                           "; it takes RONDO_DEVICE_HOST or a CUDA device's number");
 }
 
-/// Host memory has fewer than devices.
+/// Checks the number of channels. Host memory has fewer than devices.
 Result<void> check_channels(const Settings &settings) {
   if (settings.device != RONDO_DEVICE_HOST || settings.channels <= channels_max) return {};
   return invalid_argument("RONDO_CHANNELS: '" + std::to_string(settings.channels) + "' is not a number from 1 to " +

@@ -9,9 +9,9 @@
 
 namespace rondo {
 
-/// While it lives, a write to a pipe that nobody reads and a file beyond the limit of `ulimit -f` fail with EPIPE and
-/// EFBIG in this thread; they raise neither SIGPIPE nor SIGXFSZ. The kernel sends both to the thread that made the
-/// call, so a signal that arrives meanwhile is taken here, unless one was pending before.
+/// Makes two kinds of write in this thread fail while it lives. A write to a pipe that nobody reads fails with EPIPE,
+/// one beyond the limit of `ulimit -f` with EFBIG. Neither raises SIGPIPE or SIGXFSZ. The kernel sends both signals to
+/// the thread that made the call, so a signal that arrives meanwhile is taken here, unless one was pending before.
 class SignalsAbsorbed {
  public:
   SignalsAbsorbed() {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How a number of bytes is written, wherever one is: with K, M or G (powers of 1,024).
+// Reads and writes numbers of bytes, everywhere alike, with K, M or G (powers of 1,024).
 #pragma once
 
 #include <cstdint>
@@ -9,13 +9,13 @@
 
 namespace rondo {
 
-/// Digits and, if wanted, K, M or G (small letters too); nothing else, and no more than 64 bits hold.
+/// Parses digits and optionally K, M or G (small letters too). Returns nothing for other text or more than 64 bits.
 [[nodiscard]] std::optional<uint64_t> read_bytes(std::string_view text);
 
-/// "64", "4K", "1M", "1G": exact, and the shortest form that read_bytes() reads back as `bytes`.
+/// Returns e.g. "64", "4K", "1M" or "1G": exact, and the shortest form that read_bytes() reads back as `bytes`.
 [[nodiscard]] std::string show_bytes(uint64_t bytes);
 
-/// The same of a computed number, to three digits: "1.75G", "1020K", "977K".
+/// Returns a computed number of bytes to three digits: "1.75G", "1020K", "977K".
 [[nodiscard]] std::string show_bytes_near(double bytes);
 
 }  // namespace rondo

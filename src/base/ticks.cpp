@@ -12,7 +12,7 @@
 namespace rondo {
 namespace {
 
-/// The processor says that its counter neither stops nor changes its pace.
+/// Returns whether the processor says that its counter neither stops nor changes its pace.
 bool has_invariant_counter() {
 #if defined(__x86_64__)
   constexpr unsigned power_leaf = 0x80000007;
@@ -27,7 +27,8 @@ bool has_invariant_counter() {
 #endif
 }
 
-/// The kernel drops the counter from this list when it sees that the cores' counters differ.
+/// Returns whether the kernel trusts the counter. It drops the counter from this list when it sees that the cores'
+/// counters differ.
 bool kernel_trusts_counter() {
   const std::string names =
       " " + read_kernel_line("/sys/devices/system/clocksource/clocksource0/available_clocksource") + " ";

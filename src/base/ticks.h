@@ -8,11 +8,13 @@
 
 namespace rondo {
 
-/// What ticks count. counter: the processor's time stamp counter, where it keeps one pace on all cores; it costs a few
-/// nanoseconds even where clock_gettime() is a system call. clock: now_ns().
+/// The unit of ticks.
+/// - counter: the processor's time stamp counter, if it keeps one pace on all cores. It costs a few nanoseconds even
+///   where clock_gettime() is a system call.
+/// - clock: now_ns()
 enum class TickSource : uint64_t { clock = 0, counter = 1 };
 
-/// The counter where processor and kernel both vouch for it. Ranks of one host share the choice of one of them.
+/// Returns the counter if processor and kernel both vouch for it. Ranks of one host share the choice of one of them.
 [[nodiscard]] TickSource best_tick_source();
 
 [[nodiscard]] inline uint64_t read_ticks([[maybe_unused]] TickSource source) {
@@ -30,7 +32,8 @@ struct TickMark {
 
 [[nodiscard]] TickMark mark_ticks(TickSource source);
 
-/// When `ticks` was, by a mark from before and one from after. What lies outside of them is taken for the nearer one.
+/// Converts `ticks` to a time, by a mark from before and one from after. Ticks outside of the marks count as the nearer
+/// mark.
 [[nodiscard]] uint64_t ticks_to_ns(uint64_t ticks, const TickMark &before, const TickMark &after);
 
 }  // namespace rondo

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ownership of a C handle. Traits: `using Handle`, `static constexpr Handle invalid`, `static void close(Handle)`; and
-// where owning takes more than that: `static Handle take(Handle)`, `static void forget(Handle)`.
+// Owns a C handle. The traits have `using Handle`, `static constexpr Handle invalid` and `static void close(Handle)`.
+// If owning takes more than that, they also have `static Handle take(Handle)` and `static void forget(Handle)`.
 #pragma once
 
 #include <unistd.h>
@@ -50,9 +50,9 @@ class UniqueHandle {
   Handle handle_ = Traits::invalid;
 };
 
-/// Takes over a descriptor that the system has just returned; passes on -1. A descriptor of 0 to 2 is moved above 2:
-/// where the program was started without standard streams, its prints must not go into a file or socket of Rondo's.
-/// Returns the descriptor, which is then registered for close_inherited_descriptors(); or -1 with errno.
+/// Takes over a descriptor that the system has just returned; passes on -1. A descriptor of 0 to 2 is moved above 2. If
+/// the program was started without standard streams, its prints thus cannot go into a file or socket of Rondo's.
+/// Returns the descriptor, which is then registered for close_inherited_descriptors(), or -1 with errno.
 [[nodiscard]] int take_descriptor(int descriptor);
 /// Removes a descriptor from the register and leaves it open: somebody else owns it from now on.
 void forget_descriptor(int descriptor);

@@ -13,7 +13,7 @@
 
 namespace rondo {
 
-/// "a FIFO", "a device"...; null for a regular file.
+/// Returns "a FIFO", "a device" etc., or null for a regular file.
 inline const char *special_kind(mode_t mode) {
   if (S_ISREG(mode)) return nullptr;
   if (S_ISDIR(mode)) return "a folder";
@@ -40,7 +40,8 @@ struct UserFile {
   };
   struct stat about {};
   if (::stat(path.c_str(), &about) != 0) return refuse(std::strerror(errno));
-  // To open a device may have an effect; a file that takes the place of the first is looked at again once it is open.
+  // Opening a device may have an effect, so the kind is checked first. It is checked again once the file is open, since
+  // another file may have replaced the first.
   for (int look = 0; look < 2; ++look) {
     if (const char *kind = special_kind(about.st_mode))
       return refuse("it is " + std::string(kind) + ", no regular file");

@@ -20,7 +20,7 @@ namespace {
 
 constexpr unsigned probe_seconds_max = 10;
 
-/// Whether `probe`, in a process beside this one, says yes. The alarm ends a probe that does not come back.
+/// Returns what `probe` returns in a child process. An alarm ends a probe that does not return.
 template <class Probe>
 bool in_other_process(const Probe &probe) {
   const pid_t child = ::fork();
@@ -37,7 +37,8 @@ bool in_other_process(const Probe &probe) {
 
 bool can_open(const std::string &path) { return FileDescriptor(::open(path.c_str(), O_RDWR | O_CLOEXEC)).valid(); }
 
-/// As a peer would: not as the child of what it reads, which needs no other permission than a sibling does.
+/// Reads `there` in `process`. The caller is a sibling of that process, as a peer is: reading a child or the parent
+/// could need less permission.
 bool can_read(pid_t process, const int &there) {
   int here = 0;
   const iovec local{&here, sizeof here};

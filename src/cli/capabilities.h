@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What this host lets processes do with each other's memory, found by doing it.
+// Finds out what this host lets processes do with each other's memory, by trying it.
 #pragma once
 
 namespace rondo::cli {
@@ -10,7 +10,7 @@ struct Capabilities {
   bool peer_descriptor = false;  ///< /proc/PID/fd/N of another process of this user can be opened
   bool peer_memory = false;      ///< another process of this user can be read by process_vm_readv
   const char *death_noticed_by = "kill";  ///< how a peer's death is noticed: the first of these that works here
-  int ptrace_scope = -1;         ///< of the Yama security module; -1: there is none
+  int ptrace_scope = -1;         ///< of the Yama security module; -1 without that module
 };
 
 /// Starts a process that tries each on this one. The caller has no other threads.

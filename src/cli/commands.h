@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The subcommands of `rondo`. Each takes the arguments after its own name, parses them itself (CLI11, `--help`
-// included) and returns the exit status: 0 done, 1 failed, 2 used wrongly; `run` has more (docs/launcher.md).
-// A new one is added by its function here, its file, and one line of the table in main.cpp.
+// Declares the subcommands of `rondo`. Each takes the arguments after its own name and parses them itself, `--help`
+// included (CLI11). It returns the exit status: 0 done, 1 failed, 2 used wrongly. `run` has more (docs/launcher.md). A
+// new subcommand is added by its function here, its file, and one line of the table in main.cpp.
 #pragma once
 
 #include <span>

@@ -71,7 +71,7 @@ int help(Arguments args) {
   return command->run(wanted);
 }
 
-/// What the library would find out later, or, of the folder, not before a failure.
+/// Checks variables early. The library would find a bad value later, and a bad recorder folder only after a failure.
 Result<void> check_variables(std::string_view command) {
   RONDO_TRY_ASSIGN(const Config config, read_config());
   const bool has_ranks = command == "run" || command == "perf" || command == "train" || command == "tune";

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// `rondo schedule`: prints the schedule of an algorithm, so that a person can look at it.
+// `rondo schedule` prints the schedule of an algorithm for people.
 #include <array>
 #include <cstdio>
 #include <string>
@@ -20,7 +20,7 @@ constexpr uint32_t rank_count_max = 4096;  // a ring of more is hundreds of mega
 struct ScheduleOptions {
   std::string algorithm = "ring", collective = "all_reduce";
   ScheduleArgs args{.rank_count = 4};
-  std::string json, plot;  ///< files, "-" for standard output; empty: not asked for
+  std::string json, plot;  ///< files, "-" for standard output; empty if not requested
   bool dot = false;
 };
 
@@ -77,7 +77,7 @@ struct Text {
   std::string path, text;
 };
 
-/// What goes where: text to standard output, unless something else does.
+/// Returns each output with its destination. The text goes to standard output, unless another output does.
 Result<std::vector<Text>> print(ScheduleOptions options) {
   RONDO_TRY_ASSIGN(const auto algorithm, parse_name(options.algorithm, rondo_algorithm_string, "algorithm"));
   RONDO_TRY_ASSIGN(options.args.collective, parse_name(options.collective, rondo_collective_string, "collective"));

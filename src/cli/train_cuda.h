@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What `rondo train` needs of CUDA, through the library's own table of the driver.
+// Gives `rondo train` its devices, through the library's own table of the CUDA driver.
 #pragma once
 
 #include <memory>

@@ -15,7 +15,7 @@ struct VisibleDevices {
   std::vector<cuda::CudaDevice> devices;
 };
 
-/// RONDO_ERROR_UNSUPPORTED: no driver, or one that shows no device.
+/// Returns the driver and its devices. RONDO_ERROR_UNSUPPORTED: there is no driver, or it shows no device.
 [[nodiscard]] inline Result<VisibleDevices> find_visible_devices() {
   VisibleDevices found;
   RONDO_TRY_ASSIGN(const Config config, read_config());

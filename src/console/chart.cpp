@@ -21,7 +21,7 @@ constexpr double small_width = 190, small_height = 110, small_column_width = 238
 constexpr double small_left = 66, section_head = 48;
 constexpr size_t small_tick_count_max = 4;
 
-/// Lines beyond the colours are dashed.
+/// Returns the dashes of a line beyond the colours.
 const char *dash(size_t line) { return line < 10 ? "" : " stroke-dasharray=\"5 3\""; }
 
 std::string three_digits(double value) {
@@ -30,7 +30,7 @@ std::string three_digits(double value) {
   return text.data();
 }
 
-/// 1 µs, 100 µs, 10 ms, 1 s
+/// Returns e.g. "1 µs", "100 µs", "10 ms" or "1 s".
 std::string time_label(double time_us) {
   if (time_us < 0.9) return three_digits(time_us * 1e3) + " ns";
   if (time_us < 0.9e3) return three_digits(time_us) + " µs";
@@ -67,7 +67,7 @@ std::string places(std::span<const Point> points, const Axis &x, const Axis &y) 
   return list;
 }
 
-/// Between `from` and `to`, with as many ticks as a small panel has room for.
+/// Puts an axis between `from` and `to`, with as many ticks as a small panel has room for.
 Axis placed(Axis axis, double from, double to) {
   axis.from = from;
   axis.to = to;

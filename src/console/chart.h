@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Charts with axes, lines and a legend, as SVG: of `rondo perf` and `rondo sim`. A few lines share two large panels;
-// more than eight would hide each other, so they have a small panel for each kind of theirs, all on the same axes.
+// Draws charts with axes, lines and a legend as SVG, for `rondo perf` and `rondo sim`. A few lines share two large
+// panels. More than eight lines would hide each other, so each kind of line has a small panel, all on the same axes.
 #pragma once
 
 #include <algorithm>
@@ -39,20 +39,20 @@ struct Axis {
 
 [[nodiscard]] const char *colour(size_t line);
 
-/// Powers of two. `label` is what a tick is called; sizes are 8, 64K, 256M.
+/// Returns an axis of powers of two. `label` names a tick; sizes are e.g. 8, 64K, 256M.
 [[nodiscard]] Axis power_axis(double low, double high, double left, std::string (*label)(double));
-/// The same, for sizes in bytes.
+/// Returns a power_axis() for sizes in bytes.
 [[nodiscard]] Axis size_axis(double low, double high, double left);
-/// 1 µs, 100 µs, 10 ms, 1 s
+/// Returns an axis of times, with ticks such as "1 µs", "100 µs", "10 ms" and "1 s".
 [[nodiscard]] Axis time_axis(double low_us, double high_us);
-/// From 0, in steps of 1, 2 or 5 times a power of ten.
+/// Returns an axis from 0, in steps of 1, 2 or 5 times a power of ten.
 [[nodiscard]] Axis linear_axis(double high);
 
 [[nodiscard]] std::string draw_title(const std::string &title, const std::string &note);
 [[nodiscard]] std::string draw_frame(const Axis &x, const Axis &y, const std::string &title,
                                      const std::string &below);
 [[nodiscard]] std::string draw_points(std::span<const Point> points, size_t line, const Axis &x, const Axis &y);
-/// The head of the picture, which is as high as so many lines' legend needs; close it with svg::end.
+/// Returns the head of the picture, which is as high as the legend of `line_count` lines needs. Close it with svg::end.
 [[nodiscard]] std::string open_chart(size_t line_count);
 [[nodiscard]] std::string draw_legend(std::span<const std::string> names);
 
@@ -65,14 +65,14 @@ struct SmallPanel {
   std::string title;
   std::vector<Curve> curves;
 };
-/// What all of them show against the same two axes, whose places do not count.
+/// Small panels that show their curves against the same two axes, whose positions do not count.
 struct Section {
   std::string title, below;
   Axis x, y;
   std::vector<SmallPanel> panels;
 };
 
-/// The whole picture. In each panel the curves of the others are grey. `names` are of curves, by number.
+/// Returns the whole picture. In each panel the curves of the others are grey. `names` are of curves, by number.
 [[nodiscard]] std::string draw_small(const std::string &title, const std::string &note,
                                      std::span<const Section> sections, std::span<const std::string> names);
 

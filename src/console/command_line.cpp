@@ -14,7 +14,7 @@ namespace {
 
 constexpr size_t name_columns = 30, line_columns = 100;
 
-/// "-n,--ranks N"; CLI11 would add the ranges that it checks, and words such as UINT.
+/// Returns e.g. "-n,--ranks N"; CLI11 would add the ranges that it checks, and words such as UINT.
 std::string name_of(const CLI::Option &option) {
   std::string name;
   const auto add = [&name](const std::string &part) { name += (name.empty() ? "" : ",") + part; };
@@ -27,8 +27,8 @@ std::string name_of(const CLI::Option &option) {
   return name + " " + type;
 }
 
-/// Words of `text`, where one that begins with a dash stays behind the one before: no line begins with an option but
-/// that of the option itself, by which shells complete.
+/// Splits `text` into words. A word that begins with a dash stays on the line of the word before it. So a line begins
+/// with a dash only if it describes an option, and shells complete by that.
 std::vector<std::string> words_of_text(const std::string &text) {
   std::vector<std::string> words;
   std::istringstream stream(text);
@@ -133,7 +133,7 @@ void CommandLine::add_json(std::string &path, const char *what, bool (*is_argume
       ->type_name("[FILE]");
 }
 
-/// CLI11 would take whatever stands behind --json for its file.
+/// Returns the words for CLI11, which would take any word after --json for its file.
 std::vector<std::string> CommandLine::words_of(std::span<const char *const> args) const {
   std::vector<std::string> words(args.begin(), args.end());
   for (size_t at = 0; at < words.size() && words[at] != "--"; ++at) {
@@ -144,7 +144,7 @@ std::vector<std::string> CommandLine::words_of(std::span<const char *const> args
   return words;
 }
 
-/// What was left over, of which CLI11's own text has the words from the last to the first: the first option, or word.
+/// Names the first unexpected option, or else the first unexpected word. CLI11's own text has the words in reverse.
 std::string CommandLine::name_unexpected() const {
   const std::vector<std::string> left = remaining();
   const auto is_option = [](const std::string &word) { return word.size() > 1 && word.front() == '-'; };

@@ -13,7 +13,7 @@
 
 namespace rondo::console {
 
-/// What a command's help has beside its options.
+/// The parts of a command's help beside its options.
 struct Manual {
   const char *name;      ///< "rondo sim"
   const char *summary;   ///< what it does, and what one must know before
@@ -29,10 +29,11 @@ struct Answer {
 
 /// Names of values are read whatever their case (of ASCII).
 [[nodiscard]] std::string lower_case(std::string_view word);
-/// "cuda", "cuda:1", "cuda:0,1": the ordinals of devices, empty where all are meant; nothing for another text.
+/// Parses "cuda", "cuda:1" or "cuda:0,1". Returns the ordinals of devices, empty for all devices, or nothing for other
+/// text.
 [[nodiscard]] std::optional<std::vector<int>> parse_cuda_devices(std::string_view text);
 
-/// Whether `text` is read as a number that is none: it would pass every comparison with a bound.
+/// Returns whether `text` is read as NaN, which would pass every comparison with a bound.
 [[nodiscard]] bool is_not_a_number(const std::string &text);
 
 /// CLI::Range, whose refusals every version of CLI11 words in another way: "Value 12 not in range 1 to 9". Unlike that
@@ -54,14 +55,14 @@ class CommandLine : public CLI::App {
  public:
   explicit CommandLine(const Manual &manual);
 
-  /// Options that are added from here on stand under this heading.
+  /// Puts the options that are added from here on under this heading.
   void begin_group(const char *heading) { option_defaults()->group(heading); }
 
-  /// --json [FILE]: where JSON goes; "-", which is standard output, where no FILE is given. A word behind it for which
-  /// `is_argument` is true is an argument of the command, not the FILE.
+  /// Adds --json [FILE], which takes the file for JSON. Without FILE it is "-", standard output. If `is_argument` is
+  /// true for the next word, that word is an argument of the command, not the FILE.
   void add_json(std::string &path, const char *what, bool (*is_argument)(std::string_view) = nullptr);
 
-  /// Nothing: the options have their values.
+  /// Reads the arguments. If it returns nothing, the options have their values.
   [[nodiscard]] std::optional<Answer> read(std::span<const char *const> args);
 
  private:

@@ -25,7 +25,7 @@ std::string cannot_write(const std::string &path, int error) {
          "; name a file in a folder that exists and that you may write to";
 }
 
-/// A descriptor for writing, or -1 with errno. It waits neither for the reader of a FIFO nor for a device.
+/// Returns a descriptor for writing, or -1 with errno. It waits neither for the reader of a FIFO nor for a device.
 int open_for_writing(const std::string &path, int flags) {
   return ::open(path.c_str(), O_WRONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC | flags, 0666);
 }
@@ -45,7 +45,7 @@ OutputPlace output_place(const std::string &path) {
     place.path = (relative ? place.path.substr(0, slash + 1) : "") + std::string(text);
   }
   struct stat about {};
-  // By the name that was given: links such as those in /proc/PID/fd lead to what has no name.
+  // This uses the given name, because links such as those in /proc/PID/fd may lead to a file without a name.
   if (::stat(path.c_str(), &about) == 0 && !S_ISREG(about.st_mode)) place = {path, false};
   return place;
 }
@@ -55,7 +55,7 @@ Complaint check_output(const std::string &path) {
   const OutputPlace place = output_place(path);
   struct stat about {};
   const bool was_there = ::stat(place.path.c_str(), &about) == 0;
-  // A FIFO stays unopened: its reader would take the end of this look for the end of all.
+  // A FIFO stays unopened: closing it after this check would be the end of the file for its reader.
   if (was_there && S_ISFIFO(about.st_mode)) {
     if (::access(place.path.c_str(), W_OK) == 0) return std::nullopt;
     return cannot_write(path, errno);

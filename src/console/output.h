@@ -12,30 +12,30 @@
 
 namespace rondo::console {
 
-/// What is wrong, and what to do.
+/// A message with the error and its remedy, or nothing.
 using Complaint = std::optional<std::string>;
 
-/// Where a file is to be put that is made beside its place and then renamed.
+/// The path of a file that is made beside its final path and then renamed.
 struct OutputPlace {
   std::string path;      ///< behind all links
   bool can_be_replaced;  ///< false: there is something that is no regular file, to be written into
 };
 [[nodiscard]] OutputPlace output_place(const std::string &path);
 
-/// Whether a file can be written, before anything is done for it. What is there stays as it is. Empty: not asked for.
+/// Checks that a file can be written, before any work is done. Existing contents stay. An empty path was not requested.
 [[nodiscard]] Complaint check_output(const std::string &path);
 
-/// --plot: whether the name says what is drawn. Touches no file.
+/// Checks that the name of --plot says what is drawn. Touches no file.
 [[nodiscard]] Complaint check_plot(const std::string &path);
 
 struct Output {
   const char *option;  ///< "--json"
   std::string_view path;
 };
-/// That at most one of them goes to standard output.
+/// Checks that at most one of them goes to standard output.
 [[nodiscard]] Complaint check_shared(std::span<const Output> outputs);
 
-/// Writes to the open file; false: a write failed, with errno.
+/// Writes to the open file. Returns false with errno if a write failed.
 using Print = std::function<bool(std::FILE *)>;
 [[nodiscard]] Complaint write_output(const std::string &path, const Print &print);
 [[nodiscard]] Complaint write_output(const std::string &path, std::string_view text);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How far a command is, and about how long it still takes: one line of standard error, which is wiped at the end.
-// Written where a person watches: on a terminal, after two seconds. Elsewhere nothing is.
+// Shows the progress of a command and about how long it still takes: one line of standard error, wiped at the end. It
+// appears on a terminal only, after two seconds.
 #pragma once
 
 #include <cstdint>
@@ -8,21 +8,22 @@
 
 namespace rondo::console {
 
-/// "40 %, about 12 s left". `part` of the work, 0 to 1, took `elapsed_s`.
+/// Returns e.g. "40 %, about 12 s left". `part` of the work, 0 to 1, took `elapsed_s`.
 [[nodiscard]] std::string progress_text(double part, double elapsed_s);
 
-/// "about 12 s left"
+/// Returns e.g. "about 12 s left".
 [[nodiscard]] std::string left_text(double seconds);
 
 class Progress {
  public:
+  /// Shows the progress of a command.
   /// @param what  "rondo sim"
   explicit Progress(std::string what);
   ~Progress() { wipe(); }
   Progress(const Progress &) = delete;
   Progress &operator=(const Progress &) = delete;
 
-  /// So much of the work, 0 to 1, is done. Cheap; it may be called often.
+  /// Notes that this part of the work, 0 to 1, is done. It is cheap and may be called often.
   void reach(double part);
   /// Takes the line away, before something else is written.
   void wipe();

@@ -4,9 +4,9 @@
 
 namespace rondo::console {
 
-/// Opens /dev/null in place of each of standard input, output and error that is closed, so that no file of the command
-/// gets its number and the command's prints with it. Makes a write beyond `ulimit -f` fail instead of ending the
-/// command by SIGXFSZ; programs that it starts are not affected. Before anything else.
+/// Opens /dev/null in place of each closed stream among standard input, output and error. Otherwise a file of the
+/// command would get its number, and with it the command's prints. Makes a write beyond `ulimit -f` fail instead of
+/// ending the command by SIGXFSZ; programs that it starts are not affected. Call it before anything else.
 void begin_standard_streams();
 
 /// Writes out what is left for standard output. Returns `status`; or, in place of 0 and with a word on standard error,

@@ -7,20 +7,20 @@
 
 namespace rondo::svg {
 
-/// "12", "12.5": at most one decimal place.
+/// Formats with at most one decimal place: "12", "12.5".
 [[nodiscard]] std::string number(double value);
 
-/// The head, with a white page; `attributes` are of the picture. To be closed by `end`.
+/// Returns the head, with a white page; `attributes` are of the picture. Close it by `end`.
 [[nodiscard]] std::string begin(double width, double height, std::string_view attributes = "");
 inline constexpr std::string_view end = "</svg>\n";
 
-/// What XML takes for its own (<, >, &) is escaped in `content`.
+/// Returns a text element. In `content`, the characters that mean something in XML (<, >, &) are escaped.
 [[nodiscard]] std::string text(double x, double y, std::string_view content, std::string_view attributes = "");
 [[nodiscard]] std::string line(double x1, double y1, double x2, double y2, std::string_view attributes);
 [[nodiscard]] std::string rectangle(double x, double y, double width, double height, std::string_view attributes);
 [[nodiscard]] std::string circle(double x, double y, double radius, std::string_view attributes);
 [[nodiscard]] std::string path(std::string_view data, std::string_view attributes);
-/// `points`: "x,y x,y ..."
+/// Returns a line through `points`, which are "x,y x,y ...".
 [[nodiscard]] std::string polyline(std::string_view points, std::string_view attributes);
 [[nodiscard]] std::string polygon(std::string_view points, std::string_view attributes);
 

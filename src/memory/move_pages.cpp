@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Moving pages between private anonymous memory and a memfd, under the feet of their owner.
+// Moving pages between private anonymous memory and a memfd, while their owner uses them.
 //
 // There: the contents are copied to the memfd, which is then mapped over the pages. mmap(MAP_FIXED) replaces a mapping
-// in one step, so a reader beside us sees the old pages or the new ones, equal ones; a writer may lose a write.
-// Back: a private copy is made elsewhere and mremap() puts it over the pages, in one step too. Each step leaves either
-// the old or the new mapping in place, and the memfd keeps the contents until the end, so every failure can be undone.
+// in one step. So a reader beside us sees the old pages or the new ones, which are equal; a writer may lose a write.
+//
+// Back: a private copy is made elsewhere, and mremap() puts it over the pages, in one step too.
+//
+// Each step leaves either the old or the new mapping in place, and the memfd keeps the contents until the end. So every
+// failure can be undone.
 #include <fcntl.h>
 #include <pthread.h>
 #include <sys/mman.h>
@@ -30,7 +33,7 @@ namespace {
 
 using Piece = MovedPages::Piece;
 
-/// What the kernel says of a mapping (/proc/self/smaps).
+/// A mapping as the kernel describes it (/proc/self/smaps).
 struct MapsEntry {
   uintptr_t begin = 0;
   uintptr_t end = 0;
@@ -63,7 +66,7 @@ struct FreeLine {
   void operator()(char *line) const { std::free(line); }
 };
 
-/// The mappings that hold parts of [begin, end), ascending. Bounded by the number of mappings of this process.
+/// Returns the mappings that hold parts of [begin, end), ascending. The number of mappings of this process bounds it.
 Result<std::vector<MapsEntry>> read_ranges(uintptr_t begin, uintptr_t end) {
   FileDescriptor opened(::open("/proc/self/smaps", O_RDONLY | O_CLOEXEC));
   const std::unique_ptr<std::FILE, CloseFile> file(opened.valid() ? ::fdopen(opened.get(), "r") : nullptr);
@@ -87,7 +90,7 @@ Result<std::vector<MapsEntry>> read_ranges(uintptr_t begin, uintptr_t end) {
   return ranges;
 }
 
-/// Why pages of this mapping cannot be moved; null when they can.
+/// Returns why pages of this mapping cannot be moved, or null if they can.
 const char *refusal(const MapsEntry &range) {
   const auto has = [&](const char *flag) { return range.flags.find(flag) != std::string::npos; };
   if (range.permissions[3] != 'p') return "is shared memory";

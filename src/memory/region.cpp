@@ -25,7 +25,8 @@ namespace {
 
 size_t page_bytes() { return static_cast<size_t>(::sysconf(_SC_PAGESIZE)); }
 
-/// More than the machine has is refused here; the kernel would let it pass and kill the process when it is touched.
+/// Returns whether `bytes` are more than the machine has. The kernel would let such a mapping pass and kill the process
+/// when it is touched.
 bool exceeds_machine(size_t bytes) {
   struct sysinfo info {};
   if (::sysinfo(&info) != 0) return false;
@@ -52,7 +53,7 @@ Result<Mapping> map_aligned(int file, size_t bytes, size_t alignment) {
   return Mapping({address, bytes});
 }
 
-/// Whether `there` and `here` differ where one looks: at a line each of the beginning, the middle and the end.
+/// Returns whether `there` and `here` differ in a sample: 64 bytes each of the beginning, the middle and the end.
 bool differ(const std::byte *there, const std::byte *here, size_t bytes) {
   const size_t line = std::min<size_t>(bytes, 64);
   for (const size_t offset : {size_t{0}, (bytes - line) / 2, bytes - line})
@@ -95,7 +96,7 @@ Result<void *> RegionTable::allocate(size_t bytes) {
 }
 
 void drop_pages(int descriptor, size_t bytes) {
-  // Where it fails the memory stays until the last peer has dropped its mapping: no reason to fail.
+  // If this fails, the memory stays until the last peer has dropped its mapping, which is no reason to fail.
   static_cast<void>(::fallocate(descriptor, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, static_cast<off_t>(bytes)));
 }
 

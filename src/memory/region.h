@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Regions: memory of this process that other processes can map, because a memfd is behind it. They come from
-// rondo_mem_alloc(), and from moving the pages of a buffer of the user's own into a memfd, in place.
+// Regions are memory of this process that other processes can map, because it belongs to a memfd. They are made by
+// rondo_mem_alloc(), and by moving the pages of a buffer of the user's own into a memfd, in place.
 //
-// A peer maps a region by its descriptor (/proc/PID/fd/N) and keeps the mapping under (process, region id, inode); ids
+// A peer maps a region by its descriptor (/proc/PID/fd/N) and keeps the mapping under (process, region id, inode). Ids
 // are never used again, so a mapping of a freed region is never taken for another's. The program may close a descriptor
 // that is not its own, and another file may get its number: compare inodes before a region's descriptor is used.
 #pragma once
@@ -26,10 +26,10 @@ struct FileIdentity {
 
   bool operator==(const FileIdentity &) const = default;
 };
-/// All zero, which no file has, where `descriptor` is not open.
+/// Returns the identity; it is all zero, which no file has, if `descriptor` is not open.
 [[nodiscard]] FileIdentity identify(int descriptor);
 
-/// Where a buffer lies in a region. Valid as long as the region: to free memory in use is a caller's error.
+/// The position of a buffer in a region. It is valid as long as the region; freeing memory in use is a caller's error.
 struct RegionRef {
   uint64_t id = 0;            ///< from 1, never used again in this process
   uint64_t offset = 0;        ///< bytes from the region's start
@@ -52,17 +52,17 @@ class RegionTable {
   RegionTable &operator=(const RegionTable &) = delete;
   ~RegionTable();  ///< frees the allocations
 
-  /// Zeroed memory of at least `bytes`, page-aligned; from 2 MiB on aligned to that, and in huge pages where the system
-  /// gives them. A child of fork() does not have it.
+  /// Returns zeroed memory of at least `bytes`, page-aligned. From 2 MiB on it is aligned to that, and in huge pages if
+  /// the system gives them. A child of fork() does not have it.
   [[nodiscard]] Result<void *> allocate(size_t bytes);
 
-  /// RONDO_ERROR_INVALID_ARGUMENT: not what allocate() returned, or freed already; nothing was freed.
+  /// Frees the memory. RONDO_ERROR_INVALID_ARGUMENT: allocate() did not return it, or it is freed already.
   Result<void> free(void *pointer);
 
-  /// The region that holds all of [pointer, pointer + bytes), if there is one; bytes of 0 are in none. On the path of
-  /// every operation: a shared lock, a binary search, and a look at three lines of the buffer and of the memfd. Where
-  /// these differ the memory at that address is not the region's any more; where memory that was mapped anew holds the
-  /// same there, nothing tells.
+  /// Returns the region that holds all of [pointer, pointer + bytes), if there is one. A buffer of 0 bytes is in none.
+  /// Every operation calls this: a shared lock, a binary search, and a comparison of three lines of the buffer and of
+  /// the memfd. If these differ, the program has mapped other memory at that address. If newly mapped memory holds the
+  /// same there, this is not noticed.
   [[nodiscard]] std::optional<RegionRef> find(const void *pointer, size_t bytes) const;
 
   /// Enters whole pages that a mapping of `descriptor` from its start on holds; they stay the caller's, which removes
@@ -80,7 +80,7 @@ class RegionTable {
     int descriptor = -1;
     FileDescriptor own_file;  // of allocate(): the table owns pages and descriptor
     FileIdentity file;
-    const std::byte *second_view = nullptr;  // of the memfd, for reading; null: there was no room for it
+    const std::byte *second_view = nullptr;  // of the memfd, for reading; null if there was no room for it
 
     [[nodiscard]] bool allocated() const { return own_file.valid(); }
   };
@@ -91,7 +91,7 @@ class RegionTable {
   mutable std::shared_mutex mutex_;
   std::vector<Region> regions_;      // ascending, disjoint
   uint64_t next_id_ = 1;
-  std::atomic<size_t> count_ = 0;    // relaxed: zero spares the lock; a thread with a region's address saw it added
+  std::atomic<size_t> count_ = 0;    // relaxed: zero spares the lock, and a thread with a region's address saw it added
 };
 
 /// Gives the pages of a memfd back at once, although peers still map it.
@@ -117,9 +117,9 @@ class MovedPages {
   [[nodiscard]] size_t bytes() const { return bytes_; }
   [[nodiscard]] uint64_t region() const { return region_; }
 
-  /// Makes the pages private anonymous memory again, in place, with what they hold now; no other thread may write to
-  /// them meanwhile. On a failure (memory runs out, or the program has closed the memfd's descriptor) they stay as they
-  /// are: usable, but shared with children of fork().
+  /// Makes the pages private anonymous memory again, in place, with their present contents. No other thread may write
+  /// to them meanwhile. It fails if memory runs out, or if the program has closed the memfd's descriptor. The pages
+  /// then stay as they are: usable, but shared with children of fork().
   Result<void> move_back();
 
  private:

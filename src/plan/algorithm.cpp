@@ -22,8 +22,9 @@ bool supports_all_reduce(rondo_collective_t collective) {
 
 bool always_safe(const ScheduleArgs &) { return true; }
 
-/// In place, a rank of a one-shot all-reduce overwrites its operand as soon as it has the others', whether or not they
-/// have read it; with two-shot and the rest the result cannot arrive before the operand was read.
+/// Returns whether a one-shot is safe by reference. In place, a rank of a one-shot all-reduce overwrites its operand as
+/// soon as it has the others', whether or not they have read it. With all other algorithms the result cannot arrive
+/// before the operand was read.
 bool one_shot_safe(const ScheduleArgs &args) {
   return !args.in_place || args.rank_count == 1 || !supports_all_reduce(args.collective);
 }

@@ -15,31 +15,31 @@ struct Algorithm {
   uint32_t rank_count_max;                      ///< more ranks are refused
   bool (*supports)(rondo_collective_t);
   Schedule (*build)(const ScheduleArgs &);      ///< pure; args are valid for this algorithm
-  /// True: with these arguments a payload that lies in the sender's own buffer may be read there by the peer when it
-  /// consumes the slot ("by reference"), because no later step of the operation overwrites it before. The verifier
-  /// proves it; at the end of an operation the executor waits until its references are consumed.
+  /// True: with these arguments the peer may read a payload in the sender's own buffer when it consumes the slot ("by
+  /// reference"). No later step of the operation overwrites the payload before that, as the verifier proves. At the end
+  /// of an operation the executor waits until its references are consumed.
   bool (*reference_safe)(const ScheduleArgs &);
 };
 
 [[nodiscard]] std::span<const Algorithm> algorithms();
 
-/// The entry of `id`, or null (RONDO_ALGORITHM_AUTO, unknown).
+/// Returns the entry of `id`, or null (RONDO_ALGORITHM_AUTO, unknown).
 [[nodiscard]] const Algorithm *find_algorithm(rondo_algorithm_t id);
 
 /// Builds the schedule, or says why this algorithm cannot: collective not supported, too many ranks, bad rank or root.
 [[nodiscard]] Result<Schedule> build_schedule(rondo_algorithm_t id, const ScheduleArgs &args);
 
-/// True where the chunks of the collective are one block a rank, not parts of a whole.
+/// Returns whether the chunks of the collective are one block a rank, not parts of a whole.
 [[nodiscard]] constexpr bool uses_blocks(rondo_collective_t collective) {
   return collective == RONDO_REDUCE_SCATTER || collective == RONDO_ALL_GATHER;
 }
 
-/// True where one rank is the root.
+/// Returns whether one rank is the root.
 [[nodiscard]] constexpr bool has_root(rondo_collective_t collective) {
   return collective == RONDO_BROADCAST || collective == RONDO_REDUCE;
 }
 
-/// True where nothing is reduced.
+/// Returns whether nothing is reduced.
 [[nodiscard]] constexpr bool only_moves(rondo_collective_t collective) {
   return collective == RONDO_ALL_GATHER || collective == RONDO_BROADCAST;
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the builders share: a writer of schedules that speaks of ranks, not links, and the schedule of a lone rank.
+// Helpers that the builders share: a writer of schedules in terms of ranks, not links, and the schedule of a lone rank.
 #pragma once
 
 #include <cstdint>
@@ -35,10 +35,10 @@ class ScheduleWriter {
   /// `flags` without recv and send: these follow from the peers.
   void step(uint32_t chunk, unsigned flags, Peers recv, Peers send, uint32_t lane = 0);
 
-  /// The same payload to all of `ranks`, two a step.
+  /// Sends the same payload to all of `ranks`, two a step.
   void send_to_all(uint32_t chunk, unsigned flags, std::span<const uint32_t> ranks, uint32_t lane = 0);
 
-  /// What `from` sends goes to dst and on to all of `ranks`.
+  /// Receives a chunk from `from` into dst and sends it on to all of `ranks`.
   void relay(uint32_t chunk, uint32_t from, std::span<const uint32_t> ranks, uint32_t lane = 0);
 
   [[nodiscard]] Schedule take();
@@ -50,15 +50,15 @@ class ScheduleWriter {
   std::unordered_map<uint32_t, LinkIndex> many_;  ///< by rank; links beyond the first few
 };
 
-/// rank + offset, round the ring.
+/// Returns rank + offset, round the ring.
 [[nodiscard]] constexpr uint32_t ring_rank(uint32_t rank, uint32_t offset, uint32_t rank_count) {
   return static_cast<uint32_t>((uint64_t{rank} + offset) % rank_count);
 }
 
-/// The other ranks, beginning behind `rank`, so that the ranks do not all turn to rank 0 first.
+/// Returns the other ranks, beginning after `rank`, so that the ranks do not all turn to rank 0 first.
 [[nodiscard]] std::vector<uint32_t> ranks_after(uint32_t rank, uint32_t rank_count);
 
-/// A group of one: a copy where send and recv differ; a reduction is complete at once.
+/// Builds the schedule of a group of one. It is a copy if send and recv differ; a reduction is complete at once.
 [[nodiscard]] Schedule lone_schedule(const ScheduleArgs &args);
 
 /// Most ranks of a schedule that has a link to every other rank and to itself, and as many steps.
@@ -67,10 +67,11 @@ static_assert(all_links_rank_count_max < no_link);
 /// Most ranks of a schedule that has a chunk a rank: a chunk is 16 bits.
 inline constexpr uint32_t chunked_rank_count_max = 65'536;
 
-/// Reduces chunk `chunk` of all ranks in rank order, ((x0 x1) x2) ..., one operation and so one rounding a step, into
-/// dst, and finishes it; the same order on whichever rank, so that results are bit-equal (operations commute, they do
-/// not associate). The others' operands come from their links. In place the first dst would overwrite this rank's own
-/// operand while it is still to come: then it waits in the loop-back link, where send_own_operand() put it before.
+/// Reduces chunk `chunk` of all ranks in rank order, ((x0 x1) x2) ..., into dst, and finishes it. A step does one
+/// operation and so one rounding. The order is the same on every rank, so results are bit-equal (operations commute,
+/// they do not associate). The others' operands come from their links. In place the first dst would overwrite this
+/// rank's own operand before its turn. Then the operand waits in the loop-back link, where send_own_operand() put it
+/// before.
 void check_rank_order(ScheduleWriter &writer, const ScheduleArgs &args, uint32_t chunk);
 [[nodiscard]] bool needs_own_operand_link(const ScheduleArgs &args);
 void send_own_operand(ScheduleWriter &writer, const ScheduleArgs &args, uint32_t chunk);

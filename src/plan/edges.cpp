@@ -14,7 +14,7 @@ namespace {
 constexpr uint32_t bits_of_bytes = 40;  // no row of a built-in table begins at more bytes than this has bits
 constexpr uint64_t barrier_bytes_max = 64;
 
-/// Wherever the tuner's answer can change: the built-in tables' rows begin behind powers of two.
+/// Returns every size at which the tuner's answer can change. The built-in tables' rows begin after powers of two.
 std::set<uint64_t> sizes_to_ask(const EdgeRequest &request, rondo_collective_t collective) {
   std::set<uint64_t> sizes{0};
   for (uint32_t bit = 0; bit < bits_of_bytes; ++bit) sizes.insert({uint64_t{1} << bit, (uint64_t{1} << bit) + 1});
@@ -25,7 +25,7 @@ std::set<uint64_t> sizes_to_ask(const EdgeRequest &request, rondo_collective_t c
   return sizes;
 }
 
-/// The algorithms that the tuner chooses for the collective, whatever the operation's size and place.
+/// Returns the algorithms that the tuner chooses for the collective, whatever the operation's size and place.
 std::set<rondo_algorithm_t> possible_algorithms(const EdgeRequest &request, rondo_collective_t collective) {
   const auto rank_count = static_cast<uint32_t>(request.node_of.size());
   const std::set<uint32_t> nodes(request.node_of.begin(), request.node_of.end());
@@ -34,9 +34,9 @@ std::set<rondo_algorithm_t> possible_algorithms(const EdgeRequest &request, rond
   input.rank_count = rank_count;
   input.oversubscribed = request.oversubscribed;
   input.host_count = static_cast<uint32_t>(nodes.size());
-  // The sizes of slots do not matter to the algorithm, but which protocols have slots does. Those of ll128 are there
-  // where it is asked for; those of ll nowhere between hosts, and inside of one not for every executor. A row of a
-  // table with a protocol that has no slots is not taken.
+  // The sizes of slots do not matter to the algorithm, but which protocols have slots does. Slots of ll128 exist if it
+  // is requested. Slots of ll do not exist between hosts, and inside of a host not for every executor. A row of a table
+  // is not taken if its protocol has no slots.
   input.slot_bytes = 1024;
   if (request.overrides.protocol == RONDO_PROTOCOL_LL128) input.ll128_slot_bytes = 1024;
   input.table = request.table;
@@ -54,7 +54,7 @@ std::set<rondo_algorithm_t> possible_algorithms(const EdgeRequest &request, rond
         input.connection_channels = connection_channels;
         for (const uint64_t bytes : sizes) {
           input.bytes = bytes;
-          // What cannot be chosen has no schedule; the call will say why.
+          // An algorithm that cannot be chosen has no schedule; the call will say why.
           if (const auto choice = choose_plan(input); choice.ok()) found.insert(choice.value().algorithm);
         }
       }

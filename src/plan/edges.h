@@ -12,7 +12,7 @@
 
 namespace rondo {
 
-/// What the choice of an algorithm goes by, beside the operation; equal on all ranks.
+/// The input of the choice of an algorithm, beside the operation. It is equal on all ranks.
 struct EdgeRequest {
   std::span<const uint32_t> node_of;  ///< by rank, as in ScheduleArgs
   uint32_t channel_count = 1;         ///< the most that a plan has
@@ -24,7 +24,8 @@ struct EdgeRequest {
 /// More ranks than these: no schedules are built in advance, and each peer is permitted.
 inline constexpr uint32_t edges_rank_count_max = 4096;
 
-/// By rank: `rank` and that rank are peers in some schedule, or the same. The answer is equal at both ends.
+/// Returns for each rank whether it and `rank` are peers in some schedule, or the same. The answer is equal at both
+/// ends.
 [[nodiscard]] std::vector<bool> permitted_peers(const EdgeRequest &request, uint32_t rank);
 
 }  // namespace rondo

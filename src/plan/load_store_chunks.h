@@ -14,29 +14,30 @@ namespace rondo::load_store {
 
 class Chunks {
  public:
-  /// `tiles`: of the plan; a ring's order of reductions follows from them. It outlives this object.
+  /// Takes the plan's `tiles`, from which a ring's order of reductions follows. They must outlive this object.
   Chunks(const Partition &tiles, uint64_t element_count, uint32_t rank_count)
       : tiles_(tiles), element_count_(element_count), rank_count_(rank_count), size_(tiles.chunk_elements) {}
 
   [[nodiscard]] uint64_t count() const { return ceil_div(element_count_, size_); }
   [[nodiscard]] Range range(uint64_t chunk) const { return slice_of({0, element_count_}, chunk * size_, size_); }
-  /// The part of `chunk` that `rank` reduces.
+  /// Returns the part of `chunk` that `rank` reduces.
   [[nodiscard]] Range part(uint64_t chunk, uint32_t rank) const {
     return even_part(range(chunk), rank, rank_count_, tiles_.align_elements);
   }
 
-  /// Where all export both buffers, no area of the exchange bounds a chunk. Larger chunks then save turns of the
-  /// scheduler, most where ranks share cores. All ranks see the same announcements, so all come to the same size.
+  /// Returns the factor by which chunks grow if all ranks export both buffers. Then no area of the exchange bounds a
+  /// chunk. Larger chunks save turns of the scheduler, most of all if ranks share cores. All ranks see the same
+  /// announcements, so all choose the same size.
   [[nodiscard]] static uint64_t exported_factor(bool share_cores) { return share_cores ? 16 : 4; }
   void enlarge(uint64_t factor) { size_ *= factor; }
-  /// Whole tiles: at least one, and otherwise as many as so many bytes are.
+  /// Sets whole tiles: at least one, otherwise as many as fit into `bytes`.
   void set_bytes(uint64_t bytes, uint32_t element_bytes) {
     size_ = std::max<uint64_t>(bytes / (tile_elements() * element_bytes), 1) * tile_elements();
   }
   void set_single() { size_ = element_count_; }
 
-  /// Calls reduce(piece, rank) for the pieces of `range` that differ in whose operand is the first in a ring's order:
-  /// the others follow in rank order, behind the last rank the first.
+  /// Calls reduce(piece, rank) for the pieces of `range`. They differ in the rank whose operand is the first in a
+  /// ring's order. The other operands follow in rank order; the first rank follows the last one.
   template <class Reduction>
   void for_each_ring_order(Range range, const Reduction &reduce) const {
     const uint64_t end = range.begin + range.count;

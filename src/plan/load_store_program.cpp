@@ -110,7 +110,7 @@ class Writer {
     return area(Memory::contribution, rank, at_.chunks + chunk, piece.begin - chunks_.range(chunk).begin, piece.count);
   }
 
-  /// As LoadStoreCall::for_each_order().
+  /// Calls `reduce` in the order of LoadStoreCall::for_each_order().
   template <class Reduction>
   void for_each_order(Range range, const Reduction &reduce) const {
     if (in_ring_order_) return chunks_.for_each_ring_order(range, reduce);
@@ -205,7 +205,7 @@ class Writer {
     finish_gathering();
   }
 
-  /// Lane 0: hops; lane 1: tiles that are copied out.
+  /// Builds a ring of accumulators. Lane 0 has the hops, lane 1 the tiles that are copied out.
   void accumulators() {
     program_.lanes.resize(2);
     for (uint64_t tile = 0; tile < it_.tiles.tile_count; ++tile) {

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// What one rank does in an all-reduce by load_store, as data: what it waits for, reads, reduces, writes and publishes,
-// in order. The kernel is code, not data, so that a call of 8 bytes costs what it must; a test holds what the kernel
-// does against this (tests/unit/load_store_trace_test.cpp). From here it is what a schedule is for the interpreter: a
-// test runs all interleavings of it (tests/unit/load_store_model_test.cpp), and the simulator gives it times.
+// A program is one rank's part in an all-reduce by load_store, as data: what it waits for, reads, reduces, writes and
+// publishes, in order. The kernel is code, not data, so that a call of 8 bytes costs no more than it must. A test
+// compares the kernel with the program (tests/unit/load_store_trace_test.cpp). Otherwise a program is used as a
+// schedule is for the interpreter: a test runs all its interleavings (tests/unit/load_store_model_test.cpp), and the
+// simulator gives it times.
 #pragma once
 
 #include <cstdint>
@@ -38,7 +39,8 @@ struct Work {
 
 enum class Counter : uint8_t { post, contributed, reduced, gathered, hops_done };
 
-/// A counter of a rank, and a value. Waited for: it is at least that; the number of a post: it is just that.
+/// A counter of a rank, and a value. A wait ends when the counter is at least the value; a post's number has to be
+/// equal.
 struct Mark {
   Counter counter = Counter::post;
   uint32_t rank = 0;
@@ -54,13 +56,13 @@ struct ProgramStep {
   std::optional<Mark> publish;
 };
 
-/// A rank goes through its lanes side by side, whichever can go on. A ring of accumulators has two: hops, and tiles
-/// that are copied out; everything else has one.
+/// The lanes of a rank, which run side by side: whichever can go on does. A ring of accumulators has two, hops and
+/// tiles that are copied out. Everything else has one.
 struct Program {
   std::vector<std::vector<ProgramStep>> lanes;
 };
 
-/// Of a communicator's life before the operation; equal on all ranks.
+/// The state of a communicator before the operation; equal on all ranks.
 struct Position {
   uint64_t posts = 0, chunks = 0;
   bool ring_unsettled = false;  ///< the last ring's accumulators may still be read
@@ -77,7 +79,8 @@ struct Operation {
   bool cheap = true;  ///< memory takes longer than arithmetic
   bool wake = false;  ///< ranks share cores
   uint64_t cache_bytes = UINT64_MAX;  ///< results from here on go past the caches
-  // By rank. What is exported is what each announces (the kernel decides it by size and kind of the buffer).
+  // Each has an entry for each rank. A buffer is exported if its rank announces it; the kernel decides that by size and
+  // kind of the buffer.
   std::vector<bool> exports_send, exports_recv, in_place;
 };
 

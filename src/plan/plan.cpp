@@ -8,7 +8,7 @@
 namespace rondo {
 namespace {
 
-/// Parts of a vector begin at multiples of a cache line, counted from the vector's beginning.
+/// Returns the elements of a cache line. Parts of a vector begin at multiples of them, counted from its beginning.
 uint32_t align_elements(uint32_t element_bytes) { return static_cast<uint32_t>(cache_line_bytes) / element_bytes; }
 
 uint64_t slot_elements(const PlanChoice &choice, const ConnectionGeometry &geometry, uint32_t element_bytes) {
@@ -36,7 +36,7 @@ Partition partition_of(const Plan &plan, uint32_t channel, uint32_t element_byte
   return partition;
 }
 
-/// The end of the last block, or the count.
+/// Returns the end of the last block, or the count.
 uint64_t vector_elements(const OperationKey &key) {
   uint64_t end = key.blocks.empty() ? key.signature.count : 0;
   for (const Range &block : key.blocks) end = std::max(end, block.begin + block.count);

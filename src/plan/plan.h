@@ -15,7 +15,8 @@
 
 namespace rondo {
 
-/// What ranks must agree on, and what an error prints. Plain data: it is written to memory that peers read.
+/// The part of an operation on which ranks must agree, and which an error prints. It is plain data, because it is
+/// written to memory that peers read.
 struct Signature {
   uint32_t collective = 0;
   uint32_t type = 0;
@@ -27,10 +28,10 @@ struct Signature {
   bool operator==(const Signature &) const = default;
 };
 
-/// What rondo_comm_finalize() calls: a barrier, but for the operation, so that none matches it.
+/// The signature of rondo_comm_finalize(): a barrier, except for the operation, so that no barrier matches it.
 inline constexpr Signature finalize_signature{RONDO_BARRIER, RONDO_UINT8, RONDO_MIN, 0, 1, 0};
 
-/// "all_reduce of 1000 float32 (sum)", "broadcast of 8 int8 from rank 2"
+/// Returns e.g. "all_reduce of 1000 float32 (sum)" or "broadcast of 8 int8 from rank 2".
 [[nodiscard]] std::string describe(const Signature &signature);
 
 /// An operation as validated by the API.
@@ -58,7 +59,7 @@ class Plan {
   std::vector<PlannedLane> lanes;   ///< of all channels
   Range send;                       ///< of the logical vector: what the rank's send buffer holds
   Range recv;                       ///< what its recv buffer holds
-  uint64_t vector_bytes = 0;        ///< of the whole logical vector; a barrier's: 0
+  uint64_t vector_bytes = 0;        ///< of the whole logical vector; 0 for a barrier
   uint64_t identity = 0;            ///< identity_of() its signature and choice
 
  private:
@@ -73,15 +74,15 @@ class Plan {
                                                        const ConnectionGeometry &geometry, uint32_t rank,
                                                        uint32_t rank_count, std::span<const uint32_t> node_of = {});
 
-/// A hash of what ranks must agree on.
+/// Returns a hash of everything on which ranks must agree.
 [[nodiscard]] uint64_t identity_of(const Signature &signature, const PlanChoice &choice);
 
-/// A running hash over a communicator's operations, as one rank has called them: `history` of those before (0: there
-/// are none), and the next. Equal operations keep equal ones equal, and different ones different.
+/// Extends a running hash over a communicator's operations, as one rank has called them. `history` is of the earlier
+/// ones; 0 if there are none. Equal histories stay equal by equal operations, and become different by different ones.
 [[nodiscard]] uint64_t extend_history(uint64_t history, uint64_t identity);
 
-/// 32 bits of it, which the protocols carry with what they send: so whatever one rank has from another tells whether
-/// they agree on this operation and on all before it.
+/// Returns 32 bits of the history, which the protocols carry with all that they send. So all data that a rank receives
+/// shows whether both ranks agree on this operation and on all before it.
 [[nodiscard]] uint32_t fingerprint(uint64_t history);
 
 /// Operations that follow each other and that ranks must agree on, as one rank has called them: all collectives of a

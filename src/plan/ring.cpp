@@ -1,18 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ring: each rank receives from the one before it and sends to the one behind it. Bandwidth-optimal, latency ~ ranks.
+// Ring: each rank receives from its predecessor and sends to its successor. Bandwidth-optimal, latency ~ ranks.
 //
-//   n = 4, chunk 0 of an all-reduce:   1 ---> 2 ---> 3 ---> 0 ---> 1 ---> 2 ---> 3
-//                                      |  summed: x0(x3(x2 x1))    |    shared     |
+//     n = 4, chunk 0 of an all-reduce:   1 ---> 2 ---> 3 ---> 0 ---> 1 ---> 2 ---> 3
+//                                        |  summed: x0(x3(x2 x1))    |    shared     |
 //
 // A chunk makes n hops to be summed and ends on the rank whose number it has; n - 1 more hops share it. At hop h rank p
-// handles chunk p - 1 - h (mod n), which its predecessor handled at hop h - 1. Each flag is an interval of hops: `src`
-// covers n of them, which is "every operand once"; the hop n - 1 is the last of these on each rank, and finishes.
-// reduce-scatter is the first half and all-gather the second; broadcast and reduce are an open chain with one chunk a
+// handles chunk p - 1 - h (mod n), which its predecessor handled at hop h - 1. Each flag is an interval of hops. `src`
+// covers n of them, which is "every operand once". The hop n - 1 is the last of these on each rank, and finishes.
+//
+// Reduce-scatter is the first half and all-gather the second. Broadcast and reduce are an open chain with one chunk a
 // tile, which is pipelined over the tiles.
-// Positions are the ranks' numbers, but where the ranks of a host do not follow each other: then they are counted host
-// by host, so that the ring leaves each host once. A chunk has the number of the rank on which it ends.
-// Slots: every link holds a whole chunk while all ranks are at the same hop, and a hop needs one slot more to move on;
-// so a ring needs slot_count > slots a chunk (2 at least, or it deadlocks).
+//
+// Positions are the ranks' numbers, unless the ranks of a host do not follow each other. Then they are counted host by
+// host, so that the ring leaves each host once. A chunk has the number of the rank on which it ends.
+//
+// Slots: every link holds a whole chunk while all ranks are at the same hop, and a hop needs one slot more to move on.
+// So a ring deadlocks unless slot_count > slots a chunk, which is 2 at least.
 #include <algorithm>
 #include <cassert>
 
@@ -29,7 +32,7 @@ struct Ring {
                                                        order.begin())),
         previous(at(rank_count - 1)), next(at(1)) {}
 
-  /// The rank that is `offset` behind this one.
+  /// Returns the rank `offset` positions after this one.
   [[nodiscard]] uint32_t at(uint32_t offset) const {
     const uint32_t found = ring_rank(position, offset, rank_count);
     return order.empty() ? found : order[found];
@@ -40,11 +43,11 @@ struct Ring {
   }
 
   uint32_t rank_count;
-  std::vector<uint32_t> order;  ///< by position: the rank; empty: its number
+  std::vector<uint32_t> order;  ///< by position, the rank; empty if these are equal
   uint32_t position, previous, next;
 };
 
-/// Hops 0 to last_hop of the full circle that the head of this file draws.
+/// Builds hops 0 to last_hop of the full circle that the head of this file draws.
 Schedule reduce_round(const Ring &ring, uint32_t last_hop) {
   ScheduleWriter writer(ring.rank_count);
   const uint32_t sum_hop = ring.rank_count - 1;
@@ -57,7 +60,7 @@ Schedule reduce_round(const Ring &ring, uint32_t last_hop) {
   return writer.take();
 }
 
-/// At hop h rank p handles block p - h, its own at first.
+/// Builds an all-gather. At hop h rank p handles block p - h, its own at first.
 Schedule all_gather(const Ring &ring, bool in_place) {
   ScheduleWriter writer(ring.rank_count);
   for (uint32_t hop = 0; hop < ring.rank_count; ++hop) {
@@ -68,7 +71,7 @@ Schedule all_gather(const Ring &ring, bool in_place) {
   return writer.take();
 }
 
-/// root -> root + 1 -> ... -> root - 1
+/// Builds root -> root + 1 -> ... -> root - 1.
 Schedule broadcast(const Ring &ring, uint32_t root, bool in_place) {
   ScheduleWriter writer(1);
   const bool is_root = ring.at(0) == root;
@@ -77,7 +80,7 @@ Schedule broadcast(const Ring &ring, uint32_t root, bool in_place) {
   return writer.take();
 }
 
-/// root + 1 -> root + 2 -> ... -> root
+/// Builds root + 1 -> root + 2 -> ... -> root.
 Schedule reduce(const Ring &ring, uint32_t root) {
   ScheduleWriter writer(1);
   const bool is_root = ring.at(0) == root;

@@ -27,7 +27,7 @@ struct Schedule {
 
 struct HostLayout;  // src/plan/hierarchical/layout.h
 
-/// What a builder is told.
+/// The input of a builder.
 struct ScheduleArgs {
   rondo_collective_t collective = RONDO_ALL_REDUCE;
   uint32_t rank = 0;
@@ -35,8 +35,8 @@ struct ScheduleArgs {
   uint32_t root = 0;      ///< broadcast and reduce
   uint32_t channel = 0;   ///< builders may differ by channel: the double tree's second tree is on the odd ones
   bool in_place = false;  ///< this rank's send and recv buffers coincide, so dst overwrites src
-  std::span<const uint32_t> node_of{};  ///< by rank: equal for ranks of one host; empty: all are on one
-  /// HostLayout(*this), for a caller that builds many schedules of one rank; null: a builder makes its own.
+  std::span<const uint32_t> node_of{};  ///< by rank, equal for ranks of one host; empty if all are on one
+  /// HostLayout(*this), from a caller that builds many schedules of one rank. If null, a builder makes its own.
   const HostLayout *hosts = nullptr;
 };
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How large a chunk may be for the slots that a link has.
+// Limits the size of a chunk by the slots that a link has.
 #pragma once
 
 #include <cstdint>
@@ -9,10 +9,11 @@ namespace rondo {
 /// The fewest slots of a link with which every builder's schedules run: a ring deadlocks with one.
 inline constexpr uint32_t slot_count_min = 2;
 
-/// The most slots that a chunk may take where links have `slot_count` (at least slot_count_min), so that no schedule
+/// Returns the most slots that a chunk may take if links have `slot_count` (at least slot_count_min). Then no schedule
 /// of any builder deadlocks. In a ring, and in the loop-back link of a two-shot reduce, a whole chunk fills the link
-/// and the next move needs one slot more. tests/unit/plan_verifier_test.cpp proves that this much works and that one
-/// more does not. (Tree needs no bound at all; halving-doubling and the other direct ones bear slot_count.)
+/// and the next move needs one slot more. A test proves that this many slots work and one more does not
+/// (tests/unit/plan_verifier_test.cpp). Tree needs no bound at all; halving-doubling and the other direct algorithms
+/// bear slot_count.
 [[nodiscard]] constexpr uint32_t slots_per_chunk_max(uint32_t slot_count) {
   return slot_count < slot_count_min ? 0 : slot_count - 1;
 }

@@ -8,7 +8,7 @@
 
 namespace rondo {
 
-/// Of an all-reduce: sums go up and results go down at the same time.
+/// The lanes of an all-reduce: sums go up and results go down at the same time.
 inline constexpr uint32_t lane_up = 0, lane_down = 1;
 
 /// A binary tree over positions 0..count-1.
@@ -21,7 +21,7 @@ struct Tree {
     return above < count ? above : position - unit;
   }
 
-  /// The lower child first.
+  /// Returns the children, the lower one first.
   [[nodiscard]] Peers children(uint32_t position) const {
     Peers found;
     uint32_t half = position == 0 ? std::bit_ceil(count) / 2 : lowest_bit(position) / 2;

@@ -27,9 +27,10 @@ constexpr uint32_t straight_rank_count_max = 8;    // as one_shot's rows below
 constexpr uint32_t all_pairs_rank_count_max = 64;  // as one_shot's and two_shot's rows below
 constexpr uint64_t one_shot_bytes_max = 1 * KiB;   // likewise
 
-// Every byte of one_shot crosses n - 1 links but in one hop; two_shot moves the least bytes in two hops, over links
-// between all pairs; ring moves the least bytes over 2 links a rank in 2n - 2 hops; tree takes 2 log n hops. With too
-// few cores each hop costs a turn of the scheduler, so few hops win for longer.
+// The rows weigh bytes against hops. Every byte of one_shot crosses n - 1 links, but in one hop. A two_shot moves the
+// least bytes in two hops, over links between all pairs. A ring moves the least bytes over 2 links a rank in 2n - 2
+// hops. A tree takes 2 log n hops. With too few cores each hop costs a turn of the scheduler, so few hops win for
+// longer.
 constexpr std::array algorithm_table{
     // collective            cores    ranks      bytes      algorithm
     AlgorithmRow{RONDO_ALL_REDUCE, any, 1, any_bytes, RONDO_ALGORITHM_ONE_SHOT},
@@ -61,9 +62,9 @@ constexpr std::array algorithm_table{
     AlgorithmRow{RONDO_REDUCE, any, any_ranks, any_bytes, RONDO_ALGORITHM_RING},
 };
 
-/// The rest, by algorithm and size. `ll` saves a hop's second cache line while half the bandwidth does not matter; two
-/// channels are the double tree's two trees; small chunks pipeline a chain, large ones save slots' counters. The rows
-/// of `ll128` count where it is asked for, and there alone.
+/// The rest, by algorithm and size. `ll` saves a hop's second cache line while half the bandwidth does not matter. Two
+/// channels are the double tree's two trees. Small chunks pipeline a chain, large ones save slots' counters. The rows
+/// of `ll128` count only if it is requested.
 struct DetailRow {
   rondo_algorithm_t algorithm;
   uint64_t bytes_max;
@@ -97,16 +98,16 @@ constexpr std::array detail_table{
     DetailRow{RONDO_ALGORITHM_HIERARCHICAL_TREE, any_bytes, RONDO_PROTOCOL_LL128, 2, 30 * KiB},
 };
 
-/// Where a network is between some of the ranks: in place of the rows above, except for ll128. Each chunk costs calls
-/// of the network, and one on its way leaves it idle while its end is looked at, so chunks are large or on two
-/// channels; much more on its way leaves the caches (docs/notes/between-hosts.md).
+/// These rows replace the ones above if a network joins some of the ranks, except for ll128. Each chunk costs calls of
+/// the network. A single chunk on its way leaves the network idle until its end is noticed, so chunks are large or on
+/// two channels. Much more data on its way leaves the caches (docs/notes/between-hosts.md).
 constexpr std::array network_table{
     DetailRow{RONDO_ALGORITHM_ONE_SHOT, any_bytes, RONDO_PROTOCOL_SIMPLE, 1, 256 * KiB},
     DetailRow{RONDO_ALGORITHM_HIERARCHICAL, any_bytes, RONDO_PROTOCOL_SIMPLE, 2, 128 * KiB},
 };
-constexpr uint64_t whole_slot_bytes_max = 512 * KiB;  // chunks of one_shot above those of its row are a slot
+constexpr uint64_t whole_slot_bytes_max = 512 * KiB;  // larger chunks of one_shot than its row's are a slot
 
-/// A row for each algorithm and size: a test walks over them.
+/// Returns the row for an algorithm and size; a test walks over all of them.
 const DetailRow &detail_for(const TunerInput &input, rondo_algorithm_t algorithm) {
   const bool wants_ll128 = input.overrides.protocol == RONDO_PROTOCOL_LL128;
   const auto fits = [&](const DetailRow &row) {
@@ -120,9 +121,10 @@ const DetailRow &detail_for(const TunerInput &input, rondo_algorithm_t algorithm
   return *found;
 }
 
-/// Hosts of several ranks. Up to these bytes hops over the network cost more than bytes, so a tree of one rank of each
-/// host is faster than an exchange among all; among h hosts, rounded down to a power of two, up to the least of
-/// h * h * per_square and h * per_host. By the simulator, hosts of 2 and of 8 ranks (docs/tuning-built-in.md).
+/// On hosts of several ranks, up to these bytes hops over the network cost more than bytes. So a tree of one rank of
+/// each host is faster than an exchange among all. Among h hosts, rounded down to a power of two, the bound is the
+/// least of h * h * per_square and h * per_host. The values are from simulated hosts of 2 and of 8 ranks
+/// (docs/tuning-built-in.md).
 constexpr uint64_t hops_bytes_max = 8 * KiB;
 struct HopsRow {
   rondo_collective_t collective;
@@ -146,7 +148,7 @@ uint64_t hops_bytes_max_of(rondo_collective_t collective, uint32_t host_count) {
 constexpr uint32_t two_shot_host_count = 16;          // up to which the table for one host has it for all sizes
 constexpr uint64_t chain_bytes_per_host = 256 * KiB;  // a ring's hops cost more than its bytes up to that
 
-/// Where each host has one rank, and hops cost more than on one host; none: as there.
+/// Chooses if each host has one rank, and hops cost more than on one host. Nothing: the choice of one host is right.
 std::optional<rondo_algorithm_t> choose_between_hosts(const TunerInput &input, rondo_collective_t collective) {
   // A chain of hosts is as many hops, and a tree carries as many bytes.
   if (has_root(collective) && input.rank_count > straight_rank_count_max) return RONDO_ALGORITHM_TREE;
@@ -231,7 +233,7 @@ Result<rondo_algorithm_t> choose_algorithm(const TunerInput &input, rondo_collec
   return none_can(input, collective, registry);
 }
 
-/// What the measured table says; none where it has no row, or the user wants something else than it.
+/// Returns the choice of the measured table. Nothing: it has no row, or the user wants something else than the row.
 std::optional<PlanChoice> choose_measured(const TunerInput &input, rondo_collective_t collective,
                                           std::span<const Algorithm> registry) {
   if (input.table == nullptr) return {};
@@ -257,7 +259,7 @@ std::optional<PlanChoice> choose_measured(const TunerInput &input, rondo_collect
   return {};
 }
 
-/// ll or ll128 were asked for, and there are no slots for them.
+/// Returns the error that ll or ll128 was requested, and there are no slots for it.
 Error no_protocol(const TunerInput &input) {
   std::string others = "'auto', 'simple'";
   if (input.ll_slot_bytes != 0) others += ", 'll'";
@@ -274,9 +276,9 @@ uint64_t slot_bytes_of(const TunerInput &input, rondo_protocol_t protocol) {
   return protocol == RONDO_PROTOCOL_LL128 ? input.ll128_slot_bytes : input.slot_bytes;
 }
 
-/// The interpreter on a device: a block for as many bytes as it moves in less time than its steps take, which wait for
-/// each other (7 us by simple, 4 by ll, beside 97 GB/s: docs/tuning-built-in.md); of ll and ll128 as fill a slot, since
-/// each slot is a step.
+/// The bytes for which the interpreter on a device gets one more block. A block moves them in less time than its steps
+/// take, which wait for each other. A step takes 7 us by simple and 4 by ll, beside 97 GB/s (docs/tuning-built-in.md).
+/// With ll and ll128 a block gets the bytes that fill a slot, since each slot is a step.
 constexpr uint64_t simple_block_bytes = 16 * KiB;
 
 uint32_t channels_for(const TunerInput &input, uint32_t least, rondo_protocol_t protocol) {
@@ -287,7 +289,7 @@ uint32_t channels_for(const TunerInput &input, uint32_t least, rondo_protocol_t 
   return static_cast<uint32_t>(std::max<uint64_t>(least, std::min<uint64_t>(wanted, input.connection_channels)));
 }
 
-/// As large as wanted, and as the slots allow.
+/// Returns a chunk size as large as wanted, and as the slots allow.
 uint64_t limit_chunk(uint64_t wanted_bytes, uint64_t slot_bytes, uint32_t slot_count) {
   const uint64_t most = std::min(wanted_bytes, slot_bytes * slots_per_chunk_max(slot_count));
   return std::max(most / chunk_align_bytes * chunk_align_bytes, chunk_align_bytes);

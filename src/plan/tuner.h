@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The tuner: algorithm, kernel, protocol, channels and chunk size of an operation. Pure: a measured table if there is
-// one, three built-in ones (tuner.cpp; their reasons are in docs/tuning.md) and the limits of the connections' slots.
-// Every rank gets the same answer from the same input, which is why the input must be equal on all ranks.
+// The tuner chooses algorithm, kernel, protocol, channels and chunk size of an operation. It does no I/O. It uses a
+// measured table if there is one, the built-in tables (tuner.cpp), and the limits of the connections' slots. The
+// reasons for the built-in tables are in docs/tuning.md. Every rank gets the same answer from the same input, which is
+// why the input must be equal on all ranks.
 #pragma once
 
 #include <cstdint>
@@ -23,37 +24,37 @@ struct TunerInput {
   bool uneven_blocks = false;   ///< of a _v collective
   uint32_t slot_count = 8;      ///< of a connection, at least 2
   uint64_t slot_bytes = 0;      ///< payload of a slot with `simple`, at least 64
-  uint64_t ll_slot_bytes = 0;   ///< payload of a slot with `ll`, at least 64; 0: no `ll` here
-  uint64_t ll128_slot_bytes = 0;  ///< payload of a slot with `ll128`, at least 120; 0: no `ll128` here
-  uint64_t post_bytes = 0;      ///< load_store: the most that a one_shot takes; 0: no load_store here
-  uint64_t exchange_chunk_bytes = 0;  ///< load_store: the largest chunk, but of one_shots
-  uint32_t exchange_channels = 0;     ///< load_store by kernels of a device: the most channels; 0: it is by the host
+  uint64_t ll_slot_bytes = 0;   ///< payload of a slot with `ll`, at least 64; 0 without `ll`
+  uint64_t ll128_slot_bytes = 0;  ///< payload of a slot with `ll128`, at least 120; 0 without `ll128`
+  uint64_t post_bytes = 0;      ///< load_store: the most that a one_shot takes, or 0 without load_store
+  uint64_t exchange_chunk_bytes = 0;  ///< load_store: the largest chunk, except of one_shots
+  uint32_t exchange_channels = 0;     ///< load_store by kernels of a device: the most channels, or 0 on hosts
   BufferPlace buffers = BufferPlace::host;
-  /// By kernels of a device on one host: the most channels of the interpreter; 0: by the host, or by copies.
+  /// The most channels of the interpreter by kernels of a device on one host; 0 if it runs on the host or by copies.
   uint32_t connection_channels = 0;
-  uint64_t default_chunk_bytes = 0;   ///< in place of the built-in tables' chunks; 0: those
+  uint64_t default_chunk_bytes = 0;   ///< in place of the built-in tables' chunks, unless 0
   PlanChoice overrides;
-  const TuningTable *table = nullptr;  ///< measured, asked before the built-in ones; null: there is none
+  const TuningTable *table = nullptr;  ///< measured, asked before the built-in ones; null if there is none
 
   [[nodiscard]] bool several_hosts() const { return host_count > 1; }
-  /// Several hosts, one of which at least has several ranks.
+  /// Returns whether there are several hosts, of which at least one has several ranks.
   [[nodiscard]] bool shares_hosts() const { return several_hosts() && host_count < rank_count; }
 };
 
-/// Overrides win; what the measured table says comes next, where it is for so many ranks and such a size, goes together
-/// with the overrides, and can be here; then the built-in tables. An override that cannot be (the algorithm does not do
-/// this collective, or not with so many ranks) is RONDO_ERROR_UNSUPPORTED with the list of those that can. chunk_bytes
-/// is a multiple of 64, at least 64, and at most what slot_count - 1 slots hold: a rank can then always send a whole
-/// chunk while its peer still keeps one slot, so a chunk that is cut into slots does not bring about a deadlock that
-/// the schedule does not have. An override of chunk_bytes is rounded down to that.
+/// Chooses a plan. Overrides win. Next is a row of the measured table that is for this number of ranks and this size,
+/// fits the overrides, and is possible here. Then the built-in tables follow. RONDO_ERROR_UNSUPPORTED: an override is
+/// impossible, e.g. the algorithm does not do this collective with this number of ranks. The message lists the possible
+/// ones. chunk_bytes is a multiple of 64, at least 64, and at most the content of slot_count - 1 slots. So a rank can
+/// always send a whole chunk while its peer still keeps one slot. Thus cutting a chunk into slots adds no deadlock to
+/// the schedule. An override of chunk_bytes is rounded down to that.
 [[nodiscard]] Result<PlanChoice> choose_plan(const TunerInput &input, std::span<const Algorithm> registry);
 
-/// With all the algorithms that were built.
+/// Chooses among all algorithms that were built.
 [[nodiscard]] inline Result<PlanChoice> choose_plan(const TunerInput &input) {
   return choose_plan(input, algorithms());
 }
 
-/// What the kernel load_store does for an all-reduce among so many ranks; the first row that fits counts.
+/// A choice for the kernel load_store in an all-reduce among up to this many ranks. The first row that fits counts.
 struct LoadStoreRow {
   bool oversubscribed;
   uint32_t rank_count_max;

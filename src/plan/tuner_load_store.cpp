@@ -20,9 +20,10 @@ constexpr uint64_t any_bytes = std::numeric_limits<uint64_t>::max();
 constexpr uint64_t device_one_shot_bytes_max = 32 * KiB, one_device_one_shot_bytes_max = 64 * KiB;
 constexpr uint32_t one_device_one_shot_ranks_max = 8;
 
-/// load_store: ranks of a host read what each has written once. With one_shot each rank reads everything; with two_shot
-/// its part, and the results of the others; with ring the ranks add to sums that all of them map, whose lines change
-/// hands less often. The last row of an algorithm says which chunks it takes where it is asked for.
+/// With load_store the ranks of a host read data that each has written once. With one_shot each rank reads everything.
+/// With two_shot it reads its part, and the results of the others. With ring the ranks add to sums that all of them
+/// map, whose lines change hands less often. The last row of an algorithm has the chunk size for requests of that
+/// algorithm.
 constexpr std::array load_store_table{
     //      too few cores  ranks  bytes     algorithm                 chunk
     LoadStoreRow{false, 2, 16 * KiB, RONDO_ALGORITHM_ONE_SHOT, 64 * KiB},
@@ -36,7 +37,7 @@ constexpr std::array load_store_table{
     LoadStoreRow{true, any_ranks, any_bytes, RONDO_ALGORITHM_RING, 64 * KiB},
 };
 
-/// The row for an algorithm that was asked for; none where load_store does not do it.
+/// Returns the row for a requested algorithm, or null if load_store does not do it.
 const LoadStoreRow *row_of(rondo_algorithm_t algorithm, bool oversubscribed) {
   const LoadStoreRow *found = nullptr;
   for (const LoadStoreRow &row : load_store_table)
@@ -44,7 +45,7 @@ const LoadStoreRow *row_of(rondo_algorithm_t algorithm, bool oversubscribed) {
   return found;
 }
 
-/// The first row that fits; none: the table has one for every size.
+/// Returns the first row that fits, or null. The table has a row for every size.
 const LoadStoreRow *row_for(const TunerInput &input) {
   for (const LoadStoreRow &row : load_store_table)
     if (row.oversubscribed == input.oversubscribed && input.rank_count <= row.rank_count_max &&
@@ -58,14 +59,15 @@ uint64_t limit_exchange_chunk(const TunerInput &input, uint64_t wanted_bytes) {
   return std::max(most, chunk_align_bytes);
 }
 
-/// In shared buffers: no more blocks than have so much to read each, and above that size all of them. On one
-/// device it was measured (8 ranks on an H200, 128 KiB: 10.6 us with 8 blocks, 11.6 with 2, 12.7 with 1).
+/// In shared buffers a call has a block for every 16 or 64 KiB to read, but above shared_all_blocks_bytes all blocks.
+/// On one device it was measured: 8 ranks on an H200 took for 128 KiB 10.6 us with 8 blocks, 11.6 with 2 and 12.7 with
+/// 1.
 constexpr uint64_t one_device_block_bytes = 16 * KiB, shared_block_bytes = 64 * KiB;
 constexpr uint64_t shared_all_blocks_bytes = 4 * MiB;
 /// A one_shot: a block for as much as its threads have a word each of.
 constexpr uint64_t post_block_bytes = 2 * KiB;
 
-/// Collectives can go in the ranks' own buffers.
+/// Returns whether collectives can go in the ranks' own buffers.
 bool shares_buffers(const TunerInput &input) {
   return input.buffers == BufferPlace::shared_device || shares_partly(input.buffers);
 }
@@ -80,7 +82,7 @@ uint32_t exchange_channels_for(const TunerInput &input, bool one_shot) {
   return static_cast<uint32_t>(std::clamp<uint64_t>(wanted, 1, input.exchange_channels));
 }
 
-/// The channels and chunks that are left open. Chunks are as large as their areas.
+/// Fills in the channels and chunks that are left open. Chunks are as large as their areas.
 PlanChoice filled_up(const TunerInput &input, PlanChoice choice, bool one_shot) {
   choice.kernel = RONDO_KERNEL_LOAD_STORE;
   if (choice.channels == 0) choice.channels = exchange_channels_for(input, one_shot);
@@ -90,9 +92,9 @@ PlanChoice filled_up(const TunerInput &input, PlanChoice choice, bool one_shot) 
   return choice;
 }
 
-/// Chooses for collectives other than all-reduce. Ranks on one device take load_store at any size: on an H200, calls of
-/// 64 B to 32 KiB among 8 ranks took 21 to 26 us, and 28 to 101 us by the interpreter. Ranks on several devices take it
-/// above the size of a one_shot; nothing was measured there.
+/// Chooses for collectives other than all-reduce. Ranks on one device take load_store at any size. On an H200, calls of
+/// 64 B to 32 KiB among 8 ranks took 21 to 26 us by load_store, and 28 to 101 us by the interpreter. Ranks on several
+/// devices take it above the size of a one_shot; nothing was measured there.
 std::optional<PlanChoice> choose_for_other(const TunerInput &input, rondo_collective_t collective) {
   PlanChoice choice = input.overrides;
   const rondo_algorithm_t algorithm = load_store_algorithm(collective);
@@ -104,15 +106,15 @@ std::optional<PlanChoice> choose_for_other(const TunerInput &input, rondo_collec
   return filled_up(input, choice, false);
 }
 
-/// Of an all-reduce, by size alone.
+/// Decides for an all-reduce by size alone.
 bool goes_by_one_shot(const TunerInput &input) {
   const bool longer =
       input.buffers == BufferPlace::shared_device && input.rank_count <= one_device_one_shot_ranks_max;
   return input.bytes <= std::min(input.post_bytes, longer ? one_device_one_shot_bytes_max : device_one_shot_bytes_max);
 }
 
-/// load_store by kernels of a device: where all ranks share their buffers, by what is counted (docs/gpu-budgets.md);
-/// elsewhere only where it is asked for, as nothing was measured.
+/// Chooses load_store by kernels of a device. If all ranks share their buffers, the choice follows from counts
+/// (docs/gpu-budgets.md). Otherwise load_store is taken only if it is requested, since nothing was measured.
 std::optional<PlanChoice> choose_load_store_on_device(const TunerInput &input, rondo_collective_t collective) {
   const PlanChoice &wanted = input.overrides;
   const bool can = input.post_bytes != 0 && input.rank_count >= 2;

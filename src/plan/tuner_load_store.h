@@ -12,15 +12,15 @@ namespace rondo {
 
 inline constexpr uint64_t chunk_align_bytes = 64;  // whole elements of every type, whole cache lines
 
-/// The choice with load_store; none where it cannot be, or where something else was asked for. `collective`: what is
-/// planned, so no barrier.
+/// Returns the choice with load_store, or nothing if it is impossible or something else was requested. `collective` is
+/// the planned one, so no barrier.
 [[nodiscard]] std::optional<PlanChoice> choose_load_store(const TunerInput &input, rondo_collective_t collective);
 
-/// On a device, for other collectives than all-reduce: the schedule whose order of reduction load_store keeps. AUTO: it
-/// does not do that collective.
+/// Returns for collectives other than all-reduce, on a device, the schedule whose order of reduction load_store keeps.
+/// AUTO if it does not do that collective.
 [[nodiscard]] rondo_algorithm_t load_store_algorithm(rondo_collective_t collective);
 
-/// load_store was asked for, and this is not for it: what it is for.
+/// Returns the error that load_store was requested for something that it does not do; the message says what it does.
 [[nodiscard]] Error no_load_store(const TunerInput &input);
 
 }  // namespace rondo

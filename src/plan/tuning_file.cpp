@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The file of a tuning table: strict JSON. It comes from a user and decides how every rank works, so what is not
-// understood is refused, not passed over: unknown keys, keys that are given twice, numbers that no machine has.
+// Reads the file of a tuning table, strict JSON. It comes from a user and decides how every rank works. So unknown
+// keys, keys that are given twice and numbers that no machine has are refused, not skipped.
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
@@ -22,7 +22,7 @@ using Json = nlohmann::json;
 constexpr size_t depth_max = 32;
 constexpr std::array row_keys{"collective", "ranks",     "buffers",  "oversubscribed", "several_hosts", "bytes_max",
                               "algorithm",  "protocol",  "channels", "chunk_bytes",    "kernel"};
-/// The others are what `rondo tune` tells beside the rows.
+/// `rondo tune` writes the others beside the rows.
 constexpr std::array file_keys{"format", "version", "rows", "created", "made_by", "machine", "settings", "costs",
                                "fits", "networks", "measurements"};
 

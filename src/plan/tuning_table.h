@@ -38,20 +38,23 @@ class TuningTable {
   /// No rows: the built-in tables have the word.
   TuningTable() = default;
 
-  /// Rows in ascending order of collective, buffers, several_hosts, oversubscribed, ranks and bytes_max, none twice,
-  /// each of a choice that its algorithm and protocol can do. RONDO_ERROR_INVALID_ARGUMENT names the row, from 0.
+  /// Makes a table of rows in ascending order of collective, buffers, several_hosts, oversubscribed, ranks and
+  /// bytes_max. No row may be there twice, and its algorithm and protocol must be able to do its choice.
+  /// RONDO_ERROR_INVALID_ARGUMENT names the row, from 0.
   [[nodiscard]] static Result<TuningTable> make(std::vector<TuningRow> rows);
 
   [[nodiscard]] std::span<const TuningRow> rows() const { return rows_; }
-  /// Of the rows: what ranks compare. 0: no rows.
+  /// Returns a hash of the rows, which ranks compare; 0 without rows.
   [[nodiscard]] uint64_t hash() const { return hash_; }
 
-  /// The rows, by ascending bytes_max, for so many ranks: those of that number of ranks; else, between two numbers that
-  /// were measured, those of the one whose ratio to it is nearer to 1 (the larger of two equally near). None outside.
+  /// Returns the rows for `rank_count`, by ascending bytes_max. If that number lies between two measured ones, the rows
+  /// are for the one whose ratio to it is nearer to 1. If both are equally near, the larger counts. Outside there are
+  /// none.
   [[nodiscard]] std::span<const TuningRow> rows_for(rondo_collective_t collective, uint32_t rank_count,
                                                     bool oversubscribed, bool several_hosts = false,
                                                     BufferPlace buffers = BufferPlace::host) const;
-  /// So many ranks of one host, with their buffers there, want load_store by some row: on devices it is loaded first.
+  /// Returns whether `rank_count` ranks of one host, with their buffers there, want load_store by some row. On devices
+  /// it is loaded first then.
   [[nodiscard]] bool wants_load_store(uint32_t rank_count, BufferPlace buffers) const;
 
  private:
@@ -63,11 +66,11 @@ inline constexpr const char *tuning_format = "rondo tuning table";
 inline constexpr uint64_t tuning_version = 1;
 inline constexpr size_t tuning_file_bytes_max = size_t{16} << 20;
 
-/// A table from the text of a file; the text may be anything. What is beside the rows (measurements, the machine) is
-/// for people and other programs, and is not looked into. The message names the place.
+/// Parses a table from the text of a file, which may be anything. Keys beside the rows (measurements, the machine) are
+/// for people and other programs, and are not read. The message names the place.
 [[nodiscard]] Result<TuningTable> parse_tuning(std::string_view text);
 
-/// parse_tuning() on a file; RONDO_ERROR_INVALID_ARGUMENT names file and place, and what to do.
+/// Calls parse_tuning() on a file. RONDO_ERROR_INVALID_ARGUMENT names file and place, and what to do.
 [[nodiscard]] Result<TuningTable> read_tuning_file(const std::string &path);
 
 }  // namespace rondo

@@ -2,15 +2,18 @@
 // A connection: the memory of one directed link between two ranks on one channel. It holds one FIFO for each protocol,
 // each with counters of its own, so that a protocol's counters are contiguous whatever the other does.
 //
-// Layout (offsets are multiples of 64; one writer a cache line)
-//   simple head      64 B    written by the receiver   slots consumed
-//   ll head          64 B    written by the receiver   (see ConnectionView::credit)
-//   simple headers   slot_count * 64 B                 written by the sender; see simple.h
-//   ll slots         slot_count * ll_stride            written by the sender; see ll.h
-//   simple slots     slot_count * slot_bytes           written by the sender
-// and, only where ll128 was asked for, at multiples of 128:
-//   ll128 head       128 B   written by the receiver
-//   ll128 slots      slot_count * ll128_stride         written by the sender; see ll128.h
+// Layout: offsets are multiples of 64, and a cache line has one writer.
+//
+//     simple head      64 B    written by the receiver   slots consumed
+//     ll head          64 B    written by the receiver   (see ConnectionView::credit)
+//     simple headers   slot_count * 64 B                 written by the sender; see simple.h
+//     ll slots         slot_count * ll_stride            written by the sender; see ll.h
+//     simple slots     slot_count * slot_bytes           written by the sender
+//
+// If ll128 was requested, at multiples of 128:
+//
+//     ll128 head       128 B   written by the receiver
+//     ll128 slots      slot_count * ll128_stride         written by the sender; see ll128.h
 //
 // Counters are monotonic from 0; slot = counter & (slot_count - 1). Fresh memory is zero and means "nothing yet".
 #pragma once
@@ -37,14 +40,14 @@ struct alignas(cache_line_bytes) SlotHeader {
   uint32_t kind = 0;       ///< PayloadKind
   uint64_t bytes = 0;      ///< of the payload
   uint64_t inode = 0;      ///< mapped: of the file behind the sender's region
-  uint64_t address = 0;    ///< mapped: offset in the region; address, process: the sender's address
+  uint64_t address = 0;    ///< offset in the region if mapped, otherwise the sender's address
   uint64_t region_bytes = 0;
   int32_t descriptor = -1;  ///< mapped: of that file, in the sender's process, which may have put another one there
   uint32_t region = 0;      ///< mapped: the low half of the region's number
 };
 static_assert(sizeof(SlotHeader) == cache_line_bytes);
 
-/// Where a slot's payload is.
+/// The location of a slot's payload.
 enum class PayloadKind : uint32_t {
   in_slot = 0,
   address = 1,  ///< in the sender's buffer, same process
@@ -65,10 +68,10 @@ struct ConnectionGeometry {
   uint32_t slot_count = 4;        ///< a power of two, at least 2
   uint32_t slot_bytes = 65536;    ///< payload of a `simple` slot, a multiple of 64
   uint32_t ll_slot_bytes = 2048;  ///< payload of an `ll` slot, a multiple of 4
-  uint32_t ll128_slot_bytes = 0;  ///< payload of an `ll128` slot, a multiple of 120; 0: there are none
+  uint32_t ll128_slot_bytes = 0;  ///< payload of an `ll128` slot, a multiple of 120; 0 without such slots
 
-  /// An ll slot: a unit of 8 bytes for each 4 bytes of payload, in whole pairs. One line more where the payload fills
-  /// lines: slots a power of two apart would meet in one set of a cache.
+  /// Returns the bytes of an ll slot: a unit of 8 bytes for each 4 bytes of payload, in whole pairs. If the payload
+  /// fills lines, the slot has one line more. Otherwise slots a power of two apart would meet in one set of a cache.
   [[nodiscard]] RONDO_HD size_t ll_stride() const {
     return (8 + size_t{ll_slot_bytes} * 2 + cache_line_bytes - 1) / cache_line_bytes * cache_line_bytes;
   }
@@ -93,8 +96,8 @@ struct ConnectionGeometry {
 struct ConnectionView {
   std::byte *base = nullptr;  ///< 64-byte aligned; with ll128 on a device, 128-byte aligned
   ConnectionGeometry geometry;
-  /// Where the heads are: here, or in the connection of the way back. That one lies in the sender's memory, so each
-  /// side stores into the other's and looks at its own. The peer writes all of it, heads and slots.
+  /// The memory that holds the heads: this connection's, or the one of the way back. The latter lies in the sender's
+  /// memory, so each side stores into the other's and reads its own. The peer writes all of it, heads and slots.
   std::byte *credit = base;
 
   [[nodiscard]] RONDO_HD uint64_t &simple_head() const { return reinterpret_cast<PaddedCounter *>(credit)[0].value; }
@@ -112,7 +115,7 @@ struct ConnectionView {
   [[nodiscard]] RONDO_HD uint64_t &ll128_head() const {
     return reinterpret_cast<PaddedCounter *>(credit + geometry.ll128_offset())->value;
   }
-  /// The lines of a slot, as words.
+  /// Returns the lines of a slot, as words.
   [[nodiscard]] RONDO_HD uint64_t *ll128_words(uint64_t counter) const {
     return reinterpret_cast<uint64_t *>(base + geometry.ll128_offset() + ll128_line_bytes +
                                         slot(counter) * geometry.ll128_stride());

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Small floats to and from float32: float16, bfloat16, float8 e4m3 and e5m2. Host and device, integer code, constexpr.
 //
-//   format    layout s.e.m  bias  largest   smallest > 0  infinity  NaN                    too large becomes
-//   float16   1.5.10        15    65504     2^-24         yes       e all ones, m != 0     infinity
-//   bfloat16  1.8.7         127   3.39e38   2^-133        yes       e all ones, m != 0     infinity
-//   e5m2      1.5.2         15    57344     2^-16         yes       e all ones, m != 0     infinity
-//   e4m3      1.4.3         7     448       2^-9          no        0x7f, 0xff             NaN (OCP, not saturating)
+//     format    layout s.e.m  bias  largest   smallest > 0  infinity  NaN                    too large becomes
+//     float16   1.5.10        15    65504     2^-24         yes       e all ones, m != 0     infinity
+//     bfloat16  1.8.7         127   3.39e38   2^-133        yes       e all ones, m != 0     infinity
+//     e5m2      1.5.2         15    57344     2^-16         yes       e all ones, m != 0     infinity
+//     e4m3      1.4.3         7     448       2^-9          no        0x7f, 0xff             NaN (OCP, not saturating)
 //
 // Up is exact. Down rounds to nearest, ties to even, once, subnormals included. A NaN stays a NaN of the same sign and
 // becomes quiet. Nothing depends on the rounding or flush-to-zero mode of the thread.
@@ -33,7 +33,7 @@ struct SmallFloat {
   static constexpr uint32_t mantissa_mask = (1u << mantissa_bits) - 1;
   static constexpr uint32_t exponent_max = (1u << exponent_bits) - 1;
   static constexpr uint32_t magnitude_mask = sign_bit - 1;
-  /// What is too large becomes this: infinity, or the NaN where there is none.
+  /// The bits that a value beyond the largest becomes: infinity, or the NaN where there is none.
   static constexpr uint32_t overflow_bits = has_infinity ? exponent_max << mantissa_bits : magnitude_mask;
   /// float32 bits of the smallest normal number.
   static constexpr uint32_t normal_min_float_bits = static_cast<uint32_t>(127 - bias + 1) << 23;
@@ -68,7 +68,7 @@ struct SmallFloat {
   }
 
  private:
-  /// Infinity or NaN.
+  /// Returns whether it is infinity or NaN.
   [[nodiscard]] RONDO_HD static constexpr bool is_special(uint32_t magnitude) { return magnitude >= overflow_bits; }
 
   [[nodiscard]] RONDO_HD static constexpr uint32_t nan_bits(uint32_t magnitude) {
@@ -77,7 +77,7 @@ struct SmallFloat {
     return overflow_bits | (1u << (mantissa_bits - 1)) | payload;
   }
 
-  /// In units of the smallest subnormal; the result may round up to the smallest normal number, whose code follows.
+  /// Rounds to units of the smallest subnormal. The result may be the smallest normal number, whose code follows.
   [[nodiscard]] RONDO_HD static constexpr uint32_t round_subnormal(uint32_t magnitude) {
     const uint32_t exponent = magnitude >> 23;
     const uint32_t shift = static_cast<uint32_t>(151 - bias - mantissa_bits) - exponent;

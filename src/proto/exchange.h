@@ -1,36 +1,40 @@
 // SPDX-License-Identifier: Apache-2.0
-// load_store: no connections. Every rank has one place in the exchange, memory that all ranks of the host map, where it
-// writes what it contributes once and all the others read it. For all-reduce, by one_shot, two_shot and ring.
+// load_store uses no connections. The exchange is memory that all ranks of the host map. Every rank has one place in
+// it, where it writes its contribution once and all the others read it. For all-reduce by one_shot, two_shot and ring.
 //
-// Layout    one ExchangePlace a rank, then its payloads; offsets are multiples of 64, one writer a cache line:
+// Layout    one ExchangePlace a rank, then its payloads; offsets are multiples of 64, one writer a cache line
 //             posts[2]       flag and up to 56 bytes of payload in one line; longer payloads are in post areas
 //             contributed, reduced, gathered   counters of chunks, each alone in its line
 //             hops_done      counter of hops of a ring, in a line of its own
-//             announcement   of a two_shot or ring: fingerprint, and which buffers are exported instead of copied
+//             announcement   fingerprint of a two_shot or ring, and which buffers are exported instead of copied
 //             post areas     2 * post_bytes
 //             contributions  area_count * chunk_bytes    what others are to reduce, chunk c in area c mod area_count
 //             results        area_count * result_bytes   the part that this rank reduced
 //           An accumulator lies in a contribution's area, and all ranks write it, one after the other.
+//
 // one_shot  P1 write payload, plain            P2 store flag = number << 32 | fingerprint, release
 //           W1 load every rank's flag, sync, until it has the number; W2 read all payloads, plain
 //   Post n and n + 2 share an area. A rank writes n + 2 when it has seen everybody's n + 1, which everybody stored
 //   after reading n: no credit is needed. That holds whatever other operations lie between.
+//
 // two_shot  C1 write chunk c's contribution    C2 store contributed = c + 1, release
 //           R1 load everybody's contributed, sync, until c + 1; read; write the own part's result
 //           R2 store reduced = c + 1, release
 //           G1 load everybody's reduced, sync, until c + 1; read the results
 //           G2 after the last chunk: store gathered, release; a rank that exported recv waits for everybody's
 //   Order in a rank: C(c), R(c-1), G(c-2), C(c+1), ... Once every rank's reduced has passed c - 3 (G),
-//   contribution c may overwrite c - 3. Once every rank's contributed has come to c (R), result c may: all ranks are
-//   past G(c-3). Chunks are counted through the communicator's life; all ranks count the same, since they agree on
-//   operations.
+//   contribution c may overwrite c - 3. Once every rank's contributed has reached c (R), result c may: all ranks are
+//   past G(c-3). Chunks are counted through the communicator's life. All ranks agree on operations, so they count
+//   the same.
+//
 // ring      A1 load the predecessor's hops_done, sync, until c * ranks + h; add to the accumulator of the part of hop h
 //           A2 store hops_done = c * ranks + h + 1, release        G1, G2 as above, for each tile that all have done
-//   Hop 0 of tile c waits until everybody has gathered tile c - 3. A two_shot behind a ring waits until everybody has
-//   gathered it. A ring behind a two_shot need not: a rank that has finished the two_shot has seen the last
-//   reduced of every rank.
-//   Where all export: as a two_shot behind R1; two ranks out of place reduce everything instead, then G2.
-// Abort     a rank that gave up stores no flag or counter again: its peers meet their own deadline.
+//   Hop 0 of tile c waits until everybody has gathered tile c - 3. A two_shot after a ring waits until everybody has
+//   gathered the ring's last tile. A ring after a two_shot need not: a rank that has finished the two_shot has seen the
+//   last reduced of every rank.
+//   If all export, it runs as a two_shot after R1. Two ranks out of place reduce everything instead, then G2.
+//
+// Abort     A rank that gave up stores no flag or counter again: its peers meet their own deadline.
 #pragma once
 
 #include <cstddef>
@@ -47,7 +51,7 @@ struct alignas(cache_line_bytes) ExchangePost {
 };
 static_assert(sizeof(ExchangePost) == cache_line_bytes);
 
-/// A buffer that peers may read where it is, as PayloadKind says: by address in the same process, else mapped.
+/// A buffer that peers may read where it is, as PayloadKind says: by address in the same process, mapped in another.
 struct ExportedBuffer {
   uint64_t address = 0;
   uint64_t inode = 0;
@@ -75,8 +79,8 @@ struct ExchangePlace {
 };
 static_assert(sizeof(ExchangePlace) == 8 * cache_line_bytes);
 
-/// Areas of a kind that chunks take in turn: three are needed; with more, a line has left the peers' caches before it
-/// is written again.
+/// The areas of a kind that chunks take in turn. Three are needed. With more, a line has left the peers' caches before
+/// it is written again.
 inline constexpr uint32_t exchange_area_count_min = 3;
 /// Tiles whose accumulators are in use at a time: few, so that they stay in the cache.
 inline constexpr uint32_t exchange_accumulator_count = 3;
@@ -97,7 +101,7 @@ struct ExchangeGeometry {
   [[nodiscard]] RONDO_HD size_t results_offset() const {
     return contributions_offset() + size_t{area_count} * chunk_bytes;
   }
-  /// Of one rank: whole pages.
+  /// Returns the bytes of one rank, in whole pages.
   [[nodiscard]] RONDO_HD size_t stride() const {
     return (results_offset() + area_count * result_bytes() + 4095) / 4096 * 4096;
   }
@@ -117,7 +121,7 @@ struct ExchangeView {
   [[nodiscard]] RONDO_HD ExchangePost &post(uint32_t rank, uint64_t number) const {
     return place(rank).posts[number % 2];
   }
-  /// Where the payload of a post of so many bytes is.
+  /// Returns the place of the payload of a post of `bytes`.
   [[nodiscard]] RONDO_HD std::byte *post_payload(uint32_t rank, uint64_t number, uint64_t bytes) const {
     ExchangePost &line = post(rank, number);
     if (bytes <= sizeof line.payload) return line.payload;
@@ -127,7 +131,7 @@ struct ExchangeView {
     return base + rank * geometry.stride() + geometry.contributions_offset() +
            chunk % geometry.area_count * geometry.chunk_bytes;
   }
-  /// Where part `owner` of tile `chunk` of a ring is summed.
+  /// Returns the place where part `owner` of tile `chunk` of a ring is summed.
   [[nodiscard]] RONDO_HD std::byte *accumulator(uint32_t owner, uint64_t chunk) const {
     return contribution(owner, chunk % exchange_accumulator_count);
   }
@@ -140,7 +144,7 @@ struct ExchangeView {
 [[nodiscard]] RONDO_HD constexpr uint64_t post_flag(uint64_t number, uint32_t fingerprint) {
   return number << 32 | fingerprint;
 }
-/// True: the flag is that of post `number`, whatever its fingerprint. The area's post before it is number - 2.
+/// Returns whether the flag belongs to post `number`, whatever its fingerprint. The area's previous post is number - 2.
 [[nodiscard]] RONDO_HD constexpr bool is_post(uint64_t flag, uint64_t number) {
   return flag >> 32 == (number & 0xFFFF'FFFFu);
 }

@@ -27,7 +27,7 @@ struct SingleThread {
 };
 static_assert(Group<SingleThread>);
 
-/// A vote whose order matters, by its name.
+/// Votes where the order of the vote matters; `site` is its name.
 template <memory::Site site, Group G>
 [[nodiscard]] RONDO_HD bool any_at(G group, bool vote) {
   if constexpr (memory::is_kept(site)) {

@@ -1,18 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-// The interpreter: runs the steps of a lane, one slice at a time. It is the only one. A device loops on advance(); the
-// host executor multiplexes many lanes; a simulator may pick the next lane from a seed.
+// The interpreter: runs the steps of a lane, one slice at a time. It is the only one. A device loops on advance(), the
+// host executor multiplexes many lanes, and a simulator may pick the next lane from a seed.
 //
-// advance() either does nothing and says `blocked`, or carries one slice through: waits are looked at first, all of
-// them, then the operands are reduced, then the results are posted and the operands given back. So a lane that stops
-// between two calls has published whole slices only.
+// A call of advance() either does nothing and returns `blocked`, or carries one slice through. First it polls all
+// waits. Then it reduces the operands, posts the results and returns the operands. So a lane that stops between two
+// calls has published whole slices only.
 //
-// In a group every thread takes the same branches: what one has seen it tells the others by a vote, one for all that a
-// step waits for; where something is missing, another tells of faults. Between the first vote and the barrier before
-// it publishes, all may read the ends of the links; behind that barrier one thread writes them.
+// In a group every thread takes the same branches. The threads share what each has seen by a vote, one for all that a
+// step waits for. If something is missing, another vote shares faults. Between the first vote and the barrier before it
+// publishes, all may read the ends of the links; after that barrier one thread writes them.
 //
-// By reference: a payload that already lies in one of the sender's buffers (its only operand is src or acc, or the step
-// writes dst as well) is exported to the peer instead of copied into the slot, if that buffer can be read by the peer
-// and the algorithm is reference_safe. The lane is done only when every handle has been returned.
+// A payload that already lies in one of the sender's buffers is exported to the peer "by reference" instead of copied
+// into the slot. It lies there if its only operand is src or acc, or if the step writes dst as well. The peer must be
+// able to read that buffer, and the algorithm must be reference_safe. The lane is done only when every handle has been
+// returned.
 #pragma once
 
 #include <cstddef>
@@ -34,23 +35,24 @@ enum class Fault : uint8_t {
   foreign_slot,  ///< the peer's slot belongs to another operation
   wrong_size,    ///< the peer's slot has another size than this rank expects
   unreadable,    ///< the peer's buffer could not be mapped or read
-  withdrawn,     ///< the peer tells of a buffer whose registration it has ended
+  withdrawn,     ///< the peer named a buffer whose registration it has ended
 };
 
-/// How peers can read one of a rank's buffers in place.
+/// The way in which peers can read one of a rank's buffers in place.
 struct MemoryHandle {
   bool exported = false;                    ///< false: copy always
   bool replaced = false;                    ///< mapped: other memory is at its address by now, see RegionRef
   PayloadKind kind = PayloadKind::in_slot;  ///< mapped or process: how other processes read [first, first + bytes)
   const std::byte *first = nullptr;
   uint64_t bytes = 0;
-  uint64_t inode = 0;          ///< mapped: of the file behind it
+  uint64_t inode = 0;          ///< mapped: of the memfd that holds it
   uint64_t region_offset = 0;  ///< mapped: of `first`
   uint64_t region_bytes = 0;   ///< mapped
   int32_t descriptor = -1;     ///< mapped
   uint32_t region = 0;         ///< mapped: the low half of its number
 
-  /// How a peer that accepts these kinds (bits PayloadKind) gets [at, at + size) of the buffer; in_slot: by copy.
+  /// Returns how a peer that accepts these kinds (bits PayloadKind) gets [at, at + size) of the buffer; in_slot means
+  /// by copy.
   [[nodiscard]] RONDO_HD PayloadKind choose(uint32_t accepted, const std::byte *at, uint64_t size) const {
     if (!exported) return PayloadKind::in_slot;
     if ((accepted & kind_bit(PayloadKind::address)) != 0) return PayloadKind::address;
@@ -66,14 +68,14 @@ struct Window {
   MemoryHandle handle;
 };
 
-/// What changes from call to call.
+/// The arguments that change from call to call.
 struct Buffers {
   Window send;  ///< never written through
   Window recv;
   uint32_t signature = 0;  ///< of the operation and all before it (src/plan/plan.h); every slot carries it
 };
 
-/// What a lane runs; plain data that the plan owns.
+/// The program of a lane; plain data that the plan owns.
 struct LaneProgram {
   const Step *steps = nullptr;
   uint32_t step_count = 0;
@@ -120,7 +122,7 @@ RONDO_HD inline void finish_slice(LaneState &state, uint64_t count) {
   return window.data + (element - window.origin) * program.element_bytes;
 }
 
-/// The window in which this step's payload lies already, so that peers can read it there; or null.
+/// Returns the window in which this step's payload lies already, so that peers can read it there, or null.
 [[nodiscard]] RONDO_HD inline const Window *exportable_window(const Step &step, const LaneProgram &program,
                                                               const Buffers &buffers) {
   if (!program.reference_safe) return nullptr;
@@ -131,9 +133,9 @@ RONDO_HD inline void finish_slice(LaneState &state, uint64_t count) {
   return nullptr;
 }
 
-/// Carries one slice of the lane's current step through, or says why not. Reducer::Args has add_input(), add_output(),
-/// inputs[], input_count, outputs[], output_count, count and divisor; Reducer::divisor is avg's. Protocol and Links: as
-/// in src/engine/host_links.h; every thread of the group calls them.
+/// Carries one slice of the lane's current step through, or returns why it cannot. Reducer::Args has add_input(),
+/// add_output(), inputs[], input_count, outputs[], output_count, count and divisor. Reducer::divisor is for avg.
+/// Protocol and Links are described in src/engine/host_links.h; every thread of the group calls them.
 template <Group G, class Protocol, class Reducer, class Links>
 [[nodiscard]] RONDO_HD Progress advance(G group, LaneState &state, const LaneProgram &program, const Buffers &buffers,
                                         const Reducer &reducer, Links &links) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// ll: a flag beside every 4 bytes, so that data announces itself; half of the bytes are payload.
+// ll: a flag beside every 4 bytes, so that data announces itself. Half of the bytes are payload.
 //
 // Layout    unit = data in the low 32 bits, flag in the high 32 bits of one 64-bit word, accessed as one scalar.
 //           slot = one unit for each 4 bytes of payload, the last one padded with zeros; at least one. slot = counter
@@ -21,8 +21,8 @@
 //           beside them. Between ranks of one device it is relaxed, too (docs/protocol-ll.md says what orders callers
 //           there), except in laps that clear. R2 is relaxed: it comes only once every unit has been seen, and W2 of
 //           the next lap only once the head has been seen.
-// State     of a slot: stale (reader blocked) --W2--> full --R2, for the whole slot--> stale for the next lap
-// Abort     a lane that gave up does neither W2 nor R2 again: its peers stay blocked and meet their own deadline.
+// State     A slot is stale (reader blocked) --W2--> full --R2, for the whole slot--> stale for the next lap.
+// Abort     A lane that gave up does neither W2 nor R2 again: its peers stay blocked and meet their own deadline.
 #pragma once
 
 #include <cstddef>
@@ -47,7 +47,7 @@ inline constexpr uint64_t sweep_period = uint64_t{1} << 30;
 static_assert(flag_of(0) == flag_of(2 * sweep_period) && flag_of(0) != flag_of(sweep_period));
 
 inline constexpr uint32_t lap_count = 128;        ///< after which laps come again
-inline constexpr uint32_t sweep_laps = 64;        ///< one lap of so many clears: so one does between two alike
+inline constexpr uint32_t sweep_laps = 64;        ///< one lap of this many clears, so one does between two alike
 inline constexpr uint32_t signature_bits = 24;
 inline constexpr uint32_t lap_valid = 0x80;
 
@@ -61,7 +61,7 @@ inline constexpr uint32_t lap_valid = 0x80;
 [[nodiscard]] RONDO_HD constexpr bool is_same_lap(uint32_t flag, uint32_t other) {
   return flag >> signature_bits == other >> signature_bits;
 }
-/// The first lap does not: memory is fresh.
+/// Returns whether the slot's lap clears. The first lap does not: memory is fresh.
 [[nodiscard]] RONDO_HD constexpr bool sweeps(uint64_t counter, uint32_t slot_count) {
   return lap_index(counter, slot_count) % sweep_laps == sweep_laps - 1;
 }
@@ -69,14 +69,14 @@ inline constexpr uint32_t lap_valid = 0x80;
 [[nodiscard]] RONDO_HD constexpr uint32_t data_of(uint64_t unit) { return static_cast<uint32_t>(unit); }
 [[nodiscard]] RONDO_HD constexpr uint32_t flag_in(uint64_t unit) { return static_cast<uint32_t>(unit >> 32); }
 
-/// The 4 payload bytes that begin at `offset`, zero-padded past `bytes`.
+/// Returns the 4 payload bytes that begin at `offset`, zero-padded past `bytes`.
 [[nodiscard]] RONDO_HD inline uint32_t word_at(const std::byte *payload, size_t bytes, size_t offset) {
   uint32_t word = 0;
   std::memcpy(&word, payload + offset, bytes - offset < 4 ? bytes - offset : 4);
   return word;
 }
 
-/// The same of a payload that is 4-byte aligned and can be read in whole words; 0 from its end on.
+/// Does the same for a payload that is 4-byte aligned and can be read in whole words. Returns 0 from its end on.
 [[nodiscard]] RONDO_HD inline uint32_t aligned_word_at(const std::byte *payload, size_t bytes, size_t offset) {
   if (offset >= bytes) return 0;
   uint32_t word = 0;
@@ -88,9 +88,9 @@ RONDO_HD inline void set_aligned_word(std::byte *payload, size_t offset, uint32_
   std::memcpy(__builtin_assume_aligned(payload + offset, 4), &word, 4);
 }
 
-/// Units of a slot: one for each word, and one where there is none.
+/// Returns the units of a slot: one for each word, and one without any word.
 [[nodiscard]] RONDO_HD constexpr size_t unit_count_of(size_t bytes) { return bytes == 0 ? 1 : (bytes + 3) / 4; }
-/// Those that a group writes: whole pairs.
+/// Returns the units that a group writes, in whole pairs.
 [[nodiscard]] RONDO_HD constexpr size_t whole_pairs(size_t unit_count) { return unit_count + unit_count % 2; }
 
 }  // namespace ll
@@ -126,12 +126,12 @@ class LlSender {
     count_post(unit_count);
   }
 
-  /// That of the next slot.
+  /// Returns the counter of the next slot.
   [[nodiscard]] RONDO_HD uint64_t counter() const { return posted_; }
 
-  /// The same as post() by all threads of a group, right behind a barrier before which each has taken counter(); nobody
-  /// sleeps. `payload` is 4-byte aligned and readable in whole words. orders: what callers did before and after. The
-  /// caller's next barrier comes before counter() is taken again.
+  /// Does the same as post() by all threads of a group, right after a barrier before which each has taken counter().
+  /// Nobody sleeps. `payload` is 4-byte aligned and readable in whole words. If `orders` is set, the slot orders what
+  /// callers did before and after it. The caller's next barrier must be before counter() is taken again.
   template <Group G>
   RONDO_HD void post_by_group(G group, uint64_t counter, const std::byte *payload, size_t bytes, uint32_t signature,
                               bool orders) {
@@ -171,7 +171,7 @@ class LlSender {
   uint32_t longest_ = 0;  ///< units of the longest message so far
 };
 
-/// Of a slot; or of what a thread of a group has of it.
+/// The state of a slot, or of a thread's part of it in a group.
 enum class LlOutcome : uint8_t { stale, full, foreign };
 
 class LlReceiver {
@@ -180,8 +180,10 @@ class LlReceiver {
   RONDO_HD explicit LlReceiver(ConnectionView connection, uint64_t first_counter = 0)
       : connection_(connection), consumed_(first_counter) {}
 
-  /// full: `bytes` of payload were written to `payload`. stale: something is still to come; nothing is consumed.
-  /// foreign: the slot is another operation's.
+  /// Receives a slot into `payload`.
+  /// - full: `bytes` of payload were written
+  /// - stale: something has not arrived yet, so nothing is consumed
+  /// - foreign: the slot is another operation's
   [[nodiscard]] LlOutcome receive(std::byte *payload, size_t bytes, uint32_t signature) const {
     const uint32_t flag = ll::flag_of(consumed_, connection_.geometry.slot_count, signature);
     const uint64_t *const units = connection_.ll_units(consumed_);
@@ -227,9 +229,9 @@ class LlReceiver {
             orders || ll::sweeps(consumed_, slot_count)};
   }
 
-  /// Takes two slots of `bytes` each, by all threads of a group, each of which looks at its units of both side by side,
-  /// up to poll_count times; nobody sleeps. A vote stands behind it: what is full for all threads has been taken. A
-  /// slot of another operation may have fewer units, so one that is foreign decides.
+  /// Takes two slots of `bytes` each, by all threads of a group. Each thread polls its units of both side by side, up
+  /// to poll_count times; nobody sleeps. The caller votes afterwards: a slot that is full for all threads has been
+  /// taken. A slot of another operation may have fewer units, so one that is foreign decides.
   template <Group G>
   RONDO_HD static void look_by_group(G group, const Slot (&slots)[2], size_t bytes, uint32_t poll_count,
                                      LlOutcome (&seen)[2]) {
@@ -268,8 +270,9 @@ class LlReceiver {
       memory::store_release(connection_.ll_head(), consumed_);  // R2, the same
     }
   }
-  /// By one thread of a group, behind a vote or barrier of all. The units' values have been seen, so what the sender
-  /// stores once it sees the head cannot be what was loaded: values do not come out of thin air (PTX says so, too).
+  /// Gives the slot back, by one thread of a group, after a vote or barrier of all. The units' values have been seen,
+  /// so the loads cannot return what the sender stores once it sees the head. Values do not come out of thin air (PTX
+  /// says so, too).
   RONDO_HD void release_by_group() {
     memory::store_relaxed(connection_.ll_head(), ++consumed_);  // R2, pairs by value with W1 in LlSender::can_send
   }

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// ll128: a flag beside every 120 bytes, so that data announces itself; 15 words of 16 are payload. For kernels alone,
-// on devices and links that move a line as one piece (docs/protocol-ll128.md).
+// ll128 has a flag beside every 120 bytes, so that data announces itself; 15 words of 16 are payload. It is for kernels
+// alone, on devices and links that move a line as one piece (docs/protocol-ll128.md).
 //
 // Layout    line = 15 words of payload, then its mark: the operation's signature in the low 32 bits, the flag in the
 //           high 32 bits. 128 bytes at a multiple of 128, stored and loaded as one piece (memory.h says by whom, and
 //           what makes it one).
 //           slot = as many lines as the payload takes, at least one; the rest of the last one is zeros. slot = counter
 //           & mask; ll128_stride bytes apart.
-// Flag      as ll: flag_of(c), of counters of its own, never 0; once in 2^30 counters the writer clears the marks of
+// Flag      as ll: flag_of(c), of counters of its own, never 0. Once in 2^30 counters the writer clears the marks of
 //           the lines that a slot does not need. So no mark left over from a longer message is the expected one.
 // Ordering  W1 load head, acquire         pairs with R2: the slot's last reader has finished
 //           W2 store line, relaxed        pairs with R1 by value: payload and mark are one piece
@@ -19,8 +19,8 @@
 //           among the group. A barrier of the caller's stands before W2, so that what all threads did is before W2 of
 //           line 0; a vote stands behind R1.
 //           Nobody sleeps: there is no ll128 on hosts.
-// State     of a slot: stale (reader blocked) --W2--> full --R2, for the whole slot--> stale for the next lap
-// Abort     a lane that gave up does neither W2 nor R2 again: its peers stay blocked and meet their own deadline.
+// State     A slot is stale (reader blocked) --W2--> full --R2, for the whole slot--> stale for the next lap.
+// Abort     A lane that gave up does neither W2 nor R2 again: its peers stay blocked and meet their own deadline.
 #pragma once
 
 #include <cstddef>
@@ -45,14 +45,14 @@ static_assert((memory::line_words - 1) * sizeof(uint64_t) == ll128_line_payload_
 }
 [[nodiscard]] RONDO_HD constexpr uint32_t flag_in(uint64_t mark) { return static_cast<uint32_t>(mark >> 32); }
 
-/// Lines that `bytes` of payload, of a slot, take.
+/// Returns the number of lines that `bytes` of payload take in a slot.
 [[nodiscard]] RONDO_HD constexpr uint32_t line_count_of(size_t bytes) {
   const uint32_t lines = (static_cast<uint32_t>(bytes) + ll128_line_payload_bytes - 1) / ll128_line_payload_bytes;
   return lines == 0 ? 1 : lines;
 }
 
-/// The 8 payload bytes that begin at `offset`, zero-padded past `bytes`; of a payload that is 8-byte aligned and can be
-/// read in whole words.
+/// Returns the 8 payload bytes that begin at `offset`, zero-padded past `bytes`. The payload is 8-byte aligned and can
+/// be read in whole words.
 [[nodiscard]] RONDO_HD inline uint64_t word_at(const std::byte *payload, size_t bytes, size_t offset) {
   if (offset >= bytes) return 0;
   uint64_t word = 0;
@@ -60,7 +60,7 @@ static_assert((memory::line_words - 1) * sizeof(uint64_t) == ll128_line_payload_
   return bytes - offset < 8 ? word & ((uint64_t{1} << (8 * (bytes - offset))) - 1) : word;
 }
 
-/// What a thread of a group has of a slot: every stride-th line from `first` on, and of each the same part.
+/// A thread's share of a slot in a group: every stride-th line from `first` on, and of each the same part.
 struct Share {
   uint32_t first;
   uint32_t stride;  ///< a multiple of warp_lines()
@@ -73,8 +73,8 @@ struct Share {
   }
 };
 
-/// The first of the lines that are stored or loaded at once with this one. What depends on it alone is the same for all
-/// lanes of a warp, which so stay together.
+/// Returns the first of the lines that are stored or loaded at once with this one. A condition on it alone is the same
+/// for all lanes of a warp, which so stay together.
 [[nodiscard]] RONDO_HD constexpr uint32_t first_at_once(uint32_t line) {
   return line / memory::warp_lines() * memory::warp_lines();
 }
@@ -93,7 +93,7 @@ class Ll128Sender {
     return posted_ - consumed_ < connection_.geometry.slot_count;
   }
 
-  /// That of the next slot.
+  /// Returns the counter of the next slot.
   [[nodiscard]] RONDO_HD uint64_t counter() const { return posted_; }
 
   /// Writes and so publishes a slot, by all threads of a group, right behind a barrier before which each has taken
@@ -145,9 +145,9 @@ class Ll128Receiver {
   RONDO_HD explicit Ll128Receiver(ConnectionView connection, uint64_t first_counter = 0)
       : connection_(connection), consumed_(first_counter) {}
 
-  /// By all threads of a group, each of which looks at its lines up to poll_count times. A vote stands behind it: if
-  /// all is full for all threads, `bytes` of payload were written to `payload`, which is 8-byte aligned and writable in
-  /// whole lines. A slot of another operation may have fewer lines, so one that is foreign decides.
+  /// Polls the next slot by all threads of a group; each polls its lines up to poll_count times. The caller votes
+  /// afterwards. If all is full for all threads, `bytes` of payload were written to `payload`, which is 8-byte aligned
+  /// and writable in whole lines. A slot of another operation may have fewer lines, so one that is foreign decides.
   template <Group G>
   [[nodiscard]] RONDO_HD LlOutcome look_by_group(G group, std::byte *payload, size_t bytes, uint32_t signature,
                                                  uint32_t poll_count) const {
@@ -156,7 +156,7 @@ class Ll128Receiver {
     const uint32_t line_count = ll128::line_count_of(bytes);
     const ll128::Share share = ll128::Share::of(group);
     LlOutcome seen = LlOutcome::full;
-    // A warp's lanes go on together: until the lines of all of them are there, or those of one are not.
+    // A warp's lanes go on together, until all lines of all lanes have arrived, or a line is late.
     for (uint32_t line = share.first; ll128::first_at_once(line) < line_count; line += share.stride) {
       const auto look = [&] { return load(words, line, share.part, wanted, line < line_count, payload); };
       uint64_t mark = look();  // R1, pairs with W2 in post_by_group

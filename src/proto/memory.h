@@ -3,11 +3,11 @@
 // ranks (threads, processes, devices) map; they are touched through these functions only. There are no free-standing
 // fences: order rides on the flag or counter itself, which ThreadSanitizer can check. (Releases has the one exception.)
 //
-// `sync` loads and stores are sequentially consistent: a rank that is about to sleep stores "I sleep" and then looks at
-// the flags once more, while its peer stores a flag and then looks whether it sleeps; one of the two must see the
-// other. Nobody sleeps on a device; there, acquire and release do.
+// `sync` loads and stores are sequentially consistent. A rank that is about to sleep stores "I sleep" and then checks
+// the flags once more. Its peer stores a flag and then checks whether the rank sleeps. One of the two must see the
+// other's store. Nobody sleeps on a device, so there acquire and release suffice.
 //
-// On a device the scope is the system (but see add_among()): the other side may be a thread of another block, of
+// On a device the scope is the system, except in add_among(). The other side may be a thread of another block, of
 // another device, or of the host. (docs/gpu-executors.md has the PTX.)
 #pragma once
 
@@ -45,9 +45,9 @@ inline constexpr Order acquire_release = std::memory_order_acq_rel;
 inline constexpr Order sequential = std::memory_order_seq_cst;
 #endif
 
-/// The places on which order depends, each by its name, so that a test program can be built without one of them
-/// (RONDO_BREAK_ORDER=NAME: a release becomes relaxed, a barrier is left out) and be seen to fail. (R2 of ll has none:
-/// it is relaxed.)
+/// The places on which order depends, each by its name. A test program can be built without one of them
+/// (RONDO_BREAK_ORDER=NAME) and be seen to fail: a release becomes relaxed, a barrier is left out. R2 of ll has no
+/// site, since it is relaxed.
 enum class Site : uint8_t {
   none,
   simple_post,                ///< S3
@@ -81,7 +81,7 @@ inline constexpr Site missing_site = Site::none;
 #endif
 [[nodiscard]] RONDO_HD constexpr bool is_kept(Site site) { return site == Site::none || site != missing_site; }
 
-/// What an access is to tests that count accesses: flags are the words that other threads look at.
+/// The kind of an access, for tests that count accesses. Flags are the words that other threads poll.
 enum class Access : uint8_t { load, flag_load, flag_acquire, store, flag_store, flag_release, read_modify_write };
 
 #if defined(RONDO_COUNT_ACCESSES)
@@ -92,9 +92,9 @@ void count_access(Access access, const void *at, size_t bytes);
 inline void note(Access access, const void *at, size_t bytes) {
   if (counter != nullptr) count_access(access, at, bytes);
 }
-/// The group has all that it waited for. What comes now tells how the operation ended.
+/// Notes that the group has all that it waited for. Accesses from now on report how the operation ended.
 void note_result();
-/// How far a group's threads had come, by generation of its barrier. Threads that arrive join it, then take it over.
+/// The progress of a group's threads, by generation of its barrier. Threads that arrive join it, then take it over.
 struct Joined {
   uint32_t depth[2];
   uint32_t store_depth[2];
@@ -102,7 +102,7 @@ struct Joined {
 void join_barrier(Joined &joined, uint32_t generation, bool first_thread);
 void leave_barrier(const Joined &joined, uint32_t generation);
 void reset_barrier(Joined &joined, uint32_t generation);
-/// What is counted in its life counts as waiting, unless it is kept: how often somebody looks depends on time.
+/// Accesses in its life count as waiting, unless it is kept: how often a thread polls depends on time.
 class Attempt {
  public:
   Attempt();
@@ -155,7 +155,7 @@ struct Turn {
 [[nodiscard]] RONDO_HD inline uint64_t load_sync(const uint64_t &word) {
   return Reference<uint64_t>(const_cast<uint64_t &>(word)).load(sequential);
 }
-/// A flag or counter of a peer. wake: ranks of the communicator may sleep.
+/// Loads a flag or counter of a peer. wake: ranks of the communicator may sleep.
 [[nodiscard]] RONDO_HD inline uint64_t load_flag(const uint64_t &word, bool wake) {
   return wake ? load_sync(word) : load_acquire(word);
 }
@@ -168,8 +168,8 @@ RONDO_HD inline void store_release(uint64_t &word, uint64_t value) {
   note(Access::flag_release, &word, sizeof word);
   Reference<uint64_t>(word).store(value, is_kept(site) ? release : relaxed);
 }
-/// Releases of one thread that come together; what they publish is written before the first. On a device one fence
-/// stands for all of them: to PTX each relaxed store behind it in its thread is a release pattern with it. Elsewhere
+/// Releases of one thread that follow each other; what they publish is written before the first. On a device one fence
+/// stands for all of them: to PTX each later relaxed store in its thread is a release pattern with the fence. Elsewhere
 /// each is a release, since ThreadSanitizer does not understand fences.
 class Releases {
  public:
@@ -203,9 +203,9 @@ template <Site site = Site::none>
   return Reference<uint64_t>(word).fetch_add(value, is_kept(site) ? acquire_release : relaxed);
 }
 
-/// At the end of a kernel, where all went well: of what it did only this value is told now. On a device that needs no
-/// order, since what a kernel wrote is there for others when it has ended. Elsewhere it is an order in the place of
-/// that fact, so that ThreadSanitizer sees where it is missing.
+/// Stores at the end of a kernel that had no failure. The kernel publishes only this value from here on. On a device
+/// that needs no order, since what a kernel wrote is visible to others when it has ended. Elsewhere an order takes the
+/// place of that fact, so that ThreadSanitizer sees where it is missing.
 template <Site site>
 RONDO_HD inline void store_at_end(uint64_t &word, uint64_t value) {
 #if defined(__CUDA_ARCH__)
@@ -228,8 +228,8 @@ template <Site site>
 #endif
 }
 
-/// As add(); `on_one_device`: of threads of one process's kernels on one device. Then the device's scope is enough:
-/// what it orders the end of a kernel hands on to everybody behind it in its stream.
+/// Does the same as add(). `on_one_device`: all adders are threads of one process's kernels on one device. Then the
+/// device's scope is enough: the end of a kernel passes its order on to everything later in its stream.
 template <Site site>
 [[nodiscard]] RONDO_HD inline uint64_t add_among(uint64_t &word, uint64_t value, [[maybe_unused]] bool on_one_device) {
 #if defined(__CUDA_ARCH__)
@@ -238,8 +238,8 @@ template <Site site>
 #endif
   return add<site>(word, value);
 }
-/// As store_release() and load_acquire(); `ends_order`: the ends of kernels order what these would
-/// (docs/protocol-ll.md), on a device.
+/// Do the same as store_release() and load_acquire(). `ends_order`: on a device the ends of kernels give the order that
+/// these would (docs/protocol-ll.md).
 template <Site site>
 RONDO_HD inline void store_release_unless(uint64_t &word, uint64_t value, [[maybe_unused]] bool ends_order) {
 #if defined(__CUDA_ARCH__)
@@ -283,10 +283,10 @@ RONDO_HD inline void store_pair_relaxed(uint64_t *words, Pair pair) {
 #endif
 }
 
-/// The first pair of a message. `orders`: what is before the store is before what is behind the load that has found it,
-/// by a release (acquire) of its first word. Else a device does without: between its own ranks the ends of its kernels
-/// order what has to be (docs/protocol-ll.md). Elsewhere it is a release all the same: an order in the place of that
-/// fact, so that ThreadSanitizer sees where it is missing.
+/// Stores the first pair of a message. `orders`: accesses before the store precede accesses after the load that finds
+/// it, by a release (acquire) of its first word. Without `orders` a device does not need that: between its own ranks
+/// the ends of its kernels order what has to be (docs/protocol-ll.md). Elsewhere it is a release all the same. That
+/// order takes the place of the fact, so that ThreadSanitizer sees where it is missing.
 template <Site site>
 RONDO_HD inline void store_first_pair(uint64_t *words, Pair pair, bool orders) {
 #if defined(__CUDA_ARCH__)
@@ -311,8 +311,8 @@ RONDO_HD inline void store_first_pair(uint64_t *words, Pair pair, bool orders) {
 #endif
 }
 
-/// 16 bytes that no other thread touches meanwhile, at a multiple of 16: plain, one instruction on a device (of parts
-/// of other types its compiler makes narrower accesses).
+/// 16 bytes that no other thread touches meanwhile, at a multiple of 16. The access is plain, and one instruction on a
+/// device. The device's compiler makes narrower accesses of parts that have other types.
 struct alignas(16) Vector {
   uint32_t words[4];
 };

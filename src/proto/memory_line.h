@@ -8,20 +8,20 @@
 
 namespace rondo::memory {
 
-/// A line: 16 words at a multiple of 128. The last one, its mark, says whose the 15 of payload are. line_threads()
-/// threads of a group, side by side, store or load it together; `part` is a thread's place among them.
+/// A line is 16 words at a multiple of 128. The last one, its mark, says whose the 15 of payload are. In a group,
+/// line_threads() threads side by side store or load it together; `part` is a thread's place among them.
 ///
 /// On a device they are 8 lanes of a warp, with 16 bytes each in one instruction. PTX promises nothing about the 8: to
 /// its memory model a line is 16 relaxed scalars without order. That the mark does not come before its payload is a
 /// fact of some devices and links (docs/protocol-ll128.md), and lines are for those only. `order` is about everything
 /// else: a release publishes what the storing threads did and saw before.
 ///
-/// One instruction they are only while the whole warp goes together: so warp_lines() lines are stored and loaded at
-/// once, by all of its lanes, which all make the same calls. `here`: this thread's line exists; the others' lanes go
+/// They are one instruction only while the whole warp goes together. So warp_lines() lines are stored and loaded at
+/// once, by all of its lanes, which all make the same calls. `here`: this thread's line exists. The other lanes go
 /// along, and their predicate keeps them from memory.
 ///
-/// Elsewhere one thread stores the payload, plain, and then the mark with a release, which loads acquire: an order in
-/// the place of the fact, so that ThreadSanitizer sees where it is missing.
+/// Elsewhere one thread stores the payload, plain, and then the mark with a release, which loads acquire. That order
+/// takes the place of the fact, so that ThreadSanitizer sees where it is missing.
 inline constexpr uint32_t line_words = 16;
 
 [[nodiscard]] RONDO_HD constexpr uint32_t line_threads() {
@@ -40,7 +40,7 @@ inline constexpr uint32_t line_words = 16;
 #endif
 }
 
-/// Whether it is true of all lines that are stored or loaded at once.
+/// Returns whether `one` is true of all lines that are stored or loaded at once.
 [[nodiscard]] RONDO_HD inline bool all_lines(bool one) {
 #if defined(__CUDA_ARCH__)
   return __all_sync(0xFFFF'FFFFu, one) != 0;
@@ -49,7 +49,7 @@ inline constexpr uint32_t line_words = 16;
 #endif
 }
 
-/// word(i): word i of the payload. `order`: relaxed or release.
+/// Stores a line. `word(i)` returns word i of the payload. `order` is relaxed or release.
 template <Order order, Site site, class Word>
 RONDO_HD inline void store_line(uint64_t *line, [[maybe_unused]] uint32_t part, const Word &word, uint64_t mark,
                                 bool here) {
@@ -86,7 +86,7 @@ RONDO_HD inline void store_line(uint64_t *line, [[maybe_unused]] uint32_t part, 
 }
 
 #if defined(__CUDA_ARCH__)
-/// A lane's 16 bytes of the line, by one instruction with the others'. Not here: zeros.
+/// Loads a lane's 16 bytes of the line, by one instruction with the others'. Without `here` it returns zeros.
 template <Order order>
 [[nodiscard]] __device__ inline Pair load_line_part(const uint64_t *part, bool here) {
   Pair pair{0, 0};
@@ -116,9 +116,9 @@ template <Order order>
 }
 #endif
 
-/// Its mark, or `wanted` where it is not here. If the mark is the one that is wanted, take(i, word) has had this
-/// thread's words of the payload. `order`: relaxed or acquire. The payload is that of a second load, which begins when
-/// the mark has been seen: results were right more often so on a device (docs/protocol-ll128.md).
+/// Loads a line. Returns its mark, or `wanted` without `here`. If the mark is `wanted`, take(i, word) has had this
+/// thread's words of the payload. `order` is relaxed or acquire. The payload is of a second load, which begins when the
+/// mark has been seen: results were right more often so on a device (docs/protocol-ll128.md).
 template <Order order, class Take>
 [[nodiscard]] RONDO_HD inline uint64_t load_line(const uint64_t *line, [[maybe_unused]] uint32_t part, uint64_t wanted,
                                                  bool here, const Take &take) {

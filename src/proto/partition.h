@@ -1,14 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which elements a (channel, tile, chunk) is. Host and device, a few plain numbers, no loops.
+// Computes which elements a (channel, tile, chunk) has. Host and device, a few plain numbers, no loops.
 //
 // Every collective works on one logical vector, of which a rank's send and recv buffers hold an interval each:
-//   all-reduce, broadcast, reduce   `count` elements; both buffers hold all of it
-//   reduce-scatter                  one block a rank; send holds all of it, recv the rank's own block
-//   all-gather                      one block a rank; send holds the rank's own block, recv all of it
-// Channels share the vector (or each block) out. A channel's part is passed over in tiles; a tile has one chunk of at
+//
+//     all-reduce, broadcast, reduce   `count` elements; both buffers hold all of it
+//     reduce-scatter                  one block a rank; send holds all of it, recv the rank's own block
+//     all-gather                      one block a rank; send holds the rank's own block, recv all of it
+//
+// Channels share the vector (or each block) out. A channel's part is passed over in tiles. A tile has one chunk of at
 // most chunk_elements for each chunk index of the schedule:
-//   whole    a tile is chunk_count consecutive chunks; the last tile is shared out evenly
-//   blocks   chunk c of tile t is the t-th piece of block c
+//
+//     whole    a tile is chunk_count consecutive chunks; the last tile is shared out evenly
+//     blocks   chunk c of tile t is the t-th piece of block c
+//
 // An empty range moves no slot: both ends of a link compute the same ranges, so both skip it.
 #pragma once
 
@@ -27,14 +31,14 @@ struct Range {
   bool operator==(const Range &) const = default;
 };
 
-/// [first, first + size) of `all`, cut off at its end.
+/// Returns [first, first + size) of `all`, cut off at its end.
 [[nodiscard]] RONDO_HD constexpr Range slice_of(Range all, uint64_t first, uint64_t size) {
   const uint64_t skip = first < all.count ? first : all.count, left = all.count - skip;
   return {all.begin + skip, size < left ? size : left};
 }
 
-/// Part `index` of the `part_count` even ones of `all`: whole multiples of `align`, a power of two; the last ones may
-/// be shorter, or empty. Number: what the elements of `all` can be counted in.
+/// Returns part `index` of the `part_count` even parts of `all`, in whole multiples of `align`, a power of two. The
+/// last ones may be shorter, or empty. Number is a type in which the elements of `all` can be counted.
 template <class Number = uint64_t>
 [[nodiscard]] RONDO_HD constexpr Range even_part(Range all, uint32_t index, uint32_t part_count, uint32_t align) {
   const Number even = ceil_div(static_cast<Number>(all.count), Number{part_count});
@@ -43,7 +47,7 @@ template <class Number = uint64_t>
 }
 
 struct Partition {
-  const Range *blocks = nullptr;  ///< null: whole; else chunk_count blocks, disjoint, owned by the plan
+  const Range *blocks = nullptr;  ///< null for whole; otherwise chunk_count blocks, disjoint, owned by the plan
   Range whole;                    ///< the logical vector, when blocks is null
   uint32_t chunk_count = 1;
   uint32_t channel = 0;
@@ -52,7 +56,7 @@ struct Partition {
   uint64_t chunk_elements = 1;  ///< a multiple of align_elements
   uint64_t tile_count = 0;      ///< set by count_tiles()
 
-  /// This channel's part of `all`.
+  /// Returns this channel's part of `all`.
   [[nodiscard]] RONDO_HD Range channel_part(Range all) const {
     return even_part(all, channel, channel_count, align_elements);
   }
@@ -64,7 +68,8 @@ struct Partition {
     return even_part(in_tile, chunk, chunk_count, align_elements);
   }
 
-  /// How many tiles cover the channel's part: the most that any block needs. Loops over the blocks: at plan build only.
+  /// Returns how many tiles cover the channel's part: the most that any block needs. It loops over the blocks, so it is
+  /// for building plans only.
   [[nodiscard]] uint64_t count_tiles() const {
     if (blocks == nullptr) return ceil_div(channel_part(whole).count, chunk_elements * chunk_count);
     uint64_t most = 0;

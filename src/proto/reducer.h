@@ -13,7 +13,7 @@
 
 namespace rondo {
 
-/// How an element lies in memory and what it is computed in. Here: computed in itself.
+/// The form of an element in memory and the type in which it is computed. By default it is computed in itself.
 template <class T>
 struct Element {
   using Storage = T;
@@ -38,8 +38,8 @@ using Bfloat16Element = SmallFloatElement<uint16_t, Bfloat16Format>;
 using Float8E4m3Element = SmallFloatElement<uint8_t, Float8E4m3Format>;
 using Float8E5m2Element = SmallFloatElement<uint8_t, Float8E5m2Format>;
 
-/// What sums and products are computed in. Integers: an unsigned type that wraps and is not promoted to int, since
-/// signed overflow, also of a promoted product, is undefined.
+/// The type in which sums and products are computed. For integers it is an unsigned type that wraps and is not promoted
+/// to int, since signed overflow, also of a promoted product, is undefined.
 template <class T>
 using WorkType = std::conditional_t<!std::is_integral_v<T>, T,
                                     std::conditional_t<sizeof(T) <= 4, uint32_t, uint64_t>>;
@@ -60,7 +60,7 @@ struct ProdOp {
   }
 };
 
-/// The sign, of -0 too.
+/// Returns the sign, of -0 too.
 [[nodiscard]] RONDO_HD constexpr bool is_negative(float value) {
   return (__builtin_bit_cast(uint32_t, value) >> 31) != 0;
 }
@@ -92,8 +92,8 @@ struct MaxOp {
   }
 };
 
-/// avg's last step. Floats: one correctly rounded division. Integers: the wrapped sum divided, truncated toward zero;
-/// in 64 bits, since a divisor may not fit the type.
+/// Does the last step of avg. Floats take one correctly rounded division. Integers take the wrapped sum divided,
+/// truncated toward zero, in 64 bits, since a divisor may not fit the type.
 template <class T>
 [[nodiscard]] RONDO_HD constexpr T divide(T value, uint32_t divisor) {
   using Integer = std::conditional_t<std::is_signed_v<T>, int64_t, uint64_t>;

@@ -26,14 +26,14 @@ namespace rondo {
 class SimpleSender {
  public:
   SimpleSender() = default;
-  /// `slots`: where payloads are written; null: in the connection's own slots.
+  /// Makes the sending end. Payloads are written to `slots`, or if null to the connection's own slots.
   RONDO_HD explicit SimpleSender(ConnectionView connection, uint64_t first_counter = 0, std::byte *slots = nullptr)
       : connection_(connection),
         slots_(slots != nullptr || connection.base == nullptr ? slots : connection.payload(0)),
         posted_(first_counter),
         consumed_(first_counter) {}
 
-  /// True: the next slot may be written. Its last reader's R3 is seen. wake: ranks may sleep, see memory.h.
+  /// Returns whether the next slot may be written. Its last reader's R3 is seen. wake: ranks may sleep, see memory.h.
   [[nodiscard]] RONDO_HD bool can_send(bool wake = true) {
     if (posted_ - consumed_ < connection_.geometry.slot_count) return true;
     consumed_ = memory::load_flag(connection_.simple_head(), wake);  // S1, pairs with R3 in SimpleReceiver::release
@@ -43,7 +43,7 @@ class SimpleSender {
     return slots_ + connection_.slot(posted_) * connection_.geometry.slot_bytes;
   }
 
-  /// Writes the slot's header but for `sequence`.
+  /// Writes the slot's header except `sequence`.
   RONDO_HD void fill(const SlotHeader &fields) {
     SlotHeader &header = connection_.header(posted_);
     memory::note(memory::Access::store, &header, sizeof header - sizeof header.sequence);
@@ -72,7 +72,7 @@ class SimpleSender {
     SlotHeader &header = connection_.header(posted_++);
     releases.store<memory::Site::simple_post>(header.sequence, posted_);  // S3, the same
   }
-  /// True: no payload that was sent by reference is still to be read.
+  /// Returns whether all payloads that were sent by reference have been read.
   [[nodiscard]] RONDO_HD bool references_returned(bool wake = true) {
     if (consumed_ >= referenced_) return true;
     consumed_ = memory::load_flag(connection_.simple_head(), wake);  // S1, pairs with R3 in SimpleReceiver::release
@@ -94,7 +94,7 @@ class SimpleReceiver {
   RONDO_HD explicit SimpleReceiver(ConnectionView connection, uint64_t first_counter = 0)
       : connection_(connection), consumed_(first_counter) {}
 
-  /// True: the next slot is full; header() and payload() may be read.
+  /// Returns true if the next slot is full; header() and payload() may then be read.
   [[nodiscard]] RONDO_HD bool can_receive(bool wake = true) const {
     return memory::load_flag(header().sequence, wake) == consumed_ + 1;  // R1, pairs with S3 in SimpleSender::post
   }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // A step: what one rank does with one chunk. Not an opcode: a set of flags, of which every primitive is a combination.
 //
-// A step takes its operands in the order acc, src, recv[0], recv[1]; reduces them from the left with the reduction (8-
-// and 16-bit floats in fp32, rounded once at the end of the step); applies the final scaling if `finish` is set; and
-// writes the one result to dst and to every send link. One operand and no finish is a copy.
+// A step takes its operands in the order acc, src, recv[0], recv[1], and reduces them from the left with the reduction.
+// It computes 8- and 16-bit floats in fp32 and rounds once, at the end of the step. It applies the final scaling if
+// `finish` is set, and writes the one result to dst and to every send link. One operand and no finish is a copy.
 #pragma once
 
 #include <cstdint>
@@ -36,7 +36,7 @@ struct Step {
 };
 static_assert(sizeof(Step) == 12 && alignof(Step) == 2);
 
-/// True: is(link) for each link on which the step sends. It stops at the first that is not.
+/// Returns whether is(link) holds for each link on which the step sends. It stops at the first for which it does not.
 template <class Is>
 [[nodiscard]] RONDO_HD bool all_send_links(const Step &step, const Is &is) {
   bool all = true;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How long a call takes on a device by what its kernels were counted to do: counts times costs. No schedule is run; the
-// counts are those of emulated blocks (src/proto/access_counts.h), the costs those of a device.
+// Estimates the time of a call on a device from the counted work of its kernels: counts times costs. No schedule is
+// run. The counts come from emulated blocks (src/proto/access_counts.h), the costs from a device.
 #pragma once
 
 #include <array>
@@ -14,7 +14,7 @@
 
 namespace rondo::sim {
 
-/// What elementary steps cost. `device_costs` measured the defaults on an H200, but for two (docs/simulator.md).
+/// Costs of elementary steps. `device_costs` measured the defaults on an H200, except for two (docs/simulator.md).
 struct DeviceCosts {
   std::string device = "an H200, driver 580.159.04, of 2026-11-26";
   double kernel_us = 0.4926;     ///< an empty kernel behind another one in a graph
@@ -29,7 +29,7 @@ struct DeviceCosts {
                                      {32, 2'395}, {64, 3'408}, {128, 3'948}, {132, 3'932}};
 };
 
-/// Of one rank's kernel.
+/// The work of one rank's kernel.
 struct DeviceWork {
   uint64_t blocks = 1;
   std::array<uint64_t, memory_kind_count> bytes{};  ///< read and written, by kind of memory
@@ -49,9 +49,10 @@ struct DeviceTime {
   [[nodiscard]] double all() const { return kernel + chain + orders + moving; }
 };
 
-/// Between two numbers of blocks the bandwidth is in proportion, below the first one as well.
+/// Returns the bandwidth. Between two numbers of blocks it is in proportion, below the first one as well.
 [[nodiscard]] double bandwidth_of(const DeviceCosts &costs, uint64_t blocks);
-/// `ranks`: at least one. Where any of them meets another device's memory, each rank counts as alone on a device.
+/// Returns the time of a call; `ranks` has at least one. If any rank accesses another device's memory, each rank counts
+/// as alone on a device.
 [[nodiscard]] DeviceTime time_on_device(std::span<const DeviceWork> ranks, const DeviceCosts &costs);
 /// Costs are finite and not below 0, bandwidths above.
 [[nodiscard]] Result<void> check_costs(const DeviceCosts &costs);

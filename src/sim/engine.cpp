@@ -10,7 +10,7 @@ namespace {
 
 int64_t to_ps(double time_us) { return whole_ps(time_us * ps_per_us); }
 
-/// With fewer tiles, looking for a period is not worth it.
+/// With fewer tiles, the search for a period is not worth it.
 constexpr uint64_t tiles_to_look_for = 4;
 
 double ps_per_byte(double GBps) { return GBps > 0 ? 1e3 / GBps : 0; }
@@ -114,7 +114,7 @@ uint32_t Engine::chunk_of(const SimLane &lane, const Step &step) const {
   return chunk >= chunk_count ? chunk - chunk_count : chunk;
 }
 
-/// The next chunk that is not empty, as load_chunk() of the interpreter finds it.
+/// Loads the next chunk that is not empty, as load_chunk() of the interpreter finds it.
 bool Engine::load(uint32_t lane) {
   LaneState &state = lanes_[lane];
   const ChannelSizes &sizes = system_.channels[state.channel];

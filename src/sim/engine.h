@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 // The engine of the simulator: runs the lanes of a System slice by slice, with times in place of data.
 //
-// A slice of a step starts when its lane is free, when a slot of each receive link has arrived, and when the credit for
-// a slot of each send link has come back; its end follows from what the step costs. All of these are maxima and sums of
-// times that are known once the slices before are done, so lanes need not be taken in the order of time: each runs
-// ahead until it lacks something. Only where several lanes share a resource (a port, cores) does the order of time
-// decide, and what asks for one is held in a queue until no lane can run ahead any more: then nothing that is still to
-// come can be earlier than the head of the queue, since what leaves a resource or a link does so later than it entered.
-// Of requests at the same time, those of an earlier phase come first (turns on cores last), then that of the lane with
-// the lower number.
+// A slice of a step starts when its lane is free, a slot of each receive link has arrived, and each send link has
+// credit for a slot. Its end follows from the costs of the step. These are maxima and sums of times that are known once
+// the slices before are done. So lanes need not be taken in the order of time: each runs ahead until it lacks
+// something.
 //
-// Tiles are alike until the last one. Where the whole state repeats but for a shift of tiles and of time, it goes on
-// repeating; then as many periods as are left are passed over at once (sim_state.cpp), to the picosecond as if each had
-// been run.
+// Only if several lanes share a resource (a port, cores) does the order of time decide. Requests for such a resource
+// wait in a queue until no lane can run ahead any more. From then on no new request is earlier than the head of the
+// queue, since everything leaves a resource or a link later than it entered. Of requests at the same time, an earlier
+// phase precedes a later one (turns on cores are last), then a lower lane a higher one.
+//
+// Tiles are alike until the last one. If the whole state repeats, shifted only by tiles and time, it goes on repeating.
+// Then all remaining periods are skipped at once (sim_state.cpp). The result is the same to the picosecond.
 #pragma once
 
 #include <cstdint>
@@ -48,7 +48,7 @@ class Engine {
   [[nodiscard]] Result<Outcome> run(uint64_t move_count_max = UINT64_MAX, const Moved &moved = {});
 
  private:
-  // What belongs together lies together: large systems wait for memory more than for anything else.
+  // Members that are used together lie together: large systems wait for memory more than for anything else.
   struct LaneState : SimLane {
     int64_t free_ps = 0;
     uint64_t tile = 0, rest_bytes = 0;
@@ -107,7 +107,7 @@ class Engine {
   void plan_turn(uint32_t pool, uint32_t core, int64_t time_ps);
   void take_turn(uint32_t pool_index, uint32_t core_index, int64_t time_ps);
   [[nodiscard]] bool others_wait(const Pool &pool) const;
-  /// Of a slice of the lane's current step.
+  /// Returns the cost of a slice of the lane's current step.
   [[nodiscard]] int64_t cost_ps(const LaneState &lane, uint64_t bytes) const;
   [[nodiscard]] Slot &slot(uint32_t wire, uint32_t counter) {
     return slots_[size_t{wire} * slot_count_ + (counter & (slot_count_ - 1))];
@@ -115,7 +115,7 @@ class Engine {
   [[nodiscard]] uint32_t chunk_of(const SimLane &lane, const Step &step) const;
   [[nodiscard]] bool done(const LaneState &lane) const;
   [[nodiscard]] Result<void> check_done() const;
-  /// How long a message holds a port, and how much of its limiter's rate it uses up.
+  /// Returns how long a message holds a port, and how much of its limiter's rate it uses up.
   [[nodiscard]] int64_t occupancy_ps(LinkClass link, uint64_t bytes) const;
   [[nodiscard]] int64_t limited_ps(LinkClass link, uint64_t bytes) const;
 
@@ -142,7 +142,7 @@ class Engine {
   std::array<int64_t, link_class_count> alpha_ps_{};
   std::array<double, link_class_count> byte_ps_{};  ///< of a port
   std::array<double, link_class_count> limited_byte_ps_{};
-  std::array<int64_t, link_class_count> burst_ps_{};  ///< what a limiter lets pass at once; 0: there is none
+  std::array<int64_t, link_class_count> burst_ps_{};  ///< what a limiter lets pass at once; 0 if there is none
 
   std::vector<LaneState> lanes_;
   std::vector<WireState> wires_;
@@ -151,7 +151,7 @@ class Engine {
   std::vector<int64_t> out_full_ps_;  ///< when the limiter's bucket will be full again
   std::vector<Pool> pools_;
   std::vector<uint32_t> runnable_;
-  RequestQueue requests_;             ///< for a core: of a lane; a turn: of a pool; else of a wire
+  RequestQueue requests_;             ///< of lanes (for a core), of pools (for a turn) or of wires
   uint32_t guide_ = 0;                ///< the lane whose tiles are counted: the first that has steps
   uint64_t tile_limit_ = UINT64_MAX;  ///< lanes stop before this tile; without a queue only
   uint64_t full_tile_count_ = 0;      ///< of the channel with the fewest

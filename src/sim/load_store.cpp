@@ -103,7 +103,7 @@ class Machine {
       for (size_t lane = 0; lane < ranks_[rank].program.lanes.size(); ++lane) look(rank, lane);
   }
 
-  /// A core for each rank; where there are not enough, ranks stand in line for those that there are.
+  /// Makes a core for each rank. If there are not enough, ranks stand in line for the cores that exist.
   void make_cores() {
     const bool shared = network_.core_count != 0 && rank_count_ > network_.core_count;
     lines_.resize(shared ? 1 : rank_count_);
@@ -117,7 +117,7 @@ class Machine {
     return published_[size_t{rank} * 5 + static_cast<size_t>(counter)];
   }
 
-  /// When the lane's next step can begin, if all that it waits for is known.
+  /// Computes when the lane's next step can begin, if all that it waits for is known.
   void look(uint32_t rank, size_t lane) {
     Rank &it = ranks_[rank];
     it.ready_ps[lane] = never;
@@ -144,7 +144,8 @@ class Machine {
     return first;
   }
 
-  /// The core's rank takes a step; else the core turns to the first in the line, if one of these could go on.
+  /// Lets the core's rank take a step. If it cannot, the core turns to the first in the line, if any rank there could
+  /// go on.
   void turn(Core &core) {
     if (ready_ps(core.rank) <= core.now_ps) return take_step(core);
     std::deque<uint32_t> &line = lines_[core.pool];
@@ -160,7 +161,7 @@ class Machine {
     core.now_ps = after(core.now_ps, switch_ps_);
   }
 
-  /// No core has anything to do now: the first that will. False: none ever will.
+  /// Lets time pass until the first core has something to do, when none has now. Returns false if none ever will.
   bool let_time_pass() {
     Core *first = nullptr;
     int64_t when_ps = never;
@@ -194,8 +195,9 @@ class Machine {
     for (Core &idle : cores_) idle.idle = false;
   }
 
-  /// Bytes of an area of the exchange come from the core that wrote them last, and the lines of one that is written
-  /// have to be taken away from the ranks that read them; the rank's own buffers are in memory.
+  /// Returns the cost of a step. Bytes of an area of the exchange are read from the core that wrote them last. The
+  /// lines of an area that is written have to be taken away from the ranks that read them. The rank's own buffers are
+  /// in memory.
   [[nodiscard]] int64_t cost_ps(uint32_t rank, const ProgramStep &step) {
     const auto own_buffer = [](const Bytes &bytes) {
       return bytes.memory == Memory::send || bytes.memory == Memory::recv;

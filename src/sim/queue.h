@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The queue of requests by time: a radix heap. What is put in is never earlier than what was last taken out, so items
-// lie in buckets by the highest bit in which their time differs from that, and move to lower ones only: a handful of
-// sequential copies an item where a binary heap would jump through memory.
+// The queue of requests by time, a radix heap. No item is earlier than the item that was last taken out. So items lie
+// in buckets by the highest bit in which their times differ from that item's, and move to lower buckets only. That
+// takes a few sequential copies an item, where a binary heap would jump through memory.
 #pragma once
 
 #include <algorithm>
@@ -29,7 +29,7 @@ class RequestQueue {
     ++size_;
   }
 
-  /// The earliest; of equal times the one with the least order.
+  /// Takes out the earliest request; of equal times the one with the least order.
   Request pop() {
     assert(size_ > 0);
     if (buckets_[0].empty()) refill();

@@ -6,13 +6,13 @@
 namespace rondo::sim {
 namespace {
 
-// Large trees take hundreds of tiles until their state repeats, though their pace is the same long before. Where a case
-// has more than many_tiles tiles and many moves, it is reckoned from two shorter ones: the pace is that of what the
-// longer one has more. docs/simulator.md has how far that is from simulating every tile.
+// Large trees take hundreds of tiles until their state repeats, though their pace is the same long before. If a case
+// has more than many_tiles tiles and many moves, its time is extrapolated from two shorter cases. The pace is the
+// difference between the two. docs/simulator.md states how far the result is from simulating every tile.
 constexpr uint64_t many_tiles = 96, short_tiles = 32, long_tiles = 64;
 constexpr uint64_t many_moves = 8'000'000;
 
-/// Of one full tile.
+/// Returns the number of moves in one full tile.
 uint64_t tile_moves(const System &system) {
   uint64_t steps = 0;
   for (const SimLane &lane : system.lanes) steps += lane.shape->steps.size();
@@ -76,7 +76,7 @@ Result<SimResult> Simulator::run(const SimCase &what, const System &system, uint
   return result;
 }
 
-/// The same with so many tiles, the last one as it was.
+/// Simulates the case with only `tile_count` tiles; the last one is as it was.
 Result<SimResult> Simulator::shorter(SimCase what, const System &system, uint64_t tile_count) {
   const uint64_t tile_bytes = system.plan.chunk_bytes * system.channels[0].chunk_count * system.plan.channels;
   what.bytes -= (tile_count_of(system) - tile_count) * tile_bytes;

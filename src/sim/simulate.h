@@ -20,7 +20,7 @@ struct SimResult {
 /// Simulates cases on one network, and keeps what it has found.
 class Simulator {
  public:
-  /// Refused where the network makes no sense or the algorithm cannot do it.
+  /// Simulates a case. It is refused if the network makes no sense or the algorithm cannot do it.
   [[nodiscard]] Result<SimResult> simulate(const SimCase &what);
 
   /// Told now and then which part of a long simulation, 0 to 1, is done; an estimate, since states may repeat.

@@ -1,11 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // The state of a simulation. If a state repeats, the simulator skips the periods in between.
 //
-// All that the engine does next is a function of: each lane's place, each wire's filled slots and credits, when each
-// resource is free, which ranks are on a core and in line for one, and the requests in the queue. Tiles count from the
-// guide's, times from now, slots from the wire's counters. If all of that is as it was `period` tiles ago, so is what
-// comes, as long as all tiles are full. With a queue nothing begins before now, so what was free earlier is as good as
-// free now. Without one, lanes stand at the same tile, and times are compared as they are.
+// All later actions of the engine are a function of this state:
+// - each lane's place, and each wire's filled slots and credits
+// - the time at which each resource is free
+// - which ranks are on a core or in line for one
+// - the requests in the queue
+//
+// Tiles count from the guide's, times from now, slots from the wire's counters. If all of that is as it was `period`
+// tiles ago, the future repeats as well, as long as all tiles are full. With a queue nothing begins before now, so a
+// resource that was free earlier is as good as free now. Without one, lanes stand at the same tile, and times are
+// compared as they are.
 #include <algorithm>
 #include <cassert>
 
@@ -37,14 +42,14 @@ void Engine::visit_wire(uint32_t wire, int64_t now_ps, Visit visit) {
     visit(static_cast<int64_t>(filled.bytes));
     visit(filled.depth);
   }
-  // Of what is between the ports, when its last byte comes at the soonest.
+  // A message between the ports counts with the earliest arrival of its last byte.
   for (uint32_t counter = state.consumed; counter != state.sent; ++counter)
     visit(since(slot(wire, counter).arrival_ps, now_ps));
   for (uint32_t counter = state.posted; counter != state.consumed + slot_count_; ++counter)
     visit(since(slot(wire, counter).credit_ps, now_ps));
 }
 
-/// All but the queue.
+/// Visits everything except the queue.
 template <class Visit>
 void Engine::visit_state(int64_t now_ps, Visit visit) {
   for (const LaneState &state : lanes_) {
@@ -95,8 +100,8 @@ Engine::Snapshot Engine::take_snapshot(int64_t now_ps) {
   return snapshot;
 }
 
-/// Called when no lane can run; looks once for each tile of the guide. A hash tells that a state may have come back;
-/// the states themselves, a period apart, tell that it has.
+/// Searches for a period, once for each tile of the guide, when no lane can run. A repeated hash suggests that a state
+/// has returned. The states themselves, a period apart, prove it.
 void Engine::look_for_period(int64_t now_ps) {
   const uint64_t tile = lanes_[guide_].tile;
   if (!use_period_ || skipped_ || tile == looked_tile_ || tile + 1 >= full_tile_count_) return;

@@ -1,16 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 // Finds out which ranks behave alike, so that one of them is simulated for all.
 //
-// A map of the ranks to themselves is a symmetry if (1) it takes nodes to equal nodes, a rank to one with the same
-// place within its node, and racks to racks, so that links keep their class and their order at what they share; (2) it
-// takes the schedule of a rank to that of its image, with the peers' images for its peers; and (3) all chunks of a tile
-// are of one size, so that it does not matter that images handle other chunks. Then a rank's times are its image's.
+// A map of the ranks to themselves is a symmetry if these conditions hold:
+// - (1) It takes nodes to equal nodes, a rank to one with the same place within its node, and racks to racks. So links
+//   keep their class and their order at the resources that they share.
+// - (2) It takes the schedule of a rank to the schedule of its image, with the peers' images for its peers.
+// - (3) All chunks of a tile are of one size, so it does not matter that images handle other chunks.
 //
-// shift      r -> r + period (mod n): rings, whose nodes are alike
-// exchange   r -> r xor d, for every multiple d of the period: exchanges among 2^k ranks
+// Then a rank's times are its image's.
 //
-// (1) and (3) are looked at for all ranks. (2) too, as long as no more than checked_steps_max steps have to be built;
-// beyond that, on ranks spread over the whole. tests/unit/sim_test.cpp compares times with those of every rank.
+//     shift      r -> r + period (mod n)  for rings, whose nodes are alike
+//     exchange   r -> r xor d             for exchanges among 2^k ranks, with every multiple d of the period
+//
+// Conditions (1) and (3) are checked for all ranks. Condition (2) is too, if that takes at most checked_steps_max
+// steps; otherwise it is checked for ranks spread over the whole. The test tests/unit/sim_test.cpp compares the times
+// with a simulation of every rank.
 #include <algorithm>
 #include <bit>
 #include <unordered_map>
@@ -38,7 +42,7 @@ uint32_t image(Symmetry::Kind kind, uint32_t rank, uint32_t distance, uint32_t r
                                           : static_cast<uint32_t>((uint64_t{rank} + distance) % rank_count);
 }
 
-/// (1), for one map.
+/// Checks (1) for one map.
 bool keeps_places(Symmetry::Kind kind, uint32_t distance, const Placement &placement) {
   Consistent nodes, racks;
   for (uint32_t rank = 0; rank < placement.rank_count(); ++rank) {
@@ -81,7 +85,7 @@ class Finder {
                            placement_.node_of_ranks()});
   }
 
-  /// The least period that keeps the places, or the rank count.
+  /// Returns the least period that keeps the places, or the rank count.
   [[nodiscard]] uint32_t place_period(Symmetry::Kind kind) const {
     for (uint32_t period = 1; period < rank_count_; ++period) {
       if (rank_count_ % period != 0) continue;
@@ -95,7 +99,7 @@ class Finder {
     return rank_count_;
   }
 
-  /// (2)
+  /// Checks (2).
   Result<bool> keeps_schedules(const Symmetry &symmetry) const {
     uint64_t step_count = 0;
     for (uint32_t channel = 0; channel < plan_.channels; ++channel) {

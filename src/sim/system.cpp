@@ -13,10 +13,10 @@ namespace {
 
 constexpr uint32_t align_bytes = 64;  // of parts, as plan.cpp has it
 
-/// A new lane is compared with so many of the last shapes.
+/// A new lane is compared with at most this many of the last shapes.
 constexpr size_t compared_shape_count = 16;
 
-/// No rank's schedule is so many times longer than another's.
+/// No rank's schedule is this many times longer than another's.
 constexpr uint64_t times_longer_max = 16;
 
 Error too_many_steps() {
@@ -61,7 +61,7 @@ Shape make_shape(Lane steps, bool memory_costs) {
   return shape;
 }
 
-/// What a message passes, as a number: two messages with equal ones wait for each other.
+/// Returns a number for the resource that a message passes. Two messages with equal numbers wait for each other.
 uint64_t resource_key(Sharing sharing, bool within_node, const Placement &placement, uint32_t rank, uint32_t peer) {
   const uint64_t kind = (static_cast<uint64_t>(sharing) * 2 + (within_node ? 1 : 0)) << 60;
   switch (sharing) {
@@ -152,7 +152,7 @@ class Builder {
     return {};
   }
 
-  /// Of the links on which the lane sends.
+  /// Adds the wires of the links on which the lane sends.
   void add_wires(const SimLane &lane, const Schedule &schedule) {
     const auto index = static_cast<uint32_t>(system_.lanes.size());
     system_.out_wire.resize(lane.link_base + schedule.peers.size(), no_index);
@@ -200,7 +200,8 @@ class Builder {
     return {};
   }
 
-  /// Out of one lane messages come in its order; into a resource that is fed by one other alone, in the other's.
+  /// Finds the resources whose order of messages is known. Messages leave one lane in its order. If only one other
+  /// resource feeds a resource, they enter in that one's order.
   void find_orders() {
     struct Source {
       uint32_t first = no_index, link = no_index;
@@ -219,7 +220,8 @@ class Builder {
     }
   }
 
-  /// A rank has a core of its own where there are enough; else the ranks of a node share all that it has.
+  /// Returns the pool of cores of a rank. A rank has a core of its own if there are enough. Otherwise the ranks of a
+  /// node share all its cores.
   uint32_t pool_of(uint32_t rank) {
     const uint32_t core_count = what_.network.core_count;
     if (core_count == 0) return no_index;
@@ -251,7 +253,7 @@ Result<PlanChoice> plan_of(const SimCase &what) {
   input.bytes = what.bytes;
   for (const SimNode &node : what.network.nodes)
     input.oversubscribed |= what.network.core_count != 0 && node.rank_count > what.network.core_count;
-  // As the library has it: a network moves whole slots, unless what `ll` would do there is asked for.
+  // The library decides likewise: a network moves whole slots, unless the caller asked for `ll`.
   input.host_count = static_cast<uint32_t>(what.network.nodes.size());
   const bool uses_ll = !input.several_hosts() || what.overrides.protocol == RONDO_PROTOCOL_LL;
   input.slot_count = what.network.slot_count;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the engine of the simulator runs: the schedules of all ranks, or of one rank for each class of ranks that behave
-// alike, with their links resolved to wires and these to what they share.
+// The input of the simulator's engine: the schedules of all ranks, or of one rank for each class of ranks that behave
+// alike. Their links are resolved to wires, and wires to the resources that they share.
 //
-// Steps are the builders' own. Lanes whose steps differ only in that chunk numbers are shifted (every rank of a ring)
-// keep one list, so that a system is small even where no two ranks behave alike.
+// Steps are the builders' own. Some lanes differ only in that chunk numbers are shifted, such as all lanes of a ring.
+// They share one list of steps, so a system is small even if no two ranks behave alike.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,7 @@ namespace rondo::sim {
 
 inline constexpr uint32_t no_index = UINT32_MAX;
 
-/// What is simulated. Elements are bytes: parts begin at multiples of 64 of them, as with every type.
+/// The simulated call. Elements are bytes: parts begin at multiples of 64 of them, as with every type.
 struct SimCase {
   rondo_collective_t collective = RONDO_ALL_REDUCE;
   uint32_t root = 0;
@@ -40,7 +40,7 @@ struct Symmetry {
   uint32_t rank_count = 1;
 
   [[nodiscard]] uint32_t representative(uint32_t rank) const { return rank % period; }
-  /// The image of `other` under the map that takes `rank` to its representative.
+  /// Returns the image of `other` under the map that takes `rank` to its representative.
   [[nodiscard]] uint32_t seen(uint32_t other, uint32_t rank) const {
     const uint32_t to = representative(rank);
     if (kind == Kind::exchange) return other ^ rank ^ to;
@@ -52,8 +52,8 @@ struct Symmetry {
 struct Shape {
   Lane steps;
   std::vector<LinkIndex> send_links, recv_links;
-  /// Of each step: in how many of the rank's two buffers it is the lane's first to come to its chunk. Empty: of no
-  /// matter, because memory is free.
+  /// For each step, the number of the rank's two buffers in which the lane is the first to reach its chunk. It is empty
+  /// if memory costs nothing.
   std::vector<uint8_t> first_touches;
 };
 
@@ -73,7 +73,7 @@ struct SimWire {
   uint32_t out = no_index, in = no_index;  ///< resources that a message passes; in may be no_index
 };
 
-/// Carries one message at a time. Ordered: the order of its messages is known without looking at their times.
+/// Carries one message at a time. Ordered: the order of its messages is known without comparing their times.
 struct Resource {
   bool ordered = true;
 };
@@ -106,15 +106,15 @@ struct System {
   [[nodiscard]] uint32_t copies() const { return symmetry.rank_count / symmetry.period; }
 };
 
-/// The plan that the tuner gives or the overrides want.
+/// Returns the plan that the tuner gives or the overrides want.
 [[nodiscard]] Result<PlanChoice> plan_of(const SimCase &what);
 [[nodiscard]] std::vector<ChannelSizes> channel_sizes(const SimCase &what, const PlanChoice &plan,
                                                       uint32_t chunk_count);
 
-/// sim_symmetry.cpp: the symmetry with the fewest representatives that is found to hold.
+/// Returns the symmetry with the fewest representatives that is found to hold (sim_symmetry.cpp).
 [[nodiscard]] Result<Symmetry> find_symmetry(const SimCase &what, const PlanChoice &plan, const Placement &placement);
 
-/// Refused where the algorithm cannot do it, or where the steps do not fit into `step_bytes_max`.
+/// Builds a system. It is refused if the algorithm cannot do it, or if the steps do not fit into `step_bytes_max`.
 [[nodiscard]] Result<System> build_system(const SimCase &what);
 inline constexpr uint64_t step_bytes_max = uint64_t{3} << 29;  // 1.5 GiB
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How parts of a device are written, and read again. The text may come from a stranger.
+// Writes parts of a device as text, and reads them again. The text may be written by a stranger.
 #include "src/topo/device.h"
 
 #include <array>
@@ -9,7 +9,7 @@
 namespace rondo {
 namespace {
 
-/// All of `text` as a number of at most `most`.
+/// Reads all of `text` as a number of at most `most`.
 template <class Target>
 bool read_number(std::string_view text, int base, uint64_t most, Target &target) {
   uint64_t value = 0;
@@ -19,7 +19,7 @@ bool read_number(std::string_view text, int base, uint64_t most, Target &target)
   return true;
 }
 
-/// The text before `separator`, which is taken off with it; all of it where there is none.
+/// Takes the text before `separator` off `text`, with the separator, and returns it. Without a separator it takes all.
 std::string_view take(std::string_view &text, std::string_view separator) {
   const size_t end = text.find(separator);
   const std::string_view piece = text.substr(0, end);
@@ -27,12 +27,12 @@ std::string_view take(std::string_view &text, std::string_view separator) {
   return piece;
 }
 
-/// "x4" with the letter 'x'.
+/// Reads text such as "x4", a letter and a number; `tag` is the letter.
 bool read_tagged(std::string_view text, char tag, uint32_t most, uint32_t &target) {
   return text.size() >= 2 && text.front() == tag && read_number(text.substr(1), 10, most, target);
 }
 
-/// "switch 0000:c5:00.0 x18 v7"
+/// Parses e.g. "switch 0000:c5:00.0 x18 v7".
 std::optional<NvLinks> parse_entry(std::string_view text) {
   constexpr uint32_t version_max = 1'000'000;
   NvLinks links;

@@ -29,15 +29,15 @@ struct PciAddress {
   auto operator<=>(const PciAddress &) const = default;
 };
 
-/// "0000:3b:00.0"
+/// Returns e.g. "0000:3b:00.0".
 [[nodiscard]] std::string pci_address_string(const PciAddress &address);
 
-/// As above, with 1 to 8 digits of the domain, in small or capital letters.
+/// Parses an address as above, with 1 to 8 digits of the domain, in small or capital letters.
 [[nodiscard]] std::optional<PciAddress> parse_pci_address(std::string_view text);
 
 struct PciBridge {
-  uint32_t parent = unknown_index;  ///< index in Topology::bridges, below its own; unknown_index: none
-  bool is_host = false;             ///< joins the processors with PCI: a root complex; else PCI with PCI
+  uint32_t parent = unknown_index;  ///< index in Topology::bridges, below its own; unknown_index if none
+  bool is_host = false;             ///< joins the processors with PCI (a root complex); otherwise PCI with PCI
 
   bool operator==(const PciBridge &) const = default;
 };
@@ -50,12 +50,13 @@ struct NvLinks {
   NvLinkEnd end = NvLinkEnd::device;
   std::optional<PciAddress> address;  ///< of the other end; a switch may have none that the host sees
   uint32_t count = 1;
-  uint32_t version = 0;  ///< NVML's number for it, taken as it comes; 0: unknown
+  uint32_t version = 0;  ///< NVML's number for it, taken as it comes; 0 if unknown
 
   bool operator==(const NvLinks &) const = default;
 };
 
-/// "device 0000:02:00.0 x4 v6, switch 0000:c5:00.0 x18 v7, switch x2 v0", or "none": what a topology file holds.
+/// Returns the form of a topology file: "none", or e.g. "device 0000:02:00.0 x4 v6, switch 0000:c5:00.0 x18 v7, switch
+/// x2 v0".
 [[nodiscard]] std::string nvlinks_string(std::span<const NvLinks> links);
 [[nodiscard]] std::optional<std::vector<NvLinks>> parse_nvlinks(std::string_view text);
 
@@ -64,11 +65,11 @@ void add_nvlinks(std::vector<NvLinks> &links, const NvLinks &more);
 
 struct Device {
   PciAddress address;
-  std::string uuid;                    ///< "736f6674-...", without NVML's "GPU-"; empty: unknown
+  std::string uuid;                    ///< "736f6674-...", without NVML's "GPU-"; empty if unknown
   uint32_t bridge = unknown_index;     ///< index in Topology::bridges of the one above it
   uint32_t numa_node = unknown_index;  ///< index in Topology::numa_nodes
-  std::vector<uint32_t> pus;           ///< the nearest processing units; empty: unknown
-  bool nvlinks_known = false;          ///< else nobody could say whether it has any
+  std::vector<uint32_t> pus;           ///< the nearest processing units; empty if unknown
+  bool nvlinks_known = false;          ///< false if nobody could say whether it has any
   std::vector<NvLinks> nvlinks;
 
   bool operator==(const Device &) const = default;

@@ -8,7 +8,7 @@
 namespace rondo {
 namespace {
 
-/// The deepest bridge that is above both; unknown_index: there is none.
+/// Returns the deepest bridge that is above both, or unknown_index if there is none.
 uint32_t common_bridge(const Topology &topology, uint32_t a, uint32_t b) {
   while (a != b && a != unknown_index && b != unknown_index) {  // a parent comes before its child, so this ends
     uint32_t &deeper = a > b ? a : b;
@@ -40,7 +40,8 @@ uint32_t links_to_switches(const Device &device) {
   return count;
 }
 
-/// A link has two ends; where only one device can tell, it is believed.
+/// Returns the NVLinks from one device to the other. A link has two ends; if only one device reports links, it is
+/// believed.
 uint32_t direct_links(const Device &a, const Device &b) {
   if (!a.nvlinks_known) return links_to(b, a);
   if (!b.nvlinks_known) return links_to(a, b);

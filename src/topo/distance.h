@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// How far two devices of a host, or a device and a network card, are from each other: pure functions of a Topology,
-// for people (`rondo info`) and for choices. Nearer is greater in Proximity. No bandwidth follows from this, since none
-// was measured.
+// Computes the distance between two devices of a host, or a device and a network card, for people (`rondo info`) and
+// for choices. The functions use a Topology and do no I/O. Nearer is greater in Proximity. No bandwidth follows from
+// this, since none was measured.
 #pragma once
 
 #include <cstdint>
@@ -12,19 +12,19 @@
 
 namespace rondo {
 
-/// What lies between two devices. The way over PCI counts only where there are no NVLinks.
+/// The nearest connection between two devices. The way over PCI counts only if there are no NVLinks.
 enum class Proximity : uint8_t {
   unknown,
   across_nodes,  ///< different NUMA nodes
   numa_node,     ///< different root complexes of one NUMA node
   root_complex,  ///< one root complex, through the processor
   pcie_switch,   ///< one PCIe switch, or one port
-  nvswitch,      ///< NVLinks of both, through switches; those of a host are one fabric
+  nvswitch,      ///< NVLinks of both, through switches; a host's switches are one fabric
   nvlink,        ///< NVLinks from one to the other
   same,          ///< one device
 };
 
-/// "pcie_switch", as in JSON.
+/// Returns the name as in JSON, e.g. "pcie_switch".
 [[nodiscard]] const char *proximity_string(Proximity proximity);
 
 struct Distance {
@@ -34,19 +34,19 @@ struct Distance {
   bool operator==(const Distance &) const = default;
 };
 
-/// Between the devices of these indices in Topology::devices; the same in both directions.
+/// Returns the distance between the devices of these indices in Topology::devices; the same in both directions.
 [[nodiscard]] Distance device_distance(const Topology &topology, uint32_t a, uint32_t b);
 
-/// Between the card and the device of these indices, over PCI.
+/// Returns the distance over PCI between the card and the device of these indices.
 [[nodiscard]] Proximity nic_proximity(const Topology &topology, uint32_t nic, uint32_t device);
 
-/// For a table: "NV4", "NVS18", "switch", "root", "node", "across", "same", "?".
+/// Returns a code for a table: "NV4", "NVS18", "switch", "root", "node", "across", "same", "?".
 [[nodiscard]] std::string distance_code(const Distance &distance);
 
-/// The topology with a device, of unknown position, for each address at which it has none.
+/// Returns the topology with a device, of unknown position, for each address at which it has none.
 [[nodiscard]] Topology with_devices(Topology topology, std::span<const PciAddress> addresses);
 
-/// The index of the device at `address`; unknown_index: none is there.
+/// Returns the index of the device at `address`, or unknown_index if there is none.
 [[nodiscard]] uint32_t device_at(const Topology &topology, const PciAddress &address);
 
 }  // namespace rondo

@@ -17,7 +17,7 @@
 namespace rondo {
 namespace {
 
-/// "4026531836" of "pid:[4026531836]"; "none" where /proc does not say.
+/// Returns e.g. "4026531836" of "pid:[4026531836]", or "none" if /proc does not say.
 std::string namespace_number(const char *kind) {
   std::array<char, 64> target{};
   const std::string path = std::string("/proc/self/ns/") + kind;
@@ -31,7 +31,7 @@ std::string namespace_number(const char *kind) {
 
 uint32_t stricter(uint32_t a, uint32_t b) { return a == 0 || (b != 0 && b < a) ? b : a; }
 
-/// This process's cgroup in the unified hierarchy, "/a/b"; empty where there is none.
+/// Returns this process's cgroup in the unified hierarchy, e.g. "/a/b", or an empty text if there is none.
 std::string cgroup_path() {
   constexpr std::string_view unified = "0::";
   const std::string groups = read_kernel_file("/proc/self/cgroup");
@@ -88,7 +88,7 @@ uint32_t processor_limit() {
     if (slash == path.npos) break;
     path.resize(slash);
   }
-  const std::string quota = read_kernel_line("/sys/fs/cgroup/cpu/cpu.cfs_quota_us");  // version 1; -1: no limit
+  const std::string quota = read_kernel_line("/sys/fs/cgroup/cpu/cpu.cfs_quota_us");  // version 1; -1 for no limit
   const std::string period = read_kernel_line("/sys/fs/cgroup/cpu/cpu.cfs_period_us");
   return stricter(limit, parse_processor_limit(quota + " " + period));
 }

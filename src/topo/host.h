@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the operating system says about this host, beside the hardware.
+// Reads what the operating system reports about this host, beside the hardware.
 #pragma once
 
 #include <cstdint>
@@ -10,20 +10,24 @@
 
 namespace rondo {
 
-/// Two processes with equal ids can share memory: one kernel (boot id), and one namespace each of processes (peers find
-/// each other under /proc, and read each other's memory by process number), network (local sockets) and users (the
-/// permission to do either). So two containers of one machine differ unless they share those three; so do network
-/// namespaces that stand for hosts in a test. Without a boot id the name of the host takes its place;
-/// RONDO_ERROR_OUT_OF_RESOURCES: there may be one, but no descriptor to read it.
+/// Returns an id that is equal for two processes if they can share memory. That takes one kernel (boot id) and three
+/// common namespaces:
+/// - processes: peers find each other under /proc, and read each other's memory by process number
+/// - network: local sockets
+/// - users: the permission for both
+/// So two containers of one machine differ unless they share all three. The same holds for network namespaces that
+/// stand for hosts in a test. Without a boot id the name of the host takes its place. RONDO_ERROR_OUT_OF_RESOURCES:
+/// there may be a boot id, but no descriptor to read it.
 [[nodiscard]] Result<std::string> host_id();
 
-/// The host's own name, for people.
+/// Returns the host's own name, for people.
 [[nodiscard]] std::string host_name();
 
-/// Processors' worth of time that the cgroups of this process grant, rounded up; 0: no limit.
+/// Returns the processors' worth of time that the cgroups of this process grant, rounded up; 0 for no limit.
 [[nodiscard]] uint32_t processor_limit();
 
-/// "QUOTA PERIOD" or "max PERIOD", as in cpu.max; rounded up, 0: no limit, or not to be understood.
+/// Parses "QUOTA PERIOD" or "max PERIOD", as in cpu.max. The result is rounded up; 0 means no limit, or an unknown
+/// form.
 [[nodiscard]] uint32_t parse_processor_limit(std::string_view text);
 
 }  // namespace rondo

@@ -27,7 +27,7 @@ class Assembler {
     return !topology_.pus.empty();
   }
 
-  /// A machine whose cores are not known (some virtual ones) has one a PU.
+  /// Adds the cores. A machine whose cores are not known (some virtual ones) has one a PU.
   void add_cores() {
     for (const Part &part : machine_.parts)
       if (part.kind == PartKind::core) add_core(pus_within(part.cpus));
@@ -69,7 +69,7 @@ class Assembler {
 
   void add_processor_name() { topology_.processor = printable(machine_.processor); }
 
-  /// After the NUMA nodes.
+  /// Adds the devices. The NUMA nodes must have been added before.
   [[nodiscard]] bool add_devices() {
     topology_.bridges = machine_.bridges;
     for (const DevicePart &part : machine_.devices) {
@@ -85,7 +85,7 @@ class Assembler {
            }) == topology_.devices.end();
   }
 
-  /// After the NUMA nodes.
+  /// Adds the network cards. The NUMA nodes must have been added before.
   void add_nics() {
     for (const NicPart &part : machine_.nics) {
       Nic nic = part.nic;
@@ -101,7 +101,7 @@ class Assembler {
   [[nodiscard]] Topology take() { return std::move(topology_); }
 
  private:
-  /// One line, not long: it may come from a stranger.
+  /// Returns one line that is not long: the text may be a stranger's.
   [[nodiscard]] static std::string printable(const std::string &text) {
     constexpr size_t length_max = 128;
     std::string out;
@@ -110,14 +110,15 @@ class Assembler {
     return out;
   }
 
-  /// Where a Device or a Nic is, by the processing units nearest to it.
+  /// Sets the position of a Device or a Nic, by the processing units nearest to it.
   template <class OnPci>
   void place(OnPci &it, const CpuSet &cpus) const {
     it.pus = pus_within(cpus);
     it.numa_node = node_of(it.pus);
   }
 
-  /// The smallest NUMA node that all of `pus` are in. Of two kinds of memory at the same processors the first counts.
+  /// Returns the smallest NUMA node that all of `pus` are in. Of two kinds of memory at the same processors the first
+  /// counts.
   [[nodiscard]] uint32_t node_of(const std::vector<uint32_t> &pus) const {
     uint32_t found = unknown_index;
     if (pus.empty()) return found;
@@ -136,7 +137,7 @@ class Assembler {
     return inside;
   }
 
-  /// A PU belongs to the first core that names it: XML may say otherwise, hardware does not.
+  /// Adds a core. A PU belongs to the first core that names it: XML may say otherwise, hardware does not.
   void add_core(const std::vector<uint32_t> &pus) {
     Core core;
     for (const uint32_t pu : pus) {

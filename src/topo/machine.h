@@ -46,12 +46,12 @@ struct Part {
 
 struct DevicePart {
   Device device;  ///< without what follows from `cpus`
-  CpuSet cpus;    ///< nearest to it; empty: unknown
+  CpuSet cpus;    ///< nearest to it; empty if unknown
 };
 
 struct NicPart {
   Nic nic;      ///< without what follows from `cpus`
-  CpuSet cpus;  ///< nearest to it; empty: unknown
+  CpuSet cpus;  ///< nearest to it; empty if unknown
 };
 
 struct Machine {
@@ -63,16 +63,18 @@ struct Machine {
   std::vector<NicPart> nics;
 };
 
-// What Rondo adds to hwloc's XML. A device is its PCI object, or a Misc object with the mark and the address for a name
-// where hwloc sees none; its attributes are <info> elements in it, which hwloc keeps when it reads and writes.
+// Rondo adds devices to hwloc's XML. A device is its PCI object. If hwloc sees none, it is a Misc object whose name is
+// the mark and the address. Its attributes are <info> elements in the object, which hwloc keeps when it reads and
+// writes.
 inline constexpr std::string_view device_mark = "RondoDevice ";
 inline constexpr const char *device_uuid_info = "RondoUUID";
 inline constexpr const char *device_nvlinks_info = "RondoNVLinks";  ///< nvlinks_string()
 
-/// RONDO_ERROR_INVALID_ARGUMENT: more of something than any machine has.
+/// Checks the counts. RONDO_ERROR_INVALID_ARGUMENT: more of something than any machine has.
 [[nodiscard]] Result<void> check_counts(const Machine &machine);
 
-/// RONDO_ERROR_INVALID_ARGUMENT: no processing unit, one or a device twice, or more parts than any machine has.
+/// Assembles the topology. RONDO_ERROR_INVALID_ARGUMENT: no processing unit, one or a device twice, or more parts than
+/// any machine has.
 [[nodiscard]] Result<Topology> assemble(const Machine &machine);
 
 }  // namespace rondo

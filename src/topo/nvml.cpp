@@ -27,7 +27,7 @@ struct NvmlTable {
 #undef RONDO_NVML_FIELD
   const char *(*error_string)(Status) = nullptr;
 
-  /// "Driver Not Loaded (9)"
+  /// Returns e.g. "Driver Not Loaded (9)".
   [[nodiscard]] std::string text(Status status) const {
     const char *const words = error_string != nullptr ? error_string(status) : nullptr;
     return std::string(words != nullptr ? words : "status") + " (" + std::to_string(static_cast<int>(status)) + ")";
@@ -55,13 +55,13 @@ struct SessionTraits {
 };
 using Session = UniqueHandle<SessionTraits>;
 
-/// Text in an array that need not end.
+/// Returns the text in an array that need not have a terminator.
 template <size_t bytes>
 std::string_view text_in(const char (&array)[bytes]) {
   return {array, ::strnlen(array, bytes)};
 }
 
-/// An end of a link as NVML tells it. Of an old NVML, which has no types, the address says which are devices.
+/// An end of a link as NVML reports it. An old NVML has no types; then the address says which ends are devices.
 struct RemoteEnd {
   RemoteType type = RemoteType::unknown;
   std::optional<PciAddress> address;
@@ -87,7 +87,7 @@ void add_link(const RemoteEnd &end, uint32_t version, std::span<const Device> al
     add_nvlinks(links, {NvLinkEnd::device, end.address, 1, version});
 }
 
-/// The active links of a device; nothing where NVML cannot say.
+/// Returns the active links of a device, or nothing if NVML cannot say.
 std::optional<std::vector<NvLinks>> links_of(const NvmlTable &nvml, DeviceHandle device, std::span<const Device> all) {
   constexpr unsigned link_count_max = 64;
   if (nvml.nvlink_get_state == nullptr || nvml.nvlink_get_remote_pci_info == nullptr) return std::nullopt;
@@ -107,7 +107,7 @@ std::optional<std::vector<NvLinks>> links_of(const NvmlTable &nvml, DeviceHandle
   return links;
 }
 
-/// Without its links.
+/// Returns the device without its links.
 std::optional<Device> device_of(const NvmlTable &nvml, DeviceHandle handle) {
   PciInfo info{};
   if (nvml.device_get_pci_info(handle, &info) != Status::success) return std::nullopt;

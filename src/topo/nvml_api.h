@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The part of the NVIDIA Management Library's binary interface that Rondo uses, declared by ourselves, so that the
-// library builds where none is installed. Names are ours; values and layouts are those of the interface's
-// documentation, and tests/gpu/nvml_api_test.cpp compares them with nvml.h where there is one.
+// library builds where none is installed. Names are ours; values and layouts are the documented ones. If nvml.h is
+// present, tests/gpu/nvml_api_test.cpp compares them with it.
 #pragma once
 
 #include <cstddef>
@@ -43,9 +43,10 @@ inline constexpr unsigned uuid_bytes = 96;
 
 }  // namespace rondo::nvml
 
-// Every function of it that Rondo calls, once: ENTRY(field, symbol, needed, parameters). Without one that is needed
-// NVML tells nothing; without another, what that one would tell is unknown. The table, its loader and the library in
-// software for tests are made from this list. nvmlErrorString, which returns text, stands beside it.
+// Lists every function of it that Rondo calls, once: ENTRY(field, symbol, needed, parameters). Without a needed
+// function Rondo does not use NVML at all. Without another, only what that function would report is unknown. The table,
+// its loader and the library in software for tests are made from this list. nvmlErrorString, which returns text, stands
+// beside it.
 // clang-format off
 #define RONDO_NVML_ENTRIES(ENTRY)                                                                                     \
   ENTRY(init, nvmlInit_v2, true, ())                                                                                  \

@@ -113,7 +113,7 @@ Result<std::string> read_file(const std::string &path) {
                           "; make one with rondo info --topology-xml FILE, or unset the variable");
 }
 
-/// What import_topology() takes for a device.
+/// Returns whether import_topology() takes the object for a device.
 bool is_gpu(hwloc_obj_t object) {
   constexpr unsigned nvidia = 0x10de;
   constexpr unsigned display_controller = 0x03;
@@ -121,13 +121,13 @@ bool is_gpu(hwloc_obj_t object) {
   return pci.vendor_id == nvidia && pci.class_id >> 8 == display_controller;
 }
 
-/// The PCI object of a device, or one of our own where hwloc sees no GPU at that address; null: no memory.
+/// Returns the PCI object of a device, or one of our own if hwloc sees no GPU at that address. Null: no memory.
 hwloc_obj_t object_of(hwloc_topology_t hwloc, const PciAddress &address) {
   const hwloc_obj_t on_pci =
       hwloc_get_pcidev_by_busid(hwloc, address.domain, address.bus, address.device, address.function);
   if (on_pci != nullptr && is_gpu(on_pci)) return on_pci;
   const std::string name = std::string(device_mark) + pci_address_string(address);
-  hwloc_obj_t known = nullptr;  // where hwloc itself looked at a file that we wrote
+  hwloc_obj_t known = nullptr;  // set if hwloc itself read a file that we wrote
   while ((known = hwloc_get_next_obj_by_type(hwloc, HWLOC_OBJ_MISC, known)) != nullptr)
     if (known->name != nullptr && name == known->name) return known;
   return hwloc_topology_insert_misc_object(hwloc, hwloc_get_root_obj(hwloc), name.c_str());
@@ -151,7 +151,7 @@ struct MachineXml {
   bool is_this_machine = true;
 };
 
-/// This machine with its devices and network cards; `nvml_library`: null, NVML is not asked.
+/// Describes this machine with its devices and network cards. If `nvml_library` is null, NVML is not asked.
 Result<MachineXml> machine_xml(const std::string *nvml_library) {
   MachineXml out;
   RONDO_TRY_ASSIGN(const Hwloc hwloc, load(Detail::with_devices));
@@ -171,7 +171,7 @@ Result<MachineXml> machine_xml(const std::string *nvml_library) {
   return out;
 }
 
-/// What this process adds to what the machine says.
+/// Adds the limits of this process to the machine's topology.
 void add_process_limits(Topology &topology, bool is_this_machine) {
   topology.injected = !is_this_machine;  // hwloc has variables of its own for that
   if (!is_this_machine) return;
@@ -185,7 +185,7 @@ Error of_file(const std::string &path, Error error) {
   return error;
 }
 
-/// By way of XML: so a file says the same of a machine as the machine itself, whatever reads it.
+/// Reads the machine by way of XML, so that a file describes a machine just as the machine itself does.
 Result<Topology> topology_of(const MachineXml &here) {
   auto imported = import_topology(here.xml);
   if (!imported.ok()) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Topology: what this machine is made of, as an immutable value of plain data. hwloc and NVML find it out; nothing
-// outside src/topo sees either. It can be exported as hwloc XML and injected again (RONDO_TOPOLOGY_FILE), so that
-// what depends on a machine's shape can be tried on another.
+// Topology describes this machine as an immutable value of plain data. hwloc and NVML find it out; nothing outside
+// src/topo sees either. It can be exported as hwloc XML and injected again (RONDO_TOPOLOGY_FILE). So code that depends
+// on a machine's shape can be tried on another.
 #pragma once
 
 #include <cstdint>
@@ -61,46 +61,46 @@ struct Topology {
   std::vector<PciBridge> bridges;  ///< a parent comes before its children
   std::vector<Device> devices;     ///< by address; none where nobody asked for them
   std::vector<Nic> nics;           ///< by name, likewise; those on PCI
-  uint32_t processor_limit = 0;    ///< processors' worth of time that the cgroup grants, rounded up; 0: no limit
+  uint32_t processor_limit = 0;    ///< processors' worth of time that the cgroup grants, rounded up; 0 for no limit
   bool injected = false;           ///< from XML; not (necessarily) this machine
 
   bool operator==(const Topology &) const = default;
 };
 
-/// This machine, or config.topology_file. RONDO_ERROR_INVALID_ARGUMENT: the file cannot be read, or is no such XML. Of
-/// this machine without its devices, which take longer to find.
+/// Returns this machine, or config.topology_file. This machine comes without its devices, which take longer to find.
+/// RONDO_ERROR_INVALID_ARGUMENT: the file cannot be read, or is no such XML.
 [[nodiscard]] Result<Topology> discover_topology(const Config &config);
 
 struct DeviceDiscovery {
   Topology topology;
   bool nvml_asked = false;  ///< no: the file says it all
-  std::string nvml_error;   ///< why NVML could not tell; empty: it could, or was not asked
+  std::string nvml_error;   ///< why NVML failed; empty if it worked, or was not asked
 };
 
-/// The same with devices (GPUs that hwloc sees on PCI, or NVML knows, with their NVLinks) and network cards.
-/// Without NVML it is not known of devices whether they have any, which is no error.
+/// Returns the topology with network cards and with devices: GPUs that hwloc sees on PCI, or NVML knows, with their
+/// NVLinks. Without NVML it is unknown whether devices have NVLinks, which is no error.
 [[nodiscard]] Result<DeviceDiscovery> discover_devices(const Config &config);
 
-/// The same without asking NVML, which network cards do not need.
+/// Returns the same without asking NVML, which network cards do not need.
 [[nodiscard]] Result<Topology> discover_nics(const Config &config);
 
-/// The RDMA devices with a processing unit of this process among their nearest.
+/// Returns the RDMA devices that have a processing unit of this process among their nearest.
 [[nodiscard]] std::vector<std::string> near_rdma_devices(const Topology &topology);
 
-/// A topology from hwloc XML; the text may be anything. Every PU that the XML allows counts as allowed.
+/// Reads a topology from hwloc XML; the text may be anything. Every PU that the XML allows counts as allowed.
 [[nodiscard]] Result<Topology> import_topology(std::string_view xml);
 
-/// What discover_devices() would look at, in full, as hwloc XML (which `lstopo -i F` shows, too).
+/// Returns all that discover_devices() would read, as hwloc XML (which `lstopo -i F` shows, too).
 [[nodiscard]] Result<std::string> export_topology_xml(const Config &config);
 
-/// How many ranks can run at once without getting into each other's way: the cores with an allowed PU, or fewer where
-/// the cgroup grants less. At least 1.
+/// Returns how many ranks can run at once without disturbing each other: the number of cores with an allowed PU, or
+/// fewer if the cgroup grants less. At least 1.
 [[nodiscard]] uint32_t usable_core_count(const Topology &topology);
 
-/// The same for a group of processes that together may run on these PUs (operating system's numbers).
+/// Returns the same for a group of processes that together may run on these PUs (operating system's numbers).
 [[nodiscard]] uint32_t usable_core_count(const Topology &topology, std::span<const uint32_t> os_indices);
 
-/// Operating system's numbers of the allowed PUs, ascending.
+/// Returns the operating system's numbers of the allowed PUs, ascending.
 [[nodiscard]] std::vector<uint32_t> allowed_os_indices(const Topology &topology);
 
 }  // namespace rondo

@@ -23,8 +23,8 @@ std::optional<uint64_t> number(std::string_view text, int base) {
   return value;
 }
 
-/// "0x00000001,,0x0000ffff": words of 32 bits, the highest first; an empty one is 0; "0xf...f" stands for ones up to
-/// infinity before the words that follow.
+/// Parses e.g. "0x00000001,,0x0000ffff": words of 32 bits, the highest first. An empty word is 0. "0xf...f" stands for
+/// ones up to infinity before the words that follow.
 std::optional<CpuSet> cpu_set(std::string_view text) {
   constexpr std::string_view endless = "0xf...f";
   constexpr uint32_t word_bits = 32;
@@ -69,22 +69,22 @@ bool set_number(Target &target, std::string_view text) {
   return true;
 }
 
-/// What an element stands in: of the objects around it, the innermost that says something.
+/// The surroundings of an element: of each property, the value of the innermost object around it that has one.
 struct Frame {
-  std::string_view cpus;            ///< of an object that covers processors; empty: none does
+  std::string_view cpus;            ///< of an object that covers processors; empty if none does
   uint32_t bridge = unknown_index;  ///< in Machine::bridges
   uint32_t device = unknown_index;  ///< in Machine::devices, if the element itself is one
-  std::string_view pci;             ///< address of the PCI function; empty: none is around
+  std::string_view pci;             ///< address of the PCI function; empty if none is around
 };
 
-/// A display controller of NVIDIA's: "0302 [10de:2330] [10de:16c1] a1".
+/// Returns whether the type is a display controller of NVIDIA's, e.g. "0302 [10de:2330] [10de:16c1] a1".
 bool is_gpu(std::string_view pci_type) {
   return pci_type.size() > 4 && pci_type.starts_with("03") && pci_type.substr(4).starts_with(" [10de:");
 }
 
 class MachineReader {
  public:
-  /// Each tag of the text, in turn.
+  /// Takes each tag of the text, in turn.
   [[nodiscard]] Result<void> take(const XmlTag &tag) {
     if (!began_) RONDO_TRY(check_root(tag));
     if (began_ && frames_.empty()) return invalid_argument("something behind </topology>");
@@ -96,7 +96,7 @@ class MachineReader {
     return {};
   }
 
-  /// Behind the last tag.
+  /// Returns the machine after the last tag.
   [[nodiscard]] Result<Machine> finish() {
     if (!began_) return no_topology();
     if (!frames_.empty()) return invalid_argument("cut off: an element does not end");
@@ -123,7 +123,7 @@ class MachineReader {
     return check_counts(machine_);
   }
 
-  /// A part of the machine, or one of the many things that a Topology has no use for.
+  /// Opens a part of the machine, or one of the many objects for which a Topology has no use.
   Result<void> open_object(const XmlTag &tag, Frame &frame) {
     const std::string_view type = tag.attribute("type");
     if (type == "Bridge") {
@@ -160,7 +160,7 @@ class MachineReader {
     return {};
   }
 
-  /// Of what the operating system has of a PCI function, the network interfaces and RDMA devices.
+  /// Adds a network card: a network interface or an RDMA device of a PCI function.
   Result<void> add_nic(const XmlTag &tag, const Frame &frame) {
     constexpr std::string_view network = "2", open_fabrics = "3";  // of hwloc_obj_osdev_type_e
     const std::string_view type = tag.attribute("osdev_type");
@@ -178,7 +178,7 @@ class MachineReader {
     return {};
   }
 
-  /// False: a number or a set of processors that cannot be read.
+  /// Adds a part. Returns false if a number or a set of processors cannot be read.
   [[nodiscard]] bool add_part(const XmlTag &tag) {
     const std::string_view type = tag.attribute("type");
     if (type == "Machine") {
@@ -202,7 +202,8 @@ class MachineReader {
     return true;
   }
 
-  /// <info name="..." value="..."/> of the object that it stands in; `device`: the object, if it is one.
+  /// Reads <info name="..." value="..."/> of the object that it stands in. `device` is that object's index, if it is
+  /// one.
   Result<void> read_info(const XmlTag &tag, uint32_t device) {
     const std::string_view name = tag.attribute("name");
     const std::string value = without_entities(tag.attribute("value"));

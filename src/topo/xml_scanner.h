@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Of XML what hwloc writes: elements and attributes between double quotes, the five named entities, comments, a
-// declaration and a document type. Text between elements is passed over.
+// Scans the XML that hwloc writes: elements and attributes between double quotes, the five named entities, comments, a
+// declaration and a document type. Text between elements is skipped.
 #pragma once
 
 #include <optional>
@@ -21,7 +21,7 @@ struct XmlTag {
   bool closes = false;  ///< "<a/>" does both
   std::vector<XmlAttribute> attributes;
 
-  /// Empty where it is missing.
+  /// Returns the value of an attribute, empty if it is missing.
   [[nodiscard]] std::string_view attribute(std::string_view wanted) const {
     for (const XmlAttribute &it : attributes)
       if (it.name == wanted) return it.value;
@@ -34,7 +34,7 @@ class XmlScanner {
  public:
   explicit XmlScanner(std::string_view text) : rest_(text) {}
 
-  /// The next element's tag; nothing at the end, or where the text is no XML (then failed() is true).
+  /// Returns the next element's tag, or nothing at the end. Also nothing if the text is no XML; failed() is true then.
   [[nodiscard]] std::optional<XmlTag> next();
   [[nodiscard]] bool failed() const { return failed_; }
 
@@ -51,7 +51,7 @@ class XmlScanner {
   bool failed_ = false;
 };
 
-/// "a < b" of "a &lt; b".
+/// Replaces entities, e.g. returns "a < b" for "a &lt; b".
 [[nodiscard]] std::string without_entities(std::string_view text);
 
 }  // namespace rondo

@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""include/rondo/constants.json is what programs in the field were compiled with (64-bit), and what other languages
-read: sizes, offsets and values are those of the header, and nothing of the header is missing. A value that changes is
-an ABI break: append in its place. usage: constants_test.py CC"""
+"""This test holds include/rondo/constants.json, with which programs in the field were compiled (64-bit), and which
+other languages read. Its sizes, offsets and values are the header's, and nothing of the header is missing. A value that
+changes is an ABI break: append in its place.
+
+usage: constants_test.py CC"""
 
 import json
 import re
@@ -21,7 +23,7 @@ def header():
 
 
 def assertions():
-    """One line of C each; a name of the JSON that the header does not have does not compile."""
+    """Yields one line of C for each. A name of the JSON that the header does not have does not compile."""
     for name, value in zip(("MAJOR", "MINOR", "PATCH"), TOLD["version"]):
         yield f"RONDO_VERSION_{name} == {value}"
     for enum, values in TOLD["enums"].items():

@@ -16,7 +16,7 @@ EXAMPLES = [path for path in (HERE.parents[1] / "examples").iterdir() if path.su
 
 
 def run(*command, **environment):
-    """Standard output; what a failed command said is in the exception."""
+    """Returns standard output; what a failed command said is in the exception."""
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, env={**os.environ, **environment})
     if done.returncode != 0:
         raise AssertionError(f"{' '.join(command)}: status {done.returncode}\n{done.stdout}{done.stderr}")
@@ -36,7 +36,7 @@ class Installed(unittest.TestCase):
         cls.lib = cls.tree / cls.libdir
 
     def pkg_config(self, *arguments):
-        # The tree is not where it was configured to be, so the prefix is told.
+        # The tree is not where it was configured to be, so this passes the prefix.
         return run("pkg-config", f"--define-variable=prefix={self.tree}", *arguments, "rondo",
                    PKG_CONFIG_PATH=str(self.lib / "pkgconfig")).split()
 
@@ -82,7 +82,7 @@ class Installed(unittest.TestCase):
         self.assertEqual(sorted(said.splitlines()), [f"rank {rank} of 3: the sum is 6.0" for rank in range(3)])
 
     def cmake(self, name, wanted):
-        """Configures a project that wants this of Rondo; its build folder, and the finished process."""
+        """Configures a project that wants this of Rondo. Returns its build folder and the finished process."""
         source, build = Path(self.folder.name) / name, Path(self.folder.name) / f"{name}-build"
         source.mkdir()
         (source / "CMakeLists.txt").write_text(f"""cmake_minimum_required(VERSION 3.20)

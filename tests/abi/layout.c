@@ -47,7 +47,7 @@ static int check_config(void) {
     CHECK(given.behind == FILL);                                                     \
   } while (0)
 
-/* The same, of a struct without padding: what it writes is the INIT. */
+/* Checks the same of a struct without padding: the function writes the INIT. */
 #define CHECK_DEFAULT(type, init, function)                                          \
   do {                                                                               \
     type expected = init, written;                                                   \

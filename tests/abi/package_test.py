@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The Debian packages of what meson installs: what is in which, what they depend on, and that installed and removed
-again they leave nothing. package_test.py, started in the build folder, as root (else the installation is left out)."""
+"""Tests the Debian packages of what meson installs: what each contains and depends on, and that nothing is left once
+they are installed and removed. Start package_test.py in the build folder, as root; otherwise it leaves the installation
+out."""
 
 import os
 import re

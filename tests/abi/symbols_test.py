@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What librondo.so offers to others: symbols_test.py LIBRARY. symbols.txt is the contract, rondo.h the promise."""
+"""Tests what librondo.so exports: symbols_test.py LIBRARY. symbols.txt is the contract, rondo.h the promise."""
 
 import re
 import subprocess

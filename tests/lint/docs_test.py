@@ -24,7 +24,7 @@ def header_names(pattern):
 
 
 def anchors(page):
-    """What headings of a page are called in links: as GitHub makes it of them."""
+    """Returns the names that links give to the headings of a page, as GitHub makes them."""
     text = re.sub(r"^```.*?^```", "", tree.read(page), flags=re.M | re.S)
     names = []
     for heading in re.findall(r"^#+ +(.*)$", text, re.M):

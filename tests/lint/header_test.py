@@ -25,7 +25,7 @@ int main(void) {
 
 
 def compile_program(compiler, standard, suffix, program):
-    """The compiler's complaint, or an empty string."""
+    """Returns the compiler's complaint, or an empty string."""
     with tempfile.TemporaryDirectory() as folder:
         source = Path(folder) / f"program{suffix}"
         source.write_text(program, encoding="utf-8")

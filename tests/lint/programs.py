@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which programs a shell script or a Python file starts, as far as a reader can know without running it.
+"""Finds which programs a shell script or a Python file starts, as far as a reader can know without running it.
 
-A program whose name is computed, or is a path, is not told: those are the project's own.
+A program whose name is computed, or is a path, is not reported: those are the project's own.
 """
 
 import ast
@@ -13,7 +13,8 @@ BUILTINS = frozenset(". : [ alias bg break builtin cd command compgen complete c
                      "unalias unset wait".split())
 GOES_ON = frozenset("if then elif else do while until ! { } fi done esac time".split())  # a command may follow
 REDIRECTIONS = frozenset(("<", ">", ">>", "<<", "<<-", "<<<", "&>", "&>>", ">&", "<&", "<>", ">|"))
-# What runs another command: how many words of its own, beside options and assignments, come before that command.
+# These programs run another command. The value is how many words of their own, beside options and assignments, precede
+# that command.
 WRAPPERS = {"exec": 0, "command": 0, "env": 0, "sudo": 0, "setsid": 0, "nohup": 0, "timeout": 1, "setarch": 1,
             "chroot": 1, "unshare": 0, "nsenter": 0, "as_root": 0, "attended": 0, "inside": 0, "runuser": 1, "xargs": 0}
 ASSIGNMENT = re.compile(r"^[A-Za-z_]\w*(\[[^]]*\])?\+?=")
@@ -22,7 +23,7 @@ QUOTED = re.compile(r"'[^']*'|\\.|`[^`]*`", re.S)
 
 
 def closing(text, start):
-    """The index behind the bracket that closes the one at `start`; quotes and nested brackets are passed over."""
+    """Returns the index after the bracket that closes the one at `start`; quotes and nested brackets are skipped."""
     pairs = {"(": ")", "{": "}"}
     ends = [pairs[text[start]]]
     position = start + 1
@@ -68,7 +69,7 @@ class Shell:
         self.bodies = []
 
     def next(self):
-        """The next operator or word; '' at the end."""
+        """Returns the next operator or word; '' at the end."""
         blank = re.compile(r"(?:[ \t]|\\\n)*(?:#[^\n]*)?").match(self.text, self.position)
         self.position = blank.end()
         operator = OPERATOR.match(self.text, self.position)
@@ -147,7 +148,7 @@ class Shell:
                 self.read_command(word)
 
     def skip_pattern(self):
-        """Behind the `in` or `;;` of a case: to the end of the next pattern, or the `esac`."""
+        """Skips from the `in` or `;;` of a case to the end of the next pattern, or to the `esac`."""
         word = self.next()
         while word in ("\n", "("):
             word = self.next()
@@ -201,7 +202,7 @@ class Shell:
             self.read_text(name, rest)
 
     def read_text(self, name, rest):
-        """A script that is an argument: sh -c '...', trap '...' EXIT."""
+        """Reads a script that is an argument: sh -c '...', trap '...' EXIT."""
         at = 0
         if name in ("sh", "bash", "dash"):
             flags = [index for index, word in enumerate(rest) if re.fullmatch(r"-[a-z]*c", word)]
@@ -211,7 +212,7 @@ class Shell:
 
 
 def text_of(node):
-    """A literal's text; fields of an f-string read as a name."""
+    """Returns a literal's text; fields of an f-string read as a name."""
     if isinstance(node, ast.Constant) and isinstance(node.value, str):
         return node.value
     if isinstance(node, ast.JoinedStr):
@@ -247,7 +248,8 @@ class Python:
                 isinstance(call.func.value, ast.Name) and call.func.value.id == "subprocess")
 
     def find_starters(self):
-        """(name, (place, parameter, takes all)) of each starter of this file; a class is one if its __init__ is."""
+        """Yields (name, (place, parameter, takes all)) of each starter of this file; a class is one if its __init__
+        is."""
         owners = {function: owner.name for owner in ast.walk(self.tree) if isinstance(owner, ast.ClassDef)
                   for function in owner.body if isinstance(function, ast.FunctionDef)}
         for function in ast.walk(self.tree):
@@ -266,7 +268,8 @@ class Python:
 
     @staticmethod
     def names(node):
-        """The names that may be all of a command: `command`, `command or [...]`, `[word for word in command]`."""
+        """Returns the names that may be all of a command: `command`, `command or [...]`, `[word for word in
+        command]`."""
         if isinstance(node, ast.BoolOp):
             return [value.id for value in node.values if isinstance(value, ast.Name)]
         if isinstance(node, ast.ListComp):

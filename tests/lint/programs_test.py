@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Every program that the scripts and tests start is on a bare Debian once scripts/lib.sh has installed its packages.
 
-A bare root has Debian's required packages and apt. A program that a file looks for first (`command -v`,
-shutil.which) may be missing: that file says what it does then.
+A bare root has Debian's required packages and apt. A program that a file first searches (`command -v`, shutil.which)
+may be missing: that file says what it does then.
 """
 
 import functools
@@ -16,7 +16,7 @@ import programs
 import source_tree as tree
 
 PACKAGES = {  # package: the programs of it that are used
-    # Of a bare root.
+    # A bare root has these.
     "apt": "apt-config apt-get",
     "bash": "bash",
     "bsdutils": "renice",
@@ -34,7 +34,7 @@ PACKAGES = {  # package: the programs of it that are used
     "sed": "sed",
     "tar": "tar",
     "util-linux": "nsenter runuser setarch setsid unshare",
-    # Of packages that the scripts install, and of what those depend on.
+    # The scripts install these packages, or depend on them.
     "binutils": "nm readelf strip",
     "buildah": "buildah",
     "cmake": "cmake",
@@ -55,7 +55,7 @@ PLACES = ("/usr/bin", "/usr/sbin", "/bin", "/sbin")  # not the PATH, on which a 
 
 
 def installed_by_scripts():
-    """The Debian packages that lib.sh lists, and those that a script names to install_packages."""
+    """Returns the Debian packages that lib.sh lists, and those that a script names to install_packages."""
     text = tree.read("scripts/lib.sh")
     lists = re.findall(r"^packages_\w+=\((.*?)\)", text, re.M | re.S)
     lists += re.findall(r"\becho (clang .*?) ;;", text)
@@ -67,8 +67,8 @@ def installed_by_scripts():
 
 @functools.lru_cache
 def calls():
-    """(path, line, program) of each program that a script or test starts without having looked for it, and the names
-    of those that it looks for."""
+    """Returns (path, line, program) of each program that a script or test starts without having searched it, and the
+    names of the programs that they search."""
     sources = {path: tree.read(path) for path in tree.all_files()
                if tree.is_shell(path) or tree.is_python(path) and path.parts[0] in ("scripts", "tests", "bench")}
     starters, functions = {}, set()
@@ -92,7 +92,7 @@ def query(*arguments):
 
 @unittest.skipUnless(shutil.which("dpkg-query"), "no dpkg: the table of programs is taken as it is")
 class Table(unittest.TestCase):
-    """What the table says is so on this Debian or Ubuntu."""
+    """The table agrees with this Debian or Ubuntu."""
 
     @classmethod
     def setUpClass(cls):
@@ -106,7 +106,7 @@ class Table(unittest.TestCase):
                 cls.needs.setdefault(provided, set()).update(re.findall(r"(?:^|[,|] *)([a-z0-9][\w.+-]*)", needs))
 
     def brought(self):
-        """What is installed once lib.sh's packages are: they, and all on which they depend."""
+        """Returns the packages that are installed once lib.sh's packages are: they, and all on which they depend."""
         found, open_names = set(), installed_by_scripts()
         while open_names:  # bounded by the packages there are
             name = open_names.pop()
@@ -136,7 +136,7 @@ class Table(unittest.TestCase):
         self.assertGreater(seen, 20)
 
     def closure_of(self, owners, package):
-        """The owners, and `package` where it is a name for them: g++ depends on g++-12, which has the program."""
+        """Returns the owners, and `package` if it is a name for them: g++ depends on g++-12, which has the program."""
         return [*owners, package] if self.needs.get(package, set()) & set(owners) else owners
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""This test holds the reference of the C API: every function, type, field, enumerator and constant of the public
+"""This test holds the reference of the C API. Every function, type, field, enumerator and constant of the public
 headers has a comment in the form that scripts/docs reads. No Doxygen is needed for that. If it is installed, it must
 agree, and every function must be on the page of its group."""
 
@@ -37,7 +37,7 @@ class Header:
         self.code = code
 
     def documented(self, begin, end):
-        """Whether what stands at [begin, end) has a comment right before it, or one that trails right behind it."""
+        """Returns whether the code at [begin, end) has a comment right before it, or a trailing one right after it."""
         for doc_begin, doc_end, trailing in self.docs:
             if not trailing and doc_end <= begin and not self.code[doc_end:begin].strip():
                 return True
@@ -52,7 +52,7 @@ def functions(code):
 
 
 def constants(code):
-    """The first definition of each: #if has two of some."""
+    """Yields the first definition of each constant: #if has two of some."""
     seen = set()
     for found in re.finditer(r"^[ ]*#[ ]*define (\w+)((?:[^\n]*\\\n)*[^\n]*)", code, re.M):
         if found[1] in seen or found[1] in GUARDS:
@@ -67,7 +67,7 @@ def constants(code):
 
 
 def types(code):
-    """(name, begin, end, body_begin, body, kind) of each; the end of one with a body is that of its head."""
+    """Yields (name, begin, end, body_begin, body, kind) of each type; if it has a body, the end is the head's."""
     for found in re.finditer(r"^(?:typedef )?(enum|struct)\s*(\w*)\s*\{(.*?)\}\s*(\w*)\s*;", code, re.M | re.S):
         yield found[4] or found[2] or "flags", found.start(), found.start(3), found.start(3), found[3], found[1]
     for found in re.finditer(r"^typedef [^{};]*?\*?(\w+);", code, re.M):
@@ -113,7 +113,7 @@ class Reference(unittest.TestCase):
         self.assertEqual({name: undocumented(tree.read(name)) for name in HEADERS}, {name: [] for name in HEADERS})
 
     def test_nothing_is_overlooked(self):
-        """What the test sees is what there is: the exported functions, and the names in constants.json."""
+        """The test sees everything: the exported functions, and the names in constants.json."""
         import json
         told = json.loads(tree.read("include/rondo/constants.json"))
         codes = [Header(tree.read(name)).code for name in HEADERS]

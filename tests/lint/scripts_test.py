@@ -51,7 +51,7 @@ class Scripts(unittest.TestCase):
             self.assertTrue(os.access(tree.ROOT / script, os.X_OK), script)
             for option in options:
                 self.assertIn(option, tree.read(script))
-        # What is left out of the image is what git ignores, and git's own.
+        # The image leaves out what git ignores, and git's own.
         ignored = set(tree.read("packaging/Dockerfile.dockerignore").split())
         self.assertEqual(ignored, {"/build*/", "/.cache/", "**/__pycache__/", "/.git/"})
 

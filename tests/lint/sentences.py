@@ -30,26 +30,28 @@ IDIOMS = {
     "who": r"(?:^|[:;] )[Ww]ho\b", "what there is": r"\b[Ww]hat there is\b", "behind": r"\bbehind (?:that|which|it)\b"}
 AUXILIARIES = set("""is are was were has have had does do did can may must will shall should would could cannot might
 isn't aren't doesn't don't can't won't needs""".split())
-VERBS = """abort accept account acquire add adopt adapt advance agree aim align allocate allow answer append apply
-arrive ask assign assume attach avoid await balance bear become begin belong bind block break bring build call cancel
-carry catch change charge check choose claim clear close collect combine come compare compile complete compute connect
-consist contain continue convert copy correspond cost count cover create deal decide declare define delay delete
-deliver depend describe destroy detect determine differ disagree discard divide document download draw drive drop
-emulate enable encode end enqueue ensure enter estimate evict examine exceed exchange execute exist exit expect
-explain export expose extend fail fill find finish fit flush fold follow forget fork form free gather generate get
-give go grow guard halve hand handle hang happen hash have hide hint hold identify ignore implement import include
-increase indicate inherit initialise initialize insert install interpret intend interrupt invalidate join keep kill
-know last launch lay lead learn leave let lie limit link list listen load lock log look lose make map mark match
-matter mean measure meet merge modify move multiply name need notice notify number observe occur offer open order
-overlap overwrite own pack pair park parse pass pay perform permit pick pin place plan play point poll post prefer
-prepare prevent print probe produce promise propagate protect prove provide publish pull push put queue raise read
-receive recognise record recover reduce refer refuse register release rely remain remember remove rename render repeat
-replace replay report represent require reserve reset resolve resume retry return reuse reverse rise round run sample
-save say scale scan schedule see seem select send separate serve set share shorten show shrink shut signal simulate
-skip sleep sort span speak spend spin split stage stand start state stay step stop store stream stretch submit
-subtract succeed suffice support suppose swap synchronize synchronise take talk test throw time touch track train
-translate transfer trust try turn unmap update use validate vary verify visit vote wait wake walk want warn watch win
-work wrap write yield""".split()
+VERBS = """abort accept account acquire adapt add adopt advance agree aim align allocate allow answer append
+apply arrive ask assemble assign assume attach avoid await balance bear become begin belong bind block break
+bring build call cancel capture carry catch change charge check choose claim clear close collect combine
+come compare compile complete compute configure connect consist contain continue convert copy correspond
+cost count cover create deal decide declare define delay delete deliver depend describe destroy detect
+determine die differ disagree discard divide document download draw drive drop emulate enable encode end
+enqueue ensure enter estimate evict examine exceed exchange execute exist exit expect explain export expose
+extend fail fill find finish fit flush fold follow forget fork form free gather generate get give go grow
+guard halve hand handle hang happen hash have hide hint hold identify ignore implement import include
+increase indicate inherit initialise initialize insert install intend interpret interrupt invalidate join
+judge keep kill know last launch lay lead learn leave let lie limit link list listen live load lock log look
+lose make map mark match matter mean measure meet merge modify move multiply name need note notice notify
+number observe occur offer open order overlap overwrite own pack pair park parse pass pay perform permit
+pick pin place plan play point poll post prefer prepare prevent print probe produce promise propagate
+protect prove provide publish pull push put queue raise read receive recognise record recover reduce refer
+refuse register release rely remain remember remove rename render repeat replace replay report represent
+request require reserve reset resolve restore resume retry return reuse reverse rewrite rise round run
+sample save say scale scan schedule see seem select send separate serve set share shorten show shrink shut
+signal simulate skip sleep sort span speak spend spin split stage stand start state stay step stop store
+stream stretch submit subtract succeed suffice sum summarise support suppose swap synchronise synchronize
+take talk test throw time touch track train transfer translate trust try turn unmap update use validate vary
+verify visit vote wait wake walk want warn watch win work wrap write yield""".split()
 VOWEL_Y = ("ay", "ey", "oy", "uy")
 
 
@@ -121,7 +123,7 @@ class Block:
 
 
 def decorations_gone(comment):
-    """The text of a C comment: an indented example keeps its indent."""
+    """Returns the text of a C comment; an indented example keeps its indent."""
     lines = re.sub(r"^/\*+<?|\*+/$", "", comment).splitlines()
     return "\n".join(re.sub(r"^\s*(///?<?|//!?<?|\*(?=\s|$)) ?", "", line).rstrip() for line in lines)
 
@@ -136,7 +138,7 @@ FUNCTION = re.compile(r"(?!(return|else|do|co_\w+|if|for|while|switch)\b)[\w:<>,
 def kind_of(code):
     """Returns what a comment before `code` describes."""
     head = re.split(r"[;{]", code[:800], maxsplit=1)[0]
-    head = head[PREFIX.match(head).end():]
+    head = re.sub(r"\balignas\s*\([^)]*\)\s*", "", head[PREFIX.match(head).end():])
     if FUNCTION.match(head) and "=" not in head.split("(")[0]:
         return "function"
     return "thing" if THING.match(head) else "text"

@@ -12,7 +12,7 @@ C_SUFFIXES = (".h", ".hpp", ".c", ".cpp", ".cu", ".cuh")
 
 
 def all_files():
-    """Paths relative to the root of everything but build folders and version control."""
+    """Yields paths relative to the root of everything but build folders and version control."""
     for folder, folders, names in os.walk(ROOT):
         folders[:] = sorted(name for name in folders if not SKIPPED_FOLDERS.match(name))
         for name in sorted(names):
@@ -73,7 +73,7 @@ INITIALISER_HEAD = re.compile(r"\)\s*(?:noexcept)?\s*:(?!:).*[\w>]\s*$", re.S)
 
 
 def bare_head(head):
-    """What stands before a brace, without attributes and template parameters, which hide its kind."""
+    """Returns the code before a brace, without attributes and template parameters, which hide its kind."""
     head = re.sub(r"\[\[.*?\]\]|alignas\s*\(.*?\)|__attribute__\s*\(\(.*?\)\)", " ", head, flags=re.S)
     previous = None
     while previous != head:
@@ -82,7 +82,7 @@ def bare_head(head):
 
 
 def brace_kind(head):
-    """What a brace at namespace or class scope opens: 'scope', 'function' or 'value'."""
+    """Returns what a brace at namespace or class scope opens: 'scope', 'function' or 'value'."""
     head = bare_head(head)
     if re.search(r"\bnamespace\b", head) or head.startswith("extern") and "(" not in head:
         return "scope"
@@ -94,7 +94,7 @@ def brace_kind(head):
 
 
 def skip_block(code, start):
-    """The index behind the brace that closes the one at `start`."""
+    """Returns the index after the brace that closes the one at `start`."""
     depth = 0
     for match in re.compile(r"[{}]").finditer(code, start):
         depth += 1 if match[0] == "{" else -1
@@ -109,7 +109,8 @@ def function_name(head):
 
 
 def c_functions(text):
-    """(name, first line, line count) of each function body in C or C++, a lambda at namespace scope included."""
+    """Returns (name, first line, line count) of each function body in C or C++, a lambda at namespace scope
+    included."""
     code = without_comments(text)
     found, head_start, position, parentheses = [], 0, 0, 0
     while position < len(code):
@@ -161,6 +162,6 @@ INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]+(["<])([^">]+)[">]', re.M)
 
 
 def includes(text):
-    """(line, "quote" or "angle", path) of each #include."""
+    """Yields (line, "quote" or "angle", path) of each #include."""
     for match in INCLUDE.finditer(text):
         yield text.count("\n", 0, match.start()) + 1, "quote" if match[1] == '"' else "angle", match[2]

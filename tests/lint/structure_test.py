@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The shape of the sources: who may include whom, sizes, first lines; no path of one machine."""
+"""This test holds the shape of the sources: which folder may include which, sizes, first lines, no path of one
+machine."""
 
 import re
 import unittest
@@ -12,7 +13,7 @@ FUNCTION_LINES_MAX = 80
 COLUMNS_MAX = 120
 
 # Folder -> the folders and files whose headers it may include, beside its own and rondo/rondo.h. A path with a suffix
-# is one file. docs/architecture.md tells why.
+# is one file. The reasons are in docs/architecture.md.
 PLAIN_PLAN = {"src/plan/schedule.h", "src/plan/algorithm.h", "src/plan/plan.h"}
 CORE_FLOORS = {"src/base", "src/memory", "src/proto", "src/topo", "src/plan", "src/engine", "src/bootstrap", "src/core"}
 INTERFACES = {"transports/links.h", "transports/ranks.h", "transports/flight_recorder.h", "transports/recording.h",
@@ -23,13 +24,13 @@ MAY_INCLUDE = {
     "src/proto": {"src/base"},
     "src/topo": {"src/base"},
     "src/plan": {"src/base", "src/proto", "src/topo"},
-    # Executors run over links and tell ranks what they do, whatever transport these are of.
+    # Executors run over links and report to ranks what they do, whatever transport these are of.
     "src/engine": {"src/base", "src/proto", "src/topo", "src/plan", "transports/links.h", "transports/ranks.h"},
     "src/sim": {"src/base", "src/proto", "src/topo", "src/plan"},
     "src/bootstrap": {"src/base"},
     "transports": {"src/base", "src/memory", "src/proto", "src/bootstrap/fd_channel.h",
                    "src/bootstrap/store/store.h"} | PLAIN_PLAN,
-    # How several hosts meet: where to listen, and the store's handshake on every connection.
+    # Several hosts meet by listening and by the store's handshake on every connection.
     "transports/hosts": {"src/base", "src/proto", "src/bootstrap", "transports"},
     "transports/tcp": {"src/base", "src/proto", "src/bootstrap/frame_tag.h", "transports"},
     "transports/ucx": {"src/base", "src/proto", "src/bootstrap", "transports"},
@@ -46,8 +47,9 @@ MAY_INCLUDE = {
     # A front for other programs: it uses the library as strangers do.
     "src/compat": set(),
     "src/cli": {"src", "bench", "transports", "cuda"},
-    # Before a user: help, files, progress, pictures. Nothing of the library but how a size is written and a user's file
-    # is opened, so that bench, which uses the library as strangers do (but that and dlopen()), may use it, too.
+    # The console is before a user: help, files, progress, pictures. Of the library it knows only how a size is written
+    # and a user's file is opened. So bench, which uses the library as strangers do (but that and dlopen()), may use it,
+    # too.
     "src/console": {"src/base/size.h", "src/base/user_file.h", "src/base/signals_absorbed.h"},
     "src/plan/print/svg.cpp": {"src/base", "src/plan", "src/console/svg.h"},
     "bench": {"src/console", "src/base/size.h", "src/base/user_file.h", "src/base/runtime_library.h"},
@@ -77,13 +79,13 @@ def inside(path, place):
 
 
 def rule_for(path):
-    """The longest key of MAY_INCLUDE that holds `path`, or None."""
+    """Returns the longest key of MAY_INCLUDE that holds `path`, or None."""
     keys = [key for key in MAY_INCLUDE if inside(path, key)]
     return max(keys, key=len) if keys else None
 
 
 def include_violations(path, text, exists):
-    """Messages for the #includes of file `path` (a string) that break the rule; exists(path) asks for a file."""
+    """Yields messages for the #includes of file `path` (a string) that break the rule; exists(path) asks for a file."""
     rule = rule_for(path)
     if rule is None:
         yield f"{path}: no rule says what code in this folder may include; add it to MAY_INCLUDE"
@@ -148,7 +150,7 @@ class IncludeDirections(unittest.TestCase):
 
 
 class Branches(unittest.TestCase):
-    # The kind of executor is told to users (src/api); what a communicator does follows from the other capabilities.
+    # Users are shown the kind of executor (src/api). What a communicator does follows from the other capabilities.
     KINDS = re.compile(r"RONDO_DEVICE_EXECUTOR_|BufferPlace::|\.kind\b")
 
     def test_the_communicator_has_no_branch_on_the_kind_of_executor(self):

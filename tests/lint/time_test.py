@@ -21,7 +21,7 @@ TIMED_CASE = re.compile(r'"[^"\n]*\[\.timed\][^"\n]*"\s*\)\s*\{')
 
 
 def inside_parentheses(code, start):
-    """What stands between the parenthesis that opens before `start` and the one that closes it."""
+    """Returns the code between the parenthesis that opens before `start` and the one that closes it."""
     depth = 1
     for match in re.compile(r"[()]").finditer(code, start):
         depth += 1 if match[0] == "(" else -1
@@ -31,7 +31,7 @@ def inside_parentheses(code, start):
 
 
 def without_timed_cases(text):
-    """Code without comments and strings, and without the bodies of cases of the suite "timed"."""
+    """Returns code without comments and strings, and without the bodies of cases of the suite "timed"."""
     code = tree.without_comments(text)
     for match in TIMED_CASE.finditer(text):
         end = tree.skip_block(code, match.end() - 1)
@@ -40,7 +40,7 @@ def without_timed_cases(text):
 
 
 def c_violations(text):
-    """(line, what) of each bound on a time and of each loop that tries again."""
+    """Yields (line, what) of each bound on a time and of each loop that tries again."""
     code = without_timed_cases(text)
     names = set(NAMED.findall(code))
     elapsed = re.compile("|".join([DIFFERENCE, SPOKEN] + [rf"\b{name}\b" for name in sorted(names)]))
@@ -85,14 +85,14 @@ class Elapsed:
 
 
 def elapsed_functions(module):
-    """The names of functions that return how long something took."""
+    """Returns the names of functions that return how long something took."""
     elapsed = Elapsed(module, ())
     return {function.name for function in ast.walk(module) if isinstance(function, ast.FunctionDef)
             for node in ast.walk(function) if isinstance(node, ast.Return) and elapsed.holds(node.value)}
 
 
 def bounds_time(node, elapsed):
-    """Whether an assertion has a time on its smaller side."""
+    """Returns whether an assertion has a time on its smaller side."""
     compared = []
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and len(node.args) > 1:
         if node.func.attr in ("assertLess", "assertLessEqual"):
@@ -114,7 +114,7 @@ def bounds_time(node, elapsed):
 
 
 def breaks(loop):
-    """Whether a loop ends early: one within it has its own `break`."""
+    """Returns whether a loop ends early. A loop within it has its own `break`."""
     def found(nodes):
         return any(isinstance(node, ast.Break) or not isinstance(node, (ast.For, ast.While, ast.FunctionDef)) and
                    found(ast.iter_child_nodes(node)) for node in nodes)

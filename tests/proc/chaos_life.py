@@ -16,7 +16,7 @@ TIMEOUT_S = 5.0  # of operations that are to miss it
 INIT_TIMEOUT_S = 8.0
 HANG_S = 400.0  # the deadline of a whole life
 
-# What happens -> how many of a hundred lives, what the others get, and by when after it.
+# Kind of event -> how many of a hundred lives, the others' outcome, and its latest time after the event.
 KINDS = {
     "kill": (24, REMOTE, 2.0),
     "crash": (8, REMOTE, 2.0),
@@ -36,7 +36,7 @@ ANSWER_S = 0.1  # rondo_comm_get_async_error() does not wait
 
 
 def is_stopped(pid):
-    """By a signal; not by a tracer."""
+    """Returns whether a signal has stopped it; a tracer does not count."""
     try:
         return Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rpartition(") ")[2].startswith("T")
     except OSError:
@@ -52,7 +52,7 @@ class Line:
         self.words = words[3].rstrip("\n") if len(words) > 3 else ""
 
     def error(self):
-        """(status, peer, operation, message)"""
+        """Returns (status, peer, operation, message)."""
         status, peer, operation, message = self.words.split(" ", 3)
         return int(status), int(peer), int(operation), message
 
@@ -67,7 +67,7 @@ def check(condition, *what):
 
 
 def statuses():
-    """The numbers of the statuses, from the public header."""
+    """Returns the numbers of the statuses, from the public header."""
     names = {"RONDO_ERROR_REMOTE": REMOTE, "RONDO_ERROR_TIMEOUT": TIMEOUT, "RONDO_ERROR_MISMATCH": MISMATCH,
              "RONDO_ERROR_ABORTED": ABORTED, "RONDO_ERROR_SYSTEM": SYSTEM}
     header = Path(__file__).resolve().parents[2] / "include" / "rondo" / "types.h"
@@ -84,7 +84,7 @@ STATUS = statuses()
 
 
 def processes_with(token):
-    """The processes whose environment has `token`; the dead that nobody has reaped yet have none."""
+    """Returns the processes whose environment has `token`; the dead that nobody has reaped yet have none."""
     found = []
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
@@ -97,7 +97,7 @@ def processes_with(token):
 
 
 class Life:
-    """What one seed says, and how it is carried out."""
+    """The life that a seed describes, and the way to carry it out."""
 
     def __init__(self, seed, rondo, program):
         draw = random.Random(seed)
@@ -119,7 +119,7 @@ class Life:
             "RONDO_TIMEOUT": str(TIMEOUT_S if KINDS[self.kind][1] == TIMEOUT else 100),
             "RONDO_INIT_TIMEOUT": str(INIT_TIMEOUT_S if self.kind == "early" else 60),
         }
-        # Of a communicator that fails, in a folder that may be slow.
+        # The recorder is for a communicator that fails; its folder may be slow.
         self.recorder = draw.choices(("none", "folder", "slow"), (6, 2, 2))[0] if KINDS[self.kind][1] else "none"
         self.times = []  # (what, seconds, limit)
         self.too_early = False  # it failed before anything happened
@@ -136,7 +136,8 @@ class Life:
         return [self.program, self.kind, str(self.victim), str(self.delay_us), str(self.count), self.buffers, folder]
 
     def start(self, folder):
-        """rank (or "launcher") -> process; their output goes to files, so that nobody waits for a reader."""
+        """Starts the processes and returns them by rank (or "launcher"). Their output goes to files, so that nobody
+        waits for a reader."""
         name, value = self.token.split("=")
         base = dict(os.environ, **self.environment, TMPDIR=folder, **{name: value})
         if self.recorder != "none":
@@ -175,7 +176,7 @@ class Life:
         return [line for line in self.lines if line.event == event and rank in (None, line.rank)]
 
     def run(self, folder):
-        """Until all have ended. A stopped victim goes on when the others have."""
+        """Runs until all have ended. A stopped victim goes on when the others have."""
         processes = self.start(folder)
         deadline = time.monotonic() + HANG_S
         try:
@@ -281,7 +282,7 @@ class Life:
         check(before == after, "rank", rank, "left behind (descriptors, threads, mappings):", before, "->", after)
 
     def judge_early(self, rank, struck):
-        """It was killed before, while or after all met."""
+        """Judges a life whose victim was killed before, while or after all met."""
         outcomes = [line for line in self.lines
                     if line.rank == rank and line.event in ("failed", "no_init", "no_id")]
         check(len(outcomes) == 1, "rank", rank, "had no outcome")
@@ -301,7 +302,7 @@ class Life:
             check(listed or peer == self.victim, "rank", rank, "does not name the missing rank:", message)
 
     def judge_recording(self, folder):
-        """One rank has written it, whole, by the time at which all have destroyed the communicator."""
+        """Checks that one rank has written it, whole, by the time at which all have destroyed the communicator."""
         if self.recorder == "none" or self.too_early:
             return
         files = list(Path(folder, "recordings").iterdir())

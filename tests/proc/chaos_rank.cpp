@@ -55,7 +55,7 @@ long long now_ns() {
   return now.tv_sec * 1'000'000'000LL + now.tv_nsec;
 }
 
-/// One write, so that lines of threads do not mix and a kill does not tear them.
+/// Prints a line by one write, so that lines of threads do not mix and a kill does not tear them.
 void say(const Options &self, const char *event, const std::string &words = "") {
   const std::string line =
       std::to_string(self.rank) + " " + event + " " + std::to_string(now_ns()) + " " + words + "\n";
@@ -64,7 +64,7 @@ void say(const Options &self, const char *event, const std::string &words = "") 
 
 void nap(int milliseconds) { std::this_thread::sleep_for(std::chrono::milliseconds(milliseconds)); }
 
-/// Descriptors, threads, and mappings of shared memory of this process.
+/// Lists descriptors, threads, and mappings of shared memory of this process.
 std::string held() {
   const auto entries = [](const char *path) {
     size_t count = 0;
@@ -87,7 +87,7 @@ void report(const Options &self, const char *event, rondo_comm_t comm, rondo_sta
                        std::to_string(error.operation) + " " + error.message);
 }
 
-/// Sums and checks. False: it failed; a wrong sum is said.
+/// Sums and checks. Returns false after a failure; a wrong sum is printed.
 bool sum(const Options &self, rondo_comm_t comm, int rank, int size, int32_t *values, size_t count, int round,
          rondo_status_t &status) {
   for (size_t i = 0; i < count; ++i) values[i] = static_cast<int32_t>(i % 1000) + rank + round;
@@ -101,7 +101,7 @@ bool sum(const Options &self, rondo_comm_t comm, int rank, int size, int32_t *va
   return true;
 }
 
-/// The id of a communicator, made by one rank and handed over as a file.
+/// Exchanges the id of a communicator. One rank makes it and hands it over as a file.
 bool exchange_id(const Options &self, const std::string &name, bool makes, rondo_unique_id_t &id) {
   const std::string path = self.folder + "/" + name;
   if (makes) {
@@ -117,7 +117,7 @@ bool exchange_id(const Options &self, const std::string &name, bool makes, rondo
   return false;
 }
 
-/// The victim's end, from whatever thread calls it.
+/// Ends the victim, from whatever thread calls it.
 void strike(const Options &self, rondo_comm_t comm) {
   say(self, "strike", self.kind);
   if (self.kind == "kill") ::kill(::getpid(), SIGKILL);
@@ -141,7 +141,7 @@ rondo_status_t idle(const Options &self, rondo_comm_t comm) {
   return status;
 }
 
-/// Another operation, or another kind, whose rank may complete it without waiting for the others.
+/// Calls another operation, or another kind, whose rank may complete it without waiting for the others.
 rondo_status_t call_otherwise(const Options &self, rondo_comm_t comm, int32_t *values) {
   const size_t count = self.count + 1;
   const int next = (self.rank + 1) % self.size;
@@ -152,7 +152,7 @@ rondo_status_t call_otherwise(const Options &self, rondo_comm_t comm, int32_t *v
   return rondo_all_reduce(values, values, count, RONDO_INT32, RONDO_MAX, comm, nullptr);
 }
 
-/// The descriptor of the newest region of this process.
+/// Returns the descriptor of the newest region of this process.
 int newest_region() {
   int newest = -1;
   for (int descriptor = 3; descriptor < 1024; ++descriptor) {
@@ -184,7 +184,7 @@ rondo_status_t sum_replaced(const Options &self, rondo_comm_t comm) {
   return status;
 }
 
-/// The victim's own last round, where it is one of its calls that goes wrong.
+/// Runs the victim's own last round, if it is one of its calls that goes wrong.
 bool misbehaves(const Options &self, rondo_comm_t comm, int32_t *values, rondo_status_t &status) {
   if (self.kind == "replaced") {
     say(self, "strike", self.kind);
@@ -203,7 +203,7 @@ bool misbehaves(const Options &self, rondo_comm_t comm, int32_t *values, rondo_s
   if (self.kind == "disagree") {
     say(self, "strike", self.kind);
     status = call_otherwise(self, comm, values);
-    return status != RONDO_OK;  // else it goes on, and is told in its next sum
+    return status != RONDO_OK;  // otherwise it goes on, and its next sum fails
   }
   return false;
 }
@@ -321,7 +321,7 @@ int run(const Options &self) {
   return 0;
 }
 
-/// bystander: a job of its own that sums until a file appears.
+/// Lives as a bystander: a job of its own that sums until a file appears.
 int stand_by(const Options &self) {
   rondo_unique_id_t id{};
   rondo_comm_t comm = nullptr;
@@ -350,7 +350,8 @@ int number_of(const char *first, const char *second) {
 
 }  // namespace
 
-/// In the place of the C library's, by which a flight recording gets its name: RONDO_CHAOS_SLOW: in a slow folder.
+/// Replaces the C library's function, by which a flight recording gets its name. RONDO_CHAOS_SLOW simulates a slow
+/// folder.
 extern "C" int linkat(int from_folder, const char *from, int to_folder, const char *to, int flags) noexcept {
   if (std::getenv("RONDO_CHAOS_SLOW") != nullptr) nap(slow_ms);
   return static_cast<int>(::syscall(SYS_linkat, from_folder, from, to_folder, to, flags));

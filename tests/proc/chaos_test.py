@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Lives of communicators with real processes: from each seed 2-8 ranks, one of which is killed, stopped, crashes,
-exits, falls silent, disagrees or aborts at some instant, or whose launcher is killed. Every other rank must get the
-outcome that docs/simulation-tests.md promises, with the right rank named; a second communicator and another job must
-not notice; and nothing may stay: descriptors, threads, mappings, processes, files. With --timed, the median of the
-times of each kind must be what is promised, too (tests/timed.py).
+"""Lives of communicators with real processes. Each seed has 2-8 ranks. One of them is killed, stopped, crashes, exits,
+falls silent, disagrees or aborts at some instant, or its launcher is killed. Every other rank must get the outcome that
+docs/simulation-tests.md promises, with the right rank named. A second communicator and another job must not notice. And
+nothing may stay: descriptors, threads, mappings, processes, files. With --timed, the median of the times of each kind
+must be as promised, too (tests/timed.py).
 
 usage: chaos_test.py RONDO CHAOS_RANK [--seeds N] [--seed N] [--jobs N] [--timed]"""
 
@@ -28,7 +28,7 @@ FAILED_SEEDS = ()  # every seed whose life was once not as promised
 
 
 def live(seed, options):
-    """The life, and None, or what was broken."""
+    """Returns the life, and None, or what was broken."""
     life = Life(seed, options.rondo, options.program)
     folder = tempfile.mkdtemp(prefix="rondo-chaos-")
     try:
@@ -51,7 +51,7 @@ def live(seed, options):
 
 
 class Tally:
-    """What was broken, and what came when."""
+    """The counts of broken promises, and the times."""
 
     def __init__(self):
         self.kinds, self.bad, self.unseen = collections.Counter(), 0, 0
@@ -77,7 +77,7 @@ class Tally:
 
 
 def shared_files():
-    """Rondo makes none; other programs that are at work here make folders."""
+    """Lists shared files that Rondo could make. It makes none; other programs that are at work here make folders."""
     return {path.name for path in Path("/dev/shm").iterdir() if "rondo" in path.name and path.is_file()}
 
 
@@ -91,7 +91,7 @@ class Bystander:
                                        stdout=subprocess.PIPE, text=True) for rank in range(2)]
 
     def end(self):
-        """Empty, or what it said."""
+        """Returns an empty text, or what it said."""
         Path(self.folder, "over").touch()
         said = ""
         for rank in self.ranks:

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every line of README.md, docs/, the manual page's examples and those of each command's --help that begins with a
-command is run as it stands, on the installed tree: in one folder, with the programs that the pages speak of. What takes
-minutes, a GPU or another's machine is in SKIPPED, with the reason, and told; what would take long is shortened by
-SHORTER, and told.
+"""Runs every line that begins with a command as it stands, on the installed tree. The lines are from README.md, docs/,
+the manual page's examples and each command's --help. They run in one folder, with the programs that the pages speak of.
+SKIPPED has lines that take minutes, a GPU or another's machine, with the reason. SHORTER shortens lines that would take
+long. Both are reported.
+
 usage: commands_test.py BUILD"""
 
 import json
@@ -61,7 +62,7 @@ LIMIT_SECONDS = 100  # of one line: on a busy machine, too
 
 
 def lines_of(page):
-    """(number, command) of a page: indented lines and fences of no other language; a loop is one command."""
+    """Yields (number, command) of a page's indented lines and fences of no other language. A loop is one command."""
     fence, loop, depth = None, [], 0
     whole = re.sub(r" *\\\n +", " ", (ROOT / page).read_text(encoding="utf-8"))  # a backslash goes on in the next line
     for number, line in enumerate(whole.splitlines(), 1):
@@ -91,7 +92,7 @@ def lines_of(page):
 
 
 def lines_of_manual():
-    """(number, command) of the manual page's examples."""
+    """Yields (number, command) of the manual page's examples."""
     lines = (ROOT / "docs/rondo.1").read_text(encoding="utf-8").splitlines()
     begin = lines.index(".SH EXAMPLES")
     for number, line in enumerate(lines[begin:lines.index(".fi", begin)], begin + 1):
@@ -100,7 +101,7 @@ def lines_of_manual():
 
 
 def lines_of_help(text):
-    """The examples of a --help: two spaces, the command, and behind two spaces more what it does."""
+    """Yields the examples of a --help: two spaces, the command, and after two spaces more what it does."""
     for line in text.partition("\nExamples:\n")[2].splitlines():
         if re.match(r"  \S", line):
             yield re.split(r"  +", line.strip())[0].replace("4711", "PID")
@@ -157,7 +158,7 @@ class Commands(unittest.TestCase):
 
     @classmethod
     def start_job(cls):
-        """A job that runs meanwhile, which `rondo status` looks at; its numbers and its recording stand for the pages'.
+        """Starts a job that runs meanwhile, for `rondo status`. Its numbers and its recording replace the pages'.
         """
         cls.job = subprocess.Popen([cls.rondo, "run", "-n", "2", "--", cls.rondo, "perf", "all_reduce", "-b", "1M",
                                     "-e", "1M", "-n", "1000000"], env=cls.environment, stdin=subprocess.DEVNULL,
@@ -184,7 +185,7 @@ class Commands(unittest.TestCase):
         cls.job.wait(timeout=60)
 
     def prepared(self, line):
-        """The line that is run: the job's numbers in the place of PID, and less work."""
+        """Returns the line that is run: the job's numbers in the place of PID, and less work."""
         for pattern, replacement in SHORTER:
             line = re.sub(pattern, replacement, line)
         process = self.job.pid if "--job PID" in line else self.process
@@ -203,7 +204,7 @@ class Commands(unittest.TestCase):
 
     @classmethod
     def helps(cls):
-        """(place, command) of each command's examples."""
+        """Yields (place, command) of each command's examples."""
         commands = re.findall(r"^  (\w+) ", cls.run_line("rondo --help").partition("Commands:")[2], re.MULTILINE)
         for command in commands:
             if command != "train" or (cls.rondo.parent / "rondo-train").exists():

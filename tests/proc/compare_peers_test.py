@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""bench/compare with real contenders: a short run of Rondo and the peers that are here, and an MPI that cannot be one.
+"""Tests bench/compare with real contenders: a short run of Rondo and the peers that are here, and an MPI that cannot be
+one.
+
 usage: compare_peers_test.py BUILD_FOLDER SANITIZERS"""
 
 import shutil
@@ -16,7 +18,7 @@ import results
 
 BUILD, SANITIZERS = Path(sys.argv.pop(1)), sys.argv.pop(1)
 
-# In place of MPICH's launcher: starts one process, which is not told of it.
+# This replaces MPICH's launcher: it starts one process, and passes it nothing about that.
 NO_LAUNCHER = """#!/bin/sh
 if [ "$1" = --version ]; then echo HYDRA; exit; fi
 while [ "${1#/}" = "$1" ]; do shift; done

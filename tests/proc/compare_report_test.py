@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""bench/compare: what tables and picture make of recorded runs.
+"""Tests the tables and the picture that bench/compare makes of recorded runs.
+
 usage: compare_report_test.py"""
 
 import tempfile
@@ -156,7 +157,7 @@ class Report(unittest.TestCase):
         self.assertTrue(all(len(each.get("points").split()) == 3 for each in lines))
 
     def picture(self, found, chosen, contenders, sizes):
-        """The picture, its curves, and how many of its points are hollow."""
+        """Returns the picture, its curves, and how many of its points are hollow."""
         parts = list(report.sections(found, chosen, contenders, sizes, 2))
         picture = ElementTree.fromstring(plot.svg(parts, sizes))
         circles = [each for each in picture.iter() if each.tag.endswith("circle")]
@@ -179,8 +180,8 @@ class Report(unittest.TestCase):
             self.assertIn(text, told)  # of several kinds of buffers the slower
         self.assertEqual(sum(each.tag.endswith("polyline") for each in summary), 2 * 2)  # and the legend's
         self.assertFalse(any(each.get("fill") == "white" for each in summary))
-        # At the last size: time of Rondo and of the peer, and a ratio; the same for mapped buffers, of two kinds; time
-        # of float32 for half's.
+        # These points are at the last size. The first setting has the times of Rondo and of the peer, and a ratio. The
+        # second has the same for mapped buffers, of two kinds. The third has time of float32 for half's.
         self.assertEqual(hollow, (2 + 1) + (3 + 2) + 1)
 
     def test_without_a_size_that_has_enough_runs_there_is_no_summary_and_all_points_are_hollow(self):

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""bench/compare: which runs are made and kept; and that the harness notices wrong sums, deaths and hangs.
+"""Tests which runs bench/compare makes and keeps, and that the harness notices wrong sums, deaths and hangs.
+
 usage: compare_test.py BUILD_FOLDER FAULTY_CONTENDER"""
 
 import contextlib
@@ -27,13 +28,13 @@ BUILD, FAULTY = Path(sys.argv.pop(1)), sys.argv.pop(1)
 
 
 def state_of(pid):
-    """R, S, T, Z and so on; nothing of a process that is gone."""
+    """Returns R, S, T, Z and so on, or "" for a process that is gone."""
     try:
         return Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()[0]
     except (FileNotFoundError, ProcessLookupError):
         return ""
 
-# A process that says "r" when it is ready, and "c" whenever it is told to go on.
+# A process that says "r" when it is ready, and "c" at each signal to go on.
 KEEPING = """import os, signal
 signal.signal(signal.SIGCONT, lambda *_: os.write(1, b'c'))
 os.write(1, b'r')
@@ -47,7 +48,7 @@ class Rounds(unittest.TestCase):
         names = ("rondo", "rondo-alloc", "rondo-registered", "fast")
         there = {name: peers.Contender(name, Path(name), ours=name != "fast") for name in names}
         planned = compare.plan(options, there, 2)
-        # By size: all contenders of one before the next.
+        # All contenders run at one size before the next.
         self.assertEqual([key[2:] for key in planned], [(2, 8), (2, 1 << 16)])
         for cells in planned.values():
             wanted = compare.wanting(cells, results.Results([], 1), "near", 1)
@@ -70,7 +71,8 @@ class Rounds(unittest.TestCase):
                          ["rondo", "fast", "local"])
 
     def measured(self, arguments, rows, states, names=("rondo", "fast", "slow"), floor_here=False):
-        """What a call measures, as '<contender> <bytes>', on a machine that is asked for its state before each size."""
+        """Returns what a call measures, as '<contender> <bytes>', on a machine that is asked for its state before each
+        size."""
         states, done = list(states), []
 
         class Machine:
@@ -237,7 +239,7 @@ class Rounds(unittest.TestCase):
             communicate, deadlines = subprocess.Popen.communicate, [7 + runs.GRACE_S]
 
             def pass_deadline(process, *words, timeout=None):
-                """The deadline passes once the program hangs; what ends it has its own time."""
+                """Lets the deadline pass once the program hangs; what ends it has its own time."""
                 if timeout not in deadlines:
                     return communicate(process, *words, timeout=timeout)
                 deadlines.clear()
@@ -305,7 +307,7 @@ class Harness(unittest.TestCase):
     def test_a_keeper_is_stopped_while_ranks_that_share_cores_go_back_to_back(self):
         cases = ((["--pin"], False), ([], True)) if len(os.sched_getaffinity(0)) >= 2 else (([], True),)
         for pin, stopped in cases:
-            # A process is told that it is to go on even where the signal to stop was undone before it was delivered.
+            # A process gets the signal to go on even if the signal to stop was undone before it was delivered.
             keeping = subprocess.Popen([sys.executable, "-c", KEEPING], stdout=subprocess.PIPE, bufsize=0,
                                        preexec_fn=os.setpgrp)
             self.addCleanup(keeping.wait)
@@ -356,7 +358,7 @@ class Keeping(unittest.TestCase):
         return stack.enter_context(keeper.keeping("far", self.floor if floor_here else None, patience_s)), stack.close
 
     def wait_for(self, ready, otherwise):
-        """Idle priority gets little of a busy machine."""
+        """Waits long, since idle priority gets little of a busy machine."""
         end = time.monotonic() + 200
         while not ready():
             self.assertLess(time.monotonic(), end, otherwise)

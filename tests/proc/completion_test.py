@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Completion by the shells: bash is offered every command and every option that the help has. usage:
-completion_test.py RONDO"""
+"""Tests completion by the shells: bash is offered every command and every option that the help has.
+
+usage: completion_test.py RONDO"""
 
 import os
 import re
@@ -19,7 +20,7 @@ def help_of(*arguments):
 
 
 def offered(*words):
-    """What bash offers for the last of these words, behind the command."""
+    """Returns what bash offers for the last of these words, after the command."""
     script = '. "$0"; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _rondo; printf "%s\\n" "${COMPREPLY[@]}"'
     done = subprocess.run(["bash", "-euc", script, PACKAGING / "rondo.bash", RONDO, *words], capture_output=True,
                           text=True, timeout=60, check=True)

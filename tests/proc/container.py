@@ -11,7 +11,7 @@ MORTAL = [*CONTAINER, "sh", "-c", '"$@"; true', "sh"]
 
 
 def why_not():
-    """None, or why there can be no such process here."""
+    """Returns None, or why there can be no such process here."""
     if os.geteuid() != 0:
         return "not root"
     try:

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ranks that disagree, drawn from seeds: every one of them must be told RONDO_ERROR_MISMATCH with both calls, at the
-// latest when they finalize. Ranks are processes, or threads of one process.
-//   disagree_ranks processes|threads [--count N] [--first-seed N]   RONDO_DISAGREEMENTS is another way to say N
-//   disagree_ranks processes|threads --seed N                       one of them again, and what was drawn
+// Ranks that disagree, drawn from seeds. Every one of them must get RONDO_ERROR_MISMATCH with both calls, at the latest
+// when they finalize. Ranks are processes, or threads of one process.
+//
+//     disagree_ranks processes|threads [--count N] [--first-seed N]   RONDO_DISAGREEMENTS is another way to say N
+//     disagree_ranks processes|threads --seed N                       one of them again, and what was drawn
 #include <pthread.h>
 #include <signal.h>
 #include <sys/mman.h>
@@ -69,7 +70,7 @@ std::optional<Options> parse(int argc, char **argv) {
   return options;
 }
 
-/// What the processes share: rank 0's id for each communicator, and what each rank was told.
+/// Memory that the processes share: rank 0's id for each communicator, and the error that each rank got.
 struct Board {
   pthread_barrier_t barriers[ranks_max + 1];  ///< by the number of ranks
   rondo_unique_id_t id;
@@ -106,7 +107,7 @@ std::string judge(const Disagreement &drawn, const std::array<Told, ranks_max> &
   return judge_disagreement(drawn, {told.begin(), told.begin() + drawn.rank_count});
 }
 
-/// One rank of a disagreement, in a process of its own.
+/// Takes the part of one rank in a disagreement, in a process of its own.
 void take_part(Board &board, const Disagreement &drawn, int rank) {
   pthread_barrier_t &barrier = board.barriers[drawn.rank_count];
   if (rank == 0) static_cast<void>(rondo_get_unique_id(&board.id, nullptr));
@@ -115,7 +116,7 @@ void take_part(Board &board, const Disagreement &drawn, int rank) {
   const rondo_status_t made = rondo_comm_init(&comm, &board.id, rank, drawn.rank_count, &drawn.config);
   Told &told = board.told[static_cast<size_t>(rank)];
   told = made == RONDO_OK ? live_on_host(drawn, rank, comm) : told_by_init(made);
-  pthread_barrier_wait(&barrier);  // the rank that is told last must still find the others there
+  pthread_barrier_wait(&barrier);  // the rank that gets its error last must still find the others there
   if (comm != nullptr) static_cast<void>(rondo_comm_destroy(comm));
 }
 
@@ -176,7 +177,7 @@ int run_all_in_threads(const Options &options) {
   return tally.end();
 }
 
-/// The process of one rank: takes part in every disagreement that has so many ranks. Rank 0 judges.
+/// Runs the process of one rank, which takes part in every disagreement that has it. Rank 0 judges.
 int run_process(const Options &options, Board &board, int rank) {
   Tally tally(options);
   for (uint64_t seed = options.first_seed; seed < options.first_seed + options.count; ++seed) {

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Each program of examples/ does what its first comment shows: the command after "$", and its lines in any order.
+"""Tests that each program of examples/ does what its first comment shows: the command after "$", and its lines in any
+order.
+
 usage: examples_test.py RONDO FOLDER_OF_PROGRAMS LIBRARY SOFT_CUDA"""
 
 import os
@@ -17,7 +19,7 @@ SANITIZED = "RONDO_TEST_SANITIZED" in os.environ
 
 
 def shown(source):
-    """(the command, its lines) of a source's first comment."""
+    """Returns the command and its lines, from a source's first comment."""
     head = re.match(r'/\*.*?\*/|# SPDX.*?""".*?"""', source.read_text(encoding="utf-8"), re.S).group(0)
     lines = [re.sub(r"^ \*", "", line) for line in head.splitlines()]
     begin = next(at for at, line in enumerate(lines) if line.lstrip().startswith("$ "))

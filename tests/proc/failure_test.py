@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What every rank gets when one is killed, stops, leaves, never comes or disagrees: an error that names it, within the
-timeout, and never a hang or a wrong sum. usage: failure_test.py RANK_PROGRAM"""
+"""Tests the error of every rank when one is killed, stops, leaves, never comes or disagrees. The error names that rank
+and comes within the timeout. No rank hangs or gets a wrong sum.
+
+usage: failure_test.py RANK_PROGRAM"""
 
 import os
 import signal

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * A contender of bench/compare that is wrong or hangs, to show that the harness notices: FAULT=sum|input|hang|death;
- * slow for one that takes its time, none for one that is right. Ranks share their inputs through a page of their own.
+ * A contender of bench/compare that is wrong or hangs, to show that the harness notices: FAULT=sum|input|hang|death.
+ * With FAULT=slow it takes its time; without a fault it is right. Ranks share their inputs through a page of their own.
  */
 #include <stdlib.h>
 #include <string.h>

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// A stranger that keeps COUNT connections to a TCP port, each of which says nothing or half of a handshake, and renews
-// each that is closed as fast as it can: flood PORT COUNT silent|half. Says "ready" when each was made once, then ends
-// with its input, after two minutes at the latest, and says how many connections it made. Loopback only.
+// A stranger that keeps COUNT connections to a TCP port: flood PORT COUNT silent|half. Each connection says nothing or
+// half of a handshake. One that is closed is renewed as fast as possible. The program prints "ready" when each was made
+// once. It ends with its input, after two minutes at the latest, and prints how many connections it made. Loopback
+// only.
 #include <arpa/inet.h>
 #include <fcntl.h>
 #include <netinet/in.h>

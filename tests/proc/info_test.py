@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""rondo info: text and JSON tell the same, and what communicators tell of themselves; settings and an injected machine
-show, and bad input is answered. usage: info_test.py RONDO RANK_PROGRAM"""
+"""Tests rondo info. Text and JSON report the same, and so do communicators. Settings and an injected machine show, and
+bad input is answered.
+
+usage: info_test.py RONDO RANK_PROGRAM"""
 
 import json
 import os

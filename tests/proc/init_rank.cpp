@@ -1,17 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
-// One rank that meets others and can be made to die in the middle of it, for init_test.py:  init_rank id FOLDER | env
-//   RONDO_TEST_RANK, RONDO_TEST_SIZE  which rank it is, with `id`: rank 0 makes the id and hands it over in FOLDER
-//   RONDO_TEST_STRIKE=K  it kills itself just before the K-th system call of its initialisation that touches a socket,
-//                        a descriptor or shared memory: all such K together are every phase
-//   RONDO_TEST_CHILD=1  just before that it forks a child, which outlives it, as a data loader may
-//   RONDO_TEST_DESCRIPTORS=N  it may have N descriptors
-//   RONDO_TEST_NAP=MS  it comes that much later, when the others wait for it
-//   RONDO_TEST_SLOW_ACCEPT=MS  its first accept() takes that much longer: a busy machine that runs the store
-//   RONDO_TEST_LEAVE=K  it does not wait for the others, and its main() returns after K such calls, whatever has come
-//   RONDO_TEST_LEAVE=PATH  the same once that file exists
-//   RONDO_TEST_CAME=PATH  it makes that file when it has come to the store, and waits there
-// Its lines: "joins TIME_NS PROCESS"; then "strike TIME_NS SENT_COUNT", the most sends that followed one connect(), or
-// "init TIME_NS STATUS PEER MESSAGE" and likewise "barrier" after it; or "leaves STATUS", that of its initialisation.
+// One rank that meets others and can be made to die in the middle of it, for init_test.py:
+//
+//     init_rank id FOLDER | env
+//
+//     RONDO_TEST_RANK, RONDO_TEST_SIZE  which rank it is, with `id`: rank 0 makes the id and hands it over in FOLDER
+//     RONDO_TEST_STRIKE=K  it kills itself just before the K-th system call of its initialisation that touches a
+//                          socket, a descriptor or shared memory: all such K together are every phase
+//     RONDO_TEST_CHILD=1  just before that it forks a child, which outlives it, as a data loader may
+//     RONDO_TEST_DESCRIPTORS=N  it may have N descriptors
+//     RONDO_TEST_NAP=MS  it arrives that much later, when the others wait for it
+//     RONDO_TEST_SLOW_ACCEPT=MS  its first accept() takes that much longer: a busy machine that runs the store
+//     RONDO_TEST_LEAVE=K  it does not wait for the others; its main() returns after K such calls, whatever has arrived
+//     RONDO_TEST_LEAVE=PATH  the same once that file exists
+//     RONDO_TEST_CAME=PATH  it makes that file when it has reached the store, and waits there
+//
+// It prints "joins TIME_NS PROCESS". Then it prints "strike TIME_NS SENT_COUNT" with the most sends that followed one
+// connect(), or "init TIME_NS STATUS PEER MESSAGE" and likewise "barrier" after it. With LEAVE it prints "leaves
+// STATUS", the status of its initialisation.
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -58,12 +63,12 @@ int number(const char *name, int otherwise) {
   return text == nullptr ? otherwise : std::atoi(text);
 }
 
-/// One write, so that a kill does not tear the line.
+/// Prints a line by one write, so that a kill does not tear it.
 void say(const std::string &line) {
   if (::write(STDOUT_FILENO, line.data(), line.size()) < 0) std::abort();
 }
 
-/// Leaves a process behind that does nothing for longer than the ranks live, and does not hold the test's pipes.
+/// Leaves a process that does nothing for longer than the ranks live, and does not hold the test's pipes.
 void leave_child() {
   if (::fork() != 0) return;
   armed = false;
@@ -85,7 +90,7 @@ void count_call() {
   ::kill(::getpid(), SIGKILL);
 }
 
-/// The second message to the store says which rank this is.
+/// Reports that it came, once the second message to the store has said which rank this is.
 void tell_that_it_came() {
   if (!armed || sent_count < 2 || told.exchange(true)) return;
   if (const char *const path = std::getenv("RONDO_TEST_CAME")) std::ofstream(path) << "came";
@@ -165,7 +170,7 @@ int munmap(void *address, size_t bytes) noexcept {
 
 namespace {
 
-/// Made by rank 0 and handed over as a file.
+/// Exchanges the id, which rank 0 makes and hands over as a file.
 bool exchange_id(const std::string &folder, int rank, rondo_unique_id_t &id) {
   const std::string path = folder + "/id";
   if (rank == 0) {

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A rank comes to its store however many strangers keep connections there, in silence or with half of a handshake, and
-however few descriptors the store's process has; and a job of one host cannot be reached from another one.
+"""A rank reaches its store however many strangers keep connections there, in silence or with half of a handshake. It
+does so however few descriptors the store's process has. And a job of one host cannot be reached from another one.
+
 usage: init_strangers_test.py RONDO INIT_RANK STORE_HOST FLOOD"""
 
 import subprocess
@@ -26,13 +27,13 @@ class Flood:
         self.began = self.process.stdout.readline().strip()
 
     def end(self):
-        """How many connections it made."""
+        """Returns how many connections it made."""
         out, _ = self.process.communicate("x", timeout=120)
         return int(out.split()[1]) if out.startswith("made") else 0
 
 
 def listening_addresses():
-    """(address in hexadecimal, inode) of each TCP socket of this network namespace that listens."""
+    """Returns (address in hexadecimal, inode) of each TCP socket of this network namespace that listens."""
     found = []
     for name in ("tcp", "tcp6"):
         path = Path("/proc/net") / name
@@ -44,7 +45,7 @@ def listening_addresses():
 
 
 def sockets_of(pid):
-    """The inodes of the sockets of a process."""
+    """Returns the inodes of the sockets of a process."""
     found = set()
     for entry in Path(f"/proc/{pid}/fd").iterdir():
         try:

@@ -15,8 +15,8 @@ HANG_S = 180
 
 
 class Ranks:
-    """The ranks of one initialisation as processes. `own`: rank -> environment of that rank alone; `wrappers`: rank ->
-    the words of a command that starts it."""
+    """The ranks of one initialisation as processes. `own` maps a rank to environment of that rank alone. `wrappers`
+    maps a rank to the words of a command that starts it."""
 
     def __init__(self, program, size, own, environment=None, present=None, timeout_s=INIT_TIMEOUT_S, wrappers=None):
         base = {name: value for name, value in os.environ.items() if not name.startswith("RONDO_")}
@@ -33,7 +33,7 @@ class Ranks:
                                                     stderr=subprocess.STDOUT, text=True)
 
     def end(self):
-        """rank -> its lines, each as words; a rank that still runs is killed and fails the test."""
+        """Returns the lines of each rank, each as words. A rank that still runs is killed and fails the test."""
         deadline = time.monotonic() + HANG_S
         said, hung = {}, []
         for rank, process in self.processes.items():
@@ -52,7 +52,7 @@ class Ranks:
 
 
 def outcome(lines):
-    """(seconds, status, peer, message) of the last thing that the rank got; UCX's own log is not it."""
+    """Returns (seconds, status, peer, message) of the last thing that the rank got; UCX's own log is not it."""
     last = [line for line in lines if not (line[0].startswith("[") and "UCX" in " ".join(line))][-1]
     assert last[0] in ("init", "barrier", "id"), lines
     return int(last[1]) * 1e-9, int(last[2]), int(last[3]), last[4] if len(last) > 4 else ""

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the other ranks get when one dies, or runs out of descriptors, in the middle of the initialisation: in every
-phase an error that names it. That it is soon is for timed_init_test.py. usage: init_test.py INIT_RANK STORE_HOST"""
+"""Tests the error of the other ranks when one dies, or runs out of descriptors, in the middle of the initialisation. In
+every phase the error names that rank. timed_init_test.py checks that it is soon.
+
+usage: init_test.py INIT_RANK STORE_HOST"""
 
 import concurrent.futures
 import os
@@ -20,7 +22,8 @@ PATIENT_S = 100  # a timeout that has no part in how soon something is noticed
 
 
 def came_to_no_store(said, rank):
-    """The rank was told that rank 0's process, which had run the store, was gone, and so not why."""
+    """Returns whether the rank's error is that rank 0's process, which had run the store, was gone, without a
+    reason."""
     _, status, peer, message = outcome(said[rank])
     return rank != 0 and status == REMOTE and peer == -1 and f"process {said[0][0][2]}, which made" in message
 
@@ -46,7 +49,8 @@ class Death(unittest.TestCase):
         self.assertGreater(naming, 0)
 
     def live(self, victim, strike):
-        """(whether it struck, how long the slowest other rank took to name it; None: not all of them did)."""
+        """Returns whether it struck, and how long the slowest other rank took to name it, or None if not all of them
+        did."""
         nap = "100" if victim == 0 else "0"  # where it runs the store, the others are to have come to it
         own = {rank: dict(self.own) for rank in range(3)}
         own[victim].update(RONDO_TEST_STRIKE=str(strike), RONDO_TEST_NAP=nap)
@@ -95,7 +99,7 @@ class Death(unittest.TestCase):
 
 
 class DeathBetweenContainers(Death):
-    """The same where networks join the ranks: these connect, try their links and greet each other, too."""
+    """Deaths of ranks that networks join: these connect, try their links and greet each other, too."""
     own = {"RONDO_INTERFACE": "127.0.0.1"}
     wrappers = {1: MORTAL, 2: MORTAL}
 
@@ -121,7 +125,7 @@ class DeathBetweenContainers(Death):
         self.sweep(victim=0, step=7)
 
     def leave_at(self, call):
-        """What the other ranks get when rank 1 exits at that system call. None: all had met before."""
+        """Returns the other ranks' statuses when rank 1 exits at that system call, or None if all had met before."""
         own = {rank: dict(self.own) for rank in range(3)}
         own[1].update(RONDO_TEST_LEAVE=str(call), RONDO_TEST_NAP="300")
         said = Ranks(PROGRAM, 3, own, wrappers=self.wrappers).end()
@@ -148,7 +152,7 @@ class DeathBetweenContainers(Death):
 
 
 class Store(unittest.TestCase):
-    """Who waits is told long before its timeout, which would be RONDO_ERROR_TIMEOUT."""
+    """A waiting rank gets its error long before its timeout, which would be RONDO_ERROR_TIMEOUT."""
 
     def test_the_store_process_dies_and_all_who_wait_for_it_say_so(self):
         host = StoreHost(STORE_HOST)

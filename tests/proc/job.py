@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Starts the ranks of a job as plain processes, as torchrun would describe them, so that a test can do to each what it
-likes; and collects what they printed. Ends what is left by process id."""
+likes. Collects what they printed, and ends by process id those that are left."""
 
 import ctypes
 import os
@@ -17,7 +17,7 @@ LINE = re.compile(r"^rank (\d+): (.*?) peer (-?\d+) operation (\d+): (.*)$", re.
 
 
 class Report:
-    """What one rank said at its end."""
+    """The line that one rank printed at its end."""
 
     def __init__(self, match):
         self.status, self.peer, self.operation = match[2], int(match[3]), int(match[4])
@@ -56,8 +56,8 @@ class HeldPort:
 
 
 def refuse_pidfd_open():
-    """For preexec_fn: in this process pidfd_open() fails with ENOSYS, as on a kernel before 5.3 or in a container that
-    filters it."""
+    """Makes pidfd_open() fail with ENOSYS in this process (for preexec_fn), as on a kernel before 5.3 or in a container
+    that filters it."""
     libc = ctypes.CDLL(None, use_errno=True)
     program = (ctypes.c_uint64 * 4)(  # struct sock_filter: u16 code, u8 jt, u8 jf, u32 k
         0x20,                           # load the call's number

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a rank and a command do where the system gives them less: without standard streams, with a limit on file sizes,
-with a log that nobody reads, with FIFOs and devices in place of files. No signal ends them, and nothing waits for ever.
+"""Tests a rank and a command to which the system gives less. There are no standard streams, a limit on file sizes, a
+log that nobody reads, or FIFOs and devices in place of files. No signal ends them, and nothing waits for ever.
+
 usage: limits_test.py RONDO RANK_PROGRAM"""
 
 import json
@@ -23,7 +24,7 @@ CLOSED = "<&- >&- 2>&-"
 
 
 def limit_file_size(size):
-    """For preexec_fn. Python itself ignores SIGXFSZ, which its children would inherit."""
+    """Limits file sizes (for preexec_fn). Python itself ignores SIGXFSZ, which its children would inherit."""
     def apply():
         signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
         resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))
@@ -49,7 +50,7 @@ class Case(unittest.TestCase):
         return path
 
     def run_command(self, *words, **options):
-        """A command that hangs fails the test."""
+        """Runs a command. One that hangs fails the test."""
         options = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "stdin": subprocess.DEVNULL} | options
         return subprocess.run([RONDO, *words], text=True, timeout=HANG_S, **options)
 

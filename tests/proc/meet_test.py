@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Ranks that are started as jobs are in the field: variables that differ between hosts, two jobs at one port, programs
-one after another, a description in part. usage: meet_test.py RONDO RANK_PROGRAM"""
+"""Tests ranks that are started as jobs are in the field. Variables differ between hosts, two jobs use one port,
+programs run one after another, or the description is incomplete.
+
+usage: meet_test.py RONDO RANK_PROGRAM"""
 
 import os
 import secrets
@@ -18,7 +20,7 @@ TWO_JOBS = "two jobs meet at this address and port"
 
 
 def clean(**more):
-    """The environment without anything of a job, and `more`."""
+    """Returns the environment without anything of a job, and `more`."""
     starts = ("RONDO_", "OMPI_", "PMI", "SLURM_", "FLUX_", "TORCHELASTIC_")
     names = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "LOCAL_RANK", "LOCAL_WORLD_SIZE")
     base = {name: value for name, value in os.environ.items() if not name.startswith(starts) and name not in names}
@@ -34,12 +36,12 @@ class Meet(unittest.TestCase):
         return process
 
     def rank(self, rank, port, command=None, size=2, **environment):
-        """A rank by plain variables."""
+        """Starts a rank by plain variables."""
         variables = {"RANK": str(rank), "WORLD_SIZE": str(size), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
         return self.start(command or PERF, **{**variables, **environment})
 
     def finish(self, *processes):
-        """(status, output) of each."""
+        """Returns (status, output) of each."""
         said = [process.communicate(timeout=HANG_S)[0] for process in processes]
         return [(process.returncode, each) for process, each in zip(processes, said)]
 

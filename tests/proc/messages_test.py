@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What Rondo tells on standard error or into a file: RONDO_LOG, RONDO_LOG_FILE, variables that are misspelt, and an
-initialisation that ran out of time. usage: messages_test.py RONDO RANK_PROGRAM"""
+"""Tests what Rondo prints on standard error or into a file: RONDO_LOG, RONDO_LOG_FILE, variables that are misspelt, and
+an initialisation that ran out of time.
+
+usage: messages_test.py RONDO RANK_PROGRAM"""
 
 import os
 import re
@@ -51,7 +53,7 @@ class Log(unittest.TestCase):
                                     ("bootstrap", "the communicator of 2 ranks is made")):
                 self.assertTrue(any(each == subsystem and what in message for each, message in mine),
                                 f"rank {rank}: no '{what}' of {subsystem} in:\n{done.stderr}")
-            # A choice is told when it is first made, and never again.
+            # A choice is logged when it is first made, and never again.
             choices = [message for _, message in mine if "256 float32 (sum): " in message]
             self.assertEqual(len(choices), 1, choices)
 

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Every collective, algorithm and protocol among 1 to 8 processes, verified by `rondo perf`: 0 wrong, or this fails.
-usage: perf_matrix.py RONDO [--max 64M] [--ranks 1,2,...]    (the tests take 256K; 64M needs some minutes)"""
+The tests take 256K; 64M needs some minutes.
+
+usage: perf_matrix.py RONDO [--max 64M] [--ranks 1,2,...]"""
 
 import argparse
 import os
@@ -14,7 +16,7 @@ PROTOCOLS = ("simple", "ll")
 
 
 def can(rondo, collective, algorithm):
-    """False where the algorithm does not do the collective, which perf says at once."""
+    """Returns false if the algorithm does not do the collective, which perf says at once."""
     done = subprocess.run([rondo, "perf", collective, "--ranks", "2", "-b", "4", "-e", "4", "-n", "1", "-w", "0",
                            "--algorithm", algorithm], capture_output=True, text=True, timeout=60, check=False)
     if done.returncode == 0:

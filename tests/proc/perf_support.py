@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the tests of `rondo perf` share."""
+"""Helpers that the tests of `rondo perf` share."""
 
 import json
 import os
@@ -12,7 +12,7 @@ COLLECTIVES = ("all_reduce", "reduce_scatter", "all_gather", "broadcast", "reduc
 
 
 def call(*command, seconds=240, **environment):
-    """(exit status, standard output, standard error)"""
+    """Returns (exit status, standard output, standard error)."""
     done = subprocess.run([str(word) for word in command], capture_output=True, text=True, timeout=seconds,
                           env=dict(os.environ, **environment), check=False)
     return done.returncode, done.stdout, done.stderr
@@ -27,8 +27,8 @@ class PerfCase(unittest.TestCase):
         self.folder = Path(folder.name)
 
     def perf(self, *arguments, launcher=(), said=None, **environment):
-        """The report of a run in which all was right, and its table. `said`: a folder to whose files the launcher has
-        the ranks write."""
+        """Returns the report of a run in which all was right, and its table. `said` is a folder to whose files the
+        launcher has the ranks write."""
         path = self.folder / "report.json"
         status, out, err = call(*launcher, self.rondo, "perf", *arguments, "--json", path, **environment)
         if said is not None:

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`rondo perf` and the examples as they are used: ranks as threads, under `rondo run`, Open MPI's and MPICH's
-mpirun; every result verified; what goes wrong told by the exit status.
+"""Tests `rondo perf` and the examples as they are used: ranks as threads, under `rondo run`, Open MPI's and MPICH's
+mpirun. Every result is verified, and the exit status reports what goes wrong.
+
 usage: perf_test.py RONDO WORD_COUNT ALL_REDUCE"""
 
 import csv

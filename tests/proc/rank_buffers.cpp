@@ -13,7 +13,7 @@
 
 #include "tests/proc/rank_program.h"
 
-/// exports KIND RANK ROUND: sums in alloc or registered buffers; that rank kills itself inside that round
+/// exports KIND RANK ROUND: sums in alloc or registered buffers, and that rank kills itself inside that round.
 int run_lend(const Rank &self, const Arguments &args) {
   constexpr size_t count = 1'000'000;
   void *memory = nullptr;
@@ -39,7 +39,7 @@ int run_lend(const Rank &self, const Arguments &args) {
 
 namespace {
 
-/// The descriptor of the one region that this process has.
+/// Returns the descriptor of the one region that this process has.
 int region_descriptor() {
   for (int descriptor = 3; descriptor < 256; ++descriptor) {
     std::array<char, 64> target{};
@@ -53,9 +53,9 @@ int region_descriptor() {
 
 }  // namespace
 
-/// replace WHAT KIND COUNT RANK: that rank, with an alloc, moved or registered buffer, puts a file of its own in the
-/// place of the region's descriptor before the first sum, or other memory at its address behind the second. Its file
-/// must stay.
+/// replace WHAT KIND COUNT RANK: that rank has an alloc, moved or registered buffer. Before the first sum it puts a
+/// file of its own in the place of the region's descriptor, or after the second sum other memory at its address. Its
+/// file must stay.
 int run_replace(const Rank &self, const Arguments &args) {
   const size_t count = std::stoul(args[2]);
   const size_t bytes = count * sizeof(int32_t);
@@ -94,7 +94,7 @@ int run_replace(const Rank &self, const Arguments &args) {
   return result;
 }
 
-/// buffers KIND COUNT: private, alloc, registered or moved buffers; says what the communicator can do
+/// buffers KIND COUNT: sums in private, alloc, registered or moved buffers, and prints what the communicator can do.
 int run_buffers(const Rank &self, const Arguments &args) {
   const size_t count = std::stoul(args[1]);
   const size_t bytes = count * sizeof(int32_t);
@@ -122,7 +122,7 @@ int run_buffers(const Rank &self, const Arguments &args) {
   return finish(self, outcome);
 }
 
-/// huge: more than 2^32 bytes, one byte an element, in place
+/// huge: reduces more than 2^32 bytes, one byte an element, in place.
 int run_huge(const Rank &self, const Arguments &) {
   const size_t count = (size_t{1} << 32) + 12'345;
   void *memory = nullptr;

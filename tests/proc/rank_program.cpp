@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // One rank of a job, for tests of whole processes: `rank_program SCENARIO [ARGUMENTS]`. It uses the public interface
-// only, checks every result, and prints one line of what it got:  rank R: STATUS peer P operation N: MESSAGE
+// only, checks every result, and prints one line of what it got: `rank R: STATUS peer P operation N: MESSAGE`
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/resource.h>
@@ -38,7 +38,7 @@ int wait_for_failure(const Rank &self) {
   return report(self, now);
 }
 
-/// idle RANK: that rank dies after one sum; the others call nothing, and ask for asynchronous errors
+/// idle RANK: that rank dies after one sum. The others call nothing, and ask for asynchronous errors.
 int run_idle(const Rank &self, const Arguments &args) {
   const int begun = sums(self, 1, 100, [](int) {});
   if (begun != 0) return begun;
@@ -64,8 +64,9 @@ int run_exec(const Rank &self, const Arguments &args) {
   });
 }
 
-/// orphan KIND RANK ROUND: before that round that rank leaves a process behind and kills itself. KIND: fork; double, a
-/// child's child; exec, a child that becomes another program. It outlives the test: for hosts of a test's own
+/// orphan KIND RANK ROUND: before that round that rank leaves a process running and kills itself. KIND is fork, double
+/// (a child's child) or exec (a child that becomes another program). It outlives the test, so it is for hosts of a
+/// test's own.
 int run_orphan(const Rank &self, const Arguments &args) {
   return sums(self, 1'000'000, 5000, [&](int round) {
     if (self.rank != std::stoi(args[1]) || round != std::stoi(args[2])) return;
@@ -106,8 +107,8 @@ int run_closed(const Rank &self, const Arguments &args) {
   return stay_closed ? outcome : 6;
 }
 
-/// close RANK: that rank closes every descriptor above 2 after a sum; the others wait for it in the next one, and it
-/// waits for them in the one behind that
+/// close RANK: that rank closes every descriptor above 2 after a sum. The others wait for it in the next one, and it
+/// waits for them in the one after that.
 int run_close(const Rank &self, const Arguments &args) {
   const bool closes = self.rank == std::stoi(args[0]);
   return sums(self, 4, 100, [&](int round) {
@@ -156,7 +157,7 @@ int run_missing(const Rank &self, const Arguments &args) {
   return begun != 0 ? begun : wait_for_failure(self);
 }
 
-/// gone: after a sum the last rank stops calling; the one before it calls a broadcast of rank 0 first
+/// gone: after a sum the last rank stops calling. The one before it calls a broadcast of rank 0 first.
 int run_gone(const Rank &self, const Arguments &) {
   const int begun = sums(self, 1, 100, [](int) {});
   if (begun != 0) return begun;
@@ -177,7 +178,8 @@ int run_abort(const Rank &self, const Arguments &args) {
   return report(self, rondo_barrier(self.comm, nullptr));
 }
 
-/// hasty RANK: as abort, after more operations than are recorded; and the process exits as soon as it is told
+/// hasty RANK: does the same as abort, after more operations than are recorded. The process exits as soon as it has the
+/// error.
 int run_hasty(const Rank &self, const Arguments &args) {
   const int begun = sums(self, 1100, 10, [](int) {});
   std::exit(begun != 0 ? begun : run_abort(self, args));
@@ -216,7 +218,7 @@ int run_mixed(const Rank &self, const Arguments &args) {
   return sums(self, 5, 1000, [](int) {});
 }
 
-/// several COUNT: that many communicators from the environment, used in turn, one of them aborted
+/// several COUNT: makes that many communicators from the environment and uses them in turn, one of them aborted.
 int run_several(const Rank &self, const Arguments &args) {
   std::vector<Rank> ranks(static_cast<size_t>(std::stoi(args[0])), self);
   for (Rank &rank : ranks) {
@@ -233,8 +235,8 @@ int run_several(const Rank &self, const Arguments &args) {
   return finish(self, outcome);
 }
 
-/// memory THREADS: what the communicator tells of its memory after a sum, as `memory RESERVED USED`. With more than one
-/// thread, each of these is a rank of a communicator of this process alone.
+/// memory THREADS: prints the communicator's memory after a sum, as `memory RESERVED USED`. With more than one thread,
+/// each of these is a rank of a communicator of this process alone.
 int run_memory(const Rank &self, const Arguments &args) {
   std::vector<rondo_comm_t> comms(static_cast<size_t>(std::stoi(args[0])), self.comm);
   const bool threads = comms.size() > 1;

@@ -21,7 +21,7 @@ int begin(const Rank &self, std::vector<int32_t> &values) {
   return outcome;
 }
 
-/// Of the last call, by a clock that all processes of the machine share.
+/// Prints the time of the last call, by a clock that all processes of the machine share.
 void tell_return(const Rank &self) {
   const auto now = Clock::now().time_since_epoch();
   std::printf("rank %d returned %lld\n", self.rank,
@@ -31,7 +31,7 @@ void tell_return(const Rank &self) {
 
 }  // namespace
 
-/// busy SECONDS COUNT: sums until rank 0 says that the time is over; prints when the last call returned
+/// busy SECONDS COUNT: sums until rank 0 says that the time is over, and prints when the last call returned.
 int run_busy(const Rank &self, const Arguments &args) {
   constexpr int rounds_per_look = 16;
   const auto end = after(args[0]);
@@ -66,7 +66,7 @@ int run_quiet(const Rank &self, const Arguments &args) {
   return finish(self, outcome);
 }
 
-/// last SECONDS COUNT: after some sums each rank prints when its last call returned; the last rank then sleeps
+/// last SECONDS COUNT: after some sums each rank prints when its last call returned. The last rank then sleeps.
 int run_last(const Rank &self, const Arguments &args) {
   std::vector<int32_t> values(std::stoul(args[1]));
   int outcome = begin(self, values);

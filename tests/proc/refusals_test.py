@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Options and variables that are misspelt, out of range or contradictory, and files that cannot be written: exit 2
-before anything starts, nothing on standard output, and what to do. usage: refusals_test.py RONDO"""
+"""Tests options and variables that are misspelt, out of range or contradictory, and files that cannot be written. The
+exit status is 2 before anything starts, standard output is empty, and the message says what to do.
+
+usage: refusals_test.py RONDO"""
 
 import os
 import subprocess
@@ -13,7 +15,7 @@ NONE = "/no/such/folder"
 AR = ["perf", "all_reduce", "--ranks", "2", "-e", "64"]
 PROGRAM = ["--", "sh", "-c", "echo started"]
 
-# What is given, variables, what the message must have.
+# Arguments, variables, the text that the message must have.
 CASES = [
     # The command itself.
     ([], {}, "Usage: rondo COMMAND"),
@@ -66,7 +68,7 @@ CASES = [
     ([*AR, "--rank", "2"], {}, "unknown option '--rank'; see rondo perf --help"),
     ([*AR, "-z", "2"], {}, "-m N"),
     ([*AR, "-I", "1"], {}, "leave -I and -K out"),
-    # What an algorithm or a protocol cannot do, before the first row.
+    # An algorithm or a protocol that is impossible is refused before the first row.
     (["perf", "all_gather", "--ranks", "2", "--algorithm", "two_shot"], {}, "these can: ring, one_shot"),
     (["perf", "all_gather", "--ranks", "2", "--kernel", "load_store"], {}, "use 'auto'"),
     (["perf", "broadcast", "--ranks", "2"], {"RONDO_ALGORITHM": "halving_doubling"}, "these can:"),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What `rondo run` decides without a system call: options, lines, outcome.
+// Tests the decisions of `rondo run` without a system call: options, lines, outcome.
 #include <fcntl.h>
 #include <signal.h>
 #include <unistd.h>

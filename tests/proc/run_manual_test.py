@@ -19,7 +19,7 @@ def rondo(*args):
 
 
 def page_text(section=""):
-    """A section of the page, or all of it, with the dress of macros and escapes taken off."""
+    """Returns a section of the page, or all of it, without macros and escapes."""
     text = PAGE.read_text()
     if section:
         text = text.partition(f"\n.SH {section}\n")[2].partition("\n.SH ")[0]

@@ -69,7 +69,8 @@ class InputTest(RunTest):
 
 class TerminalTest(RunTest):
     def start_on_terminal(self, *args):
-        """A job whose controlling terminal and standard input is a new terminal; returns it and the other side."""
+        """Starts a job whose controlling terminal and standard input is a new terminal. Returns it and the other
+        side."""
         ours, theirs = pty.openpty()
         self.addCleanup(os.close, ours)
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the tests of `rondo run` share: a job under test, its processes, and waiting with a deadline.
+"""Helpers that the tests of `rondo run` share: a job under test, its processes, and waiting with a deadline.
 
-Every process of a job carries a mark in its environment, so whatever is left is found even in another session; only
+Every process of a job carries a mark in its environment, so whatever is left is found even in another session. Only
 processes with this test's own mark are ever signalled.
 """
 import os
@@ -39,7 +39,7 @@ def children(pid):
 
 
 def state(pid):
-    """R, S, T, Z...; None: there is no such process."""
+    """Returns R, S, T, Z etc., or None if there is no such process."""
     try:
         return pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2].split()[0]
     except OSError:
@@ -51,13 +51,13 @@ def is_gone(pid):
 
 
 def heed_all_signals():
-    """What the tests were told to ignore (under nohup, or by a profiler) is none of a job's business."""
+    """Restores all signals. A job must not inherit that the tests ignore some, e.g. under nohup or a profiler."""
     for number in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2):
         signal.signal(number, signal.SIG_DFL)
 
 
 class Job:
-    """A `rondo run`, or any command, whose processes can be told from all others."""
+    """A `rondo run`, or any command, whose processes are distinguishable from all others."""
 
     def __init__(self, *args, command=None, environment=None, **popen):
         self.mark = f"RONDO_TEST_MARK={uuid.uuid4()}"
@@ -71,7 +71,7 @@ class Job:
         self.pid = self.process.pid
 
     def finish(self, data=None):
-        """Exit status, output and error output."""
+        """Returns exit status, output and error output."""
         try:
             out, err = self.process.communicate(data, timeout=DEADLINE_S)
         except subprocess.TimeoutExpired:
@@ -81,7 +81,7 @@ class Job:
 
     def members(self):
         found = []
-        # The newest first: one that soon starts another and ends must be looked at before it does.
+        # The newest is first: one that soon starts another and ends must be read before it does.
         for pid in sorted((int(entry) for entry in os.listdir("/proc") if entry.isdigit()), reverse=True):
             try:
                 with open(f"/proc/{pid}/environ", "rb") as file:
@@ -93,7 +93,7 @@ class Job:
         return found
 
     def guard(self):
-        """The guard's process, once it is there."""
+        """Returns the guard's process, once it exists."""
         def named():
             for pid in children(self.pid):
                 try:

@@ -21,7 +21,7 @@ def schedule(*options):
 
 
 def ring_of_5():
-    """What the ring all-reduce of five ranks is: {rank: [(chunk, received from, sent to), ...]}."""
+    """Returns the ring all-reduce of five ranks, as a list of (chunk, received from, sent to) for each rank."""
     ranks = {}
     for rank in range(5):
         before, after = [(rank - 1) % 5], [(rank + 1) % 5]

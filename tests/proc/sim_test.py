@@ -58,8 +58,9 @@ class Sim(unittest.TestCase):
         self.assertEqual(set(links), {"self", "intra_node", "inter_node", "inter_rack"})
         self.assertEqual(sum(links.values()), 2 * 16383 * (1 << 30))
         self.assertEqual((told["channels"], told["protocol"]), (2, "simple"))
-        # Up and down 14 levels, 12 of them between nodes; then a tile of both trees whenever the busiest network port
-        # is through: rank 16 is a leaf of one tree, and in the other its parent and both children are in other nodes.
+        # The time is up and down 14 levels, 12 of them between nodes. Then follows a tile of both trees whenever the
+        # busiest network port is through. Rank 16 is a leaf of one tree, and in the other its parent and both children
+        # are in other nodes.
         self.assertEqual(told["steps"], 2 * 14 + 1)
         chunk, tiles = told["chunk_bytes"], (1 << 30) // (2 * told["chunk_bytes"])
         within, between, reduce = 2 + chunk / 300e3, 5 + chunk / 50e3, chunk / 1000e3

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""rondo status and the flight recorder: which ranks are waited for, what a killed rank did last, and that no garbage or
-process that may not be looked at brings it down. usage: status_test.py RONDO RANK_PROGRAM"""
+"""Tests rondo status and the flight recorder: which ranks are waited for, and what a killed rank did last. No garbage
+and no process that may not be read brings it down.
+
+usage: status_test.py RONDO RANK_PROGRAM"""
 
 import fcntl
 import json
@@ -30,14 +32,14 @@ def status(*arguments, **popen):
 
 
 def looks(*arguments):
-    """The communicators, or an empty list while there is none."""
+    """Returns the communicators, or an empty list while there is none."""
     done = status("--json", *arguments)
     assert done.returncode in (0, 1), done
     return json.loads(done.stdout)["communicators"] if done.returncode == 0 else []
 
 
 def read_recording(text):
-    """The communicator's line, and the lines of ranks and operations by rank."""
+    """Returns the communicator's line, and the lines of ranks and operations by rank."""
     lines = [json.loads(line) for line in text.splitlines()]
     head = lines[0]
     assert [line["record"] for line in lines].count("communicator") == 1, "one communicator was expected"
@@ -49,7 +51,7 @@ def read_recording(text):
 
 class Running(RunTest):
     def stopped_job(self, rank_count, victim, operation):
-        """A job that waits for a rank which has stopped itself, and what is seen of it."""
+        """Starts a job that waits for a rank which has stopped itself. Returns the job and what is seen of it."""
         job = self.start("-n", rank_count, "--", PROGRAM, "signal", int(signal.SIGSTOP), victim, operation, 1000)
 
         def waiting():
@@ -238,7 +240,7 @@ class Refused(unittest.TestCase):
                 os.ftruncate(descriptor, len(data) if seals else 0)
 
     def sparse_segment(self, rank_count, communicator=1):
-        """One that says it has so many ranks, each of which is in operation 2^60, and that has no records."""
+        """Makes a segment without records that says it has this many ranks, each of which is in operation 2^60."""
         boards, board = 1088, (3 + 16 + 1024) * 64  # its words, the counters of 16 collectives, the records
         descriptor = self.segment(struct.pack("<QQQQ", MAGIC, 0, communicator, rank_count))
         os.ftruncate(descriptor, boards + rank_count * board + (1 << 20))

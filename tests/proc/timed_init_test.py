@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How soon the other ranks are told when one dies in the middle of the initialisation.
+"""Tests how soon the other ranks get an error when one dies in the middle of the initialisation.
+
 usage: timed_init_test.py INIT_RANK STORE_HOST"""
 
 import itertools

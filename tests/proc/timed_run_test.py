@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`rondo run`: how soon nothing stays of a job whose launcher is killed. usage: timed_run_test.py RONDO"""
+"""Tests how soon nothing stays of a job of `rondo run` whose launcher is killed.
+
+usage: timed_run_test.py RONDO"""
 import os
 import signal
 import sys

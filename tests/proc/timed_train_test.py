@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`rondo train`: how close what the trainer and the library count of one run are. usage: timed_train_test.py RONDO"""
+"""Tests `rondo train`: how close the counts of the trainer and of the library are in one run.
+
+usage: timed_train_test.py RONDO"""
 
 import sys
 import unittest

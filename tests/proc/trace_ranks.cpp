@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Two ranks with two communicators whose operations overlap by construction, for trace_test.py. On rank 0 one
-// all-reduce of the first communicator is in flight on a stream, since rank 1 does not call it yet, while five of the
-// second begin and end. `trace_ranks RONDO`. Says when it is ready, then stays until its standard input ends.
+// all-reduce of the first communicator is in flight on a stream, since rank 1 does not call it yet. Meanwhile five of
+// the second begin and end. `trace_ranks RONDO` prints when it is ready, then stays until its standard input ends.
 #include <rondo/rondo.h>
 
 #include <unistd.h>
@@ -18,7 +18,7 @@ void check(rondo_status_t status) {
   std::exit(1);
 }
 
-/// The recorder shows when the stream has begun the operation.
+/// Waits until the recorder shows that the stream has begun the operation.
 void wait_until_begun(const std::string &rondo) {
   const std::string look = "test $(" + rondo + " status --json " +
                            std::to_string(::getpid()) + " | grep -c '\"state\": \"running\"') -ge 1";

@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""rondo trace: the timeline is what Perfetto and Chrome read; it has a lane for each rank and communicator, operations
-in order, the wait for the last rank inside of its operation; an overlap that was brought about shows; recordings of
-several hosts lie on one clock; and files that hold anything else are refused. usage: trace_test.py RONDO TRACE_RANKS"""
+"""Tests rondo trace. Perfetto and Chrome can read the timeline. It has a lane for each rank and communicator,
+operations in order, and the wait for the last rank inside of its operation. An overlap that was brought about shows.
+Recordings of several hosts lie on one clock, and files that hold anything else are refused.
+
+usage: trace_test.py RONDO TRACE_RANKS"""
 
 import json
 import os
@@ -65,13 +67,13 @@ class Timeline:
 
 
 def inside(inner, outer):
-    """To a nanosecond, as the document counts."""
+    """Compares to a nanosecond, as the document counts."""
     return (outer["ts"] - 0.0005 <= inner["ts"] and
             inner["ts"] + inner["dur"] <= outer["ts"] + outer["dur"] + 0.0015)
 
 
 def recording(communicator, host, made_ns, ranks, clock, offset=None, uncertainty=None):
-    """`ranks`: {rank: [(entered, ended), ...]}, counted on the host from 0."""
+    """Returns a recording. `ranks` is {rank: [(entered, ended), ...]}, counted on the host from 0."""
     lines = [{"record": "communicator", "format": 1, "communicator": communicator, "host": host, "made_ns": made_ns,
               "age_ns": 10**9, "rank_count": len(ranks),
               "clock": {"id": clock, "offset_ns": offset, "uncertainty_ns": uncertainty}}]

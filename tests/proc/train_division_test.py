@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`rondo train`: how ranks divide the work and the memory, and what they send each other; each option shows."""
+"""Tests how ranks of `rondo train` divide the work and the memory, and what they send each other. Each option shows."""
 
 import os
 import sys

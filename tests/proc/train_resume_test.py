@@ -23,7 +23,7 @@ SLOWLY = ("--delay", "1:150")  # ms a step: half of the steps take longer than i
 
 
 def children(pid):
-    """Processes whose parent is `pid`."""
+    """Returns the processes whose parent is `pid`."""
     found = []
     for entry in Path("/proc").iterdir():
         try:
@@ -36,7 +36,7 @@ def children(pid):
 
 
 def ranks_of(launcher):
-    """Process ids of the ranks below a launcher, which may have a process of its own between."""
+    """Returns the process ids of the ranks below a launcher, which may have a process of its own between."""
     found, level = [], [launcher]
     for _ in range(3):
         level = [child for pid in level for child in children(pid)]
@@ -53,7 +53,7 @@ def ranks_of(launcher):
 
 class Resume(TrainCase):
     def saved_step(self):
-        """The step of the checkpoint that is there; 0: none."""
+        """Returns the step of the checkpoint that exists, or 0 if there is none."""
         try:
             content = self.checkpoint.read_bytes()
         except FileNotFoundError:

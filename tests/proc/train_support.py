@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the tests of `rondo train` share: a small model on a small text, so that a run takes a second."""
+"""Helpers that the tests of `rondo train` share: a small model on a small text, so that a run takes a second."""
 
 import json
 import os
@@ -35,13 +35,13 @@ class TrainCase(unittest.TestCase):
         return [str(word) for word in (*launcher, self.rondo, "train", *model, *corpus, *arguments)]
 
     def call(self, ranks, *arguments, model=SMALL, seconds=240, **options):
-        """(exit status, standard output, standard error)"""
+        """Returns (exit status, standard output, standard error)."""
         done = subprocess.run(self.command(ranks, *arguments, model=model), capture_output=True, text=True,
                               timeout=seconds, check=False, **options)
         return done.returncode, done.stdout, done.stderr
 
     def train(self, ranks, *arguments, report="report", model=SMALL, **environment):
-        """The report of a run that went well."""
+        """Returns the report of a run that went well."""
         folder = self.folder / report
         if "--measure" not in arguments:
             arguments += ("--measure", 1)
@@ -54,7 +54,7 @@ class TrainCase(unittest.TestCase):
         return [loss for _, loss in report["loss"]["train"]], [point["loss"] for point in report["loss"]["validation"]]
 
     def refused(self, words, *arguments, ranks=1, status=2, model=SMALL, **options):
-        """The run ends with `status` and an error that contains all of `words`."""
+        """Checks that the run ends with `status` and an error that contains all of `words`."""
         found, out, err = self.call(ranks, *arguments, model=model, **options)
         self.assertEqual(found, status, out + err)
         for word in words:

@@ -32,7 +32,7 @@ def table(*rows):
 
 
 def both_ways(**fields):
-    """A row for two ranks, whether or not this machine has two cores."""
+    """Returns a row for two ranks, whether or not this machine has two cores."""
     return [{**ROW, **fields, "oversubscribed": oversubscribed} for oversubscribed in (False, True)]
 
 
@@ -103,7 +103,7 @@ class Tune(unittest.TestCase):
             self.assertEqual(os.listdir(self.folder), [])
 
     def perf(self, table_path, *words):
-        """The algorithms that two ranks used, of 1 KiB and 4 KiB; their results are verified."""
+        """Returns the algorithms that two ranks used, of 1 KiB and 4 KiB; their results are verified."""
         results = self.folder / "perf.json"
         done = rondo("run", "-n", 2, "--", RONDO, "perf", "all_reduce", "-b", "1K", "-e", "4K", "--json", results,
                      *words, RONDO_TUNING_FILE=table_path)

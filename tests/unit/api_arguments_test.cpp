@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the C interface refuses, and that a refusal leaves everything as it was.
+// Tests what the C interface refuses, and that a refusal leaves everything as it was.
 #include <array>
 #include <cstdint>
 #include <filesystem>
@@ -21,7 +21,7 @@ constexpr auto refused = RONDO_ERROR_INVALID_ARGUMENT;
 std::array<float, 64> a;
 std::array<float, 64> b;
 
-/// After whatever was refused, the communicator still works.
+/// Checks that the communicator still works, after whatever was refused.
 void check_works(Ranks &ranks) {
   const auto sums = ranks.each<double>([](int rank, rondo_comm_t comm) {
     double value = rank + 1;
@@ -116,7 +116,7 @@ TEST_CASE("a unique id that is not used: freeing it gives back its descriptors a
   CHECK(rondo_unique_id_free(&id) == RONDO_OK);  // as an id that another process made
   rondo_comm_t comm = nullptr;
   CHECK(rondo_comm_init(&comm, &id, 0, 1, nullptr) == RONDO_ERROR_REMOTE);
-  // What fails gives them back as well.
+  // A failed initialisation gives them back as well.
   REQUIRE(rondo_get_unique_id(&id, nullptr) == RONDO_OK);
   rondo_config_t hasty = RONDO_CONFIG_INIT;
   hasty.init_timeout_ms = 20;

@@ -157,7 +157,7 @@ TEST_CASE("failure: a refused call's own message comes before the communicator's
   CHECK(now == RONDO_ERROR_ABORTED);
   CHECK_THAT(message(), Contains("abort"));
   CHECK(refuse(comm) == RONDO_ERROR_INVALID_ARGUMENT);
-  CHECK(rondo_barrier(comm, nullptr) == RONDO_ERROR_ABORTED);  // the failure is told: by this call first
+  CHECK(rondo_barrier(comm, nullptr) == RONDO_ERROR_ABORTED);  // this call is the first to report the failure
   CHECK_THAT(message(), Contains("abort"));
   CHECK(refuse(comm) == RONDO_ERROR_INVALID_ARGUMENT);
   CHECK(rondo_barrier(comm, nullptr) == RONDO_ERROR_COMM_FAILED);

@@ -26,7 +26,7 @@ TEST_CASE("failure record: the first failure stays, with the rank that wrote it"
 
 TEST_CASE("failure record: a rank that dies while it writes is known, and nobody waits for the rest", "[shm]") {
   SharedFailure failure;
-  // As raise_failure() of rank 5 leaves it when it is killed in the middle.
+  // This is how raise_failure() of rank 5 leaves it when it is killed in the middle.
   REQUIRE(memory::exchange_if(failure.state, 0, uint64_t{5} << 32 | 1));
   CHECK(failed(failure));
   CHECK_FALSE(read_failure(failure).has_value());

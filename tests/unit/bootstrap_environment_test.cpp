@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What each launcher's environment says, right and wrong; and the real launchers, where they are installed.
+// Tests how each launcher's environment is read, right and wrong, and the real launchers if they are installed.
 #include <unistd.h>
 
 #include <array>
@@ -76,7 +76,7 @@ std::string output_of(const std::string &command) {
   return ::pclose(pipe) == 0 ? text : "";
 }
 
-/// The "NAME=value" lines after each "BEGIN".
+/// Returns the "NAME=value" lines after each "BEGIN".
 std::vector<Environment> environments_in(const std::string &text) {
   std::vector<Environment> all;
   size_t at = 0;
@@ -261,7 +261,7 @@ TEST_CASE("environment: a torchrun job's secret is RONDO_SECRET, or differs from
   CHECK(secret(torchrun) == secret(with(torchrun, "RANK", "0")));
   CHECK_FALSE(secret(torchrun) == secret(with(torchrun, "TORCHELASTIC_RUN_ID", "other")));
   CHECK_FALSE(secret(torchrun) == secret(with(torchrun, "MASTER_PORT", "29501")));
-  // What launchers do not keep equal on all ranks.
+  // Launchers do not keep these equal on all ranks.
   CHECK(secret(torchrun) == secret(with(torchrun, "TORCHELASTIC_RESTART_COUNT", "1")));
   CHECK(secret(torchrun) == secret(with(torchrun, "MASTER_ADDR", "127.0.0.1")));
   CHECK(secret(torchrun) == secret(with(torchrun, "WORLD_SIZE", "3")));

@@ -26,7 +26,7 @@ constexpr uint64_t patience_ns = 120'000'000'000;
 
 FileDescriptor a_file() { return FileDescriptor(::memfd_create("fd-channel-test", MFD_CLOEXEC)); }
 
-/// A connection on which nothing will be said.
+/// Makes a connection on which nothing will be said.
 FileDescriptor connect_mute(const FdTicket &ticket) {
   sockaddr_un address{};
   address.sun_family = AF_UNIX;

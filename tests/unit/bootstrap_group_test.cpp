@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Groups of ranks at a store, without sockets: which ranks are told of a death, a failure, a wrong size, and when.
+// Tests groups of ranks at a store, without sockets: which ranks learn of a death, a failure, a wrong size, and when.
 #include <algorithm>
 
 #include "tests/unit/bootstrap_world.h"
@@ -11,7 +11,7 @@ namespace {
 
 constexpr uint32_t rank_count = 4;
 
-/// A rank as client, with what it was told.
+/// A rank as client, with the error that it got.
 struct Rank {
   uint32_t rank;
   uint64_t connection;
@@ -52,7 +52,7 @@ struct Group {
   std::vector<std::unique_ptr<Rank>> ranks;
 };
 
-/// A client's attempt to enter, without sockets: its reply.
+/// Makes a client's attempt to enter, without sockets, and returns its reply.
 Reply enter(StoreCore &core, uint64_t client, const std::string &group, uint32_t rank, uint32_t count = 2,
             uint32_t generation = 0) {
   Request request = make_request(Request::Kind::enter, group);
@@ -137,7 +137,7 @@ TEST_CASE("store group: a rank that fails tells the others with which status, an
     CHECK(group[rank].told->peer == 1);
     CHECK(group[rank].told->message.find("rank 1 failed: no descriptor is free") != std::string::npos);
   }
-  // What a rank says of another one names that one.
+  // If a rank reports another one, its error names that one.
   Group second(3);
   second.enter();
   second[0].session.begin(make_leave({RONDO_ERROR_TIMEOUT, "rank 3 is missing", -1, 3}), no_deadline);
@@ -187,7 +187,7 @@ TEST_CASE("store group: a rank whose process has ended before it came fails the 
   Group group(7);
   group.ranks.pop_back();
   group.carry();
-  group.world.hub.rank_ended(1, group.world.now);  // it came: its connection tells
+  group.world.hub.rank_ended(1, group.world.now);  // it arrived, and its connection shows that
   group.carry();
   for (const auto &rank : group.ranks) CHECK_FALSE(rank->told);
   group.world.hub.rank_ended(3, group.world.now);
@@ -296,7 +296,7 @@ TEST_CASE("store group: a second job's rank 0 fails the group of the first, or r
   Request claim = make_request(Request::Kind::enter, rival);
   claim.count = 2;
   waiting.handle(2, claim, deliveries);
-  REQUIRE(deliveries.size() == 2);  // both are told
+  REQUIRE(deliveries.size() == 2);  // both get the error
   for (const Delivery &each : deliveries) CHECK(each.reply.error.message.find("two jobs") != std::string::npos);
   CHECK_FALSE(waiting.take_mixed_up());
 

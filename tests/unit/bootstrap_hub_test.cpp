@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The whole store server without sockets: groups, floods of strangers, limits; and the store's own rules.
+// Tests the whole store server without sockets: groups, floods of strangers, limits, and the store's own rules.
 #include <algorithm>
 #include <deque>
 
@@ -107,7 +107,7 @@ TEST_CASE("store hub: a flood of strangers of every manner does not disturb a gr
   for (uint32_t rank = 0; rank < rank_count; ++rank) members[rank].rank = rank;
   std::map<uint64_t, Stranger> strangers;
   size_t stranger_total = 0;
-  std::deque<Member *> backlog;  // clients that have knocked, in order; null: a stranger
+  std::deque<Member *> backlog;  // clients that have knocked, in order; null for a stranger
   const auto group_done = [&] { return std::ranges::all_of(members, &Member::finished); };
   for (int turn = 0; turn < 20'000 && !group_done(); ++turn) {  // a turn is 0 to 20 ms
     world.now += world.between(0, second_ns / 50);

@@ -42,7 +42,8 @@ class ScratchDirectory {
   std::string path_, inner_;
 };
 
-/// All ranks of `job` as threads: each joins, and gathers once more through the store. Says how many were right.
+/// Runs all ranks of `job` as threads: each joins, and gathers once more through the store. Returns how many were
+/// right.
 int ranks_that_met(const Job &job, uint32_t generation, bool serving = false) {
   std::vector<int> right(job.size, 0);
   std::vector<Rendezvous> met(job.size);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where the ranks of a job meet when the address that they were given is odd: a name that resolves later, or to other
-// addresses on other hosts; a port that another job has; a file that an earlier job has left.
+// Tests where the ranks of a job meet when their address is odd. The name may resolve later, or to other addresses on
+// other hosts. Another job may have the port, or an earlier job may have left the file.
 #include <dlfcn.h>
 #include <netdb.h>
 #include <sys/stat.h>
@@ -93,11 +93,11 @@ TEST_CASE("listen place: rank 0 listens so that others reach it, or says what is
   };
   CHECK(listens("10.0.0.5", {address("10.0.0.5")}, own) == "10.0.0.5 10.0.0.5");
   CHECK(listens("h0", {address("10.0.0.5")}, own) == "10.0.0.5 10.0.0.5");
-  // As Debian's /etc/hosts has it: on this host the name is loopback, on others it is not.
+  // Debian's /etc/hosts has it so: on this host the name is loopback, on others it is not.
   CHECK(listens("h0", {address("127.0.1.1")}, own) == "0.0.0.0 127.0.1.1");
   CHECK(listens("h0", {address("127.0.1.1")}, both) == ":: 127.0.1.1");
   CHECK(listens("h0", {address("127.0.1.1"), address("10.0.0.5")}, own) == "10.0.0.5 10.0.0.5");
-  // What means this host alone stays so.
+  // An address that means this host alone stays so.
   for (const char *loopback : {"127.0.0.1", "localhost", "127.0.1.1"})
     CHECK(listens(loopback, {address("127.0.0.1")}, both) == "127.0.0.1 127.0.0.1");
   CHECK(listens("::1", {address("::1")}, both) == "::1 ::1");

@@ -71,7 +71,7 @@ TEST_CASE("store handshake: a stranger without the secret is cut at its proof, a
   pair.to_server(stranger.output());
   const Bytes answer = pair.take_server();
   stranger.receive(answer);
-  REQUIRE(stranger.failure());  // it cannot tell the right server either
+  REQUIRE(stranger.failure());  // it cannot recognise the right server either
   CHECK(stranger.failure()->status == RONDO_ERROR_AUTHENTICATION);
   const Bytes guess(wire::proof_bytes - 1, std::byte{1});
   pair.to_server(guess);

@@ -24,8 +24,8 @@ constexpr uint64_t second_ns = 1'000'000'000;
 
 uint64_t soon() { return now_ns() + 120 * second_ns; }
 
-/// Lets clients in on loopback, one after the other, and answers none of their requests until it is told to: each with
-/// `done`.
+/// Lets clients in on loopback, one after the other. It answers none of their requests until the test says so, then
+/// each with `done`.
 class SilentServer {
  public:
   explicit SilentServer(const Secret &secret)
@@ -52,13 +52,13 @@ class SilentServer {
   void answer() { answers_ = true; }
 
  private:
-  /// False: nothing came within 10 ms.
+  /// Returns false if nothing arrived within 10 ms.
   static bool wait_for(int socket) {
     pollfd entry{socket, POLLIN, 0};
     return ::poll(&entry, 1, 10) > 0;
   }
 
-  /// A client that was not greeted soon enough comes again.
+  /// Serves clients. A client that was not greeted soon enough comes again.
   void serve() {
     while (!ends_)
       if (wait_for(listener_.get())) serve_one();

@@ -25,7 +25,7 @@ Bytes text(std::string_view value) {
   return {bytes.begin(), bytes.end()};
 }
 
-/// scripts/summary.py counts such lines.
+/// Prints a line that scripts/summary.py counts.
 void skip_ipv6(const char *what, const Error &error) {
   std::printf("skipped: %s over IPv6: no loopback here: %s\n", what, error.message.c_str());
   std::fflush(stdout);

@@ -15,7 +15,7 @@ namespace rondo::test {
 
 constexpr uint64_t second_ns = 1'000'000'000;
 
-/// RONDO_SEED replays; without it a fresh one.
+/// Returns RONDO_SEED, which replays, or a fresh seed without it.
 inline uint64_t seed_from_environment() {
   const char *text = std::getenv("RONDO_SEED");
   return text != nullptr ? std::strtoull(text, nullptr, 10) : std::random_device{}();
@@ -88,7 +88,7 @@ class World {
  public:
   explicit World(uint64_t seed, const HubLimits &limits = {}) : random(seed), hub(secret, limits) {}
 
-  /// 0: nobody may come in now.
+  /// Returns 0 if nobody may come in now.
   uint64_t connect() {
     if (!hub.can_accept()) return 0;
     return hub.accept(challenge_of(random()), now);

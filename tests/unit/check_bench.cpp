@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Not a test: prints what it costs each call that ranks which disagree are always found out, and that the flight
-// recorder has the call: the fingerprint, the record of the call with its signature, and the record of its end.
+// Not a test: prints what two promises cost each call. Ranks that disagree are always found out, and the flight
+// recorder has the call. The costs are the fingerprint, the record of the call with its signature, and the record of
+// its end.
 #include <time.h>
 
 #include <algorithm>

@@ -134,7 +134,7 @@ TEST_CASE("communicator: a call that has its number and cannot be enqueued fails
     CHECK(second[rank].error().message.find("could not be enqueued: the table is full") != std::string::npos);
     REQUIRE_FALSE(third[rank].ok());
     CHECK(third[rank].error().status == RONDO_ERROR_COMM_FAILED);
-    CHECK(world.seen[rank].numbers.size() <= 2);  // one rank may have been told before its second call
+    CHECK(world.seen[rank].numbers.size() <= 2);  // one rank may have got the error before its second call
   }
 }
 

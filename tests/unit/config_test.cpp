@@ -113,7 +113,7 @@ TEST_CASE("config: each variable reaches its field") {
   CHECK(config.log == "info,plan=debug");
   CHECK(config.log_file == "/tmp/rondo-%h-%p.log");
   CHECK(config.given.size() == config_variables().size());
-  // What is shown reads back as the same settings.
+  // The settings as they are shown read back as the same settings.
   Variables shown;
   for (const ConfigVariable &variable : config_variables()) shown[variable.name] = variable.show(config);
   const Config again = parse(shown).value();

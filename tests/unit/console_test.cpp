@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the subcommands share before a user: sizes, how long it still takes, help, --json, files.
+// Tests the parts that subcommands share before a user: sizes, the remaining time, help, --json, files.
 #include <unistd.h>
 
 #include <array>
@@ -46,7 +46,7 @@ Parsed parse(std::initializer_list<const char *> args) {
   return parsed;
 }
 
-/// A path below a folder of this test's own.
+/// Returns a path below a folder of this test's own.
 std::filesystem::path folder() {
   static const std::filesystem::path path = [] {
     std::string name = std::filesystem::temp_directory_path() / "rondo-console-XXXXXX";

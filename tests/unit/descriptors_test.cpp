@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Own descriptors: above those of the standard streams, and closed in the child of a fork().
+// Tests own descriptors: numbers above the standard streams' ones, and closed in the child of a fork().
 #include <fcntl.h>
 #include <sys/eventfd.h>
 #include <sys/mman.h>
@@ -75,7 +75,7 @@ TEST_CASE("descriptors: the child of a fork closes all of ours and nothing else,
     close_inherited_descriptors();
     if (is_open(kept.get()) || is_open(owner.get())) return 1;
     if (!is_open(foreign) || !is_open(reused)) return 2;
-    // What the child opens under these numbers is its own, whatever becomes of the parent's objects.
+    // A descriptor that the child opens under these numbers is its own, whatever becomes of the parent's objects.
     if (::dup2(foreign, kept.get()) != kept.get()) return 3;
     close_descriptor(kept.get());
     close_inherited_descriptors();

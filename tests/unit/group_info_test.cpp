@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What ranks know of their group: nodes, and which ranks are on each.
+// Tests what ranks know of their group: nodes, and which ranks are on each.
 #include <unistd.h>
 
 #include <string>
@@ -21,7 +21,7 @@ std::vector<uint32_t> ranks_of(const GroupInfo &group, uint32_t node) {
   return {ranks.begin(), ranks.end()};
 }
 
-/// What each of so many ranks gets, as threads; settings_of(rank) are its own.
+/// Returns what each of `rank_count` ranks gets, as threads; settings_of(rank) are its own.
 template <class SettingsOf>
 std::vector<Result<GroupInfo>> exchange(uint32_t rank_count, const SettingsOf &settings_of) {
   const Secret secret = random_secret();
@@ -95,7 +95,7 @@ TEST_CASE("group info: the ranks of one host are one node, and three on one core
     REQUIRE(group.ok());
     CHECK(group.value().one_node());
     CHECK(group.value().ranks_of(0).size() == rank_count);
-    CHECK(group.value().core_count == 1);  // the topology of a machine that tells none
+    CHECK(group.value().core_count == 1);  // the topology of a machine that reports none
     CHECK(group.value().oversubscribed);
   }
 }

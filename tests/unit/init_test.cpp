@@ -14,7 +14,7 @@ namespace {
 
 constexpr uint64_t second_ns = 1'000'000'000;
 
-/// What happened before rank 1 looks at last.
+/// The events before rank 1 checks for the last time.
 enum class Plot {
   store_died,      ///< rank 0's process, which ran the store; so rank 2 gave up and ended
   rank_died,       ///< rank 2
@@ -60,7 +60,7 @@ class SceneRanks final : public Ranks {
   void raise(const Error &) override {}
   [[nodiscard]] bool failed() const override { return false; }
   [[nodiscard]] Error failure() const override { return Error{RONDO_ERROR_INTERNAL, ""}; }
-  /// Since the store was asked, but for what happens much later.
+  /// Returns the dead ranks since the store was asked, except deaths that happen much later.
   [[nodiscard]] std::vector<uint32_t> find_dead() const override {
     if (plot_ == Plot::rank_died) return {2};
     scene_.let_store_go();

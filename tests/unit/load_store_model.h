@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs all interleavings of the programs of load_store (src/plan/load_store_program.h): every order in which ranks
-// can come to their steps is tried, from one state at a time, and no state twice. Elements are expressions that record
-// each reduction, so a state in which some rank has read too early or too late ends with a wrong result.
+// Runs all interleavings of the programs of load_store (src/plan/load_store_program.h). Every order in which ranks can
+// reach their steps is tried, from one state at a time, and no state twice. Elements are expressions that record each
+// reduction. So if some rank has read too early or too late, the state ends with a wrong result.
 //
 // A step is one transition: waits, works and counter together. Nothing is lost by that. A wait that has come true stays
-// true (or the program comes to a stop, which is found), so a step may be taken at any later time; a read that nothing
-// keeps from being overwritten is also tried behind the overwriting; and between a write and its counter the others can
-// do nothing that they cannot do behind both.
+// true, so a step may be taken at any later time; otherwise the program stops, which is found. A read that nothing
+// keeps from being overwritten is also tried after the overwriting. Between a write and its counter the others can do
+// nothing that they cannot do after both.
 #pragma once
 
 #include <algorithm>
@@ -76,7 +76,7 @@ class Explorer {
 
  private:
   struct RankState {
-    uint16_t operation = 0;               ///< 0: before the first; n: in, or behind, the n-th
+    uint16_t operation = 0;               ///< 0 before the first operation; n in, or after, the n-th
     std::array<uint16_t, 2> next{0, 0};   ///< step of each lane
   };
   struct State {
@@ -88,7 +88,7 @@ class Explorer {
   static size_t word_of(const load_store::Mark &mark) {
     return mark.counter == load_store::Counter::post ? mark.value % 2 : 1 + static_cast<size_t>(mark.counter);
   }
-  // Cells of a rank: send, recv, announcement, two posts, areas of contributions, areas of results.
+  // Returns the cells of a rank: send, recv, announcement, two posts, areas of contributions, areas of results.
   [[nodiscard]] uint64_t rank_cells() const { return 2 * buffer_cells_ + 1 + 2 * buffer_cells_ + 6 * area_cells_; }
   [[nodiscard]] size_t cell_at(const load_store::Bytes &bytes) const {
     uint64_t at = bytes.rank * rank_cells() + bytes.first / cell_bytes;
@@ -172,7 +172,7 @@ class Explorer {
     }
   }
 
-  /// The caller looks at what the last operation has left, and fills the buffers for the next.
+  /// Checks what the last operation has left for the caller, and fills the buffers for the next.
   void turn_over(State &state, uint32_t rank) {
     RankState &at = state.ranks[rank];
     uint32_t *const send = &state.cells[rank * rank_cells()], *const recv = send + buffer_cells_;
@@ -209,7 +209,7 @@ class Explorer {
       found_.problem = (rank == UINT32_MAX ? "" : "rank " + std::to_string(rank) + " ") + problem;
   }
 
-  /// Two hashes of 64 bits: among 10^7 states none is taken for another.
+  /// Returns two hashes of 64 bits: among 10^7 states none is taken for another.
   static std::pair<uint64_t, uint64_t> digest(const State &state) {
     uint64_t one = 0x9E37'79B9'7F4A'7C15u, two = 0xC2B2'AE3D'27D4'EB4Fu;
     const auto add = [&](uint64_t value) {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The order of reductions and the waits of load_store, by all interleavings of its programs: 2 to 4 ranks, three chunks
-// an operation, and operations behind each other, which share areas and counters. The order is that of the schedules
-// of the same names (tests/reduction_order.h). What a missing wait, a counter that is published too early or an area
-// that is used again too soon would do is planted, and must be found.
+// Tests the order of reductions and the waits of load_store, by all interleavings of its programs. There are 2 to 4
+// ranks, three chunks an operation, and successive operations, which share areas and counters. The order is as in the
+// schedules of the same names (tests/reduction_order.h). Faults are planted and must be found: a missing wait, a
+// counter that is published too early, an area that is used again too soon.
 #include <algorithm>
 #include <cstdio>
 #include <functional>
@@ -33,7 +33,7 @@ struct Call {
   uint64_t chunk_count = 3;
 };
 
-/// Ranks of the reduction, first first; every step reduces two.
+/// Returns the ranks of the reduction, first first; every step reduces two.
 std::vector<uint32_t> ranks_of(const Reduction &reduce) {
   if (reduce.operands.empty()) return {reduce.rank};
   const bool left = !reduce.operands[0].operands.empty() || reduce.operands[1].operands.empty();
@@ -142,7 +142,7 @@ Call placed(const Call &call, Placement placement) {
   return with;
 }
 
-/// With more chunks than areas, so that an operation comes back to its first one.
+/// Returns the call with more chunks than areas, so that an operation comes back to its first one.
 Call longer(const Call &call) {
   Call with = call;
   with.chunk_count = exchange_area_count_min + 2;
@@ -151,7 +151,7 @@ Call longer(const Call &call) {
 
 std::string problem_of(const Case &it) { return it.explore().problem; }
 
-/// Without the waits for `counter`.
+/// Returns the mutation without the waits for `counter`.
 Case::Mutation without(load_store::Counter counter) {
   return [counter](const load_store::ProgramStep &step) {
     load_store::ProgramStep changed = step;
@@ -160,7 +160,8 @@ Case::Mutation without(load_store::Counter counter) {
   };
 }
 
-/// Without R1, the waits of reductions for contributions. Those for announcements, on the same counter, are kept.
+/// Returns the mutation without R1, the waits of reductions for contributions. The waits for announcements, on the same
+/// counter, are kept.
 Case::Mutation without_r1() {
   return [](const load_store::ProgramStep &step) -> std::vector<load_store::ProgramStep> {
     if (!step.publish || step.publish->counter != load_store::Counter::reduced) return {step};
@@ -180,7 +181,7 @@ Case::Mutation early(load_store::Counter counter) {
   };
 }
 
-/// The step that publishes `gathered`, which is one of its own in a two_shot, comes before the last fetch.
+/// Moves the step that publishes `gathered`, which is one of its own in a two_shot, before the last fetch.
 void gather_early(load_store::Program &program) {
   auto &lane = program.lanes[0];
   const auto found = std::find_if(lane.begin(), lane.end(), [](const load_store::ProgramStep &step) {
@@ -191,7 +192,7 @@ void gather_early(load_store::Program &program) {
   std::iter_swap(found, found - 1);
 }
 
-/// Of what all interleavings are gone through.
+/// Returns the numbers of ranks for which all interleavings are run.
 std::vector<uint32_t> rank_counts() {
   if (!rondo_test::sanitized()) return {2, 3, 4};
   std::puts("skipped: load_store model: four ranks: slow under a sanitizer; done without one");

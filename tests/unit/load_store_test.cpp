@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kernel load_store in plain memory, ranks as threads: long mixed runs of its algorithms one behind the other,
-// since they share areas and counters, with buffers that are exported, copied, or both; bit-equal to the documented
-// order of reduction.
+// Tests the kernel load_store in plain memory, with ranks as threads. Long mixed runs of its algorithms follow each
+// other, since they share areas and counters. Buffers are exported, copied, or both. Results are bit-equal to the
+// documented order of reduction.
 #include <algorithm>
 #include <array>
 #include <atomic>
@@ -101,7 +101,7 @@ Buffer expected_of(const Call &call, const Plan &plan, uint32_t rank_count) {
 class UnevenPeers final : public test::LocalPeers {
  public:
   explicit UnevenPeers(uint64_t seed) : next_seed_(seed) {}
-  /// A rank that imports this buffer gets something else.
+  /// Hides a buffer: a rank that imports it gets something else.
   void hide(const std::byte *buffer) {
     const std::scoped_lock lock(mutex_);
     hidden_.insert(reinterpret_cast<uint64_t>(buffer));
@@ -127,7 +127,7 @@ class UnevenPeers final : public test::LocalPeers {
   std::vector<std::byte> poison_ = std::vector<std::byte>(16384, std::byte{0x5A});
 };
 
-/// Of a communicator that has failed.
+/// The watch of a communicator that has failed.
 class FailedWatch final : public Watch {
  public:
   bool stopped() override { return true; }
@@ -148,13 +148,13 @@ class ExchangeWorld {
       ends_.emplace_back(ExchangeView{base, geometry}, rank, readable, peers_, wake, cache_bytes);
   }
 
-  /// From now on no rank can read what is in another's recv buffer.
+  /// Hides results: from now on no rank can read what is in another's recv buffer.
   void hide_results() { hides_results_ = true; }
 
-  /// From now on the communicator has failed, and ranks look for what they wait for without end.
+  /// Makes the communicator fail from now on; ranks then poll without end.
   void fail() { failed_ = true; }
 
-  /// One rank's life. Returns the number of calls that failed or gave another result than `expected`.
+  /// Lives as one rank. Returns the number of calls that failed or gave another result than `expected`.
   uint32_t live(uint32_t rank, const std::vector<Call> &calls, const std::vector<Buffer> &expected, uint64_t seed) {
     std::mt19937_64 random(seed + rank);
     uint32_t wrong = 0;
@@ -206,7 +206,7 @@ class ExchangeWorld {
   std::vector<ExchangeEnd> ends_;
 };
 
-/// All ranks live through all calls. Returns how many were wrong, by rank.
+/// Runs all calls on all ranks. Returns how many were wrong, by rank.
 std::vector<uint32_t> wrong_calls(ExchangeWorld &world, uint32_t rank_count, const std::vector<Call> &calls,
                                   uint64_t seed) {
   std::vector<Buffer> expected;

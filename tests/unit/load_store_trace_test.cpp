@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the kernel load_store does to memory, access by access, held against its program
-// (src/plan/load_store_program.h), which load_store_model_test.cpp runs in all interleavings: waits, operands in the
-// order in which they are reduced, outputs and counters, of mixed runs of its algorithms.
+// Compares what the kernel load_store does to memory, access by access, with its program
+// (src/plan/load_store_program.h). All interleavings of the program are run by load_store_model_test.cpp. The
+// comparison has waits, operands in the order in which they are reduced, outputs and counters, of mixed runs of its
+// algorithms.
 #include <array>
 #include <map>
 #include <random>
@@ -100,7 +101,7 @@ class Recorder final : public ExchangeTrace {
   }
 
  private:
-  /// What ends with a counter belongs together.
+  /// Ends a group: accesses up to a counter belong together.
   void flush(size_t lane) {
     all_[lane].insert(all_[lane].end(), group_.begin(), group_.end());
     group_.clear();
@@ -179,7 +180,7 @@ struct Drawn {
     key.in_place = in_place[rank];
     return build_plan(key, choice, ConnectionGeometry{4, 64, 64}, rank, rank_count).value();
   }
-  /// What the kernel is to export of what is offered: docs/load-store.md.
+  /// Returns the operation with the buffers that the kernel is to export of those offered (docs/load-store.md).
   [[nodiscard]] load_store::Operation operation_of(uint32_t rank, const ExchangeGeometry &geometry, const Plan &plan,
                                                    bool wake) const {
     load_store::Operation it;

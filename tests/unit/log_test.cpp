@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What RONDO_LOG and RONDO_LOG_FILE say, and which variables are taken for misspelt ones.
+// Tests RONDO_LOG and RONDO_LOG_FILE, and which variables are taken for misspelt ones.
 #include "src/base/log.h"
 
 #include <array>
@@ -20,7 +20,7 @@ std::string refusal(std::string_view text) {
   return parsed.ok() ? "accepted" : parsed.error().message;
 }
 
-/// The one line about a variable of that name, or "".
+/// Returns the one line about a variable of that name, or "".
 std::string told_of(const std::string &entry) {
   const std::array<std::string, 2> entries{"PATH=/bin", entry};
   const auto lines = unknown_variables(entries);

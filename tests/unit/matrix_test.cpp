@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every type, operation, reducing collective and algorithm through the C interface, bit-equal to the order of rounding
-// that docs/schedules.md gives (tests/reduction_order.h), with the tests' own arithmetic; nothing of the builders is
-// used.
+// Tests every type, operation, reducing collective and algorithm through the C interface. Results are bit-equal to the
+// order of rounding that docs/schedules.md gives (tests/reduction_order.h), with the tests' own arithmetic. Nothing of
+// the builders is used.
 #include <cstdio>
 #include <cstring>
 #include <random>
@@ -34,10 +34,10 @@ struct Case {
   bool uneven = false;  ///< reduce-scatter: by counts that differ from block to block
 };
 
-/// How many elements the block of `rank` has.
+/// Returns how many elements the block of `rank` has.
 size_t block_count(const Case &it, uint32_t rank) { return it.uneven ? it.count * (rank * 2 % 3) + rank : it.count; }
 
-/// The blocks of a reduce-scatter, one behind the other.
+/// Returns the blocks of a reduce-scatter, one after the other.
 std::vector<rondo::Range> blocks_of(const Case &it) {
   std::vector<rondo::Range> blocks;
   uint64_t next = 0;
@@ -48,14 +48,14 @@ std::vector<rondo::Range> blocks_of(const Case &it) {
   return blocks;
 }
 
-/// Elements of the logical vector.
+/// Returns the number of elements of the logical vector.
 size_t vector_count(const Case &it) {
   if (it.collective != RONDO_REDUCE_SCATTER) return it.count;
   const auto blocks = blocks_of(it);
   return blocks.back().begin + blocks.back().count;
 }
 
-/// What `rank` receives of the logical vector.
+/// Returns the part of the logical vector that `rank` receives.
 rondo::Range received(const Case &it, uint32_t rank) {
   return it.collective == RONDO_REDUCE_SCATTER ? blocks_of(it)[rank] : rondo::Range{0, it.count};
 }
@@ -77,7 +77,7 @@ rondo::Partition partition_of(const Case &it, const rondo_plan_info_t &plan, uin
 
 using Buffer = std::vector<unsigned char>;
 
-/// The result of every element of the logical vector.
+/// Returns the result of every element of the logical vector.
 std::vector<Bits> expected_vector(const Case &it, const rondo_plan_info_t &plan, const std::vector<Buffer> &sends,
                                   size_t offset) {
   const size_t size = rondo_type_size(it.type);
@@ -97,7 +97,7 @@ std::vector<Bits> expected_vector(const Case &it, const rondo_plan_info_t &plan,
   return result;
 }
 
-/// Values near each other in size, so that rounding matters, and some special ones.
+/// Fills with values near each other in size, so that rounding matters, and some special ones.
 void fill(Buffer &buffer, size_t offset, size_t count, rondo_type_t type, std::mt19937_64 &random) {
   const size_t size = rondo_type_size(type);
   const reduction_test::NumberTable *const table = reduction_test::number_table(type);
@@ -134,7 +134,7 @@ rondo_status_t call(const Case &it, int rank, rondo_comm_t comm, Buffer &send, B
   return status;
 }
 
-/// How many elements of all ranks differ from what is documented; -1: a call failed.
+/// Returns how many elements of all ranks differ from the documented ones, or -1 if a call failed.
 int64_t wrong_elements(Ranks &ranks, const Case &it, std::mt19937_64 &random) {
   const size_t size = rondo_type_size(it.type);
   const size_t all = vector_count(it);

@@ -18,7 +18,7 @@ using namespace rondo;
 
 namespace {
 
-/// Anonymous pages of the test's own.
+/// Maps anonymous pages of the test's own.
 Mapping map_pages(size_t count, int protection = PROT_READ | PROT_WRITE, int flags = MAP_PRIVATE | MAP_ANONYMOUS) {
   void *address = ::mmap(nullptr, count * page_bytes(), protection, flags, -1, 0);
   REQUIRE(address != MAP_FAILED);

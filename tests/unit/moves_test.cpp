@@ -37,7 +37,7 @@ Gather make_gather(rondo_type_t type, uint32_t rank_count, size_t count, std::mt
   return it;
 }
 
-/// How many ranks end with another recv buffer than they should; -1: a call failed.
+/// Returns how many ranks end with another recv buffer than they should, or -1 if a call failed.
 int wrong_gathers(Ranks &ranks, const Gather &it, std::mt19937_64 &random) {
   const size_t size = rondo_type_size(it.type);
   Buffer expected(it.end * size + 64, 0xAB);

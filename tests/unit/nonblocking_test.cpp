@@ -31,7 +31,7 @@ rondo_status_t state_of(rondo_comm_t comm) {
   return rondo_comm_get_async_error(comm, &status) == RONDO_OK ? status : RONDO_ERROR_INTERNAL;
 }
 
-/// Returns what the attempt comes to; RONDO_NOT_READY: nothing within two minutes.
+/// Returns the outcome of the attempt, or RONDO_NOT_READY if it has none within two minutes.
 rondo_status_t outcome_of(rondo_comm_t comm) {
   const uint64_t deadline_ns = rondo::now_ns() + 120 * second_ns;
   while (state_of(comm) == RONDO_NOT_READY && rondo::now_ns() < deadline_ns)
@@ -39,7 +39,7 @@ rondo_status_t outcome_of(rondo_comm_t comm) {
   return state_of(comm);
 }
 
-/// The ranks of one id, begun by this thread one after the other; those of `present` ranks only.
+/// The ranks of one id, begun by this thread one after the other. Only `present` ranks begin.
 struct Begun {
   rondo_unique_id_t id{};
   std::vector<rondo_comm_t> comms;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A collective beside a matrix product, and processes that hand a device over: what `rondo perf` counts and tells.
+// Tests a collective beside a matrix product, and processes that hand a device over: the counts and reports of `rondo
+// perf`.
 #include <cstring>
 #include <nlohmann/json.hpp>
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// nccl-tests' command lines: each means here what it means there, or is refused with what to use; and which rows count
-// as disturbed.
+// Tests nccl-tests' command lines: each means here what it means there, or is refused with what to use. Also tests
+// which rows count as disturbed.
 #include <array>
 #include <sstream>
 
@@ -12,7 +12,7 @@ using namespace rondo::perf;
 
 namespace {
 
-/// `line`: the arguments of all_reduce_perf.
+/// Parses `line`, the arguments of all_reduce_perf.
 std::variant<Options, Failure> parse(const std::string &line, const char *collective = "all_reduce") {
   std::vector<std::string> words{collective};
   std::istringstream in(line);

@@ -9,7 +9,7 @@ using namespace rondo::test;
 
 namespace {
 
-/// Every collective that `algorithm` has, at `rank_count`, with sizes, roots and placement by seed.
+/// Tries every collective that `algorithm` has, at `rank_count`, with sizes, roots and placement by seed.
 void try_by_execution(const Algorithm &algorithm, uint32_t rank_count, Random &random) {
   for (int value = RONDO_ALL_REDUCE; value <= RONDO_BARRIER; ++value) {
     Choice choice;

@@ -22,7 +22,7 @@ class Draw {
   explicit Draw(uint64_t seed) : random_(seed) {}
   uint32_t below(uint32_t count) { return static_cast<uint32_t>(random_() % count); }
   bool one_in(uint32_t count) { return below(count) == 0; }
-  /// As many small numbers as large ones.
+  /// Draws as many small numbers as large ones.
   uint64_t bytes() { return random_() >> (24 + below(40)); }
 
  private:
@@ -47,7 +47,7 @@ PlanChoice draw_overrides(Draw &draw) {
   return overrides;
 }
 
-/// Rows that begin and end between powers of two.
+/// Returns rows that begin and end between powers of two.
 TuningTable odd_table(uint32_t rank_count, rondo_protocol_t last_protocol = RONDO_PROTOCOL_SIMPLE,
                       bool several_hosts = true) {
   std::vector<TuningRow> rows;
@@ -69,7 +69,8 @@ TuningTable odd_table(uint32_t rank_count, rondo_protocol_t last_protocol = ROND
   return std::move(table).value();
 }
 
-/// As Communicator::choose() asks, for memory of the host. has_ll: of an executor; not between hosts.
+/// Makes the input as Communicator::choose() does, for memory of the host. has_ll: the executor has ll. Between hosts
+/// it is ignored.
 TunerInput input_of(const EdgeRequest &request, rondo_collective_t collective, uint64_t bytes, bool has_ll) {
   const auto rank_count = static_cast<uint32_t>(request.node_of.size());
   std::vector<uint32_t> nodes(request.node_of.begin(), request.node_of.end());
@@ -95,7 +96,7 @@ std::vector<std::vector<bool>> permitted_of_all(const EdgeRequest &request) {
   return permitted;
 }
 
-/// The peers of an operation that are not permitted, for people; empty: there are none.
+/// Returns for people the peers of an operation that are not permitted; empty if there are none.
 std::string find_forbidden(const EdgeRequest &request, const std::vector<std::vector<bool>> &permitted, Draw &draw) {
   const auto rank_count = static_cast<uint32_t>(request.node_of.size());
   const auto collective = static_cast<rondo_collective_t>(draw.below(RONDO_BARRIER + 1));

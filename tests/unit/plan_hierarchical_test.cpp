@@ -42,7 +42,7 @@ Choice choice_of(rondo_algorithm_t algorithm, rondo_collective_t collective, con
   return choice;
 }
 
-/// Elements that cross the network, by (from host, to host).
+/// Returns the number of elements that cross the network, by (from host, to host).
 std::map<std::pair<uint32_t, uint32_t>, uint64_t> crossings(const Choice &choice) {
   std::map<std::pair<uint32_t, uint32_t>, uint64_t> counts;
   Operation operation;
@@ -58,7 +58,7 @@ std::map<std::pair<uint32_t, uint32_t>, uint64_t> crossings(const Choice &choice
   return counts;
 }
 
-/// Parts of the vector that `host` sends and receives over the network.
+/// Returns the parts of the vector that `host` sends and receives over the network.
 std::pair<double, double> crossed(const Choice &choice, uint32_t host) {
   std::pair<double, double> parts;
   for (const auto &[ends, count] : crossings(choice)) {

@@ -39,7 +39,7 @@ LinkIndex other_link(const Schedule &schedule, LinkIndex link, Random &random) {
                               (schedule.peers.size() + 1));
 }
 
-/// One change at a random step; its name.
+/// Makes one change at a random step. Returns its name.
 const char *mutate(Operation &operation, Random &random) {
   Schedule &schedule = operation.schedules[between(random, 0, operation.rank_count - 1)];
   Lane &lane = schedule.lanes[between(random, 0, schedule.lanes.size() - 1)];

@@ -9,7 +9,8 @@ using namespace rondo::test;
 
 namespace {
 
-/// What an element was computed from. While a step reduces, its operands are listed; end_step() closes the list.
+/// The expression from which an element was computed. While a step reduces, its operands are listed; end_step() closes
+/// the list.
 struct Expression {
   std::string text = "rubbish";
   std::vector<std::string> open;

@@ -32,7 +32,8 @@ std::string verdict(const Choice &choice) {
   return violation ? to_string(*violation) : "";
 }
 
-/// Sizes that leave a short last tile, short slots, and empty chunks: `tiles` and a bit, chunks of `slots` slots.
+/// Returns sizes that leave a short last tile, short slots, and empty chunks: `tiles` and a bit, chunks of `slots`
+/// slots.
 Choice choice_of(const Algorithm &algorithm, rondo_collective_t collective, uint32_t rank_count, uint32_t slot_count,
                  uint32_t slots, uint64_t tiles) {
   Choice choice;

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// A plain executor of schedules for tests, written from src/proto/step.h and src/plan/schedule.h and independent of the
-// verifier and of the real executors: every rank's buffers and links in one process, one lane picked at random moves
-// one slot at a time. T is what an element is: a number, or an expression that shows the order of the reduction.
+// A plain executor of schedules for tests, written from src/proto/step.h and src/plan/schedule.h. It is independent of
+// the verifier and of the real executors. Every rank's buffers and links are in one process, and one lane picked at
+// random moves one slot at a time. T is the type of an element: a number, or an expression that shows the order of the
+// reduction.
 #pragma once
 
 #include <algorithm>
@@ -22,7 +23,7 @@
 
 namespace rondo::test {
 
-/// RONDO_SEED replays; without it a fresh one.
+/// Returns RONDO_SEED, which replays, or a fresh seed without it.
 inline uint64_t seed_from_environment() {
   const char *text = std::getenv("RONDO_SEED");
   if (text != nullptr) return std::strtoull(text, nullptr, 0);
@@ -46,7 +47,7 @@ struct Operation {
   Partition partition;         ///< its blocks point into `blocks`, so an Operation is not copied
   uint32_t slot_count = 4;
   uint64_t slot_elements = 1;
-  std::vector<bool> by_reference;   ///< by rank; empty: none
+  std::vector<bool> by_reference;   ///< by rank; empty if none
   std::vector<Schedule> schedules;  ///< by rank
 
   Operation() = default;
@@ -58,7 +59,7 @@ struct Operation {
   return collective != RONDO_ALL_GATHER && collective != RONDO_BROADCAST;
 }
 
-/// Elements that `rank` has in its send (or, with `recv`, its recv) buffer.
+/// Returns the elements that `rank` has in its send (or, with `recv`, its recv) buffer.
 [[nodiscard]] inline Range held_by(const Operation &operation, uint32_t rank, bool recv) {
   const Range all{0, operation.element_count};
   switch (operation.collective) {
@@ -72,7 +73,8 @@ struct Operation {
   return all;
 }
 
-/// What the arithmetic is on: `+` reduces, finish() ends a reduction, and a fresh T{} is rubbish that nothing equals.
+/// Runs an operation on elements of type T. `+` reduces, finish() ends a reduction, and a fresh T{} is rubbish that
+/// nothing equals.
 template <class T>
 class World {
  public:
@@ -140,7 +142,7 @@ class World {
 
   [[nodiscard]] Buffer &source(uint32_t rank) { return operation_.in_place[rank] ? recv_[rank] : send_[rank]; }
 
-  /// The link to or from `index`'s peer; null: no such link.
+  /// Returns the link to or from `index`'s peer, or null if there is none.
   Link *link(const LaneState &lane, LinkIndex index, bool send) {
     const auto &peers = operation_.schedules[lane.rank].peers;
     if (index >= peers.size() || peers[index] >= operation_.rank_count) {
@@ -150,7 +152,7 @@ class World {
     return &links_[send ? std::pair(lane.rank, peers[index]) : std::pair(peers[index], lane.rank)];
   }
 
-  /// False: blocked, done or at fault. True: a slot moved, or an empty chunk was passed over.
+  /// Returns false if the lane is blocked, done or at fault; true if a slot moved, or an empty chunk was skipped.
   bool advance(LaneState &lane) {
     if (lane.tile >= operation_.partition.tile_count || lane.steps->empty()) return false;
     const Step &step = (*lane.steps)[lane.step];
@@ -254,13 +256,13 @@ struct Number {
   [[nodiscard]] Number finish() const { return {value, finished + 1}; }
   bool operator==(const Number &) const = default;
 
-  /// A scrambled (rank, element).
+  /// Returns a scrambled (rank, element).
   static Number operand(uint32_t rank, uint64_t element) {
     return {(uint64_t{rank} * 0x9E37'79B9'7F4A'7C15 + element + 1) * 0xD6E8'FEB8'6659'FD93 ^ element << 40, 0};
   }
 };
 
-/// Runs once with numbers; empty: the result is right everywhere, else what is wrong.
+/// Runs once with numbers. Returns what is wrong, or nothing if the result is right everywhere.
 [[nodiscard]] inline std::string run_numbers(const Operation &operation, Random &random) {
   World<Number> world(operation, Number::operand);
   if (!world.run(random)) return world.fault();
@@ -288,21 +290,21 @@ struct Number {
   return {};
 }
 
-/// How an operation is made.
+/// The parameters by which an operation is made.
 struct Choice {
   rondo_algorithm_t algorithm = RONDO_ALGORITHM_RING;
   rondo_collective_t collective = RONDO_ALL_REDUCE;
   uint32_t rank_count = 1, root = 0;
   uint32_t channel = 0;   ///< for the builder; the partition has one channel
-  std::vector<uint32_t> node_of;  ///< by rank: its host; empty: all are on one
-  uint32_t in_place = 0;  ///< 0: none, 1: all, 2: every other rank
+  std::vector<uint32_t> node_of;  ///< by rank, its host; empty if all are on one
+  uint32_t in_place = 0;  ///< 0 for none, 1 for all, 2 for every other rank
   uint64_t element_count = 0;  ///< with blocks about as many
   uint64_t chunk_elements = 1, slot_elements = 1;
   uint32_t slot_count = 4;
   bool even_blocks = false;
 };
 
-/// One block a rank, one behind the other: equal, or uneven about `each`, some of them empty.
+/// Makes one block a rank, one after the other: equal, or uneven about `each`, some of them empty.
 [[nodiscard]] inline std::vector<Range> make_blocks(uint32_t rank_count, uint64_t each, bool even) {
   std::vector<Range> blocks;
   uint64_t begin = 0;
@@ -339,7 +341,7 @@ inline void make_operation(Operation &operation, const Choice &choice) {
   partition.tile_count = partition.count_tiles();
 }
 
-/// What the verifier says of it. By reference: where the algorithm says that it is safe.
+/// Returns the verifier's answer. A payload goes by reference if the algorithm says that it is safe.
 [[nodiscard]] inline std::optional<Violation> verify_operation(const Operation &operation,
                                                                std::vector<bool> by_reference = {}) {
   return verify({.collective = operation.collective, .root = operation.root, .schedules = operation.schedules,
@@ -348,7 +350,7 @@ inline void make_operation(Operation &operation, const Choice &choice) {
                  .by_reference = std::move(by_reference)});
 }
 
-/// Which ranks may send by reference, as the algorithm has it.
+/// Returns which ranks may send by reference, as the algorithm has it.
 [[nodiscard]] inline std::vector<bool> safe_references(const Choice &choice, const Operation &operation) {
   std::vector<bool> safe;
   for (uint32_t rank = 0; rank < choice.rank_count; ++rank)

@@ -52,7 +52,7 @@ class Ranks {
   rondo_status_t status_ = RONDO_OK;
 };
 
-/// The message of the last error of this thread, or of a communicator.
+/// Returns the message of the last error of this thread, or of a communicator.
 inline std::string error_message(rondo_comm_t comm = nullptr) {
   rondo_error_t error = RONDO_ERROR_INIT;
   return rondo_comm_last_error(comm, &error) == RONDO_OK ? error.message : "?";

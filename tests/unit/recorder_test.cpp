@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The flight recorder: what is written into records and read, which ranks are waited for, and that no content of a
-// segment, however wrong, does more than be refused.
+// Tests the flight recorder: what is written into records and read, and which ranks are waited for. Any content of a
+// segment, however wrong, is only refused.
 #include "src/core/diagnostics/recorder.h"
 
 #include <fcntl.h>
@@ -55,7 +55,7 @@ RankNow rank_now(Activity activity, uint64_t entered, uint64_t completed,
   return now;
 }
 
-/// Another mapping of the segment, as `rondo status` makes it.
+/// Makes another mapping of the segment, as `rondo status` makes it.
 Result<std::shared_ptr<const shm::Segment>> observe(int descriptor) {
   const std::string path = "/proc/self/fd/" + std::to_string(descriptor);
   return shm::Segment::observe(FileDescriptor(::open(path.c_str(), O_RDONLY | O_CLOEXEC)));
@@ -255,7 +255,7 @@ TEST_CASE("observe: a segment full of random words, which change meanwhile, is p
   const auto seen = observe(segment->descriptor());  // what has no pages yet would stay empty to it
   REQUIRE(seen.ok());
   const shm::SegmentRecording recording(seen.value());
-  shm::SharedFailure &failure = segment->failure();  // is written once: plain words, but for the state
+  shm::SharedFailure &failure = segment->failure();  // is written once, as plain words except the state
   failure.status = UINT64_MAX;
   for (size_t at = 0; at < sizeof failure.message; ++at) failure.message[at] = static_cast<char>(at % 255 + 1);
   memory::store_sync(failure.state, 2);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Not a test: prints the throughput of reduction.h by type and implementation, two operands and one result, from the
-// second-level cache and from memory; and two results, as the last step of a reduction has. An argument names a type:
-// only that one. GB/s are bytes of the result, so that types compare per byte of a message.
+// Not a test: prints the throughput of reduction.h by type and implementation. It reduces two operands to one result,
+// from the second-level cache and from memory, and to two results, as the last step of a reduction does. An argument
+// names the only type to measure. GB/s are bytes of the result, so that types compare per byte of a message.
 #include <time.h>
 
 #include <algorithm>
@@ -17,14 +17,14 @@ using namespace rondo;
 
 constexpr int round_count = 7;  // the best one counts: noise only ever adds time
 
-/// Of this thread's work, so that what else runs on the machine counts less.
+/// Returns the time of this thread's work, so that other programs on the machine count less.
 uint64_t cpu_time_ns() {
   timespec now{};
   ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
   return static_cast<uint64_t>(now.tv_sec) * 1'000'000'000u + static_cast<uint64_t>(now.tv_nsec);
 }
 
-/// GB/s of result bytes. The operands are ordinary numbers in every type: nothing overflows or goes subnormal.
+/// Returns GB/s of result bytes. The operands are ordinary numbers in every type: nothing overflows or goes subnormal.
 double throughput(ReductionFunction function, rondo_type_t type, size_t bytes, size_t passes_bytes,
                   uint32_t output_count = 1) {
   std::vector<std::byte> a(bytes), b(bytes), out(bytes), second(bytes);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The tests' own idea of the element types, made in another way than src/proto/convert.h: a format is the sorted list
+// The tests' own idea of the element types, made in another way than src/proto/convert.h. A format is the sorted list
 // of its values as doubles, and rounding is a search in it.
 #pragma once
 
@@ -15,7 +15,7 @@
 
 namespace reduction_test {
 
-/// RONDO_SEED replays; without it a fresh one.
+/// Returns RONDO_SEED, which replays, or a fresh seed without it.
 inline uint64_t seed_from_environment() {
   const char *text = std::getenv("RONDO_SEED");
   return text != nullptr ? std::strtoull(text, nullptr, 0) : std::random_device{}();
@@ -28,7 +28,7 @@ struct NumberFormat {
 
   int bits() const { return 1 + exponent_bits + mantissa_bits; }
   uint32_t sign_bit() const { return 1u << (bits() - 1); }
-  /// Code of the largest finite magnitude.
+  /// Returns the code of the largest finite magnitude.
   uint32_t largest() const { return has_infinity ? infinity() - 1 : sign_bit() - 2; }
   uint32_t infinity() const { return ((1u << exponent_bits) - 1) << mantissa_bits; }
   bool is_nan(uint32_t code) const {
@@ -42,8 +42,8 @@ inline constexpr NumberFormat bfloat16_format{8, 7, true};
 inline constexpr NumberFormat e4m3_format{4, 3, false};
 inline constexpr NumberFormat e5m2_format{5, 2, true};
 
-/// The value of a finite magnitude's code by the formula of the standard. With `code` one above the largest this is
-/// the value that would follow if exponents went on, which is what rounding near the end needs.
+/// Returns the value of a finite magnitude's code by the formula of the standard. With `code` one above the largest it
+/// is the value that would follow if exponents went on, which rounding near the end needs.
 inline double magnitude_value(const NumberFormat &format, uint32_t code) {
   const int bias = (1 << (format.exponent_bits - 1)) - 1;
   const int exponent = static_cast<int>(code >> format.mantissa_bits);
@@ -58,7 +58,7 @@ class NumberTable {
   }
 
   const NumberFormat &format() const { return format_; }
-  /// Magnitudes by code, and the one that would follow the largest.
+  /// Returns magnitudes by code, and the one that would follow the largest.
   const std::vector<double> &values() const { return values_; }
 
   double decode(uint32_t code) const {
@@ -70,7 +70,7 @@ class NumberTable {
     return negative ? -value : value;
   }
 
-  /// Nearest, ties to even; NaN gives some NaN of the format.
+  /// Rounds to nearest, ties to even; NaN gives some NaN of the format.
   uint32_t encode(double value) const {
     if (std::isnan(value)) return format_.sign_bit() - 1;
     const uint32_t sign = std::signbit(value) ? format_.sign_bit() : 0;
@@ -90,7 +90,7 @@ class NumberTable {
   std::vector<double> values_;
 };
 
-/// The table of a small float type; null for the others.
+/// Returns the table of a small float type, or null for the others.
 inline const NumberTable *number_table(rondo_type_t type) {
   static const NumberTable float16(float16_format), bfloat16(bfloat16_format), e4m3(e4m3_format), e5m2(e5m2_format);
   switch (type) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a reduction must give, computed by other means: 128-bit integers, and doubles rounded to float after each
-// operation (for + * / that is the correctly rounded float result: 53 >= 2 * 24 + 2 bits).
+// Computes what a reduction must give by other means: 128-bit integers, and doubles rounded to float after each
+// operation. For + * / that is the correctly rounded float result, since 53 >= 2 * 24 + 2 bits.
 #pragma once
 
 #include <cstddef>
@@ -73,7 +73,7 @@ Bits reduce_integers(std::span<const Bits> operands, rondo_op_t op, uint32_t div
   return bits(reduced);
 }
 
-/// The element that a reduction must write.
+/// Returns the element that a reduction must write.
 inline Bits reduction_reference(rondo_type_t type, rondo_op_t op, std::span<const Bits> operands, uint32_t divisor) {
   switch (type) {
     case RONDO_INT8: return reduce_integers<int8_t>(operands, op, divisor);
@@ -106,7 +106,7 @@ inline bool is_nan(rondo_type_t type, Bits value) {
   return table != nullptr && table->format().is_nan(static_cast<uint32_t>(value));
 }
 
-/// Equal bit by bit, except that all NaNs are one.
+/// Compares bit by bit, except that all NaNs are one.
 inline bool same_element(rondo_type_t type, Bits a, Bits b) {
   return a == b || (is_nan(type, a) && is_nan(type, b));
 }

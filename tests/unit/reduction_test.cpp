@@ -17,8 +17,8 @@ namespace {
 constexpr int type_count = 12;
 constexpr int op_count = 5;
 
-/// `bytes` bytes at a given misalignment, on the heap and ending where the allocation ends, so that AddressSanitizer
-/// sees a read or write of one byte too many; a guard in front sees writes before the beginning.
+/// `bytes` bytes at a given misalignment, on the heap and ending where the allocation ends. So AddressSanitizer sees a
+/// read or write of one byte too many. A guard in front sees writes before the beginning.
 class Buffer {
  public:
   Buffer(size_t bytes, size_t misalignment)
@@ -56,7 +56,7 @@ std::vector<Bits> special_floats() {
   return out;
 }
 
-/// Zero, one, extremes, subnormals, infinity and NaN of both signs; for integers the ends of the range.
+/// Returns zero, one, extremes, subnormals, infinity and NaN of both signs; for integers the ends of the range.
 std::vector<Bits> special_values(rondo_type_t type) {
   if (type == RONDO_FLOAT32) return special_floats<float>();
   if (type == RONDO_FLOAT64) return special_floats<double>();
@@ -73,7 +73,8 @@ std::vector<Bits> special_values(rondo_type_t type) {
   return {0, 1, 2, 3, 7, top - 1, top, top + 1, 2 * top - 1, 2 * top - 2};  // the low bytes count
 }
 
-/// Mostly ordinary numbers, since random bits soon reduce to NaN or to zero; some random bits and special values.
+/// Returns mostly ordinary numbers, since random bits soon reduce to NaN or to zero, and some random bits and special
+/// values.
 Bits random_element(rondo_type_t type, const std::vector<Bits> &specials, std::mt19937_64 &random) {
   const uint64_t kind = random() % 8;
   const double ordinary = std::ldexp(static_cast<double>(random() % 4096) - 2048, -static_cast<int>(random() % 12));
@@ -133,7 +134,7 @@ std::vector<Buffer> run(ReductionFunction function, const Case &now, const std::
   return outputs;
 }
 
-/// The first index at which an output is not what `expected` says, or -1.
+/// Returns the first index at which an output is not what `expected` says, or -1.
 template <class Expected>
 int64_t first_difference(const Case &now, const std::vector<Buffer> &outputs, const Expected &expected) {
   const size_t element_bytes = rondo_type_size(now.type);
@@ -179,7 +180,7 @@ void for_each_type_and_op(const Body &body) {
     for (int op = 0; op < op_count; ++op) body(static_cast<rondo_type_t>(type), static_cast<rondo_op_t>(op));
 }
 
-/// scripts/summary.py counts such a line: the other cases pass over these targets too.
+/// Prints a line that scripts/summary.py counts: the other cases pass over these targets too.
 void tell_what_cannot_run_here() {
   std::string names;
   for (const ReductionTarget &target : reduce_targets())

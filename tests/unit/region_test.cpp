@@ -195,7 +195,7 @@ TEST_CASE("regions: memory that was mapped anew at a region's address is told wh
   CHECK(table.find(pointer + page_bytes(), 1)->replaced);
   CHECK_FALSE(table.find(pointer, page_bytes())->replaced);
   std::memset(pointer + page_bytes(), 0x11, page_bytes());
-  CHECK_FALSE(table.find(pointer, bytes)->replaced);  // nothing tells them apart
+  CHECK_FALSE(table.find(pointer, bytes)->replaced);  // nothing distinguishes them
 }
 
 TEST_CASE("regions: eight threads allocate, find and free at once; each finds its own") {

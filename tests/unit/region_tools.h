@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the tests of regions and of moved pages share.
+// Helpers that the tests of regions and of moved pages share.
 #pragma once
 
 #include <dirent.h>
@@ -20,7 +20,7 @@ namespace rondo {
 
 inline size_t page_bytes() { return static_cast<size_t>(::sysconf(_SC_PAGESIZE)); }
 
-/// Open descriptors of this process.
+/// Returns the number of open descriptors of this process.
 inline int descriptor_count() {
   DIR *directory = ::opendir("/proc/self/fd");
   REQUIRE(directory != nullptr);
@@ -30,7 +30,7 @@ inline int descriptor_count() {
   return count;
 }
 
-/// "rw-s" and the like, of the mapping at `pointer`.
+/// Returns "rw-s" and the like, of the mapping at `pointer`.
 inline std::string permissions_at(const void *pointer) {
   std::ifstream maps("/proc/self/maps");
   std::string line;
@@ -43,7 +43,7 @@ inline std::string permissions_at(const void *pointer) {
   return "none";
 }
 
-/// Runs in another process, which has none of our memory but what it opens through /proc: maps the memfd that is
+/// Runs in another process, which has none of our memory but what it opens through /proc. Maps the memfd that is
 /// `descriptor` in this one, checks that each byte is `expected`, and writes `written` to each. True if all went well.
 inline bool peer_sees_and_writes(int descriptor, size_t bytes, std::byte expected, std::byte written) {
   const std::string path = "/proc/" + std::to_string(::getpid()) + "/fd/" + std::to_string(descriptor);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a process of another user, or in another container, can do to a job on the same host: docs/security.md.
+// Tests what a process of another user, or in another container, can do to a job on the same host (docs/security.md).
 #include <fcntl.h>
 #include <grp.h>
 #include <sched.h>
@@ -29,7 +29,7 @@ constexpr uid_t nobody = 65534;
 constexpr uint64_t patience_ns = 120'000'000'000;
 constexpr int skipped = 77;
 
-/// The same with the rights of another user. Only root can become one.
+/// Runs the same with the rights of another user. Only root can become one.
 template <class Body>
 int as_another_user(const Body &body) {
   if (::geteuid() != 0) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What counted kernels cost on a device, by the simulator.
+// Tests the cost of counted kernels on a device, by the simulator.
 #include <array>
 #include <utility>
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The model of docs/simulator.md a second time, as plainly as it can be said: every rank, every slice, an ordered set
-// of events, no symmetry, no period, no running ahead. For tests to compare with.
+// The model of docs/simulator.md a second time, as plainly as possible, for tests to compare with. It simulates every
+// rank and every slice with an ordered set of events, without symmetry, periods or running ahead.
 #pragma once
 
 #include <algorithm>
@@ -34,7 +34,7 @@ class Reference {
     share_cores();
   }
 
-  /// -1: the lanes came to a stop.
+  /// Returns -1 if the lanes came to a stop.
   int64_t run() {
     for (size_t lane = 0; lane < lanes_.size(); ++lane) events_.insert({0, 0, lane, 0, {}});
     while (!events_.empty()) {
@@ -63,7 +63,7 @@ class Reference {
     int64_t free_ps = 0;
     bool wants_core = false;
   };
-  /// Cores that ranks take turns on, those of a node or of one rank.
+  /// Cores on which ranks take turns: all cores of a node, or one rank's.
   struct Cores {
     std::vector<uint32_t> running;  ///< core -> rank
     std::vector<bool> turning;      ///< an event is there
@@ -106,7 +106,7 @@ class Reference {
     const double on_wire = ll ? 2.0 * static_cast<double>(bytes) + 8 : static_cast<double>(bytes);
     return static_cast<int64_t>(on_wire * (1e3 / GBps) + 0.5);
   }
-  /// On a port.
+  /// Returns the time on a port.
   int64_t span(const LinkKey &key, uint64_t bytes) const {
     const bool limited = cost(key).burst_bytes > 0;
     return std::max<int64_t>(1, bytes_span(bytes, limited ? cost(key).peak_GBps : cost(key).bandwidth_GBps));
@@ -262,7 +262,7 @@ class Reference {
     return true;
   }
 
-  /// How many of its two buffers the lane has not been to before, at this chunk.
+  /// Returns how many of its two buffers the lane has not accessed before, at this chunk.
   static int first_touches(const LaneAt &lane) {
     const auto buffers = [&](const Step &step) {
       if (step.chunk != lane.steps[lane.step].chunk) return 0;
@@ -307,7 +307,7 @@ class Reference {
     events_.insert({start_ps + alpha(event.link), 2, it.receiver, it.receiver_link, event.link});
   }
 
-  /// The receiving lane may not have looked at the link yet.
+  /// Finds the receiving lane, which may not have checked the link yet.
   void find_receiver(const LinkKey &key, Link &it) {
     const auto &[channel, from, to] = key;
     for (size_t index = 0; index < lanes_.size(); ++index) {

@@ -170,7 +170,7 @@ TEST_CASE("simulator: ranks on one core take turns, and each turn costs, also on
   what.network.copy_GBps = 0.064;                        // 1 us for 64 bytes
   what.network.core_count = 1;
   what.network.switch_us = 10;
-  // 0 sends; the core turns to 1, which copies and sends; it turns to 2, which copies.
+  // 0 sends. The core turns to 1, which copies and sends, then to 2, which copies.
   CHECK(simulated_us(what) == Approx(3 * 1 + 2 * 10).epsilon(0.001));
   what.root = 2;  // 0 and 1 have nothing to do when it is their turn; 2 sends to 0, 0 to 1
   CHECK(simulated_us(what) == Approx(2 * 10 + 1 + 10 + 1 + 10 + 1).epsilon(0.001));
@@ -261,7 +261,7 @@ TEST_CASE("simulator: a rank comes to each byte of its two buffers once, as far 
 
 namespace {
 
-/// Ranks of one node, each with a core.
+/// Returns a case with ranks of one node, each with a core.
 SimCase load_store_case(uint32_t ranks, rondo_algorithm_t algorithm, uint64_t bytes) {
   SimCase what;
   what.overrides.algorithm = algorithm;
@@ -290,8 +290,8 @@ TEST_CASE("simulator: load_store, one_shot of two ranks takes its closed form", 
   const double post_us = step + bytes * (copy + memory + store);
   const double reduce_us = step + bytes * (gamma + memory + link + memory);
   CHECK(simulated_us(what) == Approx(post_us + alpha + reduce_us).epsilon(1e-6));
-  // On one core: rank 0 posts; the core turns to rank 1, which posts and, an alpha behind rank 0's post, reduces; the
-  // core turns back, and rank 0 reduces.
+  // On one core rank 0 posts, and the core turns to rank 1. Rank 1 posts, and an alpha after rank 0's post it reduces.
+  // The core turns back, and rank 0 reduces.
   what.network.core_count = 1;
   what.network.switch_us = 10;
   CHECK(simulated_us(what) == Approx(post_us + 10 + post_us + reduce_us + 10 + reduce_us).epsilon(1e-6));
@@ -305,7 +305,7 @@ TEST_CASE("simulator: load_store, bytes over links and steps are those of the pr
     REQUIRE(ring.ok());
     // Each rank adds to n - 1 accumulators of a tile and fetches n - 1 sums of it.
     CHECK(ring.value().outcome.link_bytes[1] == 2 * (ranks - 1) * bytes);
-    // An announcement, n - 1 looks at others, and of each tile n hops and a fetch.
+    // The steps are an announcement, n - 1 reads of others, and of each tile n hops and a fetch.
     const uint64_t ring_steps = 1 + (ranks - 1) + 3 * (ranks + 1);
     CHECK(ring.value().outcome.step_count == ring_steps);
     CHECK(ring.value().outcome.move_count == ranks * ring_steps);
@@ -316,7 +316,7 @@ TEST_CASE("simulator: load_store, bytes over links and steps are those of the pr
     CHECK(two_shot.value().outcome.link_bytes[1] == 2 * (ranks - 1) * bytes);
     const uint64_t chunk = two_shot.value().plan.chunk_bytes;
     const uint64_t chunks = (bytes + chunk - 1) / chunk;
-    // n - 1 looks; of each chunk a contribution, a reduction and n - 1 fetches; the end.
+    // n - 1 reads; of each chunk a contribution, a reduction and n - 1 fetches, and the end.
     CHECK(two_shot.value().outcome.step_count == (ranks - 1) + chunks * (2 + ranks - 1) + 1);
   }
 }

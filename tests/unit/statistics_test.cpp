@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// rondo_comm_statistics(): operations and bytes are exact, and what a caller waited for is told apart from what was
-// hidden. Times are compared with times that the test has brought about, so a slow machine changes nothing.
+// Tests rondo_comm_statistics(). Operations and bytes are exact, and the time that a caller waited for is separate from
+// the hidden time. Times are compared with times that the test has brought about, so a slow machine changes nothing.
 #include <sys/mman.h>
 
 #include <array>
@@ -56,7 +56,7 @@ void rest() {
   while (now_ns() < until_ns) sleep_for_ns(until_ns - now_ns());
 }
 
-/// Until rank 0 is in its next operation.
+/// Waits until rank 0 is in its next operation.
 void wait_until_entered(rondo_comm_t comm, uint64_t operation) {
   const auto object = process().communicators.find(comm);
   const auto segments = shm::observe_process(static_cast<int>(::getpid()));

@@ -39,7 +39,7 @@ struct Load {
 };
 
 struct Counts {
-  int32_t failures = -1;  ///< of calls; -1: the child did not come so far
+  int32_t failures = -1;  ///< of calls; -1 if the child did not get so far
   int32_t filter_errno = 0;
   rondo_plan_info_t plan = RONDO_PLAN_INFO_INIT;  ///< for whole buffers
   uint64_t allocations = 0;
@@ -59,7 +59,7 @@ void count_system_call(int, siginfo_t *info, void *) {
   trapped_count.fetch_add(1);
 }
 
-/// From now on, every system call of all threads but those that the test needs itself ends in count_system_call().
+/// Traps from now on every system call of all threads in count_system_call(), except those that the test needs itself.
 int trap_system_calls() {
   struct sigaction action {};
   action.sa_sigaction = count_system_call;
@@ -70,8 +70,8 @@ int trap_system_calls() {
                                       sock_filter BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW)};
   };
   std::vector<sock_filter> program{BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr))};
-  // clock_gettime: where the kernel has no faster clock. poll: a rank that has waited for milliseconds, because the
-  // other lost its core, looks whether it is alive. The rest: the test's own end.
+  // clock_gettime is for a kernel without a faster clock. A rank that has waited for milliseconds, because the other
+  // lost its core, calls poll to check whether it is alive. The rest is the test's own end.
   for (const unsigned number :
        {SYS_clock_gettime, SYS_poll, SYS_getrusage, SYS_write, SYS_exit_group, SYS_rt_sigreturn}) {
     const auto rule = allow(number);
@@ -111,7 +111,7 @@ void tell_plan(rondo_comm_t comm, Counts *counts) {
   static_cast<void>(rondo_comm_query_plan(comm, RONDO_ALL_REDUCE, element_count, RONDO_FLOAT32, &counts->plan));
 }
 
-/// What there is before the calls.
+/// The state before the calls.
 struct Before {
   uint64_t heap = heap_bytes();
   uint64_t peak = peak_kilobytes();
@@ -129,7 +129,7 @@ struct Before {
   ::_exit(written ? 0 : 1);
 }
 
-/// In the child: the ranks are threads, rank 0 this one. It does not return, for the other thread never ends.
+/// Counts in the child: the ranks are threads, rank 0 this one. It does not return, for the other thread never ends.
 [[noreturn]] void count_in_threads(const Load &load, int to) {
   ::setenv("RONDO_WAIT", "spin", 1);
   // Never destroyed: the process ends with them, and destroying needs system calls.
@@ -169,8 +169,8 @@ struct Before {
   tell_and_exit(to, counts);
 }
 
-/// In a child: one of two ranks on one core, whose buffers the other maps. Its system calls are not counted, since it
-/// gives the core away while it waits.
+/// Counts in a child that is one of two ranks on one core, whose buffers the other maps. Its system calls are not
+/// counted, since it gives the core away while it waits.
 [[noreturn]] void count_in_process(const Load &load, int rank, const int id_ends[2], int to) {
   cpu_set_t allowed;
   cpu_set_t one;
@@ -207,7 +207,7 @@ struct Before {
   tell_and_exit(to, counts);
 }
 
-/// What children tell that run `bodies`.
+/// Returns the counts of children that run `bodies`.
 std::vector<Counts> count_in_children(const std::vector<std::function<void(int to)>> &bodies) {
   std::vector<Counts> all(bodies.size());
   std::vector<pid_t> children;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the tests of streams and of events share.
+// Helpers that the tests of streams and of events share.
 #pragma once
 
 #include <condition_variable>
@@ -37,7 +37,7 @@ class Gate {
 
 inline std::shared_ptr<HostStream> make_stream(uint64_t spin_ns = 0) { return HostStream::create(spin_ns).value(); }
 
-/// A task that waits for `gate`: it keeps a stream busy for as long as a test needs.
+/// Returns a task that waits for `gate`: it keeps a stream busy for as long as a test needs.
 inline Task hold_by(Gate &gate) {
   return Task([&gate]() -> Result<void> {
     gate.pass();
@@ -45,7 +45,7 @@ inline Task hold_by(Gate &gate) {
   });
 }
 
-/// A stream of the C functions, and the object behind it.
+/// A stream of the C functions, and its object.
 struct ApiStream {
   ApiStream() {
     REQUIRE(rondo_stream_create(&handle) == RONDO_OK);

@@ -24,7 +24,7 @@ std::string eight_devices() {
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
-/// The machine's XML with an attribute for the device on `bus`.
+/// Returns the machine's XML with an attribute for the device on `bus`.
 std::string with_info(std::string xml, unsigned bus, const std::string &name, const std::string &value) {
   const size_t device = xml.find("type=\"PCIDev\"", xml.find("pci_busid=\"" + address(bus)) - 60);
   REQUIRE(device != xml.npos);
@@ -56,7 +56,7 @@ std::string refusal(const std::string &xml) {
 
 bool contains(const std::string &text, const std::string &part) { return text.find(part) != text.npos; }
 
-/// The row of a table: how far device `from` is from each.
+/// Returns the row of a table: how far device `from` is from each.
 std::vector<std::string> codes_of(const Topology &topology, uint32_t from) {
   std::vector<std::string> codes;
   for (uint32_t to = 0; to < topology.devices.size(); ++to)

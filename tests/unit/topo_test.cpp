@@ -17,7 +17,8 @@ using namespace rondo;
 
 namespace {
 
-/// Two packages of 2 cores of 2 threads, each with 1 GiB of memory and an L3; numbered as Intel does, threads last.
+/// Returns two packages of 2 cores of 2 threads, each with 1 GiB of memory and an L3; numbered as Intel does, threads
+/// last.
 std::string two_sockets() {
   std::string xml = "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<topology version=\"2.0\">\n"
                     "<object type=\"Machine\" os_index=\"0\" cpuset=\"0xff\" complete_cpuset=\"0xff\" "
@@ -46,7 +47,7 @@ std::string two_sockets() {
   return xml + "</object>\n</topology>\n";
 }
 
-/// What must hold of every topology, wherever it comes from.
+/// Checks what must hold of every topology, whatever its source.
 void check_consistent(const Topology &topology) {
   REQUIRE_FALSE(topology.pus.empty());
   REQUIRE_FALSE(topology.cores.empty());

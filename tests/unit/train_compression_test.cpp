@@ -39,10 +39,10 @@ Packed pack(const Compression &compression, const Floats &values) {
   return packed;
 }
 
-/// The gradients of every step, the same each time, but of each rank its own.
+/// Returns the gradients of every step, the same each time, but each rank's own.
 Floats gradients_of(const Layout &layout, size_t rank) { return random_floats(layout.count, 100 + rank); }
 
-/// Two ranks exchange gradients for some steps. @return rank 0's mean over the steps of the sums that it got.
+/// Lets two ranks exchange gradients for some steps. @return rank 0's mean over the steps of the sums that it got.
 Floats mean_of_sums(const Layout &layout, const Compression &compression, size_t steps, size_t &wire_bytes) {
   rondo_comm_t comms[2] = {};
   REQUIRE(rondo_comm_init_all(comms, 2, nullptr) == RONDO_OK);

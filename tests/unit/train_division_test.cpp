@@ -21,7 +21,7 @@ using rondo::train_test::distance, rondo::train_test::Floats;
 const Shape shape{"test", 64, 3, 4, 32};
 constexpr size_t batch = 2;
 
-/// What a model makes of the same parameters and samples each time.
+/// The output of a model for the same parameters and samples each time.
 struct Result {
   Layout layout;
   Floats parameters, losses, gradients;

@@ -10,7 +10,7 @@ namespace rondo::train_test {
 
 using Floats = std::vector<float>;
 
-/// Of the difference, by the size of `other`: Euclidean norms.
+/// Returns the Euclidean norm of the difference, divided by the norm of `other`.
 inline double distance(const Floats &one, const Floats &other) {
   double sum = 0, size = 0;
   for (size_t at = 0; at < one.size(); ++at) {

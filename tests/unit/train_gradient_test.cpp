@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The trainer's gradients against finite differences: each layer alone, and the whole model.
+// Tests the trainer's gradients against finite differences: each layer alone, and the whole model.
 //
-// For a function f of an array x, and a random direction v: (sum(w * f(x + h v)) - sum(w * f(x - h v))) / 2h must be
-// the product of v and the gradient that the backward function computes for output gradients w. One direction looks at
-// all elements at once; several are drawn.
+// Let f be a function of an array x, and v a random direction. Then (sum(w * f(x + h v)) - sum(w * f(x - h v))) / 2h
+// must be the product of v and the gradient that the backward function computes for output gradients w. One direction
+// covers all elements at once; several are drawn.
 #include <cmath>
 #include <functional>
 #include <string>
@@ -32,8 +32,8 @@ double dot(const Floats &x, const Floats &y) {
   return sum;
 }
 
-/// loss(x) by finite differences along random directions against `gradient`. Both errors count: of the difference
-/// (h^2) and of rounding (1 / h).
+/// Checks `gradient` against loss(x) by finite differences along random directions. Both errors count: of the
+/// difference (h^2) and of rounding (1 / h).
 void check_gradient(const std::string &what, const Floats &x, const Floats &gradient,
                     const std::function<double(const Floats &)> &loss, double h = 1e-2) {
   REQUIRE(gradient.size() == x.size());

@@ -17,7 +17,7 @@ using namespace rondo_test;
 
 namespace {
 
-/// What may lag: true once it is so.
+/// Waits for a state that may lag. Returns true once it is so.
 bool eventually(const std::function<bool()> &is_so) {
   const uint64_t deadline_ns = now_ns() + patience_ns;
   while (!is_so()) {
@@ -45,7 +45,7 @@ Error failure_of(uint32_t rank, const std::string &message) {
   return error;
 }
 
-/// Slots on one directed connection: as many are posted and received as there can be, and each is looked at.
+/// Slots on one directed connection. As many are posted and received as possible, and each is checked.
 class Flow {
  public:
   Flow(World &world, uint32_t channel, uint32_t from, uint32_t to)
@@ -77,7 +77,7 @@ class Flow {
     if (wakes) world_.links(to_).peers().wake(from_);
     return true;
   }
-  /// That the receiver has told.
+  /// Returns the head that the receiver has published.
   [[nodiscard]] uint64_t head() const { return world_.links(to_).incoming(channel_, from_).simple_head(); }
   [[nodiscard]] uint64_t posted() const { return posted_; }
   [[nodiscard]] uint64_t received() const { return received_; }
@@ -324,7 +324,7 @@ TEST_CASE("transports: a rank that dies is told once, however often the others a
         world.progress();
         REQUIRE(ranks.find_dead() == std::vector<uint32_t>{1});
       }
-      CHECK(ranks.state(1) == RankState::alive);  // it has told nothing else
+      CHECK(ranks.state(1) == RankState::alive);  // it has reported nothing else
       CHECK(ranks.state(2 - rank) == RankState::alive);
       CHECK_FALSE(ranks.how_dead(1).empty());
     }

@@ -68,14 +68,14 @@ World::World(const WorldKind &kind, std::optional<uint32_t> mortal, Counters cou
 }
 
 World::~World() {
-  transports_.clear();  // while what they tell is there
+  transports_.clear();  // while the objects to which they report exist
   if (to_child_ >= 0) ::close(to_child_);
   if (child_ <= 0) return;
   ::kill(child_, SIGKILL);
   ::waitpid(child_, nullptr, 0);
 }
 
-/// The child hears on a pipe where the store is.
+/// Forks the mortal rank, a child that hears on a pipe where the store is.
 void World::fork_mortal() {
   int ends[2];
   REQUIRE(::pipe(ends) == 0);
@@ -144,7 +144,7 @@ Result<void> World::connect(uint32_t rank, const Endpoint &endpoint) {
   return {};
 }
 
-/// Of links in shared memory; those of a network begin when it is made.
+/// Begins the counters of links in shared memory. Links of a network begin theirs when they are made.
 void World::begin_counters() {
   for (uint32_t to = 0; to < size(); ++to)
     for (uint32_t from = 0; from < size(); ++from)

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The groups over which the suite of transports runs: ranks of one host; ranks of two hosts, which here are threads of
-// one process with a segment for each "host" and TCP between them; and ranks of one host in the seeded world of
-// tests/sim, whose stores are seen at once or late.
+// The groups over which the suite of transports runs:
+// - ranks of one host
+// - ranks of two hosts, here threads of one process with a segment for each "host" and TCP between them
+// - ranks of one host in the seeded world of tests/sim, whose stores are seen at once or late
 #pragma once
 
 #include <sys/types.h>
@@ -31,13 +32,13 @@ struct WorldKind {
 
 [[nodiscard]] const std::vector<WorldKind> &world_kinds();
 
-/// Where the counters of all links begin; before_wrap: so that they soon pass the end of 32 bits.
+/// The first value of all links' counters. before_wrap: they soon pass the end of 32 bits.
 enum class Counters : uint64_t { from_zero = 0, before_wrap = (uint64_t{1} << 32) - 3 };
 
 /// A group whose ranks are on the nodes that the kind says; rank by rank, a transport.
 class World {
  public:
-  /// `mortal`: a rank that can be killed. It is a process of its own, and does nothing.
+  /// Makes the group. `mortal` is a rank that can be killed: it is a process of its own, and does nothing.
   explicit World(const WorldKind &kind, std::optional<uint32_t> mortal = {}, Counters counters = Counters::from_zero);
   ~World();
 
@@ -48,13 +49,13 @@ class World {
   [[nodiscard]] rondo::Ranks &ranks(uint32_t rank) { return transports_[rank]->ranks(); }
   [[nodiscard]] rondo::FlightRecorder &recorder(uint32_t rank) { return transports_[rank]->recorder(); }
 
-  /// As a communicator that is destroyed.
+  /// Leaves as a communicator that is destroyed does.
   void leave(uint32_t rank);
   void kill(uint32_t rank);
   /// Links between hosts move only while their ranks make progress; late stores, while time passes. The rank `silent`
   /// makes none.
   void progress(std::optional<uint32_t> silent = {});
-  /// What the rank itself calls. A seeded rank hands on what it has posted when it calls its transport in here.
+  /// Runs the rank's own calls. A seeded rank hands on what it has posted when it calls its transport in here.
   void act(uint32_t rank, const std::function<void()> &body);
 
  private:

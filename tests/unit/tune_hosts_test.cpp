@@ -11,7 +11,7 @@ using namespace rondo::cli::tune;
 
 namespace {
 
-/// What two ranks would measure on a link: the time at which the last byte is there.
+/// Returns what two ranks would measure on a link: the time at which the last byte has arrived.
 std::vector<Exchange> exchanges_on(const rondo::sim::LinkCost &link) {
   std::vector<Exchange> all;
   for (const uint64_t bytes : {8u, 16u << 10, 64u << 10, 256u << 10, 1u << 20, 4u << 20, 16u << 20}) {

@@ -191,7 +191,7 @@ double simulated_us(const sim::Network &network, uint64_t bytes, const PlanChoic
   return static_cast<double>(result.value().outcome.time_ps) / sim::ps_per_us;
 }
 
-/// Ranks on two cores, with costs that are not what the machine's own say.
+/// Returns ranks on two cores, with costs that are not what the machine's own say.
 sim::Network true_network(uint32_t rank_count) {
   sim::Network network;
   network.nodes = {{rank_count, 1, 0}};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the tuner chooses where ranks are on several hosts.
+// Tests the tuner's choices for ranks on several hosts.
 #include <string>
 #include <vector>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What tests ask the tuner, and a registry of algorithms that is shaped as the real one.
+// Makes the inputs with which tests call the tuner, and a registry of algorithms that is shaped as the real one.
 #pragma once
 
 #include <array>

@@ -15,7 +15,7 @@ using namespace rondo;
 
 namespace {
 
-/// By the interpreter.
+/// Returns a choice by the interpreter.
 constexpr PlanChoice by(rondo_algorithm_t algorithm, rondo_protocol_t protocol, uint32_t channels,
                         uint64_t chunk_bytes) {
   return {algorithm, protocol, channels, chunk_bytes, RONDO_KERNEL_INTERPRETER};
@@ -157,7 +157,7 @@ TEST_CASE("tuning table: a row that cannot be here gives way to the next, and ch
   const PlanChoice chosen = choose(input);
   input.table = nullptr;
   CHECK(chosen == choose(input));
-  // Between measured numbers of ranks: an algorithm that cannot do so many is passed over.
+  // Between measured numbers of ranks, an algorithm that cannot have this many is skipped.
   TunerInput many = input_for(nullptr, 300, 8);
   const TuningTable wide = table_of({row(254, 100, tree), row(400, 100, ring)});
   many.table = &wide;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How long a rank looks for why a slot did not fit its operation.
+// Tests how long a rank searches for why a slot did not fit its operation.
 #include "src/engine/watch.h"
 
 #include <optional>
@@ -51,7 +51,7 @@ class LateDeath final : public SceneRanks {
   const uint64_t seen_ns_;
 };
 
-/// How often rank 0 looks for why a slot from rank 1 has another size, where nobody disagrees.
+/// Returns how often rank 0 searches for why a slot from rank 1 has another size, if nobody disagrees.
 uint64_t looks_for_reason(SceneRanks &ranks, uint64_t timeout_ns) {
   const OperationInfo entered;
   OperationWatch watch(ranks, 0, 2, 1, entered, timeout_ns);

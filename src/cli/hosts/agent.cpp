@@ -129,7 +129,7 @@ void Agent::obey(const Frame &frame) {
   }
 }
 
-/// All that can be wrong on this host is found before any rank is started on any host.
+/// Finds all that can be wrong on this host, before any rank is started on any host.
 void Agent::prepare(const Frame &frame) {
   auto decoded = decode_plan(frame.body);
   if (!decoded || launched_.guard != 0) return refuse(exit_failed, "the launcher sent no plan of this version");
@@ -251,7 +251,7 @@ void Agent::read_outputs() {
     if (pipes_[index].descriptor.valid() && events_[first + index].revents != 0) read_output(pipes_[index]);
 }
 
-/// All ranks have ended: what they said last comes first.
+/// Reports that all ranks have ended, after their last output.
 void Agent::tell_end() {
   if (drain_until_ns_ == 0 || told_end_) return;
   const bool open =
@@ -307,7 +307,7 @@ int run_agent() {
   FileDescriptor out(::fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 3));
   const FileDescriptor null(::open("/dev/null", O_RDWR | O_CLOEXEC));
   if (!in.valid() || !out.valid() || !null.valid()) return exit_failed;
-  // What ranks inherit leads nowhere, rather than between the frames.
+  // The ranks inherit /dev/null, so they cannot read or write between the frames.
   if (::dup2(null.get(), STDIN_FILENO) < 0 || ::dup2(null.get(), STDOUT_FILENO) < 0) return exit_failed;
   for (const int descriptor : {in.get(), out.get()})
     ::fcntl(descriptor, F_SETFL, ::fcntl(descriptor, F_GETFL) | O_NONBLOCK);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The launcher's part on one of several hosts: started there by ssh, it starts this host's ranks, passes their output
-// on, and ends everything when the launcher's end of the connection closes or falls silent.
+// The agent is the launcher's part on one of several hosts, started there by ssh. It starts this host's ranks and
+// passes their output on. It ends everything when the launcher's end of the connection closes or falls silent.
 #pragma once
 
 namespace rondo::cli {

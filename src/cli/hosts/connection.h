@@ -38,7 +38,7 @@ struct HostConnection {
   [[nodiscard]] bool alive() const { return phase != Phase::ended && phase != Phase::lost; }
   /// Takes what ssh has said.
   void read_complaint();
-  /// After the connection has ended: how, for people. Waits for ssh for a moment.
+  /// Returns for people how the connection has ended. Waits for ssh for a moment.
   [[nodiscard]] std::string why_lost(const std::string &remote_rondo);
 };
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the launcher and its part on another host, the agent, say to each other through the standard input and output of
-// ssh. Both ends are the same version of the program, or the launcher refuses.
+// The launcher and its part on another host, the agent, exchange frames through the standard input and output of ssh.
+// Both ends are the same version of the program, or the launcher refuses.
 //
-// Frame   body_bytes u32 | kind u8 | body       numbers are little-endian; at most frame_bytes_max
-// Before its first frame the agent sends agent_greeting: what a login shell prints is skipped.
+// Frame   body_bytes u32 | kind u8 | body       numbers are little-endian, a frame has at most frame_bytes_max
+// Before its first frame the agent sends agent_greeting. The launcher skips all before it, which a login shell prints.
 #pragma once
 
 #include <optional>
@@ -38,7 +38,7 @@ enum class FrameKind : uint8_t {
   say,        ///< text for the launcher to say
   all_ended,  ///< processes that could not be killed u32
   // both
-  ended,  ///< RankEnd: how a rank ended; from the launcher to the agent that runs the store, too
+  ended,  ///< RankEnd of an ended rank; the launcher sends it to the agent that runs the store, too
   alive
 };
 
@@ -47,7 +47,7 @@ struct Frame {
   Bytes body;
 };
 
-/// What a host is to start.
+/// A host's part of the job, sent to its agent.
 struct HostPlan {
   uint32_t first_rank = 0;
   uint32_t rank_count = 0;
@@ -66,7 +66,7 @@ struct HostPlan {
 [[nodiscard]] Bytes encode(const RankEnd &end);
 [[nodiscard]] std::optional<RankEnd> decode_rank_end(ByteView body);
 
-/// The body of `failed`.
+/// Returns the body of a `failed` frame.
 [[nodiscard]] Bytes encode_failure(int exit_status, std::string_view message);
 
 /// Frames on their way to a descriptor that does not block.
@@ -75,7 +75,7 @@ class FrameWriter {
   void greet() { append_bytes(bytes_, bytes_of(agent_greeting)); }
   void add(FrameKind kind, ByteView body = {});
   void add(FrameKind kind, std::string_view text) { add(kind, bytes_of(text)); }
-  /// False: the other end is gone.
+  /// Writes what the descriptor takes. Returns false if the other end is gone.
   [[nodiscard]] bool write_some(int descriptor);
   [[nodiscard]] bool pending() const { return written_ < bytes_.size(); }
   [[nodiscard]] bool full() const { return bytes_.size() - written_ >= full_bytes; }
@@ -92,7 +92,7 @@ class FrameReader {
   enum class Start { at_once, behind_greeting };
   explicit FrameReader(Start start) : greeted_(start == Start::at_once) {}
 
-  /// One read. False: the other end is gone, or sends what is no frame.
+  /// Reads once. Returns false if the other end is gone, or sends what is no frame.
   [[nodiscard]] bool read_some(int descriptor);
   [[nodiscard]] std::optional<Frame> next();
   [[nodiscard]] bool greeted() const { return greeted_; }

@@ -15,7 +15,7 @@ Error refuse(std::string_view entry, const char *why) {
                           std::string(entry) + "': " + why);
 }
 
-/// What ssh or a shell would take for something else than a name.
+/// Returns false for a host that ssh or a shell would take for something other than a name.
 bool is_name(std::string_view host) {
   const auto plain = [](char c) {
     return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||

@@ -16,7 +16,7 @@ struct HostShare {
   uint32_t rank_count = 1;
 };
 
-/// "a:2,b:2", "user@a,[2001:db8::1]:4". Ranks are numbered host by host, in that order.
+/// Parses "a:2,b:2" or "user@a,[2001:db8::1]:4". Ranks are numbered host by host, in that order.
 [[nodiscard]] Result<std::vector<HostShare>> parse_hosts(std::string_view text);
 
 }  // namespace rondo::cli

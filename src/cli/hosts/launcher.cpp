@@ -113,7 +113,7 @@ void HostsLauncher::take_signals() {
   }
 }
 
-/// Before the start: the host cannot take part. Afterwards: the job has failed.
+/// Handles a failure of a host. Before the start, the host cannot take part. Afterwards, the job has failed.
 void HostsLauncher::host_failed(HostConnection &host, int status, const std::string &why) {
   if (started_) return job_.failed("host " + host.share.host + ": " + why, now_ns());
   if (!refused_status_ || host.phase != HostConnection::Phase::lost)
@@ -197,7 +197,7 @@ void HostsLauncher::read_hosts() {
   }
 }
 
-/// What has not come while nothing was read says nothing of the host.
+/// Gives up on silent hosts. While output is full nothing is read, so silence then says nothing about a host.
 void HostsLauncher::look_for_silence() {
   const uint64_t now = now_ns();
   for (HostConnection &host : hosts_) {
@@ -217,7 +217,7 @@ std::string HostsLauncher::name_unready() const {
   return names;
 }
 
-/// From all ready over the store to the start.
+/// Goes on once all hosts are ready: the first one serves the store, then all start their ranks.
 void HostsLauncher::advance() {
   if (started_ || refused_status_) return;
   if (now_ns() >= ready_deadline_ns_) {
@@ -265,7 +265,7 @@ void HostsLauncher::act() {
 
 void HostsLauncher::write_hosts() {
   for (HostConnection &host : hosts_)
-    if (host.to.valid() && !host.writer.write_some(host.to.get())) host.to.reset();  // reading tells how it ended
+    if (host.to.valid() && !host.writer.write_some(host.to.get())) host.to.reset();  // reading shows how it ended
 }
 
 bool HostsLauncher::finished() {

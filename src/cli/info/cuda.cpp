@@ -30,7 +30,7 @@ std::string uuid_text(const DeviceUuid &uuid) {
   return text;
 }
 
-/// What the kernels take of the device.
+/// Adds the resources that the kernels take on the device.
 Result<void> add_kernels(const CudaDriver &driver, const CudaDevice &device, const Config &config, Json &entry) {
   RONDO_TRY_ASSIGN(const PrimaryContext context, retain_primary_context(driver, device.ordinal));
   RONDO_TRY_ASSIGN(const KernelSet kernels, KernelSet::load(context, kernel_families(RONDO_DEVICE_EXECUTOR_KERNEL,
@@ -57,7 +57,7 @@ Result<void> add_kernels(const CudaDriver &driver, const CudaDevice &device, con
   return {};
 }
 
-/// Whether networks may have slots in its memory.
+/// Says whether networks may place slots in the device's memory.
 Json gpu_direct_json(const CudaDriver &driver, const CudaDevice &device) {
   const auto ways = gpu_direct_of(driver, device.ordinal);
   if (!ways.ok()) return {{"available", false}, {"why_not", ways.error().message}};

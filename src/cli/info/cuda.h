@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What `rondo info` tells of CUDA: the driver or why there is none, the kernels of this build, the devices, and what
-// the kernels take of each.
+// Builds the CUDA part of `rondo info`: the driver or why there is none, the kernels of this build, and the devices. A
+// device is shown with the resources that the kernels take.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
@@ -12,7 +12,7 @@ namespace rondo::cli {
 /// Loads the kernels on every device, which takes a moment there.
 [[nodiscard]] nlohmann::ordered_json cuda_document(const Config &config);
 
-/// For people, with a line for each kernel that differs from the one above it.
+/// Returns the text for people, with a line for each kernel that differs from the one above it.
 [[nodiscard]] std::string cuda_text(const nlohmann::ordered_json &cuda);
 
 }  // namespace rondo::cli

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How `rondo info` writes for people.
+// Formats the lines that `rondo info` prints for people.
 #pragma once
 
 #include <cstdint>
@@ -8,10 +8,10 @@
 
 namespace rondo::cli {
 
-/// "  name                    value\n"
+/// Appends "  name                    value\n".
 void add_line(std::string &out, std::string name, const std::string &value);
 
-/// "0-3,8,10-11": ascending numbers.
+/// Returns e.g. "0-3,8,10-11"; the numbers ascend.
 [[nodiscard]] std::string ranges(const std::vector<uint32_t> &numbers);
 
 }  // namespace rondo::cli

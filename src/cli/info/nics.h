@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What `rondo info` tells of network cards: where each is, and how far from each device.
+// Describes network cards for `rondo info`: where each is, and its distance from each device.
 #pragma once
 
 #include <string>
@@ -10,10 +10,10 @@
 
 namespace rondo::cli {
 
-/// An array: of each card its name, kind, position, and distance from each device of the topology.
+/// Returns an array with the name, kind and position of each card, and its distance from each device of the topology.
 [[nodiscard]] nlohmann::ordered_json nics_document(const Topology &topology);
 
-/// For people.
+/// Returns the text for people.
 [[nodiscard]] std::string nics_text(const nlohmann::ordered_json &nics);
 
 }  // namespace rondo::cli

@@ -69,7 +69,7 @@ Json configuration_json(const Config &config) {
   return list;
 }
 
-/// Which table is asked before the built-in ones; what it is for, by collective and ranks.
+/// Describes the table that is asked before the built-in ones, and its groups by collective and ranks.
 Json tuning_json(const InfoInput &input) {
   Json covered = Json::array();
   for (const TuningRow &row : input.table.rows()) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What `rondo info` tells, as one JSON document; the text is made from the document, so the two cannot differ.
+// Builds the report of `rondo info` as one JSON document. The text is made from the document, so the two cannot differ.
 #pragma once
 
 #include <cstdint>

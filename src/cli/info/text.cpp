@@ -27,7 +27,7 @@ std::string words(std::string name) {
   return name;
 }
 
-/// "15.6G bytes"
+/// Returns e.g. "15.6G bytes".
 std::string near_bytes(const Json &bytes) { return show_bytes_near(bytes.get<double>()) + " bytes"; }
 
 std::string yes_or_no(const Json &value) { return value.get<bool>() ? "yes" : "no"; }

@@ -162,7 +162,7 @@ Outcome CudaPerfDevice::make_current() {
 }
 
 Outcome CudaPerfDevice::begin_capture() {
-  // Of this thread only: what other ranks' threads call meanwhile is their own affair.
+  // Captures this thread's calls only: calls of other ranks' threads stay out of the graph and cannot break it.
   const auto begun = with_context("cuStreamBeginCapture", [&](const CudaDriver &cu) {
     return cu.stream_begin_capture(handle(), CaptureMode::thread_local_);
   });
@@ -239,7 +239,7 @@ Result<void> CudaPerfDevice::copy(DevicePointer to, DevicePointer from, size_t b
                       [&](const CudaDriver &cu) { return cu.memcpy_dtod_async(to, from, bytes, handle()); });
 }
 
-/// Random bytes: zeros may move faster than data.
+/// Fills with random bytes: zeros may move faster than data.
 Result<void> CudaPerfDevice::fill_randomly(DevicePointer at, size_t bytes) const {
   std::vector<uint64_t> words(copy_bytes_min / sizeof(uint64_t));
   uint64_t state = 1;
@@ -252,7 +252,7 @@ Result<void> CudaPerfDevice::fill_randomly(DevicePointer at, size_t bytes) const
   return synchronize();
 }
 
-/// Milliseconds for one.
+/// Returns the milliseconds of one copy.
 Result<double> CudaPerfDevice::time_copies(DevicePointer to, DevicePointer from, size_t bytes) const {
   RONDO_TRY(record(begin_));
   for (int number = 0; number < copies_per_round; ++number) RONDO_TRY(copy(to, from, bytes));
@@ -301,7 +301,7 @@ Outcome CudaPerfDevice::measure_copy(double &GBps) {
   return std::nullopt;
 }
 
-/// A function that only the driver in software has (docs/soft-cuda.md); null elsewhere.
+/// Returns a function that only the driver in software has (docs/soft-cuda.md), or null with another driver.
 template <class Function>
 Function *software_function(const CudaDriver &driver, const char *name) {
   RuntimeLibrary file;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the host writes to a device's memory and reads of it, by way of pinned memory: while a chunk is copied the host
-// makes the next one, or looks at the one before. A chunk stays in the host's caches meanwhile, so that nothing needs
-// as much host memory as the device has.
+// Copies between the host and a device's memory through pinned memory. While a chunk is copied, the host makes the next
+// one or checks the previous one. A chunk stays in the host's caches meanwhile, so the host does not need as much
+// memory as the device has.
 #pragma once
 
 #include <array>
@@ -15,10 +15,10 @@ namespace rondo::cli {
 /// On the stream of calls, of its thread.
 class CudaStaging {
  public:
-  /// May wait for the device. `streams` stay.
+  /// Opens the memory. It may wait for the device. `streams` must stay.
   Result<void> open(const PerfStreams &streams);
 
-  /// Both are complete on return.
+  /// These functions return when their copies are complete.
   Result<void> fill(std::byte *to, size_t bytes, const perf::MakeChunk &make);
   Result<void> look(const std::byte *from, size_t bytes, const perf::SeeChunk &see);
 

@@ -74,8 +74,9 @@ constexpr uint64_t released = uint64_t{1} << 62;  // ends every wait for a word
 constexpr uint64_t look_interval_ns = 200'000;
 constexpr uint64_t release_timeout_ns = 5'000'000'000;
 
-/// Word p counts the turns that place p may have begun: place p - 1 writes it after its own turn of that number, and
-/// the last place that of place 0, which so is one turn ahead. It is host memory, so that the host can end the waits.
+/// Word p counts the turns that place p may have begun. Place p - 1 writes it after its own turn of that number. The
+/// last place writes the word of place 0, which so is one turn ahead. The words are host memory, so the host can end
+/// the waits.
 class CudaRelay final : public perf::Relay {
  public:
   CudaRelay(const PerfStreams &streams, const perf::RelayPlace &place) : streams_(streams), place_(place) {}
@@ -162,7 +163,8 @@ Result<void> CudaRelay::enqueue(uint32_t round_count) {
   return {};
 }
 
-/// All waits, those of other processes too. Streams may set words back once more: until none is left, again.
+/// Ends all waits, in other processes too. A stream may overwrite a word once more, so the caller repeats this until
+/// its own stream has ended.
 void CudaRelay::release() const {
   for (size_t place = 0; place < place_.count; ++place)
     // release; pairs with the wait of a stream

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What `rondo perf` does with more than one stream of a device: work beside the calls, and a relay among processes.
+// Gives `rondo perf` its uses of several streams of a device: work beside the calls, and a relay among processes.
 #pragma once
 
 #include <memory>
@@ -16,7 +16,7 @@ namespace rondo::cli {
   return perf::Failure{perf::Exit::communication, result.error().message};
 }
 
-/// The Outcome of what gives a value; `value` is left alone where there is none.
+/// Returns the Outcome of `made`. `value` is left alone if there is none.
 template <class Value>
 [[nodiscard]] perf::Outcome perf_take(Result<Value> made, Value &value) {
   if (!made.ok()) return perf::Failure{perf::Exit::communication, made.error().message};
@@ -30,14 +30,14 @@ struct PerfStreams {
   cuda::CuStream calls = nullptr;
 
   [[nodiscard]] const cuda::CudaDriver &driver() const { return *context->get().driver; }
-  /// `call(driver)` with the context current.
+  /// Runs `call(driver)` with the context current.
   template <class Call>
   Result<void> with_context(const char *what, const Call &call) const {
     const cuda::ContextGuard guard(driver(), context->get().context);
     RONDO_TRY(guard.status());
     return cuda_check(driver(), call(driver()), what);
   }
-  /// Nothing is left on the stream of calls.
+  /// Returns whether nothing is left on the stream of calls.
   [[nodiscard]] Result<bool> ended() const;
   [[nodiscard]] Result<double> between_ns(const cuda::Event &from, const cuda::Event &to) const;
 };

@@ -9,13 +9,13 @@
 
 namespace rondo::cli {
 
-/// The processors (hardware threads, as the kernel numbers them) of one core.
+/// The processors of one core: hardware threads, as the kernel numbers them.
 using CoreProcessors = std::vector<uint32_t>;
 
-/// The cores, in the machine's order, with those of their processors that this process is allowed to use.
+/// Returns the cores in the machine's order, each with the processors that this process is allowed to use.
 [[nodiscard]] Result<std::vector<CoreProcessors>> allowed_cores();
 
-/// The local_rank-th core, counted round. `cores` is not empty.
+/// Returns the core number `local_rank`, modulo the number of cores. `cores` is not empty.
 [[nodiscard]] inline const CoreProcessors &core_of_rank(const std::vector<CoreProcessors> &cores, uint32_t local_rank) {
   return cores[local_rank % cores.size()];
 }

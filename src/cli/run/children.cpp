@@ -23,7 +23,7 @@ struct DirectoryCloser {
 };
 using Directory = std::unique_ptr<DIR, DirectoryCloser>;
 
-/// The names in `path` that are numbers.
+/// Returns the names in `path` that are numbers.
 std::vector<pid_t> numbers_in(const char *path) {
   std::vector<pid_t> numbers;
   const Directory directory(::opendir(path));
@@ -35,7 +35,7 @@ std::vector<pid_t> numbers_in(const char *path) {
   return numbers;
 }
 
-/// For kernels without /proc/PID/task/TID/children: every process is asked for its parent.
+/// Asks every process for its parent. This is for kernels without /proc/PID/task/TID/children.
 std::vector<pid_t> search_children() {
   std::vector<pid_t> children;
   const std::string self = std::to_string(::getpid());

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ending everything below this process. A subreaper inherits each orphan among its descendants, whatever session or
-// group it is in; so killing one's children until there are none reaches every descendant from the top down. Only
-// children are ever signalled: nobody else reaps them, so their numbers cannot have passed on to another process.
+// Ends everything below this process. A subreaper inherits each orphan among its descendants, whatever session or group
+// the orphan is in. So killing one's children until there are none reaches every descendant from the top down. Only
+// children are ever signalled: no other process reaps them, so their numbers cannot have passed on to another process.
 #pragma once
 
 #include <sys/types.h>
@@ -14,10 +14,11 @@ namespace rondo::cli {
 
 using ChildEnded = std::function<void(pid_t pid, int wait_status)>;
 
-/// Orphans below this process become its children. False: errno says why.
+/// Makes orphans below this process its children. Returns false with errno.
 [[nodiscard]] bool become_subreaper();
 
-/// This process's children, of all its threads, zombies included. May miss some while children come and go: ask again.
+/// Returns the children of this process, of all its threads, zombies included. It may miss some that start or end
+/// meanwhile, so ask again.
 [[nodiscard]] std::vector<pid_t> list_children();
 
 /// Reaps what has ended, without waiting, and hands each to `ended`. False: there is no child any more.

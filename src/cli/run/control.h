@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What launcher and guard say to each other, over a pair of SOCK_SEQPACKET sockets: each message arrives whole, and
-// the death of either end is an end of file at the other. Both ends are the same program, so the layout is free.
+// Launcher and guard exchange messages over a pair of SOCK_SEQPACKET sockets. Each message arrives whole, and the death
+// of either end is an end of file at the other. Both ends are the same program, so the layout is free.
 #pragma once
 
 #include <array>
@@ -36,7 +36,8 @@ enum class Received { message, nothing, closed };
 
 [[nodiscard]] Result<std::pair<FileDescriptor, FileDescriptor>> control_pair();
 
-/// Neither waits. False: the other end's queue is full, or the other end is gone (receiving will tell).
+/// These functions do not wait. False: the other end's queue is full, or the other end has closed (receiving shows
+/// which).
 [[nodiscard]] bool send_order(int control, const Order &order);
 [[nodiscard]] bool send_report(int control, const Report &report);
 [[nodiscard]] Received receive_order(int control, Order *order);

@@ -102,7 +102,7 @@ void Guard::start_ranks(const Order &start) {
   for (uint32_t rank = 0; rank < ranks_.size(); ++rank) {
     if (started) {
       started = start_rank(start, rank);
-    } else {  // never started, for the reason that the rank before it told: nothing to wait for
+    } else {  // never started, since an earlier start failed and was reported
       ranks_[rank].end.rank = rank;
       ranks_[rank].phase = RankState::Phase::ended;
     }
@@ -133,7 +133,7 @@ void Guard::note_end(pid_t pid, int wait_status) {
   rank->phase = RankState::Phase::ended;
 }
 
-/// To the rank's process group, as a terminal would; to the rank alone where it has left its group.
+/// Signals each rank's process group, as a terminal would, or the rank alone if it has left its group.
 void Guard::signal_ranks(int number) {
   for (const RankState &state : ranks_)
     if (state.phase == RankState::Phase::running && ::kill(-state.end.pid, number) != 0)
@@ -151,7 +151,7 @@ void Guard::begin_ending(uint64_t grace_ns) {
     if (state.phase == RankState::Phase::running) terminated_.insert(state.end.pid);
 }
 
-/// Orphans join while ending, as their parents end; each is asked once.
+/// Terminates orphans. They join while ending, as their parents end; each gets the signal once.
 void Guard::terminate_orphans() {
   for (const pid_t child : list_children()) {
     if (!terminated_.insert(child).second) continue;
@@ -210,7 +210,7 @@ void Guard::kill_all() {
 
 void Guard::run() {
   bool children = false;
-  while (true) {  // ends with the launcher, or when all is ended and told
+  while (true) {  // ends with the launcher, or when all has ended and was reported
     if (!take_orders()) return kill_all();
     if (!killed_) children = reap_children([this](pid_t pid, int status) { note_end(pid, status); });
     if (children && all_ranks_ended() && !ending_) begin_ending(plan_.options.grace_ns);

@@ -17,7 +17,7 @@ uint64_t later(uint64_t time_ns, uint64_t by_ns) {
   return by_ns > run_no_deadline - time_ns ? run_no_deadline : time_ns + by_ns;
 }
 
-/// "2", "0.25"
+/// Returns e.g. "2" or "0.25".
 std::string seconds_text(uint64_t time_ns) {
   std::string text = std::to_string(static_cast<double>(time_ns) / 1e9);
   text.erase(text.find_last_not_of('0') + 1);
@@ -67,7 +67,7 @@ void Job::end(uint64_t grace_ns, uint64_t now_ns) {
   guard_deadline_ns_ = later(now_ns, later(grace_ns, run_kill_limit_ns + run_guard_slack_ns));
 }
 
-/// Only the first failure counts: what the others do afterwards is its consequence, or ours.
+/// Records a failure. Only the first one counts: later ones of other ranks are its consequence, or ours.
 void Job::fail(int exit_status, std::string message, uint64_t now_ns) {
   if (failed_ || ending_) return;
   failed_ = true;

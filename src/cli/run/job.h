@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What `rondo run` decides: which failure was the first, when the job is to be ended, which signal goes to the ranks,
-// and the exit status. A state machine without I/O: events and the time are passed in, actions are taken out.
+// Makes the decisions of `rondo run`: which failure was the first, when the job is to be ended, which signal goes to
+// the ranks, and the exit status. It is a state machine without I/O: events and the time are passed in, actions are
+// taken out.
 //
 //   running --first failure, timeout, second INT/TERM/HUP/QUIT--> ending --guard says all ended--> over
 //      \------------------all ranks ended-----------------------/    \--guard lost or late: take_over--/
@@ -50,13 +51,13 @@ class Job {
     std::string program;
     uint64_t timeout_ns = 0;  ///< 0: none
     uint64_t grace_ns = 0;
-    std::vector<std::string> hosts{};  ///< by rank; empty: all ranks are on this machine
+    std::vector<std::string> hosts{};  ///< by rank; empty if all ranks are on this machine
   };
   Job(Options options, uint64_t now_ns);
 
   void rank_ended(const RankEnd &end, uint64_t now_ns);
   void signal(int number, uint64_t now_ns);
-  void all_ended(uint32_t left_count);  ///< from the guard, after every rank_ended; left_count: not killable
+  void all_ended(uint32_t left_count);  ///< from the guard, after every rank_ended; left_count could not be killed
   void guard_lost(int wait_status);     ///< before all_ended
   void time_passed(uint64_t now_ns);
   void failed(std::string message, uint64_t now_ns);  ///< the launcher itself could not go on
@@ -64,7 +65,7 @@ class Job {
   [[nodiscard]] JobActions take_actions();
   [[nodiscard]] uint64_t next_deadline_ns() const;
   [[nodiscard]] bool over() const { return over_; }
-  /// The user or the timeout ended the job: nobody may be reading the output any more.
+  /// Returns whether the user or the timeout ended the job: nobody may be reading the output any more.
   [[nodiscard]] bool was_cut_short() const { return cut_short_; }
   [[nodiscard]] int exit_status() const { return exit_status_; }
 
@@ -87,9 +88,10 @@ class Job {
   bool cut_short_ = false;
 };
 
-/// "exited with status 3", "was killed by signal 9 (Killed)", "could not be started: ...".
+/// Returns e.g. "exited with status 3", "was killed by signal 9 (Killed)" or "could not be started: ...".
 [[nodiscard]] std::string describe(const RankEnd &end, const std::string &program);
-/// A shell's number for it: the status, or 128 + signal; 127 and 126 where the program could not be started.
+/// Returns a shell's number for the end: the status, or 128 + signal. A program that could not be started gives 127 or
+/// 126.
 [[nodiscard]] int exit_status_of(const RankEnd &end);
 
 }  // namespace rondo::cli

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How the launcher gets ready: its own state as a process, the pipes, and the guard, forked before there is a thread.
+// Prepares the launcher: its own state as a process, the pipes, and the guard, forked before there is a thread.
 #pragma once
 
 #include "src/cli/run/rank.h"
@@ -21,7 +21,7 @@ struct Launched {
   pid_t guard = 0;
 };
 
-/// For a launcher without a guard of its own: its signals as events; it inherits what its children leave.
+/// Prepares a launcher without a guard of its own. Its signals become events, and it inherits orphans of its children.
 [[nodiscard]] Result<FileDescriptor> prepare_launcher();
 
 /// `plan` needs options, program_path and cores; the rest is filled in here. Call once, with one thread. The guard

@@ -18,7 +18,7 @@ class LineTagger {
   /// Appends to `out` the lines that `bytes` completes; the rest waits for its end.
   void take(std::string_view bytes, std::string *out);
 
-  /// The stream has ended: appends what is left of an unfinished line, with the newline that it lacks.
+  /// Ends the stream: appends the rest of an unfinished line, with the newline that it lacks.
   void finish(std::string *out);
 
  private:

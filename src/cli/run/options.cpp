@@ -13,7 +13,7 @@
 namespace rondo::cli {
 namespace {
 
-/// What the launcher sets itself: a second value from --env would be lost or would break the job.
+/// The launcher sets these variables itself. A second value from --env would be lost or would break the job.
 constexpr std::array own_variables{"RONDO_RANK", "RONDO_SIZE", "RONDO_LOCAL_RANK", "RONDO_STORE", "RONDO_SECRET"};
 
 uint64_t to_ns(double seconds) { return static_cast<uint64_t>(seconds * 1e9); }
@@ -30,7 +30,7 @@ Result<void> check_environment(const std::vector<std::string> &environment) {
   return {};
 }
 
-/// What is left after our options: the program and its arguments, after an optional "--".
+/// Takes the program and its arguments, which are left after our options and an optional "--".
 Result<void> take_command(std::vector<std::string> rest, RunOptions *options) {
   if (!rest.empty() && rest.front() == "--")
     rest.erase(rest.begin());
@@ -41,7 +41,7 @@ Result<void> take_command(std::vector<std::string> rest, RunOptions *options) {
   return {};
 }
 
-/// What CLI11 fills in and `finish` turns into RunOptions.
+/// The values that CLI11 fills in and `finish` turns into RunOptions.
 struct Raw {
   double timeout_seconds = 0;
   double grace_seconds = 2;
@@ -91,7 +91,8 @@ void add_options(console::CommandLine &app, RunOptions *options, Raw *raw) {
       ->type_name("S");
 }
 
-/// mpirun's -np, which would be read as -n with the value p; only among our options, not among the program's.
+/// Replaces mpirun's -np, which would be read as -n with the value p. It does so only among our options, not the
+/// program's.
 std::vector<std::string> with_long_np(std::span<const char *const> args) {
   static constexpr std::array<std::string_view, 10> with_value{"-n",      "--np",   "--ranks", "--timeout",
                                                               "--grace", "--bind", "--env",   "--hosts",
@@ -107,7 +108,8 @@ std::vector<std::string> with_long_np(std::span<const char *const> args) {
   return words;
 }
 
-/// A path or name of ssh itself gets what keeps it from asking, and from waiting for long.
+/// Returns the words that start ssh. A path or name of ssh itself gets options that keep it from asking, and from
+/// waiting for long.
 std::vector<std::string> ssh_words(const std::string &text) {
   std::istringstream stream(text.empty() ? "ssh" : text);
   std::vector<std::string> words;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The options of `rondo run`, as values. Parsing does nothing but parse: no file, process or variable is looked at.
+// The options of `rondo run`, as values. Parsing does nothing but parse: it reads no file, process or variable.
 #pragma once
 
 #include <cstdint>
@@ -39,7 +39,7 @@ struct HelpText {
   std::string text;
 };
 
-/// "NAME=value": of the launcher's own variables, one that ranks on other hosts are given, too.
+/// Returns whether "NAME=value" is one of the launcher's own variables that ranks on other hosts get, too.
 [[nodiscard]] bool is_setting_for_ranks(std::string_view entry);
 
 [[nodiscard]] Result<std::variant<RunOptions, HelpText>> parse_run_options(std::span<const char *const> args);

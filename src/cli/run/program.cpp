@@ -12,7 +12,7 @@
 namespace rondo::cli {
 namespace {
 
-/// 0: can be run. Otherwise why not, as errno.
+/// Returns 0 if the file can be run, otherwise the reason as errno.
 int why_not_executable(const std::string &path) {
   struct stat status {};
   if (::stat(path.c_str(), &status) != 0) return errno;

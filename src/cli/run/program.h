@@ -13,7 +13,8 @@ struct ProgramLookup {
   std::string message;
 };
 
-/// As execvp() would: a name with a slash is a path, any other is looked for in `search_path` ("dir:dir").
+/// Finds a program as execvp() would: a name with a slash is a path, any other is searched in `search_path`
+/// ("dir:dir").
 [[nodiscard]] ProgramLookup find_program(const std::string &name, std::string_view search_path);
 
 }  // namespace rondo::cli

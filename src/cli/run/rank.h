@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a rank is started with, and the new process's way from fork to exec.
+// Describes how a rank is started, and leads the new process from fork to exec.
 #pragma once
 
 #include <signal.h>
@@ -26,10 +26,10 @@ struct LaunchPlan {
   RunOptions options;
   std::string program_path;
   uint32_t first_rank = 0;      ///< of this host's, in a job of several hosts
-  uint32_t job_rank_count = 0;  ///< of all hosts; 0: options.rank_count
+  uint32_t job_rank_count = 0;  ///< ranks of all hosts, or 0 for options.rank_count
   std::vector<CoreProcessors> cores;  ///< empty: not bound
   std::vector<RankStreams> streams;   ///< by rank
-  FileDescriptor input;               ///< rank 0's standard input; invalid: the launcher's own
+  FileDescriptor input;               ///< rank 0's standard input; invalid if it is the launcher's own
   FileDescriptor null_input;          ///< /dev/null, for the other ranks
   sigset_t signal_mask{};             ///< as it was before the launcher blocked signals
   rlimit descriptor_limit{};          ///< as it was before the launcher raised it
@@ -42,7 +42,8 @@ struct StartFailureRecord {
   int32_t error_number = 0;
 };
 
-/// In the new process, all signals still blocked: becomes this host's rank `rank` of the job that `start` describes.
+/// Becomes this host's rank `rank` of the job that `start` describes. It runs in the new process, with all signals
+/// still blocked.
 [[noreturn]] void become_rank(const LaunchPlan &plan, const Order &start, uint32_t rank, pid_t guard, int failures);
 
 }  // namespace rondo::cli

@@ -9,11 +9,11 @@
 
 namespace rondo::cli {
 
-/// RONDO_RECORDER_DIR as the ranks see it: `environment` has what --env set, as NAME=VALUE. Empty: none.
+/// Returns RONDO_RECORDER_DIR as the ranks see it, or an empty text. `environment` has what --env set, as NAME=VALUE.
 [[nodiscard]] std::string recorder_folder(const std::vector<std::string> &environment);
 
-/// Writes into `folder` a file for each communicator of a process below this one, but for those of which a rank has
-/// done so; `say` gets a message for each.
+/// Writes a file into `folder` for each communicator of a process below this one, unless one of its ranks has written
+/// it. `say` gets a message for each.
 void record_job(const std::string &folder, const std::function<void(const std::string &)> &say);
 
 }  // namespace rondo::cli

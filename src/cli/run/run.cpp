@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// `rondo run`: options, program and cores are looked at first, so that a mistake is told before anything is started.
+// `rondo run` checks options, program and cores first, so a mistake is reported before anything is started.
 //
 //   launcher (run_supervisor)   store, terminal, output, signals, decisions (run_job); subreaper
 //     `- guard (run_guard)      starts the ranks, reports, ends what is left; subreaper

@@ -16,13 +16,13 @@ struct JobStore {
   Order start;  ///< the order to start the ranks, with RONDO_STORE and RONDO_SECRET filled in
 };
 
-/// The order to start ranks that meet at `store` with `secret`, both as text.
+/// Returns the order to start ranks that meet at `store` with `secret`, both as text.
 [[nodiscard]] Order start_order(const std::string &store, const std::string &secret);
 
-/// With a fresh secret. Starts the server's thread: fork nothing after this.
+/// Starts the store with a fresh secret, on a thread of its own: fork nothing after this.
 [[nodiscard]] Result<JobStore> start_job_store();
 
-/// For ranks of several hosts: on the address that RONDO_INTERFACE chooses. Starts a thread, too.
+/// Starts the store for ranks of several hosts, on the address that RONDO_INTERFACE chooses. Starts a thread, too.
 [[nodiscard]] Result<JobStore> start_job_store_for_hosts(const std::string &secret);
 
 }  // namespace rondo::cli

@@ -91,7 +91,7 @@ pollfd InputPump::read_interest() const {
 }
 
 pollfd InputPump::write_interest() const {
-  return {to_.get(), static_cast<short>(bytes_.empty() ? 0 : POLLOUT), 0};  // 0: that the reader left is told anyway
+  return {to_.get(), static_cast<short>(bytes_.empty() ? 0 : POLLOUT), 0};  // 0 still reports that the reader left
 }
 
 void InputPump::read_ready(short events) {
@@ -101,7 +101,7 @@ void InputPump::read_ready(short events) {
   if (count_bytes > 0)
     bytes_.assign(buffer.data(), static_cast<size_t>(count_bytes));
   else if (count_bytes < 0 && errno == EIO)
-    paused_ = true;  // SIGTTIN is blocked: this is how a terminal refuses a background process; SIGCONT resumes
+    paused_ = true;  // SIGTTIN is blocked, so a terminal refuses a background process thus; SIGCONT resumes
   else if (count_bytes == 0 || !may_come_back(errno))
     ended_ = true;
   close_at_end();

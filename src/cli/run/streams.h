@@ -16,7 +16,7 @@
 
 namespace rondo::cli {
 
-/// Bytes on their way to a descriptor that the launcher was started with, which may be shared with others: it is not
+/// Bytes on their way to a descriptor that the launcher was started with. Others may share the descriptor, so it is not
 /// made non-blocking. poll() promises room for PIPE_BUF bytes in a pipe, so never more is written at a time.
 class OutputSink {
  public:
@@ -56,8 +56,8 @@ class OutputPipe {
   OutputSink *sink_;
 };
 
-/// From the terminal to rank 0. Only a terminal needs it: the ranks are not in its foreground group and could not read
-/// it; any other standard input is rank 0's own descriptor.
+/// Copies from the terminal to rank 0. Only a terminal needs it, because the ranks are not in its foreground group and
+/// could not read it. Any other standard input is rank 0's own descriptor.
 class InputPump {
  public:
   explicit InputPump(FileDescriptor to) : to_(std::move(to)) {}
@@ -79,7 +79,7 @@ class InputPump {
 
 /// The launcher's ends of the pipes, made before the guard is forked.
 struct LauncherStreams {
-  std::vector<FileDescriptor> output;  ///< by rank; empty: not tagged
+  std::vector<FileDescriptor> output;  ///< by rank; empty if output is not tagged
   std::vector<FileDescriptor> error;
   FileDescriptor input;  ///< invalid: rank 0 has the launcher's own standard input
 };
@@ -89,9 +89,9 @@ class Streams {
   explicit Streams(LauncherStreams ends);
 
   void say(std::string_view message);  ///< a line of the launcher's own, to standard error
-  /// What ranks of other hosts have written.
+  /// Appends bytes that ranks of other hosts have written.
   void pass_on(std::string_view bytes, bool is_error) { (is_error ? error_sink() : output_).append(bytes); }
-  /// More would only wait here.
+  /// Returns whether more output would only wait here.
   [[nodiscard]] bool output_full() const { return output_.full() || error_sink().full(); }
   void add_interests(std::vector<pollfd> *events);
   [[nodiscard]] size_t interest_count() const { return 4 + pipes_.size(); }
@@ -99,7 +99,7 @@ class Streams {
   void resume_input() { input_.resume(); }
   [[nodiscard]] bool output_pending() const { return output_.pending() || error_sink().pending(); }
   [[nodiscard]] bool pipes_open() const;
-  /// errno of a write that failed for another reason than that the reader left, once; 0: none.
+  /// Returns errno of a failed write once, then 0. A reader that left is no failure.
   [[nodiscard]] int take_write_error();
   void finish_pipes();  ///< gives up on what is still open: passes on unfinished lines
 

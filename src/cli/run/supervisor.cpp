@@ -90,7 +90,7 @@ uint64_t Supervisor::next_deadline_ns() const {
   return job_.over() ? over_deadline_ns_ : job_.next_deadline_ns();
 }
 
-/// A guard that somebody has stopped is continued: without it nothing is seen and nothing ends.
+/// Continues a guard that somebody has stopped: without it nothing is seen and nothing ends.
 void Supervisor::look_after_guard() {
   int status = 0;
   if (guard_status_.has_value() || ::waitpid(launched_.guard, &status, WNOHANG | WUNTRACED) != launched_.guard) return;
@@ -114,7 +114,7 @@ void Supervisor::take_signals() {
   }
 }
 
-/// The control socket is closed. Before all_ended that is a guard which died; its status says how.
+/// Handles a closed control socket. Before all_ended that is a guard which died; its status says how.
 void Supervisor::lose_guard() {
   launched_.control.reset();
   if (job_.over()) return;
@@ -165,8 +165,9 @@ void Supervisor::act() {
   if (actions.stop_self) ::kill(::getpid(), SIGSTOP);
 }
 
-/// With the job over: what is still to be passed on? A reader may take its time, as with any program that writes,
-/// unless the job was cut short; pipes without a reader's fault to wait for get a second, since no rank is left.
+/// Returns whether all that is still to be passed on has been. A reader may take its time, as with any program that
+/// writes, unless the job was cut short. Pipes that are open without pending output get a second, since no rank is
+/// left.
 bool Supervisor::finished() {
   if (!job_.over()) return false;
   const bool pending = streams_.output_pending();

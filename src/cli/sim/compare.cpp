@@ -15,14 +15,14 @@ namespace {
 constexpr uint64_t compared_step_count_max = 4'000'000;
 /// An algorithm with a link to every rank has as many steps as there are pairs of ranks, which all meet in the ports.
 constexpr uint64_t compared_all_links_rank_max = 256;
-/// Each rank's schedule looks at where all ranks are, and no two of a tree behave alike.
+/// Each rank's schedule depends on where all ranks are, and no two ranks of a tree behave alike.
 constexpr uint64_t compared_hierarchy_rank_max = 4096;
 constexpr uint64_t bytes_min = 1024, bytes_max = uint64_t{16} << 30;
 
 uint64_t ranks_of(const sim::SimCase &what) { return what.network.rank_count(); }
 
-/// Sizes four times apart. With a chunk a rank, from the size on at which each has one of 64 bytes, so that chunks are
-/// even, ranks behave alike, and one stands for many.
+/// Returns sizes that are four times apart. From the size at which each rank has a chunk of 64 bytes, all chunks are
+/// even. Ranks then behave alike, and one stands for many.
 std::vector<uint64_t> sizes(const sim::SimCase &what) {
   std::vector<uint64_t> list;
   const uint64_t unit = 64 * ranks_of(what);
@@ -39,7 +39,7 @@ uint64_t compared_rank_max(const Algorithm &algorithm) {
   return all_links ? compared_all_links_rank_max : algorithm.rank_count_max;
 }
 
-/// Why it is left out among so many ranks; empty: it is not.
+/// Returns why the algorithm is left out among this many ranks, or nothing if it is not.
 std::string too_many(const Algorithm &algorithm, const sim::SimCase &what) {
   if (ranks_of(what) > compared_rank_max(algorithm))
     return "compared among at most " + std::to_string(compared_rank_max(algorithm)) + " ranks";

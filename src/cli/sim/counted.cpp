@@ -23,7 +23,7 @@ Result<Json> read_json(const std::string &path) {
   return json;
 }
 
-/// False: the JSON that `read` looks at is something else.
+/// Returns false if the JSON that `read` takes apart has another form.
 template <class Read>
 bool take(const Read &read) {
   try {
@@ -58,7 +58,7 @@ CountedCall call_of(const Json &row) {
   return call;
 }
 
-/// "reduction of 8 into 8 by 16 blocks"
+/// Takes the bandwidth of e.g. "reduction of 8 into 8 by 16 blocks".
 void take_bandwidth(const std::string &name, double value, std::map<uint32_t, double> *GBps) {
   static constexpr std::string_view begin = "reduction of 8 into 8 by ";
   if (!name.starts_with(begin)) return;

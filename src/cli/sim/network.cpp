@@ -83,7 +83,7 @@ Result<void> read_links(const Json &json, Network *network) {
   return read_object(json, "links", readers);
 }
 
-/// A list of groups of equal nodes.
+/// Reads a list of groups of equal nodes.
 Result<void> read_nodes(const Json &json, Network *network) {
   if (!json.is_array() || json.empty()) return invalid_argument("wants a list [{...}, ...] with at least one node");
   network->nodes.clear();

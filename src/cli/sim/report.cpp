@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What `rondo sim` tells, as text, JSON and a picture.
+// Prints the results of `rondo sim` as text, JSON and a picture.
 #include <nlohmann/json.hpp>
 
 #include <algorithm>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// `rondo sim`: how long a collective would take among so many ranks, on a network that is described, not there.
+// `rondo sim` estimates how long a collective would take among many ranks, on a network that is only described.
 #include <algorithm>
 #include <array>
 #include <cstdio>
@@ -113,7 +113,7 @@ Result<Parsed> parse_options(Arguments args) {
   return Parsed(std::move(options));
 }
 
-/// Nodes from the options, unless the file has them.
+/// Takes nodes from the options, unless the file has them.
 Result<void> choose_nodes(const SimOptions &options, sim::Network *network) {
   constexpr uint32_t node_rank_count_default = 8, rank_count_default = 16;
   const bool asked = options.nodes != 0 || options.gpus != 0 || options.rack_nodes != 0;
@@ -145,7 +145,7 @@ struct Question {
   std::optional<TunedNetworks> tuned;
 };
 
-/// From the table. It is of one machine, and of the numbers of ranks that were measured.
+/// Chooses by the tuning table, which covers one machine and the numbers of ranks that were measured.
 Result<void> choose_tuned(const SimOptions &options, Question *question) {
   if (!options.topology.empty() || options.nodes != 0 || options.gpus != 0 || options.rack_nodes != 0)
     return invalid_argument("--table says what the machine is: leave --topology, --nodes, --gpus and --rack out");
@@ -158,7 +158,7 @@ Result<void> choose_tuned(const SimOptions &options, Question *question) {
   return {};
 }
 
-/// load_store among ranks that are not all on one host is refused here, where it can be said how to put them there.
+/// Refuses load_store among ranks that are not all on one host. Here the message can say how to put them there.
 Result<void> check_kernel(const sim::SimCase &what) {
   const uint64_t ranks = what.network.rank_count();
   const bool fit = ranks >= 2 && ranks <= exchange_rank_count_max;
@@ -200,7 +200,7 @@ Result<void> write(const std::string &path, const std::string &text) {
   return {};
 }
 
-/// --counts. What ran is in the file, so no option says it again.
+/// Reports for --counts. The file says what ran, so no option says it again.
 Result<void> report_counted(const SimOptions &options) {
   SimOptions alone;
   alone.counts = options.counts;

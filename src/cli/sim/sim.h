@@ -14,26 +14,27 @@
 
 namespace rondo::cli {
 
-/// Reads a file that the user named; `what` and `advice` are of the message: "cannot read the table 'x': ...; ADVICE".
+/// Reads a file that the user named. `what` and `advice` are parts of the message `cannot read WHAT 'x': ...; ADVICE`.
 [[nodiscard]] Result<std::string> read_json_text(const std::string &path, const char *what, const char *advice);
 
 /// Reads a network from JSON (docs/simulator.md); what it does not name stays as `network` has it.
 [[nodiscard]] Result<void> parse_network(const std::string &text, sim::Network *network);
 [[nodiscard]] Result<void> read_network(const std::string &path, sim::Network *network);
 
-/// In the same words; what has its default in every case is left out.
+/// Returns the network in the same words; values that are the default in every case are left out.
 [[nodiscard]] nlohmann::ordered_json network_json(const sim::Network &network);
-/// Four digits: more is noise. 0 for what is no number.
+/// Rounds to four digits, since more is noise. Returns 0 for what is no number.
 [[nodiscard]] double rounded(double value);
 
 /// The networks that `rondo tune` found for a machine, by ranks and bytes.
 class TunedNetworks {
  public:
-  /// Of `collective`, for what `kernel` runs (AUTO: the interpreter). Refused where the file is no such table, or has
-  /// none of them.
+  /// Reads the networks of `collective` for plans that `kernel` runs (AUTO: the interpreter). The file is refused if it
+  /// is no such table or has none of them.
   [[nodiscard]] static Result<TunedNetworks> read(const std::string &path, rondo_collective_t collective,
                                                   rondo_kernel_t kernel = RONDO_KERNEL_AUTO);
-  /// Between two sizes their costs are mixed, as ratios go; beyond the last the last counts.
+  /// Returns the network of a size. Between two sizes their costs are mixed, as ratios go. Beyond the last size the
+  /// last one counts.
   [[nodiscard]] Result<sim::Network> at(uint64_t rank_count, uint64_t bytes) const;
 
  private:
@@ -61,15 +62,16 @@ struct Crossing {
   rondo_algorithm_t algorithm = RONDO_ALGORITHM_RING;
 };
 
-/// The sizes of load_store's exchange, as that many ranks of a host would have them; 0 among more ranks.
+/// Sets the sizes of load_store's exchange, as that many ranks of a host would have them; 0 among more ranks.
 void set_exchange(sim::Network *network);
 
-/// How far several simulations are. Each has a weight, the number of its ranks: about as long it takes.
+/// The progress of several simulations. Each has a weight, the number of its ranks, which is about proportional to its
+/// duration.
 class Effort {
  public:
-  /// @param reached  told the part of `total` that is done, 0 to 1
+  /// @param reached  called with the part of `total` that is done, 0 to 1
   Effort(double total, std::function<void(double)> reached) : total_(total), reached_(std::move(reached)) {}
-  /// The simulator's next case has this weight.
+  /// Gives the simulator's next case this weight.
   void begin(sim::Simulator &simulator, double weight);
   void end(double weight);
 
@@ -80,15 +82,15 @@ class Effort {
 [[nodiscard]] double effort_by_size(const sim::SimCase &what);
 [[nodiscard]] double effort_by_ranks(const sim::SimCase &what);
 
-/// Each algorithm that can do it, over sizes; on `what.network`, or on that of `tuned` for each size if there is one.
+/// Compares all possible algorithms over sizes, on `what.network`, or on the network of `tuned` for each size if given.
 [[nodiscard]] SimComparison compare_by_size(const sim::SimCase &what, sim::Simulator &simulator,
                                             const TunedNetworks *tuned, Effort &effort);
-/// Over numbers of ranks, in nodes like the first of `what.network`.
+/// Compares over numbers of ranks, in nodes like the first of `what.network`.
 [[nodiscard]] SimComparison compare_by_ranks(const sim::SimCase &what, Effort &effort);
-/// Between two sizes that were simulated a crossing is where straight lines through both meet.
+/// Finds crossings. Between two sizes that were simulated a crossing is where straight lines through both meet.
 [[nodiscard]] std::vector<Crossing> find_crossings(const SimComparison &comparison);
 
-/// What kernels of a call did, as `rondo perf --count --json` tells.
+/// The work of the kernels of one call, as `rondo perf --count --json` reports it.
 struct CountedCall {
   uint64_t bytes = 0;
   std::string algorithm, protocol, kernel;
@@ -101,7 +103,7 @@ struct CountedCalls {
   std::vector<CountedCall> calls;  ///< at least one
 };
 [[nodiscard]] Result<CountedCalls> read_counts(const std::string &path);
-/// What `device_costs` measured; a link's cost stays the default.
+/// Reads the costs that `device_costs` measured; a link's cost stays the default.
 [[nodiscard]] Result<sim::DeviceCosts> read_costs(const std::string &path);
 [[nodiscard]] std::string counted_text(const CountedCalls &calls, const sim::DeviceCosts &costs);
 [[nodiscard]] std::string counted_json(const CountedCalls &calls, const sim::DeviceCosts &costs);

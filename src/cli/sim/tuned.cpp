@@ -17,7 +17,7 @@ namespace {
 
 using sim::Network;
 
-/// One of two costs on the way from one to the other; a cost that is 0 is not a matter of ratios.
+/// Returns a cost on the way from one to the other, as ratios go; a cost that is 0 has no ratio.
 double mixed(double low, double high, double part) {
   if (low <= 0 || high <= 0) return low + (high - low) * part;
   return low * std::pow(high / low, part);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which processes `rondo status` looks at.
+// Selects the processes that `rondo status` observes.
 #pragma once
 
 #include <sys/types.h>
@@ -8,10 +8,10 @@
 
 namespace rondo::cli {
 
-/// `root` and all processes below it, zombies included. Those that come or go meanwhile may be missed.
+/// Returns `root` and all processes below it, zombies included. It may miss some that start or end meanwhile.
 [[nodiscard]] std::vector<pid_t> processes_below(pid_t root);
 
-/// The processes of this user; `everybody`: of all users.
+/// Returns the processes of this user, or of all users if `everybody` is set.
 [[nodiscard]] std::vector<pid_t> processes_of_user(bool everybody);
 
 }  // namespace rondo::cli

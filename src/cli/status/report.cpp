@@ -39,7 +39,7 @@ std::string operation_text(const RankNow &now) {
   return std::to_string(now.rank.entered) + ": " + (now.latest ? describe(now.latest->what) : "cannot be read");
 }
 
-/// "0, 2 (stopped), 3 (dead; at operation 6)"
+/// Returns e.g. "rank 2 (process 17, stopped, at operation 6), rank 3 (process 18, dead)".
 std::string waited_for_text(const WaitNow &wait, const std::vector<RankNow> &ranks) {
   std::string text;
   for (const uint32_t rank : wait.waited_for) {
@@ -68,7 +68,7 @@ void add_row(std::string &out, std::string rank, std::string process, std::strin
   out += "  " + rank + " " + process + " " + state + " " + rest + "\n";
 }
 
-/// "hidden" is what is left of the time in flight.
+/// Adds the statistics. "hidden" is what is left of the time in flight.
 void add_statistics(std::string &out, const Look &look) {
   const auto add = [&](std::string rank, std::string count, std::string bytes, std::string in_flight,
                        const std::string &exposed) {
@@ -113,7 +113,7 @@ void add_communicator(std::string &out, const Look &look) {
   add_statistics(out, look);
 }
 
-/// The recorder's own lines, put together: one format for both.
+/// Puts the recorder's own lines together: one format for both.
 Json communicator_json(const Look &look) {
   Json communicator = Json::parse(communicator_line(*look.recording, look.ranks, look.at_ns));
   Json ranks = Json::array();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What `rondo status` prints of the communicators that it has found.
+// Formats the communicators that `rondo status` has found.
 #pragma once
 
 #include <cstdint>

@@ -23,7 +23,7 @@ namespace {
 struct StatusOptions {
   pid_t process = 0;  ///< 0: none named
   bool job = false;
-  pid_t launcher = 0;  ///< with job; 0: all jobs of this user
+  pid_t launcher = 0;  ///< with job; 0 for all jobs of this user
   bool everybody = false;  ///< with job and no launcher: of all users
   std::string json;  ///< a file to write, "-" for standard output
   std::string dump;  ///< a file to write, "-" for standard output
@@ -40,7 +40,7 @@ constexpr console::Manual manual{
     "  rondo status 4711 --json status.json      the communicators of one process, for scripts\n"
     "  rondo status --job 4711 --dump ops.jsonl  the last operations of each rank below a launcher\n"};
 
-/// A word behind --json that is the process and not the file.
+/// Returns whether the word after --json is the process and not the file.
 bool is_number(std::string_view word) {
   const auto is_digit = [](char letter) { return letter >= '0' && letter <= '9'; };
   return !word.empty() && std::all_of(word.begin(), word.end(), is_digit);
@@ -92,7 +92,8 @@ Result<shm::Observed> observe(const StatusOptions &options) {
        options.launcher != 0 ? processes_below(options.launcher) : processes_of_user(options.everybody)) {
     auto observed = shm::observe_process(process);
     if (observed.ok()) shm::merge(all, std::move(observed).value());
-    // One that has ended meanwhile is no failure; one that may not be looked at is worth telling where it was named.
+    // A process that has ended meanwhile is no failure. If the launcher was named, processes that must not be read are
+    // reported.
     if (!observed.ok() && options.launcher != 0 && observed.error().status == RONDO_ERROR_SYSTEM)
       all.refused.push_back(observed.error());
   }

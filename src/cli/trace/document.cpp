@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A timeline as JSON for Chrome's trace viewer and Perfetto. A process is a group of lanes, a rank in a communicator a
-// lane; an operation is a slice, and in it lies the time in which it waited for the last rank to come.
+// Writes a timeline as JSON for Chrome's trace viewer and Perfetto. A process is a group of lanes, a rank in a
+// communicator is a lane, an operation is a slice. Within the slice lies the time in which it waited for the last rank.
 #include <algorithm>
 #include <unordered_map>
 
@@ -17,7 +17,7 @@ struct Arrival {
 };
 using Arrivals = std::unordered_map<uint64_t, Arrival>;  // by operation
 
-/// The format counts in microseconds.
+/// Converts to microseconds, in which the format counts.
 double microseconds(uint64_t ns) { return static_cast<double>(ns) / 1000; }
 
 class Document {
@@ -42,7 +42,7 @@ class Document {
     first_ = false;
   }
 
-  /// Numbers of processes mean nothing across hosts: those of the document are its own.
+  /// Numbers of processes mean nothing across hosts, so the document has numbers of its own.
   void find_processes() {
     std::map<std::pair<std::string, uint64_t>, size_t> known;
     for (const TracedLane &lane : timeline_.lanes()) {
@@ -68,7 +68,7 @@ class Document {
     }
   }
 
-  /// No process has the number of a lane.
+  /// Returns the number of a lane, which no process has.
   size_t number_of(size_t lane) const { return process_count_ + 1 + lane; }
 
   void name_lane(size_t index) {

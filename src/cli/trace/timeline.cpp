@@ -21,7 +21,7 @@ std::string printable(std::string text) {
   return text;
 }
 
-/// The index of `value` in `values`, where each is once.
+/// Returns the index of `value` in `values`, and adds the value if it is new.
 template <class Value>
 uint32_t intern(const Value &value, std::vector<Value> &values, std::map<Value, uint32_t> &index) {
   const auto [found, fresh] = index.emplace(value, static_cast<uint32_t>(values.size()));
@@ -151,7 +151,8 @@ TracedKind Timeline::kind_of(const Fields &fields) {
   return kind;
 }
 
-/// Two hosts of one communicator were both measured by the clock of its rank 0. True: one more clock is connected.
+/// Connects clocks. Two hosts of one communicator were both measured by the clock of its rank 0. Returns true if one
+/// more clock is connected.
 bool Timeline::connect_clocks() {
   std::optional<std::pair<std::string, Offset>> best;
   for (const Source &from : sources_) {

@@ -16,7 +16,7 @@
 
 namespace rondo::cli {
 
-/// What was asked and what was chosen, as the recording names it; equal for many operations.
+/// The request and the choice of an operation, as the recording names them. Many operations share one.
 struct TracedKind {
   static constexpr std::array text_names{"state", "type", "op", "algorithm", "protocol", "kernel"};
   static constexpr std::array number_names{"count", "root", "channels", "chunk_bytes"};
@@ -31,10 +31,10 @@ struct TracedOperation {
   uint32_t name = 0;        ///< index into Timeline::names(): the collective
   uint32_t kind = 0;        ///< index into Timeline::kinds()
   uint64_t entered_ns = 0;  ///< in the end on the timeline's clock
-  uint64_t ended_ns = 0;    ///< of one that runs: when it was looked at
+  uint64_t ended_ns = 0;    ///< for a running operation the time of observation
 };
 
-/// What one rank did in one communicator; its operations are in order.
+/// The operations of one rank in one communicator, in order.
 struct TracedLane {
   std::string communicator;
   std::string host;
@@ -49,11 +49,11 @@ class Timeline {
   static constexpr uint64_t operations_max = 8u << 20;  ///< some hundred bytes each
   static constexpr size_t line_bytes_max = 1u << 20;
 
-  /// One line of a recording; `source` is for messages.
+  /// Adds one line of a recording; `source` is for messages.
   Result<void> add_line(std::string_view line, const std::string &source);
 
-  /// After the last line: puts all lanes on the clock of the first, so that their earliest moment is 0.
-  /// RONDO_ERROR_INVALID_ARGUMENT: nothing was recorded, or nothing tells how two clocks differ.
+  /// Puts all lanes on the clock of the first after the last line, so that their earliest moment is 0.
+  /// RONDO_ERROR_INVALID_ARGUMENT: nothing was recorded, or no line shows how two clocks differ.
   Result<void> align();
 
   [[nodiscard]] const std::vector<TracedLane> &lanes() const { return lanes_; }
@@ -61,11 +61,11 @@ class Timeline {
   [[nodiscard]] const std::vector<TracedKind> &kinds() const { return kinds_; }
   [[nodiscard]] uint64_t operation_count() const { return operation_count_; }
   [[nodiscard]] size_t clock_count() const { return offsets_.size(); }
-  /// How far two clocks may be apart in the timeline, at most.
+  /// Returns the most that two clocks may be apart in the timeline.
   [[nodiscard]] uint64_t uncertainty_ns() const;
 
  private:
-  /// A recording's first line, and what it has told since.
+  /// A recording's first line, and what its later lines have added.
   struct Source {
     std::string communicator, host, clock;
     uint64_t made_ns = 0;
@@ -97,8 +97,8 @@ class Timeline {
   uint64_t operation_count_ = 0;
 };
 
-/// The timeline in the format of Chrome's trace viewer and of Perfetto. `sink` takes the text piece by piece, and
-/// returns false to end it.
+/// Prints the timeline in the format of Chrome's trace viewer and of Perfetto. `sink` takes the text piece by piece,
+/// and returns false to end it.
 [[nodiscard]] bool print_timeline(const Timeline &timeline, const std::function<bool(std::string_view)> &sink);
 
 }  // namespace rondo::cli

@@ -58,7 +58,7 @@ Result<Parsed> parse_options(Arguments args) {
   return Parsed(std::move(options));
 }
 
-/// 0: it is no number of a process, or there is a file of that name.
+/// Returns 0 if it is no number of a process, or there is a file of that name.
 pid_t process_of(const std::string &source) {
   struct stat status {};
   if (::stat(source.c_str(), &status) == 0) return 0;
@@ -68,7 +68,7 @@ pid_t process_of(const std::string &source) {
 }
 
 Result<void> observe(pid_t process, shm::Observed &all) {
-  RONDO_TRY(shm::observe_process(process));  // there is such a process, and this user may look at it
+  RONDO_TRY(shm::observe_process(process));  // fails unless the process exists and this user may read it
   for (const pid_t each : processes_below(process))
     if (auto observed = shm::observe_process(each); observed.ok()) shm::merge(all, std::move(observed).value());
   return {};

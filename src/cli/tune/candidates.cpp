@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is tried: pure.
+// Lists the candidates that `rondo tune` tries. It does no I/O.
 #include <algorithm>
 #include <array>
 
@@ -14,14 +14,14 @@ namespace {
 constexpr uint64_t KiB = 1024;
 constexpr uint64_t ll_bytes_max = 256 * KiB;  // ll moves two bytes for each: far from the best long before
 
-/// Chunk sizes worth a try: pipelining against counters. ll and load_store have small areas; by load_store a chunk of a
-/// ring is what one rank sums, of a two_shot what all of them do.
+/// Chunk sizes that are worth a try balance pipelining against the cost of counters. ll and load_store have small
+/// areas. By load_store one rank sums a chunk of a ring, while all ranks sum a chunk of a two_shot.
 constexpr std::array<uint64_t, 3> simple_chunks{64 * KiB, 128 * KiB, 1024 * KiB};
 constexpr std::array<uint64_t, 2> ll_chunks{4 * KiB, 16 * KiB};
 constexpr std::array<uint64_t, 3> load_store_chunks{64 * KiB, 128 * KiB, 256 * KiB};
 constexpr std::array<uint64_t, 3> load_store_ring_chunks{16 * KiB, 32 * KiB, 64 * KiB};
 
-/// What can run a schedule: the interpreter by a protocol, or a kernel, which has none.
+/// One way to run a schedule: the interpreter with a protocol, or a kernel, which has none.
 struct Way {
   rondo_kernel_t kernel;
   rondo_protocol_t protocol;
@@ -36,12 +36,12 @@ std::span<const uint64_t> chunks_of(rondo_algorithm_t algorithm, const Way &way)
   return way.protocol == RONDO_PROTOCOL_LL ? std::span<const uint64_t>(ll_chunks) : simple_chunks;
 }
 
-/// Two channels are the two trees of a double tree, and two directions' worth of links of a ring.
+/// Returns the channels to try. Two are the two trees of a double tree, and two directions' worth of links of a ring.
 uint32_t channels_of(rondo_algorithm_t algorithm) {
   return algorithm == RONDO_ALGORITHM_TREE || algorithm == RONDO_ALGORITHM_RING ? 2 : 1;
 }
 
-/// A chunk that is not filled is like any other that is not.
+/// Adds a choice, unless an equal one is in the list. A chunk that is not filled is like any other that is not.
 void add(std::vector<PlanChoice> &list, const PlanChoice &choice, uint64_t bytes) {
   const auto alike = [&](const PlanChoice &other) {
     PlanChoice same = other;
@@ -77,7 +77,7 @@ uint64_t rounded_bytes(const Group &group, uint64_t bytes) {
 
 namespace {
 
-/// The parts of the whole that the jobs are.
+/// Sets the part of the whole that each job is.
 void divide(std::vector<Job> &jobs) {
   double all = 0, done = 0;
   for (const Job &job : jobs) all += estimate_seconds(job);

@@ -28,8 +28,8 @@ class SignalsHeld {
   ~SignalsHeld() { restore(); }
   void restore() const { ::pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
 
-  /// The exit status of `child`, 128 + number after a signal. What is to end this process is passed on to the child,
-  /// and told even where that had just done its work.
+  /// Returns the exit status of `child`, or 128 + number after a signal. A signal that is to end this process is passed
+  /// on to the child. It is reported even if the child had just completed its work.
   [[nodiscard]] int wait_for(pid_t child) const {
     int ended_by = 0;
     const auto heed = [&](int number) {

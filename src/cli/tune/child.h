@@ -17,7 +17,7 @@ class Folder {
   Folder(const Folder &) = delete;
   Folder &operator=(const Folder &) = delete;
   ~Folder();
-  /// What went wrong when it was made.
+  /// Returns the error of its creation, if it failed.
   [[nodiscard]] Result<void> made() const;
   [[nodiscard]] const std::string &path() const { return path_; }
 
@@ -26,12 +26,12 @@ class Folder {
   int error_number_ = 0;
 };
 
-/// This program's file.
+/// Returns the path of this program's file.
 [[nodiscard]] Result<std::string> own_program();
 
-/// Runs a program to its end, which it must come to by itself.
-/// @param errors_path  where its standard error goes, while its standard output is thrown away; empty: both are ours.
-/// @return its exit status, 128 + number after a signal; of a signal that is to end this process, too.
+/// Runs a program until it ends by itself.
+/// @param errors_path  file for its standard error, while its standard output is discarded; if empty, both are ours
+/// @return its exit status, or 128 + number after a signal, also if that signal is to end this process
 [[nodiscard]] Result<int> execute(const std::vector<std::string> &words, const std::string &errors_path = {});
 
 }  // namespace rondo::cli::tune

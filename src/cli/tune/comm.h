@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the measuring ranks of `rondo tune` share: communicators that close themselves, and statuses as results.
+// Helpers that the measuring ranks of `rondo tune` share: communicators that close themselves, and statuses as results.
 #pragma once
 
 #include <memory>
@@ -33,7 +33,7 @@ using Comm = std::unique_ptr<rondo_comm, CommCloser>;
   return config;
 }
 
-/// Of all ranks of the job.
+/// Makes a communicator of all ranks of the job.
 [[nodiscard]] inline Result<Comm> make_comm(const PlanChoice &choice) {
   const rondo_config_t config = config_for(choice);
   rondo_comm_t comm = nullptr;

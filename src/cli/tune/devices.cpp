@@ -49,7 +49,7 @@ void add_load_store(std::vector<DeviceCandidate> &list, const Group &group, bool
   }
 }
 
-/// What perf said of its failure, without the warnings before it.
+/// Returns the message with which perf failed, without the warnings before it.
 std::string failure_in(const std::string &path) {
   std::ifstream file(path);
   std::string line, last;
@@ -68,7 +68,7 @@ std::string show(const DeviceCandidate &candidate) {
   return text;
 }
 
-/// perf takes sizes as first, last and the factor between. 0: they are not so.
+/// Returns the factor between sizes, because perf takes sizes as first, last and factor. 0: no factor fits.
 uint64_t factor_of(std::span<const uint64_t> sizes) {
   if (sizes.size() < 2) return 2;
   const uint64_t factor = sizes[1] / sizes[0];
@@ -80,7 +80,7 @@ uint64_t factor_of(std::span<const uint64_t> sizes) {
   return std::max<uint64_t>(factor, 2);
 }
 
-/// For threads that share one device: the first of those that are named.
+/// Returns the device to use. Threads that share one device get the first of the named ones.
 std::string device_of(const Options &options, const Group &group) {
   if (group.buffers != BufferPlace::shared_device) return options.device;
   const std::string first = options.device.substr(0, options.device.find(','));
@@ -127,7 +127,8 @@ class Devices {
       if (!device_sizes(options, group, candidate.bytes_max).empty()) entries_.push_back({candidate, true, {}});
   }
 
-  /// @param part_begin, part_end  of all that is measured, which began then: how far it is.
+  /// Measures all candidates.
+  /// @param part_begin, part_end  the part of all that is measured, for the progress; all of it began at begin_ns.
   [[nodiscard]] Result<Measured> measure(double part_begin, double part_end, uint64_t begin_ns);
 
  private:
@@ -141,7 +142,8 @@ class Devices {
   DeviceTimes times_;
 };
 
-/// A candidate that cannot be here is told and left out. One that fails, or has wrong results, ends all.
+/// Measures a candidate once. One that this machine does not support is reported and left out. One that fails, or has
+/// wrong results, ends everything.
 Result<void> Devices::take_turn(Entry &entry) {
   const Folder folder;
   RONDO_TRY(folder.made());
@@ -247,7 +249,7 @@ std::vector<uint64_t> device_sizes(const Options &options, const Group &group, u
 
 namespace {
 
-/// The devices that ranks take in turn.
+/// Returns the devices that ranks take in turn.
 Result<std::vector<int>> ordinals_of(const Options &options, const cuda::CudaDriver &driver) {
   std::vector<int> ordinals = console::parse_cuda_devices(options.device).value_or(std::vector<int>{0});
   if (!ordinals.empty()) return ordinals;
@@ -256,8 +258,8 @@ Result<std::vector<int>> ordinals_of(const Options &options, const cuda::CudaDri
   return ordinals;
 }
 
-/// Whether so many ranks are on several devices, each of which reaches the others, as threads need it to share their
-/// buffers.
+/// Returns whether this many ranks are on several devices, each of which reaches the others. Threads need that to share
+/// their buffers.
 bool are_linked(const cuda::CudaDriver &driver, std::span<const int> ordinals, uint32_t rank_count) {
   const auto used = ordinals.first(std::min<size_t>(rank_count, ordinals.size()));
   bool several = false;

@@ -14,16 +14,16 @@
 
 namespace rondo::cli::tune {
 
-/// What the ranks are asked for.
+/// The request that the ranks get.
 struct DeviceCandidate {
   PlanChoice asked;         ///< AUTO and 0 where the library is free
-  uint32_t blocks_max = 0;  ///< of a call; 0: no limit
+  uint32_t blocks_max = 0;  ///< of a call; 0 for no limit
   uint64_t bytes_max = std::numeric_limits<uint64_t>::max();  ///< up to which it is tried
 };
-/// The first one is what the library does by itself.
+/// Returns the candidates. The first one is the library's own choice.
 [[nodiscard]] std::vector<DeviceCandidate> device_candidates(const Group &group, bool quick);
 
-/// Of the sizes that are asked for, those that have an element for each rank at least, up to `bytes_max`.
+/// Returns the requested sizes up to `bytes_max` that have an element for each rank at least.
 [[nodiscard]] std::vector<uint64_t> device_sizes(const Options &options, const Group &group, uint64_t bytes_max);
 
 /// A size in a run of `rondo perf`.
@@ -32,15 +32,15 @@ struct DeviceResult {
   PlanChoice choice;  ///< what was used
   double median_us = 0;
 };
-/// From the JSON of `rondo perf`.
+/// Parses the JSON of `rondo perf`.
 [[nodiscard]] Result<std::vector<DeviceResult>> parse_perf(std::string_view text);
 [[nodiscard]] Result<std::vector<DeviceResult>> read_perf_file(const std::string &path);
 
-/// What was measured of a group. Candidates that came to the same choice at a size are one there.
+/// The measured times of a group. If candidates lead to the same choice at a size, they count as one there.
 class DeviceTimes {
  public:
   void add(const DeviceResult &result);
-  /// The least of all at this size, which has been added.
+  /// Returns the least time of all at this size, which has been added.
   [[nodiscard]] double best_us(uint64_t bytes) const;
   [[nodiscard]] std::vector<Series> series() const;
 

@@ -46,7 +46,7 @@ Json machine_json(const Topology &topology) {
           {"simd", reduce_target()}};
 }
 
-/// What was in force beside the candidates' own settings.
+/// Returns the settings that were in force beside the candidates' own.
 Json settings_json(const Config &config) {
   Json json = Json::object();
   for (const ConfigVariable &variable : config_variables())
@@ -86,7 +86,7 @@ Json fits_json(std::span<const Measured> all) {
   return list;
 }
 
-/// For each size that was measured, of a group.
+/// Returns a network for each measured size of a group.
 Json networks_json(const Findings &findings) {
   Json list = Json::array();
   for (const Measured &measured : findings.all) {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // `rondo tune --hosts`: ranks that a launcher has started on several hosts measure a link inside of a host and one
-// between hosts, and the simulator chooses by what they found.
+// between hosts. The simulator chooses by their results.
 //
-// Two ranks make a communicator of their own and send each other blocks of growing sizes, each after a pause, so that a
-// limiter's bucket is full as it is when a program calls now and then; all other ranks wait.
+// Two ranks make a communicator of their own and send each other blocks of growing sizes, each after a pause. So a
+// limiter's bucket is full, as it is when a program calls now and then. All other ranks wait.
 #include "src/cli/tune/hosts.h"
 
 #include <algorithm>
@@ -80,7 +80,7 @@ class HostsRank {
     return {};
   }
 
-  /// Every rank calls it and gets what `first` measures.
+  /// Makes two ranks exchange. Every rank calls it and gets what `first` measures.
   Result<std::vector<Exchange>> exchange(uint32_t first, uint32_t second) {
     rondo_unique_id_t id{};
     if (rank_ == first) RONDO_TRY(check(rondo_get_unique_id(&id, nullptr), nullptr, "rondo_get_unique_id"));
@@ -106,7 +106,7 @@ class HostsRank {
                  world_.get(), "rondo_broadcast");
   }
 
-  /// The slower rank's time counts. Both stop at the same size, since both know both times.
+  /// Measures one pair. The slower rank's time counts. Both stop at the same size, since both know both times.
   static Result<void> measure_pair(rondo_comm_t pair, std::vector<double> &numbers) {
     size_t at = 0;
     for (const uint64_t bytes : sizes) {
@@ -139,7 +139,7 @@ class HostsRank {
     RONDO_TRY_ASSIGN(const Topology topology, discover_topology(config));
     uint32_t own = 0;
     for (const uint32_t node : node_of_) own += node == node_of_[rank_] ? 1 : 0;
-    // As the library has it: true on all ranks where it is on one.
+    // The library decides likewise: if one rank is oversubscribed, all are.
     uint8_t busy = own > usable_core_count(topology) ? 1 : 0;
     RONDO_TRY(check(rondo_all_reduce(&busy, &busy, 1, RONDO_UINT8, RONDO_MAX, world_.get(), nullptr),
                     world_.get(), "rondo_all_reduce"));
@@ -168,7 +168,7 @@ Result<void> tune_hosts(const Options &options) {
   RONDO_TRY_ASSIGN(const HostFindings findings, rank.measure(options));
   if (rank.rank() != 0) return {};
   const std::string document = hosts_document(findings, options.collectives);
-  // What is told is what the library will read.
+  // The summary describes the table as the library will read it.
   if (auto table = parse_tuning(document); !table.ok())
     return Error{RONDO_ERROR_INTERNAL, "its own table is refused: " + table.error().message};
   if (auto complaint = console::write_output(options.output, document))

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What follows from times of exchanges between hosts: pure.
+// Derives costs and choices from the times of exchanges between hosts. It does no I/O.
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
@@ -32,7 +32,7 @@ struct Timed {
   double time_us = 0;
 };
 
-/// Every candidate that can be, by simulation.
+/// Simulates every possible candidate.
 Result<std::vector<Timed>> simulate_all(const sim::Network &network, const TunerInput &input,
                                         sim::Simulator &simulator) {
   std::vector<Timed> all;
@@ -85,7 +85,7 @@ sim::LinkCost fit_link(std::span<const Exchange> exchanges) {
   const double saved_us = cost.alpha_us + straight_us - last.median_us;
   const double burst_bytes = saved_us * cost.bandwidth_GBps * 1e3;
   if (burst_bytes >= burst_bytes_min && peak_GBps >= peak_ratio_min * cost.bandwidth_GBps) {
-    // What passed at the peak took time of its own.
+    // The bytes that passed at the peak rate took time of their own.
     cost.burst_bytes = burst_bytes / (1 - cost.bandwidth_GBps / peak_GBps);
     cost.peak_GBps = peak_GBps;
   }

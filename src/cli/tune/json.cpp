@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What `rondo tune` and the programs that it starts tell each other, as files.
+// Reads and writes the files by which `rondo tune` and the programs that it starts communicate.
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
@@ -49,14 +49,14 @@ class Reader {
     ok_ = ok_ && value.ok();
     if (value.ok()) to = value.value();
   }
-  /// Empty where it is no list.
+  /// Returns the list, or an empty one if it is no list.
   [[nodiscard]] Json list(const Json &object, const char *key) {
     const auto found = object.find(key);
     const bool good = found != object.end() && found->is_array();
     ok_ = ok_ && good;
     return good ? *found : Json::array();
   }
-  /// Empty where there is none.
+  /// Returns the object, or an empty one if there is none.
   [[nodiscard]] Json object(const Json &outer, const char *key) {
     const auto found = outer.find(key);
     const bool good = found != outer.end() && found->is_object();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How busy the processors are, so that a round in which others computed can be told from a quiet one.
+// Measures how busy the processors are, to distinguish a round in which others computed from a quiet one.
 #include <unistd.h>
 
 #include <algorithm>

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Costs of the machine that no algorithm can avoid: how soon a word is seen on another core, how fast bytes move and
-// reduce, what it takes to hand a core over. Threads of this process, held to one processor each; medians of samples.
+// Measures costs of the machine that no algorithm can avoid. They are the delay until another core sees a word, the
+// rates at which bytes move and reduce, and the time of a thread switch. Threads of this process measure, bound to one
+// processor each. A result is the median of samples.
 #include <pthread.h>
 #include <sched.h>
 
@@ -28,7 +29,7 @@ constexpr std::array<size_t, 3> working_sets_bytes{256 << 10, 4 << 20, 64 << 20}
 constexpr uint64_t wait_ns_max = 5'000'000'000;  // a sample that takes longer is ended where it is: worse, no more
 constexpr std::array reduce_types{RONDO_FLOAT32, RONDO_BFLOAT16, RONDO_FLOAT64, RONDO_INT32, RONDO_INT8};
 
-/// Where the system does not allow it, the thread stays where it is and the measurement is a worse one.
+/// Binds this thread. If the system does not allow it, the thread stays where it is and the measurement is a worse one.
 void stay_on(uint32_t os_index) {
   cpu_set_t set;
   CPU_ZERO(&set);
@@ -51,7 +52,7 @@ class KeptAffinity {
   bool known_;
 };
 
-/// Seconds of one call, the median over samples that fill `seconds` together.
+/// Returns the seconds of one call, the median over samples that fill `seconds` together.
 double time_of(double seconds, const std::function<void()> &call) {
   call();
   std::vector<double> samples;
@@ -70,13 +71,13 @@ double time_of(double seconds, const std::function<void()> &call) {
   return median(samples);
 }
 
-/// A ball between two threads: `word` counts its passes; the one whose parity it has passes it on.
+/// A ball between two threads. `word` counts its passes, and the thread with the count's parity passes it on.
 class Ball {
  public:
   enum class Wait { spin, yield, sleep };
   Ball(uint32_t pass_count, Wait wait) : pass_count_(pass_count), wait_(wait) {}
 
-  /// Microseconds a pass, between these processors.
+  /// Returns the microseconds of a pass between these processors.
   double play(uint32_t first, uint32_t second) {
     const KeptAffinity kept;
     std::thread partner([&] { run(1, second); });
@@ -120,7 +121,7 @@ double pass_us(Ball::Wait wait, uint32_t pass_count, uint32_t first, uint32_t se
   return median(samples);
 }
 
-/// Bytes that a second core reads while they are in the first one's cache.
+/// Returns the rate of bytes that a second core reads while they are in the first one's cache.
 double bandwidth_GBps(uint32_t first, uint32_t second) {
   std::vector<std::byte> from(small_bytes), to(small_bytes, std::byte{1});
   std::vector<double> samples;
@@ -141,7 +142,7 @@ double bandwidth_GBps(uint32_t first, uint32_t second) {
 /// The call that each thread repeats, on memory of its own.
 using MakeCall = std::function<std::function<void()>()>;
 
-/// Seconds of a call on this thread while `others` threads do the same.
+/// Returns the seconds of a call on this thread while `others` threads do the same.
 double time_among(uint32_t others, double seconds, const MakeCall &make_call) {
   std::vector<std::jthread> threads;  // their end is asked for and waited for where the list ends
   for (uint32_t i = 0; i < others; ++i)

@@ -16,7 +16,7 @@ namespace {
 
 using sim::Network;
 
-/// The smallest time that an all-reduce of two ranks on cores of their own took by one_shot with `protocol`.
+/// Returns the smallest time that an all-reduce of two ranks on cores of their own took by one_shot with `protocol`.
 std::optional<double> exchange_us(std::span<const Measured> all, rondo_protocol_t protocol) {
   std::optional<double> least;
   for (const Measured &measured : all) {
@@ -31,7 +31,7 @@ std::optional<double> exchange_us(std::span<const Measured> all, rondo_protocol_
   return least;
 }
 
-/// The rates of the working set that is nearest to the operands of all ranks of a core.
+/// Returns the rates of the working set that is nearest to the operands of all ranks of a core.
 const Rates *nearest_rates(const Costs &costs, double bytes) {
   const Rates *nearest = nullptr;
   const auto distance = [&](const Rates &rates) {
@@ -42,7 +42,7 @@ const Rates *nearest_rates(const Costs &costs, double bytes) {
   return nearest;
 }
 
-/// From the machine's own costs: one node with so many ranks.
+/// Makes a network from the machine's own costs: one node with the ranks of the group.
 Network first_guess(const Findings &findings, const Group &group, uint64_t bytes) {
   const Costs &costs = findings.costs;
   const uint32_t core_count = usable_core_count(findings.topology);
@@ -76,7 +76,7 @@ Network first_guess(const Findings &findings, const Group &group, uint64_t bytes
   return network;
 }
 
-/// What is searched for.
+/// The costs that the search varies.
 constexpr size_t cost_count = 8;
 using CostPointers = std::array<double *, cost_count>;
 
@@ -86,8 +86,9 @@ CostPointers costs_of(Network &network) {
           &network.reduce_send_GBps, &network.copy_GBps,   &network.memory_GBps, &network.switch_us};
 }
 
-/// Of each algorithm one plan of the kernel (of the interpreter: by `simple`, which is simulated as it runs): the plan
-/// that the tuner gives it, since that is what is asked for; the fastest where that one was not measured.
+/// Returns one plan of the kernel for each algorithm: the plan that the tuner gives it, since that plan is in question.
+/// If it was not measured, the fastest one stands in. The interpreter's plans use `simple`, which is simulated as it
+/// runs.
 std::vector<Series> representatives(const Findings &findings, const Measured &measured, uint64_t bytes,
                                     rondo_kernel_t kernel) {
   TunerInput input = tuner_input(findings.config, measured.group.rank_count, measured.group.oversubscribed);
@@ -109,7 +110,7 @@ std::vector<Series> representatives(const Findings &findings, const Measured &me
   return list;
 }
 
-/// The logarithm of simulated by measured; nothing where it cannot be simulated.
+/// Returns the logarithm of simulated by measured, or nothing if it cannot be simulated.
 std::optional<double> log_error(const Network &network, const Group &group, const Series &series) {
   sim::SimCase what;
   what.collective = group.collective;
@@ -123,7 +124,8 @@ std::optional<double> log_error(const Network &network, const Group &group, cons
   return time_us > 0 ? std::optional(std::log(time_us / series.median_us)) : std::nullopt;
 }
 
-/// The sum of squares over the algorithms; a little of the way from the first guess holds costs that do not matter.
+/// Returns the sum of squares over the algorithms, and a little of the way from the first guess. The latter holds costs
+/// that do not matter.
 double penalty(const Network &network, const Network &guess, const Group &group, std::span<const Series> measured) {
   constexpr double weight = 0.002;
   double sum = 0;
@@ -138,7 +140,8 @@ double penalty(const Network &network, const Network &guess, const Group &group,
   return sum;
 }
 
-/// One cost after the other is multiplied by a factor, up and down, while that is better; then by a smaller one.
+/// Fits the network. One cost after the other is multiplied by a factor, up and down, while that is better; then by a
+/// smaller one.
 Network fit(const Network &guess, const Group &group, std::span<const Series> measured) {
   constexpr double factor_first = 2, factor_last = 1.02;
   constexpr int rounds_max = 12;  // at each factor

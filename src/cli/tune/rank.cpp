@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// One rank of a job of `rondo tune`: a communicator for each candidate, all alive at once, so that at every size the
-// candidates take turns, round by round, and what drifts on the machine meets all of them alike. Only the public
-// interface is called: what is measured is what users get. A run is as in `rondo perf`: fresh inputs, a barrier, one
-// timed call; its time is the slowest rank's. With more ranks than cores it is several calls back to back, since one
-// alone mostly measures when the scheduler gets round to whom.
+// One rank of a job of `rondo tune`. It has a communicator for each candidate, all alive at once. So at every size the
+// candidates take turns, round by round, and a drift of the machine meets all of them alike. Only the public interface
+// is called, so users get what is measured. A run is as in `rondo perf`: fresh inputs, a barrier, one timed call. Its
+// time is the slowest rank's. With more ranks than cores a run is several calls back to back. One call alone would
+// mostly measure when the scheduler runs each rank.
 #include <sys/resource.h>
 
 #include <nlohmann/json.hpp>
@@ -53,7 +53,7 @@ class Rank {
     PlanChoice choice;
     rondo_comm_t comm = nullptr;
     uint32_t run_count = 0;
-    double run_ns_min = 0;  ///< of a whole run, its inputs and its barrier included; 0: unknown
+    double run_ns_min = 0;  ///< of a whole run, its inputs and its barrier included; 0 if unknown
     std::vector<double> rounds_us;
   };
 
@@ -105,7 +105,8 @@ Result<rondo_comm_t> Rank::comm_of(const PlanChoice &choice) {
   return comms_.back().second.get();
 }
 
-/// With their plans as the library sees them: another one than was asked for would be measured under a wrong name.
+/// Returns the candidates with their communicators. It fails if the library has another plan than the requested one,
+/// which would be measured under a wrong name.
 Result<std::vector<Rank::Entry>> Rank::entries_of(const SizeJob &size) {
   std::vector<Entry> entries;
   const size_t elements = size.bytes / sizeof(float);
@@ -194,7 +195,7 @@ Result<void> Rank::run_round(std::vector<Entry> &entries) {
   return {};
 }
 
-/// Equal on all ranks.
+/// Returns whether other processes disturbed the round. The answer is equal on all ranks.
 Result<bool> Rank::was_disturbed(const Load &load, uint64_t begin_ns, double own_begin_seconds) {
   const auto busy = load.busy_seconds();
   // Rank 0 speaks for the machine; what the ranks used themselves is summed up.

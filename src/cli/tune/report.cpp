@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What `rondo tune` tells people.
+// Formats the results of `rondo tune` for people.
 #include <array>
 #include <cstdio>
 

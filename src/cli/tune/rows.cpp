@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What follows from the measurements: rows, the comparison of choices, fits. Pure.
+// Derives rows, the comparison of choices and fits from the measurements. It does no I/O.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -13,12 +13,12 @@ namespace rondo::cli::tune {
 namespace {
 
 constexpr double never = std::numeric_limits<double>::infinity();
-/// What a row more must win, as a share of the time at one size: below it is noise.
+/// The share of the time at one size that one more row must win. Less is noise.
 constexpr double row_price = 0.03;
 /// From here on the time grows with the size, so what is best at the end is best beyond it.
 constexpr uint64_t end_bytes_min = uint64_t{16} << 20;
 
-/// Chunks that a message does not fill are alike.
+/// Returns whether two choices do the same work. Chunks that a message does not fill are alike.
 bool same_work(const PlanChoice &a, const PlanChoice &b, uint64_t bytes) {
   PlanChoice same = a;
   if (a.chunk_bytes >= bytes && b.chunk_bytes >= bytes) same.chunk_bytes = b.chunk_bytes;
@@ -73,7 +73,7 @@ std::vector<Division> divide(const BySize &sizes, const std::vector<PlanChoice> 
   return best;
 }
 
-/// Between two sizes a row ends halfway, as ratios go.
+/// Returns the end of a row. Between two sizes it lies halfway, as ratios go.
 uint64_t row_end(const BySize &sizes, size_t end) {
   const uint64_t below = sizes[end - 1][0].bytes;
   if (end == sizes.size()) return below >= end_bytes_min ? TuningRow::any_bytes : 2 * below;
@@ -95,7 +95,7 @@ void add_rows(const Measured &measured, std::vector<TuningRow> &rows) {
   rows.insert(rows.end(), own.rbegin(), own.rend());
 }
 
-/// Least squares of the relative error: (alpha + beta x) / t is to be 1. An alpha below 0 is none.
+/// Solves for the least squares of the relative error: (alpha + beta x) / t is to be 1. An alpha below 0 is none.
 void solve(std::span<const std::pair<double, double>> points, Fit &fit) {
   double aa = 0, ab = 0, bb = 0, a = 0, b = 0;
   for (const auto &[bytes, time_us] : points) {
@@ -134,13 +134,13 @@ std::vector<TuningRow> build_rows(std::span<const Measured> all) {
 
 namespace {
 
-/// A choice at a size, with its time if it was measured there.
+/// Notes a choice at a size, with its time if it was measured there.
 void note(std::span<const Series> size, const PlanChoice &choice, PlanChoice &to, std::optional<double> &time_us) {
   to = choice;
   if (const double time = time_of(size, choice); time < never) time_us = time;
 }
 
-/// On devices: what the table's rows say, and what was chosen where nobody asked. Nothing here knows a device's slots.
+/// Compares on devices the choice of the table's rows with the library's own. Nothing here knows a device's slots.
 void compare_on_devices(const Measured &measured, const TuningTable &table, std::vector<Comparison> &comparisons) {
   const Group &group = measured.group;
   for (const auto &size : by_size(measured)) {

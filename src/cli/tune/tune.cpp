@@ -20,7 +20,8 @@ using namespace tune;
 constexpr double cost_seconds = 0.1, quick_cost_seconds = 0.02;  // of each rate
 constexpr uint64_t quick_sample_ns = 5'000'000;
 
-/// The environment's algorithm and table are what is to be found out; slots, waiting and the like are as they will be.
+/// Reads the configuration. The environment's algorithm and table are what is to be found out, so they are removed.
+/// Slots, waiting and the like are as they will be.
 Result<Config> configuration() {
   for (const char *name : {"RONDO_ALGORITHM", "RONDO_PROTOCOL", "RONDO_KERNEL", "RONDO_CHANNELS", "RONDO_CHUNK_BYTES",
                            "RONDO_TUNING_FILE"}) {
@@ -47,8 +48,8 @@ void tell_disturbed(const Measured &measured) {
                measured.repeated_count, measured.disturbed_count);
 }
 
-/// Where the table is until it is known to be good: beside the file that it replaces, or a temporary file where the
-/// output is standard output, a device or a FIFO.
+/// The file that holds the table until it is known to be good. It lies beside the file that it replaces. If the output
+/// is standard output, a device or a FIFO, it is a temporary file.
 class Partial {
  public:
   explicit Partial(const std::string &output)
@@ -81,11 +82,11 @@ class Partial {
   std::string path_;
 };
 
-/// Writes the table and shows it; false: a choice is too slow.
+/// Writes the table and shows it. Returns false if a choice is too slow.
 Result<bool> conclude(const Findings &findings, const Partial &partial, const std::string &output) {
   const std::string document = document_text(findings, build_rows(findings.all));
   RONDO_TRY(write_file(partial.path(), document));
-  // What is judged is what the library will read.
+  // The comparison uses the table as the library will read it.
   auto table = read_tuning_file(partial.path());
   if (!table.ok()) return Error{RONDO_ERROR_INTERNAL, "its own table is refused: " + table.error().message};
   RONDO_TRY(partial.publish(output, document));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The parts of `rondo tune`: what is measured, by real ranks under `rondo run`, and what follows from it. Only
-// rank.cpp, load.cpp, machine.cpp and devices.cpp measure; the rest is pure. docs/tuning.md tells how and why.
+// rank.cpp, load.cpp, machine.cpp and devices.cpp measure; the rest does no I/O. docs/tuning.md explains how and why.
 #pragma once
 
 #include <cstdint>
@@ -24,7 +24,7 @@ inline constexpr double ratio_max = 1.10;
 /// A candidate that is so much slower than the best is left out of the later rounds.
 inline constexpr double hopeless_ratio = 2.5;
 
-/// 0 where there are no values.
+/// Returns the median, or 0 without values.
 [[nodiscard]] double median(std::vector<double> values);
 
 struct Options {
@@ -37,13 +37,13 @@ struct Options {
   std::string job_path, result_path;  ///< this process is a rank of a job of ours
   bool hosts = false;                 ///< this process is a rank that a launcher started, on one of several hosts
   bool quick = false;                 ///< --quick
-  std::string device;                 ///< as --device of `rondo perf`; empty: host memory is what is measured
+  std::string device;                 ///< as --device of `rondo perf`; empty to measure host memory
 };
 
-/// The options, or the help.
+/// Returns the options, or the help.
 [[nodiscard]] Result<std::variant<Options, std::string>> parse_options(Arguments args);
 
-/// What the rows of a table are for.
+/// The calls for which the rows of a table hold.
 struct Group {
   rondo_collective_t collective = RONDO_ALL_REDUCE;
   uint32_t rank_count = 2;
@@ -56,7 +56,7 @@ struct SizeJob {
   std::vector<PlanChoice> candidates;
 };
 
-/// What one job of ranks measures.
+/// The measurements of one job of ranks.
 struct Job {
   Group group;
   uint32_t round_count = 1;
@@ -82,15 +82,15 @@ struct Measured {
   std::vector<std::pair<uint64_t, PlanChoice>> built_in = {};  ///< on devices: by bytes, what nobody asked for
 };
 
-/// Every algorithm and protocol that can do it, with a few chunk sizes and channels; what the tuner chooses without a
-/// table is always among them. `input` has group, bytes and what slots hold.
+/// Returns every possible algorithm and protocol, with a few chunk sizes and channels. The tuner's choice without a
+/// table is always among them. `input` has group, bytes and the sizes of slots.
 [[nodiscard]] std::vector<PlanChoice> candidates(TunerInput input);
-/// The size of the call nearest to `bytes`: whole elements, and as many in each block.
+/// Returns the size nearest to `bytes` that has whole elements, and equally many in each block.
 [[nodiscard]] uint64_t rounded_bytes(const Group &group, uint64_t bytes);
 [[nodiscard]] std::vector<Job> plan_jobs(const Options &options, const Config &config, uint32_t core_count);
 [[nodiscard]] double estimate_seconds(const Job &job);
 [[nodiscard]] double estimate_seconds(const Job &job, const SizeJob &size);
-/// "12 %, about 40 s left", where the job's first `done_count` sizes took so long.
+/// Returns e.g. "12 %, about 40 s left", if the job's first `done_count` sizes took `elapsed_s`.
 [[nodiscard]] std::string progress_of(const Job &job, size_t done_count, double elapsed_s);
 
 [[nodiscard]] nlohmann::ordered_json group_json(const Group &group);
@@ -102,17 +102,17 @@ struct Measured {
 
 /// Runs the job as `rondo run` of this program; with a deadline.
 [[nodiscard]] Result<Measured> run_job(const Job &job);
-/// One rank of it.
+/// Runs one rank of the job.
 [[nodiscard]] Result<void> run_rank(const Job &job, const std::string &result_path);
 
-/// `--device`: by `rondo perf`, ranks as processes and then as threads of one (devices.cpp).
+/// Measures by `rondo perf` for `--device`, with ranks as processes and then as threads of one (devices.cpp).
 [[nodiscard]] Result<std::vector<Measured>> measure_devices(const Options &options, const Config &config);
 
 /// Processors' time that somebody else used: other processes, and the hypervisor.
 class Load {
  public:
   explicit Load(std::vector<uint32_t> os_indices) : os_indices_(std::move(os_indices)), begin_(read()) {}
-  /// Seconds of busy processors since it was made. Nothing where the system does not say.
+  /// Returns the seconds of busy processors since it was made, or nothing if the system does not say.
   [[nodiscard]] std::optional<double> busy_seconds() const;
   static constexpr double resolution_seconds = 0.02;
 
@@ -121,18 +121,18 @@ class Load {
   std::vector<uint32_t> os_indices_;
   std::optional<double> begin_;
 };
-/// Pure, from the text of /proc/stat; processors by the system's number.
+/// Returns the busy seconds in the text of /proc/stat; processors are by the system's number.
 [[nodiscard]] std::optional<double> busy_seconds_of(std::string_view stat, std::span<const uint32_t> os_indices,
                                                     double ticks_per_second);
 
-/// What a core does while all others do the same, with operands that together take so much memory.
+/// The rates of a core while all others do the same, with operands that together take `working_set_bytes`.
 struct Rates {
   uint64_t working_set_bytes = 0;
   double copy_GBps = 0;
   std::vector<std::pair<rondo_type_t, double>> reduce_GBps;  ///< bytes of one operand reduced into another
 };
 
-/// Costs of the machine itself; 0: could not be measured here (one core only).
+/// Costs of the machine itself. A cost is 0 if it could not be measured, e.g. on one core.
 struct Costs {
   double latency_us = 0;       ///< a word written on one core is seen on another
   double bandwidth_GBps = 0;   ///< reading what another core has just written
@@ -153,7 +153,7 @@ struct Fit {
 };
 [[nodiscard]] std::vector<Fit> fit_all(std::span<const Measured> all);
 
-/// Rows whose choices are within ratio_max of the best at every size, as few as pay.
+/// Builds rows whose choices are within ratio_max of the best at every size, as few as pay.
 [[nodiscard]] std::vector<TuningRow> build_rows(std::span<const Measured> all);
 
 /// The chosen and the best at one size; a choice that was not measured there has no time.
@@ -166,9 +166,9 @@ struct Comparison {
 };
 [[nodiscard]] std::vector<Comparison> compare(std::span<const Measured> all, const TuningTable &table,
                                               const Config &config);
-/// Over all sizes; infinite where a choice was not measured.
+/// Returns the worst ratio over all sizes; infinite if a choice was not measured.
 [[nodiscard]] double worst_ratio(std::span<const Comparison> comparisons);
-/// Behind "2 ranks": " as processes, on devices"; empty on hosts.
+/// Returns the words after "2 ranks", e.g. " as processes, on devices"; they are empty on hosts.
 [[nodiscard]] const char *place_text(BufferPlace buffers);
 [[nodiscard]] std::string comparison_text(std::span<const Comparison> comparisons);
 [[nodiscard]] std::string costs_text(const Costs &costs);
@@ -184,17 +184,17 @@ struct Findings {
 /// measured with `simple`, or by load_store.
 struct Calibration {
   uint64_t bytes = 0;
-  rondo_kernel_t kernel = RONDO_KERNEL_INTERPRETER;  ///< whose plans were looked at
+  rondo_kernel_t kernel = RONDO_KERNEL_INTERPRETER;  ///< that ran the plans
   sim::Network network;
   double error_max = 0;  ///< the largest |simulated - measured| / measured of an algorithm
 };
 [[nodiscard]] std::vector<Calibration> calibrate(const Findings &findings, const Measured &measured);
 
 [[nodiscard]] nlohmann::ordered_json row_json(const TuningRow &row);
-/// The file: rows, and all that they follow from.
+/// Returns the file: rows, and all that they follow from.
 [[nodiscard]] std::string document_text(const Findings &findings, std::span<const TuningRow> rows);
 
-/// "two_shot/load_store 1x128K"
+/// Returns e.g. "two_shot/load_store 1x128K".
 [[nodiscard]] std::string show(const PlanChoice &choice);
 
 }  // namespace rondo::cli::tune

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the tuner would be asked on this machine: the slots and the exchange of the shared-memory transport.
+// Makes the tuner's input on this machine: the slots and the exchange of the shared-memory transport.
 #pragma once
 
 #include <cstdint>
@@ -9,11 +9,12 @@
 
 namespace rondo::cli {
 
-/// For all_reduce of float32; the configuration's overrides are in it. `host_count`: ranks spread over so many hosts.
+/// Makes the input for all_reduce of float32, with the configuration's overrides. The ranks spread over `host_count`
+/// hosts.
 [[nodiscard]] TunerInput tuner_input(const Config &config, uint32_t rank_count, bool oversubscribed,
                                      uint32_t host_count = 1);
 
-/// Bytes of memory that so many ranks would share: reserved.
+/// Returns the bytes of memory that `rank_count` ranks would reserve for sharing.
 [[nodiscard]] uint64_t shared_bytes(const Config &config, uint32_t rank_count);
 
 }  // namespace rondo::cli

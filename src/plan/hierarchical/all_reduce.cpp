@@ -1,19 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 // Hierarchical all-reduce: most bytes stay inside of a host, and each byte crosses the network as seldom as it can.
 //
-//   2 hosts of 2 ranks, k = host, i = number of the rank in it; chunk (i, j) for each owner i and host j
-//   1. inside     every rank sends its operand of (i, j) to owner i of its host, which reduces its host's sum of it
-//   2. between    owner i sends its host's sum of (i, j) to owner i of host j, which reduces the whole
-//   3. both back  owner i of host j sends the result to the other owners i, and each to the ranks of its host
+//     2 hosts of 2 ranks, k = host, i = number of the rank in it; chunk (i, j) for each owner i and host j
+//     1. inside     every rank sends its operand of (i, j) to owner i of its host, which reduces its host's sum of it
+//     2. between    owner i sends its host's sum of (i, j) to owner i of host j, which reduces the whole
+//     3. both back  owner i of host j sends the result to the other owners i, and each to the ranks of its host
 //
 //      host 0: rank 0 <--> rank 1          rank 0 owns (0, *), rank 1 owns (1, *) of host 0's sums
 //                |           |             network: S/2 for each pair and direction, S in all (S: bytes of the vector)
 //      host 1: rank 2 <--> rank 3
 //
-// There are as many owners as the smallest host has ranks; further ranks of a host own nothing, so hosts may be uneven.
-// Slots: everything is ordered by j, the same on all ranks of a host, and each link has one chunk on its way at most:
-// slot_count > slots a chunk suffices. The whole of (i, k) is reduced by host k last (j = k + 1, k + 2, ..., k), when
-// all hosts have sent their sums of it, which none of them delays: a host's sums depend on its own ranks only.
+// The number of owners is the number of ranks of the smallest host. Further ranks of a host own nothing, so hosts may
+// be uneven.
+//
+// Slots: everything is ordered by j, the same on all ranks of a host, and each link has one chunk on its way at most.
+// So slot_count > slots a chunk suffices. Host k reduces the whole of (i, k) last (j = k + 1, k + 2, ..., k), when all
+// hosts have sent their sums of it. None of them delays that, since a host's sums depend on its own ranks only.
 #include <cassert>
 
 #include "src/plan/hierarchical/layout.h"
@@ -21,11 +23,12 @@
 namespace rondo {
 namespace {
 
-/// The chunk of an owner and a host.
+/// Returns the chunk of an owner and a host.
 uint32_t chunk_of(const HostLayout &hosts, uint32_t owner, uint32_t host) { return owner * hosts.host_count + host; }
 
-/// x(own) and then the operands of `peers`, one a step: the first step reads the own operand, and the result of each
-/// goes to dst; the last one may go to `send` instead, and is marked `finish` if nothing comes after it.
+/// Reduces the own operand and then the operands of `peers`, one a step. The first step reads the own operand. The
+/// result of each step goes to dst, but the last one may go to `send` instead. It is marked `finish` if nothing comes
+/// after it.
 void reduce_from(ScheduleWriter &writer, uint32_t chunk, std::span<const uint32_t> peers, unsigned first_flag,
                bool finish, Peers send) {
   const auto last_flags = static_cast<unsigned>(flag_if(finish, step_finish) | flag_if(send.count == 0, step_dst));
@@ -60,7 +63,7 @@ void reduce_part(ScheduleWriter &writer, const HostLayout &hosts) {
   reduce_from(writer, chunk_of(hosts, hosts.own_index, hosts.own_host), counterparts, step_acc, true, {});
 }
 
-/// Step 3, by host: first what this host has reduced itself, then what the others send.
+/// Does step 3, by host: first what this host has reduced itself, then what the others send.
 void gather_part(ScheduleWriter &writer, const HostLayout &hosts) {
   const std::vector<uint32_t> neighbours = hosts.neighbours();
   const auto &own_ranks = hosts.own_ranks();

@@ -1,15 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 // Hierarchical reduce-scatter and all-gather: of each block, one sum a host crosses the network, and one copy a host.
 //
-//   2 hosts of 2 ranks; block d is rank d's. On each host rank i works for the blocks of the ranks with index i.
-//   reduce-scatter   host 0, block 2:  rank 1 ---> rank 0 ===> rank 2, which adds its own host's sum, (3 -> 2)
-//   all-gather       host 0, block 2:  rank 2 ===> rank 0 ---> rank 1
-//                    ---> inside of a host   ===> network: S / hosts leaves a host for each other one
+//     2 hosts of 2 ranks; block d is rank d's. On each host rank i works for the blocks of the ranks with index i.
+//     reduce-scatter   host 0, block 2:  rank 1 ---> rank 0 ===> rank 2, which adds its own host's sum, (3 -> 2)
+//     all-gather       host 0, block 2:  rank 2 ===> rank 0 ---> rank 1
+//                      ---> inside of a host   ===> network: S / hosts leaves a host for each other one
 //
-// A rank's recv buffer holds its own block alone, so that sums of other blocks cannot rest there: inside of a host they
-// go round as in a ring, one block for each rank at a time (a wave), and end on the rank that works for the block. The
-// blocks of the own host come last: what the network brings is added to them.
-// Where hosts are uneven, the rank with index (i mod its host's ranks) works for index i.
+// A rank's recv buffer holds its own block alone, so sums of other blocks cannot rest there. Inside of a host they go
+// round as in a ring, one block for each rank at a time (a wave). They end on the rank that works for the block. The
+// own host's blocks are last: what the network brings is added to them.
+//
+// On uneven hosts the rank with index (i mod its host's ranks) works for index i.
+//
 // Slots: as in a ring, slot_count > slots a chunk. A wave waits for waves before it only, and every link to another
 // host has one chunk of a tile.
 #include "src/plan/hierarchical/layout.h"
@@ -36,7 +38,8 @@ void reduce_inside(ScheduleWriter &writer, const HostLayout &hosts, uint32_t hos
     }
 }
 
-/// From the network or, of the own host's blocks, from the ranks themselves; then to the others of this host.
+/// Gathers the blocks of `host` and passes them to the others of this host. They come from the network or, on their own
+/// host, from the ranks themselves.
 void gather_inside(ScheduleWriter &writer, const HostLayout &hosts, uint32_t host) {
   const auto &sources = hosts.ranks[host];
   const uint32_t size = hosts.own_size();

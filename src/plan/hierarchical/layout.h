@@ -15,22 +15,22 @@ struct HostLayout {
 
   [[nodiscard]] const std::vector<uint32_t> &own_ranks() const { return ranks[own_host]; }
   [[nodiscard]] uint32_t own_size() const { return static_cast<uint32_t>(ranks[own_host].size()); }
-  /// True: this rank is among the first `owner_count` of its host.
+  /// Returns whether this rank is among the first `owner_count` of its host.
   [[nodiscard]] bool owns() const { return own_index < owner_count; }
-  /// The rank of this host that is `offset` behind this one, counted round.
+  /// Returns the rank of this host that is `offset` after this one, counted round.
   [[nodiscard]] uint32_t rank_after(uint32_t offset) const { return own_ranks()[(own_index + offset) % own_size()]; }
-  /// The other ranks of this host, beginning behind this one.
+  /// Returns the other ranks of this host, beginning after this one.
   [[nodiscard]] std::vector<uint32_t> neighbours() const;
-  /// Host own_host + offset, counted round; with host_count - offset the hosts before it.
+  /// Returns host own_host + offset, counted round; with host_count - offset the hosts before it.
   [[nodiscard]] uint32_t host_after(uint32_t offset) const { return (own_host + offset) % host_count; }
-  /// The rank of `host` that works for what `index` stands for on another host; the same index where there is one.
+  /// Returns the rank of `host` that does the work of `index` of another host. It has the same index if `host` has one.
   [[nodiscard]] uint32_t counterpart(uint32_t host, uint32_t index) const {
     return ranks[host][index % ranks[host].size()];
   }
 
   std::vector<std::vector<uint32_t>> ranks;  ///< by host
   uint32_t own_host = 0;
-  uint32_t own_index = 0;    ///< of this rank among those of its host
+  uint32_t own_index = 0;    ///< of this rank within its host
   uint32_t owner_count = 0;  ///< ranks of the smallest host
   uint32_t host_count = 0;
 };
@@ -47,7 +47,7 @@ struct HostPlace {
 };
 [[nodiscard]] HostPlace place_of(const HostLayout &layout, uint32_t rank);
 
-/// The ranks host by host, by which a ring leaves each host once; empty: that is the order of the ranks.
+/// Returns the ranks host by host, so that a ring leaves each host once. Empty: the ranks are in that order already.
 [[nodiscard]] std::vector<uint32_t> ring_order(const ScheduleArgs &args);
 
 [[nodiscard]] Schedule build_hierarchical_reduce_scatter(const ScheduleArgs &args, const HostLayout &hosts);

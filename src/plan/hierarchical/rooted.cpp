@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // Hierarchical broadcast and reduce: the vector leaves each host once, in as many parts as a host has owners.
 //
-//   2 hosts of 2 ranks, root 0; chunk i for each owner i (as many as the smallest host has ranks)
-//   broadcast   root ---> owner i of its host ===> owner i of the next host ===> ...; each ---> the ranks of its host
-//   reduce      the same backwards: in each host chunk i goes round to owner i, which adds what the host before sends:
-//               hosts root + 1 ===> root + 2 ===> ... ===> the root's, whose owner i hands the whole to the root
-//               ---> inside of a host   ===> network
+//     2 hosts of 2 ranks, root 0; chunk i for each owner i (as many as the smallest host has ranks)
+//     broadcast  root ---> owner i of its host ===> owner i of the next host ===> ...; each ---> the ranks of its host
+//     reduce     the same backwards: in each host chunk i goes round to owner i, which adds what the host before sends:
+//                hosts root + 1 ===> root + 2 ===> ... ===> the root's, whose owner i hands the whole to the root
+//                ---> inside of a host   ===> network
 //
-// Hosts form an open chain, which tiles fill; each owner has a connection of its own to the next host, so that hosts
-// with several network ports use them all.
+// Hosts form an open chain, which tiles fill. Each owner has a connection of its own to the next host, so hosts with
+// several network ports use them all.
+//
 // Slots: slot_count > slots a chunk. Inside of a host every link has one chunk of a tile, or in a reduce one a hop.
 #include "src/plan/hierarchical/layout.h"
 
@@ -24,7 +25,7 @@ struct Chain {
   bool in_root_host;
 };
 
-/// Chunks that other owners of this host send.
+/// Receives the chunks that other owners of this host send.
 void receive_from_owners(ScheduleWriter &writer, const HostLayout &hosts) {
   for (uint32_t behind = 1; behind < hosts.own_size(); ++behind) {
     const uint32_t index = (hosts.own_index + hosts.own_size() - behind) % hosts.own_size();
@@ -32,7 +33,7 @@ void receive_from_owners(ScheduleWriter &writer, const HostLayout &hosts) {
   }
 }
 
-/// What the root sends: the chunks of other owners to these, its own, if it has one, as every owner does.
+/// Sends the root's chunks: to each other owner its chunk, and the root's own, if it has one, as every owner does.
 void send_from_root(ScheduleWriter &writer, const HostLayout &hosts, bool in_place,
                     const std::vector<uint32_t> &takers) {
   const unsigned flags = step_src | flag_if(!in_place, step_dst);
@@ -43,7 +44,7 @@ void send_from_root(ScheduleWriter &writer, const HostLayout &hosts, bool in_pla
   writer.send_to_all(hosts.own_index, step_src, takers);
 }
 
-/// The ring inside of a host, of which each owner's last step adds what the host before sends.
+/// Reduces by a ring inside of a host. Each owner's last step adds what the host before sends.
 void reduce_inside(ScheduleWriter &writer, const HostLayout &hosts, const Chain &chain, const ScheduleArgs &args) {
   const uint32_t size = hosts.own_size();
   const bool first_host = hosts.host_after(hosts.host_count - 1) == chain.root_place.host;

@@ -1,19 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
-// Hierarchical tree: each host has a leader; leaders are a tree over the network, each host is a tree under its leader.
+// Hierarchical tree: each host has a leader. The leaders are a tree over the network; each host is a tree under its
+// leader.
 //
-//   3 hosts of 3 ranks, leaders 0, 3, 6       0 ============== 6
-//   ---  inside of a host                     |`-- 2           |`-- 8
-//   ===  network                              1     `== 3      7
-//                                                       |`-- 5
-//                                                       4
+//     3 hosts of 3 ranks, leaders 0, 3, 6       0 ============== 6
+//     ---  inside of a host                     |`-- 2           |`-- 8
+//     ===  network                              1     `== 3      7
+//                                                         |`-- 5
+//                                                         4
 //
-// All-reduce, broadcast and reduce take as many network hops as a tree of hosts is deep, and of each host one message
-// goes up and one comes down, however many ranks it has. Odd channels have the next rank for a leader, and the second
-// tree of src/plan/tree.cpp over the hosts. Where there is a root, it leads its host, and this host is on top.
+// All-reduce, broadcast and reduce take as many network hops as a tree of hosts is deep. One message goes up from each
+// host and one comes down, however many ranks it has. Odd channels have the next rank for a leader, and the second tree
+// of src/plan/tree.cpp over the hosts. If there is a root, it leads its host, and this host is on top.
 //
-// A leader has up to three children: one of its host and two other leaders. A step takes two, so that a leader's sum of
-// three rests in its loop-back link meanwhile, since only the root of a reduce may write its recv buffer.
-// Slots: two lanes, as in a tree; for the loop-back link slot_count > slots a chunk.
+// A leader has up to three children: one of its host and two other leaders. A step takes two, so a leader's sum of
+// three rests in its loop-back link meanwhile. Only the root of a reduce may write its recv buffer.
+//
+// Slots: two lanes, as in a tree. The loop-back link needs slot_count > slots a chunk.
 #include <cassert>
 
 #include "src/plan/hierarchical/layout.h"
@@ -22,7 +24,7 @@
 namespace rondo {
 namespace {
 
-/// What a rank sees of the tree.
+/// A rank's view of the tree.
 struct Place {
   Place(const ScheduleArgs &args, const HostLayout &hosts, bool rooted) {
     const HostPlace root = rooted ? place_of(hosts, args.root) : HostPlace();
@@ -62,10 +64,10 @@ struct Place {
   }
 };
 
-/// Other hosts first: their way is the longest.
+/// Returns the takers, other hosts first, since their way is the longest.
 std::vector<uint32_t> takers_of(const Place &place) { return {place.children.rbegin(), place.children.rend()}; }
 
-/// [[x, first, second child], third child]; the result goes to the parent, or on top to dst.
+/// Sums [[x, first, second child], third child]. The result goes to the parent, or on top to dst.
 void sum_up(ScheduleWriter &writer, const Place &place, uint32_t rank) {
   assert(place.children.size() <= 3);
   const unsigned last = place.is_top ? step_dst | step_finish : 0;

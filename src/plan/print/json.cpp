@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Schedules as JSON: {algorithm, collective, ..., schedules: [{rank, chunk_count, lanes: [[{chunk, flags, ...}]]}]}.
+// Prints schedules as JSON: `{algorithm, collective, ..., schedules: [{rank, chunk_count, lanes: [[{chunk, ...}]]}]}`.
 #include <nlohmann/json.hpp>
 
 #include "src/plan/print/print.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the printers share: the phase of a step, its words, and when it runs if every step takes one unit of time.
+// The printers share these parts: the phase of a step, its words, and its time if every step takes one unit of time.
 #pragma once
 
 #include <array>
@@ -10,7 +10,7 @@
 
 namespace rondo::print_parts {
 
-/// What a step does for the whole; a colour in drawings.
+/// The role of a step in the whole; a colour in drawings.
 enum class Phase { send, reduce, finish, move, local };
 
 struct PhaseLook {
@@ -28,7 +28,7 @@ inline constexpr std::array<PhaseLook, 5> phase_looks{{
 [[nodiscard]] Phase phase_of(const Step &step);
 [[nodiscard]] const PhaseLook &look_of(const Step &step);
 
-/// "recv(3) src send(0,2) finish", with ranks for links.
+/// Returns e.g. "recv(3) src send(0,2) finish", with ranks for links.
 [[nodiscard]] std::string words(const Schedule &schedule, const Step &step);
 
 /// A step in the drawing.
@@ -38,7 +38,7 @@ struct Mark {
   std::vector<uint32_t> messages;  ///< marks that receive what it sends
 };
 
-/// All steps of all ranks (one tile), in order of rank, lane, step; empty where the schedules do not fit together.
+/// Returns all steps of all ranks (one tile), in order of rank, lane, step; empty if the schedules do not fit together.
 [[nodiscard]] std::vector<Mark> lay_out(const ScheduleSet &set);
 
 [[nodiscard]] Result<void> check_drawable(const ScheduleSet &set);

@@ -31,7 +31,7 @@ std::string ends(const Schedule &schedule, const LinkIndex (&links)[2]) {
   return text + ")";
 }
 
-/// Relaxes in rounds; a schedule without deadlock is done after as many as it has steps in a row.
+/// Sets the times by relaxing in rounds. A schedule without deadlock is done after as many as it has steps in a row.
 void set_times(std::vector<Mark> &marks) {
   bool changed = true;
   for (size_t round = 0; changed && round <= marks.size(); ++round) {

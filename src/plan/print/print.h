@@ -21,13 +21,13 @@ struct ScheduleSet {
 /// Most ranks of a drawing.
 inline constexpr uint32_t drawing_rank_count_max = 64;
 
-/// All ranks' schedules; args.rank is ignored.
+/// Builds all ranks' schedules; args.rank is ignored.
 [[nodiscard]] Result<ScheduleSet> build_schedules(rondo_algorithm_t algorithm, ScheduleArgs args);
 
-/// A line a step: "  2  chunk 1  recv(3) src send(0)   reduce".
+/// Prints a line a step, e.g. "  2  chunk 1  recv(3) src send(0)   reduce".
 [[nodiscard]] std::string schedule_text(const ScheduleSet &set);
 [[nodiscard]] std::string schedule_json(const ScheduleSet &set);
-/// Refused above drawing_rank_count_max.
+/// Draws the schedules. It refuses more ranks than drawing_rank_count_max.
 [[nodiscard]] Result<std::string> schedule_dot(const ScheduleSet &set);
 [[nodiscard]] Result<std::string> schedule_svg(const ScheduleSet &set);
 

@@ -114,7 +114,7 @@ class Drawing {
     text_ += "</g>\n";
   }
 
-  /// Short, for the box: what is reduced, then where it goes.
+  /// Returns short words for the box: what is reduced, then where it goes.
   [[nodiscard]] static std::string flag_words(const Step &step) {
     std::string words;
     const auto add = [&](const char *word) { words += (words.empty() ? "" : "+") + std::string(word); };

@@ -2,15 +2,16 @@
 // The verifier's rules on data, chunk by chunk.
 //
 // The steps on one chunk and the messages between them form a graph. Its steps are evaluated in topological order with
-// sets of ranks in place of elements: a source operand of rank r is {r}, a reduction is a union, which must be
+// sets of ranks in place of elements. A source operand of rank r is {r}; a reduction is a union, which must be
 // disjoint.
 //
-// Order between accesses to the same memory is taken from that graph alone: a step is behind the earlier steps of its
-// lane and behind the sender of what it receives. Each step has a vector clock: how many steps of each lane are known
-// to be behind it. (Credit, and messages about other chunks, order more; a schedule that needed them to be safe is
-// refused: none of ours does, and it would break with the slot count.) An access is safe if it is ordered against
-// every conflicting one: a write after the write and the reads before it, a read after the write. A payload that is
-// read by reference is a read of the sender's memory by the receiving step.
+// Order between accesses to the same memory is taken from that graph alone. A step is after the earlier steps of its
+// lane and after the sender of what it receives. Each step has a vector clock: how many steps of each lane are known to
+// be before it. Credit, and messages about other chunks, order more. A schedule that needed them to be safe is refused:
+// none of ours does, and it would break with the slot count.
+//
+// An access is safe if it is ordered against every conflicting one: a write after the write and the reads before it, a
+// read after the write. If a payload is read by reference, the receiving step reads the sender's memory.
 #include <algorithm>
 #include <bit>
 #include <string>
@@ -23,7 +24,7 @@ namespace {
 
 /// A rank's chunk in one of its buffers; in place, one cell serves both.
 struct Cell {
-  uint32_t writer = none;         ///< local step that wrote it last; none: untouched
+  uint32_t writer = none;         ///< local step that wrote it last; none if untouched
   std::vector<uint32_t> readers;  ///< local steps that read it since
 };
 
@@ -82,7 +83,7 @@ class DataCheck {
 
   [[nodiscard]] const Node &node(uint32_t local) const { return graph_.nodes[(*steps_)[local]]; }
 
-  /// The step before it in its lane (on this chunk), or none.
+  /// Returns the previous step in its lane (on this chunk), or none.
   [[nodiscard]] uint32_t previous(uint32_t local) const {
     return local > 0 && node(local - 1).lane == node(local).lane ? local - 1 : none;
   }
@@ -121,7 +122,7 @@ class DataCheck {
 
   [[nodiscard]] Cell &source_cell(uint32_t rank) { return is_set(args_.in_place, rank) ? recv_[rank] : send_[rank]; }
 
-  /// The ranks whose send (recv) buffer has this chunk.
+  /// Returns whether the rank's send (recv) buffer has this chunk.
   [[nodiscard]] bool holds(uint32_t rank, uint32_t chunk, bool recv) const {
     switch (args_.collective) {
       case RONDO_REDUCE_SCATTER: return !recv || chunk == rank;
@@ -173,7 +174,7 @@ class DataCheck {
     return {};
   }
 
-  /// The cell in the sender's memory where the payload stays, or null: it is copied into the slot.
+  /// Returns the cell in the sender's memory where the payload stays, or null if it is copied into the slot.
   Cell *payload_cell(uint32_t sender) {
     const Node &step = node(sender);
     if (!is_set(args_.by_reference, step.rank)) return nullptr;
@@ -193,7 +194,7 @@ class DataCheck {
     return {};
   }
 
-  // Sets of operands.
+  // This part works on sets of operands.
 
   [[nodiscard]] uint64_t *set(uint32_t local) { return sets_.data() + size_t{local} * words_; }
 
@@ -267,7 +268,7 @@ class DataCheck {
   const bool moves_;  ///< nothing is reduced
   std::vector<Cell> send_, recv_;  ///< by rank, of the present chunk
 
-  // By local step of the present chunk.
+  // These are by local step of the present chunk.
   const std::vector<uint32_t> *steps_ = nullptr;
   std::vector<uint64_t> sets_;
   std::vector<uint16_t> clocks_;  ///< lane_count_ each

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The verifier's rules on single steps and on links. A link is a FIFO with one sending and one receiving lane, so
-// where both ends name the same chunks in the same order, the k-th send meets the k-th receive whatever the timing.
+// The verifier's rules on single steps and on links. A link is a FIFO with one sending and one receiving lane. So if
+// both ends name the same chunks in the same order, the k-th send meets the k-th receive whatever the timing.
 #include <string>
 #include <unordered_map>
 #include <utility>

@@ -50,11 +50,11 @@ struct Graph {
   return rank < by_rank.size() && by_rank[rank];
 }
 
-/// links.cpp: fills the graph. Afterwards every wire's sends and recvs match one to one.
+/// Fills the graph (links.cpp). Afterwards every wire's sends and recvs match one to one.
 [[nodiscard]] std::optional<Violation> resolve_links(const VerifyArgs &args, Graph &graph);
-/// data.cpp
+/// Checks the rules on data (data.cpp).
 [[nodiscard]] std::optional<Violation> check_data(const VerifyArgs &args, Graph &graph);
-/// slots.cpp
+/// Checks the rule on deadlock (slots.cpp).
 [[nodiscard]] std::optional<Violation> check_slots(const VerifyArgs &args, const Graph &graph);
 
 }  // namespace rondo::verify_parts

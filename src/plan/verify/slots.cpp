@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// The verifier's rule on deadlock: runs the lanes once, counting slots, and looks whether all come to their end.
+// The verifier's rule on deadlock: runs the lanes once, counting slots, and checks whether all reach their end.
 //
 // One run decides for all interleavings. A step moves a slot when each of its receive links holds one and each of its
-// send links has room. No other lane takes from the links that it receives on, nor puts into those that it sends on,
-// so what is once enabled stays enabled until it is done; and two enabled moves of different lanes can be done in
-// either order with the same outcome. Hence every run that stops for want of an enabled move has made the same moves
-// (the diamond property): if one gets to the end, all do, and if one is stuck, all get stuck there.
+// send links has room. No other lane takes from the links that it receives on, nor puts into those that it sends on. So
+// an enabled move stays enabled until it is done. Two enabled moves of different lanes can be done in either order with
+// the same outcome. Hence every run that stops for want of an enabled move has made the same moves (the diamond
+// property). If one run reaches the end, all do; if one is stuck, all get stuck there.
 //
 // A step that receives and sends keeps the received slot until it has room to send; with a loop-back link, too.
 #include <algorithm>

@@ -27,7 +27,7 @@ bool disjoint_and_complete(std::vector<Range> &ranges, uint64_t total) {
   return covered == total;
 }
 
-/// The channels' parts of `all` make up `all`.
+/// Returns whether the channels' parts of `all` make up `all`.
 bool channels_cover(Partition partition, Range all) {
   std::vector<Range> parts;
   for (partition.channel = 0; partition.channel < partition.channel_count; ++partition.channel) {
