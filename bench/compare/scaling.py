@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What an all-reduce costs as ranks are added (docs/scaling.md): ring, tree and hierarchical beside the plain way, a
+"""What an all-reduce costs as ranks are added (docs/lab/scaling.md): ring, tree, hierarchical, and the plain way, a
 reduce to one root and a broadcast from it.
 
   scaling.py inside    measured: 2, 4 and 8 ranks of this machine

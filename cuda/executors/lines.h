@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Where lines of 128 bytes are known to be moved as one piece, which the protocol ll128 lives on.
-// docs/protocol-ll128.md.
+// docs/protocols.md.
 #pragma once
 
 #include <span>

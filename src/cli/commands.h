@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The subcommands of `rondo`. Each takes the arguments after its own name, parses them itself (CLI11, `--help`
-// included) and returns the exit status: 0 done, 1 failed, 2 used wrongly; `run` has more (docs/launcher.md).
+// included) and returns the exit status: 0 done, 1 failed, 2 used wrongly; `run` has more (docs/launching.md).
 // A new one is added by its function here, its file, and one line of the table in main.cpp.
 #pragma once
 

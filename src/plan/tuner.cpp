@@ -99,7 +99,7 @@ constexpr std::array detail_table{
 
 /// Where a network is between some of the ranks: in place of the rows above, except for ll128. Each chunk costs calls
 /// of the network, and one on its way leaves it idle while its end is looked at, so chunks are large or on two
-/// channels; much more on its way leaves the caches (docs/notes/between-hosts.md).
+/// channels; much more on its way leaves the caches (docs/lab/between-hosts.md).
 constexpr std::array network_table{
     DetailRow{RONDO_ALGORITHM_ONE_SHOT, any_bytes, RONDO_PROTOCOL_SIMPLE, 1, 256 * KiB},
     DetailRow{RONDO_ALGORITHM_HIERARCHICAL, any_bytes, RONDO_PROTOCOL_SIMPLE, 2, 128 * KiB},
@@ -122,7 +122,7 @@ const DetailRow &detail_for(const TunerInput &input, rondo_algorithm_t algorithm
 
 /// Hosts of several ranks. Up to these bytes hops over the network cost more than bytes, so a tree of one rank of each
 /// host is faster than an exchange among all; among h hosts, rounded down to a power of two, up to the least of
-/// h * h * per_square and h * per_host. By the simulator, hosts of 2 and of 8 ranks (docs/tuning-built-in.md).
+/// h * h * per_square and h * per_host. By the simulator, hosts of 2 and of 8 ranks (docs/lab/tuner.md).
 constexpr uint64_t hops_bytes_max = 8 * KiB;
 struct HopsRow {
   rondo_collective_t collective;
@@ -275,7 +275,7 @@ uint64_t slot_bytes_of(const TunerInput &input, rondo_protocol_t protocol) {
 }
 
 /// The interpreter on a device: a block for as many bytes as it moves in less time than its steps take, which wait for
-/// each other (7 us by simple, 4 by ll, beside 97 GB/s: docs/tuning-built-in.md); of ll and ll128 as fill a slot, since
+/// each other (7 us by simple, 4 by ll, beside 97 GB/s: docs/lab/tuner.md); of ll and ll128 as fill a slot, since
 /// each slot is a step.
 constexpr uint64_t simple_block_bytes = 16 * KiB;
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The tuner: algorithm, kernel, protocol, channels and chunk size of an operation. Pure: a measured table if there is
-// one, three built-in ones (tuner.cpp; their reasons are in docs/tuning.md) and the limits of the connections' slots.
+// one, three built-in ones (tuner.cpp; reasons are in docs/lab/tuner.md) and the limits of the connections' slots.
 // Every rank gets the same answer from the same input, which is why the input must be equal on all ranks.
 #pragma once
 

@@ -111,7 +111,7 @@ bool goes_by_one_shot(const TunerInput &input) {
   return input.bytes <= std::min(input.post_bytes, longer ? one_device_one_shot_bytes_max : device_one_shot_bytes_max);
 }
 
-/// load_store by kernels of a device: where all ranks share their buffers, by what is counted (docs/gpu-budgets.md);
+/// load_store by kernels of a device: where all ranks share buffers, by what is counted (docs/lab/gpu-budgets.md);
 /// elsewhere only where it is asked for, as nothing was measured.
 std::optional<PlanChoice> choose_load_store_on_device(const TunerInput &input, rondo_collective_t collective) {
   const PlanChoice &wanted = input.overrides;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the kernels of one rank did to memory, counted on emulated blocks (docs/soft-cuda.md). Plain data: the driver in
+// What the kernels of one rank did to memory, counted on emulated blocks (docs/gpu-tests.md). Plain data: the driver in
 // software hands it out, `rondo perf --count` prints it, and a test holds it against budgets.
 //
 // Counted is what goes through src/proto/memory.h and the operands of reducers. Not counted: a plan's constants and the

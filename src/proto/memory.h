@@ -239,7 +239,7 @@ template <Site site>
   return add<site>(word, value);
 }
 /// As store_release() and load_acquire(); `ends_order`: the ends of kernels order what these would
-/// (docs/protocol-ll.md), on a device.
+/// (docs/protocols.md), on a device.
 template <Site site>
 RONDO_HD inline void store_release_unless(uint64_t &word, uint64_t value, [[maybe_unused]] bool ends_order) {
 #if defined(__CUDA_ARCH__)
@@ -285,7 +285,7 @@ RONDO_HD inline void store_pair_relaxed(uint64_t *words, Pair pair) {
 
 /// The first pair of a message. `orders`: what is before the store is before what is behind the load that has found it,
 /// by a release (acquire) of its first word. Else a device does without: between its own ranks the ends of its kernels
-/// order what has to be (docs/protocol-ll.md). Elsewhere it is a release all the same: an order in the place of that
+/// order what has to be (docs/protocols.md). Elsewhere it is a release all the same: an order in the place of that
 /// fact, so that ThreadSanitizer sees where it is missing.
 template <Site site>
 RONDO_HD inline void store_first_pair(uint64_t *words, Pair pair, bool orders) {

@@ -12,6 +12,12 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 BUILD = os.getcwd()
+ROOT = HERE.parents[1]
+# The laboratory notes stay in the sources.
+DOCUMENTS = {f"share/doc/rondo/{name}" for name in
+             ("CHANGELOG.md", "LICENSE", "README.md", "SECURITY.md",
+              *(f"docs/{path.relative_to(ROOT / 'docs')}" for path in (ROOT / "docs").rglob("*")
+                if path.is_file() and path.name != "rondo.1" and path.relative_to(ROOT / "docs").parts[0] != "lab"))}
 EXAMPLES = [path for path in (HERE.parents[1] / "examples").iterdir() if path.suffix in (".c", ".py")]
 
 
@@ -48,7 +54,7 @@ class Installed(unittest.TestCase):
                   "share/rondo/constants.json",
                   "bin/rondo", "share/man/man1/rondo.1",
                   "share/bash-completion/completions/rondo", "share/zsh/site-functions/_rondo",
-                  *(f"share/doc/rondo/examples/{path.name}" for path in EXAMPLES),
+                  *(f"share/doc/rondo/examples/{path.name}" for path in EXAMPLES), *DOCUMENTS,
                   *(f"{self.libdir}/{name}" for name in
                     ("librondo.so", "librondo.so.0", "librondo.so.0.1.0", "pkgconfig/rondo.pc",
                      "rondo/nccl/libnccl.so", "rondo/nccl/libnccl.so.2",

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What SOFT_CUDA_* says, read once by cuInit. docs/soft-cuda.md lists the variables.
+// What SOFT_CUDA_* says, read once by cuInit. docs/gpu-tests.md lists the variables.
 #pragma once
 
 #include <cstdint>

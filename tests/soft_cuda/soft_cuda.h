@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What libsoftcuda.so offers beside the CUDA driver's interface: counts of what is alive, for tests of leaks, and of
-// launches. Look it up with dlsym(handle, "soft_cuda_live"); a real driver has none. docs/soft-cuda.md tells the rest.
+// launches. Look it up with dlsym(handle, "soft_cuda_live"); a real driver has none. docs/gpu-tests.md tells the rest.
 #pragma once
 
 #include <dlfcn.h>
