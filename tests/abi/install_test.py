@@ -86,6 +86,15 @@ class Installed(unittest.TestCase):
         said = run(str(self.tree / "bin/rondo"), "run", "-n", "3", "--", sys.executable, str(program),
                    str(self.lib / "librondo.so.0"), constants, LD_LIBRARY_PATH=str(self.lib), PYTHONUNBUFFERED="1")
         self.assertEqual(sorted(said.splitlines()), [f"rank {rank} of 3: the sum is 6.0" for rank in range(3)])
+        # Without arguments the program asks pkg-config, to which the prefix is told as above.
+        folder = Path(self.folder.name) / "bin"
+        folder.mkdir()
+        script = f'#!/bin/sh\nPATH=$OLD_PATH exec pkg-config --define-variable=prefix={self.tree} "$@"\n'
+        (folder / "pkg-config").write_text(script, encoding="utf-8")
+        (folder / "pkg-config").chmod(0o755)
+        alone = run(sys.executable, str(program), LD_LIBRARY_PATH=str(self.lib), OLD_PATH=os.environ["PATH"],
+                    PATH=f"{folder}:{os.environ['PATH']}", PKG_CONFIG_PATH=str(self.lib / "pkgconfig"))
+        self.assertEqual(alone, "rank 0 of 1: the sum is 1.0\n")
 
     def cmake(self, name, wanted):
         """Configures a project that wants this of Rondo; its build folder, and the finished process."""
