@@ -6,7 +6,7 @@
 //          |- rank 0 ...        the program, each in a process group of its own
 //          `- rank N-1
 //
-// Whichever of the two is killed, the other ends everything below; docs/launcher.md has the whole story. With --hosts,
+// Whichever of the two is killed, the other ends everything below; docs/launching.md has the whole story. With --hosts,
 // the launcher (hosts/launcher) has an agent (hosts/agent) on each of them, with a guard below it.
 #include <cstdio>
 #include <cstdlib>
