@@ -86,7 +86,7 @@ class Installed(unittest.TestCase):
         said = run(str(self.tree / "bin/rondo"), "run", "-n", "3", "--", sys.executable, str(program),
                    str(self.lib / "librondo.so.0"), constants, LD_LIBRARY_PATH=str(self.lib), PYTHONUNBUFFERED="1")
         self.assertEqual(sorted(said.splitlines()), [f"rank {rank} of 3: the sum is 6.0" for rank in range(3)])
-        # Without arguments the program asks pkg-config, to which the prefix is told as above.
+        # Without arguments the program asks pkg-config, which gets the prefix as above.
         folder = Path(self.folder.name) / "bin"
         folder.mkdir()
         script = f'#!/bin/sh\nPATH=$OLD_PATH exec pkg-config --define-variable=prefix={self.tree} "$@"\n'

@@ -68,6 +68,7 @@ class GroupPeers final : public PeerAccess {
     group_.sentinel->set_away(false);
     local_.cancel_sleep();
   }
+  bool shares_processor() override { return local_.shares_processor(); }
   bool progress() override { return group_.sentinel->step(); }
 
  private:

@@ -32,12 +32,9 @@ int start(RunOptions options) {
   ProgramLookup program = find_program(options.command.front(), search_path != nullptr ? search_path : "/bin:/usr/bin");
   if (program.path.empty()) return refuse(program.message, program.exit_status);
   LaunchPlan plan;
-  if (options.bind == Bind::core) {
-    auto cores = allowed_cores();
-    if (!cores.ok()) return refuse(cores.error().message, exit_failed);
-    plan.cores = std::move(cores).value();
-  }
   plan.options = std::move(options);
+  if (const auto divided = divide_processors(plan.options.bind, plan); !divided.ok())
+    return refuse(divided.error().message, exit_failed);
   plan.program_path = std::move(program.path);
   return supervise(std::move(plan));
 }
