@@ -75,6 +75,7 @@ HELD = (
     "tests/reduction_order.cpp",
     "tests/reduction_order.h",
     "tests/sanitized.h",
+    "tests/side_by_side.py",
     "tests/table_executor.h",
     "tests/test_clock.cpp",
     "tests/test_clock.h",
