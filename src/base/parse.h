@@ -21,7 +21,7 @@ namespace rondo {
 /// A decimal number in [min, max].
 [[nodiscard]] Result<uint64_t> parse_number(std::string_view text, uint64_t min, uint64_t max);
 
-/// A number of bytes in [min, max]: digits and, if wanted, K, M or G (powers of 1,024; small letters too).
+/// Reads a number of bytes in [min, max], as read_bytes() does.
 [[nodiscard]] Result<uint64_t> parse_bytes(std::string_view text, uint64_t min, uint64_t max);
 
 /// Seconds, decimal fractions allowed, in [0.001, seconds_max]; the result is in nanoseconds.

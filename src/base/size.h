@@ -9,7 +9,8 @@
 
 namespace rondo {
 
-/// Digits and, if wanted, K, M or G (small letters too); nothing else, and no more than 64 bits hold.
+/// Reads a number of bytes: digits, perhaps a fraction, and perhaps K, M or G, also as KB or KiB, in any case. Returns
+/// nothing if the text is anything else, if it is not a whole number of bytes, or if it exceeds 64 bits.
 [[nodiscard]] std::optional<uint64_t> read_bytes(std::string_view text);
 
 /// "64", "4K", "1M", "1G": exact, and the shortest form that read_bytes() reads back as `bytes`.

@@ -23,6 +23,10 @@ namespace rondo {
 /// Processors' worth of time that the cgroups of this process grant, rounded up; 0: no limit.
 [[nodiscard]] uint32_t processor_limit();
 
+/// Reads the same from the cgroup file systems below `root`. `groups` is the text of /proc/PID/cgroup. Version 2 is
+/// mounted at `root` itself, the controller "cpu" of version 1 at its folder cpu.
+[[nodiscard]] uint32_t processor_limit(const std::string &root, const std::string &groups);
+
 /// "QUOTA PERIOD" or "max PERIOD", as in cpu.max; rounded up, 0: no limit, or not to be understood.
 [[nodiscard]] uint32_t parse_processor_limit(std::string_view text);
 
