@@ -230,6 +230,15 @@ class GroupTransport final : public Transport {
       error.message = parts.names[parts.rank] + ": " + error.message;
       local.raise(error);
     };
+    hooks.raise_reset = [&local, &parts = group_.parts](uint32_t peer) {
+      Error error{RONDO_ERROR_REMOTE, "the control connection between " + parts.names[parts.rank] + " and " +
+                                          parts.names[peer] +
+                                          " was reset, while the connections for data between them stand; does a "
+                                          "firewall, or a tool such as `ss -K`, end connections?"};
+      error.rank = static_cast<int32_t>(parts.rank);
+      error.peer = static_cast<int32_t>(peer);
+      local.raise(error);
+    };
     if (!group_.parts.rings)
       hooks.in_flight = [&local, own] { return local.latest_operation(own) > local.completed_operation(own); };
     RONDO_TRY_ASSIGN(group_.sentinel, Sentinel::start(*group_.control, *group_.progress, std::move(hooks)));
