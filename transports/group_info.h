@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What every rank knows of each other one before they are connected. The ranks tell each other (src/core/group_info.h);
-// transports read it. What a transport finds out only when it opens a device (GIDs of verbs, capabilities of a CUDA
-// device) is told among the transport's own ranks.
+// This file describes what every rank knows of each other one before they are connected. The ranks exchange it
+// (src/core/group_info.h); transports read it. A transport finds some facts only when it opens a device, such as GIDs
+// of verbs and capabilities of a CUDA device. Its ranks exchange those among themselves.
 #pragma once
 
 #include <cstdint>
@@ -23,10 +23,10 @@ struct RankInfo {
   uint64_t process = 0;    ///< its number on its node
   std::string host_name;
   std::vector<uint32_t> cores{};  ///< the processing units that it may run on, as its system counts them
-  /// By rail, as RONDO_INTERFACE chose them; none: there is no such interface.
+  /// The interfaces by rail, as RONDO_INTERFACE chose them; none if there is no such interface.
   std::vector<NetworkInterface> interfaces{};
 
-  /// For people: "rank 2 (host b, process 17)"
+  /// Describes the rank for people: "rank 2 (host b, process 17)".
   [[nodiscard]] std::string describe(uint32_t rank) const {
     return "rank " + std::to_string(rank) + " (host " + host_name + ", process " + std::to_string(process) + ")";
   }

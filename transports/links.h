@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The links of one rank: which ranks its executor can reach, and how. A link is a channel and a peer, in one direction;
-// its view points into memory of this process, whether the peer is a thread, a process or on another host.
+// The links of one rank: which ranks its executor can reach, and how. A link is a channel and a peer, in one direction.
+// Its view points into memory of this process, whether the peer is a thread, a process or on another host.
 //
 // Threads  outgoing(), incoming(), exchange(), readable_kinds() and what is constant: any thread.
-//          set_running() and what peers() hands out: the executing thread, of which there is one at a time.
+//          set_running() and what peers() returns: the executing thread, of which there is one at a time.
 //          wait_for_readers(): any thread.
 // Nothing here lags: what a view shows is what executors go by.
 #pragma once
@@ -20,7 +20,7 @@
 
 namespace rondo {
 
-/// The FIFOs on this side of all links to other hosts, in one piece: for a device, which has to be told of memory.
+/// The FIFOs on this side of all links to other hosts, in one piece: for a device, which has to register memory.
 struct NetworkMemory {
   std::shared_ptr<const void> owner;  ///< its holder may use the memory when the links are gone
   std::span<std::byte> bytes;

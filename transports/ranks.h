@@ -53,7 +53,7 @@ class Ranks {
   [[nodiscard]] virtual std::string how_dead(uint32_t) const { return " has ended"; }
   /// By rank: a descriptor that becomes readable when the process has ended, valid as long as this; -1: there is none.
   [[nodiscard]] virtual std::vector<int> process_handles() const { return {}; }
-  /// For people: "rank 2 (host example, process 4711)".
+  /// Describes the rank for people: "rank 2 (host example, process 4711)".
   [[nodiscard]] virtual std::string describe_rank(uint32_t peer) const = 0;
 };
 

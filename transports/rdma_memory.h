@@ -15,16 +15,16 @@ class RdmaMemory {
  public:
   virtual ~RdmaMemory() = default;
 
-  /// At the device's addresses. They begin and end at a page of the host.
+  /// Returns the memory at the device's addresses. They begin and end at a page of the host.
   [[nodiscard]] virtual std::span<std::byte> bytes() const = 0;
-  /// The host reads and writes it there, too.
+  /// Says whether the host can read and write the memory there, too.
   [[nodiscard]] virtual bool is_in_reach_of_host() const = 0;
-  /// Of a dmabuf that holds bytes(); -1: there is none.
+  /// Returns a dmabuf that holds bytes(); -1 if there is none.
   [[nodiscard]] virtual int dmabuf() const = 0;
   /// Runs `work` with the device current on this thread: networks that know devices want that for all calls.
   virtual void run(const std::function<void()> &work) const = 0;
-  /// What a network's completions say is in the memory can be read by kernels that the host tells of it from now on.
-  /// From within run().
+  /// Makes what a network's completions report readable by kernels to which the host announces it afterwards. Call it
+  /// from within run().
   [[nodiscard]] virtual Result<void> flush() const = 0;
 };
 

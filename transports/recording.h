@@ -65,7 +65,7 @@ struct RecordedCounts {
   }
 };
 
-/// More than there are collectives, so that the memory keeps its layout when one comes.
+/// A bound above the number of collectives, so that the memory keeps its layout when a collective is added.
 inline constexpr uint32_t counted_collective_count = 16;
 
 struct RecordedStatistics {

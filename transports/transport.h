@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What src/core/registry.cpp makes for one rank of a communicator: the owner of the rank's links, of its view of the
-// other ranks, and of the flight recorder. A part of the core takes the one interface that it needs, not the owner.
+// src/core/registry.cpp makes a transport for one rank of a communicator. It owns the rank's links, its view of the
+// other ranks, and the flight recorder. A part of the core takes the one interface that it needs, not the owner.
 #pragma once
 
 #include "transports/flight_recorder.h"
@@ -9,8 +9,8 @@
 
 namespace rondo {
 
-/// The three objects are the same at every call, and end with the transport. Its destructor tells the other ranks that
-/// this one has left.
+/// The three objects are the same at every call, and end with the transport. Its destructor reports to the other ranks
+/// that this one has left.
 class Transport {
  public:
   virtual ~Transport() = default;

@@ -55,7 +55,7 @@ AbstractAddress address_of(const FdTicket &ticket) {
   return result;
 }
 
-/// False: the deadline passed.
+/// Waits for `events`. Returns false if the deadline passed first.
 bool wait_for(int descriptor, short events, uint64_t deadline_ns) {
   pollfd entry{descriptor, events, 0};
   for (uint64_t now = now_ns(); now < deadline_ns; now = now_ns()) {

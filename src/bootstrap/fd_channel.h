@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Hands descriptors over between processes: an abstract unix socket (no file, gone with its owner) and SCM_RIGHTS. The
-// socket's name and the token are random and travel through the authenticated store. The name can be read in /proc by
-// all users of the host: so a peer of another user, or of a process that is not awaited, is turned away before anything
-// is read from it, the others are served side by side, and the oldest that says nothing gives way to a new one.
+// This file hands descriptors over between processes by an abstract unix socket (no file, gone with its owner) and
+// SCM_RIGHTS. The socket's name and the token are random and travel through the authenticated store. All users of the
+// host can read the name in /proc. So the server turns away a peer of another user, or of a process that it does not
+// await, before it reads anything from it. It serves the others side by side; the oldest silent one gives way to a new
+// one.
 #pragma once
 
 #include <array>
@@ -19,14 +20,14 @@
 
 namespace rondo {
 
-/// What a taker must know; goes through the store as it is.
+/// A ticket holds what a taker must know. It goes through the store as it is.
 struct FdTicket {
   std::array<char, 32> name{};   ///< hexadecimal, without the leading NUL of the abstract name space
   std::array<char, 32> token{};  ///< hexadecimal
 };
 static_assert(sizeof(FdTicket) == 64);
 
-/// Asked every few milliseconds during a wait, whose end its failure is; null: nothing is to be asked.
+/// A wait calls this every few milliseconds, and ends with its failure; null if there is nothing to check.
 using WaitCheck = std::function<Result<void>()>;
 
 class FdServer {
@@ -75,7 +76,7 @@ class FdOffer {
 /// The taker's side, which knows how many there are. RONDO_ERROR_REMOTE: the owner is gone, or no longer gives them.
 [[nodiscard]] Result<std::vector<FileDescriptor>> take_descriptors(const FdTicket &ticket, size_t count,
                                                                    uint64_t deadline_ns, const WaitCheck &check = {});
-/// Of one.
+/// Takes one descriptor; otherwise equal to take_descriptors().
 [[nodiscard]] Result<FileDescriptor> take_descriptor(const FdTicket &ticket, uint64_t deadline_ns,
                                                      const WaitCheck &check = {});
 

@@ -25,7 +25,7 @@ class FrameTagger {
   FrameTagger &operator=(const FrameTagger &) = default;
   ~FrameTagger();
 
-  /// The tag of the next frame.
+  /// Returns the tag of the next frame.
   [[nodiscard]] FrameTag next(ByteView header, ByteView payload);
 
  private:

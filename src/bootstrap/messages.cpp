@@ -15,7 +15,7 @@ bool valid_status(uint32_t status) {
   return status >= RONDO_ERROR_INVALID_ARGUMENT && status <= RONDO_ERROR_INTERNAL;
 }
 
-/// status | peer | message; `may_be_ok`: the status may be RONDO_OK.
+/// Decodes `status | peer | message`. With `may_be_ok` the status may be RONDO_OK.
 bool decode_error(ByteReader &in, bool may_be_ok, Error &error) {
   const auto status = in.number<uint32_t>();
   const auto peer = in.number<uint32_t>();

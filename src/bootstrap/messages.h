@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a frame of the store's protocol says. No I/O. Numbers are little-endian.
+// This file defines the frames of the store's protocol. No I/O. Numbers are little-endian.
 //
 // Request  kind u8 | id u64 | key_bytes u16 | key | rest
 //            put      value                                     the rest of the body
@@ -65,7 +65,7 @@ struct Reply {
 [[nodiscard]] std::optional<Request> decode_request(ByteView body);
 [[nodiscard]] std::optional<Reply> decode_reply(ByteView body);
 
-/// How many of `parts` from `first` on fit into one reply; at least one where there is one.
+/// Returns how many of `parts` from `first` on fit into one reply; at least one if there is one.
 [[nodiscard]] uint32_t page_count(const std::vector<ByteView> &parts, uint32_t first);
 
 }  // namespace rondo

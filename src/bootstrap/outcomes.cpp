@@ -13,7 +13,7 @@ namespace {
 constexpr uint64_t farewell_ns = 2'000'000'000;  // for the news of a failure; nothing else is waited for then
 constexpr size_t message_bytes_max = 2000;
 
-/// A part: the status, then what was asked for or the message.
+/// Returns a rank's part: the status, then the bytes or the message.
 Bytes part_of(const Result<Bytes> &own) {
   const auto status = static_cast<uint32_t>(own.ok() ? RONDO_OK : own.error().status);
   const ByteView text = own.ok() ? own.value() : bytes_of(own.error().message);

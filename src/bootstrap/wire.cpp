@@ -19,7 +19,7 @@ Secret random_secret() {
 namespace wire {
 namespace {
 
-/// Keyed hash of the label and both challenges. Labels have no common meaning with frames, whose keys differ.
+/// Returns a keyed hash of the label and both challenges. Labels have no common meaning with frames, whose keys differ.
 std::array<std::byte, 32> derive(const Secret &secret, std::string_view label, const Challenge &client,
                                  const Challenge &server) {
   Bytes input;

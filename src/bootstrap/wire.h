@@ -55,7 +55,7 @@ enum class MagicMatch {
 
 [[nodiscard]] Proof prove(const Secret &secret, Role role, const Challenge &client, const Challenge &server);
 
-/// What a client sends in place of its proof to a server that knows another secret.
+/// A client sends this in place of its proof to a server that knows another secret.
 inline constexpr Proof other_secret{};
 
 /// Compares in constant time.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // This file declares the binary interface of libnccl.so.2 as far as Rondo implements it: names, numbers, layouts.
 // It serves the library, and test programs on systems without NVIDIA's header. tests/compat compares it with that
-// header where one is installed. The numbers are those of releases 2.28 to 2.32, none of which changed an older one.
+// header where one is installed. Releases 2.28 to 2.32 use these numbers, and none of them changed an older one.
 #pragma once
 
 #include <cstddef>
@@ -57,7 +57,7 @@ enum ncclRedOp_t : int {
   ncclMaxRedOp = 0x7fffffff,
 };
 
-/// Later releases append fields. `size` tells how many of them the caller has; a field that nobody set is INT32_MIN or
+/// Later releases append fields. `size` says how many of them the caller has; a field that nobody set is INT32_MIN or
 /// null. The fields are named as far as Rondo reads them or a caller of release 2.30 sets them.
 struct ncclConfig_t {
   size_t size;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a program holds as ncclComm_t: a rank's part of a communicator of Rondo.
+// This file declares what a program holds as ncclComm_t: a rank's part of a communicator of Rondo.
 #pragma once
 
 #include <atomic>
@@ -14,7 +14,7 @@
 struct ncclComm {
   std::atomic<bool> alive = false;             ///< pairs with itself: it is false from the end on
   std::atomic<bool> ready = false;             ///< pairs with itself: once true, the communicator has been made
-  std::atomic<rondo_comm_t> handle = nullptr;  ///< pairs with itself; null: the group that makes it has not ended yet
+  std::atomic<rondo_comm_t> handle = nullptr;  ///< pairs with itself; null until the group that makes it has ended
   std::atomic<bool> finalized = false;         ///< pairs with itself: of two threads that finalize, one is refused
   ncclResult_t refusal = ncclSuccess;  ///< why it will never have a handle
   int rank = 0, rank_count = 0, device = 0;
@@ -35,7 +35,7 @@ namespace rondo::compat {
 /// Checks also that its making has ended well. A communicator that is still being made gives ncclInvalidArgument.
 [[nodiscard]] ncclResult_t check_ready(ncclComm *comm, const char *function);
 
-/// Tells how `comm`, which is in use, stands: ncclSuccess, ncclInProgress or its failure.
+/// Returns the state of `comm`, which is in use: ncclSuccess, ncclInProgress or its failure.
 [[nodiscard]] ncclResult_t state_of(ncclComm *comm);
 
 /// Waits until the making of `comm` has ended. A failure ends `comm`.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How a function of libnccl.so.2 is defined: by its name, and by a second name with a p before it. A profiler that
-// replaces the first one calls the second.
+// This file defines a function of libnccl.so.2 under its name, and under a second name with a p before it. A profiler
+// that replaces the first one calls the second.
 #pragma once
 
 #include "src/compat/abi.h"

@@ -25,7 +25,7 @@ ncclResult_t pass_on(rondo_status_t status, rondo_comm_t comm);
 /// Returns `text` as one that lives until this thread calls this or last_failure() again.
 [[nodiscard]] const char *hold_text(const std::string &text);
 
-/// Writes the release that programs are told, 23007 or what RONDO_NCCL_VERSION says ("2.28.9" or "22809").
+/// Writes the release that programs get: 23007, or the value of RONDO_NCCL_VERSION ("2.28.9" or "22809").
 ncclResult_t reported_version(int *version);
 
 }  // namespace rondo::compat

@@ -78,7 +78,8 @@ ncclResult_t start(Initialisation &initialisation) {
   return ncclSuccess;
 }
 
-/// Ends what was started of them, so that no rank waits for one that does not come; their handles tell why from now on.
+/// Ends the communicators that were started, so that no rank waits for a missing one. Their handles then give the
+/// reason.
 void give_up(const std::vector<Initialisation> &initialisations, ncclResult_t refusal) {
   for (const Initialisation &each : initialisations) {
     const rondo_comm_t handle = each.comm->handle.exchange(nullptr);

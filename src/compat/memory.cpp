@@ -16,7 +16,7 @@ ncclResult_t refuse(const char *function, const std::string &what) {
   return fail(ncclInvalidArgument, std::string(function) + ": " + what);
 }
 
-/// Writes a null handle if the arguments are those of a buffer.
+/// Writes a null handle if the arguments describe a buffer.
 template <class Handle>
 ncclResult_t take_hint(const char *function, ncclComm *comm, const void *buffer, size_t bytes, Handle *handle) {
   if (const ncclResult_t ready = check_ready(comm, function); ready != ncclSuccess) return ready;

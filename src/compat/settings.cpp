@@ -74,7 +74,7 @@ rondo_config_t Settings::config(int device) const {
   return config;
 }
 
-/// As in NCCL, a variable wins over the field.
+/// Reads the environment. A variable wins over the field, as in NCCL.
 Settings default_settings() {
   Settings settings;
   settings.blocking = number("NCCL_COMM_BLOCKING", 1) != 0;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How a communicator is to be made: what the caller's ncclConfig_t and the environment say, as Rondo's configuration.
+// This file turns the caller's ncclConfig_t and the environment into Rondo's configuration of a communicator.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@ namespace rondo::compat {
 struct Settings {
   bool blocking = true;
   uint32_t max_ctas = 0;  ///< 0: no limit
-  std::string interfaces;  ///< names with commas between them; empty: Rondo chooses
+  std::string interfaces;  ///< names with commas between them; Rondo chooses if empty
 
   /// Returns Rondo's configuration, which refers to this object.
   [[nodiscard]] rondo_config_t config(int device) const;
@@ -22,7 +22,7 @@ struct Settings {
 /// Reads `config`, which may be null, and the environment. `function` begins the sentence of a refusal.
 ncclResult_t read_settings(const ncclConfig_t *config, const char *function, Settings *settings);
 
-/// Returns the settings of one who gives no ncclConfig_t.
+/// Returns the settings of a caller that gives no ncclConfig_t.
 [[nodiscard]] Settings default_settings();
 
 }  // namespace rondo::compat

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Teams of ranks, of the device-side interface. Rondo offers device code no access to other ranks' memory, so the team
+// Teams of ranks, of the device-side interface. Rondo offers device code no access to other ranks' memory. So the team
 // that has such access is this rank alone, and every rank is a rail of its own.
 #include "src/compat/communicator.h"
 #include "src/compat/exports.h"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Functions of NCCL's interface that Rondo cannot serve yet. A program that was linked with NCCL needs their names to
-// start; when it calls one, it gets ncclInvalidUsage, and ncclGetLastError() says why. They look at no argument, so
-// none is declared: the callee of C's calling conventions may ignore them.
+// start; when it calls one, it gets ncclInvalidUsage, and ncclGetLastError() says why. They read no argument, so none
+// is declared: the callee of C's calling conventions may ignore them.
 #include <string>
 
 #include "src/compat/exports.h"

@@ -117,10 +117,10 @@ bool Control::is_deserted() const {
   return true;
 }
 
-/// Nobody will send later what is left out now. What the other hosts have not acknowledged may be lost: where something
-/// that came is unread when the connection is closed, or where the network goes with its last process, as that of a
-/// container does, the kernel sends nothing again. So acknowledgements are waited for, for a while. Ranks that leave in
-/// one moment may all find that they are the last: it is said once.
+/// Repeats what is to be said until it has arrived, since nobody will send it later. What the other hosts have not
+/// acknowledged may be lost. The kernel sends nothing again if received bytes are unread when the connection is closed,
+/// or if the network goes with its last process, as a container's does. So this waits for acknowledgements, for a
+/// while. Ranks that leave at one moment may all find that they are the last: it is said once.
 void Control::say_farewell() {
   const uint64_t begun_ns = now_ns();
   if (parts_.local->failed()) send_failure();  // a full connection may have left it out
@@ -133,7 +133,7 @@ void Control::say_farewell() {
   }
 }
 
-/// False: a connection was full.
+/// Says farewell to all neighbours. Returns false if a connection was full.
 bool Control::tell_farewell() {
   const uint64_t limit = std::max(ControlLines::failure_max + own_cells(), ControlLines::buffered_max);
   // First what other hosts may hear by this one alone: what is joined by it is seen to part when it has left.
@@ -189,7 +189,7 @@ bool Control::look_for_dead(bool all) {
   const bool fired = ::poll(processes_.data(), processes_.size(), 0) > 0;
   if (!fired && !all) return false;
   for (pollfd &process : processes_)
-    if (process.revents != 0) process.fd = -1;  // told once: it would wake the sentinel for ever
+    if (process.revents != 0) process.fd = -1;  // reported once: it would wake the sentinel for ever
   bool found = false;
   for (const uint32_t index : parts_.local->find_dead()) {
     found |= !ended_[index];
@@ -238,7 +238,7 @@ void Control::send_status() {
   }
 }
 
-/// The states of the ranks of this host from `which` * statuses_max on.
+/// Returns the states of the ranks of this host from `which` * statuses_max on.
 Cell Control::own_status(size_t which) const {
   std::array<RankNews, statuses_max> statuses;
   const size_t first = which * statuses_max, count = std::min<size_t>(local_ranks_.size() - first, statuses_max);
@@ -322,7 +322,7 @@ void Control::watch(std::vector<pollfd> &descriptors) const {
   const std::lock_guard own(mutex_);
   for (const pollfd &process : processes_)
     if (process.fd >= 0) descriptors.push_back(process);
-  // What waits there would wake this rank again and again, as long as a stopped one has the lock.
+  // Events there would wake this rank again and again, as long as a stopped rank has the lock.
   if (!is_to_serve(now_ns()) || locked_out_ >= locked_out_max) return;
   descriptors.push_back({parts_.share.bell.get(), POLLIN, 0});
   for (const uint32_t host : overlay_.neighbours(host_))

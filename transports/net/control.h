@@ -1,20 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
-// What ranks of other hosts are known to do: the control plane. Up to 64 hosts there is one connection between each two
-// of them, above that one with each neighbour in a ring (overlay.h), over which hosts pass on what they hear (news.h).
-// What comes lies in memory that the ranks of a host share (control_memory.h), so all of them know it at once.
+// The control plane holds what is known about the ranks of other hosts. Up to 64 hosts, each two of them have a
+// connection. Above that, each host has one with each neighbour in a ring (overlay.h), and hosts pass on what they hear
+// (news.h). What arrives lies in memory that the ranks of a host share (control_memory.h), so all of them know it at
+// once.
 //
-// Who serves the connections: the sentinel of the host's lowest rank that has not left and lives. Where it is stopped
-// and nobody has served for stand_in_ns, another does until it is back. What a rank has to say at once (that it left, a
-// failure, a question) it says itself, under the lock.
+// The sentinel of the host's lowest rank that lives and has not left serves the connections. If it is stopped and
+// nobody has served for stand_in_ns, another one does until it is back. A rank itself says under the lock what cannot
+// wait: that it left, a failure, or a question.
 //
-// Lag      A rank's state is told every heartbeat, and what it entered as an operation when somebody asks.
-// Life     A rank has departed when it says so. When its process ends without that, the others of its host see it and
-//          tell. When a connection ends, the last process of the host has ended, and with it all its ranks that had not
-//          left; in a ring, when the last way to it has. A cut cable is silent: heartbeats that nobody acknowledges for
-//          a second end the connection. A stopped process is late, not dead: its host acknowledges. Heartbeats pause
-//          when unread ones could fill its buffer: then keepalive probes find a cable that is cut.
-// Far      Questions and answers between hosts that are no neighbours go a shortest way, from host to host. A clock is
-//          measured against the neighbour on the way to rank 0's host, which adds what it has measured itself.
+// Lag      Hosts report a rank's state every heartbeat, and the operation that it entered when somebody asks.
+// Life     A rank has departed when it says so. When its process ends without that, the other ranks of its host see and
+//          report it. When a connection ends, the last process of the host has ended, and with it all its ranks that
+//          had not left. In a ring, that holds when the last path to the host has ended. A cut cable is silent:
+//          heartbeats that nobody acknowledges for a second end the connection. A stopped process is late, not dead:
+//          its host acknowledges. Heartbeats pause when unread ones could fill its buffer: then keepalive probes find a
+//          cut cable.
+// Far      Questions and answers between hosts that are no neighbours take a shortest path, from host to host. A clock
+//          is measured against the neighbour on the path to rank 0's host, which adds what it has measured itself.
 #pragma once
 
 #include <poll.h>
@@ -39,7 +41,7 @@ namespace rondo::net {
 
 inline constexpr uint64_t stand_in_ns = 450'000'000;
 
-/// What the ranks of a host hold in common.
+/// The ranks of a host hold these in common.
 struct ControlShare {
   ControlMemory memory;
   FileDescriptor bell;                   ///< an eventfd: wakes the rank that serves
@@ -104,7 +106,7 @@ class Control {
   [[nodiscard]] bool is_deserted() const;
   void say_farewell();
   bool tell_farewell();
-  /// Cells that the states of this host's ranks take.
+  /// Returns the number of cells that the states of this host's ranks take.
   [[nodiscard]] size_t own_cells() const { return (local_ranks_.size() + statuses_max - 1) / statuses_max; }
   [[nodiscard]] Cell own_status(size_t which) const;
   void send_status();
@@ -130,7 +132,7 @@ class Control {
   News news_;
   uint32_t index_ = 0;                 ///< of this rank in local_ranks_
   mutable std::mutex mutex_;           ///< of this rank's threads; guards what follows, and is taken before the lock
-  std::vector<pollfd> processes_;      ///< by index: of the others' processes; -1: has ended, or there is none to watch
+  std::vector<pollfd> processes_;      ///< by index, of the others' processes; -1 if ended, or if none is to be watched
   std::vector<bool> ended_;            ///< by index: the process has ended
   bool someone_died_ = false;          ///< since this rank last served
   uint32_t locked_out_ = 0;            ///< steps in a row in which another rank had the lock

@@ -1,20 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
-// What hosts say to each other over a control connection: one thing in each cell, see control_memory.h. Numbers are
-// little-endian; what is left of a cell is zero.
+// This file defines what hosts say to each other over a control connection: one thing in each cell, see
+// control_memory.h. Numbers are little-endian; the rest of a cell is zero.
 //
 // Cell     magic u32 | kind u32 | body
-//   status   count u32 | count times: rank u32 | state u32 | entered u64 | completed u64      of ranks of the sender's
-//            host, every heartbeat, and when the state of one changes; in a ring of hosts also what it heard of others
-//   ask      rank u32 | operation u64 | asker u32 | hops u32         asker: the host that wants to know; hops: how
-//            often it may still be passed on
-//   record   rank u32 | operation u64 | asker u32 | hops u32 | signature | plan choice | history      its answer, a
-//            cell for it and each of the RemoteRank::record_count - 1 before it, where they were entered and are kept
-//   clock    asked u64 | received u64 | answered u64 | offset u64 | uncertainty u64      asked every heartbeat of the
-//            neighbour on the way to the host of rank 0: zeros but for the time of asking. The answer has these times
-//            by the clocks of those who took them, and how far that host's clock is ahead of the neighbour's
+//   status   count u32 | count x: rank u32 | state u32 | entered u64 | completed u64
+//            The states of ranks of the sender's host, at every heartbeat and when the state of one changes. In a ring
+//            of hosts also what the sender heard of other ranks.
+//   ask      rank u32 | operation u64 | asker u32 | hops u32
+//            The asker is the host that wants to know. Hops: how often the question may still be passed on.
+//   record   rank u32 | operation u64 | asker u32 | hops u32 | signature | plan choice | history
+//            The answer: a cell for the operation, and one for each of the RemoteRank::record_count - 1 operations
+//            before it that were entered and are kept.
+//   clock    asked u64 | received u64 | answered u64 | offset u64 | uncertainty u64
+//            The question goes to the neighbour on the path to rank 0's host at every heartbeat; all of it except
+//            `asked` is zero. The answer has these times by the clocks of the hosts that took them. It also says how
+//            far the clock of rank 0's host is ahead of the neighbour's.
 //   failure  status u32 | rank u32 | peer u32 | operation u64 | bytes u32 | text
-//   down     host u32 | count u32 | count times: neighbour u32 | reason u32    of a ring: what that host told of the
-//            ends of its connections; reason: 1 + errno
+//   down     host u32 | count u32 | count x: neighbour u32 | reason u32
+//            In a ring: the ends of its connections that `host` reported as down. The reason is 1 + errno.
 #pragma once
 
 #include <algorithm>
@@ -39,7 +42,7 @@ inline constexpr uint32_t statuses_max = (cell_bytes - 3 * sizeof(uint32_t)) / s
 inline constexpr size_t failure_text_max = 900;
 static_assert((4 + 2 * ring_neighbours_max) * sizeof(uint32_t) <= cell_bytes);
 
-/// What a question and its answer begin with: what `rank` has called as `operation`, for the host `asker`.
+/// A question and its answer begin with this: what `rank` has called as `operation`, for the host `asker`.
 struct Inquiry {
   uint32_t rank = 0;
   uint64_t operation = 0;

@@ -51,8 +51,8 @@ bool ControlLines::send_rest(uint32_t host) const {
     } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
       return false;
     } else if (errno != EINTR) {
-      // What it said last may still be there to be read: its departure, or a failure. Control::serve() reads that: here
-      // it may be an answer that could not be sent, to what is being read.
+      // The peer's last messages, its departure or a failure, may still be unread. Control::serve() reads them. This
+      // call does not: it may be sending an answer to the very cell that is being read.
       peer.send_error = static_cast<uint64_t>(errno);
     }
   }

@@ -1,17 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the ranks of a host know together of the ranks of other hosts: memory that they all map, and the descriptors of
-// the control connections, which they all hold. So a connection between two hosts lasts until the last rank of one of
-// them has left, and any rank can serve it when the one that did is gone, or is stopped.
+// The ranks of a host share what they know of the ranks of other hosts. They all map this memory, and they all hold the
+// descriptors of the control connections. So a connection between two hosts lasts until the last rank of one of
+// them has left. Any rank can serve it when the rank that did is gone or stopped.
 //
 // Layout   ControlHeader | RemoteHost[host_count] | RemoteRank[rank_count]     host and rank: as in the whole group
-// Lock     `lock` of the header guards all that no comment calls readable without. Its word names the holder, from
-//          which it is taken over when the kernel says that its process has ended, and never before: a holder that is
-//          stopped or has no core may go on at any time, two would write to one connection, and cells would be torn.
-//          So a rank that is stopped in the microseconds in which it holds the lock (the last one to leave for 0.5 s at
-//          most, where a connection is full or acknowledgements are missing) keeps its host from hearing and telling
-//          until it goes on. Its host is late then, as the rank is, and its kernel acknowledges.
-//          Of a holder that ends one cell that had come may be lost, or one be sent twice: each says what it says once
-//          more at the next heartbeat.
+// Lock     `lock` of the header guards all that no comment calls readable without it. Its word names the holder.
+//          Another rank takes the lock over when the kernel says that the holder's process has ended, and never before.
+//          A holder that is stopped or has no core may go on at any time: two would write to one connection, and cells
+//          would be torn.
+//          A rank that is stopped in the microseconds in which it holds the lock keeps its host from hearing and
+//          reporting until it goes on. The last rank to leave may hold it for 0.5 s, while a connection is full or
+//          acknowledgements are missing. Its host is late then, as the rank is, and its kernel acknowledges.
+//          When a holder ends, one cell that had arrived may be lost, or one may be sent twice. Hosts repeat what a
+//          cell says at the next heartbeat.
 #pragma once
 
 #include <array>
@@ -60,9 +61,9 @@ struct RemoteHost {
   SilenceWatch silence;      ///< looks at each heartbeat
   uint64_t unsent_bytes = 0;  ///< the last so many of `unsent` are still to be sent
   std::array<std::byte, cell_bytes> unsent{};
-  // Of a ring of hosts, this host included:
-  uint64_t down_due = 0;  ///< a bit for each neighbour of this rank's host, which is to be told of `down`
-  std::array<uint64_t, ring_neighbours_max> down{};  ///< 1 + errno: it told that its connection with that neighbour is
+  // In a ring of hosts, this host included:
+  uint64_t down_due = 0;  ///< a bit for each neighbour of this rank's host that has yet to learn of `down`
+  std::array<uint64_t, ring_neighbours_max> down{};  ///< by neighbour: 1 + errno of a connection reported as down
 };
 
 struct RemoteRecord {
@@ -78,9 +79,9 @@ struct RemoteRank {
   uint64_t completed = 0;
   uint64_t ended = 0;  ///< its process has ended, or its host is lost: 1 + errno, or 1
   // With it:
-  uint64_t told = 0;       ///< the furthest state that it was told to be in, as on the wire
-  uint64_t due_now = 0;    ///< of a ring: a bit for each neighbour that is to be told of this rank
-  uint64_t due_later = 0;  ///< likewise, at a later heartbeat
+  uint64_t told = 0;       ///< the furthest state in which it was reported to be, as on the wire
+  uint64_t due_now = 0;    ///< in a ring: a bit for each neighbour that must learn of this rank
+  uint64_t due_later = 0;  ///< the same, at a later heartbeat
   uint64_t asked_ns = 0;
   uint64_t asked_count = 0;  ///< how often since it answered
   std::array<RemoteRecord, record_count> records{};
@@ -88,7 +89,7 @@ struct RemoteRank {
 
 class ControlMemory {
  public:
-  /// A file without a name, for `host_count` hosts and `rank_count` ranks.
+  /// Creates a file without a name, for `host_count` hosts and `rank_count` ranks.
   [[nodiscard]] static Result<FileDescriptor> create(uint32_t host_count, uint32_t rank_count);
   [[nodiscard]] static Result<ControlMemory> map(int descriptor, uint32_t host_count, uint32_t rank_count);
 
@@ -103,11 +104,11 @@ class ControlMemory {
 
 inline constexpr uint64_t tell_patience_ns = 500'000'000;  // of a rank that has something to say
 
-/// Holds the lock, or does not: look. Gives it back in the end.
+/// Holds the lock if held() says so. Gives it back in the end.
 class ControlLock {
  public:
-  /// `index`: the rank's number on its host. Tries until it has the lock, for `patience_ns`; 0: once. `ended`: by
-  /// index, whose processes have ended.
+  /// Tries until it has the lock, for `patience_ns`; once if that is 0. `index` is the rank's number on its host.
+  /// `ended` says, by index, whose processes have ended.
   ControlLock(ControlHeader &header, uint32_t index, uint64_t patience_ns, const std::vector<bool> &ended = {});
   ControlLock(const ControlLock &) = delete;
   ControlLock &operator=(const ControlLock &) = delete;
@@ -118,7 +119,7 @@ class ControlLock {
   [[nodiscard]] bool take(uint32_t index, const std::vector<bool> &ended);
 
   ControlHeader &header_;
-  uint64_t word_ = 0;  ///< 1 + the number on the host; 0: not held
+  uint64_t word_ = 0;  ///< 1 + the number on the host; 0 if not held
 };
 
 }  // namespace rondo::net

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What hosts ask each other over the control plane: what ranks have called as an operation, and what time it is.
+// This file asks and answers questions over the control plane: what ranks have called as an operation, and what time it
+// is.
 #include <algorithm>
 
 #include "src/base/clock.h"
@@ -10,12 +11,13 @@ namespace {
 
 constexpr uint64_t ask_again_ns = 50'000'000;
 constexpr uint64_t ask_doublings_max = 5;  // of that pause: 0.8 s
-// In ask_again_ns, with those of all ranks of a host; and what is told for each. A host on the way passes them on to
-// the asker, which says nothing meanwhile.
+// Bounds on the questions of all ranks of a host in ask_again_ns, and on the records in an answer to each. A host on
+// the path passes the records on to the asker, which sends nothing meanwhile.
 constexpr uint64_t ring_questions_max = 16, ring_records_max = 4;
 static_assert(ring_questions_max * ring_records_max <= ControlLines::unheard_max);
 constexpr uint32_t hops_max = 64;                  // a shortest way has log2(hosts); hosts may know of different ones
-/// Clocks of two hosts part by that much a second at worst: an old measurement loses to a new one of this uncertainty.
+/// The clocks of two hosts drift apart by at most this much a second: an old measurement loses to a new one of this
+/// uncertainty.
 constexpr uint64_t clock_drift_divisor = 50'000;  // 20 parts in a million
 
 uint64_t aged_uncertainty(const ControlHeader &shared, uint64_t now_ns) {
@@ -33,8 +35,8 @@ std::optional<OperationInfo> Control::entered(uint32_t rank, uint64_t operation)
   const RemoteRecord &record = peer.records[operation % RemoteRank::record_count];
   if (record.operation == operation) return record.what;
   const uint64_t now = now_ns();
-  // One that does not answer is asked less and less often, whatever about: the others, of which only so many are asked
-  // at once, have their turn.
+  // A rank that does not answer is asked less and less often, whatever the operation. The number of questions at a time
+  // is limited, and so the other ranks have their turn.
   const uint64_t pause_ns = ask_again_ns << std::min(peer.asked_count, ask_doublings_max) >> 1;
   const bool asked = peer.asked_count != 0 && now - peer.asked_ns < pause_ns;
   if (peer.ended != 0 || peer.entered < operation || asked) return std::nullopt;
@@ -98,8 +100,8 @@ void Control::take_record(uint32_t neighbour, ByteReader body) {
   }
 }
 
-/// A question is answered at once. An answer says what the clock of the neighbour was between the asking and now: the
-/// offset is taken from the middle, and may be wrong by half of what the way there and back took.
+/// Answers a question at once. An answer says what the clock of the neighbour was between the asking and now. The
+/// offset is taken from the middle, and may be wrong by half of the time that the way there and back took.
 void Control::take_clock(uint32_t neighbour, ByteReader body) {
   ControlHeader &shared = header();
   const uint64_t now = now_ns();
@@ -123,7 +125,7 @@ void Control::take_clock(uint32_t neighbour, ByteReader body) {
   parts_.clock_measured(shared.clock);
 }
 
-/// By a host that knows how far the clock of rank 0's host is ahead of its own.
+/// Answers a question about the clock if this host knows how far the clock of rank 0's host is ahead of its own.
 void Control::answer_clock(uint32_t neighbour, uint64_t asked_ns, uint64_t received_ns) {
   const ControlHeader &shared = header();
   const bool is_reference = host_ == parts_.host_of[0];

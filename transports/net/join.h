@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How a rank's network is made: what every kind of network is told of the group. Which kinds there are is in the table
-// of src/core/registry.cpp.
+// This file declares how a rank's network is made, and what every kind of network learns about the group. The table of
+// src/core/registry.cpp lists the kinds.
 #pragma once
 
 #include <array>
@@ -21,7 +21,7 @@ namespace rondo::net {
 struct JoinRequest {
   uint32_t rank = 0;
   uint32_t rank_count = 1;
-  std::vector<bool> linked;            ///< by rank: there are links to it; equal at both ends
+  std::vector<bool> linked;            ///< by rank, whether it has links to this rank; equal at both ends
   std::vector<std::string> names;      ///< by rank, for people: "rank 2 (host b, process 17)"
   Secret secret;                       ///< of this communicator's links alone
   std::vector<std::string> addresses;  ///< by rail: numeric, of this host, on the route to the others
@@ -29,7 +29,7 @@ struct JoinRequest {
   std::string ib_devices;              ///< RONDO_IB_HCA
   int32_t ib_gid_index = -1;           ///< RONDO_IB_GID_INDEX
   std::vector<std::string> near_ib_devices;  ///< near this rank's cores: taken first among equals
-  const RdmaMemory *rdma_memory = nullptr;  ///< links have slots in it; null: there are none
+  const RdmaMemory *rdma_memory = nullptr;  ///< links have slots in it; null if they have none
   std::string key_prefix;
   uint64_t deadline_ns = 0;
 };

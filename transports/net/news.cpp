@@ -11,9 +11,9 @@ namespace rondo::net {
 namespace {
 
 constexpr uint64_t sweep_ns = 2'000'000'000;
-constexpr uint64_t hidden_ns = 4'000'000'000;  // in which a host that lives tells of a cut, and others pass that on
+constexpr uint64_t hidden_ns = 4'000'000'000;  // in which a live host reports a cut, and others pass that on
 constexpr uint64_t standstill_ns = 3 * heartbeat_ns;  // without a heartbeat: this rank was stopped, or its machine
-constexpr auto left_state = static_cast<uint32_t>(RankState::left);  // and ended_state comes behind it
+constexpr auto left_state = static_cast<uint32_t>(RankState::left);  // ended_state is greater
 static_assert(ended_state > left_state);
 
 }  // namespace
@@ -81,7 +81,8 @@ bool News::is_down(uint32_t host, uint32_t neighbour) const {
   return told_down(host, neighbour) || told_down(neighbour, host);
 }
 
-/// By host: every rank of it has left, or has ended before its host did. It passes nothing on.
+/// Returns, by host, whether every rank of it has left, or has ended before its host did. Such a host passes nothing
+/// on.
 std::vector<bool> News::gone_hosts() const {
   std::vector<bool> gone(overlay_.host_count(), true);
   for (uint32_t rank = 0; rank < host_of_.size(); ++rank)
@@ -89,7 +90,7 @@ std::vector<bool> News::gone_hosts() const {
   return gone;
 }
 
-/// Those, and those of which every rank is lost.
+/// Returns the gone hosts, and the hosts of which every rank is lost.
 std::vector<bool> News::ended_hosts() const {
   std::vector<bool> ended(overlay_.host_count(), true);
   for (uint32_t rank = 0; rank < host_of_.size(); ++rank) {
@@ -99,7 +100,8 @@ std::vector<bool> News::ended_hosts() const {
   return ended;
 }
 
-/// Its steps are in an order in which the next rank that serves can repeat them, where a process ends in between.
+/// Marks the neighbour as lost. Its steps have an order in which the next rank that serves can repeat them, should this
+/// process end in between.
 void News::lose(uint32_t neighbour, int error) {
   const uint64_t reason = static_cast<uint64_t>(error) + 1;
   if (overlay_.is_mesh()) {
@@ -133,14 +135,14 @@ void News::take_down(ByteReader body) {
     if (!place || reason == 0) continue;
     add_down(host, *place, reason);
     if (other != host_) continue;
-    // It has given this connection up. Both ends tell, so that nobody takes this host for lost by it (is_cut_off).
+    // The host has given this connection up. Both ends report it, so that nobody declares this host lost (is_cut_off).
     add_down(host_, *overlay_.place(host_, host), reason);
     memory_.host(host).lost = 1;
   }
 }
 
-/// Where more is down, or more hosts are gone, than this rank has looked at: the ways that are left, and the hosts that
-/// are lost.
+/// Finds the paths that are left and the hosts that are lost, if more connections are down or more hosts are gone than
+/// this rank has seen.
 void News::find_lost() {
   const auto seen = std::pair(header().downs, header().gone_ranks);
   if (overlay_.is_mesh() || found_ == seen) return;
@@ -154,7 +156,7 @@ void News::find_lost() {
   std::vector<bool> lost(overlay_.host_count()), looked_at = gone;
   for (uint32_t host = 0; host < overlay_.host_count(); ++host) {
     if (host == host_ || looked_at[host] || first_hops_[host] != Overlay::no_way) continue;
-    // The hosts that hear of each other, of which none can be heard here.
+    // The hosts of a part hear of each other, and none of them can be heard here.
     const std::vector<uint32_t> ways = overlay_.first_hops(host, is_shut);
     std::vector<uint32_t> part{host};
     for (uint32_t other = 0; other < overlay_.host_count(); ++other)
@@ -167,19 +169,20 @@ void News::find_lost() {
   mark_lost(lost, header().down_reason);
 }
 
-/// A connection of the host out of `part` is down, as its other end alone has told. A host that ends tells nothing, and
-/// of a part that is cut off the last end to be down cannot be heard. Where both ends have told, the host has lived on:
-/// what it is joined by may have left since, but it was not that cut which lost it.
+/// Says whether a connection of the host out of `part` is down and its other end alone has reported that. A host that
+/// ends reports nothing, and the last end to go down in a part that is cut off cannot be heard. If both ends have
+/// reported it, the host has lived on: its neighbours may have left since, but it was not that cut which lost it.
 bool News::is_cut_off(uint32_t host, const std::vector<bool> &part) const {
   return std::ranges::any_of(overlay_.neighbours(host), [&](uint32_t other) {
     return !part[other] && told_down(other, host) && !told_down(host, other);
   });
 }
 
-/// A host that ends while a neighbour of it is stopped: ways over that one seem to lead to it. But a host that lives
-/// tells what is down as the other ends do. Where most of its connections are down as those alone have told, and
-/// nothing more comes for a while, it has ended, or is cut off from all that run. Time in which this rank itself stood
-/// still does not count: what others told meanwhile may still be on its way to it, or they stood still, too.
+/// Finds a host that ended while a neighbour of it is stopped: paths over that neighbour seem to lead to it. But a live
+/// host reports what is down as the other ends do. Suppose that the other ends alone have reported most of its
+/// connections as down, and that nothing more arrives for a while. Then it has ended, or is cut off from all hosts that
+/// run. Time in which this rank itself stood still does not count: reports of that time may still be on their way, or
+/// the other hosts stood still, too.
 void News::find_hidden(uint64_t now_ns) {
   const auto seen = std::pair(header().downs, header().gone_ranks);
   if (overlay_.is_mesh() || header().downs == 0) return;
@@ -199,7 +202,7 @@ void News::find_hidden(uint64_t now_ns) {
   mark_lost(hidden, header().down_reason);
 }
 
-/// More of its connections with hosts that have not ended are down, as those alone have told, than are up.
+/// Says whether more of its connections with hosts that have not ended are reported down by those alone than are up.
 bool News::is_hidden(uint32_t host, const std::vector<bool> &ended) const {
   uint32_t told_alone = 0, up = 0;
   for (const uint32_t other : overlay_.neighbours(host)) {

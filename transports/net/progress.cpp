@@ -55,13 +55,13 @@ bool Progress::step_links() {
   make_readable(events);
   for (const Event &event : events) take(event);
   if (moved || count != 0) return true;
-  // To a sender that has no free slot left, one is told as well: around a ring, each rank may wait for just that slot.
+  // A sender that has no free slot left gets credit for one, too: around a ring, each rank may wait for just that slot.
   for (uint32_t index = 0; index < links_.size(); ++index)
     if (links_[index].sender_waits()) moved |= tell_consumed(index, 0);
   return moved;
 }
 
-/// Once for all payloads that have come into the device's memory.
+/// Flushes once for all payloads that have arrived in the device's memory.
 void Progress::make_readable(std::span<const Event> events) {
   const auto is_in_device = [](const Event &event) { return event.in_device; };
   if (std::none_of(events.begin(), events.end(), is_in_device)) return;

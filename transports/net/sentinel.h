@@ -3,8 +3,9 @@
 // while it is in charge of them: from when the executing thread is away (no operation runs, or it sleeps) until that
 // is back.
 //
-// The executing thread does not wake it at the end of each operation, which would cost a system call: a sentinel that
-// is not in charge looks every charge_look_ns. The one that goes to sleep does, since nobody else would ring its bell.
+// The executing thread does not wake it at the end of each operation, which would cost a system call. A sentinel that
+// is not in charge polls every charge_look_ns. An executing thread that goes to sleep does wake it, since nobody else
+// would ring its bell.
 //
 // Where the ranks are on devices, kernels post, which neither serve links nor ring: the sentinel is in charge all the
 // time.
@@ -48,7 +49,7 @@ class Sentinel {
   void kick();
   /// A device will post: a sentinel that looks seldom is woken. Any thread.
   void expect_posts();
-  /// If the communicator has failed, the other hosts are told, once. Any thread.
+  /// Sends the failure of the communicator to the other hosts, if it has failed, once. Any thread.
   void report_failure();
   /// A round of the links by the executing thread. True: something moved.
   bool step();

@@ -18,7 +18,8 @@ constexpr uint64_t flush_patience_ns = 200'000;             // then the sentinel
 constexpr uint64_t farewell_patience_ns = 2'000'000'000;    // of one that leaves: until what it sent is acknowledged
 constexpr size_t page_bytes = 4096;
 
-/// What links and ranks of a group share. Ranks are counted in the whole group, those of `local` among this host's.
+/// The parts that links and ranks of a group share. Ranks are counted in the whole group, and `local` counts this
+/// host's.
 struct Group {
   Group(GroupParts group_parts, NearMemory near)
       : parts(std::move(group_parts)),
@@ -50,7 +51,7 @@ class GroupPeers final : public PeerAccess {
   explicit GroupPeers(Group &group) : group_(group), local_(group.local_links.peers()) {}
 
   const std::byte *import_payload(uint32_t peer, const SlotHeader &header, std::byte *scratch) override {
-    // What other hosts send is in the slot: a pointer that one of them named is never followed.
+    // A payload from another host is in the slot: a pointer that one of them named is never followed.
     return group_.is_local(peer) ? local_.import_payload(group_.index_of(peer), header, scratch) : nullptr;
   }
   int own_shortage() const override { return local_.own_shortage(); }
@@ -267,8 +268,8 @@ Result<NearMemory> NearMemory::make(const std::vector<bool> &linked, uint32_t ch
   const size_t stride = round_up<size_t>(geometry.bytes(), page_bytes);
   const auto linked_count = static_cast<size_t>(std::ranges::count(linked, true));
   const size_t bytes = bytes_for(linked_count, channel_count, geometry);
-  // Pages are used only where they are touched, but where a device or a network card is told of them. Shared, so that a
-  // child of fork() gets no copy in place of pages that these know.
+  // Pages are used only where they are touched, except where a device or a network card registers them. The mapping is
+  // shared, so that a child of fork() gets no copy in place of registered pages.
   void *const address = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   if (address == MAP_FAILED)
     return system_error("mmap of " + std::to_string(bytes) + " bytes for network links", errno);

@@ -45,9 +45,9 @@ class NearMemory {
     return {mapping_, {mapping_->get().address, mapping_->get().bytes}, device_};
   }
 
-  /// Of the slots that links would have in memory of a device.
+  /// Returns the bytes of the slots that links would have in memory of a device.
   [[nodiscard]] size_t device_bytes() const;
-  /// `device`: at least so many; null takes them away.
+  /// Sets memory of at least device_bytes(); null takes it away.
   void set_device_memory(std::shared_ptr<const RdmaMemory> device);
 
  private:

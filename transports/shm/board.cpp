@@ -174,7 +174,7 @@ void ring(RankBoard &board) {
 }
 
 void ring_always(RankBoard &board) {
-  bell_of(board).fetch_add(1, std::memory_order_release);  // pairs with the look at the bell in wait_for_word()
+  bell_of(board).fetch_add(1, std::memory_order_release);  // pairs with the check of the bell in wait_for_word()
   wake_word(board.bell);
 }
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// What each rank of a host shows the others: which operation it is in, and a bell that wakes it. Plus one record for
-// the communicator's first failure. All words are accessed through src/proto/memory.h; each has one writer, but for the
+// The ranks of a host show each other which operation they are in, and a bell that wakes them. One record more holds
+// the communicator's first failure. All words are accessed through src/proto/memory.h; each has one writer, except the
 // bell and the failure.
 //
-// The records of a rank's operations serve two ends: peers look there whether they agree, and together they are the
+// The records of a rank's operations serve two ends: peers check there whether they agree, and together they are the
 // flight recorder (docs/recorder.md). They lie in shared memory, so they outlive the rank that wrote them.
 #pragma once
 
@@ -16,8 +16,8 @@
 
 namespace rondo::shm {
 
-/// An operation that a rank has entered: one cache line. Written word by word; `operation` last, and 0 while the others
-/// change; `end` when it has ended.
+/// An operation that a rank has entered: one cache line. It is written word by word, `operation` last, which is 0 while
+/// the others change. `end` is written when the operation has ended.
 struct alignas(cache_line_bytes) OperationRecord {
   uint64_t operation = 0;
   uint64_t call = 0;  ///< collective, type, operation, root, see pack_call()
@@ -26,11 +26,11 @@ struct alignas(cache_line_bytes) OperationRecord {
   uint64_t choice = 0;  ///< algorithm, protocol, channels, history, see pack_choice()
   uint64_t chunk_bytes = 0;
   uint64_t entered_ticks = 0;
-  uint64_t end = 0;  ///< ticks << 2 | OperationState; 0: running
+  uint64_t end = 0;  ///< ticks << 2 | OperationState; 0 while it runs
 };
 static_assert(sizeof(OperationRecord) == cache_line_bytes);
 
-/// Of the completed operations of one collective; written by the rank alone.
+/// Counters of the completed operations of one collective; written by the rank alone.
 struct alignas(cache_line_bytes) CollectiveCounters {
   uint64_t operations = 0;
   uint64_t bytes = 0;
@@ -42,7 +42,7 @@ struct alignas(cache_line_bytes) CollectiveCounters {
 struct alignas(cache_line_bytes) RankCounters {
   uint64_t on_device = 0;       ///< 1: some ran on a device
   uint64_t last_end_ticks = 0;  ///< of the latest on a device
-  uint64_t group_rank = 0;      ///< 1 + the rank's number where ranks of other hosts count as well; 0: as here
+  uint64_t group_rank = 0;      ///< 1 + the rank's number where ranks of other hosts count as well; 0 if equal to here
   CollectiveCounters collectives[counted_collective_count];
 };
 static_assert(sizeof(RankCounters) == (1 + counted_collective_count) * cache_line_bytes);
@@ -110,17 +110,17 @@ struct TimedOperation {
 /// Makes `error` the communicator's failure, unless there is one already. `writer` is the rank that calls.
 void raise_failure(SharedFailure &failure, uint32_t writer, const Error &error);
 
-/// True at the cost of one load: there is a failure, perhaps still being written.
+/// Says whether there is a failure, perhaps still being written. It costs one load.
 [[nodiscard]] bool failed(const SharedFailure &failure);
 
-/// The failure, once it is complete; none where its writer takes far too long: it died in the middle of it.
+/// Returns the failure once it is complete; none if its writer takes far too long, as it died in the middle of it.
 [[nodiscard]] std::optional<Error> read_failure(const SharedFailure &failure);
-/// The rank that began to write it.
+/// Returns the rank that began to write it.
 [[nodiscard]] uint32_t failure_writer(const SharedFailure &failure);
 
 /// Wakes the rank of `board` if it sleeps; call after a sync store (src/proto/memory.h).
 void ring(RankBoard &board);
-/// Wakes it whatever it says.
+/// Wakes the rank of `board` whether or not it says that it sleeps.
 void ring_always(RankBoard &board);
 [[nodiscard]] uint32_t prepare_sleep(RankBoard &board);
 void sleep(RankBoard &board, uint32_t ticket, uint64_t timeout_ns);

@@ -45,7 +45,7 @@ bool read_foreign(int process, uint64_t address, std::byte *to, uint64_t bytes) 
   return true;
 }
 
-/// Whether `process` has `file` mapped; true where the system does not let us look.
+/// Says whether `process` has `file` mapped; true if the system does not let us see that.
 bool may_map(int process, const FileIdentity &file) {
   const std::string maps = read_kernel_file("/proc/" + std::to_string(process) + "/maps");
   for (size_t at = 0; at < maps.size(); at = std::min(maps.find('\n', at), maps.size() - 1) + 1) {  // a line each turn
@@ -157,16 +157,16 @@ bool ShmPeers::shares_processor() {
   return false;
 }
 
-/// By number, without a process handle. A process that its parent does not reap keeps its number; one that was reaped
-/// leaves it to another.
+/// Checks by number, without a process handle. A process that its parent does not reap keeps its number; one that was
+/// reaped leaves it to another.
 bool ShmPeers::has_ended(const Peer &peer) const {
   if (const auto stat = process_stat(peer.process))
     return stat->ended() || (peer.start_ticks != 0 && stat->start_ticks != peer.start_ticks);
   return ::kill(peer.process, 0) != 0 && errno == ESRCH;  // without /proc, all that can be asked
 }
 
-/// True of a process that lives, but is another program since exec(): the segment's descriptor is closed there, and its
-/// memory is not mapped. Where the system does not let us look, false.
+/// Says whether a process lives, but is another program since exec(). Then the segment's descriptor is closed there,
+/// and its memory is not mapped. Returns false if the system does not let us see that.
 bool ShmPeers::has_let_go(const Peer &peer, const RankBoard &board) const {
   std::array<char, 64> path{};
   const auto descriptor = static_cast<int>(memory::load_acquire(board.segment_descriptor));

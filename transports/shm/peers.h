@@ -20,10 +20,10 @@ class MappingCache {
  public:
   static constexpr size_t entry_count_max = 128;
 
-  /// Where this process has the region that `exported` of process `process` names; null: it cannot be mapped, or its
-  /// descriptor is another file's by now. `device` is that of all memfds.
+  /// Returns where this process has the region that `exported` of process `process` names. Returns null if it cannot be
+  /// mapped, or its descriptor is another file's by now. `device` is the device of all memfds.
   [[nodiscard]] const std::byte *find(int process, const SlotHeader &exported, uint64_t device);
-  /// As PeerAccess::own_shortage(), of the latest find().
+  /// Returns what PeerAccess::own_shortage() says of the latest find().
   [[nodiscard]] int own_shortage() const { return own_shortage_; }
 
  private:
@@ -63,11 +63,12 @@ class ShmPeers final : public PeerAccess {
   void cancel_sleep() override { shm::cancel_sleep(segment_->board(rank_)); }
   [[nodiscard]] bool shares_processor() override;
 
-  /// Which kinds of exported buffers of `peer` this rank can read: bits PayloadKind. Tries them.
+  /// Tries which kinds of exported buffers of `peer` this rank can read, and returns them as bits PayloadKind.
   [[nodiscard]] uint32_t readable_kinds(uint32_t peer, bool try_mapping, bool try_cross_memory);
-  /// The ranks whose processes have ended, or have become another program by exec(). A few system calls a process.
+  /// Returns the ranks whose processes have ended, or have become another program by exec(). A few system calls a
+  /// process.
   [[nodiscard]] std::vector<uint32_t> find_dead() const;
-  /// As Ranks::process_handles().
+  /// Returns what Ranks::process_handles() describes.
   [[nodiscard]] std::vector<int> process_handles() const;
 
  private:
@@ -75,7 +76,7 @@ class ShmPeers final : public PeerAccess {
     int process = 0;
     bool same_process = false;
     FileDescriptor process_handle;  ///< none: the kernel has no process handles, or a filter refuses them
-    uint64_t start_ticks = 0;       ///< of the process, where there is no handle; 0: unknown
+    uint64_t start_ticks = 0;       ///< of the process, where there is no handle; 0 if unknown
   };
   [[nodiscard]] bool has_ended(const Peer &peer) const;
   [[nodiscard]] bool has_let_go(const Peer &peer, const RankBoard &board) const;

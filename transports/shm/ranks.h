@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the ranks of one host know of each other, by the boards and the failure in their segment: nothing lags.
+// This file implements Ranks within one host by the boards and the failure in the segment: nothing lags.
 #pragma once
 
 #include <memory>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The flight recorder of a segment: that of a communicator of this process, or, to be read only, of a stranger's by
-// /proc.
+// The flight recorder of a segment. The segment belongs to a communicator of this process or, to be read only, of
+// another process that /proc shows.
 #pragma once
 
 #include <memory>
@@ -38,7 +38,7 @@ class SegmentRecording final : public Recording {
   TickMark made_;
 };
 
-/// Of a rank that has mapped the segment for writing.
+/// The recorder of a rank that has mapped the segment for writing.
 class SegmentRecorder final : public FlightRecorder {
  public:
   explicit SegmentRecorder(std::shared_ptr<Segment> segment) : segment_(std::move(segment)) {}
@@ -54,7 +54,7 @@ class SegmentRecorder final : public FlightRecorder {
   std::shared_ptr<Segment> segment_;
 };
 
-/// The inode of this process's namespace of process ids; 0 where the system does not tell.
+/// Returns the inode of this process's namespace of process ids; 0 if the system does not say.
 [[nodiscard]] uint64_t process_namespace();
 
 struct Observed {
@@ -63,15 +63,15 @@ struct Observed {
   bool cut_off = false;        ///< observed_ranks_max was reached
 };
 
-/// Of all communicators that are looked at together. A stranger could show any number of segments.
+/// The limit for all communicators that are observed together. A stranger could show any number of segments.
 inline constexpr uint64_t observed_ranks_max = 65'536;
 
 /// Adds what `all` does not have yet: the ranks of a communicator show the same segment. What is beyond
 /// observed_ranks_max is refused.
 void merge(Observed &all, Observed more);
 
-/// The communicators of process `process`. RONDO_ERROR_INVALID_ARGUMENT: there is no such process;
-/// RONDO_ERROR_SYSTEM: this user may not look at it.
+/// Observes the communicators of process `process`. RONDO_ERROR_INVALID_ARGUMENT means that there is no such process.
+/// RONDO_ERROR_SYSTEM means that this user may not see it.
 [[nodiscard]] Result<Observed> observe_process(int process);
 
 }  // namespace rondo::shm

@@ -60,8 +60,8 @@ Result<SegmentShape> observed_shape(int descriptor, size_t file_bytes) {
   return shape;
 }
 
-/// Puts empty memory over the parts of a file that have no pages yet. A look at them would make those pages: a sparse
-/// file of a few bytes could take all memory there is. What comes there later is not seen.
+/// Puts empty memory over the parts of a file that have no pages yet. Reading them would make those pages: a sparse
+/// file of a few bytes could take all memory there is. What is written there later is not seen.
 Result<void> cover_holes(const Mapping &mapping, int descriptor) {
   const auto [address, bytes] = mapping.get();
   const auto page = static_cast<size_t>(::sysconf(_SC_PAGESIZE));

@@ -53,7 +53,7 @@ class ShmTransport final : public Transport {
   SegmentRecorder recorder_;
 };
 
-/// What the first rank tells the others about the segment.
+/// The first rank sends the others this notice of the segment.
 struct SegmentNotice {
   SegmentId id;
   FdTicket ticket;
@@ -78,7 +78,7 @@ std::string mapped_key(const ConnectRequest &request, uint64_t process) {
   return request.key_prefix + "/mapped/" + std::to_string(process);
 }
 
-/// By rank 0, when not all processes have fetched the segment: `error`, with the ranks that are missing.
+/// Adds the ranks that are missing to `error`. Rank 0 calls it when not all processes have fetched the segment.
 Error name_missing(Error error, const ConnectRequest &request, Store &store, const std::vector<uint64_t> &processes) {
   const uint64_t deadline_ns = now_ns() + naming_patience_ns;  // a rank that has fetched the segment reports it at once
   std::string missing;
@@ -149,7 +149,7 @@ void fill_board(RankBoard &board, const Segment &segment) {
   memory::store_release(board.probe_address, reinterpret_cast<uint64_t>(&board.probe));
 }
 
-/// The largest power of two within a share of `budget_bytes`, kept within the bounds of an area.
+/// Returns the largest power of two within a share of `budget_bytes`, kept within the bounds of an area.
 uint32_t area_bytes(uint64_t budget_bytes, uint64_t area_count, uint32_t bytes_max) {
   return static_cast<uint32_t>(
       std::bit_floor(std::clamp<uint64_t>(budget_bytes / area_count, exchange_area_bytes_min, bytes_max)));

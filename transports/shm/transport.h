@@ -29,7 +29,7 @@ struct ConnectRequest {
 [[nodiscard]] Result<std::unique_ptr<Transport>> connect(const ConnectRequest &request, Store &store,
                                                          SegmentTable &segments);
 
-/// The sizes that connect() chooses, so that `rondo info` can tell.
+/// Returns the sizes that connect() chooses, so that `rondo info` can print them.
 [[nodiscard]] SegmentShape choose_segment_shape(uint32_t rank_count, uint32_t channel_count, uint32_t slot_count,
                                         uint32_t slot_bytes);
 

@@ -107,7 +107,7 @@ Result<void> read_torchrun_secret(const Variables &variables, uint64_t master_po
   return {};
 }
 
-/// A name, an address, or an IPv6 address in brackets.
+/// Reads MASTER_ADDR: a name, an address, or an IPv6 address in brackets.
 Result<std::string> read_master_address(const Variables &variables) {
   const std::string text = variables.text("MASTER_ADDR");
   if (text.empty()) return Variables::missing("MASTER_ADDR");
@@ -265,7 +265,7 @@ Result<Job> flux_job(const Variables &variables) {
   return rendezvous_by_file(variables, job, "flux", name);
 }
 
-/// Of launchers whose environment does not tell enough to meet: the variable that says which rank a process is.
+/// These variables give the rank of a process under launchers whose environment does not say enough to meet.
 struct ForeignRank {
   const char *variable;
   const char *launcher;

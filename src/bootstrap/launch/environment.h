@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which job this process is part of, from how its launcher describes it in the environment. Pure: what it looks at is
-// passed in.
+// This file finds the job that this process is part of, from how its launcher describes it in the environment. It is
+// pure: the environment is passed in.
 //
-// First of these that is there counts:
+// The first of these that exists counts:
 //   rondo run  RONDO_RANK, RONDO_SIZE, RONDO_STORE, RONDO_SECRET [RONDO_LOCAL_RANK]
 //   torchrun   RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT [LOCAL_RANK, LOCAL_WORLD_SIZE, RONDO_PORT, RONDO_SECRET,
 //              TORCHELASTIC_USE_AGENT_STORE, TORCHELASTIC_RUN_ID]; a job of one rank needs RANK and WORLD_SIZE alone
@@ -29,7 +29,7 @@ struct Job {
     alone,  ///< one rank, nobody to meet
     store,  ///< a store that runs already, at `endpoint`
     listen, ///< rank 0 runs the store at `endpoint`, whose host may be a name
-    file    ///< rank 0 runs the store anywhere and tells where in a file of `directory` called after `name`
+    file    ///< rank 0 runs the store anywhere and publishes its address in the file `name` of `directory`
   };
   std::string launcher = "none";
   uint32_t rank = 0;
@@ -39,7 +39,7 @@ struct Job {
   Endpoint endpoint;      ///< store, listen
   Secret secret;          ///< store, listen
   std::string secret_source{};  ///< store, listen: the variables that it is from, for messages
-  std::string name;       ///< file: unique among the jobs of this user; letters, digits, '-', '_' and '.'
+  std::string name;       ///< file: unique among the jobs of this user (letters, digits, '-', '_' and '.')
   std::string directory;  ///< file: where the rendezvous directory is made
   bool several_hosts = false;
 };
@@ -48,17 +48,17 @@ struct EnvironmentView {
   EnvironmentLookup lookup;
   /// Names the process that started the ranks, for launchers that give a job no name: "PID-STARTTIME".
   std::function<std::string()> launcher_process;
-  /// "HOST:PORT" of what started them on several hosts; empty: it is not seen from here.
+  /// "HOST:PORT" of what started them on several hosts; empty if this process cannot see it.
   std::function<std::string()> launcher_address{};
 };
 
 /// RONDO_ERROR_INVALID_ARGUMENT names the variable, its value and what is allowed.
 [[nodiscard]] Result<Job> detect_job(const EnvironmentView &environment);
 
-/// This process's own environment.
+/// Returns this process's own environment.
 [[nodiscard]] EnvironmentView process_environment();
 
-/// 64 hexadecimal digits. The error does not repeat the text.
+/// Parses 64 hexadecimal digits. The error does not repeat the text.
 [[nodiscard]] Result<Secret> parse_secret(std::string_view text);
 [[nodiscard]] std::string format_secret(const Secret &secret);
 

@@ -12,7 +12,7 @@ namespace {
 
 constexpr uint64_t own_name_interval_ns = 1'000'000'000;
 
-/// "localhost" and its like, or a loopback address as text.
+/// Says whether `host` is "localhost" or a like name, or a loopback address as text.
 bool spells_loopback(const std::string &host) {
   if (const auto address = socket_address({host, 1}); address.ok()) return is_loopback(address.value());
   const std::string_view name = host;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What /proc tells of processes.
+// This file reads what /proc says about processes.
 #include "src/bootstrap/launch/process_info.h"
 
 #include <fcntl.h>
@@ -23,7 +23,7 @@ std::string read_small_file(const std::string &path) {
   return count > 0 ? std::string(buffer.data(), static_cast<size_t>(count)) : std::string();
 }
 
-/// The nearest ancestor that is MPICH's proxy.
+/// Returns the nearest ancestor that is MPICH's proxy.
 std::optional<pid_t> nearest_proxy() {
   pid_t pid = ::getppid();
   for (int at = 0; at < ancestors_max && pid > 1; ++at) {

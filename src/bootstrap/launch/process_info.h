@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What /proc tells of processes: to name the one that launched us, and to see whether another one still lives.
+// This file reads /proc: to name the process that launched us, and to see whether another process still lives.
 #pragma once
 
 #include <array>
@@ -11,20 +11,21 @@
 
 namespace rondo {
 
-/// A digest of the kernel's boot id and the namespace of processes: two processes with the same one number processes
-/// alike. Containers of one machine share the boot id, and each has its own process 17.
+/// Returns a digest of the kernel's boot id and the namespace of processes. Two processes with the same digest number
+/// processes alike. Containers of one machine share the boot id, and each has its own process 17.
 [[nodiscard]] std::array<std::byte, 16> boot_digest();
 
-/// "PID-STARTTICKS" of the launcher's process on this host: the nearest ancestor that is MPICH's proxy (there may be a
-/// shell between), else the parent.
+/// Returns "PID-STARTTICKS" of the launcher's process on this host. That is the nearest ancestor that is MPICH's proxy
+/// (there may be a shell between), or the parent if there is none.
 [[nodiscard]] std::string launcher_process();
 
-/// "HOST:PORT" at which MPICH's mpiexec listens for its proxies, from the nearest proxy's command line: the one name of
-/// a job that its hosts share and that costs nothing to ask for. (A question over PMI_FD makes the asker a process of
-/// MPI for Hydra: as soon as it ends without PMI's finalize, its neighbours are killed.) Empty: no proxy is seen.
+/// Returns the "HOST:PORT" at which MPICH's mpiexec listens for its proxies, from the nearest proxy's command line. It
+/// is the one name of a job that its hosts share and that costs nothing to ask for. A question over PMI_FD would make
+/// the asker a process of MPI for Hydra: its end without PMI's finalize kills its neighbours. Empty if no proxy is
+/// seen.
 [[nodiscard]] std::string launcher_address();
 
-/// Pure: from the text of /proc/PID/cmdline, whose arguments each end with a zero byte.
+/// Parses the text of /proc/PID/cmdline, whose arguments each end with a zero byte. Pure.
 [[nodiscard]] std::string parse_control_port(std::string_view command_line);
 
 }  // namespace rondo

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How the ranks of a job or of a unique id meet.
+// This file lets the ranks of a job or of a unique id meet.
 #include "src/bootstrap/launch/rendezvous.h"
 
 #include <algorithm>
@@ -41,7 +41,8 @@ Result<Rendezvous> complete(Rendezvous rendezvous, const Endpoint &endpoint, con
   return meet(std::move(rendezvous), deadline_ns);
 }
 
-/// The same by rank 0 where it runs the store for this group alone: what it fails with is told, too.
+/// Completes the rendezvous on rank 0 when it runs the store for this group alone, and reports its failure to the
+/// ranks.
 Result<Rendezvous> complete_as_host(Rendezvous rendezvous, std::unique_ptr<StoreServer> server,
                                     const Endpoint &endpoint, const Secret &secret, const StoreHost &host,
                                     uint64_t deadline_ns, const Cancel *cancel) {
@@ -82,8 +83,8 @@ Result<Rendezvous> rendezvous_at_store(const Job &job, Rendezvous rendezvous, ui
   return complete(std::move(rendezvous), job.endpoint, job.secret, host, deadline_ns, cancel);
 }
 
-/// What to do about an address on which rank 0 could not listen. Where the port is taken by a job of the same
-/// description, that job is told, too.
+/// Completes the error of an address on which rank 0 could not listen with advice. If a job of the same description has
+/// taken the port, that job gets an error, too.
 Error cannot_listen(Error error, int error_number, const Job &job, const ListenPlace &place,
                     const Rendezvous &rendezvous, uint64_t deadline_ns, const Cancel *cancel) {
   if (error_number == EACCES) {
@@ -121,8 +122,8 @@ bool may_be_stale(rondo_status_t status) {
   return status == RONDO_ERROR_REMOTE || status == RONDO_ERROR_TIMEOUT || status == RONDO_ERROR_AUTHENTICATION;
 }
 
-/// Meets at the store that rank 0's file names. A file that a killed rank 0 on another host has left names one that is
-/// gone, or an address where another job's is by now: the file is read again until rank 0 of this job has replaced it.
+/// Meets at the store that rank 0's file names. A file may be left over from a killed rank 0 on another host. Then its
+/// store is gone, or another job has the address: this reads the file again until rank 0 of this job has replaced it.
 Result<Rendezvous> follow_file(const RendezvousFile &file, const Rendezvous &rendezvous, uint64_t deadline_ns,
                                const Cancel *cancel) {
   while (true) {  // ends at the deadline

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How the ranks of a job or of a unique id meet: the one entry point of the bootstrap for the communicator.
+// This file lets the ranks of a job or of a unique id meet: the one entry point of the bootstrap for the communicator.
 #pragma once
 
 #include "src/bootstrap/launch/environment.h"
@@ -7,22 +7,22 @@
 
 namespace rondo {
 
-/// The group is complete: every rank has come, once.
+/// The group is complete: every rank has arrived, once.
 struct Rendezvous {
   uint32_t rank = 0;
   uint32_t size = 1;
-  Secret secret;                        ///< that the group's ranks know, and nobody else; alone: none
+  Secret secret;                        ///< known to the group's ranks only; none for Job::RendezvousMethod::alone
   uint32_t generation = 0;              ///< of communicators from the environment; 0 for a unique id
-  std::string key_prefix;               ///< begins the group's keys: "g0/"; no other group uses it in this store
-  std::unique_ptr<StoreServer> server;  ///< where this rank runs the store, else null. Declared before `store`, so that
+  std::string key_prefix;               ///< begins the group's keys ("g0/"); no other group uses it in this store
+  std::unique_ptr<StoreServer> server;  ///< where this rank runs the store, or null. Declared before `store`, so that
   std::unique_ptr<Store> store;         ///< the client goes first. Keep the server while any rank may use the store.
 };
 
-/// Meets the other ranks of `job`. `generation` counts the communicators that were made from the environment before,
-/// on every rank alike. `serving`: this process keeps the server of an earlier one (Job::RendezvousMethod::listen: all
-/// generations meet at one port). `network_interface`: RONDO_INTERFACE, which chooses where rank 0 listens for a file,
-/// and where MASTER_ADDR is no address of its host. `cancel`: as of connect_store(). RONDO_ERROR_TIMEOUT lists the
-/// ranks that did not come.
+/// Meets the other ranks of `job`. `generation` counts the communicators that were made from the environment before, on
+/// every rank alike. `serving` says that this process keeps the server of an earlier one. With
+/// Job::RendezvousMethod::listen all generations meet at one port. `network_interface` is RONDO_INTERFACE: it chooses
+/// where rank 0 listens for a file, and where MASTER_ADDR is no address of its host. `cancel` acts as in
+/// connect_store(). RONDO_ERROR_TIMEOUT lists the ranks that did not arrive.
 [[nodiscard]] Result<Rendezvous> join_job(const Job &job, uint32_t generation, bool serving,
                                           std::string_view network_interface, uint64_t deadline_ns,
                                           const Cancel *cancel = nullptr);

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// The file by which rank 0 tells the other ranks of a job where its store is, where the launcher has no place for that.
+// Rank 0 gives the other ranks of a job its store's address by this file, where the launcher has no place for that.
 //
-// Place      DIRECTORY/rondo-UID/NAME-GENERATION: the directory 0700 and ours, the file 0600; anything else is refused,
-//            since the secret stands in it. Written under another name and renamed, so that it is there whole or not.
-// Layout     unique id 128 | boot digest 16 | pid u32 | start ticks u64 | check 32 (BLAKE2b-256 over the 156 before)
-// Staleness  a file whose writer is not alive (same boot, no process of that pid and start time) is as good as none:
-//            readers wait on, and rank 0 writes over it. Of a writer on another host nothing can be known: it counts.
-// End        rank 0 removes it as soon as all ranks have come, or when it gives up.
+// Place      DIRECTORY/rondo-UID/NAME-GENERATION. The directory is 0700 and ours, the file 0600. All else is refused,
+//            since the secret stands in it. Written under another name and renamed, so readers see all or nothing.
+// Layout     unique id 128 | boot digest 16 | pid u32 | start ticks u64 | check 32 (BLAKE2b-256 over the 156 before).
+// Staleness  A file whose writer is known to be dead is ignored: the boot is the same, and no process has that pid and
+//            start time. Readers wait on, and rank 0 overwrites it. A writer on another host counts as alive.
+// End        Rank 0 removes the file as soon as all ranks have arrived, or when it gives up.
 #pragma once
 
 #include <sys/types.h>
@@ -44,7 +44,7 @@ class RendezvousFile {
   /// The others. Waits for a file whose writer lives. @param cancel  null, or what ends it with RONDO_ERROR_ABORTED.
   [[nodiscard]] Result<rondo_unique_id_t> wait(uint64_t deadline_ns, const Cancel *cancel = nullptr) const;
 
-  /// The file is there, and its writer is not known to be dead.
+  /// Says whether the file exists and its writer is not known to be dead.
   [[nodiscard]] Result<bool> is_there() const;
   [[nodiscard]] const std::string &path() const { return path_; }
 
@@ -52,7 +52,7 @@ class RendezvousFile {
   RendezvousFile(FileDescriptor directory, std::string path, std::string name)
       : directory_(std::move(directory)), path_(std::move(path)), name_(std::move(name)) {}
 
-  /// Nothing: no file, or one that is damaged or whose writer is dead.
+  /// Returns nothing if no file exists, or if it is damaged or its writer is dead.
   [[nodiscard]] Result<std::optional<RendezvousRecord>> read() const;
 
   FileDescriptor directory_;

@@ -19,8 +19,8 @@ namespace {
 
 constexpr uint64_t retry_first_ns = 5'000'000;
 constexpr uint64_t retry_max_ns = 100'000'000;
-// A busy listener drops the first packet of a connection, and the kernel sends it again after 1 s, 3 s, 7 s: a new
-// connection has better chances. Longer each time, for networks that are slow.
+// A busy listener drops the first packet of a connection, and the kernel sends it again after 1 s, 3 s, 7 s. A new
+// connection has better chances. Each attempt lasts longer than the last, for networks that are slow.
 constexpr uint64_t attempt_first_ns = 500'000'000;
 constexpr uint64_t attempt_max_ns = 8'000'000'000;
 constexpr uint64_t refusal_patience_ns = 1'000'000'000;  // of a store that was there: nobody listens, so it has ended
@@ -29,7 +29,7 @@ constexpr size_t read_bytes = 64u << 10;
 
 bool requested(const Cancel *cancel) { return cancel != nullptr && cancel->requested(); }
 
-/// Waits for `events`; false: the deadline passed first, or `cancel` (null: nothing can) was requested.
+/// Waits for `events`. Returns false if the deadline passed first, or `cancel` (null: nothing can) was requested.
 bool wait_for(int socket, short events, uint64_t deadline_ns, const Cancel *cancel) {
   std::array<pollfd, 2> entries{{{socket, events, 0}, {cancel != nullptr ? cancel->descriptor() : -1, POLLIN, 0}}};
   while (true) {  // ends at the deadline
@@ -112,8 +112,8 @@ class Client final : public RequestStore {
         session_(secret, wire::random_challenge(), std::move(name), member, host) {}
 
   /// Moves bytes until `done()`, the session's failure, or the deadline (false). A request to cancel is the deadline of
-  /// the request in flight, and of a handshake before this side has proved itself; after that the group is entered, so
-  /// that there is somebody to say goodbye.
+  /// the request in flight. Before this side has proved itself, it also ends the handshake. After that the group is
+  /// entered, so that the store can report this rank's end.
   template <class Done>
   bool pump(const Done &done, uint64_t deadline_ns) {
     while (!done() && !session_.failure()) {  // ends at the deadline
@@ -192,7 +192,7 @@ class Client final : public RequestStore {
       } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
         return true;
       } else if (errno != EINTR) {
-        while (!session_.failure() && receive_some()) {  // the last that the other side said tells why
+        while (!session_.failure() && receive_some()) {  // the last bytes that the other side sent give the reason
         }
         session_.peer_closed();
         return false;

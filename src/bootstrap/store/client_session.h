@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The client's side of a store connection. Bytes and the time in; bytes, replies and a deadline out; no I/O.
+// The client's side of a store connection. It takes bytes and the time, and gives bytes, replies and a deadline. No
+// I/O.
 //
 // State     hello sent --server proved itself / proof and enter sent--> entering --reply--> open
 //           any of them --> failed, for good. Without a group to enter, open follows the hello at once.
@@ -29,18 +30,18 @@ class StoreClientSession {
   [[nodiscard]] ByteView output() const { return ByteView(output_).subspan(sent_bytes_); }
   void sent(size_t bytes);
 
-  /// The handshake is done, and the group entered.
+  /// Says whether the handshake is done, and the group entered.
   [[nodiscard]] bool open() const { return state_ == State::open; }
   [[nodiscard]] const std::optional<Error> &failure() const { return failure_; }
-  /// Of the group.
+  /// Returns the failure of the group.
   [[nodiscard]] const std::optional<Error> &notice() const { return notice_; }
   [[nodiscard]] bool member() const { return member_.has_value(); }
   [[nodiscard]] bool refused() const { return refused_; }  ///< failure() is the group's: it could not be entered
-  /// The store knows another secret.
+  /// Says whether the store knows another secret.
   [[nodiscard]] bool other_secret() const { return other_secret_; }
-  /// It is to be entered at a later store of this address: this one is of an earlier program.
+  /// Says whether the group is to be entered at a later store of this address: this one is of an earlier program.
   [[nodiscard]] bool later() const { return later_; }
-  /// The other side has proved that it is the store.
+  /// Says whether the other side has proved that it is the store.
   [[nodiscard]] bool proved() const { return sealer_.has_value(); }
 
   /// Sends a request (its id is filled in); only when open() and no other is in flight.

@@ -158,7 +158,7 @@ void StoreCore::drop_vacated_keys() {
   }
 }
 
-/// What was charged for the entry and not given back.
+/// Returns what was charged for the entry and not given back.
 size_t StoreCore::price_bytes(const Entry &entry) {
   if (!entry.is_gather) return entry.value.size();
   if (entry.gather.over) return 0;

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// The store itself: keys, values, gathers, groups and the requests that wait. Requests in, replies out; no I/O and no
-// clock: a client whose deadline has passed sends a cancel, and a client that is gone is forgotten.
+// The store itself: keys, values, gathers, groups and the requests that wait. It takes requests and gives replies. It
+// has no I/O and no clock: a client whose deadline has passed sends a cancel, and a client that is gone is forgotten.
 //
-// A key is a value or a gather, for good. A gather is open (parts come) -> complete (all parts are there; each rank
-// is given them in pages) -> over (each rank was given the last page: the parts are freed, the key stays taken).
+// A key is a value or a gather, for good. A gather has three states. It is open while parts arrive. It is complete once
+// it has all parts; each rank then gets them in pages. It is over once each rank has had the last page: the parts are
+// freed, and the key stays taken.
 //
 // Each group has keys of its own, which go when its ranks have left it (StoreGroups). So the store holds what the
 // groups of the moment need, however many came before. Clients without a group share one more set, which stays.
@@ -33,17 +34,17 @@ class StoreCore {
   explicit StoreCore(const StoreLimits &limits = {}, GroupNames names = GroupNames::once)
       : limits_(limits), groups_(names) {}
 
-  /// Appends the replies that follow to `out`: none yet, that of this client, or those of all clients that waited.
-  /// The caller sees to it that a client has one request at a time.
+  /// Appends the replies that follow to `out`: none yet, a reply for this client, or replies for all clients that
+  /// waited. The caller ensures that a client has one request at a time.
   void handle(uint64_t client, Request request, std::vector<Delivery> &out);
 
   /// The client is gone; nothing is delivered to it any more. What it put stays. The rank that it was is gone too.
   void forget(uint64_t client, std::vector<Delivery> &out);
 
-  /// The process of `rank` runs this store: its clients are told, so that they can name it when the store ends.
+  /// The process of `rank` runs this store. Its clients learn that, so that they can name it when the store ends.
   void hosted_by(uint32_t rank, std::vector<Delivery> &out);
 
-  /// As StoreGroups says.
+  /// Passes the call on to StoreGroups.
   void rank_ended(uint32_t rank, std::vector<Delivery> &out);
   void fail_all(Error error, std::vector<Delivery> &out);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A store that hands every call on to another one, for what looks at some of the calls, adds to them or holds them up.
+// A store that hands every call on to another one. Derived classes watch some of the calls, add to them or delay them.
 #pragma once
 
 #include <functional>

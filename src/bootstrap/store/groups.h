@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The groups of ranks that meet at a store: which client is which rank, and the first failure of each group, of which
-// every member is told. No I/O and no clock: the time is passed in.
+// The groups of ranks that meet at a store: which client is which rank, and the first failure of each group, which
+// every member receives. No I/O and no clock: the time is passed in.
 //
-// Group      open (ranks enter) -> over (a rank has left in good order: by then all have met, and none is needed here)
+// Group      open (ranks enter) -> over: a rank has left in good order, so all have met, and none is needed here
 //                               -> failed, for good: a rank has failed or its connection has ended without a goodbye, a
 //                                  rank came twice or with another size, or a rank is known never to come
 //            A group ends once all its ranks have come and left. What its name means from then on, GroupNames says. A
@@ -29,7 +29,7 @@ class StoreGroups {
   struct Entry {
     bool later = false;  ///< GroupNames::elsewhere: the group that the client wants is to meet at a later store
   };
-  /// The client enters a group. A failure is the group's, and told to its other members.
+  /// Lets the client enter a group. A failure is the group's, and its other members receive it.
   [[nodiscard]] Result<Entry> enter(uint64_t client, const Membership &member);
 
   /// The client's goodbye: `outcome` is RONDO_OK, or what it failed with.
@@ -44,30 +44,30 @@ class StoreGroups {
   /// Something about the store itself, for which all groups fail, those that are yet to come too.
   void fail_all(const Error &error);
 
-  /// A client would run a store here itself, as rank 0 of a group: a second job has the same description. The group
-  /// fails unless it is complete. Each other rank that comes to the complete group is refused once. A store that is not
-  /// rank 0's own (GroupNames::elsewhere) has no rivals, and only refuses it.
-  /// Returns what to tell the rival.
+  /// A client reports that it would run a store here itself, as rank 0 of a group: a second job has the same
+  /// description. The group fails unless it is complete. Each other rank that enters the complete group is refused
+  /// once. A store that is not rank 0's own (GroupNames::elsewhere) has no rivals, and only refuses it. Returns the
+  /// error for the rival.
   [[nodiscard]] Error meet_rival(const Membership &rival);
   /// Sets the time. A rival counts for rival_memory_ns; ranks that come later are of this job's next program.
   void at(uint64_t now_ns) { now_ns_ = now_ns; }
-  /// What a rival has caused since the last call, where its group was complete: the ranks may be of both jobs.
+  /// Returns what a rival has caused since the last call if its group was complete: the ranks may be of both jobs.
   [[nodiscard]] std::optional<Error> take_mixed_up() { return std::exchange(mixed_up_, std::nullopt); }
 
-  /// Of the client's group; null: none so far, or the client is in no group.
+  /// Returns the failure of the client's group; null if it has none, or the client is in no group.
   [[nodiscard]] const Error *failure_of(uint64_t client) const;
 
-  /// Identifies the client's group among all groups of this store; 0: the client is in none.
+  /// Returns the number of the client's group, unique in this store; 0 if the client is in no group.
   [[nodiscard]] uint64_t number_of(uint64_t client) const;
-  /// The numbers of groups that all present ranks have left since the last call, and that nobody can enter any more or
-  /// that have failed.
+  /// Returns the numbers of groups that all present ranks have left since the last call, and that nobody can enter any
+  /// more or that have failed.
   [[nodiscard]] std::vector<uint64_t> take_vacated() { return std::exchange(vacated_, {}); }
   [[nodiscard]] size_t group_count() const { return groups_.size(); }
 
-  /// The clients that are to be told that their group has failed, each once.
+  /// Returns the clients that must learn that their group has failed, each once.
   [[nodiscard]] std::vector<uint64_t> take_told() { return std::exchange(told_, {}); }
   [[nodiscard]] std::vector<uint64_t> clients() const;
-  /// A group has failed, and ranks of it may still come to hear that.
+  /// Says whether a group has failed of which ranks may still arrive to hear that.
   [[nodiscard]] bool expects_ranks() const;
 
  private:
@@ -106,8 +106,8 @@ class StoreGroups {
   std::optional<Error> failure_of_all_;
   std::optional<Error> mixed_up_;
   uint64_t now_ns_ = 0, rival_end_ns_ = 0;
-  std::optional<Error> rival_;      ///< what the rival's job is told, until rival_end_ns_
-  std::set<uint32_t> rival_ranks_;  ///< that were told so
+  std::optional<Error> rival_;      ///< the error for the rival's ranks, until rival_end_ns_
+  std::set<uint32_t> rival_ranks_;  ///< ranks that got `rival_`
   uint64_t last_number_ = 0;
   uint32_t done_count_ = 0;   ///< all generations below it have ended
   std::set<uint32_t> done_;   ///< later ones that have ended before an earlier one

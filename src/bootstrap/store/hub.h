@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // The whole server except for its sockets: the sessions of all connections over one StoreCore, and which clients may
-// come in.
-// Bytes, events and the time in; bytes, connections to close and a deadline out; no I/O.
+// come in. It takes bytes, events and the time, and gives bytes, connections to close and a deadline. No I/O.
 //
 // Every connection is accepted at once, so that none waits in the listener's queue. When places run short, connections
-// that have not proved themselves give way: first the silent ones, then those that have said hello, the oldest first.
-// A member says hello as it connects, so silent strangers never push one out, however many they are; strangers that say
-// hello do so only if that many come between a member's hello and its proof, and a member that is cut comes again.
+// that have not proved themselves give way: first the silent ones, then those that have said hello, the oldest first. A
+// member says hello as it connects, so silent strangers never push one out, however many they are. Strangers that say
+// hello push a member out only if that many arrive between its hello and its proof; a member that is cut connects
+// again.
 #pragma once
 
 #include <memory>
@@ -29,16 +29,16 @@ class StoreHub {
   explicit StoreHub(const Secret &secret, const HubLimits &limits = {}, GroupNames names = GroupNames::once)
       : secret_(secret), limits_(limits), core_(limits.store, names) {}
 
-  /// True: a connection may be taken in now. Otherwise ask again after an event.
+  /// Says whether a connection may be taken in now. If not, ask again after an event.
   [[nodiscard]] bool can_accept() const { return sessions_.size() - stranger_count() < limits_.member_count; }
 
-  /// A connection came; only after can_accept(). Returns its number, never 0 and never used again.
+  /// Takes a new connection in; call it only after can_accept(). Returns its number, never 0 and never used again.
   [[nodiscard]] uint64_t accept(const wire::Challenge &challenge, uint64_t now_ns);
 
   void receive(uint64_t connection, ByteView bytes, uint64_t now_ns);
   void closed(uint64_t connection, uint64_t now_ns);  ///< by the other side, or its socket failed
 
-  /// Descriptors run short: a stranger is cut, see take_cut(). False: there is none.
+  /// Cuts a stranger because descriptors run short; see take_cut(). Returns false if there is none.
   bool make_room(uint64_t now_ns);
 
   void hosted_by(uint32_t rank, uint64_t now_ns);   ///< StoreCore::hosted_by()
@@ -46,7 +46,7 @@ class StoreHub {
   void fail_all(const Error &error, uint64_t now_ns);  ///< StoreCore::fail_all()
   [[nodiscard]] std::optional<Error> take_mixed_up() { return core_.take_mixed_up(); }
 
-  /// The server ends: clients that wait are told so, and what was missing. Send the output that is left, then close.
+  /// Ends the server. Clients that wait learn that, and what was missing. Send the output that is left, then close.
   void end(uint64_t now_ns);
 
   [[nodiscard]] ByteView output(uint64_t connection) const;

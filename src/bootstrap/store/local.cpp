@@ -14,7 +14,7 @@
 namespace rondo {
 namespace {
 
-constexpr uint64_t wait_max_ns = 3'600'000'000'000;  // looked at again then; keeps far deadlines in range
+constexpr uint64_t wait_max_ns = 3'600'000'000'000;  // the wait then begins again; keeps far deadlines in range
 
 struct Shared {
   std::mutex mutex;

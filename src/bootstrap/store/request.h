@@ -21,11 +21,11 @@ class RequestStore : public Store {
  private:
   /// Sends a request whose reply nobody waits for; the last one.
   virtual void post(Request request) = 0;
-  /// Carries a request within the bounds to the store and brings its reply, which may be a failure. An error: there is
-  /// no reply.
+  /// Carries a request within the bounds to the store and returns its reply, which may be a failure. An error means
+  /// that there is no reply.
   [[nodiscard]] virtual Result<Reply> carry(Request request, uint64_t deadline_ns) = 0;
-  /// Brings the reply if it is here, else sends the request unless that was done. Does not wait. A reply to another
-  /// request is dropped.
+  /// Returns the reply if it has arrived. Otherwise sends the request unless that was done. Does not wait. A reply to
+  /// another request is dropped.
   [[nodiscard]] virtual Result<std::optional<Reply>> ask(Request request) = 0;
 
   [[nodiscard]] Result<Reply> exchange(Request request, Reply::Kind wanted, uint64_t deadline_ns);

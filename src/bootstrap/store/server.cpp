@@ -27,7 +27,7 @@ namespace {
 constexpr uint64_t listener_tag = 0;  // connections are numbered from 1
 constexpr uint64_t bell_tag = ~uint64_t{0};
 constexpr uint64_t accept_pause_ns = 100'000'000;   // after descriptors ran out, with no stranger to give one back
-constexpr uint64_t drought_max_ns = 1'000'000'000;  // of descriptors; then the ranks are told
+constexpr uint64_t drought_max_ns = 1'000'000'000;  // without a free descriptor; then the ranks get an error
 // When the server ends: for replies that are still to be sent, and for ranks that have yet to hear of a failed group.
 constexpr uint64_t farewell_ns = 1'000'000'000;
 constexpr size_t read_bytes = 64u << 10;
@@ -64,7 +64,7 @@ Result<Listener> listen_on(const Endpoint &endpoint, int &error_number) {
   return Listener{std::move(socket), endpoint_of(bound)};
 }
 
-/// How many descriptors this process may have.
+/// Returns how many descriptors this process may have.
 int descriptor_limit() {
   rlimit limit{};
   if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return 1024;
@@ -242,7 +242,7 @@ class Server final : public StoreServer {
         continue;
       }
       connections_[number] = Connection{std::move(socket), peer};
-      serve(number);  // a member has said hello already, and is then told from the silent ones
+      serve(number);  // a member has said hello already, and is then known from the silent ones
       close_cut();
     }
   }
@@ -252,15 +252,15 @@ class Server final : public StoreServer {
     return ::poll(&entry, 1, 0) > 0;
   }
 
-  /// For want of descriptors. False: no stranger holds one.
+  /// Cuts a stranger because descriptors run short. Returns false if no stranger holds one.
   bool make_room() {
     const bool made = hub_.make_room(now_ns());
     close_cut();
     return made;
   }
 
-  /// No descriptor is free, and no stranger has one. Where that lasts, new clients are let in one by one by means
-  /// of a descriptor that was kept back for it, in order to be told. False: not yet.
+  /// Handles the case that no descriptor is free and no stranger has one. If that lasts, it fails all groups and frees
+  /// the spare descriptor: new clients are let in by it one by one, and get the error. Returns false before that.
   bool use_spare(int why) {
     const uint64_t now = now_ns();
     if (drought_since_ns_ == no_deadline) {

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// The server's side of one connection. Bytes and the time in; requests, bytes and a deadline out; no I/O.
+// The server's side of one connection. It takes bytes and the time, and gives requests, bytes and a deadline. No I/O.
 //
-// State      hello --40 good bytes / server hello sent--> proof --right proof--> open;  any of them --> cut
+// State      hello --40 good bytes / server hello sent--> proof --right proof--> open;  any of them --> cut.
 // Cut        by the first byte that cannot belong to a hello, a wrong proof or tag, a malformed message, a request
-//            while another one waits, or a deadline: the handshake's (5 s from the start), a begun frame's and that of
-//            output which the client does not take (30 s each). A cut session says nothing more and takes no bytes.
+//            while another one waits, or a deadline. The handshake has 5 s from the start, and a begun frame has 30 s.
+//            Output that the client does not take has 30 s. A cut session says nothing more and takes no bytes.
 #pragma once
 
 #include "src/bootstrap/messages.h"
@@ -20,12 +20,12 @@ class StoreSession {
   /// `secret` must outlive the session; `challenge` is fresh and random.
   StoreSession(const Secret &secret, const wire::Challenge &challenge, uint64_t now_ns);
 
-  /// Takes what the client sent; appends the requests in it to `requests`, each to be answered by reply(), cancels
-  /// by nothing or by the reply of the request that they end.
+  /// Takes what the client sent, and appends the requests in it to `requests`. reply() must answer each of them except
+  /// a cancel: the reply of the request that it ends answers it, or nothing does.
   void receive(ByteView bytes, uint64_t now_ns, std::vector<Request> &requests);
   void reply(const Reply &reply, uint64_t now_ns);  ///< or a notice, at any time
 
-  /// What is to be sent; sent() takes the first bytes off it.
+  /// Returns the bytes to send; sent() takes the first of them off it.
   [[nodiscard]] ByteView output() const { return ByteView(output_).subspan(sent_bytes_); }
   void sent(size_t bytes, uint64_t now_ns);
 
@@ -58,7 +58,7 @@ class StoreSession {
   std::optional<wire::FrameOpener> opener_;
   std::optional<wire::FrameSealer> sealer_;
   Bytes input_;   ///< before `open` at most a hello, then at most a frame
-  Bytes output_;  ///< at most a server hello, one reply (the client has one request at a time) and two notices
+  Bytes output_;  ///< at most a server hello, two notices and one reply, as the client has one request at a time
   size_t sent_bytes_ = 0;
   uint64_t handshake_deadline_ns_;
   uint64_t frame_deadline_ns_ = no_deadline;

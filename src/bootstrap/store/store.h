@@ -33,7 +33,7 @@ struct Endpoint {
   bool operator==(const Endpoint &) const = default;
 };
 
-/// What both ends of every store connection must know. Never logged, never on a command line.
+/// A secret that both ends of every store connection must know. Never logged, never on a command line.
 struct Secret {
   std::array<std::byte, 32> bytes{};
 
@@ -94,7 +94,7 @@ class IdleWork {
   std::function<void()> before_;
 };
 
-/// For a wait for other ranks by other means than the store: what it knows of the group meanwhile.
+/// Watches what the store knows of the group during a wait for other ranks that does not use the store.
 class StoreWatch {
  public:
   explicit StoreWatch(Store &store) : store_(store) {}
@@ -131,7 +131,7 @@ class StoreWatch {
   uint64_t next_ns_ = 0;
 };
 
-/// What a gather() of one T of each rank has brought, in rank order.
+/// Returns the T of each rank that a gather() has brought, in rank order.
 template <class T>
   requires std::is_trivially_copyable_v<T>
 [[nodiscard]] Result<std::vector<T>> structs_of(const std::vector<Bytes> &parts) {
@@ -154,7 +154,7 @@ struct Membership {
   uint32_t generation = 0;  ///< number of groups that the job has made before this one
 };
 
-/// What the name of a group means at a store once all ranks of the group have left.
+/// The meaning of a group's name at a store once all ranks of the group have left.
 enum class GroupNames {
   once,      ///< A rank that enters it again is refused.
   renewed,   ///< It begins a new group: the store outlives the programs of its job, which number groups from 0.
@@ -165,19 +165,19 @@ enum class GroupNames {
 /// group. The store refuses it, and reports to the ranks of the group that a second job has the same description.
 inline constexpr std::string_view rival_prefix = "rival of ";
 
-/// Whose end the end of the store is.
+/// The process whose end is also the end of the store.
 struct StoreHost {
-  int32_t rank = -1;  ///< the rank whose process runs the store; -1: none, or not known (yet)
+  int32_t rank = -1;  ///< the rank whose process runs the store; -1 if none does, or it is not known (yet)
   std::string name = "the process that runs it";
   bool runs_already = false;  ///< it ran before anybody heard of it: where nobody listens, it has ended
   uint64_t attempts_end_ns = std::numeric_limits<uint64_t>::max();  ///< no attempt to connect begins later
   std::string secret_source{};  ///< what the secret is from, for the error of a client that has another one
 };
 
-/// Connects and authenticates both ways; tries again until the deadline while nobody listens yet, while a busy store
-/// turns it away, and while the host of `endpoint`, which may be a name, does not resolve. A name is looked up again at
-/// most once a second; its addresses are tried in turn. Then it enters the group, if one is given; Store::leave() is
-/// due in the end.
+/// Connects and authenticates both ways, and tries again until the deadline while nobody listens yet. It also tries
+/// again while a busy store turns it away, and while the host of `endpoint`, which may be a name, does not resolve. A
+/// name is looked up again at most once a second; its addresses are tried in turn. Then it enters the group, if one is
+/// given; Store::leave() is due in the end.
 /// RONDO_ERROR_AUTHENTICATION: the other side does not know the secret. RONDO_ERROR_REMOTE: the store is gone.
 /// @param cancel  null, or what ends this call and all waits of the client with RONDO_ERROR_ABORTED; it outlives both.
 /// @param absent  null, or set to whether the call failed because no store with this secret was there.
@@ -187,14 +187,14 @@ struct StoreHost {
                                                            const StoreHost &host = {},
                                                            const Cancel *cancel = nullptr, bool *absent = nullptr);
 
-/// The server, with a thread of its own. Bad, slow and silent clients are turned away without disturbing the others.
+/// The server, with a thread of its own. It turns bad, slow and silent clients away without disturbing the others.
 class StoreServer {
  public:
   virtual ~StoreServer() = default;  ///< closes everything and joins the thread
   [[nodiscard]] virtual const Endpoint &endpoint() const = 0;
   /// The server runs in the process of this rank: its clients will name it when the server ends. Any thread.
   virtual void hosted_by(uint32_t rank) = 0;
-  /// That rank failed before it could say so as a client: its clients are told. Any thread.
+  /// That rank failed before it could say so as a client; its clients receive the error. Any thread.
   virtual void host_failed(const Error &error) = 0;
   /// The process that had this rank in all groups has ended: those that it has not entered fail now. Any thread.
   virtual void rank_ended(uint32_t rank) = 0;
@@ -205,13 +205,13 @@ class StoreServer {
   [[nodiscard]] virtual std::string turned_away() = 0;
 };
 
-/// Listens on `address` (port 0: any free one).
-/// @param listen_errno  null, or set to the error number with which the system refused the address, else to 0.
+/// Listens on `address` (port 0: any free one). @param listen_errno  null, or set to the error number with which the
+/// system refused the address, 0 if it did not.
 [[nodiscard]] Result<std::unique_ptr<StoreServer>> start_store_server(const Endpoint &address, const Secret &secret,
                                                                       GroupNames names = GroupNames::once,
                                                                       int *listen_errno = nullptr);
 
-/// 32 bytes from the system's random source.
+/// Returns 32 bytes from the system's random source.
 [[nodiscard]] Secret random_secret();
 
 }  // namespace rondo
