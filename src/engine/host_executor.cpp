@@ -130,8 +130,8 @@ bool HostExecutor::enqueue_on(HostStream &stream, const WorkItem &work) {
 }
 
 bool HostExecutor::execute(const WorkItem &work, const HostStream *stream) {
-  if (operations_->wait_for_predecessor(work.number) && run(work, stream)) {
-    operations_->mark_executed(work.number);
+  if (operations_->wait_for_predecessor(work.turn) && run(work, stream)) {
+    operations_->mark_executed(work.turn);
     return true;
   }
   operations_->give_up_turns();
