@@ -22,7 +22,8 @@ struct JobStore {
 /// With a fresh secret. Starts the server's thread: fork nothing after this.
 [[nodiscard]] Result<JobStore> start_job_store();
 
-/// For ranks of several hosts: on the address that RONDO_INTERFACE chooses. Starts a thread, too.
+/// For ranks of several hosts: offers the address that RONDO_INTERFACE chooses, or all that they may reach. Starts a
+/// thread, too.
 [[nodiscard]] Result<JobStore> start_job_store_for_hosts(const std::string &secret);
 
 }  // namespace rondo::cli
