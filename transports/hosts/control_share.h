@@ -36,6 +36,7 @@ struct SharedControl {
                                                   Store &store);
 
 /// Of a connection between hosts that both ends are about to use for control; for all processes that hold it.
-[[nodiscard]] Result<void> set_control_options(int socket);
+[[nodiscard]] Result<void> set_control_options(int socket,
+                                               uint64_t network_timeout_ns = net::default_network_timeout_ns);
 
 }  // namespace rondo::hosts
