@@ -5,8 +5,9 @@
     rank 0 of 2: the sum is 3.0
     rank 1 of 2: the sum is 3.0
 """
-import ctypes, json, sys
-library, constants = sys.argv[1:3] or ["librondo.so.0", "/usr/local/share/rondo/constants.json"]
+import ctypes, json, subprocess, sys
+library, constants = sys.argv[1:3] or ["librondo.so.0", subprocess.check_output(
+    ["pkg-config", "--variable=constants", "rondo"], text=True).strip()]
 rondo = ctypes.CDLL(library)
 with open(constants, encoding="utf-8") as file:
     numbers = {name: value for group in json.load(file)["enums"].values() for name, value in group.items()}

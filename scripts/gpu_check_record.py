@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The record of scripts/gpu-check: what ran where with which result, as JSON, as Markdown for docs/gpu-evidence.md, and
+"""The record of scripts/gpu-check: what ran where with which result, as JSON, Markdown (docs/lab/gpu-records.md), and
 an archive of all logs. The three files are written anew after each step, so that what was cut off keeps what it has."""
 
 import json

@@ -13,7 +13,8 @@ The gate runs every test except these:
   TOOL_FILES   test a developer's tool: they run when a file of the tool has changed, and in their quarter
   suite timed  asserts times: a quarter of them runs by itself, in the stage "timed"
 Under AddressSanitizer (stage asan) the gate runs the tests that are programs of their own. Tests that start other
-programs, which are written in Python, are occasional there. Under ThreadSanitizer (stage tsan) it runs the suite
+programs, which are written in Python, are occasional there, and so are those of OCCASIONAL_SANITIZED, which repeat on
+other devices or count what the optimised build counts. Under ThreadSanitizer (stage tsan) it runs the suite
 "threads". With --all, a stage runs all of its tests.
 """
 
@@ -40,6 +41,15 @@ OCCASIONAL = (
     "processes of hosts", "rails", "ring of hosts", "soft roce",
     "init strangers", "perf matrix*", "train division", "train modes", "train resume", "tune command",
     "disagree processes", "run manual",
+)
+
+OCCASIONAL_SANITIZED = (
+    "budgets",
+    "hazards, [!p]*",
+    "ll128, apart", "ll128, unknown", "ll128, image",
+    "load_store, short", "load_store, apart", "load_store, refused", "load_store, image", "load_store, no domains",
+    "load_store, several devices acted by one", "load_store, peers, vmm",
+    "soft cuda [!p]*",
 )
 
 # The files of each developer's tool, by the name of its test.
@@ -124,7 +134,8 @@ def is_occasional(test, stage):
     """Returns whether the test is left out of most gates."""
     if stage == "timed" or test.name in TOOL_FILES or (stage == "asan" and test.starts_programs):
         return True
-    return any(fnmatch.fnmatchcase(test.name, pattern) for pattern in OCCASIONAL)
+    patterns = OCCASIONAL + (OCCASIONAL_SANITIZED if stage == "asan" else ())
+    return any(fnmatch.fnmatchcase(test.name, pattern) for pattern in patterns)
 
 
 def has_changed(test, changed):

@@ -63,7 +63,7 @@ constexpr console::Manual manual{
     "rondo perf",
     "Times and verifies a collective over a range of message sizes. It runs under rondo run, torchrun, Open MPI,\n"
     "MPICH or Slurm, also on several hosts; or with --ranks as threads of this process. On a device each result comes\n"
-    "with its floor, what moving the bytes alone takes (docs/benchmark.md).",
+    "with its floor, what moving the bytes alone takes (share/doc/rondo/docs/benchmark.md).",
     "rondo perf COLLECTIVE [OPTIONS]",
     "  rondo perf all_reduce --ranks 4                        4 ranks as threads of this process\n"
     "  rondo run -n 4 -- rondo perf all_reduce -e 64M --json all_reduce.json --plot all_reduce.svg\n"

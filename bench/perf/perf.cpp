@@ -16,6 +16,7 @@
 #include "bench/perf/report.h"
 #include "bench/perf/runner.h"
 #include "src/console/output.h"
+#include "src/topo/binding.h"
 
 namespace rondo {
 namespace {
@@ -127,11 +128,13 @@ Outcome run_threads(const Options &options, Place &place, std::vector<Series> &a
       make_timed(ranks[0], [&] { return rondo_comm_init_all(comms.data(), options.ranks, configs.data()); });
   if (status != RONDO_OK) return start_failure("rondo_comm_init_all", status);
   Team team(options.ranks, timeout_ns(options));
+  const std::vector<Processors> shares = allowed_shares(static_cast<uint32_t>(count));
   std::vector<std::thread> threads;
   for (size_t rank = 0; rank < count; ++rank) {
     ranks[rank].comm = comms[rank];
     ranks[rank].setup_ns = ranks[0].setup_ns;
     const auto body = [&, rank] {
+      if (!shares.empty()) (void)bind_to(shares[rank]);  // as rondo run does; where it fails, the rank runs anywhere
       std::vector<Series> mine;
       (void)live(options, place, ranks[rank], &team, mine);  // the first failure is the team's
       if (rank == 0) all = std::move(mine);

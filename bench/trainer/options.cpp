@@ -14,8 +14,8 @@ namespace {
 constexpr console::Manual manual{
     "rondo train",
     "Trains a small transformer over bytes, data-parallel, and measures how much communication hides behind\n"
-    "computation. It runs under rondo run, torchrun, mpirun or srun; alone it is one rank. docs/trainer.md explains\n"
-    "every figure of the report.",
+    "computation. It runs under rondo run, torchrun, mpirun or srun; alone it is one rank.\n"
+    "share/doc/rondo/docs/trainer-report.md explains every figure of the report.",
     "rondo train [OPTIONS]",
     "  rondo run -n 2 rondo train --model nano --steps 50 --report run\n"
     "      two ranks; then look at run/report.html\n"

@@ -23,7 +23,7 @@ Error refusal(const std::string &why) {
 }
 
 /// Refuses ranks that share a device, the same on all ranks. Between ranks that shared a device of capability 9.0
-/// results were wrong, and the cause is not known (docs/protocol-ll128.md).
+/// results were wrong, and the cause is not known (docs/protocols.md).
 Result<void> check_own_devices(std::span<const PlacementInfo> infos) {
   for (size_t rank = 1; rank < infos.size(); ++rank)
     for (size_t other = 0; other < rank; ++other)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // These checks know where lines of 128 bytes are moved as one piece, on which the protocol ll128 relies.
-// docs/protocol-ll128.md.
+// docs/protocols.md.
 #pragma once
 
 #include <span>

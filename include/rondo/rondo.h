@@ -66,7 +66,7 @@ extern "C" {
  * - If one of the ranks captures a call, all of them do.
  *
  * By default a call waits for this at most 2 s, and only if CUDA has fewer than 32 hardware queues
- * (docs/gpu-shared-launch.md).
+ * (docs/gpu-executors.md).
  * @{ */
 
 /** Reduces a vector over all ranks, on every rank: recv[i] = the reduction by `op` of send[i] over all ranks, for
@@ -157,7 +157,7 @@ RONDO_API rondo_status_t rondo_mem_free(void *pointer) RONDO_NOEXCEPT;
  * if the system allows that. Otherwise the buffer is staged.
  *
  * Device memory: The buffer must come from cudaMalloc(). Ranks in different processes, with NVLink or MPS, use it in
- * place once every process has opened it (docs/load-store-devices.md). A process opens it when it has no collective in
+ * place once every process has opened it (docs/load-store.md). A process opens it when it has no collective in
  * flight; this call waits up to 0.1 s for that. Until then, collectives run as if the buffer were not registered. A
  * call waits while its process opens memory, and fails at its timeout.
  * @param pointer  start of the buffer.

@@ -5,6 +5,7 @@
 #include <poll.h>
 #include <spdlog/sinks/base_sink.h>
 #include <spdlog/spdlog.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -110,6 +111,14 @@ class DescriptorSink final : public spdlog::sinks::base_sink<std::mutex> {
   int error_ = 0;  ///< of the latest line
 };
 
+/// Returns why open() failed with ENXIO.
+const char *not_opened(const std::string &path) {
+  struct stat about {};
+  if (::stat(path.c_str(), &about) != 0) return std::strerror(ENXIO);
+  if (S_ISFIFO(about.st_mode)) return "it is a FIFO that nobody reads";
+  return S_ISSOCK(about.st_mode) ? "it is a socket, which cannot be opened as a file" : std::strerror(ENXIO);
+}
+
 /// spdlog's logger is ours alone: it is not entered in spdlog's registry, so an application's own use of spdlog is not
 /// disturbed.
 struct Log {
@@ -141,7 +150,7 @@ struct Log {
     // Without waiting for the reader of a FIFO.
     constexpr int flags = O_WRONLY | O_APPEND | O_CREAT | O_NONBLOCK | O_NOCTTY | O_CLOEXEC;
     FileDescriptor opened(::open(path.c_str(), flags, 0666));
-    if (!opened.valid()) return refuse(errno == ENXIO ? "it is a FIFO that nobody reads" : std::strerror(errno));
+    if (!opened.valid()) return refuse(errno == ENXIO ? not_opened(path) : std::strerror(errno));
     sink = std::make_shared<DescriptorSink>(std::move(opened), path);
     return {};
   }

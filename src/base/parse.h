@@ -21,8 +21,7 @@ namespace rondo {
 /// Parses a decimal number in [min, max].
 [[nodiscard]] Result<uint64_t> parse_number(std::string_view text, uint64_t min, uint64_t max);
 
-/// Parses a number of bytes in [min, max]: digits, then optionally K, M or G. These are powers of 1,024; small letters
-/// are allowed too.
+/// Parses a number of bytes in [min, max], as read_bytes() does.
 [[nodiscard]] Result<uint64_t> parse_bytes(std::string_view text, uint64_t min, uint64_t max);
 
 /// Parses seconds in [0.001, seconds_max], with decimal fractions allowed. The result is in nanoseconds.

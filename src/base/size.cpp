@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/base/size.h"
 
+#include <algorithm>
 #include <array>
 #include <charconv>
 #include <cstdio>
@@ -15,18 +16,48 @@ struct Unit {
   unsigned shift;
 };
 constexpr std::array units{Unit{"G", 30}, Unit{"M", 20}, Unit{"K", 10}};
+constexpr size_t decimals_max = 9;
+
+/// Removes `letter` of any case from the end of `text`. Returns whether it was there.
+bool take_letter(std::string_view &text, char letter) {
+  if (text.empty() || (text.back() & ~0x20) != letter) return false;
+  text.remove_suffix(1);
+  return true;
+}
+
+/// Removes a unit from the end of `text`: K, KB, KiB and the like, or B. Returns the power of two that it stands for.
+std::optional<unsigned> take_unit(std::string_view &text) {
+  const bool binary = take_letter(text, 'B') && take_letter(text, 'I');
+  for (const Unit &unit : units)
+    if (take_letter(text, *unit.letter)) return unit.shift;
+  return binary ? std::nullopt : std::optional(0u);
+}
+
+/// Returns the value of `text` if it consists of digits alone.
+std::optional<uint64_t> digits(std::string_view text) {
+  uint64_t value = 0;
+  const char *const end = text.data() + text.size();
+  const auto [rest, failure] = std::from_chars(text.data(), end, value);
+  return failure == std::errc{} && rest == end ? std::optional(value) : std::nullopt;
+}
 
 }  // namespace
 
 std::optional<uint64_t> read_bytes(std::string_view text) {
-  uint64_t number = 0;
-  const char *const end = text.data() + text.size();
-  const auto [rest, failure] = std::from_chars(text.data(), end, number);
-  if (failure != std::errc{}) return std::nullopt;
-  if (rest == end) return number;
-  for (const Unit &unit : units)
-    if (rest + 1 == end && (*rest & ~0x20) == *unit.letter) return checked_mul(number, uint64_t{1} << unit.shift);
-  return std::nullopt;
+  const std::optional<unsigned> shift = take_unit(text);
+  const size_t point = std::min(text.find('.'), text.size());
+  const auto whole = digits(text.substr(0, point));
+  if (!shift || !whole) return std::nullopt;
+  const auto bytes = checked_mul(*whole, uint64_t{1} << *shift);
+  if (!bytes || point == text.size()) return bytes;
+  const std::string_view decimals = text.substr(point + 1);
+  const auto fraction = decimals.size() <= decimals_max ? digits(decimals) : std::nullopt;
+  if (!fraction) return std::nullopt;
+  uint64_t one = 1;
+  for (size_t at = 0; at < decimals.size(); ++at) one *= 10;
+  const uint64_t part = *fraction << *shift;  // below 2^30 * 2^30
+  if (part % one != 0) return std::nullopt;
+  return checked_add(*bytes, part / one);
 }
 
 std::string show_bytes(uint64_t bytes) {

@@ -110,6 +110,14 @@ bool send_descriptors(int client, std::span<const int> descriptors) {
 
 Error owner_is_gone() { return {RONDO_ERROR_REMOTE, "the process that owns the shared memory is gone, or gave up"}; }
 
+/// The owner ended, or it never was on this machine.
+Error nobody_listens() {
+  Error error = owner_is_gone();
+  error.message += "; if that process runs on another machine, both have the same /proc/sys/kernel/random/boot_id, as "
+                   "copies of a running machine do: reboot one of them";
+  return error;
+}
+
 /// Appends those of one message.
 Result<void> receive_descriptors(int server, std::vector<FileDescriptor> &descriptors) {
   DescriptorMessage message(descriptors_max);
@@ -305,7 +313,7 @@ Result<FileDescriptor> connect_to_owner(const FdTicket &ticket, uint64_t deadlin
     ::setsockopt(socket.get(), SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof patience);
     if (::connect(socket.get(), reinterpret_cast<const sockaddr *>(&address.address), address.bytes) == 0)
       return socket;
-    if (errno == ECONNREFUSED) return owner_is_gone();
+    if (errno == ECONNREFUSED) return nobody_listens();
     if (errno != EAGAIN && errno != EINTR)
       return system_error("connect to the process that owns the shared memory (same network namespace needed)", errno);
     if (check) RONDO_TRY(check());

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Declares the subcommands of `rondo`. Each takes the arguments after its own name and parses them itself, `--help`
-// included (CLI11). It returns the exit status: 0 done, 1 failed, 2 used wrongly. `run` has more (docs/launcher.md). A
+// included (CLI11). It returns the exit status: 0 done, 1 failed, 2 used wrongly. `run` has more (docs/launching.md). A
 // new subcommand is added by its function here, its file, and one line of the table in main.cpp.
 #pragma once
 

@@ -24,7 +24,8 @@ constexpr char created_ops[] = "Rondo has no operations with a factor yet";
 constexpr char derived[] = "Rondo cannot make a communicator from another one yet; make it from a new unique id";
 constexpr char life[] = "Rondo cannot revoke, suspend or resume a communicator yet";
 constexpr char windows[] = "Rondo has no windows yet; ncclCommWindowRegister gave a null handle";
-constexpr char parameters[] = "Rondo has none of NCCL's parameters; docs/nccl.md lists the variables that count";
+constexpr char parameters[] =
+    "Rondo has none of NCCL's parameters; share/doc/rondo/docs/nccl.md lists the variables that count";
 constexpr char encryption[] = "Rondo does not encrypt what collectives move";
 constexpr char device_code[] = "Rondo does not have the interface for communication from device code";
 constexpr char properties[] = "Rondo does not tell these properties yet; use ncclCommCount and its like";

@@ -61,6 +61,7 @@ Result<void> Communicator::remove_registration(const Registration *registration)
 /// With submit_lock_ held. A plan whose operation is not enqueued in the end is only kept for longer.
 Result<void> Communicator::give_numbers(std::span<const Call> calls, std::span<WorkItem> works) {
   OperationSequence collectives = collectives_;
+  uint64_t turn = turn_;
   for (size_t i = 0; i < calls.size(); ++i) {
     const Call &call = calls[i];
     WorkItem &work = works[i];
@@ -71,12 +72,14 @@ Result<void> Communicator::give_numbers(std::span<const Call> calls, std::span<W
     work.prepared = bound->prepared.get();
     work.send = is_barrier ? capabilities_.barrier_send : static_cast<const std::byte *>(call.send);
     work.recv = is_barrier ? capabilities_.barrier_recv : static_cast<std::byte *>(call.recv);
+    work.turn = ++turn;
     work.number = collectives.number;
     work.history = fingerprint(collectives.history);
-    bound->last_operation = work.number;  // under the lock that eviction needs too
+    bound->last_turn = work.turn;  // under the lock that eviction needs too
     bound->captured |= work.captured;
   }
   collectives_ = collectives;
+  turn_ = turn;
   return {};
 }
 
@@ -97,7 +100,7 @@ RecordedStatistics Communicator::statistics() const {
 std::optional<Error> Communicator::failure() {
   executor_->look_for_failure();
   if (!ranks_.failed()) {
-    const uint64_t next = operations_.executed() + 1;
+    const uint64_t next = next_number();
     if (const auto death = find_ended_rank(ranks_, rank_, rank_count_, next, RankEnd::death)) ranks_.raise(*death);
   }
   if (!ranks_.failed()) return std::nullopt;
@@ -109,12 +112,12 @@ void Communicator::abort() {
   operations_.raise({RONDO_ERROR_ABORTED,
                      "rank " + std::to_string(rank_) +
                          " called rondo_comm_abort; only rondo_comm_destroy is left for this communicator"},
-                    operations_.executed() + 1);
+                    next_number());
 }
 
 void Communicator::fail(const Error &error) {
   const std::lock_guard lock(submit_lock_);
-  if (!finalized_) operations_.raise(error, operations_.executed() + 1);
+  if (!finalized_) operations_.raise(error, next_number());
 }
 
 Result<void> Communicator::finalize() {
@@ -144,7 +147,7 @@ Result<void> Communicator::drain() {
   uint64_t last = 0;
   {
     const std::lock_guard lock(submit_lock_);
-    last = collectives_.number;
+    last = turn_;
   }
   if (operations_.wait_for_predecessor(last + 1)) return {};
   return ranks_.failure();

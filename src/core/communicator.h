@@ -100,6 +100,8 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   Result<std::unique_ptr<BoundPlan>> bind(const Call &call);
   void make_room(const Plan &plan);
   void record_failure(bool waits);
+  /// Returns the number of the collective after the latest that this rank has completed.
+  [[nodiscard]] uint64_t next_number() const { return ranks_.completed_operation(rank_) + 1; }
 
   const uint32_t rank_;
   const uint32_t rank_count_;
@@ -116,12 +118,13 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   const std::shared_ptr<Executor> executor_;  ///< outlives the plans
   const ExecutorCapabilities capabilities_;   ///< of executor_
 
-  /// Guards plans_, collectives_, finalized_. Work that does not run in the call is enqueued while this lock is
-  /// held, so that streams have the order of numbers. That may block: a queue is full, or the other ranks of a shared
+  /// Guards plans_, collectives_, turn_, finalized_. Work that does not run in the call is enqueued while this lock is
+  /// held, so that streams have the order of turns. That may block: a queue is full, or the other ranks of a shared
   /// kernel have not come. Other callers sleep meanwhile.
   ShortLock submit_lock_;
   PlanCache plans_;
   OperationSequence collectives_;
+  uint64_t turn_ = 0;  ///< of the latest operation
   bool finalized_ = false;
 };
 

@@ -29,8 +29,8 @@ BoundPlan &PlanCache::add(const PlanKey &key, std::unique_ptr<BoundPlan> plan, u
 bool PlanCache::evict_one(uint64_t executed) {
   auto oldest = plans_.end();
   for (auto it = plans_.begin(); it != plans_.end(); ++it) {
-    if (it->second->captured || it->second->last_operation > executed) continue;
-    if (oldest == plans_.end() || it->second->last_operation < oldest->second->last_operation) oldest = it;
+    if (it->second->captured || it->second->last_turn > executed) continue;
+    if (oldest == plans_.end() || it->second->last_turn < oldest->second->last_turn) oldest = it;
   }
   if (oldest == plans_.end()) return false;
   if (latest_ == oldest->second.get()) latest_ = nullptr;

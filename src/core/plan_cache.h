@@ -17,7 +17,7 @@ namespace rondo {
 struct BoundPlan {
   std::unique_ptr<const Plan> plan;
   std::unique_ptr<PreparedPlan> prepared;
-  uint64_t last_operation = 0;  ///< number of the latest operation that uses it
+  uint64_t last_turn = 0;  ///< of the latest operation that uses it
   bool captured = false;        ///< a graph may run it at any time, and so it stays
 };
 
@@ -38,10 +38,10 @@ class PlanCache {
     if (latest_ != nullptr && key == latest_key_) return latest_;
     return find_in_table(key);
   }
-  /// Evicts first where the cache is full: a plan whose last operation is at most `executed`. All may be in use: then
+  /// Evicts first where the cache is full: a plan whose last turn is at most `executed`. All may be in use: then
   /// it grows (queues bound that; captured ones, the memory for plans).
   BoundPlan &add(const PlanKey &key, std::unique_ptr<BoundPlan> plan, uint64_t executed);
-  /// The least recently used plan whose last operation is at most `executed`, and which no graph has. False: none.
+  /// The least recently used plan whose last turn is at most `executed`, and which no graph has. False: none.
   bool evict_one(uint64_t executed);
 
  private:

@@ -2,7 +2,7 @@
 // The executor of one rank: runs plans on host memory (host_executor.h), or by kernels or copies of a device
 // (device_executor.h). The communicator gives operations their numbers and plans, and goes by this interface alone.
 //
-// Order    Operations run in the order of their numbers, whatever streams they are on; start() comes before all of
+// Order    Operations run in the order of their turns, whatever streams they are on; start() comes before all of
 //          them. A communicator calls prepare() and enqueue() one at a time, but enqueue() for work that runs in the
 //          call: that may come beside anything.
 // Failure  A call that is refused by check_buffer(), check_stream() or prepare() has no effect. Once work has a number,
@@ -66,7 +66,8 @@ struct WorkItem {
   PreparedPlan *prepared = nullptr;
   const std::byte *send = nullptr;
   std::byte *recv = nullptr;
-  uint64_t number = 0;
+  uint64_t turn = 0;      ///< of this rank alone: 1, 2, 3 and so on, in the order of its operations
+  uint64_t number = 0;    ///< of the collective: equal on all ranks
   uint32_t history = 0;   ///< fingerprint() of it and all before it
   bool captured = false;  ///< into a graph, as check_stream() said: it runs when that is launched
 };

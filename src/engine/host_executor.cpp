@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "src/base/clock.h"
+#include "src/base/float_mode.h"
 #include "src/engine/host_stream.h"
 #include "src/engine/run_plan.h"
 #include "src/engine/watch.h"
@@ -129,8 +130,8 @@ bool HostExecutor::enqueue_on(HostStream &stream, const WorkItem &work) {
 }
 
 bool HostExecutor::execute(const WorkItem &work, const HostStream *stream) {
-  if (operations_->wait_for_predecessor(work.number) && run(work, stream)) {
-    operations_->mark_executed(work.number);
+  if (operations_->wait_for_predecessor(work.turn) && run(work, stream)) {
+    operations_->mark_executed(work.turn);
     return true;
   }
   operations_->give_up_turns();
@@ -198,6 +199,7 @@ bool HostExecutor::run_transfers(const WorkItem &work, const HostStream *stream)
   links_.set_running(true);
   if (!ranks.failed()) {
     Waiter waiter(parts_.wait, links_.peers(), watch);
+    const DefaultFloatMode mode;  // else ranks whose callers run in different modes would get different results
     if (stay_in_reach(work.number, waiter))
       outcome = plan.choice.kernel == RONDO_KERNEL_LOAD_STORE
                     ? exchange_.run(plan, buffers, bound.reducer, waiter)

@@ -14,28 +14,28 @@ constexpr auto turn_look_interval = std::chrono::milliseconds(1);
 
 }  // namespace
 
-bool Operations::wait_for_turn(uint64_t number) {
+bool Operations::wait_for_turn(uint64_t turn) {
   std::unique_lock lock(turn_mutex_);
   turn_waiter_count_.fetch_add(1, std::memory_order_relaxed);  // see mark_executed()
   // Every operation before this one has a deadline of its own; what has none is a stream that waits for an event.
   uint64_t deadline_ns = now_ns() + timeout_ns();
   uint64_t seen = executed();
-  while (executed() + 1 < number && !ranks_.failed()) {
+  while (executed() + 1 < turn && !ranks_.failed()) {
     turn_.wait_for(lock, turn_look_interval);
     const uint64_t done = executed();
     if (std::exchange(seen, done) != done) deadline_ns = now_ns() + timeout_ns();
-    if (now_ns() >= deadline_ns) ranks_.raise(turn_timed_out(number));
+    if (now_ns() >= deadline_ns) ranks_.raise(turn_timed_out(turn));
   }
   turn_waiter_count_.fetch_sub(1, std::memory_order_relaxed);  // only to save a notification
-  return executed() + 1 >= number;
+  return executed() + 1 >= turn;
 }
 
-Error Operations::turn_timed_out(uint64_t number) const {
-  Error error{RONDO_ERROR_TIMEOUT, "operation " + std::to_string(number) + " waited too long for operation " +
+Error Operations::turn_timed_out(uint64_t turn) const {
+  Error error{RONDO_ERROR_TIMEOUT, "operation " + std::to_string(turn) + " waited too long for operation " +
                                        std::to_string(executed() + 1) +
                                        ", which was called before it on a stream that does not advance"};
   error.rank = error.peer = static_cast<int32_t>(rank());
-  error.operation = number;
+  error.operation = turn;
   return error;
 }
 

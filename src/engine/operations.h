@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a communicator and its executor share: whose turn it is among the operations of this rank, how far they have
-// come, and the failure that ends them all.
+// come, and the failure that ends them all. A turn counts the operations of this rank alone. A number counts the
+// collectives, and is equal on all ranks.
 #pragma once
 
 #include <atomic>
@@ -63,14 +64,14 @@ class Operations {
     return cost;
   }
 
-  /// Of the latest operation that is done, and all before it.
+  /// Returns the turn of the latest operation that is done, as are all before it.
   [[nodiscard]] uint64_t executed() const { return executed_.load(std::memory_order_acquire); }  // see mark_executed()
-  /// Waits until every operation before `number` is done. False: the communicator has failed, perhaps because one of
+  /// Waits until every operation before `turn` is done. False: the communicator has failed, perhaps because one of
   /// them took longer than the timeout.
-  [[nodiscard]] bool wait_for_predecessor(uint64_t number) { return executed() + 1 >= number || wait_for_turn(number); }
-  /// `number` is done, and every operation before it.
-  void mark_executed(uint64_t number) {
-    executed_.store(number, std::memory_order_release);  // pairs with everybody's acquire
+  [[nodiscard]] bool wait_for_predecessor(uint64_t turn) { return executed() + 1 >= turn || wait_for_turn(turn); }
+  /// Notes that the operation of `turn` is done, and every one before it.
+  void mark_executed(uint64_t turn) {
+    executed_.store(turn, std::memory_order_release);  // pairs with everybody's acquire
     // Relaxed: a new waiter may miss this notification; it looks every millisecond.
     if (turn_waiter_count_.load(std::memory_order_relaxed) != 0) notify_turns();
   }
@@ -88,13 +89,13 @@ class Operations {
   [[nodiscard]] Error report_failure();
 
  private:
-  [[nodiscard]] bool wait_for_turn(uint64_t number);
-  [[nodiscard]] Error turn_timed_out(uint64_t number) const;
+  [[nodiscard]] bool wait_for_turn(uint64_t turn);
+  [[nodiscard]] Error turn_timed_out(uint64_t turn) const;
   void notify_turns();
 
   const Parts parts_;
   Ranks &ranks_;  ///< of parts_
-  /// Operations done; stored in mark_executed(), pairs with executed().
+  /// The turn of the latest that is done; stored in mark_executed(), pairs with executed().
   alignas(cache_line_bytes) std::atomic<uint64_t> executed_ = 0;
   std::atomic<uint32_t> turn_waiter_count_ = 0;  ///< threads in wait_for_turn()
   std::atomic<bool> failure_told_ = false;

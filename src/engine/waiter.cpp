@@ -10,6 +10,7 @@ namespace {
 constexpr uint64_t look_interval_ns = 5'000'000;  // well under the second in which a dead peer must be noticed
 constexpr uint64_t sleep_ns = 20'000'000;         // a missed bell costs this at most
 constexpr uint64_t nap_ns = 50'000;
+constexpr uint32_t short_spin = 16;        // then ask whether a peer needs this processor
 constexpr uint32_t spins_per_check = 64;   // whether the communicator failed: a load
 constexpr uint32_t spins_per_look = 4096;  // the clock, and now and then everything else
 
@@ -18,6 +19,9 @@ constexpr uint32_t spins_per_look = 4096;  // the clock, and now and then everyt
 bool Waiter::idle() {
   if (policy_.progresses && peers_.progress() && !watch_.stopped()) return true;
   ++round_;
+  // A peer that last waited on this processor cannot answer while this rank spins there.
+  if (round_ == short_spin && short_spin < policy_.spin_count && peers_.shares_processor())
+    round_ = policy_.spin_count + 1;
   const bool spins = round_ <= policy_.spin_count;
   if (spins) cpu_pause();
   if (spins && round_ % spins_per_check != 0) return true;

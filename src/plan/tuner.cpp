@@ -100,7 +100,7 @@ constexpr std::array detail_table{
 
 /// These rows replace the ones above if a network joins some of the ranks, except for ll128. Each chunk costs calls of
 /// the network. A single chunk on its way leaves the network idle until its end is noticed, so chunks are large or on
-/// two channels. Much more data on its way leaves the caches (docs/notes/between-hosts.md).
+/// two channels. Much more data on its way leaves the caches (docs/lab/between-hosts.md).
 constexpr std::array network_table{
     DetailRow{RONDO_ALGORITHM_ONE_SHOT, any_bytes, RONDO_PROTOCOL_SIMPLE, 1, 256 * KiB},
     DetailRow{RONDO_ALGORITHM_HIERARCHICAL, any_bytes, RONDO_PROTOCOL_SIMPLE, 2, 128 * KiB},
@@ -124,7 +124,7 @@ const DetailRow &detail_for(const TunerInput &input, rondo_algorithm_t algorithm
 /// On hosts of several ranks, up to these bytes hops over the network cost more than bytes. So a tree of one rank of
 /// each host is faster than an exchange among all. Among h hosts, rounded down to a power of two, the bound is the
 /// least of h * h * per_square and h * per_host. The values are from simulated hosts of 2 and of 8 ranks
-/// (docs/tuning-built-in.md).
+/// (docs/lab/tuner.md).
 constexpr uint64_t hops_bytes_max = 8 * KiB;
 struct HopsRow {
   rondo_collective_t collective;
@@ -277,7 +277,7 @@ uint64_t slot_bytes_of(const TunerInput &input, rondo_protocol_t protocol) {
 }
 
 /// The bytes for which the interpreter on a device gets one more block. A block moves them in less time than its steps
-/// take, which wait for each other. A step takes 7 us by simple and 4 by ll, beside 97 GB/s (docs/tuning-built-in.md).
+/// take, which wait for each other. A step takes 7 us by simple and 4 by ll, beside 97 GB/s (docs/lab/tuner.md).
 /// With ll and ll128 a block gets the bytes that fill a slot, since each slot is a step.
 constexpr uint64_t simple_block_bytes = 16 * KiB;
 

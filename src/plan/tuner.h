@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The tuner chooses algorithm, kernel, protocol, channels and chunk size of an operation. It does no I/O. It uses a
 // measured table if there is one, the built-in tables (tuner.cpp), and the limits of the connections' slots. The
-// reasons for the built-in tables are in docs/tuning.md. Every rank gets the same answer from the same input, which is
-// why the input must be equal on all ranks.
+// reasons for the built-in tables are in docs/lab/tuner.md. Every rank gets the same answer from the same input. That
+// is why the input must be equal on all ranks.
 #pragma once
 
 #include <cstdint>

@@ -114,7 +114,7 @@ bool goes_by_one_shot(const TunerInput &input) {
 }
 
 /// Chooses load_store by kernels of a device. If all ranks share their buffers, the choice follows from counts
-/// (docs/gpu-budgets.md). Otherwise load_store is taken only if it is requested, since nothing was measured.
+/// (docs/lab/gpu-budgets.md). Otherwise load_store is taken only if it is requested, since nothing was measured.
 std::optional<PlanChoice> choose_load_store_on_device(const TunerInput &input, rondo_collective_t collective) {
   const PlanChoice &wanted = input.overrides;
   const bool can = input.post_bytes != 0 && input.rank_count >= 2;

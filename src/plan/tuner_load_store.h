@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The tuner's choices with the kernel load_store (load-store.md, load-store-devices.md): for ranks of a host, and for
+// The tuner's choices with the kernel load_store (docs/load-store.md): for ranks of a host, and for
 // kernels of a device. Pure, as tuner.h says.
 #pragma once
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Counts what the kernels of one rank did to memory, on emulated blocks (docs/soft-cuda.md). It is plain data: the
+// Counts what the kernels of one rank did to memory, on emulated blocks (docs/gpu-tests.md). It is plain data: the
 // driver in software hands it out, `rondo perf --count` prints it, and a test compares it with budgets.
 //
 // Accesses through src/proto/memory.h and the operands of reducers are counted. Three kinds are not counted:

@@ -18,7 +18,7 @@
 //           sleep, memory.h).
 // Group     several threads share a slot out by pairs of units (2p, 2p + 1), a pair in one access on a device. A
 //           barrier of the caller's stands before W2, a vote behind R1. Nobody waits for other units: unit 0 comes
-//           beside them. Between ranks of one device it is relaxed, too (docs/protocol-ll.md says what orders callers
+//           beside them. Between ranks of one device it is relaxed, too (docs/protocols.md says what orders callers
 //           there), except in laps that clear. R2 is relaxed: it comes only once every unit has been seen, and W2 of
 //           the next lap only once the head has been seen.
 // State     A slot is stale (reader blocked) --W2--> full --R2, for the whole slot--> stale for the next lap.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // ll128 has a flag beside every 120 bytes, so that data announces itself; 15 words of 16 are payload. It is for kernels
-// alone, on devices and links that move a line as one piece (docs/protocol-ll128.md).
+// alone, on devices and links that move a line as one piece (docs/protocols.md).
 //
 // Layout    line = 15 words of payload, then its mark: the operation's signature in the low 32 bits, the flag in the
 //           high 32 bits. 128 bytes at a multiple of 128, stored and loaded as one piece (memory.h says by whom, and

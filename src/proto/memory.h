@@ -239,7 +239,7 @@ template <Site site>
   return add<site>(word, value);
 }
 /// Do the same as store_release() and load_acquire(). `ends_order`: on a device the ends of kernels give the order that
-/// these would (docs/protocol-ll.md).
+/// these would (docs/protocols.md).
 template <Site site>
 RONDO_HD inline void store_release_unless(uint64_t &word, uint64_t value, [[maybe_unused]] bool ends_order) {
 #if defined(__CUDA_ARCH__)
@@ -285,7 +285,7 @@ RONDO_HD inline void store_pair_relaxed(uint64_t *words, Pair pair) {
 
 /// Stores the first pair of a message. `orders`: accesses before the store precede accesses after the load that finds
 /// it, by a release (acquire) of its first word. Without `orders` a device does not need that: between its own ranks
-/// the ends of its kernels order what has to be (docs/protocol-ll.md). Elsewhere it is a release all the same. That
+/// the ends of its kernels order what has to be (docs/protocols.md). Elsewhere it is a release all the same. That
 /// order takes the place of the fact, so that ThreadSanitizer sees where it is missing.
 template <Site site>
 RONDO_HD inline void store_first_pair(uint64_t *words, Pair pair, bool orders) {

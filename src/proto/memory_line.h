@@ -13,7 +13,7 @@ namespace rondo::memory {
 ///
 /// On a device they are 8 lanes of a warp, with 16 bytes each in one instruction. PTX promises nothing about the 8: to
 /// its memory model a line is 16 relaxed scalars without order. That the mark does not come before its payload is a
-/// fact of some devices and links (docs/protocol-ll128.md), and lines are for those only. `order` is about everything
+/// fact of some devices and links (docs/protocols.md), and lines are for those only. `order` is about everything
 /// else: a release publishes what the storing threads did and saw before.
 ///
 /// They are one instruction only while the whole warp goes together. So warp_lines() lines are stored and loaded at
@@ -118,7 +118,7 @@ template <Order order>
 
 /// Loads a line. Returns its mark, or `wanted` without `here`. If the mark is `wanted`, take(i, word) has had this
 /// thread's words of the payload. `order` is relaxed or acquire. The payload is of a second load, which begins when the
-/// mark has been seen: results were right more often so on a device (docs/protocol-ll128.md).
+/// mark has been seen: results were right more often so on a device (docs/protocols.md).
 template <Order order, class Take>
 [[nodiscard]] RONDO_HD inline uint64_t load_line(const uint64_t *line, [[maybe_unused]] uint32_t part, uint64_t wanted,
                                                  bool here, const Take &take) {

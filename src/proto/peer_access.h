@@ -32,6 +32,9 @@ class PeerAccess {
   virtual void sleep(uint32_t ticket, uint64_t timeout_ns) = 0;
   virtual void cancel_sleep() = 0;
 
+  /// Notes the processor that this rank waits on. Returns true if a peer of this host last waited on the same one.
+  [[nodiscard]] virtual bool shares_processor() { return false; }
+
   /// Moves links that do not move by themselves, over a network, for one round. Returns true if something moved.
   virtual bool progress() { return false; }
 };

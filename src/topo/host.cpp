@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <charconv>
 #include <limits>
+#include <sstream>
 
 #include "src/base/checked.h"
 #include "src/base/kernel_file.h"
@@ -31,17 +32,39 @@ std::string namespace_number(const char *kind) {
 
 uint32_t stricter(uint32_t a, uint32_t b) { return a == 0 || (b != 0 && b < a) ? b : a; }
 
-/// Returns this process's cgroup in the unified hierarchy, e.g. "/a/b", or an empty text if there is none.
-std::string cgroup_path() {
-  constexpr std::string_view unified = "0::";
-  const std::string groups = read_kernel_file("/proc/self/cgroup");
-  for (size_t at = 0; at < groups.size();) {  // a line each turn
-    const size_t end = std::min(groups.find('\n', at), groups.size());
-    const std::string line = groups.substr(at, end - at);
-    if (line.starts_with(unified)) return line.substr(unified.size());
-    at = end + 1;
+/// The paths of a process's cgroups, such as "/a/b".
+struct CgroupPaths {
+  std::string unified;   ///< version 2, or empty
+  std::string cpu;       ///< version 1, of the controller "cpu", or empty
+};
+
+/// Reads the text of /proc/PID/cgroup, whose lines are "NUMBER:CONTROLLERS:PATH". Version 2 has no controllers.
+CgroupPaths cgroup_paths(const std::string &groups) {
+  CgroupPaths paths;
+  std::string line;
+  for (std::istringstream lines(groups); std::getline(lines, line);) {
+    const size_t controllers = line.find(':');
+    const size_t path = controllers == line.npos ? line.npos : line.find(':', controllers + 1);
+    if (path == line.npos) continue;
+    const std::string names = "," + line.substr(controllers + 1, path - controllers - 1) + ",";
+    if (names == ",,") paths.unified = line.substr(path + 1);
+    if (names.find(",cpu,") != names.npos) paths.cpu = line.substr(path + 1);
   }
-  return {};
+  return paths;
+}
+
+/// Returns the strictest limit of the cgroup at `path` and of all above it. `read` returns the limit of one.
+template <class Read>
+uint32_t strictest(std::string path, const Read &read) {
+  constexpr int depth_max = 64;
+  uint32_t limit = 0;
+  for (int depth = 0; depth < depth_max; ++depth) {
+    limit = stricter(limit, read(path));
+    const size_t slash = path.rfind('/');
+    if (slash == path.npos) break;
+    path.resize(slash);
+  }
+  return limit;
 }
 
 }  // namespace
@@ -78,19 +101,18 @@ uint32_t parse_processor_limit(std::string_view text) {
   return static_cast<uint32_t>(std::min<uint64_t>(processors, std::numeric_limits<uint32_t>::max()));
 }
 
-uint32_t processor_limit() {
-  constexpr int depth_max = 64;
-  uint32_t limit = 0;
-  std::string path = cgroup_path();
-  for (int depth = 0; depth < depth_max; ++depth) {  // every group above limits, too
-    limit = stricter(limit, parse_processor_limit(read_kernel_line("/sys/fs/cgroup" + path + "/cpu.max")));
-    const size_t slash = path.rfind('/');
-    if (slash == path.npos) break;
-    path.resize(slash);
-  }
-  const std::string quota = read_kernel_line("/sys/fs/cgroup/cpu/cpu.cfs_quota_us");  // version 1; -1 for no limit
-  const std::string period = read_kernel_line("/sys/fs/cgroup/cpu/cpu.cfs_period_us");
-  return stricter(limit, parse_processor_limit(quota + " " + period));
+uint32_t processor_limit() { return processor_limit("/sys/fs/cgroup", read_kernel_file("/proc/self/cgroup")); }
+
+uint32_t processor_limit(const std::string &root, const std::string &groups) {
+  const CgroupPaths paths = cgroup_paths(groups);
+  const uint32_t unified = strictest(paths.unified, [&root](const std::string &path) {
+    return parse_processor_limit(read_kernel_line(root + path + "/cpu.max"));
+  });
+  const uint32_t cpu = strictest(paths.cpu, [&root](const std::string &path) {
+    const std::string quota = read_kernel_line(root + "/cpu" + path + "/cpu.cfs_quota_us");  // -1: no limit
+    return parse_processor_limit(quota + " " + read_kernel_line(root + "/cpu" + path + "/cpu.cfs_period_us"));
+  });
+  return stricter(unified, cpu);
 }
 
 }  // namespace rondo

@@ -26,6 +26,10 @@ namespace rondo {
 /// Returns the processors' worth of time that the cgroups of this process grant, rounded up; 0 for no limit.
 [[nodiscard]] uint32_t processor_limit();
 
+/// Returns the same from the cgroup file systems below `root`. `groups` is the text of /proc/PID/cgroup. Version 2 is
+/// mounted at `root` itself, the controller "cpu" of version 1 at its folder cpu.
+[[nodiscard]] uint32_t processor_limit(const std::string &root, const std::string &groups);
+
 /// Parses "QUOTA PERIOD" or "max PERIOD", as in cpu.max. The result is rounded up; 0 means no limit, or an unknown
 /// form.
 [[nodiscard]] uint32_t parse_processor_limit(std::string_view text);

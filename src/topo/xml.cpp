@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reads hwloc's XML (format 2): as much of it as a Topology needs, and what Rondo adds about devices. The nesting says
-// of a PCI device which bridges and processors are above it; other objects name the processors that they cover. It must
-// be balanced, so that a cut-off file is refused.
+// Reads hwloc's XML (formats 2 and 3): as much of it as a Topology needs, and what Rondo adds of devices. The nesting
+// says of a PCI device which bridges and processors are above it; other objects name the processors that they cover. It
+// must be balanced, so that a cut-off file is refused.
 #include <array>
 #include <charconv>
 #include <limits>
@@ -106,10 +106,12 @@ class MachineReader {
  private:
   static Error no_topology() { return invalid_argument("no <topology>, as hwloc writes it"); }
 
-  static Result<void> check_root(const XmlTag &tag) {
+  Result<void> check_root(const XmlTag &tag) {
     if (tag.name != "topology" || !tag.opens) return no_topology();
-    if (!tag.attribute("version").starts_with("2.")) return invalid_argument("not of version 2 of hwloc's format");
-    return {};
+    const std::string_view version = tag.attribute("version");
+    third_format_ = version.starts_with("3.");
+    if (third_format_ || version.starts_with("2.")) return {};
+    return invalid_argument("version " + in_quotes(version) + " of hwloc's format, of which 2 and 3 can be read");
   }
 
   Result<void> open(const XmlTag &tag) {
@@ -160,17 +162,27 @@ class MachineReader {
     return {};
   }
 
+  /// Returns the kind of a device of the operating system that is a network interface or an RDMA device. Format 2
+  /// numbers the types. Format 3 has a bit for each, and RDMA devices have both bits.
+  [[nodiscard]] std::optional<NicKind> nic_kind(std::string_view type) const {
+    const auto value = number(type, 10);
+    if (!value) return std::nullopt;
+    constexpr uint64_t network = 2, open_fabrics = 3, network_bit = 1 << 4, open_fabrics_bit = 1 << 5;
+    const bool rdma = third_format_ ? (*value & open_fabrics_bit) != 0 : *value == open_fabrics;
+    const bool nic = third_format_ ? (*value & network_bit) != 0 : *value == network;
+    return rdma ? std::optional(NicKind::rdma) : nic ? std::optional(NicKind::network) : std::nullopt;
+  }
+
   /// Adds a network card: a network interface or an RDMA device of a PCI function.
   Result<void> add_nic(const XmlTag &tag, const Frame &frame) {
-    constexpr std::string_view network = "2", open_fabrics = "3";  // of hwloc_obj_osdev_type_e
-    const std::string_view type = tag.attribute("osdev_type");
-    if ((type != network && type != open_fabrics) || frame.pci.empty()) return {};
+    const std::optional<NicKind> kind = nic_kind(tag.attribute("osdev_type"));
+    if (!kind || frame.pci.empty()) return {};
     NicPart part;
     const auto address = parse_pci_address(frame.pci);
     auto cpus = cpu_set(frame.cpus);
     if (!address || !cpus) return invalid_argument("a network card whose PCI address or processors cannot be read");
     part.nic.name = without_entities(tag.attribute("name"));
-    part.nic.kind = type == network ? NicKind::network : NicKind::rdma;
+    part.nic.kind = *kind;
     part.nic.address = *address;
     part.nic.bridge = frame.bridge;
     part.cpus = std::move(*cpus);
@@ -225,6 +237,7 @@ class MachineReader {
   Machine machine_;
   std::vector<Frame> frames_;
   bool began_ = false;
+  bool third_format_ = false;
 };
 
 Result<Machine> read_machine(std::string_view xml) {
@@ -247,7 +260,7 @@ Result<Topology> import_topology(std::string_view xml) {
   auto topology = read_topology(xml);
   if (!topology.ok())
     return invalid_argument(topology.error().message +
-                            "; make a file by `rondo info --topology-xml F` or `lstopo F.xml`");
+                            "; make a file by `rondo info --topology-xml F`, or by `lstopo F.xml` of hwloc 2 or 3");
   topology.value().injected = true;
   return topology;
 }

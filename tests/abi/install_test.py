@@ -12,6 +12,12 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 BUILD = os.getcwd()
+ROOT = HERE.parents[1]
+# The laboratory notes stay in the sources.
+DOCUMENTS = {f"share/doc/rondo/{name}" for name in
+             ("CHANGELOG.md", "LICENSE", "README.md", "SECURITY.md",
+              *(f"docs/{path.relative_to(ROOT / 'docs')}" for path in (ROOT / "docs").rglob("*")
+                if path.is_file() and path.name != "rondo.1" and path.relative_to(ROOT / "docs").parts[0] != "lab"))}
 EXAMPLES = [path for path in (HERE.parents[1] / "examples").iterdir() if path.suffix in (".c", ".py")]
 
 
@@ -48,7 +54,7 @@ class Installed(unittest.TestCase):
                   "share/rondo/constants.json",
                   "bin/rondo", "share/man/man1/rondo.1",
                   "share/bash-completion/completions/rondo", "share/zsh/site-functions/_rondo",
-                  *(f"share/doc/rondo/examples/{path.name}" for path in EXAMPLES),
+                  *(f"share/doc/rondo/examples/{path.name}" for path in EXAMPLES), *DOCUMENTS,
                   *(f"{self.libdir}/{name}" for name in
                     ("librondo.so", "librondo.so.0", "librondo.so.0.1.0", "pkgconfig/rondo.pc",
                      "rondo/nccl/libnccl.so", "rondo/nccl/libnccl.so.2",
@@ -80,6 +86,15 @@ class Installed(unittest.TestCase):
         said = run(str(self.tree / "bin/rondo"), "run", "-n", "3", "--", sys.executable, str(program),
                    str(self.lib / "librondo.so.0"), constants, LD_LIBRARY_PATH=str(self.lib), PYTHONUNBUFFERED="1")
         self.assertEqual(sorted(said.splitlines()), [f"rank {rank} of 3: the sum is 6.0" for rank in range(3)])
+        # Without arguments the program asks pkg-config, which gets the prefix as above.
+        folder = Path(self.folder.name) / "bin"
+        folder.mkdir()
+        script = f'#!/bin/sh\nPATH=$OLD_PATH exec pkg-config --define-variable=prefix={self.tree} "$@"\n'
+        (folder / "pkg-config").write_text(script, encoding="utf-8")
+        (folder / "pkg-config").chmod(0o755)
+        alone = run(sys.executable, str(program), LD_LIBRARY_PATH=str(self.lib), OLD_PATH=os.environ["PATH"],
+                    PATH=f"{folder}:{os.environ['PATH']}", PKG_CONFIG_PATH=str(self.lib / "pkgconfig"))
+        self.assertEqual(alone, "rank 0 of 1: the sum is 1.0\n")
 
     def cmake(self, name, wanted):
         """Configures a project that wants this of Rondo. Returns its build folder and the finished process."""

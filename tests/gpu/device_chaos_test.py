@@ -143,7 +143,7 @@ def main():
     parser.add_argument("program")
     parser.add_argument("--seeds", type=int, default=ALL_LIVES if "RONDO_TEST_ALL" in os.environ else GATE_LIVES)
     parser.add_argument("--seed", type=int)
-    parser.add_argument("--jobs", type=int, default=3)
+    parser.add_argument("--jobs", type=int, default=8)
     parser.add_argument("--any-driver", action="store_true", help="without what only the driver in software can do")
     options = parser.parse_args()
     seeds = sorted({*range(1, options.seeds + 1), *FAILED_SEEDS}) if options.seed is None else [options.seed]

@@ -13,6 +13,9 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "proc"))
 import job  # noqa: E402
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+import side_by_side  # noqa: E402
+
 run_job = functools.partial(job.run_job, seconds=180)  # a timeout of 60 s is among them
 PROGRAM = sys.argv.pop(1)
 IN_SOFTWARE = "softcuda" in os.environ.get("RONDO_CUDA_LIBRARY", "")
@@ -178,4 +181,4 @@ class DeviceProcesses(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    unittest.main(verbosity=2)
+    side_by_side.main(3)

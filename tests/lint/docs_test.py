@@ -9,6 +9,11 @@ import source_tree as tree
 LINK = re.compile(r"\]\(([^)#\s]+)(?:#[^)]*)?\)|\bsrc=\"([^\"]+)\"")
 
 
+WORDS_MAX, LAB_WORDS_MAX = 45000, 15000
+# Examples whose code stands on another page than the guide.
+ELSEWHERE = {"overlap.c": "docs/overlap.md", "data_parallel.c": "docs/data-parallel.md"}
+
+
 def pages():
     return [path for path in tree.all_files() if path.suffix == ".md"]
 
@@ -17,6 +22,18 @@ def interface():
     """Returns the public headers, without comments."""
     text = "".join(tree.read(path) for path in tree.public_headers())
     return re.sub(r"/\*.*?\*/", "", text, flags=re.S)
+
+
+def installed_pages():
+    """Returns the pages that are installed below share/doc/rondo: all except the laboratory notes."""
+    return {str(page) for page in pages() if page.parts[0] == "docs" and "lab" not in page.parts}
+
+
+def string_literals(text):
+    """Returns the string literals of C++ with neighbours joined, as the compiler does."""
+    text = re.sub(r"//[^\n]*|/\*.*?\*/", "", text, flags=re.S)
+    literals = re.findall(r'"((?:[^"\\\n]|\\.)*)"', re.sub(r'"\s*\n\s*"', "", text))
+    return [literal.replace("\\n", "\n") for literal in literals]
 
 
 def header_names(pattern):
@@ -49,9 +66,32 @@ class Documentation(unittest.TestCase):
 
     def test_every_page_that_a_source_or_a_message_names_is_there(self):
         named = [(path, name) for path in tree.all_files() if path.suffix != ".md" and str(path.parent) != "docs/images"
-                 for name in re.findall(r"\bdocs/[\w-]+\.(?:md|1)\b", tree.read(path))]
+                 for name in re.findall(r"\bdocs/(?:lab/)?[\w-]+\.(?:md|1)\b", tree.read(path))]
         self.assertGreater(len(named), 20)
         self.assertEqual([it for it in named if not (tree.ROOT / it[1]).is_file()], [])
+
+    def test_every_page_that_users_are_sent_to_is_installed(self):
+        """Checks what messages, helps, the manual page and the public headers name. Those that users read name the
+        installed place, since they have no sources."""
+        installed = installed_pages()
+        shown = [(path, text) for path in tree.all_files()
+                 if path.suffix in (".cpp", ".h") and path.parts[0] in ("src", "bench", "transports", "cuda")
+                 for text in string_literals(tree.read(path))]
+        shown.append(("docs/rondo.1", tree.read("docs/rondo.1")))
+        named = [(path, *found) for path, text in shown
+                 for found in re.findall(r"([\w/]*?)(docs/[\w/-]+\.(?:md|1))\b", text)]
+        self.assertGreater(len(named), 5)
+        self.assertEqual([it for it in named if it[1] != "share/doc/rondo/" or it[2] not in installed], [])
+        page_names = re.search(r"share/doc/rondo/docs ,(.*?)\.I ", tree.read("docs/rondo.1"), re.S)[1]
+        self.assertEqual({name for name in re.findall(r"[\w-]+\.md", page_names) if f"docs/{name}" not in installed},
+                         set())
+        headers = [(path, name) for path in tree.public_headers()
+                   for name in re.findall(r"\bdocs/[\w/-]+\.md\b", tree.read(path))]
+        self.assertGreater(len(headers), 5)
+        self.assertEqual([it for it in headers if it[1] not in installed], [])
+
+    def test_a_name_in_a_joined_string_is_seen(self):
+        self.assertEqual(string_literals('f("see do"\n  "cs/x\\ny");  // "z"\n'), ["see docs/x\ny"])
 
     def test_every_link_within_the_checkout_leads_to_a_file(self):
         broken = []
@@ -63,10 +103,19 @@ class Documentation(unittest.TestCase):
         self.assertEqual(broken, [])
 
     def test_every_page_is_in_the_index(self):
-        index = tree.read("docs/README.md")
-        missing = [page.name for page in pages()
-                   if str(page.parent) == "docs" and page.name != "README.md" and f"({page.name})" not in index]
-        self.assertEqual(missing, [])
+        for folder in ("docs", "docs/lab"):
+            index = tree.read(f"{folder}/README.md")
+            missing = [page.name for page in pages()
+                       if str(page.parent) == folder and page.name != "README.md" and f"({page.name})" not in index]
+            self.assertEqual(missing, [])
+
+    def test_pages_are_as_short_as_they_should_be(self):
+        """Checks the words of all pages together: they may move between pages, so that no page is cut for the sum."""
+        count = {folder: sum(len(tree.read(page).split()) for page in pages() if str(page.parent) == folder)
+                 for folder in ("docs", "docs/lab")}
+        print(count)
+        self.assertLessEqual(count["docs"], WORDS_MAX)
+        self.assertLessEqual(count["docs/lab"], LAB_WORDS_MAX)
 
     def test_the_example_of_the_readme_is_the_one_that_is_built(self):
         blocks = re.findall(r"```c\n(.*?)```", tree.read("README.md"), re.S)
@@ -83,21 +132,21 @@ class Documentation(unittest.TestCase):
         version = re.search(r"version: '([\d.]+)'", tree.read("meson.build"))[1]
         self.assertIn(f"\nversion: {version}\n", tree.read("CITATION.cff"))
 
-    def test_the_guide_has_every_example_as_it_is(self):
-        blocks = {block.strip() for block in re.findall(r"```(?:c|python)\n(.*?)```", tree.read("docs/guide.md"), re.S)}
-        examples = [path for path in tree.all_files()
-                    if path.parent.name == "examples" and path.suffix in (".c", ".py")]
+    def test_the_guide_leads_to_every_example_as_it_is(self):
+        blocks = {page: {block.strip() for block in re.findall(r"```(?:c|python)\n(.*?)```", tree.read(page), re.S)}
+                  for page in ("docs/guide.md", *ELSEWHERE.values())}
+        examples = [path for path in tree.all_files() if path.parent.name == "examples" and
+                    path.suffix in (".c", ".py") and path.name != "word_count.c"]  # that is a whole application
         for path in examples:
-            if path.name == "word_count.c":
-                continue  # a whole application
             code = re.sub(r"\A(?:/\*.*?\*/|# SPDX[^\n]*\n)", "", tree.read(str(path)), flags=re.S)
-            self.assertIn(code.strip(), blocks, path)
-        self.assertEqual(len(blocks), len(examples) - 1)
+            self.assertIn(code.strip(), blocks[ELSEWHERE.get(path.name, "docs/guide.md")], path)
+            self.assertIn(f"(../examples/{path.name})", tree.read("docs/guide.md"))
+        self.assertEqual(sum(map(len, blocks.values())), len(examples))
 
-    def test_the_guides_table_names_every_collective_and_no_function_that_is_not_there(self):
-        text = tree.read("docs/guide.md")
+    def test_the_table_of_calls_names_every_collective_and_no_function_that_is_not_there(self):
+        text = tree.read("docs/migrate.md")
         declared = set(re.findall(r"\b(rondo_\w+)\(", interface()))
-        table = text.split("## I know MPI")[1]
+        table = text.split("## The calls")[1]
         self.assertEqual(set(re.findall(r"\brondo_\w+", table)) - declared, set())
         wanted = {name for name in declared if re.search(r"(reduce|gather|scatter|broadcast|barrier)(_v)?$", name)}
         self.assertEqual(wanted - set(re.findall(r"\brondo_\w+", table)), set())

@@ -102,6 +102,21 @@ def exported():
     return {line for line in tree.read("tests/abi/symbols.txt").splitlines() if line and line[0] != "#"}
 
 
+def broken_links(pages, folder):
+    """Returns the links of a site that lead to no file, or to no place in one: (page, link). `pages` are by name."""
+    broken = []
+    for name, text in pages.items():
+        for link in re.findall(r'href="([^"]+)"', text):
+            file, _, place = link.partition("#")
+            file = file or name
+            if re.match(r"(https?|javascript|mailto):", link):
+                continue
+            there = file in pages and (not place or re.search(rf'(id|name)="{re.escape(place)}"', pages[file]))
+            if not there and not (file not in pages and (folder / file).is_file()):
+                broken.append((name, link))
+    return broken
+
+
 def documented_functions(page):
     """Returns the functions that have an entry of their own on a page of Doxygen's."""
     entries = re.findall(r'<td class="memname">(.*?)</td>\s*<td>\(</td>', page, re.S)
@@ -146,9 +161,20 @@ class Reference(unittest.TestCase):
             self.assertEqual(sorted(documented), sorted(exported()))
             found = "".join(path.read_text(encoding="utf-8") for path in Path(folder).glob("search/functions_*.js"))
             self.assertEqual({name for name in exported() if f"'{name}'" not in found}, set())
+            self.assertEqual(broken_links(pages, Path(folder)), [])
+            site = "".join(pages.values())
+            for page in sorted((tree.ROOT / "docs").glob("*.md")):
+                title = page.read_text(encoding="utf-8").splitlines()[0].removeprefix("# ").replace("`", "")
+                self.assertIn(f'<div class="title">{title}', site, page)
+            self.assertNotRegex(site, r"@(?:sub)*section |@ref |\\ilinebr|\]\(@")  # what Doxygen did not understand
             groups = "".join(text for page, text in pages.items() if page.startswith(("group__", "struct")))
             for name in ("RONDO_FLOAT8_E5M2", "timeout_ms", "RONDO_CONFIG_INIT", "RONDO_REGISTER_MOVE_PAGES"):
                 self.assertIn(name, groups)
+
+    def test_a_broken_link_is_seen(self):
+        pages = {"a.html": '<a href="b.html#x"></a><a href="b.html#y"></a><a href="c.html"></a>',
+                 "b.html": '<p id="x"></p><a href="#x"></a><a href="https://example.com/#z"></a>'}
+        self.assertEqual(broken_links(pages, Path("nowhere")), [("a.html", "b.html#y"), ("a.html", "c.html")])
 
     def test_a_listing_of_a_source_documents_no_function(self):
         listing = '<span class="keyword">rondo_status_t</span> rondo_all_reduce(<span>const</span> void *send);'

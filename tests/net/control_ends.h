@@ -43,6 +43,7 @@ class TwoHosts {
         parts.share.bell.reset(::dup(bell.get()));
         parts.share.sockets.resize(2);
         parts.share.sockets[1 - each].reset(::dup(ends[each]));
+        socket[each] = parts.share.sockets[1 - each].get();
         controls.push_back(std::make_unique<net::Control>(std::move(parts)));
       }
     }
@@ -60,6 +61,7 @@ class TwoHosts {
   void skip(uint64_t ns) { now_ns_ += ns; }
 
   SceneRanks host[2];
+  int socket[2] = {-1, -1};  ///< by host: the last rank's
   std::vector<net::ControlMemory> memory;               ///< by host
   std::vector<std::unique_ptr<net::Control>> controls;  ///< by rank
 

@@ -8,8 +8,12 @@ import secrets
 import subprocess
 import sys
 import unittest
+from pathlib import Path
 
 import hosts as net
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+import side_by_side  # noqa: E402
 
 PROGRAM = os.path.abspath(sys.argv.pop(1))
 PORT = 29_400
@@ -119,4 +123,4 @@ class Preflight(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    unittest.main(verbosity=2)
+    side_by_side.main(4)

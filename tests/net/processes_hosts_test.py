@@ -1,8 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Ranks on several hosts, which are network namespaces. Their processes have too few descriptors, or children that they
-forked. Every rank soon gets an error that names the rank. usage: processes_hosts_test.py RANK_PROGRAM"""
+forked, or their control connection alone is ended. Every rank soon gets an error that names the rank.
+usage: processes_hosts_test.py RANK_PROGRAM"""
 
 import os
+import shutil
+import subprocess
 import sys
 import unittest
 
@@ -39,6 +42,32 @@ class Processes(HostsTest):
                 job = Job(hosts, [0, 1, 2], [PROGRAM, "orphan", kind, "2", "7"]).finish(60)  # far from 300 s
                 with self.subTest(kind=kind):
                     self.expect(job, {0, 1}, "remote rank failed", r"rank 2 \(host h2", {2})
+
+    def sockets(self, hosts, *words):
+        """What ss says of the established connections of host 1: of each, what its timer waits for and its two ends."""
+        said = subprocess.run(hosts.command(1, ["ss", "-tnHo", *words, "state", "established"]), capture_output=True,
+                              text=True, timeout=120, check=True).stdout
+        return [line.split() for line in said.splitlines()]
+
+    @unittest.skipIf(shutil.which("ss") is None, "no ss")
+    def test_a_control_connection_that_is_reset_alone_is_told_as_that(self):
+        with net.Hosts(2) as hosts:
+            # No rank waits for another one meanwhile, so links and deadlines report nothing.
+            job = Job(hosts, [0, 1], [PROGRAM, "quiet", "60"]).begun()
+            killed = []
+            while not killed:  # its timer waits for an acknowledgement now and then
+                # The connections for data ask nobody whether it is there.
+                killed = [fields for fields in self.sockets(hosts) if "keepalive" in fields[-1]
+                          and not any(end.endswith(f":{job.port}") for end in fields[2:4])]
+            address, port = killed[0][2].rsplit(":", 1)
+            subprocess.run(hosts.command(1, ["ss", "-K", "-tn", "src", address, "sport", "=", f":{port}"]), check=True,
+                           capture_output=True, timeout=120)
+            if any(fields[2] == killed[0][2] for fields in self.sockets(hosts)):
+                self.skipTest("the kernel ends no connections for ss -K")
+            job.finish(120)
+            for rank in range(2):
+                self.expect(job, [rank], "remote rank failed",
+                            r"control connection .*was (reset|closed by this system)", {1 - rank})
 
 
 if __name__ == "__main__":

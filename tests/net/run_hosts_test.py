@@ -10,14 +10,20 @@ import sys
 import tempfile
 import time
 import unittest
+from pathlib import Path
 
 import ssh_hosts
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+import side_by_side  # noqa: E402
 
 PROGRAM, RONDO = os.path.abspath(sys.argv.pop(1)), os.path.abspath(sys.argv.pop(1))
 DEADLINE_S = 90
 
 
-class RunOnHosts(unittest.TestCase):
+class HostsWithLogins(unittest.TestCase):
+    """Each class has hosts of its own, and all classes run side by side."""
+
     @classmethod
     def setUpClass(cls):
         why = ssh_hosts.why_not()
@@ -77,6 +83,8 @@ class RunOnHosts(unittest.TestCase):
                 self.assertLess(time.monotonic(), deadline, f"left behind on host {host}: {left}")
                 time.sleep(0.1)
 
+
+class RunOnHosts(HostsWithLogins):
     def test_ranks_of_all_hosts_are_one_job(self):
         status, output = self.run_job(PROGRAM, "sum", "20", "30000")
         self.assertEqual(status, 0, output)
@@ -222,13 +230,6 @@ class RunOnHosts(unittest.TestCase):
         self.assertEqual(status, 130, output)
         self.assert_gone("sleep 613")
 
-    def test_the_time_limit_ends_the_job_on_all_hosts(self):
-        # The limit is that of the hosts to be ready, too: twenty times what they take.
-        status, output = self.run_job("--timeout", "20", "--", "sleep", "614")
-        self.assertEqual(status, 124, output)
-        self.assertIn("the job did not end within 20 s", output)
-        self.assert_gone("sleep 614")
-
     def test_nothing_stays_behind_a_killed_launcher(self):
         process = self.launch("--", "sh", "-c", f"echo > {self.folder}/up$RONDO_RANK; sleep 615")
         for rank in range(4):
@@ -253,24 +254,25 @@ class RunOnHosts(unittest.TestCase):
         self.assert_gone("sleep 616")
 
 
-class CutHost(unittest.TestCase):
+class LimitedJob(HostsWithLogins):
+    def test_the_time_limit_ends_the_job_on_all_hosts(self):
+        # The limit is that of the hosts to be ready, too: twenty times what they take.
+        status, output = self.run_job("--timeout", "20", "--", "sleep", "614")
+        self.assertEqual(status, 124, output)
+        self.assertIn("the job did not end within 20 s", output)
+        self.assert_gone("sleep 614")
+
+
+class CutHost(HostsWithLogins):
     def test_a_host_that_is_cut_off_is_told_and_its_ranks_end(self):
-        why = ssh_hosts.why_not()
-        if "RONDO_TEST_SANITIZED" in os.environ:
-            why = "logins and limits of time are not for a sanitizer; done without one"
-        if why is not None:
-            print(f"skipped: rondo run with a host that is cut off: {why}")
-            self.skipTest(why)
-        with ssh_hosts.SshHosts(2) as hosts:
-            process = hosts.start(0, [RONDO, "run", "--hosts", "h0,h1", "--ssh", hosts.ssh, "--", "sh", "-c",
-                                      "echo up; exec sleep 617"])
-            begun = [process.stdout.readline() for _ in range(2)]  # it ends by itself where a host is not ready
-            self.assertTrue(all("up" in line for line in begun), begun)
-            hosts.cut(1)
-            output = process.communicate(timeout=DEADLINE_S)[0]
-            self.assertEqual(process.returncode, 1, output)
-            self.assertRegex(output, "host h1: no answer for 15 s")
+        process = self.launch("--", "sh", "-c", "echo up; exec sleep 617", hosts="h0,h1")
+        begun = [process.stdout.readline() for _ in range(2)]  # it ends by itself where a host is not ready
+        self.assertTrue(all("up" in line for line in begun), begun)
+        self.hosts.cut(1)
+        output = process.communicate(timeout=DEADLINE_S)[0]
+        self.assertEqual(process.returncode, 1, output)
+        self.assertRegex(output, "host h1: no answer for 15 s")
 
 
 if __name__ == "__main__":
-    unittest.main(verbosity=2)
+    side_by_side.main(3, whole_classes=True)

@@ -12,9 +12,13 @@ import sys
 import tempfile
 import time
 import unittest
+from pathlib import Path
 
 import hosts as net
 from hosts_job import HostsTest, Job, why_no_ucx
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+import side_by_side  # noqa: E402
 
 PROGRAM, RONDO = os.path.abspath(sys.argv.pop(1)), os.path.abspath(sys.argv.pop(1))
 
@@ -373,4 +377,4 @@ class SeveralHostsOverUcx(HostsTest):
 
 
 if __name__ == "__main__":
-    unittest.main(verbosity=2)
+    side_by_side.main(4)

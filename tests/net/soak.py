@@ -5,11 +5,12 @@ kind: how often it was done, what was wrong, and how late the ranks that live na
 that may be. --latest is for each report, --latest-return for each peer's return. --timed is for the median of each
 kind, which is to be what is promised (tests/timed.py).
 
-usage: soak.py RANK_PROGRAM [--seeds N] [--first SEED] [--minutes M] [--only KIND,...]
+usage: soak.py RANK_PROGRAM [--seeds N] [--first SEED] [--minutes M] [--only KIND,...] [--jobs N]
              [--latest SECONDS] [--latest-return SECONDS] [--timed]
 Exit status: 0 all as promised; 1 something was not (its seed is printed); 77 not root, or no nft."""
 
 import argparse
+import concurrent.futures
 import math
 import os
 import random
@@ -342,6 +343,16 @@ def strangers(program, seeds):
     return tally
 
 
+def is_good(tally, kind, options):
+    """Prints what came of a kind. Returns whether all of it was as promised."""
+    tally.refuse_later_than(options.latest_return if kind == "returns" else options.latest)
+    print(tally.line(), flush=True)
+    for seed, what in tally.wrong[:10]:
+        print(f"  seed {seed}: {what}")
+    in_time = not options.timed or is_within(tally.kind, tally.late_s, [seconds for seconds, _, _ in tally.delays])
+    return in_time and not tally.wrong
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("program")
@@ -349,6 +360,8 @@ def main():
     parser.add_argument("--first", type=int, default=1)
     parser.add_argument("--minutes", type=float, default=0.2)
     parser.add_argument("--only", default="deaths,stops,losses,cuts,returns,strangers")
+    parser.add_argument("--jobs", type=int, default=1, help="kinds that run side by side, on hosts of their own; cuts, "
+                        "which looks for files that jobs leave on this machine, runs alone")
     parser.add_argument("--latest", type=float, default=math.inf, metavar="SECONDS",
                         help=f"after which a report of a loss is wrong (what is promised: {LATE_S:g})")
     parser.add_argument("--latest-return", type=float, default=math.inf, metavar="SECONDS",
@@ -374,16 +387,13 @@ def main():
             "returns": [lambda: returns(program, seeds)],
             "strangers": [lambda: strangers(program, seeds)]}
     wrong = False
-    for kind in only:
-        for run in runs[kind]:
-            tally = run()
-            tally.refuse_later_than(options.latest_return if kind == "returns" else options.latest)
-            print(tally.line(), flush=True)
-            if options.timed:
-                wrong |= not is_within(tally.kind, tally.late_s, [seconds for seconds, _, _ in tally.delays])
-            for seed, what in tally.wrong[:10]:
-                print(f"  seed {seed}: {what}")
-            wrong = wrong or bool(tally.wrong)
+    with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
+        together = [(kind, pool.submit(run)) for kind in only if kind != "cuts" for run in runs[kind]]
+        for kind, running in together:
+            wrong |= not is_good(running.result(), kind, options)
+    if "cuts" in only:
+        for run in runs["cuts"]:
+            wrong |= not is_good(run(), "cuts", options)
     return 1 if wrong else 0
 
 

@@ -8,8 +8,12 @@ import os
 import signal
 import sys
 import unittest
+from pathlib import Path
 
 from job import refuse_pidfd_open, run_job
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+import side_by_side  # noqa: E402
 
 PROGRAM = sys.argv.pop(1)
 TIMEOUT = {"RONDO_TIMEOUT": "5"}  # of an operation that is to miss it; the others must not, on a busy machine either
@@ -191,4 +195,4 @@ class Paths(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    unittest.main()
+    side_by_side.main(5)

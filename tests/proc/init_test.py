@@ -11,14 +11,19 @@ import sys
 import tempfile
 import time
 import unittest
+from pathlib import Path
 
 from container import MORTAL, why_not
 from init_support import ABORTED, NOT_READY, OK, OUT_OF_RESOURCES, REMOTE, TIMEOUT, Ranks, StoreHost, outcome
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+import side_by_side  # noqa: E402
 
 STORE_HOST = sys.argv.pop()
 PROGRAM = sys.argv.pop()
 UCX_ASSERTION = re.compile(r"\.c:\d+ +Assertion `.*' failed")  # of 1.13, where a peer dies as it connects
 PATIENT_S = 100  # a timeout that has no part in how soon something is noticed
+BATCH = 12  # lives at a time, most of which wait
 
 
 def came_to_no_store(said, rank):
@@ -34,16 +39,16 @@ class Death(unittest.TestCase):
     def sweep(self, victim, step=1):
         """Kills `victim` before each `step`th of its system calls in turn, until it lives through all."""
         naming = 0  # lives in which all other ranks named it
-        with concurrent.futures.ThreadPoolExecutor(3) as pool:
+        with concurrent.futures.ThreadPoolExecutor(BATCH) as pool:
             struck = True
             at = 1
             while struck:
-                strikes = range(at, at + 12 * step, step)
+                strikes = range(at, at + BATCH * step, step)
                 lives = [pool.submit(self.live, victim, strike) for strike in strikes]
                 results = [life.result() for life in lives]
                 naming += sum(seconds is not None for _, seconds in results)
                 struck = all(happened for happened, _ in results)
-                at += 12 * step
+                at += BATCH * step
                 self.assertLess(at, 2000)
         self.assertGreater(at, 24 * step, "hardly any system call was counted: the sweep shows nothing")
         self.assertGreater(naming, 0)
@@ -93,7 +98,7 @@ class Death(unittest.TestCase):
 
     def test_a_rank_that_dies_as_it_greets_a_busy_store_again_is_missed_by_all(self):
         self.own = dict(self.own, RONDO_TEST_SLOW_ACCEPT="900")
-        with concurrent.futures.ThreadPoolExecutor(4) as pool:
+        with concurrent.futures.ThreadPoolExecutor(BATCH) as pool:
             for life in [pool.submit(self.live, 1, strike) for strike in range(9, 13)]:
                 life.result()
 
@@ -200,34 +205,44 @@ class Exit(unittest.TestCase):
 
 
 class Resources(unittest.TestCase):
+    @staticmethod
+    def live_with(limit):
+        """Returns what the ranks of a life say whose rank `victim` may have `most` descriptors."""
+        victim, most = limit
+        return Ranks(PROGRAM, 3, {victim: {"RONDO_TEST_DESCRIPTORS": str(most)}}, timeout_s=10).end()
+
+    def check_told(self, victim, said):
+        """Checks that all ranks get what the victim gets. Returns whether it had too few descriptors."""
+        if said[victim][-1][0] == "id" or not said[victim]:
+            return False  # there were none for the id itself
+        got = {rank: outcome(lines)[1:] for rank, lines in said.items()}
+        wanted = got[victim][0]
+        self.assertIn(wanted, (OK, OUT_OF_RESOURCES), got)
+        for rank in set(got) - {victim}:
+            if victim != 0 and wanted != OK and came_to_no_store(said, rank):
+                continue  # it came when all was over
+            status, peer, message = got[rank]
+            if status == REMOTE and victim == 0 and wanted == OUT_OF_RESOURCES:
+                # It came when the store was gone.
+                self.assertIn(f"process {said[0][0][2]}, which made", message)
+                continue
+            self.assertEqual(status, wanted, got)
+            if status != OK:
+                self.assertEqual(peer, victim, message)
+        return wanted == OUT_OF_RESOURCES
+
     @unittest.skipIf("RONDO_TEST_SANITIZED" in os.environ,
                      "a sanitizer looks at memory through a pipe: without descriptors each object is a bad one to it")
     def test_too_few_descriptors_are_out_of_resources_on_every_rank(self):
         failed = 0
-        for victim in (0, 1):
-            for most in range(6, 24):
+        limits = [(victim, most) for victim in (0, 1) for most in range(6, 24)]
+        with concurrent.futures.ThreadPoolExecutor(len(limits)) as pool:
+            lives = pool.map(self.live_with, limits)
+            for (victim, most), said in zip(limits, lives):
                 with self.subTest(victim=victim, most=most):
-                    ranks = Ranks(PROGRAM, 3, {victim: {"RONDO_TEST_DESCRIPTORS": str(most)}}, timeout_s=10)
-                    said = ranks.end()
-                    if said[victim][-1][0] == "id" or not said[victim]:
-                        continue  # there were none for the id itself
-                    got = {rank: outcome(lines)[1:] for rank, lines in said.items()}
-                    wanted = got[victim][0]
-                    self.assertIn(wanted, (OK, OUT_OF_RESOURCES), got)
-                    failed += wanted == OUT_OF_RESOURCES
-                    for rank in set(got) - {victim}:
-                        if victim != 0 and wanted != OK and came_to_no_store(said, rank):
-                            continue  # it came when all was over
-                        status, peer, message = got[rank]
-                        if status == REMOTE and victim == 0 and wanted == OUT_OF_RESOURCES:
-                            # It came when the store was gone.
-                            self.assertIn(f"process {said[0][0][2]}, which made", message)
-                            continue
-                        self.assertEqual(status, wanted, got)
-                        if status != OK:
-                            self.assertEqual(peer, victim, message)
+                    failed += self.check_told(victim, said)
         self.assertGreater(failed, 4, "descriptors never ran out: the test shows nothing")
 
 
 if __name__ == "__main__":
-    unittest.main(verbosity=2)
+    side_by_side.main(6)

@@ -9,6 +9,7 @@ import os
 import resource
 import secrets
 import signal
+import socket
 import stat
 import subprocess
 import sys
@@ -131,6 +132,13 @@ class Log(Case):
     def test_a_fifo_that_nobody_reads_is_refused_at_once(self):
         ranks = run_job(PROGRAM, 1, ["sum", "1", "1"], {"RONDO_LOG_FILE": self.fifo()}, seconds=HANG_S)
         self.assertIn("a FIFO that nobody reads", ranks[0].last().message)
+
+    def test_a_socket_is_refused_as_one(self):
+        with tempfile.TemporaryDirectory() as folder, socket.socket(socket.AF_UNIX) as listener:
+            path = os.path.join(folder, "socket")
+            listener.bind(path)
+            ranks = run_job(PROGRAM, 1, ["sum", "1", "1"], {"RONDO_LOG_FILE": path}, seconds=HANG_S)
+            self.assertIn("it is a socket, which cannot be opened as a file", ranks[0].last().message)
 
 
 class SpecialFiles(Case):

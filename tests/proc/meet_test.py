@@ -9,8 +9,12 @@ import secrets
 import subprocess
 import sys
 import unittest
+from pathlib import Path
 
 from job import HeldPort
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+import side_by_side  # noqa: E402
 
 PROGRAM, RONDO = os.path.abspath(sys.argv.pop()), os.path.abspath(sys.argv.pop())
 PERF = [RONDO, "perf", "all_reduce", "-b", "8", "-e", "8", "-n", "1", "-w", "1"]
@@ -140,4 +144,4 @@ class Meet(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    unittest.main(verbosity=2)
+    side_by_side.main(4)

@@ -14,6 +14,9 @@ from pathlib import Path
 
 from job import HeldPort
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+import side_by_side  # noqa: E402
+
 RONDO = sys.argv.pop(1)
 PROGRAM = sys.argv.pop(1)
 PERF = ["all_reduce", "-b", "1K", "-e", "1K", "-n", "2", "-w", "1"]
@@ -142,4 +145,4 @@ class Timeout(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    unittest.main()
+    side_by_side.main(4)

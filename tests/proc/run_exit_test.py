@@ -164,9 +164,20 @@ class StartTest(RunTest):
         cores = len(uses)
         for rank in range(2 * len(allowed)):
             self.assertEqual(bound[str(rank)], bound[str(rank % cores)])
-        status, out, _ = self.run_job("-n", 1, "sh", "-c", show)
-        whole = self.run_job("-n", 1, "--bind", "none", "sh", "-c", show)[1]
-        self.assertEqual(out, whole)
+
+    def test_ranks_share_the_allowed_cores_unless_they_are_too_many(self):
+        show = ["sh", "-c", "taskset -cp $$ | cut -d: -f2"]
+        allowed = len(os.sched_getaffinity(0))
+        whole = self.run_job("-n", 1, "--bind", "none", *show)[1]
+        self.assertEqual(self.run_job("-n", 1, *show)[1], whole)
+        self.assertEqual(set(self.run_job("-n", allowed + 1, *show)[1].splitlines()), {whole.strip("\n")})
+        cores = len(set(self.run_job("-n", allowed, "--bind", "core", *show)[1].splitlines()))
+        if cores < 2:
+            self.skipTest("binding needs two cores")
+        for name in ("share", "SHARE"):
+            shares = self.run_job("-n", 2, "--bind", name, *show)[1].splitlines()
+            self.assertEqual(len(set(shares)), 2, shares)
+            self.assertNotIn(whole.strip("\n"), shares)
 
     def test_ranks_have_the_signals_and_limits_that_the_launcher_was_given(self):
         show = ["sh", "-c", "grep -E 'SigBlk|SigIgn' /proc/self/status; ulimit -n; ls /proc/self/fd | wc -l"]

@@ -4,17 +4,18 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <random>
 
 #include "src/base/unique_handle.h"
 #include "src/cli/hosts/frames.h"
 #include "src/cli/hosts/host_list.h"
-#include "src/cli/run/binding.h"
 #include "src/cli/run/job.h"
 #include "src/cli/run/lines.h"
 #include "src/cli/run/options.h"
 #include "src/cli/run/program.h"
+#include "src/topo/binding.h"
 #include "tests/catch.h"
 
 using namespace rondo;
@@ -53,7 +54,7 @@ TEST_CASE("run options: defaults, and every option") {
   CHECK_FALSE(plain.tag_output);
   CHECK(plain.timeout_ns == 0);
   CHECK(plain.grace_ns == 2 * second_ns);
-  CHECK(plain.bind == Bind::none);
+  CHECK(plain.bind == Bind::share);
   CHECK(plain.command == std::vector<std::string>{"prog", "-n", "7", "--", "x"});
 
   const RunOptions full = parsed({"-n", "2", "--tag-output", "--timeout", "1.5", "--grace", "0", "--bind", "core",
@@ -111,7 +112,7 @@ TEST_CASE("run hosts: what is no list of hosts is refused, and never reaches ssh
 }
 
 TEST_CASE("run frames: arrive whole however the bytes come, behind whatever a login shell prints") {
-  HostPlan plan{3, 2, 8, true, false, 5, "/a folder", "secret", {"A=1"}, {"prog", "", "x y"}};
+  HostPlan plan{3, 2, 8, true, Bind::core, 5, "/a folder", "secret", {"A=1"}, {"prog", "", "x y"}};
   int ends[2] = {-1, -1};
   REQUIRE(::pipe2(ends, O_NONBLOCK) == 0);
   const FileDescriptor read(ends[0]);
@@ -140,7 +141,7 @@ TEST_CASE("run frames: arrive whole however the bytes come, behind whatever a lo
     const auto decoded = decode_plan(frames[0].body);
     REQUIRE(decoded);
     CHECK((decoded->first_rank == 3 && decoded->rank_count == 2 && decoded->job_rank_count == 8));
-    CHECK((decoded->tag_output && !decoded->bind_cores && decoded->folder == "/a folder"));
+    CHECK((decoded->tag_output && decoded->bind == Bind::core && decoded->folder == "/a folder"));
     CHECK((decoded->environment == plan.environment && decoded->command == plan.command));
     const auto end = decode_rank_end(frames[1].body);
     REQUIRE(end);
@@ -160,7 +161,7 @@ TEST_CASE("run frames: what is no frame ends the connection, and a torn plan is 
   CHECK_FALSE(reader.read_some(read.get()));
   write.reset();
   CHECK_FALSE(FrameReader(FrameReader::Start::at_once).read_some(read.get()));
-  const Bytes whole = encode(HostPlan{0, 1, 1, false, false, 0, "/", "s", {}, {"p"}});
+  const Bytes whole = encode(HostPlan{0, 1, 1, false, Bind::none, 0, "/", "s", {}, {"p"}});
   for (size_t bytes = 0; bytes < whole.size(); ++bytes) CHECK_FALSE(decode_plan(ByteView(whole).first(bytes)));
   CHECK(decode_plan(whole));
 }
@@ -355,9 +356,23 @@ TEST_CASE("run program: looked for as a shell does") {
   CHECK(find_program("/etc", "").exit_status == run_exit_not_executable);
 }
 
-TEST_CASE("run binding: ranks take the cores in turn") {
-  const std::vector<CoreProcessors> cores{{0, 4}, {1, 5}, {6}};
-  for (uint32_t rank = 0; rank < 9; ++rank) CHECK(core_of_rank(cores, rank) == cores[rank % 3]);
+TEST_CASE("run binding: ranks share the cores, neighbours among neighbours") {
+  const std::vector<Processors> cores{{0, 4}, {1, 5}, {6}};
+  CHECK(share_cores(cores, 3) == cores);
+  CHECK(share_cores(cores, 2) == std::vector<Processors>{{0, 4, 1, 5}, {6}});
+  CHECK(share_cores(cores, 1).empty());  // it has all of them
+  CHECK(share_cores(cores, 4).empty());
+  std::vector<Processors> many;
+  for (uint32_t core = 0; core < 67; ++core) many.push_back({core});
+  for (uint32_t ranks = 2; ranks <= 67; ++ranks) {
+    std::vector<uint32_t> taken;
+    for (const Processors &share : share_cores(many, ranks)) {
+      CHECK((share.size() == 67 / ranks || share.size() == 67 / ranks + 1));
+      taken.insert(taken.end(), share.begin(), share.end());
+    }
+    CHECK(taken.size() == 67);
+    CHECK(std::is_sorted(taken.begin(), taken.end()));
+  }
   const auto allowed = allowed_cores();
   REQUIRE(allowed.ok());
   CHECK_FALSE(allowed.value().empty());

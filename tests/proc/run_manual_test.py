@@ -113,7 +113,7 @@ class ManualTest(unittest.TestCase):
             stale += [f"{command} {name}" for name in re.findall(r"(?<![\w-])--?[a-zA-Z][\w-]*", heads)
                       if not re.search(rf"(?<![\w-]){name}(?![\w-])", out)]
         self.assertEqual(stale, [])
-        told = (DOCS / "environment.md").read_text() + (DOCS / "launcher.md").read_text()
+        told = (DOCS / "environment.md").read_text() + (DOCS / "launching.md").read_text()
         named = set(re.findall(r"\bRONDO_[A-Z_]+\b", page_text()))
         self.assertEqual({name for name in named if name not in told}, set())
 

@@ -19,6 +19,9 @@ from pathlib import Path
 from job import run_job
 from run_support import RONDO, RunTest, wait_until
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+import side_by_side  # noqa: E402
+
 PROGRAM = sys.argv.pop(1)
 NOBODY = 65534
 F_ADD_SEALS, F_SEAL_SHRINK = 1033, 2
@@ -301,4 +304,4 @@ class Refused(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    unittest.main(verbosity=2)
+    side_by_side.main(4)

@@ -49,7 +49,7 @@ class Tune(unittest.TestCase):
 
     def test_a_quick_run_makes_a_table_that_info_shows_and_ranks_use(self):
         path = self.folder / "tuning.json"
-        done = rondo("tune", "--quick", "--ranks", 2, "--collectives", "all_reduce,reduce", "--sizes", "64,8K",
+        done = rondo("tune", "--quick", "--ranks", 2, "--collectives", "all_reduce,reduce", "--sizes", "64,8K", "--keep-disturbed",
                      "-o", path, TMPDIR=str(self.folder))
         self.assertIn(done.returncode, (0, 1), done.stderr)  # 1: a choice was not the best on a busy machine
         self.assertEqual(os.listdir(self.folder), ["tuning.json"])  # nothing else is left
@@ -86,6 +86,17 @@ class Tune(unittest.TestCase):
                          [row[key] for key in ("algorithm", "protocol", "channels")])
         self.assertEqual(rondo("run", "-n", 2, "--", RONDO, "perf", "all_reduce", "-e", "8K",
                                RONDO_TUNING_FILE=str(path)).returncode, 0)
+
+    def test_times_that_other_programs_disturbed_choose_nothing(self):
+        path = self.folder / "tuning.json"
+        spin = "import time\nend = time.monotonic() + 120\nwhile time.monotonic() < end: pass"
+        busy = [subprocess.Popen([sys.executable, "-c", spin]) for _ in os.sched_getaffinity(0)]
+        self.addCleanup(lambda: [(process.kill(), process.wait()) for process in busy])
+        done = rondo("tune", "--quick", "--ranks", 2, "--sizes", 64, "-o", path, TMPDIR=str(self.folder))
+        self.assertEqual(done.returncode, 1, done.stderr)
+        self.assertRegex(done.stderr, r"\b64  is left out of the table: other programs disturbed every round")
+        self.assertIn("no table is written", done.stderr)
+        self.assertEqual(os.listdir(self.folder), [])
 
     def test_a_run_that_is_ended_leaves_nothing_behind(self):
         for number in (signal.SIGTERM, signal.SIGHUP):
@@ -160,7 +171,7 @@ class Tune(unittest.TestCase):
         self.assertEqual(os.listdir(self.folder), [])
 
     def test_the_table_goes_to_standard_output_and_what_is_for_people_elsewhere(self):
-        done = rondo("tune", "--quick", "--ranks", 2, "--sizes", 64, "--json", TMPDIR=str(self.folder))
+        done = rondo("tune", "--quick", "--ranks", 2, "--sizes", 64, "--keep-disturbed", "--json", TMPDIR=str(self.folder))
         self.assertIn(done.returncode, (0, 1), done.stderr)  # 1: a choice was not the best on a busy machine
         self.assertEqual({row["collective"] for row in json.loads(done.stdout)["rows"]}, {"all_reduce"})
         self.assertIn("The worst choice takes", done.stderr)

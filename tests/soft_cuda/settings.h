@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The settings of SOFT_CUDA_*, read once by cuInit. docs/soft-cuda.md lists the variables.
+// The settings of SOFT_CUDA_*, read once by cuInit. docs/gpu-tests.md lists the variables.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The functions of libsoftcuda.so beside the CUDA driver's interface. They count what is alive, for tests of leaks, and
-// launches. A test finds them by dlsym(handle, "soft_cuda_live"); a real driver has none. docs/soft-cuda.md has the
+// launches. A test finds them by dlsym(handle, "soft_cuda_live"); a real driver has none. docs/gpu-tests.md has the
 // rest.
 #pragma once
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // NVML in software, for tests. Devices are at the addresses of the CUDA driver in software. They have the NVLinks that
-// the environment says. docs/soft-cuda.md lists the variables, which are read with each call.
+// the environment says. docs/gpu-tests.md lists the variables, which are read with each call.
 #pragma once
 
 #include <cstdint>

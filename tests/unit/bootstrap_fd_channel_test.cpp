@@ -165,6 +165,7 @@ TEST_CASE("a descriptor on offer: when the offer has ended a taker is told at on
   REQUIRE_FALSE(late.ok());
   CHECK(late.error().status == RONDO_ERROR_REMOTE);
   CHECK(late.error().message.find("is gone, or gave up") != std::string::npos);
+  CHECK(late.error().message.find("boot_id, as copies of a running machine do: reboot one") != std::string::npos);
 }
 
 TEST_CASE("fd channel: an offer that nobody takes ends when it is destroyed, not at its deadline") {

@@ -79,6 +79,16 @@ TEST_CASE("perf options: sizes by step, by factor, and at their ends") {
   CHECK(sizes_of(accept({"all_reduce", "-b", "7", "-e", "7"})) == std::vector<size_t>{7});
   CHECK(sizes_of(accept({"all_reduce", "-b", "1G"})) == std::vector<size_t>{size_t{1} << 30});
   CHECK(sizes_of(accept({"all_reduce", "-b", "1", "-e", "17179869183G", "-f", "1024"})).size() == 8);
+  for (const char *same : {"64K", "64k", "64KB", "64kb", "64KiB", "65536", "65536B", "0.0625M", "64.0K", "65536.0"})
+    CHECK(rondo::read_bytes(same) == 65'536);
+  CHECK(rondo::read_bytes("0.5G") == uint64_t{1} << 29);
+  CHECK(rondo::read_bytes("1.5MiB") == 1'572'864);
+  const auto sizes = sizes_of(accept({"all_reduce", "-b", "64KB", "-e", "0.5M", "-f", "8"}));
+  CHECK(sizes == std::vector<size_t>{65'536, 524'288});
+  CHECK(rondo::read_bytes("17179869183.999999999G") == std::nullopt);  // no whole number of bytes
+  for (const char *bad : {"0.3K", "1.5", "1.", ".5K", "1.2.3K", "1.0000000000K", "64iB", "64Ki", "64BK", "64KK", "B",
+                          "iB", "1e3K", "17179869184.5G"})
+    CHECK(rondo::read_bytes(bad) == std::nullopt);
   CHECK(rondo::read_bytes("17179869184G") == std::nullopt);
   CHECK(rondo::read_bytes("12Q") == std::nullopt);
   CHECK(rondo::read_bytes("") == std::nullopt);

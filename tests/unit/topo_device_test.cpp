@@ -148,6 +148,20 @@ TEST_CASE("network cards: each has name, kind and position of its function on PC
   CHECK(codes(1) == Codes{"across", "across", "across", "across", "node", "node", "node", "root"});
 }
 
+TEST_CASE("network cards: hwloc 3, which has a bit for each type of a device, describes the same machine") {
+  std::string xml = eight_devices();
+  const auto replace_all = [&xml](const std::string &from, const std::string &to) {
+    for (size_t at = xml.find(from); at != xml.npos; at = xml.find(from, at + to.size()))
+      xml.replace(at, from.size(), to);
+  };
+  replace_all("version=\"2.0\"", "version=\"3.0\"");
+  replace_all("osdev_type=\"2\"", "osdev_type=\"16\"");  // network
+  replace_all("osdev_type=\"3\"", "osdev_type=\"48\"");  // network and OpenFabrics
+  CHECK(read(xml) == read(eight_devices()));
+  replace_all("osdev_type=\"48\"", "osdev_type=\"3\"");  // storage and memory
+  CHECK(read(xml).nics.size() == 2);
+}
+
 TEST_CASE("network cards: those with RDMA are near a process that may run beside them") {
   Topology topology = read(eight_devices());
   CHECK(near_rdma_devices(topology) == std::vector<std::string>{"mlx5_0"});

@@ -5,6 +5,7 @@
 
 #include <cstdio>
 #include <cstdlib>
+#include <filesystem>
 #include <fstream>
 #include <set>
 #include <string>
@@ -83,6 +84,22 @@ class TemporaryFile {
   ~TemporaryFile() { ::unlink(path_.c_str()); }
   TemporaryFile(const TemporaryFile &) = delete;
   TemporaryFile &operator=(const TemporaryFile &) = delete;
+  [[nodiscard]] const std::string &path() const { return path_; }
+
+ private:
+  std::string path_ = "/tmp/rondo-topology-XXXXXX";
+};
+
+/// A folder of its own that is removed at the end, with all that is in it.
+class TemporaryFolder {
+ public:
+  TemporaryFolder() { REQUIRE(::mkdtemp(path_.data()) != nullptr); }
+  ~TemporaryFolder() {
+    std::error_code ignored;
+    std::filesystem::remove_all(path_, ignored);
+  }
+  TemporaryFolder(const TemporaryFolder &) = delete;
+  TemporaryFolder &operator=(const TemporaryFolder &) = delete;
   [[nodiscard]] const std::string &path() const { return path_; }
 
  private:
@@ -209,6 +226,10 @@ TEST_CASE("topology: XML that is not balanced, repeats a processor or is of anot
   const std::string begin =
       "<?xml version=\"1.0\"?>\n<!DOCTYPE topology SYSTEM \"hwloc2.dtd\">\n<topology version=\"2.0\">";
   CHECK(import_topology(begin + "<!-- <object> -->" + pu + "</topology>\n").ok());
+  CHECK(import_topology("<topology version=\"3.0\">" + pu + "</topology>").ok());
+  const auto later = import_topology("<topology version=\"4.0\">" + pu + "</topology>");
+  REQUIRE_FALSE(later.ok());
+  CHECK(later.error().message.find("version '4.0' of hwloc's format, of which 2 and 3 can be read") == 0);
   for (const std::string &bad :
        {begin + pu, begin + pu + pu + "</topology>", begin + "</topology>", begin + pu + "</object></topology>",
         begin + pu + "</topology>" + pu, begin + "<object type=\"PU\" os_index=\"99999\"/></topology>",
@@ -239,6 +260,32 @@ TEST_CASE("host: without a free descriptor the id is not another one, but an err
   REQUIRE_FALSE(id.ok());
   CHECK(id.error().status == RONDO_ERROR_OUT_OF_RESOURCES);
   CHECK(id.error().message.find("ulimit -n") != std::string::npos);
+}
+
+TEST_CASE("host: the strictest quota counts, of a cgroup and those above it, in both versions") {
+  const TemporaryFolder root;
+  const auto put = [&root](const std::string &file, const std::string &text) {
+    std::filesystem::create_directories(std::filesystem::path(root.path() + file).parent_path());
+    std::ofstream(root.path() + file) << text << "\n";
+  };
+  const auto limit = [&root](const std::string &groups) { return processor_limit(root.path(), groups); };
+  put("/cpu/cpu.cfs_quota_us", "-1");
+  put("/cpu/cpu.cfs_period_us", "100000");
+  put("/cpu/jobs/cpu.cfs_quota_us", "350000");
+  put("/cpu/jobs/cpu.cfs_period_us", "100000");
+  put("/cpu/jobs/one/cpu.cfs_quota_us", "-1");
+  put("/cpu/jobs/one/cpu.cfs_period_us", "100000");
+  put("/cpu/jobs/two/cpu.cfs_quota_us", "100000");
+  put("/cpu/jobs/two/cpu.cfs_period_us", "50000");
+  put("/unified/cpu.max", "150000 100000");
+  CHECK(limit("12:memory:/unified\n4:cpu,cpuacct:/jobs/one\n") == 4);
+  CHECK(limit("4:cpuacct,cpu:/jobs/two\n1:name=systemd:/\n") == 2);
+  CHECK(limit("4:cpu:/jobs/gone\n") == 4);  // as a container names it: what is mounted begins further down
+  CHECK(limit("4:cpu:/other\n") == 0);
+  CHECK(limit("2:cpuset:/jobs/two\n") == 0);
+  CHECK(limit("0::/unified/a/b\n") == 2);
+  CHECK(limit("3:cpu:/jobs/one\n0::/unified\n") == 2);
+  CHECK(limit("") == 0);
 }
 
 TEST_CASE("host: a cgroup's quota is rounded up to processors") {

@@ -110,6 +110,17 @@ TEST_CASE("tune: rows of several groups come in the order that the table wants")
   CHECK(TuningTable::make(rows).ok());
 }
 
+TEST_CASE("tune: what no quiet round supports is dropped, and a size of which nothing is left is named") {
+  Measured some = measured(four, {{64, {{ring, 1}, {tree, 2}}}, {1024, {{ring, 3}, {tree, 2}}}, {4096, {{tree, 9}}}});
+  some.series[0].quiet_round_count = 1;
+  some.series[4].quiet_round_count = 5;
+  CHECK(drop_disturbed(some) == std::vector<uint64_t>{1024});
+  REQUIRE(some.series.size() == 2);
+  CHECK((some.series[0].bytes == 64 && some.series[0].choice == ring));
+  CHECK((some.series[1].bytes == 4096 && some.series[1].choice == tree));
+  CHECK(drop_disturbed(some).empty());
+}
+
 TEST_CASE("tune: a choice that is too slow, or was not measured, shows") {
   const std::vector<Measured> all{measured(four, {{1024, {{tree, 1}, {ring, 1.5}}}})};
   const auto judge = [&](const PlanChoice &choice) {

@@ -14,7 +14,7 @@ namespace rondo::hosts {
 class Congestion {
  public:
   /// Near hosts have at most this round trip. For them `auto` takes cubic in place of bbr. bbr paces packets, which
-  /// slows messages of 256 KiB and more between them (docs/notes/between-hosts.md). Over longer paths bbr stays.
+  /// slows messages of 256 KiB and more between them (docs/lab/between-hosts.md). Over longer paths bbr stays.
   static constexpr uint32_t near_us = 1000;
 
   /// Every socket keeps what the system and its routes give it.

@@ -22,7 +22,7 @@ namespace rondo::hosts {
 namespace {
 
 constexpr uint32_t preferred_slot_bytes = 16 * 1024;  // TCP takes this much with its header in one call
-constexpr uint32_t pair_slot_bytes = 512 * 1024;      // of two ranks (docs/notes/between-hosts.md)
+constexpr uint32_t pair_slot_bytes = 512 * 1024;      // of two ranks (docs/lab/between-hosts.md)
 constexpr uint32_t pair_slot_count_of_verbs = 2;      // all are registered: many users may lock 8 MiB (ulimit -l)
 
 /// Returns true for two ranks. With verbs each queue pair registers all slots, and wants one under way: several pairs

@@ -21,13 +21,16 @@ constexpr uint64_t failure_repeats = 5;  // heartbeats that repeat it
 constexpr uint32_t locked_out_max = 100;
 static_assert(failure_repeats + 1 <= ControlLines::failure_max - ControlLines::unheard_max);
 
-/// Of what errno says about a connection, 0 if it ended: was the silence too long, or did the other end close?
+/// Describes why a connection is lost. `error` is errno, or 0 if the other end closed it.
 std::string reason_of(int error) {
   switch (error) {
     case 0:
-    case ECONNRESET:
     case EPIPE:
       return " has ended";
+    case ECONNRESET:  // the kernel resets connections of a process that ended with unread data, too
+      return " has ended, or its control connection was reset";
+    case ECONNABORTED:
+      return " can no longer be heard: its control connection was closed by this system, as `ss -K` does";
     case ETIMEDOUT:
     case EHOSTUNREACH:
     case ENETUNREACH:
@@ -78,6 +81,12 @@ bool Control::gone(uint32_t peer) const {
 std::string Control::why_dead(uint32_t peer) const {
   const uint64_t ended = memory::load_acquire(remote(peer).ended);
   return reason_of(ended == 0 ? 0 : static_cast<int>(ended - 1));
+}
+
+bool Control::was_reset(uint32_t peer) const {
+  const uint64_t ended = memory::load_acquire(remote(peer).ended);
+  const bool reset = ended == uint64_t{ECONNRESET} + 1 || ended == uint64_t{ECONNABORTED} + 1;
+  return reset && overlay_.is_mesh() && status(peer).state != RankState::left;
 }
 
 void Control::tell_status() {
@@ -202,7 +211,10 @@ void Control::serve(uint64_t now_ns, bool someone_died) {
     if (peer.lost == 0) receive(host);
     if (peer.lost == 0 && peer.send_error != 0) news_.lose(host, static_cast<int>(peer.send_error));
     // Before the next heartbeat is sent, so that the first of these looks sees one that was sent when the last one was.
-    if (beats && peer.lost == 0 && lines_.is_silent(host, now_ns)) news_.lose(host, ETIMEDOUT);
+    if (beats && peer.lost == 0 && lines_.is_silent(host, now_ns)) {
+      news_.lose(host, ETIMEDOUT);
+      lines_.give_up(host);
+    }
     if (peer.lost == 0) static_cast<void>(lines_.send_rest(host));
   }
   // Before the news: that a rank has left comes behind the failure for which it did.

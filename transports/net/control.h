@@ -77,6 +77,9 @@ class Control {
   [[nodiscard]] bool gone(uint32_t peer) const;
   /// " has ended", " gave no answer for 1.0 s"
   [[nodiscard]] std::string why_dead(uint32_t peer) const;
+  /// Returns whether the control connection with the host of `peer` was reset before that rank left. The rank may live.
+  /// In a ring of hosts this is no loss, so the result is false.
+  [[nodiscard]] bool was_reset(uint32_t peer) const;
 
   /// Sends the state of this host's ranks to all others, now or, where somebody else serves just now, soon.
   void tell_status();

@@ -16,13 +16,17 @@ constexpr uint32_t silent_looks = 5;  // the first a heartbeat behind what it se
 constexpr uint32_t repeats_max = 3;   // 1.4 to 1.6 s
 constexpr uint32_t cells_max = 4096;  // taken at once
 
-/// Where only one direction is cut, the other end notices, gives up, and its end arrives here: the network was cut all
-/// the same.
-int reason_of_end(int descriptor, int error) {
-  return repeats_in(tcp_state_of(descriptor)) >= 2 ? ETIMEDOUT : error;
-}
-
 }  // namespace
+
+/// If only one direction is cut, the other end notices it and resets the connection. What this end sent again in vain
+/// shows that the network was cut. send() takes the error from the socket, which reads as closed from then on.
+int ControlLines::reason_of_end(uint32_t host, int error) const {
+  const RemoteHost &peer = memory_.host(host);
+  constexpr uint32_t repeats_of_a_cut = 2;
+  const uint32_t repeats = std::max(peer.silence.repeats(), repeats_in(tcp_state_of(sockets_[host].get())));
+  if (repeats >= repeats_of_a_cut) return ETIMEDOUT;
+  return error == 0 ? static_cast<int>(peer.send_error) : error;
+}
 
 bool ControlLines::send(uint32_t host, const Cell &cell, uint64_t limit) const {
   RemoteHost &peer = memory_.host(host);
@@ -73,10 +77,10 @@ std::optional<int> ControlLines::receive(uint32_t host, const std::function<bool
     const ssize_t got = ::recv(socket, bytes.data(), bytes.size(), MSG_PEEK | MSG_DONTWAIT);
     if (got < 0 && errno == EINTR) continue;
     if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return std::nullopt;
-    if (got < 0) return reason_of_end(socket, errno);
+    if (got < 0) return reason_of_end(host, errno);
     if (got < static_cast<ssize_t>(cell_bytes)) {  // the rest of it is on its way, or will never come
       const bool over = got == 0 || tcp_state_of(socket).tcpi_state != TCP_ESTABLISHED;
-      return over ? std::optional<int>(reason_of_end(socket, 0)) : std::nullopt;
+      return over ? std::optional<int>(reason_of_end(host, 0)) : std::nullopt;
     }
     if (!take(ByteReader(bytes))) return std::nullopt;
     [[maybe_unused]] const ssize_t taken = ::recv(socket, bytes.data(), bytes.size(), MSG_DONTWAIT);
@@ -87,6 +91,8 @@ std::optional<int> ControlLines::receive(uint32_t host, const std::function<bool
 bool ControlLines::is_silent(uint32_t host, uint64_t now_ns) const {
   return memory_.host(host).silence.look(sockets_[host].get(), now_ns, silent_looks, repeats_max);
 }
+
+void ControlLines::give_up(uint32_t host) const { reset_connection(sockets_[host].get()); }
 
 pollfd ControlLines::interest(uint32_t host) const {
   const int events = memory_.host(host).unsent_bytes == 0 ? POLLIN : POLLIN | POLLOUT;

@@ -38,9 +38,13 @@ class ControlLines {
   [[nodiscard]] std::optional<int> receive(uint32_t host, const std::function<bool(ByteReader)> &take) const;
   /// A look at each heartbeat. True: nothing was acknowledged for too long.
   [[nodiscard]] bool is_silent(uint32_t host, uint64_t now_ns) const;
+  /// Resets the connection. The other host may still hear this one, and be waiting for an answer itself.
+  void give_up(uint32_t host) const;
   [[nodiscard]] pollfd interest(uint32_t host) const;
 
  private:
+  [[nodiscard]] int reason_of_end(uint32_t host, int error) const;
+
   // What the kernel gives for net.core.rmem_max as it mostly is. It counts pages: a cell that a network card has
   // received takes one, and what describes it.
   static constexpr uint64_t common_buffer_bytes = 2 * 212'992, received_cell_bytes = 4096 + 512;

@@ -15,6 +15,7 @@
 // else moves: builders need the slot that a chunk of slot_count - 1 leaves free.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <memory>
@@ -46,6 +47,13 @@ class Progress {
   /// Peers from which nothing comes any more, in the order in which they were lost.
   [[nodiscard]] const std::vector<uint32_t> &lost() const { return lost_; }
   [[nodiscard]] Error why_lost(uint32_t peer) const;
+  /// Returns the first rank that `fits` to which there is a link that is not lost.
+  template <class Fits>
+  [[nodiscard]] std::optional<uint32_t> find_reached(const Fits &fits) const {
+    for (const Link &link : links_)
+      if (fits(link.ends.peer) && std::ranges::find(lost_, link.ends.peer) == lost_.end()) return link.ends.peer;
+    return std::nullopt;
+  }
   [[nodiscard]] const char *network_name() const { return network_->name(); }
   /// Of this rank alone: its device did not flush what had come, so that its kernels never see it. The peers know
   /// nothing of that, and are not lost.

@@ -15,6 +15,7 @@ namespace {
 
 constexpr uint64_t charge_look_ns = 10'000'000;
 constexpr uint64_t lost_link_patience_ns = 1'000'000'000;  // in which the control plane has the word
+constexpr uint64_t reset_patience_ns = 100'000'000;  // in which the links of a process end that has ended
 // Of the links of a device, on which nobody rings.
 constexpr uint64_t eager_ns = 100'000;         // after something moved: looks without a pause
 constexpr uint64_t eager_max_ns = 2'000'000;  // then the control plane has its turn
@@ -110,7 +111,8 @@ void Sentinel::serve_links() {
 
 uint64_t Sentinel::look_interval_ns(bool in_charge) const {
   if (!in_charge) return charge_look_ns;
-  if (!hooks_.in_flight || failure_told_.load(std::memory_order_relaxed)) return heartbeat_ns;
+  if (failure_told_.load(std::memory_order_relaxed)) return heartbeat_ns;
+  if (!hooks_.in_flight) return reset_ns_ == 0 ? heartbeat_ns : charge_look_ns;
   if (now_ns() - moved_ns_ < busy_ns) return busy_look_ns;
   return hooks_.in_flight() ? waiting_look_ns : replay_look_ns;
 }
@@ -141,17 +143,23 @@ void Sentinel::wait(bool in_charge) {
 /// alone have broken, and what was under way on them will never come.
 void Sentinel::look_for_failures(uint64_t now_ns) {
   std::optional<Error> own, lost;
+  std::optional<uint32_t> reset;
   {
     const std::lock_guard lock(links_mutex_);
     own = progress_.failure();
     for (const uint32_t peer : progress_.lost())
       if (!lost && !control_.gone(peer)) lost = progress_.why_lost(peer);
+    reset = progress_.find_reached([this](uint32_t peer) { return control_.was_reset(peer); });
   }
   if (!lost) links_lost_ns_ = 0;
   if (lost && links_lost_ns_ == 0) links_lost_ns_ = now_ns;
+  if (!reset) reset_ns_ = 0;
+  if (reset && reset_ns_ == 0) reset_ns_ = now_ns;
   if (failure_told_.load(std::memory_order_relaxed)) return;
   if (own) hooks_.raise_own(std::move(*own));
   if (lost && now_ns - links_lost_ns_ >= lost_link_patience_ns) hooks_.raise(*lost);
+  // No operation may wait long enough to look for ranks that have ended: links alone carry them.
+  if (reset && now_ns - reset_ns_ >= reset_patience_ns) hooks_.raise_reset(*reset);
 }
 
 void Sentinel::report_failure() {

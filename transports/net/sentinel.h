@@ -31,6 +31,8 @@ class Sentinel {
     std::function<void()> ring;                ///< wakes the executing thread, if it sleeps
     std::function<void(const Error &)> raise;  ///< the communicator has failed
     std::function<void(Error)> raise_own;      ///< the same, by what this rank itself cannot do: the error names nobody
+    /// The same, because the control connection with the host of a rank was reset although a link to that rank works.
+    std::function<void(uint32_t peer)> raise_reset;
     /// Null: the thread that posts to the links serves them, or rings. A device does neither, so that this thread
     /// looks: without a pause while something moves, and the less often the longer nothing has: look_interval_ns().
     std::function<bool()> in_flight{};
@@ -74,6 +76,7 @@ class Sentinel {
   std::atomic<bool> stopped_{false};  ///< relaxed: the bell orders it
   std::atomic<bool> failure_told_{false};  ///< relaxed: decides which thread tells; no data rides on it
   uint64_t links_lost_ns_ = 0;  ///< when the first was seen to be lost; 0: none
+  uint64_t reset_ns_ = 0;  ///< when a link was first seen to work beside a control connection that was reset; 0: never
   uint64_t moved_ns_ = 0;       ///< when something moved on the links of a device, or was expected to; of the thread
   uint64_t next_control_ns_ = 0;  ///< likewise: when the control plane is served again; 0: it has something to read
   std::atomic<bool> looks_seldom_{false};  ///< expect_posts() is to ring

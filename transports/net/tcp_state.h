@@ -45,6 +45,13 @@ inline void ask_again(int descriptor) {
   static_cast<void>(::setsockopt(descriptor, IPPROTO_TCP, TCP_KEEPIDLE, &idle_s, sizeof idle_s));
 }
 
+/// Ends the connection for every process that holds it, and for the other end, which sees a reset. Data would wait
+/// behind what is not acknowledged, but a reset leaves at once.
+inline void reset_connection(int descriptor) {
+  const sockaddr nowhere{AF_UNSPEC, {}};
+  static_cast<void>(::connect(descriptor, &nowhere, sizeof nowhere));
+}
+
 /// Looks at a connection at intervals. Looks are counted and not the time since the last acknowledgement: that is long
 /// where nothing was sent for long, and where this process or the machine stood still, whose kernel may have yet to
 /// take in what came meanwhile.
@@ -55,6 +62,7 @@ class SilenceWatch {
   [[nodiscard]] bool look(int descriptor, uint64_t now_ns, uint32_t looks_max, uint32_t repeats_max) {
     constexpr uint64_t ms_ns = 1'000'000, tick_ms = 10;  // the kernel counts in ticks
     const tcp_info info = tcp_state_of(descriptor);
+    repeats_ = repeats_in(info);
     const bool heard = looks_ != 0 && info.tcpi_last_ack_recv + tick_ms < (now_ns - begun_ns_) / ms_ns;
     if (looks_ == 0 || heard) {
       begun_ns_ = now_ns;
@@ -67,12 +75,15 @@ class SilenceWatch {
     if (info.tcpi_probes < idle_probes_max) ask_again(descriptor);
     return info.tcpi_probes >= idle_probes_max;
   }
+  /// Returns repeats_in() at the latest look: the kernel forgets it when the other end resets the connection.
+  [[nodiscard]] uint32_t repeats() const { return repeats_; }
 
  private:
   static constexpr uint32_t idle_probes_max = 4;  // fewer may be lost one after the other
 
   uint64_t begun_ns_ = 0;
   uint32_t looks_ = 0;
+  uint32_t repeats_ = 0;
 };
 
 }  // namespace rondo::net

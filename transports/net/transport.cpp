@@ -69,6 +69,7 @@ class GroupPeers final : public PeerAccess {
     group_.sentinel->set_away(false);
     local_.cancel_sleep();
   }
+  bool shares_processor() override { return local_.shares_processor(); }
   bool progress() override { return group_.sentinel->step(); }
 
  private:
@@ -228,6 +229,15 @@ class GroupTransport final : public Transport {
     hooks.raise_own = [&local, &parts = group_.parts](Error error) {
       error.rank = error.peer = static_cast<int32_t>(parts.rank);
       error.message = parts.names[parts.rank] + ": " + error.message;
+      local.raise(error);
+    };
+    hooks.raise_reset = [&local, &parts = group_.parts](uint32_t peer) {
+      Error error{RONDO_ERROR_REMOTE, "the control connection between " + parts.names[parts.rank] + " and " +
+                                          parts.names[peer] +
+                                          " was reset, while the connections for data between them stand; does a "
+                                          "firewall, or a tool such as `ss -K`, end connections?"};
+      error.rank = static_cast<int32_t>(parts.rank);
+      error.peer = static_cast<int32_t>(peer);
       local.raise(error);
     };
     if (!group_.parts.rings)

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
+#include <sched.h>
 #include <signal.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -143,6 +144,17 @@ uint32_t ShmPeers::readable_kinds(uint32_t peer, bool try_mapping, bool try_cros
       kinds |= kind_bit(PayloadKind::process);
   }
   return kinds;
+}
+
+bool ShmPeers::shares_processor() {
+  const int found = ::sched_getcpu();
+  if (found < 0) return false;
+  const uint64_t own = static_cast<uint64_t>(found) + 1;
+  uint64_t &noted = segment_->board(rank_).processor;  // a hint: it orders nothing
+  if (memory::load_relaxed(noted) != own) memory::store_relaxed(noted, own);
+  for (uint32_t peer = 0; peer < peers_.size(); ++peer)
+    if (peer != rank_ && memory::load_relaxed(segment_->board(peer).processor) == own) return true;
+  return false;
 }
 
 /// Checks by number, without a process handle. A process that its parent does not reap keeps its number; one that was

@@ -61,6 +61,7 @@ class ShmPeers final : public PeerAccess {
   [[nodiscard]] uint32_t prepare_sleep() override { return shm::prepare_sleep(segment_->board(rank_)); }
   void sleep(uint32_t ticket, uint64_t timeout_ns) override { shm::sleep(segment_->board(rank_), ticket, timeout_ns); }
   void cancel_sleep() override { shm::cancel_sleep(segment_->board(rank_)); }
+  [[nodiscard]] bool shares_processor() override;
 
   /// Tries which kinds of exported buffers of `peer` this rank can read, and returns them as bits PayloadKind.
   [[nodiscard]] uint32_t readable_kinds(uint32_t peer, bool try_mapping, bool try_cross_memory);

@@ -39,11 +39,16 @@ std::string any_address(const std::vector<HostAddress> &own) {
 
 Result<ListenPlace> pick_listen_place(const Endpoint &master, const std::vector<SocketAddress> &master_is,
                                       const std::vector<HostAddress> &own, const std::string &chosen) {
+  std::vector<Endpoint> reached;
   for (const SocketAddress &address : master_is) {
     const Endpoint here = endpoint_of(address);
     const bool any = here.host == "0.0.0.0" || here.host == "::";  // a wish to listen on all
-    if (any || (!is_loopback(address) && is_one_of(own, here.host))) return ListenPlace{here, here};
+    if (any) return ListenPlace{here, here};
+    if (!is_loopback(address) && is_one_of(own, here.host)) reached.push_back(here);
   }
+  if (reached.size() == 1) return ListenPlace{reached[0], reached[0]};
+  // Another host may reach some of these addresses only.
+  if (reached.size() > 1) return ListenPlace{{any_address(own), master.port}, reached[0]};
   for (const SocketAddress &address : master_is) {
     if (!is_loopback(address)) continue;
     const Endpoint here = endpoint_of(address);

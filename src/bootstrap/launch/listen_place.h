@@ -14,7 +14,8 @@ struct ListenPlace {
 
 /// Chooses from the addresses of `master` as this host sees them (pure), of which `own` are the host's. Preferred is
 /// one of this host's networks. A name that means loopback here is another address on other hosts, so rank 0 listens on
-/// all. Loopback that is spelled out stays loopback. `chosen` is RONDO_INTERFACE's address, or empty: it is taken where
+/// all. It does so, too, for a name of several addresses of this host, some of which another host may not reach.
+/// Loopback that is spelled out stays loopback. `chosen` is RONDO_INTERFACE's address, or empty: it is taken where
 /// `master` is no address of this host. Without it that is RONDO_ERROR_INVALID_ARGUMENT.
 [[nodiscard]] Result<ListenPlace> pick_listen_place(const Endpoint &master, const std::vector<SocketAddress> &master_is,
                                                     const std::vector<HostAddress> &own, const std::string &chosen);

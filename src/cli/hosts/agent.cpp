@@ -153,11 +153,8 @@ void Agent::prepare(const Frame &frame) {
   plan.program_path = std::move(program.path);
   plan.first_rank = plan_.first_rank;
   plan.job_rank_count = plan_.job_rank_count;
-  if (plan_.bind_cores) {
-    auto cores = allowed_cores();
-    if (!cores.ok()) return refuse(exit_failed, cores.error().message);
-    plan.cores = std::move(cores).value();
-  }
+  if (const auto divided = divide_processors(plan_.bind, plan); !divided.ok())
+    return refuse(exit_failed, divided.error().message);
   auto launched = launch_guard(std::move(plan));
   if (!launched.ok()) return refuse(exit_failed, "the job cannot be started: " + launched.error().message);
   launched_ = std::move(launched).value();

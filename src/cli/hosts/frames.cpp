@@ -43,7 +43,7 @@ bool may_come_back(int error_number) {
 Bytes encode(const HostPlan &plan) {
   Bytes out;
   for (const uint32_t number : {plan.first_rank, plan.rank_count, plan.job_rank_count, uint32_t{plan.tag_output},
-                                uint32_t{plan.bind_cores}})
+                                static_cast<uint32_t>(plan.bind)})
     append_number(out, number);
   append_number(out, plan.grace_ns);
   append_text(out, plan.folder);
@@ -60,13 +60,15 @@ std::optional<HostPlan> decode_plan(ByteView body) {
   plan.rank_count = reader.number<uint32_t>();
   plan.job_rank_count = reader.number<uint32_t>();
   plan.tag_output = reader.number<uint32_t>() != 0;
-  plan.bind_cores = reader.number<uint32_t>() != 0;
+  const uint32_t bind = reader.number<uint32_t>();
   plan.grace_ns = reader.number<uint64_t>();
   plan.folder = text_in(reader);
   plan.secret = text_in(reader);
   plan.environment = texts_in(reader);
   plan.command = texts_in(reader);
-  if (!reader.complete() || plan.command.empty() || plan.rank_count == 0) return std::nullopt;
+  if (!reader.complete() || plan.command.empty() || plan.rank_count == 0 || bind > static_cast<uint32_t>(Bind::share))
+    return std::nullopt;
+  plan.bind = static_cast<Bind>(bind);
   return plan;
 }
 

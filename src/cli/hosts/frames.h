@@ -13,6 +13,7 @@
 
 #include "src/bootstrap/bytes.h"
 #include "src/cli/run/job.h"
+#include "src/cli/run/options.h"
 
 namespace rondo::cli {
 
@@ -53,7 +54,7 @@ struct HostPlan {
   uint32_t rank_count = 0;
   uint32_t job_rank_count = 0;
   bool tag_output = false;
-  bool bind_cores = false;
+  Bind bind = Bind::share;
   uint64_t grace_ns = 0;
   std::string folder;  ///< to work in
   std::string secret;  ///< RONDO_SECRET

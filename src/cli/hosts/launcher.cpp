@@ -138,7 +138,7 @@ void HostsLauncher::send_plan(HostConnection &host, const std::string &version) 
   plan.rank_count = host.share.rank_count;
   plan.job_rank_count = options_.rank_count;
   plan.tag_output = options_.tag_output;
-  plan.bind_cores = options_.bind == Bind::core;
+  plan.bind = options_.bind;
   plan.grace_ns = options_.grace_ns;
   plan.folder = std::filesystem::current_path();
   plan.secret = secret_;

@@ -13,7 +13,7 @@ namespace {
 constexpr console::Manual manual{
     "rondo nccl",
     "Prints the path of the library that has NCCL's interface and runs its calls by Rondo. A program into which it is\n"
-    "preloaded uses it in place of NCCL; docs/nccl.md tells which calls it has.",
+    "preloaded uses it in place of NCCL; share/doc/rondo/docs/nccl.md lists the calls that it has.",
     "rondo nccl [OPTIONS]",
     "  LD_PRELOAD=$(rondo nccl) ./program\n"
     "  rondo run --nccl -n 2 ./program            the same, for the ranks of a job\n"

@@ -24,7 +24,7 @@ struct Launched {
 /// Prepares a launcher without a guard of its own. Its signals become events, and it inherits orphans of its children.
 [[nodiscard]] Result<FileDescriptor> prepare_launcher();
 
-/// `plan` needs options, program_path and cores; the rest is filled in here. Call once, with one thread. The guard
+/// `plan` needs options, program_path and processors; the rest is filled in here. Call once, with one thread. The guard
 /// runs inside this call in its own process, and does not return from it.
 [[nodiscard]] Result<Launched> launch_guard(LaunchPlan plan);
 

@@ -45,7 +45,7 @@ Result<void> take_command(std::vector<std::string> rest, RunOptions *options) {
 struct Raw {
   double timeout_seconds = 0;
   double grace_seconds = 2;
-  std::string bind = "none";
+  std::string bind = "share";
   std::string hosts;
   std::string ssh;
 };
@@ -67,9 +67,11 @@ void add_options(console::CommandLine &app, RunOptions *options, Raw *raw) {
                  "ranks to start, 1 to 1024 (-np, too); this or --hosts must be given")
       ->check(console::InRange(1u, run_rank_count_max))
       ->type_name("N");
-  app.add_option("--bind", raw->bind, "core: rank i stays on the i-th allowed core, counted round [none]")
-      ->check(CLI::IsMember({"core", "none"}, CLI::ignore_case))
-      ->type_name("core|none");
+  app.add_option("--bind", raw->bind,
+                 "share: each rank has an equal share of the cores, if there are as many cores as ranks; "
+                 "core: rank i has the i-th core, counted round; none: any [share]")
+      ->transform(CLI::IsMember({"share", "core", "none"}, CLI::ignore_case))
+      ->type_name("share|core|none");
   app.add_option("--env", options->environment, "set a variable for the ranks; may be given several times")
       ->allow_extra_args(false)
       ->type_name("NAME=VALUE");
@@ -155,7 +157,7 @@ Result<RunOptions> finish(std::vector<std::string> rest, const Raw &raw, RunOpti
   RONDO_TRY(take_command(std::move(rest), &options));
   options.timeout_ns = to_ns(raw.timeout_seconds);
   options.grace_ns = to_ns(raw.grace_seconds);
-  options.bind = raw.bind == "core" ? Bind::core : Bind::none;
+  options.bind = raw.bind == "share" ? Bind::share : raw.bind == "core" ? Bind::core : Bind::none;
   return options;
 }
 

@@ -17,14 +17,19 @@ namespace rondo::cli {
 constexpr uint32_t run_rank_count_max = 1024;
 constexpr double run_seconds_max = 1e7;  // about four months; keeps nanoseconds far from overflow
 
-enum class Bind { none, core };
+/// The processors of a rank.
+enum class Bind : uint32_t {
+  none,  ///< any; the kernel places the ranks
+  core,  ///< one core each, counted round
+  share  ///< an equal share of the cores, if there are as many cores as ranks
+};
 
 struct RunOptions {
   uint32_t rank_count = 0;
   bool tag_output = false;
   uint64_t timeout_ns = 0;  ///< 0: none
   uint64_t grace_ns = 2'000'000'000;
-  Bind bind = Bind::none;
+  Bind bind = Bind::share;
   bool nccl = false;                     ///< libnccl.so.2 of Rondo is preloaded into the ranks
   std::vector<std::string> environment;  ///< "NAME=value", in the order given
   std::vector<std::string> command;      ///< program and arguments; never empty

@@ -53,13 +53,23 @@ bool set_environment(const LaunchPlan &plan, const Order &start, uint32_t rank) 
 
 }  // namespace
 
+Result<void> divide_processors(Bind bind, LaunchPlan &plan) {
+  if (bind == Bind::share) plan.processors = allowed_shares(plan.options.rank_count);
+  if (bind != Bind::core) return {};
+  auto cores = allowed_cores();
+  if (!cores.ok()) return Error{cores.error().status, "--bind core: " + cores.error().message};
+  plan.processors = std::move(cores).value();
+  return {};
+}
+
 void become_rank(const LaunchPlan &plan, const Order &start, uint32_t rank, pid_t guard, int failures) {
   // The last resort, if guard and launcher are killed at once. A guard that died before this line is seen by getppid.
   ::prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
   if (::getppid() != guard) ::_exit(run_exit_not_executable);
   ::setpgid(0, 0);  // the guard does so too; the first one counts
   if (!place_streams(plan, rank) || !set_environment(plan, start, rank)) give_up(rank, StartFailure::set_up, failures);
-  if (!plan.cores.empty() && !bind_to(core_of_rank(plan.cores, rank))) give_up(rank, StartFailure::bind, failures);
+  if (!plan.processors.empty() && !bind_to(plan.processors[rank % plan.processors.size()]))
+    give_up(rank, StartFailure::bind, failures);
   ::setrlimit(RLIMIT_NOFILE, &plan.descriptor_limit);
   execute(plan, rank, failures);
 }

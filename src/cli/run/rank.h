@@ -9,9 +9,9 @@
 #include <vector>
 
 #include "src/base/unique_handle.h"
-#include "src/cli/run/binding.h"
 #include "src/cli/run/control.h"
 #include "src/cli/run/options.h"
+#include "src/topo/binding.h"
 
 namespace rondo::cli {
 
@@ -27,13 +27,16 @@ struct LaunchPlan {
   std::string program_path;
   uint32_t first_rank = 0;      ///< of this host's, in a job of several hosts
   uint32_t job_rank_count = 0;  ///< ranks of all hosts, or 0 for options.rank_count
-  std::vector<CoreProcessors> cores;  ///< empty: not bound
-  std::vector<RankStreams> streams;   ///< by rank
-  FileDescriptor input;               ///< rank 0's standard input; invalid if it is the launcher's own
+  std::vector<Processors> processors;  ///< of the ranks in turn; empty if they are not bound
+  std::vector<RankStreams> streams;    ///< by rank
+  FileDescriptor input;                ///< rank 0's standard input; invalid if it is the launcher's own
   FileDescriptor null_input;          ///< /dev/null, for the other ranks
   sigset_t signal_mask{};             ///< as it was before the launcher blocked signals
   rlimit descriptor_limit{};          ///< as it was before the launcher raised it
 };
+
+/// Fills in the processors of the ranks, whose number `plan` has. Returns an error if --bind core finds no core.
+[[nodiscard]] Result<void> divide_processors(Bind bind, LaunchPlan &plan);
 
 /// Sent through a pipe by a rank that could not become the program; whole, as it is shorter than PIPE_BUF.
 struct StartFailureRecord {

@@ -6,7 +6,7 @@
 //          |- rank 0 ...        the program, each in a process group of its own
 //          `- rank N-1
 //
-// Whichever of the two is killed, the other ends everything below; docs/launcher.md has the whole story. With --hosts,
+// Whichever of the two is killed, the other ends everything below; docs/launching.md has the whole story. With --hosts,
 // the launcher (hosts/launcher) has an agent (hosts/agent) on each of them, with a guard below it.
 #include <cstdio>
 #include <cstdlib>
@@ -32,12 +32,9 @@ int start(RunOptions options) {
   ProgramLookup program = find_program(options.command.front(), search_path != nullptr ? search_path : "/bin:/usr/bin");
   if (program.path.empty()) return refuse(program.message, program.exit_status);
   LaunchPlan plan;
-  if (options.bind == Bind::core) {
-    auto cores = allowed_cores();
-    if (!cores.ok()) return refuse(cores.error().message, exit_failed);
-    plan.cores = std::move(cores).value();
-  }
   plan.options = std::move(options);
+  if (const auto divided = divide_processors(plan.options.bind, plan); !divided.ok())
+    return refuse(divided.error().message, exit_failed);
   plan.program_path = std::move(program.path);
   return supervise(std::move(plan));
 }

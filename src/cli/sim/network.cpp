@@ -106,7 +106,8 @@ Result<void> read_nodes(const Json &json, Network *network) {
 
 Result<void> parse_network(const std::string &text, Network *network) {
   const Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
-  if (json.is_discarded()) return invalid_argument("this is not JSON; docs/simulator.md shows what is wanted");
+  if (json.is_discarded())
+    return invalid_argument("this is not JSON; share/doc/rondo/docs/simulator.md shows an example");
   const Readers slots{{"count", count(&network->slot_count, 2)},
                       {"bytes", count(&network->slot_bytes, 64)},
                       {"ll_bytes", count(&network->ll_slot_bytes, 64)}};

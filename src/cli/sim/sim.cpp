@@ -36,7 +36,7 @@ using Parsed = std::variant<SimOptions, std::string>;  // the string is the help
 constexpr console::Manual manual{
     "rondo sim",
     "Simulates a collective among ranks that are not there: the very schedules, on a model of links and ports,\n"
-    "with times for data. docs/simulator.md has the model.",
+    "with times for data. share/doc/rondo/docs/simulator.md has the model.",
     "rondo sim [OPTIONS]",
     "  rondo sim --ranks 16384 --algorithm ring --bytes 1G    how long a ring among 16,384 ranks takes\n"
     "  rondo sim --nodes 16 --gpus 8 --plot sim.svg           draw all algorithms by size and by ranks\n"

@@ -159,6 +159,7 @@ Json measured_json(const Measured &measured) {
                   {"max_us", series.max_us},
                   {"rounds", series.round_count},
                   {"runs", series.run_count}});
+    if (measured.group.buffers == BufferPlace::host) entry["quiet_rounds"] = series.quiet_round_count;
     json["series"].push_back(std::move(entry));
   }
   return json;
@@ -178,6 +179,7 @@ Result<Measured> read_measured(const std::string &path) {
     reader.take(entry, "min_us", series.min_us);
     reader.take(entry, "max_us", series.max_us);
     reader.take(entry, "rounds", series.round_count);
+    reader.take(entry, "quiet_rounds", series.quiet_round_count);
     reader.take(entry, "runs", series.run_count);
     measured.series.push_back(series);
   }

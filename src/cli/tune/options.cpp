@@ -91,7 +91,8 @@ constexpr console::Manual manual{
     "rondo tune",
     "Measures the algorithms on this machine, by ranks of its own, and writes the table that RONDO_TUNING_FILE loads.\n"
     "With --hosts, as a rank of a job on several hosts, it measures the links inside of and between them. Its status:\n"
-    "0; 1 if a choice is over 10 % slower than the best, or measuring failed; 2: used wrongly.",
+    "0; 1 if a choice is over 10 % slower than the best, a size is left out because other programs disturbed every\n"
+    "round, or measuring failed; 2: used wrongly.",
     "rondo tune [OPTIONS]",
     "  rondo tune -o here.json                     2, 4 and 8 ranks, all_reduce, 8 to 64M: some minutes\n"
     "  rondo tune --quick --ranks 2 -o here.json   a first impression: seconds\n"
@@ -107,6 +108,8 @@ void add_options(console::CommandLine &app, Options &options, Raw &raw) {
                  "all_reduce, reduce_scatter, all_gather, broadcast, reduce [all_reduce]")
       ->type_name("NAME,...");
   app.add_option("--sizes", raw.sizes, "a list, or FROM-TO/FACTOR, both ends included [8-64M/4]")->type_name("SIZES");
+  app.add_flag("--keep-disturbed", options.keep_disturbed,
+               "write sizes, too, in whose every round other programs used the processors");
   app.add_flag("--quick", raw.quick, "fewer sizes (8-1M/32), two rounds, short samples: a first impression");
   app.add_option("--rounds", options.round_count, "times that every candidate's turn comes at a size, 1 to 1000 [5]")
       ->check(console::InRange(1u, round_count_max))

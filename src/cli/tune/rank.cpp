@@ -56,8 +56,10 @@ class Rank {
     double run_ns_min = 0;  ///< of a whole run, its inputs and its barrier included; 0 if unknown
     std::vector<double> rounds_us;
   };
+  [[nodiscard]] Series series_of(const Entry &entry, const std::vector<bool> &quiet) const;
 
   Result<void> connect();
+  Result<void> find_processors();
   Result<rondo_comm_t> comm_of(const PlanChoice &choice);
   Result<std::vector<Entry>> entries_of(const SizeJob &size);
   Result<void> measure_size(const SizeJob &size, Measured &measured);
@@ -90,9 +92,22 @@ Result<void> Rank::connect() {
   for (const SizeJob &size : job_.sizes) bytes_max = std::max(bytes_max, size.bytes);
   send_.resize(bytes_max / sizeof(float));
   recv_.resize(bytes_max / sizeof(float));
+  return find_processors();
+}
+
+/// Collects the processors of all ranks, each of which may be bound to some of them.
+Result<void> Rank::find_processors() {
   RONDO_TRY_ASSIGN(const Config config, read_config());
   RONDO_TRY_ASSIGN(const Topology topology, discover_topology(config));
-  processors_ = allowed_os_indices(topology);
+  const std::vector<uint32_t> own = allowed_os_indices(topology);
+  std::vector<double> highest{0};
+  for (const uint32_t processor : own) highest[0] = std::max(highest[0], static_cast<double>(processor));
+  RONDO_TRY(reduce(highest, RONDO_MAX));
+  std::vector<double> used(static_cast<size_t>(highest[0]) + 1, 0);
+  for (const uint32_t processor : own) used[processor] = 1;
+  RONDO_TRY(reduce(used, RONDO_MAX));
+  for (uint32_t processor = 0; processor < used.size(); ++processor)
+    if (used[processor] != 0) processors_.push_back(processor);
   cores_ = static_cast<double>(processors_.size());
   return {};
 }
@@ -213,6 +228,7 @@ Result<void> Rank::measure_size(const SizeJob &size, Measured &measured) {
         std::clamp<uint64_t>(oversubscribed_run_bytes / size.bytes, oversubscribed_calls_min, oversubscribed_calls_max);
   RONDO_TRY_ASSIGN(std::vector<Entry> all, entries_of(size));
   std::vector<Entry> active = std::move(all), dropped;
+  std::vector<bool> quiet;  // by round
   uint32_t repeats_left = job_.round_count;
   for (uint32_t round = 0; round < job_.round_count;) {
     const Load load(processors_);
@@ -227,6 +243,7 @@ Result<void> Rank::measure_size(const SizeJob &size, Measured &measured) {
       continue;
     }
     if (disturbed) ++measured.disturbed_count;
+    quiet.push_back(!disturbed);
     if (++round != rounds_before_dropping || round == job_.round_count) continue;
     double best_us = median(active[0].rounds_us);
     for (const Entry &entry : active) best_us = std::min(best_us, median(entry.rounds_us));
@@ -237,12 +254,19 @@ Result<void> Rank::measure_size(const SizeJob &size, Measured &measured) {
     active.erase(kept, active.end());
   }
   active.insert(active.end(), dropped.begin(), dropped.end());
-  for (const Entry &entry : active) {
-    const auto [least, most] = std::minmax_element(entry.rounds_us.begin(), entry.rounds_us.end());
-    measured.series.push_back({size.bytes, entry.choice, median(entry.rounds_us), *least, *most,
-                               static_cast<uint32_t>(entry.rounds_us.size()), entry.run_count});
-  }
+  for (const Entry &entry : active) measured.series.push_back(series_of(entry, quiet));
   return {};
+}
+
+Series Rank::series_of(const Entry &entry, const std::vector<bool> &quiet) const {
+  std::vector<double> times_us;
+  for (size_t round = 0; round < entry.rounds_us.size(); ++round)
+    if (quiet[round]) times_us.push_back(entry.rounds_us[round]);
+  const auto quiet_count = static_cast<uint32_t>(times_us.size());
+  if (times_us.empty()) times_us = entry.rounds_us;
+  const auto [least, most] = std::minmax_element(times_us.begin(), times_us.end());
+  return {bytes_, entry.choice, median(times_us), *least, *most, static_cast<uint32_t>(entry.rounds_us.size()),
+          entry.run_count, quiet_count};
 }
 
 Result<Measured> Rank::measure() {

@@ -122,6 +122,15 @@ double median(std::vector<double> values) {
   return values.size() % 2 == 1 ? values[middle] : (values[middle - 1] + values[middle]) / 2;
 }
 
+std::vector<uint64_t> drop_disturbed(Measured &measured) {
+  std::vector<uint64_t> lacking;
+  for (const auto &size : by_size(measured))
+    if (std::all_of(size.begin(), size.end(), [](const Series &it) { return it.quiet_round_count == 0; }))
+      lacking.push_back(size[0].bytes);
+  std::erase_if(measured.series, [](const Series &it) { return it.quiet_round_count == 0; });
+  return lacking;
+}
+
 std::vector<TuningRow> build_rows(std::span<const Measured> all) {
   std::vector<TuningRow> rows;
   for (const Measured &measured : all) add_rows(measured, rows);

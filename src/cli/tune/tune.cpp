@@ -42,10 +42,19 @@ void announce(const std::vector<Job> &jobs) {
                seconds);
 }
 
-void tell_disturbed(const Measured &measured) {
-  if (measured.repeated_count == 0 && measured.disturbed_count == 0) return;
-  std::fprintf(stderr, "  %u rounds were repeated because others used the processors, %u had to do all the same\n",
-               measured.repeated_count, measured.disturbed_count);
+/// Reports the rounds that others disturbed, and adds what a table may be built on to the findings.
+void take_quiet(const Options &options, Measured measured, Findings &findings) {
+  if (measured.repeated_count != 0 || measured.disturbed_count != 0)
+    std::fprintf(stderr, "  other programs disturbed %u rounds, of which %u were measured again\n",
+                 measured.repeated_count + measured.disturbed_count, measured.repeated_count);
+  if (!options.keep_disturbed) {
+    const std::vector<uint64_t> lacking = drop_disturbed(measured);
+    for (const uint64_t bytes : lacking)
+      std::fprintf(stderr, "  %8s  is left out of the table: other programs disturbed every round\n",
+                   show_bytes(bytes).c_str());
+    findings.lacks_sizes |= !lacking.empty();
+  }
+  if (!measured.series.empty()) findings.all.push_back(std::move(measured));
 }
 
 /// The file that holds the table until it is known to be good. It lies beside the file that it replaces. If the output
@@ -96,7 +105,9 @@ Result<bool> conclude(const Findings &findings, const Partial &partial, const st
   std::fprintf(to_output ? stderr : stdout, "%s%s%s: %zu rows; use it with RONDO_TUNING_FILE=%s\n",
                costs_text(findings.costs).c_str(), comparison_text(comparisons).c_str(),
                to_output ? "standard output" : name, table.value().rows().size(), name);
-  return worst_ratio(comparisons) <= ratio_max;
+  if (findings.lacks_sizes)
+    std::fprintf(stderr, "rondo tune: the table lacks sizes; end the other programs and run this again\n");
+  return worst_ratio(comparisons) <= ratio_max && !findings.lacks_sizes;
 }
 
 Result<void> measure_on_host(const Options &options, Findings &findings) {
@@ -105,9 +116,11 @@ Result<void> measure_on_host(const Options &options, Findings &findings) {
   for (const Job &job : jobs) {
     std::fprintf(stderr, "%s, %u ranks\n", rondo_collective_string(job.group.collective), job.group.rank_count);
     RONDO_TRY_ASSIGN(Measured measured, run_job(job));
-    tell_disturbed(measured);
-    findings.all.push_back(std::move(measured));
+    take_quiet(options, std::move(measured), findings);
   }
+  if (findings.all.empty())
+    return Error{RONDO_ERROR_SYSTEM, "no table is written: other programs disturbed every round of every size; end "
+                                     "them and run this again, or give --keep-disturbed"};
   findings.costs = measure_costs(findings.topology,
                                  options.sample_ns <= quick_sample_ns ? quick_cost_seconds : cost_seconds);
   return {};

@@ -37,6 +37,7 @@ struct Options {
   std::string job_path, result_path;  ///< this process is a rank of a job of ours
   bool hosts = false;                 ///< this process is a rank that a launcher started, on one of several hosts
   bool quick = false;                 ///< --quick
+  bool keep_disturbed = false;        ///< --keep-disturbed
   std::string device;                 ///< as --device of `rondo perf`; empty to measure host memory
 };
 
@@ -72,6 +73,7 @@ struct Series {
   double median_us = 0;  ///< over rounds, of the median over the runs of a round
   double min_us = 0, max_us = 0;  ///< of the rounds' medians
   uint32_t round_count = 0, run_count = 0;
+  uint32_t quiet_round_count = 0;  ///< rounds in which no other program used the processors; if any, only these count
 };
 
 struct Measured {
@@ -132,6 +134,9 @@ struct Rates {
   std::vector<std::pair<rondo_type_t, double>> reduce_GBps;  ///< bytes of one operand reduced into another
 };
 
+/// Removes the series that have no quiet round. Returns the sizes of which nothing is left, in ascending order.
+[[nodiscard]] std::vector<uint64_t> drop_disturbed(Measured &measured);
+
 /// Costs of the machine itself. A cost is 0 if it could not be measured, e.g. on one core.
 struct Costs {
   double latency_us = 0;       ///< a word written on one core is seen on another
@@ -178,6 +183,7 @@ struct Findings {
   Topology topology;
   Costs costs;
   std::vector<Measured> all;
+  bool lacks_sizes = false;  ///< some had no quiet round
 };
 
 /// The simulator's network for a size of a group: what comes nearest to the times that were
