@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// `rondo train`: the reference data-parallel trainer. docs/trainer.md tells what it does and measures.
+// `rondo train`: the reference data-parallel trainer. docs/trainer.md says what it does and measures.
 #pragma once
 
 #include <span>
@@ -8,10 +8,11 @@
 
 namespace rondo {
 
-/// The whole of the program `rondo-train`.
+/// Runs the whole of the program `rondo-train`.
 /// @param args  what follows "train" on the command line.
 /// @param devices  for --device cuda; not asked for anything without it.
-/// @return the exit status: 0; 1: training diverged; 2: bad options or input; 3: communication failed.
+/// @return the exit status: 0 for success, 1 if training diverged, 2 for bad options or input, 3 if communication
+///         failed.
 [[nodiscard]] int run_train(std::span<const char *const> args, train::Devices &devices);
 
 }  // namespace rondo

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What every C entry point does around its work: refuse a fork()'s child, turn a Result into a status and the thread's
-// last error, and let no exception out (memory or threads may run out inside the standard library).
+// Every C entry point does this around its work. It refuses a fork()'s child, and turns a Result into a status and the
+// thread's last error. It lets no exception out: memory or threads may run out inside the standard library.
 #pragma once
 
 #include <exception>
@@ -30,7 +30,7 @@ template <class Body>
   }
 }
 
-/// The same for a call on a communicator.
+/// Runs `body` as the body of a call on a communicator.
 template <class Body>
 [[nodiscard]] rondo_status_t at_boundary(rondo_comm_t comm, Body &&body) noexcept {
   const rondo_status_t status = at_boundary(std::forward<Body>(body));

@@ -43,7 +43,8 @@ Result<rondo_comm_t> make(Result<Initialisation> begun) {
   return static_cast<rondo_comm_t>(handle);
 }
 
-/// What ended `handle`'s communicator, or keeps it from being one: its failure, that of its making, or RONDO_NOT_READY.
+/// Returns what ended `handle`'s communicator, or keeps it from being one: its failure, the failure of its making, or
+/// RONDO_NOT_READY.
 Result<std::optional<Error>> trouble_of(rondo_comm_t handle) {
   auto comm = communicator_of(handle);
   if (comm.ok()) return comm.value()->failure();

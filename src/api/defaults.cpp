@@ -14,7 +14,8 @@ namespace {
 /// No later version is larger: a greater size is an uninitialised one.
 constexpr size_t size_max = 4096;
 
-/// `size_min`: the size of the first version. A caller of a later version gets zeros behind what this one knows.
+/// Writes the defaults. `size_min` is the size of the first version. A caller of a later version gets zeros behind the
+/// fields that this one knows.
 template <class Struct>
 Result<void> write_default(Struct *target, size_t size, Struct defaults, size_t size_min, const char *name) {
   if (target == nullptr) return invalid_argument(std::string(name) + " is NULL");

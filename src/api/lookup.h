@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// From handles to objects, or RONDO_ERROR_INVALID_HANDLE.
+// This file turns handles into objects, or returns RONDO_ERROR_INVALID_HANDLE.
 #pragma once
 
 #include <memory>
@@ -25,7 +25,7 @@ namespace rondo {
   return stream;
 }
 
-/// Null for the null stream, which stands for "the call itself".
+/// Returns null for the null stream, which stands for "the call itself".
 [[nodiscard]] inline Result<std::shared_ptr<HostStream>> stream_or_call(rondo_stream_t handle) {
   if (handle == nullptr) return std::shared_ptr<HostStream>();
   return stream_of(handle);

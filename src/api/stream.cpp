@@ -18,7 +18,8 @@ Result<std::shared_ptr<HostEvent>> event_of(rondo_event_t handle) {
   return event;
 }
 
-/// A stream's thread may look for work without sleeping where more than two cores a stream are there.
+/// Returns how long the next stream's thread may poll for work before it sleeps. That is 0 unless there are more than
+/// two cores a stream.
 uint64_t spin_ns_for_next_stream() {
   cpu_set_t cores;
   if (::sched_getaffinity(0, sizeof cores, &cores) != 0) return 0;

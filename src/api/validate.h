@@ -10,23 +10,23 @@
 
 namespace rondo {
 
-// What the inline checks below say when they refuse.
+// The inline checks below return these errors when they refuse.
 [[nodiscard]] Error refused_buffer(const char *name, const void *buffer, size_t bytes);
 [[nodiscard]] Error refused_overlap();
 
-/// count * size of the type; unknown types and overflow are refused.
+/// Returns count * size of the type; unknown types and overflow are refused.
 [[nodiscard]] Result<size_t> bytes_of(size_t count, rondo_type_t type);
-/// bytes * rank_count, or overflow.
+/// Returns bytes * rank_count; overflow is refused.
 [[nodiscard]] Result<size_t> times_ranks(size_t bytes, uint32_t rank_count);
 [[nodiscard]] Result<void> check_op(rondo_op_t op);
 [[nodiscard]] Result<void> check_root(int root, uint32_t rank_count);
-/// Not null unless `bytes` is 0, and within the address space.
+/// Checks that `buffer` is not null unless `bytes` is 0, and within the address space.
 [[nodiscard]] inline Result<void> check_buffer(const char *name, const void *buffer, size_t bytes) {
   const auto begin = reinterpret_cast<uintptr_t>(buffer);
   if (bytes == 0 || (buffer != nullptr && checked_add<uintptr_t>(begin, bytes))) return {};
   return refused_buffer(name, buffer, bytes);
 }
-/// `inner` is `in_place`, or disjoint from `outer`.
+/// Checks that `inner` is `in_place`, or disjoint from `outer`.
 [[nodiscard]] inline Result<void> check_overlap(const void *outer, size_t outer_bytes, const void *inner,
                                                 size_t inner_bytes, const void *in_place) {
   if (inner == in_place || inner_bytes == 0 || outer_bytes == 0) return {};
@@ -42,12 +42,12 @@ struct BlockLayout {
   size_t end_bytes = 0;    ///< from the buffer's beginning to the last block's end
   size_t own_bytes = 0;
   size_t own_offset_bytes = 0;
-  uint64_t hash = 0;  ///< of counts and displacements, never 0 then; 0: all blocks are of one size
+  uint64_t hash = 0;  ///< of counts and displacements, never 0 then; 0 if all blocks are of one size
 };
 
-/// One block after another, each of `count` elements. Unknown types and overflow are refused.
+/// Lays out one block after another, each of `count` elements. Unknown types and overflow are refused.
 [[nodiscard]] Result<BlockLayout> even_blocks(size_t count, uint32_t rank_count, uint32_t rank, rondo_type_t type);
-/// `displacements` may be null: one block after another. Overlapping blocks and overflow are refused.
+/// Checks the blocks. Null `displacements` mean that one follows another. Overlapping blocks and overflow are refused.
 [[nodiscard]] Result<BlockLayout> check_blocks(const size_t *counts, const size_t *displacements, uint32_t rank_count,
                                                uint32_t rank, rondo_type_t type);
 

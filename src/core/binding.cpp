@@ -72,8 +72,8 @@ Result<PlanChoice> Communicator::choose(rondo_collective_t collective, uint64_t 
   input.table = tuning_;
   if (collective == RONDO_BARRIER) {
     input.overrides = {};  // it and finalize must work whatever was asked for
-    // By links a rank waits at its own memory alone, and what it stored has come before a peer can leave: so behind
-    // finalize all may be given back.
+    // Over links a rank waits on its own memory only, and its stores have arrived before a peer can leave. So after
+    // finalize all memory may be given back.
     if (!capabilities_.places_stay) input.post_bytes = 0;
   }
   input.default_chunk_bytes = executor_->chunk_bytes(input.bytes);
@@ -88,7 +88,7 @@ Result<BoundPlan *> Communicator::plan_for(const Call &call) {
   const PlanKey key{call.signature, call.in_place};
   if (BoundPlan *const known = plans_.find(key); known != nullptr) return known;
   RONDO_TRY_ASSIGN(auto bound, bind(call));
-  // Counted in order as long as there is no failure; after one, no plan may go: operations may still run.
+  // Without a failure operations are executed in order. After one, no plan may go: operations may still run.
   return &plans_.add(key, std::move(bound), ranks_.failed() ? 0 : operations_.executed());
 }
 

@@ -40,7 +40,7 @@ static_assert(std::is_trivially_copyable_v<PeerInfo>);
 
 constexpr std::array host_part_names{"kernel", "PID namespace", "network namespace", "user namespace"};
 
-/// Of "BOOT/pid:N/net:N/user:N", what host_part_names names.
+/// Returns a digest of each part of "BOOT/pid:N/net:N/user:N", in the order of host_part_names.
 std::array<uint64_t, 4> host_parts_of(std::string_view host) {
   std::array<uint64_t, 4> parts{};
   for (uint64_t &part : parts) {
@@ -54,7 +54,7 @@ std::array<uint64_t, 4> host_parts_of(std::string_view host) {
   return parts;
 }
 
-/// Why processes of the two share no memory; empty: they do.
+/// Says why processes of the two share no memory; empty if they do.
 std::string why_apart(const PeerInfo &own, const PeerInfo &theirs) {
   if (own.host == theirs.host) return {};
   if (own.host_parts[0] != theirs.host_parts[0]) return "another machine";

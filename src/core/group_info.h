@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the ranks of a new communicator tell each other first (peer info), and what every rank then knows of the group.
+// The ranks of a new communicator exchange peer info first. This file does that, and says what a rank then knows of the
+// group.
 #pragma once
 
 #include <cstdint>
@@ -19,21 +20,22 @@ namespace rondo {
 class GroupInfo {
  public:
   GroupInfo() = default;
-  /// `place_of`: by rank, a number that is equal for ranks of one node. Fills in the node of each info.
+  /// Fills in the node of each info. `place_of` is, by rank, a number that is equal for ranks of one node.
   explicit GroupInfo(std::span<const uint32_t> place_of);
 
   [[nodiscard]] uint32_t rank_count() const { return static_cast<uint32_t>(node_of_.size()); }
   [[nodiscard]] uint32_t node_count() const { return static_cast<uint32_t>(ranks_.size()); }
   [[nodiscard]] uint32_t node_of(uint32_t rank) const { return node_of_[rank]; }
   [[nodiscard]] std::span<const uint32_t> node_of_ranks() const { return node_of_; }
-  /// Ascending.
+  /// Returns the ranks of `node` in ascending order.
   [[nodiscard]] std::span<const uint32_t> ranks_of(uint32_t node) const { return ranks_[node]; }
-  /// Position of `rank` in the ranks of its node.
+  /// Returns the position of `rank` in the ranks of its node.
   [[nodiscard]] uint32_t index_on_node(uint32_t rank) const { return index_on_node_[rank]; }
   [[nodiscard]] bool one_node() const { return node_count() == 1; }
 
   std::vector<RankInfo> infos;  ///< by rank, equal on all
-  /// By node, where there are several: why this rank shares no memory with its ranks, for people; empty: it does.
+  /// The reason, by node if there are several, why this rank shares no memory with its ranks, for people. Empty if it
+  /// does.
   std::vector<std::string> apart;
   uint32_t core_count = 1;      ///< of this rank's node: the cores that its ranks may use, all together
   bool oversubscribed = false;  ///< on some node there are more ranks than such cores; equal on all ranks
@@ -44,8 +46,8 @@ class GroupInfo {
   std::vector<std::vector<uint32_t>> ranks_;  ///< by node
 };
 
-/// Tells the others what this rank is and has, and compares versions, sizes and settings. RONDO_ERROR_MISMATCH names
-/// two ranks that differ and in what; RONDO_ERROR_TIMEOUT names the ranks that did not come.
+/// Sends the others what this rank is and has, and compares versions, sizes and settings. RONDO_ERROR_MISMATCH names
+/// two ranks that differ and in what; RONDO_ERROR_TIMEOUT names the ranks that did not arrive.
 [[nodiscard]] Result<GroupInfo> exchange_peer_info(Store &store, const std::string &key_prefix, uint32_t rank,
                                                    uint32_t rank_count, const Settings &settings,
                                                    const Topology &topology, uint64_t deadline_ns);

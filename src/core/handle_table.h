@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// Handles: what users hold instead of addresses. A handle names a slot of a table and the slot's generation, so a
-// destroyed, foreign or invented one is recognised by comparison alone; nothing is dereferenced to find that out.
+// Users hold handles instead of addresses. A handle names a slot of a table and the slot's generation. So a destroyed,
+// foreign or invented handle is recognised by comparison alone; nothing is dereferenced to find that out.
 //
 //   63      60 59      56 55                           16 15           0
 //   | marker 5 |  kind    |  generation (1 .. 2^40 - 1)  |  slot        |
 //
 // The marker keeps handles apart from plain addresses (which begin with 0000 or 1111), from NULL and from CUDA's
-// special stream values 1 and 2. The kind tells an event from a stream. A generation comes again
-// after 2^40 removals from one slot: at a million a second, two weeks of nothing else, and only if the stale handle is
-// then used.
+// special stream values 1 and 2. The kind distinguishes an event from a stream. A generation returns after 2^40
+// removals from one slot. At a million a second that takes two weeks of nothing else, and it matters only if the stale
+// handle is then used.
 //
-// Reading is on the path of every call: the slots are shared out over shards, each with its own lock and cache line, so
-// ranks that are threads seldom meet. The object is returned with shared ownership: it outlives a removal beside it.
+// Every call reads the table. So the slots are shared out over shards, each with its own lock and cache line, and ranks
+// that are threads seldom meet. The object is returned with shared ownership: it outlives a removal beside it.
 #pragma once
 
 #include <array>
@@ -41,13 +41,13 @@ inline constexpr uint64_t handle_marker = 5;
 inline constexpr uint64_t handle_generation_max = (uint64_t{1} << 40) - 1;
 inline constexpr uint32_t handle_slot_count = 65'536;
 
-/// The parts of a handle; nothing when it cannot be one of ours.
+/// Returns the parts of a handle; nothing when it cannot be one of ours.
 [[nodiscard]] std::optional<HandleFields> decode_handle(const void *handle);
 [[nodiscard]] void *encode_handle(const HandleFields &fields);
 
-/// RONDO_ERROR_INVALID_HANDLE, with what is wrong about it: null, another kind, ended, or never ours.
+/// Returns RONDO_ERROR_INVALID_HANDLE and says what is wrong: null, another kind, ended, or never ours.
 [[nodiscard]] Error invalid_handle(HandleKind expected, const void *handle);
-/// RONDO_ERROR_OUT_OF_RESOURCES, for an insert() that returned null.
+/// Returns RONDO_ERROR_OUT_OF_RESOURCES, for an insert() that returned null.
 [[nodiscard]] Error no_more_handles(HandleKind kind);
 
 /// At most 65,536 live handles of one kind. Any thread.
@@ -60,9 +60,9 @@ class HandleTable {
   HandleTable(const HandleTable &) = delete;
   HandleTable &operator=(const HandleTable &) = delete;
 
-  /// A new handle for `object`; null when the table is full or memory ran out.
+  /// Makes a new handle for `object`. Returns null when the table is full or memory ran out.
   [[nodiscard]] void *insert(std::shared_ptr<T> object) {
-    // Relaxed: only spreads the load; no data rides on it.
+    // Relaxed: it only spreads the load, and no data rides on it.
     const uint32_t start = next_shard_.fetch_add(1, std::memory_order_relaxed);
     for (uint32_t i = 0; i < shard_count; ++i) {
       const uint32_t shard = (start + i) % shard_count;
@@ -71,8 +71,8 @@ class HandleTable {
     return nullptr;
   }
 
-  /// A new handle, which find() and remove() do not know before fill() gives it an object. Either that is due, or
-  /// release(), which gives the handle up. Null: as insert().
+  /// Makes a new handle, which find() and remove() do not know before fill() gives it an object. The caller owes
+  /// fill(), or release(), which gives the handle up. Returns null as insert() does.
   [[nodiscard]] void *reserve() { return insert(nullptr); }
   void fill(const void *reserved, std::shared_ptr<T> object) {
     const HandleFields fields = *decode_handle(reserved);
@@ -87,7 +87,7 @@ class HandleTable {
     static_cast<void>(free_slot(shard, fields.slot / shard_count));
   }
 
-  /// The object, or null when the handle is not (or no longer) one of this table.
+  /// Returns the object, or null when the handle is not (or no longer) one of this table.
   [[nodiscard]] std::shared_ptr<T> find(const void *handle) const {
     const auto fields = decode_handle(handle);
     if (!fields || fields->kind != kind_) return nullptr;
@@ -98,7 +98,7 @@ class HandleTable {
     return shard.slots[index].object;
   }
 
-  /// As find(), and the handle is invalid from now on. The caller destroys the object outside of the lock.
+  /// Finds the object, and makes its handle invalid. The caller destroys the object outside of the lock.
   [[nodiscard]] std::shared_ptr<T> remove(const void *handle) {
     const auto fields = decode_handle(handle);
     if (!fields || fields->kind != kind_) return nullptr;
@@ -137,7 +137,7 @@ class HandleTable {
     uint32_t first_free = no_slot;
   };
 
-  /// Under the shard's lock. @return the object that the slot had.
+  /// Frees a slot. The caller holds the shard's lock. @return the object that the slot had.
   static std::shared_ptr<T> free_slot(Shard &shard, uint32_t index) {
     Slot &slot = shard.slots[index];
     slot.generation = slot.generation == handle_generation_max ? 1 : slot.generation + 1;

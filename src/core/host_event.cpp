@@ -84,8 +84,8 @@ void HostEvent::withdraw_record(uint64_t generation) {
   std::erase_if(pending_, [&](const Pending &each) { return each.generation == generation; });
 }
 
-/// Bounded by the stream that records: it runs every task that it has accepted, and a record precedes each wait for it
-/// in the order of the calls, so no circle can come about.
+/// Waits for a record. The stream that records bounds the wait: it runs every task that it has accepted. A record
+/// precedes each wait for it in the order of the calls, so no circle can arise.
 void HostEvent::wait_for(uint64_t generation, bool is_caller) {
   std::unique_lock lock(mutex_);
   if (is_caller && pending(generation)) {

@@ -20,7 +20,7 @@ class HostStream;
 /// Shared: tasks of streams own their event, so that its handle may be destroyed before they have run. Any thread.
 class HostEvent : public std::enable_shared_from_this<HostEvent> {
  public:
-  /// Done when `stream` reaches this point; with null, now.
+  /// Records this point: it is done when `stream` reaches it, or now if `stream` is null.
   Result<void> record(HostStream *stream);
 
   /// Makes what is enqueued on `stream` from now on wait for the latest record. With null the caller itself waits,
@@ -30,17 +30,17 @@ class HostEvent : public std::enable_shared_from_this<HostEvent> {
   /// Waits for the latest record.
   Result<void> synchronize();
 
-  /// True when the latest record is done, or there is none.
+  /// Says whether the latest record is done, or there is none.
   [[nodiscard]] bool done() const;
 
-  /// When the latest record was passed, CLOCK_MONOTONIC; nothing before that and without a record.
+  /// Returns when the latest record was passed, CLOCK_MONOTONIC; nothing before that and without a record.
   [[nodiscard]] std::optional<uint64_t> timestamp_ns() const;
 
  private:
   /// A record that is still to come.
   struct Pending {
     uint64_t generation = 0;
-    HostStream *stream = nullptr;  // that will come to it, and lives until then; null: this very call
+    HostStream *stream = nullptr;  // that will reach it, and lives until then; null for this very call
     uint64_t waiter_count = 0;     // callers, not streams, that wait for it
   };
 
@@ -53,7 +53,7 @@ class HostEvent : public std::enable_shared_from_this<HostEvent> {
   mutable std::mutex mutex_;  // guards all
   std::condition_variable completed_;
   uint64_t next_ = 1;
-  uint64_t latest_ = 0;                // generation of what is enqueued; 0: never recorded
+  uint64_t latest_ = 0;                // generation of what is enqueued; 0 if never recorded
   uint64_t timed_ = 0;                 // the highest generation that is done, and
   uint64_t timestamp_ns_ = 0;          // when it was passed
   std::vector<Pending> pending_;       // ascending; at most one for each queued task of the streams

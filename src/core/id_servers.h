@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The store servers that this process runs: of the unique ids that it made, until their groups are complete; and of
-// the job whose rank 0 it is, for all communicators from the environment. Any thread.
+// The store servers that this process runs. Each unique id that it made has one until its group is complete. The job
+// whose rank 0 it is has one for all communicators from the environment. Any thread.
 #pragma once
 
 #include <map>
@@ -24,19 +24,19 @@ class IdServers {
     return servers_.contains(group);
   }
 
-  /// Its clients learn which rank's process this is.
+  /// Reports to its clients which rank's process this is.
   void hosted_by(const std::string &group, uint32_t rank) {
     const std::lock_guard lock(mutex_);
     if (const auto found = servers_.find(group); found != servers_.end()) found->second->hosted_by(rank);
   }
 
-  /// Its clients learn why that rank is not going to be among them.
+  /// Reports to its clients why that rank is not going to be among them.
   void host_failed(const std::string &group, const Error &error) {
     const std::lock_guard lock(mutex_);
     if (const auto found = servers_.find(group); found != servers_.end()) found->second->host_failed(error);
   }
 
-  /// StoreServer::on_rival().
+  /// Calls StoreServer::on_rival() of the group's server.
   void on_rival(const std::string &group, std::function<void(const Error &)> report) {
     const std::lock_guard lock(mutex_);
     if (const auto found = servers_.find(group); found != servers_.end()) found->second->on_rival(std::move(report));

@@ -25,7 +25,7 @@ constexpr const char *job_server_name = "job";  // no unique id is called so
 Result<Settings> settings_of(const rondo_config_t *config) {
   if (!process().config.ok()) return process().config.error();
   RONDO_TRY_ASSIGN(Settings settings, merge(config, process().config.value()));
-  RONDO_TRY(check_device(settings));  // before the other ranks are told of this one
+  RONDO_TRY(check_device(settings));  // before the other ranks learn of this one
   if (!process().tuning().ok()) return process().tuning().error();
   settings.tuning_hash = process().tuning().value().hash();
   return settings;
@@ -70,7 +70,7 @@ Result<rondo_unique_id_t> serve_unique_id(std::string_view network_interface) {
   return served.id;
 }
 
-/// What the others are told of a rank that runs the store and may have failed before it could reach it.
+/// Completes the error that the others get about a rank that runs the store. It may have failed before it reached it.
 Error about_host(Error error, uint32_t rank) {
   error.message = "rank " + std::to_string(rank) + " failed: " + error.message;
   if (error.peer < 0) error.peer = static_cast<int32_t>(rank);
@@ -95,15 +95,15 @@ bool all_have_come(const Ranks &ranks, uint32_t rank_count) {
   return true;
 }
 
-/// A rank that ran the store and is there, having ended it, has heard of all ranks. This one will hear of them, too, or
-/// of their death.
+/// Says whether the store has done its work. A live rank that has shut its store down had seen every rank check in. So
+/// this rank will see each of them, too, or learn that it died.
 bool store_has_served(const Ranks &ranks, const Store &store, const Error &known, const std::vector<uint32_t> &dead) {
   if (!store.gone() || known.peer < 0) return false;
   const auto host = static_cast<uint32_t>(known.peer);
   return ranks.state(host) != RankState::absent && std::ranges::find(dead, host) == dead.end();
 }
 
-/// What keeps a rank from coming, as far as it is known by now.
+/// Returns what keeps a rank from arriving, as far as it is known by now.
 Result<void> look_for_failure(const Ranks &ranks, Store &store) {
   const auto known = store.check();
   const std::vector<uint32_t> dead = ranks.find_dead();
@@ -116,7 +116,7 @@ Result<void> look_for_failure(const Ranks &ranks, Store &store) {
   return {};
 }
 
-/// What a failed initialisation says first: which rank it was. Where the whole took too long, also what to do; a wait
+/// Adds to the error of a failed initialisation which rank it was, and what to do if the whole took too long. A wait
 /// that has a shorter deadline of its own has said that itself.
 Error at_init(Error error, uint32_t rank, uint32_t rank_count, uint64_t timeout_ns, uint64_t deadline_ns) {
   if (error.status == RONDO_ERROR_TIMEOUT && now_ns() >= deadline_ns)
@@ -148,8 +148,8 @@ Result<void> wait_for_all(const Ranks &ranks, uint32_t rank_count, Store &store,
         if (!known.ok() && all_have_come(ranks, rank_count)) return {};
         if (!known.ok() && known.error().status == RONDO_ERROR_ABORTED) return known;  // somebody's word, and no guess
         if (!known.ok() && failed_since_ns == 0) failed_since_ns = now;
-        // One look more even where nothing lags: the rank that is dead may have ended because the store's process had,
-        // and the store was asked before that rank was.
+        // The first failure is checked once more even where nothing lags. The dead rank may have ended because the
+        // store's process had, and the store was asked before that rank was.
         if (!known.ok() && failed_since_ns != now && now - failed_since_ns >= lag_ns) return known;
         next_look_ns = now_ns() + failure_look_interval_ns;
       }

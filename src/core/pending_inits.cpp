@@ -34,7 +34,7 @@ Result<void *> PendingInits::start(Initialisation initialisation) {
     communicators_.release(handle);
     throw;
   }
-  run(handle, here, initialisation);  // for want of a descriptor or a thread; the others are told how it goes
+  run(handle, here, initialisation);  // for want of a descriptor or a thread; the others learn how it goes
   return handle;
 }
 

@@ -16,9 +16,9 @@ std::atomic<bool> &forked() {
   return flag;
 }
 
-/// At exit(), which would end the threads of servers before all ranks have their replies: those would then hear that
-/// the store is gone, and not of what failed. Nor may a communicator come to be while all else goes. A child of a
-/// fork() has no such threads.
+/// Finishes initialisations and servers at exit(), which would end their threads before all ranks have their replies.
+/// Those ranks would hear that the store is gone, and not what failed. Nor may a communicator be made while all else
+/// goes. A child of a fork() has no such threads.
 void end_threads() {
   if (!check_not_forked().ok()) return;
   process().pending_inits.finish_all();

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a process has one of: the tables of handles, the memory that peers can map, the environment's wishes. The one
-// documented exception, beside the last error of a thread, to "no mutable globals": C handles carry no context to hang
-// them on.
+// This file holds what a process has one of: the tables of handles, the memory that peers can map, the environment's
+// settings. It is the one documented exception, beside the last error of a thread, to "no mutable globals": C handles
+// carry no context to hang them on.
 #pragma once
 
 #include <atomic>
@@ -36,11 +36,12 @@ struct Process {
   IdServers id_servers;
   PendingInits pending_inits{communicators};
   const Result<Config> config = read_config();  ///< once; every call that needs it passes its failure on
-  /// This machine, or what RONDO_TOPOLOGY_FILE says; looked at once, at the first communicator.
+  /// Returns the topology of this machine, or what RONDO_TOPOLOGY_FILE says; made once, at the first communicator.
   [[nodiscard]] const Result<Topology> &topology();
-  /// What RONDO_TUNING_FILE says, no rows without it; read once, at the first communicator or unique id.
+  /// Returns what RONDO_TUNING_FILE says, no rows without it; read once, at the first communicator or unique id.
   [[nodiscard]] const Result<TuningTable> &tuning();
-  /// Communicators made from the environment: numbers them, so that each has its own keys in the store.
+  /// The number of communicators made from the environment. It numbers them, so that each has its own keys in the
+  /// store.
   std::atomic<uint64_t> environment_communicator_count{0};  // relaxed: a number, no data rides on it
 
  private:
@@ -50,12 +51,13 @@ struct Process {
   std::optional<Result<TuningTable>> tuning_;
 };
 
-/// Made at the first use and never destroyed: threads of streams may still run while the process exits.
+/// Returns the object of this process, made at the first use. It is never destroyed: threads of streams may still run
+/// while the process exits.
 [[nodiscard]] Process &process();
 
-/// Fails in a child of a fork() after which no exec() came, if the parent had used Rondo: the child has none of the
+/// Fails in a child of a fork() that has not called exec(), if the parent had used Rondo. The child has none of the
 /// threads, and shares neither memory nor connections as the parent's objects need them. Every entry point that uses
-/// process() asks first. Costs one load.
+/// process() calls this first. Costs one load.
 [[nodiscard]] Result<void> check_not_forked();
 
 }  // namespace rondo

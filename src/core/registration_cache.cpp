@@ -43,7 +43,7 @@ Result<std::shared_ptr<Registration>> RegistrationCache::add(void *pointer, size
   return registration;
 }
 
-/// With mutex_ held.
+/// Returns the index of `registration`. The caller holds mutex_.
 Result<size_t> RegistrationCache::index_of(const Registration *registration) const {
   const auto found = std::find_if(registrations_.begin(), registrations_.end(),
                                   [&](const auto &known) { return known.get() == registration; });

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which of the caller's buffers peers can read in place, and how: the allocations of rondo_mem_alloc(), and what was
-// registered with the communicator.
+// This file keeps which of the caller's buffers peers can read in place, and how: the allocations of rondo_mem_alloc(),
+// and what was registered with the communicator.
 #pragma once
 
 #include <cstddef>
@@ -32,14 +32,14 @@ class RegistrationCache final : public MemoryExporter {
   RegistrationCache(RegionTable &regions, bool exported) : regions_(regions), exported_(exported) {}
 
   Result<std::shared_ptr<Registration>> add(void *pointer, size_t bytes, bool move);
-  /// RONDO_ERROR_INVALID_ARGUMENT: not a registration of this communicator.
+  /// Returns RONDO_ERROR_INVALID_ARGUMENT for anything but a registration of this communicator.
   [[nodiscard]] Result<void> check(const Registration *registration) const;
-  /// As check().
+  /// Removes a registration. Returns errors as check() does.
   Result<void> remove(const Registration *registration);
-  /// All of them, which are none of this communicator's any more.
+  /// Returns all registrations, none of which is this communicator's any more.
   [[nodiscard]] std::vector<std::shared_ptr<Registration>> clear();
 
-  /// How peers may read [first, first + bytes).
+  /// Returns how peers may read [first, first + bytes).
   [[nodiscard]] MemoryHandle find(const std::byte *first, size_t bytes) const override;
 
  private:

@@ -42,34 +42,35 @@ const net::NetworkKind &network_of(const Settings &settings) {
   return found == networks.end() ? networks.front() : *found;
 }
 
-/// By rank: its number among the ranks of this rank's node.
+/// Returns, by rank, its number among the ranks of this rank's node.
 std::vector<uint32_t> local_indices(const GroupInfo &group, uint32_t own_rank) {
   std::vector<uint32_t> indices(group.rank_count(), net::no_local);
   for (const uint32_t rank : group.ranks_of(group.node_of(own_rank))) indices[rank] = group.index_on_node(rank);
   return indices;
 }
 
-/// For a choice among RDMA devices of one subnet; empty: the user names the devices, another network is used, or hwloc
-/// fails.
+/// Returns devices for a choice among RDMA devices of one subnet. Returns none if the user names the devices, another
+/// network is used, or hwloc fails.
 std::vector<std::string> near_devices(const Settings &settings) {
   if (settings.network != NetworkChoice::verbs || !settings.ib_devices.empty()) return {};
   const auto topology = discover_nics(settings);
   return topology.ok() ? near_rdma_devices(topology.value()) : std::vector<std::string>();
 }
 
-/// More channels exist as blocks of a device's kernels alone: links between hosts have at most those of host memory.
+/// Returns how many channels links between hosts have: as many as on host memory at most, since more exist only as
+/// blocks of a device's kernels.
 uint32_t link_channel_count(const Settings &settings) {
   return std::clamp(settings.channels, default_channel_count, channels_max);
 }
 
-/// Those of the permitted ranks that are on other hosts.
+/// Returns, by rank, whether it is permitted and on another host.
 std::vector<bool> linked_ranks(const ConnectArgs &args) {
   std::vector<bool> linked = args.permitted.empty() ? std::vector<bool>(args.rank_count, true) : args.permitted;
   for (const uint32_t rank : args.group.ranks_of(args.group.node_of(args.rank))) linked[rank] = false;
   return linked;
 }
 
-/// Plans depend on slots, so that all hosts must have the same, however many ranks they have.
+/// Returns the slots of links. Plans depend on them, so all hosts must have the same, however many ranks they have.
 ConnectionGeometry slots_of(const GroupInfo &group, const Settings &settings, uint32_t channel_count) {
   const auto slot_bytes = static_cast<uint32_t>(settings.slot_bytes);
   if (group.one_node())
@@ -83,21 +84,21 @@ ConnectionGeometry slots_of(const GroupInfo &group, const Settings &settings, ui
   return hosts::choose_slots(spread, channel_count, settings.slot_count, slot_bytes);
 }
 
-/// Why this rank named no network interface.
+/// Says why this rank named no network interface.
 Error no_interface(const Settings &settings) {
   auto addresses = choose_addresses(settings.network_interface);
   if (!addresses.ok()) return std::move(addresses).error();
   return {RONDO_ERROR_SYSTEM, "the network interfaces of this host have changed meanwhile; try again"};
 }
 
-/// A setting that the network does not know would be a promise that is not kept.
+/// Refuses the setting if the network does not know it: it would be a promise that is not kept.
 Result<void> check_frame_tags(const Settings &settings) {
   if (!settings.frame_tags || network_of(settings).needs_sockets) return {};
   return Error{RONDO_ERROR_UNSUPPORTED, std::string("RONDO_FRAME_TAGS=on is for TCP, and RONDO_NETWORK is ") +
                                             network_name(settings) + "; leave one of them out"};
 }
 
-/// Of links over TCP: other networks ignore the setting.
+/// Makes the congestion control of links over TCP. Other networks ignore the setting.
 Result<hosts::Congestion> congestion_of(const Settings &settings) {
   if (!network_of(settings).needs_sockets) return hosts::Congestion();
   return hosts::Congestion::make(settings.tcp_congestion);

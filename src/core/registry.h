@@ -25,27 +25,30 @@ struct ConnectArgs {
   std::string key_prefix;
   uint64_t deadline_ns = 0;
   const TuningTable *tuning = nullptr;
-  std::optional<uint32_t> mesh_hosts_max{};  ///< see hosts::GroupRequest; none: its default
-  std::vector<bool> permitted{};             ///< by rank: as permitted_ranks() says; empty: all are
+  std::optional<uint32_t> mesh_hosts_max{};  ///< see hosts::GroupRequest; its default if none
+  std::vector<bool> permitted{};             ///< by rank, as permitted_ranks() says; all ranks if empty
 };
 
-/// By rank: a peer in some schedule that can be chosen. Empty where nobody asks: all ranks share memory of their host.
+/// Returns, by rank, whether it is a peer in some schedule that can be chosen. The result is empty if nobody asks,
+/// since all ranks share memory of their host.
 [[nodiscard]] std::vector<bool> permitted_ranks(const ConnectArgs &args);
 
-/// Of the network that the settings choose.
+/// Returns the name of the network that the settings choose.
 [[nodiscard]] const char *network_name(const Settings &settings);
 
 /// Connects the ranks with the transport that reaches all of them.
 [[nodiscard]] Result<std::unique_ptr<Transport>> connect_ranks(const ConnectArgs &args, Store &store,
                                                                SegmentTable &segments);
 
-/// RONDO_ERROR_UNSUPPORTED, RONDO_ERROR_INVALID_ARGUMENT: the settings name a device that this process does not have.
+/// Checks that this process has the device that the settings name. If it does not, returns RONDO_ERROR_UNSUPPORTED or
+/// RONDO_ERROR_INVALID_ARGUMENT.
 [[nodiscard]] Result<void> check_device(const Settings &settings);
 
-/// The rank's executor on the CUDA device that the settings name, or on host memory, over `links`, which outlive it.
+/// Makes the rank's executor, over `links`, which outlive it. It is on the CUDA device that the settings name, or on
+/// host memory.
 [[nodiscard]] Result<std::shared_ptr<Executor>> connect_executor(const ConnectArgs &args, Store &store, Links &links);
 
-/// The one on host memory.
+/// Makes the executor on host memory.
 [[nodiscard]] std::shared_ptr<Executor> make_host_executor(const Settings &settings, const GroupInfo &group,
                                                            uint32_t rank, Links &links);
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the executors of a device have in common (kernels: cuda/executors/executor.cpp, copies:
-// cuda/executors/copy_executor.cpp): calls are enqueued on the caller's streams and return; a monitor of the rank's own
-// carries over what the device tells, looks for failures and deadlines, and stops the device. The device itself only
-// ever stops when it is told to.
+// This file holds what the executors of a device have in common. Kernels are in cuda/executors/executor.cpp, copies in
+// cuda/executors/copy_executor.cpp. Calls are enqueued on the caller's streams and return. A monitor of the rank's own
+// carries over the device's reports, checks for failures and deadlines, and stops the device. The device itself only
+// ever stops on request.
 #pragma once
 
 #include <cstdint>
@@ -19,14 +19,14 @@ namespace rondo {
 
 class DeviceMonitor;
 
-/// Kernels that were told to stop end within milliseconds, once the stream has come to them; that long quiesce() waits,
-/// and so long a destroyed executor's memory is waited for.
+/// Kernels that were stopped end within milliseconds, once the stream has reached them. This is the longest time for
+/// which quiesce() waits for them, and for which the deleter of an executor waits for its memory.
 inline constexpr uint64_t quiesce_patience_ns = 5'000'000'000;
 /// Between two calls of stop() while something runs.
 inline constexpr uint64_t stop_interval_ns = 200'000;
 
-/// What the calls of one rank have told the host from its device; with the kernel executor each is a kernel. Counts
-/// grow, but for begun_calls where it was one too many.
+/// The report of one rank's calls on its device to the host; with the kernel executor each call is a kernel. Counts
+/// grow, except begun_calls where it was one too many.
 struct DeviceReport {
   uint64_t begun_calls = 0;   ///< replays of captured ones among them, and a call that waits for ranks which share its
                               ///< kernel; one too many for the moment in which one ends
@@ -34,7 +34,7 @@ struct DeviceReport {
   uint64_t ended_number = 0;  ///< the operation whose kernel ended last, done or not
   bool failed = false;        ///< a kernel stopped, or met a slot that did not fit; those after it do nothing
   uint64_t failed_number = 0;
-  Fault fault = Fault::none;  ///< none: it was told to stop
+  Fault fault = Fault::none;  ///< none if the host stopped it
   uint32_t peer = 0;          ///< fault: whose slot
   /// An operation that was stopped looks like one that is done: what ended after a failure of the communicator does not
   /// count as done.
@@ -46,21 +46,22 @@ struct DeviceCall {
   PreparedPlan *plan = nullptr;
   Buffers buffers;        ///< addresses of the device
   uint64_t number = 0;    ///< of the operation
-  uint32_t divisor = 0;   ///< avg: the number of ranks; else 0
+  uint32_t divisor = 0;   ///< the number of ranks for avg, otherwise 0
   bool captured = false;  ///< into a graph, as check_stream() said: it runs when that is launched, as often as it is
 };
 
 class DeviceExecutor;
 
-/// How long a call waits, before it is enqueued, for memory of peers to be opened or closed: until its communicator
-/// fails, a peer that owes it something ends, or the timeout is over. Of one call, on its thread.
+/// Limits how long a call waits, before it is enqueued, for memory of peers to be opened or closed. The wait ends when
+/// its communicator fails, a peer that owes it something ends, or the timeout is over. One object serves one call, on
+/// its thread.
 class EnqueueWait {
  public:
   /// Both outlive it.
   EnqueueWait(const DeviceExecutor &device, const Operations &operations, uint64_t number)
       : device_(device), operations_(operations), number_(number) {}
-  /// The time begins with the first look, and anew with each replay that begins, since each has its own. Raises a
-  /// peer's end.
+  /// Says whether the wait is over. The time begins with the first call of this, and anew with each replay that begins,
+  /// since each has its own. Raises a peer's end.
   [[nodiscard]] bool is_over();
 
  private:
@@ -83,36 +84,36 @@ class DeviceExecutor : public Executor {
   void end() final;
   void live_on(std::shared_ptr<Executor> self) final;
 
-  // For the monitor; any thread.
+  // The monitor calls these; any thread.
   [[nodiscard]] virtual DeviceReport report() const = 0;
-  /// Ends what runs and what will be launched. Again and again as long as something has not ended.
+  /// Ends what runs and what will be launched. It is called again and again as long as something has not ended.
   virtual void stop() = 0;
-  /// Nothing that was enqueued has still to end. When no calls come any more.
+  /// Says whether all that was enqueued has ended, as long as no calls come meanwhile.
   [[nodiscard]] virtual bool drained() const = 0;
-  /// Peers have shared or withdrawn memory, and this rank has not followed yet.
+  /// Says whether peers have shared or withdrawn memory, and this rank has not followed yet.
   [[nodiscard]] virtual bool has_peer_news() const { return false; }
-  /// There is news: has another thread follow, if nothing of the process is in flight now. Does not wait: that thread
-  /// may, for replays that have not begun, which the monitor must be able to end.
+  /// Has another thread follow the peers, if nothing of the process is in flight now. Does not wait. That thread may
+  /// wait for replays that have not begun, which the monitor must be able to end.
   virtual void ask_to_follow_peers() {}
-  /// The same before a call is enqueued, and waits until that is done; other calls of the process wait as well. False:
-  /// the wait is over before.
+  /// Follows the peers before a call is enqueued, and waits until that is done; other calls of the process wait as
+  /// well. Returns false if the wait is over before.
   [[nodiscard]] virtual bool follow_peers(EnqueueWait &) { return true; }
-  /// An error of the device that came after a launch, if there is one.
+  /// Returns an error of the device that arose after a launch, if there is one.
   [[nodiscard]] virtual Result<void> check_device() const = 0;
 
  protected:
-  /// Enqueues and returns; where ranks share a kernel, when all of them have come, or by stop(). `stream`: the
-  /// caller's, null for the default stream. What a failure leaves behind ends by itself, or by stop().
+  /// Enqueues and returns. Where ranks share a kernel, it returns when all of them have arrived, or by stop(). `stream`
+  /// is the caller's, null for the default stream. What a failure leaves behind ends by itself, or by stop().
   [[nodiscard]] virtual Result<void> launch(const DeviceCall &call, void *stream) = 0;
-  /// Behind the last call, of which nothing is in flight: peers let go of what this rank shared, and it of theirs.
-  /// False: after some seconds a thread of the executor's own is still in a driver's call for that. The executor's
-  /// destructor would wait for that thread until has_stopped_sharing().
+  /// Ends sharing after the last call, of which nothing is in flight: peers let go of what this rank shared, and it of
+  /// theirs. Returns false if, after some seconds, a thread of the executor's own is still in a driver's call for that.
+  /// The executor's destructor would wait for that thread until has_stopped_sharing().
   [[nodiscard]] virtual bool stop_sharing() { return true; }
   [[nodiscard]] virtual bool has_stopped_sharing() { return true; }
-  /// A moment in which nothing is in flight of what this process has enqueued on devices, as long as the result lives.
-  /// Not owned: something is. Does not wait.
+  /// Begins a moment in which nothing is in flight of what this process has enqueued on devices, as long as the result
+  /// lives. The result does not own the lock if something is in flight. Does not wait.
   [[nodiscard]] static std::unique_lock<std::shared_mutex> try_quiet();
-  // Of the communicator's ranks, from start() on.
+  // These functions describe the communicator's ranks, from start() on.
   [[nodiscard]] std::vector<uint32_t> find_dead() const;
   [[nodiscard]] std::string describe_rank(uint32_t rank) const;
 
@@ -123,7 +124,7 @@ class DeviceExecutor : public Executor {
   Operations *operations_ = nullptr;
   std::mutex monitor_mutex_;                ///< guards that monitor_ is there, for calls that only ask
   std::unique_ptr<DeviceMonitor> monitor_;  ///< from start() to end()
-  bool abandoned_ = false;                  ///< quiesce() was false: live_on() ends what end() does else
+  bool abandoned_ = false;                  ///< quiesce() was false: live_on() ends what end() otherwise does
 };
 
 /// Destroys it on a thread of its own: to give memory back waits for all work on the device, that of the application

@@ -91,7 +91,7 @@ bool DeviceMonitor::look(std::unique_lock<std::mutex> &lock) {
       watch_.emplace(ranks_, operations_.rank(), operations_.rank_count(), watched_.number, watched_.what,
                      operations_.timeout_ns());
     }
-    // What runs may be replays before it, each of which has its own time.
+    // Replays before the operation may be running, each of which has its own time.
     if (std::exchange(watched_begun_, report.begun_calls) != report.begun_calls) watch_->restart();
   }
   const bool has_operation = !outstanding_.empty();
@@ -178,7 +178,7 @@ void DeviceMonitor::report_fault(const DeviceReport &report) {
   if (report.fault == Fault::none) return await_reason(report);
   uint64_t number = report.failed_number;
   auto what = ranks_.entered(operations_.rank(), number);
-  if (!what) {  // so many were enqueued since; ranks that disagree on it disagree on the latest one, too
+  if (!what) {  // its record is overwritten; ranks that disagree on it disagree on the latest one, too
     number = ranks_.latest_operation(operations_.rank());
     what = ranks_.entered(operations_.rank(), number);
   }

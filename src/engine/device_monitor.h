@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Looks after the operations of a rank that run on its device: a thread that carries over what the kernels tell, and
-// stops them when a rank has failed, disagrees or does not come. Calls on a device return before they have begun, so
+// This thread watches the operations of a rank that run on its device. It carries over the kernels' reports, and stops
+// the kernels when a rank has failed, disagrees or does not arrive. Calls on a device return before they have begun, so
 // nobody else waits there.
 #pragma once
 
@@ -25,19 +25,19 @@ class DeviceMonitor {
   DeviceMonitor &operator=(const DeviceMonitor &) = delete;
   ~DeviceMonitor();  ///< after quiesce(): the kernels must have ended
 
-  /// An operation will be enqueued now. Numbers come in order. captured: its kernel will run without being told apart,
-  /// so it counts as done when its turn comes.
+  /// Adds an operation that will be enqueued now. Numbers come in order. The kernel of a captured operation will run
+  /// without a report of its own, so the operation counts as done when its turn comes.
   void add(uint64_t number, const OperationInfo &what, OperationCost cost, bool captured);
 
-  /// The latest operation could not be enqueued.
+  /// Takes back the latest operation, which could not be enqueued.
   void withdraw(uint64_t number);
 
   /// Fails the communicator if a kernel has seen a fault, or the device has failed. A caller whose stream has ended
   /// need not wait for the monitor's thread.
   void report_fault();
 
-  /// Waits until every kernel that was enqueued has ended, `patience_ns` at most. False: some have not; what they use
-  /// must not be freed.
+  /// Waits until every kernel that was enqueued has ended, `patience_ns` at most. Returns false if some have not; what
+  /// they use must not be freed.
   [[nodiscard]] bool quiesce(uint64_t patience_ns);
 
  private:
@@ -49,7 +49,7 @@ class DeviceMonitor {
   };
 
   void run();
-  /// True: there is something to look at again soon.
+  /// Checks what runs. Returns true if it is to be checked again soon.
   bool look(std::unique_lock<std::mutex> &lock);
   void carry_over(const DeviceReport &report);
   void look_at_running(uint64_t now_ns);
@@ -65,13 +65,13 @@ class DeviceMonitor {
   std::condition_variable changed_;
   std::deque<Outstanding> outstanding_;
   uint64_t added_count_ = 0;
-  bool idle_ = false;  ///< the thread waits for an operation; else it looks again by itself, and waking it costs 1.5 us
+  bool idle_ = false;  ///< the thread waits to be woken, which costs 1.5 us; otherwise it polls
   bool ending_ = false;
 
-  // Of the monitor's thread alone.
+  // The monitor's thread alone uses these.
   std::optional<OperationWatch> watch_;  ///< of the operation that runs
   Outstanding watched_;
-  uint64_t watched_begun_ = 0;  ///< calls that had begun at the last look at it
+  uint64_t watched_begun_ = 0;  ///< calls that had begun at its last check
   uint64_t replay_ = 0;         ///< the call, counted, that was seen to run without an operation of its own
   uint64_t replay_since_ns_ = 0;
   bool told_ = false;  ///< the device was stopped

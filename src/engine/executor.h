@@ -85,9 +85,10 @@ class Executor {
   /// RONDO_ERROR_INVALID_ARGUMENT: `name` is not memory that the executor works on. Null and 0 bytes are fine. Any
   /// thread.
   [[nodiscard]] virtual Result<void> check_buffer(const char *name, const void *pointer, size_t bytes) const = 0;
-  /// True: the stream is being captured into a graph. An error: work cannot be enqueued there. Any thread.
+  /// Says whether the stream is being captured into a graph. An error means that work cannot be enqueued there. Any
+  /// thread.
   [[nodiscard]] virtual Result<bool> check_stream(StreamRef stream) const = 0;
-  /// A stream for what has none of the caller's: the barrier of finalize.
+  /// Returns a stream for work that has none of the caller's: the barrier of finalize.
   [[nodiscard]] virtual StreamRef own_stream() const = 0;
 
   /// The caller has registered a buffer: peers may read and write it in place from some later call on. Waits a moment

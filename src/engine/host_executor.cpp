@@ -222,9 +222,10 @@ bool HostExecutor::run_transfers(const WorkItem &work, const HostStream *stream)
   return true;
 }
 
-/// What exchanges nothing, such as calls of 0 elements, does not hold a rank back. It waits here now and then, so that
-/// no peer is in an operation of which this rank's record is overwritten already, by which they could tell whether they
-/// agree. False: the waiter says stop.
+/// Keeps this rank in reach of its peers. An operation that exchanges no data, such as a call of 0 elements, never
+/// blocks, so a rank could run ahead without bound. Now and then it waits here until no peer is `interval` operations
+/// behind. Otherwise it would overwrite records that a peer still needs to detect a disagreement. Returns false if the
+/// waiter says stop.
 bool HostExecutor::stay_in_reach(uint64_t number, Waiter &waiter) const {
   constexpr uint64_t interval = recorded_operation_count / 2;  // no lead grows by more before the next look
   if (number % interval != 0) return true;

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // The host's side of links: the ends of connections, and the protocols as the interpreter calls them.
 //
-// A protocol P is asked by every thread of a group, for all links of a step: P::wait (moved: results can be sent, and
-// where a group waits for operands together, these are there; blocked; failed); for a link: P::fetch (moved: `operand`
-// can be read; blocked; failed), P::stage (where the result is to be written), P::readable_kinds (of exported buffers),
-// P::post, P::release; for all links of a step P::publish, until which posts and releases may be put off; and for all
-// links of the lane P::drained (every handle came back).
+// Every thread of a group calls a protocol P.
+// All links of a step: P::wait returns moved, blocked or failed. Moved means that results can be sent, and, where a
+// group waits for operands together, that these have arrived. Posts and releases may be put off until P::publish.
+// One link: P::fetch returns moved (`operand` can be read), blocked or failed. P::stage returns where the result is to
+// be written, P::readable_kinds which exported buffers the peer reads. P::post sends the result, P::release frees the
+// operand's slot.
+// All links of the lane: P::drained says whether every handle came back.
 #pragma once
 
 #include <cstddef>
@@ -79,7 +81,7 @@ struct HostSimple {
 
   static uint32_t readable_kinds(HostLinks &links, LinkIndex link) { return links.ends[link]->readable_kinds; }
 
-  /// `kind` is not in_slot: `exported` is exported as `handle` says.
+  /// Posts a slot. If `kind` is not in_slot, `exported` is exported as `handle` says.
   static void post(SingleThread, HostLinks &links, LinkIndex link, uint32_t, uint64_t bytes, uint32_t signature,
                    PayloadKind kind, const MemoryHandle *handle, const std::byte *exported) {
     SlotHeader fields;
@@ -130,7 +132,7 @@ struct HostLl {
     return Progress::failed;
   }
 
-  /// One place for all links of a step: the result is packed from there into each slot.
+  /// Returns one place for all links of a step: the result is packed from there into each slot.
   static std::byte *stage(HostLinks &links, LinkIndex, uint32_t) { return links.scratch->result(); }
   static uint32_t readable_kinds(HostLinks &, LinkIndex) { return 0; }
 
@@ -154,7 +156,7 @@ struct HostReducer {
   using Args = ReductionArgs;
   ReductionFunction function = nullptr;
   ReductionFunction small_function = nullptr;  ///< the same result; faster for a few elements
-  uint32_t divisor = 0;                      ///< avg: the number of ranks; else 0
+  uint32_t divisor = 0;                      ///< the number of ranks for avg, otherwise 0
 
   void operator()(SingleThread, const Args &args) const { function(args); }
 };

@@ -26,7 +26,8 @@ std::chrono::steady_clock::time_point time_of(uint64_t deadline_ns) {
       std::chrono::nanoseconds(static_cast<int64_t>(std::min(deadline_ns, most))));
 }
 
-/// A task that throws (memory may run out inside of the standard library) has failed; it does not end the process.
+/// Runs a task. One that throws, since memory may run out in the standard library, has failed; it does not end the
+/// process.
 Result<void> run_task(Task &task) noexcept {
   try {
     return task();

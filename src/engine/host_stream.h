@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // A host stream: a thread that runs tasks in the order in which they were enqueued, from a ring of 1,024.
 //
-// A task that fails does not stop the stream: its failure is kept for the next synchronize(), and what follows runs;
-// an operation of a failed communicator then fails at once by itself. Every enqueued task runs exactly once, also when
-// the stream is destroyed. So a wait for a task is no longer than the sum of the deadlines before it.
+// A task that fails does not stop the stream. Its failure is kept for the next synchronize(), and what follows runs; an
+// operation of a failed communicator then fails at once by itself. Every enqueued task runs exactly once, also when the
+// stream is destroyed. So a wait for a task is no longer than the sum of the deadlines before it.
 #pragma once
 
 #include <array>
@@ -21,7 +21,7 @@
 
 namespace rondo {
 
-/// As a deadline: wait for as long as it takes.
+/// This deadline makes a call wait for as long as it takes.
 inline constexpr uint64_t no_deadline = UINT64_MAX;
 
 class HostStream {
@@ -29,38 +29,39 @@ class HostStream {
   static constexpr uint64_t queue_tasks_max = 1'024;  // the running one included
   static constexpr uint64_t spin_ns_max = 20'000;
 
-  /// Starts the thread. `spin_ns` is how long it may look for the next task before it sleeps, at most spin_ns_max;
-  /// 0 where every core is needed for something better.
+  /// Starts the thread. `spin_ns` is how long it may poll for the next task before it sleeps, at most spin_ns_max; 0
+  /// where every core is needed for something better.
   [[nodiscard]] static Result<std::shared_ptr<HostStream>> create(uint64_t spin_ns);
 
   HostStream(const HostStream &) = delete;
   HostStream &operator=(const HostStream &) = delete;
   ~HostStream();
 
-  /// Puts `task` behind what is there. A full queue makes the caller wait until a place is free.
-  /// @return RONDO_ERROR_TIMEOUT: still full at the deadline; RONDO_ERROR_INVALID_HANDLE: being destroyed;
-  ///         RONDO_ERROR_INVALID_ARGUMENT: full, and called by a task of this very stream. Nothing was enqueued then.
+  /// Puts `task` behind the others. A full queue makes the caller wait until a place is free.
+  /// @return RONDO_ERROR_TIMEOUT if it is still full at the deadline. RONDO_ERROR_INVALID_HANDLE if the stream is being
+  ///         destroyed. RONDO_ERROR_INVALID_ARGUMENT if it is full, and a task of this very stream calls. Nothing was
+  ///         enqueued then.
   Result<void> enqueue(Task task, uint64_t deadline_ns = no_deadline);
 
   /// Waits for what is enqueued by now. @return the first failure since the last synchronize;
   /// RONDO_ERROR_INVALID_ARGUMENT when called by a task of this very stream, which would wait for itself.
   Result<void> synchronize();
 
-  /// True when all that was enqueued is done.
+  /// Says whether all that was enqueued is done.
   [[nodiscard]] bool idle() const;
 
   /// Runs what is enqueued, then ends the thread; nothing can be enqueued any more. One caller.
   /// @return as synchronize(); refused, and the stream goes on, when called by a task of this very stream.
   Result<void> close();
 
-  /// A caller waits for a point of the stream from now on. The stream must have come to that point when it calls
-  /// end_waits(), for all that have waited for it: what runs behind it was not waited for.
+  /// Notes that a caller waits for a point of the stream from now on. The stream must have reached that point when it
+  /// calls end_waits(), for all that have waited for it: what runs after that point was not waited for.
   void begin_wait();
   void end_waits(uint64_t waiter_count);
-  /// In which callers have waited for what the stream runs; its own thread reads it.
+  /// Returns for how long callers have waited for what the stream runs; its own thread reads it.
   [[nodiscard]] uint64_t waited_ns() const { return wait_clock_.total_ns(); }
 
-  /// True in a task of this stream.
+  /// Says whether the caller is a task of this stream.
   [[nodiscard]] bool on_own_thread() const { return std::this_thread::get_id() == thread_id_; }
 
  private:
@@ -81,14 +82,14 @@ class HostStream {
   bool closing_ = false;
   std::optional<Error> failure_;            // the first one since the last synchronize
   WaitClock wait_clock_;                    // waited_ns() excepted
-  uint64_t synchronize_target_ = 0;         // tasks that those in synchronize() wait for; 0: nobody is there
+  uint64_t synchronize_target_ = 0;         // tasks that callers of synchronize() wait for; 0 if none waits
   uint64_t completed_ = 0;                  // tasks; tasks completed_ .. enqueued_ - 1 are in the ring
   std::atomic<uint64_t> enqueued_ = 0;      // stored under mutex_; release, pairs with acquire in spin_for_task()
 
-  // slot = number & mask; the thread owns those of completed_ .. enqueued_ - 1
+  // slot = number & mask; the thread owns the slots of completed_ .. enqueued_ - 1
   std::array<Task, queue_tasks_max> ring_;
   const uint64_t spin_ns_limit_;
-  uint64_t spin_ns_;                        // the thread's own: adapts to whether looking was worth it
+  uint64_t spin_ns_;                        // the thread's own: adapts to whether polling was worth it
   std::thread thread_;
   std::thread::id thread_id_;               // set before create() returns, and never again
 };

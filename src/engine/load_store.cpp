@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What runs by load_store, one_shot, and how ranks tell each other which buffers they export.
+// This file runs one_shot by load_store, chooses the form of a ring, and lets ranks announce which buffers they export.
 #include "src/engine/load_store.h"
 
 #include <cassert>
@@ -131,10 +131,10 @@ bool LoadStoreCall::can_export(const Window &window) const {
   return true;
 }
 
-/// The lines of a recv buffer have to be taken away from the peers that read the last result there, and the exchange's
-/// few lines do not, or less of them. In place the caller has paid for that, when it wrote its input; two ranks of a
-/// ring do not read each other's unless the other one is in place (RingForm::exported_whole); and where ranks share
-/// cores they share caches, too.
+/// Says whether exporting is worth it. The lines of a recv buffer have to be taken away from the peers that read the
+/// last result there. The exchange's few lines do not, or less of them. In place the caller has paid for that when it
+/// wrote its input. Two ranks of a ring do not read each other's recv unless the other one is in place
+/// (RingForm::exported_whole). Where ranks share cores they share caches, too.
 bool LoadStoreCall::worth_exporting() const {
   if (end_.wake_ || !apart() || (is_ring_ && rank_count() == 2 && cheap_)) return true;
   return bytes() >= chunks_worth_exporting * end_.view_.geometry.chunk_bytes;

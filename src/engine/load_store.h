@@ -18,11 +18,11 @@ namespace rondo {
 class ExchangeTrace {
  public:
   virtual ~ExchangeTrace() = default;
-  /// A peer's word was seen to be at least `value`; the flag of a post, to be `value`.
+  /// Reports that a peer's word was seen to be at least `value`; the flag of a post, to be `value`.
   virtual void waited(const uint64_t &word, uint64_t value) = 0;
   virtual void published(const uint64_t &word, uint64_t value) = 0;
   virtual void copied(const std::byte *to, const std::byte *from, size_t bytes) = 0;
-  /// Of each operand and output `bytes` bytes; operands in the order in which they are reduced.
+  /// Reports `bytes` bytes of each operand and output; operands have the order in which they are reduced.
   virtual void reduced(std::span<const std::byte *const> operands, std::span<std::byte *const> outputs,
                        size_t bytes) = 0;
 };
@@ -31,8 +31,8 @@ class ExchangeTrace {
 class ExchangeEnd {
  public:
   ExchangeEnd() = default;
-  /// `readable_kinds[p]`: exported buffers of this rank that p can read. wake: ranks of this communicator may sleep.
-  /// cache_bytes: smaller results are left in the caches; the same on all ranks.
+  /// `readable_kinds[p]` says which exported buffers of this rank p can read, `wake` whether ranks of
+  /// this communicator may sleep. Results below cache_bytes are left in the caches; it is the same on all ranks.
   ExchangeEnd(const ExchangeView &view, uint32_t rank, std::vector<uint32_t> readable_kinds, PeerAccess &peers,
               bool wake, uint64_t cache_bytes = 16u << 20)
       : view_(view),
@@ -45,7 +45,7 @@ class ExchangeEnd {
   /// Runs an all-reduce whose plan names the kernel load_store. Allocates nothing.
   [[nodiscard]] RunOutcome run(const Plan &plan, const Buffers &buffers, const HostReducer &reducer, Waiter &waiter);
 
-  /// Outlives all calls to come. For tests.
+  /// Reports all calls to come to `trace`, which outlives them. For tests.
   void trace_to(ExchangeTrace &trace) { trace_ = &trace; }
 
  private:

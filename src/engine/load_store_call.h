@@ -24,13 +24,13 @@ class LoadStoreCall {
   [[nodiscard]] RunOutcome run(rondo_algorithm_t algorithm);
 
  private:
-  /// How a ring is done.
+  /// The form of a ring.
   enum class RingForm : uint8_t {
     accumulators,    ///< some rank does not export: all add to sums in the exchange
     exported_parts,  ///< all export both buffers: each rank reduces a part, and all fetch the others' results
     exported_whole,  ///< two ranks that export out of place: each reduces everything, and nothing is fetched
   };
-  /// How far this rank has come in a ring of accumulators.
+  /// The progress of this rank in a ring of accumulators.
   struct RingProgress {
     uint64_t tile = 0;  ///< of the next hop
     uint32_t hop = 0;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// ring by load_store where some rank does not export: each part of a tile is summed in one place that all ranks map,
-// the accumulator, to which they add what they have in the order of the ring; then all copy the sums out. As many bytes
-// as two_shot moves, but in a footprint of one tile instead of one for each rank: with more ranks than cores it stays
-// in the cache that ranks of a core share. A rank does whatever can be done before it waits, so a turn of the scheduler
-// carries it over many hops.
+// This file runs a ring by load_store where some rank does not export. Each part of a tile is summed in one place that
+// all ranks map, the accumulator. Ranks add what they have to it in the order of the ring; then all copy the sums out.
+// That moves as many bytes as two_shot, but in a footprint of one tile instead of one for each rank. With more ranks
+// than cores it stays in the cache that ranks of a core share. A rank does whatever can be done before it waits, so a
+// turn of the scheduler carries it over many hops.
 #include "src/engine/load_store_call.h"
 
 namespace rondo {
@@ -99,7 +99,7 @@ RunOutcome LoadStoreCall::settle_ring() const {
   return wait_for_gathered(end_.chunks_);
 }
 
-/// Until everybody has gathered so many chunks, counted through the communicator's life.
+/// Waits until every rank has gathered `chunks` chunks, counted through the communicator's life.
 RunOutcome LoadStoreCall::wait_for_gathered(uint64_t chunks) const {
   for (uint32_t offset = 1; offset < rank_count(); ++offset)
     if (!wait_for(place(rank_after(offset)).gathered, chunks)) return stopped;  // see G2

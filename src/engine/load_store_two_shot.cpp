@@ -51,10 +51,10 @@ RunOutcome LoadStoreCall::run_exported_parts() {
   return finish_gathering();
 }
 
-/// Two ranks, out of place: each reads both operands and keeps the sums to itself. That moves as many bytes between
-/// them as if each fetched half of the sums, and no line of recv has to be taken away from a peer that has read it.
-/// Each begins with the half that the other ends with, so that they do not ask for the same lines at once. Not where
-/// they share a core, and so its caches, nor where arithmetic takes longer than memory.
+/// Runs a ring of two ranks out of place: each reads both operands and keeps the sums to itself. That moves as many
+/// bytes between them as if each fetched half of the sums. No line of recv has to be taken away from a peer that has
+/// read it. Each begins with the half that the other ends with, so that they do not ask for the same lines at once.
+/// This form is not used where they share a core, and so its caches, nor where arithmetic takes longer than memory.
 RunOutcome LoadStoreCall::run_exported_whole() {
   in_ring_order_ = true;
   chunks_.set_single();
@@ -71,7 +71,7 @@ RunOutcome LoadStoreCall::finish_gathering() const {
   return wait_for_gathered(end_.chunks_);
 }
 
-/// C: copies what the others are to reduce of this chunk; nothing where the buffer is exported.
+/// C: copies what the others are to reduce of this chunk, or nothing if the buffer is exported.
 void LoadStoreCall::contribute(uint64_t chunk) const {
   if (!exports_send_) {
     const Range all = chunks_.range(chunk), own = chunks_.part(chunk, end_.rank_);
@@ -89,7 +89,7 @@ void LoadStoreCall::contribute(uint64_t chunk) const {
 RunOutcome LoadStoreCall::reduce(uint64_t chunk) {
   for (uint32_t offset = 1; offset < rank_count(); ++offset) {
     const uint32_t rank = rank_after(offset);
-    // Where nothing is copied on either side the announcement was enough.
+    // If nothing is copied on either side, the announcement was enough.
     if (operands_[rank] == nullptr || !exports_recv_)
       if (!wait_for(place(rank).contributed, end_.chunks_ + chunk + 1)) return stopped;  // R1
   }
@@ -98,7 +98,7 @@ RunOutcome LoadStoreCall::reduce(uint64_t chunk) {
   return {};
 }
 
-/// What `rank` contributes, from `element` of the buffer on.
+/// Returns what `rank` contributes, from `element` of the buffer on.
 const std::byte *LoadStoreCall::operand(uint64_t chunk, uint32_t rank, uint64_t element) const {
   if (rank == end_.rank_) return buffers_.send.data + element * element_bytes_;
   if (operands_[rank] != nullptr) return operands_[rank] + element * element_bytes_;

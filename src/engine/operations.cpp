@@ -57,9 +57,9 @@ void Operations::raise_not_enqueued(Error error, uint64_t number) {
 
 Error Operations::report_failure() {
   Error error = ranks_.failure();
-  // Relaxed: the thread that comes first tells; no data rides on it.
+  // Relaxed: it picks the thread that reports first, and no data rides on it.
   if (!failure_told_.exchange(true, std::memory_order_relaxed)) {
-    parts_.on_failure(error.status != RONDO_ERROR_ABORTED);  // which is to be told at once
+    parts_.on_failure(error.status != RONDO_ERROR_ABORTED);  // which is to be reported at once
     return error;
   }
   error.message =

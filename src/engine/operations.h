@@ -28,7 +28,7 @@ class MemoryExporter {
 
 class Operations {
  public:
-  /// What it looks at; all of it outlives this object.
+  /// This object uses these parts; all of them outlive it.
   struct Parts {
     Ranks *ranks = nullptr;
     const MemoryExporter *registration_cache = nullptr;
@@ -37,7 +37,8 @@ class Operations {
     uint64_t timeout_ns = 0;
     /// As long as the result lives, so does the communicator.
     std::function<std::shared_ptr<const void>()> keep;
-    /// The communicator has failed, and somebody is to be told. waits: until the failure is on record, for a moment.
+    /// The communicator has failed, and somebody will learn that. `waits`: wait for a moment until the failure is on
+    /// record.
     std::function<void(bool waits)> on_failure;
   };
   explicit Operations(Parts parts) : parts_(std::move(parts)), ranks_(*parts_.ranks) {}

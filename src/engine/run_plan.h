@@ -13,7 +13,7 @@ namespace rondo {
 
 inline constexpr uint32_t lane_count_max = 64;  // of all channels together
 
-/// How a run ended.
+/// The outcome of a run.
 struct RunOutcome {
   enum class Kind : uint8_t { done, stopped, fault };
   Kind kind = Kind::done;
@@ -21,7 +21,7 @@ struct RunOutcome {
   uint32_t peer = 0;          ///< fault: whose
 };
 
-/// `links`: one entry a channel. Allocates nothing. After stopped or fault nothing more was published.
+/// Runs a plan over `links`, one entry a channel. Allocates nothing. After stopped or fault nothing more was published.
 [[nodiscard]] RunOutcome run_plan(const Plan &plan, const Buffers &buffers, const HostReducer &reducer,
                                   std::span<HostLinks> links, Waiter &waiter);
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// For how long callers have waited for a host stream, in all. A moment in which several wait counts once. What an
-// operation of the stream sees of it, from its beginning to its end, is the part of it that was waited for.
+// This clock measures for how long callers have waited for a host stream, in all. A moment in which several wait counts
+// once. An operation of the stream reads it at its beginning and end: the difference is how long it was waited for.
 #pragma once
 
 #include <atomic>
@@ -18,7 +18,7 @@ class WaitClock {
     return ((word >> 1) + ((word & 1) != 0 ? now_ns() : 0)) & time_mask;
   }
 
-  // One thread at a time.
+  // One thread at a time calls these.
   void begin(uint64_t now_ns) {
     if (waiter_count_++ == 0) set(total_ - now_ns, true);
   }

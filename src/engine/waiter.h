@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How a rank waits when none of its lanes can move: spin while there are cores for all, hand the core over when there
-// are not, and look now and then whether waiting still makes sense.
+// A rank waits by this when none of its lanes can move. It spins while there are cores for all, and hands the core over
+// when there are not. Now and then it checks whether waiting still makes sense.
 #pragma once
 
 #include <cstdint>
@@ -9,25 +9,26 @@
 
 namespace rondo {
 
-/// Tells a waiting rank to stop. Implemented by the communicator.
+/// Stops a waiting rank. OperationWatch (watch.h) implements it.
 class Watch {
  public:
   virtual ~Watch() = default;
-  /// A load or two: did the communicator fail?
+  /// Says whether the communicator failed. It costs a load or two.
   [[nodiscard]] virtual bool stopped() = 0;
-  /// The whole look: failure, deadline, disagreement, dead peers. True: stop; the failure is recorded.
+  /// Checks everything: failure, deadline, disagreement, dead peers. Returns true to stop; then the failure is
+  /// recorded.
   [[nodiscard]] virtual bool look(uint64_t now_ns) = 0;
 };
 
 struct WaitPolicy {
-  uint32_t poll_count = 128;   ///< looks at once, before the first round
+  uint32_t poll_count = 128;   ///< polls at once, before the first round
   uint32_t spin_count = 4096;  ///< rounds with a pause instruction
   uint32_t yield_count = 64;   ///< then rounds with sched_yield
-  bool sleeps = false;         ///< then sleep until a peer rings (peers must know); else short naps
+  bool sleeps = false;         ///< then sleep until a peer rings (peers must know); otherwise nap for a short time
   bool progresses = false;     ///< each round begins with one of PeerAccess::progress()
 
   [[nodiscard]] static WaitPolicy dedicated() { return {128, 8192, 256, false}; }
-  /// dedicated(), where a round asks a network and so takes as long as ten others: the core is soon offered to
+  /// Returns dedicated() for rounds that ask a network, and so take as long as ten others. The core is soon offered to
   /// others, a rank of another container for instance.
   [[nodiscard]] static WaitPolicy dedicated_to_network() { return {128, 64, 8192, false, true}; }
   [[nodiscard]] static WaitPolicy oversubscribed() { return {8, 0, 512, true}; }
@@ -40,16 +41,16 @@ class Waiter {
   Waiter(const Waiter &) = delete;
   Waiter &operator=(const Waiter &) = delete;
 
-  /// How often to look before idle() is worth its while: what is on its way from another core comes in less.
+  /// Returns how often to poll before idle() is worth its while: what is on its way from another core arrives in less.
   [[nodiscard]] uint32_t poll_count() const { return policy_.poll_count; }
 
-  /// A round without progress: waits a little. False: stop.
+  /// Waits a little in a round without progress. Returns false to stop.
   [[nodiscard]] bool idle();
 
-  /// For code that moves on without waiting: did the communicator fail? A load or two.
+  /// Says whether the communicator failed, for code that moves on without waiting. It costs a load or two.
   [[nodiscard]] bool stopped() { return watch_.stopped(); }
 
-  /// A round with progress.
+  /// Notes a round with progress.
   void moved() {
     round_ = 0;
     if (armed_) disarm();

@@ -26,14 +26,14 @@ class OperationWatch final : public Watch {
   [[nodiscard]] bool stopped() override { return ranks_.failed(); }
   [[nodiscard]] bool look(uint64_t now_ns) override;
 
-  /// Its time begins anew: what was looked at until now was something before it.
+  /// Begins its time anew: what was watched until now was something before it.
   void restart() { start_ns_ = 0; }
 
-  /// A peer's slot did not fit this operation: records why. `own_shortage`: of PeerAccess.
+  /// Records why a peer's slot did not fit this operation. `own_shortage` is PeerAccess's.
   void explain_fault(uint32_t peer, Fault fault, int own_shortage = 0);
 
  private:
-  /// What two ranks have entered as one operation.
+  /// The infos that two ranks have entered as one operation.
   struct Common {
     uint64_t operation = 0;
     OperationInfo own;
@@ -42,7 +42,7 @@ class OperationWatch final : public Watch {
 
   bool check_agreement();
   bool disagrees(uint32_t peer);
-  /// None: there is no such operation, or no record of it.
+  /// Returns none if no such operation exists, or no record of it.
   [[nodiscard]] std::optional<Common> latest_in_common(uint32_t peer) const;
   [[nodiscard]] bool is_known_to_agree(uint32_t peer) const;
   void tell_disagreement(uint32_t peer, const Common &latest);

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a backend that computes must be able to do. The model and the optimizer are written in these terms alone, so a
-// backend for another device is one more class.
+// This file declares what a backend that computes must be able to do. The model and the optimizer are written in these
+// terms alone, so a backend for another device is one more class.
 //
 // Arrays are row-major floats in the backend's own memory; all row lengths are multiples of 16. An operation is
-// complete when its function returns, or, on a backend with a queue, ordered before the operations called after it;
-// finish() waits for that queue, and tells what failed there. The same operations on the same inputs give the same
-// bits.
+// complete when its function returns. On a backend with a queue it is only ordered before the operations called after
+// it; finish() waits for that queue, and reports what failed there. The same operations on the same inputs give the
+// same bits.
 #pragma once
 
 #include <cstddef>
@@ -66,81 +66,81 @@ class Compute {
   virtual ~Compute() = default;
 
   [[nodiscard]] virtual const char *name() const = 0;
-  /// What the backend took for itself: code that it generated, say.
+  /// Returns the bytes that the backend took for itself: for code that it generated, say.
   [[nodiscard]] virtual size_t own_bytes() const = 0;
 
-  /// Zeroed; null where there is no memory left.
+  /// Allocates zeroed memory; null if there is no memory left.
   [[nodiscard]] virtual Buffer allocate(size_t count) = 0;
-  /// The same for what collectives read and write.
+  /// Allocates memory that collectives read and write.
   [[nodiscard]] virtual Outcome allocate_shared(size_t count, Buffer &buffer) = 0;
-  /// Floats that Attention::scratch must have.
+  /// Returns the floats that Attention::scratch must have.
   [[nodiscard]] virtual size_t attention_scratch(size_t context, size_t heads) const = 0;
 
-  /// Where collectives run beside these operations. All ranks of the group call it at once.
+  /// Opens a lane, where collectives run beside these operations. All ranks of the group call it at once.
   [[nodiscard]] virtual Outcome open_lane(Group &group, std::unique_ptr<Lane> &lane) = 0;
   /// Waits until all operations are complete. @return the first failure since the last call.
   [[nodiscard]] virtual Outcome finish() = 0;
 
   // Between the host's memory and the backend's. host_view.h is a way to use them.
   [[nodiscard]] virtual bool on_host() const = 0;  ///< the two are the same
-  /// Complete on return; the copy is zeros where an operation failed, which finish() tells.
+  /// Copies, and is complete on return. A read gives zeros if an operation failed, which finish() reports.
   virtual void read(const float *from, float *to, size_t count) = 0;
   virtual void write(const float *from, float *to, size_t count) = 0;
-  /// Memory of the host for samples, which is quick to take tokens from.
+  /// Returns memory of the host for samples, which is quick to take tokens from.
   [[nodiscard]] virtual std::pmr::memory_resource *sample_memory() = 0;
-  /// Where operations find tokens that the host has: valid until the next call with the same `place`, as the tokens
-  /// must be.
+  /// Returns where operations find tokens that the host has. That is valid until the next call with the same `place`,
+  /// as the tokens must be.
   [[nodiscard]] virtual const uint8_t *take_tokens(const uint8_t *tokens, size_t count, TokenPlace place) = 0;
 
   virtual void multiply(const Product &product) = 0;
 
-  /// out[r] = base[r] + bias for each row; base null: bias alone. base may be out.
+  /// Writes out[r] = base[r] + bias for each row, or the bias alone if base is null. base may be out.
   virtual void add_bias(const float *base, const float *bias, float *out, size_t rows, size_t width) = 0;
-  /// sums[j] = the sum over rows r of x[r][j]: a bias's gradient.
+  /// Writes sums[j] = the sum over rows r of x[r][j]: a bias's gradient.
   virtual void sum_rows(const float *x, float *sums, size_t rows, size_t width) = 0;
   virtual void add(const float *x, float *to, size_t count) = 0;
   virtual void zero(float *x, size_t count) = 0;
 
-  /// out[r] = token_table[tokens[r]] + position_table[r % context]
+  /// Writes out[r] = token_table[tokens[r]] + position_table[r % context].
   virtual void embed(const uint8_t *tokens, const float *token_table, const float *position_table, float *out,
                      size_t rows, size_t context, size_t width) = 0;
-  /// position_gradients is written, token_gradients added to.
+  /// Writes position_gradients, and adds to token_gradients.
   virtual void embed_backward(const uint8_t *tokens, const float *gradients, float *token_gradients,
                               float *position_gradients, size_t rows, size_t context, size_t width) = 0;
 
-  /// Layer normalisation of each row; means and scales (1 / deviation) are kept for the backward pass.
+  /// Normalises each row (layer normalisation); means and scales (1 / deviation) are kept for the backward pass.
   virtual void normalize(const float *x, const float *gain, const float *bias, float *out, float *means, float *scales,
                          size_t rows, size_t width) = 0;
-  /// x_gradients is added to; gain_gradients and bias_gradients are written.
+  /// Adds to x_gradients, and writes gain_gradients and bias_gradients.
   virtual void normalize_backward(const float *x, const float *gain, const float *means, const float *scales,
                                   const float *out_gradients, float *x_gradients, float *gain_gradients,
                                   float *bias_gradients, size_t rows, size_t width) = 0;
 
-  /// The tanh form of GELU.
+  /// Computes the tanh form of GELU.
   virtual void gelu(const float *x, float *out, size_t count) = 0;
-  /// gradients: of the output on entry, of the input on return.
+  /// Turns gradients of the output into gradients of the input.
   virtual void gelu_backward(const float *x, float *gradients, size_t count) = 0;
 
   virtual void attend(const Attention &attention, float *out) = 0;
   /// Writes qkv_gradients from out_gradients and the weights that attend() left.
   virtual void attend_backward(const Attention &attention, const float *out_gradients, float *qkv_gradients) = 0;
 
-  /// losses[r] = -log of the probability that softmax(logits[r]) gives targets[r]; logits become probabilities.
+  /// Writes losses[r] = -log of the probability that softmax(logits[r]) gives targets[r]; logits become probabilities.
   virtual void cross_entropy(float *logits, const uint8_t *targets, float *losses, size_t rows) = 0;
-  /// Probabilities become scale * the gradients of the losses by the logits.
+  /// Turns probabilities into scale * the gradients of the losses by the logits.
   virtual void cross_entropy_backward(float *probabilities, const uint8_t *targets, float scale, size_t rows) = 0;
 
-  /// *sum becomes the sum of squares, not finite where an element is not; at the latest when finish() returns.
+  /// Sets *sum to the sum of squares, not finite if an element is not; at the latest when finish() returns.
   virtual void squared_norm(const float *x, size_t count, double *sum) = 0;
   virtual void adam(const AdamUpdate &update) = 0;
 
   /// Converts for the wire: to[i] = scale * from[i], rounded to nearest, in RONDO_BFLOAT16 or RONDO_FLOAT16.
   virtual void narrow(const float *from, void *to, rondo_type_t type, float scale, size_t count) = 0;
-  /// And back: to[i] = scale * from[i].
+  /// Converts back: to[i] = scale * from[i].
   virtual void widen(const void *from, rondo_type_t type, float *to, float scale, size_t count) = 0;
 };
 
-/// The backend on host memory: matrix products by oneDNN on one thread, the rest vectorised here.
+/// Makes the backend on host memory: matrix products by oneDNN on one thread, the rest vectorised here.
 [[nodiscard]] std::unique_ptr<Compute> make_host_compute();
 
 }  // namespace rondo::train

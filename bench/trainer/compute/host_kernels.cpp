@@ -66,7 +66,7 @@ void normalize(const float *x, const float *gain, const float *bias, float *out,
   }
 }
 
-// With y = (x - mean) * scale and g = gain * out_gradient:
+// Let y = (x - mean) * scale and g = gain * out_gradient. Then
 // x_gradient = scale * (g - mean of g - y * mean of (g * y)).
 void normalize_backward(const float *x, const float *gain, const float *means, const float *scales,
                         const float *out_gradients, float *x_gradients, float *gain_gradients, float *bias_gradients,
@@ -102,7 +102,7 @@ void normalize_backward(const float *x, const float *gain, const float *means, c
 constexpr float gelu_slope = 0.7978845608f;  // sqrt(2 / pi)
 constexpr float gelu_cubic = 0.044715f;
 
-/// tanh(gelu_slope * (x + gelu_cubic * x^3)) as 1 - 2 / (1 + exp(2 u)), with exp kept finite.
+/// Returns tanh(gelu_slope * (x + gelu_cubic * x^3)), computed as 1 - 2 / (1 + exp(2 u)) with exp kept finite.
 HWY_INLINE Vector gelu_tanh(Vector x) {
   const Floats d;
   const Vector one = hn::Set(d, 1.0f);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// An array of a backend as the host sees it: itself where the backend's memory is the host's, else a copy.
+// An array of a backend as the host sees it: itself if the backend's memory is the host's, otherwise a copy.
 #pragma once
 
 #include <vector>
@@ -13,7 +13,7 @@ class HostView {
   HostView(Compute &compute, float *values, size_t count) : HostView(compute, values, count, true) {}
   HostView(Compute &compute, const float *values, size_t count)
       : HostView(compute, const_cast<float *>(values), count, true) {}
-  /// What is there does not count; all of it will be written.
+  /// Returns a view that will be written as a whole; its present values do not count.
   [[nodiscard]] static HostView to_fill(Compute &compute, float *values, size_t count) {
     return {compute, values, count, false};
   }

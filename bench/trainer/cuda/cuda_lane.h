@@ -9,6 +9,7 @@
 
 namespace rondo::train {
 
+/// Opens a lane that runs collectives on a stream of `device`.
 /// @param group        ranks of the host's communicator, all of which call this at once.
 /// @param computation  the stream of what a lane follows.
 [[nodiscard]] Outcome open_cuda_lane(Device &device, void *computation, Group &group, const rondo_config_t &config,

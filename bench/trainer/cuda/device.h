@@ -30,30 +30,30 @@ class Device {
 
   [[nodiscard]] virtual const DeviceFacts &facts() const = 0;
 
-  /// Memory of the device; it may wait for what runs there.
+  /// Allocates memory of the device; it may wait for what runs there.
   [[nodiscard]] virtual Outcome allocate(size_t bytes, void *&memory) = 0;
   virtual void release(void *memory) = 0;
-  /// Memory of the host that the device copies from without a stop on the way.
+  /// Allocates memory of the host that the device copies from without a stop on the way.
   [[nodiscard]] virtual Outcome allocate_pinned(size_t bytes, void *&memory) = 0;
   virtual void release_pinned(void *memory) = 0;
 
   [[nodiscard]] virtual Outcome make_stream(void *&stream) = 0;
   [[nodiscard]] virtual Outcome make_event(void *&event) = 0;
 
-  // In the order of a stream; from and to are of the device or the host.
+  // The following calls work in the order of a stream; from and to are of the device or the host.
   [[nodiscard]] virtual Outcome copy(void *to, const void *from, size_t bytes, void *stream) = 0;
   [[nodiscard]] virtual Outcome zero(void *memory, size_t bytes, void *stream) = 0;
-  /// `parameters`: what the kernel takes by value.
+  /// Launches a kernel; `parameters` are what the kernel takes by value.
   [[nodiscard]] virtual Outcome launch(void *kernel, const Grid &grid, const void *parameters, void *stream) = 0;
   [[nodiscard]] virtual Outcome record(void *event, void *stream) = 0;
-  /// What comes on `stream` from now on waits for the event.
+  /// Makes what is enqueued on `stream` from now on wait for the event.
   [[nodiscard]] virtual Outcome follow(void *stream, void *event) = 0;
 
   [[nodiscard]] virtual Outcome find_kernel(const char *name, void *&kernel) = 0;
-  /// This thread waits.
+  /// Makes this thread wait.
   [[nodiscard]] virtual Outcome wait_for_stream(void *stream) = 0;
   [[nodiscard]] virtual Outcome wait_for_event(void *event) = 0;
-  /// Once both have been reached.
+  /// Returns the time between two events, once both have been reached.
   [[nodiscard]] virtual Outcome between_ns(void *from, void *to, double &time_ns) = 0;
 };
 
@@ -62,9 +62,9 @@ class Devices {
  public:
   virtual ~Devices() = default;
 
-  /// Fails where there is no driver or no device.
+  /// Counts the devices. Fails if there is no driver or no device.
   [[nodiscard]] virtual Outcome count(int &device_count) = 0;
-  /// Fails where this build has no kernels for it.
+  /// Opens a device. Fails if this build has no kernels for it.
   [[nodiscard]] virtual Outcome open(int ordinal, std::unique_ptr<Device> &device) = 0;
 };
 

@@ -4,7 +4,7 @@
 
 namespace rondo::train::cuda {
 
-/// A fat binary for cuLibraryLoadData(); null: built without a CUDA compiler.
+/// Returns a fat binary for cuLibraryLoadData(); null if this was built without a CUDA compiler.
 [[nodiscard]] const void *kernels_image();
 
 }  // namespace rondo::train::cuda

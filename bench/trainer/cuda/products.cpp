@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The library counts columns first, so it is given the product transposed: c^T = op(b)^T * op(a)^T, where a matrix
-// that lies in memory row after row is its own transpose column after column.
+// The library counts columns first, so it gets the product transposed: c^T = op(b)^T * op(a)^T. A matrix that lies in
+// memory row after row is its own transpose column after column.
 #include "bench/trainer/cuda/products.h"
 
 #include <algorithm>
@@ -26,7 +26,7 @@ int number_of(Precision precision) {
   return precision == Precision::bfloat16 ? compute_fast_bfloat16 : compute_float32;
 }
 
-/// How the library would make a product: opaque.
+/// The library's way to make a product: opaque.
 struct Way {
   uint64_t words[8];
 };
@@ -46,12 +46,12 @@ uint32_t alignment_of(const float *pointer) {
   return alignment;
 }
 
-/// Of the first of the products and of those that follow.
+/// Returns the alignment of the first of the products and of those that follow.
 uint32_t alignment_of(const float *pointer, size_t step) {
   return std::min(alignment_of(pointer), alignment_of(pointer + step));
 }
 
-/// Products of which this is the same are made in the same way.
+/// Returns a text that is the same for products which are made in the same way.
 std::string kind_of(const ProductBatch &batch) {
   const Product &first = batch.first;
   std::string kind;

@@ -17,7 +17,7 @@ namespace rondo::train {
 /// In which precision a product's factors are multiplied; arrays and sums are floats in any case.
 enum class Precision { float32, tf32, bfloat16 };
 
-/// `count` products at a time; their matrices begin so many floats apart.
+/// `count` products at a time; a_step, b_step and c_step are the floats between the beginnings of their matrices.
 struct ProductBatch {
   Product first;
   size_t count = 1;
@@ -33,16 +33,16 @@ class Products {
   Products(const Products &) = delete;
   Products &operator=(const Products &) = delete;
 
-  /// @param library  a path; empty: the usual names.
+  /// @param library  a path, or empty for the usual names.
   /// @param device   outlives the products.
   [[nodiscard]] Outcome open(const std::string &library, Precision precision, Device &device);
 
   [[nodiscard]] size_t own_bytes() const { return workspace_bytes_; }
-  /// In the order of the stream.
+  /// Enqueues products in the order of the stream.
   [[nodiscard]] Outcome enqueue(const ProductBatch &batch, void *stream);
 
  private:
-  /// What the library needs to know of products of one kind, and how it would make them.
+  /// A plan holds what the library needs to know of products of one kind, and how it would make them.
   struct Plan;
   struct PlanOwner {
     const ProductFunctions *functions = nullptr;

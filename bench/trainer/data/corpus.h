@@ -48,8 +48,8 @@ class Corpus {
   size_t bytes_ = 0;
 };
 
-/// The samples of a corpus: windows of context + 1 bytes, side by side (the last byte of each is a target only).
-/// Windows are dealt to training and validation in runs of neighbours, nine to one.
+/// The samples of a corpus: windows of context + 1 bytes, side by side. The last byte of each is a target only. Windows
+/// are dealt to training and validation in runs of neighbours, nine to one.
 class Samples {
  public:
   Samples(size_t corpus_bytes, size_t context);
@@ -57,7 +57,7 @@ class Samples {
   [[nodiscard]] size_t window_bytes() const { return window_bytes_; }
   [[nodiscard]] size_t training_count() const { return training_count_; }
   [[nodiscard]] size_t validation_count() const { return validation_count_; }
-  /// Where a window begins in the corpus.
+  /// Returns where a window begins in the corpus.
   [[nodiscard]] size_t training_offset(size_t index) const;
   [[nodiscard]] size_t validation_offset(size_t index) const;
 

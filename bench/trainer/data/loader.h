@@ -2,8 +2,8 @@
 // Makes batches ahead of time on a thread of its own.
 //
 // All ranks draw the same order of the training samples, anew for each pass over the corpus, and number the samples of
-// the whole run. Sample n belongs to one batch of one rank, so ranks never share a sample; and the samples of a step
-// depend on the number of batches in it alone, whether they are of several ranks or of one that accumulates.
+// the whole run. Sample n belongs to one batch of one rank, so ranks never share a sample. The samples of a step depend
+// on the number of batches in it alone, whether they are of several ranks or of one that accumulates.
 #pragma once
 
 #include <condition_variable>
@@ -19,7 +19,7 @@ namespace rondo::train {
 
 /// The inputs of all samples, then their targets: each input's next byte.
 struct Batch {
-  /// @param memory  Compute::sample_memory(); it outlives the batch.
+  /// Reserves room for `bytes` inputs and targets. @param memory  Compute::sample_memory(); it outlives the batch.
   explicit Batch(size_t bytes, std::pmr::memory_resource *memory) : inputs(bytes, memory), targets(bytes, memory) {}
 
   std::pmr::vector<uint8_t> inputs, targets;

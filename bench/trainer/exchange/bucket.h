@@ -24,7 +24,7 @@ struct Share {
 };
 [[nodiscard]] Share share_of(const Bucket &bucket, size_t rank, size_t ranks);
 
-/// What an optimizer updates of each bucket: rank's share of it, in pieces that are of one tensor each.
+/// Returns what an optimizer updates of each bucket: rank's share of it, in pieces that are of one tensor each.
 [[nodiscard]] std::vector<std::vector<Piece>> pieces_of(const Layout &layout, const std::vector<Bucket> &buckets,
                                                         size_t rank, size_t ranks);
 

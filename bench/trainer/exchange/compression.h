@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How gradients are made smaller for the wire.
+// This file names the ways to make gradients smaller for the wire.
 #pragma once
 
 #include <cstddef>
@@ -23,14 +23,14 @@ struct Compression {
   double share = 0;      ///< top_k: of the gradients of a bucket that travel
   size_t thin_rank = 0;  ///< power: columns of the thin matrices
 
-  /// Whether what is left out of a step is added to the next one's gradients (error feedback).
+  /// Says whether what is left out of a step is added to the next one's gradients (error feedback).
   [[nodiscard]] bool feeds_back() const { return method >= Method::int8; }
 };
 
-/// "none", "bfloat16", "float16", "int8", "topk:SHARE", "powersgd:RANK"; also "bf16" and "fp16".
+/// Reads "none", "bfloat16", "float16", "int8", "topk:SHARE", "powersgd:RANK"; also "bf16" and "fp16".
 [[nodiscard]] std::optional<Compression> find_compression(std::string_view text);
 [[nodiscard]] std::string known_compressions();
-/// As find_compression() reads it.
+/// Returns the name that find_compression() reads.
 [[nodiscard]] std::string name_of(const Compression &compression);
 
 }  // namespace rondo::train

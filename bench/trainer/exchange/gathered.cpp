@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The carrier for gradients in a form that no collective can add up: all ranks get every rank's, and add them up
-// themselves, in the order of ranks, so that they come to the same bits. Each adds what its own form left out to its
-// next gradients (error feedback), so nothing is lost, only late.
+// The carrier for gradients in a form that no collective can add up. All ranks get every rank's gradients, and add them
+// up themselves in the order of ranks, so that all get the same bits. Each adds what its own form left out to its next
+// gradients (error feedback), so nothing is lost, only late.
 #include "bench/trainer/exchange/carrier.h"
 #include "bench/trainer/exchange/packing.h"
 

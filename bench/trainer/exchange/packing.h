@@ -13,7 +13,7 @@ class Packing {
  public:
   virtual ~Packing() = default;
 
-  /// Bytes that `count` values take; the same on all ranks, and a multiple of 64.
+  /// Returns the bytes that `count` values take; the same on all ranks, and a multiple of 64.
   [[nodiscard]] virtual size_t packed_bytes(size_t count) const = 0;
   /// Packs values; what the packed form lacks of them stays in `values`.
   virtual void pack(float *values, size_t count, std::byte *packed) = 0;
@@ -21,7 +21,7 @@ class Packing {
   virtual void add(const std::byte *packed, size_t count, float *sums) const = 0;
 };
 
-/// For int8 and top_k.
+/// Makes the packing for int8 or top_k.
 [[nodiscard]] std::unique_ptr<Packing> make_packing(const Compression &compression);
 
 }  // namespace rondo::train

@@ -19,7 +19,7 @@ struct Joint {
 
 class Model {
  public:
-  /// Called during the backward pass when tensor `index` of the layout has its gradient.
+  /// The model calls this during the backward pass when tensor `index` of the layout has its gradient.
   using Ready = std::function<void(size_t index)>;
 
   /// @param batch      samples of one pass.
@@ -28,21 +28,21 @@ class Model {
   /// @param joint      one slice: the whole model, and nothing is added up.
   Model(const Shape &shape, size_t batch, Compute &compute, bool recompute = false, Joint joint = {});
 
-  /// False where memory ran out; nothing else may be called then.
+  /// Returns false if memory ran out; nothing else may be called then.
   [[nodiscard]] bool allocated() const { return narrow_ != nullptr; }
   [[nodiscard]] size_t activation_floats() const;
   [[nodiscard]] size_t rows() const { return rows_; }
   [[nodiscard]] const Layout &layout() const { return layout_; }
 
-  /// inputs and targets: batch * context bytes of the host. @return the loss of every token, rows() of them, in the
-  /// backend's memory; valid until the next call.
+  /// Computes the loss of every token of `inputs` and `targets`, which are batch * context bytes of the host. @return
+  /// rows() losses in the backend's memory; valid until the next call.
   const float *forward(const float *parameters, const uint8_t *inputs, const uint8_t *targets);
 
   /// Writes the gradients of loss_scale * (the sum of the last forward()'s losses), tensor after tensor.
   void backward(const float *parameters, float loss_scale, float *gradients, const Ready &ready);
 
  private:
-  /// What the backward pass needs of a layer's forward pass. All but `input` may be those of another layer.
+  /// The backward pass needs these of a layer's forward pass. All except `input` may be shared with another layer.
   struct Activations {
     float *input, *normed1, *means1, *scales1, *qkv, *weights, *attended, *middle;
     float *normed2, *means2, *scales2, *up, *bent;
@@ -50,17 +50,18 @@ class Model {
 
   void place(float *memory);
   [[nodiscard]] bool shared() const { return joint_.slice.count > 1; }
-  /// out = base + bias + x * weight^T; base null: without it.
+  /// Writes out = base + bias + x * weight^T, without base if that is null.
   void linear(const float *x, const float *weight, const float *bias, const float *base, float *out, size_t in,
               size_t out_width);
-  /// Gradients of linear()'s weight and bias; of x into x_gradients.
+  /// Writes the gradients of linear()'s weight and bias, and the gradient of x into x_gradients.
   void linear_backward(const float *x, const float *weight, const float *out_gradients, float *weight_gradients,
                        float *bias_gradients, float *x_gradients, size_t in, size_t out_width);
-  /// As linear(), where each of the ranks that share the model has some of x's columns.
+  /// Computes linear(), where each of the ranks that share the model has some of x's columns.
   void linear_joint(const float *x, const float *weight, const float *bias, const float *base, float *out, size_t in);
-  /// The gradient of what all ranks that share the model began with: in narrow_, the sum of what each of them found.
+  /// Joins the gradient of what all ranks that share the model began with: in narrow_, the sum of what each of them
+  /// found.
   void join_gradients();
-  /// All of a layer but its end, which is the last product.
+  /// Runs all of a layer but its end, which is the last product.
   void layer_forward(const float *parameters, size_t layer);
   void layer_end(const float *parameters, size_t layer, float *out);
   void layer_backward(const float *parameters, size_t layer, float *gradients, const Ready &ready);

@@ -17,7 +17,8 @@ struct Schedule {
   [[nodiscard]] double rate(uint64_t step) const;
 };
 
-/// What gradients of this norm are multiplied by so that their norm is at most `most`; 0: no limit.
+/// Returns the factor for gradients of this norm that makes their norm at most `most`. If `most` is 0, there is no
+/// limit.
 [[nodiscard]] double clip_scale(double norm, double most);
 
 /// Parameters that are updated alike: floats [offset, offset + count) of all, within one tensor.
@@ -26,14 +27,14 @@ struct Piece {
   bool decays = false;
 };
 
-/// AdamW of some of the parameters: all of them, or those of which this rank is in charge.
+/// AdamW of some of the parameters: all of them, or the part of which this rank is in charge.
 class Optimizer {
  public:
   /// @param parts  pieces that are updated together, in the order of their offsets.
   Optimizer(std::vector<std::vector<Piece>> parts, Compute &compute);
 
   [[nodiscard]] bool allocated() const { return first_ != nullptr && second_ != nullptr; }
-  /// The moments of all pieces, one after another.
+  /// Returns the moments of all pieces, one after another.
   [[nodiscard]] float *first_moments() const { return first_.get(); }
   [[nodiscard]] float *second_moments() const { return second_.get(); }
   [[nodiscard]] size_t count() const { return count_; }  ///< floats in each of them

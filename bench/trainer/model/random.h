@@ -20,16 +20,16 @@ class Random {
     return mixed ^ (mixed >> 31);
   }
 
-  /// In [0, 1).
+  /// Returns a number in [0, 1).
   double uniform() { return static_cast<double>(next() >> 11) * 0x1p-53; }
 
-  /// Of mean 0 and standard deviation 1 (Box and Muller).
+  /// Returns a number of a normal distribution with mean 0 and standard deviation 1 (Box and Muller).
   double normal() {
     const double radius = std::sqrt(-2.0 * std::log(1.0 - uniform()));
     return radius * std::cos(2.0 * std::numbers::pi * uniform());
   }
 
-  /// In [0, bound), for a bound far below 2^64.
+  /// Returns a number in [0, bound), for a bound far below 2^64.
   uint64_t below(uint64_t bound) { return next() % bound; }
 
  private:

@@ -9,8 +9,8 @@
 namespace rondo::train {
 namespace {
 
-// nano, tiny and small are about 0.2, 3 and 25 million parameters; gpt2 has the shape of GPT-2 (124 million with that
-// model's own vocabulary).
+// nano, tiny and small are about 0.2, 3 and 25 million parameters; gpt2 has the shape of GPT-2. With GPT-2's own
+// vocabulary it would have 124 million.
 const std::array shapes{
     Shape{"nano", 64, 4, 4, 128},
     Shape{"tiny", 192, 6, 6, 256},
@@ -24,7 +24,7 @@ constexpr size_t width_max = 16'384, layers_max = 256, context_max = 8'192;
 
 Failure impossible(const std::string &why) { return {Exit::usage, "impossible shape: " + why}; }
 
-/// How ranks that share a model divide a tensor.
+/// The way in which ranks that share a model divide a tensor.
 enum class Cut {
   none,     ///< each has all of it
   rows,     ///< each has some of the outputs

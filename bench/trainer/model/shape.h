@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The model's shape, and where each of its parameters lies.
 //
-// All parameters are one array of floats, and so are their gradients, with the same layout: the tensors follow each
+// All parameters are one array of floats, and so are their gradients, with the same layout. The tensors follow each
 // other in the order in which the backward pass completes their gradients. So a range of the gradients is complete
 // before the range after it, which is what buckets need.
 #pragma once
@@ -33,18 +33,18 @@ struct Shape {
 [[nodiscard]] std::optional<Shape> find_shape(std::string_view name);
 [[nodiscard]] std::string known_shapes();
 
-/// What is wrong with a shape that flags have made.
+/// Says what is wrong with a shape that flags have made.
 [[nodiscard]] Outcome check_shape(const Shape &shape);
 
-/// What one rank has of a model that `count` ranks share: one of as many equal parts of each layer's heads and MLP.
+/// One rank's part of a model that `count` ranks share: one of as many equal parts of each layer's heads and MLP.
 struct Slice {
   size_t index = 0, count = 1;
 };
 
-/// What is wrong with sharing a model among `count` ranks.
+/// Says what is wrong with sharing a model among `count` ranks.
 [[nodiscard]] Outcome check_slices(const Shape &shape, size_t count);
 
-/// How a tensor begins.
+/// The values with which a tensor begins.
 enum class Start { zeros, ones, normal };
 
 /// A tensor, or a slice of it. The whole tensor is `blocks` blocks of `stride` floats, of each of which this rank has
@@ -53,7 +53,7 @@ struct Tensor {
   std::string name;
   size_t offset = 0;   ///< floats before it
   size_t count = 0;    ///< floats
-  size_t columns = 1;  ///< of a matrix; 1: a vector
+  size_t columns = 1;  ///< of a matrix; 1 for a vector
   Start start = Start::zeros;
   size_t blocks = 1, stride = 0, begin = 0;
 
@@ -82,7 +82,7 @@ struct Layout {
 [[nodiscard]] Layout make_layout(const Shape &shape, const Slice &slice = {});
 
 /// Fills `parameters`, layout.count floats: matrices from a normal distribution of standard deviation 0.02, gains 1,
-/// biases 0. The same seed gives the same numbers with the same mathematical library, and a slice those of the whole
+/// biases 0. The same seed gives the same numbers with the same mathematical library, and a slice the same as the whole
 /// model; ranks are sent rank 0's.
 void initialise(const Layout &layout, uint64_t seed, float *parameters);
 

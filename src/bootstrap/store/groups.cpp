@@ -60,7 +60,8 @@ bool StoreGroups::is_done(const Membership &member) const {
   return group.all_have_come() && group.count == member.count && !group.present.contains(member.rank);
 }
 
-/// Answers a rank that enters a group of an earlier program. If a rival has come, the rank counts as one of the rival's job.
+/// Answers a rank that enters a group of an earlier program. If a rival has come, the rank counts as one of the rival's
+/// job.
 Result<StoreGroups::Entry> StoreGroups::enter_later(uint32_t rank) {
   if (now_ns_ >= rival_end_ns_) rival_.reset();
   if (rival_ && rival_ranks_.insert(rank).second) return *rival_;

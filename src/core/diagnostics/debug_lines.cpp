@@ -26,7 +26,7 @@ std::string listed(std::span<const uint32_t> ranks) {
   return list + (ranks.size() > listed_rank_count_max ? ", ..." : "");
 }
 
-/// How a peer on this node may read this rank's buffers.
+/// Describes how a peer on this node may read this rank's buffers.
 const char *reach(uint32_t kinds) {
   const bool mapped = (kinds & kind_bit(PayloadKind::mapped)) != 0;
   const bool across = (kinds & kind_bit(PayloadKind::process)) != 0;

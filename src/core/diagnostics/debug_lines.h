@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What RONDO_LOG=debug tells of a communicator: what it was asked for, its ranks, what joins them, what was
+// RONDO_LOG=debug prints these lines about a communicator: its settings, its ranks, what joins them, and what was
 // chosen for an operation when it is first called. A function here builds its line only where it will be written.
 #pragma once
 
@@ -13,12 +13,12 @@
 
 namespace rondo::debug_lines {
 
-/// The variables that were set; nothing where there are none.
+/// Prints the variables that were set; nothing if none was.
 void settings(uint32_t rank, const Settings &settings);
 void topology(uint32_t rank, const Topology &topology);
 void group(uint32_t rank, const GroupInfo &group);
 void links(uint32_t rank, const Settings &settings, const GroupInfo &group, const Links &links);
-/// `place`: as the executor describes it.
+/// Prints the plan. `place` is what the executor says of itself.
 void plan(uint32_t rank, const Plan &plan, const std::string &place);
 
 }  // namespace rondo::debug_lines

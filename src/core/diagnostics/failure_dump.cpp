@@ -19,13 +19,13 @@ constexpr uint64_t exit_patience_ns = 3'000'000'000;    // that, and the writing
 constexpr uint64_t brief_ns = 50'000'000;
 constexpr uint64_t look_interval_ns = 1'000'000;
 
-/// The threads of all dumps of this process.
+/// Returns the number of threads of all dumps of this process.
 std::atomic<uint32_t> &thread_count() {
   static std::atomic<uint32_t> count = 0;
   return count;
 }
 
-/// At the process's exit(), which would end them.
+/// Waits for the threads at the process's exit(), which would end them.
 void wait_for_threads() {
   if (!check_not_forked().ok()) return;  // a child has the number, but not the threads
   const uint64_t deadline_ns = now_ns() + exit_patience_ns;
@@ -33,7 +33,8 @@ void wait_for_threads() {
   while (thread_count().load(std::memory_order_acquire) != 0 && now_ns() < deadline_ns) sleep_for_ns(look_interval_ns);
 }
 
-/// False: another rank has written it. One that takes too long for it may have died; then this one does it.
+/// Returns false if another rank has written it. A rank that takes too long for it may have died; then this one does
+/// it.
 bool claim_or_wait(FlightRecorder &recorder, const Recording &recording) {
   if (recorder.claim_dump()) return true;
   const uint64_t deadline_ns = now_ns() + writer_patience_ns;
@@ -53,7 +54,7 @@ void FailureDump::begin() {
   const std::lock_guard lock(mutex_);
   if (std::exchange(begun_, true)) return;
   [[maybe_unused]] static const int registered = std::atexit(wait_for_threads);
-  thread_count().fetch_add(1, std::memory_order_relaxed);  // before this thread tells anybody of the failure
+  thread_count().fetch_add(1, std::memory_order_relaxed);  // before this thread reports the failure to anybody
   auto started = start_thread("a flight recording", [this] {
     write();
     done_.store(true, std::memory_order_release);            // pairs with wait_briefly()

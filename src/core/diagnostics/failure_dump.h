@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// After a failure one rank of the communicator writes its recording into a folder, and the others see that it does. All
-// of that is done beside the rank's own calls, on a thread: a failure is told in time however slow the folder is, also
-// where the rank that claimed the writing has been stopped.
+// After a failure one rank of the communicator writes its recording into a folder, and the others see that it does. A
+// thread beside the rank's own calls does all of that. So a failure is reported in time however slow the folder is,
+// also if the rank that claimed the writing has been stopped.
 #pragma once
 
 #include <atomic>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the flight recorder says, in words: what each rank does, which are waited for, and the recording as a file. That
-// is JSON Lines, one object a line, described in docs/recorder.md: a communicator, its ranks, their operations.
+// The flight recorder in words: what each rank does, which are waited for, and the recording as a file. That is JSON
+// Lines, one object a line, described in docs/recorder.md: a communicator, its ranks, their operations.
 #pragma once
 
 #include <cstdint>

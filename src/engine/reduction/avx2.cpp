@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The vectorised reduction, compiled for AVX2. Highway sets the compiler's target around its own code and ours, so
+// The vectorised reduction, compiled for AVX2. Highway sets the compiler's target around its own code and ours. So
 // nothing else in this file, and no inline function of the standard library, is compiled for that processor.
 #include <hwy/detect_targets.h>
 #undef HWY_TARGET

@@ -9,12 +9,12 @@
 
 namespace rondo {
 
-/// From `to` to the next cache line's beginning; 0: it is one.
+/// Returns the bytes from `to` to the next cache line's beginning; 0 if `to` is one.
 inline size_t bytes_to_line(const std::byte *to) {
   return (cache_line_bytes - reinterpret_cast<uintptr_t>(to) % cache_line_bytes) % cache_line_bytes;
 }
 
-/// As memcpy(). All of it is visible to a thread that sees a later release store of this one.
+/// Copies as memcpy() does. All of it is visible to a thread that sees a later release store of this one.
 void stream_copy(std::byte *to, const std::byte *from, size_t bytes);
 
 }  // namespace rondo

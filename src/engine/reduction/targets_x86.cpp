@@ -14,7 +14,8 @@ ReductionFunction reduce_function_avx512_bf16(rondo_type_t type, rondo_op_t op);
 
 namespace {
 
-// What highway's HWY_AVX2 and HWY_AVX3 compile for. Its own look at the processor is in its library, which is left out.
+// These are the features that highway's HWY_AVX2 and HWY_AVX3 compile for. Highway's own check of the processor is in
+// its library, which is left out.
 bool has_avx2() {
   constexpr unsigned f16c = 1u << 29;  // of leaf 1, ecx; clang 14 has no name for it
   unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;

@@ -18,7 +18,7 @@
 HWY_BEFORE_NAMESPACE();
 namespace rondo::HWY_NAMESPACE {
 
-/// past_caches: `to` is aligned to a step.
+/// Stores a step. With past_caches `to` is aligned to a step.
 template <class Codec, bool past_caches = false>
 HWY_INLINE void store(const typename Codec::Accumulator &reduced, std::byte *to) {
   const auto packed = Codec::pack(reduced);
@@ -27,7 +27,7 @@ HWY_INLINE void store(const typename Codec::Accumulator &reduced, std::byte *to)
   else store_vector(tag, packed, to);
 }
 
-/// The common cases, with nothing but the operation in their loops. `bytes` is whole steps.
+/// Reduces the common cases, with nothing but the operation in their loops. `bytes` is whole steps.
 template <class Codec, class Op, uint32_t input_count, uint32_t output_count>
 void reduce_fixed(const ReductionArgs &args, size_t bytes) {
   const std::byte *inputs[input_count];
@@ -127,8 +127,8 @@ void reduce_floats(const ReductionArgs &args) {
   reduce_elements<Codec, Op, element_bytes>(args);
 }
 
-/// Divides in place. Processors have no vector division of integers: up to 32 bits a double's quotient, truncated, is
-/// exact (it cannot round up to a whole number that the true quotient does not reach), and the compiler vectorises it.
+/// Divides in place. Processors have no vector division of integers. Up to 32 bits a double's quotient, truncated, is
+/// exact, and the compiler vectorises it. It cannot round up to a whole number that the true quotient does not reach.
 template <class T>
 void divide_all(std::byte *values, size_t count, uint32_t divisor) {
   for (size_t index = 0; index < count; ++index) {

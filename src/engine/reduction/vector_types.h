@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// How the vectorised reduction loads, computes and stores each element type. Included in avx2.cpp and in
-// avx512.cpp, each of which sets HWY_TARGET first; everything here is in that target's namespace.
+// This file loads, computes and stores each element type for the vectorised reduction. It is included in avx2.cpp and
+// in avx512.cpp, each of which sets HWY_TARGET first; everything here is in that target's namespace.
 //
-// A codec loads one `step_bytes` block of memory into an accumulator (one or two vectors), packs that into one vector
-// as long as the block, and gives bit for bit what Element in src/proto/reducer.h gives, NaN payloads excepted.
+// A codec loads one `step_bytes` block of memory into an accumulator (one or two vectors), and packs that into one
+// vector as long as the block. It gives bit for bit what Element in src/proto/reducer.h gives, NaN payloads excepted.
 // Highway's own demotions are used only where they round to nearest even in every version and flush nothing: float16,
 // by F16C.
 #pragma once
@@ -60,8 +60,8 @@ struct NativeCodec {
   }
 };
 
-/// Two bfloat16 in each 32-bit word: the upper one is a float32 but for its lower half, the lower one after a shift. So
-/// neither direction has to move anything between lanes.
+/// Two bfloat16 in each 32-bit word: the upper one is a float32 except for its lower half, the lower one after a shift.
+/// So neither direction has to move anything between lanes.
 struct Bfloat16Codec {
   using Scalar = float;
   struct Accumulator {
@@ -143,7 +143,7 @@ struct Float16Codec {
   }
 };
 
-/// What both float8 formats share: up through float16, whose encodings they cut or shift; down by integer code.
+/// Both float8 formats share this: up through float16, whose encodings they cut or shift, and down by integer code.
 template <class Format>
 struct Float8Codec {
   using Scalar = float;
@@ -157,7 +157,7 @@ struct Float8Codec {
     const auto wide = hn::PromoteTo(codes, hn::LoadU(bytes, reinterpret_cast<const uint8_t *>(from)));
     if constexpr (Format::has_infinity) {  // e5m2 is the upper half of a float16
       return hn::PromoteTo(Tag<float>(), hn::BitCast(halves, hn::ShiftLeft<8>(wide)));
-    } else {  // e4m3's bits, as a float16, are its value times 2^-8, but for its NaN
+    } else {  // e4m3's bits, as a float16, are its value times 2^-8, except for its NaN
       const auto sign = hn::And(hn::ShiftLeft<8>(wide), hn::Set(codes, uint16_t{0x8000}));
       const auto magnitude = hn::And(hn::ShiftLeft<7>(wide), hn::Set(codes, uint16_t{0x3F80}));
       const auto nan = hn::VecFromMask(codes, hn::Eq(magnitude, hn::Set(codes, uint16_t{0x3F80})));
@@ -178,8 +178,8 @@ struct Float8Codec {
   }
 
  private:
-  /// Magnitudes, as in Format::from_float. Below the smallest normal number, adding the power of two whose unit in the
-  /// last place is the format's smallest number lets the processor do the rounding.
+  /// Rounds magnitudes as Format::from_float does. Below the smallest normal number, adding the power of two whose unit
+  /// in the last place is the format's smallest number lets the processor do the rounding.
   static HWY_INLINE WordVector rounded(WordVector magnitude) {
     const Tag<uint32_t> words;
     const Tag<int32_t> ints;  // for comparisons: magnitudes are positive
@@ -215,7 +215,7 @@ struct VectorProd {
   static HWY_INLINE V of(V a, V b) {
     if constexpr (sizeof(hn::TFromV<V>) > 1) {
       return hn::Mul(a, b);
-    } else {  // there are no products of bytes: those of the even and of the odd ones, as 16-bit words
+    } else {  // no product of bytes exists: products of the even and of the odd ones, as 16-bit words
       const hn::DFromV<V> bytes;
       const hn::Repartition<uint16_t, hn::DFromV<V>> words;
       const auto even = hn::Mul(hn::BitCast(words, a), hn::BitCast(words, b));

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the kernels are written for: a block of threads. A block type has thread(), threads(), index() (of the block),
-// count() (of blocks), shared() (memory of the block: 8 bytes a thread) and sync(). On a device it stands for the
-// hardware's block (kernels.cu); in tests for threads of the host.
+// The kernels are written for a block of threads. A block type has thread(), threads(), index() of the block, count()
+// of blocks and sync(). Its shared() is memory of the block: 8 bytes a thread. On a device it stands for the hardware's
+// block (kernels.cu); in tests for threads of the host.
 //
-// RONDO_TRAIN_FUNCTION is how a function is declared that a block runs; the file that includes a kernel defines it.
+// A function that a block runs is declared with RONDO_TRAIN_FUNCTION; the file that includes a kernel defines it.
 #pragma once
 
 #include <cstddef>
@@ -14,12 +14,12 @@ namespace rondo::train::cuda {
 inline constexpr uint32_t block_threads = 256;
 inline constexpr uint32_t shared_bytes = block_threads * sizeof(double);
 
-/// This thread's number among all of the grid.
+/// Returns this thread's number among all of the grid.
 template <class Block>
 RONDO_TRAIN_FUNCTION inline uint64_t first_of(const Block &block) {
   return uint64_t{block.index()} * block.threads() + block.thread();
 }
-/// All threads of the grid.
+/// Returns the number of all threads of the grid.
 template <class Block>
 RONDO_TRAIN_FUNCTION inline uint64_t step_of(const Block &block) {
   return uint64_t{block.count()} * block.threads();
@@ -38,7 +38,7 @@ struct Greatest {
   }
 };
 
-/// What Reduction makes of all threads' values, on all threads; in an order that depends on the number of threads
+/// Returns, on all threads, what Reduction makes of all threads' values. The order depends on the number of threads
 /// alone.
 template <class Reduction, class Block, class Value>
 RONDO_TRAIN_FUNCTION inline Value reduce(const Block &block, Value mine) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Kernels that add up columns. No sum is made by atomic additions, whose order would differ from run to run: rows are
+// Kernels that add up columns. No sum is made by atomic additions, whose order would differ from run to run. Rows are
 // cut into slices, a thread adds up one column of a slice, and a second launch adds up the slices.
 #pragma once
 
@@ -24,7 +24,7 @@ struct SumColumns {
   }
 };
 
-/// As SumColumns: sums of the gradients of layer normalisation's gain, and of its bias.
+/// Sums of the gradients of layer normalisation's gain, and of its bias; otherwise like SumColumns.
 struct NormalizeColumns {
   const float *x, *means, *scales, *out_gradients;
   float *gain_sums, *bias_sums;
@@ -46,7 +46,7 @@ struct NormalizeColumns {
   }
 };
 
-/// A token a block, which looks for its rows; what they have is added to token_gradients.
+/// A block has a token, and searches for its rows; what they have is added to token_gradients.
 struct EmbedTokensBackward {
   const uint8_t *tokens;
   const float *gradients;

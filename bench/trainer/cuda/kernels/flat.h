@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Kernels over flat arrays, an element a thread: bench/trainer/compute/compute.h tells what each is for.
+// Kernels over flat arrays, an element a thread: bench/trainer/compute/compute.h says what each is for.
 #pragma once
 
 #include <cmath>
@@ -8,7 +8,7 @@
 
 namespace rondo::train::cuda {
 
-/// out = base + bias, for each row; base null: bias alone.
+/// out = base + bias, for each row; the bias alone if base is null.
 struct AddBias {
   const float *base, *bias;
   float *out;
@@ -47,7 +47,7 @@ struct Embed {
   }
 };
 
-/// tanh(sqrt(2 / pi) * (x + 0.044715 x^3)) as 1 - 2 / (1 + exp(2 u)), with exp kept finite.
+/// Returns tanh(sqrt(2 / pi) * (x + 0.044715 x^3)), computed as 1 - 2 / (1 + exp(2 u)) with exp kept finite.
 RONDO_TRAIN_FUNCTION inline float gelu_tanh(float x) {
   const float twice = 2.0f * 0.7978845608f * (x + x * x * (x * 0.044715f));
   return 1.0f - 2.0f / (1.0f + expf(twice < 80.0f ? twice : 80.0f));
@@ -83,13 +83,13 @@ struct GeluBackward {
   }
 };
 
-/// Of AdamW. What is the same for every parameter of an update is computed once, on the host.
+/// AdamW's update. What is the same for every parameter of an update is computed once, on the host.
 struct Adam {
   float *parameters, *first_moment, *second_moment;
   const float *gradients;
   uint64_t count;
   float beta1, beta2, epsilon;
-  float scale, keep, step, root;  ///< of the gradient; of the parameter (decay); the rate; of the second's root
+  float scale, keep, step, root;  ///< of the gradient, of the parameter (decay), the rate, and of the second's root
 
   template <class Block>
   RONDO_TRAIN_FUNCTION void run(const Block &block) const {
@@ -120,7 +120,7 @@ struct Squares {
   }
 };
 
-/// By one block.
+/// One block runs this, and adds up the sums of Squares.
 struct ReductionSquares {
   const double *sums;
   double *total;

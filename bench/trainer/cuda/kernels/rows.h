@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Kernels that look at a row as a whole: a row a block, whose threads share its elements out.
+// Kernels that read a row as a whole: a row a block, whose threads share its elements out.
 #pragma once
 
 #include <cmath>
@@ -34,7 +34,7 @@ struct Normalize {
   }
 };
 
-/// Of the input: added to x_gradients. NormalizeColumns has those of gain and bias.
+/// The gradient of the input is added to x_gradients. NormalizeColumns has the gradients of gain and bias.
 struct NormalizeBackward {
   const float *x, *gain, *means, *scales, *out_gradients;
   float *x_gradients;
@@ -62,8 +62,8 @@ struct NormalizeBackward {
   }
 };
 
-/// Rows of matrices of `context` rows each, of which row i sees its first i + 1 elements: these become the softmax of
-/// what they are times `scale`, the others 0.
+/// Rows of matrices of `context` rows each. Row i sees its first i + 1 elements: these become the softmax of themselves
+/// times `scale`, the others 0.
 struct CausalSoftmax {
   float *scores;
   uint64_t rows, context;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Kernels that convert for the wire, with integers alone: the bits are those of the host's conversions.
+// Kernels that convert for the wire, with integers alone: the bits are the same as by the host's conversions.
 #pragma once
 
 #include <cstring>
@@ -21,7 +21,7 @@ RONDO_TRAIN_FUNCTION inline float float_of(uint32_t bits) {
 
 /// 1 sign bit, 8 of the exponent, 7 of the mantissa: the upper half of a float.
 struct Bfloat16 {
-  /// To nearest, ties to even; a NaN stays one.
+  /// Rounds to nearest, ties to even; a NaN stays one.
   RONDO_TRAIN_FUNCTION static uint16_t narrow(float value) {
     const uint32_t bits = bits_of(value);
     if ((bits & 0x7fffffffu) > 0x7f800000u) return static_cast<uint16_t>(bits >> 16 | 0x40u);
@@ -36,7 +36,7 @@ struct Float16 {
   static constexpr uint32_t normal_min = 113u << 23;  ///< 2^-14
   static constexpr uint32_t overflow = 0x477ff000u;     ///< 65520: from here on infinity is nearest
 
-  /// To nearest, ties to even; beyond the range infinity.
+  /// Rounds to nearest, ties to even; beyond the range to infinity.
   RONDO_TRAIN_FUNCTION static uint16_t narrow(float value) {
     const uint32_t bits = bits_of(value), sign = bits >> 16 & 0x8000u, rest = bits & 0x7fffffffu;
     uint32_t result = 0;
