@@ -94,7 +94,7 @@ std::string disturbed_lines(std::span<const Series> all) {
                 marked, rows, 100 * worst.waited) +
          format("programs used up to %.1f processors, other guests of the machine took up to %.0f %%\n", worst.others,
                 100 * worst.stolen) +
-         "#   These times say little of Rondo. End the other programs, or keep ranks apart: rondo run --bind core\n";
+         "#   These times say little. End other programs, and bind processes to cores: rondo run --bind core\n";
 }
 
 }  // namespace

@@ -162,6 +162,12 @@ constexpr std::array variables{
                    },
                    [](const Config &config) { return show_name(network_choice_string(config.network)); },
                    shared<&Config::network>},
+    ConfigVariable{"RONDO_NETWORK_TIMEOUT", "seconds, 1-600", "for which another host may be silent",
+                   [](std::string_view text, Config &config) {
+                     return set_network_timeout(config.network_timeout_ns, text);
+                   },
+                   [](const Config &config) { return show_seconds(config.network_timeout_ns); },
+                   shared<&Config::network_timeout_ns>},
     ConfigVariable{"RONDO_NETWORK_DEVICE_SLOTS", "off, auto, on",
                    "whether slots of links to other hosts are in memory of a CUDA device",
                    [](std::string_view text, Config &config) {

@@ -71,6 +71,7 @@ struct Config {
   std::string network_interface;  ///< names or addresses, with commas; empty for any
   uint32_t sockets = 1;           ///< by TCP, to each rank of another host on each of these interfaces
   NetworkChoice network = NetworkChoice::automatic;
+  uint64_t network_timeout_ns = 1'000'000'000;  ///< for which another host may be silent before its ranks are lost
   DeviceSlots device_slots = DeviceSlots::off;
   bool frame_tags = false;        ///< a tag on each frame over TCP that only the two ranks can make
   std::string tcp_congestion = "auto";  ///< of sockets between hosts: auto, system, or as the kernel calls it

@@ -81,6 +81,14 @@ inline Result<void> set_gid_index(int32_t &target, std::string_view text) {
   return {};
 }
 
+/// No less than the heartbeats of hosts can tell, and no more than the system's own limit for a connection.
+inline Result<void> set_network_timeout(uint64_t &target, std::string_view text) {
+  constexpr uint64_t second_ns = 1'000'000'000, least = 1, most = 600;
+  const auto value = parse_seconds(text);
+  if (value.ok() && value.value() >= least * second_ns && value.value() <= most * second_ns) return set(target, value);
+  return invalid_argument(in_quotes(text) + " is not a time from 1 to 600 seconds, as in 30 or 2.5");
+}
+
 inline Result<void> set_protocol(std::string_view text, Config &config) {
   return set_name(config.protocol, text, rondo_protocol_string, "protocol");
 }

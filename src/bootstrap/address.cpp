@@ -5,6 +5,7 @@
 #include <ifaddrs.h>
 #include <net/if.h>
 #include <netinet/in.h>
+#include <sys/socket.h>
 
 #include <algorithm>
 #include <array>
@@ -15,6 +16,7 @@
 
 #include "src/base/log.h"
 #include "src/base/parse.h"
+#include "src/base/unique_handle.h"
 #include "src/bootstrap/endpoint.h"
 
 namespace rondo {
@@ -34,17 +36,20 @@ bool is_guest_bridge(const std::string &interface) {
   return std::ranges::any_of(prefixes, [&](const char *prefix) { return interface.starts_with(prefix); });
 }
 
-/// The best global address; null where there is none.
-const HostAddress *best_global(const std::vector<HostAddress> &addresses) {
-  const auto place_of = [](const HostAddress &each) {
-    const bool last = is_guest_bridge(each.interface) || !each.running;
-    return (each.default_route ? 0 : last ? 4 : 2) + (each.v6 ? 1 : 0);
-  };
-  const HostAddress *found = nullptr;
-  for (const HostAddress &each : addresses) {
-    if (!each.up || each.loopback || each.link_local) continue;
-    if (found == nullptr || place_of(each) < place_of(*found)) found = &each;
-  }
+constexpr int last_place = 4;  // other hosts have the same address, or it leads nowhere
+
+/// Ranks addresses by how likely other hosts reach them: the lower, the likelier.
+int place_of(const HostAddress &each) {
+  const bool last = is_guest_bridge(each.interface) || !each.running;
+  return (each.default_route ? 0 : last ? last_place : 2) + (each.v6 ? 1 : 0);
+}
+
+/// Returns the global addresses, the best first.
+std::vector<HostAddress> best_global(const std::vector<HostAddress> &addresses) {
+  std::vector<HostAddress> found;
+  for (const HostAddress &each : addresses)
+    if (each.up && !each.loopback && !each.link_local) found.push_back(each);
+  std::ranges::stable_sort(found, {}, place_of);
   return found;
 }
 
@@ -71,8 +76,8 @@ Result<std::string> pick_address(const std::vector<HostAddress> &addresses, std:
     const HostAddress *const routed = best(
         addresses, [&](const HostAddress &each) { return !each.loopback && each.address == by_route; });
     if (routed != nullptr) return routed->address;
-    const HostAddress *found = best_global(addresses);
-    if (found == nullptr) found = best(addresses, [](const HostAddress &each) { return each.loopback; });
+    if (const auto global = best_global(addresses); !global.empty()) return global.front().address;
+    const HostAddress *const found = best(addresses, [](const HostAddress &each) { return each.loopback; });
     return found == nullptr ? std::string("127.0.0.1") : found->address;
   }
   for (const HostAddress &each : addresses)
@@ -89,6 +94,45 @@ Result<std::string> pick_address(const std::vector<HostAddress> &addresses, std:
   if (found != nullptr) return found->address;
   return invalid_argument("network interface " + in_quotes(wanted) +
                           " does not exist, is down or has no address; there are: " + listed(addresses));
+}
+
+std::vector<std::string> pick_offers(const std::vector<HostAddress> &addresses) {
+  std::vector<std::string> offers, interfaces;
+  for (const HostAddress &each : best_global(addresses)) {
+    const bool useless = !offers.empty() && place_of(each) >= last_place;
+    if (useless || offers.size() == offers_max || std::ranges::find(interfaces, each.interface) != interfaces.end())
+      continue;
+    offers.push_back(each.address);
+    interfaces.push_back(each.interface);
+  }
+  return offers;
+}
+
+Result<Offer> offer_addresses(std::string_view network_interface) {
+  if (network_interface.empty()) {
+    RONDO_TRY_ASSIGN(const std::vector<HostAddress> addresses, host_addresses());
+    const std::vector<std::string> offers = pick_offers(addresses);
+    if (offers.size() > 1) {
+      const bool v6 = std::ranges::any_of(addresses, &HostAddress::v6);
+      return Offer{v6 ? "::" : "0.0.0.0", join_hosts(offers)};
+    }
+  }
+  RONDO_TRY_ASSIGN(const std::string address, choose_address(network_interface));
+  return Offer{address, address};
+}
+
+std::optional<HostAddress> address_of_route(const std::string &to) {
+  constexpr uint16_t any_port = 9;  // nothing is sent there
+  auto address = socket_address({to, any_port});
+  const auto addresses = host_addresses();
+  if (!address.ok() || !addresses.ok()) return std::nullopt;
+  const FileDescriptor socket(::socket(address.value().get()->sa_family, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  if (!socket.valid() || ::connect(socket.get(), address.value().get(), address.value().bytes) != 0)
+    return std::nullopt;
+  const auto own = own_end(socket.get());
+  if (!own) return std::nullopt;
+  const auto found = std::ranges::find(addresses.value(), own->host, &HostAddress::address);
+  return found == addresses.value().end() ? std::nullopt : std::optional(*found);
 }
 
 std::vector<std::string> default_route_interfaces(const std::string &routes, const std::string &ipv6_routes) {

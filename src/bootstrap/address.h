@@ -35,6 +35,24 @@ struct HostAddress {
 [[nodiscard]] std::vector<std::string> default_route_interfaces(const std::string &routes,
                                                                 const std::string &ipv6_routes);
 
+inline constexpr size_t offers_max = 5;
+
+/// Returns the addresses by which other hosts may reach this one, the likeliest first, one of each interface (pure).
+/// Bridges to guests and interfaces without a carrier are left out if there are others. At most offers_max.
+[[nodiscard]] std::vector<std::string> pick_offers(const std::vector<HostAddress> &addresses);
+
+/// Where a store listens that ranks on other hosts are to reach, and the host of its endpoint for them.
+struct Offer {
+  std::string listen;
+  std::string host;  ///< an address, or several that are tried in turn (join_hosts())
+};
+/// Offers the address of `network_interface`, as choose_address() takes it. If that is empty and several networks may
+/// lead to the other hosts, offers pick_offers().
+[[nodiscard]] Result<Offer> offer_addresses(std::string_view network_interface);
+
+/// Returns this host's own address on the route to the numeric address `to`. Sends nothing.
+[[nodiscard]] std::optional<HostAddress> address_of_route(const std::string &to);
+
 inline constexpr size_t rails_max = 8;
 
 /// No place of the list is empty, and it is not too long.

@@ -7,6 +7,7 @@
 #include <netdb.h>
 #include <netinet/in.h>
 
+#include <algorithm>
 #include <cstring>
 #include <memory>
 
@@ -76,12 +77,49 @@ Endpoint endpoint_of(const SocketAddress &address) {
   return {host, number.ok() ? static_cast<uint16_t>(number.value()) : uint16_t{0}};
 }
 
+std::optional<Endpoint> own_end(int socket) {
+  SocketAddress address;
+  address.bytes = sizeof address.storage;
+  return ::getsockname(socket, address.get(), &address.bytes) == 0 ? std::optional(endpoint_of(address)) : std::nullopt;
+}
+
+std::optional<Endpoint> other_end(int socket) {
+  SocketAddress address;
+  address.bytes = sizeof address.storage;
+  return ::getpeername(socket, address.get(), &address.bytes) == 0 ? std::optional(endpoint_of(address)) : std::nullopt;
+}
+
+bool stays_on_host(int socket) {
+  const auto here = own_end(socket), there = other_end(socket);
+  if (!here || !there) return false;
+  const auto address = socket_address(*here);
+  return here->host == there->host || (address.ok() && is_loopback(address.value()));
+}
+
+std::string join_hosts(std::span<const std::string> hosts) {
+  std::string joined;
+  for (const std::string &host : hosts) joined += (joined.empty() ? "" : ",") + host;
+  return joined;
+}
+
+std::vector<std::string> split_hosts(const std::string &host) {
+  std::vector<std::string> hosts;
+  for (size_t at = 0; at <= host.size();) {  // a host each turn
+    const size_t end = std::min(host.find(',', at), host.size());
+    hosts.push_back(host.substr(at, end - at));
+    at = end + 1;
+  }
+  return hosts;
+}
+
 Result<std::vector<SocketAddress>> addresses_of(const Endpoint &endpoint) {
-  RONDO_TRY_ASSIGN(const AddressList list, look_up(endpoint, 0));
   std::vector<SocketAddress> addresses;
-  for (const bool v4 : {true, false})
-    for (const addrinfo *info = list.get(); info != nullptr; info = info->ai_next)
-      if ((info->ai_family == AF_INET) == v4) addresses.push_back(copy_of(*info));
+  for (std::string &host : split_hosts(endpoint.host)) {
+    RONDO_TRY_ASSIGN(const AddressList list, look_up({std::move(host), endpoint.port}, 0));
+    for (const bool v4 : {true, false})
+      for (const addrinfo *info = list.get(); info != nullptr; info = info->ai_next)
+        if ((info->ai_family == AF_INET) == v4) addresses.push_back(copy_of(*info));
+  }
   return addresses;
 }
 

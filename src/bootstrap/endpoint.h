@@ -24,7 +24,18 @@ struct SocketAddress {
 [[nodiscard]] Result<SocketAddress> socket_address(const Endpoint &endpoint);
 [[nodiscard]] Endpoint endpoint_of(const SocketAddress &address);
 
+/// Returns the ends of a connected socket.
+[[nodiscard]] std::optional<Endpoint> own_end(int socket);
+[[nodiscard]] std::optional<Endpoint> other_end(int socket);
+/// Returns whether both ends are on this host.
+[[nodiscard]] bool stays_on_host(int socket);
+
+/// The host of an endpoint may be several, which are tried in turn: "192.0.2.7,198.51.100.7".
+[[nodiscard]] std::string join_hosts(std::span<const std::string> hosts);
+[[nodiscard]] std::vector<std::string> split_hosts(const std::string &host);
+
 /// A numeric host as it is; a name through the system's resolver, whose own timeouts bound it. Not empty; IPv4 first.
+/// Of several hosts, the addresses of the first one come first.
 [[nodiscard]] Result<std::vector<SocketAddress>> addresses_of(const Endpoint &endpoint);
 
 /// An address that only this host reaches: 127.0.0.0/8, ::1.

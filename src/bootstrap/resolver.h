@@ -2,6 +2,7 @@
 // The addresses of a host that may be a name, which may not resolve yet: a pod's name does once the pod runs.
 #pragma once
 
+#include <algorithm>
 #include <vector>
 
 #include "src/bootstrap/endpoint.h"
@@ -20,7 +21,12 @@ class Resolver {
   [[nodiscard]] Result<std::vector<SocketAddress>> wait(uint64_t deadline_ns, const Cancel *cancel);
 
   /// A later call may have another outcome.
-  [[nodiscard]] bool is_name() const { return !socket_address(endpoint_).ok(); }
+  [[nodiscard]] bool is_name() const {
+    return std::ranges::any_of(split_hosts(endpoint_.host),
+                               [](const std::string &host) { return !socket_address({host, 1}).ok(); });
+  }
+  /// Returns how many addresses are tried in turn.
+  [[nodiscard]] size_t address_count() const { return addresses_.ok() ? addresses_.value().size() : 0; }
 
  private:
   void look_up(uint64_t now_ns);

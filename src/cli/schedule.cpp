@@ -10,6 +10,7 @@
 #include "src/cli/commands.h"
 #include "src/console/command_line.h"
 #include "src/console/output.h"
+#include "src/plan/algorithm.h"
 #include "src/plan/print/print.h"
 
 namespace rondo::cli {
@@ -54,7 +55,8 @@ Result<Parsed> parse_options(Arguments args) {
   app.add_flag("--in-place", options.args.in_place, "send and receive buffers coincide");
   app.begin_group("Output");
   app.add_json(options.json, "write it");
-  app.add_option("--plot", options.plot, "draw it into FILE.svg; - is standard output")->type_name("FILE");
+  app.add_option("--plot", options.plot, "draw it into FILE.svg in place of text; - is standard output")
+      ->type_name("FILE");
   auto *const drawn = app.add_flag("--svg", svg, "as --plot -");
   app.add_flag("--dot", options.dot, "print a Graphviz graph in place of text");
   if (auto answer = app.read(args)) {
@@ -77,14 +79,30 @@ struct Text {
   std::string path, text;
 };
 
-/// Returns each output with its destination. The text goes to standard output, unless another output does.
+/// Returns the names of the algorithms that have `collective`: "ring, tree".
+std::string algorithms_with(rondo_collective_t collective) {
+  std::string names;
+  for (const Algorithm &algorithm : algorithms()) {
+    if (!algorithm.supports(collective)) continue;
+    if (!names.empty()) names += ", ";
+    names += rondo_algorithm_string(algorithm.id);
+  }
+  return names;
+}
+
+/// Returns each output with its destination. The text goes to standard output, unless another output does. With a
+/// drawing in a file, a line that names the file stands for the text.
 Result<std::vector<Text>> print(ScheduleOptions options) {
   RONDO_TRY_ASSIGN(const auto algorithm, parse_name(options.algorithm, rondo_algorithm_string, "algorithm"));
   RONDO_TRY_ASSIGN(options.args.collective, parse_name(options.collective, rondo_collective_string, "collective"));
-  if (algorithm == RONDO_ALGORITHM_AUTO) return invalid_argument("auto is no algorithm to print; name one");
+  const Algorithm *const found = find_algorithm(algorithm);
+  const std::string named = std::string("; name one of ") + algorithms_with(options.args.collective);
+  if (found == nullptr) return invalid_argument("auto is no algorithm to print" + named);
+  if (!found->supports(options.args.collective))
+    return invalid_argument("algorithm " + options.algorithm + " has no " + options.collective + named);
   RONDO_TRY_ASSIGN(const ScheduleSet set, build_schedules(algorithm, options.args));
   std::vector<Text> texts;
-  if (options.json != "-" && options.plot != "-" && !options.dot) texts.push_back({"-", schedule_text(set)});
+  if (options.json != "-" && options.plot.empty() && !options.dot) texts.push_back({"-", schedule_text(set)});
   if (!options.json.empty()) texts.push_back({options.json, schedule_json(set)});
   if (options.dot) {
     RONDO_TRY_ASSIGN(std::string graph, schedule_dot(set));
@@ -93,6 +111,7 @@ Result<std::vector<Text>> print(ScheduleOptions options) {
   if (!options.plot.empty()) {
     RONDO_TRY_ASSIGN(std::string drawing, schedule_svg(set));
     texts.push_back({options.plot, std::move(drawing)});
+    if (options.plot != "-" && options.json != "-" && !options.dot) texts.push_back({"-", options.plot + " written\n"});
   }
   return texts;
 }

@@ -21,7 +21,7 @@
 namespace rondo {
 namespace {
 
-constexpr uint32_t peer_info_version = 13;
+constexpr uint32_t peer_info_version = 14;
 
 /// The fixed-size part of what a rank tells; the process's number, the host's name and the interfaces follow.
 struct PeerInfo {
@@ -102,6 +102,8 @@ void append_text(Bytes &bytes, const std::string &text) {
   append_bytes(bytes, bytes_of(text));
 }
 
+std::string read_text(ByteReader &reader) { return std::string(text_of(reader.bytes(reader.number<uint16_t>()))); }
+
 /// `by_route`: Store::own_address().
 Bytes encode(const PeerInfo &info, const Settings &settings, const std::string &by_route) {
   const auto fixed = std::as_bytes(std::span(&info, 1));
@@ -115,6 +117,20 @@ Bytes encode(const PeerInfo &info, const Settings &settings, const std::string &
     append_text(bytes, each.address);
   }
   return bytes;
+}
+
+/// Returns a better interface for a rank on the host of the store. The way to the store says nothing there about the
+/// network that leads to the other hosts, but their ranks have told addresses on it.
+std::optional<NetworkInterface> interface_of_route(const GroupInfo &group, uint32_t rank, const Settings &settings) {
+  const std::vector<NetworkInterface> &own = group.infos[rank].interfaces;
+  if (!settings.network_interface.empty() || own.size() != 1) return std::nullopt;
+  for (const RankInfo &other : group.infos) {
+    if (other.node == group.node_of(rank) || other.interfaces.size() != 1) continue;
+    const auto found = address_of_route(other.interfaces[0].address);
+    if (!found || found->loopback || found->interface == own[0].name) return std::nullopt;
+    return NetworkInterface{found->interface, found->address};
+  }
+  return std::nullopt;
 }
 
 /// What all ranks have told, by rank.
@@ -134,12 +150,11 @@ Result<Told> decode(const std::vector<Bytes> &parts) {
     RankInfo &info = told.ranks.emplace_back();
     for (uint32_t core = 0; core < 64 * peer.cores.size(); ++core)
       if ((peer.cores[core / 64] >> core % 64 & 1) != 0) info.cores.push_back(core);
-    const auto text = [&] { return std::string(text_of(reader.bytes(reader.number<uint16_t>()))); };
     info.process = reader.number<uint64_t>();
-    info.host_name = text();
+    info.host_name = read_text(reader);
     for (auto count = reader.number<uint16_t>(); count != 0 && !reader.failed(); --count) {
-      std::string name = text();
-      info.interfaces.push_back({std::move(name), text()});
+      std::string name = read_text(reader);
+      info.interfaces.push_back({std::move(name), read_text(reader)});
     }
     // Of another version the fixed part can still be read, and says so better.
     if (!reader.complete() && peer.version == peer_info_version)
@@ -263,10 +278,18 @@ Result<GroupInfo> exchange_peer_info(Store &store, const std::string &key_prefix
   for (uint32_t node = 0; node < group.node_count(); ++node)
     group.apart.push_back(why_apart(own, all[group.ranks_of(node).front()]));
   // What is chosen by it must be equal on all nodes, each of which knows its own cores only.
-  const std::byte own_node{group.oversubscribed};
-  RONDO_TRY_ASSIGN(const auto nodes, store.gather(key_prefix + "/oversubscribed", rank, rank_count,
-                                                  std::span(&own_node, 1), deadline_ns));
-  for (const Bytes &node : nodes) group.oversubscribed |= !node.empty() && node[0] != std::byte{0};
+  Bytes seen{std::byte{group.oversubscribed}};
+  const auto better = store.is_on_this_host() ? interface_of_route(group, rank, settings) : std::nullopt;
+  append_text(seen, better ? better->name : "");
+  append_text(seen, better ? better->address : "");
+  RONDO_TRY_ASSIGN(const auto all_seen, store.gather(key_prefix + "/seen", rank, rank_count, seen, deadline_ns));
+  for (uint32_t peer = 0; peer < rank_count; ++peer) {
+    ByteReader reader(all_seen[peer]);
+    group.oversubscribed |= reader.number<uint8_t>() != 0;
+    std::string name = read_text(reader);
+    NetworkInterface mended{std::move(name), read_text(reader)};
+    if (!mended.address.empty()) group.infos[peer].interfaces = {std::move(mended)};
+  }
   return group;
 }
 

@@ -182,6 +182,7 @@ Result<std::unique_ptr<Transport>> connect_ranks(const ConnectArgs &args, Store 
   several.near_ib_devices = near_devices(args.settings);
   several.sockets = args.settings.sockets;
   several.frame_tags = args.settings.frame_tags;
+  several.network_timeout_ns = args.settings.network_timeout_ns;
   several.congestion = std::move(congestion);
   several.on_device = args.settings.device != RONDO_DEVICE_HOST;
   several.device_slots = args.settings.device_slots;

@@ -62,6 +62,22 @@ class Addresses(HostsTest):
             job = Job(hosts, [0, 1], SUM, own_environment=own).finish(120)
             self.expect(job, range(2), "ok")
 
+    def give_all_the_same(self, hosts):
+        """The first interface has a default route, and the same address on all hosts, as that of a virtual machine's
+        network to its host has. The second one joins the hosts."""
+        for host in range(hosts.count):
+            self.inside(hosts, host, "ip addr flush dev eth0; ip addr add 10.0.2.15/24 dev eth0; "
+                                     "ip route add default via 10.0.2.2")
+
+    def test_an_address_that_all_hosts_have_is_passed_over_for_that_of_the_network_that_joins_them(self):
+        with net.Hosts(2, rails=2) as hosts:
+            self.give_all_the_same(hosts)
+            own = [{"OMPI_COMM_WORLD_RANK": str(rank), "OMPI_COMM_WORLD_SIZE": "3", "PMIX_NAMESPACE": "same",
+                    "OMPI_COMM_WORLD_LOCAL_SIZE": "2", "RONDO_RENDEZVOUS_DIR": self.folder, "WORLD_SIZE": "",
+                    "RONDO_INIT_TIMEOUT": "60"} for rank in range(3)]
+            job = Job(hosts, [0, 0, 1], SUM, own_environment=own).finish(120)
+            self.expect(job, range(3), "ok")
+
     def test_an_earlier_rank_0_that_was_killed_on_another_host_does_not_mislead_ranks(self):
         with net.Hosts(2) as hosts:
             def own(rank):

@@ -3,6 +3,7 @@
 // direction.
 #include <linux/filter.h>
 
+#include <array>
 #include <atomic>
 
 #include "tests/net/control_ends.h"
@@ -49,6 +50,19 @@ struct Watched {
 };
 
 }  // namespace
+
+TEST_CASE("silence: the looks, repeats and probes grow with the time that is allowed", "[net]") {
+  constexpr uint64_t interval_ns = second_ns / 5;
+  const auto limits = [](uint64_t patience_ns) {
+    const net::SilenceLimits found = net::silence_limits(patience_ns, interval_ns);
+    return std::array{found.looks, found.repeats, found.probes};
+  };
+  CHECK(limits(second_ns) == std::array{5u, 3u, 4u});  // what is sent in vain is sent again after 0.2, 0.6 and 1.4 s
+  CHECK(limits(second_ns + 1) == std::array{6u, 3u, 5u});
+  CHECK(limits(2 * second_ns + second_ns / 2) == std::array{13u, 4u, 12u});
+  CHECK(limits(60 * second_ns) == std::array{300u, 9u, 299u});
+  CHECK(limits(600 * second_ns) == std::array{3000u, 14u, 2999u});  // from 102.4 s on, every 120 s
+}
 
 TEST_CASE("control plane: a connection that is reset is reported as that, whether reading or sending sees it first",
           "[net]") {

@@ -102,6 +102,17 @@ class RunOnHosts(HostsWithLogins):
         for rank in range(4):
             self.assertIn(f"rank {rank}: ok", output)
 
+    def test_an_address_that_all_hosts_have_is_passed_over_for_that_of_the_network_that_joins_them(self):
+        # As a virtual machine has it on the network of its own host, by which it reaches the world.
+        for host in range(2):
+            self.inside(host, "ip link add nat0 type veth peer name nat1; ip addr add 10.0.2.15/24 dev nat0; "
+                              "ip link set nat0 up; ip link set nat1 up; ip route add default via 10.0.2.2")
+            self.addCleanup(self.inside, host, "ip link del nat0")
+        status, output = self.run_job(PROGRAM, "sum", "20", "30000", environment={"RONDO_INIT_TIMEOUT": "60"})
+        self.assertEqual(status, 0, output)
+        for rank in range(4):
+            self.assertIn(f"rank {rank}: ok", output)
+
     def test_each_rank_finds_its_numbers_its_folder_and_the_settings(self):
         status, output = self.shell('echo "$RONDO_RANK $RONDO_LOCAL_RANK $RONDO_SIZE $(hostname) $RONDO_LOG $PWD"',
                                     hosts="h0:1,h1:2", environment={"RONDO_LOG": "warning"})

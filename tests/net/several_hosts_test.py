@@ -209,6 +209,19 @@ class SeveralHosts(HostsTest):
     def test_a_cut_cable_is_told_on_both_sides_as_no_answer(self):
         expect_cuts_told(self)
 
+    def test_an_outage_within_the_patience_that_is_set_does_no_harm_and_a_cut_is_told_with_it(self):
+        with net.Hosts(2) as hosts:
+            job = Job(hosts, [0, 0, 1], [PROGRAM, "busy", "8", "1000"], {"RONDO_NETWORK_TIMEOUT": "60"}).begun()
+            hosts.cut(1)
+            time.sleep(2.5)  # what is not set ends the job after 1.4 s
+            hosts.heal(1)
+            job.finish(120)
+            self.expect(job, range(3), "ok")
+            job = Job(hosts, [0, 1], [PROGRAM, "busy", "1000", "1000"], {"RONDO_NETWORK_TIMEOUT": "2"}).begun()
+            hosts.cut(1)
+            job.finish(120)
+            self.expect(job, range(2), "remote rank failed", "gave no answer for 2.0 s")
+
     def test_a_stopped_rank_is_late_not_dead(self):
         with net.Hosts(2) as hosts:
             job = Job(hosts, [0, 1], [PROGRAM, "signal", str(int(signal.SIGSTOP)), "1", "5", "1000"],

@@ -5,6 +5,7 @@ import json
 import re
 import subprocess
 import sys
+import tempfile
 import unittest
 from pathlib import Path
 from xml.etree import ElementTree
@@ -80,6 +81,15 @@ class Schedule(unittest.TestCase):
         self.assertEqual(text.encode(), PICTURE.read_bytes(),
                          f"make it again: rondo schedule {' '.join(RING_5)} --svg > {PICTURE}")
 
+    def test_a_drawing_in_a_file_takes_the_place_of_the_text(self):
+        with tempfile.TemporaryDirectory() as folder:
+            picture, data = f"{folder}/ring.svg", f"{folder}/ring.json"
+            self.assertEqual(self.printed(*RING_5, "--plot", picture), f"{picture} written\n")
+            self.assertEqual(Path(picture).read_bytes(), PICTURE.read_bytes())
+            self.assertEqual(self.printed(*RING_5, "--json", data), self.printed(*RING_5))
+            self.assertEqual(json.loads(self.printed(*RING_5, "--plot", picture, "--json")),
+                             json.loads(Path(data).read_text(encoding="utf-8")))
+
     def test_every_algorithm_can_be_drawn(self):
         for algorithm in ("ring", "tree", "halving_doubling", "one_shot", "two_shot", "hierarchical",
                           "hierarchical_tree"):
@@ -90,13 +100,16 @@ class Schedule(unittest.TestCase):
                 (["--algorithm", "rung"], "unknown algorithm 'rung'; known are: auto, ring, tree, halving_doubling, "
                                           "one_shot, two_shot, hierarchical, hierarchical_tree"),
                 (["--algorithm", "ring", "--collective", "all"], "unknown collective 'all'; known are: all_reduce"),
-                (["--algorithm", "auto"], "name one"), ([], "--algorithm is required"),
+                (["--algorithm", "auto"], "auto is no algorithm to print; name one of ring, tree, halving_doubling"),
+                (["--algorithm", "auto", "--collective", "all_gather"], "name one of ring, one_shot, hierarchical\n"),
+                ([], "--algorithm is required"),
                 (["--algorithm", "ring", "--ranks", "65", "--svg"], "at most 64 ranks, not 65"),
                 (["--algorithm", "ring", "--ranks", "0"], "--ranks"),
                 ([*RING_5, "--svg", "--json"], "cannot share standard output"),
                 ([*RING_5, "--plot", "x.png"], "does not end in .svg"),
                 ([*RING_5, "--plot", "x.svg", "--svg"], "exclude each other"),
-                (["--algorithm", "tree", "--collective", "all_gather"], "tree has no all_gather"),
+                (["--algorithm", "tree", "--collective", "all_gather"],
+                 "tree has no all_gather; name one of ring, one_shot, hierarchical\n"),
                 ([*RING_5, "--collective", "broadcast", "--root", "5"], "root 5 is not one of 5")]:
             with self.subTest(options=options):
                 done = schedule(*options)

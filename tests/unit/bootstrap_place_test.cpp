@@ -80,6 +80,30 @@ TEST_CASE("rendezvous: a name that does not resolve yet is looked up again, by r
   lookups_left = 0;
 }
 
+TEST_CASE("address: of several networks all are offered, the likeliest first, and bridges to guests only alone") {
+  const auto of = [](const char *interface, const char *address, bool default_route = false, bool v6 = false) {
+    return HostAddress{
+        .interface = interface, .address = address, .up = true, .v6 = v6, .default_route = default_route};
+  };
+  using List = std::vector<std::string>;
+  const HostAddress docker = of("docker0", "172.17.0.1"), nat = of("eth0", "10.0.2.15", true);
+  const HostAddress cluster = of("eth1", "10.1.0.5"), cluster_v6 = of("eth1", "fd00::5", false, true);
+  CHECK(pick_offers({docker, cluster, nat}) == List{"10.0.2.15", "10.1.0.5"});
+  CHECK(pick_offers({docker, cluster_v6, cluster}) == List{"10.1.0.5"});
+  CHECK(pick_offers({docker, of("virbr0", "192.168.122.1")}) == List{"172.17.0.1"});
+  HostAddress loopback = of("lo", "127.0.0.1"), down = of("eth2", "10.2.0.5");
+  loopback.loopback = true;
+  down.up = false;
+  CHECK(pick_offers({loopback, down}).empty());
+  std::vector<HostAddress> many;
+  for (int each = 0; each < 9; ++each)
+    many.push_back(of(("eth" + std::to_string(each)).c_str(), ("10.9.0." + std::to_string(each)).c_str()));
+  CHECK(pick_offers(many).size() == offers_max);
+  CHECK(offer_addresses("lo").value().host == "127.0.0.1");
+  CHECK(address_of_route("127.0.0.1")->interface == "lo");
+  CHECK_FALSE(address_of_route("no address"));
+}
+
 TEST_CASE("listen place: rank 0 listens so that others reach it, or says what is wrong with MASTER_ADDR") {
   const std::vector<HostAddress> own{{"lo", "127.0.0.1", true, true, false, false},
                                      {"eth0", "10.0.0.5", true, false, false, false},

@@ -73,6 +73,7 @@ TEST_CASE("config: each variable reaches its field") {
                                {"RONDO_NETWORK_DEVICE_SLOTS", "auto"},
                                {"RONDO_SOCKETS", "4"},
                                {"RONDO_FRAME_TAGS", "on"},
+                               {"RONDO_NETWORK_TIMEOUT", "2.5"},
                                {"RONDO_TCP_CONGESTION", "dctcp"},
                                {"RONDO_IB_HCA", "mlx5_0:1"},
                                {"RONDO_IB_GID_INDEX", "3"},
@@ -94,6 +95,7 @@ TEST_CASE("config: each variable reaches its field") {
   CHECK_FALSE(config.mapping);
   CHECK_FALSE(config.cross_memory);
   CHECK(config.frame_tags);
+  CHECK(config.network_timeout_ns == 2'500'000'000);
   CHECK(config.tcp_congestion == "dctcp");
   CHECK(config.slot_count == 16);
   CHECK(config.slot_bytes == 65536);
@@ -148,6 +150,9 @@ TEST_CASE("config: a bad value is refused with variable, value and what is known
   for (const char *bad :
        {"0", "0.0", "0.0009", "-1", "nan", "inf", "1e3", "1.", ".5", "1.2.3", "4000001", "1.5s", "0.0000000001x"})
     CHECK(refusal("RONDO_TIMEOUT", bad) != "accepted");
+  for (const char *bad : {"0.999", "600.1", "auto", "1s"})
+    CHECK(refusal("RONDO_NETWORK_TIMEOUT", bad) == std::string("RONDO_NETWORK_TIMEOUT: '") + bad +
+                                                       "' is not a time from 1 to 600 seconds, as in 30 or 2.5");
 }
 
 TEST_CASE("config: values are read whatever their case, but for names of files") {

@@ -76,7 +76,8 @@ Result<void> fly_before(const GroupRequest &request, const MeshRequest &mesh_req
   for (const net::PeerSocket &each : mesh.control)
     if (mesh_request.sockets_per_rail == 0 || !request.linked[each.peer]) sockets.push_back(&each);
   RONDO_TRY(preflight(sockets, flight, store));
-  for (const net::PeerSocket &each : mesh.control) RONDO_TRY(set_control_options(each.socket.get()));
+  for (const net::PeerSocket &each : mesh.control)
+    RONDO_TRY(set_control_options(each.socket.get(), request.network_timeout_ns));
   return {};
 }
 
@@ -154,6 +155,8 @@ Result<std::unique_ptr<Transport>> connect(const GroupRequest &request, std::uni
   mesh_request.congestion = request.congestion;
   mesh_request.sockets_per_rail = request.network->needs_sockets ? request.sockets : 0;
   RONDO_TRY_ASSIGN(Mesh mesh, connect_mesh(mesh_request, store));
+  // The control plane speaks first.
+  for (net::PeerSocket &each : mesh.data) each.patience_ns = request.network_timeout_ns * 5 / 2;
 
   RONDO_TRY_ASSIGN(auto control, check_and_share(request, neighbours, mesh_request, mesh,
                                                  local->links().geometry().slot_bytes, store));
@@ -168,6 +171,7 @@ Result<std::unique_ptr<Transport>> connect(const GroupRequest &request, std::uni
   parts.local_index = request.local_index;
   parts.rings = !request.on_device;
   parts.mesh_hosts_max = request.mesh_hosts_max;
+  parts.network_timeout_ns = request.network_timeout_ns;
   for (uint32_t rank = 0; rank < request.rank_count; ++rank) parts.names.push_back(request.ranks[rank].describe(rank));
   RONDO_TRY_ASSIGN(auto network, make_network(request, join_request(request, parts.names), std::move(mesh.data),
                                               memory, store));

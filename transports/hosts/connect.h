@@ -14,6 +14,7 @@
 #include "transports/hosts/congestion.h"
 #include "transports/net/join.h"
 #include "transports/net/overlay.h"
+#include "transports/net/tcp_state.h"
 #include "transports/rdma_memory.h"
 #include "transports/transport.h"
 
@@ -35,6 +36,7 @@ struct GroupRequest {
   std::vector<std::string> near_ib_devices;  ///< of verbs
   uint32_t sockets = 1;       ///< to each peer on each rail; or what the network has in their place
   bool frame_tags = false;    ///< of TCP: frames have tags
+  uint64_t network_timeout_ns = net::default_network_timeout_ns;  ///< for which another host may be silent
   Congestion congestion{};    ///< of TCP
   bool on_device = false;     ///< kernels of a device post to the links
   DeviceSlots device_slots = DeviceSlots::off;  ///< of links to other hosts, where on_device; equal on all ranks

@@ -14,7 +14,6 @@
 namespace rondo::hosts {
 namespace {
 
-constexpr int timeout_ms = 5'000;  // beside the looks: the kernel's own counts time in which this machine stood still
 constexpr int socket_buffer_bytes = 1 << 20;
 
 /// Returns the descriptors in the order in which they are handed over.
@@ -72,8 +71,10 @@ Result<SharedControl> share_control(const ShareRequest &request, const std::vect
   return result;
 }
 
-Result<void> set_control_options(int socket) {
+Result<void> set_control_options(int socket, uint64_t network_timeout_ns) {
   const int on = 1, idle_s = net::idle_s;
+  // Beside the checks of the control plane: the kernel's own limit counts time in which this machine stood still.
+  const int timeout_ms = static_cast<int>(2 * network_timeout_ns / 1'000'000) + 3'000;
   const int whole_cell = net::cell_bytes;  // fewer bytes do not wake a reader
   if (::fcntl(socket, F_SETFL, O_NONBLOCK) != 0 ||
       ::setsockopt(socket, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on) != 0 ||

@@ -37,6 +37,7 @@ struct SharedControl {
 
 /// Sets the options of a connection between hosts that both ends are about to use for control. They hold for all
 /// processes that hold it.
-[[nodiscard]] Result<void> set_control_options(int socket);
+[[nodiscard]] Result<void> set_control_options(int socket,
+                                               uint64_t network_timeout_ns = net::default_network_timeout_ns);
 
 }  // namespace rondo::hosts

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "src/base/clock.h"
+#include "src/base/parse.h"
 #include "src/proto/memory.h"
 
 namespace rondo::net {
@@ -22,7 +23,7 @@ constexpr uint32_t locked_out_max = 100;
 static_assert(failure_repeats + 1 <= ControlLines::failure_max - ControlLines::unheard_max);
 
 /// Describes why a connection is lost. `error` is errno, or 0 if the other end closed it.
-std::string reason_of(int error) {
+std::string reason_of(int error, uint64_t timeout_ns) {
   switch (error) {
     case 0:
     case EPIPE:
@@ -35,7 +36,8 @@ std::string reason_of(int error) {
     case EHOSTUNREACH:
     case ENETUNREACH:
     case ENETDOWN:
-      return " gave no answer for 1.0 s; is the network between the hosts cut?";
+      return " gave no answer for " + show_seconds(timeout_ns) + (timeout_ns % 1'000'000'000 == 0 ? ".0" : "") +
+             " s; is the network between the hosts cut?";
     case EPROTO:
       return " sent what is no message of this version of Rondo";
     default:
@@ -49,7 +51,7 @@ Control::Control(Parts parts)
     : parts_(std::move(parts)),
       host_(parts_.host_of[parts_.rank]),
       overlay_(host_count_of(parts_.host_of), parts_.mesh_max),
-      lines_(parts_.share.memory, parts_.share.sockets),
+      lines_(parts_.share.memory, parts_.share.sockets, parts_.network_timeout_ns),
       news_(parts_.share.memory, overlay_, parts_.host_of, host_) {
   for (uint32_t rank = 0; rank < parts_.host_of.size(); ++rank) {
     if (rank == parts_.rank) index_ = static_cast<uint32_t>(local_ranks_.size());
@@ -80,7 +82,7 @@ bool Control::gone(uint32_t peer) const {
 
 std::string Control::why_dead(uint32_t peer) const {
   const uint64_t ended = memory::load_acquire(remote(peer).ended);
-  return reason_of(ended == 0 ? 0 : static_cast<int>(ended - 1));
+  return reason_of(ended == 0 ? 0 : static_cast<int>(ended - 1), parts_.network_timeout_ns);
 }
 
 bool Control::was_reset(uint32_t peer) const {

@@ -65,6 +65,7 @@ class Control {
     /// Called when a better measurement of the clock of rank 0's host is there; null: that is this host.
     std::function<void(const ClockOffset &)> clock_measured{};
     uint32_t mesh_max = mesh_hosts_max;  ///< more hosts than that are a ring
+    uint64_t network_timeout_ns = default_network_timeout_ns;  ///< for which another host may be silent
   };
   explicit Control(Parts parts);
 

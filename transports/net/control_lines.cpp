@@ -12,8 +12,10 @@
 namespace rondo::net {
 namespace {
 
-constexpr uint32_t silent_looks = 5;  // the first a heartbeat behind what it sees: 1.0 to 1.2 s
-constexpr uint32_t repeats_max = 3;   // 1.4 to 1.6 s
+// The first look is up to a heartbeat behind what it sees: 1.0 to 1.2 s, and 1.4 to 1.6 s after three repeats. Fewer
+// than four probes may be lost one after the other.
+constexpr SilenceLimits usual = silence_limits(default_network_timeout_ns, heartbeat_ns);
+static_assert(usual.looks == 5 && usual.repeats == 3 && usual.probes == 4);
 constexpr uint32_t cells_max = 4096;  // taken at once
 
 }  // namespace
@@ -89,7 +91,7 @@ std::optional<int> ControlLines::receive(uint32_t host, const std::function<bool
 }
 
 bool ControlLines::is_silent(uint32_t host, uint64_t now_ns) const {
-  return memory_.host(host).silence.look(sockets_[host].get(), now_ns, silent_looks, repeats_max);
+  return memory_.host(host).silence.look(sockets_[host].get(), now_ns, limits_);
 }
 
 void ControlLines::give_up(uint32_t host) const { reset_connection(sockets_[host].get()); }

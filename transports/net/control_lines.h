@@ -18,9 +18,10 @@ namespace rondo::net {
 
 class ControlLines {
  public:
-  /// `sockets`: by host; both outlive this.
-  ControlLines(const ControlMemory &memory, const std::vector<FileDescriptor> &sockets)
-      : memory_(memory), sockets_(sockets) {}
+  /// `sockets`: by host; both outlive this. `timeout_ns`: of silence.
+  ControlLines(const ControlMemory &memory, const std::vector<FileDescriptor> &sockets,
+               uint64_t timeout_ns = default_network_timeout_ns)
+      : memory_(memory), sockets_(sockets), limits_(silence_limits(timeout_ns, heartbeat_ns)) {}
 
   /// A stopped process takes nothing in, and must not be taken for dead when its buffer is full: so many cells are sent
   /// to a host that has said nothing since.
@@ -52,6 +53,7 @@ class ControlLines {
 
   const ControlMemory &memory_;
   const std::vector<FileDescriptor> &sockets_;
+  const SilenceLimits limits_;
 };
 
 }  // namespace rondo::net

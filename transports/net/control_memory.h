@@ -33,6 +33,8 @@ namespace rondo::net {
 /// the beginning of the next.
 inline constexpr size_t cell_bytes = 1024;
 
+inline constexpr uint64_t heartbeat_ns = 200'000'000;
+
 struct ControlHeader {
   alignas(cache_line_bytes) uint64_t lock = 0;
   uint64_t server = 0;       ///< 1 + the host's rank that served last; readable without the lock, and so is the next

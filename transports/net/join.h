@@ -46,8 +46,9 @@ struct PeerSocket {
   FileDescriptor socket;
   std::string name;   ///< for people: "rank 2 (host b, process 17) at 192.0.2.7"
   uint32_t index = 0; ///< among the sockets of the peer, the same at both ends
-  /// The control plane does not see the fate of this connection: it is lost where nothing is acknowledged for 2.5 s.
+  /// The control plane does not see the fate of this connection: it is lost if nothing is acknowledged for patience_ns.
   bool watched = false;
+  uint64_t patience_ns = 2'500'000'000;
   std::optional<FrameKeys> frame_keys{};  ///< none: frames have no tags (RONDO_FRAME_TAGS)
 };
 

@@ -37,8 +37,6 @@
 
 namespace rondo::net {
 
-inline constexpr uint64_t heartbeat_ns = 200'000'000;
-
 /// The operations after which a rank informs the other hosts without waiting for a heartbeat. Ranks wait for ranks that
 /// are too many operations late (HostExecutor::stay_in_reach()).
 inline constexpr uint64_t entered_step = recorded_operation_count / 4;

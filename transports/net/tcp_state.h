@@ -14,6 +14,8 @@
 
 namespace rondo::net {
 
+inline constexpr uint64_t default_network_timeout_ns = 1'000'000'000;  ///< RONDO_NETWORK_TIMEOUT
+
 /// Zeros where the kernel does not tell.
 [[nodiscard]] inline tcp_info tcp_state_of(int descriptor) {
   tcp_info info{};
@@ -52,14 +54,36 @@ inline void reset_connection(int descriptor) {
   static_cast<void>(::connect(descriptor, &nowhere, sizeof nowhere));
 }
 
+/// How often in a row looks may find that nothing is acknowledged.
+struct SilenceLimits {
+  uint32_t looks = 0;    ///< that see what is not acknowledged
+  uint32_t repeats = 0;  ///< of what was sent in vain, see repeats_in()
+  uint32_t probes = 0;   ///< without an answer, one at each look
+};
+
+/// Returns the limits for silence that lasts `patience_ns`, with a look every `interval_ns`. The kernel waits twice as
+/// long after each repeat, two minutes at most.
+[[nodiscard]] constexpr SilenceLimits silence_limits(uint64_t patience_ns, uint64_t interval_ns) {
+  constexpr uint64_t first_pause_ns = 200'000'000, pause_max_ns = 120'000'000'000;
+  SilenceLimits limits;
+  limits.looks = static_cast<uint32_t>((patience_ns + interval_ns - 1) / interval_ns);
+  limits.probes = limits.looks - 1;
+  uint64_t begun_ns = 0;
+  for (uint64_t pause_ns = first_pause_ns; begun_ns < patience_ns; ++limits.repeats) {  // bounded by the patience
+    begun_ns += pause_ns;
+    pause_ns = pause_ns * 2 < pause_max_ns ? pause_ns * 2 : pause_max_ns;
+  }
+  return limits;
+}
+
 /// Looks at a connection at intervals. Looks are counted and not the time since the last acknowledgement: that is long
 /// where nothing was sent for long, and where this process or the machine stood still, whose kernel may have yet to
 /// take in what came meanwhile.
 class SilenceWatch {
  public:
-  /// True: looks_max looks in a row, this one too, have seen what was not acknowledged, with no acknowledgement between
-  /// them; or it was sent again repeats_max times; or keepalive probes, one at each look, have had no answer.
-  [[nodiscard]] bool look(int descriptor, uint64_t now_ns, uint32_t looks_max, uint32_t repeats_max) {
+  /// True: `limits.looks` looks in a row, this one too, have seen what was not acknowledged, with no acknowledgement
+  /// between them; or it was sent again `limits.repeats` times; or keepalive probes have had no answer.
+  [[nodiscard]] bool look(int descriptor, uint64_t now_ns, const SilenceLimits &limits) {
     constexpr uint64_t ms_ns = 1'000'000, tick_ms = 10;  // the kernel counts in ticks
     const tcp_info info = tcp_state_of(descriptor);
     repeats_ = repeats_in(info);
@@ -69,18 +93,16 @@ class SilenceWatch {
       looks_ = 0;
     }
     looks_ = info.tcpi_unacked != 0 ? looks_ + 1 : 0;
-    if (looks_ >= looks_max) return true;
+    if (looks_ >= limits.looks) return true;
     if (info.tcpi_unacked != 0 || info.tcpi_probes == 0 || is_under_way(descriptor))
-      return repeats_in(info) >= repeats_max;
-    if (info.tcpi_probes < idle_probes_max) ask_again(descriptor);
-    return info.tcpi_probes >= idle_probes_max;
+      return repeats_in(info) >= limits.repeats;
+    if (info.tcpi_probes < limits.probes) ask_again(descriptor);
+    return info.tcpi_probes >= limits.probes;
   }
   /// Returns repeats_in() at the latest look: the kernel forgets it when the other end resets the connection.
   [[nodiscard]] uint32_t repeats() const { return repeats_; }
 
  private:
-  static constexpr uint32_t idle_probes_max = 4;  // fewer may be lost one after the other
-
   uint64_t begun_ns_ = 0;
   uint32_t looks_ = 0;
   uint32_t repeats_ = 0;

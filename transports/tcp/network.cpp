@@ -14,6 +14,7 @@
 #include <utility>
 
 #include "src/base/clock.h"
+#include "src/base/parse.h"
 #include "src/proto/memory.h"
 #include "src/proto/simple.h"
 #include "transports/tcp/socket.h"
@@ -23,8 +24,6 @@ namespace {
 
 constexpr int receives_per_poll = 8;
 constexpr uint64_t silence_look_ns = 200'000'000;
-constexpr uint32_t silent_looks = 13;  // 2.5 s
-constexpr uint32_t repeats_max = 4;    // 3 s
 constexpr uint32_t events_per_frame = 2;  // at most, where each slot comes in its turn
 
 class TcpNetwork final : public net::Network {
@@ -305,8 +304,10 @@ void TcpNetwork::look_for_silence() {
   for (const auto &each : sockets_) {
     Socket &socket = *each;
     if (!socket.ends.watched || socket.lost) continue;
-    if (socket.silence.look(socket.ends.socket.get(), now, silent_looks, repeats_max))
-      lose(socket, "nothing that was sent has been acknowledged for 2.5 s; is this network between the hosts cut?");
+    const uint64_t patience_ns = socket.ends.patience_ns;
+    if (socket.silence.look(socket.ends.socket.get(), now, net::silence_limits(patience_ns, silence_look_ns)))
+      lose(socket, "nothing that was sent has been acknowledged for " + show_seconds(patience_ns) +
+                       " s; is this network between the hosts cut?");
   }
 }
 

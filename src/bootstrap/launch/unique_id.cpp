@@ -20,6 +20,8 @@ constexpr std::string_view magic = "RNDO";
 constexpr uint8_t format_version = 1;
 constexpr size_t checked_bytes = 96;
 constexpr std::string_view check_key = "rondo unique id, format 1";
+constexpr size_t further_max = 4;
+static_assert(offers_max == 1 + further_max);
 
 std::array<std::byte, 32> check_of(ByteView bytes) {
   std::array<std::byte, 32> out;
@@ -33,10 +35,31 @@ Error damaged(const std::string &why) {
                           " bytes of what rondo_get_unique_id() wrote");
 }
 
+SocketAddress v4_address(ByteView bytes, uint16_t port) {
+  SocketAddress address;
+  auto *const in4 = reinterpret_cast<sockaddr_in *>(address.get());
+  in4->sin_family = AF_INET;
+  in4->sin_port = htons(port);
+  std::memcpy(&in4->sin_addr, bytes.data(), sizeof in4->sin_addr);
+  address.bytes = sizeof *in4;
+  return address;
+}
+
+/// Appends the addresses after the first one. There is no room for those of IPv6.
+void append_further(Bytes &out, const std::vector<std::string> &hosts) {
+  for (size_t at = 1; at < std::min(hosts.size(), 1 + further_max); ++at) {
+    const auto address = socket_address({hosts[at], 1});
+    if (!address.ok() || address.value().storage.ss_family != AF_INET) continue;
+    append_bytes(out, std::as_bytes(std::span(
+                          &reinterpret_cast<const sockaddr_in *>(address.value().get())->sin_addr, 1)));
+  }
+}
+
 }  // namespace
 
 Result<rondo_unique_id_t> encode_unique_id(const UniqueId &id) {
-  RONDO_TRY_ASSIGN(const SocketAddress address, socket_address(id.endpoint));
+  const std::vector<std::string> hosts = split_hosts(id.endpoint.host);
+  RONDO_TRY_ASSIGN(const SocketAddress address, socket_address({hosts.front(), id.endpoint.port}));
   Bytes out;
   out.reserve(RONDO_UNIQUE_ID_BYTES);
   append_bytes(out, bytes_of(magic));
@@ -58,6 +81,7 @@ Result<rondo_unique_id_t> encode_unique_id(const UniqueId &id) {
   append_bytes(out, id.secret.bytes);
   append_bytes(out, id.group);
   append_number(out, id.process);
+  append_further(out, hosts);
   out.resize(checked_bytes);
   append_bytes(out, check_of(out));
   rondo_unique_id_t encoded;
@@ -82,11 +106,7 @@ Result<UniqueId> decode_unique_id(const rondo_unique_id_t &id) {
   if ((family != 4 && family != 6) || port == 0) return damaged("it has no valid address");
   SocketAddress address;
   if (family == 4) {
-    auto *in4 = reinterpret_cast<sockaddr_in *>(address.get());
-    in4->sin_family = AF_INET;
-    in4->sin_port = htons(port);
-    std::memcpy(&in4->sin_addr, host.data(), 4);
-    address.bytes = sizeof *in4;
+    address = v4_address(host, port);
   } else {
     auto *in6 = reinterpret_cast<sockaddr_in6 *>(address.get());
     in6->sin6_family = AF_INET6;
@@ -100,6 +120,11 @@ Result<UniqueId> decode_unique_id(const rondo_unique_id_t &id) {
   std::ranges::copy(in.bytes(decoded.secret.bytes.size()), decoded.secret.bytes.begin());
   std::ranges::copy(in.bytes(decoded.group.size()), decoded.group.begin());
   decoded.process = in.number<uint32_t>();
+  for (size_t at = 0; at < further_max; ++at) {
+    const ByteView further = in.bytes(sizeof(in_addr));
+    if (std::ranges::all_of(further, [](std::byte byte) { return byte == std::byte{0}; })) break;
+    decoded.endpoint.host += "," + endpoint_of(v4_address(further, port)).host;
+  }
   return decoded;
 }
 
@@ -109,14 +134,14 @@ std::string maker_name(const UniqueId &id) { return "process " + std::to_string(
 
 Result<UniqueIdServer> start_unique_id_server(std::string_view network_interface) {
   UniqueId id;
-  RONDO_TRY_ASSIGN(id.endpoint.host, choose_address(network_interface));
+  RONDO_TRY_ASSIGN(const Offer offer, offer_addresses(network_interface));
   id.secret = random_secret();
   id.process = static_cast<uint32_t>(::getpid());
   const Secret name = random_secret();
   std::copy_n(name.bytes.begin(), id.group.size(), id.group.begin());
   UniqueIdServer made;
-  RONDO_TRY_ASSIGN(made.server, start_store_server(id.endpoint, id.secret));
-  id.endpoint = made.server->endpoint();
+  RONDO_TRY_ASSIGN(made.server, start_store_server({offer.listen, 0}, id.secret));
+  id.endpoint = {offer.host, made.server->endpoint().port};
   RONDO_TRY_ASSIGN(made.id, encode_unique_id(id));
   return made;
 }

@@ -10,7 +10,7 @@
 //  28  secret 32
 //  60  group 16: random; its hexadecimal form begins all keys of the group
 //  76  process number u32 of the maker, for people
-//  80  zero 16
+//  80  further addresses 4 x 4: IPv4, zero for none; tried after the first
 //  96  check 32: BLAKE2b-256 keyed with the format's name over the 96 bytes before. It finds damage (a cut-off copy, a
 //      wrong buffer), and is no protection: the id contains the secret.
 #pragma once
@@ -45,7 +45,7 @@ struct UniqueIdServer {
   std::unique_ptr<StoreServer> server;
 };
 
-/// Makes an id and its server. `network_interface`: as choose_address() takes it.
+/// Makes an id and its server. `network_interface`: as offer_addresses() takes it.
 [[nodiscard]] Result<UniqueIdServer> start_unique_id_server(std::string_view network_interface);
 
 }  // namespace rondo

@@ -57,15 +57,6 @@ bool worth_another_try(int error_number) {
   return false;
 }
 
-/// A connect to a free port of the ephemeral range can meet itself.
-bool connected_to_itself(int socket) {
-  SocketAddress here, there;
-  here.bytes = there.bytes = sizeof here.storage;
-  if (::getsockname(socket, here.get(), &here.bytes) != 0) return false;
-  if (::getpeername(socket, there.get(), &there.bytes) != 0) return false;
-  return endpoint_of(here) == endpoint_of(there);
-}
-
 Attempt attempt_connect(const SocketAddress &address, const std::string &name, uint64_t deadline_ns,
                         const Cancel *cancel) {
   Attempt attempt;
@@ -93,7 +84,8 @@ Attempt attempt_connect(const SocketAddress &address, const std::string &name, u
       return attempt;
     }
   }
-  if (connected_to_itself(fd)) {
+  // A connect to a free port of the ephemeral range can meet itself.
+  if (const auto here = own_end(fd); here && here == other_end(fd)) {
     refuse(ECONNREFUSED);
     return attempt;
   }
@@ -146,10 +138,11 @@ class Client final : public RequestStore {
   }
 
   [[nodiscard]] std::string own_address() const override {
-    SocketAddress address;
-    address.bytes = sizeof address.storage;
-    return ::getsockname(socket_.get(), address.get(), &address.bytes) == 0 ? endpoint_of(address).host : "";
+    const auto here = own_end(socket_.get());
+    return here ? here->host : "";
   }
+
+  [[nodiscard]] bool is_on_this_host() const override { return stays_on_host(socket_.get()); }
 
   std::function<void()> set_idle_work(std::function<void()> work) override {
     return std::exchange(idle_work_, std::move(work));
@@ -297,6 +290,7 @@ class Connector {
       const uint64_t begun_ns = now_ns();
       Attempt attempt = attempt_at_next_address(std::min(end_ns, begun_ns + attempt_ns));
       note_refusal(attempt, begun_ns);
+      if (!attempt.socket.valid()) stranger_count_ = 0;
       if (attempt.socket.valid()) {
         auto client = shake_hands(attempt, std::min(end_ns, begun_ns + attempt_ns), deadline_ns);
         if (client != nullptr) return std::unique_ptr<Store>(std::move(client));
@@ -342,6 +336,9 @@ class Connector {
     attempt.error = failure ? *failure : Error{RONDO_ERROR_TIMEOUT, "it takes connections, but does not answer"};
     // Closed: turned away by a busy server, or by one that ends. A failure of the group comes with a rank.
     attempt.again = !failure || (failure->status == RONDO_ERROR_REMOTE && !client->session().refused());
+    // Another host may have one of the addresses that the store's host has, too.
+    if (failure && failure->status == RONDO_ERROR_AUTHENTICATION)
+      attempt.again = ++stranger_count_ < resolver_.address_count();
     return nullptr;
   }
 
@@ -382,6 +379,7 @@ class Connector {
   bool was_there_ = false;
   bool awaits_later_ = false;  ///< a store whose program ends sent this rank away: the next one may take its time
   bool was_refused_ = false;
+  size_t stranger_count_ = 0;  ///< attempts in a row that met something that does not know the secret
   bool gone_ = false;
 };
 

@@ -30,6 +30,7 @@ class ForwardingStore : public Store {
     return store_.set_idle_work(std::move(work));
   }
   [[nodiscard]] std::string own_address() const override { return store_.own_address(); }
+  [[nodiscard]] bool is_on_this_host() const override { return store_.is_on_this_host(); }
   [[nodiscard]] bool gone() const override { return store_.gone(); }
   void leave(const Result<void> &why) override { store_.leave(why); }
 

@@ -66,6 +66,9 @@ class Store {
   /// Numeric: this host's, of the interface by which the store is reached. Empty: it is reached without one.
   [[nodiscard]] virtual std::string own_address() const { return {}; }
 
+  /// Returns whether the store runs on this host, so that own_address() says nothing about the route to other hosts.
+  [[nodiscard]] virtual bool is_on_this_host() const { return false; }
+
   /// check() fails because the store is gone, and nothing had been told of the group before.
   [[nodiscard]] virtual bool gone() const { return false; }
 

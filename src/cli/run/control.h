@@ -20,7 +20,7 @@ struct Order {
   Kind kind = Kind::start;
   int32_t signal = 0;                   ///< signal: its number
   uint64_t grace_ns = 0;                ///< end: from SIGTERM to SIGKILL
-  std::array<char, 128> store{};        ///< start: RONDO_STORE, null-terminated
+  std::array<char, 320> store{};        ///< start: RONDO_STORE, null-terminated
   std::array<char, 128> secret{};       ///< start: RONDO_SECRET, null-terminated
 };
 
