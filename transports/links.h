@@ -58,9 +58,10 @@ class Links {
   /// After a failure: waits, for a second at most, until no thread of this process reads what this rank has exported.
   virtual void wait_for_readers() const = 0;
 
-  /// Bytes of memory that the ranks of this host share for the communicator, boards and records included: reserved.
+  /// Returns the bytes reserved for memory that the ranks of this host share for the communicator, with boards and
+  /// records.
   [[nodiscard]] virtual uint64_t shared_bytes() const = 0;
-  /// Of these, the pages that were touched so far.
+  /// Returns the bytes of these pages that were touched so far.
   [[nodiscard]] virtual Result<uint64_t> used_bytes() const = 0;
 };
 

@@ -118,7 +118,7 @@ Error nobody_listens() {
   return error;
 }
 
-/// Appends those of one message.
+/// Appends the descriptors of one message.
 Result<void> receive_descriptors(int server, std::vector<FileDescriptor> &descriptors) {
   DescriptorMessage message(descriptors_max);
   const ssize_t received = ::recvmsg(server, &message.header, MSG_CMSG_CLOEXEC);
@@ -302,7 +302,7 @@ FdOffer::~FdOffer() {
 
 namespace {
 
-/// RONDO_ERROR_TIMEOUT: at the deadline.
+/// Connects to the process that owns the descriptors. Returns RONDO_ERROR_TIMEOUT at the deadline.
 Result<FileDescriptor> connect_to_owner(const FdTicket &ticket, uint64_t deadline_ns, const WaitCheck &check) {
   const AbstractAddress address = address_of(ticket);
   while (true) {  // ends at the deadline
@@ -321,7 +321,7 @@ Result<FileDescriptor> connect_to_owner(const FdTicket &ticket, uint64_t deadlin
   }
 }
 
-/// Fewer than `count`: the owner closed the connection: there were too many, or it does not know the token.
+/// Returns fewer than `count` if the owner closed the connection: it had too many, or it does not know the token.
 Result<std::vector<FileDescriptor>> take_once(const FdTicket &ticket, size_t count, uint64_t deadline_ns,
                                               const WaitCheck &check) {
   std::vector<FileDescriptor> taken;

@@ -227,7 +227,7 @@ uint32_t count_cores(const std::vector<PeerInfo> &all, const PeerInfo &own, cons
   return usable_core_count(topology, os_indices);
 }
 
-/// By rank: the lowest rank of its host.
+/// Returns, by rank, the lowest rank of its host.
 std::vector<uint32_t> first_of_host(const std::vector<PeerInfo> &all) {
   std::vector<uint32_t> firsts;
   for (const PeerInfo &info : all) {

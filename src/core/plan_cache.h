@@ -21,7 +21,7 @@ struct BoundPlan {
   bool captured = false;        ///< a graph may run it at any time, and so it stays
 };
 
-/// What a plan is looked up by. `counts_hash` stands for uneven counts (BLAKE2b, 63 bits).
+/// The key of a plan in the cache. `counts_hash` stands for uneven counts (BLAKE2b, 63 bits).
 struct PlanKey {
   Signature signature;
   bool in_place = false;
@@ -38,10 +38,11 @@ class PlanCache {
     if (latest_ != nullptr && key == latest_key_) return latest_;
     return find_in_table(key);
   }
-  /// Evicts first where the cache is full: a plan whose last turn is at most `executed`. All may be in use: then
-  /// it grows (queues bound that; captured ones, the memory for plans).
+  /// Adds a plan. If the cache is full, evicts one whose last turn is at most `executed`. All may be in use: then the
+  /// cache grows. Queues bound that growth; for captured plans, the memory for plans does.
   BoundPlan &add(const PlanKey &key, std::unique_ptr<BoundPlan> plan, uint64_t executed);
-  /// The least recently used plan whose last turn is at most `executed`, and which no graph has. False: none.
+  /// Evicts the least recently used plan whose last turn is at most `executed`, and which no graph has. False if none
+  /// is.
   bool evict_one(uint64_t executed);
 
  private:

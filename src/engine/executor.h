@@ -77,13 +77,13 @@ class Executor {
   virtual ~Executor() = default;
 
   [[nodiscard]] virtual ExecutorCapabilities capabilities() const = 0;
-  /// For people: "host memory", "CUDA device 0 (NVIDIA H100)".
+  /// Describes the executor for people: "host memory", "CUDA device 0 (NVIDIA H100)".
   [[nodiscard]] virtual std::string describe() const = 0;
-  /// The chunk size for a vector of that many bytes where nobody asks for one; 0: the tuner's.
+  /// Returns the chunk size for a vector of that many bytes if nobody asks for one; 0 means the tuner's.
   [[nodiscard]] virtual uint64_t chunk_bytes(uint64_t) const { return 0; }
 
-  /// RONDO_ERROR_INVALID_ARGUMENT: `name` is not memory that the executor works on. Null and 0 bytes are fine. Any
-  /// thread.
+  /// Returns RONDO_ERROR_INVALID_ARGUMENT if `name` is not memory that the executor works on. Null and 0 bytes are
+  /// fine. Any thread.
   [[nodiscard]] virtual Result<void> check_buffer(const char *name, const void *pointer, size_t bytes) const = 0;
   /// Says whether the stream is being captured into a graph. An error means that work cannot be enqueued there. Any
   /// thread.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a communicator and its executor share: whose turn it is among the operations of this rank, how far they have
-// come, and the failure that ends them all. A turn counts the operations of this rank alone. A number counts the
-// collectives, and is equal on all ranks.
+// A communicator and its executor share this: whose turn it is among the operations of this rank, how far they are, and
+// the failure that ends them all. A turn counts the operations of this rank alone. A number counts the collectives, and
+// is equal on all ranks.
 #pragma once
 
 #include <atomic>
@@ -51,12 +51,12 @@ class Operations {
   [[nodiscard]] uint32_t rank_count() const { return parts_.rank_count; }
   [[nodiscard]] uint64_t timeout_ns() const { return parts_.timeout_ns; }
 
-  /// What the ranks compare of it.
+  /// Returns what the ranks compare of it.
   [[nodiscard]] static OperationInfo info_of(const WorkItem &work) {
     return {work.plan->key.signature, work.plan->choice, work.history};
   }
 
-  /// What it is to the statistics, but for what its executor alone knows.
+  /// Returns what it is to the statistics, except for what its executor alone knows.
   [[nodiscard]] static OperationCost cost_of(const Plan &plan) {
     OperationCost cost;
     cost.collective = plan.key.signature.collective;
@@ -66,26 +66,26 @@ class Operations {
 
   /// Returns the turn of the latest operation that is done, as are all before it.
   [[nodiscard]] uint64_t executed() const { return executed_.load(std::memory_order_acquire); }  // see mark_executed()
-  /// Waits until every operation before `turn` is done. False: the communicator has failed, perhaps because one of
-  /// them took longer than the timeout.
+  /// Waits until every operation before `turn` is done. Returns false if the communicator has failed, perhaps because
+  /// one of them took longer than the timeout.
   [[nodiscard]] bool wait_for_predecessor(uint64_t turn) { return executed() + 1 >= turn || wait_for_turn(turn); }
   /// Notes that the operation of `turn` is done, and every one before it.
   void mark_executed(uint64_t turn) {
     executed_.store(turn, std::memory_order_release);  // pairs with everybody's acquire
-    // Relaxed: a new waiter may miss this notification; it looks every millisecond.
+    // Relaxed: a new waiter may miss this notification, but it polls every millisecond.
     if (turn_waiter_count_.load(std::memory_order_relaxed) != 0) notify_turns();
   }
-  /// An operation failed: those that wait for their turn find the failure.
+  /// Wakes the threads that wait for their turn, after an operation failed: they find the failure.
   void give_up_turns() { notify_turns(); }
 
   /// Makes `error` the communicator's failure, unless there is one: of this rank, at that operation.
   void raise(Error error, uint64_t number);
-  /// Operation `number` has its number, but cannot be enqueued: the other ranks must not wait for it.
+  /// Fails an operation that has its number but cannot be enqueued: the other ranks must not wait for it.
   void raise_not_enqueued(Error error, uint64_t number);
   [[nodiscard]] std::shared_ptr<const void> keep_communicator() const { return parts_.keep(); }
-  /// The failure is put on record; nobody waits for that.
+  /// Puts the failure on record; nobody waits for that.
   void announce_failure() { parts_.on_failure(false); }
-  /// The first call returns the failure as it is, later ones RONDO_ERROR_COMM_FAILED.
+  /// Returns the failure: as it is for the first call, RONDO_ERROR_COMM_FAILED for later ones.
   [[nodiscard]] Error report_failure();
 
  private:

@@ -84,13 +84,14 @@ class Control {
 
   /// Sends the state of this host's ranks to all others, now or, where somebody else serves just now, soon.
   void tell_status();
-  /// This rank has left: when it returns, the other hosts have been told, but for those that a full connection or their
-  /// silence keeps from it for 0.5 s; or a stopped rank holds the lock for as long, and tells them when it goes on. The
-  /// last rank of a host also waits, within that time, until the kernels of the other hosts have acknowledged it.
+  /// Reports to the other hosts that this rank has left; they know it when this returns. It leaves a host out if a full
+  /// connection or the host's silence keeps the report from it for 0.5 s. If a stopped rank holds the lock for as long,
+  /// that rank reports it when it goes on. The last rank of a host also waits, within that time, until the kernels of
+  /// the other hosts have acknowledged it.
   void tell_leaving();
-  /// The communicator has failed: likewise.
+  /// Reports the communicator's failure to the other hosts, within the same limits.
   void pass_on_failure();
-  /// Takes what has come, sends what is due, where this rank is to serve.
+  /// Takes what has arrived and sends what is due, if this rank is to serve.
   void step(uint64_t now_ns);
   void watch(std::vector<pollfd> &descriptors) const;
 

@@ -37,7 +37,7 @@ class ControlLines {
   [[nodiscard]] bool has_arrived(uint32_t host) const;
   /// Takes all cells that have come, until `take` returns false. What ended the connection: errno, 0 if it was closed.
   [[nodiscard]] std::optional<int> receive(uint32_t host, const std::function<bool(ByteReader)> &take) const;
-  /// A look at each heartbeat. True: nothing was acknowledged for too long.
+  /// Checks the connection once; to be called at each heartbeat. Returns true if nothing was acknowledged for too long.
   [[nodiscard]] bool is_silent(uint32_t host, uint64_t now_ns) const;
   /// Resets the connection. The other host may still hear this one, and be waiting for an answer itself.
   void give_up(uint32_t host) const;

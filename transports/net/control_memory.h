@@ -58,10 +58,10 @@ struct ControlHeader {
 struct RemoteHost {
   alignas(cache_line_bytes) uint64_t lost = 0;  ///< 1: nothing comes any more
   uint64_t sent_unheard = 0;  ///< cells that were sent to it since the last one came
-  uint64_t farewell_told = 0;  ///< cells of how this host's ranks have left or ended, when all had, that it was told
+  uint64_t farewell_told = 0;  ///< cells sent to it of how this host's ranks have left or ended, when all had
   uint64_t send_error = 0;  ///< nothing can be sent any more; what it said last is still to be read
-  SilenceWatch silence;      ///< looks at each heartbeat
-  uint64_t unsent_bytes = 0;  ///< the last so many of `unsent` are still to be sent
+  SilenceWatch silence;      ///< checks at each heartbeat
+  uint64_t unsent_bytes = 0;  ///< as many bytes at the end of `unsent` are still to be sent
   std::array<std::byte, cell_bytes> unsent{};
   // In a ring of hosts, this host included:
   uint64_t down_due = 0;  ///< a bit for each neighbour of this rank's host that has yet to learn of `down`

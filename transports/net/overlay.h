@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // This file decides which hosts have a control connection with each other. Up to a bound each two have one: a mesh.
-// Above it hosts stand in a ring: host i is joined with the hosts i + 2^k and i - 2^k, where 2^k is at most half of
-// the ring. So a host has 2 log2(n) connections in place of n - 1, and no host is more than log2(n) of them away. Every
+// Above it hosts stand in a ring. Host i is joined with the hosts i + 2^k and i - 2^k, where 2^k is at most half of the
+// ring. So a host has 2 log2(n) connections in place of n - 1, and no host is more than log2(n) of them away. Every
 // host computes the same, from the number of hosts alone.
 #pragma once
 

@@ -10,9 +10,9 @@
 //           P4 load incoming head, sync       pairs with R3 in SimpleReceiver::release
 //           A payload in memory of a device: RdmaMemory::flush() lies between the network's completion and P3. The
 //           reader is a kernel of that device.
-// Credit is told when two slots or more are consumed, so that small messages do not pay for a message of its own; a
-// message in the other direction takes it along. A sender that has no free slot is told of a single one when nothing
-// else moves: builders need the slot that a chunk of slot_count - 1 leaves free.
+// A receiver sends credit when two slots or more are consumed, so that small messages do not pay for a message of its
+// own. A message in the other direction takes the credit along. A sender that has no free slot gets credit for a single
+// one when nothing else moves. Builders need the slot that a chunk of slot_count - 1 leaves free.
 #pragma once
 
 #include <algorithm>
@@ -36,15 +36,15 @@ class Progress {
   Progress &operator=(const Progress &) = delete;
   ~Progress();
 
-  /// One round. True: something moved. One thread at a time.
+  /// Makes one round. Returns true if something moved. One thread at a time.
   bool step();
-  /// Everything that was posted and consumed leaves without further calls.
+  /// Says whether everything that was posted and consumed leaves without further calls.
   [[nodiscard]] bool flushed() const;
-  /// Network::delivered(), and everything has been given to the network.
+  /// Says whether everything has been given to the network, and Network::delivered().
   [[nodiscard]] bool delivered() const;
-  /// The descriptors to sleep on; see Network::watch().
+  /// Appends the descriptors to sleep on; see Network::watch().
   void watch(std::vector<pollfd> &descriptors) const;
-  /// Peers from which nothing comes any more, in the order in which they were lost.
+  /// Returns the peers from which nothing arrives any more, in the order in which they were lost.
   [[nodiscard]] const std::vector<uint32_t> &lost() const { return lost_; }
   [[nodiscard]] Error why_lost(uint32_t peer) const;
   /// Returns the first rank that `fits` to which there is a link that is not lost.
@@ -55,8 +55,8 @@ class Progress {
     return std::nullopt;
   }
   [[nodiscard]] const char *network_name() const { return network_->name(); }
-  /// Of this rank alone: its device did not flush what had come, so that its kernels never see it. The peers know
-  /// nothing of that, and are not lost.
+  /// Returns the failure of this rank alone: its device did not flush what had arrived, so that its kernels never see
+  /// it. The peers know nothing of that, and are not lost.
   [[nodiscard]] const std::optional<Error> &failure() const { return failure_; }
 
  private:
@@ -69,7 +69,7 @@ class Progress {
     uint64_t told = 0;
     uint64_t arrived = 0;
     SimpleSender publisher;  ///< of the incoming FIFO
-    bool broken = false;     ///< a payload cannot be read: nothing that came behind it is published
+    bool broken = false;     ///< a payload cannot be read: nothing that arrived after it is published
     [[nodiscard]] bool sender_waits() const { return arrived - told >= ends.incoming.geometry.slot_count; }
   };
 

@@ -16,7 +16,7 @@ namespace {
 constexpr uint64_t charge_look_ns = 10'000'000;
 constexpr uint64_t lost_link_patience_ns = 1'000'000'000;  // in which the control plane has the word
 constexpr uint64_t reset_patience_ns = 100'000'000;  // in which the links of a process end that has ended
-// Of the links of a device, on which nobody rings.
+// These times are for the links of a device, on which nobody rings.
 constexpr uint64_t eager_ns = 100'000;         // after something moved: looks without a pause
 constexpr uint64_t eager_max_ns = 2'000'000;  // then the control plane has its turn
 constexpr uint64_t busy_ns = 20'000'000, busy_look_ns = 20'000, waiting_look_ns = 100'000;
@@ -158,7 +158,7 @@ void Sentinel::look_for_failures(uint64_t now_ns) {
   if (failure_told_.load(std::memory_order_relaxed)) return;
   if (own) hooks_.raise_own(std::move(*own));
   if (lost && now_ns - links_lost_ns_ >= lost_link_patience_ns) hooks_.raise(*lost);
-  // No operation may wait long enough to look for ranks that have ended: links alone carry them.
+  // No operation may wait long enough to check for ranks that have ended: links alone carry them.
   if (reset && now_ns - reset_ns_ >= reset_patience_ns) hooks_.raise_reset(*reset);
 }
 

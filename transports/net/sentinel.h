@@ -31,13 +31,13 @@ class Sentinel {
     std::function<void()> ring;                ///< wakes the executing thread, if it sleeps
     std::function<void(const Error &)> raise;  ///< the communicator has failed
     std::function<void(Error)> raise_own;      ///< the same, by what this rank itself cannot do: the error names nobody
-    /// The same, because the control connection with the host of a rank was reset although a link to that rank works.
+    /// Raises a failure: the control connection with the host of a rank was reset although a link to that rank works.
     std::function<void(uint32_t peer)> raise_reset;
-    /// Null: the thread that posts to the links serves them, or rings. A device does neither, so that this thread
-    /// looks: without a pause while something moves, and the less often the longer nothing has: look_interval_ns().
+    /// Null if the thread that posts to the links serves them, or rings. A device does neither, so this thread polls:
+    /// without a pause while something moves, and the less often the longer nothing has (look_interval_ns()).
     std::function<bool()> in_flight{};
   };
-  /// All of them outlive it.
+  /// Starts the thread. All arguments outlive the sentinel.
   [[nodiscard]] static Result<std::unique_ptr<Sentinel>> start(Control &control, Progress &progress, Hooks hooks);
   Sentinel(const Sentinel &) = delete;
   Sentinel &operator=(const Sentinel &) = delete;
@@ -45,18 +45,18 @@ class Sentinel {
 
   /// The executing thread takes the links over, or leaves them.
   void set_away(bool away) { away_.store(away, std::memory_order_release); }  // pairs with the acquire in run()
-  /// The links are left: to be taken over at once. Any thread.
+  /// Has this thread take over the links, which were left, at once. Any thread.
   void kick();
-  /// A device will post: a sentinel that looks seldom is woken. Any thread.
+  /// Wakes a sentinel that polls seldom, since a device will post. Any thread.
   void expect_posts();
   /// Sends the failure of the communicator to the other hosts, if it has failed, once. Any thread.
   void report_failure();
-  /// A round of the links by the executing thread. True: something moved.
+  /// Makes a round of the links by the executing thread. Returns true if something moved.
   bool step();
-  /// True: all leaves without further calls. Rounds until then, for at most `patience_ns`.
+  /// Makes rounds until all leaves without further calls, for at most `patience_ns`. Returns whether it does.
   bool flush(uint64_t patience_ns);
-  /// Rounds until all that was sent would arrive even if the network ended now (Network::delivered()), the communicator
-  /// has failed, or `patience_ns` is over. The links are free between two rounds.
+  /// Makes rounds until all that was sent would arrive even if the network ended now (Network::delivered()), the
+  /// communicator has failed, or `patience_ns` is over. The links are free between two rounds.
   void deliver(uint64_t patience_ns);
 
  private:
@@ -74,11 +74,11 @@ class Sentinel {
   FileDescriptor bell_;
   std::atomic<bool> away_{true};      ///< pairs with run(): once a thread reads true, no other thread uses the links
   std::atomic<bool> stopped_{false};  ///< relaxed: the bell orders it
-  std::atomic<bool> failure_told_{false};  ///< relaxed: decides which thread tells; no data rides on it
-  uint64_t links_lost_ns_ = 0;  ///< when the first was seen to be lost; 0: none
-  uint64_t reset_ns_ = 0;  ///< when a link was first seen to work beside a control connection that was reset; 0: never
+  std::atomic<bool> failure_told_{false};  ///< relaxed: it decides which thread reports, and no data rides on it
+  uint64_t links_lost_ns_ = 0;  ///< when the first was seen to be lost; 0 if none was
+  uint64_t reset_ns_ = 0;  ///< when a link was first seen to work although the control connection was reset; 0 if never
   uint64_t moved_ns_ = 0;       ///< when something moved on the links of a device, or was expected to; of the thread
-  uint64_t next_control_ns_ = 0;  ///< likewise: when the control plane is served again; 0: it has something to read
+  uint64_t next_control_ns_ = 0;  ///< likewise, when the control plane is served again; 0 if it has something to read
   std::atomic<bool> looks_seldom_{false};  ///< expect_posts() is to ring
   std::vector<pollfd> descriptors_;
   std::mutex links_mutex_;  ///< guards progress_

@@ -32,8 +32,8 @@ inline constexpr uint64_t default_network_timeout_ns = 1'000'000'000;  ///< ROND
   return info.tcpi_unacked != 0 ? info.tcpi_retransmits : info.tcpi_probes;
 }
 
-/// On a connection with nothing under way: the kernel asks the other end whether it is there (a keepalive probe) when
-/// nothing has come for this long, and the kernel of a stopped process answers, too.
+/// The kernel asks the other end of a connection with nothing under way whether it is alive (a keepalive probe) when
+/// nothing has arrived for this long. The kernel of a stopped process answers, too.
 inline constexpr int idle_s = 1;
 
 /// False: nothing is sent that has to be acknowledged, so that what is asked are keepalive probes.
