@@ -106,7 +106,8 @@ void add_device_options(console::CommandLine &app, Options &options, Words &word
 /// How the ranks divide the work, and what they tell each other.
 void add_rank_options(console::CommandLine &app, Options &options, Words &words) {
   app.begin_group("Communication");
-  app.add_option("--bucket-mb", options.bucket_mb, "MiB of gradients that travel together [1]")
+  app.add_option("--bucket-mb", options.bucket_mb,
+                 "MiB of gradients that travel together, 0.001 to 4096 [the lesser of 1 and an eighth of all]")
       ->check(console::InRange(0.001, 4096.0))
       ->type_name("X");
   auto *const overlap = app.add_flag("--overlap", words.overlap,
@@ -162,7 +163,7 @@ void add_run_options(console::CommandLine &app, Options &options, Words &words) 
       ->type_name("N");
   app.add_option("--resume", options.resume, "continue from this checkpoint")->type_name("FILE");
   app.add_option("--measure", options.measure_rounds,
-                 "rounds in which overlap is measured after the run; 0: none [5]")
+                 "rounds in which overlap is measured after the run; 0: none [9]")
       ->check(console::InRange(0u, 1000u))
       ->type_name("N");
   app.begin_group("Output");
@@ -212,6 +213,15 @@ Outcome take_division(const Words &words, Options &options) {
     return Failure{Exit::usage, "--zero 1 adds gradients up by reduce-scatter, which takes floats of 32 or 16 bits and "
                                 "not --compress " + name_of(options.compression) + "; leave one of them out"};
   return check_slices(options.shape, options.slices);
+}
+
+/// Takes buckets of an eighth of a rank's gradients, so that most of them can travel during the backward pass, but of
+/// 1 MiB at most.
+void take_buckets(const CLI::App &app, Options &options) {
+  constexpr double buckets_min = 8, mb_max = 1, mb = 1 << 20;
+  if (app.count("--bucket-mb") != 0) return;
+  const auto bytes = static_cast<double>(make_layout(options.shape, {0, options.slices}).count * sizeof(float));
+  options.bucket_mb = std::min(mb_max, bytes / mb / buckets_min);
 }
 
 /// Reads "1:20": a rank, and a number up to `most`.
@@ -299,6 +309,11 @@ const char *name_of(Mode mode) {
   return names[static_cast<size_t>(mode)];
 }
 
+size_t Options::samples_a_step(size_t ranks) const {
+  const size_t workers = mode == Mode::async_ps ? ranks - 1 : ranks / slices;
+  return workers * batch * accumulate;
+}
+
 std::variant<Options, Failure> parse_options(std::span<const char *const> args) {
   Options options;
   Words words;
@@ -315,6 +330,7 @@ std::variant<Options, Failure> parse_options(std::span<const char *const> args) 
   if (auto failure = take_shape(app, words, options)) return *failure;
   if (auto failure = take_compression(words, options)) return *failure;
   if (auto failure = take_division(words, options)) return *failure;
+  take_buckets(app, options);
   if (auto failure = take_mode(words, options)) return *failure;
   if (auto failure = take_device(words, options)) return *failure;
   if (auto failure = take_tests(words, options)) return *failure;
