@@ -77,7 +77,7 @@ FULL = Sizes(large="256M", medium="64M", protocols=("-b", 8, "-e", "8M", "-f", 8
              algorithms=("-b", "16K", "-e", "64K", "-f", 2), small=("-b", 8, "-e", "32K", "-f", 8),
              runs=("-n", 5, "-w", 1), replays=("-n", 20, "-w", 3), calls=500, many=8, rows=8192,
              matrix={2: "large", 3: "large", 8: "large"}, thread_seeds=70, process_seeds=30,
-             pair_blocks=(64, 128), mps_blocks=32, device_costs=(), train_steps=20, train_rounds=5,
+             pair_blocks=(64, 128), mps_blocks=32, device_costs=(), train_steps=20, train_rounds=6,
              train_ranks=(2, 4), train_blocks=(1, 2, 4, 8))
 BRIEF = replace(FULL, matrix={2: "small", 3: "small", 8: "small"}, thread_seeds=40, process_seeds=6, train_steps=8,
                 train_rounds=2, train_ranks=(2,), train_blocks=(2, 4), patience=0.4)

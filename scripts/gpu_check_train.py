@@ -21,11 +21,13 @@ def overlap_of(label):
     def judge(report):
         times = report["time_us"]
         parts = ", ".join(f"{name} {times[name] / 1e3:.1f}" for name in ("forward", "backward", "optimizer",
-                                                                        "communication", "exposed"))
+                                                                        "waiting", "communication", "exposed"))
         yield Figure(f"a step of {report['model']}, {report['ranks']} ranks ({label})",
                      f"{times['step'] / 1e3:.1f} ms: {parts}")
+        overlap = report["overlap"] or {"headline": "not measured", "efficiency_text": None}
+        yield Figure(f"overlap of {report['model']}, {report['ranks']} ranks ({label})", overlap["headline"])
         yield Figure(f"overlap efficiency of {report['model']}, {report['ranks']} ranks ({label})",
-                     spread(report["overlap_efficiency"]))
+                     overlap["efficiency_text"] or "not told")
         rounds = report["measurement"]
         yield Figure(f"computation beside communication over the same alone, {report['ranks']} ranks ({label})",
                      spread(report["compute_slowdown"]))

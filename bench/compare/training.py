@@ -102,9 +102,9 @@ class Rondo:
         taken = {name: told["measurement"][name + "_us"]["median"] / 1e3 for name in ("computation", "step_overlap")}
         return {"samples_per_second": told["samples_per_second"], "step_ms": told["time_us"]["step"] / 1e3,
                 "exposed_ms": taken["step_overlap"] - taken["computation"] if ranks > 1 else 0.0,
-                "waited_ms": told["time_us"]["exposed"] / 1e3, "backward_ms": told["time_us"]["backward"] / 1e3,
+                "waited_ms": told["time_us"]["waiting"] / 1e3, "backward_ms": told["time_us"]["backward"] / 1e3,
                 "counted": {side: [told["library"][ours] / 1e3, told["time_us"][its] / 1e3] for side, ours, its in
-                            (("exposed", "exposed_us", "exposed"), ("in flight", "in_flight_us", "communication"))}}
+                            (("exposed", "exposed_us", "waiting"), ("in flight", "in_flight_us", "in_flight"))}}
 
 
 class Ddp:

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <limits>
 
 #include "src/console/command_line.h"
 #include "src/console/output.h"
@@ -24,6 +25,12 @@ constexpr console::Manual manual{
     "  rondo run -n 2 rondo train --corpus ~/texts --steps 1000 --checkpoint run.ckpt --checkpoint-every 100\n"
     "      your own text; when it was interrupted, add: --resume run.ckpt\n"};
 
+/// Beyond these, an integer that does not fit would be read as the largest one, and a negative one as nearly that.
+constexpr uint64_t count_max = 1'000'000'000, seed_max = std::numeric_limits<int64_t>::max();
+constexpr uint64_t delay_max_ms = 86'400'000;
+
+console::InRange counts(uint64_t least) { return {least, count_max}; }
+
 /// Options as they stand on the command line, before their words are understood.
 struct Words {
   std::string model = "nano", wire = "float32", compress = "none", mode = "sync", flip, delay;
@@ -37,17 +44,22 @@ void add_model_options(console::CommandLine &app, Options &options, Words &words
   app.begin_group("The model");
   app.add_option("--model", words.model, "shape of the model: " + known_shapes() + " [nano]")->type_name("NAME");
   app.add_option("--width", options.shape.width, "floats of a token between layers, a multiple of 16 [of the model]")
+      ->check(counts(0))
       ->type_name("N");
-  app.add_option("--layers", options.shape.layers, "layers [of the model]")->type_name("N");
-  app.add_option("--heads", options.shape.heads, "attention heads; divides the width [of the model]")->type_name("N");
+  app.add_option("--layers", options.shape.layers, "layers [of the model]")
+      ->check(counts(0))
+      ->type_name("N");
+  app.add_option("--heads", options.shape.heads, "attention heads; divides the width [of the model]")
+      ->check(counts(0))
+      ->type_name("N");
   app.add_option("--context", options.shape.context, "bytes of a sample, a multiple of 16 [of the model]")
+      ->check(counts(0))
       ->type_name("N");
 }
 
 void add_learning_options(console::CommandLine &app, Options &options) {
-  const auto positive = console::InRange(uint64_t{1}, uint64_t{1'000'000'000});
   app.begin_group("Learning");
-  app.add_option("--steps", options.steps, "steps in all [100]")->check(positive)->type_name("N");
+  app.add_option("--steps", options.steps, "steps in all [100]")->check(counts(1))->type_name("N");
   app.add_option("--batch", options.batch, "samples of one pass on one rank, 1 to 65536 [8]")
       ->check(console::InRange(1, 65'536))
       ->type_name("N");
@@ -55,7 +67,9 @@ void add_learning_options(console::CommandLine &app, Options &options) {
                  "passes on each rank whose gradients make one step, 1 to 65536 [1]")
       ->check(console::InRange(1, 65'536))
       ->type_name("N");
-  app.add_option("--seed", options.seed, "of the first parameters and of the samples' order [1]")->type_name("N");
+  app.add_option("--seed", options.seed, "of the first parameters and of the samples' order [1]")
+      ->check(console::InRange(uint64_t{0}, seed_max))
+      ->type_name("N");
   app.add_option("--corpus", options.corpus,
                  "file or folder to learn from, as bytes; may be given several times [the licences in "
                  "/usr/share/common-licenses and Python's library]")
@@ -63,7 +77,9 @@ void add_learning_options(console::CommandLine &app, Options &options) {
   app.add_option("--learning-rate", options.learning_rate, "highest learning rate [0.001]")
       ->check(console::InRange(1e-12, 10.0))
       ->type_name("X");
-  app.add_option("--warmup", options.warmup, "steps in which the learning rate rises from 0 [10]")->type_name("N");
+  app.add_option("--warmup", options.warmup, "steps in which the learning rate rises from 0 [10]")
+      ->check(counts(0))
+      ->type_name("N");
   app.add_option("--weight-decay", options.weight_decay, "AdamW's, of matrices [0.1]")
       ->check(console::InRange(0.0, 10.0))
       ->type_name("X");
@@ -90,7 +106,8 @@ void add_device_options(console::CommandLine &app, Options &options, Words &word
 /// How the ranks divide the work, and what they tell each other.
 void add_rank_options(console::CommandLine &app, Options &options, Words &words) {
   app.begin_group("Communication");
-  app.add_option("--bucket-mb", options.bucket_mb, "MiB of gradients that travel together [1]")
+  app.add_option("--bucket-mb", options.bucket_mb,
+                 "MiB of gradients that travel together, 0.001 to 4096 [the lesser of 1 and an eighth of all]")
       ->check(console::InRange(0.001, 4096.0))
       ->type_name("X");
   auto *const overlap = app.add_flag("--overlap", words.overlap,
@@ -111,6 +128,7 @@ void add_rank_options(console::CommandLine &app, Options &options, Words &words)
       ->type_name("N");
   app.add_option("--staleness", options.staleness,
                  "of async-ps: steps that a worker may be ahead of the slowest [4]")
+      ->check(counts(0))
       ->type_name("N");
   app.add_option("--zero", words.zero,
                  "1: each rank updates a share of the parameters and has that share's moments only (ZeRO-1) [0]")
@@ -130,19 +148,22 @@ void add_rank_options(console::CommandLine &app, Options &options, Words &words)
 void add_run_options(console::CommandLine &app, Options &options, Words &words) {
   app.begin_group("The run");
   app.add_option("--validate-every", options.validate_every, "steps between validations; 0: at the end only [0]")
+      ->check(counts(0))
       ->type_name("N");
   app.add_option("--validation-batches", options.validation_batches, "batches of a validation, over all ranks [8]")
       ->check(console::InRange(1, 1'000'000))
       ->type_name("N");
   app.add_option("--check-every", options.check_every,
                  "steps between comparisons of all ranks' parameters; 0: never [100]")
+      ->check(counts(0))
       ->type_name("N");
   app.add_option("--checkpoint", options.checkpoint, "file to save the run to")->type_name("FILE");
   app.add_option("--checkpoint-every", options.checkpoint_every, "steps between savings; 0: at the end only [0]")
+      ->check(counts(0))
       ->type_name("N");
   app.add_option("--resume", options.resume, "continue from this checkpoint")->type_name("FILE");
   app.add_option("--measure", options.measure_rounds,
-                 "rounds in which overlap is measured after the run; 0: none [5]")
+                 "rounds in which overlap is measured after the run; 0: none [9]")
       ->check(console::InRange(0u, 1000u))
       ->type_name("N");
   app.begin_group("Output");
@@ -194,21 +215,31 @@ Outcome take_division(const Words &words, Options &options) {
   return check_slices(options.shape, options.slices);
 }
 
-/// "1:20"
-bool read_pair(const std::string &text, int &rank, uint64_t &number) {
+/// Takes buckets of an eighth of a rank's gradients, so that most of them can travel during the backward pass, but of
+/// 1 MiB at most.
+void take_buckets(const CLI::App &app, Options &options) {
+  constexpr double buckets_min = 8, mb_max = 1, mb = 1 << 20;
+  if (app.count("--bucket-mb") != 0) return;
+  const auto bytes = static_cast<double>(make_layout(options.shape, {0, options.slices}).count * sizeof(float));
+  options.bucket_mb = std::min(mb_max, bytes / mb / buckets_min);
+}
+
+/// Reads "1:20": a rank, and a number up to `most`.
+bool read_pair(const std::string &text, int &rank, uint64_t &number, uint64_t most) {
   const char *const end = text.data() + text.size();
   const auto first = std::from_chars(text.data(), end, rank);
-  if (first.ec != std::errc{} || first.ptr == end || *first.ptr != ':') return false;
+  if (first.ec != std::errc{} || rank < 0 || first.ptr == end || *first.ptr != ':') return false;
   const auto second = std::from_chars(first.ptr + 1, end, number);
-  return second.ec == std::errc{} && second.ptr == end;
+  return second.ec == std::errc{} && second.ptr == end && number <= most;
 }
 
 Outcome take_tests(const Words &words, Options &options) {
   options.flip_bit = !words.flip.empty();
-  if (options.flip_bit && !read_pair(words.flip, options.flip_rank, options.flip_step))
+  if (options.flip_bit && !read_pair(words.flip, options.flip_rank, options.flip_step, count_max))
     return Failure{Exit::usage, "--flip-bit: '" + words.flip + "' is not RANK:STEP; write 1:20"};
-  if (!words.delay.empty() && !read_pair(words.delay, options.delay_rank, options.delay_ms))
-    return Failure{Exit::usage, "--delay: '" + words.delay + "' is not RANK:MS; write 1:20"};
+  if (!words.delay.empty() && !read_pair(words.delay, options.delay_rank, options.delay_ms, delay_max_ms))
+    return Failure{Exit::usage, "--delay: '" + words.delay + "' is not RANK:MS with " + std::to_string(delay_max_ms) +
+                                    " ms at most; write 1:20"};
   return std::nullopt;
 }
 
@@ -278,6 +309,11 @@ const char *name_of(Mode mode) {
   return names[static_cast<size_t>(mode)];
 }
 
+size_t Options::samples_a_step(size_t ranks) const {
+  const size_t workers = mode == Mode::async_ps ? ranks - 1 : ranks / slices;
+  return workers * batch * accumulate;
+}
+
 std::variant<Options, Failure> parse_options(std::span<const char *const> args) {
   Options options;
   Words words;
@@ -294,6 +330,7 @@ std::variant<Options, Failure> parse_options(std::span<const char *const> args) 
   if (auto failure = take_shape(app, words, options)) return *failure;
   if (auto failure = take_compression(words, options)) return *failure;
   if (auto failure = take_division(words, options)) return *failure;
+  take_buckets(app, options);
   if (auto failure = take_mode(words, options)) return *failure;
   if (auto failure = take_device(words, options)) return *failure;
   if (auto failure = take_tests(words, options)) return *failure;

@@ -41,7 +41,7 @@ struct Options {
   Precision precision = Precision::float32;
   std::string product_library;  ///< of matrix products on a device; empty: where it usually is
 
-  double bucket_mb = 1.0;  ///< MiB of gradients, as floats, in one all-reduce
+  double bucket_mb = 1.0;  ///< MiB of gradients, as floats, in one all-reduce; not given: of the model
   bool overlap = true;
   Mode mode = Mode::sync;
   uint64_t local_steps = 8;  ///< local_sgd: steps between two means
@@ -64,9 +64,11 @@ struct Options {
   std::string report;  ///< folder; empty: none
   std::string json;    ///< file for the report alone, "-" for standard output; empty: none
   [[nodiscard]] bool reports() const { return !report.empty() || !json.empty(); }
+  /// Returns the samples of one step on all ranks.
+  [[nodiscard]] size_t samples_a_step(size_t ranks) const;
   /// Where lines for people go.
   [[nodiscard]] std::FILE *lines() const { return json == "-" ? stderr : stdout; }
-  uint32_t measure_rounds = 5;
+  uint32_t measure_rounds = 9;
   int delay_rank = -1;  ///< for tests: this rank takes delay_ms longer for a step
   uint64_t delay_ms = 0;
   bool flip_bit = false;  ///< for tests: on rank flip_rank, before step flip_step

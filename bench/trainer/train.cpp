@@ -72,6 +72,11 @@ void summarise(const Options &options, const Run &run) {
   std::fprintf(options.lines(), "%s, %zu parameters, ranks: %zu: %.1f samples/s, validation %.3f bits a byte\n",
                options.shape.name.c_str(), run.parameters, run.ranks, samples_per_second(options, run),
                bits_per_byte(run.validations.back().loss));
+  const OverlapFigures overlap = overlap_of(options, run);
+  if (const std::string words = headline(overlap); !words.empty())
+    std::fprintf(options.lines(), "overlap: %s\n", words.c_str());
+  if (const std::string words = efficiency_text(overlap); !words.empty())
+    std::fprintf(options.lines(), "overlap efficiency: %s\n", words.c_str());
   if (!options.report.empty()) std::fprintf(options.lines(), "report: %s/report.html\n", options.report.c_str());
 }
 

@@ -132,11 +132,12 @@ Outcome Trainer::run_pass(const Batch &batch, size_t pass, Work work, StepTimes 
   model_.backward(parameters_.get(), share, options_.accumulate > 1 ? pass_gradients_.get() : exchange_.gradients(),
                   [&](size_t tensor) { gradient_ready(tensor, pass, work); });
   if (auto failure = compute_.finish()) return failure;
-  (void)lap(middle_ns, Part::backward, step, times.backward_ns, spans);
+  const uint64_t end_ns = lap(middle_ns, Part::backward, step, times.backward_ns, spans);
   times.joint_ns += std::exchange(joint_ns_, 0);
   const uint64_t waited_ns = exchange_.take_waited_ns();
   times.backward_ns -= std::min(waited_ns, times.backward_ns);
-  times.exposed_ns += waited_ns;
+  times.last_backward_ns = end_ns - middle_ns - std::min(waited_ns, end_ns - middle_ns);
+  times.waiting_ns += waited_ns;
   return joint_failure_;
 }
 
@@ -154,10 +155,10 @@ Outcome Trainer::run_passes(Work work, StepTimes &times, std::vector<Span> *span
 
 /// Buckets come in the order in which they were started, and each is looked at while the next is under way. Sums are of
 /// whole pieces, so that they do not depend on what the buckets are.
-Outcome Trainer::wait_for_gradients(Work work, StepTimes &times) {
+Outcome Trainer::wait_for_gradients(Work work) {
   size_t number = 0;
   for (size_t index = 0; index < exchange_.buckets().size(); ++index) {
-    if (work != Work::computation) times.exposed_ns += exchange_.wait(index);
+    if (work != Work::computation) exchange_.wait(index);
     if (work == Work::communication) continue;
     for (const Piece &piece : optimizer_.part(index))
       compute_.squared_norm(exchange_.gradients() + piece.offset, piece.count, &squares_[number++]);
@@ -175,13 +176,21 @@ Outcome Trainer::wait_for_gradients(Work work, StepTimes &times) {
   return std::nullopt;
 }
 
-Outcome Trainer::find_norm(Work work, double &norm) {
+Outcome Trainer::find_norm(Work work, StepRecord &record) {
   double squares[] = {split_squares_, common_squares_};
-  if (exchange_.sharded() && work == Work::all)
+  const bool sharded = exchange_.sharded() && work == Work::all, split = ranks_.slices() > 1 && work == Work::all;
+  Interval time{now_ns(), 0};
+  if (sharded) {
     if (auto failure = data_.sum(squares, 2)) return failure;
-  if (ranks_.slices() > 1 && work == Work::all)
+    traffic_.flights.push_back({{time.begin_ns, now_ns()}, false});
+  }
+  if (split)
     if (auto failure = ranks_.joint().sum(squares, 1)) return failure;
-  norm = std::sqrt(squares[0] + squares[1]);
+  record.norm = std::sqrt(squares[0] + squares[1]);
+  if (!sharded && !split) return std::nullopt;
+  time.end_ns = now_ns();
+  traffic_.waits.push_back(time);
+  record.times.waiting_ns += time.duration_ns();
   return std::nullopt;
 }
 
@@ -202,17 +211,15 @@ Outcome Trainer::run_step(Work work, StepRecord &record, std::vector<Span> *span
   const bool half = options_.compression.method == Method::float16;
   StepTimes &times = record.times;
   const uint64_t begin_ns = now_ns();
+  traffic_ = {};
   exchange_.set_wire_scale(half ? static_cast<float>(progress_.scale.scale) : 1.0f);
   if (auto failure = run_passes(work, times, spans)) return failure;
   const uint64_t wait_ns = now_ns();
   if (work != Work::computation) exchange_.finish_pass(losses_.data(), losses_.size());
-  times.exposed_ns += exchange_.take_waited_ns();
-  if (auto failure = wait_for_gradients(work, times)) return failure;
+  if (auto failure = wait_for_gradients(work)) return failure;
   if (work != Work::computation)
-    if (auto failure = exchange_.finish_step(times.exposed_ns)) return failure;
-  const uint64_t norm_ns = now_ns();
-  if (auto failure = find_norm(work, record.norm)) return failure;
-  if (exchange_.sharded() || ranks_.slices() > 1) times.exposed_ns += now_ns() - norm_ns;
+    if (auto failure = exchange_.finish_step()) return failure;
+  if (auto failure = find_norm(work, record)) return failure;
   uint64_t unused_ns = 0;
   const uint64_t update_ns = lap(wait_ns, Part::gradient_wait, record.step, unused_ns, spans);
   record.skipped = half && !std::isfinite(record.norm);
@@ -223,11 +230,12 @@ Outcome Trainer::run_step(Work work, StepRecord &record, std::vector<Span> *span
   if (auto failure = compute_.finish()) return failure;
   uint64_t end_ns = lap(update_ns, Part::optimizer, record.step, times.optimizer_ns, spans);
   if (exchange_.sharded() && work != Work::computation) {
-    if (auto failure = exchange_.finish_step(times.exposed_ns)) return failure;
+    if (auto failure = exchange_.finish_step()) return failure;
     end_ns = lap(end_ns, Part::parameter_wait, record.step, unused_ns, spans);
   }
   times.step_ns = end_ns - begin_ns;
-  if (work != Work::computation) times.communication_ns = exchange_.collect(record.step, spans);
+  times.waiting_ns += exchange_.take_waited_ns();
+  if (work != Work::computation) exchange_.collect(record.step, spans, traffic_);
   return std::nullopt;
 }
 
@@ -269,9 +277,12 @@ Outcome Trainer::take_mean(StepRecord &record, std::vector<Span> *spans) {
     if (auto failure = data_.average(array, layout().count)) return failure;
   if (auto failure = data_.sum(round_losses_.data(), round_losses_.size())) return failure;
   for (double &loss : round_losses_) loss /= static_cast<double>(data_.size());
-  (void)lap(begin_ns, Part::mean, record.step, record.times.communication_ns, spans);
-  record.times.exposed_ns += record.times.communication_ns;
-  record.times.step_ns += record.times.communication_ns;
+  uint64_t mean_ns = 0;
+  const Interval time{begin_ns, lap(begin_ns, Part::mean, record.step, mean_ns, spans)};
+  traffic_.flights.push_back({time, false});
+  traffic_.waits.push_back(time);
+  record.times.waiting_ns += mean_ns;
+  record.times.step_ns += mean_ns;
   return std::nullopt;
 }
 

@@ -11,23 +11,13 @@
 #include "bench/trainer/compute/compute.h"
 #include "bench/trainer/data/loader.h"
 #include "bench/trainer/exchange/exchange.h"
+#include "bench/trainer/exchange/state.h"
+#include "bench/trainer/figures/records.h"
 #include "bench/trainer/model/model.h"
 #include "bench/trainer/model/optimizer.h"
 #include "bench/trainer/options.h"
-#include "bench/trainer/report/memory.h"
-#include "bench/trainer/run/state.h"
 
 namespace rondo::train {
-
-/// What came of a step; the same on all ranks but the times.
-struct StepRecord {
-  uint64_t step = 0;  ///< from 1
-  double loss = 0;    ///< mean over all ranks' samples, before the update; natural logarithm
-  double norm = 0;    ///< of the gradients, before clipping
-  double rate = 0;
-  bool skipped = false;  ///< float16 gradients that were out of range
-  StepTimes times;
-};
 
 /// What a step does: both, as in training, or one part alone, to measure it.
 enum class Work { all, computation, communication };
@@ -73,6 +63,9 @@ class Trainer {
   /// A step whose update changes nothing, on samples that are already there, to measure it. Call after the last step().
   [[nodiscard]] Outcome rehearse(Work work, bool overlap, StepTimes &times);
 
+  /// Collectives and waits of the last step, of which settle_steps() finds the times that need all ranks.
+  [[nodiscard]] const Traffic &traffic() const { return traffic_; }
+
   [[nodiscard]] const Layout &layout() const { return model_.layout(); }
   /// The whole model's, of which layout() may be a slice.
   [[nodiscard]] const Layout &whole_layout() const { return whole_; }
@@ -95,9 +88,9 @@ class Trainer {
                                  std::vector<Span> *spans);
   void gradient_ready(size_t tensor, size_t pass, Work work);
   /// Waits for the gradients of all ranks, and looks at their norm.
-  [[nodiscard]] Outcome wait_for_gradients(Work work, StepTimes &times);
+  [[nodiscard]] Outcome wait_for_gradients(Work work);
   /// Of all gradients, on whichever rank they are.
-  [[nodiscard]] Outcome find_norm(Work work, double &norm);
+  [[nodiscard]] Outcome find_norm(Work work, StepRecord &record);
   void update(Work work, double norm, double rate, const float *gradients);
   [[nodiscard]] Outcome run_step(Work work, StepRecord &record, std::vector<Span> *spans);
 
@@ -126,6 +119,7 @@ class Trainer {
   double split_squares_ = 0, common_squares_ = 0;
   std::vector<double> round_losses_;
   Progress progress_;
+  Traffic traffic_;
   bool rehearsing_ = false;
 };
 

@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "bench/trainer/compute/host_view.h"
-#include "bench/trainer/run/checksum.h"
+#include "bench/trainer/data/checksum.h"
 #include "bench/trainer/trainer.h"
 
 namespace rondo::train {

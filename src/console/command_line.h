@@ -9,6 +9,7 @@
 #include <sstream>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <vector>
 
 namespace rondo::console {
@@ -37,7 +38,7 @@ struct Answer {
 [[nodiscard]] bool is_not_a_number(const std::string &text);
 
 /// CLI::Range, whose refusals every version of CLI11 words in another way: "Value 12 not in range 1 to 9". Unlike that
-/// it refuses NaN.
+/// it refuses NaN, and a negative number where T is unsigned, which would be read as a huge one.
 class InRange : public CLI::Range {
  public:
   template <class T>
@@ -45,7 +46,8 @@ class InRange : public CLI::Range {
     std::ostringstream wanted;
     wanted << " not in range " << min << " to " << max;
     func_ = [is_in = func_, words = wanted.str()](std::string &text) {
-      return is_in(text).empty() && !is_not_a_number(text) ? std::string() : "Value " + text + words;
+      const bool wraps = std::is_unsigned_v<T> && text.starts_with('-');
+      return is_in(text).empty() && !is_not_a_number(text) && !wraps ? std::string() : "Value " + text + words;
     };
   }
 };

@@ -54,6 +54,11 @@ MAY_INCLUDE = {
     "src/plan/print/svg.cpp": {"src/base", "src/plan", "src/console/svg.h"},
     "bench": {"src/console", "src/base/size.h", "src/base/user_file.h", "src/base/runtime_library.h",
               "src/topo/binding.h"},
+    # The trainer's figures know nothing of how they were measured, and the report nothing of the run.
+    "bench/trainer/figures": set(),
+    "bench/trainer/report": {"bench/trainer/figures", "bench/trainer/options.h", "src/console"},
+    "bench/trainer/exchange": {"bench/failure.h", "bench/trainer/compute", "bench/trainer/figures",
+                               "bench/trainer/model"},
     "examples": set(),
     "tests": {"src", "bench", "transports", "cuda"},
     # A driver knows nothing of its callers, but the interface's declarations.

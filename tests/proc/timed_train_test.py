@@ -22,8 +22,8 @@ class Report(TrainCase):
             # Rank 0 waits for rank 1 in each step, so that what either count leaves out is small beside the whole.
             report = self.train(2, "--steps", 8, "--delay", "1:400")
             times, library = report["time_us"], report["library"]
-            return 100 * max(abs(library["exposed_us"] / times["exposed"] - 1),
-                             abs(library["in_flight_us"] / times["communication"] - 1))
+            return 100 * max(abs(library["exposed_us"] / times["waiting"] - 1),
+                             abs(library["in_flight_us"] / times["in_flight"] - 1))
         check_timed(self, "counts of the library and of the trainer apart", APART_PERCENT, measure, 3, "%")
 
 

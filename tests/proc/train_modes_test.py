@@ -24,7 +24,7 @@ class Modes(TrainCase):
                 self.assertEqual(communicating, sorted({*range(steps, 41, steps), 40}))
                 self.assertEqual(run["mode"], "local-sgd")
                 self.assertGreater(run["speedup"], 0)
-                self.assertIsNone(run["overlap_efficiency"])
+                self.assertIsNone(run["overlap"])
                 self.assertLess(run["loss"]["validation"][-1]["loss"] - last, 0.25 * (first - last))
                 # The first step is of the same parameters, and its loss the mean over the same samples.
                 self.assertAlmostEqual(run["loss"]["train"][0][1], first, places=9)

@@ -178,11 +178,24 @@ class Resume(TrainCase):
         self.assertEqual(running.returncode, 2, out)
         self.assertIn(f"{self.corpus} became shorter", out)
 
-    def test_numbers_that_are_none_are_refused(self):
-        for option in ("--clip", "--learning-rate", "--weight-decay", "--bucket-mb"):
-            for value in ("nan", "-nan", "inf", "NAN(1)"):
+    def test_numbers_that_are_none_or_out_of_range_are_refused(self):
+        status, text, _ = self.call(1, "--help")
+        self.assertEqual(status, 0)
+        options = re.findall(r"(--[a-z-]+) (N|X|S|0\|1)\b", text.partition("OPTIONS")[2] or text)
+        self.assertGreater(len(options), 20)
+        refusal = r"not in range|[Cc]ould not convert"
+        for option, kind in options:
+            values = ["nan", "-nan", "inf", "NAN(1)", "-1", "1e400", "9" * 23, "-18446744073709551615"]
+            for value in values if kind == "X" else [*values, "1.5", "18446744073709551615"]:
                 with self.subTest(option=option, value=value):
-                    self.refused((option,), "--steps", 2, f"{option}={value}")
+                    status, out, err = self.call(1, "--checkpoint", self.checkpoint, f"{option}={value}", model=())
+                    self.assertEqual(status, 2, out + err)
+                    self.assertRegex(err, f"{option}.*({refusal})|({refusal}).*{option}")
+        for option, value in (("--delay", "-1:5"), ("--delay", "1:86400001"), ("--flip-bit", "-1:5"),
+                              ("--flip-bit", "1:99999999999"), ("--compress", "topk:nan"), ("--compress", "topk:inf"),
+                              ("--compress", "powersgd:-1"), ("--compress", "powersgd:" + "9" * 23)):
+            with self.subTest(option=option, value=value):
+                self.refused((option, value), f"{option}={value}")
 
     def test_a_link_to_a_checkpoint_stays_one(self):
         target = self.folder / "target.ckpt"

@@ -90,7 +90,8 @@ class Ranks(TrainCase):
 
 class Progress(TrainCase):
     def test_lines_say_how_long_it_still_takes_and_a_terminal_shows_every_step(self):
-        left = r"exposed [\d.]+ ms, about \d+ (?:s|min) left"
+        waiting = r"waiting for communication [\d.]+ ms"
+        left = waiting + r", about \d+ (?:s|min) left"
         status, out, err = self.call(2, "--steps", 20, "--measure", 1, "--report", self.folder / "report")
         self.assertEqual(status, 0, err)
         steps = re.findall(r"^step (\d+)/20: .*" + left + "$", out, re.MULTILINE)
@@ -101,7 +102,7 @@ class Progress(TrainCase):
         lines = [line.partition("\n")[0] for line in shown.split("\r\x1b[K")]
         steps = [match[1] for line in lines if (match := re.match(r"step (\d+)/20: .*" + left + "$", line))]
         self.assertEqual(steps, [str(step) for step in range(1, 20)])
-        self.assertRegex(lines[-2], r"^step 20/20: .*exposed [\d.]+ ms\r?$")
+        self.assertRegex(lines[-2], rf"^step 20/20: .*{waiting}\r?$")
         self.assertEqual([line.split(":")[0] for line in lines if "validation" in line],
                          ["validation after step 10", "validation after step 20"])
 
@@ -110,9 +111,20 @@ class Report(TrainCase):
     def test_the_library_and_the_trainer_count_the_same_time(self):
         # Rank 0 waits for rank 1 in each step. How close the counts are to each other is for timed_train_test.py.
         report = self.train(2, "--steps", 8, "--delay", "1:400")
-        for count in (report["time_us"]["exposed"], report["time_us"]["communication"],
+        for count in (report["time_us"]["waiting"], report["time_us"]["in_flight"],
                       report["library"]["exposed_us"], report["library"]["in_flight_us"]):
             self.assertGreater(count, 300_000)
+
+    def test_the_wait_for_a_late_rank_is_no_communication(self):
+        for words in (), ("--zero", 1), ("--mode", "local-sgd", "--local-steps", 1):
+            with self.subTest(words=words):
+                report = self.train(2, "--steps", 8, "--delay", "1:400", *words)
+                self.assertGreater(report["time_us"]["skew"], 200_000)
+                for step in report["steps"]:
+                    time = step["time_us"]
+                    self.assertAlmostEqual(time["skew"] + time["communication"], time["in_flight"], places=2)
+                    self.assertLessEqual(time["exposed"], time["communication"])
+                    self.assertLessEqual(time["exposed"], time["waiting"])
 
     def test_the_report_has_its_fields_and_they_agree(self):
         report = self.train(2, "--steps", 10, "--bucket-mb", 0.02, "--measure", 3)
@@ -126,16 +138,21 @@ class Report(TrainCase):
         self.assertEqual(len(report["steps"]), 10)
         self.assertGreater(report["samples_per_second"], 0)
         self.assertGreater(report["speedup"], 0)
-        parts = ("forward", "backward", "optimizer", "data_wait", "communication", "exposed", "hidden", "joint", "step")
+        parts = ("forward", "backward", "optimizer", "data_wait", "waiting", "in_flight", "skew", "communication",
+                 "exposed", "joint", "step")
         for step in report["steps"]:
             time = step["time_us"]
             self.assertEqual(set(time), set(parts))
             self.assertLessEqual(sum(time[part] for part in ("forward", "backward", "optimizer", "data_wait",
-                                                             "exposed")), time["step"])
-            self.assertAlmostEqual(time["hidden"], max(0, time["communication"] - time["exposed"]), places=2)
+                                                             "waiting")), time["step"])
+            self.assertAlmostEqual(time["skew"] + time["communication"], time["in_flight"], places=2)
+            self.assertLessEqual(time["exposed"], min(time["communication"], time["waiting"]))
             self.assertGreater(time["communication"], 0)
-        for name in ("overlap_efficiency", "compute_slowdown"):
-            self.assertTrue(report[name]["min"] <= report[name]["median"] <= report[name]["max"], report[name])
+        self.assertLessEqual(report["time_us"]["exposed"], report["time_us"]["communication"])
+        for values in report["compute_slowdown"], *report["measurement"].values():
+            self.assertTrue(values["min"] <= values["median"] <= values["max"], values)
+        self.assertIsNone(report["overlap"]["efficiency"])  # three rounds tell nothing
+        self.assertIn("too few rounds to tell", report["overlap"]["headline"])
         memory = report["memory_bytes"]
         self.assertEqual(memory["parameters"], 4 * report["parameters"])
         self.assertEqual(memory["optimizer"], 8 * report["parameters"])
@@ -156,6 +173,28 @@ class Report(TrainCase):
             self.assertNotIn(word, page)
         self.assertIn("const report = {", page)
         self.assertTrue(page.endswith("</html>\n"))
+
+    def test_text_report_and_page_have_the_same_figures_and_the_page_explains_each(self):
+        for ranks, words, told, efficient in (
+                (2, ("--measure", 6), r" with overlap, .* without: (too small to tell|[\d.]+ % (less|more)) \(", True),
+                (2, ("--measure", 2, "--no-overlap"), r" without overlap \(.* to .*\)$", False),
+                (1, ("--measure", 2), r"; one rank has nothing to overlap$", False)):
+            with self.subTest(ranks=ranks, words=words):
+                folder = self.folder / f"{ranks}{len(words)}"
+                status, out, err = self.call(ranks, "--steps", 4, *words, "--report", folder)
+                self.assertEqual((status, err), (0, ""), out)
+                overlap = json.loads((folder / "report.json").read_text(encoding="utf-8"))["overlap"]
+                self.assertRegex(overlap["headline"], r"^a step takes [\d.]+ (us|ms)" + told)
+                self.assertIn(f"\noverlap: {overlap['headline']}\n", out)
+                page = (folder / "report.html").read_text(encoding="utf-8")
+                tiles = json.loads(re.search(r"^const tiles = (\[.*\]);$", page, re.MULTILINE)[1])
+                self.assertEqual(tiles[0][0], overlap["headline"])
+                self.assertTrue(all(len(meaning) > 40 for _, _, meaning in tiles), tiles)
+                shown = {name: figure for figure, name, _ in tiles}.get("overlap efficiency")
+                self.assertEqual(shown, overlap["efficiency_text"])
+                self.assertEqual(shown is not None, efficient)
+                self.assertEqual(f"\noverlap efficiency: {shown}\n" in out, efficient)
+                self.assertEqual("overlap efficiency" in out, efficient)
 
     def test_the_report_alone_goes_to_standard_output_or_a_file_and_lines_for_people_elsewhere(self):
         status, out, err = self.call(1, "--steps", 2, "--measure", 0, "--json")

@@ -12,7 +12,7 @@
 #include "bench/trainer/data/corpus.h"
 #include "bench/trainer/data/loader.h"
 #include "bench/trainer/exchange/bucket.h"
-#include "bench/trainer/run/checksum.h"
+#include "bench/trainer/data/checksum.h"
 #include "tests/catch.h"
 
 namespace {

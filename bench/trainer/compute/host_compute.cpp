@@ -12,7 +12,7 @@
 #include "bench/trainer/compute/compute.h"
 #include "bench/trainer/compute/host_kernels.h"
 #include "bench/trainer/exchange/lane.h"
-#include "bench/trainer/report/memory.h"
+#include "bench/trainer/figures/memory.h"
 
 // Of the OpenMP library that oneDNN uses; it has no header of its own that every compiler finds.
 extern "C" void omp_set_num_threads(int count);

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Computation and collectives are two streams of the device. What a collective reads was computed before it: an event
 // on the one stream, for which the other waits. What computation reads of it comes after the host has waited for the
-// collective's end; that is the time that a step tells as exposed.
+// collective's end, and a step tells that time as waiting.
 #include "bench/trainer/cuda/cuda_lane.h"
 
 #include <utility>
 
-#include "bench/trainer/report/timeline.h"
+#include "bench/trainer/figures/timeline.h"
 
 namespace rondo::train {
 namespace {

@@ -9,7 +9,7 @@
 #include <cstring>
 #include <filesystem>
 
-#include "bench/trainer/run/checksum.h"
+#include "bench/trainer/data/checksum.h"
 #include "src/base/user_file.h"
 
 namespace rondo::train {

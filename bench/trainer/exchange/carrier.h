@@ -11,7 +11,7 @@
 #include "bench/trainer/exchange/bucket.h"
 #include "bench/trainer/exchange/compression.h"
 #include "bench/trainer/exchange/lane.h"
-#include "bench/trainer/group.h"
+#include "bench/trainer/exchange/group.h"
 
 namespace rondo::train {
 

@@ -82,7 +82,7 @@ void Exchange::start_first(size_t index) {
 }
 
 void Exchange::start_second(size_t index) {
-  waited_ns_ += wait_for(index, first);
+  wait_for(index, first);
   start(index, second, [&] { note(carrier_->send_again(index)); });
 }
 
@@ -104,23 +104,27 @@ void Exchange::finish_pass(double *losses, size_t count) {
 
 uint64_t Exchange::take_waited_ns() { return std::exchange(waited_ns_, 0); }
 
-uint64_t Exchange::wait_for(size_t index, Round round) {
+void Exchange::note_wait_since(uint64_t begin_ns) {
+  waits_.push_back({begin_ns, now_ns()});
+  waited_ns_ += waits_.back().duration_ns();
+}
+
+void Exchange::wait_for(size_t index, Round round) {
   const uint64_t begin_ns = now_ns();
   note(lane_->wait(times_[index * round_count + round].ended));
-  return now_ns() - begin_ns;
+  note_wait_since(begin_ns);
 }
 
-uint64_t Exchange::wait(size_t index) {
-  const uint64_t waited_ns = wait_for(index, carrier_->two_rounds() ? second : first);
+void Exchange::wait(size_t index) {
+  wait_for(index, carrier_->two_rounds() ? second : first);
   carrier_->receive(index);
-  return waited_ns;
 }
 
-Outcome Exchange::finish_step(uint64_t &waited_ns) {
+Outcome Exchange::finish_step() {
   const uint64_t begin_ns = now_ns();
   note(lane_->wait_for_all());
   if (losses_lane_ != nullptr) note(losses_lane_->wait_for_all());
-  waited_ns += now_ns() - begin_ns;
+  note_wait_since(begin_ns);
   return std::exchange(failure_, std::nullopt);
 }
 
@@ -145,20 +149,23 @@ Outcome Exchange::gather_shares(float *values) {
   return std::nullopt;
 }
 
-uint64_t Exchange::collect(uint64_t step, std::vector<Span> *spans) {
-  uint64_t total_ns = 0;
+void Exchange::collect(uint64_t step, std::vector<Span> *spans, Traffic &traffic) {
   for (size_t at = 0; at < times_.size(); ++at) {
     Times &times = times_[at];
-    const Part part = at % round_count == shares ? Part::shares : Part::bucket;
-    Span span{part, static_cast<uint32_t>(at / round_count), step, 0, 0, times.ready_ns};
-    if (!std::exchange(times.used, false) || !lane_->time_ns(times.began, span.begin_ns) ||
-        !lane_->time_ns(times.ended, span.end_ns))
-      continue;
-    total_ns += span.end_ns - span.begin_ns;
-    if (spans != nullptr && at + 1 != times_.size()) spans->push_back(span);
+    if (!std::exchange(times.used, false)) continue;
+    const bool losses = at + 1 == times_.size(), parameters = at % round_count == shares;
+    Interval time;
+    const bool known = lane_->time_ns(times.began, time.begin_ns) && lane_->time_ns(times.ended, time.end_ns) &&
+                       time.begin_ns <= time.end_ns;
+    if (!known) continue;
+    traffic.flights.push_back({time, !losses && !parameters});
+    if (spans != nullptr && !losses)
+      spans->push_back({parameters ? Part::shares : Part::bucket, static_cast<uint32_t>(at / round_count), step,
+                        time.begin_ns, time.end_ns, times.ready_ns});
   }
   lane_->times_taken();
-  return total_ns;
+  traffic.waits.insert(traffic.waits.end(), waits_.begin(), waits_.end());
+  waits_.clear();
 }
 
 }  // namespace rondo::train

@@ -16,7 +16,7 @@
 #include <vector>
 
 #include "bench/trainer/exchange/carrier.h"
-#include "bench/trainer/report/timeline.h"
+#include "bench/trainer/figures/traffic.h"
 
 namespace rondo::train {
 
@@ -53,12 +53,12 @@ class Exchange {
   void tensor_ready(size_t tensor);
   /// All gradients are there: starts what was not started yet. losses: `count` sums over the ranks that come with them.
   void finish_pass(double *losses, size_t count);
-  /// What computation waited during the pass for the first of two rounds; since the last call.
+  /// Returns how long computation has waited for collectives since the last call.
   [[nodiscard]] uint64_t take_waited_ns();
-  /// Waits until bucket `index` is added up, and its gradients are floats again. @return the time that waiting took.
-  uint64_t wait(size_t index);
+  /// Waits until bucket `index` is added up, and its gradients are floats again.
+  void wait(size_t index);
   /// Waits for all that is under way, losses too. @return what failed in this step.
-  [[nodiscard]] Outcome finish_step(uint64_t &waited_ns);
+  [[nodiscard]] Outcome finish_step();
 
   /// This rank's share of bucket `index` is updated: gets the others' from them. Buckets come in their order.
   void share(size_t index, float *parameters);
@@ -66,8 +66,8 @@ class Exchange {
   /// Gives all ranks all shares of `values`, of which each has its own, in the host's memory; outside of a step.
   [[nodiscard]] Outcome gather_shares(float *values);
 
-  /// When the collectives of the last step began and ended, added to `spans`. @return their durations' sum.
-  uint64_t collect(uint64_t step, std::vector<Span> *spans);
+  /// Appends the collectives and waits of the last step to `traffic`, and its buckets to `spans` unless that is null.
+  void collect(uint64_t step, std::vector<Span> *spans, Traffic &traffic);
 
  private:
   /// Collectives that a bucket may take in a step, in the order of their times.
@@ -85,7 +85,8 @@ class Exchange {
   void start(Times &times, const Enqueue &enqueue);
   void start_first(size_t index);
   void start_second(size_t index);
-  uint64_t wait_for(size_t index, Round round);
+  void wait_for(size_t index, Round round);
+  void note_wait_since(uint64_t begin_ns);
   void note(Outcome outcome);
   [[nodiscard]] Lane &losses_lane() const { return losses_lane_ != nullptr ? *losses_lane_ : *lane_; }
 
@@ -102,7 +103,8 @@ class Exchange {
   std::vector<Times> times_;              ///< round_count of each bucket, and the losses
   std::vector<size_t> counts_, offsets_;  ///< of each bucket, the ranks' shares, offsets as the layout's
   size_t filling_ = 0;                    ///< the bucket that is not started yet
-  uint64_t waited_ns_ = 0;
+  std::vector<Interval> waits_;           ///< of this step
+  uint64_t waited_ns_ = 0;                ///< since take_waited_ns()
   Outcome failure_;  ///< the first of this step
 };
 

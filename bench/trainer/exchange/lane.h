@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <memory>
 
-#include "bench/trainer/group.h"
+#include "bench/trainer/exchange/group.h"
 
 namespace rondo::train {
 

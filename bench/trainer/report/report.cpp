@@ -5,7 +5,6 @@
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
-#include <numbers>
 #include <numeric>
 
 #include "src/console/output.h"
@@ -25,9 +24,11 @@ json times_of(const StepTimes &times) {
           {"backward", us(times.backward_ns)},
           {"optimizer", us(times.optimizer_ns)},
           {"data_wait", us(times.data_wait_ns)},
+          {"waiting", us(times.waiting_ns)},
+          {"in_flight", us(times.in_flight_ns)},
+          {"skew", us(times.skew_ns())},
           {"communication", us(times.communication_ns)},
           {"exposed", us(times.exposed_ns)},
-          {"hidden", us(times.hidden_ns())},
           {"joint", us(times.joint_ns)},
           {"step", us(times.step_ns)}};
 }
@@ -60,9 +61,11 @@ json median_times(const Run &run) {
           {"backward", of(&StepTimes::backward_ns)},
           {"optimizer", of(&StepTimes::optimizer_ns)},
           {"data_wait", of(&StepTimes::data_wait_ns)},
+          {"waiting", of(&StepTimes::waiting_ns)},
+          {"in_flight", of(&StepTimes::in_flight_ns)},
+          {"skew", median_of_steps(run, [](const StepTimes &times) { return us(times.skew_ns()); })},
           {"communication", of(&StepTimes::communication_ns)},
           {"exposed", of(&StepTimes::exposed_ns)},
-          {"hidden", median_of_steps(run, [](const StepTimes &times) { return us(times.hidden_ns()); })},
           {"joint", of(&StepTimes::joint_ns)},
           {"step", of(&StepTimes::step_ns)}};
 }
@@ -98,10 +101,38 @@ json measurement(const Run &run) {
     return spread(of_rounds(run, [&](const Round &round) { return us(round.*member); }));
   };
   return {{"computation_us", part(&Round::computation_ns)},
+          {"backward_us", part(&Round::backward_ns)},
           {"communication_us", part(&Round::communication_ns)},
+          {"gradients_us", part(&Round::gradients_ns)},
           {"step_overlap_us", part(&Round::overlapped_ns)},
           {"step_no_overlap_us", part(&Round::plain_ns)},
           {"one_rank_alone_us", part(&Round::alone_ns)}};
+}
+
+json estimate_of(const Estimate &value) {
+  return {{"median", value.median}, {"low", value.low}, {"high", value.high}};
+}
+
+/// The words are headline()'s and efficiency_text()'s, so that the page shows what the text output does.
+json overlap_json(const OverlapFigures &figures) {
+  using State = OverlapFigures::State;
+  if (figures.state == State::not_measured) return nullptr;
+  json overlap{{"headline", headline(figures)},
+               {"step_us", figures.state == State::off ? json() : estimate_of(figures.step_us)},
+               {"step_no_overlap_us", estimate_of(figures.plain_us)},
+               {"less_percent", nullptr},
+               {"hidden_us", nullptr},
+               {"hideable_us", nullptr},
+               {"efficiency", nullptr},
+               {"efficiency_text", nullptr}};
+  if (figures.state != State::measured) return overlap;
+  const auto &[share, least, most] = figures.less;
+  if (figures.less_told) overlap["less_percent"] = estimate_of({100 * share, 100 * least, 100 * most});
+  overlap["hidden_us"] = estimate_of(figures.hidden_us);
+  overlap["hideable_us"] = estimate_of(figures.hideable_us);
+  if (figures.efficiency) overlap["efficiency"] = estimate_of(*figures.efficiency);
+  overlap["efficiency_text"] = efficiency_text(figures);
+  return overlap;
 }
 
 json memory_of(const MemoryBytes &memory) {
@@ -139,7 +170,7 @@ json settings_of(const Options &options, size_t ranks) {
           {"recompute", options.recompute},
           {"tensor_parallel", options.slices},
           {"local_steps", options.mode == Mode::local_sgd ? options.local_steps : 1},
-          {"samples_a_step", samples_a_step(options, ranks)},
+          {"samples_a_step", options.samples_a_step(ranks)},
           {"learning_rate", options.learning_rate},
           {"weight_decay", options.weight_decay},
           {"clip", options.clip},
@@ -166,24 +197,14 @@ Outcome write_file(const std::string &path, const std::string &text) {
 
 }  // namespace
 
-double bits_per_byte(double loss) { return loss / std::numbers::ln2; }
-
-double median(std::vector<double> values) {
-  if (values.empty()) return 0;
-  std::sort(values.begin(), values.end());
-  const size_t middle = values.size() / 2;
-  return values.size() % 2 == 1 ? values[middle] : 0.5 * (values[middle - 1] + values[middle]);
-}
-
-size_t samples_a_step(const Options &options, size_t ranks) {
-  const size_t workers = options.mode == Mode::async_ps ? ranks - 1 : ranks / options.slices;
-  return workers * options.batch * options.accumulate;
+OverlapFigures overlap_of(const Options &options, const Run &run) {
+  return overlap_figures(run.rounds, options.overlap, run.ranks / options.slices);
 }
 
 double samples_per_second(const Options &options, const Run &run) {
   const auto step = [](const StepTimes &times) { return us(times.step_ns); };
   const double step_us = options.mode == Mode::sync ? median_of_steps(run, step) : mean_of_steps(run, step);
-  return step_us > 0 ? static_cast<double>(samples_a_step(options, run.ranks)) / step_us * 1e6 : 0;
+  return step_us > 0 ? static_cast<double>(options.samples_a_step(run.ranks)) / step_us * 1e6 : 0;
 }
 
 json to_json(const Options &options, const Run &run) {
@@ -208,7 +229,7 @@ json to_json(const Options &options, const Run &run) {
           {"samples_per_second", samples_per_second(options, run)},
           {"speedup", speedup_of(options, run)},
           {"time_us", median_times(run)},
-          {"overlap_efficiency", spread(of_rounds(run, [](const Round &round) { return round.efficiency(); }))},
+          {"overlap", overlap_json(overlap_of(options, run))},
           {"compute_slowdown", spread(of_rounds(run, [](const Round &round) { return round.slowdown(); }))},
           {"measurement", measurement(run)},
           {"library", library_of(options, run)},

@@ -4,39 +4,11 @@
 
 #include <nlohmann/json_fwd.hpp>
 #include <string>
-#include <utility>
-#include <vector>
 
+#include "bench/trainer/figures/records.h"
 #include "bench/trainer/options.h"
-#include "bench/trainer/run/measure.h"
-#include "bench/trainer/trainer.h"
 
 namespace rondo::train {
-
-struct Validation {
-  uint64_t step = 0;
-  double loss = 0;
-};
-
-/// Of a parameter server's updates.
-struct Staleness {
-  uint64_t updates = 0, sum = 0, max = 0;
-  uint64_t lead_max = 0;  ///< steps that a worker was ahead of the slowest when it went on
-};
-
-struct Run {
-  size_t ranks = 1, parameters = 0, bucket_count = 0;
-  size_t wire_bytes = 0, received_bytes = 0, plain_bytes = 0;  ///< of rank 0 in a step; received as floats all-reduced
-  size_t corpus_bytes = 0, corpus_files = 0;
-  std::vector<std::pair<uint64_t, double>> earlier_losses;  ///< step and loss, from the checkpoint
-  std::vector<StepRecord> steps;                            ///< of this process, with rank 0's times
-  std::vector<Validation> validations;
-  std::vector<Round> rounds;
-  Staleness staleness;
-  MemoryBytes memory;
-  size_t memory_before = 0;  ///< what the process had before it joined the others
-  std::vector<std::vector<Span>> spans;  ///< of each rank, of the last steps
-};
 
 [[nodiscard]] nlohmann::json to_json(const Options &options, const Run &run);
 
@@ -53,10 +25,8 @@ struct Run {
 /// The report alone, to a file or standard output ("-").
 [[nodiscard]] Outcome write_json(const std::string &path, const Options &options, const Run &run);
 
-[[nodiscard]] double bits_per_byte(double loss);
-[[nodiscard]] double median(std::vector<double> values);
-
-[[nodiscard]] size_t samples_a_step(const Options &options, size_t ranks);
+/// Returns what overlap gained in the run: the figures that the report has and the text output shows.
+[[nodiscard]] OverlapFigures overlap_of(const Options &options, const Run &run);
 
 /// Samples of all ranks in a second, by the median step without the first ones, which warm up.
 [[nodiscard]] double samples_per_second(const Options &options, const Run &run);

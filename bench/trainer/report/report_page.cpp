@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // report.html: the figures as one page. Its data stand in it, so it needs no network and can be sent to somebody.
+#include <cstdio>
 #include <nlohmann/json.hpp>
 
 #include "bench/trainer/report/report.h"
@@ -23,9 +24,12 @@ body { margin: 0 auto; max-width: 1060px; padding: 24px 16px 48px; background: v
 h1 { font-size: 26px; margin: 0 0 4px; } h2 { font-size: 17px; margin: 0 0 10px; } p { margin: 0; color: var(--dim); }
 section { background: var(--paper); border: 1px solid var(--line); border-radius: 10px; padding: 16px 18px;
   margin-top: 16px; }
-.tiles { display: grid; grid-template-columns: repeat(auto-fit, minmax(150px, 1fr)); gap: 12px; margin-top: 16px; }
-.tile { background: var(--paper); border: 1px solid var(--line); border-radius: 10px; padding: 12px 14px; }
+.tiles { display: flex; flex-wrap: wrap; gap: 12px; margin-top: 16px; }
+.tile { background: var(--paper); border: 1px solid var(--line); border-radius: 10px; padding: 12px 14px;
+  flex: 1 1 140px; box-sizing: border-box; }
 .tile b { display: block; font-size: 22px; font-variant-numeric: tabular-nums; } .tile span { color: var(--dim); }
+.tile small { display: block; margin-top: 6px; color: var(--dim); font-size: 12px; line-height: 1.35; }
+.wide { flex-basis: 100%; }
 svg { width: 100%; height: auto; display: block; } svg text { fill: var(--dim); font: 12px system-ui, sans-serif; }
 .grid { stroke: var(--line); }
 .key { display: flex; flex-wrap: wrap; gap: 4px 16px; margin-top: 8px; color: var(--dim); }
@@ -44,12 +48,12 @@ th { color: var(--dim); } td:first-child, th:first-child { text-align: left; }
 
 constexpr const char *script = R"page(
 const colours = {'data wait': '#9aa5b1', forward: '#3b82c4', backward: '#7a5cc2', 'wait for gradients': '#e0a23a',
-  optimizer: '#3fa37a', 'wait for parameters': '#c98a2b', bucket: '#d0524f', exposed: '#e0a23a', other: '#c3ccd6'};
+  optimizer: '#3fa37a', 'wait for parameters': '#c98a2b', bucket: '#d0524f',
+  'exposed communication': '#e0a23a', 'late ranks': '#8f6f2f', other: '#c3ccd6'};
 const byId = name => document.getElementById(name);
 const round = (value, digits) => Number(value).toFixed(digits);
 const ms = us => us >= 1000 ? round(us / 1000, us >= 100000 ? 0 : 1) + ' ms' : round(us, 0) + ' µs';
 const bits = nats => nats / Math.LN2;
-const spread = (x, show) => x ? `${show(x.median)} (${show(x.min)} to ${show(x.max)})` : 'not measured';
 const rect = (x, y, w, h, colour, title) =>
   `<rect x="${x}" y="${y}" width="${Math.max(w, .6)}" height="${h}" rx="2" fill="${colour}">
   <title>${title}</title></rect>`;
@@ -63,16 +67,9 @@ function drawHead() {
     `${report.settings.context} bytes, ` +
     `${report.buckets} bucket${report.buckets > 1 ? 's' : ''} (compress ${report.settings.compress}), ` +
     `overlap ${report.settings.overlap ? 'on' : 'off'}`;
-  const last = report.loss.validation.at(-1), time = report.time_us;
-  const hidden = time.communication > 0 ? time.hidden / time.communication : 0;
-  const tiles = [[round(report.samples_per_second, 1), 'samples a second'],
-    [report.speedup ? round(report.speedup, 2) + ' ×' : '–', 'one rank alone'],
-    [last ? round(last.bits_per_byte, 3) : '–', 'validation, bits a byte'],
-    [round(100 * hidden, 0) + ' %', 'of communication hidden'],
-    [report.overlap_efficiency ? round(report.overlap_efficiency.median, 2) : '–', 'overlap efficiency'],
-    [round(report.bytes_on_wire / 1048576, 2) + ' MiB', 'on the wire a step']];
-  byId('tiles').innerHTML = tiles.map(([big, small]) =>
-    `<div class="tile"><b>${big}</b><span>${small}</span></div>`).join('');
+  byId('tiles').innerHTML = tiles.map(([big, small, meaning], at) =>
+    `<div class="tile${report.overlap && at === 0 ? ' wide' : ''}"><b>${big}</b><span>${small}</span>` +
+    `<small>${meaning}</small></div>`).join('');
 }
 
 function drawLoss() {
@@ -98,9 +95,10 @@ function drawLoss() {
 }
 
 function drawBreakdown() {
-  const time = report.time_us, named = ['data_wait', 'forward', 'backward', 'exposed', 'optimizer'];
-  const other = Math.max(0, time.step - named.reduce((sum, name) => sum + time[name], 0));
-  const parts = named.map(name => [name.replace('_', ' '), time[name]]).concat([['other', other]]);
+  const time = report.time_us, late = Math.max(0, time.waiting - time.exposed);
+  const parts = [['data wait', time.data_wait], ['forward', time.forward], ['backward', time.backward],
+    ['exposed communication', time.exposed], ['late ranks', late], ['optimizer', time.optimizer]];
+  parts.push(['other', Math.max(0, time.step - parts.reduce((sum, [, us]) => sum + us, 0))]);
   let at = 0, out = '';
   for (const [name, us] of parts) {
     const wide = 1000 * us / time.step;
@@ -108,8 +106,9 @@ function drawBreakdown() {
     at += wide;
   }
   byId('breakdown').innerHTML = `<svg viewBox="0 0 1000 48">${out}</svg>` + key(parts.map(([name, us]) =>
-    [`${name} ${ms(us)}`, colours[name]])) + `<p style="margin-top:8px">A step takes ${ms(time.step)}. Communication
-    takes ${ms(time.communication)} of it, ${ms(time.hidden)} hidden behind computation.</p>`;
+    [`${name} ${ms(us)}`, colours[name]])) + `<p style="margin-top:8px">Computation waited for
+    ${ms(time.waiting)} of a step: ${ms(time.exposed)} for communication, and the rest for late ranks. Collectives were
+    in flight for ${ms(time.in_flight)}: ${ms(time.communication)} of communication, and the rest for late ranks.</p>`;
 }
 
 function drawTimeline() {
@@ -137,19 +136,59 @@ function drawTimeline() {
 
 function drawTables() {
   const m = report.measurement, rows = [['computation alone', m.computation_us],
-    ['communication alone', m.communication_us], ['step with overlap', m.step_overlap_us],
+    ['backward pass in it that can hide communication', m.backward_us], ['communication alone', m.communication_us],
+    ['gradients in it', m.gradients_us], ['step with overlap', m.step_overlap_us],
     ['step without', m.step_no_overlap_us], ['one rank alone', m.one_rank_alone_us]];
   const cells = x => x ? [x.median, x.min, x.max].map(v => `<td>${ms(v)}</td>`).join('') :
     '<td colspan="3">not measured</td>';
   byId('overlap').innerHTML = '<table><tr><th></th><th>median</th><th>least</th><th>most</th></tr>' +
     rows.map(([name, x]) => `<tr><td>${name}</td>${cells(x)}</tr>`).join('') + '</table>' +
-    `<p style="margin-top:8px">Overlap efficiency ${spread(report.overlap_efficiency, v => round(v, 2))}; forward and
-    backward take ${spread(report.compute_slowdown, v => round(v, 2))} times as long beside communication.</p>`;
+    (report.compute_slowdown ? `<p style="margin-top:8px">Forward and backward take
+    ${round(report.compute_slowdown.median, 2)} times as long beside communication
+    (${round(report.compute_slowdown.min, 2)} to ${round(report.compute_slowdown.max, 2)}).</p>` : '');
   byId('memory').innerHTML = '<table>' + Object.entries(report.memory_bytes).map(([name, bytes]) =>
     `<tr><td>${name.replace('_', ' ')}</td><td>${round(bytes / 1048576, 1)} MiB</td></tr>`).join('') + '</table>';
 }
 drawHead(); drawLoss(); drawBreakdown(); drawTimeline(); drawTables();
 )page";
+
+/// Returns the decimal notation with so many digits behind the point.
+std::string decimal(double value, int digits) {
+  char text[40];
+  std::snprintf(text, sizeof text, "%.*f", digits, value);
+  return text;
+}
+
+/// Returns [figure, name, meaning] of each tile.
+json tiles_of(const json &report) {
+  json tiles = json::array();
+  const json &overlap = report["overlap"], &speedup = report["speedup"], &validation = report["loss"]["validation"];
+  if (!overlap.is_null() && overlap["hidden_us"].is_null())
+    tiles.push_back({overlap["headline"], "a step",
+                     "Medians of steps that were made after the run, all ranks at once; of the slowest rank."});
+  if (!overlap.is_null() && !overlap["hidden_us"].is_null())
+    tiles.push_back({overlap["headline"], "what overlap gains",
+                     "Medians of steps that were made in turns with and without overlap, after the run. In brackets: "
+                     "the bounds of the difference with 95 % confidence. Where 0 is between these bounds, it is too "
+                     "small to tell."});
+  tiles.push_back({decimal(report["samples_per_second"], 1), "samples a second",
+                   "Of all ranks together; in mode sync by the median step, without the first three."});
+  if (!speedup.is_null())
+    tiles.push_back({decimal(speedup, 2) + " ×", "one rank alone",
+                     "How many times as fast as one rank alone, which was measured after the run without "
+                     "communication."});
+  if (!validation.empty())
+    tiles.push_back({decimal(validation.back()["bits_per_byte"], 3), "validation, bits a byte",
+                     "The loss on text that is not trained on. A guess among all bytes has 8, and less is better."});
+  if (!overlap.is_null() && !overlap["efficiency_text"].is_null())
+    tiles.push_back({overlap["efficiency_text"], "overlap efficiency",
+                     "Overlap can hide the shorter one of the backward pass and the gradients' communication. This is "
+                     "the share of that by which it shortens a step: 1 is all, 0 nothing. Where steps of one kind "
+                     "differ by as much, it is too small to tell."});
+  tiles.push_back({decimal(report["bytes_on_wire"].get<double>() / 1'048'576, 2) + " MiB", "on the wire a step",
+                   "What one rank hands to collectives in a step of mode sync."});
+  return tiles;
+}
 
 /// Of each rank, [name, step, begin, end, 1 for a bucket], times in microseconds.
 json shown_spans(const Run &run) {
@@ -175,7 +214,8 @@ json shown_spans(const Run &run) {
 
 std::string to_page(const json &report, const Run &run) {
   return std::string(head) + "<script>\nconst report = " + report.dump() + ";\nconst spans = " +
-         shown_spans(run).dump() + ";" + script + "</script></body></html>\n";
+         shown_spans(run).dump() + ";\nconst tiles = " + tiles_of(report).dump() + ";" + script +
+         "</script></body></html>\n";
 }
 
 }  // namespace rondo::train

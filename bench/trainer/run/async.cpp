@@ -109,8 +109,9 @@ Outcome work(const Options &options, size_t ranks, bool shown, Trainer &trainer,
     const uint64_t begin_ns = now_ns();
     if (auto failure = pair.broadcast(trainer.exchange().gradients(), bytes, worker)) return failure;
     if (auto failure = pair.broadcast(trainer.parameters(), bytes, server)) return failure;
-    record.times.communication_ns = record.times.exposed_ns = now_ns() - begin_ns;
-    record.times.step_ns += record.times.communication_ns;
+    StepTimes &times = record.times;
+    times.waiting_ns = times.in_flight_ns = times.communication_ns = times.exposed_ns = now_ns() - begin_ns;
+    times.step_ns += times.waiting_ns;
     records.push_back(record);
     if (shown) show_progress(options, record, ranks);
   }

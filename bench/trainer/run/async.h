@@ -7,8 +7,8 @@
 // nobody waits for a worker that is not concerned.
 #pragma once
 
+#include "bench/trainer/figures/records.h"
 #include "bench/trainer/options.h"
-#include "bench/trainer/report/report.h"
 #include "bench/trainer/trainer.h"
 
 namespace rondo::train {

@@ -15,7 +15,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
-#include "bench/trainer/run/checksum.h"
+#include "bench/trainer/data/checksum.h"
 #include "src/base/size.h"
 #include "src/base/user_file.h"
 #include "src/console/output.h"

@@ -10,8 +10,8 @@
 #include <string>
 #include <vector>
 
+#include "bench/trainer/figures/records.h"
 #include "bench/trainer/options.h"
-#include "bench/trainer/report/report.h"
 #include "bench/trainer/trainer.h"
 
 namespace rondo::train {

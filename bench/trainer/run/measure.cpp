@@ -7,17 +7,19 @@ namespace rondo::train {
 namespace {
 
 /// Runs one kind of step on all ranks at once. @return in `slowest` the longest of each time.
-Outcome measure(Trainer &trainer, Group &group, Work work, bool overlap, StepTimes &slowest) {
-  StepTimes mine;
+Outcome measure(Trainer &trainer, Ranks &ranks, Work work, bool overlap, StepTimes &slowest) {
+  Group &group = ranks.all();
+  StepRecord mine;
   if (auto failure = group.barrier()) return failure;
-  if (auto failure = trainer.rehearse(work, overlap, mine)) return failure;
+  if (auto failure = trainer.rehearse(work, overlap, mine.times)) return failure;
+  if (auto failure = settle_steps(ranks.data(), {&trainer.traffic(), 1}, {&mine, 1})) return failure;
   std::vector<StepTimes> all(group.size());
-  if (auto failure = group.gather(&mine, sizeof mine, all.data())) return failure;
-  for (const StepTimes &times : all) {
-    slowest.step_ns = std::max(slowest.step_ns, times.step_ns);
-    slowest.forward_ns = std::max(slowest.forward_ns, times.forward_ns);
-    slowest.backward_ns = std::max(slowest.backward_ns, times.backward_ns);
-  }
+  if (auto failure = group.gather(&mine.times, sizeof mine.times, all.data())) return failure;
+  for (const StepTimes &times : all)
+    for (uint64_t StepTimes::*const part :
+         {&StepTimes::step_ns, &StepTimes::forward_ns, &StepTimes::backward_ns, &StepTimes::last_backward_ns,
+          &StepTimes::communication_ns, &StepTimes::gradients_ns})
+      slowest.*part = std::max(slowest.*part, times.*part);
   return std::nullopt;
 }
 
@@ -31,38 +33,54 @@ Outcome measure_alone(Trainer &trainer, Group &group, size_t rank, uint64_t &alo
   return group.broadcast(&alone_ns, sizeof alone_ns, rank);
 }
 
-}  // namespace
-
-double Round::efficiency() const {
-  const auto computation = static_cast<double>(computation_ns), communication = static_cast<double>(communication_ns);
-  const double least = std::min(computation, communication);
-  return least > 0 ? (computation + communication - static_cast<double>(overlapped_ns)) / least : 0.0;
+/// Measures the steps with and without overlap. Their order changes from round to round, so that a machine that becomes
+/// slower does not count for one of them.
+Outcome measure_both(Trainer &trainer, Ranks &ranks, bool overlap_first, bool overlap, Round &round) {
+  for (const bool overlapped : {overlap_first, !overlap_first}) {
+    if (overlapped && !overlap) continue;
+    StepTimes times;
+    if (auto failure = measure(trainer, ranks, Work::all, overlapped, times)) return failure;
+    (overlapped ? round.overlapped_ns : round.plain_ns) = times.step_ns;
+    if (overlapped) round.passes_beside_ns = times.forward_ns + times.backward_ns;
+  }
+  return std::nullopt;
 }
 
-double Round::slowdown() const {
-  return passes_alone_ns > 0 ? static_cast<double>(passes_beside_ns) / static_cast<double>(passes_alone_ns) : 0.0;
+}  // namespace
+
+Outcome settle_steps(Group &data, std::span<const Traffic> traffic, std::span<StepRecord> records) {
+  std::vector<double> least;
+  for (const Traffic &step : traffic) least.push_back(static_cast<double>(step.in_flight_ns()));
+  if (!least.empty())
+    if (auto failure = data.least(least.data(), least.size())) return failure;
+  for (size_t at = 0; at < traffic.size(); ++at)
+    settle(traffic[at], static_cast<uint64_t>(least[at]), records[at].times);
+  return std::nullopt;
+}
+
+uint64_t steps_of_round(const Options &options) {
+  if (options.mode != Mode::sync) return 1;
+  return options.overlap ? 5 : 4;
 }
 
 Outcome measure_rounds(Trainer &trainer, const Options &options, Ranks &ranks, std::vector<Round> &rounds) {
   Group &group = ranks.all();
   const size_t first_worker = options.mode == Mode::async_ps ? 1 : 0;
   for (uint32_t number = 0; number < options.measure_rounds; ++number) {
-    StepTimes computation, communication, overlapped, plain;
+    StepTimes computation, communication;
     Round round;
     if (options.mode == Mode::sync) {
-      if (auto failure = measure(trainer, group, Work::computation, true, computation)) return failure;
-      if (auto failure = measure(trainer, group, Work::communication, true, communication)) return failure;
-      if (auto failure = measure(trainer, group, Work::all, true, overlapped)) return failure;
-      if (auto failure = measure(trainer, group, Work::all, false, plain)) return failure;
+      if (auto failure = measure(trainer, ranks, Work::computation, true, computation)) return failure;
+      if (auto failure = measure(trainer, ranks, Work::communication, true, communication)) return failure;
+      if (auto failure = measure_both(trainer, ranks, number % 2 == 0, options.overlap, round)) return failure;
     }
     if (ranks.slices() == 1)
       if (auto failure = measure_alone(trainer, group, first_worker, round.alone_ns)) return failure;
     round.computation_ns = computation.step_ns;
-    round.communication_ns = communication.step_ns;
-    round.overlapped_ns = overlapped.step_ns;
-    round.plain_ns = plain.step_ns;
+    round.backward_ns = computation.last_backward_ns;
+    round.communication_ns = communication.communication_ns;
+    round.gradients_ns = communication.gradients_ns;
     round.passes_alone_ns = computation.forward_ns + computation.backward_ns;
-    round.passes_beside_ns = overlapped.forward_ns + overlapped.backward_ns;
     rounds.push_back(round);
   }
   return std::nullopt;

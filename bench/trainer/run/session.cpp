@@ -8,6 +8,7 @@
 #include <cstdio>
 
 #include "bench/trainer/run/async.h"
+#include "bench/trainer/run/measure.h"
 #include "src/console/progress.h"
 
 namespace rondo::train {
@@ -15,6 +16,7 @@ namespace {
 
 constexpr uint64_t timeline_steps = 4;  ///< the last ones of a run
 constexpr uint64_t progress_lines = 10;
+constexpr size_t pending_max = 64;  ///< steps that one exchange settles
 
 /// A person watches: each step is shown, in a line that the next one takes the place of.
 bool watched(const Options &options) { return ::isatty(::fileno(options.lines())) != 0; }
@@ -25,9 +27,9 @@ const char *beginning(bool live) { return live ? "\r\033[K" : ""; }
 /// @param step_ns  of one step: no part of a round takes longer
 void show_measuring(const Options &options, uint64_t step_ns) {
   if (options.measure_rounds == 0) return;
-  const uint64_t steps = options.mode == Mode::sync ? 5 : 1;
+  const double seconds = static_cast<double>(options.measure_rounds * steps_of_round(options) * step_ns) * 1e-9;
   std::fprintf(options.lines(), "measuring overlap: rounds: %u, %s\n", options.measure_rounds,
-               console::left_text(static_cast<double>(options.measure_rounds * steps * step_ns) * 1e-9).c_str());
+               console::left_text(seconds).c_str());
   std::fflush(options.lines());
 }
 
@@ -38,17 +40,17 @@ void show_progress(const Options &options, const StepRecord &record, size_t rank
   const uint64_t every = std::max<uint64_t>(options.steps / progress_lines, 1);
   if (!live && !last && record.step != 1 && record.step % every != 0) return;
   const StepTimes &times = record.times;
-  const auto samples = static_cast<double>(samples_a_step(options, ranks));
+  const auto samples = static_cast<double>(options.samples_a_step(ranks));
   const auto ms = [](uint64_t ns) { return static_cast<double>(ns) / 1e6; };
   const double left_s = static_cast<double>((options.steps - record.step) * times.step_ns) * 1e-9;
   const std::string left = last ? "" : ", " + console::left_text(left_s);
   std::fprintf(options.lines(),
-               "%sstep %llu/%llu: %.3f bits a byte, %.1f samples/s, step %.1f ms, communication %.1f ms, of it "
-               "exposed %.1f ms%s%s",
+               "%sstep %llu/%llu: %.3f bits a byte, %.1f samples/s, step %.1f ms, waiting for communication "
+               "%.1f ms%s%s",
                beginning(live), static_cast<unsigned long long>(record.step),
                static_cast<unsigned long long>(options.steps), bits_per_byte(record.loss),
-               samples * 1e9 / static_cast<double>(times.step_ns), ms(times.step_ns), ms(times.communication_ns),
-               ms(times.exposed_ns), left.c_str(), live && !last ? "" : "\n");
+               samples * 1e9 / static_cast<double>(times.step_ns), ms(times.step_ns), ms(times.waiting_ns),
+               left.c_str(), live && !last ? "" : "\n");
   std::fflush(options.lines());
 }
 
@@ -63,6 +65,7 @@ Outcome Session::run(Run &result) {
     if (auto failure = validate(result)) return failure;
   if (auto failure = measure_memory(result)) return failure;
   if (!options_.reports()) return std::nullopt;
+  if (auto failure = settle_pending(result)) return failure;
   if (options_.mode != Mode::async_ps)  // there, ranks do different things
     if (auto failure = gather_spans(result)) return failure;
   if (group_.rank() == 0 && !result.steps.empty()) show_measuring(options_, result.steps.back().times.step_ns);
@@ -74,12 +77,15 @@ Outcome Session::step(Run &result) {
   StepRecord record;
   if (auto failure = trainer_.step(record, drawn ? &spans_ : nullptr)) return failure;
   result.steps.push_back(record);
+  if (options_.reports()) pending_.push_back(trainer_.traffic());
   if (trainer_.agreed()) {  // now the losses of all ranks are known
     const std::vector<double> &losses = trainer_.round_losses();
     for (size_t at = 0; at < losses.size(); ++at)
       result.steps[result.steps.size() - losses.size() + at].loss = losses[at];
   }
   if (group_.rank() == 0) show_progress(options_, result.steps.back(), group_.size());
+  if (trainer_.agreed() && pending_.size() >= pending_max)
+    if (auto failure = settle_pending(result)) return failure;
   return trainer_.agreed() ? after_step(record.step, result) : std::nullopt;
 }
 
@@ -105,6 +111,13 @@ Outcome Session::validate(Run &result) {
   std::fprintf(options_.lines(), "%svalidation after step %llu: %.3f bits a byte\n",
                beginning(watched(options_)), static_cast<unsigned long long>(point.step), bits_per_byte(point.loss));
   std::fflush(options_.lines());
+  return std::nullopt;
+}
+
+Outcome Session::settle_pending(Run &result) {
+  const auto records = std::span(result.steps).last(pending_.size());
+  if (auto failure = settle_steps(ranks_.data(), pending_, records)) return failure;
+  pending_.clear();
   return std::nullopt;
 }
 

@@ -2,7 +2,7 @@
 // A run from its first step to its last: what is done between steps, and what is kept of them.
 #pragma once
 
-#include "bench/trainer/report/report.h"
+#include "bench/trainer/figures/records.h"
 #include "bench/trainer/run/checkpoint.h"
 #include "bench/trainer/trainer.h"
 
@@ -21,6 +21,7 @@ class Session {
   [[nodiscard]] Outcome validate(Run &result);
   [[nodiscard]] Outcome measure_memory(Run &result);
   [[nodiscard]] Outcome gather_spans(Run &result);
+  [[nodiscard]] Outcome settle_pending(Run &result);
 
   const Options &options_;
   Ranks &ranks_;
@@ -28,6 +29,7 @@ class Session {
   Trainer &trainer_;
   const Checkpoint &checkpoint_;
   std::vector<Span> spans_;
+  std::vector<Traffic> pending_;  ///< of the last steps, whose times are not settled yet
 };
 
 /// One line for each tenth of the run; on a terminal, one that is written over.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "bench/trainer/report/memory.h"
+#include "bench/trainer/figures/memory.h"
 
 #include <cstdlib>
 #include <cstring>

@@ -46,15 +46,19 @@ struct LibraryCounts {
 /// How long the parts of one step took.
 struct StepTimes {
   uint64_t data_wait_ns = 0, forward_ns = 0, backward_ns = 0, optimizer_ns = 0;
-  uint64_t communication_ns = 0;  ///< the collectives of all buckets and of the losses, each from its begin to its end
-  uint64_t exposed_ns = 0;        ///< in which computation waited for them
-  uint64_t joint_ns = 0;          ///< of forward and backward, in sums over the ranks that share a model
+  uint64_t last_backward_ns = 0;  ///< part of backward_ns: the last pass, during which buckets can travel
+  uint64_t waiting_ns = 0;        ///< computation waited for collectives, and these perhaps for a late rank
+  uint64_t joint_ns = 0;          ///< part of forward and backward: sums over the ranks that share a model
   uint64_t step_ns = 0;
+  // settle() of traffic.h finds these.
+  uint64_t in_flight_ns = 0;      ///< all collectives, each from its turn on the stream to its end
+  uint64_t communication_ns = 0;  ///< part of in_flight_ns: without the wait for late ranks
+  uint64_t gradients_ns = 0;      ///< part of communication_ns: collectives of gradients, which a pass can hide
+  uint64_t exposed_ns = 0;        ///< part of communication_ns: computation waited meanwhile
   LibraryCounts library;
 
-  [[nodiscard]] uint64_t hidden_ns() const {
-    return communication_ns > exposed_ns ? communication_ns - exposed_ns : 0;
-  }
+  /// Returns the time in which collectives waited for the slowest rank.
+  [[nodiscard]] uint64_t skew_ns() const { return in_flight_ns - communication_ns; }
 };
 
 }  // namespace rondo::train

@@ -7,7 +7,7 @@
 
 #include "bench/failure.h"
 #include "bench/trainer/compute/compute.h"
-#include "bench/trainer/report/timeline.h"
+#include "bench/trainer/figures/timeline.h"
 #include "rondo/rondo.h"
 
 namespace rondo::train {
@@ -46,6 +46,7 @@ class Group {
   [[nodiscard]] Outcome sum(double *values, size_t count);
   [[nodiscard]] Outcome sum(float *values, size_t count);
   [[nodiscard]] Outcome average(float *values, size_t count);
+  [[nodiscard]] Outcome least(double *values, size_t count);
   [[nodiscard]] Outcome barrier();
 
   /// What the library has counted so far.

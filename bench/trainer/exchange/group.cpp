@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "bench/trainer/group.h"
+#include "bench/trainer/exchange/group.h"
 
 #include <vector>
 
@@ -89,6 +89,11 @@ Outcome Group::sum(float *values, size_t count) {
 Outcome Group::average(float *values, size_t count) {
   return check("rondo_all_reduce",
                rondo_all_reduce(values, values, count, RONDO_FLOAT32, RONDO_AVG, comm_, nullptr));
+}
+
+Outcome Group::least(double *values, size_t count) {
+  return check("rondo_all_reduce",
+               rondo_all_reduce(values, values, count, RONDO_FLOAT64, RONDO_MIN, comm_, nullptr));
 }
 
 Outcome Group::barrier() { return check("rondo_barrier", rondo_barrier(comm_, nullptr)); }

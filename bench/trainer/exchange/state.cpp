@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "bench/trainer/run/state.h"
+#include "bench/trainer/exchange/state.h"
 
 #include <algorithm>
 

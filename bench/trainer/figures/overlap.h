@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+// What overlap gains, from steps that were measured in turns. The text output, report.json and the page all show these
+// figures, in these words.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace rondo::train {
+
+/// One round of measurements, each of the slowest rank; 0: not measured.
+struct Round {
+  uint64_t computation_ns = 0;    ///< a step without communication
+  uint64_t backward_ns = 0;       ///< the last backward pass of that step
+  uint64_t communication_ns = 0;  ///< all collectives of a step, and nothing else
+  uint64_t gradients_ns = 0;      ///< the collectives of gradients among them
+  uint64_t overlapped_ns = 0;     ///< a step with overlap
+  uint64_t plain_ns = 0;          ///< a step without overlap
+  uint64_t alone_ns = 0;          ///< a step of one rank without communication, while the others wait
+  uint64_t passes_alone_ns = 0;   ///< forward and backward of the step without communication
+  uint64_t passes_beside_ns = 0;  ///< forward and backward of the step with overlap
+
+  /// Returns by which factor communication slows the passes down; 0: not measured.
+  [[nodiscard]] double slowdown() const;
+};
+
+/// A median, and the bounds between which the median of endless rounds lies with 95 % confidence.
+struct Estimate {
+  double median = 0, low = 0, high = 0;
+
+  [[nodiscard]] double width() const { return high - low; }
+};
+
+inline constexpr size_t rounds_min = 6;  ///< With fewer rounds, the least and the most are no such bounds.
+
+/// Takes least and most as bounds where there are fewer values than rounds_min.
+[[nodiscard]] Estimate estimate(std::vector<double> values);
+
+struct OverlapFigures {
+  enum class State {
+    not_measured,
+    off,             ///< all steps were without overlap
+    one_rank,        ///< there is no communication to overlap
+    too_few_rounds,  ///< fewer than rounds_min, so no difference is told from noise
+    measured
+  };
+  State state = State::not_measured;
+  Estimate step_us;      ///< with overlap
+  Estimate plain_us;     ///< without
+  Estimate less;         ///< the share of plain_us that overlap saves; below 0 if it costs
+  bool less_told = false;  ///< the saving is not within the noise
+  Estimate hidden_us;    ///< plain_us less step_us, round by round
+  Estimate hideable_us;  ///< the shorter one of the gradients' communication and the backward pass that can hide it
+  /// The share of hideable_us that was hidden. Nothing: that is too small beside the spread of steps.
+  std::optional<Estimate> efficiency;
+};
+
+/// @param overlap  false: the run had --no-overlap.
+/// @param ranks  that add up gradients.
+[[nodiscard]] OverlapFigures overlap_figures(std::span<const Round> rounds, bool overlap, size_t ranks);
+
+/// Returns one sentence, without a full stop; empty where nothing was measured.
+[[nodiscard]] std::string headline(const OverlapFigures &figures);
+
+/// Returns "0.95 (0.90 to 1.00)" or "too small to tell"; empty where no efficiency belongs to the run.
+[[nodiscard]] std::string efficiency_text(const OverlapFigures &figures);
+
+[[nodiscard]] double median(std::vector<double> values);
+
+}  // namespace rondo::train

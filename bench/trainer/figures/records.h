@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+// What is kept of a run.
+#pragma once
+
+#include <numbers>
+#include <utility>
+#include <vector>
+
+#include "bench/trainer/figures/memory.h"
+#include "bench/trainer/figures/overlap.h"
+#include "bench/trainer/figures/timeline.h"
+
+namespace rondo::train {
+
+/// What came of a step; the same on all ranks but the times.
+struct StepRecord {
+  uint64_t step = 0;  ///< from 1
+  double loss = 0;    ///< mean over all ranks' samples, before the update; natural logarithm
+  double norm = 0;    ///< of the gradients, before clipping
+  double rate = 0;
+  bool skipped = false;  ///< float16 gradients that were out of range
+  StepTimes times;
+};
+
+struct Validation {
+  uint64_t step = 0;
+  double loss = 0;
+};
+
+/// Of a parameter server's updates.
+struct Staleness {
+  uint64_t updates = 0, sum = 0, max = 0;
+  uint64_t lead_max = 0;  ///< steps that a worker was ahead of the slowest when it went on
+};
+
+struct Run {
+  size_t ranks = 1, parameters = 0, bucket_count = 0;
+  size_t wire_bytes = 0, received_bytes = 0, plain_bytes = 0;  ///< of rank 0 in a step; received as floats all-reduced
+  size_t corpus_bytes = 0, corpus_files = 0;
+  std::vector<std::pair<uint64_t, double>> earlier_losses;  ///< step and loss, from the checkpoint
+  std::vector<StepRecord> steps;                            ///< of this process, with rank 0's times
+  std::vector<Validation> validations;
+  std::vector<Round> rounds;
+  Staleness staleness;
+  MemoryBytes memory;
+  size_t memory_before = 0;  ///< what the process had before it joined the others
+  std::vector<std::vector<Span>> spans;  ///< of each rank, of the last steps
+};
+
+inline double bits_per_byte(double loss) { return loss / std::numbers::ln2; }
+
+}  // namespace rondo::train
