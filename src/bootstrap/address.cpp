@@ -38,7 +38,7 @@ bool is_guest_bridge(const std::string &interface) {
 
 constexpr int last_place = 4;  // other hosts have the same address, or it leads nowhere
 
-/// Ranks addresses by how likely other hosts reach them: the lower, the likelier.
+/// Returns the place of an address in the order in which other hosts are likely to reach it; the lower, the likelier.
 int place_of(const HostAddress &each) {
   const bool last = is_guest_bridge(each.interface) || !each.running;
   return (each.default_route ? 0 : last ? last_place : 2) + (each.v6 ? 1 : 0);
@@ -58,7 +58,7 @@ std::string read_text(const char *path) {
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
-/// The first that fits, IPv4 before IPv6, global before link-local.
+/// Returns the first address that fits, IPv4 before IPv6, global before link-local.
 template <class Fits>
 const HostAddress *best(const std::vector<HostAddress> &addresses, const Fits &fits) {
   for (const bool link_local : {false, true})

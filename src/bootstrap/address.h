@@ -21,17 +21,17 @@ struct HostAddress {
   bool default_route = false;  ///< what has no route of its own leaves by this interface
 };
 
-/// Picks from `addresses` (pure). `wanted` is the name of an interface or an address; empty: `by_route`, where it is
-/// one of these and not loopback, else a global address of an interface that is up, else loopback. Among global ones
-/// an interface with a default route is first. Bridges to guests and containers of this host, which have the same
-/// addresses on many hosts, and interfaces without a carrier are last. IPv4 is before IPv6. The error lists what there
-/// is.
+/// Picks from `addresses` (pure). `wanted` is the name of an interface or an address. If it is empty, picks `by_route`
+/// if that is one of these and not loopback. Otherwise picks a global address of an interface that is up, or loopback
+/// if there is none. Among global ones an interface with a default route is first. Bridges to guests and containers of
+/// this host, which have the same addresses on many hosts, and interfaces without a carrier are last. IPv4 is before
+/// IPv6. The error lists the addresses.
 [[nodiscard]] Result<std::string> pick_address(const std::vector<HostAddress> &addresses, std::string_view wanted,
                                                std::string_view by_route = {});
 
 [[nodiscard]] Result<std::vector<HostAddress>> host_addresses();
 
-/// The interfaces of default routes, from the texts of /proc/net/route and /proc/net/ipv6_route (pure).
+/// Returns the interfaces of default routes, from the texts of /proc/net/route and /proc/net/ipv6_route (pure).
 [[nodiscard]] std::vector<std::string> default_route_interfaces(const std::string &routes,
                                                                 const std::string &ipv6_routes);
 
@@ -55,17 +55,18 @@ struct Offer {
 
 inline constexpr size_t rails_max = 8;
 
-/// No place of the list is empty, and it is not too long.
+/// Checks that no place of the list is empty, and that it is not too long.
 [[nodiscard]] Result<void> check_rails(std::string_view network_interfaces);
-/// pick_address() from this host's addresses for each of a list with commas; no two may have the same address. Of an
-/// address that no interface lists (127.0.0.9) the interface is empty.
+/// Calls pick_address() on this host's addresses for each of a list with commas; no two may have the same address. The
+/// interface of an address that no interface lists (127.0.0.9) is empty.
 [[nodiscard]] Result<std::vector<HostAddress>> choose_addresses(std::string_view network_interfaces,
                                                                 std::string_view by_route = {});
-/// The first of them, as text.
+/// Returns the first of choose_addresses(), as text.
 [[nodiscard]] Result<std::string> choose_address(std::string_view network_interfaces);
-/// How many places a list has; an empty one has one.
+/// Returns how many places a list has; an empty one has one.
 [[nodiscard]] size_t rail_count(std::string_view list);
-/// Of the links between hosts: a rail is a network interface, or by verbs a device where the user names devices.
+/// Returns the rails of the links between hosts. A rail is a network interface, or by verbs a device if the user names
+/// devices.
 [[nodiscard]] size_t rail_count(const Config &config);
 
 }  // namespace rondo

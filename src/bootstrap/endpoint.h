@@ -16,11 +16,11 @@ struct SocketAddress {
   [[nodiscard]] sockaddr *get() { return reinterpret_cast<sockaddr *>(&storage); }
 };
 
-/// "HOST:PORT" or "[V6]:PORT"; the host is not looked up. The error quotes `text`.
+/// Parses "HOST:PORT" or "[V6]:PORT"; the host is not looked up. The error quotes `text`.
 [[nodiscard]] Result<Endpoint> parse_endpoint(std::string_view text);
 [[nodiscard]] std::string format_endpoint(const Endpoint &endpoint);
 
-/// Of a numeric host.
+/// Converts an endpoint with a numeric host.
 [[nodiscard]] Result<SocketAddress> socket_address(const Endpoint &endpoint);
 [[nodiscard]] Endpoint endpoint_of(const SocketAddress &address);
 
@@ -34,11 +34,11 @@ struct SocketAddress {
 [[nodiscard]] std::string join_hosts(std::span<const std::string> hosts);
 [[nodiscard]] std::vector<std::string> split_hosts(const std::string &host);
 
-/// A numeric host as it is; a name through the system's resolver, whose own timeouts bound it. Not empty; IPv4 first.
-/// Of several hosts, the addresses of the first one come first.
+/// Returns a numeric host as it is, and a name through the system's resolver, whose own timeouts bound it. The result
+/// is not empty, and IPv4 is first. Of several hosts, the addresses of the first one come first.
 [[nodiscard]] Result<std::vector<SocketAddress>> addresses_of(const Endpoint &endpoint);
 
-/// An address that only this host reaches: 127.0.0.0/8, ::1.
+/// Says whether only this host reaches the address: 127.0.0.0/8, ::1.
 [[nodiscard]] bool is_loopback(const SocketAddress &address);
 
 }  // namespace rondo

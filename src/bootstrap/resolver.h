@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The addresses of a host that may be a name, which may not resolve yet: a pod's name does once the pod runs.
+// This file resolves a host that may be a name, which may not resolve yet: a pod's name does once the pod runs.
 #pragma once
 
 #include <algorithm>
@@ -13,14 +13,14 @@ class Resolver {
  public:
   explicit Resolver(Endpoint endpoint) : endpoint_(std::move(endpoint)) {}
 
-  /// The address to try next: all of the host's in turn, IPv4 before IPv6. Looks a name up at the first call, and again
-  /// where that was a second ago. The error is the latest lookup's.
+  /// Returns the address to try next: all of the host's in turn, IPv4 before IPv6. Looks a name up at the first call,
+  /// and again if that was a second ago. The error is the latest lookup's.
   [[nodiscard]] Result<SocketAddress> next(uint64_t now_ns);
 
   /// Waits until the host resolves; returns all its addresses. RONDO_ERROR_TIMEOUT after the deadline.
   [[nodiscard]] Result<std::vector<SocketAddress>> wait(uint64_t deadline_ns, const Cancel *cancel);
 
-  /// A later call may have another outcome.
+  /// Says whether a host is a name: a later call may have another outcome.
   [[nodiscard]] bool is_name() const {
     return std::ranges::any_of(split_hosts(endpoint_.host),
                                [](const std::string &host) { return !socket_address({host, 1}).ok(); });
@@ -34,7 +34,7 @@ class Resolver {
   Endpoint endpoint_;
   Result<std::vector<SocketAddress>> addresses_ = std::vector<SocketAddress>();
   size_t next_ = 0;
-  uint64_t due_ns_ = 0;  ///< of the next lookup; numeric hosts: never again
+  uint64_t due_ns_ = 0;  ///< of the next lookup; never again for numeric hosts
 };
 
 }  // namespace rondo

@@ -23,7 +23,7 @@ namespace {
 
 constexpr uint32_t peer_info_version = 14;
 
-/// The fixed-size part of what a rank tells; the process's number, the host's name and the interfaces follow.
+/// The fixed-size part of what a rank sends; the process's number, the host's name and the interfaces follow.
 struct PeerInfo {
   uint32_t version = peer_info_version;
   uint32_t library_version = RONDO_VERSION_MAJOR << 16 | RONDO_VERSION_MINOR << 8 | RONDO_VERSION_PATCH;
@@ -120,7 +120,7 @@ Bytes encode(const PeerInfo &info, const Settings &settings, const std::string &
 }
 
 /// Returns a better interface for a rank on the host of the store. The way to the store says nothing there about the
-/// network that leads to the other hosts, but their ranks have told addresses on it.
+/// network that leads to the other hosts, but their ranks have sent addresses on it.
 std::optional<NetworkInterface> interface_of_route(const GroupInfo &group, uint32_t rank, const Settings &settings) {
   const std::vector<NetworkInterface> &own = group.infos[rank].interfaces;
   if (!settings.network_interface.empty() || own.size() != 1) return std::nullopt;
@@ -133,7 +133,7 @@ std::optional<NetworkInterface> interface_of_route(const GroupInfo &group, uint3
   return std::nullopt;
 }
 
-/// What all ranks have told, by rank.
+/// The infos that all ranks have sent, by rank.
 struct Told {
   std::vector<PeerInfo> peers;
   std::vector<RankInfo> ranks;  ///< without their nodes
@@ -156,7 +156,7 @@ Result<Told> decode(const std::vector<Bytes> &parts) {
       std::string name = read_text(reader);
       info.interfaces.push_back({std::move(name), read_text(reader)});
     }
-    // Of another version the fixed part can still be read, and says so better.
+    // The fixed part of another version can still be read, and says so better.
     if (!reader.complete() && peer.version == peer_info_version)
       return Error{RONDO_ERROR_MISMATCH, "ranks run different versions of Rondo"};
   }
@@ -277,7 +277,7 @@ Result<GroupInfo> exchange_peer_info(Store &store, const std::string &key_prefix
   if (group.one_node()) return group;
   for (uint32_t node = 0; node < group.node_count(); ++node)
     group.apart.push_back(why_apart(own, all[group.ranks_of(node).front()]));
-  // What is chosen by it must be equal on all nodes, each of which knows its own cores only.
+  // Choices that depend on `oversubscribed` must be equal on all nodes, each of which knows its own cores only.
   Bytes seen{std::byte{group.oversubscribed}};
   const auto better = store.is_on_this_host() ? interface_of_route(group, rank, settings) : std::nullopt;
   append_text(seen, better ? better->name : "");

@@ -95,7 +95,7 @@ void Control::tell_status() {
   const std::lock_guard own(mutex_);
   const ControlLock lock(header(), index_, 0, ended_);
   if (lock.held()) return send_status();
-  memory::store_sync(header().tell, 1);  // the serving rank looks after the bell
+  memory::store_sync(header().tell, 1);  // the serving rank reads it after the bell
   ring();
 }
 

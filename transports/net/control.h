@@ -62,7 +62,7 @@ class Control {
     std::vector<uint32_t> host_of;  ///< by rank
     Ranks *local = nullptr;         ///< of this host, counted as host_of has them; outlives the control plane
     ControlShare share;
-    /// Called when a better measurement of the clock of rank 0's host is there; null: that is this host.
+    /// Called with each better measurement of the clock of rank 0's host; null if that is this host.
     std::function<void(const ClockOffset &)> clock_measured{};
     uint32_t mesh_max = mesh_hosts_max;  ///< more hosts than that are a ring
     uint64_t network_timeout_ns = default_network_timeout_ns;  ///< for which another host may be silent
@@ -70,13 +70,13 @@ class Control {
   explicit Control(Parts parts);
 
   [[nodiscard]] RankStatus status(uint32_t peer) const;
-  /// Asks where it is not known yet; ask again later then.
+  /// Returns what `peer` has entered. Asks if that is not known yet; call it again later then.
   [[nodiscard]] std::optional<OperationInfo> entered(uint32_t peer, uint64_t operation);
   /// Appends the ranks of other hosts whose process ended while they were alive.
   void add_dead(std::vector<uint32_t> &dead) const;
-  /// It has ended, or said that it left.
+  /// Says whether `peer` has ended, or said that it left.
   [[nodiscard]] bool gone(uint32_t peer) const;
-  /// " has ended", " gave no answer for 1.0 s"
+  /// Returns the end of `peer` in words: " has ended", " gave no answer for 1.0 s".
   [[nodiscard]] std::string why_dead(uint32_t peer) const;
   /// Returns whether the control connection with the host of `peer` was reset before that rank left. The rank may live.
   /// In a ring of hosts this is no loss, so the result is false.

@@ -40,17 +40,17 @@ struct ControlHeader {
   uint64_t server = 0;       ///< 1 + the host's rank that served last; readable without the lock, and so is the next
   uint64_t served_ns = 0;    ///< when it did
   uint64_t next_beat_ns = 0;
-  uint64_t failure_told = 0;  ///< how often the other hosts were told of the failure; readable without the lock
-  uint64_t tell = 0;          ///< 1: the ranks' state is to be told soon; readable without the lock
+  uint64_t failure_told = 0;  ///< how often the failure was sent to the other hosts; readable without the lock
+  uint64_t tell = 0;          ///< 1 if the ranks' state is to be sent soon; readable without the lock
   uint64_t clock_asked_ns = 0;     ///< 0: no answer is due
   uint64_t clock_measured_ns = 0;  ///< 0: never
   ClockOffset clock;               ///< the best so far
-  // Of a ring of hosts (overlay.h):
-  uint64_t due = 0;           ///< a bit for each neighbour: news is to be told to it now
+  // In a ring of hosts (overlay.h):
+  uint64_t due = 0;           ///< a bit for each neighbour that updates are to be sent to now
   uint64_t downs = 0;         ///< how many ends of connections are known to be down
   uint64_t gone_ranks = 0;    ///< how many ranks of other hosts are known to have left or ended
   uint64_t down_reason = 0;   ///< of the last: 1 + errno
-  uint64_t next_sweep_ns = 0;  ///< when all news that waits is due to all neighbours
+  uint64_t next_sweep_ns = 0;  ///< when all updates that wait are due to all neighbours
   uint64_t asked_ns = 0;      ///< the last questions to other hosts: when the first of them was asked
   uint64_t asked_count = 0;
 };

@@ -34,7 +34,7 @@ struct JoinRequest {
   uint64_t deadline_ns = 0;
 };
 
-/// Of the tags of a connection's frames, by direction; only its two ends know them.
+/// The keys for the tags of a connection's frames, by direction; only its two ends know them.
 struct FrameKeys {
   std::array<std::byte, 32> send;
   std::array<std::byte, 32> receive;

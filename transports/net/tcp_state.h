@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the kernel knows of a TCP connection. Its own limit (TCP_USER_TIMEOUT) is no measure of silence: it is looked at
-// only when it retransmits, at growing intervals, and it counts the time in which a receiver has no room, too, as a
-// stopped process has none.
+// This file reads what the kernel knows of a TCP connection. The kernel's own limit (TCP_USER_TIMEOUT) is no measure of
+// silence. The kernel checks it only when it retransmits, at growing intervals. It also counts the time in which a
+// receiver has no room, as a stopped process has none.
 #pragma once
 
 #include <linux/sockios.h>
@@ -16,7 +16,7 @@ namespace rondo::net {
 
 inline constexpr uint64_t default_network_timeout_ns = 1'000'000'000;  ///< RONDO_NETWORK_TIMEOUT
 
-/// Zeros where the kernel does not tell.
+/// Returns zeros if the kernel does not say.
 [[nodiscard]] inline tcp_info tcp_state_of(int descriptor) {
   tcp_info info{};
   socklen_t bytes = sizeof info;
@@ -24,10 +24,10 @@ inline constexpr uint64_t default_network_timeout_ns = 1'000'000'000;  ///< ROND
   return info;
 }
 
-/// How often in a row what is not acknowledged was sent again, or, where nothing can leave, as behind an interface that
-/// is down, the other end was asked whether it has room: after 0.2, 0.6, 1.4 and 3 s between near hosts. A stopped
-/// process without room is asked, too, but its kernel answers. Where one direction alone is cut, the end that is not
-/// heard still hears the other, and sees the cut by this.
+/// Returns how often in a row the kernel sent again what is not acknowledged. If nothing can leave, as behind an
+/// interface that is down, returns how often it asked whether the other end has room. It does either after 0.2, 0.6,
+/// 1.4 and 3 s between near hosts. A stopped process without room is asked, too, but its kernel answers. If one
+/// direction alone is cut, the end that is not heard still hears the other, and sees the cut by this.
 [[nodiscard]] inline uint32_t repeats_in(const tcp_info &info) {
   return info.tcpi_unacked != 0 ? info.tcpi_retransmits : info.tcpi_probes;
 }
@@ -36,13 +36,13 @@ inline constexpr uint64_t default_network_timeout_ns = 1'000'000'000;  ///< ROND
 /// nothing has arrived for this long. The kernel of a stopped process answers, too.
 inline constexpr int idle_s = 1;
 
-/// False: nothing is sent that has to be acknowledged, so that what is asked are keepalive probes.
+/// Returns false if nothing is sent that has to be acknowledged, so that what is asked are keepalive probes.
 [[nodiscard]] inline bool is_under_way(int descriptor) {
   int unacknowledged = 0;
   return ::ioctl(descriptor, SIOCOUTQ, &unacknowledged) != 0 || unacknowledged != 0;
 }
 
-/// Where a keepalive probe has had no answer: the next one leaves now, not after a second more.
+/// Lets the next keepalive probe leave now, and not after a second more, after one had no answer.
 inline void ask_again(int descriptor) {
   static_cast<void>(::setsockopt(descriptor, IPPROTO_TCP, TCP_KEEPIDLE, &idle_s, sizeof idle_s));
 }
@@ -54,7 +54,7 @@ inline void reset_connection(int descriptor) {
   static_cast<void>(::connect(descriptor, &nowhere, sizeof nowhere));
 }
 
-/// How often in a row looks may find that nothing is acknowledged.
+/// The limits say how often in a row checks may find that nothing is acknowledged.
 struct SilenceLimits {
   uint32_t looks = 0;    ///< that see what is not acknowledged
   uint32_t repeats = 0;  ///< of what was sent in vain, see repeats_in()
@@ -76,13 +76,14 @@ struct SilenceLimits {
   return limits;
 }
 
-/// Looks at a connection at intervals. Looks are counted and not the time since the last acknowledgement: that is long
-/// where nothing was sent for long, and where this process or the machine stood still, whose kernel may have yet to
-/// take in what came meanwhile.
+/// Checks a connection at intervals. It counts the checks, and not the time since the last acknowledgement. That time
+/// is long if nothing was sent for long. It is also long if this process or the machine stood still, whose kernel may
+/// have yet to take in what arrived meanwhile.
 class SilenceWatch {
  public:
-  /// True: `limits.looks` looks in a row, this one too, have seen what was not acknowledged, with no acknowledgement
-  /// between them; or it was sent again `limits.repeats` times; or keepalive probes have had no answer.
+  /// Returns true if `limits.looks` checks in a row, this one too, have seen what was not acknowledged, with no
+  /// acknowledgement between them. Also if it was sent again `limits.repeats` times, or keepalive probes have had no
+  /// answer.
   [[nodiscard]] bool look(int descriptor, uint64_t now_ns, const SilenceLimits &limits) {
     constexpr uint64_t ms_ns = 1'000'000, tick_ms = 10;  // the kernel counts in ticks
     const tcp_info info = tcp_state_of(descriptor);

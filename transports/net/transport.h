@@ -21,7 +21,7 @@ struct GroupParts {
   uint32_t rank = 0;
   std::array<uint64_t, 2> communicator{};  ///< the same number on all ranks, and another for each communicator
   std::vector<uint32_t> host_of;      ///< by rank
-  std::vector<uint32_t> local_index;  ///< by rank: its number in `local`; no_local: on another host
+  std::vector<uint32_t> local_index;  ///< by rank: its number in `local`, or no_local on another host
   std::vector<std::string> names;     ///< by rank, for people: "rank 2 (host b, process 17)"
   std::unique_ptr<Transport> local;   ///< of this host's ranks
   ControlShare control;
@@ -35,10 +35,10 @@ inline constexpr uint32_t no_local = UINT32_MAX;
 /// Near FIFOs for all links to ranks of other hosts.
 class NearMemory {
  public:
-  /// `linked`: by rank, as in JoinRequest.
+  /// Makes the FIFOs. `linked` is indexed by rank, as in JoinRequest.
   [[nodiscard]] static Result<NearMemory> make(const std::vector<bool> &linked, uint32_t channel_count,
                                                const ConnectionGeometry &geometry);
-  /// Of FIFOs to and from so many ranks.
+  /// Returns the bytes of FIFOs to and from `linked_count` ranks.
   [[nodiscard]] static size_t bytes_for(size_t linked_count, uint32_t channel_count,
                                         const ConnectionGeometry &geometry);
   [[nodiscard]] const std::vector<NearLink> &links() const { return links_; }

@@ -45,7 +45,7 @@ SocketAddress v4_address(ByteView bytes, uint16_t port) {
   return address;
 }
 
-/// Appends the addresses after the first one. There is no room for those of IPv6.
+/// Appends the addresses after the first one. There is no room for IPv6 addresses.
 void append_further(Bytes &out, const std::vector<std::string> &hosts) {
   for (size_t at = 1; at < std::min(hosts.size(), 1 + further_max); ++at) {
     const auto address = socket_address({hosts[at], 1});

@@ -42,7 +42,7 @@ bool wait_for(int socket, short events, uint64_t deadline_ns, const Cancel *canc
 
 Error aborted() { return {RONDO_ERROR_ABORTED, "it was aborted here before the communicator was made"}; }
 
-/// What a failed attempt means: try again later, or give up.
+/// The outcome of an attempt: a socket, or whether to try again later or to give up.
 struct Attempt {
   FileDescriptor socket;
   bool again = false;

@@ -51,8 +51,9 @@ class Store {
   /// Waits until `key` was put and returns its value. RONDO_ERROR_TIMEOUT names the key.
   virtual Result<Bytes> get(std::string_view key, uint64_t deadline_ns) = 0;
 
-  /// The value of `key`, if it is known here by now that it was put. Does not wait: a call asks the store, at most
-  /// twice a second, and a later call has the answer. One key at a time: asking about another one drops the answer.
+  /// Returns the value of `key`, if it is known here by now that it was put. Does not wait: a call asks the store, at
+  /// most twice a second, and a later call has the answer. One key at a time: asking about another one drops the
+  /// answer.
   virtual Result<std::optional<Bytes>> try_get(std::string_view key) = 0;
 
   /// All-gather: puts `value` as rank's part of `key`, waits for all `count` parts and returns them in rank order.
@@ -60,24 +61,25 @@ class Store {
   virtual Result<std::vector<Bytes>> gather(std::string_view key, uint32_t rank, uint32_t count,
                                             std::span<const std::byte> value, uint64_t deadline_ns) = 0;
 
-  /// What is known here by now of the client's group: its failure, or that the store is gone. Does not wait.
+  /// Returns what is known here by now of the client's group: its failure, or that the store is gone. Does not wait.
   [[nodiscard]] virtual Result<void> check() { return {}; }
 
-  /// Numeric: this host's, of the interface by which the store is reached. Empty: it is reached without one.
+  /// Returns this host's numeric address of the interface by which the store is reached; empty if it is reached without
+  /// one.
   [[nodiscard]] virtual std::string own_address() const { return {}; }
 
   /// Returns whether the store runs on this host, so that own_address() says nothing about the route to other hosts.
   [[nodiscard]] virtual bool is_on_this_host() const { return false; }
 
-  /// check() fails because the store is gone, and nothing had been told of the group before.
+  /// Says whether check() fails because the store is gone, and nothing had been reported of the group before.
   [[nodiscard]] virtual bool gone() const { return false; }
 
-  /// What the calling thread does about every millisecond while a call of this store waits; empty: nothing. It does not
-  /// call the store, nor wait. A store whose calls do not wait needs none. Returns the work before it.
+  /// Sets what the calling thread does about every millisecond while a call of this store waits; nothing if empty. It
+  /// does not call the store, nor wait. A store whose calls do not wait needs none. Returns the work before it.
   virtual std::function<void()> set_idle_work(std::function<void()>) { return {}; }
 
-  /// The goodbye of a client that entered a group: it needs the group no more, or it has failed. Without a goodbye, the
-  /// end of the client is the death of its rank.
+  /// Says the goodbye of a client that entered a group: it needs the group no more, or it has failed. Without a
+  /// goodbye, the end of the client is the death of its rank.
   virtual void leave(const Result<void> &) {}
 };
 
