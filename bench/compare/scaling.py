@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Measures the cost of an all-reduce as ranks are added (docs/lab/scaling.md). It compares ring, tree and hierarchical with
-the plain way, a reduce to one root and a broadcast from it.
+"""Measures the cost of an all-reduce as ranks are added (docs/lab/scaling.md). It compares ring, tree and hierarchical
+with the plain way, a reduce to one root and a broadcast from it.
 
   scaling.py inside    measured: 2, 4 and 8 ranks of this machine
   scaling.py between   measured: hosts that are network namespaces with a limited link (needs root), and the bytes that

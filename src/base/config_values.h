@@ -81,7 +81,7 @@ inline Result<void> set_gid_index(int32_t &target, std::string_view text) {
   return {};
 }
 
-/// No less than the heartbeats of hosts can tell, and no more than the system's own limit for a connection.
+/// Sets the patience between hosts. Less than a second is too short for heartbeats, and the system has its own limit.
 inline Result<void> set_network_timeout(uint64_t &target, std::string_view text) {
   constexpr uint64_t second_ns = 1'000'000'000, least = 1, most = 600;
   const auto value = parse_seconds(text);

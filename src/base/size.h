@@ -9,8 +9,8 @@
 
 namespace rondo {
 
-/// Parses a number of bytes: digits, an optional fraction, and K, M or G, also as KB or KiB, in any case. Returns nothing
-/// for other text, for a number that is not whole, or for more than 64 bits.
+/// Parses a number of bytes: digits, an optional fraction, and K, M or G, also as KB or KiB, in any case. Returns
+/// nothing for other text, for a number that is not whole, or for more than 64 bits.
 [[nodiscard]] std::optional<uint64_t> read_bytes(std::string_view text);
 
 /// Returns e.g. "64", "4K", "1M" or "1G": exact, and the shortest form that read_bytes() reads back as `bytes`.

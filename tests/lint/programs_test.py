@@ -33,7 +33,7 @@ PACKAGES = {  # package: the programs of it that are used
     "passwd": "useradd",
     "sed": "sed",
     "tar": "tar",
-    "util-linux": "nsenter runuser setarch setsid unshare",
+    "util-linux": "nsenter runuser setarch setsid taskset unshare",
     # The scripts install these packages, or depend on them.
     "binutils": "nm readelf strip",
     "buildah": "buildah",

@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Repeats faults between hosts from seeds, on hosts that are network namespaces: killed ranks and hosts, cut cables,
 stopped ranks, lost packets, cables that come and go. Cables are cut both ways or one way. It prints a line for each
-kind: how often it was done, what was wrong, and how late the ranks that live named the lost one. Options limit how late
-that may be. --latest is for each report, --latest-return for each peer's return. --timed is for the median of each
-kind, which is to be what is promised (tests/timed.py).
+kind: how often it was done, what was wrong, and how late the ranks that live named the lost one. --latest limits that
+for each report, --latest-return for each peer's return, and --timed for the median of each kind (tests/timed.py).
 
 usage: soak.py RANK_PROGRAM [--seeds N] [--first SEED] [--minutes M] [--only KIND,...] [--jobs N]
              [--latest SECONDS] [--latest-return SECONDS] [--timed]

@@ -49,8 +49,8 @@ class Tune(unittest.TestCase):
 
     def test_a_quick_run_makes_a_table_that_info_shows_and_ranks_use(self):
         path = self.folder / "tuning.json"
-        done = rondo("tune", "--quick", "--ranks", 2, "--collectives", "all_reduce,reduce", "--sizes", "64,8K", "--keep-disturbed",
-                     "-o", path, TMPDIR=str(self.folder))
+        done = rondo("tune", "--quick", "--ranks", 2, "--collectives", "all_reduce,reduce", "--sizes", "64,8K",
+                     "--keep-disturbed", "-o", path, TMPDIR=str(self.folder))
         self.assertIn(done.returncode, (0, 1), done.stderr)  # 1: a choice was not the best on a busy machine
         self.assertEqual(os.listdir(self.folder), ["tuning.json"])  # nothing else is left
         self.assertIn("The worst choice takes", done.stdout)
@@ -171,7 +171,8 @@ class Tune(unittest.TestCase):
         self.assertEqual(os.listdir(self.folder), [])
 
     def test_the_table_goes_to_standard_output_and_what_is_for_people_elsewhere(self):
-        done = rondo("tune", "--quick", "--ranks", 2, "--sizes", 64, "--keep-disturbed", "--json", TMPDIR=str(self.folder))
+        done = rondo("tune", "--quick", "--ranks", 2, "--sizes", 64, "--keep-disturbed", "--json",
+                     TMPDIR=str(self.folder))
         self.assertIn(done.returncode, (0, 1), done.stderr)  # 1: a choice was not the best on a busy machine
         self.assertEqual({row["collective"] for row in json.loads(done.stdout)["rows"]}, {"all_reduce"})
         self.assertIn("The worst choice takes", done.stderr)
