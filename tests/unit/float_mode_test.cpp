@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Callers run in any floating-point mode, each rank in its own; results are those of the default mode, on all ranks.
+// These tests run each rank in a floating-point mode of its own. Results are those of the default mode, on all ranks.
 #include <array>
 #include <cstring>
 #include <random>

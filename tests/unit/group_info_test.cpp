@@ -123,5 +123,5 @@ TEST_CASE("group info: each setting that ranks must agree on is compared, and to
       CHECK(message.find(": " + variable.show(Settings{}) + " and " + text_of(variable) + ";") != message.npos);
     }
   }
-  CHECK(shared_count == 16);
+  CHECK(shared_count == 17);
 }
