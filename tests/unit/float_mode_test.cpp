@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// These tests run each rank in a floating-point mode of its own. Results are those of the default mode, on all ranks.
+// These tests run each rank in a floating-point mode of its own. All ranks have the results of the default mode.
 #include <array>
 #include <cstring>
 #include <random>
