@@ -119,10 +119,10 @@ OverlapFigures overlap_figures(std::span<const Round> rounds, bool overlap, size
   figures.less_told = figures.less.low > 0 || figures.less.high < 0;
   const double noise_us =
       std::max({figures.step_us.width(), figures.plain_us.width(), figures.hidden_us.width()});
-  if (figures.hideable_us.median > noise_us)
+  if (figures.hideable_us.median > noise_us && figures.hidden_us.low <= figures.hideable_us.median)
     figures.efficiency = scaled(figures.hidden_us, 1 / figures.hideable_us.median);
   const Estimate slowdown = estimate(of_rounds(rounds, [](const Round &round) { return round.slowdown(); }));
-  if (slowdown.low > 1 || slowdown.high < 1) figures.slowdown = slowdown;
+  if (slowdown.low > 1) figures.slowdown = slowdown;
   return figures;
 }
 

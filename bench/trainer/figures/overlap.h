@@ -55,9 +55,10 @@ struct OverlapFigures {
   bool less_told = false;  ///< the saving is not within the noise
   Estimate hidden_us;    ///< plain_us less step_us, round by round
   Estimate hideable_us;  ///< the shorter one of the gradients' communication and the backward pass that can hide it
-  /// The share of hideable_us that was hidden. Nothing: that is too small beside the spread of steps.
+  /// The share of hideable_us that was hidden. Nothing: that is too small beside the spread of steps, or more was saved
+  /// than could be hidden, so that something else made the difference.
   std::optional<Estimate> efficiency;
-  /// By which factor communication slows forward and backward down. Nothing: the factor may be 1.
+  /// By which factor communication slows forward and backward down. Nothing: the factor may be 1 or less.
   std::optional<Estimate> slowdown;
 };
 
