@@ -24,13 +24,13 @@ def overlap_of(label):
                                                                         "waiting", "communication", "exposed"))
         yield Figure(f"a step of {report['model']}, {report['ranks']} ranks ({label})",
                      f"{times['step'] / 1e3:.1f} ms: {parts}")
-        overlap = report["overlap"] or {"headline": "not measured", "efficiency_text": None}
+        overlap = report["overlap"] or {"headline": "not measured", "efficiency_text": None, "slowdown_text": None}
         yield Figure(f"overlap of {report['model']}, {report['ranks']} ranks ({label})", overlap["headline"])
         yield Figure(f"overlap efficiency of {report['model']}, {report['ranks']} ranks ({label})",
                      overlap["efficiency_text"] or "not told")
         rounds = report["measurement"]
         yield Figure(f"computation beside communication over the same alone, {report['ranks']} ranks ({label})",
-                     spread(report["compute_slowdown"]))
+                     overlap["slowdown_text"] or "not told")
         yield Figure(f"steps with overlap and without, {report['ranks']} ranks ({label})",
                      f"{spread(rounds['step_overlap_us'], ' us')}; {spread(rounds['step_no_overlap_us'], ' us')}")
     return judge

@@ -122,6 +122,27 @@ TEST_CASE("trainer: collectives that the backward pass cannot hide are not what 
   CHECK(figures.hideable_us.median == Approx(100'000));
 }
 
+TEST_CASE("trainer: no efficiency is told where more was saved than could be hidden", "[train]") {
+  const OverlapFigures figures = overlap_figures(rounds_of({90, 62, 33, 75, 115}, jitter, other_jitter), true, 2);
+  CHECK(figures.less_told);
+  CHECK_FALSE(figures.efficiency.has_value());
+}
+
+TEST_CASE("trainer: a slow-down of computation is told where it is none of the noise", "[train]") {
+  std::vector<Round> rounds = rounds_of({357, 191, 459, 634, 816}, jitter, other_jitter);
+  const auto figures_with = [&](double typical, double factor) {
+    for (size_t at = 0; at < rounds.size(); ++at) {
+      rounds[at].passes_alone_ns = to_ns(100);
+      rounds[at].passes_beside_ns = to_ns(typical + factor * jitter[at]);
+    }
+    return overlap_figures(rounds, true, 2);
+  };
+  CHECK_FALSE(figures_with(53, 60).slowdown.has_value());  // was "0.53 (0.33 to 1.41) times as long"
+  CHECK(slowdown_text(figures_with(53, 60)) == "too small to tell");
+  CHECK_FALSE(figures_with(57, 1).slowdown.has_value());  // other programs have taken the processor
+  CHECK(slowdown_text(figures_with(110, 1)) == "1.10 (1.09 to 1.11) times as long");
+}
+
 TEST_CASE("trainer: overlap that costs is told as such", "[train]") {
   const OverlapFigures figures = overlap_figures(rounds_of({40, 25, 14, 60, 54.4}, jitter, other_jitter), true, 2);
   CHECK(figures.less_told);

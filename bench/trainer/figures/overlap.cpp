@@ -51,6 +51,11 @@ std::string percent(double share) {
   return value < 9.95 ? print("%.1f", value) : print("%.0f", value);
 }
 
+std::string text_of(const std::optional<Estimate> &value, const char *unit) {
+  if (!value) return "too small to tell";
+  return print("%.2f (%.2f to %.2f)%s", value->median, value->low, value->high, unit);
+}
+
 const char *direction(double share) { return share < 0 ? "more" : "less"; }
 
 std::string difference_text(const Estimate &less, bool told) {
@@ -114,8 +119,10 @@ OverlapFigures overlap_figures(std::span<const Round> rounds, bool overlap, size
   figures.less_told = figures.less.low > 0 || figures.less.high < 0;
   const double noise_us =
       std::max({figures.step_us.width(), figures.plain_us.width(), figures.hidden_us.width()});
-  if (figures.hideable_us.median > noise_us)
+  if (figures.hideable_us.median > noise_us && figures.hidden_us.low <= figures.hideable_us.median)
     figures.efficiency = scaled(figures.hidden_us, 1 / figures.hideable_us.median);
+  const Estimate slowdown = estimate(of_rounds(rounds, [](const Round &round) { return round.slowdown(); }));
+  if (slowdown.low > 1) figures.slowdown = slowdown;
   return figures;
 }
 
@@ -137,9 +144,11 @@ std::string headline(const OverlapFigures &figures) {
 }
 
 std::string efficiency_text(const OverlapFigures &figures) {
-  if (figures.state != OverlapFigures::State::measured) return "";
-  if (!figures.efficiency) return "too small to tell";
-  return print("%.2f (%.2f to %.2f)", figures.efficiency->median, figures.efficiency->low, figures.efficiency->high);
+  return figures.state == OverlapFigures::State::measured ? text_of(figures.efficiency, "") : "";
+}
+
+std::string slowdown_text(const OverlapFigures &figures) {
+  return figures.state == OverlapFigures::State::measured ? text_of(figures.slowdown, " times as long") : "";
 }
 
 }  // namespace rondo::train

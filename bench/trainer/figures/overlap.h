@@ -55,8 +55,11 @@ struct OverlapFigures {
   bool less_told = false;  ///< the saving is not within the noise
   Estimate hidden_us;    ///< plain_us less step_us, round by round
   Estimate hideable_us;  ///< the shorter one of the gradients' communication and the backward pass that can hide it
-  /// The share of hideable_us that was hidden. Nothing: that is too small beside the spread of steps.
+  /// The share of hideable_us that was hidden. Nothing: that is too small beside the spread of steps, or more was saved
+  /// than could be hidden, so that something else made the difference.
   std::optional<Estimate> efficiency;
+  /// By which factor communication slows forward and backward down. Nothing: the factor may be 1 or less.
+  std::optional<Estimate> slowdown;
 };
 
 /// @param overlap  false: the run had --no-overlap.
@@ -68,6 +71,9 @@ struct OverlapFigures {
 
 /// Returns "0.95 (0.90 to 1.00)" or "too small to tell"; empty where no efficiency belongs to the run.
 [[nodiscard]] std::string efficiency_text(const OverlapFigures &figures);
+
+/// Returns "1.10 (1.05 to 1.14) times as long" or "too small to tell"; empty where no slow-down belongs to the run.
+[[nodiscard]] std::string slowdown_text(const OverlapFigures &figures);
 
 [[nodiscard]] double median(std::vector<double> values);
 

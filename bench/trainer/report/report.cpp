@@ -124,7 +124,9 @@ json overlap_json(const OverlapFigures &figures) {
                {"hidden_us", nullptr},
                {"hideable_us", nullptr},
                {"efficiency", nullptr},
-               {"efficiency_text", nullptr}};
+               {"efficiency_text", nullptr},
+               {"slowdown", nullptr},
+               {"slowdown_text", nullptr}};
   if (figures.state != State::measured) return overlap;
   const auto &[share, least, most] = figures.less;
   if (figures.less_told) overlap["less_percent"] = estimate_of({100 * share, 100 * least, 100 * most});
@@ -132,6 +134,8 @@ json overlap_json(const OverlapFigures &figures) {
   overlap["hideable_us"] = estimate_of(figures.hideable_us);
   if (figures.efficiency) overlap["efficiency"] = estimate_of(*figures.efficiency);
   overlap["efficiency_text"] = efficiency_text(figures);
+  if (figures.slowdown) overlap["slowdown"] = estimate_of(*figures.slowdown);
+  overlap["slowdown_text"] = slowdown_text(figures);
   return overlap;
 }
 
@@ -230,7 +234,6 @@ json to_json(const Options &options, const Run &run) {
           {"speedup", speedup_of(options, run)},
           {"time_us", median_times(run)},
           {"overlap", overlap_json(overlap_of(options, run))},
-          {"compute_slowdown", spread(of_rounds(run, [](const Round &round) { return round.slowdown(); }))},
           {"measurement", measurement(run)},
           {"library", library_of(options, run)},
           {"bytes_on_wire", run.wire_bytes},

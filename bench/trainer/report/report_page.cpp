@@ -143,9 +143,8 @@ function drawTables() {
     '<td colspan="3">not measured</td>';
   byId('overlap').innerHTML = '<table><tr><th></th><th>median</th><th>least</th><th>most</th></tr>' +
     rows.map(([name, x]) => `<tr><td>${name}</td>${cells(x)}</tr>`).join('') + '</table>' +
-    (report.compute_slowdown ? `<p style="margin-top:8px">Forward and backward take
-    ${round(report.compute_slowdown.median, 2)} times as long beside communication
-    (${round(report.compute_slowdown.min, 2)} to ${round(report.compute_slowdown.max, 2)}).</p>` : '');
+    (report.overlap?.slowdown_text ? `<p style="margin-top:8px">Forward and backward beside communication, over the same
+    alone: ${report.overlap.slowdown_text}.</p>` : '');
   byId('memory').innerHTML = '<table>' + Object.entries(report.memory_bytes).map(([name, bytes]) =>
     `<tr><td>${name.replace('_', ' ')}</td><td>${round(bytes / 1048576, 1)} MiB</td></tr>`).join('') + '</table>';
 }
