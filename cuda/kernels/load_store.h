@@ -2,8 +2,8 @@
 // The kernels of load_store: collectives without steps or links. An all-reduce by one_shot (load_store_one_shot.h), or
 // any collective in the buffers of ranks that share them (load_store_shared.h) or through the places of all ranks
 // (load_store_two_shot.h); load_store_place.h has the layout and the order of accesses. A block has one channel, and
-// all of its threads are a group. The result is bit for bit that of the schedule of one_shot or two_shot that the plan
-// names.
+// all of its threads are a group. They reduce in rank order, and round small floats once, as load_store does on the
+// host (docs/numerics.md).
 #pragma once
 
 #include <cstdint>
