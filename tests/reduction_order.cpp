@@ -24,6 +24,13 @@ Reduction in_rank_order(uint32_t rank_count) {
   return reduce;
 }
 
+/// Returns [x0 x1 x2 ...].
+Reduction rounded_once(uint32_t rank_count) {
+  Reduction reduce;
+  for (uint32_t rank = 0; rank < rank_count; ++rank) reduce.operands.push_back(leaf(rank));
+  return reduce;
+}
+
 /// Returns [[x(c) x(c+1)] x(c+2)] ... from the owner on.
 Reduction from_owner(uint32_t rank_count, uint32_t owner) {
   Reduction reduce = leaf(owner);
@@ -78,7 +85,7 @@ Reduction tree(uint32_t rank_count, uint32_t root, bool rooted, bool second) {
 }  // namespace
 
 Reduction reduction_order(rondo_algorithm_t algorithm, rondo_collective_t collective, uint32_t rank_count,
-                          uint32_t root, uint32_t channel, uint32_t chunk) {
+                          uint32_t root, uint32_t channel, uint32_t chunk, rondo_kernel_t kernel) {
   if (rank_count == 1) return leaf(0);
   const bool rooted = collective == RONDO_REDUCE;
   switch (algorithm) {
@@ -89,7 +96,7 @@ Reduction reduction_order(rondo_algorithm_t algorithm, rondo_collective_t collec
       return collective == RONDO_ALL_REDUCE ? from_owner(rank_count, chunk) : ring(rank_count, chunk);
     case RONDO_ALGORITHM_HIERARCHICAL_TREE:  // on one host: the first tree, with the leader on top
       return tree(rank_count, rooted ? root : channel % rank_count, true, false);
-    default: return in_rank_order(rank_count);
+    default: return kernel == RONDO_KERNEL_LOAD_STORE ? rounded_once(rank_count) : in_rank_order(rank_count);
   }
 }
 

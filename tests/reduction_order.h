@@ -14,14 +14,16 @@ namespace rondo::test {
 /// A rank's operand, or a step: its operands are reduced from the left and rounded once. The first two commute.
 struct Reduction {
   uint32_t rank = 0;           ///< where there are no operands
-  std::vector<Reduction> operands;  ///< 2 or 3
+  std::vector<Reduction> operands;  ///< 2 or 3; with one rounding in all, one of each rank
 };
 
 /// Returns how element i of a chunk is reduced. `root` counts for reduce only, `channel` for the tree (even or odd).
 /// `chunk` counts for the algorithms that have several chunks: ring, halving-doubling and hierarchical (on one host).
-/// In a ring's reduce-scatter it is the block.
+/// In a ring's reduce-scatter it is the block. The kernel load_store rounds
+/// one_shot and two_shot once, at the end.
 [[nodiscard]] Reduction reduction_order(rondo_algorithm_t algorithm, rondo_collective_t collective, uint32_t rank_count,
-                              uint32_t root, uint32_t channel, uint32_t chunk);
+                              uint32_t root, uint32_t channel, uint32_t chunk,
+                              rondo_kernel_t kernel = RONDO_KERNEL_INTERPRETER);
 
 /// Returns how many chunks a tile has. An element's chunk follows from the partition (src/proto/partition.h).
 [[nodiscard]] uint32_t reduce_chunk_count(rondo_algorithm_t algorithm, rondo_collective_t collective,

@@ -65,11 +65,11 @@ RONDO_HD void reduce_words(G group, const JointOperation &operation, uint32_t bl
     RONDO_UNROLL
     for (uint32_t rank = 0; rank < ranks_per_kernel_max - 1; ++rank) operands[rank] = load(rank);
     const uint64_t last_operand = load(last);
-    uint64_t result = operands[0];
+    auto partial = Reduction::begin(operands[0]);
     RONDO_UNROLL
     for (uint32_t rank = 1; rank < ranks_per_kernel_max - 1; ++rank)
-      if (rank < last) result = Reduction::template step<false>(result, operands[rank], 0);
-    result = Reduction::template step<true>(result, last_operand, operation.divisor);
+      if (rank < last) partial = Reduction::add(partial, operands[rank]);
+    const uint64_t result = Reduction::finish(partial, last_operand, operation.divisor);
     RONDO_UNROLL
     for (uint32_t rank = 0; rank < ranks_per_kernel_max; ++rank)
       if (rank <= last) store_aligned<sizeof(uint64_t)>(operation.ranks[rank].recv + at, result);

@@ -2,8 +2,8 @@
 // The kernels of load_store are collectives without steps or links. load_store_one_shot.h has the all-reduce by
 // one_shot. Any collective runs in the buffers of ranks that share them (load_store_shared.h). Otherwise it runs
 // through the places of all ranks (load_store_two_shot.h). load_store_place.h has the layout and the order of accesses.
-// A block has one channel, and all of its threads are a group. The result is bit for bit that of the schedule of
-// one_shot or two_shot that the plan names.
+// A block has one channel, and all of its threads are a group. They reduce in rank order, and round small floats
+// once, as load_store does on the host (docs/numerics.md).
 #pragma once
 
 #include <cstdint>

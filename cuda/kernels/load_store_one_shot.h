@@ -131,7 +131,7 @@ template <class Reduction, class Beside>
     return memory::load_pair_relaxed(reinterpret_cast<const uint64_t *>(operation.places[rank] + at));
   };
   const uint64_t full = ll::pack(0, post.flag);
-  uint64_t partial = 0;
+  typename Reduction::template Partial<uint64_t> partial{};
   RONDO_KEEP_LOOP
   for (uint32_t first = 0; first < last; first += looks) {
     memory::Pair found[looks], found_last{full, full};
@@ -153,11 +153,11 @@ template <class Reduction, class Beside>
     for (uint32_t turn = 0; turn < looks; ++turn) {
       if (first + turn >= last) break;
       const uint64_t word = word_of(found[turn]);
-      partial = first + turn == 0 ? word : Reduction::template step<false>(partial, word, 0);
+      partial = first + turn == 0 ? Reduction::begin(word) : Reduction::add(partial, word);
     }
     result = word_of(found_last);
   }
-  result = Reduction::template step<true>(partial, result, operation.base.divisor);
+  result = Reduction::finish(partial, result, operation.base.divisor);
   return true;
 }
 
@@ -249,11 +249,11 @@ template <class Reduction, uint32_t ranks>
   if (!all || ll::data_of(seen) != base.buffers.signature) return false;
   attempt.keep();
   if (!has_word) return true;
-  uint64_t reduced = word_of(found[0]);
+  auto partial = Reduction::begin(word_of(found[0]));
   RONDO_UNROLL
   for (uint32_t rank = 1; rank + 1 < ranks; ++rank)
-    reduced = Reduction::template step<false>(reduced, word_of(found[rank]), 0);
-  reduced = Reduction::template step<true>(reduced, word_of(found[ranks - 1]), base.divisor);
+    partial = Reduction::add(partial, word_of(found[rank]));
+  const uint64_t reduced = Reduction::finish(partial, word_of(found[ranks - 1]), base.divisor);
   store_aligned<word_bytes>(base.buffers.recv.data + size_t{index} * word_bytes, reduced);
   return true;
 }

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reduces one operand of every rank, in rank order and with one rounding a step, as the schedules of one_shot and
-// two_shot do: ((x0 x1) x2) ... Operands come as pieces of several elements: 16 bytes, 8 bytes, or one element.
-// Between two steps the partial result is what a step stores, so it takes no more registers than an operand.
+// Reduces one operand of every rank, in rank order: ((x0 x1) x2) ... Operands come as pieces of several elements: 16
+// bytes, 8 bytes, or one element. Small floats are kept in float32 between operands and rounded once, at the end.
 //
 // Or copies the one operand that there is, as bytes.
 #pragma once
@@ -29,30 +28,90 @@ struct RankReduction {
   static constexpr uint32_t looks_at_once = sizeof(Storage) == 1 ? 2 : 7;  ///< in one_shot: with the last, eight ranks
   static constexpr bool is_narrow = sizeof(Storage) <= 2;
 
-  /// The partial result and the operand of the next rank. `last`: divides by `divisor`, unless that is 0.
-  template <bool last, class Piece>
-  [[nodiscard]] RONDO_HD static Piece step(const Piece &partial, const Piece &next, uint32_t divisor) {
-    const auto first = __builtin_bit_cast(Elements<Piece>, partial);
-    const auto second = __builtin_bit_cast(Elements<Piece>, next);
-    Elements<Piece> result;
-    RONDO_UNROLL
-    for (uint32_t index = 0; index < sizeof(Piece) / sizeof(Storage); ++index) {
-      Accumulator reduced = Op::apply(Element::load(first.values[index]), Element::load(second.values[index]));
-      if constexpr (last && divides_pieces)
-        if (divisor != 0) reduced = divide(reduced, divisor);
-      result.values[index] = Element::store(reduced);
-    }
-    const auto piece = __builtin_bit_cast(Piece, result);
-    if constexpr (last && !divides_pieces)
-      if (divisor != 0) return divide_elements(piece, divisor);
-    return piece;
-  }
+  static constexpr bool is_wide = sizeof(Accumulator) > sizeof(Storage);  ///< partial results take more registers
 
  private:
   template <class Piece>
   struct alignas(Piece) Elements {
     Storage values[sizeof(Piece) / sizeof(Storage)];
   };
+  template <class Piece>
+  struct WideElements {
+    Accumulator values[sizeof(Piece) / sizeof(Storage)];
+  };
+
+ public:
+  /// What is kept between operands. Of a type that is computed in itself it takes no more registers than an operand.
+  template <class Piece>
+  using Partial = std::conditional_t<is_wide, WideElements<Piece>, Piece>;
+
+  /// The partial result of the first rank's operand.
+  template <class Piece>
+  [[nodiscard]] RONDO_HD static Partial<Piece> begin(const Piece &first) {
+    if constexpr (is_wide) {
+      const auto stored = __builtin_bit_cast(Elements<Piece>, first);
+      WideElements<Piece> partial;
+      RONDO_UNROLL
+      for (uint32_t index = 0; index < element_count<Piece>; ++index)
+        partial.values[index] = Element::load(stored.values[index]);
+      return partial;
+    } else {
+      return first;
+    }
+  }
+
+  /// The partial result with the operand of the next rank.
+  template <class Piece>
+  [[nodiscard]] RONDO_HD static Partial<Piece> add(const Partial<Piece> &partial, const Piece &next) {
+    const auto operand = __builtin_bit_cast(Elements<Piece>, next);
+    if constexpr (is_wide) {
+      WideElements<Piece> result;
+      RONDO_UNROLL
+      for (uint32_t index = 0; index < element_count<Piece>; ++index)
+        result.values[index] = Op::apply(partial.values[index], Element::load(operand.values[index]));
+      return result;
+    } else {
+      return reduce_native<false>(partial, next, 0);
+    }
+  }
+
+  /// The result, with the operand of the last rank. Divides by `divisor`, unless that is 0.
+  template <class Piece>
+  [[nodiscard]] RONDO_HD static Piece finish(const Partial<Piece> &partial, const Piece &last, uint32_t divisor) {
+    if constexpr (is_wide) {
+      const WideElements<Piece> sum = add<Piece>(partial, last);
+      Elements<Piece> result;
+      RONDO_UNROLL
+      for (uint32_t index = 0; index < element_count<Piece>; ++index)
+        result.values[index] = Element::store(divisor != 0 ? divide(sum.values[index], divisor) : sum.values[index]);
+      return __builtin_bit_cast(Piece, result);
+    } else {
+      return reduce_native<true>(partial, last, divisor);
+    }
+  }
+
+ private:
+  template <class Piece>
+  static constexpr uint32_t element_count = static_cast<uint32_t>(sizeof(Piece) / sizeof(Storage));
+
+  /// Two operands of a type that is computed in itself. `last`: divides by `divisor`, unless that is 0.
+  template <bool last, class Piece>
+  [[nodiscard]] RONDO_HD static Piece reduce_native(const Piece &partial, const Piece &next, uint32_t divisor) {
+    const auto first = __builtin_bit_cast(Elements<Piece>, partial);
+    const auto second = __builtin_bit_cast(Elements<Piece>, next);
+    Elements<Piece> result;
+    RONDO_UNROLL
+    for (uint32_t index = 0; index < element_count<Piece>; ++index) {
+      Accumulator reduced = Op::apply(first.values[index], second.values[index]);
+      if constexpr (last && divides_pieces)
+        if (divisor != 0) reduced = divide(reduced, divisor);
+      result.values[index] = reduced;
+    }
+    const auto piece = __builtin_bit_cast(Piece, result);
+    if constexpr (last && !divides_pieces)
+      if (divisor != 0) return divide_elements(piece, divisor);
+    return piece;
+  }
 
   /// Of integers: one element, or a word of them. (Nobody divides vectors of them.)
   template <class Piece>
@@ -106,9 +165,9 @@ struct RankOperands {
 };
 
 /// The first of `values` comes last.
-template <uint32_t count, class Piece>
-RONDO_HD void rotate(Piece (&values)[count]) {
-  const Piece first = values[0];
+template <uint32_t count, class Value>
+RONDO_HD void rotate(Value (&values)[count]) {
+  const Value first = values[0];
   RONDO_UNROLL
   for (uint32_t index = 0; index + 1 < count; ++index) values[index] = values[index + 1];
   values[count - 1] = first;
@@ -147,8 +206,9 @@ RONDO_HD void reduce_pieces(G group, const Operands &of, uint32_t begin, uint32_
       for (uint32_t turn = 0; turn < turns; ++turn)
         if (has(turn)) to[turn] = Access::load(from + at(turn));
     };
-    Piece last_operands[turns]{}, partial[turns]{};
-    load(of.operand(last), last_operands);
+    Piece results[turns]{};  // first the last rank's operands
+    typename Reduction::template Partial<Piece> partial[turns]{};
+    load(of.operand(last), results);
     RONDO_KEEP_LOOP
     for (uint32_t rank = 0; rank < last; rank += at_once) {
       Piece operands[at_once][turns]{};
@@ -159,8 +219,8 @@ RONDO_HD void reduce_pieces(G group, const Operands &of, uint32_t begin, uint32_
         RONDO_UNROLL
         for (uint32_t each = 0; each < at_once; ++each)
           if (rank + each < last)
-            partial[turn] = rank + each == 0 ? operands[each][turn]
-                                             : Reduction::template step<false>(partial[turn], operands[each][turn], 0);
+            partial[turn] = rank + each == 0 ? Reduction::begin(operands[each][turn])
+                                             : Reduction::add(partial[turn], operands[each][turn]);
       };
       for_each_turn<turns, rotates>(reduce, [&] {
         rotate(partial);
@@ -169,18 +229,18 @@ RONDO_HD void reduce_pieces(G group, const Operands &of, uint32_t begin, uint32_
       });
     }
     const auto finish = [&](uint32_t turn) {
-      partial[turn] = Reduction::template step<true>(partial[turn], last_operands[turn], of.divisor);
+      results[turn] = Reduction::finish(partial[turn], results[turn], of.divisor);
     };
     for_each_turn<turns, rotates>(finish, [&] {
       rotate(partial);
-      rotate(last_operands);
+      rotate(results);
     });
     RONDO_KEEP_LOOP
     for (uint32_t which = 0; which < of.output_count; ++which) {
       std::byte *const to = of.output(which);
       RONDO_UNROLL
       for (uint32_t turn = 0; turn < turns; ++turn)
-        if (has(turn)) Access::store(to + at(turn), partial[turn]);
+        if (has(turn)) Access::store(to + at(turn), results[turn]);
     }
   }
 }
@@ -205,7 +265,7 @@ template <class Reduction, uint32_t turns, Group G, class Operands>
   const auto reduce = [&] {
     RONDO_UNROLL
     for (uint32_t turn = 0; turn < turns; ++turn)
-      results[turn] = Reduction::template step<false>(firsts[turn], seconds[turn], 0);
+      results[turn] = Reduction::add(firsts[turn], seconds[turn]);
   };
   const auto store = [&](uint32_t at) {
     RONDO_KEEP_LOOP
@@ -227,6 +287,38 @@ template <class Reduction, uint32_t turns, Group G, class Operands>
   return stop;
 }
 
+/// Vectors [0, end) of two ranks that are small floats: each partial result is used at once, so that more vectors are
+/// under way than reduce_pieces() has registers for.
+template <class Reduction, uint32_t turns, Group G, class Operands>
+RONDO_HD void reduce_wide_pairs(G group, const Operands &of, uint32_t end) {
+  RONDO_KEEP_LOOP
+  for (uint32_t first = group.rank(); first < end; first += turns * group.size()) {
+    const auto has = [&](uint32_t turn) { return turn == 0 || first + turn * group.size() < end; };
+    const auto at = [&](uint32_t turn) { return (first + turn * group.size()) * size_t{vector_bytes}; };
+    Vector firsts[turns]{}, results[turns]{};
+    RONDO_UNROLL
+    for (uint32_t turn = 0; turn < turns; ++turn)
+      if (has(turn)) firsts[turn] = memory::load_vector(of.operand(0) + at(turn));
+    RONDO_UNROLL
+    for (uint32_t turn = 0; turn < turns; ++turn)
+      if (has(turn)) results[turn] = memory::load_vector(of.operand(1) + at(turn));
+    const auto finish = [&](uint32_t turn) {
+      results[turn] = Reduction::finish(Reduction::begin(firsts[turn]), results[turn], of.divisor);
+    };
+    for_each_turn<turns, true>(finish, [&] {
+      rotate(firsts);
+      rotate(results);
+    });
+    RONDO_KEEP_LOOP
+    for (uint32_t which = 0; which < of.output_count; ++which) {
+      std::byte *const to = of.output(which);
+      RONDO_UNROLL
+      for (uint32_t turn = 0; turn < turns; ++turn)
+        if (has(turn)) memory::store_vector(to + at(turn), results[turn]);
+    }
+  }
+}
+
 /// `count` elements of a part, whose operands and outputs are all at multiples of 16 but for those in `addresses`: an
 /// or of them.
 template <class Reduction, Group G, class Operands>
@@ -239,9 +331,15 @@ RONDO_HD void reduce_part(G group, const Operands &of, uint64_t addresses, uint3
     const uint32_t vectors = count * static_cast<uint32_t>(sizeof(Storage)) / vector_bytes;
     in_vectors = vectors * (vector_bytes / static_cast<uint32_t>(sizeof(Storage)));
     // 8 vectors of a thread are under way, with 256 threads 32 KiB of a block: few ranks want more pieces. (Where small
-    // elements take a lot of code, four of the last rank and four of one other.)
-    constexpr uint32_t few = sizeof(Storage) == 1 ? 1 : 2;
-    if (Reduction::is_narrow || of.rank_count < 4) {
+    // elements take a lot of code, four of the last rank and four of one other.) Partial results of small floats take
+    // registers, and more of them the smaller the floats are.
+    if constexpr (Reduction::is_wide) {
+      if (of.rank_count == 2)
+        reduce_wide_pairs<Reduction, 4>(group, of, vectors);
+      else
+        reduce_pieces<Reduction, VectorPiece, 3, sizeof(Storage) == 1 ? 1 : 2>(group, of, 0, vectors);
+    } else if (Reduction::is_narrow || of.rank_count < 4) {
+      constexpr uint32_t few = sizeof(Storage) == 1 ? 1 : 2;
       uint32_t done = 0;
       if constexpr (!Reduction::is_narrow)
         if (of.rank_count == 2 && of.divisor == 0) done = reduce_pairs<Reduction, 4>(group, of, vectors);

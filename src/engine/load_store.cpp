@@ -15,14 +15,14 @@ constexpr uint64_t chunks_worth_exporting = 4;
 
 RunOutcome fault(Fault what, uint32_t peer) { return {RunOutcome::Kind::fault, what, peer}; }
 
-bool rounds_every_step(rondo_type_t type) {
+bool is_small_float(rondo_type_t type) {
   return type == RONDO_FLOAT16 || type == RONDO_BFLOAT16 || type == RONDO_FLOAT8_E4M3 || type == RONDO_FLOAT8_E5M2;
 }
 
 /// Whether reducing takes no longer than memory does: conversions of 8-bit floats and integer divisions do.
 bool reduces_cheaply(rondo_type_t type, rondo_op_t op) {
   if (type == RONDO_FLOAT8_E4M3 || type == RONDO_FLOAT8_E5M2) return false;
-  return op != RONDO_AVG || rounds_every_step(type) || type == RONDO_FLOAT32 || type == RONDO_FLOAT64;
+  return op != RONDO_AVG || is_small_float(type) || type == RONDO_FLOAT32 || type == RONDO_FLOAT64;
 }
 
 }  // namespace
@@ -41,7 +41,7 @@ LoadStoreCall::LoadStoreCall(ExchangeEnd &end, const Plan &plan, const Buffers &
       tiles_(plan.lanes.front().program.partition),
       count_(plan.key.signature.count),
       element_bytes_(plan.lanes.front().program.element_bytes),
-      single_steps_(rounds_every_step(static_cast<rondo_type_t>(plan.key.signature.type))),
+      small_floats_(is_small_float(static_cast<rondo_type_t>(plan.key.signature.type))),
       cheap_(reduces_cheaply(static_cast<rondo_type_t>(plan.key.signature.type),
                              static_cast<rondo_op_t>(plan.key.signature.op))),
       chunks_(tiles_, count_, rank_count()) {}
@@ -85,7 +85,7 @@ RunOutcome LoadStoreCall::run_one_shot() {
   }
   fetch_back(number + 1, bytes());
   std::byte *const outputs[] = {buffers_.recv.data};
-  if (count_ != 0) reduce(reducer_, std::span(operands_).first(rank_count()), outputs, count_, single_steps_);  // W2
+  if (count_ != 0) reduce(reducer_, std::span(operands_).first(rank_count()), outputs, count_);  // W2
   return {};
 }
 

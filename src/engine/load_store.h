@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // The kernel load_store on host memory: what runs an all-reduce by one_shot, two_shot or ring in place of the
 // interpreter, where a plan names it. Ranks load what the others have stored in memory that all map; there are no
-// connections (src/proto/exchange.h has the layout and the order of accesses). The result is bit for bit that of the
-// schedules of the same names: reduced in rank order, or in that of the ring, one rounding a step.
+// connections (src/proto/exchange.h has the layout and the order of accesses). A ring's result is bit for bit that of
+// its schedule. one_shot and two_shot reduce in rank order, as their schedules do, but round small floats once, at the
+// end (docs/numerics.md).
 #pragma once
 
 #include <cstdint>

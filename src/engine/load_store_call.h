@@ -97,9 +97,11 @@ class LoadStoreCall {
       std::memcpy(to, from, size);
   }
   void reduce(const HostReducer &reducer, std::span<const std::byte *const> operands,
-              std::span<std::byte *const> outputs, uint64_t count, bool single_steps, bool past_caches = false) const {
+              std::span<std::byte *const> outputs, uint64_t count, bool past_caches = false) const {
     if (end_.trace_ != nullptr) end_.trace_->reduced(operands, outputs, count * element_bytes_);
-    reduce_in_rank_order(reducer, operands, outputs, count, element_bytes_, single_steps, past_caches);
+    // A ring's results do not depend on which buffers are exported, so it rounds as if all sums went through memory.
+    const Partials partials = !small_floats_ ? Partials::native : is_ring_ ? Partials::rounded : Partials::wide;
+    reduce_in_rank_order(reducer, operands, outputs, count, element_bytes_, partials, past_caches);
   }
   void note_waited(const uint64_t &word, uint64_t value) const {
     if (end_.trace_ != nullptr) end_.trace_->waited(word, value);
@@ -131,7 +133,7 @@ class LoadStoreCall {
   const Partition &tiles_;  ///< of the schedule: a ring's order of reductions follows from them
   const uint64_t count_;
   const uint32_t element_bytes_;
-  const bool single_steps_;  ///< each step rounds
+  const bool small_floats_;  ///< of 8 or 16 bits, which are computed in float32
   const bool cheap_;         ///< memory takes longer than arithmetic
   load_store::Chunks chunks_;
   bool is_ring_ = false;

@@ -49,7 +49,7 @@ bool LoadStoreCall::reduce_hop(RingProgress &progress) const {
     if (first)
       copy(sum, own, part_bytes);
     else
-      reduce(reducer, operands, std::span(outputs).first(last && !streams() ? 2 : 1), part.count, true);
+      reduce(reducer, operands, std::span(outputs).first(last && !streams() ? 2 : 1), part.count);
     if (last && streams()) copy(recv, sum, part_bytes, true);
   }
   if (++progress.hop == rank_count()) progress.hop = 0, ++progress.tile;

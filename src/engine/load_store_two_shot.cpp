@@ -123,7 +123,7 @@ void LoadStoreCall::reduce_range(uint64_t chunk, Range range) const {
            exports_recv_       ? all_outputs.last(1)
            : apart_from_caches ? all_outputs.first(1)
                                : all_outputs,
-           piece.count, single_steps_, sums_past_caches_);
+           piece.count, sums_past_caches_);
   });
   if (apart_from_caches) copy(recv, result, range.count * element_bytes_, true);
 }

@@ -2,6 +2,7 @@
 // A collective call of all ranks, run by the host executor and by kernels on emulated blocks from equal memory.
 #pragma once
 
+#include <algorithm>
 #include <cstring>
 #include <memory>
 #include <string>
@@ -10,6 +11,7 @@
 
 #include "src/plan/algorithm.h"
 #include "tests/gpu/device_world.h"
+#include "tests/gpu/load_store_reference.h"
 #include "tests/gpu/random_elements.h"
 #include "tests/unit/executor_world.h"
 
@@ -193,6 +195,24 @@ inline void run_joint(DeviceWorld &world, std::vector<CaseRank> &ranks, uint64_t
   world.run_joint(plans, buffers, number, threads, blocks_max);
 }
 
+/// Returns each rank's results of small floats by load_store, or nothing if the host's schedules have the same.
+[[nodiscard]] inline std::vector<std::vector<std::byte>> results_rounded_once(const EmulatedCase &it,
+                                                                              std::vector<CaseRank> &ranks) {
+  if (it.kernel != RONDO_KERNEL_LOAD_STORE || only_moves(it.collective) || !is_small_float(it.type)) return {};
+  if (ranks.size() == 1) return {};
+  std::vector<const std::byte *> operands;
+  for (CaseRank &rank : ranks) operands.push_back(rank.buffers(0, false).send.data);
+  const std::vector<std::byte> all = reduce_rounding_once(it.type, it.op, operands, ranks[0].plan->send.count);
+  std::vector<std::vector<std::byte>> results;
+  for (uint32_t rank = 0; rank < ranks.size(); ++rank) {
+    const Range range = ranks[rank].plan->recv;
+    const std::byte *const begin = all.data() + range.begin * rondo_type_size(it.type);
+    const bool receives = it.collective != RONDO_REDUCE || rank == it.root;
+    results.emplace_back(begin, begin + (receives ? range.count : 0) * rondo_type_size(it.type));
+  }
+  return results;
+}
+
 /// Runs the case by the host executor and by emulated blocks with each of `lane_threads`. "" if bit-equal.
 [[nodiscard]] inline std::string run_case(const EmulatedCase &it, const ConnectionGeometry &geometry,
                                           const std::vector<uint32_t> &lane_threads, uint64_t seed,
@@ -206,10 +226,13 @@ inline void run_joint(DeviceWorld &world, std::vector<CaseRank> &ranks, uint64_t
     on_host.protocol = RONDO_PROTOCOL_SIMPLE;
   std::vector<CaseRank> host;
   for (uint32_t rank = 0; rank < it.rank_count; ++rank) host.push_back(make(on_host, rank));
+  const auto rounded_once = results_rounded_once(it, host);
   HostWorld host_world(it.rank_count, it.channels, geometry, first_counter);
   run_ranks(it.rank_count,
             [&](uint32_t rank) { host_world.run(rank, *host[rank].plan, host[rank].buffers(1, it.exports)); });
   if (host_world.failures() != 0) return "the host executor failed";
+  for (size_t rank = 0; rank < rounded_once.size(); ++rank)
+    std::copy(rounded_once[rank].begin(), rounded_once[rank].end(), host[rank].recv.data() + host[rank].recv_at);
   DeviceWorld device_world(it.rank_count, it.channels, geometry, first_counter, load_store_geometry_for(it));
   if (it.shares_buffers) device_world.share_buffers();
   for (uint32_t rank = 0; rank < it.rank_count; ++rank)

@@ -72,12 +72,11 @@ struct Buffers {
   std::vector<DeviceBuffer> send, recv;
 };
 
-/// Returns what ranks on host memory have, by the schedule of the same name, after `times` calls, all but the first in
-/// place.
+/// Returns what ranks on host memory have, by load_store too, after `times` calls, all but the first in place.
 std::vector<std::byte> on_host(const Call &call, int rank_count, uint64_t seed = 0, int times = 1) {
   rondo_config_t config = RONDO_CONFIG_INIT;
   config.algorithm = RONDO_ALGORITHM_TWO_SHOT;
-  config.kernel = RONDO_KERNEL_INTERPRETER;
+  config.kernel = RONDO_KERNEL_LOAD_STORE;
   Ranks host(rank_count, config);
   std::vector<std::vector<std::byte>> memory;
   for (int rank = 0; rank < rank_count; ++rank)

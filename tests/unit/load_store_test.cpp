@@ -86,7 +86,8 @@ Buffer expected_of(const Call &call, const Plan &plan, uint32_t rank_count) {
   for (uint64_t tile = 0; tile < partition.tile_count; ++tile)
     for (uint32_t chunk = 0; chunk < partition.chunk_count; ++chunk) {
       const Range range = partition.range(tile, chunk);
-      const auto reduce = test::reduction_order(call.choice.algorithm, RONDO_ALL_REDUCE, rank_count, 0, 0, chunk);
+      const auto reduce = test::reduction_order(call.choice.algorithm, RONDO_ALL_REDUCE, rank_count, 0, 0, chunk,
+                                                call.choice.kernel);
       for (uint64_t i = range.begin; i < range.begin + range.count; ++i) {
         const Bits bits = reduction_test::rank_order_reference(
             call.type, call.op, rank_count, reduce,

@@ -113,12 +113,15 @@ std::vector<Buffer> random_inputs(const Case &now, std::mt19937_64 &random) {
 std::vector<Buffer> run(ReductionFunction function, const Case &now, const std::vector<Buffer> &inputs,
                         std::mt19937_64 &random) {
   ReductionArgs args{};
-  args.input_count = now.input_count;
+  args.input_count = std::min(now.input_count, reduce_inputs_max);
   args.output_count = now.output_count;
   args.count = now.count;
   args.divisor = now.divisor;
   args.past_caches = now.past_caches;
-  for (uint32_t input = 0; input < now.input_count; ++input) args.inputs[input] = inputs[input].data();
+  for (uint32_t input = 0; input < args.input_count; ++input) args.inputs[input] = inputs[input].data();
+  std::vector<const std::byte *> more;
+  for (uint32_t input = args.input_count; input < now.input_count; ++input) more.push_back(inputs[input].data());
+  args.more = more;
   std::vector<Buffer> outputs;
   for (uint32_t output = 0; output < now.output_count; ++output) {
     outputs.emplace_back(inputs[0].bytes(), random() % 64);
@@ -154,10 +157,9 @@ void check_case(const Case &now, std::mt19937_64 &random, bool against_reference
   const auto plain = run(reduce_function_plain(now.type, now.op), now, inputs, random);
   REQUIRE(plain.size() == now.output_count);
   const auto reference = [&](size_t index) {
-    std::array<Bits, reduce_inputs_max> operands{};
-    for (uint32_t input = 0; input < now.input_count; ++input)
-      operands[input] = inputs[input].get(index, element_bytes);
-    return reduction_reference(now.type, now.op, std::span(operands).first(now.input_count), now.divisor);
+    std::vector<Bits> operands;
+    for (const Buffer &input : inputs) operands.push_back(input.get(index, element_bytes));
+    return reduction_reference(now.type, now.op, operands, now.divisor);
   };
   if (against_reference) REQUIRE(first_difference(now, plain, reference) == -1);
   for (const ReductionTarget &target : reduce_targets()) {
@@ -207,6 +209,19 @@ TEST_CASE("reduce: every type, operation, operand and result count is reduced as
       for (uint32_t outputs = 1; outputs <= reduce_outputs_max; ++outputs)
         for (const size_t count : {size_t{0}, size_t{1}, size_t{15}, size_t{64}, 65 + random() % 64, size_t{251}})
           check_case({type, op, inputs, outputs, count, some_divisor(op, random), random() % 2 == 0}, random, true);
+  });
+}
+
+TEST_CASE("reduce: more operands than a step has are reduced with one rounding at the end") {
+  const uint64_t seed = seed_from_environment();
+  CAPTURE(seed);
+  std::mt19937_64 random(seed);
+  for_each_type_and_op([&](rondo_type_t type, rondo_op_t op) {
+    for (const uint32_t inputs : {reduce_inputs_max + 1, 2 * reduce_inputs_max, 64u})
+      for (const size_t count : {size_t{1}, size_t{15}, 65 + random() % 64, size_t{5003}})
+        check_case({type, op, inputs, 1 + static_cast<uint32_t>(random() % 3), count, some_divisor(op, random),
+                    random() % 2 == 0},
+                   random, true);
   });
 }
 

@@ -8,7 +8,9 @@
 
 namespace rondo {
 
-[[nodiscard]] inline bool is_copy(const ReductionArgs &args) { return args.input_count == 1 && args.divisor == 0; }
+[[nodiscard]] inline bool is_copy(const ReductionArgs &args) {
+  return args.input_count == 1 && args.divisor == 0 && args.more.empty();
+}
 
 inline void copy_to_outputs(const ReductionArgs &args, size_t element_bytes) {
   if (args.count == 0) return;  // pointers may be null then

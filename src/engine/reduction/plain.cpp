@@ -27,6 +27,8 @@ void reduce_plain(const ReductionArgs &args) {
     auto reduced = Element::load(load_at<Storage>(args.inputs[0], index));
     for (uint32_t input = 1; input < args.input_count; ++input)
       reduced = Op::apply(reduced, Element::load(load_at<Storage>(args.inputs[input], index)));
+    for (const std::byte *const operand : args.more)
+      reduced = Op::apply(reduced, Element::load(load_at<Storage>(operand + args.more_at, index)));
     if (args.divisor != 0) reduced = divide(reduced, args.divisor);
     const Storage result = Element::store(reduced);
     for (uint32_t output = 0; output < args.output_count; ++output)

@@ -19,11 +19,21 @@ void add_operands(ReductionArgs &args, std::span<const std::byte *const> operand
 }  // namespace
 
 void reduce_in_rank_order(const HostReducer &reducer, std::span<const std::byte *const> operands,
-                   std::span<std::byte *const> outputs, size_t count, uint32_t element_bytes, bool single_steps,
+                   std::span<std::byte *const> outputs, size_t count, uint32_t element_bytes, Partials partials,
                    bool past_caches) {
   assert(operands.size() >= 2 && outputs.size() <= reduce_outputs_max);
   const ReductionFunction function = count * element_bytes <= small_bytes ? reducer.small_function : reducer.function;
-  const size_t at_once = single_steps ? 2 : reduce_inputs_max;
+  if (partials == Partials::wide && operands.size() > reduce_inputs_max) {
+    ReductionArgs args{};
+    args.count = count;
+    add_operands(args, operands, 0, reduce_inputs_max, 0);
+    args.more = operands.subspan(reduce_inputs_max);
+    for (std::byte *const output : outputs) args.add_output(output);
+    args.divisor = reducer.divisor;
+    args.past_caches = past_caches;
+    return function(args);
+  }
+  const size_t at_once = partials == Partials::rounded ? 2 : reduce_inputs_max;
   alignas(cache_line_bytes) std::byte partial[block_bytes];
   const size_t whole = operands.size() <= at_once ? count : block_bytes / element_bytes;
   for (size_t begin = 0; begin < count; begin += whole) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reduces one operand of every rank, in rank order, as the direct schedules do: ((x0 x1) x2) ..., one rounding a step.
+// Reduces one operand of every rank, in rank order: ((x0 x1) x2) ...
 #pragma once
 
 #include <cstdint>
@@ -9,11 +9,17 @@
 
 namespace rondo {
 
+/// How partial results are kept between operands.
+enum class Partials : uint8_t {
+  native,   ///< the type is computed in itself, so that every operation rounds anyway
+  rounded,  ///< 8- and 16-bit floats: rounded to the element type, as the steps of a schedule do
+  wide,     ///< 8- and 16-bit floats: in float32, which is rounded once, at the end
+};
+
 /// outputs[*] = the reduction of all operands, divided where the reducer does. An output may be one of the operands.
-/// single_steps: 8- and 16-bit floats, whose steps round; other types may be reduced several operands at a time.
 /// past_caches: a hint, for one large output (reduction.h).
 void reduce_in_rank_order(const HostReducer &reducer, std::span<const std::byte *const> operands,
-                   std::span<std::byte *const> outputs, size_t count, uint32_t element_bytes, bool single_steps,
+                   std::span<std::byte *const> outputs, size_t count, uint32_t element_bytes, Partials partials,
                    bool past_caches = false);
 
 }  // namespace rondo

@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 
 #include "rondo/rondo.h"
 
@@ -21,13 +22,17 @@ struct ReductionArgs {
   size_t count;           ///< elements
   uint32_t divisor;       ///< avg: divide the reduced value by it before rounding; 0: do not
   bool past_caches;       ///< a hint, for one large output: as stream_copy() writes
+  /// Operands after the inputs, of a reduction that holds one of every rank; empty in a step. They begin at `more_at`.
+  std::span<const std::byte *const> more;
+  size_t more_at;  ///< bytes
 
   void add_input(const std::byte *input) { inputs[input_count++] = input; }
   void add_output(std::byte *output) { outputs[output_count++] = output; }
 };
 
-/// outputs[*][i] = round((inputs[0][i] op inputs[1][i]) op inputs[2][i] ... / divisor), reduced from the left. 8- and
-/// 16-bit floats are reduced and divided in fp32 and rounded once, to nearest even; other types work in themselves.
+/// outputs[*][i] = round((inputs[0][i] op inputs[1][i]) op inputs[2][i] ... / divisor), reduced from the left, `more`
+/// after the inputs. 8- and 16-bit floats are reduced and divided in fp32 and rounded once, to nearest even; other
+/// types work in themselves.
 using ReductionFunction = void (*)(const ReductionArgs &);
 
 /// The fastest one that this processor runs; results are bit-equal whichever it is (a NaN's payload excepted).

@@ -45,7 +45,7 @@ void reduce_fixed(const ReductionArgs &args, size_t bytes) {
 /// True: it was one of them.
 template <class Codec, class Op>
 bool reduce_common(const ReductionArgs &args, size_t bytes) {
-  if (args.divisor != 0 || args.output_count > 2) return false;
+  if (args.divisor != 0 || args.output_count > 2 || !args.more.empty()) return false;
   const bool one = args.output_count == 1;
   switch (args.input_count) {
     case 2: (one ? reduce_fixed<Codec, Op, 2, 1> : reduce_fixed<Codec, Op, 2, 2>)(args, bytes); return true;
@@ -65,6 +65,8 @@ void reduce_steps(const ReductionArgs &shared_args, size_t bytes) {
     auto reduced = Codec::load(args.inputs[0] + at);
     for (uint32_t input = 1; input < args.input_count; ++input)
       reduced = apply<Op>(reduced, Codec::load(args.inputs[input] + at));
+    for (const std::byte *const operand : args.more)
+      reduced = apply<Op>(reduced, Codec::load(operand + args.more_at + at));
     if constexpr (std::is_floating_point_v<typename Codec::Scalar>)
       if (args.divisor != 0) reduced = Codec::divide(reduced, args.divisor);
     for (uint32_t output = 0; output < args.output_count; ++output)
@@ -75,18 +77,18 @@ void reduce_steps(const ReductionArgs &shared_args, size_t bytes) {
 /// A few elements, fewer than a step: in padded copies, so that nothing beyond the buffers is touched.
 template <class Codec, class Op>
 void reduce_few(const ReductionArgs &args, size_t begin, size_t bytes) {
-  alignas(64) std::byte padded[reduce_inputs_max][Codec::step_bytes] = {};
+  alignas(64) std::byte padded[Codec::step_bytes] = {};
+  const auto load = [&](const std::byte *operand) {
+    std::memcpy(padded, operand + begin, bytes);
+    return Codec::load(padded);
+  };
+  auto reduced = load(args.inputs[0]);
+  for (uint32_t input = 1; input < args.input_count; ++input) reduced = apply<Op>(reduced, load(args.inputs[input]));
+  for (const std::byte *const operand : args.more) reduced = apply<Op>(reduced, load(operand + args.more_at));
+  if constexpr (std::is_floating_point_v<typename Codec::Scalar>)
+    if (args.divisor != 0) reduced = Codec::divide(reduced, args.divisor);
   alignas(64) std::byte result[Codec::step_bytes];
-  ReductionArgs step{};
-  step.input_count = args.input_count;
-  step.output_count = 1;
-  step.outputs[0] = result;
-  step.divisor = args.divisor;
-  for (uint32_t input = 0; input < args.input_count; ++input) {
-    std::memcpy(padded[input], args.inputs[input] + begin, bytes);
-    step.inputs[input] = padded[input];
-  }
-  reduce_steps<Codec, Op>(step, Codec::step_bytes);
+  store<Codec>(reduced, result);
   for (uint32_t output = 0; output < args.output_count; ++output)
     std::memcpy(args.outputs[output] + begin, result, bytes);
 }
@@ -103,6 +105,7 @@ template <class Codec, class Op>
 void reduce_past_caches(ReductionArgs args, size_t head, size_t bytes) {
   reduce_through_caches<Codec, Op>(args, head);
   for (uint32_t input = 0; input < args.input_count; ++input) args.inputs[input] += head;
+  args.more_at += head;
   args.outputs[0] += head;
   const size_t whole_bytes = (bytes - head) / Codec::step_bytes * Codec::step_bytes;
   reduce_steps<Codec, Op, true>(args, whole_bytes);
@@ -152,6 +155,8 @@ void reduce_and_divide(const ReductionArgs &args) {
     part.output_count = 1;
     part.outputs[0] = block;
     for (uint32_t input = 0; input < args.input_count; ++input) part.inputs[input] = args.inputs[input] + begin;
+    part.more = args.more;
+    part.more_at = args.more_at + begin;
     reduce_through_caches<Codec, Op>(part, block_bytes);
     divide_all<T>(block, block_bytes / sizeof(T), args.divisor);
     for (uint32_t output = 0; output < args.output_count; ++output)
