@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Callers run in any floating-point mode, each rank in its own; results are those of the default mode, on all ranks.
+// Callers run in any floating-point mode, each rank in its own. On all ranks, results are as in the default mode.
 #include <array>
 #include <cstring>
 #include <random>

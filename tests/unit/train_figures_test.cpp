@@ -97,7 +97,7 @@ TEST_CASE("trainer: equal steps gain nothing, whatever is in flight meanwhile", 
   const OverlapFigures quiet =
       overlap_figures(rounds_of({81, 50, 6.8, 86.9, 86.9}, times(jitter, 0.1), times(other_jitter, 0.1)), true, 2);
   CHECK_FALSE(quiet.less_told);
-  REQUIRE(quiet.efficiency.has_value());  // so little noise beside 6.8 ms: nothing was hidden, and that can be told
+  REQUIRE(quiet.efficiency.has_value());  // with so little noise beside 6.8 ms, the figure counts: nothing was hidden
   CHECK(quiet.efficiency->median == Approx(0).margin(0.02));
 }
 
