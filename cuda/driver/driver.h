@@ -37,7 +37,8 @@ inline constexpr int driver_version_min = 12'040;  ///< CUDA 12.4, the first wit
 /// process, so that handles may point to it. Any thread.
 [[nodiscard]] Result<const CudaDriver *> cuda_driver(const std::string &library);
 
-/// Returns `status` as an error of Rondo, such as "WHAT: CUDA_ERROR_OUT_OF_MEMORY (2): out of memory".
+/// Returns `status` as an error of Rondo, with `what`, and with the name, the number and the
+/// description of the status.
 [[nodiscard]] Error cuda_error(const CudaDriver &driver, CuStatus status, const std::string &what);
 
 /// Returns success, or cuda_error().

@@ -5,10 +5,10 @@
 //
 // Layout    a line for each rank: how often its entries have changed
 //           an entry for each (rank, region)
-// Ordering  N1 store an entry's fields, plain; store generation + 1, release; add 1 to changes, release
-//           N2 load changes, acquire; load generation, acquire; read the fields
-//           N3 open (odd) or close (even), and copy the new base to the device; store seen = generation, release
-//           N4 load everybody's seen, acquire
+// Ordering  N1 stores an entry's fields, plain, then generation + 1 (release), and then adds 1 to changes (release).
+//           N2 loads changes (acquire), then generation (acquire), and then reads the fields.
+//           N3 opens (odd) or closes (even), copies the base to the device, then stores seen = generation (release).
+//           N4 loads everybody's seen (acquire).
 // State     withdrawn (even) --N1--> announced (odd), in use once N4 has seen it of all --N1--> withdrawn: the memory
 //           may be given back, and the entry used again, once N4 has seen that of all.
 // Graphs    name a region by its entry: one that was posted to a captured call is not used again, so that a graph which

@@ -80,10 +80,12 @@ HELD = (
     "tests/test_clock.cpp",
     "tests/test_clock.h",
     "tests/timed.h",
-    "transports/net/news.h",
 )
-HELD_FOLDERS = ("bench/perf", "src/base", "src/cli", "src/console", "src/memory", "src/plan", "src/proto", "src/sim",
-                "src/topo", "tests/abi", "tests/lint", "tests/proc", "tests/unit")
+HELD_FOLDERS = ("bench/perf", "cuda/driver", "cuda/transport", "src/base", "src/bootstrap", "src/cli", "src/compat",
+                "src/console", "src/memory", "src/plan", "src/proto", "src/sim", "src/topo", "tests/abi",
+                "tests/compat", "tests/fuzz", "tests/lint", "tests/net", "tests/proc", "tests/sim", "tests/soft_cuda",
+                "tests/soft_nvml", "tests/unit", "transports/hosts", "transports/net", "transports/tcp",
+                "transports/ucx", "transports/verbs")
 WITHOUT_FRAGMENTS = ("bench/compare", "scripts")
 
 FRAGMENTS = [

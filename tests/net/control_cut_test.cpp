@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How the end of a control connection is reported: reset by the other end or by something between, or cut in one
-// direction.
+// Tests how the end of a control connection is reported: if the other end or something between resets it, or if it is
+// cut in one direction.
 #include <linux/filter.h>
 
 #include <array>

@@ -44,7 +44,7 @@ class Processes(HostsTest):
                     self.expect(job, {0, 1}, "remote rank failed", r"rank 2 \(host h2", {2})
 
     def sockets(self, hosts, *words):
-        """What ss says of the established connections of host 1: of each, what its timer waits for and its two ends."""
+        """Returns what ss reports of each established connection of host 1: what its timer waits for, and both ends."""
         said = subprocess.run(hosts.command(1, ["ss", "-tnHo", *words, "state", "established"]), capture_output=True,
                               text=True, timeout=120, check=True).stdout
         return [line.split() for line in said.splitlines()]

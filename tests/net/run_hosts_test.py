@@ -103,7 +103,7 @@ class RunOnHosts(HostsWithLogins):
             self.assertIn(f"rank {rank}: ok", output)
 
     def test_an_address_that_all_hosts_have_is_passed_over_for_that_of_the_network_that_joins_them(self):
-        # As a virtual machine has it on the network of its own host, by which it reaches the world.
+        # A virtual machine has such an address on the network of its own host, by which it reaches the world.
         for host in range(2):
             self.inside(host, "ip link add nat0 type veth peer name nat1; ip addr add 10.0.2.15/24 dev nat0; "
                               "ip link set nat0 up; ip link set nat1 up; ip route add default via 10.0.2.2")

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Repeats faults between hosts from seeds, on hosts that are network namespaces: killed ranks and hosts, cut cables,
 stopped ranks, lost packets, cables that come and go. Cables are cut both ways or one way. It prints a line for each
-kind: how often it was done, what was wrong, and how late the ranks that live named the lost one. --latest limits that
-for each report, --latest-return for each peer's return, and --timed for the median of each kind (tests/timed.py).
+kind: how often it was done, what was wrong, and how late the living ranks named the lost one. Of these delays, --latest
+limits each, --timed the medians (tests/timed.py), and --latest-return the delay until each peer returns.
 
 usage: soak.py RANK_PROGRAM [--seeds N] [--first SEED] [--minutes M] [--only KIND,...] [--jobs N]
              [--latest SECONDS] [--latest-return SECONDS] [--timed]
-Exit status: 0 all as promised; 1 something was not (its seed is printed); 77 not root, or no nft."""
+The exit status is 0 if all was as promised, 1 if not (with the seed), and 77 without root or nft."""
 
 import argparse
 import concurrent.futures

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The transport over verbs on a real RDMA device in software, in virtual machines (soft_roce.py). The tests are the
 suite of networks, every collective, a port that goes down, and a path that dies between two machines. Two ranks of one
-machine count as ranks of two hosts: each is in a namespace of processes of its own. usage: soft_roce_test.py FOLDER
-RANK_PROGRAM RONDO NETWORK_TEST VERBS_TEST"""
+machine count as ranks of two hosts, because each has its own namespace of processes.
+
+usage: soft_roce_test.py FOLDER RANK_PROGRAM RONDO NETWORK_TEST VERBS_TEST"""
 
 import os
 import re

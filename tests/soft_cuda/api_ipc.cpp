@@ -64,8 +64,7 @@ CuStatus cuIpcOpenMemHandle_v2(DevicePointer *pointer, IpcMemoryHandle handle, u
     const uint64_t key = export_key(handle.bytes, ExportKind::memory);
     if (pointer == nullptr || flags != ipc_lazy_enable_peer_access || key == 0) return CuStatus::invalid_value;
     synchronise_implicitly(driver, lock, context);
-    // The documentation says: "If the memory handle has already been opened by the current context, the reference count
-    // on the handle is incremented by 1 and the existing device pointer is returned."
+    // If the context has opened the handle before, the driver counts one more reference and returns the same pointer.
     if (Range *const known = find_import(driver, key)) {
       ++known->references;
       known->access |= uint64_t{1} << context->device->ordinal;

@@ -59,8 +59,7 @@ CuStatus cuStreamDestroy_v2(CuStream handle) {
       stream->capture->streams.erase(stream.get());
       if (stream->capture->origin == stream.get()) driver.captures.erase(stream->capture);
     }
-    // "In case the device is still doing work in the stream, the function will return immediately and the resources
-    // will be released automatically once the device has completed all work in hStream."
+    // The call does not wait. If the stream has work left, the driver releases its resources when that has ended.
     close_stream(stream);
     return stream->context->error;
   });

@@ -12,8 +12,7 @@ namespace soft_cuda {
 
 using rondo::cuda::CuStatus;
 
-/// A call that is to fail. SOFT_CUDA_FAULTS="seed=7; cuMemAlloc#3=2; fail=0.01; work=0.001:719; work#90=719;
-/// delay=0.1:500" is an example of all faults.
+/// A call that is to fail, `cuMemAlloc#3=2` in SOFT_CUDA_FAULTS. docs/gpu-tests.md explains all faults.
 struct CallFault {
   std::string name;     ///< of the entry, as cuGetProcAddress knows it
   uint64_t number = 0;  ///< the call of that entry that fails, from 1

@@ -92,7 +92,8 @@ struct alignas(16) Quad {
   float values[4];
 };
 
-/// cost_copy: targets[0][i] = sources[0][i]. cost_reduce: every targets[t][i] = the sum of all sources[s][i], in order.
+/// The parameters of cost_copy and cost_reduce. The first stores sources[0][i] into targets[0][i]. The second stores
+/// the sum of all sources[s][i], in order, into every targets[t][i].
 struct ReductionParameters {
   static constexpr uint32_t ways = 8;
   const Quad *sources[ways];

@@ -37,7 +37,7 @@ class Congestion {
   /// cannot distinguish that choice from a route's cubic that is not locked.
   void settle(int socket, uint32_t near_limit_us = near_us) const;
 
-  [[nodiscard]] std::string describe() const;  ///< for people: "cubic to hosts within 1 ms, else the system's bbr"
+  [[nodiscard]] std::string describe() const;  ///< for people, such as "cubic to hosts within 1 ms"
 
  private:
   std::string system_;
