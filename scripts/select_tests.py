@@ -13,9 +13,9 @@ The gate runs every test except these:
   TOOL_FILES   test a developer's tool: they run when a file of the tool has changed, and in their quarter
   suite timed  asserts times: a quarter of them runs by itself, in the stage "timed"
 Under AddressSanitizer (stage asan) the gate runs the tests that are programs of their own. Tests that start other
-programs, which are written in Python, are occasional there, and so are those of OCCASIONAL_SANITIZED, which repeat on
-other devices or count what the optimised build counts. Under ThreadSanitizer (stage tsan) it runs the suite
-"threads". With --all, a stage runs all of its tests.
+programs, which are written in Python, are occasional there. So are the tests in OCCASIONAL_SANITIZED, which run again
+on another device in software, or count what the optimised build counts. Under ThreadSanitizer (stage tsan) it runs the
+suite "threads". With --all, a stage runs all of its tests.
 """
 
 import argparse

@@ -17,6 +17,7 @@
 #include "tests/gpu/load_store_reference.h"
 #include "tests/gpu/random_elements.h"
 #include "tests/gpu/settings.h"
+#include "tests/sanitized.h"
 
 using namespace rondo::cuda;
 using namespace rondo_test;
@@ -262,6 +263,8 @@ class Pair {
 };
 
 void check(Pair &pair, DeviceCase it, const Matrix &matrix, int rank_count, const Elements &elements, Random &random) {
+  static rondo_test::GateShare share("types and operations of each algorithm");
+  if (!share.has_next()) return;
   const bool blocks = in_blocks(it.collective);
   std::vector<size_t> counts = matrix.counts;
   std::erase_if(counts, [&](size_t count) { return !pair.fits(count * rondo_type_size(it.type)); });

@@ -184,6 +184,8 @@ class Life:
                 self.kill_launcher(folder, processes["launcher"])
             while time.monotonic() < deadline:
                 running = [who for who, process in processes.items() if process.poll() is None]
+                if self.kind == "early" and 0 not in running:
+                    Path(folder, "gone").touch()  # so that nobody waits for an id that rank 0 did not make
                 # Once: a leak check at its end stops its own threads, which more of these signals would set going.
                 if self.kind == "stop" and running == [self.victim] and is_stopped(processes[self.victim].pid):
                     processes[self.victim].send_signal(signal.SIGCONT)

@@ -110,8 +110,11 @@ bool exchange_id(const Options &self, const std::string &name, bool makes, rondo
     return std::rename((path + ".new").c_str(), path.c_str()) == 0;
   }
   for (const long long until_ns = now_ns() + id_patience_ns; now_ns() < until_ns;) {
+    // The file `gone` says that its maker has ended. An id that the maker completed is still read below.
+    const bool gone = ::access((self.folder + "/gone").c_str(), F_OK) == 0;
     std::ifstream file(path, std::ios::binary);
     if (file.read(id.internal, sizeof id.internal)) return true;
+    if (gone) return false;
     nap(look_ms);
   }
   return false;

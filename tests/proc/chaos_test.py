@@ -38,7 +38,7 @@ def live(seed, options):
         check(not processes_with(life.token), "processes stayed behind")
         # The ids of the two communicators are the program's own files: a rank may be struck while it writes one.
         left = {path.name for path in Path(folder).iterdir()} - {f"out-{rank}" for rank in range(life.size)} - {
-            "out-launcher", "a", "b", "a.new", "b.new", "recordings"}
+            "out-launcher", "a", "b", "a.new", "b.new", "gone", "recordings"}
         check(not left, "files stayed behind:", sorted(left))
         return life, None
     except Broken as broken:
@@ -112,7 +112,7 @@ def main():
     parser.add_argument("program")
     parser.add_argument("--seeds", type=int, default=ALL_LIVES if "RONDO_TEST_ALL" in os.environ else GATE_LIVES)
     parser.add_argument("--seed", type=int)
-    parser.add_argument("--jobs", type=int, default=4)
+    parser.add_argument("--jobs", type=int, default=8)
     parser.add_argument("--timed", action="store_true")
     options = parser.parse_args()
     seeds = sorted({*range(1, options.seeds + 1), *FAILED_SEEDS}) if options.seed is None else [options.seed]

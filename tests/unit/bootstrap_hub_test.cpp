@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <deque>
 
+#include "tests/sanitized.h"
 #include "tests/unit/bootstrap_world.h"
 
 using namespace rondo;
@@ -260,11 +261,14 @@ TEST_CASE("store core: a cancelled gather lists the missing ranks, at most 16 of
 }
 
 TEST_CASE("store core: what a group had is gone when all its ranks have left, however many groups there were") {
+  constexpr uint32_t group_count = 70'000;  // more than the 65,536 that a store holds at a time
+  rondo_test::GateShare share("rules for the names of groups");
   for (const GroupNames names : {GroupNames::renewed, GroupNames::elsewhere}) {
+    if (!share.has_next()) continue;
     StoreCore core({.key_count = 3, .total_bytes = 1'000}, names);
     std::vector<Delivery> deliveries;
     uint64_t client = 0;
-    for (uint32_t group = 0; group < 100'000; ++group) {
+    for (uint32_t group = 0; group < group_count; ++group) {
       const uint64_t first = ++client, second = ++client;
       for (const uint64_t each : {first, second}) {
         Request enter = make_request(Request::Kind::enter, "g" + std::to_string(group));

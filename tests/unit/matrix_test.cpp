@@ -175,6 +175,7 @@ int64_t wrong_elements(Ranks &ranks, const Case &it, std::mt19937_64 &random) {
 void check_algorithm(rondo_algorithm_t algorithm, rondo_protocol_t protocol, rondo_kernel_t kernel,
                      std::mt19937_64 &random) {
   constexpr size_t counts[] = {0, 1, 7, 61, 262};
+  static rondo_test::GateShare share("types, operations and counts");
   constexpr size_t large_count = 2'003;  // a prime; with the sum only, whose order of rounding shows most
   for (uint32_t rank_count = 1; rank_count <= (rondo_test::sanitized() ? 3 : 5); ++rank_count) {
     rondo_config_t config = RONDO_CONFIG_INIT;
@@ -191,6 +192,7 @@ void check_algorithm(rondo_algorithm_t algorithm, rondo_protocol_t protocol, ron
       for (int type = 0; rondo_type_string(static_cast<rondo_type_t>(type)) != nullptr; ++type)
         for (int op = 0; rondo_op_string(static_cast<rondo_op_t>(op)) != nullptr; ++op)
           for (const size_t count : {counts[0], counts[1], counts[2], counts[3], op == 0 ? large_count : counts[4]}) {
+            if (!share.has_next()) continue;
             const Case it{collective,
                           algorithm,
                           static_cast<rondo_type_t>(type),
