@@ -13,6 +13,9 @@ namespace rondo {
 /// Of the library, such as "0.1.0".
 [[nodiscard]] std::string version_text();
 
+/// Returns the name of a collective that runs by a plan; null for messages and for unknown values.
+[[nodiscard]] const char *planned_collective_string(rondo_collective_t collective);
+
 /// "int8, uint8, ...": every name of an enumeration, in order; `name` is one of the rondo_*_string functions.
 template <class Enum>
 [[nodiscard]] std::string known_names(const char *(*name)(Enum)) {

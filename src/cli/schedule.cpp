@@ -80,7 +80,7 @@ struct Text {
 /// What goes where: text to standard output, unless something else does.
 Result<std::vector<Text>> print(ScheduleOptions options) {
   RONDO_TRY_ASSIGN(const auto algorithm, parse_name(options.algorithm, rondo_algorithm_string, "algorithm"));
-  RONDO_TRY_ASSIGN(options.args.collective, parse_name(options.collective, rondo_collective_string, "collective"));
+  RONDO_TRY_ASSIGN(options.args.collective, parse_name(options.collective, planned_collective_string, "collective"));
   if (algorithm == RONDO_ALGORITHM_AUTO) return invalid_argument("auto is no algorithm to print; name one");
   RONDO_TRY_ASSIGN(const ScheduleSet set, build_schedules(algorithm, options.args));
   std::vector<Text> texts;
