@@ -38,6 +38,12 @@ class Links {
   /// schedule that can be chosen has a link with the peer (src/plan/edges.h).
   [[nodiscard]] virtual ConnectionView outgoing(uint32_t channel, uint32_t peer) const = 0;
   [[nodiscard]] virtual ConnectionView incoming(uint32_t channel, uint32_t peer) const = 0;
+  /// False: there are no connections for messages (src/engine/run_transfers.h).
+  [[nodiscard]] virtual bool carries_messages() const { return false; }
+  /// Before the first message: makes what follows usable. Any thread.
+  virtual Result<void> open_messages() { return {}; }
+  [[nodiscard]] virtual ConnectionView outgoing_messages(uint32_t) const { return {}; }
+  [[nodiscard]] virtual ConnectionView incoming_messages(uint32_t) const { return {}; }
   /// Where a device writes payloads for outgoing(), in network_memory().device; null: into the slots there.
   [[nodiscard]] virtual std::byte *device_slots(uint32_t, uint32_t) const { return nullptr; }
   /// What all ranks map for the kernel load_store; rank_count 0: the ranks share no memory.

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "src/base/result.h"
+#include "transports/messages.h"
 #include "transports/recording.h"
 
 namespace rondo {
@@ -37,6 +38,9 @@ class Ranks {
   [[nodiscard]] virtual uint64_t latest_operation(uint32_t peer) const = 0;
   [[nodiscard]] virtual uint64_t completed_operation(uint32_t peer) const = 0;
   [[nodiscard]] virtual RankState state(uint32_t peer) const = 0;
+
+  /// What the ranks know of each other's messages; null where links carry none.
+  [[nodiscard]] virtual MessageBoards *messages() { return nullptr; }
 
   /// It is on this host: what it has published is known without a delay.
   [[nodiscard]] virtual bool is_near(uint32_t) const { return true; }

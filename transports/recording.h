@@ -10,6 +10,7 @@
 
 #include "src/base/result.h"
 #include "src/plan/plan.h"
+#include "transports/messages.h"
 
 namespace rondo {
 
@@ -35,6 +36,14 @@ struct RecordedOperation {
   OperationState state = OperationState::running;
   uint64_t entered_ns = 0;  ///< both by now_ns()
   uint64_t ended_ns = 0;    ///< 0: still running
+};
+
+/// One end of a message.
+struct RecordedMessage {
+  MessageInfo what;
+  OperationState state = OperationState::running;
+  uint64_t begun_ns = 0;  ///< both by now_ns()
+  uint64_t ended_ns = 0;  ///< 0: still running
 };
 
 /// What an operation was, for the statistics of the rank that completes it.
@@ -94,6 +103,8 @@ struct RecordedRank {
   ProcessState process_state = ProcessState::unknown;
   uint64_t entered = 0;    ///< number of its latest operation, 0: none
   uint64_t completed = 0;  ///< number of the latest that it has completed
+  BatchCounts batches;     ///< of messages
+  uint64_t messages = 0;   ///< number of its latest record of a message
 };
 
 /// Calls of any thread.
@@ -108,6 +119,8 @@ class Recording {
   [[nodiscard]] virtual RecordedRank rank(uint32_t rank) const = 0;
   /// None where the rank has not entered it, has passed recorded_operation_count further, or is writing it just now.
   [[nodiscard]] virtual std::optional<RecordedOperation> operation(uint32_t rank, uint64_t number) const = 0;
+  /// The record of a message that the rank has begun; none as for operations.
+  [[nodiscard]] virtual std::optional<RecordedMessage> message(uint32_t rank, uint64_t record) const = 0;
   /// What the rank has completed since the communicator was made.
   [[nodiscard]] virtual RecordedStatistics statistics(uint32_t rank) const = 0;
   /// None: not measured. All ranks on one host need none.

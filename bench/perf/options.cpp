@@ -222,7 +222,7 @@ Outcome take_sizes(const Words &words, bool factor_given, Options &options) {
 
 Outcome take_names(const Words &words, Options &options) {
   const auto collective = find_name(words.collective, rondo_collective_string);
-  if (!collective || *collective == RONDO_BARRIER)
+  if (!collective || *collective >= RONDO_BARRIER)
     return unknown("collective", words.collective, "all_reduce, reduce_scatter, all_gather, broadcast, reduce");
   options.collective = *collective;
   if (words.type == "all") {

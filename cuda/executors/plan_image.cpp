@@ -75,7 +75,9 @@ LoadStoreCollective load_store_collective(rondo_collective_t collective) {
     case RONDO_ALL_GATHER: return all_gather;
     case RONDO_BROADCAST: return broadcast;
     case RONDO_ALL_REDUCE:
-    case RONDO_BARRIER: break;
+    case RONDO_BARRIER:
+    case RONDO_SEND:
+    case RONDO_RECV: break;
   }
   return all_reduce;
 }

@@ -135,6 +135,78 @@ RONDO_API rondo_status_t rondo_reduce(const void *send, void *recv, size_t count
 RONDO_API rondo_status_t rondo_barrier(rondo_comm_t comm, rondo_stream_t stream) RONDO_NOEXCEPT;
 /** @} */
 
+/** @addtogroup rondo_messages
+ * A message goes from one rank to another. The n-th rondo_send() of rank a to rank b meets the n-th rondo_recv() of b
+ * from a. Both must have the same number of bytes; types are not compared. A message of 0 bytes is a message, too.
+ *
+ * The calls between rondo_group_begin() and the matching rondo_group_end() of a thread form a group. They are checked
+ * and kept, and the end enqueues all of them. Of one communicator, the collectives run first, in the order of their
+ * calls. Then all messages run at once, and their order cannot make ranks wait for each other. Of several
+ * communicators, none waits for another. Groups nest: only the outermost end enqueues. These calls are kept: the
+ * collectives, rondo_send() and rondo_recv(). All other functions work as outside a group.
+ *
+ * Outside a group, messages and collectives of a rank run one after another, in the order of their calls. Two ranks
+ * that both send before they receive wait for each other as soon as their messages do not fit the buffers between them.
+ * Such a circle of waits ends with RONDO_ERROR_MISMATCH, which names the ranks. Put the messages into a group.
+ *
+ * Buffers are yours on every outcome. Keep them alive, and do not write to a send buffer, until the operation is
+ * complete. Without a stream, that is when the call or the outermost end returns. Otherwise the stream has passed it.
+ * A complete send does not mean that the peer has called rondo_recv(). The buffers of one group must not overlap,
+ * except that several sends may read the same memory.
+ *
+ * In this version, messages need host memory, and all ranks of the communicator on one host. One call at a time per
+ * communicator. docs/messages.md has the rules in full.
+ *
+ * A message returns one of these statuses, from its call or from the end of its group:
+ * - RONDO_OK: The message is complete, enqueued on the stream, or kept in the group.
+ * - RONDO_ERROR_INVALID_ARGUMENT, RONDO_ERROR_INVALID_HANDLE: An argument was refused, and nothing was enqueued.
+ * - RONDO_ERROR_INVALID_USAGE: A message to this rank itself is not sent and received in one group.
+ * - RONDO_ERROR_UNSUPPORTED: The communicator is on a device, or spans several hosts.
+ * - RONDO_ERROR_MISMATCH: The two ends have different sizes, or ranks wait for each other in a circle. The
+ *   communicator has failed. rondo_comm_finalize() returns this status if a message was sent and never received.
+ * - RONDO_ERROR_TIMEOUT: The peer made no matching call within the timeout. The message says what the peer does.
+ * - RONDO_ERROR_REMOTE: The peer ended. What it had sent before was received first.
+ * - RONDO_ERROR_ABORTED, RONDO_ERROR_COMM_FAILED: As for collectives.
+ * @{ */
+/** Sends `count` elements to rank `peer`.
+ * @param send   count elements.
+ * @param count  elements of the message.
+ * @param type   type of the elements.
+ * @param peer   rank that receives. It may be this rank if both ends are in one group.
+ * @return The statuses that are listed above for all messages. */
+RONDO_API rondo_status_t rondo_send(const void *send, size_t count, rondo_type_t type, int peer, rondo_comm_t comm,
+                                    rondo_stream_t stream) RONDO_NOEXCEPT;
+
+/** Receives `count` elements from rank `peer`.
+ * @param recv   count elements.
+ * @param count  elements of the message.
+ * @param type   type of the elements.
+ * @param peer   rank that sends. It may be this rank if both ends are in one group.
+ * @return The statuses that are listed above for all messages. */
+RONDO_API rondo_status_t rondo_recv(void *recv, size_t count, rondo_type_t type, int peer, rondo_comm_t comm,
+                                    rondo_stream_t stream) RONDO_NOEXCEPT;
+
+/** Begins a group of this thread, or a group inside of one. Any thread. */
+RONDO_API rondo_status_t rondo_group_begin(void) RONDO_NOEXCEPT;
+
+/** Ends the innermost group of this thread. The outermost end enqueues what was kept, and is over when all of it is
+ * complete, if it is on host memory without a stream. If one communicator has calls on several host streams in the
+ * group, each of the streams waits for all of them.
+ *
+ * If a call inside the group was refused, the outermost end returns the first refusal again and enqueues nothing.
+ * Operations of several communicators are enqueued one communicator after another; a failure of one does not take the
+ * others back. Any thread.
+ * @return RONDO_ERROR_INVALID_USAGE: this thread has no group, or a message to a rank itself has no counterpart in it.
+ *         Otherwise the first failure of what was enqueued. */
+RONDO_API rondo_status_t rondo_group_end(void) RONDO_NOEXCEPT;
+
+/** Gives up the outermost group of this thread, with all groups inside of it. Nothing of it is enqueued. Any thread.
+ * @param estimated_ns  NULL. In this version nothing else is allowed.
+ * @return RONDO_ERROR_INVALID_USAGE: this thread has no group. RONDO_ERROR_UNSUPPORTED: estimated_ns is not NULL, and
+ *         the group is as before. */
+RONDO_API rondo_status_t rondo_group_cancel(uint64_t *estimated_ns) RONDO_NOEXCEPT;
+/** @} */
+
 /** @addtogroup rondo_memory
  * Collectives read some buffers of peers in place, without a staging copy. Such a buffer comes from rondo_mem_alloc(),
  * or was registered.

@@ -16,6 +16,7 @@
 /** @defgroup rondo_comm Communicators */
 /** @defgroup rondo_queries Properties, statistics and plans */
 /** @defgroup rondo_collectives Collectives */
+/** @defgroup rondo_messages Messages and groups */
 /** @defgroup rondo_memory Memory and registrations */
 /** @defgroup rondo_streams Streams and events */
 
@@ -56,7 +57,9 @@ typedef enum rondo_status {
   /** The communicator failed in an earlier operation, and nothing was enqueued. rondo_comm_last_error() returns that
    *  first failure. */
   RONDO_ERROR_COMM_FAILED = 12,
-  RONDO_ERROR_INTERNAL = 13 /**< Rondo has a defect. Please report it with the message of the error. */
+  RONDO_ERROR_INTERNAL = 13, /**< Rondo has a defect. Please report it with the message of the error. */
+  /** The call does not fit the calls before it, such as a group end without a begin. Nothing was enqueued. */
+  RONDO_ERROR_INVALID_USAGE = 14
 } rondo_status_t;
 /** @} */
 
@@ -88,14 +91,17 @@ typedef enum rondo_op {
   RONDO_MAX = 3,  /**< the maximum */
   RONDO_AVG = 4   /**< the mean */
 } rondo_op_t;
-/** The collectives. Queries take one as an argument; to run a collective, call its function. */
+/** The collectives, and the two ends of a message. Queries of plans take a collective as an argument. Statistics and
+ *  errors name all of them. To run one, call its function. */
 typedef enum rondo_collective {
   RONDO_ALL_REDUCE = 0,     /**< rondo_all_reduce() */
   RONDO_REDUCE_SCATTER = 1, /**< rondo_reduce_scatter() */
   RONDO_ALL_GATHER = 2,     /**< rondo_all_gather() */
   RONDO_BROADCAST = 3,      /**< rondo_broadcast() */
   RONDO_REDUCE = 4,         /**< rondo_reduce() */
-  RONDO_BARRIER = 5         /**< rondo_barrier() */
+  RONDO_BARRIER = 5,        /**< rondo_barrier() */
+  RONDO_SEND = 6,           /**< rondo_send() */
+  RONDO_RECV = 7            /**< rondo_recv() */
 } rondo_collective_t;
 /** The algorithm of a collective (docs/schedules.md). */
 typedef enum rondo_algorithm {

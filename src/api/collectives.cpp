@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The collectives of rondo.h: arguments checked, nothing else.
+// The collectives of rondo.h: arguments checked, then run, or kept in the thread's group.
 #include "src/api/boundary.h"
+#include "src/api/group.h"
 #include "src/api/lookup.h"
 #include "src/api/validate.h"
 
@@ -19,15 +20,34 @@ Result<void> check_buffer(const Communicator &comm, const char *name, const void
   return comm.check_buffer(name, buffer, bytes);
 }
 
-Result<void> submit(Communicator &comm, const Call &call, rondo_stream_t stream) {
-  if (stream == nullptr || !decode_handle(stream)) return comm.submit(call, {nullptr, stream});
+/// The communicator of a call.
+struct Target {
+  rondo_comm_t handle = nullptr;
+  std::shared_ptr<Communicator> comm;
+};
+
+Result<void> submit(const Target &target, const Call &call, rondo_stream_t stream) {
+  if (group::is_open()) return group::keep(target.handle, target.comm, call, stream);
+  if (stream == nullptr || !decode_handle(stream)) return target.comm->submit(call, {nullptr, stream});
   RONDO_TRY_ASSIGN(const auto queue, stream_of(stream));
-  return comm.submit(call, {queue.get(), nullptr});
+  return target.comm->submit(call, {queue.get(), nullptr});
+}
+
+/// Runs `body`, which takes the communicator, as the body of a collective.
+template <class Body>
+[[nodiscard]] rondo_status_t run_collective(rondo_comm_t handle, const Body &body) noexcept {
+  return at_boundary(handle, [&] {
+    return group::keep_refusal([&]() -> Result<void> {
+      RONDO_TRY_ASSIGN(auto comm, communicator_of(handle));
+      return body(Target{handle, std::move(comm)});
+    });
+  });
 }
 
 /// A reduce-scatter, whose send buffer holds all blocks and its recv buffer this rank's own; or an all-gather, where it
 /// is the other way round.
-Result<void> submit_blocks(Communicator &comm, Call call, const BlockLayout &layout, rondo_stream_t stream) {
+Result<void> submit_blocks(const Target &target, Call call, const BlockLayout &layout, rondo_stream_t stream) {
+  const Communicator &comm = *target.comm;
   const bool gathers = call.signature.collective == RONDO_ALL_GATHER;
   const void *const whole = gathers ? call.recv : call.send;
   const void *const part = gathers ? call.send : call.recv;
@@ -37,7 +57,7 @@ Result<void> submit_blocks(Communicator &comm, Call call, const BlockLayout &lay
   RONDO_TRY(check_overlap(whole, layout.end_bytes, part, layout.own_bytes, own));
   call.in_place = part == own;
   call.signature.counts_hash = layout.hash;
-  return submit(comm, call, stream);
+  return submit(target, call, stream);
 }
 
 }  // namespace
@@ -46,99 +66,99 @@ extern "C" {
 
 rondo_status_t rondo_all_reduce(const void *send, void *recv, size_t count, rondo_type_t type, rondo_op_t op,
                                 rondo_comm_t handle, rondo_stream_t stream) noexcept {
-  return at_boundary(handle, [&]() -> Result<void> {
-    RONDO_TRY_ASSIGN(const auto comm, communicator_of(handle));
+  return run_collective(handle, [&](const Target &target) -> Result<void> {
+    const Communicator &comm = *target.comm;
     RONDO_TRY_ASSIGN(const size_t bytes, bytes_of(count, type));
     RONDO_TRY(check_op(op));
-    RONDO_TRY(check_buffer(*comm, "send", send, bytes));
-    RONDO_TRY(check_buffer(*comm, "recv", recv, bytes));
+    RONDO_TRY(check_buffer(comm, "send", send, bytes));
+    RONDO_TRY(check_buffer(comm, "recv", recv, bytes));
     RONDO_TRY(check_overlap(send, bytes, recv, bytes, send));
-    return submit(*comm, {signature_of(RONDO_ALL_REDUCE, type, op, count), send, recv, send == recv}, stream);
+    return submit(target, {signature_of(RONDO_ALL_REDUCE, type, op, count), send, recv, send == recv}, stream);
   });
 }
 
 rondo_status_t rondo_reduce_scatter(const void *send, void *recv, size_t recv_count, rondo_type_t type, rondo_op_t op,
                                     rondo_comm_t handle, rondo_stream_t stream) noexcept {
-  return at_boundary(handle, [&]() -> Result<void> {
-    RONDO_TRY_ASSIGN(const auto comm, communicator_of(handle));
-    RONDO_TRY_ASSIGN(const auto layout, even_blocks(recv_count, comm->rank_count(), comm->rank(), type));
+  return run_collective(handle, [&](const Target &target) -> Result<void> {
+    const Communicator &comm = *target.comm;
+    RONDO_TRY_ASSIGN(const auto layout, even_blocks(recv_count, comm.rank_count(), comm.rank(), type));
     RONDO_TRY(check_op(op));
-    return submit_blocks(*comm, {signature_of(RONDO_REDUCE_SCATTER, type, op, recv_count), send, recv}, layout, stream);
+    const Signature signature = signature_of(RONDO_REDUCE_SCATTER, type, op, recv_count);
+    return submit_blocks(target, {signature, send, recv}, layout, stream);
   });
 }
 
 rondo_status_t rondo_reduce_scatter_v(const void *send, void *recv, const size_t *counts, rondo_type_t type,
                                       rondo_op_t op, rondo_comm_t handle, rondo_stream_t stream) noexcept {
-  return at_boundary(handle, [&]() -> Result<void> {
-    RONDO_TRY_ASSIGN(const auto comm, communicator_of(handle));
+  return run_collective(handle, [&](const Target &target) -> Result<void> {
+    const Communicator &comm = *target.comm;
     RONDO_TRY(check_op(op));
-    RONDO_TRY_ASSIGN(const auto layout, check_blocks(counts, nullptr, comm->rank_count(), comm->rank(), type));
+    RONDO_TRY_ASSIGN(const auto layout, check_blocks(counts, nullptr, comm.rank_count(), comm.rank(), type));
     const Signature signature = signature_of(RONDO_REDUCE_SCATTER, type, op, layout.total_count);
-    return submit_blocks(*comm, {signature, send, recv, false, counts, nullptr}, layout, stream);
+    return submit_blocks(target, {signature, send, recv, false, counts, nullptr}, layout, stream);
   });
 }
 
 rondo_status_t rondo_all_gather(const void *send, void *recv, size_t send_count, rondo_type_t type, rondo_comm_t handle,
                                 rondo_stream_t stream) noexcept {
-  return at_boundary(handle, [&]() -> Result<void> {
-    RONDO_TRY_ASSIGN(const auto comm, communicator_of(handle));
-    RONDO_TRY_ASSIGN(const auto layout, even_blocks(send_count, comm->rank_count(), comm->rank(), type));
+  return run_collective(handle, [&](const Target &target) -> Result<void> {
+    const Communicator &comm = *target.comm;
+    RONDO_TRY_ASSIGN(const auto layout, even_blocks(send_count, comm.rank_count(), comm.rank(), type));
     const Signature signature = signature_of(RONDO_ALL_GATHER, type, RONDO_SUM, send_count);
-    return submit_blocks(*comm, {signature, send, recv}, layout, stream);
+    return submit_blocks(target, {signature, send, recv}, layout, stream);
   });
 }
 
 rondo_status_t rondo_all_gather_v(const void *send, void *recv, const size_t *counts, const size_t *displacements,
                                   rondo_type_t type, rondo_comm_t handle, rondo_stream_t stream) noexcept {
-  return at_boundary(handle, [&]() -> Result<void> {
-    RONDO_TRY_ASSIGN(const auto comm, communicator_of(handle));
-    RONDO_TRY_ASSIGN(const auto layout, check_blocks(counts, displacements, comm->rank_count(), comm->rank(), type));
+  return run_collective(handle, [&](const Target &target) -> Result<void> {
+    const Communicator &comm = *target.comm;
+    RONDO_TRY_ASSIGN(const auto layout, check_blocks(counts, displacements, comm.rank_count(), comm.rank(), type));
     const Signature signature = signature_of(RONDO_ALL_GATHER, type, RONDO_SUM, layout.total_count);
-    return submit_blocks(*comm, {signature, send, recv, false, counts, displacements}, layout, stream);
+    return submit_blocks(target, {signature, send, recv, false, counts, displacements}, layout, stream);
   });
 }
 
 rondo_status_t rondo_broadcast(const void *send, void *recv, size_t count, rondo_type_t type, int root,
                                rondo_comm_t handle, rondo_stream_t stream) noexcept {
-  return at_boundary(handle, [&]() -> Result<void> {
-    RONDO_TRY_ASSIGN(const auto comm, communicator_of(handle));
+  return run_collective(handle, [&](const Target &target) -> Result<void> {
+    const Communicator &comm = *target.comm;
     RONDO_TRY_ASSIGN(const size_t bytes, bytes_of(count, type));
-    RONDO_TRY(check_root(root, comm->rank_count()));
-    const bool is_root = static_cast<uint32_t>(root) == comm->rank();
-    RONDO_TRY(check_buffer(*comm, "recv", recv, bytes));
+    RONDO_TRY(check_root(root, comm.rank_count()));
+    const bool is_root = static_cast<uint32_t>(root) == comm.rank();
+    RONDO_TRY(check_buffer(comm, "recv", recv, bytes));
     if (is_root) {
-      RONDO_TRY(check_buffer(*comm, "send", send, bytes));
+      RONDO_TRY(check_buffer(comm, "send", send, bytes));
       RONDO_TRY(check_overlap(send, bytes, recv, bytes, send));
     }
     const Signature signature = signature_of(RONDO_BROADCAST, type, RONDO_SUM, count, static_cast<uint32_t>(root));
-    return submit(*comm, {signature, is_root ? send : nullptr, recv, is_root && send == recv}, stream);
+    return submit(target, {signature, is_root ? send : nullptr, recv, is_root && send == recv}, stream);
   });
 }
 
 rondo_status_t rondo_reduce(const void *send, void *recv, size_t count, rondo_type_t type, rondo_op_t op, int root,
                             rondo_comm_t handle, rondo_stream_t stream) noexcept {
-  return at_boundary(handle, [&]() -> Result<void> {
-    RONDO_TRY_ASSIGN(const auto comm, communicator_of(handle));
+  return run_collective(handle, [&](const Target &target) -> Result<void> {
+    const Communicator &comm = *target.comm;
     RONDO_TRY_ASSIGN(const size_t bytes, bytes_of(count, type));
     RONDO_TRY(check_op(op));
-    RONDO_TRY(check_root(root, comm->rank_count()));
-    const bool is_root = static_cast<uint32_t>(root) == comm->rank();
-    RONDO_TRY(check_buffer(*comm, "send", send, bytes));
+    RONDO_TRY(check_root(root, comm.rank_count()));
+    const bool is_root = static_cast<uint32_t>(root) == comm.rank();
+    RONDO_TRY(check_buffer(comm, "send", send, bytes));
     if (is_root) {
-      RONDO_TRY(check_buffer(*comm, "recv", recv, bytes));
+      RONDO_TRY(check_buffer(comm, "recv", recv, bytes));
       RONDO_TRY(check_overlap(send, bytes, recv, bytes, send));
     }
     const Signature signature = signature_of(RONDO_REDUCE, type, op, count, static_cast<uint32_t>(root));
-    return submit(*comm, {signature, send, is_root ? recv : nullptr, is_root && send == recv}, stream);
+    return submit(target, {signature, send, is_root ? recv : nullptr, is_root && send == recv}, stream);
   });
 }
 
 rondo_status_t rondo_barrier(rondo_comm_t handle, rondo_stream_t stream) noexcept {
-  return at_boundary(handle, [&]() -> Result<void> {
-    RONDO_TRY_ASSIGN(const auto comm, communicator_of(handle));
+  return run_collective(handle, [&](const Target &target) -> Result<void> {
     Call call;
     call.signature = signature_of(RONDO_BARRIER, RONDO_UINT8, RONDO_MAX, 1);
-    return submit(*comm, call, stream);
+    return submit(target, call, stream);
   });
 }
 

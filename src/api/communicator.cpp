@@ -6,6 +6,7 @@
 #include "src/api/boundary.h"
 #include "src/api/lookup.h"
 #include "src/api/validate.h"
+#include "src/base/names.h"
 #include "src/core/init.h"
 #include "src/plan/algorithm.h"
 
@@ -82,8 +83,9 @@ rondo_operation_statistics_t to_public(const RecordedCounts &counts) {
 Result<uint64_t> vector_elements(const Communicator &comm, rondo_collective_t collective, size_t count,
                                  rondo_type_t type) {
   RONDO_TRY_ASSIGN(const size_t bytes, bytes_of(count, type));
-  if (rondo_collective_string(collective) == nullptr)
-    return invalid_argument("unknown collective " + std::to_string(static_cast<int>(collective)));
+  if (planned_collective_string(collective) == nullptr)
+    return invalid_argument("collective " + std::to_string(static_cast<int>(collective)) +
+                            " has no plan; known are: " + known_names(planned_collective_string));
   if (!uses_blocks(collective)) return uint64_t{count};
   RONDO_TRY(times_ranks(bytes, comm.rank_count()));
   return uint64_t{count} * comm.rank_count();

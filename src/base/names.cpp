@@ -31,7 +31,7 @@ const char *rondo_status_string(rondo_status_t status) noexcept {
   static constexpr std::array names{"ok",           "not ready",      "invalid argument", "invalid handle",
                                     "unsupported",  "out of resources", "system error",   "authentication failed",
                                     "timeout",      "remote rank failed", "ranks disagree", "aborted",
-                                    "communicator failed", "internal error"};
+                                    "communicator failed", "internal error", "invalid usage"};
   const char *name = name_of(names, status);
   return name != nullptr ? name : "unknown status";
 }
@@ -54,7 +54,8 @@ const char *rondo_op_string(rondo_op_t op) noexcept {
 }
 
 const char *rondo_collective_string(rondo_collective_t collective) noexcept {
-  static constexpr std::array names{"all_reduce", "reduce_scatter", "all_gather", "broadcast", "reduce", "barrier"};
+  static constexpr std::array names{"all_reduce", "reduce_scatter", "all_gather", "broadcast", "reduce", "barrier",
+                                    "send", "recv"};
   return name_of(names, collective);
 }
 
@@ -82,6 +83,10 @@ const char *rondo_device_executor_string(rondo_device_executor_t executor) noexc
 }  // extern "C"
 
 namespace rondo {
+
+const char *planned_collective_string(rondo_collective_t collective) {
+  return number_of(collective) <= RONDO_BARRIER ? rondo_collective_string(collective) : nullptr;
+}
 
 std::string version_text() {
   return std::to_string(RONDO_VERSION_MAJOR) + "." + std::to_string(RONDO_VERSION_MINOR) + "." +

@@ -73,6 +73,7 @@ ncclResult_t result_of(rondo_status_t status) {
       return ncclInvalidArgument;
     case RONDO_ERROR_UNSUPPORTED:
     case RONDO_ERROR_MISMATCH:
+    case RONDO_ERROR_INVALID_USAGE:
       return ncclInvalidUsage;
     case RONDO_ERROR_REMOTE:
     case RONDO_ERROR_ABORTED:

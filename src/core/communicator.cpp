@@ -41,8 +41,7 @@ Result<void> Communicator::submit(std::span<const Call> calls, StreamRef stream)
 Result<void> Communicator::submit_as(std::span<WorkItem> works, std::span<const Call> calls, StreamRef stream) {
   const bool runs_here = stream.none() && capabilities_.runs_in_call;
   std::unique_lock lock(submit_lock_);
-  if (ranks_.failed()) return operations_.report_failure();
-  if (finalized_) return Error{RONDO_ERROR_INVALID_HANDLE, "the communicator is finalized; only destroy is left"};
+  RONDO_TRY(check_usable_locked());
   if (!runs_here) {
     RONDO_TRY_ASSIGN(const bool captured, executor_->check_stream(stream));
     for (WorkItem &work : works) work.captured = captured;
@@ -127,6 +126,10 @@ Result<void> Communicator::finalize() {
   barrier.signature = finalize_signature;
   RONDO_TRY(submit(barrier, executor_->own_stream()));
   if (!drain().ok()) return operations_.report_failure();
+  if (const auto lost = find_unreceived()) {
+    ranks_.raise(*lost);
+    return operations_.report_failure();
+  }
   const std::lock_guard lock(submit_lock_);
   finalized_ = true;
   ranks_.set_state(RankState::finalized);

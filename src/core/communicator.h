@@ -33,6 +33,15 @@ struct Call {
   const size_t *displacements = nullptr;  ///< _v: or null, one block after another
 };
 
+/// One end of a message as the API has checked it.
+struct Message {
+  uint32_t peer = 0;
+  bool sends = false;
+  rondo_type_t type = RONDO_INT8;
+  std::byte *data = nullptr;  ///< of a send, only ever read
+  uint64_t bytes = 0;
+};
+
 class Communicator : public std::enable_shared_from_this<Communicator> {
  public:
   /// What it is made of; every rank has met already.
@@ -74,6 +83,13 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   Result<void> submit(std::span<const Call> calls, StreamRef stream);
   Result<void> submit(const Call &call, StreamRef stream) { return submit(std::span(&call, 1), stream); }
 
+  /// The calls, then all messages as one operation; as submit() otherwise. Messages to this rank itself come in pairs.
+  Result<void> submit(std::span<const Call> calls, std::span<const Message> messages, StreamRef stream);
+  /// Before a message. RONDO_ERROR_UNSUPPORTED: this communicator carries none, and why. Any thread.
+  [[nodiscard]] Result<void> open_messages();
+  /// What submit() would refuse at once.
+  [[nodiscard]] Result<void> check_usable(StreamRef stream);
+
   /// What submit() would choose.
   [[nodiscard]] Result<PlanChoice> choose(rondo_collective_t collective, uint64_t vector_elements, rondo_type_t type,
                                           bool uneven_blocks = false) const;
@@ -94,6 +110,9 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
  private:
   /// Waits for this rank's operations.
   Result<void> drain();
+  Result<void> check_usable_locked();
+  void give_numbers(std::span<const Message> messages, MessageBatch &batch);
+  [[nodiscard]] std::optional<Error> find_unreceived();
   Result<void> submit_as(std::span<WorkItem> works, std::span<const Call> calls, StreamRef stream);
   Result<void> give_numbers(std::span<const Call> calls, std::span<WorkItem> works);
   Result<BoundPlan *> plan_for(const Call &call);
@@ -118,12 +137,13 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   const std::shared_ptr<Executor> executor_;  ///< outlives the plans
   const ExecutorCapabilities capabilities_;   ///< of executor_
 
-  /// Guards plans_, collectives_, turn_, finalized_. Work that does not run in the call is enqueued while this lock is
-  /// held, so that streams have the order of turns. That may block: a queue is full, or the other ranks of a shared
-  /// kernel have not come. Other callers sleep meanwhile.
+  /// Guards plans_, collectives_, messages_, turn_, finalized_. Work that does not run in the call is enqueued while
+  /// this lock is held, so that streams have the order of turns. That may block: a queue is full, or the other ranks of
+  /// a shared kernel have not come. Other callers sleep meanwhile.
   ShortLock submit_lock_;
   PlanCache plans_;
   OperationSequence collectives_;
+  std::vector<OperationSequence> messages_;  ///< by peer: received, sent; none: no message was called yet
   uint64_t turn_ = 0;  ///< of the latest operation
   bool finalized_ = false;
 };

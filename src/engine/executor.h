@@ -17,6 +17,7 @@
 #include <string>
 
 #include "src/base/result.h"
+#include "src/engine/transfers.h"
 #include "src/plan/plan.h"
 #include "src/proto/connection.h"
 
@@ -47,6 +48,7 @@ struct ExecutorCapabilities {
   bool exports_memory = false;      ///< peers read registered buffers by what MemoryExporter says
   bool oversubscribed = false;      ///< ranks wait for each other's cores
   bool runs_in_call = false;        ///< without a stream enqueue() returns when the work is done
+  bool sends_messages = false;      ///< open_messages() and enqueue_messages() work
   bool checks_buffers = true;       ///< false: check_buffer() accepts everything
   // Two bytes, a cache line apart on a device, for barriers.
   std::byte *barrier_send = nullptr;
@@ -107,6 +109,15 @@ class Executor {
   /// runs_in_call, runs it. What an operation does and how it ends is told to Operations. May wait, up to the deadline
   /// of an operation, where a queue is full or ranks come together for a launch.
   [[nodiscard]] virtual Result<void> enqueue(std::span<const WorkItem> works, StreamRef stream) = 0;
+
+  /// Before the first enqueue_messages(). Any thread.
+  [[nodiscard]] virtual Result<void> open_messages() {
+    return Error{RONDO_ERROR_UNSUPPORTED, describe() + " carries no messages in this version"};
+  }
+  /// Does the same with a batch of messages, which has its turn.
+  [[nodiscard]] virtual Result<void> enqueue_messages(MessageBatch, StreamRef) {
+    return Error{RONDO_ERROR_UNSUPPORTED, describe() + " carries no messages in this version"};
+  }
 
   /// Raises a failure that the executor knows of and has not told yet. Any thread.
   virtual void look_for_failure() = 0;

@@ -16,17 +16,22 @@
 namespace rondo {
 namespace {
 
-/// Below this a copy is cheaper than waiting for the peer to give the buffer back.
-constexpr size_t export_bytes_min = 8192;
-
-Error replaced_memory(uint64_t operation, uint32_t rank) {
-  return {RONDO_ERROR_SYSTEM, "rank " + std::to_string(rank) +
-                                  ": a buffer of rondo_mem_alloc(), or one registered with moved pages, has other "
-                                  "memory mapped at its address (mmap with MAP_FIXED, mremap) during operation " +
-                                  std::to_string(operation) + "; deregister or free it before you map it anew"};
+/// The task of a stream that runs `body`, whose communicator must not end before it.
+template <class Body>
+Task task_of(Operations &operations, Body body) {
+  return [&operations, body = std::move(body), owner = operations.keep_communicator()]() mutable {
+    return body() ? Result<void>() : operations.report_failure();
+  };
 }
 
 }  // namespace
+
+Error replaced_memory(const std::string &operation, uint32_t rank) {
+  return {RONDO_ERROR_SYSTEM, "rank " + std::to_string(rank) +
+                                  ": a buffer of rondo_mem_alloc(), or one registered with moved pages, has other "
+                                  "memory mapped at its address (mmap with MAP_FIXED, mremap) during " +
+                                  operation + "; deregister or free it before you map it anew"};
+}
 
 /// The links of this rank that a plan runs over, and the reducer.
 struct HostExecutor::Bound final : PreparedPlan {
@@ -68,6 +73,7 @@ ExecutorCapabilities HostExecutor::capabilities() const {
   own.exports_memory = true;
   own.oversubscribed = parts_.oversubscribed;
   own.runs_in_call = true;
+  own.sends_messages = links_.carries_messages();
   own.checks_buffers = parts_.is_device_memory != nullptr;
   own.barrier_send = const_cast<std::byte *>(&barrier_buffer_[0]);
   own.barrier_recv = const_cast<std::byte *>(&barrier_buffer_[1]);
@@ -119,9 +125,7 @@ Result<void> HostExecutor::enqueue(std::span<const WorkItem> works, StreamRef st
 
 bool HostExecutor::enqueue_on(HostStream &stream, const WorkItem &work) {
   const auto enqueued = stream.enqueue(
-      [this, work, own = &stream, owner = operations_->keep_communicator()] {
-        return execute(work, own) ? Result<void>() : operations_->report_failure();
-      },
+      task_of(*operations_, [this, work, own = &stream] { return execute(work, own); }),
       now_ns() + operations_->timeout_ns());
   if (enqueued.ok()) return true;
   operations_->raise_not_enqueued(enqueued.error(), work.number);
@@ -130,25 +134,65 @@ bool HostExecutor::enqueue_on(HostStream &stream, const WorkItem &work) {
 }
 
 bool HostExecutor::execute(const WorkItem &work, const HostStream *stream) {
-  if (operations_->wait_for_predecessor(work.turn) && run(work, stream)) {
-    operations_->mark_executed(work.turn);
+  return take_turn(work.turn, work.number, [&] { return run_transfers(work, stream); });
+}
+
+Result<void> HostExecutor::open_messages() {
+  if (messages_.load(std::memory_order_acquire) != nullptr) return {};
+  if (!links_.carries_messages()) return Executor::open_messages();
+  const std::lock_guard lock(opening_);
+  if (opened_ != nullptr) return {};
+  RONDO_TRY(links_.open_messages());
+  opened_ = std::make_unique<HostMessages>(links_, parts_.rank, parts_.rank_count, parts_.wait);
+  messages_.store(opened_.get(), std::memory_order_release);  // pairs with every acquire of it
+  return {};
+}
+
+Result<void> HostExecutor::enqueue_messages(MessageBatch batch, StreamRef stream) {
+  HostMessages *const messages = messages_.load(std::memory_order_acquire);  // pairs with open_messages()
+  const auto execute = [this, messages](MessageBatch &of, bool in_call) {
+    return take_turn(of.turn, 0, [&] { return messages->run(of.transfers, *operations_, in_call); });
+  };
+  if (stream.host == nullptr) return execute(batch, true) ? Result<void>() : operations_->report_failure();
+  const auto enqueued = [&]() -> Result<void> {
+    try {
+      const auto kept = std::make_shared<MessageBatch>(std::move(batch));
+      return stream.host->enqueue(task_of(*operations_, [kept, execute] { return execute(*kept, false); }),
+                                  now_ns() + operations_->timeout_ns());
+    } catch (const std::bad_alloc &) {
+      return Error{RONDO_ERROR_OUT_OF_RESOURCES, "out of memory"};
+    }
+  }();
+  if (enqueued.ok()) return {};
+  Error error = enqueued.error();
+  error.message = "messages could not be enqueued: " + error.message;
+  operations_->raise(std::move(error), 0);
+  operations_->give_up_turns();
+  return operations_->report_failure();
+}
+
+template <class Body>
+bool HostExecutor::take_turn(uint64_t turn, uint64_t number, const Body &body) {
+  if (operations_->wait_for_predecessor(turn) && run(number, body)) {
+    operations_->mark_executed(turn);
     return true;
   }
   operations_->give_up_turns();
   return false;
 }
 
-bool HostExecutor::run(const WorkItem &work, const HostStream *stream) {
+template <class Body>
+bool HostExecutor::run(uint64_t number, const Body &body) {
   // Sync, and before anything else is written that it would have to wait for: either quiesce() sees that this runs, or
   // this sees the failure.
   running_.store(true, std::memory_order_seq_cst);
   bool done = false;
   try {
-    done = run_transfers(work, stream);
+    done = body();
   } catch (const std::exception &) {  // memory ran out: the others must not wait for this rank
     links_.set_running(false);
-    operations_->raise({RONDO_ERROR_OUT_OF_RESOURCES, "out of memory"}, work.number);
-    operations_->ranks().fail(work.number);
+    operations_->raise({RONDO_ERROR_OUT_OF_RESOURCES, "out of memory"}, number);
+    if (number != 0) operations_->ranks().fail(number);
     links_.wait_for_readers();
   }
   running_.store(false, std::memory_order_release);  // pairs with the load in quiesce()
@@ -174,7 +218,7 @@ void HostExecutor::export_buffers(const WorkItem &work, const Bound &bound, Buff
   else
     find(work.recv, bound.recv_bytes, buffers.recv.handle);
   if (buffers.send.handle.replaced || buffers.recv.handle.replaced)
-    operations_->raise(replaced_memory(work.number, parts_.rank), work.number);
+    operations_->raise(replaced_memory("operation " + std::to_string(work.number), parts_.rank), work.number);
 }
 
 bool HostExecutor::run_transfers(const WorkItem &work, const HostStream *stream) {

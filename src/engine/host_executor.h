@@ -6,10 +6,12 @@
 #include <atomic>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <vector>
 
 #include "src/engine/executor.h"
 #include "src/engine/host_links.h"
+#include "src/engine/host_messages.h"
 #include "src/engine/load_store.h"
 #include "src/engine/operations.h"
 #include "src/engine/waiter.h"
@@ -38,6 +40,8 @@ class HostExecutor final : public Executor {
   void start(Operations &operations) override { operations_ = &operations; }
   [[nodiscard]] Result<std::unique_ptr<PreparedPlan>> prepare(const Plan &plan) override;
   [[nodiscard]] Result<void> enqueue(std::span<const WorkItem> works, StreamRef stream) override;
+  [[nodiscard]] Result<void> open_messages() override;
+  [[nodiscard]] Result<void> enqueue_messages(MessageBatch batch, StreamRef stream) override;
 
   void look_for_failure() override {}  // the thread that runs an operation tells what it meets
   [[nodiscard]] bool quiesce() override;
@@ -51,7 +55,12 @@ class HostExecutor final : public Executor {
   [[nodiscard]] bool enqueue_on(HostStream &stream, const WorkItem &work);
   // `stream`: whose task this is; null: the call itself.
   [[nodiscard]] bool execute(const WorkItem &work, const HostStream *stream);
-  [[nodiscard]] bool run(const WorkItem &work, const HostStream *stream);
+  /// Waits for the turn, then runs `body`, which returns false if the communicator has failed. `number`: of the
+  /// collective; 0: messages.
+  template <class Body>
+  [[nodiscard]] bool take_turn(uint64_t turn, uint64_t number, const Body &body);
+  template <class Body>
+  [[nodiscard]] bool run(uint64_t number, const Body &body);
   [[nodiscard]] bool run_transfers(const WorkItem &work, const HostStream *stream);
   void export_buffers(const WorkItem &work, const Bound &bound, Buffers &buffers) const;
   [[nodiscard]] bool stay_in_reach(uint64_t number, Waiter &waiter) const;
@@ -61,6 +70,9 @@ class HostExecutor final : public Executor {
   std::vector<LinkEnds> ends_;   ///< [channel * rank_count + peer]
   Scratch scratch_;
   ExchangeEnd exchange_;
+  std::mutex opening_;                      ///< guards opened_
+  std::unique_ptr<HostMessages> opened_;
+  std::atomic<HostMessages *> messages_ = nullptr;  ///< opened_; stored in open_messages()
   Operations *operations_ = nullptr;
   alignas(cache_line_bytes) std::byte barrier_buffer_[2] = {};
   std::atomic<bool> running_ = false;  ///< an operation uses the caller's buffers: run(), pairs with quiesce()

@@ -31,11 +31,10 @@ bool Operations::wait_for_turn(uint64_t turn) {
 }
 
 Error Operations::turn_timed_out(uint64_t turn) const {
-  Error error{RONDO_ERROR_TIMEOUT, "operation " + std::to_string(turn) + " waited too long for operation " +
+  Error error{RONDO_ERROR_TIMEOUT, "call " + std::to_string(turn) + " of this rank waited too long for call " +
                                        std::to_string(executed() + 1) +
-                                       ", which was called before it on a stream that does not advance"};
+                                       ", which was made before it on a stream that does not advance"};
   error.rank = error.peer = static_cast<int32_t>(rank());
-  error.operation = turn;
   return error;
 }
 

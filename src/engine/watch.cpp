@@ -17,7 +17,6 @@ constexpr uint64_t fault_look_interval_ns = 5'000'000;
 constexpr int far_looks_max = 400, near_looks_max = 100;
 constexpr const char *advice =
     "; call the same collectives in the same order with equal arguments and configuration";
-constexpr const char *what_now = "; only rondo_comm_abort and rondo_comm_destroy are left for this communicator";
 
 std::string seconds(uint64_t ns) {
   char text[32];
@@ -56,6 +55,21 @@ std::optional<Error> find_ended_rank(const Ranks &ranks, uint32_t rank, uint32_t
       return ended(peer, ranks.how_dead(peer));
   }
   return std::nullopt;
+}
+
+Error unreadable_buffer(const Ranks &ranks, uint32_t rank, uint32_t peer, int own_shortage, const std::string &during) {
+  const std::string name = ranks.describe_rank(peer);
+  if (own_shortage != 0)
+    return {RONDO_ERROR_OUT_OF_RESOURCES,
+            system_error(ranks.describe_rank(rank) + " cannot open a buffer of " + name + during, own_shortage)
+                    .message +
+                (own_shortage == ENOMEM ? "; raise the limit on address space (ulimit -v)" : "") +
+                ", or set RONDO_MAPPING=off to copy instead"};
+  return {RONDO_ERROR_SYSTEM,
+          name +
+              " exported a buffer that could not be mapped or read, or whose descriptor that rank's program has "
+              "closed or replaced" +
+              during + "; set RONDO_MAPPING=off and RONDO_CROSS_MEMORY=off to copy instead"};
 }
 
 bool OperationWatch::look(uint64_t now_ns) {
@@ -170,12 +184,11 @@ void OperationWatch::time_out(uint64_t now_ns) {
 }
 
 void OperationWatch::explain_fault(uint32_t peer, Fault fault, int own_shortage) {
-  if (fault == Fault::unreadable && own_shortage != 0)
-    return raise(RONDO_ERROR_OUT_OF_RESOURCES, static_cast<int32_t>(rank_), operation_,
-                 system_error(ranks_.describe_rank(rank_) + " cannot open a buffer of " + ranks_.describe_rank(peer) +
-                                  " during " + operation_name(), own_shortage).message +
-                     (own_shortage == ENOMEM ? "; raise the limit on address space (ulimit -v)" : "") +
-                     ", or set RONDO_MAPPING=off to copy instead");
+  const std::string during = " during " + operation_name();
+  if (fault == Fault::unreadable && own_shortage != 0) {
+    const Error error = unreadable_buffer(ranks_, rank_, peer, own_shortage, during);
+    return raise(error.status, static_cast<int32_t>(rank_), operation_, error.message);
+  }
   // What tells why may be seen later than the slot: of a buffer that is unreadable because its owner has just died, the
   // memory goes before the process is seen to end; and where ranks share no memory a record may come behind a slot.
   // The operation's own deadline is kept.
@@ -189,14 +202,12 @@ void OperationWatch::explain_fault(uint32_t peer, Fault fault, int own_shortage)
   }
   // It may have come during the last sleep: before a deadline that is near, that is most of the time.
   if (fault == Fault::unreadable ? check_ended_ranks(next_death_check_ns_) : disagrees(peer)) return;
-  const std::string name = ranks_.describe_rank(peer), during = " during " + operation_name();
+  const std::string name = ranks_.describe_rank(peer);
   const auto number = static_cast<int32_t>(peer);
-  if (fault == Fault::unreadable)
-    return raise(RONDO_ERROR_SYSTEM, number, operation_,
-                 name +
-                     " exported a buffer that could not be mapped or read, or whose descriptor that rank's program has "
-                     "closed or replaced" +
-                     during + "; set RONDO_MAPPING=off and RONDO_CROSS_MEMORY=off to copy instead");
+  if (fault == Fault::unreadable) {
+    const Error error = unreadable_buffer(ranks_, rank_, peer, own_shortage, during);
+    return raise(error.status, number, operation_, error.message);
+  }
   if (fault == Fault::withdrawn)
     return raise(RONDO_ERROR_MISMATCH, number, operation_,
                  name + " has launched a graph that was captured with a registered buffer, and has deregistered that "

@@ -65,6 +65,14 @@ class OperationWatch final : public Watch {
 /// "all_reduce of 8 float32 (sum) by ring, simple, 1 channels, chunks of 65536 bytes"
 [[nodiscard]] std::string describe(const OperationInfo &entered);
 
+/// What a failure leaves, as the end of its message.
+inline constexpr const char *what_now =
+    "; only rondo_comm_abort and rondo_comm_destroy are left for this communicator";
+
+/// Says why `rank` cannot read a buffer that `peer` has exported. `own_shortage`: of PeerAccess.
+[[nodiscard]] Error unreadable_buffer(const Ranks &ranks, uint32_t rank, uint32_t peer, int own_shortage,
+                                      const std::string &during);
+
 enum class RankEnd : uint8_t { death, any };
 
 /// RONDO_ERROR_REMOTE where a rank that has not completed `operation` has died, or (any) has finalized or destroyed

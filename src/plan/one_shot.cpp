@@ -73,7 +73,9 @@ Schedule build_one_shot(const ScheduleArgs &args) {
     case RONDO_BROADCAST: return broadcast(args);
     case RONDO_REDUCE: return reduce(args);
     case RONDO_ALL_REDUCE:
-    case RONDO_BARRIER: break;
+    case RONDO_BARRIER:
+    case RONDO_SEND:
+    case RONDO_RECV: break;
   }
   return all_reduce(args);
 }

@@ -101,7 +101,9 @@ Schedule build_ring(const ScheduleArgs &args) {
     case RONDO_BROADCAST: return broadcast(ring, args.root, args.in_place);
     case RONDO_REDUCE: return reduce(ring, args.root);
     case RONDO_ALL_REDUCE:
-    case RONDO_BARRIER: break;
+    case RONDO_BARRIER:
+    case RONDO_SEND:
+    case RONDO_RECV: break;
   }
   return reduce_round(ring, 2 * args.rank_count - 2);
 }

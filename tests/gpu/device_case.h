@@ -41,6 +41,8 @@ inline rondo_status_t call(const DeviceCase &it, int rank, rondo_comm_t comm, ro
     case RONDO_REDUCE:
       return rondo_reduce(send, recv, it.count, it.type, it.op, it.root, comm, stream);
     case RONDO_BARRIER:
+    case RONDO_SEND:
+    case RONDO_RECV:
       break;
   }
   return rondo_barrier(comm, stream);

@@ -138,7 +138,9 @@ inline std::vector<float> expected_sums(const DeviceCase &it, int rank, int rank
       for (int peer = 0; peer < rank_count; ++peer)
         for (const float value : whole_numbers(seed + static_cast<uint64_t>(peer), it.count)) expected.push_back(value);
       return expected;
-    case RONDO_BARRIER: break;
+    case RONDO_BARRIER:
+    case RONDO_SEND:
+    case RONDO_RECV: break;
   }
   return expected;
 }

@@ -9,7 +9,8 @@ import source_tree as tree
 LINK = re.compile(r"\]\(([^)#\s]+)(?:#[^)]*)?\)|\bsrc=\"([^\"]+)\"")
 
 
-WORDS_MAX, LAB_WORDS_MAX = 45000, 15000
+# 45,000 words, and 3,000 for messages, which the pages did not have when they were shortened.
+WORDS_MAX, LAB_WORDS_MAX = 48000, 15000
 # Examples whose code stands on another page than the guide.
 ELSEWHERE = {"overlap.c": "docs/overlap.md", "data_parallel.c": "docs/data-parallel.md"}
 
@@ -159,7 +160,7 @@ class Documentation(unittest.TestCase):
 
     def test_errors_md_has_every_status(self):
         known = header_names(r"^  (RONDO_(?:OK|NOT_READY|ERROR_\w+)) = \d+")
-        self.assertEqual(len(known), 14)
+        self.assertEqual(len(known), 15)
         rows = set(re.findall(r"^\| `(RONDO_\w+)` \|", tree.read("docs/errors.md"), re.M))
         self.assertEqual(rows, known)
 

@@ -16,7 +16,8 @@ COLUMNS_MAX = 120
 # is one file. The reasons are in docs/architecture.md.
 PLAIN_PLAN = {"src/plan/schedule.h", "src/plan/algorithm.h", "src/plan/plan.h"}
 CORE_FLOORS = {"src/base", "src/memory", "src/proto", "src/topo", "src/plan", "src/engine", "src/bootstrap", "src/core"}
-INTERFACES = {"transports/links.h", "transports/ranks.h", "transports/flight_recorder.h", "transports/recording.h",
+INTERFACES = {"transports/links.h", "transports/ranks.h", "transports/messages.h", "transports/flight_recorder.h",
+              "transports/recording.h",
               "transports/group_info.h"}
 MAY_INCLUDE = {
     "src/base": set(),
@@ -25,7 +26,8 @@ MAY_INCLUDE = {
     "src/topo": {"src/base"},
     "src/plan": {"src/base", "src/proto", "src/topo"},
     # Executors run over links and report to ranks what they do, whatever transport these are of.
-    "src/engine": {"src/base", "src/proto", "src/topo", "src/plan", "transports/links.h", "transports/ranks.h"},
+    "src/engine": {"src/base", "src/proto", "src/topo", "src/plan", "transports/links.h", "transports/ranks.h",
+                   "transports/messages.h"},
     "src/sim": {"src/base", "src/proto", "src/topo", "src/plan"},
     "src/bootstrap": {"src/base"},
     "transports": {"src/base", "src/memory", "src/proto", "src/bootstrap/fd_channel.h",

@@ -68,7 +68,9 @@ struct Operation {
     case RONDO_BROADCAST: return recv || rank == operation.root ? all : Range{};
     case RONDO_REDUCE: return !recv || rank == operation.root ? all : Range{};
     case RONDO_ALL_REDUCE:
-    case RONDO_BARRIER: break;
+    case RONDO_BARRIER:
+    case RONDO_SEND:
+    case RONDO_RECV: break;
   }
   return all;
 }

@@ -124,6 +124,38 @@ TEST_CASE("recorder: the last 1,024 operations are kept, one more pushes the old
   CHECK(recording.operation(0, recorded_operation_count + 1)->state == OperationState::running);
 }
 
+TEST_CASE("recorder: messages are on record, counted, and pushed out by later ones") {
+  const auto segment = make_segment(2);
+  REQUIRE(segment->open_messages().ok());
+  const shm::SegmentRecording recording(segment);
+  shm::ShmMessages messages(segment, 1);
+  const MessageInfo what{0, true, RONDO_FLOAT32, 400, 1};
+  messages.announce(0, true, 1);
+  messages.enter_batch();
+  const uint64_t record = messages.begin(what);
+  CHECK(recording.rank(1).batches == BatchCounts{1, 0});
+  CHECK(recording.rank(1).messages == record);
+  REQUIRE(recording.message(1, record).has_value());
+  CHECK(recording.message(1, record)->what == what);
+  CHECK(recording.message(1, record)->state == OperationState::running);
+  CHECK(look_at_ranks(recording)[1].message->what == what);
+  CHECK(messages.find(1, 0, true, 1) == what);
+  CHECK_FALSE(messages.find(1, 0, false, 1).has_value());
+  messages.complete(record, what, true);
+  messages.complete_batch();
+  const auto seen = recording.message(1, record);
+  REQUIRE(seen.has_value());
+  CHECK(seen->state == OperationState::completed);
+  CHECK(seen->ended_ns >= seen->begun_ns);
+  CHECK(recording.rank(1).batches == BatchCounts{1, 1});
+  CHECK(recording.statistics(1).collectives[RONDO_SEND].bytes == 400);
+  CHECK(recording.statistics(1).collectives[RONDO_RECV].operations == 0);
+  const std::string line = message_line(*seen, 1, recording.made_ns());
+  CHECK_THAT(line, Catch::Matchers::Contains("\"direction\":\"send\",\"peer\":0,\"message\":1"));
+  for (uint64_t more = 0; more < recorded_message_count; ++more) static_cast<void>(messages.begin(what));
+  CHECK_FALSE(recording.message(1, record).has_value());
+}
+
 TEST_CASE("recorder: a communicator of eight ranks stays within 16 MiB, records and all") {
   CHECK(shm::choose_segment_shape(8, 2, 0, 0).bytes() <= size_t{16} << 20);
 }

@@ -105,6 +105,13 @@ void complete(RankBoard &board, uint64_t operation, const OperationCost &cost, u
   count(board.counters, cost, since_ticks, ticks);
 }
 
+void count_message(RankBoard &board, bool sends, uint64_t bytes, uint64_t ticks, bool in_call) {
+  CollectiveCounters &own = board.counters.collectives[sends ? RONDO_SEND : RONDO_RECV];
+  add_own(own.operations, 1);
+  add_own(own.bytes, bytes);
+  add_own(in_call ? own.in_call_ticks : own.behind_ticks, ticks);
+}
+
 void fail(RankBoard &board, uint64_t operation, uint64_t ticks) {
   static_cast<void>(end_record(board, operation, OperationState::failed, ticks, 0));
 }

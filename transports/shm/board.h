@@ -83,6 +83,8 @@ void enter(RankBoard &board, uint64_t operation, const OperationInfo &entered, u
 
 /// Completes it there, and counts it. Of one that was not entered there is no record to change.
 void complete(RankBoard &board, uint64_t operation, const OperationCost &cost, uint64_t ticks);
+/// Counts a message that `board`'s rank has sent or received. in_call: the caller's thread ran it.
+void count_message(RankBoard &board, bool sends, uint64_t bytes, uint64_t ticks, bool in_call);
 /// Ends it there as failed.
 void fail(RankBoard &board, uint64_t operation, uint64_t ticks);
 

@@ -32,6 +32,10 @@ class ShmLinks final : public Links {
   ConnectionView incoming(uint32_t channel, uint32_t peer) const override {
     return segment_->connection(channel, peer, rank_);
   }
+  bool carries_messages() const override { return true; }
+  Result<void> open_messages() override { return segment_->open_messages(); }
+  ConnectionView outgoing_messages(uint32_t peer) const override { return segment_->message_connection(rank_, peer); }
+  ConnectionView incoming_messages(uint32_t peer) const override { return segment_->message_connection(peer, rank_); }
   ExchangeView exchange() const override { return segment_->exchange(); }
   uint32_t readable_kinds(uint32_t peer) const override { return readable_kinds_[peer]; }
   PeerAccess &peers() override { return peers_; }
@@ -54,7 +58,7 @@ class ShmLinks final : public Links {
     }
   }
 
-  uint64_t shared_bytes() const override { return segment_->shape().bytes(); }
+  uint64_t shared_bytes() const override { return segment_->mapped_bytes(); }
   Result<uint64_t> used_bytes() const override { return segment_->used_bytes(); }
 
  private:

@@ -22,7 +22,8 @@ class ShmRanks final : public Ranks {
         host_name_(std::move(host_name)),
         tick_source_(static_cast<TickSource>(segment_->header().tick_source)),
         own_(segment_->board(rank)),
-        failure_(segment_->failure()) {}
+        failure_(segment_->failure()),
+        messages_(segment_, rank) {}
 
   void enter(uint64_t operation, const OperationInfo &what) override {
     shm::enter(own_, operation, what, read_ticks(tick_source_));
@@ -48,6 +49,8 @@ class ShmRanks final : public Ranks {
   RankState state(uint32_t peer) const override {
     return static_cast<RankState>(memory::load_acquire(segment_->board(peer).state));  // pairs with set_state()
   }
+
+  MessageBoards *messages() override { return &messages_; }
 
   void raise(const Error &error) override {
     raise_failure(failure_, rank_, error);
@@ -85,6 +88,7 @@ class ShmRanks final : public Ranks {
   const TickSource tick_source_;
   RankBoard &own_;
   SharedFailure &failure_;
+  ShmMessages messages_;
 };
 
 }  // namespace rondo::shm

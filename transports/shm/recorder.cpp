@@ -13,6 +13,7 @@
 #include <string_view>
 
 #include "src/base/kernel_file.h"
+#include "src/base/names.h"
 #include "src/proto/memory.h"
 
 namespace rondo::shm {
@@ -40,7 +41,7 @@ bool is_known(uint64_t value, const char *(*name)(Enum)) {
 
 /// True: all its enumerators have names.
 bool is_known(const TimedOperation &timed) {
-  return is_known(timed.signature.collective, rondo_collective_string) &&
+  return is_known(timed.signature.collective, planned_collective_string) &&
          is_known(timed.signature.type, rondo_type_string) && is_known(timed.signature.op, rondo_op_string) &&
          is_known(timed.algorithm, rondo_algorithm_string) && is_known(timed.protocol, rondo_protocol_string) &&
          is_known(timed.kernel, rondo_kernel_string) &&
@@ -126,6 +127,10 @@ RecordedRank SegmentRecording::rank(uint32_t rank) const {
   seen.process = memory::load_acquire(board.process);
   seen.completed = memory::load_acquire(board.completed);  // pairs with end(); before `entered`, which it follows
   seen.entered = memory::load_acquire(board.entered);      // pairs with enter()
+  const MessageBoard &messages = segment_->message_board(rank);
+  seen.batches.completed = memory::load_acquire(messages.batches_completed);  // before `entered`, which it follows
+  seen.batches.entered = memory::load_acquire(messages.batches_entered);
+  seen.messages = memory::load_acquire(messages.records);  // pairs with begin()
   seen.process_state = look_at_process(board);
   return seen;
 }
@@ -139,6 +144,19 @@ std::optional<RecordedOperation> SegmentRecording::operation(uint32_t rank, uint
   seen.what = timed->what();
   seen.state = timed->state;
   seen.entered_ns = ticks_to_ns(timed->entered_ticks, made_, now);
+  if (seen.state != OperationState::running) seen.ended_ns = ticks_to_ns(timed->ended_ticks, made_, now);
+  return seen;
+}
+
+std::optional<RecordedMessage> SegmentRecording::message(uint32_t rank, uint64_t record) const {
+  const auto timed = timed_message(segment_->message_board(rank), record);
+  if (!timed || timed->state > OperationState::failed) return std::nullopt;
+  if (rondo_type_string(static_cast<rondo_type_t>(timed->info.type)) == nullptr) return std::nullopt;
+  const TickMark now = mark_ticks(source_);
+  RecordedMessage seen;
+  seen.what = timed->info;
+  seen.state = timed->state;
+  seen.begun_ns = ticks_to_ns(timed->begun_ticks, made_, now);
   if (seen.state != OperationState::running) seen.ended_ns = ticks_to_ns(timed->ended_ticks, made_, now);
   return seen;
 }

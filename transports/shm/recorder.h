@@ -22,6 +22,7 @@ class SegmentRecording final : public Recording {
   [[nodiscard]] uint64_t made_ns() const override { return made_.at_ns; }
   [[nodiscard]] RecordedRank rank(uint32_t rank) const override;
   [[nodiscard]] std::optional<RecordedOperation> operation(uint32_t rank, uint64_t number) const override;
+  [[nodiscard]] std::optional<RecordedMessage> message(uint32_t rank, uint64_t record) const override;
   [[nodiscard]] RecordedStatistics statistics(uint32_t rank) const override;
   [[nodiscard]] std::optional<ClockOffset> clock_offset() const override;
   [[nodiscard]] std::optional<Error> failure() const override;

@@ -20,7 +20,7 @@
 namespace rondo::shm {
 namespace {
 
-constexpr uint64_t segment_magic = 0x726f'6e64'6f00'0004u;  // "rondo", layout 4
+constexpr uint64_t segment_magic = 0x726f'6e64'6f00'0005u;  // "rondo", layout 5
 constexpr uint64_t layout_mask = 0xFFFF;
 
 Error not_a_segment(const std::string &why) {
@@ -83,8 +83,10 @@ Result<void> cover_holes(const Mapping &mapping, int descriptor) {
 
 size_t SegmentShape::boards_offset() const { return sizeof(SegmentHeader) + sizeof(SharedFailure); }
 
+size_t SegmentShape::message_boards_offset() const { return boards_offset() + rank_count * sizeof(RankBoard); }
+
 size_t SegmentShape::exchange_offset() const {
-  return round_up<size_t>(boards_offset() + rank_count * sizeof(RankBoard), 4096);
+  return round_up<size_t>(message_boards_offset() + rank_count * sizeof(MessageBoard), 4096);
 }
 
 size_t SegmentShape::connections_offset() const { return exchange_offset() + exchange.bytes(); }
@@ -94,8 +96,17 @@ size_t SegmentShape::bytes() const {
          size_t{channel_count} * rank_count * rank_count * round_up<size_t>(geometry.bytes(), 4096);
 }
 
-Result<Mapping> map_shared(int descriptor, size_t bytes) {
-  void *const address = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, descriptor, 0);
+size_t SegmentShape::pair_boards_bytes() const {
+  return round_up<size_t>(size_t{rank_count} * rank_count * sizeof(PairBoard), 4096);
+}
+
+size_t SegmentShape::message_bytes() const {
+  return pair_boards_bytes() + size_t{rank_count} * rank_count * round_up<size_t>(messages().bytes(), 4096);
+}
+
+Result<Mapping> map_shared(int descriptor, size_t bytes, size_t offset) {
+  void *const address =
+      ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, descriptor, static_cast<off_t>(offset));
   if (address == MAP_FAILED) return system_error("mmap of " + std::to_string(bytes) + " shared bytes", errno);
   Mapping mapping({static_cast<std::byte *>(address), bytes});
   keep_from_children(mapping);
@@ -103,7 +114,7 @@ Result<Mapping> map_shared(int descriptor, size_t bytes) {
 }
 
 Result<std::shared_ptr<Segment>> Segment::create(const SegmentId &id, const SegmentShape &shape) {
-  RONDO_TRY_ASSIGN(auto file, make_shared_file(shape.bytes(), segment_file_name));
+  RONDO_TRY_ASSIGN(auto file, make_shared_file(shape.bytes() + shape.message_bytes(), segment_file_name));
   RONDO_TRY_ASSIGN(auto mapping, map_shared(file.get(), shape.bytes()));
   auto *const header = new (mapping.get().address) SegmentHeader;
   header->id = id;
@@ -111,6 +122,7 @@ Result<std::shared_ptr<Segment>> Segment::create(const SegmentId &id, const Segm
   header->channel_count = shape.channel_count;
   header->geometry = shape.geometry;
   header->exchange = shape.exchange;
+  header->message_slot_bytes = shape.message_slot_bytes;
   const TickSource source = best_tick_source();
   const TickMark made = mark_ticks(source);
   header->tick_source = static_cast<uint64_t>(source);
@@ -124,14 +136,16 @@ Result<std::shared_ptr<Segment>> Segment::attach(FileDescriptor descriptor, cons
                                                  const SegmentShape &shape) {
   struct stat status {};
   if (::fstat(descriptor.get(), &status) != 0) return system_error("fstat of the shared segment", errno);
-  if (static_cast<size_t>(status.st_size) != shape.bytes())
+  const size_t file_bytes = shape.bytes() + shape.message_bytes();
+  if (static_cast<size_t>(status.st_size) != file_bytes)
     return Error{RONDO_ERROR_INTERNAL, "the shared segment has " + std::to_string(status.st_size) +
-                                           " bytes instead of " + std::to_string(shape.bytes())};
+                                           " bytes instead of " + std::to_string(file_bytes)};
   RONDO_TRY_ASSIGN(auto mapping, map_shared(descriptor.get(), shape.bytes()));
   const auto *const header = reinterpret_cast<const SegmentHeader *>(mapping.get().address);
   if (memory::load_acquire(header->magic) != segment_magic || header->id != id ||
       header->rank_count != shape.rank_count || header->channel_count != shape.channel_count ||
-      header->geometry != shape.geometry || header->exchange != shape.exchange)
+      header->geometry != shape.geometry || header->exchange != shape.exchange ||
+      header->message_slot_bytes != shape.message_slot_bytes)
     return Error{RONDO_ERROR_INTERNAL, "the shared segment that was handed over is not this communicator's"};
   return std::shared_ptr<Segment>(new Segment(std::move(descriptor), std::move(mapping), shape));
 }
@@ -164,6 +178,35 @@ SharedFailure &Segment::failure() const { return *reinterpret_cast<SharedFailure
 
 RankBoard &Segment::board(uint32_t rank) const {
   return reinterpret_cast<RankBoard *>(at(shape_.boards_offset()))[rank];
+}
+
+MessageBoard &Segment::message_board(uint32_t rank) const {
+  return reinterpret_cast<MessageBoard *>(at(shape_.message_boards_offset()))[rank];
+}
+
+PairBoard &Segment::pair_board(uint32_t rank, uint32_t peer) const {
+  auto *const boards = reinterpret_cast<PairBoard *>(messages_.load(std::memory_order_acquire));  // see open_messages()
+  return boards[size_t{rank} * shape_.rank_count + peer];
+}
+
+ConnectionView Segment::message_connection(uint32_t from, uint32_t to) const {
+  const size_t index = size_t{from} * shape_.rank_count + to;
+  std::byte *const first = messages_.load(std::memory_order_acquire) + shape_.pair_boards_bytes();
+  return {first + index * round_up<size_t>(shape_.messages().bytes(), 4096), shape_.messages()};
+}
+
+Result<void> Segment::open_messages() {
+  if (messages_.load(std::memory_order_acquire) != nullptr) return {};
+  const std::lock_guard lock(opening_);
+  if (messages_.load(std::memory_order_relaxed) != nullptr) return {};  // relaxed: stored under the lock
+  RONDO_TRY_ASSIGN(message_mapping_, map_shared(descriptor_.get(), shape_.message_bytes(), shape_.bytes()));
+  messages_.store(message_mapping_.get().address, std::memory_order_release);  // pairs with every acquire of it
+  return {};
+}
+
+uint64_t Segment::mapped_bytes() const {
+  const bool opened = messages_.load(std::memory_order_acquire) != nullptr;
+  return shape_.bytes() + (opened ? shape_.message_bytes() : 0);
 }
 
 ConnectionView Segment::connection(uint32_t channel, uint32_t from, uint32_t to) const {

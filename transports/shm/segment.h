@@ -2,12 +2,16 @@
 // The shared memory of a communicator on one host: one memfd segment, made by the lowest rank there and handed over by
 // descriptor. It has no path, takes nothing of /dev/shm's size limit and goes with the last process that maps it.
 //
-// Layout   SegmentHeader | SharedFailure | RankBoard[rank_count] | exchange | connections[channel][from][to]
+// Layout   SegmentHeader | SharedFailure | RankBoard[rank_count] | MessageBoard[rank_count] | exchange |
+//          connections[channel][from][to], and what is mapped with the first message: PairBoard[rank_count][rank_count]
+//          | messages[from][to]
 // Pages are used only where they are touched: connections that no algorithm uses cost nothing.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
+#include <mutex>
 
 #include "src/base/result.h"
 #include "src/base/unique_handle.h"
@@ -15,6 +19,7 @@
 #include "src/proto/connection.h"
 #include "src/proto/exchange.h"
 #include "transports/shm/board.h"
+#include "transports/shm/message_board.h"
 
 namespace rondo::shm {
 
@@ -29,6 +34,7 @@ struct alignas(cache_line_bytes) SegmentHeader {
   uint32_t channel_count = 0;
   ConnectionGeometry geometry;
   ExchangeGeometry exchange;
+  uint32_t message_slot_bytes = 0;
   uint64_t dump = 0;  ///< DumpState; it changes, and so does what follows
   // ClockOffset, of one rank of this host; each measurement is as good as the one before it.
   uint64_t clock_measured = 0;  ///< 1: what follows is known
@@ -51,11 +57,20 @@ struct SegmentShape {
   uint32_t channel_count = 1;
   ConnectionGeometry geometry;
   ExchangeGeometry exchange;
+  uint32_t message_slot_bytes = 4096;
+
+  /// Of connections for messages: only slots of the protocol simple.
+  [[nodiscard]] ConnectionGeometry messages() const { return {geometry.slot_count, message_slot_bytes, 0, 0}; }
 
   [[nodiscard]] size_t boards_offset() const;
+  [[nodiscard]] size_t message_boards_offset() const;
   [[nodiscard]] size_t exchange_offset() const;
   [[nodiscard]] size_t connections_offset() const;
+  /// Of what is mapped from the beginning.
   [[nodiscard]] size_t bytes() const;
+  // Of the pairs, and of the messages behind them; the file has bytes() + message_bytes().
+  [[nodiscard]] size_t pair_boards_bytes() const;
+  [[nodiscard]] size_t message_bytes() const;
 };
 
 class Segment {
@@ -71,15 +86,25 @@ class Segment {
   [[nodiscard]] static Result<std::shared_ptr<const Segment>> observe(FileDescriptor descriptor);
 
   [[nodiscard]] const SegmentShape &shape() const { return shape_; }
+  /// Maps the pairs and the messages, unless they are mapped. Any thread.
+  Result<void> open_messages();
+  /// Bytes that are mapped.
+  [[nodiscard]] uint64_t mapped_bytes() const;
   [[nodiscard]] int descriptor() const { return descriptor_.get(); }
   /// Pages that were touched so far, by any rank.
   [[nodiscard]] Result<uint64_t> used_bytes() const;
   [[nodiscard]] SegmentHeader &header() const;
   [[nodiscard]] SharedFailure &failure() const;
   [[nodiscard]] RankBoard &board(uint32_t rank) const;
+  [[nodiscard]] MessageBoard &message_board(uint32_t rank) const;
+  // After open_messages().
+  /// What `rank` tells of its messages with `peer`.
+  [[nodiscard]] PairBoard &pair_board(uint32_t rank, uint32_t peer) const;
   [[nodiscard]] ExchangeView exchange() const { return {at(shape_.exchange_offset()), shape_.exchange}; }
   /// The connection on which `from` sends to `to`; from == to is the loop-back.
   [[nodiscard]] ConnectionView connection(uint32_t channel, uint32_t from, uint32_t to) const;
+  /// The connection for messages of `from` to `to`.
+  [[nodiscard]] ConnectionView message_connection(uint32_t from, uint32_t to) const;
 
  private:
   Segment(FileDescriptor descriptor, Mapping mapping, const SegmentShape &shape)
@@ -89,8 +114,11 @@ class Segment {
   FileDescriptor descriptor_;
   Mapping mapping_;
   SegmentShape shape_;
+  std::mutex opening_;  ///< guards message_mapping_
+  Mapping message_mapping_;
+  std::atomic<std::byte *> messages_ = nullptr;  ///< of message_mapping_; stored in open_messages()
 };
 
-[[nodiscard]] Result<Mapping> map_shared(int descriptor, size_t bytes);
+[[nodiscard]] Result<Mapping> map_shared(int descriptor, size_t bytes, size_t offset = 0);
 
 }  // namespace rondo::shm

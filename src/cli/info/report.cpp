@@ -106,7 +106,7 @@ Json plans_json(const InfoInput &input) {
   TunerInput tuner = tuner_input(input.config, input.rank_count, oversubscribed, input.host_count);
   tuner.table = &input.table;
   Json choices = Json::array();
-  for (int number = 0; rondo_collective_string(static_cast<rondo_collective_t>(number)) != nullptr; ++number) {
+  for (int number = 0; planned_collective_string(static_cast<rondo_collective_t>(number)) != nullptr; ++number) {
     tuner.collective = static_cast<rondo_collective_t>(number);
     for (const uint64_t bytes : shown_bytes) {
       tuner.bytes = bytes;

@@ -26,7 +26,9 @@ std::string state_text(const RankNow &now, uint64_t at_ns) {
   std::string text = activity_string(now.activity);
   std::replace(text.begin(), text.end(), '_', ' ');
   const bool timed = now.activity == Activity::in_call || now.activity == Activity::between_calls;
-  if (timed && now.latest) {
+  if (timed && now.in_batch()) {
+    if (now.message) text += " for " + seconds(now.message->begun_ns, at_ns);
+  } else if (timed && now.latest) {
     const bool running = now.latest->state == OperationState::running;
     text += " for " + seconds(running ? now.latest->entered_ns : now.latest->ended_ns, at_ns);
   }
@@ -34,7 +36,15 @@ std::string state_text(const RankNow &now, uint64_t at_ns) {
   return text;
 }
 
+/// "send 3 to rank 1: 4096 bytes of float32"
+std::string message_text(const MessageInfo &message) {
+  return std::string(message.sends ? "send " : "receive ") + std::to_string(message.message) +
+         (message.sends ? " to rank " : " from rank ") + std::to_string(message.peer) + ": " +
+         std::to_string(message.bytes) + " bytes of " + rondo_type_string(static_cast<rondo_type_t>(message.type));
+}
+
 std::string operation_text(const RankNow &now) {
+  if (now.in_batch()) return now.message ? message_text(now.message->what) : "messages";
   if (now.rank.entered == 0) return "none yet";
   return std::to_string(now.rank.entered) + ": " + (now.latest ? describe(now.latest->what) : "cannot be read");
 }
@@ -55,7 +65,10 @@ std::string waited_for_text(const WaitNow &wait, const std::vector<RankNow> &ran
 
 std::string wait_text(const std::vector<RankNow> &ranks) {
   const auto wait = find_wait(ranks);
-  if (!wait) return "  nobody waits\n";
+  if (!wait) {
+    const bool messages = std::any_of(ranks.begin(), ranks.end(), [](const RankNow &now) { return now.in_batch(); });
+    return messages ? "  no collective waits; ranks below are in messages\n" : "  nobody waits\n";
+  }
   const std::string operation = "  operation " + std::to_string(wait->operation);
   if (wait->waited_for.empty()) return operation + ": all ranks have arrived\n";
   return operation + " waits for " + waited_for_text(*wait, ranks) + "\n";

@@ -74,8 +74,20 @@ Activity activity_of(const RankNow &now) {
   if (rank.state == RankState::finalized) return Activity::finalized;
   if (rank.process_state == ProcessState::gone) return Activity::dead;
   if (rank.state == RankState::absent) return Activity::joining;
+  if (now.in_batch())
+    return now.message && now.message->state == OperationState::failed ? Activity::failed : Activity::in_call;
   if (rank.entered <= rank.completed) return Activity::between_calls;
   return now.latest && now.latest->state == OperationState::failed ? Activity::failed : Activity::in_call;
+}
+
+/// Returns the oldest message of a batch that has not completed. Of each pair and direction one at a time has begun.
+std::optional<RecordedMessage> waiting_message(const Recording &recording, uint32_t rank, uint64_t latest) {
+  std::optional<RecordedMessage> oldest;
+  for (uint64_t back = 0; back < std::min(latest, recorded_message_count); ++back) {
+    const auto message = recording.message(rank, latest - back);
+    if (message && message->state != OperationState::completed) oldest = message;
+  }
+  return oldest;
 }
 
 RankNow look_at_rank(const Recording &recording, uint32_t rank) {
@@ -89,6 +101,7 @@ RankNow look_at_rank(const Recording &recording, uint32_t rank) {
   // It may have ended since `completed` was read.
   if (now.latest && now.latest->state == OperationState::completed)
     now.rank.completed = std::max(now.rank.completed, now.latest->number);
+  if (now.in_batch()) now.message = waiting_message(recording, rank, now.rank.messages);
   now.activity = activity_of(now);
   now.statistics = recording.statistics(rank);
   return now;
@@ -131,7 +144,10 @@ class Arrivals {
   std::vector<Arrival> arrivals_;
 };
 
-bool waits(const RankNow &now) { return now.activity == Activity::in_call || now.activity == Activity::failed; }
+/// In a collective: which ranks a batch waits for is no question of one operation of all.
+bool waits(const RankNow &now) {
+  return !now.in_batch() && (now.activity == Activity::in_call || now.activity == Activity::failed);
+}
 
 WaitNow wait_in(const std::vector<RankNow> &ranks, uint64_t operation) {
   WaitNow wait{operation, {}, {}};
@@ -180,6 +196,10 @@ bool print_recording(const Recording &recording, const std::function<bool(std::s
       if (!operation) continue;
       if (!sink(operation_line(*operation, rank, recording.made_ns(), arrivals.of(number)) + "\n")) return false;
     }
+    const uint64_t messages = ranks[rank].rank.messages;
+    for (uint64_t back = std::min(messages, recorded_message_count); back > 0; --back)
+      if (const auto message = recording.message(rank, messages - back + 1))
+        if (!sink(message_line(*message, rank, recording.made_ns()) + "\n")) return false;
   }
   return true;
 }

@@ -24,6 +24,9 @@ struct RankNow {
   Activity activity = Activity::joining;
   RecordedStatistics statistics;
   std::optional<RecordedOperation> latest;  ///< none: there is none, or its record cannot be read
+  std::optional<RecordedMessage> message;   ///< in a batch: the oldest that runs, or the latest that has failed
+
+  [[nodiscard]] bool in_batch() const { return rank.batches.entered > rank.batches.completed; }
 };
 [[nodiscard]] std::vector<RankNow> look_at_ranks(const Recording &recording);
 
@@ -42,6 +45,8 @@ struct WaitNow {
 /// `arrived_ns`: when the last rank entered it, 0: one has not, or its record is gone.
 [[nodiscard]] std::string operation_line(const RecordedOperation &operation, uint32_t rank, uint64_t made_ns,
                                          uint64_t arrived_ns);
+
+[[nodiscard]] std::string message_line(const RecordedMessage &message, uint32_t rank, uint64_t made_ns);
 
 /// All lines of a recording, in order, each with its end of line; false from `sink` ends it.
 [[nodiscard]] bool print_recording(const Recording &recording, const std::function<bool(std::string_view)> &sink);

@@ -96,7 +96,8 @@ uint64_t time_between(uint64_t from_ns, uint64_t to_ns) { return to_ns > from_ns
 Json duration(const RankNow &now, uint64_t now_ns) {
   const bool timed = now.activity == Activity::in_call || now.activity == Activity::failed ||
                      now.activity == Activity::between_calls;
-  if (!timed || !now.latest) return {};
+  if (timed && now.message) return time_between(now.message->begun_ns, now_ns);
+  if (!timed || !now.latest || now.in_batch()) return {};
   const RecordedOperation &latest = *now.latest;
   const uint64_t since_ns = latest.state == OperationState::running ? latest.entered_ns : latest.ended_ns;
   return time_between(since_ns, now_ns);
@@ -134,7 +135,23 @@ std::string rank_line(const RankNow &now, uint32_t rank, uint64_t now_ns) {
                     {"for_ns", duration(now, now_ns)},
                     {"entered", now.rank.entered},
                     {"completed", now.rank.completed},
+                    {"batches_entered", now.rank.batches.entered},
+                    {"batches_completed", now.rank.batches.completed},
                     {"statistics", statistics_object(now.statistics)}});
+}
+
+std::string message_line(const RecordedMessage &message, uint32_t rank, uint64_t made_ns) {
+  const MessageInfo &what = message.what;
+  return json_line({{"record", "message"},
+                    {"rank", rank},
+                    {"direction", rondo_collective_string(what.sends ? RONDO_SEND : RONDO_RECV)},
+                    {"peer", what.peer},
+                    {"message", what.message},
+                    {"state", operation_state_string(message.state)},
+                    {"type", rondo_type_string(static_cast<rondo_type_t>(what.type))},
+                    {"bytes", what.bytes},
+                    {"entered_ns", time_between(made_ns, message.begun_ns)},
+                    {"ended_ns", number_or_null(message.ended_ns != 0, time_between(made_ns, message.ended_ns))}});
 }
 
 std::string operation_line(const RecordedOperation &operation, uint32_t rank, uint64_t made_ns, uint64_t arrived_ns) {

@@ -99,7 +99,9 @@ Schedule build(const ScheduleArgs &args, const HostLayout &hosts) {
     case RONDO_BROADCAST: return build_hierarchical_broadcast(args, hosts);
     case RONDO_REDUCE: return build_hierarchical_reduce(args, hosts);
     case RONDO_ALL_REDUCE:
-    case RONDO_BARRIER: break;
+    case RONDO_BARRIER:
+    case RONDO_SEND:
+    case RONDO_RECV: break;
   }
   return all_reduce(hosts);
 }

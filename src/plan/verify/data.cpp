@@ -130,7 +130,9 @@ class DataCheck {
       case RONDO_BROADCAST: return recv || rank == args_.root;
       case RONDO_REDUCE: return !recv || rank == args_.root;
       case RONDO_ALL_REDUCE:
-      case RONDO_BARRIER: break;
+      case RONDO_BARRIER:
+      case RONDO_SEND:
+      case RONDO_RECV: break;
     }
     return true;
   }

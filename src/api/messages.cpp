@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+// Messages and groups of rondo.h: arguments checked, nothing else.
+#include "src/api/boundary.h"
+#include "src/api/group.h"
+#include "src/api/lookup.h"
+#include "src/api/validate.h"
+
+using namespace rondo;
+
+namespace {
+
+Result<void> check_peer(int peer, uint32_t rank_count) {
+  if (peer >= 0 && static_cast<uint32_t>(peer) < rank_count) return {};
+  return invalid_argument("peer is " + std::to_string(peer) + "; it must be a rank, 0 to " +
+                          std::to_string(rank_count - 1));
+}
+
+/// One end of a message. `name`: of its buffer.
+rondo_status_t call_message(const char *name, bool sends, const void *buffer, size_t count, rondo_type_t type, int peer,
+                            rondo_comm_t handle, rondo_stream_t stream) noexcept {
+  return at_boundary(handle, [&] {
+    return group::keep_refusal([&]() -> Result<void> {
+      RONDO_TRY_ASSIGN(const auto comm, communicator_of(handle));
+      RONDO_TRY_ASSIGN(const size_t bytes, bytes_of(count, type));
+      RONDO_TRY(check_peer(peer, comm->rank_count()));
+      RONDO_TRY(comm->open_messages());
+      RONDO_TRY(check_buffer(name, buffer, bytes));
+      RONDO_TRY(comm->check_buffer(name, buffer, bytes));
+      const auto rank = static_cast<uint32_t>(peer);
+      // Of a send it is only read.
+      auto *const data = const_cast<std::byte *>(static_cast<const std::byte *>(buffer));
+      const Message message{rank, sends, type, data, bytes};
+      if (group::is_open()) return group::keep(handle, comm, message, stream);
+      if (rank == comm->rank())
+        return Error{RONDO_ERROR_INVALID_USAGE, "rank " + std::to_string(rank) +
+                                                    (sends ? " sends to itself" : " receives from itself") +
+                                                    " outside a group and would wait for itself; put rondo_send and "
+                                                    "rondo_recv between rondo_group_begin and rondo_group_end"};
+      std::shared_ptr<HostStream> held;
+      if (stream == nullptr || !decode_handle(stream)) return comm->submit({}, {&message, 1}, {nullptr, stream});
+      RONDO_TRY_ASSIGN(held, stream_of(stream));
+      return comm->submit({}, {&message, 1}, {held.get(), nullptr});
+    });
+  });
+}
+
+}  // namespace
+
+extern "C" {
+
+rondo_status_t rondo_send(const void *send, size_t count, rondo_type_t type, int peer, rondo_comm_t comm,
+                          rondo_stream_t stream) noexcept {
+  return call_message("send", true, send, count, type, peer, comm, stream);
+}
+
+rondo_status_t rondo_recv(void *recv, size_t count, rondo_type_t type, int peer, rondo_comm_t comm,
+                          rondo_stream_t stream) noexcept {
+  return call_message("recv", false, recv, count, type, peer, comm, stream);
+}
+
+rondo_status_t rondo_group_begin(void) noexcept {
+  return at_boundary([]() -> Result<void> {
+    group::begin();
+    return {};
+  });
+}
+
+rondo_status_t rondo_group_end(void) noexcept {
+  return at_boundary([] { return group::end(); });
+}
+
+rondo_status_t rondo_group_cancel(uint64_t *estimated_ns) noexcept {
+  return at_boundary([&]() -> Result<void> {
+    if (estimated_ns != nullptr)
+      return Error{RONDO_ERROR_UNSUPPORTED,
+                   "rondo_group_cancel estimates no time in this version; pass NULL as estimated_ns"};
+    return group::cancel();
+  });
+}
+
+}  // extern "C"

@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+// Messages of a communicator: their numbers, and those that nobody received.
+#include <mutex>
+#include <string>
+#include <utility>
+
+#include "src/core/communicator.h"
+
+namespace rondo {
+
+Result<void> Communicator::open_messages() {
+  if (capabilities_.sends_messages) return executor_->open_messages();
+  const std::string need = "rondo_send and rondo_recv need host memory, and all ranks on one host, in this version; ";
+  if (settings_.device != RONDO_DEVICE_HOST)
+    return Error{RONDO_ERROR_UNSUPPORTED, need + "this communicator is on device " + std::to_string(settings_.device)};
+  if (!group_.one_node())
+    return Error{RONDO_ERROR_UNSUPPORTED,
+                 need + "the ranks of this communicator are on " + std::to_string(group_.node_count()) + " hosts"};
+  return Error{RONDO_ERROR_UNSUPPORTED, need + "the links of this communicator carry none"};
+}
+
+/// With submit_lock_ held.
+Result<void> Communicator::check_usable_locked() {
+  if (ranks_.failed()) return operations_.report_failure();
+  if (finalized_) return Error{RONDO_ERROR_INVALID_HANDLE, "the communicator is finalized; only destroy is left"};
+  return {};
+}
+
+Result<void> Communicator::check_usable(StreamRef stream) {
+  const std::lock_guard lock(submit_lock_);
+  RONDO_TRY(check_usable_locked());
+  if (stream.none() && capabilities_.runs_in_call) return {};
+  const auto captured = executor_->check_stream(stream);
+  return captured.ok() ? Result<void>() : captured.error();
+}
+
+Result<void> Communicator::submit(std::span<const Call> calls, std::span<const Message> messages, StreamRef stream) {
+  if (messages.empty()) return submit(calls, stream);
+  const bool runs_here = stream.none() && capabilities_.runs_in_call;
+  std::vector<WorkItem> works(calls.size());
+  MessageBatch batch;
+  std::unique_lock lock(submit_lock_);
+  RONDO_TRY(check_usable_locked());
+  if (!runs_here) RONDO_TRY(executor_->check_stream(stream));
+  batch.transfers.reserve(messages.size());
+  if (messages_.empty()) messages_.resize(2 * size_t{rank_count_});
+  RONDO_TRY(give_numbers(calls, works));
+  give_numbers(messages, batch);
+  if (runs_here) lock.unlock();
+  RONDO_TRY(executor_->enqueue(works, stream));
+  return executor_->enqueue_messages(std::move(batch), stream);
+}
+
+/// With submit_lock_ held. Allocates nothing, so that it cannot fail.
+void Communicator::give_numbers(std::span<const Message> messages, MessageBatch &batch) {
+  batch.turn = ++turn_;
+  for (const Message &message : messages) {
+    OperationSequence &sequence = messages_[2 * size_t{message.peer} + (message.sends ? 1 : 0)];
+    sequence.add(message.bytes);
+    Transfer &transfer = batch.transfers.emplace_back();
+    transfer.data = message.data;
+    transfer.bytes = message.bytes;
+    transfer.message = sequence.number;
+    transfer.signature = fingerprint(sequence.history);
+    transfer.peer = message.peer;
+    transfer.type = static_cast<uint32_t>(message.type);
+    transfer.sends = message.sends;
+  }
+}
+
+/// Behind the barrier of finalize: every rank has completed all its messages, and all ranks see the same.
+std::optional<Error> Communicator::find_unreceived() {
+  const MessageBoards *const boards = ranks_.messages();
+  if (boards == nullptr) return std::nullopt;
+  for (uint32_t from = 0; from < rank_count_; ++from) {
+    if (boards->batches(from).entered == 0) continue;
+    if (const auto opened = open_messages(); !opened.ok()) return opened.error();
+    for (uint32_t to = 0; to < rank_count_; ++to) {
+      const uint64_t sent = boards->pair(from, to, true).entered, received = boards->pair(to, from, false).entered;
+      if (sent <= received) continue;
+      Error error{RONDO_ERROR_MISMATCH, ranks_.describe_rank(from) + " sent " + std::to_string(sent) +
+                                            " messages to rank " + std::to_string(to) + ", which received " +
+                                            std::to_string(received) + " of them; call rondo_recv for message " +
+                                            std::to_string(received + 1) +
+                                            " before rondo_comm_finalize, or do not send it"};
+      error.rank = static_cast<int32_t>(from);
+      error.peer = static_cast<int32_t>(to);
+      return error;
+    }
+  }
+  return std::nullopt;
+}
+
+}  // namespace rondo

@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/engine/host_messages.h"
+
+#include <algorithm>
+#include <cstring>
+#include <functional>
+#include <vector>
+
+#include "src/engine/transfer_watch.h"
+
+namespace rondo {
+namespace {
+
+std::unique_ptr<MessageLinks> ends_of(Links &links, uint32_t rank, uint32_t rank_count, bool wake) {
+  std::vector<MessageLinks::Peer> peers;
+  for (uint32_t peer = 0; peer < rank_count; ++peer)
+    peers.push_back({links.outgoing_messages(peer), links.incoming_messages(peer),
+                     peer == rank ? 0 : links.readable_kinds(peer)});
+  return std::make_unique<MessageLinks>(peers, links.peers(), wake);
+}
+
+MessageInfo info_of(const Transfer &transfer) {
+  return {transfer.peer, transfer.sends, transfer.type, transfer.bytes, transfer.message};
+}
+
+/// Puts messages on record, and exports the buffers of those that are worth it.
+class Publisher final : public TransferObserver {
+ public:
+  Publisher(MessageBoards &boards, Operations &operations, bool in_call)
+      : boards_(boards), operations_(operations), in_call_(in_call) {}
+
+  void begin(TransferQueue &queue) override {
+    const Transfer &head = queue.head();
+    queue.record = boards_.begin(info_of(head));
+    if (!queue.sends || head.bytes < export_bytes_min) return;
+    MemoryHandle &handle = queue.buffers.send.handle;
+    handle = operations_.registration_cache().find(head.data, head.bytes);
+    if (handle.replaced)
+      operations_.raise(replaced_memory(numbered_message(head), operations_.rank()), 0);
+  }
+  void complete(TransferQueue &queue) override { boards_.complete(queue.record, info_of(queue.head()), in_call_); }
+
+ private:
+  static std::string numbered_message(const Transfer &head) {
+    return "send " + std::to_string(head.message) + " to rank " + std::to_string(head.peer);
+  }
+
+  MessageBoards &boards_;
+  Operations &operations_;
+  const bool in_call_;
+};
+
+/// The n-th send to this rank itself meets its n-th receive.
+void copy_within(std::span<Transfer> own, MessageBoards &boards, bool in_call) {
+  const auto sends = std::stable_partition(own.begin(), own.end(), [](const Transfer &each) { return !each.sends; });
+  for (auto receive = own.begin(), send = sends; send != own.end(); ++receive, ++send) {
+    const uint64_t sent = boards.begin(info_of(*send)), received = boards.begin(info_of(*receive));
+    if (send->bytes != 0) std::memmove(receive->data, send->data, send->bytes);
+    boards.complete(sent, info_of(*send), in_call);
+    boards.complete(received, info_of(*receive), in_call);
+  }
+}
+
+/// What a pair is announced with is the last number of each direction.
+void announce(std::span<const Transfer> transfers, MessageBoards &boards) {
+  for (const Transfer &transfer : transfers) boards.announce(transfer.peer, transfer.sends, transfer.message);
+}
+
+}  // namespace
+
+HostMessages::HostMessages(Links &links, uint32_t rank, uint32_t rank_count, const WaitPolicy &wait)
+    : links_(links),
+      rank_(rank),
+      rank_count_(rank_count),
+      wait_(wait),
+      ends_(ends_of(links, rank, rank_count, wait.sleeps)) {}
+
+bool HostMessages::run(std::span<Transfer> transfers, Operations &operations, bool in_call) {
+  MessageBoards &boards = *operations.ranks().messages();
+  announce(transfers, boards);
+  boards.enter_batch();
+  const auto is_own = [&](const Transfer &each) { return each.peer == rank_; };
+  const auto own = std::none_of(transfers.begin(), transfers.end(), is_own)
+                       ? transfers.end()
+                       : std::stable_partition(transfers.begin(), transfers.end(), std::not_fn(is_own));
+  copy_within(std::span(own, transfers.end()), boards, in_call);
+  if (!run_between_ranks(std::span(transfers.begin(), own), operations, in_call)) return false;
+  boards.complete_batch();
+  return true;
+}
+
+bool HostMessages::run_between_ranks(std::span<Transfer> transfers, Operations &operations, bool in_call) {
+  Ranks &ranks = operations.ranks();
+  MessageBoards &boards = *ranks.messages();
+  Publisher publisher(boards, operations, in_call);
+  TransferQueues queues(transfers, *ends_, publisher);
+  TransferWatch watch(ranks, boards, queues, rank_, rank_count_, operations.timeout_ns());
+  RunOutcome outcome{RunOutcome::Kind::stopped};
+  links_.set_running(true);
+  if (!ranks.failed()) {
+    queues.start();
+    Waiter waiter(wait_, links_.peers(), watch);
+    outcome = run_transfers(queues, waiter);
+  }
+  links_.set_running(false);
+  if (outcome.kind == RunOutcome::Kind::fault) watch.explain_fault(queues.faulty(), links_.peers().own_shortage());
+  // Also a rank that got all it waited for looks: another one that failed may have taken its exported buffers back too
+  // early.
+  if (outcome.kind == RunOutcome::Kind::done && !ranks.failed()) return true;
+  for (const TransferQueue &queue : queues.active())
+    if (queue.record != 0) boards.fail(queue.record);
+  links_.wait_for_readers();  // the caller may free its buffers now
+  return false;
+}
+
+}  // namespace rondo

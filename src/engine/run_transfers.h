@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+// Runs a batch of messages on host memory: one thread multiplexes them. A message is a lane of one step, which the
+// interpreter runs over a FIFO of its pair and direction.
+//
+// Progress  The messages of a pair and direction form a queue. Every round visits the head of every queue that is not
+//           empty, and a visit carries a few slices at most. So a batch completes as soon as each of its messages is
+//           matched by one that its peer has begun, however few slots a FIFO has (docs/messages.md has the proof).
+//           Whoever visits only some of the heads loses that.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "src/engine/host_links.h"
+#include "src/engine/run_plan.h"
+#include "src/engine/transfers.h"
+#include "src/engine/waiter.h"
+
+namespace rondo {
+
+/// This rank's ends of the connections for messages, by peer. An end sends or receives, and never both: a receive does
+/// not wait for what was sent.
+class MessageLinks {
+ public:
+  struct Peer {
+    ConnectionView outgoing;
+    ConnectionView incoming;
+    uint32_t readable_kinds = 0;  ///< bits PayloadKind: which exported buffers of this rank the peer can read
+  };
+  /// wake: ranks may sleep. `access` outlives this.
+  MessageLinks(std::span<const Peer> peers, PeerAccess &access, bool wake);
+  MessageLinks(const MessageLinks &) = delete;
+  MessageLinks &operator=(const MessageLinks &) = delete;
+
+  [[nodiscard]] HostLinks of(uint32_t peer, bool sends) const {
+    return {std::span(&pointers_[2 * size_t{peer} + (sends ? 1 : 0)], 1), &access_, &scratch_, wake_};
+  }
+  [[nodiscard]] uint64_t slot_bytes() const { return slot_bytes_; }
+
+ private:
+  std::vector<LinkEnds> ends_;        ///< by peer: that which receives, that which sends
+  std::vector<LinkEnds *> pointers_;  ///< to each of ends_
+  PeerAccess &access_;
+  const uint64_t slot_bytes_;
+  Scratch scratch_;
+  const bool wake_;
+};
+
+/// The messages of a batch with one peer in one direction, and how far their head has come.
+struct TransferQueue {
+  uint32_t peer = 0;
+  bool sends = false;
+  std::span<Transfer *const> waiting;  ///< the head is the first
+  LaneState state;
+  Buffers buffers;
+  HostLinks links;
+  uint64_t record = 0;  ///< the observer's, of the head
+
+  [[nodiscard]] const Transfer &head() const { return *waiting.front(); }
+  /// True: the head cannot move before the peer has stored something.
+  [[nodiscard]] bool is_blocked() const;
+};
+
+/// Is told how the messages of a batch move.
+class TransferObserver {
+ public:
+  virtual ~TransferObserver() = default;
+  /// The head begins; a send's buffer may be exported in `queue.buffers` now.
+  virtual void begin(TransferQueue &queue) = 0;
+  /// The head is complete.
+  virtual void complete(TransferQueue &queue) = 0;
+};
+
+class TransferQueues {
+ public:
+  /// `transfers`: no messages to this rank itself. All arguments outlive this.
+  TransferQueues(std::span<Transfer> transfers, const MessageLinks &links, TransferObserver &observer);
+  TransferQueues(const TransferQueues &) = delete;
+  TransferQueues &operator=(const TransferQueues &) = delete;
+
+  /// The queues that are not empty.
+  [[nodiscard]] std::span<TransferQueue> active() { return std::span(queues_.data(), active_count_); }
+  [[nodiscard]] bool done() const { return active_count_ == 0; }
+
+  /// The first heads begin. Before the first visit.
+  void start();
+  /// Carries what can be of active()[index]. moved, blocked, failed; done: the queue is empty, and another may have its
+  /// place in active().
+  [[nodiscard]] Progress visit(size_t index);
+  /// Visits the head of every queue. moved, blocked, done, or failed: faulty() tells of which.
+  [[nodiscard]] Progress round();
+  [[nodiscard]] const TransferQueue &faulty() const { return queues_[faulty_]; }
+
+ private:
+  static constexpr uint32_t visit_slices_max = 4;
+
+  void begin_head(TransferQueue &queue);
+
+  const uint64_t slot_bytes_;
+  TransferObserver &observer_;
+  HostReducer copier_;
+  std::vector<Transfer *> order_;  ///< by queue, then in the order of the calls
+  std::vector<TransferQueue> queues_;
+  size_t active_count_ = 0;
+  size_t faulty_ = 0;
+};
+
+/// Runs all of them. After stopped or fault nothing more was published.
+[[nodiscard]] RunOutcome run_transfers(TransferQueues &queues, Waiter &waiter);
+
+}  // namespace rondo

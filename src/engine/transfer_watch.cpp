@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/engine/transfer_watch.h"
+
+#include <algorithm>
+
+#include "src/base/clock.h"
+#include "src/base/parse.h"
+#include "src/engine/watch.h"
+
+namespace rondo {
+namespace {
+
+constexpr uint64_t death_check_interval_ns = 50'000'000;
+constexpr uint64_t cycle_check_interval_ns = 100'000'000;
+constexpr uint64_t fault_look_interval_ns = 5'000'000;
+constexpr int fault_looks_max = 100;  // not a time: a machine that stands still holds both ranks up
+
+std::string numbered(const char *what, uint64_t number) { return what + (" " + std::to_string(number)); }
+
+std::string name_of(const TransferQueue &queue) {
+  const std::string peer = std::to_string(queue.peer);
+  return queue.sends ? numbered("send", queue.head().message) + " to rank " + peer
+                     : numbered("receive", queue.head().message) + " from rank " + peer;
+}
+
+std::string size_of(uint64_t bytes, uint32_t type) {
+  const char *const name = rondo_type_string(static_cast<rondo_type_t>(type));
+  return std::to_string(bytes) + " bytes (" + (name != nullptr ? name : "?") + ")";
+}
+
+}  // namespace
+
+bool TransferWatch::look(uint64_t now_ns) {
+  if (start_ns_ == 0) {
+    start_ns_ = now_ns;
+    next_cycle_check_ns_ = now_ns + cycle_check_interval_ns;
+  }
+  if (ranks_.failed()) return true;
+  publish_blocked();
+  if (check_ended_peers(now_ns) || check_cycle(now_ns)) return true;
+  if (now_ns - start_ns_ < timeout_ns_) return false;
+  time_out(now_ns);
+  return true;
+}
+
+/// The peer's counts first: where all that it has entered is complete, nothing becomes free before it enters more. A
+/// look at the slots behind that shows whether this send needs it.
+void TransferWatch::publish_blocked() {
+  for (const TransferQueue &queue : queues_.active()) {
+    if (!queue.sends) continue;
+    const PairCounts received = boards_.pair(queue.peer, rank_, false);
+    const bool idle = received.completed == received.entered && received.entered < queue.head().message;
+    if (idle && queue.is_blocked()) boards_.block(queue.peer, {queue.head().message, received.completed + 1});
+  }
+}
+
+bool TransferWatch::check_ended_peers(uint64_t now_ns) {
+  if (now_ns < next_death_check_ns_) return false;
+  next_death_check_ns_ = now_ns + death_check_interval_ns;
+  const auto active = queues_.active();
+  return std::any_of(active.begin(), active.end(), [&](const auto &queue) { return check_ended(queue, true); });
+}
+
+/// What the peer sent before it ended is received first: its end is seen before the look at the slots.
+bool TransferWatch::check_ended(const TransferQueue &queue, bool must_block) {
+  const RankState state = ranks_.state(queue.peer);
+  std::string how;
+  if (state == RankState::left) how = " has destroyed its communicator";
+  if (state == RankState::finalized) how = " has finalized its communicator";
+  if (state == RankState::alive) {
+    const std::vector<uint32_t> dead = ranks_.find_dead();
+    if (std::find(dead.begin(), dead.end(), queue.peer) != dead.end()) how = ranks_.how_dead(queue.peer);
+  }
+  if (how.empty() || (must_block && !queue.is_blocked())) return false;
+  raise(RONDO_ERROR_REMOTE, queue.peer,
+        ranks_.describe_rank(queue.peer) + how + "; rank " + std::to_string(rank_) + " waits in " + name_of(queue));
+  return true;
+}
+
+/// Two looks, so that a circle which somebody is about to end otherwise, by an abort for instance, is not told first.
+bool TransferWatch::check_cycle(uint64_t now_ns) {
+  if (now_ns < next_cycle_check_ns_) return false;
+  next_cycle_check_ns_ = now_ns + cycle_check_interval_ns;
+  std::vector<WaitEdge> cycle = find_wait_cycle(ranks_, boards_, rank_, rank_count_);
+  const bool stays = !cycle.empty() && cycle == cycle_;
+  cycle_ = std::move(cycle);
+  if (!stays) return false;
+  raise(RONDO_ERROR_MISMATCH, cycle_.front().peer,
+        "ranks wait for each other: " + describe(cycle_, ranks_) +
+            "; put messages that cross into one group (rondo_group_begin)");
+  return true;
+}
+
+std::string TransferWatch::doing(uint32_t peer) const {
+  const BatchCounts batches = boards_.batches(peer);
+  if (batches.entered > batches.completed) return "is in batch " + std::to_string(batches.entered) + " of its messages";
+  const uint64_t completed = ranks_.completed_operation(peer), entered = ranks_.latest_operation(peer);
+  if (entered > completed) {
+    const auto call = ranks_.entered(peer, entered);
+    return "is in operation " + std::to_string(entered) + (call ? " (" + describe(call->signature) + ")" : "");
+  }
+  return "is in no operation; it has completed " + std::to_string(completed) + " collectives and " +
+         std::to_string(batches.completed) + " batches of messages";
+}
+
+void TransferWatch::time_out(uint64_t now_ns) {
+  const auto active = queues_.active();
+  const auto blocked = std::find_if(active.begin(), active.end(), [](const auto &each) { return each.is_blocked(); });
+  const TransferQueue &queue = blocked != active.end() ? *blocked : active.front();
+  const PairCounts theirs = boards_.pair(queue.peer, rank_, !queue.sends);
+  const std::string function = queue.sends ? "rondo_recv" : "rondo_send";
+  const std::string counted = " has called " + function + " " + std::to_string(theirs.entered) +
+                              (queue.sends ? " times from rank " : " times to rank ");
+  raise(RONDO_ERROR_TIMEOUT, queue.peer,
+        name_of(queue) + " on rank " + std::to_string(rank_) + " timed out after " + show_seconds(now_ns - start_ns_) +
+            " s; " + ranks_.describe_rank(queue.peer) + counted + std::to_string(rank_) + ", and " +
+            doing(queue.peer) + "; look at that rank, or raise timeout_ms (RONDO_TIMEOUT)");
+}
+
+void TransferWatch::explain_fault(const TransferQueue &queue, int own_shortage) {
+  const Transfer &head = queue.head();
+  const std::string during = " during " + name_of(queue) + " on rank " + std::to_string(rank_);
+  if (queue.state.fault == Fault::unreadable) {
+    // The memory of a rank that dies goes before its process is seen to end.
+    for (int look = 0; look < fault_looks_max && own_shortage == 0; ++look) {
+      if (ranks_.failed() || check_ended(queue, false)) return;
+      sleep_for_ns(fault_look_interval_ns);
+    }
+    const Error error = unreadable_buffer(ranks_, rank_, queue.peer, own_shortage, during);
+    return raise(error.status, own_shortage != 0 ? rank_ : queue.peer, error.message);
+  }
+  const auto sent = boards_.find(queue.peer, rank_, true, head.message);
+  const std::string received = "rank " + std::to_string(rank_) + " receives message " + std::to_string(head.message) +
+                               " from rank " + std::to_string(queue.peer) + " as " + size_of(head.bytes, head.type);
+  if (sent && sent->bytes == head.bytes)
+    return raise(RONDO_ERROR_INTERNAL, queue.peer,
+                 ranks_.describe_rank(queue.peer) + " sent a slot of another message" + during);
+  raise(RONDO_ERROR_MISMATCH, queue.peer,
+        received + ", rank " + std::to_string(queue.peer) + " sent " +
+            (sent ? size_of(sent->bytes, sent->type) : "another number of bytes") +
+            "; give both ends of a message the same size, in the same order");
+}
+
+void TransferWatch::raise(rondo_status_t status, uint32_t peer, const std::string &message) {
+  Error error{status, message + what_now};
+  error.rank = static_cast<int32_t>(rank_);
+  error.peer = static_cast<int32_t>(peer);
+  ranks_.raise(error);
+}
+
+}  // namespace rondo

@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/engine/wait_cycle.h"
+
+#include <algorithm>
+#include <optional>
+
+namespace rondo {
+namespace {
+
+/// Which operation a rank is in; equal at two looks: it was in no other one between them.
+struct Place {
+  BatchCounts batches;
+  uint64_t entered = 0;  ///< collectives
+  uint64_t completed = 0;
+
+  [[nodiscard]] bool in_batch() const { return batches.entered > batches.completed; }
+  [[nodiscard]] bool in_collective() const { return entered > completed; }
+  bool operator==(const Place &) const = default;
+};
+
+/// Every rank needs something of every other rank.
+bool needs_all(const Signature &call) {
+  switch (static_cast<rondo_collective_t>(call.collective)) {
+    case RONDO_BARRIER:
+      return true;
+    case RONDO_ALL_REDUCE:
+    case RONDO_REDUCE_SCATTER:
+    case RONDO_ALL_GATHER:
+      return call.count != 0 && call.counts_hash == 0;  // of uneven blocks some may be empty
+    default:
+      return false;
+  }
+}
+
+class Search {
+ public:
+  Search(const Ranks &ranks, const MessageBoards &boards, uint32_t rank, uint32_t rank_count)
+      : ranks_(ranks), boards_(boards), rank_(rank), rank_count_(rank_count), seen_(rank_count, false) {}
+
+  /// Depth first; every rank is looked at once.
+  std::vector<WaitEdge> run() {
+    enter(rank_);
+    while (!path_.empty()) {
+      Visit &visit = path_.back();
+      if (visit.next == rank_count_) {
+        path_.pop_back();
+        continue;
+      }
+      const uint32_t peer = visit.next++;
+      if (peer == visit.edge.rank || (peer != rank_ && seen_[peer])) continue;
+      if (!waits_for(visit, peer)) continue;
+      visit.edge.peer = peer;
+      if (peer == rank_) return confirmed();
+      enter(peer);
+    }
+    return {};
+  }
+
+ private:
+  struct Visit {
+    Place place;
+    uint32_t next = 0;  ///< the rank to look at next
+    WaitEdge edge;
+  };
+
+  [[nodiscard]] Place place_of(uint32_t rank) const {
+    Place place;
+    place.completed = ranks_.completed_operation(rank);  // before `entered`, which it follows
+    place.entered = ranks_.latest_operation(rank);
+    place.batches = boards_.batches(rank);
+    return place;
+  }
+
+  void enter(uint32_t rank) {
+    seen_[rank] = true;
+    Visit visit;
+    visit.place = place_of(rank);
+    visit.edge.rank = rank;
+    path_.push_back(visit);
+  }
+
+  /// True: the rank of `visit` waits for `peer`, and visit.edge tells in what.
+  [[nodiscard]] bool waits_for(Visit &visit, uint32_t peer) const {
+    const uint32_t rank = visit.edge.rank;
+    if (visit.place.in_batch()) {
+      visit.edge.batch = visit.place.batches.entered;
+      const PairCounts receives = boards_.pair(rank, peer, false);
+      if (receives.entered > receives.completed && boards_.pair(peer, rank, true).entered <= receives.completed) {
+        visit.edge.kind = WaitEdge::Kind::receive;
+        visit.edge.number = receives.completed + 1;
+        return true;
+      }
+      const PairCounts sends = boards_.pair(rank, peer, true);
+      const BlockedSend blocked = boards_.blocked(rank, peer);
+      if (sends.entered <= sends.completed || blocked.message != sends.completed + 1 ||
+          boards_.pair(peer, rank, false).entered >= blocked.needed)
+        return false;
+      visit.edge.kind = WaitEdge::Kind::send;
+      visit.edge.number = blocked.message;
+      return true;
+    }
+    if (!visit.place.in_collective() || ranks_.latest_operation(peer) >= visit.place.entered) return false;
+    const auto call = ranks_.entered(rank, visit.place.entered);
+    visit.edge.kind = WaitEdge::Kind::collective;
+    visit.edge.number = visit.place.entered;
+    visit.edge.batch = 0;
+    return call && needs_all(call->signature);
+  }
+
+  [[nodiscard]] std::vector<WaitEdge> confirmed() const {
+    std::vector<WaitEdge> cycle;
+    for (const Visit &visit : path_) {  // again, since each was read before the place of its peer
+      Visit again = visit;
+      if (!waits_for(again, visit.edge.peer)) return {};
+      cycle.push_back(again.edge);
+    }
+    for (const Visit &visit : path_)
+      if (place_of(visit.edge.rank) != visit.place) return {};
+    std::rotate(cycle.begin(), std::min_element(cycle.begin(), cycle.end(), by_rank), cycle.end());
+    return cycle;
+  }
+
+  static bool by_rank(const WaitEdge &a, const WaitEdge &b) { return a.rank < b.rank; }
+
+  const Ranks &ranks_;
+  const MessageBoards &boards_;
+  const uint32_t rank_;
+  const uint32_t rank_count_;
+  std::vector<bool> seen_;
+  std::vector<Visit> path_;
+};
+
+std::string name_of(const WaitEdge &edge, const Ranks &ranks) {
+  const std::string number = std::to_string(edge.number), peer = std::to_string(edge.peer);
+  if (edge.kind == WaitEdge::Kind::send) return "send " + number + " to rank " + peer;
+  if (edge.kind == WaitEdge::Kind::receive) return "receive " + number + " from rank " + peer;
+  const auto call = ranks.entered(edge.rank, edge.number);
+  return "operation " + number + (call ? " (" + describe(call->signature) + ")" : "") + " for rank " + peer;
+}
+
+}  // namespace
+
+std::vector<WaitEdge> find_wait_cycle(const Ranks &ranks, const MessageBoards &boards, uint32_t rank,
+                                      uint32_t rank_count) {
+  return Search(ranks, boards, rank, rank_count).run();
+}
+
+std::string describe(const std::vector<WaitEdge> &cycle, const Ranks &ranks) {
+  std::string text = "rank " + std::to_string(cycle.front().rank);
+  for (size_t each = 0; each < cycle.size(); ++each)
+    text += (each == 0 ? " waits in " : ", which waits in ") + name_of(cycle[each], ranks);
+  return text;
+}
+
+}  // namespace rondo

@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+// A rank that runs a random program of messages, and checks what it receives.
+#pragma once
+
+#include <cstring>
+#include <utility>
+#include <vector>
+
+#include "rondo/rondo.h"
+#include "tests/message_program.h"
+
+namespace rondo_test {
+
+/// What rank `rank` contributes to an all_reduce.
+inline int32_t contribution(const Item &item, uint32_t rank, size_t element) {
+  return static_cast<int32_t>((item.seed >> 40) + rank * 1000 + element % 100);
+}
+
+/// A rank's calls, and the buffers of all its items.
+class Caller {
+ public:
+  Caller(const MessageProgram &program, uint32_t rank, std::vector<rondo_comm_t> comms, rondo_stream_t stream)
+      : program_(program), rank_(rank), comms_(std::move(comms)), stream_(stream), buffers_(2 * program.items.size()) {}
+
+  rondo_status_t run() {
+    const auto &cuts = program_.cuts[rank_];
+    for (size_t each = 0; each < cuts.size(); ++each) {
+      const size_t end = each + 1 < cuts.size() ? cuts[each + 1] : program_.items.size();
+      if (const auto status = run_group(cuts[each], end); status != RONDO_OK) return status;
+    }
+    if (stream_ != nullptr)
+      if (const auto status = rondo_stream_synchronize(stream_); status != RONDO_OK) return status;
+    return right() ? RONDO_OK : RONDO_ERROR_INTERNAL;
+  }
+
+ private:
+  rondo_status_t run_group(size_t begin, size_t end) {
+    size_t call_count = 0;
+    bool to_itself = false;
+    for (size_t index = begin; index < end; ++index) {
+      const Item &item = program_.items[index];
+      call_count += item.concerns(rank_) ? 1 : 0;
+      to_itself |= !item.collective && item.from == rank_ && item.to == rank_;
+    }
+    const bool group = call_count > 1 || to_itself;
+    if (group) static_cast<void>(rondo_group_begin());
+    rondo_status_t first = RONDO_OK;
+    for (size_t index = begin; index < end; ++index) {
+      const rondo_status_t status = call(index);
+      if (first == RONDO_OK) first = status;
+    }
+    const rondo_status_t ended = group ? rondo_group_end() : RONDO_OK;
+    return first != RONDO_OK ? first : ended;
+  }
+
+  rondo_status_t call(size_t index) {
+    const Item &item = program_.items[index];
+    const rondo_comm_t comm = comms_[item.comm];
+    std::vector<std::byte> &out = buffers_[2 * index], &in = buffers_[2 * index + 1];
+    if (item.collective) {
+      out.resize(item.bytes);
+      for (size_t i = 0; i < item.bytes / 4; ++i) {
+        const int32_t value = contribution(item, rank_, i);
+        std::memcpy(&out[4 * i], &value, 4);
+      }
+      return rondo_all_reduce(out.data(), out.data(), item.bytes / 4, RONDO_INT32, RONDO_SUM, comm, stream_);
+    }
+    if (item.from == rank_) {
+      out = contents_of(item);
+      const auto sent = rondo_send(out.data(), item.bytes, RONDO_INT8, static_cast<int>(item.to), comm, stream_);
+      if (sent != RONDO_OK) return sent;
+    }
+    if (item.to != rank_) return RONDO_OK;
+    in.resize(item.bytes);
+    return rondo_recv(in.data(), item.bytes, RONDO_INT8, static_cast<int>(item.from), comm, stream_);
+  }
+
+  [[nodiscard]] bool right() const {
+    for (size_t index = 0; index < program_.items.size(); ++index) {
+      const Item &item = program_.items[index];
+      if (!item.collective && item.to == rank_ && buffers_[2 * index + 1] != contents_of(item)) return false;
+      for (size_t i = 0; item.collective && i < item.bytes / 4; ++i) {
+        int32_t sum = 0, value = 0;
+        for (uint32_t rank = 0; rank < program_.rank_count; ++rank) sum += contribution(item, rank, i);
+        std::memcpy(&value, &buffers_[2 * index][4 * i], 4);
+        if (value != sum) return false;
+      }
+    }
+    return true;
+  }
+
+  const MessageProgram &program_;
+  const uint32_t rank_;
+  const std::vector<rondo_comm_t> comms_;
+  const rondo_stream_t stream_;
+  std::vector<std::vector<std::byte>> buffers_;  ///< by item: what is sent, and what is received
+};
+
+}  // namespace rondo_test

@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+// Random legal programs of messages, groups and collectives, the same for all ranks from one seed. The items have one
+// order. Each rank runs its own items in that order and cuts them into groups as it likes, which is why no rank can
+// wait for itself: of the first item that is not complete, both ends have completed all that comes before it.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <random>
+#include <vector>
+
+namespace rondo_test {
+
+struct Item {
+  bool collective = false;  ///< an all_reduce of all ranks
+  uint32_t comm = 0;        ///< which communicator
+  uint32_t from = 0, to = 0;
+  size_t bytes = 0;
+  uint64_t seed = 0;  ///< of the contents
+
+  [[nodiscard]] bool concerns(uint32_t rank) const { return collective || from == rank || to == rank; }
+};
+
+struct MessageProgram {
+  uint32_t rank_count = 2;
+  uint32_t comm_count = 1;
+  std::vector<Item> items;
+  /// By rank: the first items of its groups and single calls; a group may be a single call.
+  std::vector<std::vector<size_t>> cuts;
+};
+
+/// The contents of a message.
+inline std::vector<std::byte> contents_of(const Item &item) {
+  std::vector<std::byte> bytes(item.bytes);
+  uint64_t state = item.seed * 0x9E3779B97F4A7C15u + 1;
+  for (std::byte &byte : bytes) {
+    state = state * 6364136223846793005u + 1442695040888963407u;
+    byte = static_cast<std::byte>(state >> 56);
+  }
+  return bytes;
+}
+
+class ProgramMaker {
+ public:
+  struct Limits {
+    uint32_t ranks_max = 8, comms_max = 2, items_max = 40;
+    size_t bytes_max = 400'000;
+    bool collectives = true, self_messages = true;
+  };
+  ProgramMaker(uint64_t seed, const Limits &limits) : random_(seed), limits_(limits) {}
+
+  MessageProgram make() {
+    MessageProgram program;
+    program.rank_count = 2 + below(limits_.ranks_max - 1);
+    program.comm_count = 1 + below(limits_.comms_max);
+    const uint32_t item_count = 1 + below(limits_.items_max);
+    while (program.items.size() < item_count) add_items(program);
+    for (uint32_t rank = 0; rank < program.rank_count; ++rank) program.cuts.push_back(cut(program, rank));
+    return program;
+  }
+
+ private:
+  uint32_t below(uint32_t end) { return static_cast<uint32_t>(random_() % end); }
+
+  size_t size() {
+    switch (below(4)) {
+      case 0:
+        return below(40);  // zero among them
+      case 1:
+        return below(5'000);
+      case 2:
+        return below(2) * 8 + 64 * below(8);
+      default:
+        return below(static_cast<uint32_t>(limits_.bytes_max));
+    }
+  }
+
+  void add_items(MessageProgram &program) {
+    Item item;
+    item.comm = below(program.comm_count);
+    item.seed = random_();
+    item.collective = limits_.collectives && below(6) == 0;
+    if (item.collective) {
+      item.bytes = 4 * (size_t{1} + below(below(3) == 0 ? 20'000 : 100));
+      return program.items.push_back(item);
+    }
+    // Patterns in which many messages cross, and single ones.
+    const uint32_t count = program.rank_count, pattern = below(3), shift = 1 + below(count - 1);
+    const size_t bytes = size();
+    for (uint32_t rank = 0; rank < (pattern == 0 ? 1 : count); ++rank) {
+      item.from = pattern == 0 ? below(count) : rank;
+      item.to = pattern == 2 ? below(count) : (item.from + shift) % count;
+      if (item.from == item.to && !limits_.self_messages) continue;
+      item.bytes = pattern == 2 ? size() : bytes;
+      item.seed = random_();
+      program.items.push_back(item);
+    }
+  }
+
+  std::vector<size_t> cut(const MessageProgram &program, uint32_t rank) {
+    std::vector<size_t> cuts;
+    bool has_messages = false;
+    const uint32_t habit = 1 + below(8);
+    for (size_t index = 0; index < program.items.size(); ++index) {
+      const Item &item = program.items[index];
+      if (!item.concerns(rank)) continue;
+      // In a group collectives run first, so that one behind a message begins another group.
+      if (cuts.empty() || below(habit) == 0 || (item.collective && has_messages)) {
+        cuts.push_back(index);
+        has_messages = false;
+      }
+      has_messages |= !item.collective;
+    }
+    return cuts;
+  }
+
+  std::mt19937_64 random_;
+  const Limits limits_;
+};
+
+}  // namespace rondo_test

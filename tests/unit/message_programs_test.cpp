@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+// Random programs of messages, groups and collectives through the public interface, against what they must yield.
+#include <cstdio>
+#include <cstdlib>
+#include <memory>
+
+#include "tests/catch.h"
+#include "tests/message_caller.h"
+#include "tests/unit/ranks.h"
+
+using namespace rondo_test;
+
+namespace {
+
+void run_program(uint64_t seed) {
+  const MessageProgram program = ProgramMaker(seed, {}).make();
+  std::vector<std::unique_ptr<Ranks>> groups;
+  for (uint32_t comm = 0; comm < program.comm_count; ++comm)
+    groups.push_back(std::make_unique<Ranks>(static_cast<int>(program.rank_count)));
+  const auto statuses = groups[0]->run([&](int rank, rondo_comm_t) {
+    std::vector<rondo_comm_t> comms;
+    for (const auto &group : groups) comms.push_back((*group)[rank]);
+    rondo_stream_t stream = nullptr;
+    // Not of several communicators: on one stream they would run one after another.
+    const bool streamed = program.comm_count == 1 && (seed + static_cast<uint64_t>(rank)) % 3 == 0;
+    if (streamed && rondo_stream_create(&stream) != RONDO_OK) return RONDO_ERROR_INTERNAL;
+    rondo_status_t status = Caller(program, static_cast<uint32_t>(rank), comms, stream).run();
+    if (streamed) static_cast<void>(rondo_stream_destroy(stream));
+    for (const rondo_comm_t comm : comms)
+      if (status == RONDO_OK) status = rondo_comm_finalize(comm);
+    if (status != RONDO_OK) std::fprintf(stderr, "rank %d: %s\n", rank, error_message(comms[0]).c_str());
+    return status;
+  });
+  CHECK(all_ok(statuses));
+}
+
+}  // namespace
+
+TEST_CASE("message programs: random messages, groups and collectives yield what they must") {
+  const char *const given = std::getenv("RONDO_SEED");
+  const uint64_t first = given != nullptr ? std::strtoull(given, nullptr, 10) : 1;
+  const uint64_t last = given != nullptr ? first : std::getenv("RONDO_TEST_ALL") != nullptr ? 1'000 : 100;
+  for (uint64_t seed = first; seed <= last; ++seed) {
+    INFO("RONDO_SEED=" << seed);
+    run_program(seed);
+  }
+}

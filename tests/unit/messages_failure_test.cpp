@@ -1,0 +1,191 @@
+// SPDX-License-Identifier: Apache-2.0
+// How messages fail: each case of docs/messages.md, on all ranks, with the right names. Ranks are threads.
+#include <atomic>
+#include <chrono>
+
+#include "tests/catch.h"
+#include "tests/unit/ranks.h"
+
+using namespace rondo_test;
+using Catch::Matchers::Contains;
+
+namespace {
+
+constexpr size_t large = 8u << 20;  // more than the slots of a pair hold
+
+struct Told {
+  rondo_status_t status = RONDO_OK;
+  std::string message;
+};
+
+/// What each rank is told of `body`, which is to fail on all of them.
+std::vector<Told> fail_on(Ranks &ranks, const std::function<rondo_status_t(int, rondo_comm_t)> &body) {
+  return ranks.each<Told>([&](int rank, rondo_comm_t comm) {
+    const rondo_status_t status = body(rank, comm);
+    return Told{status, error_message(comm)};
+  });
+}
+
+rondo_config_t with_timeout(uint32_t timeout_ms) {
+  rondo_config_t config = RONDO_CONFIG_INIT;
+  config.timeout_ms = timeout_ms;
+  return config;
+}
+
+/// All ranks have the status, and a message with that part.
+void check_all(const std::vector<Told> &told, rondo_status_t status, const std::string &part) {
+  for (const Told &each : told) {
+    CHECK(each.status == status);
+    CHECK_THAT(each.message, Contains(part));
+  }
+}
+
+}  // namespace
+
+TEST_CASE("messages: ends of different sizes are told on both ranks, with both sizes") {
+  Ranks ranks(2);
+  check_all(fail_on(ranks,
+                    [&](int rank, rondo_comm_t comm) {
+                      std::vector<char> own(8192);
+                      for (int each = 0; each < 2; ++each) {
+                        const auto status = rank == 0 ? rondo_send(own.data(), 16, RONDO_INT8, 1, comm, nullptr)
+                                                      : rondo_recv(own.data(), 16, RONDO_INT8, 0, comm, nullptr);
+                        if (status != RONDO_OK) return status;
+                      }
+                      if (rank == 1) return rondo_recv(own.data(), 1024, RONDO_FLOAT32, 0, comm, nullptr);
+                      const auto sent = rondo_send(own.data(), 4096, RONDO_FLOAT16, 1, comm, nullptr);
+                      return sent != RONDO_OK ? sent : rondo_barrier(comm, nullptr);
+                    }),
+            RONDO_ERROR_MISMATCH,
+            "rank 1 receives message 3 from rank 0 as 4096 bytes (float32), rank 0 sent 8192 bytes (float16)");
+}
+
+TEST_CASE("messages: 0 bytes do not match 1 byte") {
+  Ranks ranks(2);
+  check_all(fail_on(ranks,
+                    [&](int rank, rondo_comm_t comm) {
+                      char own = 0;
+                      if (rank == 1) return rondo_recv(&own, 1, RONDO_INT8, 0, comm, nullptr);
+                      const auto sent = rondo_send(nullptr, 0, RONDO_INT8, 1, comm, nullptr);
+                      return sent != RONDO_OK ? sent : rondo_barrier(comm, nullptr);
+                    }),
+            RONDO_ERROR_MISMATCH, "as 1 bytes (int8), rank 0 sent 0 bytes (int8)");
+}
+
+TEST_CASE("messages: without a counterpart the deadline tells what the peer has called, and what it does") {
+  Ranks ranks(2, with_timeout(300));
+  std::atomic<bool> over = false;
+  const auto told = fail_on(ranks, [&](int rank, rondo_comm_t comm) {
+    char own = 0;
+    if (rank == 1) {
+      const auto sent = rondo_send(&own, 1, RONDO_INT8, 0, comm, nullptr);
+      if (sent != RONDO_OK) return sent;
+      while (!over) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      return rondo_barrier(comm, nullptr);
+    }
+    static_cast<void>(rondo_recv(&own, 1, RONDO_INT8, 1, comm, nullptr));
+    const auto status = rondo_recv(&own, 1, RONDO_INT8, 1, comm, nullptr);
+    over = true;
+    return status;
+  });
+  check_all(told, RONDO_ERROR_TIMEOUT, "receive 2 from rank 1 on rank 0 timed out");
+  CHECK_THAT(told[0].message, Contains("has called rondo_send 1 times to rank 0"));
+  CHECK_THAT(told[0].message, Contains("is in no operation; it has completed 0 collectives and 1 batches"));
+}
+
+TEST_CASE("messages: what a rank sent before it left is received, then its end is told") {
+  Ranks ranks(2);
+  std::atomic<bool> left = false;
+  const auto told = ranks.each<Told>([&](int rank, rondo_comm_t comm) -> Told {
+    int32_t values[3] = {7, 8, 9};
+    if (rank == 1) {
+      for (int32_t &value : values)
+        if (rondo_send(&value, 1, RONDO_INT32, 0, comm, nullptr) != RONDO_OK) return {RONDO_ERROR_INTERNAL, ""};
+      const auto status = rondo_comm_destroy(comm);
+      left = true;
+      return {status, ""};
+    }
+    while (!left) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    for (const int32_t value : values) {
+      int32_t received = 0;
+      const auto status = rondo_recv(&received, 1, RONDO_INT32, 1, comm, nullptr);
+      if (status != RONDO_OK || received != value) return {RONDO_ERROR_INTERNAL, error_message(comm)};
+    }
+    const auto status = rondo_recv(values, 1, RONDO_INT32, 1, comm, nullptr);
+    return {status, error_message(comm)};
+  });
+  ranks.forget(1);
+  CHECK(told[1].status == RONDO_OK);
+  CHECK(told[0].status == RONDO_ERROR_REMOTE);
+  CHECK_THAT(told[0].message, Contains("has destroyed its communicator; rank 0 waits in receive 4 from rank 1"));
+}
+
+TEST_CASE("messages: ranks that wait for each other are told, with the circle") {
+  Ranks ranks(2);
+  const auto told = fail_on(ranks, [&](int rank, rondo_comm_t comm) {
+    std::vector<char> own(large);
+    const auto sent = rondo_send(own.data(), large, RONDO_INT8, 1 - rank, comm, nullptr);
+    return sent != RONDO_OK ? sent : rondo_recv(own.data(), large, RONDO_INT8, 1 - rank, comm, nullptr);
+  });
+  check_all(told, RONDO_ERROR_MISMATCH,
+            "rank 0 waits in send 1 to rank 1, which waits in send 1 to rank 0; put messages that cross into one "
+            "group");
+}
+
+TEST_CASE("messages: a circle of three ranks, two of which receive and one is in a collective") {
+  Ranks ranks(3);
+  const auto told = fail_on(ranks, [&](int rank, rondo_comm_t comm) {
+    int32_t own = 0;
+    if (rank == 2) return rondo_all_reduce(&own, &own, 1, RONDO_INT32, RONDO_SUM, comm, nullptr);
+    return rondo_recv(&own, 1, RONDO_INT32, rank + 1, comm, nullptr);
+  });
+  check_all(told, RONDO_ERROR_MISMATCH, "rank 0 waits in receive 1 from rank 1, which waits in receive 1 from rank 2, "
+                                        "which waits in operation 1 (all_reduce");
+}
+
+TEST_CASE("messages: ranks that are slow, or that wait for one that computes, are not accused") {
+  Ranks ranks(3);
+  CHECK(all_ok(ranks.run([&](int rank, rondo_comm_t comm) {
+    std::vector<char> own(large);
+    // Rank 0 waits for rank 1, which waits for rank 2, which computes for longer than several looks take.
+    if (rank == 2) std::this_thread::sleep_for(std::chrono::milliseconds(600));
+    if (rank != 0)
+      if (const auto sent = rondo_send(own.data(), large, RONDO_INT8, rank - 1, comm, nullptr); rank == 2) return sent;
+    return rondo_recv(own.data(), large, RONDO_INT8, rank + 1, comm, nullptr);
+  })));
+}
+
+TEST_CASE("messages: one that nobody receives is told by finalize, on all ranks") {
+  Ranks ranks(3);
+  check_all(fail_on(ranks,
+                    [&](int rank, rondo_comm_t comm) {
+                      int32_t own = 0;
+                      if (rank == 0)
+                        for (int each = 0; each < 2; ++each)
+                          static_cast<void>(rondo_send(&own, 1, RONDO_INT32, 1, comm, nullptr));
+                      if (rank == 1) static_cast<void>(rondo_recv(&own, 1, RONDO_INT32, 0, comm, nullptr));
+                      return rondo_comm_finalize(comm);
+                    }),
+            RONDO_ERROR_MISMATCH, "sent 2 messages to rank 1, which received 1 of them");
+}
+
+TEST_CASE("messages: after all were received finalize is content") {
+  Ranks ranks(2);
+  CHECK(all_ok(ranks.run([&](int rank, rondo_comm_t comm) {
+    int32_t own = 0;
+    const auto status = rank == 0 ? rondo_send(&own, 1, RONDO_INT32, 1, comm, nullptr)
+                                  : rondo_recv(&own, 1, RONDO_INT32, 0, comm, nullptr);
+    return status != RONDO_OK ? status : rondo_comm_finalize(comm);
+  })));
+}
+
+TEST_CASE("messages: an abort ends what waits") {
+  Ranks ranks(2);
+  const auto told = fail_on(ranks, [&](int rank, rondo_comm_t comm) {
+    int32_t own = 0;
+    if (rank == 0) return rondo_recv(&own, 1, RONDO_INT32, 1, comm, nullptr);
+    static_cast<void>(rondo_comm_abort(comm));
+    return rondo_send(&own, 1, RONDO_INT32, 0, comm, nullptr);
+  });
+  check_all(told, RONDO_ERROR_ABORTED, "rank 1 called rondo_comm_abort");
+}

@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: Apache-2.0
+// Circles of ranks that wait for each other, in what they publish: which are found, and which are none.
+#include "src/engine/wait_cycle.h"
+
+#include <map>
+#include <memory>
+#include <vector>
+
+#include "tests/catch.h"
+#include "transports/shm/message_board.h"
+#include "transports/shm/segment.h"
+
+using namespace rondo;
+
+namespace {
+
+/// Ranks whose collectives a test sets.
+class SetRanks final : public Ranks {
+ public:
+  void enter(uint64_t, const OperationInfo &) override {}
+  void complete(uint64_t, const OperationCost &) override {}
+  void fail(uint64_t) override {}
+  void set_state(RankState) override {}
+  std::optional<OperationInfo> entered(uint32_t peer, uint64_t) const override {
+    const auto found = calls.find(peer);
+    return found == calls.end() ? std::nullopt : std::optional(OperationInfo{found->second, {}, 0});
+  }
+  uint64_t latest_operation(uint32_t peer) const override { return calls.contains(peer) ? 1 : 0; }
+  uint64_t completed_operation(uint32_t) const override { return 0; }
+  RankState state(uint32_t) const override { return RankState::alive; }
+  void raise(const Error &) override {}
+  bool failed() const override { return false; }
+  Error failure() const override { return {}; }
+  std::vector<uint32_t> find_dead() const override { return {}; }
+  std::string describe_rank(uint32_t peer) const override { return "rank " + std::to_string(peer); }
+
+  std::map<uint32_t, Signature> calls;  ///< by rank: the call that it is in, its first one
+};
+
+class World {
+ public:
+  explicit World(uint32_t rank_count) : rank_count_(rank_count) {
+    shm::SegmentShape shape;
+    shape.rank_count = rank_count;
+    shape.geometry = {2, 64, 64};
+    auto made = shm::Segment::create({1, 2}, shape);
+    REQUIRE(made.ok());
+    segment_ = made.value();
+    REQUIRE(segment_->open_messages().ok());
+    for (uint32_t rank = 0; rank < rank_count; ++rank)
+      boards_.push_back(std::make_unique<shm::ShmMessages>(segment_, rank));
+  }
+
+  shm::ShmMessages &operator[](uint32_t rank) { return *boards_[rank]; }
+  void receive(uint32_t rank, uint32_t from, uint64_t last) {
+    boards_[rank]->announce(from, false, last);
+    boards_[rank]->enter_batch();
+  }
+  std::string find(uint32_t rank) {
+    const auto cycle = find_wait_cycle(ranks, *boards_[rank], rank, rank_count_);
+    return cycle.empty() ? "" : describe(cycle, ranks);
+  }
+
+  SetRanks ranks;
+
+ private:
+  const uint32_t rank_count_;
+  std::shared_ptr<shm::Segment> segment_;
+  std::vector<std::unique_ptr<shm::ShmMessages>> boards_;
+};
+
+}  // namespace
+
+TEST_CASE("wait cycle: two receives that cross are found by both ranks, from the lowest on") {
+  World world(3);
+  world.receive(2, 1, 1);
+  CHECK(world.find(2).empty());  // rank 1 computes
+  world.receive(1, 2, 1);
+  for (const uint32_t rank : {1u, 2u})
+    CHECK(world.find(rank) == "rank 1 waits in receive 1 from rank 2, which waits in receive 1 from rank 1");
+  CHECK(world.find(0).empty());
+}
+
+TEST_CASE("wait cycle: a rank that waits for a circle is not in it") {
+  World world(3);
+  world.receive(0, 1, 1);
+  world.receive(1, 2, 1);
+  world.receive(2, 1, 1);
+  CHECK(world.find(0).empty());
+  CHECK_FALSE(world.find(1).empty());
+}
+
+TEST_CASE("wait cycle: a receive whose send was entered waits for nobody") {
+  World world(2);
+  world[1].announce(0, true, 1);
+  world.receive(1, 0, 1);
+  world.receive(0, 1, 1);
+  CHECK(world.find(0).empty());
+  CHECK(world.find(1).empty());
+}
+
+TEST_CASE("wait cycle: a send is an edge only while it is blocked, and while its receiver has entered no more") {
+  World world(2);
+  for (const uint32_t rank : {0u, 1u}) {
+    world[rank].announce(1 - rank, true, 2);
+    world[rank].enter_batch();
+  }
+  CHECK(world.find(0).empty());  // slots may be free
+  world[0].block(1, {1, 1});
+  world[1].block(0, {1, 1});
+  CHECK(world.find(0) == "rank 0 waits in send 1 to rank 1, which waits in send 1 to rank 0");
+  // The first send has completed since: what is published of it is old.
+  world[0].complete(world[0].begin({1, true, RONDO_INT8, 5, 1}), {1, true, RONDO_INT8, 5, 1}, true);
+  CHECK(world.find(0).empty());
+  world[0].block(1, {2, 1});
+  CHECK_FALSE(world.find(1).empty());
+  // The batch of rank 1 ends, and its next one has the receive.
+  world[1].complete_batch();
+  CHECK(world.find(0).empty());
+  world.receive(1, 0, 1);
+  CHECK(world.find(0).empty());
+}
+
+TEST_CASE("wait cycle: a collective waits for all only where all are needed") {
+  for (const auto collective : {RONDO_ALL_REDUCE, RONDO_BARRIER, RONDO_BROADCAST, RONDO_REDUCE}) {
+    World world(2);
+    world.receive(0, 1, 1);
+    world.ranks.calls[1] = {static_cast<uint32_t>(collective), RONDO_INT32, RONDO_SUM, 0, 3, 0};
+    const bool needs_all = collective == RONDO_ALL_REDUCE || collective == RONDO_BARRIER;
+    INFO(rondo_collective_string(collective));
+    CHECK(world.find(0).empty() != needs_all);
+    world.ranks.calls[0] = world.ranks.calls[1];
+    CHECK(world.find(0).empty());
+  }
+  World world(2);
+  world.receive(0, 1, 1);
+  world.ranks.calls[1] = {RONDO_ALL_REDUCE, RONDO_INT32, RONDO_SUM, 0, 0, 0};
+  CHECK(world.find(0).empty());  // 0 elements are exchanged with nobody
+}

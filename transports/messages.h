@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the ranks of one host know of each other's messages: how many every pair has entered and completed, which sends
+// are blocked, and a record of the latest messages of each rank.
+//
+// A message has a number: its place, from 1, among those that one rank sends to another. Both ends count it alike. A
+// rank enters messages in batches, one after another; a batch is one operation of that rank.
+//
+// Threads  announce() to complete_batch(): the thread that runs the batch. Everything else: any thread.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "src/base/result.h"
+
+namespace rondo {
+
+/// Records of messages that each rank keeps.
+inline constexpr uint64_t recorded_message_count = 256;
+
+/// A message as one of its two ends has called it.
+struct MessageInfo {
+  uint32_t peer = 0;
+  bool sends = false;    ///< false: this end receives
+  uint32_t type = 0;     ///< rondo_type_t
+  uint64_t bytes = 0;
+  uint64_t message = 0;  ///< its number
+
+  bool operator==(const MessageInfo &) const = default;
+};
+
+struct BatchCounts {
+  uint64_t entered = 0;
+  uint64_t completed = 0;
+
+  bool operator==(const BatchCounts &) const = default;
+};
+
+/// The messages of a pair in one direction, as one of its ends counts them.
+struct PairCounts {
+  uint64_t entered = 0;
+  uint64_t completed = 0;
+};
+
+/// A send that cannot move before its receiver has entered one more receive. That stays true until the receiver has.
+struct BlockedSend {
+  uint64_t message = 0;  ///< number of the send; 0: none is blocked
+  uint64_t needed = 0;   ///< number of the receive
+};
+
+class MessageBoards {
+ public:
+  virtual ~MessageBoards() = default;
+
+  // This rank publishes what it does, in this order.
+  /// The next batch has messages of this pair and direction up to number `last`. Once for each pair and direction.
+  virtual void announce(uint32_t peer, bool sends, uint64_t last) = 0;
+  virtual void enter_batch() = 0;
+  /// Returns the number of the message's record.
+  [[nodiscard]] virtual uint64_t begin(const MessageInfo &message) = 0;
+  /// in_call: the thread of the caller ran it.
+  virtual void complete(uint64_t record, const MessageInfo &message, bool in_call) = 0;
+  /// Ends a record whose message did not complete; for readers of records alone.
+  virtual void fail(uint64_t record) = 0;
+  virtual void complete_batch() = 0;
+  /// Publishes which send to `peer` is blocked.
+  virtual void block(uint32_t peer, const BlockedSend &send) = 0;
+
+  // What a rank, this one included, has published.
+  [[nodiscard]] virtual BatchCounts batches(uint32_t of) const = 0;
+  [[nodiscard]] virtual PairCounts pair(uint32_t of, uint32_t with, bool sends) const = 0;
+  [[nodiscard]] virtual BlockedSend blocked(uint32_t of, uint32_t to) const = 0;
+  /// None: it has not begun, or its record is overwritten.
+  [[nodiscard]] virtual std::optional<MessageInfo> find(uint32_t of, uint32_t with, bool sends,
+                                                        uint64_t message) const = 0;
+};
+
+}  // namespace rondo

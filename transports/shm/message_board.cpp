@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "transports/shm/message_board.h"
+
+#include <algorithm>
+
+#include "src/proto/memory.h"
+#include "transports/shm/segment.h"
+
+namespace rondo::shm {
+namespace {
+
+constexpr uint64_t send_bit = 1 << 8;
+
+constexpr uint64_t pack_ends(const MessageInfo &message) {
+  return uint64_t{message.type & 0xFF} | (message.sends ? send_bit : 0) | uint64_t{message.peer} << 32;
+}
+
+/// Relaxed: the rank is the only writer of its own words.
+void increment(uint64_t &word) { memory::store_release(word, memory::load_relaxed(word) + 1); }
+
+}  // namespace
+
+ShmMessages::ShmMessages(std::shared_ptr<Segment> segment, uint32_t rank)
+    : segment_(std::move(segment)),
+      rank_(rank),
+      tick_source_(static_cast<TickSource>(segment_->header().tick_source)),
+      own_(segment_->message_board(rank)) {}
+
+void ShmMessages::announce(uint32_t peer, bool sends, uint64_t last) {
+  memory::store_release(segment_->pair_board(rank_, peer).entered[sends ? 1 : 0], last);  // pairs with pair()
+}
+
+void ShmMessages::enter_batch() { increment(own_.batches_entered); }      // pairs with batches()
+void ShmMessages::complete_batch() { increment(own_.batches_completed); }  // pairs with batches()
+
+uint64_t ShmMessages::begin(const MessageInfo &message) {
+  const uint64_t number = memory::load_relaxed(own_.records) + 1;  // relaxed: this rank's own word
+  MessageRecord &record = own_.ring[number % recorded_message_count];
+  memory::store_release(record.record, 0);  // pairs with the second look in timed_message()
+  memory::store_release(record.ends, pack_ends(message));
+  memory::store_release(record.bytes, message.bytes);
+  memory::store_release(record.message, message.message);
+  memory::store_release(record.begun_ticks, read_ticks(tick_source_));
+  memory::store_release(record.end, 0);
+  memory::store_release(record.record, number);  // pairs with the first look in timed_message()
+  memory::store_release(own_.records, number);   // pairs with find()
+  return number;
+}
+
+void ShmMessages::end(uint64_t record, OperationState state, uint64_t ticks) {
+  MessageRecord &own = own_.ring[record % recorded_message_count];
+  if (memory::load_relaxed(own.record) != record) return;                      // relaxed: this rank's own word
+  memory::store_release(own.end, ticks << 2 | static_cast<uint64_t>(state));  // pairs with timed_message()
+}
+
+void ShmMessages::complete(uint64_t record, const MessageInfo &message, bool in_call) {
+  const uint64_t now = read_ticks(tick_source_);
+  const MessageRecord &own = own_.ring[record % recorded_message_count];
+  // Relaxed: this rank's own words.
+  const bool kept = memory::load_relaxed(own.record) == record;
+  const uint64_t begun = kept ? memory::load_relaxed(own.begun_ticks) : now;
+  end(record, OperationState::completed, now);
+  count_message(segment_->board(rank_), message.sends, message.bytes, now > begun ? now - begun : 0, in_call);
+  PairBoard &pair = segment_->pair_board(rank_, message.peer);
+  memory::store_release(pair.completed[message.sends ? 1 : 0], message.message);  // pairs with pair()
+}
+
+void ShmMessages::fail(uint64_t record) { end(record, OperationState::failed, read_ticks(tick_source_)); }
+
+void ShmMessages::block(uint32_t peer, const BlockedSend &send) {
+  PairBoard &pair = segment_->pair_board(rank_, peer);
+  // Relaxed: this rank's own words.
+  if (memory::load_relaxed(pair.blocked_message) == send.message &&
+      memory::load_relaxed(pair.blocked_needed) == send.needed)
+    return;
+  memory::store_release(pair.blocked_message, 0);  // pairs with the second look in blocked()
+  memory::store_release(pair.blocked_needed, send.needed);
+  memory::store_release(pair.blocked_message, send.message);  // pairs with the first look in blocked()
+}
+
+BatchCounts ShmMessages::batches(uint32_t of) const {
+  const MessageBoard &board = segment_->message_board(of);
+  BatchCounts counts;
+  counts.completed = memory::load_acquire(board.batches_completed);  // before `entered`, which it follows
+  counts.entered = memory::load_acquire(board.batches_entered);      // pairs with enter_batch(): and all announced
+  return counts;
+}
+
+PairCounts ShmMessages::pair(uint32_t of, uint32_t with, bool sends) const {
+  const PairBoard &pair = segment_->pair_board(of, with);
+  PairCounts counts;
+  counts.completed = memory::load_acquire(pair.completed[sends ? 1 : 0]);  // before `entered`, which it follows
+  counts.entered = memory::load_acquire(pair.entered[sends ? 1 : 0]);      // pairs with announce()
+  return counts;
+}
+
+BlockedSend ShmMessages::blocked(uint32_t of, uint32_t to) const {
+  const PairBoard &pair = segment_->pair_board(of, to);
+  BlockedSend send;
+  send.message = memory::load_acquire(pair.blocked_message);  // first look
+  send.needed = memory::load_acquire(pair.blocked_needed);
+  if (memory::load_acquire(pair.blocked_message) != send.message) return {};  // second look: it moved on
+  return send;
+}
+
+std::optional<MessageInfo> ShmMessages::find(uint32_t of, uint32_t with, bool sends, uint64_t message) const {
+  const MessageBoard &board = segment_->message_board(of);
+  const uint64_t latest = memory::load_acquire(board.records);  // pairs with begin()
+  for (uint64_t back = 0; back < std::min(latest, recorded_message_count); ++back) {
+    const auto timed = timed_message(board, latest - back);
+    if (timed && timed->info.peer == with && timed->info.sends == sends && timed->info.message == message)
+      return timed->info;
+  }
+  return std::nullopt;
+}
+
+std::optional<TimedMessage> timed_message(const MessageBoard &board, uint64_t number) {
+  const MessageRecord &record = board.ring[number % recorded_message_count];
+  if (number == 0 || memory::load_acquire(record.record) != number) return std::nullopt;  // first look
+  TimedMessage timed;
+  const uint64_t ends = memory::load_acquire(record.ends);
+  timed.info.type = static_cast<uint32_t>(ends & 0xFF);
+  timed.info.sends = (ends & send_bit) != 0;
+  timed.info.peer = static_cast<uint32_t>(ends >> 32);
+  timed.info.bytes = memory::load_acquire(record.bytes);
+  timed.info.message = memory::load_acquire(record.message);
+  timed.begun_ticks = memory::load_acquire(record.begun_ticks);
+  const uint64_t end = memory::load_acquire(record.end);
+  if (memory::load_acquire(record.record) != number) return std::nullopt;  // second look: it moved on
+  timed.ended_ticks = end >> 2;
+  timed.state = static_cast<OperationState>(end & 3);
+  return timed;
+}
+
+}  // namespace rondo::shm

@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+// What each rank of a host shows the others of its messages (transports/messages.h), in the segment. All words are
+// accessed through src/proto/memory.h; each has one writer, the rank whose board it is.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "src/base/ticks.h"
+#include "src/proto/connection.h"
+#include "transports/messages.h"
+#include "transports/shm/board.h"
+
+namespace rondo::shm {
+
+class Segment;
+
+/// A message that a rank has begun: one cache line. Written as OperationRecord is; `record` last.
+struct alignas(cache_line_bytes) MessageRecord {
+  uint64_t record = 0;  ///< its number, from 1; 0 while the rest changes
+  uint64_t ends = 0;    ///< type, 1 << 8 for a send, peer << 32
+  uint64_t bytes = 0;
+  uint64_t message = 0;
+  uint64_t begun_ticks = 0;
+  uint64_t end = 0;  ///< ticks << 2 | OperationState; 0: running
+};
+static_assert(sizeof(MessageRecord) == cache_line_bytes);
+
+struct alignas(cache_line_bytes) MessageBoard {
+  uint64_t batches_entered = 0;
+  uint64_t batches_completed = 0;
+  uint64_t records = 0;  ///< number of the latest record
+  MessageRecord ring[recorded_message_count];  ///< record n at n % recorded_message_count
+};
+static_assert(sizeof(MessageBoard) == (1 + recorded_message_count) * cache_line_bytes);
+
+/// What a rank tells of its messages with one other rank. The index is 1 for those that it sends.
+struct alignas(cache_line_bytes) PairBoard {
+  uint64_t entered[2] = {};
+  uint64_t completed[2] = {};
+  uint64_t blocked_message = 0;  ///< 0 while `blocked_needed` changes
+  uint64_t blocked_needed = 0;
+};
+static_assert(sizeof(PairBoard) == cache_line_bytes);
+
+/// A record with its times in ticks, and as plain numbers: a stranger's record may hold any.
+struct TimedMessage {
+  MessageInfo info;
+  uint64_t begun_ticks = 0;
+  uint64_t ended_ticks = 0;  ///< 0: running
+  OperationState state = OperationState::running;
+};
+[[nodiscard]] std::optional<TimedMessage> timed_message(const MessageBoard &board, uint64_t record);
+
+class ShmMessages final : public MessageBoards {
+ public:
+  ShmMessages(std::shared_ptr<Segment> segment, uint32_t rank);
+
+  void announce(uint32_t peer, bool sends, uint64_t last) override;
+  void enter_batch() override;
+  [[nodiscard]] uint64_t begin(const MessageInfo &message) override;
+  void complete(uint64_t record, const MessageInfo &message, bool in_call) override;
+  void fail(uint64_t record) override;
+  void complete_batch() override;
+  void block(uint32_t peer, const BlockedSend &send) override;
+
+  [[nodiscard]] BatchCounts batches(uint32_t of) const override;
+  [[nodiscard]] PairCounts pair(uint32_t of, uint32_t with, bool sends) const override;
+  [[nodiscard]] BlockedSend blocked(uint32_t of, uint32_t to) const override;
+  [[nodiscard]] std::optional<MessageInfo> find(uint32_t of, uint32_t with, bool sends,
+                                                uint64_t message) const override;
+
+ private:
+  void end(uint64_t record, OperationState state, uint64_t ticks);
+
+  const std::shared_ptr<Segment> segment_;
+  const uint32_t rank_;
+  const TickSource tick_source_;
+  MessageBoard &own_;
+};
+
+}  // namespace rondo::shm
