@@ -25,7 +25,7 @@ using namespace rondo::sim;
 namespace {
 
 constexpr uint64_t failures_shown = 5;
-constexpr uint64_t quarters = 4, telling_lives = 2'500;  // in so many, everything happens that can
+constexpr uint64_t quarters = 4, telling_lives = 2'500;  // this number of lives has every event
 
 struct Options {
   std::optional<uint64_t> seed;
