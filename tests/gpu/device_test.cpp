@@ -151,6 +151,35 @@ TEST_CASE("device: the other collectives, a barrier and finalize") {
   CHECK(all_ok(group.ranks.run([](int, rondo_comm_t comm) { return rondo_comm_finalize(comm); })));
 }
 
+TEST_CASE("device: one thread drives all ranks in a group, and messages are refused at the call") {
+  constexpr int rank_count = 3;
+  constexpr size_t count = 1000;
+  DeviceRanks group(rank_count);
+  std::vector<DeviceBuffer> buffers;
+  for (int rank = 0; rank < rank_count; ++rank)
+    buffers.emplace_back(group.world, bytes_of(whole_numbers(static_cast<uint64_t>(rank), count)));
+  const auto reduce = [&](int rank) {
+    void *const pointer = buffers[static_cast<size_t>(rank)].pointer();
+    return rondo_all_reduce(pointer, pointer, count, RONDO_FLOAT32, RONDO_SUM, group.ranks[rank], group.stream(rank));
+  };
+  REQUIRE(rondo_group_begin() == RONDO_OK);
+  for (int rank = 0; rank < rank_count; ++rank) REQUIRE(reduce(rank) == RONDO_OK);
+  REQUIRE(rondo_group_end() == RONDO_OK);
+  group.complete();
+  for (const DeviceBuffer &buffer : buffers) CHECK_VALUES(buffer.read(), sum_over_ranks(0, rank_count, count));
+
+  REQUIRE(rondo_group_begin() == RONDO_OK);
+  for (int rank = 0; rank < rank_count; ++rank) REQUIRE(reduce(rank) == RONDO_OK);
+  CHECK(rondo_send(buffers[0].pointer(), count, RONDO_FLOAT32, 1, group.ranks[0], group.stream(0)) ==
+        RONDO_ERROR_UNSUPPORTED);
+  CHECK(rondo_group_end() == RONDO_ERROR_UNSUPPORTED);
+  group.complete();
+  for (const DeviceBuffer &buffer : buffers)  // nothing of the group ran
+    CHECK_VALUES(buffer.read(), sum_over_ranks(0, rank_count, count));
+  CHECK(rondo_recv(buffers[1].pointer(), count, RONDO_FLOAT32, 0, group.ranks[1], group.stream(1)) ==
+        RONDO_ERROR_UNSUPPORTED);
+}
+
 TEST_CASE("device: a device that is not there is named with those that are") {
   const Ranks ranks(1, on_device(99));
   CHECK(ranks.status() == RONDO_ERROR_INVALID_ARGUMENT);
