@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How messages fail: each case of docs/messages.md, on all ranks, with the right names. Ranks are threads.
+// These tests make messages fail in each way that docs/messages.md lists. Ranks are threads.
 #include <atomic>
 #include <chrono>
 
@@ -18,7 +18,7 @@ struct Told {
   std::string message;
 };
 
-/// What each rank is told of `body`, which is to fail on all of them.
+/// Returns the errors of `body`, which is to fail on all ranks.
 std::vector<Told> fail_on(Ranks &ranks, const std::function<rondo_status_t(int, rondo_comm_t)> &body) {
   return ranks.each<Told>([&](int rank, rondo_comm_t comm) {
     const rondo_status_t status = body(rank, comm);

@@ -195,7 +195,7 @@ TEST_CASE("messages: on host streams they run in the order of the stream, and a 
     if (rondo_stream_create(&first) != RONDO_OK || rondo_stream_create(&second) != RONDO_OK)
       return RONDO_ERROR_INTERNAL;
     std::vector<int32_t> sum(count, rank + 1), in(count);
-    // What is sent on the first stream is what the second stream computes before it.
+    // The first stream sends the result that the second stream computes before it.
     static_cast<void>(rondo_all_reduce(sum.data(), sum.data(), count, RONDO_INT32, RONDO_SUM, comm, second));
     static_cast<void>(rondo_group_begin());
     static_cast<void>(rondo_send(sum.data(), count, RONDO_INT32, 1 - rank, comm, first));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Queues of messages over connections in plain memory. One thread is all ranks and picks who moves next from a seed, so
-// that a program that comes to a stop is seen at once, and without a clock.
+// These tests run queues of messages over connections in plain memory. One thread is all ranks and picks the next one
+// to move from a seed. So a program that stops is seen at once, and without a clock.
 #include <cstring>
 #include <map>
 #include <memory>
@@ -69,7 +69,7 @@ class Runner {
   [[nodiscard]] bool done() const { return queues_ == nullptr; }
   [[nodiscard]] bool right() const { return right_ && (!done() || exporter_.begun == exporter_.completed); }
 
-  /// Visits up to `window` queues; true: something moved.
+  /// Visits up to `window` queues. Returns true if something moved.
   bool step(size_t window) {
     bool moved = false;
     for (size_t index = 0; index < std::min(window, queues_->active().size());) {
