@@ -29,13 +29,13 @@ def cases_of(suite):
 def run_case(case):
     """Runs one case. Returns its output, without the lines that count cases, and its number of each outcome."""
     began = time.monotonic()
-    done = subprocess.run(sys.orig_argv, env={**os.environ, CASE: case}, stdin=subprocess.DEVNULL,
-                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT, encoding="utf-8", errors="replace",
-                          check=False)
-    counts = {"ran": sum(int(found[2] or 0) for found in ENDING.finditer(done.stdout))}
-    for found in ENDING.finditer(done.stdout):
+    done = subprocess.run(sys.orig_argv, env={**os.environ, CASE: case}, stdin=subprocess.DEVNULL, capture_output=True,
+                          encoding="utf-8", errors="replace", check=False)
+    counts = {"ran": sum(int(found[2] or 0) for found in ENDING.finditer(done.stderr))}
+    for found in ENDING.finditer(done.stderr):
         counts |= {outcome: int(count) for outcome, count in COUNT.findall(found[1])}
-    told = ENDING.sub("", done.stdout).strip("\n")
+    # Standard output stands first, since a reason to skip must be a line of its own there.
+    told = (done.stdout + ENDING.sub("", done.stderr)).strip("\n")
     bad = counts.get("failures", 0) + counts.get("errors", 0)
     if bad == 0 and (done.returncode not in (0, 5) or counts["ran"] + counts.get("skipped", 0) == 0):
         counts["errors"] = 1

@@ -23,7 +23,7 @@ STORE_HOST = sys.argv.pop()
 PROGRAM = sys.argv.pop()
 UCX_ASSERTION = re.compile(r"\.c:\d+ +Assertion `.*' failed")  # of 1.13, where a peer dies as it connects
 PATIENT_S = 100  # a timeout that has no part in how soon something is noticed
-BATCH = 12  # lives at a time, most of which wait
+BATCH, AT_A_TIME = 12, 6  # lives, most of which wait
 
 
 def came_to_no_store(said, rank):
@@ -39,7 +39,7 @@ class Death(unittest.TestCase):
     def sweep(self, victim, step=1):
         """Kills `victim` before each `step`th of its system calls in turn, until it lives through all."""
         naming = 0  # lives in which all other ranks named it
-        with concurrent.futures.ThreadPoolExecutor(BATCH) as pool:
+        with concurrent.futures.ThreadPoolExecutor(AT_A_TIME) as pool:
             struck = True
             at = 1
             while struck:
@@ -98,7 +98,7 @@ class Death(unittest.TestCase):
 
     def test_a_rank_that_dies_as_it_greets_a_busy_store_again_is_missed_by_all(self):
         self.own = dict(self.own, RONDO_TEST_SLOW_ACCEPT="900")
-        with concurrent.futures.ThreadPoolExecutor(BATCH) as pool:
+        with concurrent.futures.ThreadPoolExecutor(AT_A_TIME) as pool:
             for life in [pool.submit(self.live, 1, strike) for strike in range(9, 13)]:
                 life.result()
 
@@ -245,4 +245,4 @@ class Resources(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    side_by_side.main(6)
+    side_by_side.main(4)
