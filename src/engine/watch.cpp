@@ -44,17 +44,25 @@ std::optional<Error> find_ended_rank(const Ranks &ranks, uint32_t rank, uint32_t
     error.operation = operation;
     return error;
   };
-  const std::vector<uint32_t> dead = ranks.find_dead();
+  const auto find_death = [&]() -> std::optional<Error> {
+    const std::vector<uint32_t> dead = ranks.find_dead();
+    for (uint32_t peer = 0; peer < rank_count; ++peer)
+      if (peer != rank && std::find(dead.begin(), dead.end(), peer) != dead.end() &&
+          ranks.state(peer) == RankState::alive && owes(peer))
+        return ended(peer, ranks.how_dead(peer));
+    return std::nullopt;
+  };
+  if (which == RankEnd::death) return find_death();
   for (uint32_t peer = 0; peer < rank_count; ++peer) {
-    if (peer == rank) continue;
     const RankState state = ranks.state(peer);  // before owes(): a rank completes first and leaves then
-    if (!owes(peer)) continue;
-    if (which == RankEnd::any && state == RankState::left) return ended(peer, " has destroyed its communicator");
-    if (which == RankEnd::any && state == RankState::finalized) return ended(peer, " has finalized its communicator");
-    if (state == RankState::alive && std::find(dead.begin(), dead.end(), peer) != dead.end())
-      return ended(peer, ranks.how_dead(peer));
+    const bool has_left = state == RankState::left || state == RankState::finalized;
+    if (peer == rank || !has_left || !owes(peer)) continue;
+    // A rank may leave because another one died. That death is the reason, and it precedes the state that was read.
+    if (auto death = find_death()) return death;
+    return ended(peer, state == RankState::left ? " has destroyed its communicator"
+                                                : " has finalized its communicator");
   }
-  return std::nullopt;
+  return find_death();
 }
 
 Error unreadable_buffer(const Ranks &ranks, uint32_t rank, uint32_t peer, int own_shortage, const std::string &during) {

@@ -51,6 +51,22 @@ class LateDeath final : public SceneRanks {
   const uint64_t seen_ns_;
 };
 
+/// Rank 1 leaves because rank 2 has died, which is not seen at once.
+class LeftAfterDeath final : public SceneRanks {
+ public:
+  LeftAfterDeath() : SceneRanks(3) { latest = {1, 0, 0}; }
+  RankState state(uint32_t peer) const override {
+    died_ = true;
+    return peer == 1 ? RankState::left : RankState::alive;
+  }
+  std::vector<uint32_t> find_dead() const override {
+    return died_ ? std::vector<uint32_t>{2} : std::vector<uint32_t>{};
+  }
+
+ private:
+  mutable bool died_ = false;
+};
+
 /// Returns how often rank 0 searches for why a slot from rank 1 has another size, if nobody disagrees.
 uint64_t looks_for_reason(SceneRanks &ranks, uint64_t timeout_ns) {
   const OperationInfo entered;
@@ -69,6 +85,14 @@ TEST_CASE("watch: of a rank of another host the reason of a fault is awaited lon
   far.far = {1};
   CHECK(looks_for_reason(near, 600'000 * ms_ns) == 100);
   CHECK(looks_for_reason(far, 600'000 * ms_ns) == 400);
+}
+
+TEST_CASE("watch: a death is named before a rank that left because of it", "[unit]") {
+  const LeftAfterDeath ranks;
+  const auto ended = find_ended_rank(ranks, 0, 3, 1, RankEnd::any);
+  REQUIRE(ended);
+  CHECK(ended->peer == 2);
+  CHECK(ended->message.find("rank 2") == 0);
 }
 
 TEST_CASE("watch: the reason of a fault is not awaited past the deadline of the operation", "[unit]") {
