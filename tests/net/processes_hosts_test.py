@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
+import time
 import unittest
 
 import hosts as net
@@ -55,10 +56,12 @@ class Processes(HostsTest):
             # No rank waits for another one meanwhile, so links and deadlines report nothing.
             job = Job(hosts, [0, 1], [PROGRAM, "quiet", "60"]).begun()
             killed = []
-            while not killed:  # its timer waits for an acknowledgement now and then
+            deadline = time.monotonic() + 60
+            while not killed and time.monotonic() < deadline:  # its timer waits for an acknowledgement now and then
                 # The connections for data ask nobody whether it is there.
                 killed = [fields for fields in self.sockets(hosts) if "keepalive" in fields[-1]
                           and not any(end.endswith(f":{job.port}") for end in fields[2:4])]
+            self.assertTrue(killed, "no timer of the control connection was seen")
             address, port = killed[0][2].rsplit(":", 1)
             subprocess.run(hosts.command(1, ["ss", "-K", "-tn", "src", address, "sport", "=", f":{port}"]), check=True,
                            capture_output=True, timeout=120)

@@ -127,6 +127,7 @@ TEST_CASE("listen place: rank 0 listens so that others reach it, or says what is
   CHECK(listens("h0", {address("10.0.0.5"), address("10.1.0.5")}, two_networks) == "0.0.0.0 10.0.0.5");
   CHECK(listens("h0", {address("10.0.0.5"), address("2001:db8::5")}, both) == ":: 10.0.0.5");
   CHECK(listens("h0", {address("10.0.0.5"), address("10.1.0.5")}, own) == "10.0.0.5 10.0.0.5");  // one is down
+  CHECK(listens("h0", {address("10.0.0.5"), address("10.0.0.5")}, own) == "10.0.0.5 10.0.0.5");  // named twice
   // An address that means this host alone stays so.
   for (const char *loopback : {"127.0.0.1", "localhost", "127.0.1.1"})
     CHECK(listens(loopback, {address("127.0.0.1")}, both) == "127.0.0.1 127.0.0.1");

@@ -51,9 +51,11 @@ TEST_CASE("endpoint: several hosts are tried in turn, and something else that li
   const auto store = connect_store({"127.0.0.1,127.0.0.2,127.0.0.3", port}, secret, soon());  // nobody is at the first
   REQUIRE(store.ok());
   CHECK(store.value()->is_on_this_host());
-  const auto refused = connect_store({"127.0.0.2,127.0.0.3", port}, random_secret(), soon());
-  REQUIRE_FALSE(refused.ok());
-  CHECK(refused.error().status == RONDO_ERROR_AUTHENTICATION);
+  for (const char *hosts : {"127.0.0.2,127.0.0.3", "127.0.0.1,127.0.0.2,127.0.0.3", "127.0.0.2,127.0.0.1"}) {
+    const auto refused = connect_store({hosts, port}, random_secret(), soon());
+    REQUIRE_FALSE(refused.ok());
+    CHECK(refused.error().status == RONDO_ERROR_AUTHENTICATION);
+  }
 }
 
 TEST_CASE("store: a value that one client puts, another one gets, also when it asked first") {

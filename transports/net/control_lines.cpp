@@ -24,7 +24,7 @@ constexpr uint32_t cells_max = 4096;  // taken at once
 /// shows that the network was cut. send() takes the error from the socket, which reads as closed from then on.
 int ControlLines::reason_of_end(uint32_t host, int error) const {
   const RemoteHost &peer = memory_.host(host);
-  constexpr uint32_t repeats_of_a_cut = 2;
+  const uint32_t repeats_of_a_cut = std::max(2u, limits_.repeats - 1);  // the kernel may end it before the limit
   const uint32_t repeats = std::max(peer.silence.repeats(), repeats_in(tcp_state_of(sockets_[host].get())));
   if (repeats >= repeats_of_a_cut) return ETIMEDOUT;
   return error == 0 ? static_cast<int>(peer.send_error) : error;

@@ -44,7 +44,9 @@ Result<ListenPlace> pick_listen_place(const Endpoint &master, const std::vector<
     const Endpoint here = endpoint_of(address);
     const bool any = here.host == "0.0.0.0" || here.host == "::";  // a wish to listen on all
     if (any) return ListenPlace{here, here};
-    if (!is_loopback(address) && is_one_of(own, here.host)) reached.push_back(here);
+    const auto is_same = [&](const Endpoint &other) { return other.host == here.host; };
+    const bool is_known = std::any_of(reached.begin(), reached.end(), is_same);  // a name may have an address twice
+    if (!is_known && !is_loopback(address) && is_one_of(own, here.host)) reached.push_back(here);
   }
   if (reached.size() == 1) return ListenPlace{reached[0], reached[0]};
   // Another host may reach some of these addresses only.

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // The thin shell of the store's client: a socket and poll around a StoreClientSession, which decides everything.
-#include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <poll.h>
 
 #include <algorithm>
@@ -11,6 +9,7 @@
 #include "src/base/clock.h"
 #include "src/base/unique_handle.h"
 #include "src/bootstrap/resolver.h"
+#include "src/bootstrap/store/attempt.h"
 #include "src/bootstrap/store/request.h"
 #include "src/bootstrap/store/client_session.h"
 
@@ -27,73 +26,7 @@ constexpr uint64_t refusal_patience_ns = 1'000'000'000;  // of a store that was 
 constexpr uint64_t question_interval_ns = 500'000'000;  // many ranks may ask the one store
 constexpr size_t read_bytes = 64u << 10;
 
-bool requested(const Cancel *cancel) { return cancel != nullptr && cancel->requested(); }
-
-/// Waits for `events`. Returns false if the deadline passed first, or `cancel` (null: nothing can) was requested.
-bool wait_for(int socket, short events, uint64_t deadline_ns, const Cancel *cancel) {
-  std::array<pollfd, 2> entries{{{socket, events, 0}, {cancel != nullptr ? cancel->descriptor() : -1, POLLIN, 0}}};
-  while (true) {  // ends at the deadline
-    const uint64_t now = now_ns();
-    if (now >= deadline_ns) return false;
-    const uint64_t left_ms = std::min<uint64_t>((deadline_ns - now) / 1'000'000 + 1, 10'000);
-    if (::poll(entries.data(), entries.size(), static_cast<int>(left_ms)) > 0) return entries[0].revents != 0;
-  }
-}
-
 Error aborted() { return {RONDO_ERROR_ABORTED, "it was aborted here before the communicator was made"}; }
-
-/// The outcome of an attempt: a socket, or whether to try again later or to give up.
-struct Attempt {
-  FileDescriptor socket;
-  bool again = false;
-  bool refused = false;  ///< nobody listens there
-  Error error;
-};
-
-bool worth_another_try(int error_number) {
-  for (const int known : {ECONNREFUSED, ECONNRESET, ECONNABORTED, ETIMEDOUT, EHOSTUNREACH, ENETUNREACH, EAGAIN, EINTR,
-                          EADDRNOTAVAIL})
-    if (error_number == known) return true;
-  return false;
-}
-
-Attempt attempt_connect(const SocketAddress &address, const std::string &name, uint64_t deadline_ns,
-                        const Cancel *cancel) {
-  Attempt attempt;
-  const auto refuse = [&attempt, &name](int error_number) {
-    attempt.again = worth_another_try(error_number);
-    attempt.refused = error_number == ECONNREFUSED;
-    attempt.error = system_error("connect to the store at " + name, error_number);
-    attempt.socket.reset();
-  };
-  attempt.socket.reset(::socket(address.storage.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  if (!attempt.socket.valid()) {
-    refuse(errno);
-    return attempt;
-  }
-  const int fd = attempt.socket.get();
-  if (::connect(fd, address.get(), address.bytes) != 0) {
-    int error_number = errno;
-    if (error_number == EINPROGRESS) {
-      error_number = ETIMEDOUT;
-      socklen_t bytes = sizeof error_number;
-      if (wait_for(fd, POLLOUT, deadline_ns, cancel)) ::getsockopt(fd, SOL_SOCKET, SO_ERROR, &error_number, &bytes);
-    }
-    if (error_number != 0) {
-      refuse(error_number);
-      return attempt;
-    }
-  }
-  // A connect to a free port of the ephemeral range can meet itself.
-  if (const auto here = own_end(fd); here && here == other_end(fd)) {
-    refuse(ECONNREFUSED);
-    return attempt;
-  }
-  const int on = 1;
-  ::setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
-  ::setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
-  return attempt;
-}
 
 class Client final : public RequestStore {
  public:
@@ -290,12 +223,13 @@ class Connector {
       const uint64_t begun_ns = now_ns();
       Attempt attempt = attempt_at_next_address(std::min(end_ns, begun_ns + attempt_ns));
       note_refusal(attempt, begun_ns);
-      if (!attempt.socket.valid()) stranger_count_ = 0;
+      note_absence(attempt);
       if (attempt.socket.valid()) {
         auto client = shake_hands(attempt, std::min(end_ns, begun_ns + attempt_ns), deadline_ns);
         if (client != nullptr) return std::unique_ptr<Store>(std::move(client));
       }
       if (!attempt.again) return requested(cancel_) ? aborted() : attempt.error;
+      if (stranger_ && foreign_count_ >= resolver_.address_count()) return *stranger_;
       if (gone_) return store_gone();
       last_ = attempt.error.message;
       const uint64_t now = now_ns();
@@ -337,9 +271,22 @@ class Connector {
     // Closed: turned away by a busy server, or by one that ends. A failure of the group comes with a rank.
     attempt.again = !failure || (failure->status == RONDO_ERROR_REMOTE && !client->session().refused());
     // Another host may have one of the addresses that the store's host has, too.
-    if (failure && failure->status == RONDO_ERROR_AUTHENTICATION)
-      attempt.again = ++stranger_count_ < resolver_.address_count();
+    if (failure && failure->status == RONDO_ERROR_AUTHENTICATION) {
+      stranger_ = *failure;
+      attempt.again = ++foreign_count_ < resolver_.address_count();
+    }
     return nullptr;
+  }
+
+  /// Counts an address at which nobody listens. After any other failure to connect, the store may be at that address.
+  void note_absence(const Attempt &attempt) {
+    if (attempt.socket.valid()) return;
+    if (attempt.refused) {
+      ++foreign_count_;
+    } else {
+      foreign_count_ = 0;
+      stranger_.reset();
+    }
   }
 
   void note_refusal(const Attempt &attempt, uint64_t at_ns) {
@@ -379,7 +326,8 @@ class Connector {
   bool was_there_ = false;
   bool awaits_later_ = false;  ///< a store whose program ends sent this rank away: the next one may take its time
   bool was_refused_ = false;
-  size_t stranger_count_ = 0;  ///< attempts in a row that met something that does not know the secret
+  size_t foreign_count_ = 0;       ///< attempts in a row that met nobody, or something that does not know the secret
+  std::optional<Error> stranger_;  ///< the latest of the latter
   bool gone_ = false;
 };
 

@@ -150,10 +150,11 @@ void Agent::prepare(const Frame &frame) {
   plan.options.grace_ns = plan_.grace_ns;
   plan.options.environment = plan_.environment;
   plan.options.command = plan_.command;
+  plan.options.bind = plan_.bind;
   plan.program_path = std::move(program.path);
   plan.first_rank = plan_.first_rank;
   plan.job_rank_count = plan_.job_rank_count;
-  if (const auto divided = divide_processors(plan_.bind, plan); !divided.ok())
+  if (const auto divided = divide_processors(plan); !divided.ok())
     return refuse(exit_failed, divided.error().message);
   auto launched = launch_guard(std::move(plan));
   if (!launched.ok()) return refuse(exit_failed, "the job cannot be started: " + launched.error().message);

@@ -53,9 +53,9 @@ bool set_environment(const LaunchPlan &plan, const Order &start, uint32_t rank) 
 
 }  // namespace
 
-Result<void> divide_processors(Bind bind, LaunchPlan &plan) {
-  if (bind == Bind::share) plan.processors = allowed_shares(plan.options.rank_count);
-  if (bind != Bind::core) return {};
+Result<void> divide_processors(LaunchPlan &plan) {
+  if (plan.options.bind == Bind::share) plan.processors = allowed_shares(plan.options.rank_count);
+  if (plan.options.bind != Bind::core) return {};
   auto cores = allowed_cores();
   if (!cores.ok()) return Error{cores.error().status, "--bind core: " + cores.error().message};
   plan.processors = std::move(cores).value();
@@ -68,7 +68,9 @@ void become_rank(const LaunchPlan &plan, const Order &start, uint32_t rank, pid_
   if (::getppid() != guard) ::_exit(run_exit_not_executable);
   ::setpgid(0, 0);  // the guard does so too; the first one counts
   if (!place_streams(plan, rank) || !set_environment(plan, start, rank)) give_up(rank, StartFailure::set_up, failures);
-  if (!plan.processors.empty() && !bind_to(plan.processors[rank % plan.processors.size()]))
+  // Nobody asked for a share by name: where the kernel refuses it, the rank runs anywhere.
+  if (!plan.processors.empty() && !bind_to(plan.processors[rank % plan.processors.size()]) &&
+      plan.options.bind == Bind::core)
     give_up(rank, StartFailure::bind, failures);
   ::setrlimit(RLIMIT_NOFILE, &plan.descriptor_limit);
   execute(plan, rank, failures);

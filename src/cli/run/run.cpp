@@ -33,7 +33,7 @@ int start(RunOptions options) {
   if (program.path.empty()) return refuse(program.message, program.exit_status);
   LaunchPlan plan;
   plan.options = std::move(options);
-  if (const auto divided = divide_processors(plan.options.bind, plan); !divided.ok())
+  if (const auto divided = divide_processors(plan); !divided.ok())
     return refuse(divided.error().message, exit_failed);
   plan.program_path = std::move(program.path);
   return supervise(std::move(plan));

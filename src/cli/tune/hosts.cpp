@@ -136,14 +136,10 @@ class HostsRank {
 
   Result<void> conclude(const Options &options, HostFindings &findings) {
     RONDO_TRY_ASSIGN(const Config config, read_config());
-    RONDO_TRY_ASSIGN(const Topology topology, discover_topology(config));
-    uint32_t own = 0;
-    for (const uint32_t node : node_of_) own += node == node_of_[rank_] ? 1 : 0;
-    // The library decides likewise: if one rank is oversubscribed, all are.
-    uint8_t busy = own > usable_core_count(topology) ? 1 : 0;
-    RONDO_TRY(check(rondo_all_reduce(&busy, &busy, 1, RONDO_UINT8, RONDO_MAX, world_.get(), nullptr),
-                    world_.get(), "rondo_all_reduce"));
-    findings.oversubscribed = busy != 0;
+    // The library has asked all ranks, of which each may be bound to cores of its own.
+    rondo_comm_properties_t properties = RONDO_COMM_PROPERTIES_INIT;
+    RONDO_TRY(check(rondo_comm_get_properties(world_.get(), &properties), world_.get(), "rondo_comm_get_properties"));
+    findings.oversubscribed = properties.oversubscribed != 0;
     if (rank_ != 0) return {};
     const auto host_count = *std::max_element(node_of_.begin(), node_of_.end()) + 1;
     TunerInput input = tuner_input(config, static_cast<uint32_t>(node_of_.size()), findings.oversubscribed, host_count);
