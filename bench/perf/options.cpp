@@ -72,8 +72,8 @@ constexpr console::Manual manual{
 
 /// Returns whether the word after --json is the collective and not the file.
 bool is_collective(std::string_view word) {
-  for (int value = 0; const char *known = rondo_collective_string(static_cast<rondo_collective_t>(value)); ++value)
-    if (console::lower_case(word) == known) return true;
+  for (int value = 0; value < RONDO_SEND; ++value)
+    if (console::lower_case(word) == rondo_collective_string(static_cast<rondo_collective_t>(value))) return true;
   return false;
 }
 

@@ -141,12 +141,12 @@ RONDO_API rondo_status_t rondo_barrier(rondo_comm_t comm, rondo_stream_t stream)
  *
  * The calls between rondo_group_begin() and the matching rondo_group_end() of a thread form a group. They are checked
  * and kept, and the end enqueues all of them. Of one communicator, the collectives run first, in the order of their
- * calls. Then all messages run at once, and their order cannot make ranks wait for each other. Of several
- * communicators, none waits for another. Groups nest: only the outermost end enqueues. These calls are kept: the
- * collectives, rondo_send() and rondo_recv(). All other functions work as outside a group.
+ * calls. Then all messages run at once, and their order cannot make ranks wait for each other. Several communicators
+ * do not wait for each other, unless they share a stream. Groups nest: only the outermost end enqueues. These calls
+ * are kept: the collectives, rondo_send() and rondo_recv(). All other functions work as outside a group.
  *
  * Outside a group, messages and collectives of a rank run one after another, in the order of their calls. Two ranks
- * that both send before they receive wait for each other as soon as their messages do not fit the buffers between them.
+ * that both send before they receive may wait for each other. They do if a message does not fit the buffers between.
  * Such a circle of waits ends with RONDO_ERROR_MISMATCH, which names the ranks. Put the messages into a group.
  *
  * Buffers are yours on every outcome. Keep them alive, and do not write to a send buffer, until the operation is

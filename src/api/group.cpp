@@ -2,7 +2,9 @@
 #include "src/api/group.h"
 
 #include <algorithm>
+#include <future>
 #include <optional>
+#include <span>
 #include <string>
 #include <thread>
 #include <utility>
@@ -111,10 +113,11 @@ Result<Ready> check(Part &part) {
     if (part.streams.size() > 1 && found.device != nullptr)
       return Error{RONDO_ERROR_UNSUPPORTED,
                    "a group has calls of one communicator on several streams of a device; give all of them one stream"};
+    RONDO_TRY(part.comm->check_usable(found));
     if (ready.streams.empty()) ready.lead = found;
     ready.streams.push_back(std::move(held));
   }
-  RONDO_TRY(part.comm->check_usable(ready.lead));
+  RONDO_TRY(part.comm->prepare(part.calls));
   return ready;
 }
 
@@ -134,60 +137,73 @@ Result<void> run(const Ready &ready) {
   return {};
 }
 
-/// Runs it on a thread of its own.
-class Helper {
+Result<void> run_safely(const Ready &ready) noexcept {
+  try {
+    return run(ready);
+  } catch (const std::exception &) {
+    return Error{RONDO_ERROR_OUT_OF_RESOURCES, "out of memory"};
+  }
+}
+
+/// Threads that each run one part. None of them runs before release(), so that nothing has begun if one cannot start.
+class Helpers {
  public:
-  explicit Helper(const Ready &ready) : ready_(ready) {}
-  Result<void> start() {
-    RONDO_TRY_ASSIGN(thread_, start_thread("a further communicator of a group", [this] { body(); }));
+  explicit Helpers(size_t count) : results_(count), released_(go_.get_future().share()) { threads_.reserve(count); }
+  ~Helpers() { release(false); }
+  Helpers(const Helpers &) = delete;
+  Helpers &operator=(const Helpers &) = delete;
+
+  Result<void> start(const Ready &ready) {
+    Result<void> &result = results_[threads_.size()];
+    RONDO_TRY_ASSIGN(auto thread, start_thread("a further communicator of a group", [&ready, &result, go = released_] {
+      if (go.get()) result = run_safely(ready);
+    }));
+    threads_.push_back(std::move(thread));
     return {};
   }
-  Result<void> join() {
-    thread_.join();
-    return std::move(result_);
+  /// Lets the threads run their parts, or end without.
+  void release(bool runs) {
+    if (!is_released_) go_.set_value(runs);
+    is_released_ = true;
+    if (!runs) join();
+  }
+  /// Waits for all of them. Returns their results.
+  std::span<Result<void>> join() {
+    for (std::thread &thread : threads_)
+      if (thread.joinable()) thread.join();
+    return results_;
   }
 
  private:
-  void body() noexcept {
-    try {
-      result_ = run(ready_);
-    } catch (const std::exception &) {
-      result_ = Error{RONDO_ERROR_OUT_OF_RESOURCES, "out of memory"};
-    }
-  }
-
-  const Ready &ready_;
-  Result<void> result_;
-  std::thread thread_;
+  std::vector<Result<void>> results_;
+  std::promise<bool> go_;
+  std::shared_future<bool> released_;
+  std::vector<std::thread> threads_;
+  bool is_released_ = false;
 };
 
 bool runs_in_call(const Ready &ready) {
   return ready.lead.none() && ready.part->comm->capabilities().runs_in_call;
 }
 
-/// What only enqueues first. Of those that run in the call, each but the last has a thread: none waits for another.
+/// Enqueues parts first. Of those that run in the call, each but the last has a thread, so that none waits for another.
 Result<void> run_all(const std::vector<Ready> &all) {
   Result<void> first;
   const auto note = [&](Result<void> result) {
     if (first.ok() && !result.ok()) first = std::move(result);
   };
   const Ready *last = nullptr;
-  std::vector<std::unique_ptr<Helper>> helpers;
-  for (const Ready &ready : all)
-    if (!runs_in_call(ready)) note(run(ready));
+  Helpers helpers(all.size());
   for (const Ready &ready : all) {
     if (!runs_in_call(ready)) continue;
-    if (last != nullptr) {
-      auto helper = std::make_unique<Helper>(*last);
-      if (auto started = helper->start(); started.ok())
-        helpers.push_back(std::move(helper));
-      else
-        note(std::move(started));
-    }
+    if (last != nullptr) RONDO_TRY(helpers.start(*last));
     last = &ready;
   }
-  if (last != nullptr) note(run(*last));
-  for (const auto &helper : helpers) note(helper->join());
+  for (const Ready &ready : all)
+    if (!runs_in_call(ready)) note(run_safely(ready));
+  helpers.release(true);
+  if (last != nullptr) note(run_safely(*last));
+  for (Result<void> &result : helpers.join()) note(std::move(result));
   return first;
 }
 

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <memory>
+#include <new>
 
 #include "src/base/result.h"
 #include "src/core/communicator.h"
@@ -29,9 +30,14 @@ void refuse(const Error &error);
 /// Runs the body of a call that groups keep.
 template <class Body>
 Result<void> keep_refusal(Body &&body) {
-  Result<void> result = body();
-  if (!result.ok() && is_open()) refuse(result.error());
-  return result;
+  try {
+    Result<void> result = body();
+    if (!result.ok() && is_open()) refuse(result.error());
+    return result;
+  } catch (const std::bad_alloc &) {
+    if (is_open()) refuse({RONDO_ERROR_OUT_OF_RESOURCES, "out of memory"});  // the text fits without allocating
+    throw;
+  }
 }
 
 }  // namespace rondo::group

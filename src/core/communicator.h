@@ -87,8 +87,10 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   Result<void> submit(std::span<const Call> calls, std::span<const Message> messages, StreamRef stream);
   /// Before a message. RONDO_ERROR_UNSUPPORTED: this communicator carries none, and why. Any thread.
   [[nodiscard]] Result<void> open_messages();
-  /// What submit() would refuse at once.
+  /// Returns what submit() on `stream` would refuse at once.
   [[nodiscard]] Result<void> check_usable(StreamRef stream);
+  /// Makes the plans of the calls, so that submit() finds them. Returns why one of the calls cannot run.
+  [[nodiscard]] Result<void> prepare(std::span<const Call> calls);
 
   /// What submit() would choose.
   [[nodiscard]] Result<PlanChoice> choose(rondo_collective_t collective, uint64_t vector_elements, rondo_type_t type,

@@ -34,6 +34,12 @@ Result<void> Communicator::check_usable(StreamRef stream) {
   return captured.ok() ? Result<void>() : captured.error();
 }
 
+Result<void> Communicator::prepare(std::span<const Call> calls) {
+  const std::lock_guard lock(submit_lock_);
+  for (const Call &call : calls) RONDO_TRY(plan_for(call));
+  return {};
+}
+
 Result<void> Communicator::submit(std::span<const Call> calls, std::span<const Message> messages, StreamRef stream) {
   if (messages.empty()) return submit(calls, stream);
   const bool runs_here = stream.none() && capabilities_.runs_in_call;

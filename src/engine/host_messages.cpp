@@ -77,6 +77,7 @@ HostMessages::HostMessages(Links &links, uint32_t rank, uint32_t rank_count, con
 
 bool HostMessages::run(std::span<Transfer> transfers, Operations &operations, bool in_call) {
   MessageBoards &boards = *operations.ranks().messages();
+  if (operations.ranks().failed()) return false;  // before anything is announced, copied or counted
   announce(transfers, boards);
   boards.enter_batch();
   const auto is_own = [&](const Transfer &each) { return each.peer == rank_; };

@@ -58,22 +58,28 @@ bool TransferWatch::check_ended_peers(uint64_t now_ns) {
   if (now_ns < next_death_check_ns_) return false;
   next_death_check_ns_ = now_ns + death_check_interval_ns;
   const auto active = queues_.active();
-  return std::any_of(active.begin(), active.end(), [&](const auto &queue) { return check_ended(queue, true); });
+  const std::vector<uint32_t> dead = ranks_.find_dead();  // once for all: a few system calls a process
+  return std::any_of(active.begin(), active.end(), [&](const auto &queue) { return check_ended(queue, dead, true); });
 }
 
 /// What the peer sent before it ended is received first: its end is seen before the look at the slots.
-bool TransferWatch::check_ended(const TransferQueue &queue, bool must_block) {
+bool TransferWatch::check_ended(const TransferQueue &queue, std::span<const uint32_t> dead, bool must_block) {
   const RankState state = ranks_.state(queue.peer);
-  std::string how;
-  if (state == RankState::left) how = " has destroyed its communicator";
-  if (state == RankState::finalized) how = " has finalized its communicator";
-  if (state == RankState::alive) {
-    const std::vector<uint32_t> dead = ranks_.find_dead();
-    if (std::find(dead.begin(), dead.end(), queue.peer) != dead.end()) how = ranks_.how_dead(queue.peer);
+  const bool has_died = state == RankState::alive && std::find(dead.begin(), dead.end(), queue.peer) != dead.end();
+  const bool has_left = state == RankState::left || state == RankState::finalized;
+  if ((!has_died && !has_left) || (must_block && !queue.is_blocked())) return false;
+  uint32_t ended = queue.peer;
+  std::string how = state == RankState::left ? " has destroyed its communicator" : " has finalized its communicator";
+  if (has_died) how = ranks_.how_dead(ended);
+  // A rank may leave because another one died. That death is the reason, and it precedes the state that was read.
+  for (const uint32_t other : has_left ? ranks_.find_dead() : std::vector<uint32_t>{}) {
+    if (other == rank_ || ranks_.state(other) != RankState::alive) continue;
+    ended = other;
+    how = ranks_.how_dead(other);
+    break;
   }
-  if (how.empty() || (must_block && !queue.is_blocked())) return false;
-  raise(RONDO_ERROR_REMOTE, queue.peer,
-        ranks_.describe_rank(queue.peer) + how + "; rank " + std::to_string(rank_) + " waits in " + name_of(queue));
+  raise(RONDO_ERROR_REMOTE, ended,
+        ranks_.describe_rank(ended) + how + "; rank " + std::to_string(rank_) + " waits in " + name_of(queue));
   return true;
 }
 
@@ -123,7 +129,7 @@ void TransferWatch::explain_fault(const TransferQueue &queue, int own_shortage) 
   if (queue.state.fault == Fault::unreadable) {
     // The memory of a rank that dies goes before its process is seen to end.
     for (int look = 0; look < fault_looks_max && own_shortage == 0; ++look) {
-      if (ranks_.failed() || check_ended(queue, false)) return;
+      if (ranks_.failed() || check_ended(queue, ranks_.find_dead(), false)) return;
       sleep_for_ns(fault_look_interval_ns);
     }
     const Error error = unreadable_buffer(ranks_, rank_, queue.peer, own_shortage, during);

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -36,8 +37,9 @@ class TransferWatch final : public Watch {
  private:
   void publish_blocked();
   bool check_ended_peers(uint64_t now_ns);
-  /// Raises that the peer of `queue` has ended, if it has. must_block: only where the head cannot move either.
-  bool check_ended(const TransferQueue &queue, bool must_block);
+  /// Raises that the peer of `queue` has ended, if it has. `dead` was read before. must_block: only where the head
+  /// cannot move either.
+  bool check_ended(const TransferQueue &queue, std::span<const uint32_t> dead, bool must_block);
   bool check_cycle(uint64_t now_ns);
   void time_out(uint64_t now_ns);
   void raise(rondo_status_t status, uint32_t peer, const std::string &message);

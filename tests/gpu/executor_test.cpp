@@ -134,7 +134,7 @@ class RankGroup {
     work.prepared = own.prepared.back().get();
     work.send = send;
     work.recv = recv;
-    work.number = ++own.number;
+    work.turn = work.number = ++own.number;
     own.history = extend_history(own.history, work.plan->identity);
     work.history = fingerprint(own.history);
     return work;

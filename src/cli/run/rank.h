@@ -35,7 +35,8 @@ struct LaunchPlan {
   rlimit descriptor_limit{};          ///< as it was before the launcher raised it
 };
 
-/// Fills in the processors of the ranks. Number and binding of the ranks are in `plan`. Returns an error if --bind core finds no core.
+/// Fills in the processors of the ranks, by number and binding in `plan`. Returns an error if --bind core finds no
+/// core.
 [[nodiscard]] Result<void> divide_processors(LaunchPlan &plan);
 
 /// Sent through a pipe by a rank that could not become the program; whole, as it is shorter than PIPE_BUF.

@@ -51,6 +51,7 @@ const Error *last_refusal(rondo_comm_t comm) noexcept {
   if (comm == nullptr || slot().comm != comm) return nullptr;
   switch (slot().error.status) {
     case RONDO_ERROR_INVALID_ARGUMENT:
+    case RONDO_ERROR_INVALID_USAGE:
     case RONDO_ERROR_UNSUPPORTED:
     case RONDO_ERROR_OUT_OF_RESOURCES:
     case RONDO_ERROR_SYSTEM:
