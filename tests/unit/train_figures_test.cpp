@@ -25,7 +25,7 @@ struct Times {
   double computation, backward, communication, overlapped, plain;
 };
 
-uint64_t to_ns(double value_ms) { return static_cast<uint64_t>(value_ms * 1e6); }
+uint64_t to_ns(double value_ms) { return static_cast<uint64_t>(std::max(value_ms, 0.0) * 1e6); }
 
 /// Rounds whose steps differ from `typical` by as many milliseconds as `overlapped` and `plain` say.
 std::vector<Round> rounds_of(const Times &typical, const std::vector<double> &overlapped,
