@@ -97,7 +97,7 @@ struct Ready {
   StreamRef lead;                                    ///< on which it runs
 };
 
-/// All that can be refused is refused here, before anything of any communicator runs.
+/// Checks all but plans, before anything of any communicator runs.
 Result<Ready> check(Part &part) {
   Ready ready;
   ready.part = &part;
@@ -117,7 +117,6 @@ Result<Ready> check(Part &part) {
     if (ready.streams.empty()) ready.lead = found;
     ready.streams.push_back(std::move(held));
   }
-  RONDO_TRY(part.comm->prepare(part.calls));
   return ready;
 }
 
@@ -237,6 +236,8 @@ Result<void> end() {
     RONDO_TRY_ASSIGN(auto ready, check(part));
     all.push_back(std::move(ready));
   }
+  if (all.size() == 1) return run(all.front());  // submit() takes all of one communicator or nothing
+  for (const Part &part : group.parts) RONDO_TRY(part.comm->prepare(part.calls));
   return run_all(all);
 }
 
