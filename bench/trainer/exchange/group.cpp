@@ -76,25 +76,17 @@ Outcome Group::gather(const void *mine, size_t bytes, void *all) {
   return check("rondo_all_gather", rondo_all_gather(mine, all, bytes, RONDO_UINT8, comm_, nullptr));
 }
 
-Outcome Group::sum(double *values, size_t count) {
-  return check("rondo_all_reduce",
-               rondo_all_reduce(values, values, count, RONDO_FLOAT64, RONDO_SUM, comm_, nullptr));
+Outcome Group::all_reduce(void *values, size_t count, rondo_type_t type, rondo_op_t op) {
+  return check("rondo_all_reduce", rondo_all_reduce(values, values, count, type, op, comm_, nullptr));
 }
 
-Outcome Group::sum(float *values, size_t count) {
-  return check("rondo_all_reduce",
-               rondo_all_reduce(values, values, count, RONDO_FLOAT32, RONDO_SUM, comm_, nullptr));
-}
+Outcome Group::sum(double *values, size_t count) { return all_reduce(values, count, RONDO_FLOAT64, RONDO_SUM); }
 
-Outcome Group::average(float *values, size_t count) {
-  return check("rondo_all_reduce",
-               rondo_all_reduce(values, values, count, RONDO_FLOAT32, RONDO_AVG, comm_, nullptr));
-}
+Outcome Group::sum(float *values, size_t count) { return all_reduce(values, count, RONDO_FLOAT32, RONDO_SUM); }
 
-Outcome Group::least(double *values, size_t count) {
-  return check("rondo_all_reduce",
-               rondo_all_reduce(values, values, count, RONDO_FLOAT64, RONDO_MIN, comm_, nullptr));
-}
+Outcome Group::average(float *values, size_t count) { return all_reduce(values, count, RONDO_FLOAT32, RONDO_AVG); }
+
+Outcome Group::least(double *values, size_t count) { return all_reduce(values, count, RONDO_FLOAT64, RONDO_MIN); }
 
 Outcome Group::barrier() { return check("rondo_barrier", rondo_barrier(comm_, nullptr)); }
 

@@ -59,6 +59,8 @@ class Group {
   [[nodiscard]] Outcome check(const char *call, rondo_status_t status) const;
 
  private:
+  [[nodiscard]] Outcome all_reduce(void *values, size_t count, rondo_type_t type, rondo_op_t op);
+
   rondo_comm_t comm_ = nullptr;
   size_t rank_ = 0, size_ = 1;
 };
