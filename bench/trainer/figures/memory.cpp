@@ -9,7 +9,7 @@
 namespace rondo::train {
 namespace {
 
-/// The sizes in kB that follow the names in a file of /proc.
+/// Returns the bytes that follow the two names in a file of /proc, which has them in kB. A name may be null.
 size_t sum_of(const char *path, const char *one, const char *other) {
   std::ifstream file(path);
   size_t kilobytes = 0;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What training takes of this process's memory: by purpose, as it was allocated, and as the system counts it.
+// These functions count the memory that training takes: by purpose, as it was allocated, and as the system counts it.
 #pragma once
 
 #include <cstddef>

@@ -45,7 +45,7 @@ Estimate scaled(const Estimate &value, double factor) {
 
 std::string time_text(double us) { return us < 1000 ? print("%.0f us", us) : print("%.1f ms", us / 1000); }
 
-/// The digits of a percentage that can matter.
+/// Returns a percentage with the digits that can matter.
 std::string percent(double share) {
   const double value = 100 * std::fabs(share);
   return value < 9.95 ? print("%.1f", value) : print("%.0f", value);

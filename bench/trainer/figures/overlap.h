@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What overlap gains, from steps that were measured in turns. The text output, report.json and the page all show these
-// figures, in these words.
+// These figures say what overlap gains, from steps that were measured in turns. The text output, report.json and the
+// page all show them, in these words.
 #pragma once
 
 #include <cstddef>
@@ -58,7 +58,7 @@ struct OverlapFigures {
   /// The share of hideable_us that was hidden. Nothing: that is too small beside the spread of steps, or more was saved
   /// than could be hidden, so that something else made the difference.
   std::optional<Estimate> efficiency;
-  /// By which factor communication slows forward and backward down. Nothing: the factor may be 1 or less.
+  /// The factor by which communication slows forward and backward down. Nothing if it may be 1 or less.
   std::optional<Estimate> slowdown;
 };
 

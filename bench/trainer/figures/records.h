@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is kept of a run.
+// These records are kept of a run.
 #pragma once
 
 #include <numbers>
@@ -12,7 +12,7 @@
 
 namespace rondo::train {
 
-/// What came of a step; the same on all ranks but the times.
+/// The outcome of a step, the same on all ranks except for the times.
 struct StepRecord {
   uint64_t step = 0;  ///< from 1
   double loss = 0;    ///< mean over all ranks' samples, before the update; natural logarithm
@@ -27,7 +27,7 @@ struct Validation {
   double loss = 0;
 };
 
-/// Of a parameter server's updates.
+/// The staleness of a parameter server's updates.
 struct Staleness {
   uint64_t updates = 0, sum = 0, max = 0;
   uint64_t lead_max = 0;  ///< steps that a worker was ahead of the slowest when it went on

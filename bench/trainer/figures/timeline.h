@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a rank did when: the parts of a step on two lanes, computation and communication.
+// A timeline records what a rank did when: the parts of a step on two lanes, computation and communication.
 #pragma once
 
 #include <chrono>
@@ -38,12 +38,12 @@ struct Span {
   uint64_t ready_ns = 0;  ///< of a bucket: when its all-reduce was enqueued
 };
 
-/// What the library itself counted of a step's collectives (rondo_comm_statistics()).
+/// The library's own counts of a step's collectives (rondo_comm_statistics()).
 struct LibraryCounts {
   uint64_t operations = 0, bytes = 0, in_flight_ns = 0, exposed_ns = 0;
 };
 
-/// How long the parts of one step took.
+/// The times of the parts of one step.
 struct StepTimes {
   uint64_t data_wait_ns = 0, forward_ns = 0, backward_ns = 0, optimizer_ns = 0;
   uint64_t last_backward_ns = 0;  ///< part of backward_ns: the last pass, during which buckets can travel

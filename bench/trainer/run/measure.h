@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the report's figures need of all ranks: rounds of the same step with computation alone, communication alone, and
-// both with and without overlap, in turns, so that whatever else the machine does meets all of them; and which part of
-// the collectives' time was communication.
+// These functions measure what the report's figures need of all ranks. A round makes the same step with computation
+// alone, communication alone, and both with and without overlap. The kinds take turns, so that other load meets all of
+// them. It is measured, too, which part of the collectives' time was communication.
 #pragma once
 
 #include <span>
