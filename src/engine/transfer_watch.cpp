@@ -72,11 +72,9 @@ bool TransferWatch::check_ended(const TransferQueue &queue, std::span<const uint
   std::string how = state == RankState::left ? " has destroyed its communicator" : " has finalized its communicator";
   if (has_died) how = ranks_.how_dead(ended);
   // A rank may leave because another one died. That death is the reason, and it precedes the state that was read.
-  for (const uint32_t other : has_left ? ranks_.find_dead() : std::vector<uint32_t>{}) {
-    if (other == rank_ || ranks_.state(other) != RankState::alive) continue;
-    ended = other;
-    how = ranks_.how_dead(other);
-    break;
+  if (const auto dead_rank = has_left ? find_dead_rank(ranks_, rank_, [](uint32_t) { return true; }) : std::nullopt) {
+    ended = *dead_rank;
+    how = ranks_.how_dead(ended);
   }
   raise(RONDO_ERROR_REMOTE, ended,
         ranks_.describe_rank(ended) + how + "; rank " + std::to_string(rank_) + " waits in " + name_of(queue));

@@ -33,6 +33,14 @@ std::string describe(const OperationInfo &entered) {
          std::to_string(choice.chunk_bytes) + " bytes";
 }
 
+std::optional<uint32_t> find_dead_rank(const Ranks &ranks, uint32_t rank, const std::function<bool(uint32_t)> &counts) {
+  std::optional<uint32_t> lowest;
+  for (const uint32_t peer : ranks.find_dead())
+    if (peer != rank && (!lowest || peer < *lowest) && ranks.state(peer) == RankState::alive && counts(peer))
+      lowest = peer;
+  return lowest;
+}
+
 std::optional<Error> find_ended_rank(const Ranks &ranks, uint32_t rank, uint32_t rank_count, uint64_t operation,
                                      RankEnd which) {
   // A rank that has completed the operation has sent all that it owes to it: its end is none of this operation's.
@@ -45,12 +53,8 @@ std::optional<Error> find_ended_rank(const Ranks &ranks, uint32_t rank, uint32_t
     return error;
   };
   const auto find_death = [&]() -> std::optional<Error> {
-    const std::vector<uint32_t> dead = ranks.find_dead();
-    for (uint32_t peer = 0; peer < rank_count; ++peer)
-      if (peer != rank && std::find(dead.begin(), dead.end(), peer) != dead.end() &&
-          ranks.state(peer) == RankState::alive && owes(peer))
-        return ended(peer, ranks.how_dead(peer));
-    return std::nullopt;
+    const auto dead = find_dead_rank(ranks, rank, owes);
+    return dead ? std::optional(ended(*dead, ranks.how_dead(*dead))) : std::nullopt;
   };
   if (which == RankEnd::death) return find_death();
   for (uint32_t peer = 0; peer < rank_count; ++peer) {

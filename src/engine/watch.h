@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 
@@ -74,6 +75,11 @@ inline constexpr const char *what_now =
                                       const std::string &during);
 
 enum class RankEnd : uint8_t { death, any };
+
+/// Returns the lowest of the dead ranks, other than `rank`, that neither left nor finalized and for which `counts` is
+/// true.
+[[nodiscard]] std::optional<uint32_t> find_dead_rank(const Ranks &ranks, uint32_t rank,
+                                                     const std::function<bool(uint32_t)> &counts);
 
 /// RONDO_ERROR_REMOTE where a rank that has not completed `operation` has died, or (any) has finalized or destroyed
 /// its communicator.
