@@ -1,7 +1,32 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "bench/perf/cases.h"
 
+#include <array>
+
 namespace rondo::perf {
+namespace {
+
+constexpr std::array timed{RONDO_ALL_REDUCE, RONDO_REDUCE_SCATTER, RONDO_ALL_GATHER,
+                           RONDO_BROADCAST,  RONDO_REDUCE,         sendrecv};
+
+}  // namespace
+
+const char *name_of(rondo_collective_t collective) {
+  return collective == sendrecv ? "sendrecv" : rondo_collective_string(collective);
+}
+
+std::optional<rondo_collective_t> find_collective(std::string_view name) {
+  for (const rondo_collective_t collective : timed)
+    if (name == name_of(collective)) return collective;
+  return std::nullopt;
+}
+
+std::string known_collectives() {
+  std::string list;
+  for (const rondo_collective_t collective : timed)
+    list += (list.empty() ? "" : ", ") + std::string(name_of(collective));
+  return list;
+}
 
 bool reduces(rondo_collective_t collective) {
   return collective == RONDO_ALL_REDUCE || collective == RONDO_REDUCE_SCATTER || collective == RONDO_REDUCE;
@@ -10,6 +35,8 @@ bool reduces(rondo_collective_t collective) {
 bool has_root(rondo_collective_t collective) {
   return collective == RONDO_BROADCAST || collective == RONDO_REDUCE;
 }
+
+bool has_plan(rondo_collective_t collective) { return collective != sendrecv; }
 
 bool writes_recv(const Case &what, int rank) { return what.collective != RONDO_REDUCE || rank == what.root; }
 
@@ -24,6 +51,8 @@ Shape shape_of(const Case &what, int rank, size_t bytes) {
   shape.bytes = all.count * element_bytes;
   shape.send = what.collective == RONDO_ALL_GATHER ? own : all;
   shape.recv = what.collective == RONDO_REDUCE_SCATTER ? own : all;
+  shape.next = (rank + 1) % what.ranks;
+  shape.previous = (rank + what.ranks - 1) % what.ranks;
   return shape;
 }
 

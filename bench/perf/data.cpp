@@ -182,6 +182,10 @@ uint64_t Sequence::count_wrong(const std::byte *at, Part part) const {
 
 Data make_data(const Case &what, int rank, uint64_t seed) {
   const size_t element_bytes = rondo_type_size(what.type);
+  if (what.collective == sendrecv) {  // each sender has its own bytes: a message from another rank shows
+    const auto sent_by = [&](int sender) { return Sequence(element_bytes, mix(seed) + static_cast<uint64_t>(sender)); };
+    return {sent_by(rank), sent_by((rank + what.ranks - 1) % what.ranks)};
+  }
   if (!reduces(what.collective)) {
     const Sequence copied(element_bytes, seed);
     // In a broadcast the send buffer of a rank other than root must not matter, so it has other content.

@@ -61,6 +61,8 @@ TEST_CASE("perf options: nccl-tests' names of types, and all") {
   CHECK(accept({"all_reduce", "-d", "all"}).types.size() == 12);
   CHECK(accept({"all_reduce", "-o", "all"}).ops.size() == 5);
   CHECK(accept({"broadcast", "-o", "all"}).ops.size() == 1);
+  CHECK(accept({"sendrecv", "-o", "all"}).ops.size() == 1);
+  CHECK_FALSE(accept({"sendrecv"}).in_place);
 }
 
 TEST_CASE("perf options: names are read whatever their case") {
@@ -99,6 +101,10 @@ TEST_CASE("perf options: sizes by step, by factor, and at their ends") {
 TEST_CASE("perf options: what is wrong is refused, with what would be right") {
   CHECK_THAT(refuse({"all_red"}), Contains("all_reduce, reduce_scatter, all_gather, broadcast, reduce"));
   CHECK_THAT(refuse({"barrier"}), Contains("unknown collective 'barrier'"));
+  CHECK_THAT(refuse({"send"}), Contains("broadcast, reduce, sendrecv"));
+  CHECK_THAT(refuse({"sendrecv", "--device", "cuda"}), Contains("host memory"));
+  CHECK_THAT(refuse({"sendrecv", "--in-place-only"}), Contains("no in-place form"));
+  CHECK_THAT(refuse({"sendrecv", "--algorithm", "ring"}), Contains("no plan; leave out --algorithm"));
   CHECK_THAT(refuse({"all_reduce", "-d", "int7"}), Contains("bfloat16"));
   CHECK_THAT(refuse({"all_reduce", "-o", "mul"}), Contains("sum, prod, min, max, avg, all"));
   CHECK_THAT(refuse({"all_reduce", "--algorithm", "star"}), Contains("auto, ring, tree"));
@@ -170,4 +176,5 @@ TEST_CASE("perf cases: bus bandwidth factors are nccl-tests'") {
   CHECK(bus_factor(RONDO_REDUCE_SCATTER, 2) == Approx(0.5));
   CHECK(bus_factor(RONDO_BROADCAST, 5) == 1);
   CHECK(bus_factor(RONDO_REDUCE, 5) == 1);
+  CHECK(bus_factor(sendrecv, 5) == 1);
 }
