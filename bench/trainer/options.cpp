@@ -88,7 +88,7 @@ void add_learning_options(console::CommandLine &app, Options &options) {
       ->type_name("X");
 }
 
-/// What a rank computes with.
+/// Adds the options about what a rank computes with.
 void add_device_options(console::CommandLine &app, Options &options, Words &words) {
   app.begin_group("The device");
   app.add_option("--device", words.device,
@@ -103,7 +103,7 @@ void add_device_options(console::CommandLine &app, Options &options, Words &word
       ->type_name("FILE");
 }
 
-/// How the ranks divide the work, and what they tell each other.
+/// Adds the options about how the ranks divide the work and communicate.
 void add_rank_options(console::CommandLine &app, Options &options, Words &words) {
   app.begin_group("Communication");
   app.add_option("--bucket-mb", options.bucket_mb,

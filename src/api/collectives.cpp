@@ -14,7 +14,7 @@ Signature signature_of(rondo_collective_t collective, rondo_type_t type, rondo_o
   return {static_cast<uint32_t>(collective), static_cast<uint32_t>(type), static_cast<uint32_t>(op), root, count, 0};
 }
 
-/// As check_buffer() without a communicator; and memory of its device, if it has one.
+/// Checks as check_buffer() without a communicator does, and that a device communicator gets memory of its device.
 Result<void> check_buffer(const Communicator &comm, const char *name, const void *buffer, size_t bytes) {
   RONDO_TRY(rondo::check_buffer(name, buffer, bytes));
   return comm.check_buffer(name, buffer, bytes);

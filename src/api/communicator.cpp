@@ -79,7 +79,7 @@ rondo_operation_statistics_t to_public(const RecordedCounts &counts) {
   return {counts.operations, counts.bytes, counts.in_flight_ns, counts.exposed_ns};
 }
 
-/// What collectives take as `count` -> elements of the whole logical vector.
+/// Converts the argument `count` of a collective to elements of the whole logical vector.
 Result<uint64_t> vector_elements(const Communicator &comm, rondo_collective_t collective, size_t count,
                                  rondo_type_t type) {
   RONDO_TRY_ASSIGN(const size_t bytes, bytes_of(count, type));

@@ -200,8 +200,8 @@ bool HostExecutor::run(uint64_t number, const Body &body) {
 }
 
 bool HostExecutor::quiesce() {
-  // After a failure what has begun ends by itself, and reads the caller's buffers until then; what begins from now on
-  // sees the failure first: sync, as the store in run().
+  // After a failure, running work ends by itself and reads the caller's buffers until then. Work that begins later
+  // sees the failure first. Sync, as the store in run().
   while (running_.load(std::memory_order_seq_cst)) std::this_thread::sleep_for(std::chrono::microseconds(100));
   return true;
 }

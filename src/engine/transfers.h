@@ -12,7 +12,7 @@ namespace rondo {
 struct Transfer {
   std::byte *data = nullptr;  ///< of a send, only ever read
   uint64_t bytes = 0;
-  uint64_t message = 0;    ///< number among those of its pair and direction, from 1
+  uint64_t message = 0;    ///< number on its pair and direction, from 1
   uint32_t signature = 0;  ///< fingerprint() of the sizes of it and all before it: equal at both ends
   uint32_t peer = 0;       ///< may be this rank
   uint32_t type = 0;       ///< rondo_type_t

@@ -7,7 +7,7 @@
 namespace rondo {
 namespace {
 
-/// Which operation a rank is in; equal at two looks: it was in no other one between them.
+/// The operation that a rank is in. If two readings are equal, it was in no other operation between them.
 struct Place {
   BatchCounts batches;
   uint64_t entered = 0;  ///< collectives
@@ -37,7 +37,7 @@ class Search {
   Search(const Ranks &ranks, const MessageBoards &boards, uint32_t rank, uint32_t rank_count)
       : ranks_(ranks), boards_(boards), rank_(rank), rank_count_(rank_count), seen_(rank_count, false) {}
 
-  /// Depth first; every rank is looked at once.
+  /// Searches depth first and visits each rank once.
   std::vector<WaitEdge> run() {
     enter(rank_);
     while (!path_.empty()) {
@@ -59,7 +59,7 @@ class Search {
  private:
   struct Visit {
     Place place;
-    uint32_t next = 0;  ///< the rank to look at next
+    uint32_t next = 0;  ///< the rank to visit next
     WaitEdge edge;
   };
 
@@ -79,7 +79,7 @@ class Search {
     path_.push_back(visit);
   }
 
-  /// True: the rank of `visit` waits for `peer`, and visit.edge tells in what.
+  /// Returns whether the rank of `visit` waits for `peer`; visit.edge then says in what.
   [[nodiscard]] bool waits_for(Visit &visit, uint32_t peer) const {
     const uint32_t rank = visit.edge.rank;
     if (visit.place.in_batch()) {

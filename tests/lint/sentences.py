@@ -211,6 +211,7 @@ class Page:
 
     def __init__(self, text):
         self.paragraphs, self.cells, self.wide = [], [], []
+        text = re.sub(r"\A---\n.*?\n---\n", lambda head: "\n" * head[0].count("\n"), text, flags=re.S)  # its data
         lines, fence, table = [], False, False
 
         def finish(number):

@@ -52,7 +52,7 @@ struct DirectoryCloser {
   void operator()(DIR *directory) const { ::closedir(directory); }
 };
 
-/// Whether link `path` is to a memfd of the name that segments have.
+/// Returns whether link `path` leads to a memfd of the name that segments have.
 bool is_segment_link(const std::string &path) {
   std::array<char, 128> target{};
   const ssize_t length = ::readlink(path.c_str(), target.data(), target.size());

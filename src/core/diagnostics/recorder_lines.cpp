@@ -92,7 +92,7 @@ Json clock_object(const std::optional<ClockOffset> &offset) {
 
 uint64_t time_between(uint64_t from_ns, uint64_t to_ns) { return to_ns > from_ns ? to_ns - from_ns : 0; }
 
-/// How long it has been as it is.
+/// Returns how long the rank has been in its present state.
 Json duration(const RankNow &now, uint64_t now_ns) {
   const bool timed = now.activity == Activity::in_call || now.activity == Activity::failed ||
                      now.activity == Activity::between_calls;

@@ -100,7 +100,7 @@ void reduce_through_caches(const ReductionArgs &args, size_t bytes) {
   if (whole_bytes < bytes) reduce_few<Codec, Op>(args, whole_bytes, bytes - whole_bytes);
 }
 
-/// One output, past the caches, but for the first `head` bytes, behind which it is aligned to a line.
+/// Reduces to one output by streaming stores. The first `head` bytes, up to a cache line's begin, are stored normally.
 template <class Codec, class Op>
 void reduce_past_caches(ReductionArgs args, size_t head, size_t bytes) {
   reduce_through_caches<Codec, Op>(args, head);
