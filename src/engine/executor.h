@@ -114,8 +114,8 @@ class Executor {
   [[nodiscard]] virtual Result<void> open_messages() {
     return Error{RONDO_ERROR_UNSUPPORTED, describe() + " carries no messages in this version"};
   }
-  /// Does the same with a batch of messages, which has its turn.
-  [[nodiscard]] virtual Result<void> enqueue_messages(MessageBatch, StreamRef) {
+  /// Does the same with a batch of messages, which has its turn. May take what the batch holds.
+  [[nodiscard]] virtual Result<void> enqueue_messages(MessageBatch &, StreamRef) {
     return Error{RONDO_ERROR_UNSUPPORTED, describe() + " carries no messages in this version"};
   }
 

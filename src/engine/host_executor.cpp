@@ -148,10 +148,10 @@ Result<void> HostExecutor::open_messages() {
   return {};
 }
 
-Result<void> HostExecutor::enqueue_messages(MessageBatch batch, StreamRef stream) {
+Result<void> HostExecutor::enqueue_messages(MessageBatch &batch, StreamRef stream) {
   HostMessages *const messages = messages_.load(std::memory_order_acquire);  // pairs with open_messages()
   const auto execute = [this, messages](MessageBatch &of, bool in_call) {
-    return take_turn(of.turn, 0, [&] { return messages->run(of.transfers, *operations_, in_call); });
+    return take_turn(of.turn, 0, [&] { return messages->run(of.transfers.all(), *operations_, in_call); });
   };
   if (stream.host == nullptr) return execute(batch, true) ? Result<void>() : operations_->report_failure();
   const auto enqueued = [&]() -> Result<void> {

@@ -41,7 +41,7 @@ class HostExecutor final : public Executor {
   [[nodiscard]] Result<std::unique_ptr<PreparedPlan>> prepare(const Plan &plan) override;
   [[nodiscard]] Result<void> enqueue(std::span<const WorkItem> works, StreamRef stream) override;
   [[nodiscard]] Result<void> open_messages() override;
-  [[nodiscard]] Result<void> enqueue_messages(MessageBatch batch, StreamRef stream) override;
+  [[nodiscard]] Result<void> enqueue_messages(MessageBatch &batch, StreamRef stream) override;
 
   void look_for_failure() override {}  // the thread that runs an operation raises its failures
   [[nodiscard]] bool quiesce() override;
