@@ -8,6 +8,7 @@
 #include "bench/perf/nccl_letters.h"
 #include "bench/perf/product.h"
 #include "src/base/size.h"
+#include "src/base/spelling.h"
 #include "src/console/command_line.h"
 #include "src/console/output.h"
 
@@ -41,7 +42,7 @@ std::vector<Enum> all_of(const char *(*name)(Enum)) {
 }
 
 Failure unknown(std::string_view what, std::string_view text, const std::string &known) {
-  return {Exit::usage, "unknown " + std::string(what) + " '" + std::string(text) + "'; known are: " + known};
+  return {Exit::usage, "unknown " + std::string(what) + " '" + std::string(text) + "'" + known_are(text, known)};
 }
 
 /// Finds a type by our names, and by the ones that nccl-tests has for some.
@@ -73,7 +74,7 @@ constexpr console::Manual manual{
     "  rondo perf all_reduce --ranks 8 --device cuda --graph  on CUDA devices, calls replayed from a graph\n"};
 
 /// Returns whether the word after --json is the collective and not the file.
-bool is_collective(std::string_view word) { return find_collective(console::lower_case(word)).has_value(); }
+bool is_collective(std::string_view word) { return find_collective(collective_spelling(word)).has_value(); }
 
 /// Options as they stand on the command line, before their words are understood.
 struct Words {
@@ -384,6 +385,7 @@ std::variant<Options, Failure> parse_options(std::span<const char *const> args) 
   for (std::string *word : {&words.collective, &words.type, &words.op, &words.device, &words.buffers, &words.algorithm,
                             &words.protocol, &words.kernel})
     *word = console::lower_case(*word);
+  words.collective = collective_spelling(words.collective);
   const SharedWords shared{words.device, words.buffers, words.iterations, words.stream, words.graph};
   if (auto failure = take_nccl_options(app, nccl, shared, options)) return *failure;
   if (auto failure = take_names(words, options)) return *failure;

@@ -88,6 +88,10 @@ const char *planned_collective_string(rondo_collective_t collective) {
   return number_of(collective) <= RONDO_BARRIER ? rondo_collective_string(collective) : nullptr;
 }
 
+Result<rondo_collective_t> parse_collective(std::string_view text) {
+  return parse_name(collective_spelling(text), planned_collective_string, "collective");
+}
+
 std::string version_text() {
   return std::to_string(RONDO_VERSION_MAJOR) + "." + std::to_string(RONDO_VERSION_MINOR) + "." +
          std::to_string(RONDO_VERSION_PATCH);

@@ -7,6 +7,7 @@
 
 #include "src/base/parse.h"
 #include "src/base/result.h"
+#include "src/base/spelling.h"
 
 namespace rondo {
 
@@ -32,8 +33,11 @@ template <class Enum>
 [[nodiscard]] Result<Enum> parse_name(std::string_view text, const char *(*name)(Enum), std::string_view what) {
   for (int value = 0; const char *known = name(static_cast<Enum>(value)); ++value)
     if (equal_in_any_case(text, known)) return static_cast<Enum>(value);
-  return invalid_argument("unknown " + std::string(what) + " '" + std::string(text) + "'; known are: " +
-                          known_names(name));
+  return invalid_argument("unknown " + std::string(what) + " '" + std::string(text) + "'" +
+                          known_are(text, known_names(name)));
 }
+
+/// Returns the collective with a plan that is called `text`, as collective_spelling() reads it.
+[[nodiscard]] Result<rondo_collective_t> parse_collective(std::string_view text);
 
 }  // namespace rondo

@@ -75,6 +75,13 @@ TEST_CASE("perf options: names are read whatever their case") {
   CHECK(options.buffers == Buffers::alloc);
 }
 
+TEST_CASE("perf options: a collective may be spelt as other libraries do") {
+  for (const char *name : {"allreduce", "all-reduce", "AllReduce", "ALL_REDUCE"})
+    CHECK(accept({name}).collective == RONDO_ALL_REDUCE);
+  CHECK(accept({"bcast"}).collective == RONDO_BROADCAST);
+  CHECK(accept({"--json", "reducescatter"}).collective == RONDO_REDUCE_SCATTER);  // not the file
+}
+
 TEST_CASE("perf options: sizes by step, by factor, and at their ends") {
   CHECK(sizes_of(accept({"all_reduce", "-b", "1K", "-e", "3K", "-i", "1K"})) == std::vector<size_t>{1024, 2048, 3072});
   CHECK(sizes_of(accept({"all_reduce", "-b", "0", "-e", "4", "-f", "2"})) == std::vector<size_t>{0, 1, 2, 4});

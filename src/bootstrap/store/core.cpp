@@ -50,8 +50,8 @@ Error missing_ranks(const std::string &key, uint32_t count, const std::map<uint3
   }
   if (missing_count > listed_rank_count_max)
     list += " and " + std::to_string(missing_count - listed_rank_count_max) + " more";
-  error.message = "not arrived at the step " + step_of(key) + ": rank" + (missing_count == 1 ? " " : "s ") + list + " (" +
-                  std::to_string(missing_count) + " of " + std::to_string(count) + ")";
+  error.message = "not arrived at the step " + step_of(key) + ": rank" + (missing_count == 1 ? " " : "s ") + list +
+                  " (" + std::to_string(missing_count) + " of " + std::to_string(count) + ")";
   return error;
 }
 
