@@ -3,12 +3,16 @@
 // bandwidth.
 //
 // Every collective works on one logical vector. All-reduce, reduce and broadcast: both buffers hold all of it.
-// Reduce-scatter: send holds all, recv this rank's block. All-gather: send holds this rank's block, recv all. As in
-// nccl-tests, "size" means the bytes of the whole logical vector. "count" is the argument of the call.
+// Reduce-scatter and scatter: send holds all, recv this rank's block. All-gather and gather: send holds this rank's
+// block, recv all. All-to-all has a block from every rank to every rank. The blocks that a rank sends are one vector.
+//
+// "size" means the bytes of the whole logical vector, as in nccl-tests. "count" is the argument of the call.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
+#include <string_view>
 
 #include "rondo/rondo.h"
 
@@ -37,10 +41,18 @@ struct Shape {
   Part send, recv;
 };
 
+inline constexpr std::string_view collective_names =
+    "all_reduce, reduce_scatter, all_gather, broadcast, reduce, all_to_all, gather, scatter";
+/// Finds a collective that `rondo perf` measures by its name, or "alltoall" as nccl-tests calls it.
+[[nodiscard]] std::optional<rondo_collective_t> find_collective(std::string_view name);
+
 [[nodiscard]] bool reduces(rondo_collective_t collective);
 [[nodiscard]] bool has_root(rondo_collective_t collective);
 
-/// Returns false if the rank's recv must stay as it is: reduce, elsewhere than on root.
+/// Returns whether devices do not have it in this version.
+[[nodiscard]] bool host_only(rondo_collective_t collective);
+
+/// Returns false if the rank's recv must stay as it is: reduce and gather, elsewhere than on root.
 [[nodiscard]] bool writes_recv(const Case &what, int rank);
 
 /// Returns the largest call whose logical vector is not above `bytes`.

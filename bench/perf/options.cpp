@@ -4,6 +4,7 @@
 #include <array>
 #include <utility>
 
+#include "bench/perf/cases.h"
 #include "bench/perf/nccl_letters.h"
 #include "bench/perf/product.h"
 #include "src/base/size.h"
@@ -72,9 +73,8 @@ constexpr console::Manual manual{
 
 /// Returns whether the word after --json is the collective and not the file.
 bool is_collective(std::string_view word) {
-  for (int value = 0; value < RONDO_SEND; ++value)
-    if (console::lower_case(word) == rondo_collective_string(static_cast<rondo_collective_t>(value))) return true;
-  return false;
+  const std::string name = console::lower_case(word);
+  return name == rondo_collective_string(RONDO_BARRIER) || find_collective(name);
 }
 
 /// Options as they stand on the command line, before their words are understood.
@@ -88,7 +88,7 @@ struct Words {
 };
 
 void add_choice_options(console::CommandLine &app, Options &options, Words &words) {
-  app.add_option("collective", words.collective, "all_reduce, all_gather, reduce_scatter, broadcast or reduce")
+  app.add_option("collective", words.collective, std::string(collective_names))
       ->required()
       ->type_name("COLLECTIVE");
   app.begin_group("Sizes and elements");
@@ -221,9 +221,8 @@ Outcome take_sizes(const Words &words, bool factor_given, Options &options) {
 }
 
 Outcome take_names(const Words &words, Options &options) {
-  const auto collective = find_name(words.collective, rondo_collective_string);
-  if (!collective || *collective >= RONDO_BARRIER)
-    return unknown("collective", words.collective, "all_reduce, reduce_scatter, all_gather, broadcast, reduce");
+  const auto collective = find_collective(words.collective);
+  if (!collective) return unknown("collective", words.collective, std::string(collective_names));
   options.collective = *collective;
   if (words.type == "all") {
     options.types = all_of(rondo_type_string);
@@ -239,7 +238,7 @@ Outcome take_names(const Words &words, Options &options) {
   } else {
     return unknown("operation", words.op, names_of(rondo_op_string) + ", all");
   }
-  if (*collective == RONDO_ALL_GATHER || *collective == RONDO_BROADCAST) options.ops = {RONDO_SUM};  // not used
+  if (!reduces(*collective)) options.ops = {RONDO_SUM};  // not used
   const auto algorithm = find_name(words.algorithm, rondo_algorithm_string);
   if (!algorithm) return unknown("algorithm", words.algorithm, names_of(rondo_algorithm_string));
   options.config.algorithm = *algorithm;
@@ -288,6 +287,8 @@ Outcome take_device(const CLI::App &app, const Words &words, Options &options) {
   if (words.device == "host" && options.config.channels > host_channel_count_max)
     return Failure{Exit::usage, "--channels takes 0 to 8 on host memory, and more with --device cuda alone"};
   if (words.device == "host") return std::nullopt;
+  if (host_only(options.collective))
+    return Failure{Exit::usage, words.collective + " is for host memory in this version; leave --device out"};
   if (options.product_size != 0 && !options.against_path.empty())
     return Failure{Exit::usage, "--beside-product and --against exclude each other; give one of them"};
   const auto ordinals = console::parse_cuda_devices(words.device);
