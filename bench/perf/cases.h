@@ -3,8 +3,10 @@
 // bandwidth.
 //
 // Every collective works on one logical vector. All-reduce, reduce and broadcast: both buffers hold all of it.
-// Reduce-scatter: send holds all, recv this rank's block. All-gather: send holds this rank's block, recv all. As in
-// nccl-tests, "size" means the bytes of the whole logical vector. "count" is the argument of the call.
+// Reduce-scatter and scatter: send holds all, recv this rank's block. All-gather and gather: send holds this rank's
+// block, recv all. All-to-all has a block from every rank to every rank. The blocks that a rank sends are one vector.
+//
+// "size" means the bytes of the whole logical vector, as in nccl-tests. "count" is the argument of the call.
 #pragma once
 
 #include <cstddef>
@@ -57,7 +59,10 @@ struct Shape {
 /// Returns false for what runs without a plan: messages.
 [[nodiscard]] bool has_plan(rondo_collective_t collective);
 
-/// Returns false if the rank's recv must stay as it is: reduce, elsewhere than on root.
+/// Returns whether devices do not have it in this version.
+[[nodiscard]] bool host_only(rondo_collective_t collective);
+
+/// Returns false if the rank's recv must stay as it is: reduce and gather, elsewhere than on root.
 [[nodiscard]] bool writes_recv(const Case &what, int rank);
 
 /// Returns the largest call whose logical vector is not above `bytes`.

@@ -188,8 +188,9 @@ Data make_data(const Case &what, int rank, uint64_t seed) {
   }
   if (!reduces(what.collective)) {
     const Sequence copied(element_bytes, seed);
-    // In a broadcast the send buffer of a rank other than root must not matter, so it has other content.
-    const bool ignored = what.collective == RONDO_BROADCAST && rank != what.root;
+    // In a broadcast or scatter the send buffer of a rank other than root must not matter, so it has other content.
+    const bool from_root = what.collective == RONDO_BROADCAST || what.collective == RONDO_SCATTER;
+    const bool ignored = from_root && rank != what.root;
     return {ignored ? copied.inverted() : copied, copied};
   }
   Column input{}, output{};

@@ -31,6 +31,12 @@ rondo_status_t make_call(const Case &what, const Shape &shape, Pointers at, rond
       return rondo_broadcast(at.send, at.recv, shape.count, what.type, what.root, comm, stream);
     case RONDO_REDUCE:
       return rondo_reduce(at.send, at.recv, shape.count, what.type, what.op, what.root, comm, stream);
+    case RONDO_ALL_TO_ALL:
+      return rondo_all_to_all(at.send, at.recv, shape.count, what.type, comm, stream);
+    case RONDO_GATHER:
+      return rondo_gather(at.send, at.recv, shape.count, what.type, what.root, comm, stream);
+    case RONDO_SCATTER:
+      return rondo_scatter(at.send, at.recv, shape.count, what.type, what.root, comm, stream);
     case sendrecv:
       return exchange(what, shape, at, comm, stream);
     default:

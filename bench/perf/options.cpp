@@ -286,6 +286,8 @@ Outcome take_device(const CLI::App &app, const Words &words, Options &options) {
   if (words.device == "host" && options.config.channels > host_channel_count_max)
     return Failure{Exit::usage, "--channels takes 0 to 8 on host memory, and more with --device cuda alone"};
   if (words.device == "host") return std::nullopt;
+  if (host_only(options.collective))
+    return Failure{Exit::usage, words.collective + " is for host memory in this version; leave --device out"};
   if (options.product_size != 0 && !options.against_path.empty())
     return Failure{Exit::usage, "--beside-product and --against exclude each other; give one of them"};
   const auto ordinals = console::parse_cuda_devices(words.device);

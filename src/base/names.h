@@ -14,8 +14,11 @@ namespace rondo {
 /// Returns the library's version, such as "0.1.0".
 [[nodiscard]] std::string version_text();
 
-/// Returns the name of a collective that runs by a plan, or null for messages and for unknown values.
+/// Returns the name of a collective that runs by a schedule, or null for all other values.
 [[nodiscard]] const char *planned_collective_string(rondo_collective_t collective);
+
+/// Returns whether the value is known and no end of a message. Any number.
+[[nodiscard]] bool is_collective(rondo_collective_t collective);
 
 /// Returns every name of an enumeration in order, as "int8, uint8, ...". `name` is one of the rondo_*_string functions.
 template <class Enum>

@@ -9,6 +9,7 @@
 #include <mutex>
 #include <vector>
 
+#include "src/engine/block_exchange.h"
 #include "src/engine/executor.h"
 #include "src/engine/host_links.h"
 #include "src/engine/host_messages.h"
@@ -70,6 +71,7 @@ class HostExecutor final : public Executor {
   std::vector<LinkEnds> ends_;   ///< [channel * rank_count + peer]
   Scratch scratch_;
   ExchangeEnd exchange_;
+  BlockExchange blocks_;
   std::mutex opening_;                      ///< guards opened_
   std::unique_ptr<HostMessages> opened_;
   std::atomic<HostMessages *> messages_ = nullptr;  ///< opened_; stored in open_messages()

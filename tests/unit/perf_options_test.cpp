@@ -106,7 +106,10 @@ TEST_CASE("perf options: sizes by step, by factor, and at their ends") {
 }
 
 TEST_CASE("perf options: what is wrong is refused, with what would be right") {
-  CHECK_THAT(refuse({"all_red"}), Contains("all_reduce, reduce_scatter, all_gather, broadcast, reduce"));
+  CHECK_THAT(refuse({"all_red"}), Contains("all_reduce, reduce_scatter, all_gather, broadcast, reduce, all_to_all"));
+  CHECK(accept({"alltoall"}).collective == RONDO_ALL_TO_ALL);
+  CHECK(accept({"Scatter"}).collective == RONDO_SCATTER);
+  CHECK_THAT(refuse({"gather", "--device", "cuda"}), Contains("gather is for host memory"));
   CHECK_THAT(refuse({"barrier"}), Contains("unknown collective 'barrier'"));
   CHECK_THAT(refuse({"send"}), Contains("broadcast, reduce, sendrecv"));
   CHECK_THAT(refuse({"sendrecv", "--device", "cuda"}), Contains("host memory"));
@@ -165,6 +168,11 @@ TEST_CASE("perf cases: size is that of the whole vector, count the argument of t
   CHECK(reduce.count == 256);
   CHECK(reduce.bytes == 1024);
   CHECK(reduce.send.count == 256);
+  const Shape exchange = shape_of({RONDO_ALL_TO_ALL, RONDO_FLOAT64, RONDO_SUM, 0, 3}, 2, 1000);
+  CHECK(exchange.count == 41);
+  CHECK(exchange.bytes == 984);
+  CHECK(exchange.send.count == 123);
+  CHECK(exchange.recv.count == 123);
   const Shape gather = shape_of({RONDO_ALL_GATHER, RONDO_FLOAT64, RONDO_SUM, 0, 3}, 2, 1000);
   CHECK(gather.count == 41);
   CHECK(gather.bytes == 984);
@@ -180,6 +188,8 @@ TEST_CASE("perf cases: bus bandwidth factors are nccl-tests'") {
   CHECK(bus_factor(RONDO_ALL_REDUCE, 4) == Approx(1.5));
   CHECK(bus_factor(RONDO_ALL_REDUCE, 1) == 0);
   CHECK(bus_factor(RONDO_ALL_GATHER, 8) == Approx(7.0 / 8));
+  for (const auto collective : {RONDO_ALL_TO_ALL, RONDO_GATHER, RONDO_SCATTER})
+    CHECK(bus_factor(collective, 4) == Approx(3.0 / 4));
   CHECK(bus_factor(RONDO_REDUCE_SCATTER, 2) == Approx(0.5));
   CHECK(bus_factor(RONDO_BROADCAST, 5) == 1);
   CHECK(bus_factor(RONDO_REDUCE, 5) == 1);
