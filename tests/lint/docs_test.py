@@ -13,6 +13,8 @@ LINK = re.compile(r"\]\(([^)#\s]+)(?:#[^)]*)?\)|\bsrc=\"([^\"]+)\"")
 WORDS_MAX, LAB_WORDS_MAX = 48000, 15000
 # Examples whose code stands on another page than the guide.
 ELSEWHERE = {"overlap.c": "docs/overlap.md", "data_parallel.c": "docs/data-parallel.md"}
+# A whole application, and the twin of a program that a page has.
+WHOLE = ("word_count.c", "data_parallel.py")
 
 
 def pages():
@@ -137,7 +139,7 @@ class Documentation(unittest.TestCase):
         blocks = {page: {block.strip() for block in re.findall(r"```(?:c|python)\n(.*?)```", tree.read(page), re.S)}
                   for page in ("docs/guide.md", *ELSEWHERE.values())}
         examples = [path for path in tree.all_files() if path.parent.name == "examples" and
-                    path.suffix in (".c", ".py") and path.name != "word_count.c"]  # that is a whole application
+                    path.suffix in (".c", ".py") and path.name not in WHOLE]
         for path in examples:
             code = re.sub(r"\A(?:/\*.*?\*/|# SPDX[^\n]*\n)", "", tree.read(str(path)), flags=re.S)
             self.assertIn(code.strip(), blocks[ELSEWHERE.get(path.name, "docs/guide.md")], path)

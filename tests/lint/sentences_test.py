@@ -43,6 +43,7 @@ HELD = (
     "docs/performance-method.md",
     "docs/performance.md",
     "docs/protocols.md",
+    "docs/python.md",
     "docs/recorder.md",
     "docs/schedules.md",
     "docs/security.md",
@@ -56,6 +57,7 @@ HELD = (
     "docs/tuning.md",
     "examples/all_reduce.c",
     "examples/data_parallel.c",
+    "examples/data_parallel.py",
     "examples/device.c",
     "examples/meson.build",
     "examples/overlap.c",
@@ -82,10 +84,10 @@ HELD = (
     "tests/timed.h",
 )
 HELD_FOLDERS = ("bench/perf", "cuda/driver", "cuda/transport", "src/base", "src/bootstrap", "src/cli", "src/compat",
-                "src/console", "src/memory", "src/plan", "src/proto", "src/sim", "src/topo", "tests/abi",
-                "tests/compat", "tests/fuzz", "tests/lint", "tests/net", "tests/proc", "tests/sim", "tests/soft_cuda",
-                "tests/soft_nvml", "tests/unit", "transports/hosts", "transports/net", "transports/tcp",
-                "transports/ucx", "transports/verbs")
+                "src/console", "src/memory", "src/plan", "src/proto", "src/python", "src/sim", "src/topo", "tests/abi",
+                "tests/compat", "tests/fuzz", "tests/lint", "tests/net", "tests/proc", "tests/python", "tests/sim",
+                "tests/soft_cuda", "tests/soft_nvml", "tests/unit", "transports/hosts", "transports/net",
+                "transports/tcp", "transports/ucx", "transports/verbs")
 WITHOUT_FRAGMENTS = ("bench/compare", "scripts")
 
 FRAGMENTS = [
