@@ -108,8 +108,8 @@ Result<std::unique_ptr<BoundPlan>> Communicator::bind(const Call &call) {
   return bound;
 }
 
-/// Plans that no call uses give their place to this one. Where calls use all, the oldest may end just now; if not,
-/// prepare() says that there is no room. After a failure no plan may go: operations may still run.
+/// Evicts plans that no call uses until this one has room. If calls use all plans, it waits a moment for one to end.
+/// Without room, prepare() fails later. After a failure it evicts nothing, since operations may still run.
 void Communicator::make_room(const Plan &plan) {
   const uint64_t deadline_ns = now_ns() + room_patience_ns;
   while (!executor_->has_room(plan) && !ranks_.failed()) {

@@ -36,8 +36,8 @@ struct DeviceReport {
   uint64_t failed_number = 0;
   Fault fault = Fault::none;  ///< none if the host stopped it
   uint32_t peer = 0;          ///< fault: whose slot
-  /// An operation that was stopped looks like one that is done: what ended after a failure of the communicator does not
-  /// count as done.
+  /// A stopped operation looks like one that is done. If this is true, an operation that ended after a failure of the
+  /// communicator does not count as done.
   bool ends_when_stopped = false;
 };
 
