@@ -72,8 +72,8 @@ Result<PlanChoice> Communicator::choose(rondo_collective_t collective, uint64_t 
   input.table = tuning_;
   if (collective == RONDO_BARRIER) {
     input.overrides = {};  // it and finalize must work whatever was asked for
-    // Over links a rank waits on its own memory only, and its stores have arrived before a peer can leave. So after
-    // finalize all memory may be given back.
+    // A barrier over links polls only the rank's own memory, and its stores arrive before a peer can leave. So all
+    // memory may be freed after finalize.
     if (!capabilities_.places_stay) input.post_bytes = 0;
   }
   input.default_chunk_bytes = executor_->chunk_bytes(input.bytes);
