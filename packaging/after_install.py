@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The last step of `meson install` (not under DESTDIR): after_install.py LIBDIR BINDIR, with MESON_INSTALL_PREFIX.
+"""The last step of `meson install` (not under DESTDIR), with MESON_INSTALL_PREFIX.
+
+usage: after_install.py LIBDIR BINDIR PYTHON PLACE
+
+PLACE is the folder of the Python package, or empty, and PYTHON the program that it is for.
 
 Tells the dynamic linker of the new library where root installs, and says what to set where programs, pkg-config or the
 shell would not find what was installed. Nothing of this makes the installation fail."""
@@ -33,7 +37,7 @@ def is_in(folder, path):
     return any(entry and Path(entry).resolve() == folder.resolve() for entry in path.split(":"))
 
 
-def missing(libraries, binaries):
+def missing(libraries, binaries, python, package):
     """Yields the variables to set, a line each."""
     if not linker_finds(libraries / "librondo.so.0") and not is_in(libraries, os.environ.get("LD_LIBRARY_PATH", "")):
         yield f"export LD_LIBRARY_PATH={libraries}:$LD_LIBRARY_PATH"
@@ -43,6 +47,13 @@ def missing(libraries, binaries):
         yield f"export PKG_CONFIG_PATH={packages}:$PKG_CONFIG_PATH"
     if not is_in(binaries, os.environ.get("PATH", "")):
         yield f"export PATH={binaries}:$PATH"
+    if package and package.parent.resolve() not in python_searches(python):
+        yield f"export PYTHONPATH={package.parent}:$PYTHONPATH"
+
+
+def python_searches(python):
+    """Returns the folders in which a Python searches packages."""
+    return {Path(path).resolve() for path in output_of(python, "-c", "import sys; print(*sys.path)").split()}
 
 
 def say(text):
@@ -62,7 +73,8 @@ def main():
     libraries, binaries = prefix / sys.argv[1], prefix / sys.argv[2]
     if os.geteuid() == 0:
         output_of("ldconfig")
-    lines = list(missing(libraries, binaries))
+    python, place = sys.argv[3:]
+    lines = list(missing(libraries, binaries, python, prefix / place if place else None))
     if not lines:
         return
     text = f"\nRondo is installed below {prefix}, where not everything is looked for. To use it, set:\n"

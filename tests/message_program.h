@@ -11,8 +11,14 @@
 
 namespace rondo_test {
 
+/// The collectives that exchange blocks.
+enum class Exchange : uint8_t {
+  none, all_to_all, all_to_all_in_place, gather, scatter, all_to_all_v, gather_v, scatter_v
+};
+
 struct Item {
-  bool collective = false;  ///< an all_reduce of all ranks
+  bool collective = false;  ///< of all ranks: an all_reduce, or `exchange`
+  Exchange exchange = Exchange::none;
   uint32_t comm = 0;        ///< which communicator
   uint32_t from = 0, to = 0;
   size_t bytes = 0;
@@ -82,6 +88,7 @@ class ProgramMaker {
     item.collective = limits_.collectives && below(6) == 0;
     if (item.collective) {
       item.bytes = 4 * (size_t{1} + below(below(3) == 0 ? 20'000 : 100));
+      if (below(2) == 0) item.exchange = static_cast<Exchange>(1 + below(7));
       return program.items.push_back(item);
     }
     // Patterns in which many messages cross, and single ones.

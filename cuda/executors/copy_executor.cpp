@@ -171,6 +171,7 @@ Result<void> CopyExecutor::connect(const DeviceRequest &request, InfoExchange &i
   captured_ends_.resize(ends_.size());
   const FlagShape flags{shape.rank_count, shape.channel_count, shape.geometry.slot_count};
   RONDO_TRY_ASSIGN(flags_, Flags::connect(context_, flags, info_exchange));
+  join_stream_users(request);
   return {};
 }
 
@@ -230,6 +231,7 @@ Result<void> CopyExecutor::launch(const DeviceCall &call, void *stream_handle) {
   RONDO_TRY(progress_.begin(work, call.captured));
   const auto done = enqueue_all(call, work);
   const auto ended = progress_.end(work, call, done.ok());
+  note_enqueued(call.number);
   if (done.ok() && ended.ok() && !call.captured) note_last_stream(stream);
   return done.ok() ? ended : done;
 }

@@ -101,7 +101,10 @@ typedef enum rondo_collective {
   RONDO_REDUCE = 4,         /**< rondo_reduce() */
   RONDO_BARRIER = 5,        /**< rondo_barrier() */
   RONDO_SEND = 6,           /**< rondo_send() */
-  RONDO_RECV = 7            /**< rondo_recv() */
+  RONDO_RECV = 7,           /**< rondo_recv() */
+  RONDO_ALL_TO_ALL = 8,     /**< rondo_all_to_all(), rondo_all_to_all_v() */
+  RONDO_GATHER = 9,         /**< rondo_gather(), rondo_gather_v() */
+  RONDO_SCATTER = 10        /**< rondo_scatter(), rondo_scatter_v() */
 } rondo_collective_t;
 /** The algorithm of a collective (docs/schedules.md). */
 typedef enum rondo_algorithm {

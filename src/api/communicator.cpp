@@ -83,10 +83,11 @@ rondo_operation_statistics_t to_public(const RecordedCounts &counts) {
 Result<uint64_t> vector_elements(const Communicator &comm, rondo_collective_t collective, size_t count,
                                  rondo_type_t type) {
   RONDO_TRY_ASSIGN(const size_t bytes, bytes_of(count, type));
-  if (planned_collective_string(collective) == nullptr)
+  if (!is_collective(collective))
     return invalid_argument("collective " + std::to_string(static_cast<int>(collective)) +
-                            " has no plan; known are: " + known_names(planned_collective_string));
-  if (!uses_blocks(collective)) return uint64_t{count};
+                            " has no plan; known are: " + known_names(planned_collective_string) +
+                            ", all_to_all, gather, scatter");
+  if (!uses_blocks(collective) && !exchanges_blocks(collective)) return uint64_t{count};
   RONDO_TRY(times_ranks(bytes, comm.rank_count()));
   return uint64_t{count} * comm.rank_count();
 }

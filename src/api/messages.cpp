@@ -20,7 +20,13 @@ rondo_status_t call_message(const char *name, bool sends, const void *buffer, si
                             rondo_comm_t handle, rondo_stream_t stream) noexcept {
   return at_boundary(handle, [&] {
     return group::keep_refusal([&]() -> Result<void> {
-      RONDO_TRY_ASSIGN(const auto comm, communicator_of(handle));
+      std::shared_ptr<Communicator> found;
+      const std::shared_ptr<Communicator> *known = group::find(handle);
+      if (known == nullptr) {
+        RONDO_TRY_ASSIGN(found, communicator_of(handle));
+        known = &found;
+      }
+      const std::shared_ptr<Communicator> &comm = *known;
       RONDO_TRY_ASSIGN(const size_t bytes, bytes_of(count, type));
       RONDO_TRY(check_peer(peer, comm->rank_count()));
       RONDO_TRY(comm->open_messages());

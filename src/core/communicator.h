@@ -31,6 +31,7 @@ struct Call {
   bool in_place = false;
   const size_t *counts = nullptr;         ///< _v: rank_count entries; read during submit() only
   const size_t *displacements = nullptr;  ///< _v: or null, one block after another
+  std::shared_ptr<const BlockLists> lists = nullptr;  ///< _v of a collective that exchanges blocks, in place of both
 };
 
 /// One end of a message as the API has checked it.
@@ -87,6 +88,9 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   Result<void> submit(std::span<const Call> calls, std::span<const Message> messages, StreamRef stream);
   /// Before a message. RONDO_ERROR_UNSUPPORTED: this communicator carries none, and why. Any thread.
   [[nodiscard]] Result<void> open_messages();
+  /// Before a collective that exchanges blocks. RONDO_ERROR_UNSUPPORTED: this communicator has none with this root, and
+  /// why. Any thread.
+  [[nodiscard]] Result<void> check_block_exchange(rondo_collective_t collective, uint32_t root) const;
   /// Returns what submit() on `stream` would refuse at once.
   [[nodiscard]] Result<void> check_usable(StreamRef stream);
   /// Makes the plans of the calls, so that submit() finds them. Returns why one of the calls cannot run.

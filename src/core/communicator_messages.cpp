@@ -2,7 +2,6 @@
 // Messages of a communicator: their numbers, and those that nobody received.
 #include <mutex>
 #include <string>
-#include <utility>
 
 #include "src/core/communicator.h"
 
@@ -54,7 +53,7 @@ Result<void> Communicator::submit(std::span<const Call> calls, std::span<const M
   give_numbers(messages, batch);
   if (runs_here) lock.unlock();
   RONDO_TRY(executor_->enqueue(works, stream));
-  return executor_->enqueue_messages(std::move(batch), stream);
+  return executor_->enqueue_messages(batch, stream);
 }
 
 /// With submit_lock_ held. Allocates nothing, so that it cannot fail.
@@ -63,7 +62,7 @@ void Communicator::give_numbers(std::span<const Message> messages, MessageBatch 
   for (const Message &message : messages) {
     OperationSequence &sequence = messages_[2 * size_t{message.peer} + (message.sends ? 1 : 0)];
     sequence.add(message.bytes);
-    Transfer &transfer = batch.transfers.emplace_back();
+    Transfer &transfer = batch.transfers.add();
     transfer.data = message.data;
     transfer.bytes = message.bytes;
     transfer.message = sequence.number;

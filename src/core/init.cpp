@@ -10,6 +10,7 @@
 #include "src/base/clock.h"
 #include "src/base/log.h"
 #include "src/base/parse.h"
+#include "src/bootstrap/address.h"
 #include "src/bootstrap/launch/rendezvous.h"
 #include "src/core/diagnostics/debug_lines.h"
 #include "src/core/registry.h"
@@ -26,6 +27,7 @@ Result<Settings> settings_of(const rondo_config_t *config) {
   if (!process().config.ok()) return process().config.error();
   RONDO_TRY_ASSIGN(Settings settings, merge(config, process().config.value()));
   RONDO_TRY(check_device(settings));  // before the other ranks learn of this one
+  RONDO_TRY(check_interfaces(settings.network_interface));
   if (!process().tuning().ok()) return process().tuning().error();
   settings.tuning_hash = process().tuning().value().hash();
   return settings;

@@ -17,6 +17,7 @@
 #include <string>
 
 #include "src/base/result.h"
+#include "src/engine/blocks.h"
 #include "src/engine/transfers.h"
 #include "src/plan/plan.h"
 #include "src/proto/connection.h"
@@ -48,6 +49,7 @@ struct ExecutorCapabilities {
   bool exports_memory = false;      ///< peers read registered buffers by what MemoryExporter says
   bool oversubscribed = false;      ///< ranks wait for each other's cores
   bool runs_in_call = false;        ///< without a stream enqueue() returns when the work is done
+  bool exchanges_blocks = false;    ///< prepare() takes plans that exchange blocks
   bool sends_messages = false;      ///< open_messages() and enqueue_messages() work
   bool checks_buffers = true;       ///< false: check_buffer() accepts everything
   // Two bytes, a cache line apart on a device, for barriers.
@@ -72,6 +74,7 @@ struct WorkItem {
   uint64_t number = 0;    ///< of the collective: equal on all ranks
   uint32_t history = 0;   ///< fingerprint() of it and all before it
   bool captured = false;  ///< into a graph, as check_stream() said: it runs when that is launched
+  std::shared_ptr<const BlockLists> lists = nullptr;  ///< of a _v collective that exchanges blocks
 };
 
 class Executor {
@@ -114,8 +117,8 @@ class Executor {
   [[nodiscard]] virtual Result<void> open_messages() {
     return Error{RONDO_ERROR_UNSUPPORTED, describe() + " carries no messages in this version"};
   }
-  /// Does the same with a batch of messages, which has its turn.
-  [[nodiscard]] virtual Result<void> enqueue_messages(MessageBatch, StreamRef) {
+  /// Does the same with a batch of messages, which has its turn. May take what the batch holds.
+  [[nodiscard]] virtual Result<void> enqueue_messages(MessageBatch &, StreamRef) {
     return Error{RONDO_ERROR_UNSUPPORTED, describe() + " carries no messages in this version"};
   }
 

@@ -9,6 +9,7 @@
 #include <mutex>
 #include <vector>
 
+#include "src/engine/block_exchange.h"
 #include "src/engine/executor.h"
 #include "src/engine/host_links.h"
 #include "src/engine/host_messages.h"
@@ -41,7 +42,7 @@ class HostExecutor final : public Executor {
   [[nodiscard]] Result<std::unique_ptr<PreparedPlan>> prepare(const Plan &plan) override;
   [[nodiscard]] Result<void> enqueue(std::span<const WorkItem> works, StreamRef stream) override;
   [[nodiscard]] Result<void> open_messages() override;
-  [[nodiscard]] Result<void> enqueue_messages(MessageBatch batch, StreamRef stream) override;
+  [[nodiscard]] Result<void> enqueue_messages(MessageBatch &batch, StreamRef stream) override;
 
   void look_for_failure() override {}  // the thread that runs an operation raises its failures
   [[nodiscard]] bool quiesce() override;
@@ -70,6 +71,7 @@ class HostExecutor final : public Executor {
   std::vector<LinkEnds> ends_;   ///< [channel * rank_count + peer]
   Scratch scratch_;
   ExchangeEnd exchange_;
+  BlockExchange blocks_;
   std::mutex opening_;                      ///< guards opened_
   std::unique_ptr<HostMessages> opened_;
   std::atomic<HostMessages *> messages_ = nullptr;  ///< opened_; stored in open_messages()

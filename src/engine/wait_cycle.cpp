@@ -27,6 +27,8 @@ bool needs_all(const Signature &call) {
     case RONDO_REDUCE_SCATTER:
     case RONDO_ALL_GATHER:
       return call.count != 0 && call.counts_hash == 0;  // of uneven blocks some may be empty
+    case RONDO_ALL_TO_ALL:
+      return call.count != 0 || call.counts_hash == counts_of_pairs;  // each two ranks exchange counts
     default:
       return false;
   }

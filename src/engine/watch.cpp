@@ -145,9 +145,9 @@ void OperationWatch::tell_disagreement(uint32_t peer, const Common &latest) {
   const auto name = [&](const OperationInfo &call) { return calls_differ ? describe(call.signature) : describe(call); };
   const std::string number = std::to_string(operation);
   const std::string where = recorded ? "operation " + number
-                                     : "an operation before " + number + ", the first that is still recorded of both";
+                                     : "an operation before " + number + ", the first that is still recorded of both,";
   raise(RONDO_ERROR_MISMATCH, static_cast<int32_t>(peer), operation,
-        "ranks disagree on " + where + ": rank " + std::to_string(rank_) + " called " + name(own) + ", " +
+        where + " differs between ranks: rank " + std::to_string(rank_) + " called " + name(own) + ", " +
             ranks_.describe_rank(peer) + " called " + name(theirs) + advice);
 }
 
@@ -227,7 +227,7 @@ void OperationWatch::explain_fault(uint32_t peer, Fault fault, int own_shortage)
   // A rank of this host records its call before it sends a slot, so such a slot from it is a defect.
   if (fault == Fault::foreign_slot && !ranks_.is_near(peer) && !is_known_to_agree(peer))
     return raise(RONDO_ERROR_MISMATCH, number, operation_,
-                 "ranks disagree: " + name + " sent a slot of another operation" + during +
+                 name + " sent a slot of another operation" + during +
                      (latest_in_common(peer) ? ", and what that rank called in its place is not known here yet"
                                              : ", and no operation is recorded of both any more") + advice);
   raise(RONDO_ERROR_INTERNAL, number, operation_,

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The installed tree, under DESTDIR: install_test.py CC PREFIX LIBDIR, started in the build folder."""
+"""The installed tree, under DESTDIR: install_test.py CC PREFIX LIBDIR PYTHON PLACE, started in the build
+folder. PLACE is the folder of the package for PYTHON."""
 
 import os
 import re
@@ -31,6 +32,7 @@ def run(*command, **environment):
 
 class Installed(unittest.TestCase):
     compiler, prefix, libdir = ["cc"], "/usr/local", "lib"
+    python, python_place = sys.executable, ""
 
     @classmethod
     def setUpClass(cls):
@@ -59,6 +61,8 @@ class Installed(unittest.TestCase):
                     ("librondo.so", "librondo.so.0", "librondo.so.0.1.0", "pkgconfig/rondo.pc",
                      "rondo/nccl/libnccl.so", "rondo/nccl/libnccl.so.2",
                      "cmake/Rondo/RondoConfig.cmake", "cmake/Rondo/RondoConfigVersion.cmake"))}
+        wanted |= {f"{self.python_place}/{path.name}" for path in (Path(BUILD) / "src/python/rondo").iterdir()
+                   if path.suffix in (".py", ".typed")}
         if (Path(BUILD) / "src/cli/rondo-train").exists():
             wanted.add("bin/rondo-train")
         self.assertEqual(files, wanted)
@@ -96,6 +100,12 @@ class Installed(unittest.TestCase):
                     PATH=f"{folder}:{os.environ['PATH']}", PKG_CONFIG_PATH=str(self.lib / "pkgconfig"))
         self.assertEqual(alone, "rank 0 of 1: the sum is 1.0\n")
 
+    def test_the_python_package_finds_the_installed_library(self):
+        look = "import rondo; print(rondo.__version__, open('/proc/self/maps').read())"
+        said = run(self.python, "-B", "-c", look, PYTHONPATH=str((self.tree / self.python_place).parent),
+                   LD_LIBRARY_PATH="")
+        self.assertIn(str(self.lib.resolve() / "librondo.so.0.1.0"), said)
+
     def cmake(self, name, wanted):
         """Configures a project that wants this of Rondo. Returns its build folder and the finished process."""
         source, build = Path(self.folder.name) / name, Path(self.folder.name) / f"{name}-build"
@@ -131,11 +141,13 @@ target_link_libraries(consumer PRIVATE Rondo::rondo)
         environment = {"MESON_INSTALL_PREFIX": str(self.tree), "LD_LIBRARY_PATH": "", "PKG_CONFIG_PATH": "",
                        "PATH": "/usr/bin:/bin"}
         # A shell stands for Meson, to whose output it says it.
-        words = ["bash", "-c", '"$@" >/dev/null; exit $?', "sh", sys.executable, str(script), self.libdir, "bin"]
+        words = ["bash", "-c", '"$@" >/dev/null; exit $?', "sh", sys.executable, str(script), self.libdir, "bin",
+                 self.python, self.python_place]
         said = run(*words, **environment)
         lines = dict(re.findall(r"^  export (\w+)=(.*?):\$\1$", said, re.M))
         self.assertEqual(lines, {"LD_LIBRARY_PATH": str(self.lib), "PKG_CONFIG_PATH": str(self.lib / "pkgconfig"),
-                                 "PATH": str(self.tree / "bin")})
+                                 "PATH": str(self.tree / "bin"),
+                                 "PYTHONPATH": str((self.tree / self.python_place).parent)})
         lines["PATH"] += ":/usr/bin:/bin"
         self.assertEqual(run(*words, **{**environment, **lines}), "")
         self.assertIn("/etc/ld.so.conf.d", said)
@@ -170,4 +182,5 @@ target_link_libraries(consumer PRIVATE Rondo::rondo)
 if __name__ == "__main__":
     if len(sys.argv) > 3:
         Installed.compiler, Installed.prefix, Installed.libdir = sys.argv[1].split(), sys.argv[2], sys.argv[3]
+        Installed.python, Installed.python_place = sys.argv[4:6]
     unittest.main(argv=sys.argv[:1], verbosity=2)

@@ -39,7 +39,7 @@ class Packages(unittest.TestCase):
         return {re.sub(r" (->|link to) .*", "", line).split(None, 5)[5] for line in lines if not line.endswith("/")}
 
     def test_each_installed_file_is_in_one_package(self):
-        self.assertEqual(sorted(self.packages), ["librondo-dev", "librondo0", "rondo"])
+        self.assertEqual(sorted(self.packages), ["librondo-dev", "librondo0", "python3-rondo", "rondo"])
         tree = self.folder / "tree"
         installed = sorted(f"./{path.relative_to(tree)}" for path in tree.rglob("*") if not path.is_dir())
         packed = sorted(re.sub(r"\.1\.gz$", ".1", name) for package in self.packages for name in self.files(package))
@@ -58,6 +58,8 @@ class Packages(unittest.TestCase):
                 self.assertIn(library, depends, name)
         self.assertNotIn("rondo", wanted)
         self.assertRegex(run("dpkg-deb", "-f", self.packages["librondo-dev"], "Depends"), r"^librondo0 \(= [\d.]+\)\n$")
+        self.assertRegex(run("dpkg-deb", "-f", self.packages["python3-rondo"], "Depends"),
+                         r"^librondo0 \(= [\d.]+\), python3 \(>= 3\.9\)\n$")
 
     @unittest.skipUnless(os.geteuid() == 0, "dpkg installs as root only")
     def test_installed_and_removed_again_they_leave_nothing(self):

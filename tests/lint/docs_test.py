@@ -16,6 +16,8 @@ ELSEWHERE = {"all_reduce.c": "docs/first-program.md", "data_parallel.c": "docs/d
              "messages.c": "docs/ring-exchange.md", "overlap.c": "docs/overlap.md", "survivors.c": "docs/recovery.md"}
 # Examples of which a page shows only the lines that matter there. All others are shown whole.
 IN_PART = ("data_parallel.c", "device.c", "recovery.c")
+# A whole application, and the twin of a program that a page has.
+WHOLE = ("word_count.c", "data_parallel.py")
 
 
 def pages():
@@ -140,7 +142,7 @@ class Documentation(unittest.TestCase):
         blocks = {page: [block.rstrip() for block in re.findall(r"```(?:c|python)\n(.*?)```", tree.read(page), re.S)]
                   for page in ("docs/guide.md", *ELSEWHERE.values())}
         examples = [path for path in tree.all_files() if path.parent.name == "examples" and
-                    path.suffix in (".c", ".py") and path.name != "word_count.c"]  # that is a whole application
+                    path.suffix in (".c", ".py") and path.name not in WHOLE]
         for path in examples:
             code = re.sub(r"\A(?:/\*.*?\*/|# SPDX[^\n]*\n)", "", tree.read(str(path)), flags=re.S).strip("\n")
             mine = blocks[ELSEWHERE.get(path.name, "docs/guide.md")]

@@ -122,11 +122,13 @@ TEST_CASE("wait cycle: a send is an edge only while it is blocked, and while its
 }
 
 TEST_CASE("wait cycle: a collective waits for all only where all are needed") {
-  for (const auto collective : {RONDO_ALL_REDUCE, RONDO_BARRIER, RONDO_BROADCAST, RONDO_REDUCE}) {
+  for (const auto collective : {RONDO_ALL_REDUCE, RONDO_BARRIER, RONDO_BROADCAST, RONDO_REDUCE, RONDO_ALL_TO_ALL,
+                                RONDO_GATHER, RONDO_SCATTER}) {
     World world(2);
     world.receive(0, 1, 1);
     world.ranks.calls[1] = {static_cast<uint32_t>(collective), RONDO_INT32, RONDO_SUM, 0, 3, 0};
-    const bool needs_all = collective == RONDO_ALL_REDUCE || collective == RONDO_BARRIER;
+    const bool needs_all = collective == RONDO_ALL_REDUCE || collective == RONDO_BARRIER ||
+                           collective == RONDO_ALL_TO_ALL;
     INFO(rondo_collective_string(collective));
     CHECK(world.find(0).empty() != needs_all);
     world.ranks.calls[0] = world.ranks.calls[1];
@@ -136,4 +138,6 @@ TEST_CASE("wait cycle: a collective waits for all only where all are needed") {
   world.receive(0, 1, 1);
   world.ranks.calls[1] = {RONDO_ALL_REDUCE, RONDO_INT32, RONDO_SUM, 0, 0, 0};
   CHECK(world.find(0).empty());  // 0 elements are exchanged with nobody
+  world.ranks.calls[1] = {RONDO_ALL_TO_ALL, RONDO_INT32, RONDO_SUM, 0, 0, counts_of_pairs};
+  CHECK(!world.find(0).empty());  // of uneven blocks all counts are exchanged
 }

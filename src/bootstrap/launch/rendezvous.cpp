@@ -62,9 +62,9 @@ Result<Rendezvous> complete_as_host(Rendezvous rendezvous, std::unique_ptr<Store
   return own;
 }
 
+/// Adds the launcher. The caller adds the rank (at_init() in src/core/init.cpp).
 Error in_job(Error error, const Job &job) {
-  error.message = "rank " + std::to_string(job.rank) + " of " + std::to_string(job.size) + " (" + job.launcher +
-                  "): " + error.message;
+  if (!job.launcher.empty()) error.message.insert(0, "launched by " + job.launcher + "; ");
   return error;
 }
 

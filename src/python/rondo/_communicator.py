@@ -1,0 +1,321 @@
+# SPDX-License-Identifier: Apache-2.0
+"""This module has communicators, how they are made, and what they say about themselves."""
+
+from __future__ import annotations
+
+import ctypes
+import sys
+import time
+from ctypes import byref, c_int, c_uint64, c_void_p, sizeof
+from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Union
+
+from ._buffers import SIZES, describe, type_of
+from ._calls import Calls, number_of
+from ._config import configuration, enumerator
+from ._errors import Error, InvalidArgument, check, failure
+from ._interface import (DEVICE_HOST, REGISTER_MOVE_PAGES, UNIQUE_ID_BYTES, Algorithm, Collective, DeviceExecutor,
+                         Kernel, Protocol, Status, rondo_comm_properties_t, rondo_config_t, rondo_plan_info_t,
+                         rondo_statistics_t, rondo_unique_id_t)
+from ._library import C
+
+POLL_S = 0.001
+NOT_READY = int(Status.NOT_READY)
+
+
+class UniqueId(bytes):
+    """The name of a communicator that is to be made. It carries a secret: hand it only to members of the group."""
+
+    def free(self) -> None:
+        """Gives up an id that this process made and did not use."""
+        check(C.rondo_unique_id_free(byref(rondo_unique_id_t.from_buffer_copy(self))))
+
+    def __repr__(self) -> str:
+        return "<rondo.UniqueId>"
+
+    __str__ = __repr__
+
+
+def unique_id(network_interface: Optional[str] = None) -> UniqueId:
+    """Makes an id, and listens for the group in this process.
+
+    >>> import pickle, rondo
+    >>> name = rondo.unique_id()
+    >>> pickle.loads(pickle.dumps(name)) == name
+    True
+    >>> name.free()
+    """
+    made = rondo_unique_id_t()
+    check(C.rondo_get_unique_id(byref(made), byref(configuration(network_interface=network_interface))))
+    return UniqueId(bytes(made))
+
+
+class OperationStatistics(NamedTuple):
+    """The sums over operations of one kind; times are in nanoseconds."""
+
+    operations: int
+    bytes: int
+    in_flight_ns: int
+    exposed_ns: int
+
+
+class Statistics(NamedTuple):
+    """The work of a communicator on this rank: in all, and by the name of each collective that has run."""
+
+    total: OperationStatistics
+    collectives: Dict[str, OperationStatistics]
+    waits_seen: bool
+
+
+class Memory(NamedTuple):
+    """The memory of a communicator on this host."""
+
+    reserved_bytes: int
+    used_bytes: int
+
+
+class Properties(NamedTuple):
+    """The properties of a communicator."""
+
+    rank: int
+    rank_count: int
+    device: Optional[int]
+    local_rank_count: int
+    core_count: int
+    oversubscribed: bool
+    mapped_buffers: bool
+    cross_memory: bool
+    shared_bytes: int
+    device_executor: DeviceExecutor
+
+
+class Plan(NamedTuple):
+    """The plan of an operation."""
+
+    algorithm: Algorithm
+    protocol: Protocol
+    channels: int
+    kernel: Kernel
+    chunk_bytes: int
+
+
+class Registration:
+    """A registered buffer, which is kept alive while it is registered. It ends with its `with` block, by deregister(),
+    or with the communicator."""
+
+    def __init__(self, comm: "Communicator", handle: int, held: Any) -> None:
+        self._comm, self._handle, self._held = comm, handle, held
+
+    def deregister(self) -> None:
+        """Ends the registration. No operation may still use the buffer. A second call has no effect."""
+        if self._comm._registrations.get(self._handle) is self:
+            check(C.rondo_comm_deregister(self._comm._handle, self._handle), self._comm._handle)
+            del self._comm._registrations[self._handle]
+            self._held = None
+
+    def __enter__(self) -> "Registration":
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        self.deregister()
+
+
+class Communicator(Calls):
+    """One rank of a communicator.
+
+    A `with` block finalizes and destroys it. If an exception leaves the block, it is aborted and destroyed, so that
+    the other ranks do not wait for this one.
+
+    >>> import rondo
+    >>> with rondo.Communicator(rondo.unique_id(), rank=0, size=1, timeout=30) as comm:
+    ...     comm
+    <rondo.Communicator: rank 0 of 1>
+    """
+
+    def __init__(self, unique_id: Union[bytes, bytearray], rank: int, size: int, device: Optional[int] = None,
+                 timeout: Optional[float] = None, **options: Any) -> None:
+        """Makes the communicator of `unique_id`: rank `rank` of `size`.
+
+        `device` is the ordinal of a CUDA device; without it buffers are host memory. `timeout` and `init_timeout` are
+        in seconds. The other options are the fields of rondo_config_t."""
+        self._reset()
+        if len(unique_id) != UNIQUE_ID_BYTES:
+            raise InvalidArgument(f"a unique id has {UNIQUE_ID_BYTES} bytes, not {len(unique_id)}: pass the result of "
+                                  "rondo.unique_id()")
+        rank, size = number_of(rank, "rank"), number_of(size, "size")
+        handle = c_void_p()
+        check(C.rondo_comm_init(byref(handle), byref(rondo_unique_id_t.from_buffer_copy(unique_id)), rank, size,
+                                byref(configuration(device=device, timeout=timeout, **options))))
+        self._handle, self.rank, self.size = handle.value, rank, size
+
+    def _reset(self) -> None:
+        self._handle: Optional[int] = None
+        self._registrations: Dict[int, Registration] = {}
+        self.rank, self.size = -1, 0
+
+    @classmethod
+    def _of(cls, handle: Optional[int]) -> "Communicator":
+        """Takes over a handle that the library made."""
+        made = cls.__new__(cls)
+        made._reset()
+        made._handle = handle
+        made.ready()
+        return made
+
+    def ready(self) -> bool:
+        """Returns whether the communicator is made, which only a nonblocking one may not be yet."""
+        status = c_int()
+        check(C.rondo_comm_get_async_error(self._handle, byref(status)), self._handle)
+        if status.value == NOT_READY:
+            return False
+        check(status.value, self._handle)
+        if self.size == 0:
+            rank, size = c_int(), c_int()
+            check(C.rondo_comm_rank(self._handle, byref(rank)), self._handle)
+            check(C.rondo_comm_size(self._handle, byref(size)), self._handle)
+            self.rank, self.size = rank.value, size.value
+        return True
+
+    def wait_ready(self) -> None:
+        """Waits until a nonblocking communicator is made, or has failed."""
+        while not self.ready():  # the init timeout ends it
+            time.sleep(POLL_S)
+
+    def register(self, data: Any, move_pages: bool = False) -> Registration:
+        """Registers an array, so that peers read it in place.
+
+        >>> import array, rondo
+        >>> x = array.array("f", [0.0] * 1024)
+        >>> with rondo.init() as comm, comm.register(x):
+        ...     _ = comm.all_reduce(x)
+        """
+        address, count, type_, _, _ = held = describe(data)
+        handle = c_void_p()
+        check(C.rondo_comm_register(self._handle, address, count * SIZES[type_],
+                                    REGISTER_MOVE_PAGES if move_pages else 0, byref(handle)), self._handle)
+        made = Registration(self, handle.value or 0, held)
+        self._registrations[made._handle] = made
+        return made
+
+    def properties(self) -> Properties:
+        """Returns the properties of the communicator. `device` is None for host memory."""
+        found = rondo_comm_properties_t(size=sizeof(rondo_comm_properties_t))
+        check(C.rondo_comm_get_properties(self._handle, byref(found)), self._handle)
+        return Properties(found.rank, found.rank_count, None if found.device == DEVICE_HOST else found.device,
+                          found.local_rank_count, found.core_count, bool(found.oversubscribed),
+                          bool(found.mapped_buffers), bool(found.cross_memory), found.shared_bytes,
+                          DeviceExecutor(found.device_executor))
+
+    def memory(self) -> Memory:
+        """Returns the memory of the communicator on this host."""
+        reserved, used = c_uint64(), c_uint64()
+        check(C.rondo_comm_memory(self._handle, byref(reserved), byref(used)), self._handle)
+        return Memory(reserved.value, used.value)
+
+    def statistics(self) -> Statistics:
+        """Returns the cost of this rank's operations since the communicator was made.
+
+        >>> import array, rondo
+        >>> with rondo.init() as comm:
+        ...     _ = comm.all_reduce(array.array("d", [1]))
+        ...     comm.statistics().collectives["all_reduce"].bytes
+        8
+        """
+        found = rondo_statistics_t(size=sizeof(rondo_statistics_t))
+        check(C.rondo_comm_statistics(self._handle, byref(found)), self._handle)
+
+        def sums(each: Any) -> OperationStatistics:
+            return OperationStatistics(each.operations, each.bytes, each.in_flight_ns, each.exposed_ns)
+        return Statistics(sums(found.total), {kind.name.lower(): sums(found.collectives[kind]) for kind in Collective
+                                              if found.collectives[kind].operations}, bool(found.waits_seen))
+
+    def query_plan(self, collective: Any, count: int, dtype: Any = "float32") -> Plan:
+        """Returns the plan that the tuner would choose for an operation."""
+        found = rondo_plan_info_t(size=sizeof(rondo_plan_info_t))
+        check(C.rondo_comm_query_plan(self._handle, enumerator(Collective, collective), count, type_of(dtype),
+                                      byref(found)), self._handle)
+        return Plan(Algorithm(found.algorithm), Protocol(found.protocol), found.channels, Kernel(found.kernel),
+                    found.chunk_bytes)
+
+    def async_error(self) -> Optional[Error]:
+        """Returns the failure of the communicator as an exception, or None. It does not wait, and checks the peers."""
+        status = c_int()
+        check(C.rondo_comm_get_async_error(self._handle, byref(status)), self._handle)
+        return None if status.value in (0, NOT_READY) else failure(status.value, self._handle)
+
+    def abort(self) -> None:
+        """Ends all operations of the communicator, on all ranks. Another thread may call it while a call blocks."""
+        check(C.rondo_comm_abort(self._handle), self._handle)
+
+    def finalize(self) -> None:
+        """Waits until this rank's operations are complete and every rank has called this method."""
+        check(C.rondo_comm_finalize(self._handle), self._handle)
+
+    def destroy(self) -> None:
+        """Waits for this rank's operations, then frees everything. A second call has no effect."""
+        handle, self._handle = self._handle, None
+        if handle is not None:
+            check(C.rondo_comm_destroy(handle))
+            self._registrations.clear()
+
+    def __enter__(self) -> "Communicator":
+        return self
+
+    def __exit__(self, kind: Any, *_: Any) -> None:
+        try:
+            if self._handle is not None:
+                if kind is None:
+                    self.finalize()
+                else:
+                    C.rondo_comm_abort(self._handle)
+        finally:
+            self.destroy()
+
+    def __del__(self) -> None:
+        if getattr(self, "_handle", None) is not None and not sys.is_finalizing():
+            C.rondo_comm_destroy(self._handle)
+
+    def __repr__(self) -> str:
+        if self._handle is None:
+            return "<rondo.Communicator: destroyed>"
+        if self.size == 0:
+            return "<rondo.Communicator: not ready>"
+        return f"<rondo.Communicator: rank {self.rank} of {self.size}>"
+
+
+def init(device: Optional[int] = None, timeout: Optional[float] = None, **options: Any) -> Communicator:
+    """Makes a communicator of all ranks of the job that the environment describes.
+
+    It reads the environment of `rondo run`, torchrun, Open MPI, MPICH and Slurm. Without a launcher, this process is
+    the only rank. The options are those of Communicator.
+
+    >>> import rondo
+    >>> with rondo.init(algorithm="ring") as comm:
+    ...     print(comm.rank, comm.size)
+    0 1
+    """
+    handle = c_void_p()
+    check(C.rondo_comm_init_env(byref(handle), byref(configuration(device=device, timeout=timeout, **options))))
+    return Communicator._of(handle.value)
+
+
+def init_all(size: int, devices: Optional[Sequence[int]] = None, timeout: Optional[float] = None,
+             **options: Any) -> List[Communicator]:
+    """Makes a communicator whose ranks are all in this process, and returns one Communicator for each rank.
+
+    Drive each rank from its own thread, or with streams. `devices` has the ordinal of each rank's CUDA device.
+
+    >>> import array, rondo
+    >>> comms, streams = rondo.init_all(2), [rondo.Stream(), rondo.Stream()]
+    >>> xs = [array.array("i", [rank + 1]) for rank in range(2)]
+    >>> works = [comm.all_reduce(x, stream=stream) for comm, x, stream in zip(comms, xs, streams)]
+    >>> all(work.wait() for work in works), xs[0][0], xs[1][0]
+    (True, 3, 3)
+    """
+    if size < 1 or devices is not None and len(devices) != size:
+        raise InvalidArgument(f"{size} ranks with {devices!r}: there is at least one rank, and one device for each")
+    configs = (rondo_config_t * size)()
+    for rank in range(size):
+        configs[rank] = configuration(device=devices[rank] if devices else None, timeout=timeout, **options)
+    handles = (c_void_p * size)()
+    check(C.rondo_comm_init_all(ctypes.cast(handles, ctypes.POINTER(c_void_p)), size, configs))
+    return [Communicator._of(handle) for handle in handles]

@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: Apache-2.0
+"""This module has groups of calls."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any, List, Optional
+
+from ._errors import InvalidUsage, check
+from ._library import C
+from ._streams import Work
+
+
+class State(threading.local):
+    """The outermost group of each thread."""
+
+    group: Optional["Group"] = None
+
+
+state = State()
+
+
+class Group:
+    """A group of calls; rondo.group() makes it."""
+
+    def __init__(self) -> None:
+        self._outermost = False
+        self.held: List[Any] = []   # buffers, which the end of the group reads
+        self.works: List[Work] = []
+        self.spoilt = False         # an exception left a group inside of this one
+
+    def __enter__(self) -> "Group":
+        check(C.rondo_group_begin())
+        if state.group is None:
+            state.group, self._outermost = self, True
+        return self
+
+    def __exit__(self, kind: Any, *_: Any) -> None:
+        if not self._outermost:
+            if kind is not None and state.group is not None:
+                state.group.spoilt = True
+            C.rondo_group_end()  # the outermost end reports a refused call
+            return
+        state.group = None
+        if kind is not None or self.spoilt:
+            C.rondo_group_cancel(None)
+            if kind is None:
+                raise InvalidUsage("an exception ended a group inside of this one, so that none of its calls was "
+                                   "enqueued. Let the exception leave the outer group, too")
+            return
+        check(C.rondo_group_end())
+        for work in self.works:
+            work._stream._track(work)
+
+
+def group() -> Group:
+    """Makes a group: its calls are kept, and all are enqueued at the end of the `with` block.
+
+    If an exception leaves the block, nothing is enqueued. Messages of one group run at once, so they cannot wait for
+    each other.
+
+    >>> import array, rondo
+    >>> x, y = array.array("i", [7]), array.array("i", [0])
+    >>> with rondo.init() as comm:
+    ...     with rondo.group():
+    ...         comm.send(x, peer=0)
+    ...         _ = comm.recv(y, peer=0)
+    ...     y[0]
+    7
+    """
+    return Group()

@@ -1,0 +1,48 @@
+# SPDX-License-Identifier: Apache-2.0
+"""This module loads librondo.so and gives each function of the C API its types."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+
+from . import _interface
+from ._location import LIBRARY
+
+SONAME = "librondo.so.0"
+
+
+def open_library() -> ctypes.CDLL:
+    """Opens the library that was installed with this package, or else the one that the dynamic linker finds."""
+    place = os.path.normpath(os.path.join(os.path.dirname(os.path.abspath(__file__)), LIBRARY))
+    reasons = []
+    for name in ([place] if os.path.exists(place) else []) + [SONAME]:
+        try:
+            return ctypes.CDLL(name)
+        except OSError as error:
+            reasons.append(str(error))
+    raise ImportError(f"{SONAME} cannot be loaded: it is not at {place}, and the dynamic linker says: "
+                      f"{'; '.join(reasons)}. Install Rondo's library, or add its folder to LD_LIBRARY_PATH")
+
+
+def check_version(library: ctypes.CDLL) -> None:
+    """Refuses a library that is older than this package, or has another major version."""
+    found = [ctypes.c_int(-1) for _ in range(3)]
+    library.rondo_version(*map(ctypes.byref, found))
+    version = tuple(number.value for number in found)
+    if version[0] != _interface.VERSION[0] or version[:2] < _interface.VERSION[:2]:
+        raise ImportError(f"{library._name} is Rondo {'.'.join(map(str, version))}, but this package needs "
+                          f"{'.'.join(map(str, _interface.VERSION))} or newer: install both from the same version")
+
+
+def load() -> ctypes.CDLL:
+    """Returns the library, with the types of all its functions set."""
+    library = open_library()
+    check_version(library)
+    for name, (result, arguments) in _interface.FUNCTIONS.items():
+        function = getattr(library, name)
+        function.restype, function.argtypes = result, arguments
+    return library
+
+
+C = load()

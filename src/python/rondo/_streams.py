@@ -1,0 +1,236 @@
+# SPDX-License-Identifier: Apache-2.0
+"""This module has host streams, events, and the handle of one operation on a stream."""
+
+from __future__ import annotations
+
+import collections
+import sys
+import threading
+import time
+from ctypes import byref, c_int, c_uint64, c_void_p
+from typing import Any, Deque, List, Optional
+
+from ._errors import Error, InvalidArgument, InvalidHandle, InvalidUsage, check, failure
+from ._interface import Status
+from ._library import C
+
+NOT_READY = int(Status.NOT_READY)
+POLL_S = 0.001
+
+
+class Event:
+    """A point in a host stream.
+
+    >>> import rondo
+    >>> with rondo.Stream() as stream, rondo.Event() as event:
+    ...     event.record(stream)
+    ...     event.synchronize()
+    ...     event.done()
+    True
+    """
+
+    def __init__(self) -> None:
+        handle = c_void_p()
+        check(C.rondo_event_create(byref(handle)))
+        self._handle: Optional[int] = handle.value
+
+    def record(self, stream: "Stream") -> None:
+        """Marks this point of `stream`."""
+        check(C.rondo_event_record(self._handle, stream._handle))
+
+    def synchronize(self) -> None:
+        """Waits until the stream has reached the point."""
+        check(C.rondo_event_synchronize(self._handle))
+
+    def done(self) -> bool:
+        """Returns whether the stream has reached the point."""
+        return ready(C.rondo_event_query(self._handle))
+
+    def timestamp_ns(self) -> int:
+        """Returns the time at which the stream passed the point, by CLOCK_MONOTONIC."""
+        time_ns = c_uint64()
+        check(C.rondo_event_timestamp_ns(self._handle, byref(time_ns)))
+        return time_ns.value
+
+    def destroy(self) -> None:
+        """Frees the event. A second call has no effect."""
+        handle, self._handle = self._handle, None
+        if handle is not None:
+            check(C.rondo_event_destroy(handle))
+
+    def __enter__(self) -> "Event":
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        self.destroy()
+
+    def __del__(self) -> None:
+        if getattr(self, "_handle", None) is not None and not sys.is_finalizing():
+            C.rondo_event_destroy(self._handle)
+
+
+def ready(status: int) -> bool:
+    """Returns whether the status of a query is RONDO_OK, and raises an exception if the query failed."""
+    if status == NOT_READY:
+        return False
+    check(status)
+    return True
+
+
+class Work:
+    """An operation on a host stream. It keeps the operation's buffers alive until the operation is done."""
+
+    def __init__(self, stream: "Stream", comm: Optional[int], result: Any, held: Any) -> None:
+        self._stream, self._comm, self._held = stream, comm, held
+        self._event: Optional[int] = None  # while it is in a group, and once it is done
+        self._done = False
+        self.result = result
+
+    def done(self) -> bool:
+        """Returns whether the operation is done, which includes that it failed."""
+        if not self._done:
+            self._stream._retire()
+        return self._done
+
+    def wait(self, timeout: Optional[float] = None) -> bool:
+        """Waits until the operation is done. Returns False if `timeout` seconds have passed before.
+
+        If the communicator has failed, its failure is raised."""
+        if not self._stream._wait(self, timeout):
+            return False
+        status = c_int()
+        number = C.rondo_comm_get_async_error(self._comm, byref(status)) or status.value
+        if number:
+            raise failure(number, self._comm)
+        return True
+
+    def __repr__(self) -> str:
+        return f"<rondo.Work: {'done' if self._done else 'enqueued'}>"
+
+
+class Stream:
+    """A queue with a thread that runs operations in order, for communicators on host memory.
+
+    A call with `stream=` returns a Work at once. At the end of a `with` block the stream is synchronized, then
+    destroyed.
+
+    >>> import array, rondo
+    >>> with rondo.init() as comm, rondo.Stream() as stream:
+    ...     x = array.array("f", [1, 2])
+    ...     work = comm.all_reduce(x, stream=stream)
+    ...     work.wait()
+    True
+    """
+
+    def __init__(self) -> None:
+        handle = c_void_p()
+        check(C.rondo_stream_create(byref(handle)))
+        self._handle: Optional[int] = handle.value
+        self._pending: Deque[Work] = collections.deque()  # in the order of the stream
+        self._events: List[int] = []                      # events for later operations
+        self._lock = threading.Lock()
+
+    def wait_event(self, event: Event) -> None:
+        """Makes later operations wait for the latest record of `event`."""
+        check(C.rondo_stream_wait_event(self._handle, event._handle))
+
+    def synchronize(self) -> None:
+        """Waits until everything is done. Raises the first failure since the last call."""
+        status = C.rondo_stream_synchronize(self._handle)
+        self._retire()
+        check(status)
+
+    def done(self) -> bool:
+        """Returns whether everything is done."""
+        return ready(C.rondo_stream_query(self._handle))
+
+    def destroy(self) -> None:
+        """Waits until everything is done, then ends the stream. A second call has no effect."""
+        handle, self._handle = self._handle, None
+        if handle is None:
+            return
+        status = C.rondo_stream_destroy(handle)
+        self._retire()
+        with self._lock:
+            events, self._events = self._events, []
+        for event in events:
+            C.rondo_event_destroy(event)
+        check(status)
+
+    def _track(self, work: Work) -> Work:
+        """Records an event after the latest operation, and keeps the work's buffers until the event is done."""
+        self._retire()
+        with self._lock:
+            event = self._events.pop() if self._events else None
+        if event is None:
+            made = c_void_p()
+            check(C.rondo_event_create(byref(made)))
+            event = made.value
+        with self._lock:  # the events are recorded in the order of the list
+            check(C.rondo_event_record(event, self._handle))
+            work._event = event
+            self._pending.append(work)
+        return work
+
+    def _retire(self) -> None:
+        """Lets go of the buffers of operations that are done."""
+        with self._lock:
+            while self._pending and C.rondo_event_query(self._pending[0]._event) != NOT_READY:
+                work = self._pending.popleft()
+                if work._event is not None:
+                    self._events.append(work._event)
+                work._event = work._held = None
+                work._done = True
+
+    def _wait(self, work: Work, timeout: Optional[float]) -> bool:
+        """Waits until `work` is done, or the time is over."""
+        end = None if timeout is None else time.monotonic() + timeout
+        while not work.done():
+            event = work._event
+            if event is None:
+                if work._done:  # another thread has just noticed
+                    break
+                raise InvalidUsage("this operation is in a group that has not ended: wait after the `with` block")
+            if end is None:
+                check(C.rondo_event_synchronize(event))
+            elif time.monotonic() >= end:
+                return False
+            else:
+                time.sleep(min(POLL_S, max(0.0, end - time.monotonic())))
+        return True
+
+    def __enter__(self) -> "Stream":
+        return self
+
+    def __exit__(self, kind: Any, *_: Any) -> None:
+        try:
+            if kind is None:
+                self.synchronize()
+        finally:
+            self.destroy()
+
+    def __del__(self) -> None:
+        if getattr(self, "_handle", None) is not None and not sys.is_finalizing():
+            try:
+                self.destroy()
+            except Error:
+                pass  # the communicator reports it, too
+
+
+def handle_of(stream: Any) -> int:
+    """Returns the handle of a host stream, or of a CUDA stream: a number, or an object of a framework."""
+    if type(stream) is Stream:
+        if stream._handle is None:
+            raise InvalidHandle("the stream was destroyed before")
+        return stream._handle
+    if isinstance(stream, int):
+        return stream
+    described = getattr(stream, "__cuda_stream__", None)
+    if described is not None:
+        return int((described() if callable(described) else described)[1])
+    for name in ("cuda_stream", "ptr"):  # PyTorch and CuPy before they had the protocol
+        handle = getattr(stream, name, None)
+        if isinstance(handle, int):
+            return handle
+    raise InvalidArgument(f"a {type(stream).__name__} is no stream. Pass a rondo.Stream for host memory; on a device, "
+                          "an object with __cuda_stream__, or the number of a cudaStream_t")

@@ -1,0 +1,127 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tests the exceptions of the Python package: their classes, and what they say about a failure."""
+
+import array
+import builtins
+import pickle
+import threading
+import unittest
+
+import ranks
+import rondo
+from rondo import _errors
+from rondo._library import C
+
+
+def ints(values):
+    return array.array("i", values)
+
+
+class Classes(unittest.TestCase):
+    def test_each_status_has_its_class(self):
+        self.assertEqual(set(_errors.CLASSES), set(rondo.Status) - {rondo.Status.OK})
+        for status, kind in _errors.CLASSES.items():
+            made = _errors.failure(status)
+            self.assertIs(type(made), kind)
+            self.assertEqual((made.status, made.rank, made.peer, made.operation), (status, None, None, None))
+            self.assertEqual(str(made), C.rondo_status_string(status).decode())
+            self.assertIs(getattr(rondo, kind.__name__), kind)
+        self.assertIs(type(_errors.failure(4711)), rondo.InternalError)  # of a later version
+
+    def test_they_are_exceptions_of_python_too(self):
+        for kind, known in ((rondo.TimeoutError, builtins.TimeoutError), (rondo.InvalidArgument, ValueError),
+                            (rondo.InvalidHandle, ValueError), (rondo.OutOfResourcesError, MemoryError),
+                            (rondo.UnsupportedError, NotImplementedError), (rondo.RemoteError, RuntimeError)):
+            self.assertTrue(issubclass(kind, known) and issubclass(kind, rondo.Error), kind)
+
+    def test_they_travel_between_processes(self):
+        for kind in (rondo.RemoteError, rondo.TimeoutError):
+            told = pickle.loads(pickle.dumps(kind("rank 1 ended", kind.default_status, 0, 1, 7)))
+            self.assertEqual((type(told), str(told), told.rank, told.peer, told.operation),
+                             (kind, "rank 1 ended", 0, 1, 7))
+
+
+class Failures(unittest.TestCase):
+    def caught(self, size, body, **options):
+        """Returns the exception of each rank."""
+        def guarded(comm):
+            try:
+                body(comm)
+            except rondo.Error as error:
+                return error
+            return None
+        return ranks.as_threads(size, guarded, **options)
+
+    def test_ranks_that_disagree(self):
+        for error in self.caught(2, lambda comm: comm.all_reduce(ints([1] * (comm.rank + 1)))):
+            self.assertIs(type(error), rondo.MismatchError)
+            self.assertEqual(error.operation, 1)
+            self.assertIn("all_reduce", str(error))
+
+    def test_a_rank_that_does_not_come(self):
+        turn = threading.Event()
+
+        def body(comm):
+            if comm.rank == 0:
+                try:
+                    comm.all_reduce(ints([1]))
+                finally:
+                    turn.set()
+            assert turn.wait(ranks.LIMIT_S)
+        error, other = self.caught(2, body, timeout=0.2)
+        self.assertIs(type(error), rondo.TimeoutError)
+        self.assertEqual((error.status, error.peer, error.operation), (rondo.Status.TIMEOUT, 1, 1))
+        self.assertIsNone(other)
+
+    def test_a_later_call_names_the_first_failure(self):
+        def body(comm):
+            try:
+                comm.all_reduce(ints([1]), op="sum" if comm.rank else "max")
+            except rondo.MismatchError:
+                comm.barrier()
+        for error in self.caught(2, body):
+            self.assertIs(type(error), rondo.CommFailedError)
+            self.assertIs(type(error.__cause__), rondo.MismatchError)
+            self.assertEqual(error.operation, 1)
+            self.assertIn("failed earlier", str(error))
+
+    def test_a_refusal_does_not_hide_a_failure(self):
+        def body(comm):
+            try:
+                comm.broadcast(ints([1]), root=5)
+            except rondo.InvalidArgument as refused:
+                assert "root" in str(refused), refused
+            comm.all_reduce(ints([1]), op="sum" if comm.rank else "max")
+        for error in self.caught(2, body):
+            self.assertIs(type(error), rondo.MismatchError)
+            self.assertIn("all_reduce", str(error))
+
+    def test_an_exception_in_the_block_of_a_communicator_ends_the_other_ranks(self):
+        begun = threading.Event()
+
+        def body(comm):
+            with comm:
+                if comm.rank == 1:
+                    assert begun.wait(ranks.LIMIT_S)
+                    raise rondo.Error("of the program")
+                begun.set()
+                comm.barrier()
+        error, own = self.caught(2, body)
+        self.assertIs(type(error), rondo.AbortedError)
+        self.assertEqual(str(own), "of the program")
+
+    def test_a_failed_init_says_who_is_missing(self):
+        with self.assertRaisesRegex(rondo.TimeoutError, "rank") as caught:
+            rondo.Communicator(rondo.unique_id(), rank=0, size=2, init_timeout=0.2)
+        self.assertIs(caught.exception.status, rondo.Status.TIMEOUT)
+
+    def test_abort_from_another_thread(self):
+        def body(comm):
+            if comm.rank == 0:
+                threading.Timer(0.05, comm.abort).start()
+                comm.barrier()
+        self.assertIs(type(self.caught(2, body)[0]), rondo.AbortedError)
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)

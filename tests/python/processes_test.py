@@ -1,0 +1,98 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tests the Python package in jobs of several processes: processes_test.py RONDO."""
+
+import multiprocessing
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+
+import ranks
+import rondo
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "proc"))
+import job  # noqa: E402
+
+PROGRAM = Path(__file__).resolve().parent / "rank_program.py"
+
+
+def join(name, rank, pipe):
+    with rondo.Communicator(name, rank=rank, size=2, timeout=60) as comm:
+        pipe.send(bytes(comm.all_gather(bytes([rank + 1]))))
+
+
+class Processes(unittest.TestCase):
+    command = ""
+
+    def test_collectives_and_messages(self):
+        done = ranks.as_processes(self.command, 2, PROGRAM, "sums")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual(sorted(done.stdout.splitlines()),
+                         [f"rank {rank}: ([3.0, 3.0, 1], b'abc')" for rank in (0, 1)])
+
+    def test_a_rank_that_is_killed_is_named(self):
+        # The ranks are started without `rondo run`, which would end the others.
+        ended = job.run_job(sys.executable, 3, ["-B", str(PROGRAM), "death"])
+        for rank in (0, 2):
+            self.assertEqual(ended[rank].output, f"rank {rank}: ('RemoteError', 1, 2, True, 'RemoteError')\n")
+
+    def test_a_process_may_end_without_destroying_its_communicator(self):
+        done = ranks.as_processes(self.command, 2, PROGRAM, "left")
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        self.assertEqual(sorted(done.stdout.splitlines()), ["rank 0: 2", "rank 1: 2"])
+
+    def test_an_id_that_the_program_hands_out(self):
+        context = multiprocessing.get_context("spawn")
+        name, mine, others = rondo.unique_id(), *context.Pipe()
+        process = context.Process(target=join, args=(name, 1, others))
+        process.start()
+        join(name, 0, others)
+        self.assertEqual([mine.recv(), mine.recv()], [b"\1\2"] * 2)
+        process.join(ranks.LIMIT_S)
+        self.assertEqual(process.exitcode, 0)
+
+
+class Loading(unittest.TestCase):
+    """The package finds the library that was installed with it, and says what is wrong otherwise."""
+
+    def imported(self, location, **variables):
+        """Imports a copy of the package that has another place for its library."""
+        with tempfile.TemporaryDirectory() as folder:
+            package = Path(folder) / "rondo"
+            package.mkdir()
+            for source in Path(rondo.__file__).parent.iterdir():
+                if source.suffix == ".py":
+                    (package / source.name).write_text(source.read_text(encoding="utf-8"), encoding="utf-8")
+            (package / "_location.py").write_text(f"LIBRARY = {location!r}\n", encoding="utf-8")
+            if "RAISED" in variables:
+                text = (package / "_interface.py").read_text(encoding="utf-8")
+                (package / "_interface.py").write_text(re.sub(r"VERSION = \(0, \d+", "VERSION = (0, 99", text),
+                                                       encoding="utf-8")
+            environment = {**os.environ, "LD_LIBRARY_PATH": "", "PYTHONPATH": folder, **variables}
+            look = [sys.executable, "-B", "-c", "import rondo; print(rondo.__version__)"]
+            return subprocess.run(look, text=True, env=environment, capture_output=True, timeout=60, check=False)
+
+    def test_the_library_is_found_by_its_place_or_by_the_linker(self):
+        library = (Path(ranks.PACKAGE) / "../../librondo.so.0").resolve()
+        for location, path in ((str(library), ""), ("../none", str(library.parent))):
+            done = self.imported(location, LD_LIBRARY_PATH=path)
+            self.assertEqual(done.stdout, f"{rondo.__version__}\n", done.stderr)
+
+    def test_a_library_that_is_not_there(self):
+        done = self.imported("../none/librondo.so.0", LD_LIBRARY_PATH="/nowhere")
+        if done.returncode == 0:
+            self.skipTest("the dynamic linker finds an installed librondo.so.0")
+        self.assertRegex(done.stderr, "ImportError: librondo.so.0 cannot be loaded.*LD_LIBRARY_PATH")
+
+    def test_a_library_that_is_older(self):
+        library = (Path(ranks.PACKAGE) / "../../librondo.so.0").resolve()
+        done = self.imported(str(library), RAISED="1")
+        self.assertRegex(done.stderr, r"ImportError: .*librondo.so.* is Rondo [\d.]+, but this package needs 0\.99")
+
+
+if __name__ == "__main__":
+    Processes.command = os.path.abspath(sys.argv.pop(1))
+    unittest.main(verbosity=2)

@@ -1,0 +1,59 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One rank of a job, for processes_test.py: rank_program.py MODE. It prints what it saw in one line."""
+
+import array
+import os
+import signal
+import sys
+
+import rondo
+
+
+def sums(comm):
+    """Runs collectives in memory of each kind."""
+    made = []
+    for x in (array.array("f", [comm.rank + 1.0] * 20000), rondo.empty(20000)):
+        if not isinstance(x, array.array):
+            memoryview(x).cast("B").cast("f")[19999] = comm.rank + 1.0
+        comm.all_reduce(x)
+        made.append(memoryview(x)[19999])
+    with comm.register(array.array("d", [1.0] * 5000)), rondo.Stream() as stream:
+        made.append(comm.all_reduce(array.array("i", [comm.rank]), op="max", stream=stream))
+    made[-1] = made[-1].result[0]
+    with rondo.group():
+        got = bytearray(3)
+        comm.send(b"abc", peer=(comm.rank + 1) % comm.size)
+        comm.recv(got, peer=(comm.rank - 1) % comm.size)
+    return made, bytes(got)
+
+
+def death(comm):
+    """Kills rank 1 between two operations."""
+    comm.barrier()
+    if comm.rank == 1:
+        os.kill(os.getpid(), signal.SIGKILL)
+    try:
+        comm.all_reduce(array.array("i", [1]))
+    except rondo.RemoteError as error:
+        later = comm.async_error()
+        return type(error).__name__, error.peer, error.operation, "rank 1" in str(error), type(later).__name__
+    return None
+
+
+def left(comm):
+    """Ends the process without a word to the library."""
+    comm.barrier()
+    return comm.size
+
+
+def main():
+    comm = rondo.init(timeout=60)
+    seen = {"sums": sums, "death": death, "left": left}[sys.argv[1]](comm)
+    sys.stdout.write(f"rank {comm.rank}: {seen}\n")
+    if sys.argv[1] == "sums":
+        comm.finalize()
+        comm.destroy()
+
+
+if __name__ == "__main__":
+    main()

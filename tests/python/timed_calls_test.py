@@ -1,0 +1,75 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tests what a call from Python costs beside the same call from C: timed_calls_test.py RONDO.
+
+The call of 8 B runs on one rank, where it waits for nobody: its time is that of the package, ctypes and the library."""
+
+import array
+import json
+import statistics
+import subprocess
+import sys
+import time
+import unittest
+from pathlib import Path
+
+import ranks  # noqa: F401
+import rondo
+from rondo._library import C
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+from timed import check_timed  # noqa: E402
+
+COMMAND = sys.argv.pop(1)
+CALLS = 2000
+EXTRA_US, EXTRA_SHARE = 3.0, 1.05  # docs/python.md
+
+
+def us_per_call(call, calls):
+    begun = time.perf_counter()
+    for _ in range(calls):
+        call()
+    return (time.perf_counter() - begun) / calls * 1e6
+
+
+def us_in_c():
+    """Returns the time of an all_reduce of 8 B on one rank, as `rondo perf` measures it."""
+    done = subprocess.run([COMMAND, "perf", "all_reduce", "--ranks", "1", "-b", "8", "-e", "8", "-m", str(CALLS),
+                           "-n", "5", "--json"], capture_output=True, text=True, timeout=120, check=True)
+    return json.loads(done.stdout)["results"][0]["in_place"]["time_us"]["median"]
+
+
+class Calls(unittest.TestCase):
+    def test_a_call_of_8_bytes(self):
+        in_c = us_in_c()
+        with rondo.init() as comm:
+            for kind, x in kinds().items():
+                check_timed(self, f"all_reduce of 8 B, {kind}, beyond C", EXTRA_US,
+                            lambda x=x: us_per_call(lambda: comm.all_reduce(x), CALLS) - in_c, unit="us")
+
+    def test_a_call_of_64_mib_among_two_ranks(self):
+        def body(comm):
+            x = array.array("f", bytes(64 << 20))
+            address, handle = rondo.Buffer(x).address, comm._handle
+
+            def share():
+                times = [], []
+                for _ in range(3):  # in turn, so that other load meets both
+                    times[0].append(us_per_call(lambda: comm.all_reduce(x), 1))
+                    times[1].append(us_per_call(lambda: C.rondo_all_reduce(
+                        address, address, 16 << 20, rondo.Type.FLOAT32, rondo.Op.SUM, handle, None), 1))
+                return statistics.median(times[0]) / statistics.median(times[1])
+            return [share() for _ in range(5)]
+        shares = ranks.as_threads(2, body)[0]
+        check_timed(self, "all_reduce of 64 MiB, by the time of C", EXTRA_SHARE, shares.pop, unit="")
+
+
+def kinds():
+    """Returns a buffer of 8 B of each kind."""
+    found = {"array.array": array.array("f", [1, 2]), "rondo.Buffer": rondo.Buffer(array.array("f", [1, 2]))}
+    if ranks.numpy is not None:
+        found["NumPy"] = ranks.numpy.ones(2, "f4")
+    return found
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)
