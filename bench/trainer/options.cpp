@@ -220,8 +220,8 @@ Outcome take_division(const Words &words, Options &options) {
   return check_slices(options.shape, options.slices);
 }
 
-/// Takes buckets of an eighth of a rank's gradients, so that most of them can travel during the backward pass, but of
-/// 1 MiB at most.
+/// Sets buckets to an eighth of a rank's gradients, 1 MiB at most, so that most of them can travel during the backward
+/// pass.
 void take_buckets(const CLI::App &app, Options &options) {
   constexpr double buckets_min = 8, mb_max = 1, mb = 1 << 20;
   if (app.count("--bucket-mb") != 0) return;

@@ -268,8 +268,8 @@ typedef struct rondo_error {
 /** Writes what RONDO_ERROR_INIT has, under the rules of rondo_config_default(). */
 RONDO_API rondo_status_t rondo_error_default(rondo_error_t *error, size_t size) RONDO_NOEXCEPT;
 
-/** Writes this thread's last call on `comm`, if that was refused and no failure was reported to the thread since.
- * Otherwise writes the first failure of the communicator, or of its initialisation. Any thread.
+/** Writes why this thread's last call on `comm` was refused, unless a failure was reported to the thread since. If the
+ * call was not refused, writes the first failure of the communicator, or of its initialisation. Any thread.
  * @param comm   NULL for the last refused or failed call of this thread on any object, such as a failed init.
  * @param error  receives the failure. */
 RONDO_API rondo_status_t rondo_comm_last_error(rondo_comm_t comm, rondo_error_t *error) RONDO_NOEXCEPT;

@@ -84,8 +84,8 @@ Result<PlanChoice> Communicator::choose(rondo_collective_t collective, uint64_t 
   input.table = tuning_;
   if (collective == RONDO_BARRIER) {
     input.overrides = {};  // it and finalize must work whatever was asked for
-    // Over links a rank waits on its own memory only, and its stores have arrived before a peer can leave. So after
-    // finalize all memory may be given back.
+    // A barrier over links polls only the rank's own memory, and its stores arrive before a peer can leave. So all
+    // memory may be freed after finalize.
     if (!capabilities_.places_stay) input.post_bytes = 0;
   }
   input.default_chunk_bytes = executor_->chunk_bytes(input.bytes);
@@ -120,8 +120,8 @@ Result<std::unique_ptr<BoundPlan>> Communicator::bind(const Call &call) {
   return bound;
 }
 
-/// Plans that no call uses give their place to this one. Where calls use all, the oldest may end just now; if not,
-/// prepare() says that there is no room. After a failure no plan may go: operations may still run.
+/// Evicts plans that no call uses until this one has room. If calls use all plans, it waits a moment for one to end.
+/// Without room, prepare() fails later. After a failure it evicts nothing, since operations may still run.
 void Communicator::make_room(const Plan &plan) {
   const uint64_t deadline_ns = now_ns() + room_patience_ns;
   while (!executor_->has_room(plan) && !ranks_.failed()) {

@@ -41,7 +41,7 @@ inline constexpr uint64_t handle_marker = 5;
 inline constexpr uint64_t handle_generation_max = (uint64_t{1} << 40) - 1;
 inline constexpr uint32_t handle_slot_count = 65'536;
 
-/// Returns the parts of a handle; nothing when it cannot be one of ours.
+/// Returns the parts of a handle, or nothing if Rondo cannot have made it.
 [[nodiscard]] std::optional<HandleFields> decode_handle(const void *handle);
 [[nodiscard]] void *encode_handle(const HandleFields &fields);
 

@@ -224,7 +224,7 @@ void OperationWatch::explain_fault(uint32_t peer, Fault fault, int own_shortage)
     return raise(RONDO_ERROR_MISMATCH, number, operation_,
                  name + " has launched a graph that was captured with a registered buffer, and has deregistered that "
                         "since" + during + "; capture it again");
-  // A near rank records its call before it sends a slot: there the slot is a defect.
+  // A rank of this host records its call before it sends a slot, so such a slot from it is a defect.
   if (fault == Fault::foreign_slot && !ranks_.is_near(peer) && !is_known_to_agree(peer))
     return raise(RONDO_ERROR_MISMATCH, number, operation_,
                  name + " sent a slot of another operation" + during +

@@ -119,7 +119,7 @@ class Site(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    missing = "a Chromium" if BROWSER is None else "doxygen" if shutil.which("doxygen") is None else None
+    missing = "Chromium" if BROWSER is None else "Doxygen" if shutil.which("doxygen") is None else None
     if missing:
         print(f"skipped: site: there is no {missing} here")
         sys.exit(77)

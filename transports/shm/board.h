@@ -81,11 +81,11 @@ static_assert(sizeof(SharedFailure) == 15 * cache_line_bytes);
 /// Enters `operation` in the rank's own board.
 void enter(RankBoard &board, uint64_t operation, const OperationInfo &entered, uint64_t ticks);
 
-/// Completes it there, and counts it. Of one that was not entered there is no record to change.
+/// Completes `operation` in the rank's own board, and counts it. If it was not entered, only the counts change.
 void complete(RankBoard &board, uint64_t operation, const OperationCost &cost, uint64_t ticks);
 /// Counts a message that `board`'s rank has sent or received. in_call: the caller's thread ran it.
 void count_message(RankBoard &board, bool sends, uint64_t bytes, uint64_t ticks, bool in_call);
-/// Ends it there as failed.
+/// Ends `operation` there as failed.
 void fail(RankBoard &board, uint64_t operation, uint64_t ticks);
 
 /// Returns what `board`'s rank entered as `operation`, or none if it has not, or is recorded_operation_count further.

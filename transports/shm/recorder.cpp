@@ -25,7 +25,7 @@ std::string process_path(uint64_t process, const std::string &rest = "") {
   return "/proc/" + std::to_string(process) + rest;
 }
 
-/// The letter that /proc has for a process, 0 where there is none.
+/// Returns the letter that /proc has for the state of a process, or 0 if none exists.
 char state_letter(uint64_t process) {
   const std::string text = read_kernel_file(process_path(process, "/stat"));
   const size_t name_end = text.rfind(')');  // "pid (name) state ..."; the name may hold anything

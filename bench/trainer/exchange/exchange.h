@@ -55,15 +55,15 @@ class Exchange {
   void finish_pass(double *losses, size_t count);
   /// Returns how long computation has waited for collectives since the last call.
   [[nodiscard]] uint64_t take_waited_ns();
-  /// Waits until bucket `index` is added up, and its gradients are floats again.
+  /// Waits until bucket `index` is summed over the ranks and its gradients are floats again.
   void wait(size_t index);
-  /// Waits for all that is under way, losses too. @return what failed in this step.
+  /// Waits for all collectives in flight, also for the losses. @return what failed in this step.
   [[nodiscard]] Outcome finish_step();
 
-  /// This rank's share of bucket `index` is updated: gets the others' from them. Buckets come in their order.
+  /// Gets the other ranks' shares of bucket `index`, once this rank has updated its own. Call it in the buckets' order.
   void share(size_t index, float *parameters);
 
-  /// Gives all ranks all shares of `values`, of which each has its own, in the host's memory; outside of a step.
+  /// Gives all ranks all shares of `values`, of which each rank has one, in the host's memory. Call it between steps.
   [[nodiscard]] Outcome gather_shares(float *values);
 
   /// Appends the collectives and waits of the last step to `traffic`, and its buckets to `spans` unless that is null.

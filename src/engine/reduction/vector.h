@@ -143,7 +143,7 @@ void divide_all(std::byte *values, size_t count, uint32_t divisor) {
   }
 }
 
-/// avg of integers: reduced and divided block by block in the first-level cache.
+/// Computes avg of integers: reduces and divides block by block in the first-level cache.
 template <class T, class Codec, class Op>
 void reduce_and_divide(const ReductionArgs &args) {
   alignas(64) std::byte block[4096];
