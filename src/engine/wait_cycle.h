@@ -6,7 +6,7 @@
 // present operation does not have:
 //   a receive waits for the sender to enter the send of the same number;
 //   a send waits where its rank has seen that no slot becomes free before the receiver enters one more receive;
-//   a collective whose result needs the data of all ranks waits for those that have not entered it.
+//   a rank in a collective waits for those that have not entered it and whose data it needs.
 // Each edge stays true until one of its two ranks enters another operation. So the ranks of a circle must be in the
 // same operations before and after their edges were read: then all edges were true at one time.
 #pragma once
