@@ -45,6 +45,10 @@ Result<Side> lay_out(const std::string &name, const size_t *counts, const size_t
   side.blocks.reserve(rank_count);
   size_t total = 0, end = 0;
   for (uint32_t peer = 0; peer < rank_count; ++peer) {
+    if (counts[peer] == 0) {  // its displacement does not matter
+      side.blocks.push_back({});
+      continue;
+    }
     const size_t begin = displacements != nullptr ? displacements[peer] : total;
     const auto stop = checked_add(begin, counts[peer]);
     const auto sum = checked_add(total, counts[peer]);

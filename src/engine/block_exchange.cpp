@@ -63,9 +63,10 @@ void copy_own(const WorkItem &work, uint32_t rank) {
   const Blocks blocks(work, rank);
   if (!blocks.sends_to(rank) || !blocks.receives_from(rank)) return;
   const Block from = blocks.to(rank), to = blocks.from(rank);
+  if (to.bytes == 0) return;  // the buffers may be null
   const std::byte *const source = work.send + from.begin_bytes;
   std::byte *const target = work.recv + to.begin_bytes;
-  if (to.bytes != 0 && source != target) std::memcpy(target, source, to.bytes);
+  if (source != target) std::memcpy(target, source, to.bytes);
 }
 
 /// Returns the state of a lane that has one chunk of `bytes`.

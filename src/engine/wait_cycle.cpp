@@ -18,8 +18,9 @@ struct Place {
   bool operator==(const Place &) const = default;
 };
 
-/// Every rank needs something of every other rank.
-bool needs_all(const Signature &call) {
+/// Returns whether `rank` cannot complete the call before `peer` has entered it.
+bool needs(const Signature &call, uint32_t rank, uint32_t peer) {
+  const bool moves = call.count != 0 || call.counts_hash == counts_of_pairs;  // each two ranks exchange counts
   switch (static_cast<rondo_collective_t>(call.collective)) {
     case RONDO_BARRIER:
       return true;
@@ -28,7 +29,13 @@ bool needs_all(const Signature &call) {
     case RONDO_ALL_GATHER:
       return call.count != 0 && call.counts_hash == 0;  // of uneven blocks some may be empty
     case RONDO_ALL_TO_ALL:
-      return call.count != 0 || call.counts_hash == counts_of_pairs;  // each two ranks exchange counts
+      return moves;
+    case RONDO_BROADCAST:
+    case RONDO_SCATTER:
+      return moves && peer == call.root;
+    case RONDO_REDUCE:
+    case RONDO_GATHER:
+      return moves && rank == call.root;
     default:
       return false;
   }
@@ -106,7 +113,7 @@ class Search {
     visit.edge.kind = WaitEdge::Kind::collective;
     visit.edge.number = visit.place.entered;
     visit.edge.batch = 0;
-    return call && needs_all(call->signature);
+    return call && needs(call->signature, rank, peer);
   }
 
   [[nodiscard]] std::vector<WaitEdge> confirmed() const {

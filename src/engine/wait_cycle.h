@@ -6,7 +6,7 @@
 // rank's present operation. There are three kinds of edges:
 // - A receive waits for the sender to enter the send of the same number.
 // - A send waits if its rank has seen that no slot becomes free before the receiver enters one more receive.
-// - A collective whose result needs the data of all ranks waits for the ranks that have not entered it.
+// - A collective waits for the ranks that have not entered it and whose data it needs.
 // Each edge stays true until one of its two ranks enters another operation. So if the ranks of a circle are in the same
 // operations before and after their edges were read, all edges were true at one time.
 #pragma once

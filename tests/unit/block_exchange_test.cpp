@@ -289,6 +289,20 @@ TEST_CASE("all_to_all, gather and scatter: statistics count them by name, with t
   })));
 }
 
+TEST_CASE("all_to_all, gather and scatter: their plan is one_shot, by ll for small blocks") {
+  Ranks ranks(2);
+  rondo_plan_info_t plan = RONDO_PLAN_INFO_INIT;
+  for (const auto collective : {RONDO_ALL_TO_ALL, RONDO_GATHER, RONDO_SCATTER}) {
+    for (const size_t count : {size_t{256}, size_t{257}}) {
+      INFO(rondo_collective_string(collective) << ", " << count);
+      CHECK(rondo_comm_query_plan(ranks[0], collective, count, RONDO_FLOAT32, &plan) == RONDO_OK);
+      CHECK(plan.algorithm == RONDO_ALGORITHM_ONE_SHOT);
+      CHECK(plan.protocol == (count == 256 ? RONDO_PROTOCOL_LL : RONDO_PROTOCOL_SIMPLE));
+    }
+  }
+  CHECK(rondo_comm_query_plan(ranks[0], RONDO_SEND, 1, RONDO_FLOAT32, &plan) == RONDO_ERROR_INVALID_ARGUMENT);
+}
+
 TEST_CASE("all_to_all, gather and scatter: bad arguments are refused, and the communicator stays usable") {
   Ranks ranks(1);
   const rondo_comm_t comm = ranks[0];
@@ -320,6 +334,10 @@ TEST_CASE("all_to_all, gather and scatter: bad arguments are refused, and the co
   refused(rondo_scatter_v(a, other, nullptr, b, 2, RONDO_INT32, 0, comm, nullptr), "sends itself 3 elements");
   refused(rondo_scatter_v(a, one, nullptr, nullptr, 2, RONDO_INT32, 0, comm, nullptr), "recv is NULL");
   CHECK(rondo_all_to_all(a, b, 1, RONDO_INT32, nullptr, nullptr) == RONDO_ERROR_INVALID_HANDLE);
+  const size_t none[] = {0}, behind[] = {7};
+  CHECK(rondo_all_to_all_v(nullptr, none, nullptr, nullptr, none, nullptr, RONDO_INT32, comm, nullptr) == RONDO_OK);
+  CHECK(rondo_all_to_all_v(nullptr, none, behind, nullptr, none, far, RONDO_INT32, comm, nullptr) == RONDO_OK);
+  refused(rondo_all_to_all_v(nullptr, one, behind, b, one, nullptr, RONDO_INT32, comm, nullptr), "send is NULL");
   a[0] = 5;
   CHECK(rondo_all_to_all(a, b, 1, RONDO_INT32, comm, nullptr) == RONDO_OK);
   CHECK(b[0] == 5);

@@ -156,18 +156,26 @@ TEST_CASE("wait cycle: a send is an edge only while it is blocked, and while its
   CHECK(world.find(0).empty());
 }
 
-TEST_CASE("wait cycle: a collective waits for all only where all are needed") {
-  for (const auto collective : {RONDO_ALL_REDUCE, RONDO_BARRIER, RONDO_BROADCAST, RONDO_REDUCE, RONDO_ALL_TO_ALL,
-                                RONDO_GATHER, RONDO_SCATTER}) {
-    World world(2);
-    world.receive(0, 1, 1);
-    world.ranks.calls[1] = {static_cast<uint32_t>(collective), RONDO_INT32, RONDO_SUM, 0, 3, 0};
-    const bool needs_all = collective == RONDO_ALL_REDUCE || collective == RONDO_BARRIER ||
-                           collective == RONDO_ALL_TO_ALL;
-    INFO(rondo_collective_string(collective));
-    CHECK(world.find(0).empty() != needs_all);
-    world.ranks.calls[0] = world.ranks.calls[1];
-    CHECK(world.find(0).empty());
+TEST_CASE("wait cycle: a rank in a collective waits for those whose data it needs") {
+  // Rank 0 waits for rank 1, which is in the collective, and needs rank 0 for it if that or rank 1 itself is the root.
+  struct Needs {
+    rondo_collective_t collective;
+    bool of_root, at_root;
+  };
+  constexpr Needs all[] = {{RONDO_ALL_REDUCE, true, true},  {RONDO_BARRIER, true, true},
+                           {RONDO_ALL_TO_ALL, true, true},  {RONDO_BROADCAST, true, false},
+                           {RONDO_SCATTER, true, false},    {RONDO_REDUCE, false, true},
+                           {RONDO_GATHER, false, true}};
+  for (const auto &[collective, of_root, at_root] : all) {
+    for (const uint32_t root : {0u, 1u}) {
+      World world(2);
+      world.receive(0, 1, 1);
+      world.ranks.calls[1] = {static_cast<uint32_t>(collective), RONDO_INT32, RONDO_SUM, root, 3, 0};
+      INFO(rondo_collective_string(collective) << ", root " << root);
+      CHECK(world.find(0).empty() != (root == 0 ? of_root : at_root));
+      world.ranks.calls[0] = world.ranks.calls[1];
+      CHECK(world.find(0).empty());
+    }
   }
   World world(2);
   world.receive(0, 1, 1);
