@@ -69,11 +69,15 @@ class Packages(unittest.TestCase):
         for name in ("status", "available"):
             (place / "var/lib/dpkg" / name).touch()
         # An empty root: no library is there that they depend on, and nothing that a trigger could start.
-        dpkg = ("dpkg", f"--root={place}", "--force-depends", "--no-triggers", "--log=/dev/null")
+        dpkg = ("dpkg", f"--root={place}", "--force-depends", "--no-triggers", "--log=/dev/null",
+                "--force-script-chrootless")
         run(*dpkg, "--install", *self.packages.values())
         library = next(place.rglob("librondo.so.0.1.0"))
         program = next(place.rglob("bin/rondo"))
         self.assertIn("rondo 0.", run(program, "--version", LD_LIBRARY_PATH=str(library.parent)))
+        compiled = next(place.rglob("rondo/py.typed")).parent / "__pycache__" / "__init__.cpython-311.pyc"
+        compiled.parent.mkdir()  # as Python makes it, if root imports the package
+        compiled.touch()
         run(*dpkg, "--purge", *self.packages)
         left = [path for path in place.rglob("*") if not path.is_dir() and "var/lib/dpkg" not in str(path)]
         self.assertEqual(left, [])

@@ -246,6 +246,9 @@ class Life(unittest.TestCase):
         comm.destroy()
         comm.destroy()
         self.assertEqual(repr(comm), "<rondo.Communicator: destroyed>")
+        with rondo.init() as other:
+            other.finalize()
+        self.assertEqual(repr(other), repr(comm))
         for call in (lambda: comm.all_reduce(ints([1])), comm.finalize, comm.statistics, comm.barrier, comm.ready):
             with self.assertRaises(rondo.Error):
                 call()

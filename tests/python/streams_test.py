@@ -4,11 +4,14 @@
 import array
 import gc
 import sys
+import threading
 import unittest
+import unittest.mock
 import weakref
 
 import ranks
 import rondo
+from rondo import _streams
 
 
 class Tracked(array.array):
@@ -84,6 +87,37 @@ class Streams(unittest.TestCase):
         gc.collect()
         self.assertEqual(sys.getrefcount(x), references)
 
+    def test_a_group_of_which_a_part_failed_keeps_the_buffers_of_the_rest(self):
+        comms, streams = self.pair()
+        x = floats([4.0])
+        end = weakref.ref(x)
+        real = _streams.C.rondo_group_end
+        with unittest.mock.patch.object(_streams.C, "rondo_group_end",  # which has a failure of another communicator
+                                        side_effect=lambda: real() or int(rondo.Status.COMM_FAILED)):
+            with self.assertRaises(rondo.CommFailedError):
+                with rondo.group():
+                    work = comms[0].all_reduce(x, stream=streams[0])
+        work.result = None
+        del x
+        gc.collect()
+        self.assertFalse(work.done())  # rank 1 has not called
+        self.assertIsNotNone(end())
+        comms[1].all_reduce(floats([1.0]), stream=streams[1])
+        self.assertTrue(work.wait())
+        self.assertIsNone(end())
+
+    def test_an_operation_that_no_event_follows_is_waited_for(self):
+        comms, streams = self.pair()
+        x, y = floats([1.0]), floats([2.0])
+        later = threading.Timer(0.1, comms[1].all_reduce, (y,))
+        later.start()
+        with unittest.mock.patch.object(_streams.C, "rondo_event_create",
+                                        return_value=int(rondo.Status.OUT_OF_RESOURCES)):
+            with self.assertRaises(rondo.OutOfResourcesError):
+                comms[0].all_reduce(x, stream=streams[0])
+        self.assertEqual(x[0], 3.0)
+        later.join(ranks.LIMIT_S)
+
     def test_events_order_two_streams_and_have_a_time(self):
         comms, (first, second) = self.pair()
         x, y = floats([1.0]), floats([2.0])
@@ -128,6 +162,7 @@ class Streams(unittest.TestCase):
         with self.assertRaises(rondo.InvalidHandle):
             comm.barrier(stream=stream)
         comm.destroy()
+        self.assertTrue(work.wait())
 
     def test_streams_and_events_that_are_forgotten_end(self):
         comms, _ = self.pair()
@@ -147,8 +182,7 @@ class Streams(unittest.TestCase):
 
         class Torch:
             cuda_stream = 4243
-        from rondo._streams import handle_of  # pylint: disable=import-outside-toplevel
-        self.assertEqual([handle_of(each) for each in (Protocol(), Torch(), 7)], [4242, 4243, 7])
+        self.assertEqual([_streams.handle_of(each) for each in (Protocol(), Torch(), 7)], [4242, 4243, 7])
         with rondo.init() as comm:
             with self.assertRaisesRegex(rondo.InvalidArgument, "is no stream"):
                 comm.barrier(stream="default")

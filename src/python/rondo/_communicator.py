@@ -150,6 +150,7 @@ class Communicator(Calls):
     def _reset(self) -> None:
         self._handle: Optional[int] = None
         self._registrations: Dict[int, Registration] = {}
+        self._finalized = False
         self.rank, self.size = -1, 0
 
     @classmethod
@@ -249,6 +250,7 @@ class Communicator(Calls):
     def finalize(self) -> None:
         """Waits until this rank's operations are complete and every rank has called this method."""
         check(C.rondo_comm_finalize(self._handle), self._handle)
+        self._finalized = True
 
     def destroy(self) -> None:
         """Waits for this rank's operations, then frees everything. A second call has no effect."""
@@ -263,10 +265,10 @@ class Communicator(Calls):
     def __exit__(self, kind: Any, *_: Any) -> None:
         try:
             if self._handle is not None:
-                if kind is None:
-                    self.finalize()
-                else:
+                if kind is not None:
                     C.rondo_comm_abort(self._handle)
+                elif not self._finalized:
+                    self.finalize()
         finally:
             self.destroy()
 

@@ -14,8 +14,15 @@ from ._errors import Error, InvalidArgument, InvalidHandle, InvalidUsage, check,
 from ._interface import Status
 from ._library import C
 
-NOT_READY = int(Status.NOT_READY)
+NOT_READY, INVALID_HANDLE = int(Status.NOT_READY), int(Status.INVALID_HANDLE)
 POLL_S = 0.001
+
+
+def new_event() -> int:
+    """Makes an event, and returns its handle."""
+    handle = c_void_p()
+    check(C.rondo_event_create(byref(handle)))
+    return handle.value or 0
 
 
 class Event:
@@ -30,9 +37,7 @@ class Event:
     """
 
     def __init__(self) -> None:
-        handle = c_void_p()
-        check(C.rondo_event_create(byref(handle)))
-        self._handle: Optional[int] = handle.value
+        self._handle: Optional[int] = new_event()
 
     def record(self, stream: "Stream") -> None:
         """Marks this point of `stream`."""
@@ -100,7 +105,7 @@ class Work:
             return False
         status = c_int()
         number = C.rondo_comm_get_async_error(self._comm, byref(status)) or status.value
-        if number:
+        if number and number != INVALID_HANDLE:  # a communicator that was destroyed since has waited for its operations
             raise failure(number, self._comm)
         return True
 
@@ -160,16 +165,15 @@ class Stream:
     def _track(self, work: Work) -> Work:
         """Records an event after the latest operation, and keeps the work's buffers until the event is done."""
         self._retire()
-        with self._lock:
-            event = self._events.pop() if self._events else None
-        if event is None:
-            made = c_void_p()
-            check(C.rondo_event_create(byref(made)))
-            event = made.value
-        with self._lock:  # the events are recorded in the order of the list
-            check(C.rondo_event_record(event, self._handle))
-            work._event = event
-            self._pending.append(work)
+        try:
+            with self._lock:  # the events are recorded in the order of the list
+                event = self._events.pop() if self._events else new_event()
+                check(C.rondo_event_record(event, self._handle))
+                work._event = event
+                self._pending.append(work)
+        except Error:
+            C.rondo_stream_synchronize(self._handle)  # nothing else would keep the buffers alive
+            raise
         return work
 
     def _retire(self) -> None:
