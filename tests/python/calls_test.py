@@ -2,9 +2,11 @@
 """Tests the calls of the Python package against sums and blocks that Python computes, with ranks as threads."""
 
 import array
+import gc
 import pickle
 import threading
 import unittest
+import weakref
 
 import ranks
 import rondo
@@ -105,13 +107,18 @@ class Collectives(unittest.TestCase):
     def test_registered_buffers(self):
         def body(comm):
             x = array.array("d", [comm.rank] * 5000)
+            end = weakref.ref(x)
             with comm.register(x, move_pages=False) as registration:
                 comm.all_reduce(x)
                 with self.assertRaises(rondo.InvalidArgument):
                     comm.register(x)  # it overlaps
             registration.deregister()
-            comm.register(x)  # it ends with the communicator
-            return x[-1]
+            comm.register(x)  # it ends with the communicator, and keeps the buffer alive
+            last = x[-1]
+            del x
+            gc.collect()
+            assert end() is not None
+            return last
         self.each(body, lambda rank: 3.0)
 
 
@@ -124,6 +131,17 @@ class Messages(unittest.TestCase):
                 comm.recv(out, peer=(comm.rank - 1) % SIZE)
             return out[-1]
         self.assertEqual(ranks.as_threads(SIZE, body), [2, 0, 1])
+
+    def test_a_group_keeps_its_buffers_alive(self):
+        with rondo.init() as comm:
+            x = ints([1])
+            end = weakref.ref(x)
+            with rondo.group():
+                comm.all_reduce(x)
+                del x
+                gc.collect()
+                self.assertIsNotNone(end())
+            self.assertIsNone(end())
 
     def test_a_message_outside_of_a_group(self):
         def body(comm):

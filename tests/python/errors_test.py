@@ -96,6 +96,16 @@ class Failures(unittest.TestCase):
             self.assertIs(type(error), rondo.MismatchError)
             self.assertIn("all_reduce", str(error))
 
+    def test_a_failure_that_follows_a_refusal_has_its_own_class(self):
+        comm = rondo.init()
+        with self.assertRaises(rondo.InvalidArgument):
+            comm.broadcast(ints([1]), root=5)
+        with self.assertRaises(rondo.NotReadyError):  # the library keeps no message of it
+            rondo.Event().timestamp_ns()
+        comm.abort()
+        self.assertIs(type(comm.async_error()), rondo.AbortedError)
+        comm.destroy()
+
     def test_an_exception_in_the_block_of_a_communicator_ends_the_other_ranks(self):
         begun = threading.Event()
 

@@ -1,0 +1,93 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tests the Python package with memory and streams of a CUDA device, which is the driver in software."""
+
+import ctypes
+import os
+import threading
+import unittest
+
+import ranks
+import rondo
+
+COUNT = 1000
+CUDA = ctypes.CDLL(os.environ["RONDO_CUDA_LIBRARY"])
+
+
+def cuda(name, *arguments):
+    """Calls a function of the driver."""
+    code = getattr(CUDA, name)(*arguments)
+    assert code == 0, f"{name}: error {code}"
+
+
+class Stream:
+    """A stream of the device, as frameworks describe theirs."""
+
+    def __init__(self):
+        self.handle = ctypes.c_void_p()
+        cuda("cuStreamCreateWithPriority", ctypes.byref(self.handle), 1, 0)
+
+    def __cuda_stream__(self):
+        return 0, self.handle.value
+
+
+class Array:
+    """An array of float32 on the device, as frameworks describe theirs."""
+
+    def __init__(self, values, stream):
+        self.host = (ctypes.c_float * len(values))(*values)
+        self.address = ctypes.c_uint64()
+        cuda("cuMemAlloc_v2", ctypes.byref(self.address), ctypes.c_size_t(ctypes.sizeof(self.host)))
+        cuda("cuMemcpyHtoDAsync_v2", self.address, self.host, ctypes.c_size_t(ctypes.sizeof(self.host)),
+             stream.handle)
+        cuda("cuStreamSynchronize", stream.handle)
+
+    @property
+    def __cuda_array_interface__(self):
+        return {"typestr": "<f4", "shape": (len(self.host),), "data": (self.address.value, False), "version": 3}
+
+    def values(self, stream):
+        """Returns what the array has once the stream has passed."""
+        cuda("cuMemcpyDtoHAsync_v2", self.host, self.address, ctypes.c_size_t(ctypes.sizeof(self.host)), stream.handle)
+        cuda("cuStreamSynchronize", stream.handle)
+        return list(self.host)
+
+
+def make_current():
+    """Makes the first device current in this thread."""
+    context = ctypes.c_void_p()
+    cuda("cuInit", 0)
+    cuda("cuDevicePrimaryCtxRetain", ctypes.byref(context), 0)
+    cuda("cuCtxPushCurrent_v2", context)
+
+
+class Device(unittest.TestCase):
+    def test_sums_on_a_stream(self):
+        allocated = threading.Barrier(2)  # an allocation may wait for kernels, which wait for the other rank
+
+        def body(comm):
+            make_current()
+            stream = Stream()
+            x, out = Array([comm.rank + 1.0] * COUNT, stream), Array([0.0] * COUNT, stream)
+            allocated.wait(ranks.LIMIT_S)
+            self.assertEqual(comm.properties().device, 0)
+            self.assertIs(comm.all_reduce(x, out=out, stream=stream), out)
+            self.assertIs(comm.all_reduce(out, stream=stream.handle.value), out)
+            self.assertIsNone(comm.barrier(stream=stream))
+            made = out.values(stream)
+            self.assertIsNone(comm.async_error())
+            return made
+        self.assertEqual(ranks.as_threads(2, body, devices=[0, 0]), [[6.0] * COUNT] * 2)
+
+    def test_memory_and_streams_of_another_kind_are_refused(self):
+        make_current()
+        with rondo.init() as comm, self.assertRaisesRegex(rondo.InvalidArgument, "device"):
+            comm.all_reduce(Array([1.0], Stream()))
+        with rondo.init(device=0) as comm, rondo.Stream() as stream:
+            with self.assertRaisesRegex(rondo.InvalidArgument, "host memory"):
+                comm.all_reduce((ctypes.c_float * 4)())
+            with self.assertRaisesRegex(rondo.InvalidArgument, "rondo_stream_create"):
+                comm.all_reduce(Array([1.0], Stream()), stream=stream)
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)
