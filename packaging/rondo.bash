@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# Completion of the rondo command for bash. Commands and options are those of its help, which a shell reads once. Values
+# Completion of the rondo command for bash. Commands and options come from its help, which a shell reads once. Values
 # are listed here.
 # shellcheck shell=bash
 

@@ -128,8 +128,8 @@ typedef enum rondo_protocol {
 typedef enum rondo_kernel {
   RONDO_KERNEL_AUTO = 0,        /**< The tuner chooses. */
   RONDO_KERNEL_INTERPRETER = 1, /**< It steps through the schedule of any algorithm, over connections, by a protocol. */
-  /** Ranks of one host load what the others stored in memory that all of them map. On host memory it runs all_reduce,
-   *  by one_shot, two_shot or ring. On devices it runs every collective, but not by ring. */
+  /** Each rank stores in memory that all ranks of a host map, and loads what others stored. On host memory, this kernel
+   *  runs all_reduce, by one_shot, two_shot or ring. On devices it runs every collective, but not by ring. */
   RONDO_KERNEL_LOAD_STORE = 2
 } rondo_kernel_t;
 

@@ -24,10 +24,10 @@ struct Part {
   std::shared_ptr<Communicator> comm;
   std::vector<Call> calls;
   std::vector<Message> messages;
-  std::vector<rondo_stream_t> streams;  ///< each once, in the order of the calls; null: the call itself
+  std::vector<rondo_stream_t> streams;  ///< each once, in the order of the calls; null is the call itself
   std::vector<std::unique_ptr<size_t[]>> counts;  ///< of calls
   // At the end of the group:
-  std::vector<std::shared_ptr<HostStream>> held;  ///< by streams; null: the call itself
+  std::vector<std::shared_ptr<HostStream>> held;  ///< by streams; null is the call itself
   StreamRef lead;                                 ///< on which it runs
 
   /// Empties the part, which keeps its memory.
@@ -75,7 +75,7 @@ Group &own_group() {
   return group;
 }
 
-/// Beside the group, since a variable without a constructor costs less to look at.
+/// Stands beside the group, since a variable without a constructor costs less to read.
 thread_local bool open = false;
 
 Part &part_of(rondo_comm_t handle, const std::shared_ptr<Communicator> &comm, rondo_stream_t stream) {
@@ -147,7 +147,7 @@ Result<void> check(Part &part, bool alone) {
   return {};
 }
 
-/// What is enqueued on `behind` from now on waits for what is enqueued on `before` by now.
+/// Makes what is enqueued on `behind` later wait for what is enqueued on `before` by now.
 Result<void> join(HostStream *before, HostStream *behind) {
   const auto event = std::make_shared<HostEvent>();
   RONDO_TRY(event->record(before));

@@ -29,7 +29,7 @@ struct Call {
   const void *send = nullptr;
   void *recv = nullptr;
   bool in_place = false;
-  const size_t *counts = nullptr;         ///< _v: rank_count entries; read during submit() only
+  const size_t *counts = nullptr;         ///< _v: rank_count entries, read during submit() only
   const size_t *displacements = nullptr;  ///< _v: or null, one block after another
   std::shared_ptr<const BlockLists> lists = nullptr;  ///< _v of a collective that exchanges blocks, in place of both
 };
@@ -45,7 +45,7 @@ struct Message {
 
 class Communicator : public std::enable_shared_from_this<Communicator> {
  public:
-  /// What it is made of; every rank has met already.
+  /// The parts that make a communicator, once every rank has met.
   struct Parts {
     uint32_t rank = 0;
     uint32_t rank_count = 1;
@@ -76,7 +76,7 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
 
   /// Peers may reach what was added to the registration cache, by the executor.
   void share(const Registration &registration) { executor_->share(registration.first, registration.bytes); }
-  /// As rondo_comm_deregister().
+  /// Removes a registration as rondo_comm_deregister() does.
   Result<void> remove_registration(const Registration *registration);
 
   /// Gives the calls numbers that follow each other and enqueues them on the stream; on host memory without a stream,
@@ -84,9 +84,9 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   Result<void> submit(std::span<const Call> calls, StreamRef stream);
   Result<void> submit(const Call &call, StreamRef stream) { return submit(std::span(&call, 1), stream); }
 
-  /// The calls, then all messages as one operation; as submit() otherwise. Messages to this rank itself come in pairs.
+  /// Submits the calls, then all messages as one operation. Messages to this rank itself come in pairs.
   Result<void> submit(std::span<const Call> calls, std::span<const Message> messages, StreamRef stream);
-  /// Before a message. RONDO_ERROR_UNSUPPORTED: this communicator carries none, and why. Any thread.
+  /// Prepares for messages. RONDO_ERROR_UNSUPPORTED says why this communicator carries none. Any thread.
   [[nodiscard]] Result<void> open_messages();
   /// Before a collective that exchanges blocks. RONDO_ERROR_UNSUPPORTED: this communicator has none with this root, and
   /// why. Any thread.
@@ -100,10 +100,10 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   [[nodiscard]] Result<PlanChoice> choose(rondo_collective_t collective, uint64_t vector_elements, rondo_type_t type,
                                           bool uneven_blocks = false) const;
 
-  /// What this rank has completed so far.
+  /// Returns the figures of what this rank has completed so far.
   [[nodiscard]] RecordedStatistics statistics() const;
 
-  /// The first failure, if any; looks for peers that have died.
+  /// Returns the first failure, if any, after a check for peers that have died.
   [[nodiscard]] std::optional<Error> failure();
   void abort();
   /// Fails with what was found out elsewhere, unless it is finalized. Any thread.
@@ -137,7 +137,7 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   Links &links_;  ///< of transport_
   Ranks &ranks_;  ///< of transport_
   FailureDump dump_;
-  std::atomic<bool> failure_logged_ = false;  ///< relaxed: the first thread logs; no data rides on it
+  std::atomic<bool> failure_logged_ = false;  ///< relaxed: it only makes the first thread log
   RegistrationCache registrations_;
   Operations operations_;
   const std::shared_ptr<Executor> executor_;  ///< outlives the plans
@@ -149,7 +149,7 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   ShortLock submit_lock_;
   PlanCache plans_;
   OperationSequence collectives_;
-  std::vector<OperationSequence> messages_;  ///< by peer: received, sent; none: no message was called yet
+  std::vector<OperationSequence> messages_;  ///< by peer: received, sent (empty before the first)
   uint64_t turn_ = 0;  ///< of the latest operation
   bool finalized_ = false;
 };

@@ -18,7 +18,7 @@ Result<void> Communicator::open_messages() {
   return Error{RONDO_ERROR_UNSUPPORTED, need + "the links of this communicator carry none"};
 }
 
-/// With submit_lock_ held.
+/// Checks that the communicator is usable, with submit_lock_ held.
 Result<void> Communicator::check_usable_locked() {
   if (ranks_.failed()) return operations_.report_failure();
   if (finalized_) return Error{RONDO_ERROR_INVALID_HANDLE, "the communicator is finalized; only destroy is left"};
@@ -56,7 +56,7 @@ Result<void> Communicator::submit(std::span<const Call> calls, std::span<const M
   return executor_->enqueue_messages(batch, stream);
 }
 
-/// With submit_lock_ held. Allocates nothing, so that it cannot fail.
+/// Gives the messages their numbers, with submit_lock_ held. It allocates nothing, so it cannot fail.
 void Communicator::give_numbers(std::span<const Message> messages, MessageBatch &batch) {
   batch.turn = ++turn_;
   for (const Message &message : messages) {

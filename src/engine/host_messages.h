@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The messages of one rank on host memory: runs batches, one at a time, and tells the other ranks of them.
+// The messages of one rank on host memory. It runs batches, one at a time, and publishes them to the other ranks.
 #pragma once
 
 #include <memory>

@@ -54,7 +54,7 @@ class MessageLinks {
 struct TransferQueue {
   uint32_t peer = 0;
   bool sends = false;
-  Transfer *first = nullptr;  ///< the head; null: the queue is empty
+  Transfer *first = nullptr;  ///< the head, or null if the queue is empty
   Transfer *last = nullptr;
   LaneState state;
   Buffers buffers;
@@ -66,7 +66,7 @@ struct TransferQueue {
   [[nodiscard]] bool is_blocked() const;
 };
 
-/// Is told how the messages of a batch move.
+/// Gets the progress of the messages of a batch.
 class TransferObserver {
  public:
   virtual ~TransferObserver() = default;
@@ -79,7 +79,7 @@ class TransferObserver {
 /// The queues of a rank: it fills them with one batch after another. Nothing is allocated for a batch.
 class TransferQueues {
  public:
-  /// `links` outlive this.
+  /// Makes empty queues. `links` outlive this.
   explicit TransferQueues(const MessageLinks &links);
   TransferQueues(const TransferQueues &) = delete;
   TransferQueues &operator=(const TransferQueues &) = delete;
@@ -87,7 +87,7 @@ class TransferQueues {
   /// Takes a batch without messages to this rank itself, which outlives its run.
   void load(std::span<Transfer> transfers);
 
-  /// The queues that are not empty.
+  /// Returns the queues that are not empty.
   [[nodiscard]] auto active() {
     return std::span(active_.data(), active_count_) |
            std::views::transform([](TransferQueue *queue) -> TransferQueue & { return *queue; });
@@ -95,12 +95,12 @@ class TransferQueues {
   [[nodiscard]] size_t active_count() const { return active_count_; }
   [[nodiscard]] bool done() const { return active_count_ == 0; }
 
-  /// The first heads begin. Before the first visit. `observer` outlives the run of the batch.
+  /// Begins the first heads, before the first visit. `observer` outlives the run of the batch.
   void start(TransferObserver &observer);
-  /// Carries what can be of active()[index]. moved, blocked, failed; done: the queue is empty, and another may have its
-  /// place in active().
+  /// Carries what is possible of active()[index]. Returns moved, blocked, failed or done. After done the queue is
+  /// empty, and another may have its place in active().
   [[nodiscard]] Progress visit(size_t index);
-  /// Visits the head of every queue. moved, blocked, done, or failed: faulty() tells of which.
+  /// Visits the head of every queue. Returns moved, blocked, done, or failed; faulty() then says which.
   [[nodiscard]] Progress round();
   [[nodiscard]] const TransferQueue &faulty() const { return *active_[faulty_]; }
 
