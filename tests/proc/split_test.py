@@ -2,8 +2,10 @@
 """Tests rondo_comm_split() between processes of this host. A hundred splits leave nothing behind. A rank that dies,
 does not come, or calls something else is named on every other. usage: split_test.py SPLIT_RANKS"""
 
+import json
 import signal
 import sys
+import tempfile
 import unittest
 from pathlib import Path
 
@@ -55,6 +57,16 @@ class Split(unittest.TestCase):
         ranks = self.job(3, "other", 2)
         self.expect(ranks, "ranks disagree", text="rondo_comm_split with color 4 and key -2")
         self.expect(ranks, "ranks disagree", text="all_reduce of 1 int32 (sum)")
+
+    def test_the_flight_recorder_shows_a_split_as_a_barrier(self):
+        with tempfile.TemporaryDirectory() as folder:
+            self.job(3, "other", 2, environment={"RONDO_RECORDER_DIR": folder})
+            lines = [json.loads(line) for path in Path(folder).iterdir() for line in path.read_text().splitlines()]
+        splits = [line for line in lines if line.get("record") == "operation" and line["rank"] != 2]
+        self.assertEqual({line["rank"] for line in splits}, {0, 1})
+        for line in splits:
+            self.assertEqual([line[name] for name in ("collective", "op", "root", "count", "uneven_blocks")],
+                             ["barrier", "sum", 0, 1, False])
 
     def test_a_part_whose_ranks_differ_in_configuration_fails_and_the_parent_goes_on(self):
         ranks = self.job(3, "config", 1)
