@@ -141,6 +141,7 @@ typedef enum rondo_device_executor {
 } rondo_device_executor_t;
 
 #define RONDO_DEVICE_HOST (-1)    /**< The value of rondo_config_t.device for buffers in host memory. */
+#define RONDO_NO_COLOR (-1)       /**< The color of a rank that gets no communicator from rondo_comm_split(). */
 #define RONDO_UNIQUE_ID_BYTES 128 /**< The size of rondo_unique_id_t. */
 /** The entries of rondo_statistics_t.collectives. They exceed the collectives, so that the struct keeps its size. */
 #define RONDO_STATISTICS_COLLECTIVES 16

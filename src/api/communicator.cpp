@@ -5,6 +5,7 @@
 
 #include "src/api/boundary.h"
 #include "src/api/lookup.h"
+#include "src/api/publish.h"
 #include "src/api/validate.h"
 #include "src/base/names.h"
 #include "src/core/init.h"
@@ -25,23 +26,6 @@ Result<void> write_sized(T *theirs, T ours, size_t first_version_bytes, const ch
   ours.size = size;
   std::memcpy(theirs, &ours, std::min(size, sizeof ours));
   return {};
-}
-
-Result<rondo_comm_t> publish(std::shared_ptr<Communicator> comm) {
-  void *const handle = process().communicators.insert(std::move(comm));
-  if (handle == nullptr) return no_more_handles(HandleKind::communicator);
-  return static_cast<rondo_comm_t>(handle);
-}
-
-/// Makes it, or begins to.
-Result<rondo_comm_t> make(Result<Initialisation> begun) {
-  RONDO_TRY_ASSIGN(auto initialisation, std::move(begun));
-  if (!initialisation.nonblocking) {
-    RONDO_TRY_ASSIGN(auto made, initialisation.run(nullptr));
-    return publish(std::move(made));
-  }
-  RONDO_TRY_ASSIGN(void *const handle, process().pending_inits.start(std::move(initialisation)));
-  return static_cast<rondo_comm_t>(handle);
 }
 
 /// Returns what ended `handle`'s communicator, or keeps it from being one: its failure, the failure of its making, or

@@ -13,6 +13,7 @@
 
 #include "src/base/config.h"
 #include "src/base/short_lock.h"
+#include "src/bootstrap/store/store.h"
 #include "src/core/diagnostics/failure_dump.h"
 #include "src/core/group_info.h"
 #include "src/core/registration_cache.h"
@@ -55,6 +56,7 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
     std::shared_ptr<Executor> executor;  ///< may use the transport
     RegionTable *regions = nullptr;
     const TuningTable *tuning = nullptr;  ///< outlives it; null: none
+    Secret secret{};                      ///< of its bootstrap: known to its ranks alone
   };
   explicit Communicator(Parts parts);
   Communicator(const Communicator &) = delete;
@@ -67,6 +69,8 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   [[nodiscard]] const GroupInfo &group() const { return group_; }
   [[nodiscard]] const Links &links() const { return links_; }
   [[nodiscard]] const ExecutorCapabilities &capabilities() const { return capabilities_; }
+  [[nodiscard]] const Secret &secret() const { return secret_; }
+  [[nodiscard]] const Ranks &ranks() const { return ranks_; }
   [[nodiscard]] RegistrationCache &registration_cache() { return registrations_; }
 
   /// RONDO_ERROR_INVALID_ARGUMENT: not memory that the communicator's executor works on.
@@ -95,6 +99,12 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   [[nodiscard]] Result<void> check_usable(StreamRef stream);
   /// Makes the plans of the calls, so that submit() finds them. Returns why one of the calls cannot run.
   [[nodiscard]] Result<void> prepare(std::span<const Call> calls);
+
+  /// Gives a split its turn among the operations of this rank. `record` is what the other ranks see of it, and lives as
+  /// long as the result. end_split() is due.
+  [[nodiscard]] Result<WorkItem> begin_split(const Signature &record);
+  /// Waits until all ranks have begun the split. Any thread; later operations of this rank wait for it.
+  [[nodiscard]] Result<void> end_split(const WorkItem &split);
 
   /// What submit() would choose.
   [[nodiscard]] Result<PlanChoice> choose(rondo_collective_t collective, uint64_t vector_elements, rondo_type_t type,
@@ -133,6 +143,7 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   const Settings settings_;
   const GroupInfo group_;
   const TuningTable *const tuning_;
+  const Secret secret_;
   const std::unique_ptr<Transport> transport_;
   Links &links_;  ///< of transport_
   Ranks &ranks_;  ///< of transport_

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "src/plan/algorithm.h"
+#include "src/plan/split_call.h"
 
 namespace rondo {
 namespace {
@@ -53,6 +54,8 @@ constexpr uint64_t mix(uint64_t hash, uint64_t value) {
 std::string describe(const Signature &signature) {
   const auto collective = static_cast<rondo_collective_t>(signature.collective);
   if (signature == finalize_signature) return "rondo_comm_finalize";
+  if (const auto split = split_call_of(signature))
+    return "rondo_comm_split with color " + std::to_string(split->color) + " and key " + std::to_string(split->key);
   std::string text = rondo_collective_string(collective);
   if (collective == RONDO_BARRIER) return text;
   const bool by_pairs = exchanges_blocks(collective) && signature.counts_hash == counts_of_pairs;
