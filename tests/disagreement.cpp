@@ -28,19 +28,23 @@ class Random {
 bool reduces(rondo_collective_t collective) {
   return collective == RONDO_ALL_REDUCE || collective == RONDO_REDUCE || collective == RONDO_REDUCE_SCATTER;
 }
-bool has_root(rondo_collective_t collective) { return collective == RONDO_BROADCAST || collective == RONDO_REDUCE; }
+bool has_root(rondo_collective_t collective) {
+  return collective == RONDO_BROADCAST || collective == RONDO_REDUCE || collective == RONDO_GATHER ||
+         collective == RONDO_SCATTER;
+}
 
 size_t draw_count(Random &random) {
   if (random.chance(15)) return 0;
   return 1 + random.below(random.pick({8u, 100u, 100u, 2'000u, 60'000u}));
 }
 
-DrawnCall draw_call(Random &random, int rank_count) {
+DrawnCall draw_call(Random &random, int rank_count, bool blocks) {
   DrawnCall call;
   // Most of those that a rank can complete without waiting for another one.
   call.collective =
       random.pick({RONDO_BROADCAST, RONDO_BROADCAST, RONDO_BROADCAST, RONDO_REDUCE, RONDO_REDUCE, RONDO_REDUCE,
                    RONDO_ALL_REDUCE, RONDO_ALL_GATHER, RONDO_REDUCE_SCATTER, RONDO_BARRIER});
+  if (blocks && random.chance(40)) call.collective = random.pick({RONDO_ALL_TO_ALL, RONDO_GATHER, RONDO_SCATTER});
   call.type = random.pick({RONDO_INT32, RONDO_FLOAT32, RONDO_INT64, RONDO_UINT8});
   call.op = random.pick({RONDO_SUM, RONDO_MAX, RONDO_MIN});
   call.root = static_cast<int>(random.below(static_cast<uint32_t>(rank_count)));
@@ -49,7 +53,7 @@ DrawnCall draw_call(Random &random, int rank_count) {
 }
 
 /// Draws a call that differs from `call`, in one thing or in all.
-DrawnCall draw_other(Random &random, const DrawnCall &call, int rank_count) {
+DrawnCall draw_other(Random &random, const DrawnCall &call, int rank_count, bool blocks) {
   for (;;) {  // ends by itself: all but a few of the draws differ
     DrawnCall other = call;
     switch (random.below(6)) {
@@ -69,17 +73,18 @@ DrawnCall draw_other(Random &random, const DrawnCall &call, int rank_count) {
         other.op = random.pick({RONDO_SUM, RONDO_MIN});
         break;
       default:
-        other = draw_call(random, rank_count);
+        other = draw_call(random, rank_count, blocks);
         break;
     }
     if (!other.same_as(call)) return other;
   }
 }
 
-void draw_parting(Random &random, Disagreement &drawn) {
-  std::vector<DrawnCall> groups{draw_call(random, drawn.rank_count)};
-  groups.push_back(draw_other(random, groups[0], drawn.rank_count));
-  if (drawn.rank_count > 2 && random.chance(30)) groups.push_back(draw_other(random, groups[0], drawn.rank_count));
+void draw_parting(Random &random, Disagreement &drawn, bool blocks) {
+  const int rank_count = drawn.rank_count;
+  std::vector<DrawnCall> groups{draw_call(random, rank_count, blocks)};
+  groups.push_back(draw_other(random, groups[0], rank_count, blocks));
+  if (rank_count > 2 && random.chance(30)) groups.push_back(draw_other(random, groups[0], rank_count, blocks));
   const auto group_count = static_cast<uint32_t>(groups.size());
   for (int rank = 0; rank < drawn.rank_count; ++rank) drawn.parting.push_back(groups[random.below(group_count)]);
   const auto all = static_cast<uint32_t>(drawn.rank_count);
@@ -101,6 +106,12 @@ rondo_status_t make_call(const DrawnCall &call, const RankPart &part, bool in_pl
       return rondo_all_gather(send + own, recv, call.count, call.type, part.comm, part.stream);
     case RONDO_BROADCAST:
       return rondo_broadcast(send, recv, call.count, call.type, call.root, part.comm, part.stream);
+    case RONDO_ALL_TO_ALL:
+      return rondo_all_to_all(send, recv, call.count, call.type, part.comm, part.stream);
+    case RONDO_GATHER:
+      return rondo_gather(send + own, recv, call.count, call.type, call.root, part.comm, part.stream);
+    case RONDO_SCATTER:
+      return rondo_scatter(send, recv + own, call.count, call.type, call.root, part.comm, part.stream);
     case RONDO_REDUCE:
       return rondo_reduce(send, recv, call.count, call.type, call.op, call.root, part.comm, part.stream);
     default:
@@ -131,14 +142,16 @@ std::string DrawnCall::text() const {
   if (collective == RONDO_BARRIER) return text;
   text += " of " + std::to_string(count) + " " + rondo_type_string(type);
   if (reduces(collective)) text += std::string(" (") + rondo_op_string(op) + ")";
-  const char *const relation = collective == RONDO_BROADCAST ? " from rank " : " to rank ";
+  const bool from_root = collective == RONDO_BROADCAST || collective == RONDO_SCATTER;
+  const char *const relation = from_root ? " from rank " : " to rank ";
   if (has_root(collective)) text += relation + std::to_string(root);
   return text;
 }
 
 bool DrawnCall::waits_for_all() const {
   if (collective == RONDO_BARRIER) return true;
-  return count != 0 && (collective == RONDO_ALL_REDUCE || collective == RONDO_ALL_GATHER);
+  return count != 0 && (collective == RONDO_ALL_REDUCE || collective == RONDO_ALL_GATHER ||
+                        collective == RONDO_ALL_TO_ALL);
 }
 
 size_t DrawnCall::elements(int rank_count) const { return count * static_cast<size_t>(rank_count); }
@@ -154,7 +167,7 @@ std::string Disagreement::text() const {
   return text + "  all: finalize\n";
 }
 
-Disagreement draw_disagreement(uint64_t seed) {
+Disagreement draw_disagreement(uint64_t seed, bool blocks) {
   Random random(seed);
   Disagreement drawn;
   drawn.seed = seed;
@@ -163,10 +176,12 @@ Disagreement draw_disagreement(uint64_t seed) {
   drawn.config.protocol =
       random.pick({RONDO_PROTOCOL_AUTO, RONDO_PROTOCOL_AUTO, RONDO_PROTOCOL_SIMPLE, RONDO_PROTOCOL_LL});
   drawn.config.algorithm = random.pick({RONDO_ALGORITHM_AUTO, RONDO_ALGORITHM_AUTO, RONDO_ALGORITHM_RING});
-  for (uint32_t left = random.below(3); left != 0; --left) drawn.before.push_back(draw_call(random, drawn.rank_count));
-  draw_parting(random, drawn);
+  for (uint32_t left = random.below(3); left != 0; --left)
+    drawn.before.push_back(draw_call(random, drawn.rank_count, blocks));
+  draw_parting(random, drawn, blocks);
   const uint32_t after_count = random.chance(50) ? 0 : random.below(random.pick({3u, 20u}));
-  for (uint32_t left = after_count; left != 0; --left) drawn.after.push_back(draw_call(random, drawn.rank_count));
+  for (uint32_t left = after_count; left != 0; --left)
+    drawn.after.push_back(draw_call(random, drawn.rank_count, blocks));
   for (int rank = 0; rank < drawn.rank_count; ++rank) {
     drawn.in_place.push_back(random.chance(40) ? 1 : 0);
     drawn.mapped.push_back(random.chance(40) ? 1 : 0);

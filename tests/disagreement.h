@@ -44,7 +44,8 @@ struct Disagreement {
   [[nodiscard]] std::string text() const;
 };
 
-[[nodiscard]] Disagreement draw_disagreement(uint64_t seed);
+/// blocks: all_to_all, gather and scatter as well, which devices do not have.
+[[nodiscard]] Disagreement draw_disagreement(uint64_t seed, bool blocks = false);
 
 /// The result of a rank. It is plain data, since it travels from process to process.
 struct Told {

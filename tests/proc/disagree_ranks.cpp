@@ -171,7 +171,7 @@ class Tally {
 int run_all_in_threads(const Options &options) {
   Tally tally(options);
   for (uint64_t seed = options.first_seed; seed < options.first_seed + options.count; ++seed) {
-    const Disagreement drawn = draw_disagreement(seed);
+    const Disagreement drawn = draw_disagreement(seed, true);
     tally.add(drawn, judge(drawn, run_threads(drawn)));
   }
   return tally.end();
@@ -181,7 +181,7 @@ int run_all_in_threads(const Options &options) {
 int run_process(const Options &options, Board &board, int rank) {
   Tally tally(options);
   for (uint64_t seed = options.first_seed; seed < options.first_seed + options.count; ++seed) {
-    const Disagreement drawn = draw_disagreement(seed);
+    const Disagreement drawn = draw_disagreement(seed, true);
     if (rank >= drawn.rank_count) continue;
     take_part(board, drawn, rank);
     pthread_barrier_wait(&board.barriers[drawn.rank_count]);  // all of `told` is there
