@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How the parts of `rondo perf` and `rondo train` fail: with the exit status of the command and one line for a person.
+// A failure of a part of `rondo perf` or `rondo train`: the exit status of the command and one line for a person.
 #pragma once
 
 #include <optional>

@@ -38,7 +38,7 @@ def is_in(folder, path):
 
 
 def missing(libraries, binaries, python, package):
-    """What to set, a line each."""
+    """Yields the variables to set, a line each."""
     if not linker_finds(libraries / "librondo.so.0") and not is_in(libraries, os.environ.get("LD_LIBRARY_PATH", "")):
         yield f"export LD_LIBRARY_PATH={libraries}:$LD_LIBRARY_PATH"
     packages = libraries / "pkgconfig"

@@ -1,17 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
 """Selects which tests of a build folder a stage of scripts/test runs, and prints their names, one on a line.
 
-select_tests.py FOLDER STAGE [--all] [--quarter N] [--changed] [--targets]
-select_tests.py --long
+usage: select_tests.py FOLDER STAGE [--all] [--quarter N] [--changed] [--targets]
+       select_tests.py --long
 
---changed reads the names of files that have changed from standard input, one on a line. --targets prints what ninja
-must build for the tests instead. --long names the tests that took more than 30 s in the last run
-of scripts/test, with the reason.
+With --changed, it reads the names of files that have changed from standard input, one on a line. With --targets, it
+prints what ninja must build for the tests instead. With --long, it names the tests that took more than 30 s in the last
+run of scripts/test, with the reason.
 
 The gate runs every test except these:
-  OCCASIONAL   take long for what they find beyond the others: a quarter of them runs
-  TOOL_FILES   test a developer's tool: they run when a file of the tool has changed, and in their quarter
-  suite timed  asserts times: a quarter of them runs by itself, in the stage "timed"
+
+    OCCASIONAL   take long for what they find beyond the others: a quarter of them runs
+    TOOL_FILES   test a developer's tool: they run when a file of the tool has changed, and in their quarter
+    suite timed  asserts times: a quarter of them runs by itself, in the stage "timed"
+
 Under AddressSanitizer (stage asan) the gate runs the tests that are programs of their own. Tests that start other
 programs, which are written in Python, are occasional there. So are the tests in OCCASIONAL_SANITIZED, which run again
 on another device in software, or count what the optimised build counts. Under ThreadSanitizer (stage tsan) it runs the

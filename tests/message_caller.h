@@ -7,11 +7,12 @@
 #include <vector>
 
 #include "rondo/rondo.h"
+#include "tests/exchange_item.h"
 #include "tests/message_program.h"
 
 namespace rondo_test {
 
-/// What rank `rank` contributes to an all_reduce.
+/// Returns what rank `rank` contributes to an all_reduce.
 inline int32_t contribution(const Item &item, uint32_t rank, size_t element) {
   return static_cast<int32_t>((item.seed >> 40) + rank * 1000 + element % 100);
 }
@@ -57,6 +58,8 @@ class Caller {
     const Item &item = program_.items[index];
     const rondo_comm_t comm = comms_[item.comm];
     std::vector<std::byte> &out = buffers_[2 * index], &in = buffers_[2 * index + 1];
+    if (item.exchange != Exchange::none)
+      return ExchangeCall(item, rank_, program_.rank_count).run(out, in, comm, stream_);
     if (item.collective) {
       out.resize(item.bytes);
       for (size_t i = 0; i < item.bytes / 4; ++i) {
@@ -78,6 +81,10 @@ class Caller {
   [[nodiscard]] bool right() const {
     for (size_t index = 0; index < program_.items.size(); ++index) {
       const Item &item = program_.items[index];
+      if (item.exchange != Exchange::none) {
+        if (!ExchangeCall(item, rank_, program_.rank_count).right(buffers_[2 * index + 1])) return false;
+        continue;
+      }
       if (!item.collective && item.to == rank_ && buffers_[2 * index + 1] != contents_of(item)) return false;
       for (size_t i = 0; item.collective && i < item.bytes / 4; ++i) {
         int32_t sum = 0, value = 0;

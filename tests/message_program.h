@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Random legal programs of messages, groups and collectives, the same for all ranks from one seed. The items have one
-// order. Each rank runs its own items in that order and cuts them into groups as it likes, which is why no rank can
-// wait for itself: of the first item that is not complete, both ends have completed all that comes before it.
+// order. Each rank runs its own items in that order and cuts them into groups as it likes. So no rank can wait for
+// itself: both ends of the first item that is not complete have completed all items before it.
 #pragma once
 
 #include <cstddef>
@@ -11,8 +11,14 @@
 
 namespace rondo_test {
 
+/// The collectives that exchange blocks.
+enum class Exchange : uint8_t {
+  none, all_to_all, all_to_all_in_place, gather, scatter, all_to_all_v, gather_v, scatter_v
+};
+
 struct Item {
-  bool collective = false;  ///< an all_reduce of all ranks
+  bool collective = false;  ///< of all ranks: an all_reduce, or `exchange`
+  Exchange exchange = Exchange::none;
   uint32_t comm = 0;        ///< which communicator
   uint32_t from = 0, to = 0;
   size_t bytes = 0;
@@ -25,11 +31,11 @@ struct MessageProgram {
   uint32_t rank_count = 2;
   uint32_t comm_count = 1;
   std::vector<Item> items;
-  /// By rank: the first items of its groups and single calls; a group may be a single call.
+  /// Each rank's first items of groups and single calls. A group may be a single call.
   std::vector<std::vector<size_t>> cuts;
 };
 
-/// The contents of a message.
+/// Returns the contents of a message.
 inline std::vector<std::byte> contents_of(const Item &item) {
   std::vector<std::byte> bytes(item.bytes);
   uint64_t state = item.seed * 0x9E3779B97F4A7C15u + 1;
@@ -82,6 +88,7 @@ class ProgramMaker {
     item.collective = limits_.collectives && below(6) == 0;
     if (item.collective) {
       item.bytes = 4 * (size_t{1} + below(below(3) == 0 ? 20'000 : 100));
+      if (below(2) == 0) item.exchange = static_cast<Exchange>(1 + below(7));
       return program.items.push_back(item);
     }
     // Patterns in which many messages cross, and single ones.

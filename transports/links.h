@@ -24,44 +24,44 @@ namespace rondo {
 struct NetworkMemory {
   std::shared_ptr<const void> owner;  ///< its holder may use the memory when the links are gone
   std::span<std::byte> bytes;
-  std::shared_ptr<const RdmaMemory> device;  ///< likewise, with slots for payloads; null: there is none
+  std::shared_ptr<const RdmaMemory> device;  ///< likewise, with slots for payloads; may be null
 };
 
 class Links {
  public:
   virtual ~Links() = default;
 
-  /// What every link has at least. It and the number of channels stay as they are.
+  /// Returns the least geometry of all links. It and the number of channels are constant.
   [[nodiscard]] virtual ConnectionGeometry geometry() const = 0;
   [[nodiscard]] virtual uint32_t channel_count() const = 0;
-  /// Views stay valid as long as the links. The peer may be this rank: the loop-back. Without memory (base is null): no
-  /// schedule that can be chosen has a link with the peer (src/plan/edges.h).
+  /// Returns the view of a link, valid as long as the links. The peer may be this rank: the loop-back. A view has no
+  /// memory (base is null) if no schedule that can be chosen has a link with the peer (src/plan/edges.h).
   [[nodiscard]] virtual ConnectionView outgoing(uint32_t channel, uint32_t peer) const = 0;
   [[nodiscard]] virtual ConnectionView incoming(uint32_t channel, uint32_t peer) const = 0;
-  /// False: there are no connections for messages (src/engine/run_transfers.h).
+  /// Returns whether connections for messages exist (src/engine/run_transfers.h).
   [[nodiscard]] virtual bool carries_messages() const { return false; }
-  /// Before the first message: makes what follows usable. Any thread.
+  /// Makes the next two functions usable, before the first message. Any thread.
   virtual Result<void> open_messages() { return {}; }
   [[nodiscard]] virtual ConnectionView outgoing_messages(uint32_t) const { return {}; }
   [[nodiscard]] virtual ConnectionView incoming_messages(uint32_t) const { return {}; }
-  /// Where a device writes payloads for outgoing(), in network_memory().device; null: into the slots there.
+  /// Returns where, in network_memory().device, a device writes payloads for outgoing(), or null for the slots there.
   [[nodiscard]] virtual std::byte *device_slots(uint32_t, uint32_t) const { return nullptr; }
-  /// What all ranks map for the kernel load_store; rank_count 0: the ranks share no memory.
+  /// Returns what all ranks map for the kernel load_store. Its rank_count is 0 if the ranks share no memory.
   [[nodiscard]] virtual ExchangeView exchange() const = 0;
 
-  /// Bits PayloadKind: which exported buffers of this rank `peer` can read in place.
+  /// Returns which exported buffers of this rank `peer` can read in place, as bits PayloadKind.
   [[nodiscard]] virtual uint32_t readable_kinds(uint32_t peer) const = 0;
   /// Reads what peers have exported, wakes them, and lets this rank sleep.
   [[nodiscard]] virtual PeerAccess &peers() = 0;
-  /// True: links move only while PeerAccess::progress() is called; a thread that waits calls it.
+  /// Returns whether links move only during PeerAccess::progress(), which a waiting thread then calls.
   [[nodiscard]] virtual bool needs_progress() const { return false; }
-  /// Empty: all ranks are on this host.
+  /// Returns the network's memory, empty if all ranks are on this host.
   [[nodiscard]] virtual NetworkMemory network_memory() const { return {}; }
 
-  /// Around an executor's run, during which this rank may read exported buffers of its peers. set_running(true) is a
-  /// sync store where wait_for_readers() may wait for it: look for a failure after it.
+  /// Marks the begin or the end of a run, in which this rank may read exported buffers of its peers. If
+  /// wait_for_readers() may wait for it, set_running(true) is a sync store. Check for a failure after it.
   virtual void set_running(bool running) = 0;
-  /// After a failure: waits, for a second at most, until no thread of this process reads what this rank has exported.
+  /// Waits after a failure, for a second at most, until no thread of this process reads what this rank has exported.
   virtual void wait_for_readers() const = 0;
 
   /// Returns the bytes reserved for memory that the ranks of this host share for the communicator, with boards and

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the ranks of one host know of each other's messages: how many every pair has entered and completed, which sends
-// are blocked, and a record of the latest messages of each rank.
+// This interface publishes the messages of the ranks of one host to each other. It has the numbers that each pair has
+// entered and completed, the sends that are blocked, and a record of the latest messages of each rank.
 //
-// A message has a number: its place, from 1, among those that one rank sends to another. Both ends count it alike. A
-// rank enters messages in batches, one after another; a batch is one operation of that rank.
+// A message has a number: its position, from 1, among the messages that one rank sends to another. Both ends count it
+// alike. A rank enters messages in batches, one after another. A batch is one operation of that rank.
 //
 // Threads  announce() to complete_batch(): the thread that runs the batch. Everything else: any thread.
 #pragma once
@@ -44,7 +44,7 @@ struct PairCounts {
 
 /// A send that cannot move before its receiver has entered one more receive. That stays true until the receiver has.
 struct BlockedSend {
-  uint64_t message = 0;  ///< number of the send; 0: none is blocked
+  uint64_t message = 0;  ///< number of the send, or 0 if none is blocked
   uint64_t needed = 0;   ///< number of the receive
 };
 
@@ -58,7 +58,7 @@ class MessageBoards {
   virtual void enter_batch() = 0;
   /// Returns the number of the message's record.
   [[nodiscard]] virtual uint64_t begin(const MessageInfo &message) = 0;
-  /// in_call: the thread of the caller ran it.
+  /// Completes a record. in_call: the thread of the caller ran it.
   virtual void complete(uint64_t record, const MessageInfo &message, bool in_call) = 0;
   /// Ends a record whose message did not complete; for readers of records alone.
   virtual void fail(uint64_t record) = 0;
@@ -66,7 +66,7 @@ class MessageBoards {
   /// Publishes which send to `peer` is blocked.
   virtual void block(uint32_t peer, const BlockedSend &send) = 0;
 
-  // What a rank, this one included, has published.
+  // Reads what a rank, which may be this one, has published.
   [[nodiscard]] virtual BatchCounts batches(uint32_t of) const = 0;
   [[nodiscard]] virtual PairCounts pair(uint32_t of, uint32_t with, bool sends) const = 0;
   [[nodiscard]] virtual BlockedSend blocked(uint32_t of, uint32_t to) const = 0;

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the ranks of a communicator know of each other: what each has entered and completed, whether it is still there,
-// and the one failure of the communicator.
+// This interface publishes the state of the ranks of a communicator to each other. It has what each rank has entered
+// and completed, whether it is alive, and the one failure of the communicator.
 //
-// Threads  enter(): one thread at a time, in the order of operation numbers. complete(), fail(): one thread at a time,
-//          which may be another than the one that enters later operations. Everything else: any thread.
-// Lag      Ranks of this host: none. Ranks of other hosts: what they have told, perhaps some time ago. A number may be
-//          too low, a record may be missing until a later look, a death or a failure may be seen late; nothing is ever
-//          ahead of the rank. Every answer comes at once.
+// Threads  One thread at a time calls enter(), in the order of operation numbers. One thread at a time calls complete()
+//          and fail(); it may differ from the one that enters later operations. Any thread calls everything else.
+// Lag      Ranks of this host have none. Ranks of other hosts are as they have last reported. A number may be too low,
+//          a record may be missing until a later call, and a death or a failure may be seen late. Nothing is ever
+//          ahead of the rank. Every function returns at once.
 #pragma once
 
 #include <cstdint>
@@ -26,36 +26,36 @@ class Ranks {
 
   // This rank publishes what it does.
   virtual void enter(uint64_t operation, const OperationInfo &what) = 0;
-  /// What this rank owes to the others for it reaches them without another call of this rank.
+  /// Completes an operation. The data that this rank owes to others reach them without another call of this rank.
   virtual void complete(uint64_t operation, const OperationCost &cost) = 0;
   /// Ends an operation that this rank had entered; for the flight recorder alone.
   virtual void fail(uint64_t operation) = 0;
   virtual void set_state(RankState state) = 0;
 
-  // What a rank, this one included, has published.
-  /// None: it has not entered the operation, its record is overwritten, or the answer is not here yet.
+  // Reads what a rank, which may be this one, has published.
+  /// Returns none if it has not entered the operation, its record is overwritten, or the answer has not arrived yet.
   [[nodiscard]] virtual std::optional<OperationInfo> entered(uint32_t peer, uint64_t operation) const = 0;
   [[nodiscard]] virtual uint64_t latest_operation(uint32_t peer) const = 0;
   [[nodiscard]] virtual uint64_t completed_operation(uint32_t peer) const = 0;
   [[nodiscard]] virtual RankState state(uint32_t peer) const = 0;
 
-  /// What the ranks know of each other's messages; null where links carry none.
+  /// Returns the boards of messages, or null if links carry none.
   [[nodiscard]] virtual MessageBoards *messages() { return nullptr; }
 
-  /// It is on this host: what it has published is known without a delay.
+  /// Returns whether it is on this host, so that what it has published is known without a delay.
   [[nodiscard]] virtual bool is_near(uint32_t) const { return true; }
 
-  // Failure: one for the communicator, the first that is raised; it stays.
+  // Failure: the communicator keeps the first that is raised.
   virtual void raise(const Error &error) = 0;
   [[nodiscard]] virtual bool failed() const = 0;
-  /// After failed().
+  /// Returns the failure. Call it after failed() returned true.
   [[nodiscard]] virtual Error failure() const = 0;
 
-  /// The ranks whose processes have ended.
+  /// Returns the ranks whose processes have ended.
   [[nodiscard]] virtual std::vector<uint32_t> find_dead() const = 0;
-  /// Of a rank that find_dead() names, behind its description: what is known of its end.
+  /// Describes the end of a rank that find_dead() names; the text follows its description.
   [[nodiscard]] virtual std::string how_dead(uint32_t) const { return " has ended"; }
-  /// By rank: a descriptor that becomes readable when the process has ended, valid as long as this; -1: there is none.
+  /// Returns, by rank, a descriptor that becomes readable when the process has ended, or -1. Valid as long as this.
   [[nodiscard]] virtual std::vector<int> process_handles() const { return {}; }
   /// Describes the rank for people: "rank 2 (host example, process 4711)".
   [[nodiscard]] virtual std::string describe_rank(uint32_t peer) const = 0;

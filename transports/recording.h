@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The flight recorder as plain data: what can be read of a communicator from the memory that its ranks share, by a rank
-// of it and by `rondo status` from outside. Reading disturbs nobody; what is read may be a moment old.
+// The flight recorder as plain data. A rank of a communicator, and `rondo status` from outside, read it from the memory
+// that the ranks share. Reading disturbs no rank; what is read may be a moment old.
 #pragma once
 
 #include <array>
@@ -17,7 +17,7 @@ namespace rondo {
 /// Operations of each rank that are kept.
 inline constexpr uint64_t recorded_operation_count = 1024;
 
-/// What a rank has entered as one operation: equal on all ranks, or they disagree.
+/// An operation as a rank has entered it: equal on all ranks, or they disagree.
 struct OperationInfo {
   Signature signature;
   PlanChoice choice;
@@ -46,7 +46,7 @@ struct RecordedMessage {
   uint64_t ended_ns = 0;  ///< 0: still running
 };
 
-/// What an operation was, for the statistics of the rank that completes it.
+/// The figures of one operation, for the statistics of the rank that completes it.
 struct OperationCost {
   uint32_t collective = 0;
   bool ran = true;  ///< false: captured into a graph, and does not count
@@ -88,7 +88,7 @@ struct RecordedStatistics {
   }
 };
 
-/// What is to be added to now_ns() of this host to get that of the host of rank 0, as measured.
+/// The measured difference that converts now_ns() of this host to now_ns() of the host of rank 0, when added.
 struct ClockOffset {
   int64_t offset_ns = 0;
   uint64_t uncertainty_ns = 0;  ///< the true offset is this far away at most
@@ -111,22 +111,22 @@ struct RecordedRank {
 class Recording {
  public:
   virtual ~Recording() = default;
-  /// 32 hexadecimal digits, equal on all ranks.
+  /// Returns 32 hexadecimal digits, equal on all ranks.
   [[nodiscard]] virtual std::string communicator() const = 0;
   [[nodiscard]] virtual uint32_t rank_count() const = 0;
-  /// By now_ns().
+  /// Returns when the communicator was made, by now_ns().
   [[nodiscard]] virtual uint64_t made_ns() const = 0;
   [[nodiscard]] virtual RecordedRank rank(uint32_t rank) const = 0;
-  /// None where the rank has not entered it, has passed recorded_operation_count further, or is writing it just now.
+  /// Returns none if the rank has not entered it, is recorded_operation_count further, or is writing it just now.
   [[nodiscard]] virtual std::optional<RecordedOperation> operation(uint32_t rank, uint64_t number) const = 0;
-  /// The record of a message that the rank has begun; none as for operations.
+  /// Returns the record of a message that the rank has begun, or none as for operations.
   [[nodiscard]] virtual std::optional<RecordedMessage> message(uint32_t rank, uint64_t record) const = 0;
-  /// What the rank has completed since the communicator was made.
+  /// Returns the figures of what the rank has completed since the communicator was made.
   [[nodiscard]] virtual RecordedStatistics statistics(uint32_t rank) const = 0;
-  /// None: not measured. All ranks on one host need none.
+  /// Returns none if it is not measured. Ranks on one host need none.
   [[nodiscard]] virtual std::optional<ClockOffset> clock_offset() const = 0;
   [[nodiscard]] virtual std::optional<Error> failure() const = 0;
-  /// A rank has written it to a file after the failure.
+  /// Returns whether a rank has written it to a file after the failure.
   [[nodiscard]] virtual bool dumped() const = 0;
 };
 

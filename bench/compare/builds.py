@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Two builds of Rondo in turns, to see that a change made nothing slower: all-reduces of float32 on host memory, a
-process a rank, each build with the driver of its own source tree. Prints a line a cell: both medians, and new by old. A
-cell that is slower by more than the bar is measured again; the exit status is 1 if one was slower both times."""
+"""Measures two builds of Rondo in turns, to see that a change made nothing slower. It runs all-reduces of float32 on
+host memory, a process a rank, each build with the driver of its own source tree. It prints a line a cell: both medians,
+and new by old. A cell that is slower by more than the bar is measured again. The exit status is 1 if a cell was slower
+both times."""
 
 import argparse
 import statistics

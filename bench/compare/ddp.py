@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The peer of `rondo train`: PyTorch's DistributedDataParallel over Gloo, one thread a rank, on the same model, corpus
-and batch. training.py runs it; PyTorch must be there. Ranks by RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT; without
-them it is one rank. Steps with the all-reduce of gradients and steps without (no_sync) take turns; both end with the
-optimizer, so that their difference is what communication costs a step (the ranks' models part by it). Rank 0 prints one
-line of JSON."""
+"""Runs the peer of `rondo train`: PyTorch's DistributedDataParallel over Gloo, one thread a rank, on the same model,
+corpus and batch. training.py runs it, and PyTorch must be installed. RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT
+describe the ranks; without them it is one rank. Steps with the all-reduce of gradients and steps without (no_sync) take
+turns. Both end with the optimizer, so their difference is what communication costs a step. The ranks' models differ
+after a step without. Rank 0 prints one line of JSON."""
 
 import argparse
 import json

@@ -3,10 +3,10 @@
 """Measures the cost of an all-reduce as ranks are added (docs/lab/scaling.md). It compares ring, tree and hierarchical
 with the plain way, a reduce to one root and a broadcast from it.
 
-  scaling.py inside    measured: 2, 4 and 8 ranks of this machine
-  scaling.py between   measured: hosts that are network namespaces with a limited link (needs root), and the bytes that
-                       each host sends, counted by its interface; of several sizes (--bytes 1M,4M,16M) by size
-  scaling.py simulate  simulated: 2 to 16,384 ranks
+    scaling.py inside    measures 2, 4 and 8 ranks of this machine
+    scaling.py between   measures hosts that are network namespaces with a limited link (needs root), and the bytes that
+                         each host sends, counted by its interface; of several sizes (--bytes 1M,4M,16M) by size
+    scaling.py simulate  simulates 2 to 16,384 ranks
 
 Each prints a Markdown table; --svg FILE draws it.
 """

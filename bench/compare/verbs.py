@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Rondo over RDMA verbs beside perftest and a raw exchange (raw_verbs.c): two ranks in one virtual machine with an RDMA
-device in software (tests/net/soft_roce.py, which fetches what is missing from Debian's packages). All take turns, round
-by round, in one machine. Prints a Markdown table. The machine's processors are emulated, so that only ratios count.
+"""Measures Rondo over RDMA verbs beside perftest and a raw exchange (raw_verbs.c). Two ranks share one virtual machine
+with an RDMA device in software; tests/net/soft_roce.py fetches what is missing from Debian's packages. All take turns,
+round by round. It prints a Markdown table. The machine's processors are emulated, so only ratios count.
 
-Where other work disturbs a round, its times are far above all others: look at the best beside the median."""
+If other work disturbs a round, its times are far above all others. Compare the best with the median, then."""
 
 import argparse
 import re

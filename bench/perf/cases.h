@@ -3,18 +3,34 @@
 // bandwidth.
 //
 // Every collective works on one logical vector. All-reduce, reduce and broadcast: both buffers hold all of it.
-// Reduce-scatter: send holds all, recv this rank's block. All-gather: send holds this rank's block, recv all. As in
-// nccl-tests, "size" means the bytes of the whole logical vector. "count" is the argument of the call.
+// Reduce-scatter and scatter: send holds all, recv this rank's block. All-gather and gather: send holds this rank's
+// block, recv all. All-to-all has a block from every rank to every rank. The blocks that a rank sends are one vector.
+//
+// "size" means the bytes of the whole logical vector, as in nccl-tests. "count" is the argument of the call.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
 
 #include "rondo/rondo.h"
 
 namespace rondo::perf {
 
 enum class Placement { out_of_place, in_place };
+
+/// The pattern of nccl-tests that no function has: in one group, each rank sends to the next and receives from the
+/// previous rank. It stands beside the collectives under this number.
+inline constexpr rondo_collective_t sendrecv = RONDO_SEND;
+
+/// Returns the name of the collective or pattern.
+[[nodiscard]] const char *name_of(rondo_collective_t collective);
+/// Finds one that can be timed.
+[[nodiscard]] std::optional<rondo_collective_t> find_collective(std::string_view name);
+/// Returns the names of all that can be timed: "all_reduce, reduce_scatter, ...".
+[[nodiscard]] std::string known_collectives();
 
 struct Case {
   rondo_collective_t collective = RONDO_ALL_REDUCE;
@@ -35,12 +51,18 @@ struct Shape {
   size_t count = 0;  ///< the argument of the call
   size_t bytes = 0;  ///< of the whole logical vector
   Part send, recv;
+  int next = 0, previous = 0;  ///< sendrecv: the ranks that this one sends to and receives from
 };
 
 [[nodiscard]] bool reduces(rondo_collective_t collective);
 [[nodiscard]] bool has_root(rondo_collective_t collective);
+/// Returns false for what runs without a plan: messages.
+[[nodiscard]] bool has_plan(rondo_collective_t collective);
 
-/// Returns false if the rank's recv must stay as it is: reduce, elsewhere than on root.
+/// Returns whether devices do not have it in this version.
+[[nodiscard]] bool host_only(rondo_collective_t collective);
+
+/// Returns false if the rank's recv must stay as it is: reduce and gather, elsewhere than on root.
 [[nodiscard]] bool writes_recv(const Case &what, int rank);
 
 /// Returns the largest call whose logical vector is not above `bytes`.

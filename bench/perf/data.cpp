@@ -182,10 +182,15 @@ uint64_t Sequence::count_wrong(const std::byte *at, Part part) const {
 
 Data make_data(const Case &what, int rank, uint64_t seed) {
   const size_t element_bytes = rondo_type_size(what.type);
+  if (what.collective == sendrecv) {  // each sender has its own bytes: a message from another rank shows
+    const auto sent_by = [&](int sender) { return Sequence(element_bytes, mix(seed) + static_cast<uint64_t>(sender)); };
+    return {sent_by(rank), sent_by((rank + what.ranks - 1) % what.ranks)};
+  }
   if (!reduces(what.collective)) {
     const Sequence copied(element_bytes, seed);
-    // In a broadcast the send buffer of a rank other than root must not matter, so it has other content.
-    const bool ignored = what.collective == RONDO_BROADCAST && rank != what.root;
+    // In a broadcast or scatter the send buffer of a rank other than root must not matter, so it has other content.
+    const bool from_root = what.collective == RONDO_BROADCAST || what.collective == RONDO_SCATTER;
+    const bool ignored = from_root && rank != what.root;
     return {ignored ? copied.inverted() : copied, copied};
   }
   Column input{}, output{};

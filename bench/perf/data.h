@@ -63,7 +63,7 @@ class Sequence {
 /// A rank's input and its expected output, for a run of a given seed.
 struct Data {
   Sequence input;   ///< of this rank, over the logical vector
-  Sequence output;  ///< of every rank
+  Sequence output;  ///< of every rank; of sendrecv, the input of the previous rank
 };
 
 /// Makes the data. `seed` is the table's; Sequence::with_seed() then distinguishes runs.

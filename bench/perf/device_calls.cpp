@@ -6,6 +6,18 @@
 #include <utility>
 
 namespace rondo::perf {
+namespace {
+
+rondo_status_t exchange(const Case &what, const Shape &shape, Pointers at, rondo_comm_t comm, rondo_stream_t stream) {
+  const rondo_status_t begun = rondo_group_begin();
+  if (begun != RONDO_OK) return begun;
+  // If a call is refused, the end returns why.
+  (void)rondo_send(at.send, shape.count, what.type, shape.next, comm, stream);
+  (void)rondo_recv(at.recv, shape.count, what.type, shape.previous, comm, stream);
+  return rondo_group_end();
+}
+
+}  // namespace
 
 rondo_status_t make_call(const Case &what, const Shape &shape, Pointers at, rondo_comm_t comm, rondo_stream_t stream) {
   switch (what.collective) {
@@ -19,6 +31,14 @@ rondo_status_t make_call(const Case &what, const Shape &shape, Pointers at, rond
       return rondo_broadcast(at.send, at.recv, shape.count, what.type, what.root, comm, stream);
     case RONDO_REDUCE:
       return rondo_reduce(at.send, at.recv, shape.count, what.type, what.op, what.root, comm, stream);
+    case RONDO_ALL_TO_ALL:
+      return rondo_all_to_all(at.send, at.recv, shape.count, what.type, comm, stream);
+    case RONDO_GATHER:
+      return rondo_gather(at.send, at.recv, shape.count, what.type, what.root, comm, stream);
+    case RONDO_SCATTER:
+      return rondo_scatter(at.send, at.recv, shape.count, what.type, what.root, comm, stream);
+    case sendrecv:
+      return exchange(what, shape, at, comm, stream);
     default:
       return RONDO_ERROR_UNSUPPORTED;
   }
@@ -32,7 +52,7 @@ Outcome DeviceCalls::enqueue(uint32_t call_count) {
     }
     const rondo_status_t status = make_call(what_, shape_, at_, session_.comm, session_.device->stream());
     if (status != RONDO_OK)
-      return communication_failure(session_.comm, rondo_collective_string(what_.collective), status);
+      return communication_failure(session_.comm, name_of(what_.collective), status);
   }
   return std::nullopt;
 }
@@ -58,7 +78,7 @@ Outcome DeviceCalls::wait() {
   rondo_status_t status = rondo_comm_get_async_error(session_.comm, &state);
   if (status == RONDO_OK) status = state;
   if (status == RONDO_OK) return std::nullopt;
-  return communication_failure(session_.comm, rondo_collective_string(what_.collective), status);
+  return communication_failure(session_.comm, name_of(what_.collective), status);
 }
 
 Outcome DeviceCalls::prepare() {

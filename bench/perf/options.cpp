@@ -4,9 +4,11 @@
 #include <array>
 #include <utility>
 
+#include "bench/perf/cases.h"
 #include "bench/perf/nccl_letters.h"
 #include "bench/perf/product.h"
 #include "src/base/size.h"
+#include "src/base/spelling.h"
 #include "src/console/command_line.h"
 #include "src/console/output.h"
 
@@ -40,7 +42,7 @@ std::vector<Enum> all_of(const char *(*name)(Enum)) {
 }
 
 Failure unknown(std::string_view what, std::string_view text, const std::string &known) {
-  return {Exit::usage, "unknown " + std::string(what) + " '" + std::string(text) + "'; known are: " + known};
+  return {Exit::usage, "unknown " + std::string(what) + " '" + std::string(text) + "'" + known_are(text, known)};
 }
 
 /// Finds a type by our names, and by the ones that nccl-tests has for some.
@@ -61,9 +63,10 @@ constexpr size_t chunk_bytes_min = 64, chunk_bytes_max = size_t{1} << 30;
 
 constexpr console::Manual manual{
     "rondo perf",
-    "Times and verifies a collective over a range of message sizes. It runs under rondo run, torchrun, Open MPI,\n"
-    "MPICH or Slurm, also on several hosts; or with --ranks as threads of this process. On a device each result comes\n"
-    "with its floor, what moving the bytes alone takes (share/doc/rondo/docs/benchmark.md).",
+    "Times and verifies a collective, or an exchange of messages (sendrecv), over a range of sizes. It runs under\n"
+    "rondo run, torchrun, Open MPI, MPICH or Slurm, also on several hosts; or with --ranks as threads of this\n"
+    "process. On a device each result comes with its floor, what moving the bytes alone takes\n"
+    "(share/doc/rondo/docs/benchmark.md).",
     "rondo perf COLLECTIVE [OPTIONS]",
     "  rondo perf all_reduce --ranks 4                        4 ranks as threads of this process\n"
     "  rondo run -n 4 -- rondo perf all_reduce -e 64M --json all_reduce.json --plot all_reduce.svg\n"
@@ -71,11 +74,7 @@ constexpr console::Manual manual{
     "  rondo perf all_reduce --ranks 8 --device cuda --graph  on CUDA devices, calls replayed from a graph\n"};
 
 /// Returns whether the word after --json is the collective and not the file.
-bool is_collective(std::string_view word) {
-  for (int value = 0; value < RONDO_SEND; ++value)
-    if (console::lower_case(word) == rondo_collective_string(static_cast<rondo_collective_t>(value))) return true;
-  return false;
-}
+bool is_collective(std::string_view word) { return find_collective(collective_spelling(word)).has_value(); }
 
 /// Options as they stand on the command line, before their words are understood.
 struct Words {
@@ -88,7 +87,7 @@ struct Words {
 };
 
 void add_choice_options(console::CommandLine &app, Options &options, Words &words) {
-  app.add_option("collective", words.collective, "all_reduce, all_gather, reduce_scatter, broadcast or reduce")
+  app.add_option("collective", words.collective, known_collectives())
       ->required()
       ->type_name("COLLECTIVE");
   app.begin_group("Sizes and elements");
@@ -221,9 +220,8 @@ Outcome take_sizes(const Words &words, bool factor_given, Options &options) {
 }
 
 Outcome take_names(const Words &words, Options &options) {
-  const auto collective = find_name(words.collective, rondo_collective_string);
-  if (!collective || *collective >= RONDO_BARRIER)
-    return unknown("collective", words.collective, "all_reduce, reduce_scatter, all_gather, broadcast, reduce");
+  const auto collective = find_collective(words.collective);
+  if (!collective) return unknown("collective", words.collective, known_collectives());
   options.collective = *collective;
   if (words.type == "all") {
     options.types = all_of(rondo_type_string);
@@ -239,7 +237,7 @@ Outcome take_names(const Words &words, Options &options) {
   } else {
     return unknown("operation", words.op, names_of(rondo_op_string) + ", all");
   }
-  if (*collective == RONDO_ALL_GATHER || *collective == RONDO_BROADCAST) options.ops = {RONDO_SUM};  // not used
+  if (!reduces(*collective)) options.ops = {RONDO_SUM};  // not used
   const auto algorithm = find_name(words.algorithm, rondo_algorithm_string);
   if (!algorithm) return unknown("algorithm", words.algorithm, names_of(rondo_algorithm_string));
   options.config.algorithm = *algorithm;
@@ -288,6 +286,8 @@ Outcome take_device(const CLI::App &app, const Words &words, Options &options) {
   if (words.device == "host" && options.config.channels > host_channel_count_max)
     return Failure{Exit::usage, "--channels takes 0 to 8 on host memory, and more with --device cuda alone"};
   if (words.device == "host") return std::nullopt;
+  if (host_only(options.collective))
+    return Failure{Exit::usage, words.collective + " is for host memory in this version; leave --device out"};
   if (options.product_size != 0 && !options.against_path.empty())
     return Failure{Exit::usage, "--beside-product and --against exclude each other; give one of them"};
   const auto ordinals = console::parse_cuda_devices(words.device);
@@ -300,6 +300,18 @@ Outcome take_device(const CLI::App &app, const Words &words, Options &options) {
   options.graph = words.graph;
   if (app.count("--agg_iters") + app.count("--cudagraph") + app.count("--blocking") == 0)
     options.aggregate_count = device_aggregate_count;
+  return std::nullopt;
+}
+
+/// Refuses what an exchange of messages lacks.
+Outcome check_messages(const CLI::App &app, const Words &words) {
+  if (words.device != "host")
+    return Failure{Exit::usage, words.collective + " needs host memory in this version; leave out --device"};
+  if (words.only_in_place)
+    return Failure{Exit::usage, words.collective + " has no in-place form; leave out --in-place-only"};
+  for (const char *option : {"--algorithm", "--protocol", "--kernel", "--channels", "--max-ctas", "--chunk-bytes"})
+    if (app.count(option) != 0)
+      return Failure{Exit::usage, words.collective + " has no plan; leave out " + std::string(option)};
   return std::nullopt;
 }
 
@@ -317,6 +329,8 @@ Outcome take_rest(const CLI::App &app, const Words &words, Options &options) {
     return Failure{Exit::usage, "--product-library is for --beside-product; add that"};
   if (auto failure = take_device(app, words, options)) return failure;
   if (auto failure = take_threads(words, options)) return failure;
+  if (!has_plan(options.collective))
+    if (auto failure = check_messages(app, words)) return failure;
   if (words.only_in_place && words.only_out_of_place)
     return Failure{Exit::usage, "--in-place-only and --out-of-place-only exclude each other; give one of them"};
   if (options.root < 0 || (options.ranks != 0 && options.root >= options.ranks))
@@ -324,7 +338,7 @@ Outcome take_rest(const CLI::App &app, const Words &words, Options &options) {
                                 "--ranks N)"};
   if (auto failure = take_files(options)) return failure;
   options.out_of_place = !words.only_in_place;
-  options.in_place = !words.only_out_of_place;
+  options.in_place = !words.only_out_of_place && has_plan(options.collective);
   options.rewrite = !words.no_rewrite;
   options.use_stream = words.stream == 1;
   options.config.timeout_ms = words.timeout_s * 1'000;
@@ -373,6 +387,7 @@ std::variant<Options, Failure> parse_options(std::span<const char *const> args) 
   for (std::string *word : {&words.collective, &words.type, &words.op, &words.device, &words.buffers, &words.algorithm,
                             &words.protocol, &words.kernel})
     *word = console::lower_case(*word);
+  words.collective = collective_spelling(words.collective);
   const SharedWords shared{words.device, words.buffers, words.iterations, words.stream, words.graph};
   if (auto failure = take_nccl_options(app, nccl, shared, options)) return *failure;
   if (auto failure = take_names(words, options)) return *failure;

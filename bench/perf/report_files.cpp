@@ -162,7 +162,7 @@ Json series_object(const Series &series, const RunFacts &facts, const Options &o
     for (const Accesses &rank : row.counts) result["counts"].push_back(counts_object(rank));
     results.push_back(std::move(result));
   }
-  Json object{{"collective", rondo_collective_string(series.what.collective)},
+  Json object{{"collective", name_of(series.what.collective)},
               {"ranks", series.what.ranks},
               {"type", rondo_type_string(series.what.type)},
               {"op", op_name(series.what)},
@@ -220,7 +220,7 @@ std::string to_csv(std::span<const Series> all) {
   for (const Series &series : all) {
     const Case &what = series.what;
     for (const Row &row : series.rows) {
-      out << rondo_collective_string(what.collective) << ',' << what.ranks << ',' << rondo_type_string(what.type) << ','
+      out << name_of(what.collective) << ',' << what.ranks << ',' << rondo_type_string(what.type) << ','
           << op_name(what) << ',' << (has_root(what.collective) ? what.root : -1) << ',' << device_kind(series) << ','
           << row.bytes << ',' << row.count << ',' << row.algorithm << ',' << row.protocol << ',' << row.kernel << ','
           << row.channels;

@@ -78,7 +78,7 @@ std::vector<Line> lines_of(std::span<const Series> all, bool bus) {
 
 std::string title_of(std::span<const Series> all) {
   const Case &what = all.front().what;
-  std::string title = std::string(rondo_collective_string(what.collective)) + ", " + std::to_string(what.ranks) +
+  std::string title = std::string(name_of(what.collective)) + ", " + std::to_string(what.ranks) +
                       (what.ranks == 1 ? " rank" : " ranks") + ", host memory";
   if (all.size() == 1) {
     title += std::string(", ") + rondo_type_string(what.type);

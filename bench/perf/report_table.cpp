@@ -48,7 +48,7 @@ std::string beside_line(const Case &what, const char *placement, const std::opti
                 short_number(beside.product_alone.median_us).c_str(),
                 short_number(beside.product_beside.median_us).c_str(), percent(beside.product_slowdown()).c_str(),
                 100 * beside.products_covered) +
-         format("%s %s us alone, %s beside (%s, %.0f %% covered)\n", rondo_collective_string(what.collective),
+         format("%s %s us alone, %s beside (%s, %.0f %% covered)\n", name_of(what.collective),
                 short_number(beside.call_alone.median_us).c_str(), short_number(beside.call_beside.median_us).c_str(),
                 percent(beside.call_slowdown()).c_str(), 100 * beside.calls_covered);
 }
@@ -160,7 +160,7 @@ double mean_bus_bandwidth(std::span<const Series> all) {
 std::string table_head(const Options &options, const Machine &machine, const std::string &version) {
   const auto &members = machine.members;
   std::string text =
-      format("# rondo %s  %s  %zu rank%s%s\n", version.c_str(), rondo_collective_string(options.collective),
+      format("# rondo %s  %s  %zu rank%s%s\n", version.c_str(), name_of(options.collective),
              members.size(), members.size() == 1 ? "" : "s", options.ranks != 0 ? " (threads)" : "");
   const std::string step = options.step_bytes != 0 ? std::to_string(options.step_bytes) + "(bytes)"
                                                    : std::to_string(options.step_factor) + "(factor)";

@@ -80,6 +80,10 @@ struct Part {
 double weight_of(size_t bytes) { return static_cast<double>(bytes + (size_t{1} << 20)); }
 
 Outcome plan_of(rondo_comm_t comm, const Case &what, Row &row) {
+  if (!has_plan(what.collective)) {
+    row.algorithm = row.protocol = row.kernel = "none";
+    return std::nullopt;
+  }
   rondo_plan_info_t plan = RONDO_PLAN_INFO_INIT;
   const rondo_status_t status = rondo_comm_query_plan(comm, what.collective, row.count, what.type, &plan);
   // Its own reason, not what the communicator has come to since: another rank with the same reason may have gone.

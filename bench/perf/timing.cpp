@@ -17,7 +17,7 @@ Outcome call(const Session &session, const Case &what, const Shape &shape, Point
     status = make_call(what, shape, at, session.comm, session.stream);
   if (status == RONDO_OK && session.stream != nullptr) status = rondo_stream_synchronize(session.stream);
   if (status == RONDO_OK) return std::nullopt;
-  return communication_failure(session.comm, rondo_collective_string(what.collective), status);
+  return communication_failure(session.comm, name_of(what.collective), status);
 }
 
 /// The part that stays the same over the runs of a size.

@@ -22,7 +22,9 @@ Workspace::Workspace(const Case &what, int rank, uint64_t seed, Arenas &arenas)
 
 void Workspace::select(const Shape &shape, Placement placement) {
   regions_.clear();
-  if (placement == Placement::out_of_place) {
+  if (case_.collective == RONDO_ALL_TO_ALL) {
+    add_all_to_all(shape, placement);
+  } else if (placement == Placement::out_of_place) {
     add_out_of_place(shape);
   } else {
     add_in_place(shape);
@@ -41,7 +43,9 @@ void Workspace::add_out_of_place(const Shape &shape) {
 }
 
 void Workspace::add_in_place(const Shape &shape) {
-  const bool scatters = case_.collective == RONDO_REDUCE_SCATTER;  // the one whose send buffer is the larger
+  // These two have the larger buffer to send.
+  const bool scatters = case_.collective == RONDO_REDUCE_SCATTER || case_.collective == RONDO_SCATTER;
+  const bool is_root = rank_ == case_.root;
   send_used_ = scatters;
   recv_used_ = !scatters;
   const size_t element_bytes = rondo_type_size(case_.type);
@@ -55,10 +59,17 @@ void Workspace::add_in_place(const Shape &shape) {
     case RONDO_ALL_GATHER:
       pointers_ = {base + shape.send.first * element_bytes, base};
       return add_blocks_in_place(arena, shape, Contents::poison, Contents::output);
+    case RONDO_GATHER:
+      pointers_ = {base + shape.send.first * element_bytes, base};
+      return add_blocks_in_place(arena, shape, Contents::poison, is_root ? Contents::output : Contents::poison);
+    case RONDO_SCATTER:
+      pointers_ = {base, base + shape.recv.first * element_bytes};
+      return add_blocks_in_place(arena, shape, Contents::input, Contents::input,
+                                 is_root ? Contents::input : Contents::poison);
     case RONDO_BROADCAST:
       pointers_ = {base, base};
       regions_.push_back(
-          {&arena, base, shape.recv, rank_ == case_.root ? Contents::input : Contents::poison, Contents::output});
+          {&arena, base, shape.recv, is_root ? Contents::input : Contents::poison, Contents::output});
       return;
     default:
       pointers_ = {base, base};
@@ -68,7 +79,27 @@ void Workspace::add_in_place(const Shape &shape) {
   }
 }
 
-void Workspace::add_blocks_in_place(Arena &arena, const Shape &shape, Contents others_before, Contents others_after) {
+/// The send buffers of all ranks are one vector: block b of rank r begins at element (r * ranks + b) * count.
+void Workspace::add_all_to_all(const Shape &shape, Placement placement) {
+  const size_t block_bytes = shape.count * rondo_type_size(case_.type);
+  const bool in_place = placement == Placement::in_place;
+  send_used_ = !in_place;
+  recv_used_ = true;
+  send_bytes_ = recv_bytes_ = shape.bytes;
+  pointers_ = {in_place ? recv_.data() : send_.data(), recv_.data()};
+  const auto ranks = static_cast<uint64_t>(case_.ranks), rank = static_cast<uint64_t>(rank_);
+  for (uint64_t peer = 0; peer < ranks; ++peer) {
+    const size_t offset = peer * block_bytes;
+    const uint64_t sent = (rank * ranks + peer) * shape.count, received = (peer * ranks + rank) * shape.count;
+    const Part block{sent, shape.count};
+    if (!in_place) regions_.push_back({&send_, send_.data() + offset, block, Contents::input, Contents::input});
+    regions_.push_back({&recv_, recv_.data() + offset, block, in_place ? Contents::input : Contents::poison,
+                        Contents::output, received});
+  }
+}
+
+void Workspace::add_blocks_in_place(Arena &arena, const Shape &shape, Contents others_before, Contents others_after,
+                                    Contents own_before) {
   std::byte *const base = arena.data();
   const size_t element_bytes = rondo_type_size(case_.type);
   const auto own_first = static_cast<uint64_t>(rank_) * shape.count;
@@ -76,7 +107,7 @@ void Workspace::add_blocks_in_place(Arena &arena, const Shape &shape, Contents o
   const uint64_t all_count = static_cast<uint64_t>(case_.ranks) * shape.count;
   const auto at = [&](uint64_t element) { return base + element * element_bytes; };
   regions_.push_back({&arena, base, {0, own_first}, others_before, others_after});
-  regions_.push_back({&arena, at(own_first), {own_first, shape.count}, Contents::input, Contents::output});
+  regions_.push_back({&arena, at(own_first), {own_first, shape.count}, own_before, Contents::output});
   regions_.push_back({&arena, at(own_end), {own_end, all_count - own_end}, others_before, others_after});
 }
 
@@ -90,10 +121,11 @@ Sequence Workspace::contents(Contents which) const {
 Outcome Workspace::write(const Region &region) const {
   const size_t element_bytes = rondo_type_size(case_.type);
   const Sequence sequence = contents(region.before);
-  return region.arena->fill(region.at, region.part.count * element_bytes,
-                            [&](std::byte *chunk, size_t offset, size_t bytes) {
-                              sequence.write(chunk, part_of(region.part, offset, bytes, element_bytes));
-                            });
+  Part part = region.part;
+  if (region.before == Contents::poison) part.first = region.first_after;  // the inverse of what is to come
+  return region.arena->fill(region.at, part.count * element_bytes, [&](std::byte *chunk, size_t offset, size_t bytes) {
+    sequence.write(chunk, part_of(part, offset, bytes, element_bytes));
+  });
 }
 
 Outcome Workspace::prepare(uint64_t run_seed) {
@@ -117,8 +149,9 @@ Outcome Workspace::count_wrong(uint64_t &wrong) const {
   const size_t element_bytes = rondo_type_size(case_.type);
   for (const Region &region : regions_) {
     const Sequence sequence = contents(region.after);
+    const Part part{region.first_after, region.part.count};
     const auto count = [&](const std::byte *chunk, size_t offset, size_t bytes) {
-      wrong += sequence.count_wrong(chunk, part_of(region.part, offset, bytes, element_bytes));
+      wrong += sequence.count_wrong(chunk, part_of(part, offset, bytes, element_bytes));
     };
     if (auto failure = region.arena->look(region.at, region.part.count * element_bytes, count)) return failure;
   }

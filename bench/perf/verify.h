@@ -5,7 +5,8 @@
 // - Out of place: send keeps the input. recv is poisoned with the inverse of every result. Afterwards it holds the
 //   results, or still the poison if the rank is to receive nothing.
 // - In place: in one buffer the rank's own part goes from input to result. Blocks that only export their place are
-//   poisoned or unchanged. These are the other blocks, in all-gather before and in reduce-scatter after.
+//   poisoned or unchanged. These are the other blocks, in all-gather before and in reduce-scatter after. In all-to-all
+//   each block has another rank's block afterwards.
 //
 // Guard bytes lie on both sides. Every element of every region is compared, bit for bit.
 #pragma once
@@ -58,11 +59,14 @@ class Workspace {
     std::byte *at;
     Part part;
     Contents before, after;
+    uint64_t first_after = part.first;  ///< the part may be another one afterwards, of as many elements
   };
 
   void add_out_of_place(const Shape &shape);
   void add_in_place(const Shape &shape);
-  void add_blocks_in_place(Arena &arena, const Shape &shape, Contents others_before, Contents others_after);
+  void add_blocks_in_place(Arena &arena, const Shape &shape, Contents others_before, Contents others_after,
+                           Contents own_before = Contents::input);
+  void add_all_to_all(const Shape &shape, Placement placement);
   [[nodiscard]] Sequence contents(Contents which) const;
   [[nodiscard]] Outcome write(const Region &region) const;
 

@@ -6,6 +6,7 @@
 #include <charconv>
 #include <limits>
 
+#include "src/base/spelling.h"
 #include "src/console/command_line.h"
 #include "src/console/output.h"
 
@@ -88,7 +89,7 @@ void add_learning_options(console::CommandLine &app, Options &options) {
       ->type_name("X");
 }
 
-/// What a rank computes with.
+/// Adds the options about what a rank computes with.
 void add_device_options(console::CommandLine &app, Options &options, Words &words) {
   app.begin_group("The device");
   app.add_option("--device", words.device,
@@ -103,7 +104,7 @@ void add_device_options(console::CommandLine &app, Options &options, Words &word
       ->type_name("FILE");
 }
 
-/// How the ranks divide the work, and what they tell each other.
+/// Adds the options about how the ranks divide the work and communicate.
 void add_rank_options(console::CommandLine &app, Options &options, Words &words) {
   app.begin_group("Communication");
   app.add_option("--bucket-mb", options.bucket_mb,
@@ -176,11 +177,15 @@ void add_run_options(console::CommandLine &app, Options &options, Words &words) 
       ->type_name("PLACE");
 }
 
+Failure unknown(const std::string &what, const std::string &text, const std::string &known) {
+  return {Exit::usage, "unknown " + what + " '" + text + "'" + known_are(text, known)};
+}
+
 Outcome take_shape(const CLI::App &app, const Words &words, Options &options) {
   const auto named = find_shape(words.model);
   if (!named)
-    return Failure{Exit::usage, "unknown model '" + words.model + "'; known are: " + known_shapes() +
-                                    ", and any shape by --width, --layers, --heads and --context"};
+    return unknown("model", words.model,
+                   known_shapes() + ", and any shape by --width, --layers, --heads and --context");
   Shape shape = *named;
   const auto given = [&](const char *flag, size_t value, size_t &target) {
     if (app.count(flag) == 0) return;
@@ -198,11 +203,11 @@ Outcome take_shape(const CLI::App &app, const Words &words, Options &options) {
 Outcome take_compression(const Words &words, Options &options) {
   constexpr std::array<std::string_view, 3> types{"float32", "bfloat16", "float16"};
   if (std::find(types.begin(), types.end(), words.wire) == types.end())
-    return Failure{Exit::usage, "unknown --wire '" + words.wire + "'; known are: float32, bfloat16, float16"};
+    return unknown("--wire", words.wire, "float32, bfloat16, float16");
   const std::string &word = words.compress == "none" ? words.wire : words.compress;
   const auto compression = find_compression(word);
   if (!compression)
-    return Failure{Exit::usage, "unknown --compress '" + word + "'; known are: " + known_compressions()};
+    return unknown("--compress", word, known_compressions());
   options.compression = *compression;
   return std::nullopt;
 }
@@ -215,8 +220,8 @@ Outcome take_division(const Words &words, Options &options) {
   return check_slices(options.shape, options.slices);
 }
 
-/// Takes buckets of an eighth of a rank's gradients, so that most of them can travel during the backward pass, but of
-/// 1 MiB at most.
+/// Sets buckets to an eighth of a rank's gradients, 1 MiB at most, so that most of them can travel during the backward
+/// pass.
 void take_buckets(const CLI::App &app, Options &options) {
   constexpr double buckets_min = 8, mb_max = 1, mb = 1 << 20;
   if (app.count("--bucket-mb") != 0) return;
@@ -251,7 +256,7 @@ Outcome take_mode(const Words &words, Options &options) {
     known = true;
   }
   if (!known)
-    return Failure{Exit::usage, "unknown --mode '" + words.mode + "'; known are: sync, local-sgd, async-ps"};
+    return unknown("--mode", words.mode, "sync, local-sgd, async-ps");
   if (options.mode == Mode::sync) return std::nullopt;
   if (options.sharded || options.slices > 1 || options.compression.method != Method::none)
     return Failure{Exit::usage, "--zero, --tensor-parallel, --compress and --wire go with --mode sync only; leave them "
@@ -271,7 +276,7 @@ Outcome take_device(const Words &words, Options &options) {
     known = true;
   }
   if (!known)
-    return Failure{Exit::usage, "unknown --precision '" + words.precision + "'; known are: float32, tf32, bfloat16"};
+    return unknown("--precision", words.precision, "float32, tf32, bfloat16");
   if (words.device == "host") {
     if (options.precision == Precision::float32 && options.product_library.empty()) return std::nullopt;
     return Failure{Exit::usage, "--precision and --product-library are about devices; add --device cuda"};
@@ -281,7 +286,7 @@ Outcome take_device(const Words &words, Options &options) {
   const auto number = std::from_chars(begin, end, options.ordinal);
   if (word != "cuda" && (!word.starts_with("cuda:") || number.ec != std::errc{} || number.ptr != end ||
                          options.ordinal < 0))
-    return Failure{Exit::usage, "unknown --device '" + words.device + "'; known are: host, cuda, cuda:ORDINAL"};
+    return unknown("--device", words.device, "host, cuda, cuda:ORDINAL");
   options.on_device = true;
   if (options.mode == Mode::sync && options.slices == 1 && !options.compression.feeds_back()) return std::nullopt;
   return Failure{Exit::usage, "--device cuda goes with --mode sync and a --compress of 16 bits, and not with "

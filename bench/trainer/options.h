@@ -18,14 +18,14 @@
 
 namespace rondo::train {
 
-/// How ranks come to the same parameters.
+/// The way in which ranks agree on the same parameters.
 enum class Mode {
   sync,       ///< every step is made with all ranks' gradients
   local_sgd,  ///< each rank makes steps of its own; after some of them all take the mean
   async_ps    ///< rank 0 updates by each worker's gradients as they come, and the workers go on from what it has then
 };
 
-/// "sync", "local-sgd", "async-ps".
+/// Returns "sync", "local-sgd" or "async-ps".
 [[nodiscard]] const char *name_of(Mode mode);
 
 struct Options {
@@ -34,14 +34,14 @@ struct Options {
   size_t accumulate = 1;  ///< passes of one step on each rank
   uint64_t steps = 100;
   uint64_t seed = 1;
-  std::vector<std::string> corpus;  ///< files and folders; empty: the default corpus
+  std::vector<std::string> corpus;  ///< files and folders, or empty for the default corpus
 
   bool on_device = false;  ///< CUDA
-  int ordinal = -1;        ///< of the device; -1: the ranks of a host take theirs in turn
+  int ordinal = -1;        ///< of the device, or -1: the ranks of a host take one each
   Precision precision = Precision::float32;
-  std::string product_library;  ///< of matrix products on a device; empty: where it usually is
+  std::string product_library;  ///< of matrix products on a device, or empty for the usual place
 
-  double bucket_mb = 1.0;  ///< MiB of gradients, as floats, in one all-reduce; not given: of the model
+  double bucket_mb = 1.0;  ///< MiB of gradients, as floats, in one all-reduce; its default is the mode'sl
   bool overlap = true;
   Mode mode = Mode::sync;
   uint64_t local_steps = 8;  ///< local_sgd: steps between two means
@@ -54,19 +54,19 @@ struct Options {
   double learning_rate = 1e-3, weight_decay = 0.1, clip = 1.0;
   uint64_t warmup = 10;  ///< steps in which the learning rate rises
 
-  uint64_t validate_every = 0;  ///< steps; 0: at the end only
+  uint64_t validate_every = 0;  ///< steps, or 0 for the end only
   size_t validation_batches = 8;
-  uint64_t check_every = 100;  ///< steps between comparisons of all ranks' parameters; 0: never
-  std::string checkpoint;      ///< file; empty: none
+  uint64_t check_every = 100;  ///< steps between comparisons of all ranks' parameters, or 0 for never
+  std::string checkpoint;      ///< file, or empty for none
   uint64_t checkpoint_every = 0;
-  std::string resume;  ///< file; empty: a new run
+  std::string resume;  ///< file, or empty for a new run
 
-  std::string report;  ///< folder; empty: none
-  std::string json;    ///< file for the report alone, "-" for standard output; empty: none
+  std::string report;  ///< folder, or empty for none
+  std::string json;    ///< file for the report alone, "-" for standard output, or empty for none
   [[nodiscard]] bool reports() const { return !report.empty() || !json.empty(); }
   /// Returns the samples of one step on all ranks.
   [[nodiscard]] size_t samples_a_step(size_t ranks) const;
-  /// Where lines for people go.
+  /// Returns the stream for lines that people read.
   [[nodiscard]] std::FILE *lines() const { return json == "-" ? stderr : stdout; }
   uint32_t measure_rounds = 9;
   int delay_rank = -1;  ///< for tests: this rank takes delay_ms longer for a step
@@ -77,10 +77,10 @@ struct Options {
   rondo_config_t config = RONDO_CONFIG_INIT;
 };
 
-/// "float32", "tf32", "bfloat16".
+/// Returns "float32", "tf32" or "bfloat16".
 [[nodiscard]] const char *name_of(Precision precision);
 
-/// The options; or text to print as it is (--help, status Exit::ok); or what is wrong with them.
+/// Returns the options, or text to print as it is (--help, status Exit::ok), or what is wrong with them.
 [[nodiscard]] std::variant<Options, Failure> parse_options(std::span<const char *const> args);
 
 }  // namespace rondo::train

@@ -32,7 +32,7 @@ int tell(const Failure &failure) {
   return static_cast<int>(failure.exit);
 }
 
-/// What can be wrong with the input is found before any rank waits for another.
+/// Checks the input before any rank waits for another.
 Outcome check_samples(const Options &options, const Corpus &corpus, const Samples &samples, size_t ranks) {
   const size_t needed = ranks * options.accumulate * options.batch;
   if (samples.validation_count() > 0 && samples.training_count() >= needed) return std::nullopt;
@@ -80,20 +80,20 @@ void summarise(const Options &options, const Run &run) {
   if (!options.report.empty()) std::fprintf(options.lines(), "report: %s/report.html\n", options.report.c_str());
 }
 
-/// Rank 0 reads and writes the files. The others hear what failed before they wait for its parameters; all tell it,
-/// since a launcher ends those that have not said anything yet as soon as one has ended.
+/// Prepares the files, which rank 0 reads and writes. It sends the others its failure before they wait for parameters.
+/// All ranks report it, since a launcher ends the other ranks, silent or not, as soon as one has ended.
 Outcome prepare_files(const Options &options, Group &group, const Checkpoint &checkpoint, Run &run) {
   Outcome failure;
   if (group.rank() == 0 && !options.checkpoint.empty()) failure = checkpoint.check_place();
   if (group.rank() == 0 && !failure && !options.resume.empty()) failure = checkpoint.load(run);
-  std::array<char, 512> why{};  // as much of it as fits; empty: nothing failed
+  std::array<char, 512> why{};  // as much of it as fits, or empty if nothing failed
   if (failure) failure->message.copy(why.data(), why.size() - 1);
   if (auto lost = group.broadcast(why.data(), why.size())) return lost;
   if (why[0] != '\0' && !failure) return Failure{Exit::usage, std::string("rank 0 cannot begin: ") + why.data()};
   return failure;
 }
 
-/// This rank's place among those of its host.
+/// Finds this rank's index among the ranks of its host.
 Outcome find_place(Group &group, size_t &place) {
   constexpr size_t name_bytes = 256;
   std::string mine(name_bytes, '\0'), all(name_bytes * group.size(), '\0');
@@ -104,7 +104,7 @@ Outcome find_place(Group &group, size_t &place) {
   return std::nullopt;
 }
 
-/// Of the devices of a host, its ranks take one each, in turn.
+/// Makes this rank's compute. The ranks of a host take one of its devices each, in turn.
 Outcome make_compute(const Options &options, Devices &devices, Group &group, std::unique_ptr<Compute> &compute) {
   if (!options.on_device) {
     compute = make_host_compute();

@@ -153,8 +153,8 @@ Outcome Trainer::run_passes(Work work, StepTimes &times, std::vector<Span> *span
   return std::nullopt;
 }
 
-/// Buckets come in the order in which they were started, and each is looked at while the next is under way. Sums are of
-/// whole pieces, so that they do not depend on what the buckets are.
+/// Takes the buckets in the order in which they were started, and squares one while the next is in flight. Sums are of
+/// whole pieces, so that they do not depend on the division into buckets.
 Outcome Trainer::wait_for_gradients(Work work) {
   size_t number = 0;
   for (size_t index = 0; index < exchange_.buckets().size(); ++index) {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// One rank of data-parallel training: every rank has all parameters, computes gradients on its own samples, adds them
-// up with the others', and makes the same update. Ranks that share a model (--tensor-parallel) have a slice of each
-// layer instead, the same samples, and add up their parts of activations; as ranks of data-parallel training, those
-// count that have the same slice. With --zero 1 each rank updates its share, and gets the others'.
+// One rank of data-parallel training. Every rank has all parameters, computes gradients on its own samples, adds them
+// to the others', and makes the same update. Ranks that share a model (--tensor-parallel) have a slice of each layer
+// instead. They use the same samples and add up their parts of activations. Ranks that have the same slice then train
+// data-parallel. With --zero 1 each rank updates its share and gets the others' shares.
 #pragma once
 
 #include <memory>
@@ -19,10 +19,10 @@
 
 namespace rondo::train {
 
-/// What a step does: both, as in training, or one part alone, to measure it.
+/// The work of a step: both parts, as in training, or one part alone, to measure it.
 enum class Work { all, computation, communication };
 
-/// What continues a run, beside the parameters and moments.
+/// The state that continues a run, beside the parameters and moments.
 struct Progress {
   uint64_t step = 0;     ///< steps done
   uint64_t updates = 0;  ///< of them, those that were not skipped
@@ -39,22 +39,22 @@ class Trainer {
   /// load samples.
   [[nodiscard]] Outcome begin();
 
-  /// The next step of training. Spans of its parts are added to `spans` unless that is null.
+  /// Runs the next step of training. Spans of its parts are added to `spans` unless that is null.
   [[nodiscard]] Outcome step(StepRecord &record, std::vector<Span> *spans);
-  /// The mean loss over the validation batches, which does not depend on the number of ranks.
+  /// Finds the mean loss over the validation batches, which does not depend on the number of ranks.
   [[nodiscard]] Outcome validate(double &loss);
   /// Compares the parameters of all ranks, bit by bit. @return the failure names the ranks that differ.
   [[nodiscard]] Outcome compare_ranks();
 
-  /// Of a step of each rank's own: ranks have the same parameters after it (local-sgd: at the end of a round).
+  /// Returns whether ranks have the same parameters after this step, with local-sgd at the end of a round.
   [[nodiscard]] bool agreed() const;
   /// The mean losses over all ranks of the steps since ranks last had the same parameters.
   [[nodiscard]] const std::vector<double> &round_losses() const { return round_losses_; }
 
-  /// Of a worker: gradients of its next samples.
+  /// Computes, on a worker, the gradients of its next samples.
   [[nodiscard]] Outcome find_gradients(StepRecord &record);
-  /// Of a parameter server, on the host: updates by a worker's gradients. @return false: they are not finite, and were
-  /// left out.
+  /// Updates the parameters of a parameter server on the host by a worker's gradients. @return false if they are not
+  /// finite, and were left out.
   [[nodiscard]] bool apply(const float *gradients);
   /// Gives all ranks rank 0's parameters.
   [[nodiscard]] Outcome spread_parameters() { return state_.deal_out(false); }
@@ -80,16 +80,16 @@ class Trainer {
   [[nodiscard]] size_t worker_count() const;
   [[nodiscard]] size_t worker() const;
   [[nodiscard]] size_t batches_a_step() const { return worker_count() * options_.accumulate; }
-  /// The end of a round: all ranks take the mean of their parameters and moments.
+  /// Ends a round: all ranks take the mean of their parameters and moments.
   [[nodiscard]] Outcome take_mean(StepRecord &record, std::vector<Span> *spans);
   [[nodiscard]] Joint make_joint();
   [[nodiscard]] Outcome run_passes(Work work, StepTimes &times, std::vector<Span> *spans);
   [[nodiscard]] Outcome run_pass(const Batch &batch, size_t pass, Work work, StepTimes &times,
                                  std::vector<Span> *spans);
   void gradient_ready(size_t tensor, size_t pass, Work work);
-  /// Waits for the gradients of all ranks, and looks at their norm.
+  /// Waits for the gradients of all ranks, and sums up their squares.
   [[nodiscard]] Outcome wait_for_gradients(Work work);
-  /// Of all gradients, on whichever rank they are.
+  /// Finds the norm of all gradients, on whichever rank they are.
   [[nodiscard]] Outcome find_norm(Work work, StepRecord &record);
   void update(Work work, double norm, double rate, const float *gradients);
   [[nodiscard]] Outcome run_step(Work work, StepRecord &record, std::vector<Span> *spans);

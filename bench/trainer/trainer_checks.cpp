@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a trainer finds out beside its steps: the loss on samples that are not trained with, and whether the ranks still
+// A trainer checks these beside its steps: the loss on samples that are not trained with, and whether the ranks still
 // agree.
 #include <algorithm>
 #include <set>

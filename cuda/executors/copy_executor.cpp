@@ -171,10 +171,11 @@ Result<void> CopyExecutor::connect(const DeviceRequest &request, InfoExchange &i
   captured_ends_.resize(ends_.size());
   const FlagShape flags{shape.rank_count, shape.channel_count, shape.geometry.slot_count};
   RONDO_TRY_ASSIGN(flags_, Flags::connect(context_, flags, info_exchange));
+  join_stream_users(request);
   return {};
 }
 
-/// Checks at connect() already, since a launch that fails is the end of the communicator.
+/// Checks the device at connect(), since a launch that fails later would fail the communicator.
 Result<void> CopyExecutor::check_memory_operations() {
   RONDO_TRY_ASSIGN(const int can_wait,
                    device_attribute(*driver_, device_.ordinal, DeviceAttribute::can_use_64_bit_stream_mem_ops));
@@ -230,6 +231,7 @@ Result<void> CopyExecutor::launch(const DeviceCall &call, void *stream_handle) {
   RONDO_TRY(progress_.begin(work, call.captured));
   const auto done = enqueue_all(call, work);
   const auto ended = progress_.end(work, call, done.ok());
+  note_enqueued(call.number);
   if (done.ok() && ended.ok() && !call.captured) note_last_stream(stream);
   return done.ok() ? ended : done;
 }
@@ -325,7 +327,7 @@ Result<void> CopyExecutor::move(const CopySlice &slice, const DeviceCall &call, 
   const bool divides = (slice.step->flags & step_finish) != 0 && call.divisor != 0;
   const bool reduces = static_cast<CopyPlan &>(*call.plan).reduce.function != nullptr;
   if (reduces && (operands.input_count > 1 || divides)) {
-    // If this rank keeps the result, the kernel writes it to its place, and copies take it from there.
+    // If this rank keeps the result, the kernel writes it to the output, from which the copies take it.
     const bool keeps = (slice.step->flags & step_dst) != 0;
     from = keeps ? operands.outputs[0] : segment_.address() + segment_.shape().plans_offset();
     RONDO_TRY(reduce(slice, call, operands, from, work));

@@ -72,6 +72,9 @@ class KernelExecutor final : public ExecutorBase {
   [[nodiscard]] Result<void> connect(const DeviceRequest &request, InfoExchange &info_exchange) override;
 
  private:
+  [[nodiscard]] bool launches_alone(bool captured) const override {
+    return group_ == nullptr || group_->has_lost_patience() || (captured && patience_ns_ != LaunchGroup::endless_ns);
+  }
   [[nodiscard]] Result<void> join_group(const DeviceRequest &request, const BlockBudget &budget);
   void run_round(RegionRound round);  ///< by the follower: opening and closing wait for the device
   [[nodiscard]] RankQueries queries() const {
@@ -162,6 +165,7 @@ Result<void> KernelExecutor::connect(const DeviceRequest &asked, InfoExchange &i
   const uint64_t blocks = blocks_of_a_rank(shape.channel_count, shape.load_store);
   RONDO_TRY_ASSIGN(
       blocks_, claim_residency(device_, describe(), blocks, request.neighbours, budget, std::move(blocks_)));
+  join_stream_users(request);
   return join_group(request, budget);
 }
 
@@ -382,6 +386,7 @@ Result<void> KernelExecutor::launch(const DeviceCall &call, void *stream_handle)
   RONDO_TRY(guard.status());
   RONDO_TRY(follow_last_stream(stream, call.captured));
   RONDO_TRY(plan.is_load_store ? run_load_store(plan, call, stream) : run(plan, call, stream));
+  note_enqueued(call.number);
   if (call.captured) return {};
   last_number_ = call.number;
   note_last_stream(stream);

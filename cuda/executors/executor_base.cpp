@@ -84,12 +84,26 @@ Result<bool> ExecutorBase::check_stream(StreamRef given) const {
   RONDO_TRY(guard.status());
   CaptureStatus capture = CaptureStatus::none;
   RONDO_TRY(cuda_check(*driver_, driver_->stream_is_capturing(stream, &capture), "cuStreamIsCapturing"));
-  if (stream == nullptr) return capture != CaptureStatus::none;  // the default stream of the context that is current
-  CuContext owner = nullptr;
-  RONDO_TRY(cuda_check(*driver_, driver_->stream_get_ctx(stream, &owner), "cuStreamGetCtx"));
-  if (owner != context_.get().context)
-    return invalid_argument("the stream is not one of " + describe() + ", which the communicator is on");
-  return capture != CaptureStatus::none;
+  const bool captured = capture != CaptureStatus::none;
+  if (stream != nullptr) {  // null is the default stream of the context that is current
+    CuContext owner = nullptr;
+    RONDO_TRY(cuda_check(*driver_, driver_->stream_get_ctx(stream, &owner), "cuStreamGetCtx"));
+    if (owner != context_.get().context)
+      return invalid_argument("the stream is not one of " + describe() + ", which the communicator is on");
+  }
+  if (stream_users_ != nullptr && launches_alone(captured)) {
+    RONDO_TRY_ASSIGN(const UsedStream used, used_stream(*driver_, stream));
+    RONDO_TRY(stream_users_->reserve(stream_place_, used));
+  }
+  return captured;
+}
+
+void ExecutorBase::join_stream_users(const DeviceRequest &request) {
+  const Neighbours &here = request.neighbours;
+  if (here.in_process == 1) return;
+  stream_users_ = StreamUsers::join(segment_.address_of(here.first), here.in_process);
+  stream_place_ = here.position;
+  stream_users_->enter(stream_place_, request.rank, [this] { return report().ended_number; });
 }
 
 Result<void> ExecutorBase::follow_last_stream(CuStream stream, bool captured) {

@@ -10,6 +10,7 @@
 
 #include "src/engine/device_executor.h"
 #include "cuda/executors/executor.h"
+#include "cuda/executors/stream_users.h"
 #include "cuda/driver/kernel_set.h"
 #include "cuda/transport/segment.h"
 
@@ -47,8 +48,18 @@ class ExecutorBase : public DeviceExecutor {
   void note_last_stream(CuStream stream);
   [[nodiscard]] bool last_call_has_ended() const;
 
-  /// Lets the driver's objects be closed without ending a capture of another thread. A destructor calls it first.
+  /// Lets ranks of this process on this device find out that they use one stream. After the segment is connected.
+  void join_stream_users(const DeviceRequest &request);
+  /// Says whether this rank's next call is enqueued by itself, without the calls of the other ranks.
+  [[nodiscard]] virtual bool launches_alone(bool /*captured*/) const { return true; }
+  void note_enqueued(uint64_t number) const {
+    if (stream_users_ != nullptr) stream_users_->enqueued(stream_place_, number);
+  }
+
+  /// Leaves the users of streams, and lets the driver's objects be closed without ending a capture of another thread. A
+  /// destructor calls it first.
   void begin_to_end() {
+    if (stream_users_ != nullptr) stream_users_->leave(stream_place_);
     if (driver_ != nullptr) ending_.emplace(*driver_);
   }
 
@@ -66,6 +77,8 @@ class ExecutorBase : public DeviceExecutor {
   CuStream last_stream_ = nullptr;
   bool launched_any_ = false;
   bool recorded_ = true;  ///< launched_, after the last call
+  std::shared_ptr<StreamUsers> stream_users_;  ///< null: no other rank of this process is on this device
+  uint32_t stream_place_ = 0;                  ///< of this rank there
 };
 
 [[nodiscard]] std::unique_ptr<ExecutorBase> make_kernel_executor();

@@ -36,7 +36,7 @@ struct LaunchPart {
   uint32_t threads = 0;       ///< of a block
   uint32_t shared_bytes = 0;  ///< of a block
   CuStream stream = nullptr;
-  uint64_t capture = 0;  ///< of the stream, found by the group; 0: none
+  uint64_t capture = 0;  ///< of the stream, found by the group, or 0 for none
 };
 
 /// Launches one kernel for all parts, at most device::ranks_per_kernel_max, on `stream`. The parts have the same kernel

@@ -15,8 +15,8 @@ constexpr uint32_t warp_threads = 32;
 constexpr uint32_t load_store_post_bytes = 64 << 10;
 constexpr uint32_t load_store_chunk_bytes = 256 << 10;
 constexpr uint32_t unused_chunk_bytes = cache_line_bytes;  // of a place: ranks that share buffers pass no chunks on
-// With several devices, a call with a buffer that peers cannot read takes 12 MiB of two ranks' places. With 32 KiB
-// under way in each block, 1 MiB is under way: some 2 us of 450 GB/s.
+// With several devices, a call with a buffer that peers cannot read takes 12 MiB of two ranks' places. 32 blocks have
+// 32 KiB in flight each, which is 1 MiB, or some 2 us at 450 GB/s.
 constexpr uint32_t peer_channels_max = 32;
 constexpr uint32_t peer_chunk_bytes = 64 << 10;
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// When a rank announces, opens, withdraws and closes memory that processes share (cuda/transport/regions.h), and for
-// how long it waits for the others.
+// This class decides when a rank announces, opens, withdraws and closes memory that processes share, and how long it
+// waits for others. cuda/transport/regions.h is the memory itself.
 #pragma once
 
 #include <condition_variable>

@@ -41,11 +41,11 @@ struct RankReduction {
   };
 
  public:
-  /// What is kept between operands. Of a type that is computed in itself it takes no more registers than an operand.
+  /// The partial result between operands. It takes no more registers than an operand if the type is computed in itself.
   template <class Piece>
   using Partial = std::conditional_t<is_wide, WideElements<Piece>, Piece>;
 
-  /// The partial result of the first rank's operand.
+  /// Returns the partial result that consists of the first rank's operand.
   template <class Piece>
   [[nodiscard]] RONDO_HD static Partial<Piece> begin(const Piece &first) {
     if constexpr (is_wide) {
@@ -60,7 +60,7 @@ struct RankReduction {
     }
   }
 
-  /// The partial result with the operand of the next rank.
+  /// Returns the partial result after the operand of the next rank.
   template <class Piece>
   [[nodiscard]] RONDO_HD static Partial<Piece> add(const Partial<Piece> &partial, const Piece &next) {
     const auto operand = __builtin_bit_cast(Elements<Piece>, next);
@@ -75,7 +75,7 @@ struct RankReduction {
     }
   }
 
-  /// The result, with the operand of the last rank. Divides by `divisor`, unless that is 0.
+  /// Returns the result after the operand of the last rank. Divides it by `divisor`, unless that is 0.
   template <class Piece>
   [[nodiscard]] RONDO_HD static Piece finish(const Partial<Piece> &partial, const Piece &last, uint32_t divisor) {
     if constexpr (is_wide) {
@@ -94,7 +94,7 @@ struct RankReduction {
   template <class Piece>
   static constexpr uint32_t element_count = static_cast<uint32_t>(sizeof(Piece) / sizeof(Storage));
 
-  /// Two operands of a type that is computed in itself. `last`: divides by `divisor`, unless that is 0.
+  /// Reduces two operands of a type that is computed in itself. `last`: divides by `divisor`, unless that is 0.
   template <bool last, class Piece>
   [[nodiscard]] RONDO_HD static Piece reduce_native(const Piece &partial, const Piece &next, uint32_t divisor) {
     const auto first = __builtin_bit_cast(Elements<Piece>, partial);
@@ -113,7 +113,7 @@ struct RankReduction {
     return piece;
   }
 
-  /// Of integers: one element, or a word of them. (Nobody divides vectors of them.)
+  /// Divides integers: one element, or a word of them. Vectors of them are never divided.
   template <class Piece>
   [[nodiscard]] RONDO_HD static Piece divide_elements(const Piece &piece, uint32_t divisor) {
     if constexpr (sizeof(Piece) == sizeof(Storage)) {
@@ -153,8 +153,8 @@ struct RankCopy {
 template <class Reduction>
 inline constexpr bool is_copy = std::is_same_v<Reduction, RankCopy>;
 
-/// A part of the vector of all ranks, and where the result goes. operand(rank): where that rank's part begins;
-/// output(which): where a copy of the result does.
+/// A part of the vector of all ranks. operand(rank) returns the begin of that rank's part, and output(which) the begin
+/// of one copy of the result.
 template <class Operand, class Output>
 struct RankOperands {
   const Operand &operand;
@@ -164,7 +164,7 @@ struct RankOperands {
   uint32_t divisor;
 };
 
-/// The first of `values` comes last.
+/// Moves the first of `values` to the end.
 template <uint32_t count, class Value>
 RONDO_HD void rotate(Value (&values)[count]) {
   const Value first = values[0];
@@ -173,8 +173,8 @@ RONDO_HD void rotate(Value (&values)[count]) {
   values[count - 1] = first;
 }
 
-/// use(turn) for each of `turns` pieces. Where an operand's code is long it is there once, for piece 0, behind which
-/// bring() puts the next one there: registers cannot be chosen by a variable.
+/// Calls use(turn) for each of `turns` pieces. If the code of an operand is long, it exists once, for piece 0. Then
+/// bring() moves the next piece to position 0, since a variable cannot choose a register.
 template <uint32_t turns, bool rotates, class Use, class Bring>
 RONDO_HD void for_each_turn(const Use &use, const Bring &bring) {
   if constexpr (rotates) {
@@ -189,9 +189,9 @@ RONDO_HD void for_each_turn(const Use &use, const Bring &bring) {
   }
 }
 
-/// Pieces [0, end) by a group, `turns` of each thread at a time. The loads of all these pieces of at_once ranks and of
-/// the last one come before the first use. An output may be an operand: a thread reads all operands of a piece before
-/// it writes it, and no other touches it.
+/// Reduces pieces [0, end) by a group, `turns` of each thread at a time. All loads of these pieces, from at_once ranks
+/// and the last rank, come before the first use. An output may be an operand: a thread reads all operands of a piece
+/// before it writes the piece, and no other thread touches it.
 template <class Reduction, class Access, uint32_t at_once, uint32_t turns, Group G, class Operands>
 RONDO_HD void reduce_pieces(G group, const Operands &of, uint32_t begin, uint32_t end) {
   using Piece = typename Access::Piece;
@@ -245,8 +245,8 @@ RONDO_HD void reduce_pieces(G group, const Operands &of, uint32_t begin, uint32_
   }
 }
 
-/// Vectors [0, end) of two ranks, without a division, as far as the whole group has whole turns; returns how far. The
-/// loads of the next turn are under way while one is stored, which other threads and turns do not touch.
+/// Reduces vectors [0, end) of two ranks, without a division, while the whole group has whole turns. Returns how many.
+/// The loads of the next turn are in flight while a turn is stored. No other thread or turn touches its vectors.
 template <class Reduction, uint32_t turns, Group G, class Operands>
 [[nodiscard]] RONDO_HD uint32_t reduce_pairs(G group, const Operands &of, uint32_t end) {
   const uint32_t step = turns * group.size(), stop = end / step * step;
@@ -287,8 +287,8 @@ template <class Reduction, uint32_t turns, Group G, class Operands>
   return stop;
 }
 
-/// Vectors [0, end) of two ranks that are small floats: each partial result is used at once, so that more vectors are
-/// under way than reduce_pieces() has registers for.
+/// Reduces vectors [0, end) of small floats of two ranks. Each partial result is used at once, so more vectors are in
+/// flight than reduce_pieces() has registers for.
 template <class Reduction, uint32_t turns, Group G, class Operands>
 RONDO_HD void reduce_wide_pairs(G group, const Operands &of, uint32_t end) {
   RONDO_KEEP_LOOP
@@ -319,8 +319,8 @@ RONDO_HD void reduce_wide_pairs(G group, const Operands &of, uint32_t end) {
   }
 }
 
-/// `count` elements of a part, whose operands and outputs are all at multiples of 16 but for those in `addresses`: an
-/// or of them.
+/// Reduces `count` elements of a part. `addresses` is the bitwise or of the addresses of all operands and outputs that
+/// may not be multiples of 16.
 template <class Reduction, Group G, class Operands>
 RONDO_HD void reduce_part(G group, const Operands &of, uint64_t addresses, uint32_t count) {
   using Storage = typename Reduction::Storage;
@@ -351,8 +351,8 @@ RONDO_HD void reduce_part(G group, const Operands &of, uint64_t addresses, uint3
   reduce_pieces<Reduction, ElementPiece<Storage, sizeof(Storage)>, Reduction::at_once, 1>(group, of, in_vectors, count);
 }
 
-/// Pieces [0, end) from `offset` on, as many of each thread under way as a reduction has. An output that is the operand
-/// stays as it is.
+/// Copies pieces [0, end) from `offset` on. Each thread has as many loads in flight as in a reduction. An output that
+/// is the operand stays as it is.
 template <class Access, Group G, class Operands>
 RONDO_HD void copy_pieces(G group, const Operands &of, uint32_t offset, uint32_t end) {
   using Piece = typename Access::Piece;
@@ -377,7 +377,7 @@ RONDO_HD void copy_pieces(G group, const Operands &of, uint32_t offset, uint32_t
   }
 }
 
-/// `bytes` of a part to all outputs. `difference`: the bits in which an output's address differs from the operand's.
+/// Copies `bytes` of a part to all outputs. `difference`: the address bits in which an output and the operand differ.
 template <Group G, class Operands>
 RONDO_HD void copy_part(G group, const Operands &of, uint64_t difference, uint32_t bytes) {
   using Word = ElementPiece<uint32_t, sizeof(uint32_t)>;

@@ -3,8 +3,8 @@
 // pass. Bit for bit what src/engine/reduction/reduction.h promises (docs/numerics.md): from the left, small floats in
 // float32, rounded once.
 //
-// Where all pointers of a step lie alike modulo 16, the threads share its vectors of 16 bytes out, several loads in
-// flight each; what is before the first and behind the last one goes element by element, as everything does otherwise.
+// If all pointers of a step are equal modulo 16, the threads divide its vectors of 16 bytes among them, with several
+// loads in flight each. Elements before the first and after the last vector, or all otherwise, are reduced one by one.
 // An output may be an input: a thread reads all operands of an element before it writes it, and no other touches it.
 #pragma once
 
@@ -46,7 +46,7 @@ struct GroupArgs {
       if (index == output_count) outputs[index] = output;
     ++output_count;
   }
-  /// The address bits in which the pointers differ.
+  /// Returns the address bits in which the pointers differ.
   [[nodiscard]] RONDO_HD uint64_t difference() const {
     uint64_t bits = 0;
     RONDO_UNROLL
@@ -64,14 +64,14 @@ struct GroupArgs {
 
 using memory::Vector;
 
-/// A device would fault where it is not.
+/// Asserts on the host that `at` is aligned; a device would fault.
 RONDO_HD inline void check_aligned([[maybe_unused]] const std::byte *at, [[maybe_unused]] size_t alignment) {
 #if !defined(__CUDA_ARCH__)
   assert(reinterpret_cast<uintptr_t>(at) % alignment == 0);
 #endif
 }
 
-/// The value of type T at `at`, which is a multiple of `alignment`.
+/// Returns the value of type T at `at`, which is a multiple of `alignment`.
 template <class T, size_t alignment>
 [[nodiscard]] RONDO_HD inline T load_aligned(const std::byte *at) {
   T value;
@@ -87,14 +87,14 @@ RONDO_HD inline void store_aligned(std::byte *at, const T &value) {
   std::memcpy(__builtin_assume_aligned(at, alignment), &value, sizeof value);
 }
 
-/// How a slice falls into a head, whole vectors and a tail, in units (elements, or bytes in a copy).
+/// A slice's division into a head, whole vectors and a tail, in units (elements, or bytes in a copy).
 struct Split {
   uint32_t head;
   uint32_t vectors;
   uint32_t units_per_vector;
 
   [[nodiscard]] RONDO_HD uint32_t tail_begin() const { return head + vectors * units_per_vector; }
-  /// Bytes from the beginning to a vector.
+  /// Returns the bytes from the beginning to a vector.
   [[nodiscard]] RONDO_HD uint32_t vector_at(uint32_t index, uint32_t unit_bytes) const {
     return head * unit_bytes + index * vector_bytes;
   }
@@ -128,11 +128,11 @@ inline constexpr bool loads_ahead = false;
 inline constexpr bool loads_ahead = true;
 #endif
 
-/// For vectors of a slice, `turns` of each thread at a time, from `first` on as long as there are so many:
-/// load(operands, at) and then result_of(operands), which is stored to all outputs. `ahead`: what a turn has used is
-/// loaded anew for the next time before the other turns are computed, so that loads are under way all the time, in as
-/// many registers as one batch takes. Returns the first vector that is left to a thread. (first, and what is returned,
-/// count from the group's thread 0.)
+/// Reduces vectors of a slice, from `first` on, while `turns` of them are left for each thread. It calls load(operands,
+/// at) for each and stores result_of(operands) to all outputs. `ahead`: the operands that a turn has used are loaded
+/// again before the other turns are computed. So loads are always under way, in the registers of one batch. Returns
+/// the first vector that is left to a thread; this number and `first` count from the group's thread 0. The caller
+/// reduces the vectors that are left.
 template <class Operands, uint32_t turns, bool ahead, Group G, class Load, class Result>
 RONDO_HD uint32_t roll_vectors(G group, const GroupArgs &args, const Split &split, uint32_t unit_bytes, uint32_t first,
                                const Load &load, const Result &result_of) {
@@ -178,7 +178,7 @@ RONDO_HD uint32_t roll_vectors(G group, const GroupArgs &args, const Split &spli
   return next;
 }
 
-/// As roll_vectors().
+/// Copies vectors as roll_vectors() reduces them.
 template <uint32_t turns, Group G>
 RONDO_HD uint32_t copy_vectors(G group, const GroupArgs &args, const Split &split, uint32_t first) {
   const auto load = [&](Vector &value, uint32_t at) { value = memory::load_vector(args.inputs[0] + at); };

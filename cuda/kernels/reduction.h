@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The one thing that copies cannot do: reduces the operands of a slice into one result, and ends. It waits for nothing,
-// so its blocks need not be resident at once; what it reads is there, and what it writes is published, by the order of
-// its stream. The copy-engine executor (cuda/executors/copy_executor.cpp) launches it.
+// This kernel reduces the operands of a slice into one result, which copies cannot do, and ends. It waits for nothing,
+// so its blocks need not be resident at once. The order of its stream makes its input complete and publishes its
+// result. The copy-engine executor (cuda/executors/copy_executor.cpp) launches it.
 #pragma once
 
 #include <cstddef>
@@ -18,7 +18,7 @@ struct ReductionOperation {
   std::byte *output = nullptr;  ///< may be an input
   uint64_t count = 0;           ///< elements; with their size less than 4 GiB
   uint32_t input_count = 0;
-  uint32_t divisor = 0;  ///< avg: the number of ranks; else 0
+  uint32_t divisor = 0;  ///< avg: the number of ranks, otherwise 0
 };
 static_assert(std::is_trivially_copyable_v<ReductionOperation> && std::is_standard_layout_v<ReductionOperation>);
 static_assert(sizeof(ReductionOperation) == 56 && offsetof(ReductionOperation, output) == 32);

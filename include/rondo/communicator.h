@@ -149,6 +149,29 @@ RONDO_API rondo_status_t rondo_comm_init_env(rondo_comm_t *comm, const rondo_con
 RONDO_API rondo_status_t rondo_comm_init_all(rondo_comm_t *comms, int size,
                                              const rondo_config_t *configs) RONDO_NOEXCEPT;
 
+/** Splits a communicator into parts. The ranks that give an equal color make a new communicator. They are numbered in
+ * the order of their keys; ranks with equal keys keep their order. The call is a collective of `comm`: every rank calls
+ * it, in the same order among its other collectives. It is refused in a group.
+ *
+ * A part is a communicator like every other: it inherits no registration, and is destroyed on its own. If the making of
+ * a part fails, `comm` is as before. If a rank does not call, or calls something else, `comm` fails as in every
+ * collective.
+ *
+ * With config->nonblocking the call returns at once, and a thread makes the part, as in rondo_comm_init(). Later
+ * operations of this rank on `comm` wait until all ranks have called.
+ * @param color   0 or more, or RONDO_NO_COLOR for no part.
+ * @param key     any number.
+ * @param config  NULL for the configuration of `comm`. The ranks of a part must give equal values of the fields that
+ *                rondo_comm_init() names.
+ * @param part    receives the handle, or NULL with RONDO_NO_COLOR. It is unchanged on failure.
+ * @return The statuses of a collective and of rondo_comm_init(). Ranks in a rondo_error_t have their numbers in
+ *         `comm`.
+ * - RONDO_ERROR_REMOTE: A rank died, or ended its communicator.
+ * - RONDO_ERROR_MISMATCH: The ranks of a part differ in configuration, or a rank called another collective.
+ * - RONDO_ERROR_INVALID_USAGE: This thread has begun a group. */
+RONDO_API rondo_status_t rondo_comm_split(rondo_comm_t comm, int color, int key, const rondo_config_t *config,
+                                          rondo_comm_t *part) RONDO_NOEXCEPT;
+
 /** Writes the number of this rank. Any thread. */
 RONDO_API rondo_status_t rondo_comm_rank(rondo_comm_t comm, int *rank) RONDO_NOEXCEPT;
 /** Writes the number of ranks. Any thread. */
@@ -268,8 +291,8 @@ typedef struct rondo_error {
 /** Writes what RONDO_ERROR_INIT has, under the rules of rondo_config_default(). */
 RONDO_API rondo_status_t rondo_error_default(rondo_error_t *error, size_t size) RONDO_NOEXCEPT;
 
-/** Writes this thread's last call on `comm`, if that was refused and no failure was reported to the thread since.
- * Otherwise writes the first failure of the communicator, or of its initialisation. Any thread.
+/** Writes why this thread's last call on `comm` was refused, unless a failure was reported to the thread since. If the
+ * call was not refused, writes the first failure of the communicator, or of its initialisation. Any thread.
  * @param comm   NULL for the last refused or failed call of this thread on any object, such as a failed init.
  * @param error  receives the failure. */
 RONDO_API rondo_status_t rondo_comm_last_error(rondo_comm_t comm, rondo_error_t *error) RONDO_NOEXCEPT;

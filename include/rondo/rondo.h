@@ -133,6 +133,75 @@ RONDO_API rondo_status_t rondo_reduce(const void *send, void *recv, size_t count
 
 /** Waits for all ranks. The operation is complete on a rank only after every rank has reached it. */
 RONDO_API rondo_status_t rondo_barrier(rondo_comm_t comm, rondo_stream_t stream) RONDO_NOEXCEPT;
+
+/** Exchanges a block between every two ranks: recv[r * count + i] = send[rank * count + i] of rank r, for i < count and
+ * every r. This function and the five below need host memory in this version. All ranks that exchange a block must be
+ * connected, as all ranks of one host are.
+ * @param send   count * size elements; equal to recv (in place) or disjoint.
+ * @param recv   count * size elements.
+ * @param count  elements of one block.
+ * @return The statuses of all collectives, or RONDO_ERROR_UNSUPPORTED: the communicator is on a device, or two ranks of
+ *         different hosts are not connected. Nothing was enqueued, and the communicator is usable. */
+RONDO_API rondo_status_t rondo_all_to_all(const void *send, void *recv, size_t count, rondo_type_t type,
+                                          rondo_comm_t comm, rondo_stream_t stream) RONDO_NOEXCEPT;
+
+/** Works as rondo_all_to_all(), but with blocks of different sizes. Rank r receives send_counts[r] elements from
+ * send + send_displacements[r]. The block of rank r, of recv_counts[r] elements, goes to recv + recv_displacements[r].
+ * What a rank sends to another, the other must expect. Otherwise all ranks get RONDO_ERROR_MISMATCH, with both counts.
+ * @param send                room for all blocks to send; disjoint from recv.
+ * @param send_counts         `size` entries; read during the call only.
+ * @param send_displacements  `size` entries in elements; read during the call only. With NULL, the blocks stand one
+ *                            after another.
+ * @param recv                room for all blocks to receive.
+ * @param recv_counts         `size` entries; read during the call only.
+ * @param recv_displacements  as send_displacements. The ranges must be disjoint. */
+RONDO_API rondo_status_t rondo_all_to_all_v(const void *send, const size_t *send_counts,
+                                            const size_t *send_displacements, void *recv, const size_t *recv_counts,
+                                            const size_t *recv_displacements, rondo_type_t type, rondo_comm_t comm,
+                                            rondo_stream_t stream) RONDO_NOEXCEPT;
+
+/** Collects the blocks of all ranks on one rank: on the root, recv[r * send_count + i] = send[i] of rank r, for
+ * i < send_count and every r.
+ * @param send        send_count elements; on the root, in place if it is recv + root * send_count.
+ * @param recv        on the root: send_count * size elements. Ignored and untouched on other ranks.
+ * @param send_count  elements of one block.
+ * @param root        rank that receives.
+ * @return As rondo_all_to_all(). */
+RONDO_API rondo_status_t rondo_gather(const void *send, void *recv, size_t send_count, rondo_type_t type, int root,
+                                      rondo_comm_t comm, rondo_stream_t stream) RONDO_NOEXCEPT;
+
+/** Works as rondo_gather(), but with blocks of different sizes. What a rank sends, the root must expect. Otherwise all
+ * ranks get RONDO_ERROR_MISMATCH, with both counts.
+ * @param send           send_count elements; on the root, in place if it is recv + displacements[root].
+ * @param send_count     elements of this rank's block.
+ * @param recv           on the root: room for all blocks at their displacements.
+ * @param counts         on the root: `size` entries, the counts of all ranks. Read during the call only.
+ * @param displacements  on the root: `size` entries in elements. Read during the call only. The ranges must be
+ *                       disjoint. With NULL, the blocks stand one after another. */
+RONDO_API rondo_status_t rondo_gather_v(const void *send, size_t send_count, void *recv, const size_t *counts,
+                                        const size_t *displacements, rondo_type_t type, int root, rondo_comm_t comm,
+                                        rondo_stream_t stream) RONDO_NOEXCEPT;
+
+/** Hands the blocks of one rank out: recv[i] = send[rank * recv_count + i] of the root, for i < recv_count.
+ * @param send        on the root: recv_count * size elements. Ignored on other ranks.
+ * @param recv        recv_count elements; on the root, in place if it is send + root * recv_count.
+ * @param recv_count  elements of one block.
+ * @param root        rank that sends.
+ * @return As rondo_all_to_all(). */
+RONDO_API rondo_status_t rondo_scatter(const void *send, void *recv, size_t recv_count, rondo_type_t type, int root,
+                                       rondo_comm_t comm, rondo_stream_t stream) RONDO_NOEXCEPT;
+
+/** Works as rondo_scatter(), but with blocks of different sizes. What the root sends, the rank must expect. Otherwise
+ * all ranks get RONDO_ERROR_MISMATCH, with both counts.
+ * @param send           on the root: all blocks at their displacements.
+ * @param counts         on the root: `size` entries, the counts of all ranks. Read during the call only.
+ * @param displacements  on the root: `size` entries in elements. Read during the call only. With NULL, the blocks stand
+ *                       one after another.
+ * @param recv           recv_count elements; on the root, in place if it is send + displacements[root].
+ * @param recv_count     elements of this rank's block. */
+RONDO_API rondo_status_t rondo_scatter_v(const void *send, const size_t *counts, const size_t *displacements,
+                                         void *recv, size_t recv_count, rondo_type_t type, int root, rondo_comm_t comm,
+                                         rondo_stream_t stream) RONDO_NOEXCEPT;
 /** @} */
 
 /** @addtogroup rondo_messages

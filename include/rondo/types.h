@@ -101,7 +101,10 @@ typedef enum rondo_collective {
   RONDO_REDUCE = 4,         /**< rondo_reduce() */
   RONDO_BARRIER = 5,        /**< rondo_barrier() */
   RONDO_SEND = 6,           /**< rondo_send() */
-  RONDO_RECV = 7            /**< rondo_recv() */
+  RONDO_RECV = 7,           /**< rondo_recv() */
+  RONDO_ALL_TO_ALL = 8,     /**< rondo_all_to_all(), rondo_all_to_all_v() */
+  RONDO_GATHER = 9,         /**< rondo_gather(), rondo_gather_v() */
+  RONDO_SCATTER = 10        /**< rondo_scatter(), rondo_scatter_v() */
 } rondo_collective_t;
 /** The algorithm of a collective (docs/schedules.md). */
 typedef enum rondo_algorithm {
@@ -125,8 +128,8 @@ typedef enum rondo_protocol {
 typedef enum rondo_kernel {
   RONDO_KERNEL_AUTO = 0,        /**< The tuner chooses. */
   RONDO_KERNEL_INTERPRETER = 1, /**< It steps through the schedule of any algorithm, over connections, by a protocol. */
-  /** Ranks of one host load what the others stored in memory that all of them map. On host memory it runs all_reduce,
-   *  by one_shot, two_shot or ring. On devices it runs every collective, but not by ring. */
+  /** Each rank stores in memory that all ranks of a host map, and loads what others stored. On host memory, this kernel
+   *  runs all_reduce, by one_shot, two_shot or ring. On devices it runs every collective, but not by ring. */
   RONDO_KERNEL_LOAD_STORE = 2
 } rondo_kernel_t;
 
@@ -138,6 +141,7 @@ typedef enum rondo_device_executor {
 } rondo_device_executor_t;
 
 #define RONDO_DEVICE_HOST (-1)    /**< The value of rondo_config_t.device for buffers in host memory. */
+#define RONDO_NO_COLOR (-1)       /**< The color of a rank that gets no communicator from rondo_comm_split(). */
 #define RONDO_UNIQUE_ID_BYTES 128 /**< The size of rondo_unique_id_t. */
 /** The entries of rondo_statistics_t.collectives. They exceed the collectives, so that the struct keeps its size. */
 #define RONDO_STATISTICS_COLLECTIVES 16

@@ -1,48 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // The collectives of rondo.h: arguments checked, then run, or kept in the thread's group.
-#include "src/api/boundary.h"
-#include "src/api/group.h"
-#include "src/api/lookup.h"
-#include "src/api/validate.h"
+#include "src/api/run_collective.h"
 
 using namespace rondo;
 
 namespace {
-
-Signature signature_of(rondo_collective_t collective, rondo_type_t type, rondo_op_t op, size_t count,
-                       uint32_t root = 0) {
-  return {static_cast<uint32_t>(collective), static_cast<uint32_t>(type), static_cast<uint32_t>(op), root, count, 0};
-}
-
-/// As check_buffer() without a communicator; and memory of its device, if it has one.
-Result<void> check_buffer(const Communicator &comm, const char *name, const void *buffer, size_t bytes) {
-  RONDO_TRY(rondo::check_buffer(name, buffer, bytes));
-  return comm.check_buffer(name, buffer, bytes);
-}
-
-/// The communicator of a call.
-struct Target {
-  rondo_comm_t handle = nullptr;
-  std::shared_ptr<Communicator> comm;
-};
-
-Result<void> submit(const Target &target, const Call &call, rondo_stream_t stream) {
-  if (group::is_open()) return group::keep(target.handle, target.comm, call, stream);
-  if (stream == nullptr || !decode_handle(stream)) return target.comm->submit(call, {nullptr, stream});
-  RONDO_TRY_ASSIGN(const auto queue, stream_of(stream));
-  return target.comm->submit(call, {queue.get(), nullptr});
-}
-
-/// Runs `body`, which takes the communicator, as the body of a collective.
-template <class Body>
-[[nodiscard]] rondo_status_t run_collective(rondo_comm_t handle, const Body &body) noexcept {
-  return at_boundary(handle, [&] {
-    return group::keep_refusal([&]() -> Result<void> {
-      RONDO_TRY_ASSIGN(auto comm, communicator_of(handle));
-      return body(Target{handle, std::move(comm)});
-    });
-  });
-}
 
 /// A reduce-scatter, whose send buffer holds all blocks and its recv buffer this rank's own; or an all-gather, where it
 /// is the other way round.

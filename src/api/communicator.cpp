@@ -5,6 +5,7 @@
 
 #include "src/api/boundary.h"
 #include "src/api/lookup.h"
+#include "src/api/publish.h"
 #include "src/api/validate.h"
 #include "src/base/names.h"
 #include "src/core/init.h"
@@ -25,23 +26,6 @@ Result<void> write_sized(T *theirs, T ours, size_t first_version_bytes, const ch
   ours.size = size;
   std::memcpy(theirs, &ours, std::min(size, sizeof ours));
   return {};
-}
-
-Result<rondo_comm_t> publish(std::shared_ptr<Communicator> comm) {
-  void *const handle = process().communicators.insert(std::move(comm));
-  if (handle == nullptr) return no_more_handles(HandleKind::communicator);
-  return static_cast<rondo_comm_t>(handle);
-}
-
-/// Makes it, or begins to.
-Result<rondo_comm_t> make(Result<Initialisation> begun) {
-  RONDO_TRY_ASSIGN(auto initialisation, std::move(begun));
-  if (!initialisation.nonblocking) {
-    RONDO_TRY_ASSIGN(auto made, initialisation.run(nullptr));
-    return publish(std::move(made));
-  }
-  RONDO_TRY_ASSIGN(void *const handle, process().pending_inits.start(std::move(initialisation)));
-  return static_cast<rondo_comm_t>(handle);
 }
 
 /// Returns what ended `handle`'s communicator, or keeps it from being one: its failure, the failure of its making, or
@@ -79,14 +63,15 @@ rondo_operation_statistics_t to_public(const RecordedCounts &counts) {
   return {counts.operations, counts.bytes, counts.in_flight_ns, counts.exposed_ns};
 }
 
-/// What collectives take as `count` -> elements of the whole logical vector.
+/// Converts the argument `count` of a collective to elements of the whole logical vector.
 Result<uint64_t> vector_elements(const Communicator &comm, rondo_collective_t collective, size_t count,
                                  rondo_type_t type) {
   RONDO_TRY_ASSIGN(const size_t bytes, bytes_of(count, type));
-  if (planned_collective_string(collective) == nullptr)
+  if (!is_collective(collective))
     return invalid_argument("collective " + std::to_string(static_cast<int>(collective)) +
-                            " has no plan; known are: " + known_names(planned_collective_string));
-  if (!uses_blocks(collective)) return uint64_t{count};
+                            " has no plan; known are: " + known_names(planned_collective_string) +
+                            ", all_to_all, gather, scatter");
+  if (!uses_blocks(collective) && !exchanges_blocks(collective)) return uint64_t{count};
   RONDO_TRY(times_ranks(bytes, comm.rank_count()));
   return uint64_t{count} * comm.rank_count();
 }

@@ -24,14 +24,50 @@ struct Part {
   std::shared_ptr<Communicator> comm;
   std::vector<Call> calls;
   std::vector<Message> messages;
-  std::vector<rondo_stream_t> streams;  ///< each once, in the order of the calls; null: the call itself
+  std::vector<rondo_stream_t> streams;  ///< each once, in the order of the calls; null is the call itself
   std::vector<std::unique_ptr<size_t[]>> counts;  ///< of calls
+  // At the end of the group:
+  std::vector<std::shared_ptr<HostStream>> held;  ///< by streams; null is the call itself
+  StreamRef lead;                                 ///< on which it runs
+
+  /// Empties the part, which keeps its memory.
+  void clear() {
+    comm.reset();
+    calls.clear();
+    messages.clear();
+    streams.clear();
+    counts.clear();
+    held.clear();
+  }
 };
 
-struct Group {
+class Group {
+ public:
   uint32_t depth = 0;
   std::optional<Error> refusal;
-  std::vector<Part> parts;
+
+  [[nodiscard]] std::span<Part> parts() { return {parts_.data(), count_}; }
+  Part &add_part() {
+    if (count_ == parts_.size()) parts_.emplace_back();
+    return parts_[count_++];
+  }
+  /// Empties the group, which keeps the memory of an ordinary one.
+  void clear() {
+    depth = 0;
+    refusal.reset();
+    if (parts_.size() > 1 || (count_ == 1 && parts_[0].messages.size() + parts_[0].calls.size() > kept_call_count))
+      parts_.clear();
+    else if (count_ == 1)
+      parts_[0].clear();
+    count_ = 0;
+  }
+  [[nodiscard]] bool keeps_memory() const { return !parts_.empty(); }
+
+ private:
+  static constexpr size_t kept_call_count = 64;
+
+  std::vector<Part> parts_;
+  size_t count_ = 0;  ///< of parts_, which are in use
 };
 
 Group &own_group() {
@@ -39,21 +75,20 @@ Group &own_group() {
   return group;
 }
 
-/// Beside the group, since a variable without a constructor costs less to look at.
+/// Stands beside the group, since a variable without a constructor costs less to read.
 thread_local bool open = false;
 
 Part &part_of(rondo_comm_t handle, const std::shared_ptr<Communicator> &comm, rondo_stream_t stream) {
-  std::vector<Part> &parts = own_group().parts;
-  auto found = std::find_if(parts.begin(), parts.end(), [&](const Part &part) { return part.comm == comm; });
+  Group &group = own_group();
+  const auto parts = group.parts();
+  const auto found = std::find_if(parts.begin(), parts.end(), [&](const Part &part) { return part.comm == comm; });
+  Part &part = found != parts.end() ? *found : group.add_part();
   if (found == parts.end()) {
-    parts.emplace_back();
-    found = std::prev(parts.end());
-    found->handle = handle;
-    found->comm = comm;
+    part.handle = handle;
+    part.comm = comm;
   }
-  if (std::find(found->streams.begin(), found->streams.end(), stream) == found->streams.end())
-    found->streams.push_back(stream);
-  return *found;
+  if (std::find(part.streams.begin(), part.streams.end(), stream) == part.streams.end()) part.streams.push_back(stream);
+  return part;
 }
 
 const size_t *keep_counts(Part &part, const size_t *counts) {
@@ -90,18 +125,10 @@ Result<StreamRef> stream_ref(rondo_stream_t stream, std::shared_ptr<HostStream> 
   return StreamRef{held.get(), nullptr};
 }
 
-/// A part with its streams found.
-struct Ready {
-  Part *part = nullptr;
-  std::vector<std::shared_ptr<HostStream>> streams;  ///< null: the call itself
-  StreamRef lead;                                    ///< on which it runs
-};
-
-/// Checks all but plans, before anything of any communicator runs.
-Result<Ready> check(Part &part) {
-  Ready ready;
-  ready.part = &part;
-  if (process().communicators.find(part.handle) != part.comm)
+/// Finds the streams of a part, and checks all but plans, before anything of any communicator runs. `alone`: submit()
+/// takes all of the part or nothing, and checks the communicator.
+Result<void> check(Part &part, bool alone) {
+  if (!process().communicators.holds(part.handle, part.comm.get()))
     return invalid_handle(HandleKind::communicator, part.handle);
   RONDO_TRY(check_own_messages(part));
   // Where one of several streams is the call itself, all runs in the call.
@@ -113,32 +140,32 @@ Result<Ready> check(Part &part) {
     if (part.streams.size() > 1 && found.device != nullptr)
       return Error{RONDO_ERROR_UNSUPPORTED,
                    "a group has calls of one communicator on several streams of a device; give all of them one stream"};
-    RONDO_TRY(part.comm->check_usable(found));
-    if (ready.streams.empty()) ready.lead = found;
-    ready.streams.push_back(std::move(held));
+    if (!alone || part.streams.size() > 1) RONDO_TRY(part.comm->check_usable(found));
+    if (part.held.empty()) part.lead = found;
+    part.held.push_back(std::move(held));
   }
-  return ready;
+  return {};
 }
 
-/// What is enqueued on `behind` from now on waits for what is enqueued on `before` by now.
+/// Makes what is enqueued on `behind` later wait for what is enqueued on `before` by now.
 Result<void> join(HostStream *before, HostStream *behind) {
   const auto event = std::make_shared<HostEvent>();
   RONDO_TRY(event->record(before));
   return event->hold(behind);
 }
 
-Result<void> run(const Ready &ready) {
-  HostStream *const lead = ready.lead.host;
-  for (size_t other = 1; other < ready.streams.size(); ++other) RONDO_TRY(join(ready.streams[other].get(), lead));
-  RONDO_TRY(ready.part->comm->submit(ready.part->calls, ready.part->messages, ready.lead));
+Result<void> run(const Part &part) {
+  HostStream *const lead = part.lead.host;
+  for (size_t other = 1; other < part.held.size(); ++other) RONDO_TRY(join(part.held[other].get(), lead));
+  RONDO_TRY(part.comm->submit(part.calls, part.messages, part.lead));
   if (lead == nullptr) return {};  // all of it is complete
-  for (size_t other = 1; other < ready.streams.size(); ++other) RONDO_TRY(join(lead, ready.streams[other].get()));
+  for (size_t other = 1; other < part.held.size(); ++other) RONDO_TRY(join(lead, part.held[other].get()));
   return {};
 }
 
-Result<void> run_safely(const Ready &ready) noexcept {
+Result<void> run_safely(const Part &part) noexcept {
   try {
-    return run(ready);
+    return run(part);
   } catch (const std::exception &) {
     return Error{RONDO_ERROR_OUT_OF_RESOURCES, "out of memory"};
   }
@@ -152,10 +179,10 @@ class Helpers {
   Helpers(const Helpers &) = delete;
   Helpers &operator=(const Helpers &) = delete;
 
-  Result<void> start(const Ready &ready) {
+  Result<void> start(const Part &part) {
     Result<void> &result = results_[threads_.size()];
-    RONDO_TRY_ASSIGN(auto thread, start_thread("a further communicator of a group", [&ready, &result, go = released_] {
-      if (go.get()) result = run_safely(ready);
+    RONDO_TRY_ASSIGN(auto thread, start_thread("a further communicator of a group", [&part, &result, go = released_] {
+      if (go.get()) result = run_safely(part);
     }));
     threads_.push_back(std::move(thread));
     return {};
@@ -181,25 +208,23 @@ class Helpers {
   bool is_released_ = false;
 };
 
-bool runs_in_call(const Ready &ready) {
-  return ready.lead.none() && ready.part->comm->capabilities().runs_in_call;
-}
+bool runs_in_call(const Part &part) { return part.lead.none() && part.comm->capabilities().runs_in_call; }
 
 /// Enqueues parts first. Of those that run in the call, each but the last has a thread, so that none waits for another.
-Result<void> run_all(const std::vector<Ready> &all) {
+Result<void> run_all(std::span<const Part> all) {
   Result<void> first;
   const auto note = [&](Result<void> result) {
     if (first.ok() && !result.ok()) first = std::move(result);
   };
-  const Ready *last = nullptr;
+  const Part *last = nullptr;
   Helpers helpers(all.size());
-  for (const Ready &ready : all) {
-    if (!runs_in_call(ready)) continue;
+  for (const Part &part : all) {
+    if (!runs_in_call(part)) continue;
     if (last != nullptr) RONDO_TRY(helpers.start(*last));
-    last = &ready;
+    last = &part;
   }
-  for (const Ready &ready : all)
-    if (!runs_in_call(ready)) note(run_safely(ready));
+  for (const Part &part : all)
+    if (!runs_in_call(part)) note(run_safely(part));
   helpers.release(true);
   if (last != nullptr) note(run_safely(*last));
   for (Result<void> &result : helpers.join()) note(std::move(result));
@@ -216,6 +241,23 @@ Group take() {
   return std::exchange(own_group(), Group{});
 }
 
+/// Gives the memory of a group to the thread's next one.
+void give_back(Group &group) {
+  group.clear();
+  Group &own = own_group();
+  if (group.keeps_memory() && !own.keeps_memory() && own.depth == 0) own = std::move(group);
+}
+
+Result<void> run(Group &group) {
+  if (group.refusal) return *std::move(group.refusal);
+  const auto parts = group.parts();
+  const bool alone = parts.size() == 1;
+  for (Part &part : parts) RONDO_TRY(check(part, alone));
+  if (alone) return run(parts.front());
+  for (const Part &part : parts) RONDO_TRY(part.comm->prepare(part.calls));
+  return run_all(parts);
+}
+
 }  // namespace
 
 bool is_open() noexcept { return open; }
@@ -230,15 +272,9 @@ Result<void> end() {
   if (own.depth == 0) return no_group("rondo_group_end");
   if (--own.depth != 0) return {};
   Group group = take();  // no longer this thread's: what runs may use groups itself
-  if (group.refusal) return *std::move(group.refusal);
-  std::vector<Ready> all;
-  for (Part &part : group.parts) {
-    RONDO_TRY_ASSIGN(auto ready, check(part));
-    all.push_back(std::move(ready));
-  }
-  if (all.size() == 1) return run(all.front());  // submit() takes all of one communicator or nothing
-  for (const Part &part : group.parts) RONDO_TRY(part.comm->prepare(part.calls));
-  return run_all(all);
+  Result<void> result = run(group);
+  give_back(group);
+  return result;
 }
 
 Result<void> cancel() {
@@ -261,6 +297,13 @@ Result<void> keep(rondo_comm_t handle, const std::shared_ptr<Communicator> &comm
                   rondo_stream_t stream) {
   part_of(handle, comm, stream).messages.push_back(message);
   return {};
+}
+
+const std::shared_ptr<Communicator> *find(rondo_comm_t handle) {
+  if (!open) return nullptr;
+  for (const Part &part : own_group().parts())
+    if (part.handle == handle) return &part.comm;
+  return nullptr;
 }
 
 void refuse(const Error &error) {

@@ -24,6 +24,8 @@ Result<void> keep(rondo_comm_t handle, const std::shared_ptr<Communicator> &comm
                   rondo_stream_t stream);
 Result<void> keep(rondo_comm_t handle, const std::shared_ptr<Communicator> &comm, const Message &message,
                   rondo_stream_t stream);
+/// Returns the communicator of the handle if the open group has calls of it, or null. Valid until the next call.
+[[nodiscard]] const std::shared_ptr<Communicator> *find(rondo_comm_t handle);
 /// A call inside the group was refused: the outermost end returns the first refusal.
 void refuse(const Error &error);
 

@@ -15,19 +15,25 @@ Result<void> check_peer(int peer, uint32_t rank_count) {
                           std::to_string(rank_count - 1));
 }
 
-/// One end of a message. `name`: of its buffer.
+/// Enqueues one end of a message. `name` is that of its buffer in errors.
 rondo_status_t call_message(const char *name, bool sends, const void *buffer, size_t count, rondo_type_t type, int peer,
                             rondo_comm_t handle, rondo_stream_t stream) noexcept {
   return at_boundary(handle, [&] {
     return group::keep_refusal([&]() -> Result<void> {
-      RONDO_TRY_ASSIGN(const auto comm, communicator_of(handle));
+      std::shared_ptr<Communicator> found;
+      const std::shared_ptr<Communicator> *known = group::find(handle);
+      if (known == nullptr) {
+        RONDO_TRY_ASSIGN(found, communicator_of(handle));
+        known = &found;
+      }
+      const std::shared_ptr<Communicator> &comm = *known;
       RONDO_TRY_ASSIGN(const size_t bytes, bytes_of(count, type));
       RONDO_TRY(check_peer(peer, comm->rank_count()));
       RONDO_TRY(comm->open_messages());
       RONDO_TRY(check_buffer(name, buffer, bytes));
       RONDO_TRY(comm->check_buffer(name, buffer, bytes));
       const auto rank = static_cast<uint32_t>(peer);
-      // Of a send it is only read.
+      // A send only reads it.
       auto *const data = const_cast<std::byte *>(static_cast<const std::byte *>(buffer));
       const Message message{rank, sends, type, data, bytes};
       if (group::is_open()) return group::keep(handle, comm, message, stream);

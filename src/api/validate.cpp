@@ -14,10 +14,6 @@
 namespace rondo {
 namespace {
 
-Error overflow(const std::string &what) {
-  return invalid_argument(what + " is more than the address space holds (count * size overflows)");
-}
-
 Error overlapping(uint32_t a, uint32_t b) {
   return invalid_argument("the blocks of ranks " + std::to_string(a) + " and " + std::to_string(b) +
                           " overlap; give disjoint displacements");
@@ -28,22 +24,6 @@ constexpr uint32_t pairwise_rank_count_max = 64;  // beyond it sorting costs les
 bool overlap(const size_t *counts, const size_t *displacements, uint32_t a, uint32_t b) {
   return counts[a] != 0 && counts[b] != 0 && displacements[a] < displacements[b] + counts[b] &&
          displacements[b] < displacements[a] + counts[a];
-}
-
-Result<void> check_disjoint(const size_t *counts, const size_t *displacements, uint32_t rank_count) {
-  if (rank_count <= pairwise_rank_count_max) {
-    for (uint32_t a = 0; a < rank_count; ++a)
-      for (uint32_t b = a + 1; b < rank_count; ++b)
-        if (overlap(counts, displacements, a, b)) return overlapping(a, b);
-    return {};
-  }
-  std::vector<uint32_t> order;
-  for (uint32_t rank = 0; rank < rank_count; ++rank)
-    if (counts[rank] != 0) order.push_back(rank);
-  std::sort(order.begin(), order.end(), [&](uint32_t a, uint32_t b) { return displacements[a] < displacements[b]; });
-  for (size_t i = 1; i < order.size(); ++i)
-    if (overlap(counts, displacements, order[i - 1], order[i])) return overlapping(order[i - 1], order[i]);
-  return {};
 }
 
 class BlockHash {
@@ -69,19 +49,40 @@ class BlockHash {
 
 }  // namespace
 
+Error refused_overflow(const std::string &what) {
+  return invalid_argument(what + " is more than the address space holds (count * size overflows)");
+}
+
+Result<void> check_disjoint(const size_t *counts, const size_t *displacements, uint32_t rank_count) {
+  if (rank_count <= pairwise_rank_count_max) {
+    for (uint32_t a = 0; a < rank_count; ++a)
+      for (uint32_t b = a + 1; b < rank_count; ++b)
+        if (overlap(counts, displacements, a, b)) return overlapping(a, b);
+    return {};
+  }
+  std::vector<uint32_t> order;
+  for (uint32_t rank = 0; rank < rank_count; ++rank)
+    if (counts[rank] != 0) order.push_back(rank);
+  std::sort(order.begin(), order.end(), [&](uint32_t a, uint32_t b) { return displacements[a] < displacements[b]; });
+  for (size_t i = 1; i < order.size(); ++i)
+    if (overlap(counts, displacements, order[i - 1], order[i])) return overlapping(order[i - 1], order[i]);
+  return {};
+}
+
 Result<size_t> bytes_of(size_t count, rondo_type_t type) {
   const size_t size = rondo_type_size(type);
   if (size == 0)
     return invalid_argument("unknown type " + std::to_string(static_cast<int>(type)) +
                             "; known are: " + known_names(rondo_type_string));
   const auto bytes = checked_mul(count, size);
-  if (!bytes) return overflow(std::to_string(count) + " elements of " + rondo_type_string(type));
+  if (!bytes) return refused_overflow(std::to_string(count) + " elements of " + rondo_type_string(type));
   return *bytes;
 }
 
 Result<size_t> times_ranks(size_t bytes, uint32_t rank_count) {
   const auto all = checked_mul<size_t>(bytes, rank_count);
-  if (!all) return overflow(std::to_string(bytes) + " bytes for each of " + std::to_string(rank_count) + " ranks");
+  if (!all)
+    return refused_overflow(std::to_string(bytes) + " bytes for each of " + std::to_string(rank_count) + " ranks");
   return *all;
 }
 
@@ -131,7 +132,7 @@ Result<BlockLayout> check_blocks(const size_t *counts, const size_t *displacemen
     const auto stop = checked_add(begin, counts[peer]);
     const auto total = checked_add(layout.total_count, counts[peer]);
     if (!stop || !total || !checked_mul(*stop, size))
-      return overflow("the block of rank " + std::to_string(peer) + " (" + std::to_string(counts[peer]) +
+      return refused_overflow("the block of rank " + std::to_string(peer) + " (" + std::to_string(counts[peer]) +
                       " elements at " + std::to_string(begin) + ")");
     hash.add(begin, counts[peer]);
     if (peer == rank) layout.own_offset_bytes = begin * size;

@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <string>
 
 #include "src/base/checked.h"
 #include "src/base/result.h"
@@ -45,6 +46,10 @@ struct BlockLayout {
   uint64_t hash = 0;  ///< of counts and displacements, never 0 then; 0 if all blocks are of one size
 };
 
+/// Checks that no two blocks overlap. The ends of all blocks fit into the address space.
+[[nodiscard]] Result<void> check_disjoint(const size_t *counts, const size_t *displacements, uint32_t rank_count);
+/// Returns the error that `what` has more elements than the address space holds.
+[[nodiscard]] Error refused_overflow(const std::string &what);
 /// Lays out one block after another, each of `count` elements. Unknown types and overflow are refused.
 [[nodiscard]] Result<BlockLayout> even_blocks(size_t count, uint32_t rank_count, uint32_t rank, rondo_type_t type);
 /// Checks the blocks. Null `displacements` mean that one follows another. Overlapping blocks and overflow are refused.

@@ -9,6 +9,7 @@
 #include "src/base/config.h"
 #include "src/base/log.h"
 #include "src/base/parse.h"
+#include "src/base/spelling.h"
 
 namespace rondo {
 namespace {
@@ -36,52 +37,27 @@ bool contains(std::span<const std::string_view> names, std::string_view name) {
   return std::find(names.begin(), names.end(), name) != names.end();
 }
 
-/// Returns how many letters must be inserted, removed or changed to make one of the other (Levenshtein).
-size_t edit_distance(std::string_view one, std::string_view other) {
-  std::vector<size_t> row(other.size() + 1);
-  for (size_t column = 0; column < row.size(); ++column) row[column] = column;
-  for (size_t line = 1; line <= one.size(); ++line) {
-    size_t above_left = row[0];
-    row[0] = line;
-    for (size_t column = 1; column < row.size(); ++column) {
-      const size_t above = row[column];
-      const size_t changed = above_left + (one[line - 1] == other[column - 1] ? 0 : 1);
-      row[column] = std::min({above + 1, row[column - 1] + 1, changed});
-      above_left = above;
-    }
-  }
-  return row.back();
-}
-
 /// Returns the nearest known name, or "" if none is near. A name is near if at most two letters must change, or at most
 /// a third of the letters after RONDO_.
-std::string_view nearest(std::string_view name, std::span<const std::string_view> known) {
-  std::string_view best;
-  size_t best_distance = std::max<size_t>((name.size() - prefix.size()) / 3, 2) + 1;
-  for (const std::string_view candidate : known) {
-    const size_t distance = edit_distance(name, candidate);
-    if (distance < best_distance) {
-      best = candidate;
-      best_distance = distance;
-    }
-  }
-  return best;
+std::string nearest(std::string_view name, std::span<const std::string_view> known) {
+  std::string list;
+  for (const std::string_view each : known) list += (list.empty() ? "" : ", ") + std::string(each);
+  return nearest_name(name, list, std::max<size_t>((name.size() - prefix.size()) / 3, 2));
 }
 
 }  // namespace
 
 std::vector<std::string> unknown_variables(std::span<const std::string> entries) {
-  constexpr size_t name_bytes_max = 64;
   std::vector<std::string> lines;
   const std::vector<std::string_view> known = known_variables();
   for (const std::string_view entry : entries) {
     const std::string_view name = entry.substr(0, entry.find('='));
     if (!name.starts_with(prefix) || contains(known, name) || contains(foreign_variables, name)) continue;
     if (std::ranges::any_of(foreign_prefixes, [&](std::string_view each) { return name.starts_with(each); })) continue;
-    const std::string_view meant = name.size() > name_bytes_max ? "" : nearest(name, known);
+    const std::string meant = nearest(name, known);
     lines.push_back("the environment has " + in_quotes(name) + ", which Rondo does not know; " +
                     (meant.empty() ? "rondo info lists the variables that it does"
-                                   : "did you mean " + std::string(meant) + "?"));
+                                   : "did you mean " + meant + "?"));
   }
   return lines;
 }

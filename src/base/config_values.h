@@ -41,7 +41,7 @@ template <class Enum>
 Result<void> set_name(Enum &target, std::string_view text, const char *(*name)(Enum), const char *what) {
   auto value = parse_name(text, name, what);
   if (value.ok()) return set(target, std::move(value));
-  return invalid_argument(in_quotes(text) + " is not a known " + what + "; known are: " + known_names(name));
+  return invalid_argument(in_quotes(text) + " is not a known " + what + known_are(text, known_names(name)));
 }
 
 /// Sets a switch. The text `on` is true, and "off" is false.

@@ -20,6 +20,7 @@
 #include <span>
 
 #include "src/base/parse.h"
+#include "src/base/spelling.h"
 #include "src/base/signals_absorbed.h"
 #include "src/base/unique_handle.h"
 
@@ -61,7 +62,7 @@ std::string listed(std::span<const char *const> names) {
 
 Result<Level> parse_level(std::string_view text) {
   if (const auto index = find_name(level_names, text)) return static_cast<Level>(*index);
-  return invalid_argument(in_quotes(text) + " is not a known level; known are: " + listed(level_names));
+  return invalid_argument(in_quotes(text) + " is not a known level" + known_are(text, listed(level_names)));
 }
 
 std::string_view variable(const char *name) {
@@ -181,7 +182,8 @@ Result<Filter> parse_filter(std::string_view text) {
       const auto subsystem = find_name(subsystem_names, entry.substr(0, equals));
       if (!subsystem)
         return invalid_argument(in_quotes(entry.substr(0, equals)) +
-                                " is not a known subsystem; known are: " + listed(subsystem_names));
+                                " is not a known subsystem" +
+                                known_are(entry.substr(0, equals), listed(subsystem_names)));
       RONDO_TRY_ASSIGN(filter.least[*subsystem], parse_level(entry.substr(equals + 1)));
     }
     first = false;

@@ -55,7 +55,7 @@ const char *rondo_op_string(rondo_op_t op) noexcept {
 
 const char *rondo_collective_string(rondo_collective_t collective) noexcept {
   static constexpr std::array names{"all_reduce", "reduce_scatter", "all_gather", "broadcast", "reduce", "barrier",
-                                    "send", "recv"};
+                                    "send", "recv", "all_to_all", "gather", "scatter"};
   return name_of(names, collective);
 }
 
@@ -86,6 +86,14 @@ namespace rondo {
 
 const char *planned_collective_string(rondo_collective_t collective) {
   return number_of(collective) <= RONDO_BARRIER ? rondo_collective_string(collective) : nullptr;
+}
+
+Result<rondo_collective_t> parse_collective(std::string_view text) {
+  return parse_name(collective_spelling(text), planned_collective_string, "collective");
+}
+
+bool is_collective(rondo_collective_t collective) {
+  return rondo_collective_string(collective) != nullptr && collective != RONDO_SEND && collective != RONDO_RECV;
 }
 
 std::string version_text() {

@@ -58,6 +58,23 @@ std::string read_text(const char *path) {
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
+/// Calls pick_address() for each of a list with commas.
+Result<std::vector<HostAddress>> pick_addresses(const std::vector<HostAddress> &addresses,
+                                                std::string_view network_interfaces, std::string_view by_route) {
+  RONDO_TRY(check_rails(network_interfaces));
+  std::vector<HostAddress> chosen;
+  for (std::string_view rest = network_interfaces; chosen.size() < rail_count(network_interfaces);) {
+    const size_t end = std::min(rest.find(','), rest.size());
+    RONDO_TRY_ASSIGN(std::string address, pick_address(addresses, rest.substr(0, end), by_route));
+    if (std::ranges::find(chosen, address, &HostAddress::address) != chosen.end())
+      return invalid_argument(in_quotes(network_interfaces) + " names the address " + address + " twice");
+    const auto found = std::ranges::find(addresses, address, &HostAddress::address);
+    chosen.push_back(found != addresses.end() ? *found : HostAddress{.interface = {}, .address = std::move(address)});
+    rest.remove_prefix(std::min(end + 1, rest.size()));
+  }
+  return chosen;
+}
+
 /// Returns the first address that fits, IPv4 before IPv6, global before link-local.
 template <class Fits>
 const HostAddress *best(const std::vector<HostAddress> &addresses, const Fits &fits) {
@@ -93,7 +110,8 @@ Result<std::string> pick_address(const std::vector<HostAddress> &addresses, std:
   const HostAddress *found = best(addresses, [&](const HostAddress &each) { return each.interface == wanted; });
   if (found != nullptr) return found->address;
   return invalid_argument("network interface " + in_quotes(wanted) +
-                          " does not exist, is down or has no address; there are: " + listed(addresses));
+                          " does not exist, is down or has no address; there are: " + listed(addresses) +
+                          (wanted.front() == '^' ? "; name those to use, as ^ excludes none" : ""));
 }
 
 std::vector<std::string> pick_offers(const std::vector<HostAddress> &addresses) {
@@ -205,24 +223,24 @@ Result<void> check_rails(std::string_view network_interfaces) {
 }
 
 Result<std::vector<HostAddress>> choose_addresses(std::string_view network_interfaces, std::string_view by_route) {
-  RONDO_TRY(check_rails(network_interfaces));
   RONDO_TRY_ASSIGN(const std::vector<HostAddress> addresses, host_addresses());
-  std::vector<HostAddress> chosen;
-  for (std::string_view rest = network_interfaces; chosen.size() < rail_count(network_interfaces);) {
-    const size_t end = std::min(rest.find(','), rest.size());
-    RONDO_TRY_ASSIGN(std::string address, pick_address(addresses, rest.substr(0, end), by_route));
-    if (std::ranges::find(chosen, address, &HostAddress::address) != chosen.end())
-      return invalid_argument(in_quotes(network_interfaces) + " names the address " + address + " twice");
-    const auto found = std::ranges::find(addresses, address, &HostAddress::address);
-    const bool known = found != addresses.end();
-    if (log::enabled(log::Level::debug, log::Subsystem::bootstrap))
-      log::debug(log::Subsystem::bootstrap, "uses the address " + address +
-                                                (known ? ", interface " + found->interface : "") +
+  RONDO_TRY_ASSIGN(std::vector<HostAddress> chosen, pick_addresses(addresses, network_interfaces, by_route));
+  if (log::enabled(log::Level::debug, log::Subsystem::bootstrap))
+    for (const HostAddress &each : chosen)
+      log::debug(log::Subsystem::bootstrap, "uses the address " + each.address +
+                                                (each.interface.empty() ? "" : ", interface " + each.interface) +
                                                 "; there are: " + listed(addresses));
-    chosen.push_back(known ? *found : HostAddress{.interface = {}, .address = std::move(address)});
-    rest.remove_prefix(std::min(end + 1, rest.size()));
-  }
   return chosen;
+}
+
+Result<void> check_interfaces(std::string_view network_interfaces) {
+  if (network_interfaces.empty()) return {};
+  RONDO_TRY_ASSIGN(const std::vector<HostAddress> addresses, host_addresses());
+  const auto picked = pick_addresses(addresses, network_interfaces, {});
+  if (picked.ok()) return {};
+  Error error = picked.error();
+  error.message.insert(0, "RONDO_INTERFACE or network_interface: ");
+  return error;
 }
 
 Result<std::string> choose_address(std::string_view network_interfaces) {

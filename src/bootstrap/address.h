@@ -61,6 +61,8 @@ inline constexpr size_t rails_max = 8;
 /// interface of an address that no interface lists (127.0.0.9) is empty.
 [[nodiscard]] Result<std::vector<HostAddress>> choose_addresses(std::string_view network_interfaces,
                                                                 std::string_view by_route = {});
+/// Refuses a list that choose_addresses() would refuse. An empty one is right on every host.
+[[nodiscard]] Result<void> check_interfaces(std::string_view network_interfaces);
 /// Returns the first of choose_addresses(), as text.
 [[nodiscard]] Result<std::string> choose_address(std::string_view network_interfaces);
 /// Returns how many places a list has; an empty one has one.

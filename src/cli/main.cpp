@@ -13,6 +13,7 @@
 #include "rondo/rondo.h"
 #include "src/base/config.h"
 #include "src/base/names.h"
+#include "src/base/spelling.h"
 #include "src/cli/commands.h"
 #include "src/console/standard_streams.h"
 
@@ -55,8 +56,9 @@ void print_usage(std::FILE *to) {
 int refuse(std::string_view name) {
   std::string known;
   for (const Command &command : commands) known += (known.empty() ? "" : ", ") + std::string(command.name);
-  std::fprintf(stderr, "rondo: unknown command '%.*s'; known are: %s. See rondo --help.\n",
-               static_cast<int>(name.size()), name.data(), known.c_str());
+  const std::string end = known_are(name, known);
+  std::fprintf(stderr, "rondo: unknown command '%.*s'%s%s See rondo --help.\n", static_cast<int>(name.size()),
+               name.data(), end.c_str(), end.ends_with('?') ? "" : ".");
   return exit_usage;
 }
 

@@ -94,7 +94,7 @@ std::string algorithms_with(rondo_collective_t collective) {
 /// drawing in a file, a line that names the file stands for the text.
 Result<std::vector<Text>> print(ScheduleOptions options) {
   RONDO_TRY_ASSIGN(const auto algorithm, parse_name(options.algorithm, rondo_algorithm_string, "algorithm"));
-  RONDO_TRY_ASSIGN(options.args.collective, parse_name(options.collective, planned_collective_string, "collective"));
+  RONDO_TRY_ASSIGN(options.args.collective, parse_collective(options.collective));
   const Algorithm *const found = find_algorithm(algorithm);
   const std::string named = std::string("; name one of ") + algorithms_with(options.args.collective);
   if (found == nullptr) return invalid_argument("auto is no algorithm to print" + named);

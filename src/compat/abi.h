@@ -57,6 +57,8 @@ enum ncclRedOp_t : int {
   ncclMaxRedOp = 0x7fffffff,
 };
 
+constexpr int ncclSplitNoColor = -1;  ///< The macro NCCL_SPLIT_NOCOLOR has this value.
+
 /// Later releases append fields. `size` says how many of them the caller has; a field that nobody set is INT32_MIN or
 /// null. The fields are named as far as Rondo reads them or a caller of release 2.30 sets them.
 struct ncclConfig_t {
@@ -103,6 +105,7 @@ ncclResult_t ncclCommInitAll(ncclComm_t *comms, int device_count, const int *dev
 ncclResult_t ncclCommFinalize(ncclComm_t comm);
 ncclResult_t ncclCommDestroy(ncclComm_t comm);
 ncclResult_t ncclCommAbort(ncclComm_t comm);
+ncclResult_t ncclCommSplit(ncclComm_t comm, int color, int key, ncclComm_t *part, ncclConfig_t *config);
 ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t *state);
 ncclResult_t ncclCommCount(ncclComm_t comm, int *count);
 ncclResult_t ncclCommCuDevice(ncclComm_t comm, int *device);

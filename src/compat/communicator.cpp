@@ -42,6 +42,14 @@ ncclResult_t fail_with(rondo_comm_t handle, rondo_status_t status) {
   return fail(result_of(status), rondo_last_error_message(handle));
 }
 
+void set_ready(ncclComm *comm, rondo_comm_t handle) {
+  int rank = 0, rank_count = 0;
+  if (rondo_comm_rank(handle, &rank) != RONDO_OK || rondo_comm_size(handle, &rank_count) != RONDO_OK) return;
+  comm->rank = rank;
+  comm->rank_count = rank_count;
+  comm->ready = true;
+}
+
 ncclResult_t still_being_made(const char *function) {
   return fail(ncclInvalidArgument, std::string(function) +
                                        ": the communicator is still being made; call ncclCommGetAsyncError until it "
@@ -104,7 +112,7 @@ ncclResult_t state_of(ncclComm *comm) {
   if (handle == nullptr) return comm->refusal != ncclSuccess ? comm->refusal : ncclInProgress;
   const rondo_status_t status = status_of(handle);
   if (status == RONDO_NOT_READY) return ncclInProgress;
-  if (status == RONDO_OK) comm->ready = true;
+  if (status == RONDO_OK) set_ready(comm, handle);
   return fail_with(handle, status);
 }
 
@@ -119,7 +127,7 @@ ncclResult_t wait_until_made(ncclComm *comm) {
     status = status_of(handle);
   }
   if (status == RONDO_OK) {
-    comm->ready = true;
+    set_ready(comm, handle);
     return ncclSuccess;
   }
   if (status == RONDO_ERROR_INVALID_HANDLE)

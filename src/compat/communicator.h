@@ -17,7 +17,8 @@ struct ncclComm {
   std::atomic<rondo_comm_t> handle = nullptr;  ///< pairs with itself; null until the group that makes it has ended
   std::atomic<bool> finalized = false;         ///< pairs with itself: of two threads that finalize, one is refused
   ncclResult_t refusal = ncclSuccess;  ///< why it will never have a handle
-  int rank = 0, rank_count = 0, device = 0;
+  std::atomic<int> rank = 0, rank_count = 0;  ///< written before `ready`; a part of a split learns them then
+  int device = 0;
   bool blocking = true;
 };
 

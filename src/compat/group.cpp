@@ -62,6 +62,10 @@ ncclResult_t run(const Collective &collective) {
 /// Gives a communicator of one rank an id of its own: its creator's may be anything.
 ncclResult_t begin(Initialisation &of, rondo_comm_t *handle) {
   const rondo_config_t config = of.settings.config(of.comm->device);
+  if (of.parent != nullptr) {
+    const rondo_comm_t parent = of.parent->handle;
+    return pass_on(rondo_comm_split(parent, of.color, of.key, of.inherits ? nullptr : &config, handle), parent);
+  }
   const bool alone = of.comm->rank_count == 1;
   if (alone)
     if (const rondo_status_t got = rondo_get_unique_id(&of.id, &config); got != RONDO_OK) return pass_on(got, nullptr);

@@ -24,7 +24,10 @@ struct Collective {
 /// A rank's part in the making of a communicator.
 struct Initialisation {
   ncclComm *comm = nullptr;
-  rondo_unique_id_t id{};  ///< a communicator of one rank does not use it
+  rondo_unique_id_t id{};  ///< a communicator of one rank does not use it, nor does a part of a split
+  ncclComm *parent = nullptr;  ///< of which it is a part, or null if it is made from the id
+  int color = 0, key = 0;      ///< of a part
+  bool inherits = false;       ///< a part takes its parent's settings
   Settings settings;
 };
 

@@ -89,6 +89,34 @@ ncclResult_t init_all(ncclComm_t *comms, int device_count, const int *devices) {
   return result;
 }
 
+/// A rank without a color waits for nobody. Rondo's communicators of this library are nonblocking, and so are the parts
+/// that inherit.
+ncclResult_t split(ncclComm *parent, int color, int key, ncclComm_t *part, const ncclConfig_t *config) {
+  constexpr const char *function = "ncclCommSplit";
+  if (part == nullptr) return refuse(function, "newcomm is NULL");
+  *part = nullptr;
+  if (const ncclResult_t ready = check_ready(parent, function); ready != ncclSuccess) return ready;
+  Initialisation initialisation;
+  if (const ncclResult_t read = read_settings(config, function, &initialisation.settings); read != ncclSuccess)
+    return read;
+  if (color < ncclSplitNoColor)
+    return refuse(function, "the color is " + std::to_string(color) + "; it must be 0 or more, or NCCL_SPLIT_NOCOLOR");
+  if (color == ncclSplitNoColor) {
+    const rondo_comm_t handle = parent->handle;
+    rondo_comm_t none = nullptr;
+    return pass_on(rondo_comm_split(handle, RONDO_NO_COLOR, key, nullptr, &none), handle);
+  }
+  initialisation.parent = parent;
+  initialisation.color = color;
+  initialisation.key = key;
+  initialisation.inherits = config == nullptr;
+  const bool blocking = initialisation.inherits ? parent->blocking : initialisation.settings.blocking;
+  initialisation.comm = *part = make_communicator(0, 0, parent->device, blocking);
+  const ncclResult_t result = run_or_keep(std::move(initialisation));
+  if (result != ncclSuccess && result != ncclInProgress) *part = nullptr;
+  return result;
+}
+
 ncclResult_t finalize(ncclComm *comm) {
   if (const ncclResult_t ready = check_ready(comm, "ncclCommFinalize"); ready != ncclSuccess) return ready;
   if (comm->finalized.exchange(true)) return refuse("ncclCommFinalize", "the communicator was finalized before");
@@ -102,7 +130,8 @@ ncclResult_t end(const char *function, ncclComm *comm, bool abort) {
 }
 
 /// Writes one of the numbers that a communicator has from its making on.
-ncclResult_t tell(const char *function, ncclComm *comm, int ncclComm::*member, int *value) {
+template <class T>
+ncclResult_t tell(const char *function, ncclComm *comm, T ncclComm::*member, int *value) {
   if (const ncclResult_t ready = check_ready(comm, function); ready != ncclSuccess) return ready;
   if (value == nullptr) return refuse(function, "the pointer for the result is NULL");
   *value = comm->*member;
@@ -143,6 +172,11 @@ NCCL_EXPORT ncclResult_t ncclCommInitAll(ncclComm_t *comms, int device_count, co
   return note(init_all(comms, device_count, devices));
 }
 NCCL_ALIAS(CommInitAll)
+
+NCCL_EXPORT ncclResult_t ncclCommSplit(ncclComm_t comm, int color, int key, ncclComm_t *part, ncclConfig_t *config) {
+  return note(split(comm, color, key, part, config));
+}
+NCCL_ALIAS(CommSplit)
 
 /// Waits for nothing: ncclCommDestroy() waits for this rank's operations.
 NCCL_EXPORT ncclResult_t ncclCommFinalize(ncclComm_t comm) { return note(finalize(comm)); }

@@ -21,7 +21,7 @@ constexpr char exchanges[] = "Rondo has no collective of this kind yet; it has a
                              "all_gather and reduce_scatter";
 constexpr char configured[] = "Rondo takes no configuration for a single call yet; use the function without Config";
 constexpr char created_ops[] = "Rondo has no operations with a factor yet";
-constexpr char derived[] = "Rondo cannot make a communicator from another one yet; make it from a new unique id";
+constexpr char derived[] = "Rondo cannot shrink or grow a communicator yet; split it, or make one from a new unique id";
 constexpr char life[] = "Rondo cannot revoke, suspend or resume a communicator yet";
 constexpr char windows[] = "Rondo has no windows yet; ncclCommWindowRegister gave a null handle";
 constexpr char parameters[] =
@@ -58,7 +58,6 @@ NCCL_UNSUPPORTED_CALL(ScatterConfig, exchanges)
 NCCL_UNSUPPORTED_CALL(PutSignal, windows)
 NCCL_UNSUPPORTED_CALL(Signal, windows)
 NCCL_UNSUPPORTED_CALL(WaitSignal, windows)
-NCCL_UNSUPPORTED_CALL(CommSplit, derived)
 NCCL_UNSUPPORTED_CALL(CommShrink, derived)
 NCCL_UNSUPPORTED_CALL(CommGrow, derived)
 

@@ -9,6 +9,8 @@
 #include <sstream>
 #include <vector>
 
+#include "src/base/spelling.h"
+
 namespace rondo::console {
 namespace {
 
@@ -149,8 +151,13 @@ std::string CommandLine::name_unexpected() const {
   const std::vector<std::string> left = remaining();
   const auto is_option = [](const std::string &word) { return word.size() > 1 && word.front() == '-'; };
   const auto option = std::find_if(left.begin(), left.end(), is_option);
-  if (option != left.end()) return "unknown option '" + *option + "'";
-  return "unexpected '" + (left.empty() ? std::string() : left.front()) + "'";
+  if (option == left.end()) return "unexpected '" + (left.empty() ? std::string() : left.front()) + "'";
+  const std::string name = option->substr(0, option->find('='));
+  std::string known;
+  for (const CLI::Option *each : get_options())
+    for (const std::string &word : each->get_lnames())
+      if (!each->get_group().empty()) known += (known.empty() ? "--" : ", --") + word;
+  return "unknown option '" + *option + "'" + (name.starts_with("--") ? did_you_mean(name, known) : "");
 }
 
 std::optional<Answer> CommandLine::read(std::span<const char *const> args) {
@@ -162,7 +169,8 @@ std::optional<Answer> CommandLine::read(std::span<const char *const> args) {
   } catch (const CLI::CallForHelp &) {
     return Answer{true, help()};
   } catch (const CLI::ExtrasError &) {
-    return Answer{false, name_unexpected() + "; see " + name_ + " --help"};
+    const std::string what = name_unexpected();
+    return Answer{false, what + (what.ends_with('?') ? " See " : "; see ") + name_ + " --help"};
   } catch (const CLI::Error &error) {
     return Answer{false, std::string(error.what()) + "; see " + name_ + " --help"};
   }

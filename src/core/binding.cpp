@@ -5,12 +5,16 @@
 #include "src/base/clock.h"
 #include "src/core/communicator.h"
 #include "src/core/diagnostics/debug_lines.h"
+#include "src/plan/algorithm.h"
 
 namespace rondo {
 namespace {
 
 constexpr uint64_t room_patience_ns = 1'000'000'000;
 constexpr uint64_t room_look_ns = 50'000;
+
+/// Blocks up to these bytes go by the protocol ll, if they are equal.
+constexpr uint64_t ll_block_bytes_max = 1024;
 
 /// Block r of the logical vector: even blocks of `count`, or as counts and displacements say.
 std::vector<Range> blocks_of(const Call &call, uint32_t rank_count) {
@@ -27,7 +31,8 @@ std::vector<Range> blocks_of(const Call &call, uint32_t rank_count) {
 }
 
 uint64_t elements_of(const Call &call, uint32_t rank_count) {
-  const bool even = uses_blocks(static_cast<rondo_collective_t>(call.signature.collective)) && call.counts == nullptr;
+  const auto collective = static_cast<rondo_collective_t>(call.signature.collective);
+  const bool even = exchanges_blocks(collective) || (uses_blocks(collective) && call.counts == nullptr);
   return even ? call.signature.count * rank_count : call.signature.count;
 }
 
@@ -50,6 +55,13 @@ Result<void> check_links(const Plan &plan, const Links &links, uint32_t rank, st
 Result<PlanChoice> Communicator::choose(rondo_collective_t collective, uint64_t vector_elements, rondo_type_t type,
                                         bool uneven_blocks) const {
   const ConnectionGeometry &geometry = capabilities_.geometry;
+  if (exchanges_blocks(collective)) {
+    const uint64_t block_bytes = vector_elements / rank_count_ * rondo_type_size(type);
+    const bool by_ll = geometry.ll_slot_bytes != 0 && block_bytes <= ll_block_bytes_max && !uneven_blocks &&
+                       settings_.protocol != RONDO_PROTOCOL_SIMPLE;
+    return PlanChoice{RONDO_ALGORITHM_ONE_SHOT, by_ll ? RONDO_PROTOCOL_LL : RONDO_PROTOCOL_SIMPLE, 1,
+                      by_ll ? geometry.ll_slot_bytes : geometry.slot_bytes, RONDO_KERNEL_INTERPRETER};
+  }
   TunerInput input;
   input.collective = collective;
   input.rank_count = rank_count_;
@@ -72,8 +84,8 @@ Result<PlanChoice> Communicator::choose(rondo_collective_t collective, uint64_t 
   input.table = tuning_;
   if (collective == RONDO_BARRIER) {
     input.overrides = {};  // it and finalize must work whatever was asked for
-    // Over links a rank waits on its own memory only, and its stores have arrived before a peer can leave. So after
-    // finalize all memory may be given back.
+    // A barrier over links polls only the rank's own memory, and its stores arrive before a peer can leave. So all
+    // memory may be freed after finalize.
     if (!capabilities_.places_stay) input.post_bytes = 0;
   }
   input.default_chunk_bytes = executor_->chunk_bytes(input.bytes);
@@ -96,7 +108,7 @@ Result<std::unique_ptr<BoundPlan>> Communicator::bind(const Call &call) {
   const auto collective = static_cast<rondo_collective_t>(call.signature.collective);
   RONDO_TRY_ASSIGN(const auto choice,
                    choose(collective, elements_of(call, rank_count_), static_cast<rondo_type_t>(call.signature.type),
-                          call.counts != nullptr));
+                          call.counts != nullptr || call.lists != nullptr));
   const OperationKey key{call.signature, call.in_place, blocks_of(call, rank_count_)};
   auto bound = std::make_unique<BoundPlan>();
   RONDO_TRY_ASSIGN(bound->plan, build_plan(key, choice, capabilities_.geometry, rank_, rank_count_,
@@ -108,8 +120,8 @@ Result<std::unique_ptr<BoundPlan>> Communicator::bind(const Call &call) {
   return bound;
 }
 
-/// Plans that no call uses give their place to this one. Where calls use all, the oldest may end just now; if not,
-/// prepare() says that there is no room. After a failure no plan may go: operations may still run.
+/// Evicts plans that no call uses until this one has room. If calls use all plans, it waits a moment for one to end.
+/// Without room, prepare() fails later. After a failure it evicts nothing, since operations may still run.
 void Communicator::make_room(const Plan &plan) {
   const uint64_t deadline_ns = now_ns() + room_patience_ns;
   while (!executor_->has_room(plan) && !ranks_.failed()) {

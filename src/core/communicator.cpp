@@ -6,6 +6,7 @@
 
 #include "src/base/log.h"
 #include "src/engine/watch.h"
+#include "src/plan/split_call.h"
 
 namespace rondo {
 
@@ -15,6 +16,7 @@ Communicator::Communicator(Parts parts)
       settings_(std::move(parts.settings)),
       group_(std::move(parts.group)),
       tuning_(parts.tuning),
+      secret_(parts.secret),
       transport_(std::move(parts.transport)),
       links_(transport_->links()),
       ranks_(transport_->ranks()),
@@ -51,6 +53,24 @@ Result<void> Communicator::submit_as(std::span<WorkItem> works, std::span<const 
   return executor_->enqueue(works, stream);
 }
 
+Result<WorkItem> Communicator::begin_split(const Signature &record) {
+  Call call;
+  call.signature = split_signature;
+  WorkItem work;
+  const std::lock_guard lock(submit_lock_);
+  RONDO_TRY(check_usable_locked());
+  RONDO_TRY(give_numbers({&call, 1}, {&work, 1}));
+  work.record = &record;
+  if (!capabilities_.runs_in_call) RONDO_TRY(executor_->enqueue({&work, 1}, executor_->own_stream()));
+  return work;
+}
+
+Result<void> Communicator::end_split(const WorkItem &split) {
+  if (capabilities_.runs_in_call) return executor_->enqueue({&split, 1}, {});
+  if (operations_.wait_for_predecessor(split.turn + 1)) return {};
+  return operations_.report_failure();
+}
+
 Result<void> Communicator::remove_registration(const Registration *registration) {
   RONDO_TRY(registrations_.check(registration));
   RONDO_TRY(executor_->unshare(registration->first));
@@ -75,6 +95,7 @@ Result<void> Communicator::give_numbers(std::span<const Call> calls, std::span<W
     work.turn = ++turn;
     work.number = collectives.number;
     work.history = fingerprint(collectives.history);
+    work.lists = call.lists;
     bound->last_turn = work.turn;  // under the lock that eviction needs too
     bound->captured |= work.captured;
   }

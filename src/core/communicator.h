@@ -13,6 +13,7 @@
 
 #include "src/base/config.h"
 #include "src/base/short_lock.h"
+#include "src/bootstrap/store/store.h"
 #include "src/core/diagnostics/failure_dump.h"
 #include "src/core/group_info.h"
 #include "src/core/registration_cache.h"
@@ -29,8 +30,9 @@ struct Call {
   const void *send = nullptr;
   void *recv = nullptr;
   bool in_place = false;
-  const size_t *counts = nullptr;         ///< _v: rank_count entries; read during submit() only
+  const size_t *counts = nullptr;         ///< _v: rank_count entries, read during submit() only
   const size_t *displacements = nullptr;  ///< _v: or null, one block after another
+  std::shared_ptr<const BlockLists> lists = nullptr;  ///< _v of a collective that exchanges blocks, in place of both
 };
 
 /// One end of a message as the API has checked it.
@@ -44,7 +46,7 @@ struct Message {
 
 class Communicator : public std::enable_shared_from_this<Communicator> {
  public:
-  /// What it is made of; every rank has met already.
+  /// The parts that make a communicator, once every rank has met.
   struct Parts {
     uint32_t rank = 0;
     uint32_t rank_count = 1;
@@ -54,6 +56,7 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
     std::shared_ptr<Executor> executor;  ///< may use the transport
     RegionTable *regions = nullptr;
     const TuningTable *tuning = nullptr;  ///< outlives it; null: none
+    Secret secret{};                      ///< of its bootstrap: known to its ranks alone
   };
   explicit Communicator(Parts parts);
   Communicator(const Communicator &) = delete;
@@ -66,6 +69,8 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   [[nodiscard]] const GroupInfo &group() const { return group_; }
   [[nodiscard]] const Links &links() const { return links_; }
   [[nodiscard]] const ExecutorCapabilities &capabilities() const { return capabilities_; }
+  [[nodiscard]] const Secret &secret() const { return secret_; }
+  [[nodiscard]] const Ranks &ranks() const { return ranks_; }
   [[nodiscard]] RegistrationCache &registration_cache() { return registrations_; }
 
   /// RONDO_ERROR_INVALID_ARGUMENT: not memory that the communicator's executor works on.
@@ -75,7 +80,7 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
 
   /// Peers may reach what was added to the registration cache, by the executor.
   void share(const Registration &registration) { executor_->share(registration.first, registration.bytes); }
-  /// As rondo_comm_deregister().
+  /// Removes a registration as rondo_comm_deregister() does.
   Result<void> remove_registration(const Registration *registration);
 
   /// Gives the calls numbers that follow each other and enqueues them on the stream; on host memory without a stream,
@@ -83,23 +88,32 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   Result<void> submit(std::span<const Call> calls, StreamRef stream);
   Result<void> submit(const Call &call, StreamRef stream) { return submit(std::span(&call, 1), stream); }
 
-  /// The calls, then all messages as one operation; as submit() otherwise. Messages to this rank itself come in pairs.
+  /// Submits the calls, then all messages as one operation. Messages to this rank itself come in pairs.
   Result<void> submit(std::span<const Call> calls, std::span<const Message> messages, StreamRef stream);
-  /// Before a message. RONDO_ERROR_UNSUPPORTED: this communicator carries none, and why. Any thread.
+  /// Prepares for messages. RONDO_ERROR_UNSUPPORTED says why this communicator carries none. Any thread.
   [[nodiscard]] Result<void> open_messages();
+  /// Before a collective that exchanges blocks. RONDO_ERROR_UNSUPPORTED: this communicator has none with this root, and
+  /// why. Any thread.
+  [[nodiscard]] Result<void> check_block_exchange(rondo_collective_t collective, uint32_t root) const;
   /// Returns what submit() on `stream` would refuse at once.
   [[nodiscard]] Result<void> check_usable(StreamRef stream);
   /// Makes the plans of the calls, so that submit() finds them. Returns why one of the calls cannot run.
   [[nodiscard]] Result<void> prepare(std::span<const Call> calls);
 
+  /// Gives a split its turn among the operations of this rank. `record` is what the other ranks see of it, and lives as
+  /// long as the result. end_split() is due.
+  [[nodiscard]] Result<WorkItem> begin_split(const Signature &record);
+  /// Waits until all ranks have begun the split. Any thread; later operations of this rank wait for it.
+  [[nodiscard]] Result<void> end_split(const WorkItem &split);
+
   /// What submit() would choose.
   [[nodiscard]] Result<PlanChoice> choose(rondo_collective_t collective, uint64_t vector_elements, rondo_type_t type,
                                           bool uneven_blocks = false) const;
 
-  /// What this rank has completed so far.
+  /// Returns the figures of what this rank has completed so far.
   [[nodiscard]] RecordedStatistics statistics() const;
 
-  /// The first failure, if any; looks for peers that have died.
+  /// Returns the first failure, if any, after a check for peers that have died.
   [[nodiscard]] std::optional<Error> failure();
   void abort();
   /// Fails with what was found out elsewhere, unless it is finalized. Any thread.
@@ -129,11 +143,12 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   const Settings settings_;
   const GroupInfo group_;
   const TuningTable *const tuning_;
+  const Secret secret_;
   const std::unique_ptr<Transport> transport_;
   Links &links_;  ///< of transport_
   Ranks &ranks_;  ///< of transport_
   FailureDump dump_;
-  std::atomic<bool> failure_logged_ = false;  ///< relaxed: the first thread logs; no data rides on it
+  std::atomic<bool> failure_logged_ = false;  ///< relaxed: it only makes the first thread log
   RegistrationCache registrations_;
   Operations operations_;
   const std::shared_ptr<Executor> executor_;  ///< outlives the plans
@@ -145,7 +160,7 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   ShortLock submit_lock_;
   PlanCache plans_;
   OperationSequence collectives_;
-  std::vector<OperationSequence> messages_;  ///< by peer: received, sent; none: no message was called yet
+  std::vector<OperationSequence> messages_;  ///< by peer: received, sent (empty before the first)
   uint64_t turn_ = 0;  ///< of the latest operation
   bool finalized_ = false;
 };

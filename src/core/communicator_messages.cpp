@@ -2,7 +2,6 @@
 // Messages of a communicator: their numbers, and those that nobody received.
 #include <mutex>
 #include <string>
-#include <utility>
 
 #include "src/core/communicator.h"
 
@@ -19,7 +18,7 @@ Result<void> Communicator::open_messages() {
   return Error{RONDO_ERROR_UNSUPPORTED, need + "the links of this communicator carry none"};
 }
 
-/// With submit_lock_ held.
+/// Checks that the communicator is usable, with submit_lock_ held.
 Result<void> Communicator::check_usable_locked() {
   if (ranks_.failed()) return operations_.report_failure();
   if (finalized_) return Error{RONDO_ERROR_INVALID_HANDLE, "the communicator is finalized; only destroy is left"};
@@ -54,16 +53,16 @@ Result<void> Communicator::submit(std::span<const Call> calls, std::span<const M
   give_numbers(messages, batch);
   if (runs_here) lock.unlock();
   RONDO_TRY(executor_->enqueue(works, stream));
-  return executor_->enqueue_messages(std::move(batch), stream);
+  return executor_->enqueue_messages(batch, stream);
 }
 
-/// With submit_lock_ held. Allocates nothing, so that it cannot fail.
+/// Gives the messages their numbers, with submit_lock_ held. It allocates nothing, so it cannot fail.
 void Communicator::give_numbers(std::span<const Message> messages, MessageBatch &batch) {
   batch.turn = ++turn_;
   for (const Message &message : messages) {
     OperationSequence &sequence = messages_[2 * size_t{message.peer} + (message.sends ? 1 : 0)];
     sequence.add(message.bytes);
-    Transfer &transfer = batch.transfers.emplace_back();
+    Transfer &transfer = batch.transfers.add();
     transfer.data = message.data;
     transfer.bytes = message.bytes;
     transfer.message = sequence.number;

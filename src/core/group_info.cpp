@@ -261,7 +261,7 @@ Result<GroupInfo> exchange_peer_info(Store &store, const std::string &key_prefix
   RONDO_TRY_ASSIGN(const auto parts, store.gather(key_prefix + "/peer_info", rank, rank_count,
                                                   encode(own, settings, store.own_address()), deadline_ns));
   auto decoded = decode(parts);
-  // Every rank sees the same. The one that runs the store must not leave before all have it.
+  // All ranks find the same disagreement. The rank that runs the store must not leave before all ranks know it.
   if (const auto agreed = decoded.ok() ? compare(decoded.value().peers, rank) : Result<void>(decoded.error());
       !agreed.ok())
     return gather_outcomes(store, key_prefix + "/disagreed", rank, rank_count, agreed.error(), deadline_ns).error();
@@ -277,7 +277,7 @@ Result<GroupInfo> exchange_peer_info(Store &store, const std::string &key_prefix
   if (group.one_node()) return group;
   for (uint32_t node = 0; node < group.node_count(); ++node)
     group.apart.push_back(why_apart(own, all[group.ranks_of(node).front()]));
-  // Choices that depend on `oversubscribed` must be equal on all nodes, each of which knows its own cores only.
+  // Choices that depend on `oversubscribed` must be equal on all nodes, but each node knows its own cores only.
   Bytes seen{std::byte{group.oversubscribed}};
   const auto better = store.is_on_this_host() ? interface_of_route(group, rank, settings) : std::nullopt;
   append_text(seen, better ? better->name : "");

@@ -41,7 +41,7 @@ inline constexpr uint64_t handle_marker = 5;
 inline constexpr uint64_t handle_generation_max = (uint64_t{1} << 40) - 1;
 inline constexpr uint32_t handle_slot_count = 65'536;
 
-/// Returns the parts of a handle; nothing when it cannot be one of ours.
+/// Returns the parts of a handle, or nothing if Rondo cannot have made it.
 [[nodiscard]] std::optional<HandleFields> decode_handle(const void *handle);
 [[nodiscard]] void *encode_handle(const HandleFields &fields);
 
@@ -96,6 +96,17 @@ class HandleTable {
     const uint32_t index = fields->slot / shard_count;
     if (index >= shard.slots.size() || shard.slots[index].generation != fields->generation) return nullptr;
     return shard.slots[index].object;
+  }
+
+  /// Returns whether find() would return `object`.
+  [[nodiscard]] bool holds(const void *handle, const T *object) const {
+    const auto fields = decode_handle(handle);
+    if (!fields || fields->kind != kind_) return false;
+    const Shard &shard = shards_[fields->slot % shard_count];
+    const std::lock_guard lock(shard.mutex);
+    const uint32_t index = fields->slot / shard_count;
+    return index < shard.slots.size() && shard.slots[index].generation == fields->generation &&
+           shard.slots[index].object.get() == object;
   }
 
   /// Finds the object, and makes its handle invalid. The caller destroys the object outside of the lock.

@@ -30,6 +30,12 @@ class IdServers {
     if (const auto found = servers_.find(group); found != servers_.end()) found->second->hosted_by(rank);
   }
 
+  /// Ends the group for its clients if that rank, whose process has ended, has not entered it.
+  void rank_ended(const std::string &group, uint32_t rank) {
+    const std::lock_guard lock(mutex_);
+    if (const auto found = servers_.find(group); found != servers_.end()) found->second->rank_ended(rank);
+  }
+
   /// Reports to its clients why that rank is not going to be among them.
   void host_failed(const std::string &group, const Error &error) {
     const std::lock_guard lock(mutex_);

@@ -10,7 +10,9 @@
 #include "src/base/clock.h"
 #include "src/base/log.h"
 #include "src/base/parse.h"
+#include "src/bootstrap/address.h"
 #include "src/bootstrap/launch/rendezvous.h"
+#include "src/bootstrap/store/local.h"
 #include "src/core/diagnostics/debug_lines.h"
 #include "src/core/registry.h"
 
@@ -21,15 +23,6 @@ constexpr uint64_t state_look_interval_ns = 50'000;
 constexpr uint64_t failure_look_interval_ns = 10'000'000;
 constexpr uint64_t ranks_lag_ns = 1'000'000'000;  // five heartbeats between hosts
 constexpr const char *job_server_name = "job";  // no unique id is called so
-
-Result<Settings> settings_of(const rondo_config_t *config) {
-  if (!process().config.ok()) return process().config.error();
-  RONDO_TRY_ASSIGN(Settings settings, merge(config, process().config.value()));
-  RONDO_TRY(check_device(settings));  // before the other ranks learn of this one
-  if (!process().tuning().ok()) return process().tuning().error();
-  settings.tuning_hash = process().tuning().value().hash();
-  return settings;
-}
 
 Result<std::shared_ptr<Communicator>> connect_all(const Rendezvous &group, const Settings &settings,
                                                   uint64_t deadline_ns) {
@@ -53,7 +46,8 @@ Result<std::shared_ptr<Communicator>> connect_all(const Rendezvous &group, const
              "the communicator of " + std::to_string(group.size) + (group.size == 1 ? " rank" : " ranks") + " is made");
   return std::make_shared<Communicator>(Communicator::Parts{group.rank, group.size, settings, info,
                                                             std::move(transport), std::move(executor),
-                                                            &process().regions, &process().tuning().value()});
+                                                            &process().regions, &process().tuning().value(),
+                                                            group.secret});
 }
 
 Result<std::shared_ptr<Communicator>> assemble(const Rendezvous &group, const Settings &settings,
@@ -132,6 +126,16 @@ Error at_init(Error error, uint32_t rank, uint32_t rank_count, uint64_t timeout_
 
 }  // namespace
 
+Result<Settings> settings_of(const rondo_config_t *config) {
+  if (!process().config.ok()) return process().config.error();
+  RONDO_TRY_ASSIGN(Settings settings, merge(config, process().config.value()));
+  RONDO_TRY(check_device(settings));  // before the other ranks learn of this one
+  RONDO_TRY(check_interfaces(settings.network_interface));
+  if (!process().tuning().ok()) return process().tuning().error();
+  settings.tuning_hash = process().tuning().value().hash();
+  return settings;
+}
+
 Result<void> wait_for_all(const Ranks &ranks, uint32_t rank_count, Store &store, uint64_t deadline_ns,
                           uint64_t lag_ns) {
   uint64_t next_look_ns = 0;
@@ -170,6 +174,29 @@ Result<void> free_unique_id(const rondo_unique_id_t &id) {
   return {};
 }
 
+Result<std::shared_ptr<Communicator>> make_at(const GroupServer &server, uint32_t rank, uint32_t rank_count,
+                                              const Settings &settings, uint64_t deadline_ns, const Cancel *cancel) {
+  const std::string group_id = group_name(server.id);
+  const auto join = [&]() -> Result<std::shared_ptr<Communicator>> {
+    RONDO_TRY_ASSIGN(const auto group, join_group(server, rank, rank_count, deadline_ns, cancel));
+    return assemble(group, settings, deadline_ns);
+  };
+  process().id_servers.hosted_by(group_id, rank);
+  auto comm = join();
+  if (!comm.ok()) process().id_servers.host_failed(group_id, about_host(comm.error(), rank));
+  process().id_servers.remove(group_id);  // one id makes one communicator; its server is here or elsewhere
+  if (!comm.ok()) return at_init(std::move(comm).error(), rank, rank_count, settings.init_timeout_ns, deadline_ns);
+  return comm;
+}
+
+Result<std::shared_ptr<Communicator>> make_alone(const std::string &key_prefix, const Settings &settings) {
+  Rendezvous group;
+  group.secret = random_secret();
+  group.key_prefix = key_prefix;
+  group.store = std::move(make_local_stores(1).front());
+  return assemble(group, settings, now_ns() + settings.init_timeout_ns);
+}
+
 Result<Initialisation> init_unique_id(const rondo_unique_id_t &id, int rank, int size, const rondo_config_t *config) {
   const auto own = static_cast<uint32_t>(rank);
   const auto count = static_cast<uint32_t>(size);
@@ -177,18 +204,8 @@ Result<Initialisation> init_unique_id(const rondo_unique_id_t &id, int rank, int
   RONDO_TRY_ASSIGN(const Settings settings, settings_of(config));
   const uint64_t deadline_ns = now_ns() + settings.init_timeout_ns;
   if (own == 0) warn_of_unknown_variables();
-  const auto run = [=](const Cancel *cancel) -> Result<std::shared_ptr<Communicator>> {
-    const std::string group_id = group_name(decoded);
-    const auto join = [&]() -> Result<std::shared_ptr<Communicator>> {
-      RONDO_TRY_ASSIGN(const auto group, join_unique_id(id, own, count, deadline_ns, cancel));
-      return assemble(group, settings, deadline_ns);
-    };
-    process().id_servers.hosted_by(group_id, own);
-    auto comm = join();
-    if (!comm.ok()) process().id_servers.host_failed(group_id, about_host(comm.error(), own));
-    process().id_servers.remove(group_id);  // one id makes one communicator; its server is here or elsewhere
-    if (!comm.ok()) return at_init(std::move(comm).error(), own, count, settings.init_timeout_ns, deadline_ns);
-    return comm;
+  const auto run = [=](const Cancel *cancel) {
+    return make_at(server_of(decoded), own, count, settings, deadline_ns, cancel);
   };
   return Initialisation{run, settings.nonblocking};
 }

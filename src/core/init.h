@@ -5,6 +5,7 @@
 #include <memory>
 #include <vector>
 
+#include "src/bootstrap/launch/rendezvous.h"
 #include "src/bootstrap/store/store.h"
 #include "src/core/communicator.h"
 #include "src/core/pending_inits.h"
@@ -22,6 +23,16 @@ namespace rondo {
 [[nodiscard]] Result<Initialisation> init_unique_id(const rondo_unique_id_t &id, int rank, int size,
                                                     const rondo_config_t *config);
 [[nodiscard]] Result<Initialisation> init_environment(const rondo_config_t *config);
+
+/// Returns the settings of a communicator that is to be made, or what is wrong with them.
+[[nodiscard]] Result<Settings> settings_of(const rondo_config_t *config);
+
+/// Makes the communicator of the ranks that meet at `server`, and ends that server if it is here.
+[[nodiscard]] Result<std::shared_ptr<Communicator>> make_at(const GroupServer &server, uint32_t rank,
+                                                            uint32_t rank_count, const Settings &settings,
+                                                            uint64_t deadline_ns, const Cancel *cancel);
+/// Makes the communicator of one rank, which meets nobody. `key_prefix` is unique in this process.
+[[nodiscard]] Result<std::shared_ptr<Communicator>> make_alone(const std::string &key_prefix, const Settings &settings);
 
 /// Waits until every rank of the group has mapped what it needs and needs the store no more: the last act of each init.
 /// RONDO_ERROR_REMOTE means that a missing rank has died; the store's own report of the group is returned as it is. A

@@ -28,17 +28,17 @@ class PendingInits {
  public:
   explicit PendingInits(HandleTable<Communicator> &communicators) : communicators_(communicators) {}
 
-  /// Runs it; what it makes is found under the handle that is returned. finish() is due. For want of a thread it waits.
+  /// Starts it and returns its handle. If no thread can be made, it waits for the end. Call finish() later.
   [[nodiscard]] Result<void *> start(Initialisation initialisation);
 
-  /// Why there is no communicator under `handle`: RONDO_NOT_READY, or its failure. Empty: there is one by now, or the
-  /// handle is none of those.
+  /// Returns why `handle` has no communicator: RONDO_NOT_READY, or its failure. Empty if it has one by now, or if the
+  /// handle is not of an initialisation.
   [[nodiscard]] std::optional<Error> why_not(const void *handle);
 
-  /// One that is still being made fails now, with RONDO_ERROR_ABORTED. False: it is ready, or none of those.
+  /// Fails a running initialisation with RONDO_ERROR_ABORTED. Returns false if it has ended, or is not known.
   [[nodiscard]] bool cancel(const void *handle);
 
-  /// Cancels it and waits for the end of its thread. True: no communicator came of it, and the handle is given up.
+  /// Cancels it and waits for the end of its thread. Returns true if it made no communicator; the handle is then free.
   [[nodiscard]] bool finish(const void *handle);
   void finish_all();
 

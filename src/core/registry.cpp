@@ -91,7 +91,7 @@ Error no_interface(const Settings &settings) {
   return {RONDO_ERROR_SYSTEM, "the network interfaces of this host have changed meanwhile; try again"};
 }
 
-/// Refuses the setting if the network does not know it: it would be a promise that is not kept.
+/// Refuses frame tags if the network does not have them, since the user would rely on them in vain.
 Result<void> check_frame_tags(const Settings &settings) {
   if (!settings.frame_tags || network_of(settings).needs_sockets) return {};
   return Error{RONDO_ERROR_UNSUPPORTED, std::string("RONDO_FRAME_TAGS=on is for TCP, and RONDO_NETWORK is ") +

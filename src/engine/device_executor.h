@@ -36,8 +36,8 @@ struct DeviceReport {
   uint64_t failed_number = 0;
   Fault fault = Fault::none;  ///< none if the host stopped it
   uint32_t peer = 0;          ///< fault: whose slot
-  /// An operation that was stopped looks like one that is done: what ended after a failure of the communicator does not
-  /// count as done.
+  /// A stopped operation looks like one that is done. If this is true, an operation that ended after a failure of the
+  /// communicator does not count as done.
   bool ends_when_stopped = false;
 };
 
@@ -105,8 +105,8 @@ class DeviceExecutor : public Executor {
   /// Enqueues and returns. Where ranks share a kernel, it returns when all of them have arrived, or by stop(). `stream`
   /// is the caller's, null for the default stream. What a failure leaves behind ends by itself, or by stop().
   [[nodiscard]] virtual Result<void> launch(const DeviceCall &call, void *stream) = 0;
-  /// Ends sharing after the last call, of which nothing is in flight: peers let go of what this rank shared, and it of
-  /// theirs. Returns false if, after some seconds, a thread of the executor's own is still in a driver's call for that.
+  /// Ends sharing after the last call, with nothing in flight. Peers close what this rank shared, and it closes what
+  /// they shared. Returns false if, after some seconds, a thread of the executor is still in a driver's call for that.
   /// The executor's destructor would wait for that thread until has_stopped_sharing().
   [[nodiscard]] virtual bool stop_sharing() { return true; }
   [[nodiscard]] virtual bool has_stopped_sharing() { return true; }

@@ -17,6 +17,7 @@
 #include <string>
 
 #include "src/base/result.h"
+#include "src/engine/blocks.h"
 #include "src/engine/transfers.h"
 #include "src/plan/plan.h"
 #include "src/proto/connection.h"
@@ -34,20 +35,21 @@ struct StreamRef {
   [[nodiscard]] bool none() const { return host == nullptr && device == nullptr; }
 };
 
-/// What an executor is and can do; constant.
+/// The constant properties of an executor.
 struct ExecutorCapabilities {
-  rondo_device_executor_t kind = RONDO_DEVICE_EXECUTOR_AUTO;  ///< for the API; AUTO: host memory
+  rondo_device_executor_t kind = RONDO_DEVICE_EXECUTOR_AUTO;  ///< for the API; AUTO is host memory
   ConnectionGeometry geometry;                                ///< of its connections
   uint32_t channel_count = 1;
-  uint64_t post_bytes = 0;            ///< load_store: the most that a one_shot takes; 0: no load_store here
-  uint64_t exchange_chunk_bytes = 0;  ///< load_store: the largest chunk, but of one_shots
-  uint32_t exchange_channels = 0;     ///< load_store on a device: the most channels; 0: on the host
-  BufferPlace buffers = BufferPlace::host;  ///< shared_device and behind it: by load_store
+  uint64_t post_bytes = 0;            ///< load_store: the most that a one_shot takes, or 0 without load_store
+  uint64_t exchange_chunk_bytes = 0;  ///< load_store: the largest chunk, except of one_shots
+  uint32_t exchange_channels = 0;     ///< load_store on a device: the most channels, or 0 on the host
+  BufferPlace buffers = BufferPlace::host;  ///< shared_device and the values after it: by load_store
   bool places_stay = true;  ///< load_store: peers still read a rank's place when it has left
   uint32_t connection_channels = 0;  ///< as in TunerInput
   bool exports_memory = false;      ///< peers read registered buffers by what MemoryExporter says
   bool oversubscribed = false;      ///< ranks wait for each other's cores
   bool runs_in_call = false;        ///< without a stream enqueue() returns when the work is done
+  bool exchanges_blocks = false;    ///< prepare() takes plans that exchange blocks
   bool sends_messages = false;      ///< open_messages() and enqueue_messages() work
   bool checks_buffers = true;       ///< false: check_buffer() accepts everything
   // Two bytes, a cache line apart on a device, for barriers.
@@ -55,8 +57,8 @@ struct ExecutorCapabilities {
   std::byte *barrier_recv = nullptr;
 };
 
-/// What an executor needs of a plan beside the plan: uploaded, bound to connections. Stays, as the plan does, while an
-/// operation that uses it has not ended.
+/// A plan as an executor prepared it: uploaded, and bound to connections. It stays, as the plan does, until all
+/// operations that use it have ended.
 class PreparedPlan {
  public:
   virtual ~PreparedPlan() = default;
@@ -68,10 +70,12 @@ struct WorkItem {
   PreparedPlan *prepared = nullptr;
   const std::byte *send = nullptr;
   std::byte *recv = nullptr;
+  const Signature *record = nullptr;  ///< recorded in place of the plan's, read during enqueue(); null: the plan's
   uint64_t turn = 0;      ///< of this rank alone: 1, 2, 3 and so on, in the order of its operations
   uint64_t number = 0;    ///< of the collective: equal on all ranks
   uint32_t history = 0;   ///< fingerprint() of it and all before it
   bool captured = false;  ///< into a graph, as check_stream() said: it runs when that is launched
+  std::shared_ptr<const BlockLists> lists = nullptr;  ///< of a _v collective that exchanges blocks
 };
 
 class Executor {
@@ -93,41 +97,41 @@ class Executor {
   /// Returns a stream for work that has none of the caller's: the barrier of finalize.
   [[nodiscard]] virtual StreamRef own_stream() const = 0;
 
-  /// The caller has registered a buffer: peers may read and write it in place from some later call on. Waits a moment
-  /// for them. Any thread, also beside enqueue(), and so does unshare().
+  /// Lets peers read and write a registered buffer in place, from some later call on. Waits a moment for them. Any
+  /// thread may call it, also during enqueue(); the same holds for unshare().
   virtual void share(const void *, size_t) {}
-  /// No later call lets peers reach the buffer that begins there. RONDO_OK: none of them has it open, so the memory may
-  /// be given back. RONDO_NOT_READY: one has, since its work is in flight; to be called again later.
+  /// Keeps peers from the buffer that begins there in all later calls. RONDO_OK: no peer has it open, so the memory may
+  /// be freed. RONDO_NOT_READY: a peer whose work is in flight has it open, so call again later.
   [[nodiscard]] virtual Result<void> unshare(const void *) { return {}; }
 
-  /// Once, before the first work. `operations` stays until end().
+  /// Starts the executor, once, before the first work. `operations` stays until end().
   virtual void start(Operations &operations) = 0;
   /// False: prepare() would be refused until prepared plans are destroyed, since there is no memory for another one.
   [[nodiscard]] virtual bool has_room(const Plan &) { return true; }
   [[nodiscard]] virtual Result<std::unique_ptr<PreparedPlan>> prepare(const Plan &plan) = 0;
-  /// Puts the work, whose numbers follow each other, behind what is on the stream; without a stream, and with
-  /// runs_in_call, runs it. What an operation does and how it ends is told to Operations. May wait, up to the deadline
-  /// of an operation, where a queue is full or ranks come together for a launch.
+  /// Appends the work, whose numbers follow each other, to the stream. Without a stream, and with runs_in_call, runs
+  /// it. Reports to Operations what an operation does and how it ends. May wait, up to the deadline of an operation, if
+  /// a queue is full or if ranks launch together.
   [[nodiscard]] virtual Result<void> enqueue(std::span<const WorkItem> works, StreamRef stream) = 0;
 
-  /// Before the first enqueue_messages(). Any thread.
+  /// Prepares for messages, before the first enqueue_messages(). Any thread.
   [[nodiscard]] virtual Result<void> open_messages() {
     return Error{RONDO_ERROR_UNSUPPORTED, describe() + " carries no messages in this version"};
   }
-  /// Does the same with a batch of messages, which has its turn.
-  [[nodiscard]] virtual Result<void> enqueue_messages(MessageBatch, StreamRef) {
+  /// Does the same with a batch of messages, which has its turn. May take what the batch holds.
+  [[nodiscard]] virtual Result<void> enqueue_messages(MessageBatch &, StreamRef) {
     return Error{RONDO_ERROR_UNSUPPORTED, describe() + " carries no messages in this version"};
   }
 
-  /// Raises a failure that the executor knows of and has not told yet. Any thread.
+  /// Raises a failure that the executor has found and not raised yet. Any thread.
   virtual void look_for_failure() = 0;
-  /// When no work comes any more: waits until none uses the caller's buffers, for some seconds at most. False: some
-  /// still may, or a thread of the executor's own is still in a driver's call; live_on() must be called.
+  /// Waits, after the last work was enqueued, until none uses the caller's buffers, for some seconds at most. False if
+  /// some still may, or if a thread of the executor is in a driver's call. Then live_on() must be called.
   [[nodiscard]] virtual bool quiesce() = 0;
-  /// Tells nothing any more: Operations may go. May be called again.
+  /// Makes no more calls to Operations, which may be destroyed then. May be called again.
   virtual void end() = 0;
-  /// After quiesce() was false, and end(): keeps `self`, this executor, until no work and no such thread uses
-  /// anything of it.
+  /// Keeps `self`, this executor, until no work and no thread uses it. Call it after end(), if quiesce() returned
+  /// false.
   virtual void live_on(std::shared_ptr<Executor> self) = 0;
 };
 

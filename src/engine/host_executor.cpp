@@ -46,7 +46,9 @@ HostExecutor::HostExecutor(Parts parts)
     : parts_(std::move(parts)),
       links_(*parts_.links),
       ends_(size_t{links_.channel_count()} * parts_.rank_count),
-      scratch_(std::max(links_.geometry().slot_bytes, links_.geometry().ll_slot_bytes)) {
+      scratch_(std::max(links_.geometry().slot_bytes, links_.geometry().ll_slot_bytes)),
+      blocks_({std::span(ends_).first(parts_.rank_count), &links_.peers(), &scratch_, parts_.rank,
+               parts_.wait.sleeps}) {
   std::vector<uint32_t> kinds;
   for (uint32_t peer = 0; peer < parts_.rank_count; ++peer)
     kinds.push_back(peer == parts_.rank ? 0 : links_.readable_kinds(peer));
@@ -73,6 +75,7 @@ ExecutorCapabilities HostExecutor::capabilities() const {
   own.exports_memory = true;
   own.oversubscribed = parts_.oversubscribed;
   own.runs_in_call = true;
+  own.exchanges_blocks = true;
   own.sends_messages = links_.carries_messages();
   own.checks_buffers = parts_.is_device_memory != nullptr;
   own.barrier_send = const_cast<std::byte *>(&barrier_buffer_[0]);
@@ -96,7 +99,7 @@ Result<bool> HostExecutor::check_stream(StreamRef stream) const {
 
 Result<std::unique_ptr<PreparedPlan>> HostExecutor::prepare(const Plan &plan) {
   auto bound = std::make_unique<Bound>();
-  for (uint32_t channel = 0; channel < plan.choice.channels; ++channel) {
+  for (uint32_t channel = 0; channel < plan.schedules.size(); ++channel) {
     std::vector<LinkEnds *> ends;
     for (const uint32_t peer : plan.schedules[channel].peers)
       ends.push_back(&ends_[size_t{channel} * parts_.rank_count + peer]);
@@ -148,10 +151,10 @@ Result<void> HostExecutor::open_messages() {
   return {};
 }
 
-Result<void> HostExecutor::enqueue_messages(MessageBatch batch, StreamRef stream) {
+Result<void> HostExecutor::enqueue_messages(MessageBatch &batch, StreamRef stream) {
   HostMessages *const messages = messages_.load(std::memory_order_acquire);  // pairs with open_messages()
   const auto execute = [this, messages](MessageBatch &of, bool in_call) {
-    return take_turn(of.turn, 0, [&] { return messages->run(of.transfers, *operations_, in_call); });
+    return take_turn(of.turn, 0, [&] { return messages->run(of.transfers.all(), *operations_, in_call); });
   };
   if (stream.host == nullptr) return execute(batch, true) ? Result<void>() : operations_->report_failure();
   const auto enqueued = [&]() -> Result<void> {
@@ -200,8 +203,8 @@ bool HostExecutor::run(uint64_t number, const Body &body) {
 }
 
 bool HostExecutor::quiesce() {
-  // After a failure what has begun ends by itself, and reads the caller's buffers until then; what begins from now on
-  // sees the failure first: sync, as the store in run().
+  // After a failure, running work ends by itself and reads the caller's buffers until then. Work that begins later
+  // sees the failure first. Sync, as the store in run().
   while (running_.load(std::memory_order_seq_cst)) std::this_thread::sleep_for(std::chrono::microseconds(100));
   return true;
 }
@@ -244,10 +247,12 @@ bool HostExecutor::run_transfers(const WorkItem &work, const HostStream *stream)
   if (!ranks.failed()) {
     Waiter waiter(parts_.wait, links_.peers(), watch);
     const DefaultFloatMode mode;  // else ranks whose callers run in different modes would get different results
-    if (stay_in_reach(work.number, waiter))
-      outcome = plan.choice.kernel == RONDO_KERNEL_LOAD_STORE
-                    ? exchange_.run(plan, buffers, bound.reducer, waiter)
-                    : run_plan(plan, buffers, bound.reducer, bound.links, waiter);
+    if (stay_in_reach(work.number, waiter)) {
+      if (plan.schedules.empty()) outcome = blocks_.run(work, *operations_, waiter);
+      else if (plan.choice.kernel == RONDO_KERNEL_LOAD_STORE)
+        outcome = exchange_.run(plan, buffers, bound.reducer, waiter);
+      else outcome = run_plan(plan, buffers, bound.reducer, bound.links, waiter);
+    }
   }
   links_.set_running(false);
   if (outcome.kind == RunOutcome::Kind::fault)
@@ -260,6 +265,7 @@ bool HostExecutor::run_transfers(const WorkItem &work, const HostStream *stream)
     return false;
   }
   OperationCost cost = Operations::cost_of(plan);
+  if (work.lists != nullptr) cost.bytes = work.lists->total_bytes;
   cost.in_call = stream == nullptr;
   if (stream != nullptr) cost.waited_ns = stream->waited_ns() - waited_before_ns;
   ranks.complete(work.number, cost);

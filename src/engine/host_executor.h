@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The executor on host memory. Work without a stream runs in the call, work on a host stream as a task of its thread;
-// either way the thread that runs an operation also waits, and looks after it while it waits (watch.h).
+// The executor on host memory. Work without a stream runs in the call. Work on a host stream is a task of the stream's
+// thread. The thread that runs an operation also waits for it and watches the peers meanwhile (watch.h).
 #pragma once
 
 #include <atomic>
@@ -9,6 +9,7 @@
 #include <mutex>
 #include <vector>
 
+#include "src/engine/block_exchange.h"
 #include "src/engine/executor.h"
 #include "src/engine/host_links.h"
 #include "src/engine/host_messages.h"
@@ -27,7 +28,7 @@ class HostExecutor final : public Executor {
     Links *links = nullptr;  ///< outlives the executor
     WaitPolicy wait;         ///< Links::needs_progress() included
     bool oversubscribed = false;
-    std::function<bool(const void *)> is_device_memory;  ///< null: nobody can tell
+    std::function<bool(const void *)> is_device_memory;  ///< null: unknown
   };
   explicit HostExecutor(Parts parts);
 
@@ -41,9 +42,9 @@ class HostExecutor final : public Executor {
   [[nodiscard]] Result<std::unique_ptr<PreparedPlan>> prepare(const Plan &plan) override;
   [[nodiscard]] Result<void> enqueue(std::span<const WorkItem> works, StreamRef stream) override;
   [[nodiscard]] Result<void> open_messages() override;
-  [[nodiscard]] Result<void> enqueue_messages(MessageBatch batch, StreamRef stream) override;
+  [[nodiscard]] Result<void> enqueue_messages(MessageBatch &batch, StreamRef stream) override;
 
-  void look_for_failure() override {}  // the thread that runs an operation tells what it meets
+  void look_for_failure() override {}  // the thread that runs an operation raises its failures
   [[nodiscard]] bool quiesce() override;
   void end() override {}
   void live_on(std::shared_ptr<Executor>) override {}
@@ -53,10 +54,10 @@ class HostExecutor final : public Executor {
 
   // False: the communicator has failed.
   [[nodiscard]] bool enqueue_on(HostStream &stream, const WorkItem &work);
-  // `stream`: whose task this is; null: the call itself.
+  /// Executes the work of a task of `stream`, or of the call itself if that is null.
   [[nodiscard]] bool execute(const WorkItem &work, const HostStream *stream);
   /// Waits for the turn, then runs `body`, which returns false if the communicator has failed. `number`: of the
-  /// collective; 0: messages.
+  /// collective, or 0 for messages.
   template <class Body>
   [[nodiscard]] bool take_turn(uint64_t turn, uint64_t number, const Body &body);
   template <class Body>
@@ -70,6 +71,7 @@ class HostExecutor final : public Executor {
   std::vector<LinkEnds> ends_;   ///< [channel * rank_count + peer]
   Scratch scratch_;
   ExchangeEnd exchange_;
+  BlockExchange blocks_;
   std::mutex opening_;                      ///< guards opened_
   std::unique_ptr<HostMessages> opened_;
   std::atomic<HostMessages *> messages_ = nullptr;  ///< opened_; stored in open_messages()

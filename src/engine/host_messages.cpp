@@ -61,11 +61,6 @@ void copy_within(std::span<Transfer> own, MessageBoards &boards, bool in_call) {
   }
 }
 
-/// What a pair is announced with is the last number of each direction.
-void announce(std::span<const Transfer> transfers, MessageBoards &boards) {
-  for (const Transfer &transfer : transfers) boards.announce(transfer.peer, transfer.sends, transfer.message);
-}
-
 }  // namespace
 
 HostMessages::HostMessages(Links &links, uint32_t rank, uint32_t rank_count, const WaitPolicy &wait)
@@ -73,42 +68,45 @@ HostMessages::HostMessages(Links &links, uint32_t rank, uint32_t rank_count, con
       rank_(rank),
       rank_count_(rank_count),
       wait_(wait),
-      ends_(ends_of(links, rank, rank_count, wait.sleeps)) {}
+      ends_(ends_of(links, rank, rank_count, wait.sleeps)),
+      queues_(*ends_) {}
 
 bool HostMessages::run(std::span<Transfer> transfers, Operations &operations, bool in_call) {
   MessageBoards &boards = *operations.ranks().messages();
   if (operations.ranks().failed()) return false;  // before anything is announced, copied or counted
-  announce(transfers, boards);
-  boards.enter_batch();
   const auto is_own = [&](const Transfer &each) { return each.peer == rank_; };
   const auto own = std::none_of(transfers.begin(), transfers.end(), is_own)
                        ? transfers.end()
                        : std::stable_partition(transfers.begin(), transfers.end(), std::not_fn(is_own));
+  queues_.load(std::span(transfers.begin(), own));
+  // A pair is announced with the last number of each direction.
+  for (const TransferQueue &queue : queues_.active()) boards.announce(queue.peer, queue.sends, queue.last->message);
+  for (auto each = own; each != transfers.end(); ++each) boards.announce(rank_, each->sends, each->message);
+  boards.enter_batch();
   copy_within(std::span(own, transfers.end()), boards, in_call);
-  if (!run_between_ranks(std::span(transfers.begin(), own), operations, in_call)) return false;
+  if (!run_between_ranks(operations, in_call)) return false;
   boards.complete_batch();
   return true;
 }
 
-bool HostMessages::run_between_ranks(std::span<Transfer> transfers, Operations &operations, bool in_call) {
+bool HostMessages::run_between_ranks(Operations &operations, bool in_call) {
   Ranks &ranks = operations.ranks();
   MessageBoards &boards = *ranks.messages();
   Publisher publisher(boards, operations, in_call);
-  TransferQueues queues(transfers, *ends_, publisher);
-  TransferWatch watch(ranks, boards, queues, rank_, rank_count_, operations.timeout_ns());
+  TransferWatch watch(ranks, boards, queues_, rank_, rank_count_, operations.timeout_ns());
   RunOutcome outcome{RunOutcome::Kind::stopped};
   links_.set_running(true);
   if (!ranks.failed()) {
-    queues.start();
+    queues_.start(publisher);
     Waiter waiter(wait_, links_.peers(), watch);
-    outcome = run_transfers(queues, waiter);
+    outcome = run_transfers(queues_, waiter, wait_.progresses ? 0 : wait_.poll_count);
   }
   links_.set_running(false);
-  if (outcome.kind == RunOutcome::Kind::fault) watch.explain_fault(queues.faulty(), links_.peers().own_shortage());
+  if (outcome.kind == RunOutcome::Kind::fault) watch.explain_fault(queues_.faulty(), links_.peers().own_shortage());
   // Also a rank that got all it waited for looks: another one that failed may have taken its exported buffers back too
   // early.
   if (outcome.kind == RunOutcome::Kind::done && !ranks.failed()) return true;
-  for (const TransferQueue &queue : queues.active())
+  for (const TransferQueue &queue : queues_.active())
     if (queue.record != 0) boards.fail(queue.record);
   links_.wait_for_readers();  // the caller may free its buffers now
   return false;

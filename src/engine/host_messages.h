@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The messages of one rank on host memory: runs batches, one at a time, and tells the other ranks of them.
+// The messages of one rank on host memory. It runs batches, one at a time, and publishes them to the other ranks.
 #pragma once
 
 #include <memory>
@@ -31,13 +31,15 @@ class HostMessages {
   [[nodiscard]] bool run(std::span<Transfer> transfers, Operations &operations, bool in_call);
 
  private:
-  [[nodiscard]] bool run_between_ranks(std::span<Transfer> transfers, Operations &operations, bool in_call);
+  /// Runs what the queues hold.
+  [[nodiscard]] bool run_between_ranks(Operations &operations, bool in_call);
 
   Links &links_;
   const uint32_t rank_;
   const uint32_t rank_count_;
   const WaitPolicy wait_;
   const std::unique_ptr<MessageLinks> ends_;
+  TransferQueues queues_;
 };
 
 }  // namespace rondo

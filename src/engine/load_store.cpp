@@ -19,7 +19,7 @@ bool is_small_float(rondo_type_t type) {
   return type == RONDO_FLOAT16 || type == RONDO_BFLOAT16 || type == RONDO_FLOAT8_E4M3 || type == RONDO_FLOAT8_E5M2;
 }
 
-/// Whether reducing takes no longer than memory does: conversions of 8-bit floats and integer divisions do.
+/// Returns whether the reduction is as fast as memory. Conversions of 8-bit floats and integer divisions are not.
 bool reduces_cheaply(rondo_type_t type, rondo_op_t op) {
   if (type == RONDO_FLOAT8_E4M3 || type == RONDO_FLOAT8_E5M2) return false;
   return op != RONDO_AVG || is_small_float(type) || type == RONDO_FLOAT32 || type == RONDO_FLOAT64;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kernel load_store on host memory: what runs an all-reduce by one_shot, two_shot or ring in place of the
-// interpreter, where a plan names it. Ranks load what the others have stored in memory that all map; there are no
-// connections (src/proto/exchange.h has the layout and the order of accesses). A ring's result is bit for bit that of
-// its schedule. one_shot and two_shot reduce in rank order, as their schedules do, but round small floats once, at the
-// end (docs/numerics.md).
+// The kernel load_store on host memory runs an all-reduce by one_shot, two_shot or ring in place of the interpreter, if
+// a plan names it. Ranks load what the others have stored in memory that all map, without connections.
+// src/proto/exchange.h describes the layout and the order of accesses. A ring's result is bit for bit the result of
+// its schedule. one_shot and two_shot reduce in rank order, as their schedules do. They round small floats once, at
+// the end (docs/numerics.md).
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@
 
 namespace rondo {
 
-/// What a test sees of a kernel's accesses, in the order in which the rank makes them.
+/// A test's view of a kernel's accesses, in the order in which the rank makes them.
 class ExchangeTrace {
  public:
   virtual ~ExchangeTrace() = default;

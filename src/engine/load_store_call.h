@@ -87,7 +87,7 @@ class LoadStoreCall {
     reduce(range, 0u);
   }
 
-  /// Copies; past_caches: by streaming stores.
+  /// Copies bytes, with past_caches by streaming stores.
   void copy(std::byte *to, const std::byte *from, size_t size, bool past_caches = false) const {
     if (size == 0) return;
     if (end_.trace_ != nullptr) end_.trace_->copied(to, from, size);
@@ -142,8 +142,8 @@ class LoadStoreCall {
   bool all_export_ = false;        ///< every rank, both buffers; known once they have met
   bool all_apart_ = false;         ///< every rank is out of place; likewise
   bool sums_past_caches_ = false;  ///< those that are reduced right into recv
-  // Of each rank, after wait_for_announcements(): its send and recv buffer where they are exported, else null. Not set
-  // before: a one_shot of a few bytes would be slower.
+  // The exported send and recv buffers of each rank, or null; set by wait_for_announcements(). They are not initialised
+  // before, which would make a one_shot of a few bytes slower.
   std::array<const std::byte *, exchange_rank_count_max> operands_;
   std::array<const std::byte *, exchange_rank_count_max> results_;
 };

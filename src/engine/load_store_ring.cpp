@@ -57,7 +57,7 @@ bool LoadStoreCall::reduce_hop(RingProgress &progress) const {
   return true;
 }
 
-/// Whether everybody has read what was in the accumulators that tile `chunk` takes.
+/// Returns whether all ranks have read the old contents of the accumulators that tile `chunk` takes.
 bool LoadStoreCall::may_begin(uint64_t chunk, RingProgress &progress) const {
   if (chunk < exchange_accumulator_count) return true;
   const uint64_t needed = chunk - exchange_accumulator_count + 1;

@@ -62,8 +62,8 @@ RunOutcome LoadStoreCall::run_exported_whole() {
   return finish_gathering();
 }
 
-/// No rank returns while a peer may still read a buffer that the rank has exported. Peers have read `send` before they
-/// stored `reduced`, which gather() has waited for; two ranks that reduce everything export both buffers.
+/// Waits until no peer may still read a buffer that this rank has exported. Peers read `send` before they store
+/// `reduced`, for which gather() has waited. Two ranks that reduce everything export both buffers.
 RunOutcome LoadStoreCall::finish_gathering() const {
   end_.chunks_ += chunks_.count();
   publish(own_place().gathered.value, end_.chunks_);  // G2

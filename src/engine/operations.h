@@ -53,7 +53,7 @@ class Operations {
 
   /// Returns what the ranks compare of it.
   [[nodiscard]] static OperationInfo info_of(const WorkItem &work) {
-    return {work.plan->key.signature, work.plan->choice, work.history};
+    return {work.record != nullptr ? *work.record : work.plan->key.signature, work.plan->choice, work.history};
   }
 
   /// Returns what it is to the statistics, except for what its executor alone knows.

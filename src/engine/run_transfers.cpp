@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/engine/run_transfers.h"
 
-#include <algorithm>
 #include <utility>
 
 namespace rondo {
@@ -44,26 +43,38 @@ bool TransferQueue::is_blocked() const {
   return state.loaded ? !ends.simple_out.can_send() : !ends.simple_out.references_returned();
 }
 
-TransferQueues::TransferQueues(std::span<Transfer> transfers, const MessageLinks &links, TransferObserver &observer)
-    : slot_bytes_(links.slot_bytes()), observer_(observer) {
+TransferQueues::TransferQueues(const MessageLinks &links)
+    : programs_{program_of(false, links.slot_bytes()), program_of(true, links.slot_bytes())},
+      queues_(2 * size_t{links.peer_count()}),
+      active_(queues_.size()) {
   copier_.function = reduce_function(RONDO_UINT8, RONDO_SUM);
   copier_.small_function = reduce_function_plain(RONDO_UINT8, RONDO_SUM);
-  for (Transfer &transfer : transfers) order_.push_back(&transfer);
-  const auto place = [](const Transfer *transfer) { return std::pair(transfer->peer, transfer->sends); };
-  const auto before = [&](const Transfer *a, const Transfer *b) { return place(a) < place(b); };
-  if (order_.size() > 1) std::stable_sort(order_.begin(), order_.end(), before);
-  for (size_t first = 0, end = 0; first < order_.size(); first = end) {
-    while (end < order_.size() && place(order_[end]) == place(order_[first])) ++end;
-    TransferQueue &queue = queues_.emplace_back();
-    queue.peer = order_[first]->peer;
-    queue.sends = order_[first]->sends;
-    queue.waiting = std::span(order_).subspan(first, end - first);
-    queue.links = links.of(queue.peer, queue.sends);
+  for (size_t index = 0; index < queues_.size(); ++index) {
+    queues_[index].peer = static_cast<uint32_t>(index / 2);
+    queues_[index].sends = index % 2 == 1;
+    queues_[index].links = links.of(queues_[index].peer, queues_[index].sends);
   }
-  active_count_ = queues_.size();
 }
 
-void TransferQueues::start() {
+void TransferQueues::load(std::span<Transfer> transfers) {
+  for (TransferQueue &queue : active()) queue.first = nullptr;
+  active_count_ = 0;
+  for (Transfer &transfer : transfers) {
+    TransferQueue &queue = queues_[2 * size_t{transfer.peer} + (transfer.sends ? 1 : 0)];
+    if (queue.first == nullptr) {
+      queue.first = &transfer;
+      queue.record = 0;
+      active_[active_count_++] = &queue;
+    } else {
+      queue.last->next = &transfer;
+    }
+    queue.last = &transfer;
+    transfer.next = nullptr;
+  }
+}
+
+void TransferQueues::start(TransferObserver &observer) {
+  observer_ = &observer;
   for (TransferQueue &queue : active()) begin_head(queue);
 }
 
@@ -72,15 +83,15 @@ void TransferQueues::begin_head(TransferQueue &queue) {
   queue.state = {};
   queue.state.loaded = true;  // also of 0 bytes: they are sent as a slot without a payload
   queue.state.rest = {0, head.bytes};
-  queue.buffers = {};
   queue.buffers.signature = head.signature;
   (queue.sends ? queue.buffers.send : queue.buffers.recv).data = head.data;
-  observer_.begin(queue);
+  queue.buffers.send.handle.exported = false;
+  observer_->begin(queue);
 }
 
 Progress TransferQueues::visit(size_t index) {
-  TransferQueue &queue = queues_[index];
-  const LaneProgram program = program_of(queue.sends, slot_bytes_);
+  TransferQueue &queue = *active_[index];
+  const LaneProgram &program = programs_[queue.sends ? 1 : 0];
   bool moved = false;
   for (uint32_t slice = 0; slice < visit_slices_max;) {
     const Progress progress = advance<SingleThread, HostSimple>(SingleThread{}, queue.state, program, queue.buffers,
@@ -92,10 +103,10 @@ Progress TransferQueues::visit(size_t index) {
       ++slice;
       continue;
     }
-    observer_.complete(queue);
-    queue.waiting = queue.waiting.subspan(1);
-    if (queue.waiting.empty()) {
-      std::swap(queue, queues_[--active_count_]);
+    observer_->complete(queue);
+    queue.first = queue.first->next;
+    if (queue.first == nullptr) {
+      std::swap(active_[index], active_[--active_count_]);
       return Progress::done;
     }
     begin_head(queue);
@@ -118,15 +129,18 @@ Progress TransferQueues::round() {
   return moved ? Progress::moved : Progress::blocked;
 }
 
-RunOutcome run_transfers(TransferQueues &queues, Waiter &waiter) {
+RunOutcome run_transfers(TransferQueues &queues, Waiter &waiter, uint32_t poll_count) {
+  size_t polls = 0;
   while (!queues.done()) {  // bounded by the operation's deadline, which the waiter keeps
     switch (queues.round()) {
       case Progress::failed:
         return {RunOutcome::Kind::fault, queues.faulty().state.fault, queues.faulty().peer};
       case Progress::blocked:
-        if (!waiter.idle()) return {RunOutcome::Kind::stopped, Fault::none, 0};
+        polls += queues.active_count();
+        if (polls >= poll_count && !waiter.idle()) return {RunOutcome::Kind::stopped, Fault::none, 0};
         break;
       default:
+        polls = 0;
         waiter.moved();
     }
   }

@@ -10,6 +10,7 @@
 
 #include <array>
 #include <cstdint>
+#include <ranges>
 #include <span>
 #include <vector>
 
@@ -38,6 +39,7 @@ class MessageLinks {
     return {std::span(&pointers_[2 * size_t{peer} + (sends ? 1 : 0)], 1), &access_, &scratch_, wake_};
   }
   [[nodiscard]] uint64_t slot_bytes() const { return slot_bytes_; }
+  [[nodiscard]] uint32_t peer_count() const { return static_cast<uint32_t>(pointers_.size() / 2); }
 
  private:
   std::vector<LinkEnds> ends_;        ///< by peer: that which receives, that which sends
@@ -52,18 +54,19 @@ class MessageLinks {
 struct TransferQueue {
   uint32_t peer = 0;
   bool sends = false;
-  std::span<Transfer *const> waiting;  ///< the head is the first
+  Transfer *first = nullptr;  ///< the head, or null if the queue is empty
+  Transfer *last = nullptr;
   LaneState state;
   Buffers buffers;
   HostLinks links;
-  uint64_t record = 0;  ///< the observer's, of the head
+  uint64_t record = 0;  ///< the observer's, of the head; 0: the head has not begun
 
-  [[nodiscard]] const Transfer &head() const { return *waiting.front(); }
+  [[nodiscard]] const Transfer &head() const { return *first; }
   /// True: the head cannot move before the peer has stored something.
   [[nodiscard]] bool is_blocked() const;
 };
 
-/// Is told how the messages of a batch move.
+/// Gets the progress of the messages of a batch.
 class TransferObserver {
  public:
   virtual ~TransferObserver() = default;
@@ -73,41 +76,50 @@ class TransferObserver {
   virtual void complete(TransferQueue &queue) = 0;
 };
 
+/// The queues of a rank: it fills them with one batch after another. Nothing is allocated for a batch.
 class TransferQueues {
  public:
-  /// `transfers`: no messages to this rank itself. All arguments outlive this.
-  TransferQueues(std::span<Transfer> transfers, const MessageLinks &links, TransferObserver &observer);
+  /// Makes empty queues. `links` outlive this.
+  explicit TransferQueues(const MessageLinks &links);
   TransferQueues(const TransferQueues &) = delete;
   TransferQueues &operator=(const TransferQueues &) = delete;
 
-  /// The queues that are not empty.
-  [[nodiscard]] std::span<TransferQueue> active() { return std::span(queues_.data(), active_count_); }
+  /// Takes a batch without messages to this rank itself, which outlives its run.
+  void load(std::span<Transfer> transfers);
+
+  /// Returns the queues that are not empty.
+  [[nodiscard]] auto active() {
+    return std::span(active_.data(), active_count_) |
+           std::views::transform([](TransferQueue *queue) -> TransferQueue & { return *queue; });
+  }
+  [[nodiscard]] size_t active_count() const { return active_count_; }
   [[nodiscard]] bool done() const { return active_count_ == 0; }
 
-  /// The first heads begin. Before the first visit.
-  void start();
-  /// Carries what can be of active()[index]. moved, blocked, failed; done: the queue is empty, and another may have its
-  /// place in active().
+  /// Begins the first heads, before the first visit. `observer` outlives the run of the batch.
+  void start(TransferObserver &observer);
+  /// Carries what is possible of active()[index]. Returns moved, blocked, failed or done. After done the queue is
+  /// empty, and another may have its place in active().
   [[nodiscard]] Progress visit(size_t index);
-  /// Visits the head of every queue. moved, blocked, done, or failed: faulty() tells of which.
+  /// Visits the head of every queue. Returns moved, blocked, done, or failed; faulty() then says which.
   [[nodiscard]] Progress round();
-  [[nodiscard]] const TransferQueue &faulty() const { return queues_[faulty_]; }
+  [[nodiscard]] const TransferQueue &faulty() const { return *active_[faulty_]; }
 
  private:
   static constexpr uint32_t visit_slices_max = 4;
 
   void begin_head(TransferQueue &queue);
 
-  const uint64_t slot_bytes_;
-  TransferObserver &observer_;
+  TransferObserver *observer_ = nullptr;  ///< of the batch
+  const std::array<LaneProgram, 2> programs_;  ///< of a queue that receives, of one that sends
   HostReducer copier_;
-  std::vector<Transfer *> order_;  ///< by queue, then in the order of the calls
-  std::vector<TransferQueue> queues_;
+  std::vector<TransferQueue> queues_;     ///< by peer: that which receives, that which sends
+  std::vector<TransferQueue *> active_;   ///< the first active_count_: those that are not empty
   size_t active_count_ = 0;
-  size_t faulty_ = 0;
+  size_t faulty_ = 0;  ///< in active_
 };
 
 /// Runs all of them. After stopped or fault nothing more was published.
-[[nodiscard]] RunOutcome run_transfers(TransferQueues &queues, Waiter &waiter);
+/// @param poll_count  visits in a row that move nothing before the waiter is asked
+[[nodiscard]] RunOutcome run_transfers(TransferQueues &queues, Waiter &waiter, uint32_t poll_count);
 
 }  // namespace rondo

@@ -43,8 +43,8 @@ bool TransferWatch::look(uint64_t now_ns) {
   return true;
 }
 
-/// The peer's counts first: where all that it has entered is complete, nothing becomes free before it enters more. A
-/// look at the slots behind that shows whether this send needs it.
+/// Reads the peer's counts first. If all that it has entered is complete, no slot becomes free before it enters more.
+/// The slots, read after that, show whether this send needs one.
 void TransferWatch::publish_blocked() {
   for (const TransferQueue &queue : queues_.active()) {
     if (!queue.sends) continue;
@@ -62,7 +62,7 @@ bool TransferWatch::check_ended_peers(uint64_t now_ns) {
   return std::any_of(active.begin(), active.end(), [&](const auto &queue) { return check_ended(queue, dead, true); });
 }
 
-/// What the peer sent before it ended is received first: its end is seen before the look at the slots.
+/// Receives first what the peer sent before it ended, since the slots are read after its end was seen.
 bool TransferWatch::check_ended(const TransferQueue &queue, std::span<const uint32_t> dead, bool must_block) {
   const RankState state = ranks_.state(queue.peer);
   const bool has_died = state == RankState::alive && std::find(dead.begin(), dead.end(), queue.peer) != dead.end();
@@ -81,7 +81,7 @@ bool TransferWatch::check_ended(const TransferQueue &queue, std::span<const uint
   return true;
 }
 
-/// Two looks, so that a circle which somebody is about to end otherwise, by an abort for instance, is not told first.
+/// Reports a cycle that is found twice, so that a cycle that an abort, for instance, is about to end is not reported.
 bool TransferWatch::check_cycle(uint64_t now_ns) {
   if (now_ns < next_cycle_check_ns_) return false;
   next_cycle_check_ns_ = now_ns + cycle_check_interval_ns;

@@ -31,14 +31,14 @@ class TransferWatch final : public Watch {
   [[nodiscard]] bool stopped() override { return ranks_.failed(); }
   [[nodiscard]] bool look(uint64_t now_ns) override;
 
-  /// The head of `queue` met a slot that does not fit: records why. `own_shortage`: of PeerAccess.
+  /// Records why the head of `queue` met a slot that does not fit. `own_shortage`: of PeerAccess.
   void explain_fault(const TransferQueue &queue, int own_shortage);
 
  private:
   void publish_blocked();
   bool check_ended_peers(uint64_t now_ns);
-  /// Raises that the peer of `queue` has ended, if it has. `dead` was read before. must_block: only where the head
-  /// cannot move either.
+  /// Raises that the peer of `queue` has ended, if it has. `dead` was read before the slots. With must_block, it raises
+  /// only if the head cannot move either.
   bool check_ended(const TransferQueue &queue, std::span<const uint32_t> dead, bool must_block);
   bool check_cycle(uint64_t now_ns);
   void time_out(uint64_t now_ns);

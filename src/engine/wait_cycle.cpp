@@ -7,7 +7,7 @@
 namespace rondo {
 namespace {
 
-/// Which operation a rank is in; equal at two looks: it was in no other one between them.
+/// The operation that a rank is in. If two readings are equal, it was in no other operation between them.
 struct Place {
   BatchCounts batches;
   uint64_t entered = 0;  ///< collectives
@@ -18,8 +18,9 @@ struct Place {
   bool operator==(const Place &) const = default;
 };
 
-/// Every rank needs something of every other rank.
-bool needs_all(const Signature &call) {
+/// Returns whether `rank` cannot complete the call before `peer` has entered it.
+bool needs(const Signature &call, uint32_t rank, uint32_t peer) {
+  const bool moves = call.count != 0 || call.counts_hash == counts_of_pairs;  // each two ranks exchange counts
   switch (static_cast<rondo_collective_t>(call.collective)) {
     case RONDO_BARRIER:
       return true;
@@ -27,6 +28,14 @@ bool needs_all(const Signature &call) {
     case RONDO_REDUCE_SCATTER:
     case RONDO_ALL_GATHER:
       return call.count != 0 && call.counts_hash == 0;  // of uneven blocks some may be empty
+    case RONDO_ALL_TO_ALL:
+      return moves;
+    case RONDO_BROADCAST:
+    case RONDO_SCATTER:
+      return moves && peer == call.root;
+    case RONDO_REDUCE:
+    case RONDO_GATHER:
+      return moves && rank == call.root;
     default:
       return false;
   }
@@ -37,7 +46,7 @@ class Search {
   Search(const Ranks &ranks, const MessageBoards &boards, uint32_t rank, uint32_t rank_count)
       : ranks_(ranks), boards_(boards), rank_(rank), rank_count_(rank_count), seen_(rank_count, false) {}
 
-  /// Depth first; every rank is looked at once.
+  /// Searches depth first and visits each rank once.
   std::vector<WaitEdge> run() {
     enter(rank_);
     while (!path_.empty()) {
@@ -59,7 +68,7 @@ class Search {
  private:
   struct Visit {
     Place place;
-    uint32_t next = 0;  ///< the rank to look at next
+    uint32_t next = 0;  ///< the rank to visit next
     WaitEdge edge;
   };
 
@@ -79,7 +88,7 @@ class Search {
     path_.push_back(visit);
   }
 
-  /// True: the rank of `visit` waits for `peer`, and visit.edge tells in what.
+  /// Returns whether the rank of `visit` waits for `peer`; visit.edge then says in what.
   [[nodiscard]] bool waits_for(Visit &visit, uint32_t peer) const {
     const uint32_t rank = visit.edge.rank;
     if (visit.place.in_batch()) {
@@ -104,7 +113,7 @@ class Search {
     visit.edge.kind = WaitEdge::Kind::collective;
     visit.edge.number = visit.place.entered;
     visit.edge.batch = 0;
-    return call && needs_all(call->signature);
+    return call && needs(call->signature, rank, peer);
   }
 
   [[nodiscard]] std::vector<WaitEdge> confirmed() const {

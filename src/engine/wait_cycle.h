@@ -2,13 +2,13 @@
 // Finds ranks that wait for each other in a circle, by what they publish. Operations of a rank run one after another,
 // so a circle does not end by itself.
 //
-// An edge says that a rank cannot complete the operation it is in before another rank begins something which its own
-// present operation does not have:
-//   a receive waits for the sender to enter the send of the same number;
-//   a send waits where its rank has seen that no slot becomes free before the receiver enters one more receive;
-//   a collective whose result needs the data of all ranks waits for those that have not entered it.
-// Each edge stays true until one of its two ranks enters another operation. So the ranks of a circle must be in the
-// same operations before and after their edges were read: then all edges were true at one time.
+// An edge says that a rank cannot complete its operation before another rank begins something that is not in the other
+// rank's present operation. There are three kinds of edges:
+// - A receive waits for the sender to enter the send of the same number.
+// - A send waits if its rank has seen that no slot becomes free before the receiver enters one more receive.
+// - A collective waits for the ranks that have not entered it and whose data it needs.
+// Each edge stays true until one of its two ranks enters another operation. So if the ranks of a circle are in the same
+// operations before and after their edges were read, all edges were true at one time.
 #pragma once
 
 #include <cstdint>
@@ -31,7 +31,7 @@ struct WaitEdge {
   bool operator==(const WaitEdge &) const = default;
 };
 
-/// Returns the edges of a circle through `rank`, from its lowest rank on; empty: there is none.
+/// Returns the edges of a circle through `rank`, from its lowest rank on, or nothing if none exists.
 [[nodiscard]] std::vector<WaitEdge> find_wait_cycle(const Ranks &ranks, const MessageBoards &boards, uint32_t rank,
                                                     uint32_t rank_count);
 

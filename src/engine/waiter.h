@@ -41,7 +41,7 @@ class Waiter {
   Waiter(const Waiter &) = delete;
   Waiter &operator=(const Waiter &) = delete;
 
-  /// Returns how often to poll before idle() is worth its while: what is on its way from another core arrives in less.
+  /// Returns how often to poll before idle() pays. Data on the way from another core arrive in fewer polls.
   [[nodiscard]] uint32_t poll_count() const { return policy_.poll_count; }
 
   /// Waits a little in a round without progress. Returns false to stop.

@@ -93,8 +93,8 @@ bool OperationWatch::look(uint64_t now_ns) {
   return true;
 }
 
-/// Also of the operations that are over: a rank may complete one before the ranks that disagree on it have called, as
-/// the root of a broadcast does, and so may all of them, as two roots do. Their histories differ from there on.
+/// Checks operations that are over, too. A rank may complete one before the ranks that disagree on it have called, as
+/// the root of a broadcast does. All ranks may, as two roots do. Their histories differ from there on.
 bool OperationWatch::check_agreement() {
   for (uint32_t peer = 0; peer < rank_count_; ++peer)
     if (peer != rank_ && disagrees(peer)) return true;
@@ -145,9 +145,9 @@ void OperationWatch::tell_disagreement(uint32_t peer, const Common &latest) {
   const auto name = [&](const OperationInfo &call) { return calls_differ ? describe(call.signature) : describe(call); };
   const std::string number = std::to_string(operation);
   const std::string where = recorded ? "operation " + number
-                                     : "an operation before " + number + ", the first that is still recorded of both";
+                                     : "an operation before " + number + ", the first that is still recorded of both,";
   raise(RONDO_ERROR_MISMATCH, static_cast<int32_t>(peer), operation,
-        "ranks disagree on " + where + ": rank " + std::to_string(rank_) + " called " + name(own) + ", " +
+        where + " differs between ranks: rank " + std::to_string(rank_) + " called " + name(own) + ", " +
             ranks_.describe_rank(peer) + " called " + name(theirs) + advice);
 }
 
@@ -201,13 +201,13 @@ void OperationWatch::explain_fault(uint32_t peer, Fault fault, int own_shortage)
     const Error error = unreadable_buffer(ranks_, rank_, peer, own_shortage, during);
     return raise(error.status, static_cast<int32_t>(rank_), operation_, error.message);
   }
-  // What tells why may be seen later than the slot: of a buffer that is unreadable because its owner has just died, the
-  // memory goes before the process is seen to end; and where ranks share no memory a record may come behind a slot.
-  // The operation's own deadline is kept.
+  // The reason may be visible later than the slot. If the owner of a buffer has just died, the memory disappears before
+  // the process is seen to end. If ranks share no memory, a record may arrive after a slot. The operation's own
+  // deadline is kept.
   const int looks_max = fault == Fault::unreadable || ranks_.is_near(peer) ? near_looks_max : far_looks_max;
   if (start_ns_ == 0) start_ns_ = now_ns();
   for (int look = 0; look < looks_max && (look == 0 || now_ns() - start_ns_ < timeout_ns_); ++look) {
-    // The peer first: of ranks on other hosts only so many are asked at once.
+    // The peer first, since only a few ranks on other hosts are asked at once.
     if (ranks_.failed() || disagrees(peer) || check_agreement()) return;
     if (fault == Fault::unreadable && check_ended_ranks(next_death_check_ns_)) return;
     sleep_for_ns(fault_look_interval_ns);
@@ -224,10 +224,10 @@ void OperationWatch::explain_fault(uint32_t peer, Fault fault, int own_shortage)
     return raise(RONDO_ERROR_MISMATCH, number, operation_,
                  name + " has launched a graph that was captured with a registered buffer, and has deregistered that "
                         "since" + during + "; capture it again");
-  // A near rank records its call before it sends a slot: there the slot is a defect.
+  // A rank of this host records its call before it sends a slot, so such a slot from it is a defect.
   if (fault == Fault::foreign_slot && !ranks_.is_near(peer) && !is_known_to_agree(peer))
     return raise(RONDO_ERROR_MISMATCH, number, operation_,
-                 "ranks disagree: " + name + " sent a slot of another operation" + during +
+                 name + " sent a slot of another operation" + during +
                      (latest_in_common(peer) ? ", and what that rank called in its place is not known here yet"
                                              : ", and no operation is recorded of both any more") + advice);
   raise(RONDO_ERROR_INTERNAL, number, operation_,

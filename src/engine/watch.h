@@ -63,10 +63,10 @@ class OperationWatch final : public Watch {
   uint64_t next_death_check_ns_ = 0;
 };
 
-/// "all_reduce of 8 float32 (sum) by ring, simple, 1 channels, chunks of 65536 bytes"
+/// Describes it: "all_reduce of 8 float32 (sum) by ring, simple, 1 channels, chunks of 65536 bytes"
 [[nodiscard]] std::string describe(const OperationInfo &entered);
 
-/// What a failure leaves, as the end of its message.
+/// The end of a failure's message: what the caller can do now.
 inline constexpr const char *what_now =
     "; only rondo_comm_abort and rondo_comm_destroy are left for this communicator";
 

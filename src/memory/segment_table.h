@@ -22,7 +22,7 @@ struct SegmentId {
   auto operator<=>(const SegmentId &) const = default;
 };
 
-/// Any thread. Holds no segment itself: one goes with its last communicator.
+/// The segments of this process. It does not keep them alive: a segment ends with its last communicator. Any thread.
 class SegmentTable {
  public:
   void add(const SegmentId &id, const std::shared_ptr<shm::Segment> &segment);

@@ -36,12 +36,18 @@ struct Algorithm {
 
 /// Returns whether one rank is the root.
 [[nodiscard]] constexpr bool has_root(rondo_collective_t collective) {
-  return collective == RONDO_BROADCAST || collective == RONDO_REDUCE;
+  return collective == RONDO_BROADCAST || collective == RONDO_REDUCE || collective == RONDO_GATHER ||
+         collective == RONDO_SCATTER;
+}
+
+/// Returns whether blocks go straight from rank to rank, without a schedule (src/engine/block_exchange.h).
+[[nodiscard]] constexpr bool exchanges_blocks(rondo_collective_t collective) {
+  return collective == RONDO_ALL_TO_ALL || collective == RONDO_GATHER || collective == RONDO_SCATTER;
 }
 
 /// Returns whether nothing is reduced.
 [[nodiscard]] constexpr bool only_moves(rondo_collective_t collective) {
-  return collective == RONDO_ALL_GATHER || collective == RONDO_BROADCAST;
+  return collective == RONDO_ALL_GATHER || collective == RONDO_BROADCAST || exchanges_blocks(collective);
 }
 
 }  // namespace rondo

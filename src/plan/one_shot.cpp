@@ -75,7 +75,10 @@ Schedule build_one_shot(const ScheduleArgs &args) {
     case RONDO_ALL_REDUCE:
     case RONDO_BARRIER:
     case RONDO_SEND:
-    case RONDO_RECV: break;
+    case RONDO_RECV:
+    case RONDO_ALL_TO_ALL:
+    case RONDO_GATHER:
+    case RONDO_SCATTER: break;
   }
   return all_reduce(args);
 }

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "src/plan/algorithm.h"
+#include "src/plan/split_call.h"
 
 namespace rondo {
 namespace {
@@ -53,13 +54,17 @@ constexpr uint64_t mix(uint64_t hash, uint64_t value) {
 std::string describe(const Signature &signature) {
   const auto collective = static_cast<rondo_collective_t>(signature.collective);
   if (signature == finalize_signature) return "rondo_comm_finalize";
+  if (const auto split = split_call_of(signature))
+    return "rondo_comm_split with color " + std::to_string(split->color) + " and key " + std::to_string(split->key);
   std::string text = rondo_collective_string(collective);
   if (collective == RONDO_BARRIER) return text;
-  text += " of " + std::to_string(signature.count) + " " + rondo_type_string(static_cast<rondo_type_t>(signature.type));
+  const bool by_pairs = exchanges_blocks(collective) && signature.counts_hash == counts_of_pairs;
+  text += " of " + (by_pairs ? "" : std::to_string(signature.count) + " ") +
+          rondo_type_string(static_cast<rondo_type_t>(signature.type));
   if (!only_moves(collective))
     text += std::string(" (") + rondo_op_string(static_cast<rondo_op_t>(signature.op)) + ")";
-  if (collective == RONDO_BROADCAST) text += " from rank " + std::to_string(signature.root);
-  if (collective == RONDO_REDUCE) text += " to rank " + std::to_string(signature.root);
+  const bool from_root = collective == RONDO_BROADCAST || collective == RONDO_SCATTER;
+  if (has_root(collective)) text += (from_root ? " from rank " : " to rank ") + std::to_string(signature.root);
   if (signature.counts_hash != 0) text += " in uneven blocks";
   return text;
 }
@@ -72,6 +77,11 @@ Result<std::unique_ptr<Plan>> build_plan(const OperationKey &key, const PlanChoi
   plan->key = key;
   plan->choice = choice;
   plan->identity = identity_of(key.signature, choice);
+  if (exchanges_blocks(collective)) {
+    const size_t element_bytes = rondo_type_size(static_cast<rondo_type_t>(key.signature.type));
+    plan->vector_bytes = key.signature.count * rank_count * element_bytes;
+    return plan;
+  }
   const auto element_bytes = static_cast<uint32_t>(rondo_type_size(static_cast<rondo_type_t>(key.signature.type)));
   const Algorithm *const algorithm = find_algorithm(choice.algorithm);
   for (uint32_t channel = 0; channel < choice.channels; ++channel) {

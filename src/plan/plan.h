@@ -23,13 +23,17 @@ struct Signature {
   uint32_t op = 0;
   uint32_t root = 0;
   uint64_t count = 0;        ///< as the caller gave it; the total for the _v collectives
-  uint64_t counts_hash = 0;  ///< of counts and displacements, for the _v collectives
+  uint64_t counts_hash = 0;  ///< of counts and displacements, for the _v collectives; or counts_of_pairs
 
   bool operator==(const Signature &) const = default;
 };
 
 /// The signature of rondo_comm_finalize(): a barrier, except for the operation, so that no barrier matches it.
 inline constexpr Signature finalize_signature{RONDO_BARRIER, RONDO_UINT8, RONDO_MIN, 0, 1, 0};
+
+/// The counts_hash of a _v collective that exchanges blocks. No rank has all counts, so each two ranks compare the
+/// counts of their blocks. The signature's count is 0.
+inline constexpr uint64_t counts_of_pairs = 1;
 
 /// Returns e.g. "all_reduce of 1000 float32 (sum)" or "broadcast of 8 int8 from rank 2".
 [[nodiscard]] std::string describe(const Signature &signature);
@@ -55,7 +59,7 @@ class Plan {
 
   OperationKey key;
   PlanChoice choice;
-  std::vector<Schedule> schedules;  ///< one a channel
+  std::vector<Schedule> schedules;  ///< one a channel; none if it exchanges blocks
   std::vector<PlannedLane> lanes;   ///< of all channels
   Range send;                       ///< of the logical vector: what the rank's send buffer holds
   Range recv;                       ///< what its recv buffer holds

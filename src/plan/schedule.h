@@ -13,8 +13,8 @@
 
 namespace rondo {
 
-/// Steps that run strictly in order. The lanes of a channel run concurrently: no order between them but what the
-/// links bring about. A directed link is sent on by one lane only, and received on by one lane only.
+/// Steps that run strictly in order. The lanes of a channel run concurrently, and only their links order them. Only one
+/// lane sends on a directed link, and only one lane receives on it.
 using Lane = std::vector<Step>;
 
 struct Schedule {

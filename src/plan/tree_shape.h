@@ -35,7 +35,7 @@ struct Tree {
   [[nodiscard]] static uint32_t lowest_bit(uint32_t position) { return uint32_t{1} << std::countr_zero(position); }
 };
 
-/// Which rank stands where. `placed` is the second tree's: it maps a rank's distance from the root to a position.
+/// The positions of the ranks in a tree. In the second tree, `placed` maps a rank's distance from the root to one.
 struct TreePlacement {
   uint32_t root, count;
   bool second;   ///< the second tree

@@ -75,7 +75,7 @@ Result<void> check_keys(const Json &object, const std::array<const char *, count
     if (std::find(known.begin(), known.end(), key) != known.end()) continue;
     std::string names;
     for (const char *name : known) names += (names.empty() ? "" : ", ") + std::string(name);
-    return invalid_argument("unknown key " + in_quotes(key) + "; known are: " + names);
+    return invalid_argument("unknown key " + in_quotes(key) + known_are(key, names));
   }
   return {};
 }
@@ -96,7 +96,7 @@ Result<Enum> name_at(const Json &object, const char *key, const char *(*name)(En
   auto value = parse_name(text, name, key);
   if (!value.ok())
     return invalid_argument(std::string(key) + ": " + in_quotes(text) +
-                            " is unknown; known are: " + known_names(name));
+                            " is unknown" + known_are(text, known_names(name)));
   return value;
 }
 

@@ -239,6 +239,48 @@ void check_scalable() {
   for (const ncclComm_t comm : comms) NCCL(ncclCommDestroy(comm));
 }
 
+/// Checks that one thread can split for all ranks in a group, and that the parts compute.
+void check_split() {
+  constexpr int no_color = -1;
+  Ranks ranks(4);
+  ncclComm_t parts[4] = {};
+  NCCL(ncclGroupStart());
+  for (int rank = 0; rank < 4; ++rank) {
+    parts[rank] = ranks.comm(rank);  // to be overwritten
+    NCCL(ncclCommSplit(ranks.comm(rank), rank == 2 ? no_color : 7, -rank, &parts[rank], nullptr));
+    CHECK((parts[rank] == nullptr) == (rank == 2));
+  }
+  NCCL(ncclGroupEnd());
+  const int members[] = {3, 1, 0};  // by key
+  Case it = ranks.sum(100);
+  it.rank_count = 3;
+  for (int place = 0; place < 3; ++place) {
+    int count = 0, rank = -1, device = -1;
+    const ncclComm_t part = parts[members[place]];
+    NCCL(ncclCommCount(part, &count));
+    NCCL(ncclCommUserRank(part, &rank));
+    NCCL(ncclCommCuDevice(part, &device));
+    CHECK(count == 3 && rank == place && device == 0);
+    ranks.part(place).write(before(it, place));
+  }
+  NCCL(ncclGroupStart());
+  for (int place = 0; place < 3; ++place) NCCL(call(it, place, ranks.part(place), parts[members[place]]));
+  NCCL(ncclGroupEnd());
+  for (int place = 0; place < 3; ++place) check_after(it, place, ranks.part(place));
+  ranks.check_usable();
+  for (const int member : members) NCCL(ncclCommDestroy(parts[member]));
+  // With a configuration of its own, a part can be made without waiting.
+  ncclConfig_t config = nonblocking();
+  for (int rank = 0; rank < 4; ++rank)
+    CHECK(ncclCommSplit(ranks.comm(rank), rank % 2, 0, &parts[rank], &config) == ncclInProgress);
+  for (const ncclComm_t part : parts) CHECK(wait_while(part, ncclInProgress) == ncclSuccess);
+  for (const ncclComm_t part : parts) NCCL(ncclCommDestroy(part));
+  CHECK_REFUSED(ncclCommSplit(ranks.comm(0), -2, 0, &parts[0], nullptr), ncclInvalidArgument, "the color is -2");
+  CHECK_REFUSED(ncclCommSplit(ranks.comm(0), 0, 0, nullptr, nullptr), ncclInvalidArgument, "newcomm is NULL");
+  CHECK_REFUSED(ncclCommSplit(nullptr, 0, 0, &parts[0], nullptr), ncclInvalidArgument, "the communicator is NULL");
+  ranks.check_usable();
+}
+
 }  // namespace
 
 ncclResult_t compat_test::wait_while(ncclComm_t comm, ncclResult_t lasting) {
@@ -268,6 +310,7 @@ void compat_test::check_life() {
   check_abort_of_a_collective();
   check_one_rank();
   check_scalable();
+  check_split();
 }
 
 void compat_test::check_memory() {

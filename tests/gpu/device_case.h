@@ -43,6 +43,9 @@ inline rondo_status_t call(const DeviceCase &it, int rank, rondo_comm_t comm, ro
     case RONDO_BARRIER:
     case RONDO_SEND:
     case RONDO_RECV:
+    case RONDO_ALL_TO_ALL:
+    case RONDO_GATHER:
+    case RONDO_SCATTER:
       break;
   }
   return rondo_barrier(comm, stream);

@@ -109,7 +109,7 @@ inline int sum_once(const DeviceProcess &self, int round, size_t count, const ro
   return RONDO_OK;
 }
 
-/// Prints one line that tests/proc/job.py reads, "rank R: STATUS peer P operation N: MESSAGE". If all is well the
+/// Prints one line that tests/proc/job.py reads, `rank R: STATUS peer P operation N: MESSAGE`. If all is well, the
 /// message is the executor that did it.
 inline void report(const DeviceProcess &self, int status) {
   rondo_error_t error = RONDO_ERROR_INIT;

@@ -140,7 +140,10 @@ inline std::vector<float> expected_sums(const DeviceCase &it, int rank, int rank
       return expected;
     case RONDO_BARRIER:
     case RONDO_SEND:
-    case RONDO_RECV: break;
+    case RONDO_RECV:
+    case RONDO_ALL_TO_ALL:
+    case RONDO_GATHER:
+    case RONDO_SCATTER: break;
   }
   return expected;
 }

@@ -178,6 +178,9 @@ TEST_CASE("device: one thread drives all ranks in a group, and messages are refu
     CHECK_VALUES(buffer.read(), sum_over_ranks(0, rank_count, count));
   CHECK(rondo_recv(buffers[1].pointer(), count, RONDO_FLOAT32, 0, group.ranks[1], group.stream(1)) ==
         RONDO_ERROR_UNSUPPORTED);
+  CHECK(rondo_all_to_all(buffers[1].pointer(), buffers[1].pointer(), 1, RONDO_FLOAT32, group.ranks[1],
+                         group.stream(1)) == RONDO_ERROR_UNSUPPORTED);
+  CHECK(error_message().find("rondo_all_to_all needs host memory") != std::string::npos);
 }
 
 TEST_CASE("device: a device that is not there is named with those that are") {

@@ -110,9 +110,9 @@ def edges_back(successors):
 
 
 def loops_of(code):
-    """Returns (text, whether another loop is in it) of each loop, wherever the compiler has put its parts. A loop is
-    the blocks that lead back to its beginning without passing it. Several ways back to one beginning are one loop with
-    ways to go on early."""
+    """Returns the text of each loop and whether it has an inner loop, wherever the compiler has put its parts. A loop
+    is the blocks that lead back to its beginning without passing it. Several ways back to one beginning are one loop
+    with ways to go on early."""
     lines, (blocks, successors) = code[0], flow(code)
     predecessors = [set() for _ in blocks]
     for number, following in enumerate(successors):

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What load_store computes of small floats: it rounds once, where the steps of a schedule round after each rank.
+// This reference computes what load_store does with small floats. It rounds once; a schedule rounds after each rank.
 #pragma once
 
 #include <cstddef>
@@ -14,7 +14,7 @@ namespace rondo::test {
   return type == RONDO_FLOAT16 || type == RONDO_BFLOAT16 || type == RONDO_FLOAT8_E4M3 || type == RONDO_FLOAT8_E5M2;
 }
 
-/// The reduction of `count` elements of every rank, in rank order.
+/// Reduces `count` elements of every rank, in rank order.
 [[nodiscard]] inline std::vector<std::byte> reduce_rounding_once(rondo_type_t type, rondo_op_t op,
                                                                  std::span<const std::byte *const> operands,
                                                                  size_t count) {

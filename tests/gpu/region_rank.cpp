@@ -10,7 +10,7 @@
 //     collective=NAME         sums are such calls from now on, of as many elements; the root is the last rank
 //     replace                 deregisters both for good, frees them, and allocates others of another size instead
 //     sum=LABEL               an all-reduce, whose result must be the ranks' order's, bit for bit; prints what its
-//                             kernels have moved: "moved LABEL" and a figure for each pair of devices
+//                             kernels have moved as "moved LABEL" and a figure for each pair of devices
 //     plan                    prints which algorithm and kernel a sum has: "plan ALGORITHM KERNEL"
 //     shared                  sums until one goes in the buffers themselves, which all ranks see of the same sum
 //     capture, replay=LABEL   the same as a graph
@@ -35,7 +35,7 @@
 //     kill, sleep, nap        a nap takes 0.2 s
 //     not_quiet               waits until something of this process is in flight, or it opens or closes peers' memory
 //     post=NAME, await=NAME   makes a file of that name in the folder REGION_RANK_FOLDER; waits until it exists
-// After a failure both buffers are deregistered: "at the end, deregister: STATUS".
+// After a failure it deregisters both buffers and prints "at the end, deregister: STATUS".
 #include <signal.h>
 
 #include <atomic>

@@ -76,13 +76,14 @@ class Scripts(unittest.TestCase):
                               text=True, timeout=60, check=True)
         defaults = {option["name"]: option["value"] for option in json.loads(done.stdout)}
         self.assertIs(defaults["tests"], False)
-        for name in ("demo", "fuzz", "gpu-bundle", "test"):
+        for name in ("demo", "lib.sh", "gpu-bundle", "test"):
             text = tree.read(f"scripts/{name}")
             asked = re.findall(r"^ *configure (?:.|\\\n)*$", text, re.M)
             self.assertTrue(asked, name)
             for call in asked:
                 self.assertTrue("-Dtests=true" in call or '"${sanitized[@]}"' in call, f"{name}: {call}")
-        self.assertRegex(tree.read("scripts/test"), r"(?s)sanitized=\([^)]*-Dtests=true")
+        self.assertIn("\nconfigure_asan\n", tree.read("scripts/fuzz"))
+        self.assertRegex(tree.read("scripts/lib.sh"), r"(?s)sanitized=\([^)]*-Dtests=true")
 
 
 class Summary(unittest.TestCase):

@@ -35,7 +35,7 @@ apply arrive ask assemble assign assume attach avoid await balance bear become b
 bring build call cancel capture carry catch change charge check choose claim clear close collect combine
 come compare compile complete compute configure connect consist contain continue convert copy correspond
 cost count cover create deal decide declare define delay delete deliver depend describe destroy detect
-determine die differ disagree discard divide document download draw drive drop emulate enable encode end
+determine die differ disagree discard divide document download draw drive drop emulate empty enable encode end
 enqueue ensure enter estimate evict examine exceed exchange execute exist exit expect explain export expose
 extend fail fill find finish fit flush fold follow forget fork form free gather generate get give go grow
 guard halve hand handle hang happen hash have hide hint hold identify ignore implement import include
@@ -211,6 +211,7 @@ class Page:
 
     def __init__(self, text):
         self.paragraphs, self.cells, self.wide = [], [], []
+        text = re.sub(r"\A---\n.*?\n---\n", lambda head: "\n" * head[0].count("\n"), text, flags=re.S)  # its data
         lines, fence, table = [], False, False
 
         def finish(number):

@@ -115,6 +115,23 @@ TEST_CASE("control plane: of a cut in one direction, the end that still hears th
   CHECK(world.controls[1]->why_dead(0) == no_answer);
 }
 
+TEST_CASE("control plane: the end of a cut that is not heard says so before the kernel has sent anything again",
+          "[net]") {
+  OneEnd end;
+  end.say(status_of(1, RankState::alive, 1).bytes());
+  REQUIRE(end.run([&] { return end.control->status(1).entered == 1; }));
+  lose_packets(end.theirs.get());
+  for (uint64_t look = 1; look <= 4; ++look) {  // in less real time than the kernel waits
+    end.say(status_of(1, RankState::alive, look).bytes());
+    end.control->step(now_ns() + look * second_ns / 5);
+  }
+  CHECK(dead_of(*end.control).empty());
+  net::reset_connection(end.theirs.get());
+  end.control->step(now_ns() + second_ns);
+  CHECK(dead_of(*end.control) == std::vector<uint32_t>{1});
+  CHECK(end.control->why_dead(1) == no_answer);
+}
+
 TEST_CASE("sentinel: a control connection that is reset beside links that work fails the communicator with that",
           "[net]") {
   Watched works({}), lost({{net::Event::Kind::lost, 0}});

@@ -147,6 +147,65 @@ TEST_CASE("several hosts: connections that no schedule needs are not made, and e
   CHECK(linked == 98);  // of 210 ends
 }
 
+namespace {
+
+/// Element `i` of the block that `from` sends to `to`.
+int32_t block_element(uint32_t from, uint32_t to, size_t i) {
+  return static_cast<int32_t>(from * 100'003 + to * 1'009 + i);
+}
+
+/// Exchanges blocks of `count` elements, or if by_counts, of `count` elements and `to` more.
+bool exchange_blocks(Communicator &comm, size_t count, bool by_counts) {
+  const uint32_t rank = comm.rank(), ranks = comm.rank_count();
+  const auto size_of = [&](uint32_t to) { return by_counts ? count + to : count; };
+  std::vector<int32_t> send, recv, expected;
+  BlockLists lists;
+  for (uint32_t peer = 0; peer < ranks; ++peer) {
+    lists.sends.push_back({send.size() * 4, size_of(peer) * 4});
+    lists.receives.push_back({expected.size() * 4, size_of(rank) * 4});
+    for (size_t i = 0; i < size_of(peer); ++i) send.push_back(block_element(rank, peer, i));
+    for (size_t i = 0; i < size_of(rank); ++i) expected.push_back(block_element(peer, rank, i));
+  }
+  recv.assign(expected.size(), -1);
+  Call call;
+  call.signature = {RONDO_ALL_TO_ALL, RONDO_INT32, RONDO_SUM, 0, count, 0};
+  if (by_counts) call.signature.count = 0, call.signature.counts_hash = counts_of_pairs;
+  call.send = send.data();
+  call.recv = recv.data();
+  if (by_counts) call.lists = std::make_shared<const BlockLists>(lists);
+  return comm.check_block_exchange(RONDO_ALL_TO_ALL, 0).ok() && comm.submit(call, {}).ok() && recv == expected;
+}
+
+}  // namespace
+
+TEST_CASE("several hosts: blocks of all_to_all arrive, of equal sizes and of different ones", "[net]") {
+  for (const std::vector<uint32_t> &node_of : {std::vector<uint32_t>{0, 1}, {0, 0, 2}, {0, 1, 0, 1}}) {
+    World world(node_of);
+    const auto wrong = run_ranks(world, [&](uint32_t, Communicator &comm) {
+      bool right = true;
+      for (const size_t count : {size_t{1}, size_t{0}, size_t{3'000}, size_t{200'000}})
+        for (const bool by_counts : {false, true}) right = right && exchange_blocks(comm, count, by_counts);
+      return comm.finalize().ok() && right;
+    });
+    CHECK(wrong == std::vector<uint32_t>());
+  }
+}
+
+TEST_CASE("several hosts: all_to_all is refused on ranks that are not connected to all", "[net]") {
+  World world(three_hosts);
+  world.group.oversubscribed = false;
+  world.settings.wait = WaitMode::sleep;
+  const auto wrong = run_ranks(world, [&](uint32_t rank, Communicator &comm) {
+    const auto refused = comm.check_block_exchange(RONDO_ALL_TO_ALL, 0);
+    bool as_expected = !refused.ok() && refused.error().status == RONDO_ERROR_UNSUPPORTED &&
+                       refused.error().message.find("set RONDO_ALGORITHM=one_shot") != std::string::npos;
+    // The ranks of the first host reach each other, and so gather to one of them.
+    if (rank < 7) as_expected = as_expected && comm.check_block_exchange(RONDO_GATHER, (rank + 1) % 7).ok();
+    return comm.finalize().ok() && as_expected;
+  });
+  CHECK(wrong == std::vector<uint32_t>());
+}
+
 TEST_CASE("several hosts: 2 hosts of 8 ranks have slots of 16 KiB, and at most 32 MiB a rank are registered", "[net]") {
   World world({0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1});
   world.settings.wait = WaitMode::sleep;

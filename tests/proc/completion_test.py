@@ -8,6 +8,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tempfile
 import unittest
 from pathlib import Path
 
@@ -46,7 +47,34 @@ class Bash(unittest.TestCase):
 
     def test_the_words_of_another_program_are_not_touched(self):
         self.assertEqual(offered("run", "-n", "2", "--", "ls", "-"), [])
-        self.assertEqual(offered("perf", "all"), [])
+
+    def test_values_are_those_that_the_command_knows(self):
+        for words in (["perf"], ["schedule", "--algorithm"], ["schedule", "--algorithm", "ring", "--collective"],
+                      ["sim", "--collective"], ["perf", "all_reduce", "--algorithm"], ["perf", "all_reduce", "-d"],
+                      ["perf", "all_reduce", "--op"], ["perf", "all_reduce", "--protocol"],
+                      ["perf", "all_reduce", "--kernel"], ["perf", "all_reduce", "--buffers"], ["train", "--model"]):
+            said = subprocess.run([RONDO, *words, "x"], capture_output=True, text=True, timeout=60,
+                                  check=False).stderr
+            if "not in this build" in said:
+                continue
+            known = re.search(r"known are: ((?:\w+(?:, )?)+)", said)[1]
+            self.assertEqual(set(offered(*words, "")), set(known.removesuffix(", and").split(", ")), words)
+        self.assertEqual(offered("perf", "all"), ["all_reduce", "all_gather"])
+        self.assertEqual(offered("perf", "all_reduce", "all"), [])
+        self.assertEqual(offered("run", "--bind", ""), ["share", "core", "none"])
+
+    def test_the_help_is_read_once_in_a_shell(self):
+        with tempfile.TemporaryDirectory() as folder:
+            count = Path(folder, "count")
+            program = Path(folder, "rondo")
+            program.write_text(f'#!/bin/sh\necho x >> {count}\nexec {os.path.abspath(RONDO)} "$@"\n')
+            program.chmod(0o755)
+            script = ('. "$0"; for word in --a --b; do COMP_WORDS=("$1" perf $word); COMP_CWORD=2; _rondo; done; '
+                      'echo "${COMPREPLY[@]}"')
+            done = subprocess.run(["bash", "-euc", script, PACKAGING / "rondo.bash", program], capture_output=True,
+                                  text=True, timeout=60, check=True)
+            self.assertIn("--beside-product", done.stdout)
+            self.assertEqual(count.read_text(), "x\n" * 2)  # of rondo, and of rondo perf
 
 
 class Zsh(unittest.TestCase):

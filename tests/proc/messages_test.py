@@ -139,7 +139,9 @@ class Timeout(unittest.TestCase):
             done = run("perf", *PERF, RANK="0", WORLD_SIZE="2", MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port),
                        RONDO_INIT_TIMEOUT="14.5", timeout=120)
         self.assertEqual(done.returncode, 3, done.stderr)
-        self.assertRegex(done.stderr, r"missing at .*: rank 1 \(1 of 2\); it took longer than the "
+        self.assertRegex(done.stderr, r"rank 0 of 2 could not initialise its communicator: launched by "
+                                      r"torchrun; store at 127\.0\.0\.1:\d+: not arrived at the step 'join': "
+                                      r"rank 1 \(1 of 2\); it took longer than the "
                                       r"14\.5 s of init_timeout_ms \(RONDO_INIT_TIMEOUT\)\. "
                                       r"Look whether all 2 ranks were started")
 

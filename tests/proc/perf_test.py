@@ -17,7 +17,7 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 from job import run_job
-from perf_support import COLLECTIVES, PerfCase, call
+from perf_support import COLLECTIVES, PATTERNS, PerfCase, call
 from terminal import watched
 
 RONDO, WORD_COUNT, ALL_REDUCE = [os.path.abspath(path) for path in sys.argv[1:4]]
@@ -30,12 +30,27 @@ class Perf(PerfCase):
     rondo = RONDO
 
     def test_threads_each_collective_is_right(self):
-        for collective in COLLECTIVES:
+        for collective in COLLECTIVES + PATTERNS:
             for ranks in (1, 3, 4):
                 with self.subTest(collective=collective, ranks=ranks):
                     report, _ = self.perf(collective, "-t", ranks, "-b", 4, "-e", "256K", "-f", 16, "--root", ranks - 1,
                                           *FEW_RUNS)
                     self.assertEqual((report["collective"], report["ranks"]), (collective, ranks))
+
+    def test_sendrecv_in_every_form_of_output(self):
+        table, plot = self.folder / "table.csv", self.folder / "plot.svg"
+        report, out = self.perf("sendrecv", "-t", 2, "-b", 8, "-e", "32K", "-f", 64, "--stream", 1, "-m", 3, *FEW_RUNS,
+                                "--csv", table, "--plot", plot)
+        self.assertIn("sendrecv", out)
+        self.assertEqual((report["collective"], report["op"], report["root"]), ("sendrecv", "none", None))
+        with table.open(encoding="utf-8") as file:
+            rows = list(csv.DictReader(file))
+        self.assertEqual([row["bytes"] for row in rows], ["8", "512", "32768"])
+        for row, result in zip(rows, report["results"]):
+            self.assertEqual((row["collective"], row["algorithm"], row["in_place_wrong"]), ("sendrecv", "none", ""))
+            rates = result["out_of_place"]
+            self.assertEqual(rates["busbw_GBps"], rates["algbw_GBps"])
+        self.assertIn("sendrecv, 2 ranks", "".join(ElementTree.parse(plot).getroot().itertext()))
 
     def test_threads_all_types_and_operations_are_right(self):
         report, _ = self.perf("all_reduce", "-t", 3, "-b", 2056, "-e", 2056, "-d", "all", "-o", "all", "-n", 1, "-w", 0)
@@ -48,7 +63,7 @@ class Perf(PerfCase):
                 self.perf("all_reduce", "--ranks", 2, "-b", 40, "-e", "200K", "-f", 64, *options, *FEW_RUNS)
 
     def test_rondo_run_each_collective_is_right(self):
-        for collective in COLLECTIVES:
+        for collective in COLLECTIVES + PATTERNS:
             with self.subTest(collective=collective):
                 report, out = self.perf(collective, "-b", 4, "-e", "64K", "-f", 16, *FEW_RUNS,
                                         launcher=(RONDO, "run", "-n", 3, "--"))

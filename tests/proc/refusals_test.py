@@ -20,10 +20,18 @@ CASES = [
     # The command itself.
     ([], {}, "Usage: rondo COMMAND"),
     (["prf"], {}, "known are: info, nccl, perf, run"),
+    (["prf"], {}, "tune; did you mean perf? See rondo --help."),
+    (["walk"], {}, "tune. See rondo --help."),
     (["help", "prf"], {}, "known are: info, nccl, perf, run"),
     # rondo perf: names.
     (["perf"], {}, "collective"),
     (["perf", "all_red"], {}, "all_reduce, reduce_scatter, all_gather"),
+    (["perf", "al_reduce"], {}, "; did you mean all_reduce?"),
+    ([*AR, "--algorithm", "rings"], {}, "; did you mean ring?"),
+    (AR, {"RONDO_ALGORITHM": "halving-doubling"}, "; did you mean halving_doubling?"),
+    (AR, {"RONDO_LOG": "plam=debug"}, "; did you mean plan?"),
+    (["schedule", "--algorithm", "three"], {}, "; did you mean tree?"),
+    (["sim", "--collective", "all_reduces"], {}, "; did you mean all_reduce?"),
     (["perf", "barrier"], {}, "unknown collective 'barrier'"),
     ([*AR, "-d", "float8"], {}, "float8_e4m3"),
     ([*AR, "-o", "mul"], {}, "sum, prod, min, max, avg, all"),
@@ -65,7 +73,7 @@ CASES = [
     ([*AR, "-a", "1"], {}, "slowest"),
     ([*AR, "-R", "2"], {}, "--buffers alloc"),
     ([*AR, "--frobnicate"], {}, "rondo perf --help"),
-    ([*AR, "--rank", "2"], {}, "unknown option '--rank'; see rondo perf --help"),
+    ([*AR, "--rank", "2"], {}, "unknown option '--rank'; did you mean --ranks? See rondo perf --help"),
     ([*AR, "-z", "2"], {}, "-m N"),
     ([*AR, "-I", "1"], {}, "leave -I and -K out"),
     # An algorithm or a protocol that is impossible is refused before the first row.
@@ -97,6 +105,11 @@ CASES = [
     (["tune", "--quick", "--json", f"{NONE}/x.json"], {}, "name a file in a folder that exists"),
     # Variables.
     (AR, {"RONDO_CHANNELS": "9"}, "RONDO_CHANNELS: '9' is not a number from 1 to 8"),
+    (AR, {"RONDO_INTERFACE": "none0"}, "'none0' does not exist, is down or has no address; there are: lo ("),
+    (AR, {"RONDO_INTERFACE": "^none0"}, "name those to use, as ^ excludes none"),
+    # Rank 1 would wait for the store of rank 0 for a minute.
+    (AR[:2], {"RONDO_INTERFACE": "none0", "RANK": "1", "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1",
+              "MASTER_PORT": "9"}, "'none0' does not exist"),
     (AR, {"RONDO_TIMEOUT": "soon"}, "RONDO_TIMEOUT: 'soon' is not a time"),
     (AR, {"RONDO_SLOT_COUNT": "3"}, "known are: auto, 2, 4, 8"),
     (AR, {"RONDO_LOG": "loud"}, "known are: debug, info, warning, error"),

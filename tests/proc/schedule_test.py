@@ -95,6 +95,11 @@ class Schedule(unittest.TestCase):
                           "hierarchical_tree"):
             ElementTree.fromstring(self.printed("--algorithm", algorithm, "--ranks", "6", "--svg"))
 
+    def test_the_collective_may_be_spelt_as_other_libraries_do(self):
+        for name, same in (("allgather", "all_gather"), ("Bcast", "broadcast")):
+            self.assertEqual(self.printed("--algorithm", "ring", "--collective", name),
+                             self.printed("--algorithm", "ring", "--collective", same))
+
     def test_bad_input_is_answered_and_fails(self):
         for options, part in [
                 (["--algorithm", "rung"], "unknown algorithm 'rung'; known are: auto, ring, tree, halving_doubling, "

@@ -19,6 +19,23 @@ TEST_CASE("names: each name parses back to its value, and an unknown one is answ
   CHECK(refused.error().message == "unknown protocol 'quick'; known are: auto, simple, ll, ll128");
 }
 
+TEST_CASE("names: a collective is read in the spellings of other libraries") {
+  for (const char *text : {"allreduce", "All-Reduce", "all_reduce"})
+    CHECK(parse_collective(text).value() == RONDO_ALL_REDUCE);
+  CHECK(parse_collective("Bcast").value() == RONDO_BROADCAST);
+  CHECK(parse_collective("allgather").value() == RONDO_ALL_GATHER);
+  CHECK(collective_spelling("alltoall") == "all_to_all");
+  CHECK(collective_spelling("all reduce") == "all reduce");
+}
+
+TEST_CASE("names: a suggestion is near, in any case of letters") {
+  CHECK(did_you_mean("Rign", "auto, ring, tree").empty());  // two letters of four
+  CHECK(did_you_mean("RINGS", "auto, ring, tree") == "; did you mean ring?");
+  CHECK(did_you_mean("halving-dubling", "ring, halving_doubling") == "; did you mean halving_doubling?");
+  CHECK(did_you_mean("x", "a, b").empty());
+  CHECK(did_you_mean("", "a, b").empty());
+}
+
 TEST_CASE("checked arithmetic: says when a result does not fit") {
   const uint64_t most = std::numeric_limits<uint64_t>::max();
   CHECK(checked_add<uint64_t>(most, 1) == std::nullopt);

@@ -256,7 +256,8 @@ TEST_CASE("store core: a cancelled gather lists the missing ranks, at most 16 of
   CHECK(replies[0].error.status == RONDO_ERROR_TIMEOUT);
   CHECK(replies[0].error.peer == 0);
   CHECK(replies[0].error.message ==
-        "missing at 'g': ranks 0, 1, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16 and 23 more (39 of 40)");
+        "not arrived at the step 'g': ranks 0, 1, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16 "
+        "and 23 more (39 of 40)");
   CHECK(handle(core, 1, make_request(Request::Kind::cancel, "")).empty());  // nothing waits any more
 }
 

@@ -130,7 +130,9 @@ TEST_CASE("console: what is refused is told with where to look") {
 }
 
 TEST_CASE("console: an option or a word that there is not is named alone") {
-  CHECK(parse({"word", "--numbr", "12", "more"}).answer->text == "unknown option '--numbr'; see rondo x --help");
+  CHECK(parse({"word", "--numbr", "12", "more"}).answer->text ==
+        "unknown option '--numbr'; did you mean --number? See rondo x --help");
+  CHECK(parse({"word", "--color"}).answer->text == "unknown option '--color'; see rondo x --help");
   CHECK(parse({"word", "-q", "-z"}).answer->text == "unknown option '-q'; see rondo x --help");
   CHECK(parse({"word", "another", "more"}).answer->text == "unexpected 'another'; see rondo x --help");
 }

@@ -49,7 +49,7 @@ TEST_CASE("log: a level or a subsystem that is unknown is refused with those tha
   CHECK(refusal("plan=") == "'' is not a known level; known are: debug, info, warning, error");
   CHECK(refusal("plans=debug") ==
         "'plans' is not a known subsystem; known are: config, bootstrap, topology, transport, plan, memory, device, "
-        "failure");
+        "failure; did you mean plan?");
   CHECK(refusal("plan=debug,info") == "'info' is a level for all, which comes first, as in info,plan=debug");
 }
 

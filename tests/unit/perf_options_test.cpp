@@ -61,6 +61,8 @@ TEST_CASE("perf options: nccl-tests' names of types, and all") {
   CHECK(accept({"all_reduce", "-d", "all"}).types.size() == 12);
   CHECK(accept({"all_reduce", "-o", "all"}).ops.size() == 5);
   CHECK(accept({"broadcast", "-o", "all"}).ops.size() == 1);
+  CHECK(accept({"sendrecv", "-o", "all"}).ops.size() == 1);
+  CHECK_FALSE(accept({"sendrecv"}).in_place);
 }
 
 TEST_CASE("perf options: names are read whatever their case") {
@@ -71,6 +73,13 @@ TEST_CASE("perf options: names are read whatever their case") {
   CHECK(options.config.algorithm == RONDO_ALGORITHM_RING);
   CHECK(options.config.protocol == RONDO_PROTOCOL_LL);
   CHECK(options.buffers == Buffers::alloc);
+}
+
+TEST_CASE("perf options: a collective may be spelt as other libraries do") {
+  for (const char *name : {"allreduce", "all-reduce", "AllReduce", "ALL_REDUCE"})
+    CHECK(accept({name}).collective == RONDO_ALL_REDUCE);
+  CHECK(accept({"bcast"}).collective == RONDO_BROADCAST);
+  CHECK(accept({"--json", "reducescatter"}).collective == RONDO_REDUCE_SCATTER);  // not the file
 }
 
 TEST_CASE("perf options: sizes by step, by factor, and at their ends") {
@@ -97,8 +106,15 @@ TEST_CASE("perf options: sizes by step, by factor, and at their ends") {
 }
 
 TEST_CASE("perf options: what is wrong is refused, with what would be right") {
-  CHECK_THAT(refuse({"all_red"}), Contains("all_reduce, reduce_scatter, all_gather, broadcast, reduce"));
+  CHECK_THAT(refuse({"all_red"}), Contains("all_reduce, reduce_scatter, all_gather, broadcast, reduce, all_to_all"));
+  CHECK(accept({"alltoall"}).collective == RONDO_ALL_TO_ALL);
+  CHECK(accept({"Scatter"}).collective == RONDO_SCATTER);
+  CHECK_THAT(refuse({"gather", "--device", "cuda"}), Contains("gather is for host memory"));
   CHECK_THAT(refuse({"barrier"}), Contains("unknown collective 'barrier'"));
+  CHECK_THAT(refuse({"send"}), Contains("broadcast, reduce, sendrecv"));
+  CHECK_THAT(refuse({"sendrecv", "--device", "cuda"}), Contains("host memory"));
+  CHECK_THAT(refuse({"sendrecv", "--in-place-only"}), Contains("no in-place form"));
+  CHECK_THAT(refuse({"sendrecv", "--algorithm", "ring"}), Contains("no plan; leave out --algorithm"));
   CHECK_THAT(refuse({"all_reduce", "-d", "int7"}), Contains("bfloat16"));
   CHECK_THAT(refuse({"all_reduce", "-o", "mul"}), Contains("sum, prod, min, max, avg, all"));
   CHECK_THAT(refuse({"all_reduce", "--algorithm", "star"}), Contains("auto, ring, tree"));
@@ -152,6 +168,11 @@ TEST_CASE("perf cases: size is that of the whole vector, count the argument of t
   CHECK(reduce.count == 256);
   CHECK(reduce.bytes == 1024);
   CHECK(reduce.send.count == 256);
+  const Shape exchange = shape_of({RONDO_ALL_TO_ALL, RONDO_FLOAT64, RONDO_SUM, 0, 3}, 2, 1000);
+  CHECK(exchange.count == 41);
+  CHECK(exchange.bytes == 984);
+  CHECK(exchange.send.count == 123);
+  CHECK(exchange.recv.count == 123);
   const Shape gather = shape_of({RONDO_ALL_GATHER, RONDO_FLOAT64, RONDO_SUM, 0, 3}, 2, 1000);
   CHECK(gather.count == 41);
   CHECK(gather.bytes == 984);
@@ -167,7 +188,10 @@ TEST_CASE("perf cases: bus bandwidth factors are nccl-tests'") {
   CHECK(bus_factor(RONDO_ALL_REDUCE, 4) == Approx(1.5));
   CHECK(bus_factor(RONDO_ALL_REDUCE, 1) == 0);
   CHECK(bus_factor(RONDO_ALL_GATHER, 8) == Approx(7.0 / 8));
+  for (const auto collective : {RONDO_ALL_TO_ALL, RONDO_GATHER, RONDO_SCATTER})
+    CHECK(bus_factor(collective, 4) == Approx(3.0 / 4));
   CHECK(bus_factor(RONDO_REDUCE_SCATTER, 2) == Approx(0.5));
   CHECK(bus_factor(RONDO_BROADCAST, 5) == 1);
   CHECK(bus_factor(RONDO_REDUCE, 5) == 1);
+  CHECK(bus_factor(sendrecv, 5) == 1);
 }

@@ -31,7 +31,11 @@ struct Rank {
   /// Writes what a right collective writes: the sequence itself says it.
   void complete() {
     if (!writes_recv(what, rank)) return;
-    make_data(what, rank, table_seed).output.with_seed(run_seed).write(workspace.pointers().recv, shape.recv);
+    const Sequence output = make_data(what, rank, table_seed).output.with_seed(run_seed);
+    if (what.collective != RONDO_ALL_TO_ALL) return output.write(workspace.pointers().recv, shape.recv);
+    for (int peer = 0; peer < ranks; ++peer)  // block `rank` of each peer
+      output.write(workspace.pointers().recv + static_cast<size_t>(peer) * shape.bytes / ranks,
+                   {static_cast<uint64_t>(peer * ranks + rank) * shape.count, shape.count});
   }
 
   uint64_t count_wrong() {
@@ -50,7 +54,8 @@ struct Rank {
 std::vector<Case> all_cases() {
   std::vector<Case> cases;
   for (const auto collective :
-       {RONDO_ALL_REDUCE, RONDO_REDUCE_SCATTER, RONDO_ALL_GATHER, RONDO_BROADCAST, RONDO_REDUCE})
+       {RONDO_ALL_REDUCE, RONDO_REDUCE_SCATTER, RONDO_ALL_GATHER, RONDO_BROADCAST, RONDO_REDUCE, RONDO_ALL_TO_ALL,
+        RONDO_GATHER, RONDO_SCATTER, sendrecv})
     for (const auto type : {RONDO_INT8, RONDO_FLOAT16, RONDO_FLOAT32, RONDO_INT64})
       cases.push_back({collective, type, RONDO_SUM, 2, ranks});
   return cases;
@@ -63,14 +68,16 @@ void spoil(std::byte *at) { *at ^= std::byte{0x41}; }
 TEST_CASE("perf verify: what a right collective leaves is not counted; what nobody wrote is, element by element") {
   for (const Case &what : all_cases()) {
     for (const Placement placement : {Placement::out_of_place, Placement::in_place}) {
+      if (placement == Placement::in_place && what.collective == sendrecv) continue;  // it has no such form
       for (int number = 0; number < ranks; ++number) {
         CAPTURE(rondo_collective_string(what.collective), rondo_type_string(what.type), number);
         Rank rank(what, number, placement);
-        const bool broadcast_root = what.collective == RONDO_BROADCAST && number == what.root;
+        const bool from_root = what.collective == RONDO_BROADCAST || what.collective == RONDO_SCATTER;
+        const bool sending_root = from_root && number == what.root;  // it has its result already
         const uint64_t untouched = rank.count_wrong();
         if (placement == Placement::out_of_place) {
           CHECK(untouched == (writes_recv(what, number) ? rank.shape.recv.count : 0));
-        } else if (writes_recv(what, number) && !broadcast_root) {
+        } else if (writes_recv(what, number) && !sending_root) {
           CHECK(untouched > rank.shape.recv.count / 2);  // an input may by chance be equal to its result
         }
         rank.complete();
@@ -104,6 +111,11 @@ TEST_CASE("perf verify: in place, the blocks that are not this rank's must stay"
   spoil(rank.workspace.pointers().send);                                    // block 0
   spoil(rank.workspace.pointers().recv + rank.shape.count * sizeof(float));  // block 3
   CHECK(rank.count_wrong() == 2);
+  Rank scatter({RONDO_SCATTER, RONDO_FLOAT32, RONDO_SUM, 0, ranks}, 2, Placement::in_place);
+  scatter.complete();
+  CHECK(scatter.count_wrong() == 0);
+  spoil(scatter.workspace.pointers().send);  // block 0
+  CHECK(scatter.count_wrong() == 1);
   Rank other({RONDO_REDUCE, RONDO_FLOAT32, RONDO_SUM, 0, ranks}, 1, Placement::in_place);
   CHECK(other.count_wrong() == 0);
   spoil(other.workspace.pointers().recv + 40);
@@ -117,6 +129,19 @@ TEST_CASE("perf verify: another run's results and a result shifted by one elemen
   CHECK(rank.count_wrong() > rank.shape.count * 9 / 10);
   output.with_seed(run_seed).write(rank.workspace.pointers().recv, {1, rank.shape.count});
   CHECK(rank.count_wrong() > rank.shape.count * 9 / 10);
+}
+
+TEST_CASE("perf verify: a message from another rank than the previous one is wrong") {
+  const Case what{sendrecv, RONDO_FLOAT32, RONDO_SUM, 0, ranks};
+  Rank rank(what, 2, Placement::out_of_place);
+  CHECK((rank.shape.next == 3 && rank.shape.previous == 1));
+  const auto receive_from = [&](int sender) {
+    const Sequence sent = make_data(what, sender, table_seed).input.with_seed(run_seed);
+    sent.write(rank.workspace.pointers().recv, rank.shape.recv);
+    return rank.count_wrong();
+  };
+  CHECK(receive_from(1) == 0);
+  for (const int sender : {0, 2, 3}) CHECK(receive_from(sender) > rank.shape.count * 9 / 10);
 }
 
 TEST_CASE("perf memory: sizes that do not fit are refused, with what to change") {

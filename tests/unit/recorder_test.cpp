@@ -254,6 +254,29 @@ TEST_CASE("recorder: a communicator's own operations are in it, in order and tim
   }
 }
 
+TEST_CASE("recorder: collectives that exchange blocks are in it by name, and uneven ones say so") {
+  rondo_test::Ranks ranks(2);
+  const auto statuses = ranks.run([](int, rondo_comm_t comm) {
+    const size_t each[] = {3, 3};
+    std::vector<float> send(6, 1), recv(6);
+    const auto status = rondo_all_to_all(send.data(), recv.data(), 3, RONDO_FLOAT32, comm, nullptr);
+    if (status != RONDO_OK) return status;
+    return rondo_all_to_all_v(send.data(), each, nullptr, recv.data(), each, nullptr, RONDO_FLOAT32, comm, nullptr);
+  });
+  REQUIRE(rondo_test::all_ok(statuses));
+  const auto observed = shm::observe_process(::getpid());
+  REQUIRE(observed.ok());
+  REQUIRE(observed.value().recordings.size() == 1);
+  const shm::SegmentRecording &recording = *observed.value().recordings[0];
+  for (uint64_t number = 1; number <= 2; ++number) {
+    const auto seen = recording.operation(1, number);
+    REQUIRE(seen.has_value());
+    const std::string line = operation_line(*seen, 1, recording.made_ns(), 0);
+    CHECK_THAT(line, Catch::Matchers::Contains("\"collective\":\"all_to_all\""));
+    CHECK_THAT(line, Catch::Matchers::Contains(number == 1 ? "\"uneven_blocks\":false" : "\"uneven_blocks\":true"));
+  }
+}
+
 TEST_CASE("observe: what is not a segment, or one of another layout, is refused with the reason") {
   const auto refusal = [](int descriptor) {
     const auto seen = observe(descriptor);

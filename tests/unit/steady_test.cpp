@@ -100,6 +100,7 @@ uint64_t shared_bytes(rondo_comm_t comm) {
 rondo_status_t call_small(rondo_comm_t comm, int round, float *data) {
   const size_t count = round % 64 == 0 ? 1'024 : 2;
   if (round % 16 == 1) return rondo_broadcast(data, data, 2, RONDO_FLOAT32, 0, comm, nullptr);
+  if (round % 16 == 2) return rondo_all_to_all(data, data, 2, RONDO_FLOAT32, comm, nullptr);
   return rondo_all_reduce(data, data, count, RONDO_FLOAT32, RONDO_MAX, comm, nullptr);
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // These tests run queues of messages over connections in plain memory. One thread is all ranks and picks the next one
 // to move from a seed. So a program that stops is seen at once, and without a clock.
+#include <algorithm>
 #include <cstring>
 #include <map>
 #include <memory>
@@ -62,39 +63,49 @@ class Exporter final : public TransferObserver {
 class Runner {
  public:
   Runner(const MessageProgram &program, uint32_t rank, const Connections &connections)
-      : program_(program), rank_(rank), links_(connections.of(rank), peers_, false) {
+      : program_(program), rank_(rank), links_(connections.of(rank), peers_, false), queues_(links_) {
     next_batch();
   }
 
-  [[nodiscard]] bool done() const { return queues_ == nullptr; }
+  [[nodiscard]] bool done() const { return done_; }
   [[nodiscard]] bool right() const { return right_ && (!done() || exporter_.begun == exporter_.completed); }
 
-  /// Visits up to `window` queues. Returns true if something moved.
+  /// Visits up to `window` queues, in the order of peers. Returns true if something moved.
   bool step(size_t window) {
+    std::vector<const TransferQueue *> heads;
+    for (const TransferQueue &queue : queues_.active()) heads.push_back(&queue);
+    const auto place = [](const TransferQueue *queue) { return std::pair(queue->peer, queue->sends); };
+    std::sort(heads.begin(), heads.end(), [&](const auto *a, const auto *b) { return place(a) < place(b); });
+    heads.resize(std::min(window, heads.size()));
     bool moved = false;
-    for (size_t index = 0; index < std::min(window, queues_->active().size());) {
-      const Progress progress = queues_->visit(index);
+    for (const TransferQueue *head : heads) {
+      const Progress progress = queues_.visit(index_of(head));
       if (progress == Progress::failed) right_ = false;
       moved |= progress == Progress::moved || progress == Progress::done;
-      if (progress != Progress::done) ++index;
     }
-    if (queues_->done()) finish_batch();
+    if (queues_.done()) finish_batch();
     return moved;
   }
 
  private:
   void next_batch() {
-    queues_.reset();
     transfers_.clear();
     buffers_.clear();
     const auto &cuts = program_.cuts[rank_];
-    if (batch_ == cuts.size()) return;
+    done_ = batch_ == cuts.size();
+    if (done_) return;
     const size_t end = batch_ + 1 < cuts.size() ? cuts[batch_ + 1] : program_.items.size();
     for (size_t index = cuts[batch_]; index < end; ++index)
       if (program_.items[index].concerns(rank_)) add(program_.items[index]);
     ++batch_;
-    queues_ = std::make_unique<TransferQueues>(transfers_, links_, exporter_);
-    queues_->start();
+    queues_.load(transfers_);
+    queues_.start(exporter_);
+  }
+
+  size_t index_of(const TransferQueue *head) {
+    size_t index = 0;
+    while (&queues_.active()[index] != head) ++index;
+    return index;
   }
 
   void add(const Item &item) {
@@ -131,7 +142,8 @@ class Runner {
   std::map<std::pair<uint32_t, bool>, OperationSequence> sequences_;
   std::vector<Transfer> transfers_;
   std::vector<Buffer> buffers_;
-  std::unique_ptr<TransferQueues> queues_;
+  TransferQueues queues_;
+  bool done_ = false;
   size_t batch_ = 0;
   bool right_ = true;
 };
@@ -190,14 +202,17 @@ TEST_CASE("transfers: a message of another size fails at its first slot, and one
   std::vector<std::byte> buffer(600);
   const auto transfer = [&](bool sends, uint64_t bytes, OperationSequence &sequence) {
     sequence.add(bytes);
-    return Transfer{buffer.data(), bytes, sequence.number, fingerprint(sequence.history), sends ? 1u : 0u, 0, sends};
+    const uint32_t peer = sends ? 1 : 0;
+    return Transfer{buffer.data(), bytes, sequence.number, fingerprint(sequence.history), peer, 0, sends, nullptr};
   };
   OperationSequence sent, received;
   std::vector<Transfer> sends{transfer(true, 0, sent), transfer(true, 500, sent)};
   std::vector<Transfer> receives{transfer(false, 0, received), transfer(false, 501, received)};
-  TransferQueues out(sends, first, observer), in(receives, second, observer);
-  out.start();
-  in.start();
+  TransferQueues out(first), in(second);
+  out.load(sends);
+  in.load(receives);
+  out.start(observer);
+  in.start(observer);
   CHECK(in.round() == Progress::blocked);
   CHECK(in.active().front().is_blocked());
   CHECK(out.round() == Progress::moved);

@@ -129,7 +129,7 @@ TEST_CASE("watch: a record that comes during the last sleep before the deadline 
   watch.explain_fault(1, Fault::foreign_slot);
   REQUIRE(ranks.failed());
   CHECK(ranks.failure().status == RONDO_ERROR_MISMATCH);
-  CHECK(ranks.failure().message.find("ranks disagree on operation 2: rank 0 called ") == 0);
+  CHECK(ranks.failure().message.find("operation 2 differs between ranks: rank 0 called ") == 0);
 }
 
 TEST_CASE("watch: a buffer that cannot be read is its rank's end, also where that is seen in the last sleep alone",

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The ranks of a host hold the control connections in common: the first of them, which has made them, hands all
-// descriptors to the others.
+// The ranks of a host share the control connections. The first rank of the host makes them and passes all descriptors
+// to the other ranks.
 #pragma once
 
 #include <memory>

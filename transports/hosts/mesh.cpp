@@ -354,7 +354,7 @@ Result<Connection> connect_peer(const MeshRequest &request, const Mesh &mesh, ui
     if (connection.ok()) return connection;
     RONDO_TRY(store.check());  // why the group fails comes before what follows from it
     Error error = std::move(connection).error();
-    // A listener whose queue strangers have filled refuses or cuts: again, while there is time.
+    // If strangers have filled the listener's queue, it refuses or cuts. Retry while there is time.
     if (error.status == RONDO_ERROR_REMOTE && now_ns() + retry_ns < request.deadline_ns) {
       sleep_for_ns(retry_ns);
       continue;

@@ -20,13 +20,16 @@ constexpr uint32_t cells_max = 4096;  // taken at once
 
 }  // namespace
 
-/// If only one direction is cut, the other end notices it and resets the connection. What this end sent again in vain
-/// shows that the network was cut. send() takes the error from the socket, which reads as closed from then on.
+/// If only one direction is cut, the other end notices it and resets the connection. What this end sent in vain shows
+/// that the network was cut. The kernel of a process that has ended acknowledges until it resets the connection.
+/// send() takes the error from the socket, which reads as closed from then on.
 int ControlLines::reason_of_end(uint32_t host, int error) const {
   const RemoteHost &peer = memory_.host(host);
   const uint32_t repeats_of_a_cut = std::max(2u, limits_.repeats - 1);  // the kernel may end it before the limit
   const uint32_t repeats = std::max(peer.silence.repeats(), repeats_in(tcp_state_of(sockets_[host].get())));
-  if (repeats >= repeats_of_a_cut) return ETIMEDOUT;
+  // The kernel repeats later if round trips on a busy machine were long. Checks come at equal intervals.
+  const uint32_t looks_at_a_cut = std::max(2u, limits_.looks - 2);  // the other end may have begun to count before
+  if (repeats >= repeats_of_a_cut || peer.silence.unacknowledged_looks() >= looks_at_a_cut) return ETIMEDOUT;
   return error == 0 ? static_cast<int>(peer.send_error) : error;
 }
 

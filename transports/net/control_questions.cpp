@@ -60,6 +60,15 @@ bool Control::may_ask(uint64_t now_ns) const {
   return shared.asked_count < ring_questions_max;
 }
 
+void Control::tell_entered(uint64_t operation, const OperationInfo &what) {
+  const std::lock_guard own(mutex_);
+  const ControlLock lock(header(), index_, tell_patience_ns, ended_);
+  if (!lock.held()) return;
+  for (uint32_t host = 0; host < overlay_.host_count(); ++host)
+    if (host != host_)
+      send_towards(host, Cell(CellKind::record).put(Inquiry{parts_.rank, operation, host, hops_max}).put(what));
+}
+
 void Control::send_towards(uint32_t host, const Cell &cell) {
   if (const uint32_t next = news_.first_hop(host); next != Overlay::no_way) lines_.send(next, cell);
 }

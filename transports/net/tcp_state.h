@@ -88,6 +88,7 @@ class SilenceWatch {
     constexpr uint64_t ms_ns = 1'000'000, tick_ms = 10;  // the kernel counts in ticks
     const tcp_info info = tcp_state_of(descriptor);
     repeats_ = repeats_in(info);
+    unacknowledged_looks_ = info.tcpi_unacked != 0 ? unacknowledged_looks_ + 1 : 0;
     const bool heard = looks_ != 0 && info.tcpi_last_ack_recv + tick_ms < (now_ns - begun_ns_) / ms_ns;
     if (looks_ == 0 || heard) {
       begun_ns_ = now_ns;
@@ -102,11 +103,15 @@ class SilenceWatch {
   }
   /// Returns repeats_in() at the latest look: the kernel forgets it when the other end resets the connection.
   [[nodiscard]] uint32_t repeats() const { return repeats_; }
+  /// Returns how many checks in a row, up to the latest, have seen what was not acknowledged. An end that is not heard
+  /// but hears the other counts on, since packets that acknowledge nothing new do not matter here.
+  [[nodiscard]] uint32_t unacknowledged_looks() const { return unacknowledged_looks_; }
 
  private:
   uint64_t begun_ns_ = 0;
   uint32_t looks_ = 0;
   uint32_t repeats_ = 0;
+  uint32_t unacknowledged_looks_ = 0;
 };
 
 }  // namespace rondo::net

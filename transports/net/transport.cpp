@@ -9,6 +9,7 @@
 
 #include "src/base/checked.h"
 #include "src/base/clock.h"
+#include "src/plan/split_call.h"
 #include "transports/net/sentinel.h"
 
 namespace rondo::net {
@@ -137,6 +138,7 @@ class GroupRanks final : public Ranks {
 
   void enter(uint64_t operation, const OperationInfo &what) override {
     local_.enter(operation, what);
+    if (split_call_of(what.signature)) group_.control->tell_entered(operation, what);
     if (operation % entered_step == 0) group_.control->tell_status();
     if (!group_.parts.rings) group_.sentinel->expect_posts();
   }

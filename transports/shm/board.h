@@ -70,7 +70,7 @@ static_assert(sizeof(RankBoard) == (3 + counted_collective_count + recorded_oper
 
 /// The first failure of the communicator on this host; the first writer wins.
 struct alignas(cache_line_bytes) SharedFailure {
-  uint64_t state = 0;  ///< low 32 bits: 0 none, 1 being written, 2 complete; high: the rank that writes it
+  uint64_t state = 0;  ///< 0 none, 1 being written, 2 complete; the writer's rank is in the high 32 bits
   uint64_t status = 0;
   uint64_t rank_and_peer = 0;  ///< low, high 32 bits, as int32
   uint64_t operation = 0;
@@ -81,17 +81,17 @@ static_assert(sizeof(SharedFailure) == 15 * cache_line_bytes);
 /// Enters `operation` in the rank's own board.
 void enter(RankBoard &board, uint64_t operation, const OperationInfo &entered, uint64_t ticks);
 
-/// Completes it there, and counts it. Of one that was not entered there is no record to change.
+/// Completes `operation` in the rank's own board, and counts it. If it was not entered, only the counts change.
 void complete(RankBoard &board, uint64_t operation, const OperationCost &cost, uint64_t ticks);
 /// Counts a message that `board`'s rank has sent or received. in_call: the caller's thread ran it.
 void count_message(RankBoard &board, bool sends, uint64_t bytes, uint64_t ticks, bool in_call);
-/// Ends it there as failed.
+/// Ends `operation` there as failed.
 void fail(RankBoard &board, uint64_t operation, uint64_t ticks);
 
-/// What `board`'s rank entered as `operation`; none if it has not yet, or has passed recorded_operation_count further.
+/// Returns what `board`'s rank entered as `operation`, or none if it has not, or is recorded_operation_count further.
 [[nodiscard]] std::optional<OperationInfo> entered(const RankBoard &board, uint64_t operation);
 
-/// The same with its times in ticks, and as plain numbers: a stranger's record may hold any.
+/// An operation with its times in ticks, and as plain numbers, since a stranger's record may hold any.
 struct TimedOperation {
   Signature signature;
   uint32_t algorithm = 0;

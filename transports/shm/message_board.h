@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What each rank of a host shows the others of its messages (transports/messages.h), in the segment. All words are
-// accessed through src/proto/memory.h; each has one writer, the rank whose board it is.
+// The boards in the segment on which each rank of a host publishes its messages (transports/messages.h). All words are
+// accessed through src/proto/memory.h. Each has one writer, the rank whose board it is.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +22,7 @@ struct alignas(cache_line_bytes) MessageRecord {
   uint64_t bytes = 0;
   uint64_t message = 0;
   uint64_t begun_ticks = 0;
-  uint64_t end = 0;  ///< ticks << 2 | OperationState; 0: running
+  uint64_t end = 0;  ///< ticks << 2 | OperationState, or 0 while it runs
 };
 static_assert(sizeof(MessageRecord) == cache_line_bytes);
 
@@ -34,7 +34,7 @@ struct alignas(cache_line_bytes) MessageBoard {
 };
 static_assert(sizeof(MessageBoard) == (1 + recorded_message_count) * cache_line_bytes);
 
-/// What a rank tells of its messages with one other rank. The index is 1 for those that it sends.
+/// A rank's publication of its messages with one other rank. Index 1 is for the messages that it sends.
 struct alignas(cache_line_bytes) PairBoard {
   uint64_t entered[2] = {};
   uint64_t completed[2] = {};

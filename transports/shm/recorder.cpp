@@ -25,7 +25,7 @@ std::string process_path(uint64_t process, const std::string &rest = "") {
   return "/proc/" + std::to_string(process) + rest;
 }
 
-/// The letter that /proc has for a process, 0 where there is none.
+/// Returns the letter that /proc has for the state of a process, or 0 if none exists.
 char state_letter(uint64_t process) {
   const std::string text = read_kernel_file(process_path(process, "/stat"));
   const size_t name_end = text.rfind(')');  // "pid (name) state ..."; the name may hold anything
@@ -41,7 +41,7 @@ bool is_known(uint64_t value, const char *(*name)(Enum)) {
 
 /// True: all its enumerators have names.
 bool is_known(const TimedOperation &timed) {
-  return is_known(timed.signature.collective, planned_collective_string) &&
+  return is_collective(static_cast<rondo_collective_t>(timed.signature.collective)) &&
          is_known(timed.signature.type, rondo_type_string) && is_known(timed.signature.op, rondo_op_string) &&
          is_known(timed.algorithm, rondo_algorithm_string) && is_known(timed.protocol, rondo_protocol_string) &&
          is_known(timed.kernel, rondo_kernel_string) &&
@@ -52,7 +52,7 @@ struct DirectoryCloser {
   void operator()(DIR *directory) const { ::closedir(directory); }
 };
 
-/// Whether link `path` is to a memfd of the name that segments have.
+/// Returns whether link `path` leads to a memfd of the name that segments have.
 bool is_segment_link(const std::string &path) {
   std::array<char, 128> target{};
   const ssize_t length = ::readlink(path.c_str(), target.data(), target.size());

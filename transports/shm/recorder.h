@@ -28,7 +28,7 @@ class SegmentRecording final : public Recording {
   [[nodiscard]] std::optional<Error> failure() const override;
   [[nodiscard]] bool dumped() const override;
 
-  /// Equal for two that read the same segment.
+  /// Returns whether both read the same segment.
   [[nodiscard]] bool same_segment(const SegmentRecording &other) const;
 
  private:

@@ -43,10 +43,10 @@ struct alignas(cache_line_bytes) SegmentHeader {
 };
 static_assert(sizeof(SegmentHeader) == 2 * cache_line_bytes);
 
-/// Of the file with the recording of a failed communicator.
+/// The state of the file with the recording of a failed communicator.
 enum class DumpState : uint64_t { none = 0, claimed = 1, finished = 2 };
 
-/// Of a stranger's segment: far more than a host has, and a few hundred megabytes of addresses.
+/// The most ranks of a stranger's segment: far more than a host has, and a few hundred megabytes of addresses.
 inline constexpr uint64_t observed_rank_count_max = 4096;
 
 /// The memfd's name, as /proc shows it.
@@ -59,16 +59,16 @@ struct SegmentShape {
   ExchangeGeometry exchange;
   uint32_t message_slot_bytes = 4096;
 
-  /// Of connections for messages: only slots of the protocol simple.
+  /// Returns the geometry of connections for messages, which only have slots of the protocol simple.
   [[nodiscard]] ConnectionGeometry messages() const { return {geometry.slot_count, message_slot_bytes, 0, 0}; }
 
   [[nodiscard]] size_t boards_offset() const;
   [[nodiscard]] size_t message_boards_offset() const;
   [[nodiscard]] size_t exchange_offset() const;
   [[nodiscard]] size_t connections_offset() const;
-  /// Of what is mapped from the beginning.
+  /// Returns the bytes that are mapped from the beginning.
   [[nodiscard]] size_t bytes() const;
-  // Of the pairs, and of the messages behind them; the file has bytes() + message_bytes().
+  // Both include the pairs; message_bytes() has the messages, too. The file has bytes() + message_bytes().
   [[nodiscard]] size_t pair_boards_bytes() const;
   [[nodiscard]] size_t message_bytes() const;
 };
@@ -81,29 +81,29 @@ class Segment {
                                                                const SegmentShape &shape);
   /// Maps, for reading only, what a stranger's descriptor shows: header, failure and boards, of at most
   /// observed_rank_count_max ranks. Checks all that reading them relies on; what they hold may still be anything.
-  /// A look at them takes no memory: pages that the file does not have yet show zeros, and go on to do so.
-  /// RONDO_ERROR_MISMATCH: of another version of Rondo.
+  /// Reading them takes no memory: pages that the file does not have yet show zeros, and go on to do so.
+  /// RONDO_ERROR_MISMATCH: it is of another version of Rondo.
   [[nodiscard]] static Result<std::shared_ptr<const Segment>> observe(FileDescriptor descriptor);
 
   [[nodiscard]] const SegmentShape &shape() const { return shape_; }
   /// Maps the pairs and the messages, unless they are mapped. Any thread.
   Result<void> open_messages();
-  /// Bytes that are mapped.
+  /// Returns the bytes that are mapped.
   [[nodiscard]] uint64_t mapped_bytes() const;
   [[nodiscard]] int descriptor() const { return descriptor_.get(); }
-  /// Pages that were touched so far, by any rank.
+  /// Returns the bytes of the pages that any rank has touched so far.
   [[nodiscard]] Result<uint64_t> used_bytes() const;
   [[nodiscard]] SegmentHeader &header() const;
   [[nodiscard]] SharedFailure &failure() const;
   [[nodiscard]] RankBoard &board(uint32_t rank) const;
   [[nodiscard]] MessageBoard &message_board(uint32_t rank) const;
-  // After open_messages().
-  /// What `rank` tells of its messages with `peer`.
+  // After open_messages():
+  /// Returns what `rank` publishes of its messages with `peer`.
   [[nodiscard]] PairBoard &pair_board(uint32_t rank, uint32_t peer) const;
   [[nodiscard]] ExchangeView exchange() const { return {at(shape_.exchange_offset()), shape_.exchange}; }
-  /// The connection on which `from` sends to `to`; from == to is the loop-back.
+  /// Returns the connection on which `from` sends to `to`; from == to is the loop-back.
   [[nodiscard]] ConnectionView connection(uint32_t channel, uint32_t from, uint32_t to) const;
-  /// The connection for messages of `from` to `to`.
+  /// Returns the connection for messages of `from` to `to`.
   [[nodiscard]] ConnectionView message_connection(uint32_t from, uint32_t to) const;
 
  private:

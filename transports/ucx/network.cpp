@@ -51,7 +51,7 @@ class UcxNetwork final : public net::Network {
   void settle_device_memory(const JoinRequest &request);
   [[nodiscard]] static const char *advice_of_slots(const Peer &peer);
   void greet(Peer &peer, uint32_t own_rank);
-  /// Takes what UCX said to an operation: null (has ended), an error, or a request that calls back.
+  /// Handles UCX's answer to an operation: null (it has ended), an error, or a request that calls back.
   void begun(Operation &operation, ucs_status_ptr_t said, const char *what);
   void send(Operation &operation, const Header &header, const std::byte *payload, ucs_memory_type_t type);
   void send_credits();

@@ -50,8 +50,8 @@ uint32_t credits_of(const PathPlace &place, const std::vector<net::NearLink> &li
 uint32_t requests_for(const PathPlace &place, const std::vector<net::NearLink> &links) {
   return 2 * (2 * own_slots_of(place, links) + credits_of(place, links) + spare_requests);
 }
-/// Returns the requests to receive: for the peer's slots and credits, and those that wait to be posted with others. If
-/// credits pile up on a path that is slower than others, some find no request, and the device asks again.
+/// Returns the number of receive requests: for the peer's slots and credits, and those that are posted in a batch. If
+/// credits pile up on a slow path and find no request, the device sends them again.
 uint32_t receives_for(const PathPlace &place, const std::vector<net::NearLink> &links, uint32_t receives_per_post) {
   return own_slots_of(place, links) + credits_of(place, links) + spare_receives + receives_per_post - 1;
 }

@@ -14,7 +14,7 @@
 #include "bench/trainer/exchange/lane.h"
 #include "bench/trainer/figures/memory.h"
 
-// Of the OpenMP library that oneDNN uses; it has no header of its own that every compiler finds.
+// The OpenMP library that oneDNN uses has this function. It has no header that every compiler finds.
 extern "C" void omp_set_num_threads(int count);
 
 namespace rondo::train {

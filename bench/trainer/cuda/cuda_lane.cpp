@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Computation and collectives are two streams of the device. What a collective reads was computed before it: an event
-// on the one stream, for which the other waits. What computation reads of it comes after the host has waited for the
-// collective's end, and a step tells that time as waiting.
+// Computation and collectives are two streams of the device. A collective's stream waits for an event on the stream of
+// computation, so its input is complete. Before computation reads the result, the host waits for the collective's end.
+// A step records that time as waiting.
 #include "bench/trainer/cuda/cuda_lane.h"
 
 #include <utility>
@@ -53,7 +53,7 @@ class CudaLane final : public Lane {
     time_ns = origin_ns_ + static_cast<uint64_t>(since_ns > 0 ? since_ns : 0);
     return true;
   }
-  /// Times are told as floats since the origin, which would lose nanoseconds over a long run.
+  /// Moves the origin, since times are floats since then, which lose nanoseconds in a long run.
   void times_taken() override { (void)set_origin(); }
 
  private:
@@ -65,7 +65,7 @@ class CudaLane final : public Lane {
     return std::nullopt;
   }
 
-  /// The stream goes on whatever becomes of a collective; the communicator tells what did.
+  /// Asks the communicator for a failure, since the stream goes on after a failed collective.
   Outcome check() {
     rondo_status_t state = RONDO_OK;
     rondo_status_t status = rondo_comm_get_async_error(group_.comm(), &state);

@@ -27,7 +27,7 @@ Failure path_failure(const std::string &path, const std::string &why) {
   return corpus_failure("cannot read " + path + ": " + why + "; give a readable file or folder by --corpus");
 }
 
-/// The regular files of a folder in the order of their names: below it too if `deep`, only those that end in `suffix`.
+/// Lists a folder's regular files that end in `suffix`, in the order of their names. `deep`: and those below it.
 Outcome list_folder(const fs::path &folder, bool deep, std::string_view suffix, std::vector<std::string> &files) {
   std::error_code error;
   const size_t before = files.size();
@@ -44,7 +44,7 @@ Outcome list_folder(const fs::path &folder, bool deep, std::string_view suffix, 
   return std::nullopt;
 }
 
-/// The folders of Python's standard library: /usr/lib/python3.11, say.
+/// Returns the folders of Python's standard library, such as /usr/lib/python3.11.
 std::vector<fs::path> python_folders() {
   std::vector<fs::path> folders;
   std::error_code error;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How the gradients of a bucket become the sums over all ranks. exchange.h says when; a carrier knows how: by which
-// collectives, and in which form.
+// A carrier makes the gradients of a bucket the sums over all ranks. It chooses the collectives and the form of the
+// data; exchange.h chooses when.
 #pragma once
 
 #include <memory>
@@ -15,7 +15,7 @@
 
 namespace rondo::train {
 
-/// What a carrier works with, all of which outlives it.
+/// The objects that a carrier works with. All outlive it.
 struct Road {
   const Layout &layout;
   const std::vector<Bucket> &buckets;
@@ -33,14 +33,14 @@ class Carrier {
   /// Allocates what the buckets need on the wire.
   [[nodiscard]] virtual Outcome open() = 0;
   [[nodiscard]] virtual size_t memory_bytes() const = 0;
-  /// What one rank hands to collectives in a step.
+  /// Returns the bytes that one rank passes to collectives in a step.
   [[nodiscard]] virtual size_t wire_bytes() const = 0;
-  /// What one rank must receive at least for that, whatever the algorithm.
+  /// Returns the least bytes that one rank must receive for that, whatever the algorithm.
   [[nodiscard]] virtual size_t received_bytes() const = 0;
 
   /// This rank's gradients of the bucket are there: enqueues the collective, or the first of two.
   [[nodiscard]] virtual Outcome send(size_t bucket) = 0;
-  /// Whether a bucket takes a second collective, which depends on what the first one brought.
+  /// Returns whether a bucket takes a second collective, which depends on the result of the first one.
   [[nodiscard]] virtual bool two_rounds() const { return false; }
   /// The first collective of the bucket is complete: enqueues the second.
   [[nodiscard]] virtual Outcome send_again(size_t) { return std::nullopt; }
@@ -50,7 +50,7 @@ class Carrier {
   /// Gradients are multiplied by this before they are narrowed, and divided after, where that is of use.
   virtual void set_scale(float) {}
 
-  /// What a later step depends on, and a run that is resumed needs again: arrays of this rank alone.
+  /// Returns this rank's own arrays that a later step depends on, and that a resumed run needs again.
   [[nodiscard]] virtual std::vector<std::span<float>> state() const { return {}; }
 };
 

@@ -74,8 +74,8 @@ void Exchange::start(Times &times, const Enqueue &enqueue) {
   note(lane_->record(times.ended));
 }
 
-/// A bucket's second round depends on its first, and comes after the first of the next bucket: so computation has had a
-/// bucket's time to go on meanwhile, and all ranks enqueue in the same order.
+/// Enqueues a bucket's first round, and then the second round of the bucket before it, which depends on that bucket's
+/// first. So computation goes on for a bucket's time between them, and all ranks enqueue in the same order.
 void Exchange::start_first(size_t index) {
   start(index, first, [&] { note(carrier_->send(index)); });
   if (carrier_->two_rounds() && index > 0) start_second(index - 1);

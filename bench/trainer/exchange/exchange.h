@@ -2,13 +2,13 @@
 // The gradients and how they are added up over ranks: what makes training data-parallel.
 //
 // All gradients are one array in the order in which the backward pass completes them, cut at tensors into buckets. When
-// the last gradient of a bucket is there, its collective is enqueued on the communication stream (lane.h), which
-// carries it out while the backward pass goes on with the next bucket. An event before and one after each collective
-// tell when it began and ended; the one after is what the optimizer waits for. A carrier decides which collective that
+// the last gradient of a bucket is complete, its collective is enqueued on the communication stream (lane.h). The
+// collective runs while the backward pass computes the next bucket. An event before and an event after each collective
+// record when it began and ended. The optimizer waits for the event after it. A carrier decides which collective it
 // is.
 //
-// Where each rank updates only its share of the parameters (ZeRO, stage 1), it then gets the others' shares from them:
-// a bucket's parameters are gathered while the next bucket's are updated.
+// With ZeRO, stage 1, each rank updates only its share of the parameters and then gets the other ranks' shares. A
+// bucket's parameters are gathered while the next bucket's are updated.
 #pragma once
 
 #include <memory>
@@ -51,19 +51,19 @@ class Exchange {
 
   /// The gradient of `tensor` is there. Tensors come in the order of the layout.
   void tensor_ready(size_t tensor);
-  /// All gradients are there: starts what was not started yet. losses: `count` sums over the ranks that come with them.
+  /// Starts what was not started yet, once all gradients are complete. losses: `count` values, summed up, too.
   void finish_pass(double *losses, size_t count);
   /// Returns how long computation has waited for collectives since the last call.
   [[nodiscard]] uint64_t take_waited_ns();
-  /// Waits until bucket `index` is added up, and its gradients are floats again.
+  /// Waits until bucket `index` is summed over the ranks and its gradients are floats again.
   void wait(size_t index);
-  /// Waits for all that is under way, losses too. @return what failed in this step.
+  /// Waits for all collectives in flight, also for the losses. @return what failed in this step.
   [[nodiscard]] Outcome finish_step();
 
-  /// This rank's share of bucket `index` is updated: gets the others' from them. Buckets come in their order.
+  /// Gets the other ranks' shares of bucket `index`, once this rank has updated its own. Call it in the buckets' order.
   void share(size_t index, float *parameters);
 
-  /// Gives all ranks all shares of `values`, of which each has its own, in the host's memory; outside of a step.
+  /// Gives all ranks all shares of `values`, of which each rank has one, in the host's memory. Call it between steps.
   [[nodiscard]] Outcome gather_shares(float *values);
 
   /// Appends the collectives and waits of the last step to `traffic`, and its buckets to `spans` unless that is null.
@@ -98,7 +98,7 @@ class Exchange {
   bool overlap_;
   Buffer gradients_;
   std::unique_ptr<Lane> lane_;
-  std::unique_ptr<Lane> losses_lane_;  ///< of the host, where losses are; null: lane_ is
+  std::unique_ptr<Lane> losses_lane_;  ///< of the host, where losses are, unless lane_ is
   std::unique_ptr<Carrier> carrier_;
   std::vector<Times> times_;              ///< round_count of each bucket, and the losses
   std::vector<size_t> counts_, offsets_;  ///< of each bucket, the ranks' shares, offsets as the layout's

@@ -12,7 +12,7 @@
 
 namespace rondo::train {
 
-/// What the library says of a call that did not succeed.
+/// Makes a failure of the library's message about a call.
 [[nodiscard]] Failure communication_failure(rondo_comm_t comm, const char *call, rondo_status_t status);
 
 /// Memory that the ranks of this host can read in place, by rondo_mem_alloc(); zeroed.
@@ -25,12 +25,12 @@ class Group {
   Group(const Group &) = delete;
   Group &operator=(const Group &) = delete;
 
-  /// Makes a communicator of all ranks that the environment tells of.
+  /// Makes a communicator of all ranks that the environment describes.
   [[nodiscard]] Outcome join(const rondo_config_t &config);
   /// Takes over a communicator that was made elsewhere.
   [[nodiscard]] Outcome take(rondo_comm_t comm);
-  /// Makes a communicator of two ranks of `all`, the first of which is its rank 0; every rank of `all` calls this at
-  /// once, and the others get none.
+  /// Makes a communicator of two ranks of `all`; `one` is its rank 0. Every rank of `all` calls this at the same time,
+  /// and the others get none.
   [[nodiscard]] Outcome join_pair(Group &all, size_t one, size_t other, const rondo_config_t &config);
   /// Makes a communicator of some ranks of `all`; every rank of `all` calls this at once, each for its own part.
   /// @param first  the rank in `all` that is the part's rank 0; this one is its `rank` of `size`.
@@ -49,7 +49,7 @@ class Group {
   [[nodiscard]] Outcome least(double *values, size_t count);
   [[nodiscard]] Outcome barrier();
 
-  /// What the library has counted so far.
+  /// Returns what the library has counted so far.
   [[nodiscard]] LibraryCounts counts() const;
 
   /// Ends the communicator in agreement with the others.
@@ -65,11 +65,11 @@ class Group {
   size_t rank_ = 0, size_ = 1;
 };
 
-/// How ranks divide the work. Those that share a model are neighbours; those that have the same slice of it train
-/// data-parallel. With a slice for each model, the latter are all ranks.
+/// The division of the work among ranks. Ranks that share a model are neighbours. Ranks that have the same slice of it
+/// train data-parallel. If each rank has a whole model, these are all ranks.
 class Ranks {
  public:
-  /// @param slices  ranks that share a model.
+  /// Makes the communicators. @param slices  ranks that share a model.
   [[nodiscard]] Outcome join(const rondo_config_t &config, size_t slices);
 
   [[nodiscard]] Group &all() { return all_; }
@@ -77,7 +77,7 @@ class Ranks {
   [[nodiscard]] Group &joint() { return joint_; }  ///< of one rank, and not to be used, where each has a whole model
   [[nodiscard]] size_t slices() const { return slices_; }
 
-  /// Bytes of all communicators' memory that are used, as one rank's part of what is its host's.
+  /// Returns the used bytes of all communicators' memory. Of its host's memory, they are one rank's part.
   [[nodiscard]] size_t memory_bytes();
 
   [[nodiscard]] Outcome finish();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where collectives run beside computation: a communicator, a stream, and events on it that tell when each began and
-// ended. On the host that is a stream of the library, whose thread carries collectives out; a backend for a device has
+// Collectives run beside computation on a lane: a communicator, a stream, and events on it that record when each began
+// and ended. On the host that is a stream of the library, whose thread runs the collectives. A backend for a device has
 // a communicator of its own there, and the device's streams.
 #pragma once
 
@@ -22,19 +22,19 @@ class Lane {
 
   [[nodiscard]] virtual Outcome make_event(Event &event) = 0;
   [[nodiscard]] virtual Outcome record(Event event) = 0;
-  /// What is enqueued from now on comes after what computation was given until now.
+  /// Makes later collectives wait for the computation that was enqueued until now.
   [[nodiscard]] virtual Outcome follow_computation() = 0;
   /// This thread waits until the event is reached, or all that is enqueued is done. @return what failed.
   [[nodiscard]] virtual Outcome wait(Event event) = 0;
   [[nodiscard]] virtual Outcome wait_for_all() = 0;
 
-  /// By the clock of timeline.h; false: the event is not reached.
+  /// Returns whether the event was reached, and when by the clock of timeline.h.
   [[nodiscard]] virtual bool time_ns(Event event, uint64_t &time_ns) = 0;
   /// The times of all events are taken, and nothing is under way.
   virtual void times_taken() {}
 };
 
-/// Of the host; computation is done when its function returns, so there is nothing to follow.
+/// Opens a lane of the host. Computation is done when its function returns, so no collective waits for it.
 [[nodiscard]] Outcome open_host_lane(Group &group, std::unique_ptr<Lane> &lane);
 
 }  // namespace rondo::train

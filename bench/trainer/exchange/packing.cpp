@@ -53,7 +53,7 @@ class Int8Packing final : public Packing {
 
   static size_t elements_at(size_t count) { return aligned((count + block - 1) / block * sizeof(float)); }
 
-  /// A scale that is not finite makes the whole block so, on all ranks.
+  /// Packs a block. If the scale is not finite, the whole block becomes not finite, on all ranks.
   static void pack_block(float *values, size_t count, float scale, std::byte *elements) {
     const bool usable = std::isfinite(scale) && scale >= std::numeric_limits<float>::min();
     const float factor = usable ? 1.0f / scale : 0.0f;

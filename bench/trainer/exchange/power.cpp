@@ -2,10 +2,10 @@
 // PowerSGD finds the sum over ranks of a matrix M of m rows and n columns as P * Q^T with thin P and Q. It takes one
 // step of power iteration from the last Q.
 //
-//   first round   P = the sum of M * Q over ranks            m x r floats on the wire
-//   between       the columns of P are made orthonormal
-//   second round  Q = the sum of M^T * P over ranks          n x r
-//   then          P * Q^T is the sum of M, nearly; M less this rank's part of it is added to its next gradients
+//     first round   P = the sum of M * Q over ranks            m x r floats on the wire
+//     between       the columns of P are made orthonormal
+//     second round  Q = the sum of M^T * P over ranks          n x r
+//     then          P * Q^T is the sum of M, nearly; M less this rank's part of it is added to its next gradients
 //
 // A tensor that is no matrix, or no smaller that way, is all-reduced as it is, beside the P of the first round. All
 // ranks compute the same from the same sums, so P, Q and gradients are the same on all, bit by bit.

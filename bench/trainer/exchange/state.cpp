@@ -15,7 +15,7 @@ void each_run_of(const Tensor &slice, const Visit &visit) {
     visit(block * slice.length(), block * slice.stride + slice.begin, slice.length());
 }
 
-/// The same slice as `mine`, of another rank.
+/// Returns the same slice as `mine` of another rank.
 Tensor slice_of(const Tensor &mine, size_t index) {
   Tensor other = mine;
   if (mine.split()) other.begin = index * mine.length();

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a run needs to go on, between where the ranks have it and a checkpoint, which has it whole: parameters and
-// moments in the order of the whole model's layout, whatever the ranks share, and what compression left out on each
-// rank. All calls but fill() and whole_count() are for all ranks at once; rank 0 has the checkpoint.
+// The state of a run moves between the ranks, which have parts of it, and a checkpoint of rank 0, which has all of it.
+// It is the parameters and moments in the order of the whole model's layout, and what compression left out on each
+// rank. All ranks call each function together, except for fill() and whole_count().
 #pragma once
 
 #include <functional>
@@ -28,14 +28,14 @@ class State {
   [[nodiscard]] size_t whole_count() const;
   [[nodiscard]] Outcome write(const Sink &sink);
 
-  /// On rank 0: what write() handed out once; for deal_out(), which forgets it.
+  /// Takes what write() wrote, on rank 0, for deal_out(), which then frees it.
   void fill(std::vector<float> values) { filled_ = std::move(values); }
   /// Gives the ranks what rank 0 has from a checkpoint; or, in a new run, rank 0's parameters.
   [[nodiscard]] Outcome deal_out(bool resumed);
 
  private:
   [[nodiscard]] size_t own_state_count() const;
-  // values and moments: in the host's memory
+  // Values and moments are in the host's memory.
   [[nodiscard]] Outcome write_array(const float *values, const Sink &sink);
   [[nodiscard]] Outcome write_moments(const float *moments, const Sink &sink);
   [[nodiscard]] Outcome write_carrier_state(const Sink &sink);

@@ -9,8 +9,8 @@
 namespace rondo::train {
 namespace {
 
-/// Returns how many of the least and of the most of `count` values lie outside the bounds of their median: the median
-/// of what they were drawn from is beyond the k-th least, or the k-th most, with at most 5 %. 0: too few values.
+/// Returns how many of the least, and how many of the most, of `count` values lie outside the bounds of their median.
+/// The true median lies beyond one of these bounds with a probability of at most 5 %. 0: too few values.
 size_t values_outside(size_t count) {
   constexpr double doubt = 0.05;
   double each = std::pow(0.5, static_cast<double>(count));  // exactly k of the values are below the median

@@ -12,7 +12,7 @@
 
 namespace rondo::train {
 
-/// One round of measurements, each of the slowest rank; 0: not measured.
+/// One round of measurements, each of the slowest rank, or 0 if not measured.
 struct Round {
   uint64_t computation_ns = 0;    ///< a step without communication
   uint64_t backward_ns = 0;       ///< the last backward pass of that step
@@ -24,7 +24,7 @@ struct Round {
   uint64_t passes_alone_ns = 0;   ///< forward and backward of the step without communication
   uint64_t passes_beside_ns = 0;  ///< forward and backward of the step with overlap
 
-  /// Returns by which factor communication slows the passes down; 0: not measured.
+  /// Returns the factor by which communication slows the passes down, or 0 if not measured.
   [[nodiscard]] double slowdown() const;
 };
 
@@ -45,7 +45,7 @@ struct OverlapFigures {
     not_measured,
     off,             ///< all steps were without overlap
     one_rank,        ///< there is no communication to overlap
-    too_few_rounds,  ///< fewer than rounds_min, so no difference is told from noise
+    too_few_rounds,  ///< fewer than rounds_min, so noise may hide a difference
     measured
   };
   State state = State::not_measured;
@@ -69,10 +69,10 @@ struct OverlapFigures {
 /// Returns one sentence, without a full stop; empty where nothing was measured.
 [[nodiscard]] std::string headline(const OverlapFigures &figures);
 
-/// Returns "0.95 (0.90 to 1.00)" or "too small to tell"; empty where no efficiency belongs to the run.
+/// Returns "0.95 (0.90 to 1.00)", or that it is too small; empty if the run has no efficiency.
 [[nodiscard]] std::string efficiency_text(const OverlapFigures &figures);
 
-/// Returns "1.10 (1.05 to 1.14) times as long" or "too small to tell"; empty where no slow-down belongs to the run.
+/// Returns "1.10 (1.05 to 1.14) times as long", or that it is too small; empty if the run has no slow-down.
 [[nodiscard]] std::string slowdown_text(const OverlapFigures &figures);
 
 [[nodiscard]] double median(std::vector<double> values);

@@ -3,10 +3,10 @@
 // of now_ns(), so the part of communication in which computation waited is at most the whole.
 //
 // A rank that comes late to its collectives finds the others waiting, and measures little more than communication. The
-// ranks that wait for it measure that wait, too. So the time in flight on the rank that has least of it is taken as the
-// communication of the step, and what a rank has beyond that is skew. Times of whole steps are compared, and not of
-// single collectives, since a late rank may miss a transfer whose data lie on its host already. Only durations are
-// compared, so the clocks of hosts need not agree.
+// ranks that wait for it measure that wait, too. So the communication of the step is the least time
+// in flight of all ranks, and what a rank has beyond that is skew. Whole steps are compared, not single
+// collectives, since a late rank may miss a transfer whose data are on its host already. Only durations are compared,
+// so the clocks of hosts need not agree.
 #pragma once
 
 #include <vector>

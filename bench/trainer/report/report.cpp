@@ -70,7 +70,7 @@ json median_times(const Run &run) {
           {"step", of(&StepTimes::step_ns)}};
 }
 
-/// In a step of mode sync; the other modes communicate in some steps only.
+/// Returns the library's figures of a step of mode sync. The other modes communicate in some steps only.
 json library_of(const Options &options, const Run &run) {
   if (options.mode != Mode::sync) return nullptr;
   const auto of = [&](uint64_t LibraryCounts::*part) {
@@ -147,7 +147,7 @@ json memory_of(const MemoryBytes &memory) {
           {"process_peak", process_status_bytes("VmHWM:")}};
 }
 
-/// In updates of the parameters between their reading by a worker and the update by its gradients.
+/// Returns the staleness: the updates of the parameters between a worker's reading and its own update.
 json staleness_of(const Options &options, const Run &run) {
   if (options.mode != Mode::async_ps) return nullptr;
   const double updates = static_cast<double>(std::max<uint64_t>(run.staleness.updates, 1));
@@ -181,7 +181,7 @@ json settings_of(const Options &options, size_t ranks) {
           {"warmup", options.warmup}};
 }
 
-/// How many times as fast as one rank alone; null where that was not measured.
+/// Returns how many times as fast as one rank alone the run is, or null if that was not measured.
 json speedup_of(const Options &options, const Run &run) {
   if (run.rounds.empty() || options.slices > 1) return nullptr;
   if (options.mode != Mode::sync) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a run leaves for its readers: report.json, report.html and timeline.json. docs/trainer.md explains the figures.
+// A run leaves these files for its readers: report.json, report.html and timeline.json. docs/trainer.md explains them.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
@@ -12,17 +12,17 @@ namespace rondo::train {
 
 [[nodiscard]] nlohmann::json to_json(const Options &options, const Run &run);
 
-/// For Perfetto or chrome://tracing: a process for each rank, a lane for computation and one for communication.
+/// Returns a timeline for Perfetto: a process for each rank, a lane for computation and one for communication.
 [[nodiscard]] std::string to_timeline(const Run &run);
 
-/// One page that needs no network.
+/// Returns one page that needs no network.
 [[nodiscard]] std::string to_page(const nlohmann::json &report, const Run &run);
 
 /// Makes the folder, or says why that fails; before the run.
 [[nodiscard]] Outcome make_report_folder(const std::string &folder);
 [[nodiscard]] Outcome write_report(const std::string &folder, const Options &options, const Run &run);
 
-/// The report alone, to a file or standard output ("-").
+/// Writes the report alone, to a file or standard output ("-").
 [[nodiscard]] Outcome write_json(const std::string &path, const Options &options, const Run &run);
 
 /// Returns what overlap gained in the run: the figures that the report has and the text output shows.

@@ -151,7 +151,7 @@ function drawTables() {
 drawHead(); drawLoss(); drawBreakdown(); drawTimeline(); drawTables();
 )page";
 
-/// Returns the decimal notation with so many digits behind the point.
+/// Returns the decimal notation with `digits` digits after the point.
 std::string decimal(double value, int digits) {
   char text[40];
   std::snprintf(text, sizeof text, "%.*f", digits, value);
@@ -189,7 +189,7 @@ json tiles_of(const json &report) {
   return tiles;
 }
 
-/// Of each rank, [name, step, begin, end, 1 for a bucket], times in microseconds.
+/// Returns for each rank the spans [name, step, begin, end, 1 for a bucket], with times in microseconds.
 json shown_spans(const Run &run) {
   uint64_t last = 0;
   for (const auto &of_rank : run.spans)

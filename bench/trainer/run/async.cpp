@@ -18,7 +18,7 @@ namespace {
 
 constexpr size_t server = 0, worker = 1;  // ranks of a pair's communicator
 
-/// Rank 0: a thread for each worker, one of which at a time updates the parameters.
+/// The server on rank 0. It has a thread for each worker. One thread at a time updates the parameters.
 class Server {
  public:
   Server(const Options &options, Trainer &trainer, std::vector<std::unique_ptr<Group>> &pairs)
@@ -118,7 +118,7 @@ Outcome work(const Options &options, size_t ranks, bool shown, Trainer &trainer,
   return pair.finish();
 }
 
-/// The first worker's records, to all ranks, with the mean losses of all workers.
+/// Sends all ranks the first worker's records, with the mean losses of all workers.
 Outcome share_records(const Options &options, Group &all, std::vector<StepRecord> &records) {
   std::vector<double> losses(options.steps, 0.0);
   for (size_t step = 0; step < records.size(); ++step)

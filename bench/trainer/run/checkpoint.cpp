@@ -42,8 +42,8 @@ Failure load_failure(const std::string &path, const std::string &why) {
   return {Exit::usage, "cannot resume from " + path + ": " + why};
 }
 
-/// What must be the same in the run that continues. Ranks and passes may differ, their product not; unless compression
-/// has left something out on each rank, or ranks make steps of their own.
+/// Returns the settings that must be equal in the run that continues. Ranks and passes may differ if their product does
+/// not. They may not if compression has left something out on each rank, or if ranks make steps of their own.
 json settings_of(const Options &options, size_t ranks, const CorpusMark &corpus) {
   json settings{{"width", options.shape.width},
                 {"layers", options.shape.layers},
@@ -97,7 +97,7 @@ class Stream {
     sum_.add(data, bytes);
     return true;
   }
-  /// To the disk, not only to the system.
+  /// Writes to the disk, not only to the system.
   bool finish() { return std::fflush(file_.get()) == 0 && ::fsync(::fileno(file_.get())) == 0; }
 
  private:
@@ -105,7 +105,7 @@ class Stream {
   Checksum sum_;
 };
 
-/// So that a rename outlives a crash. A file system that cannot do it has nothing to lose.
+/// Makes a rename outlive a crash. A file system that cannot do it has nothing to lose.
 void sync_folder(const std::string &folder) {
   const int descriptor = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (descriptor < 0) return;
@@ -126,7 +126,7 @@ Outcome Checkpoint::check_place() const {
     return save_failure(options_.checkpoint, "folder " + folder + ": " + std::strerror(errno));
   struct statvfs about {};
   const uint64_t needed = trainer_.state().whole_count() * sizeof(float) + (uint64_t{1} << 20);
-  if (::statvfs(folder.c_str(), &about) != 0) return std::nullopt;  // then the first saving tells
+  if (::statvfs(folder.c_str(), &about) != 0) return std::nullopt;  // then the first saving finds it
   const uint64_t room = uint64_t{about.f_bavail} * about.f_frsize;
   if (room >= needed) return std::nullopt;
   return save_failure(options_.checkpoint, "it takes " + show_bytes_near(static_cast<double>(needed)) + " bytes, and " +

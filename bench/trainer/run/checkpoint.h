@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // A run in a file, from which it goes on as if it had not been interrupted, bit for bit.
 //
-// The file: 8 bytes that name the format, the length of a JSON header, the header (settings, progress, losses so far),
-// parameters, first moments, second moments, what compression left out on each rank, and a checksum of all that. It is
-// written beside its place and renamed, so at any time there is a whole one or none.
+// The file begins with 8 bytes that name the format, the length of a JSON header, and the header: settings, progress,
+// losses so far. Parameters, first and second moments, what compression left out on each rank, and a checksum follow.
+// It is written beside its place and renamed, so a whole file or none exists at any time.
 #pragma once
 
 #include <cstdint>
@@ -26,7 +26,7 @@ class Checkpoint {
   Checkpoint(const Options &options, Trainer &trainer, const Group &all, const CorpusMark &corpus)
       : options_(options), trainer_(trainer), ranks_(all.size()), writes_(all.rank() == 0), corpus_(corpus) {}
 
-  /// Whether there is a folder that can be written to, and room; before the run.
+  /// Checks before the run that the folder can be written to and has room.
   [[nodiscard]] Outcome check_place() const;
 
   /// Rank 0 writes options.checkpoint, to which all ranks contribute. An earlier file there stays whole until the new

@@ -17,8 +17,8 @@ namespace rondo::train {
 /// Returns how many steps a round makes.
 [[nodiscard]] uint64_t steps_of_round(const Options &options);
 
-/// Measures options.measure_rounds rounds. Where ranks take no sums in a step, only what one rank alone takes is
-/// measured; where they share a model, all but that; with --no-overlap, all but steps with overlap.
+/// Measures options.measure_rounds rounds. If ranks take no sums in a step, it only measures one rank alone. If they
+/// share a model, it measures all except that. With --no-overlap, it measures all except steps with overlap.
 [[nodiscard]] Outcome measure_rounds(Trainer &trainer, const Options &options, Ranks &ranks,
                                      std::vector<Round> &rounds);
 

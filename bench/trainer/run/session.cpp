@@ -21,7 +21,7 @@ constexpr size_t pending_max = 64;  ///< steps that one exchange settles
 /// A person watches: each step is shown, in a line that the next one takes the place of.
 bool watched(const Options &options) { return ::isatty(::fileno(options.lines())) != 0; }
 
-/// What a line begins with.
+/// Returns what a line begins with.
 const char *beginning(bool live) { return live ? "\r\033[K" : ""; }
 
 /// @param step_ns  of one step: no part of a round takes longer
@@ -89,7 +89,7 @@ Outcome Session::step(Run &result) {
   return trainer_.agreed() ? after_step(record.step, result) : std::nullopt;
 }
 
-/// What is due after a step; where ranks take the mean of several steps, after the first at which they have it.
+/// Does what is due after a step. If ranks take the mean of several steps, that is the first at which they have it.
 Outcome Session::after_step(uint64_t step, Run &result) {
   const uint64_t round = options_.mode == Mode::local_sgd ? options_.local_steps : 1;
   const uint64_t before = (step - 1) / round * round;

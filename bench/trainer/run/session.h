@@ -32,7 +32,7 @@ class Session {
   std::vector<Traffic> pending_;  ///< of the last steps, whose times are not settled yet
 };
 
-/// One line for each tenth of the run; on a terminal, one that is written over.
+/// Prints a line for each tenth of the run, or on a terminal one that is overwritten.
 void show_progress(const Options &options, const StepRecord &record, size_t ranks);
 
 }  // namespace rondo::train

@@ -23,7 +23,8 @@ Membership member_of(const Rendezvous &rendezvous) {
 }
 
 /// Waits for all ranks at the store of the group, which this rank has entered.
-Result<Rendezvous> meet(Rendezvous rendezvous, uint64_t deadline_ns) {
+Result<Rendezvous> meet(Rendezvous rendezvous, uint64_t deadline_ns, std::function<void()> idle = {}) {
+  const IdleWork work(*rendezvous.store, std::move(idle));
   const auto met =
       rendezvous.store->gather(rendezvous.key_prefix + "join", rendezvous.rank, rendezvous.size, {}, deadline_ns);
   if (met.ok()) return rendezvous;
@@ -33,12 +34,13 @@ Result<Rendezvous> meet(Rendezvous rendezvous, uint64_t deadline_ns) {
 
 /// Enters the group at its store, and waits for all ranks.
 Result<Rendezvous> complete(Rendezvous rendezvous, const Endpoint &endpoint, const Secret &secret,
-                            const StoreHost &host, uint64_t deadline_ns, const Cancel *cancel) {
+                            const StoreHost &host, uint64_t deadline_ns, const Cancel *cancel,
+                            std::function<void()> idle = {}) {
   rendezvous.secret = secret;
   log::debug({log::Subsystem::bootstrap, rendezvous.rank}, "meets the other ranks at " + format_endpoint(endpoint));
   const Membership member = member_of(rendezvous);
   RONDO_TRY_ASSIGN(rendezvous.store, connect_store(endpoint, secret, deadline_ns, member, host, cancel));
-  return meet(std::move(rendezvous), deadline_ns);
+  return meet(std::move(rendezvous), deadline_ns, std::move(idle));
 }
 
 /// Completes the rendezvous on rank 0 when it runs the store for this group alone, and reports its failure to the
@@ -62,9 +64,9 @@ Result<Rendezvous> complete_as_host(Rendezvous rendezvous, std::unique_ptr<Store
   return own;
 }
 
+/// Adds the launcher. The caller adds the rank (at_init() in src/core/init.cpp).
 Error in_job(Error error, const Job &job) {
-  error.message = "rank " + std::to_string(job.rank) + " of " + std::to_string(job.size) + " (" + job.launcher +
-                  "): " + error.message;
+  if (!job.launcher.empty()) error.message.insert(0, "launched by " + job.launcher + "; ");
   return error;
 }
 
@@ -198,15 +200,24 @@ Result<Rendezvous> join_job(const Job &job, uint32_t generation, bool serving, s
   return met;
 }
 
-Result<Rendezvous> join_unique_id(const rondo_unique_id_t &id, uint32_t rank, uint32_t size, uint64_t deadline_ns,
-                                  const Cancel *cancel) {
-  RONDO_TRY_ASSIGN(const UniqueId decoded, decode_unique_id(id));
+GroupServer server_of(const UniqueId &id) {
+  return {id, {.name = maker_name(id) + ", which made the unique id,", .runs_already = true}};
+}
+
+Result<Rendezvous> join_group(const GroupServer &server, uint32_t rank, uint32_t size, uint64_t deadline_ns,
+                              const Cancel *cancel) {
+  const UniqueId &id = server.id;
   Rendezvous rendezvous;
   rendezvous.rank = rank;
   rendezvous.size = size;
-  rendezvous.key_prefix = group_name(decoded) + "/";
-  const StoreHost host{.name = maker_name(decoded) + ", which made the unique id,", .runs_already = true};
-  return complete(std::move(rendezvous), decoded.endpoint, decoded.secret, host, deadline_ns, cancel);
+  rendezvous.key_prefix = group_name(id) + "/";
+  return complete(std::move(rendezvous), id.endpoint, id.secret, server.host, deadline_ns, cancel, server.idle);
+}
+
+Result<Rendezvous> join_unique_id(const rondo_unique_id_t &id, uint32_t rank, uint32_t size, uint64_t deadline_ns,
+                                  const Cancel *cancel) {
+  RONDO_TRY_ASSIGN(const UniqueId decoded, decode_unique_id(id));
+  return join_group(server_of(decoded), rank, size, deadline_ns, cancel);
 }
 
 }  // namespace rondo

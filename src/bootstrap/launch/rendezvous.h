@@ -2,6 +2,8 @@
 // This file lets the ranks of a job or of a unique id meet: the one entry point of the bootstrap for the communicator.
 #pragma once
 
+#include <functional>
+
 #include "src/bootstrap/launch/environment.h"
 #include "src/bootstrap/launch/unique_id.h"
 
@@ -18,6 +20,15 @@ struct Rendezvous {
   std::unique_ptr<Store> store;         ///< the client goes first. Keep the server while any rank may use the store.
 };
 
+/// A server that runs for one group in the process of one of its ranks.
+struct GroupServer {
+  UniqueId id;
+  StoreHost host;
+  std::function<void()> idle{};  ///< done as Store::set_idle_work() says, until all ranks have arrived
+};
+/// Returns the server of an id of start_unique_id_server().
+[[nodiscard]] GroupServer server_of(const UniqueId &id);
+
 /// Meets the other ranks of `job`. `generation` counts the communicators that were made from the environment before, on
 /// every rank alike. `serving` says that this process keeps the server of an earlier one. With
 /// Job::RendezvousMethod::listen all generations meet at one port. `network_interface` is RONDO_INTERFACE: it chooses
@@ -28,6 +39,8 @@ struct Rendezvous {
                                           const Cancel *cancel = nullptr);
 
 /// Meets the other ranks at the server of `id`, which start_unique_id_server() runs in one of their processes.
+[[nodiscard]] Result<Rendezvous> join_group(const GroupServer &server, uint32_t rank, uint32_t size,
+                                            uint64_t deadline_ns, const Cancel *cancel = nullptr);
 [[nodiscard]] Result<Rendezvous> join_unique_id(const rondo_unique_id_t &id, uint32_t rank, uint32_t size,
                                                 uint64_t deadline_ns, const Cancel *cancel = nullptr);
 

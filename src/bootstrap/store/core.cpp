@@ -31,7 +31,13 @@ Reply notice(Error error) {
 
 Error mismatch(std::string message) { return {RONDO_ERROR_MISMATCH, std::move(message)}; }
 
-/// "ranks 1, 4 and 5 are missing (3 of 8)".
+/// Returns what a user reads of a key such as "g0/join" or "g0//ports": the name of the step, without the group.
+std::string step_of(const std::string &key) {
+  const size_t begin = key.find_first_not_of('/', std::min(key.find('/'), key.size()));
+  return in_quotes(key.find('/') == std::string::npos || begin == std::string::npos ? key : key.substr(begin));
+}
+
+/// Returns e.g. "not arrived at the step 'ports': ranks 1, 4, 5 (3 of 8)".
 Error missing_ranks(const std::string &key, uint32_t count, const std::map<uint32_t, Bytes> &parts) {
   std::string list;
   size_t missing_count = 0;
@@ -44,8 +50,8 @@ Error missing_ranks(const std::string &key, uint32_t count, const std::map<uint3
   }
   if (missing_count > listed_rank_count_max)
     list += " and " + std::to_string(missing_count - listed_rank_count_max) + " more";
-  error.message = "missing at " + in_quotes(key) + ": rank" + (missing_count == 1 ? " " : "s ") + list + " (" +
-                  std::to_string(missing_count) + " of " + std::to_string(count) + ")";
+  error.message = "not arrived at the step " + step_of(key) + ": rank" + (missing_count == 1 ? " " : "s ") + list +
+                  " (" + std::to_string(missing_count) + " of " + std::to_string(count) + ")";
   return error;
 }
 
@@ -247,7 +253,7 @@ Result<StoreCore::Entry *> StoreCore::gather_entry(uint64_t client, const Reques
   Entry &entry = found->second;
   if (!entry.is_gather) return mismatch("key " + in_quotes(request.key) + " is a value, not a gather");
   if (entry.gather.count != request.count)
-    return mismatch("rank " + std::to_string(request.rank) + " says that " + in_quotes(request.key) + " is of " +
+    return mismatch("rank " + std::to_string(request.rank) + " says that the step " + step_of(request.key) + " is of " +
                     std::to_string(request.count) + " ranks; others say " + std::to_string(entry.gather.count));
   if (entry.gather.over) return mismatch("gather " + in_quotes(request.key) + " is over: each rank has its result");
   return &entry;
@@ -261,7 +267,7 @@ Result<void> StoreCore::add_part(Entry &entry, Request &request) {
     return {};
   }
   if (found->second == request.value) return {};
-  Error error = mismatch("rank " + std::to_string(request.rank) + " came to " + in_quotes(request.key) +
+  Error error = mismatch("rank " + std::to_string(request.rank) + " came to the step " + step_of(request.key) +
                          " twice, with different values; each rank must be given out once");
   error.peer = static_cast<int32_t>(request.rank);
   return error;
@@ -316,7 +322,7 @@ void StoreCore::cancel(uint64_t client, const Request &request, std::vector<Deli
 Error StoreCore::what_is_missing(uint64_t client, const Request &request) {
   if (request.kind == Request::Kind::gather)
     return missing_ranks(request.key, request.count, keys_of(client).entries.at(request.key).gather.parts);
-  return {RONDO_ERROR_TIMEOUT, "nobody put " + in_quotes(request.key)};
+  return {RONDO_ERROR_TIMEOUT, "no rank has reported " + step_of(request.key)};
 }
 
 void StoreCore::end(std::vector<Delivery> &out) {

@@ -111,7 +111,7 @@ void StoreGroups::note_done(uint32_t generation) {
   while (done_.erase(done_count_) != 0) ++done_count_;
 }
 
-/// A member is gone. A group that has come to its end is forgotten, unless its name must not be used again.
+/// Removes a member that is gone. A group that has ended is forgotten, unless its name must not be used again.
 void StoreGroups::vacate(const std::shared_ptr<Group> &group, uint32_t rank) {
   group->present.erase(rank);
   if (!group->present.empty() || (!group->all_have_come() && !group->failure)) return;

@@ -20,6 +20,7 @@
 #include "src/base/unique_handle.h"
 #include "src/bootstrap/endpoint.h"
 #include "src/bootstrap/store/hub.h"
+#include "src/bootstrap/store/listener.h"
 
 namespace rondo {
 namespace {
@@ -35,34 +36,6 @@ constexpr int accepts_per_round = 64;
 constexpr int reserve_min = 16;  // descriptors that strangers leave to the process, where it has few
 constexpr int reserve_max = 256;
 constexpr size_t strangers_min = 4;  // are let in however few descriptors are free: a member may be among them
-
-struct Listener {
-  FileDescriptor socket;
-  Endpoint endpoint;
-};
-
-Result<Listener> listen_on(const Endpoint &endpoint, int &error_number) {
-  RONDO_TRY_ASSIGN(SocketAddress address, socket_address(endpoint));
-  FileDescriptor socket(::socket(address.storage.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  if (!socket.valid()) {
-    error_number = errno;
-    return system_error("socket for the store", error_number);
-  }
-  const int on = 1;
-  ::setsockopt(socket.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
-  if (address.storage.ss_family == AF_INET6) {  // the wildcard "::" takes IPv4 too
-    const int off = 0;
-    ::setsockopt(socket.get(), IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off);
-  }
-  if (::bind(socket.get(), address.get(), address.bytes) != 0 || ::listen(socket.get(), 4096) != 0) {
-    error_number = errno;
-    return system_error("listen on " + format_endpoint(endpoint) + " for the store", error_number);
-  }
-  SocketAddress bound;
-  bound.bytes = sizeof bound.storage;
-  if (::getsockname(socket.get(), bound.get(), &bound.bytes) != 0) return system_error("getsockname", errno);
-  return Listener{std::move(socket), endpoint_of(bound)};
-}
 
 /// Returns how many descriptors this process may have.
 int descriptor_limit() {
@@ -98,7 +71,7 @@ void keep_alive(int socket) {
 
 class Server final : public StoreServer {
  public:
-  Server(Listener listener, FileDescriptor epoll, FileDescriptor bell, const Secret &secret, GroupNames names)
+  Server(StoreListener listener, FileDescriptor epoll, FileDescriptor bell, const Secret &secret, GroupNames names)
       : listener_(std::move(listener)),
         epoll_(std::move(epoll)),
         bell_(std::move(bell)),
@@ -348,7 +321,7 @@ class Server final : public StoreServer {
     (void)watch(EPOLL_CTL_MOD, connection.socket.get(), wants_write ? EPOLLIN | EPOLLOUT : EPOLLIN, number);
   }
 
-  Listener listener_;
+  StoreListener listener_;
   FileDescriptor epoll_;
   FileDescriptor bell_;
   FileDescriptor spare_;
@@ -370,12 +343,8 @@ class Server final : public StoreServer {
 
 }  // namespace
 
-Result<std::unique_ptr<StoreServer>> start_store_server(const Endpoint &address, const Secret &secret,
-                                                        GroupNames names, int *listen_errno) {
-  int error_number = 0;
-  auto listening = listen_on(address, error_number);
-  if (listen_errno != nullptr) *listen_errno = error_number;
-  RONDO_TRY_ASSIGN(Listener listener, std::move(listening));
+Result<std::unique_ptr<StoreServer>> start_store_server(StoreListener listener, const Secret &secret,
+                                                        GroupNames names) {
   FileDescriptor epoll(::epoll_create1(EPOLL_CLOEXEC));
   if (!epoll.valid()) return system_error("epoll_create1 for the store", errno);
   FileDescriptor bell(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
@@ -383,6 +352,12 @@ Result<std::unique_ptr<StoreServer>> start_store_server(const Endpoint &address,
   auto server = std::make_unique<Server>(std::move(listener), std::move(epoll), std::move(bell), secret, names);
   RONDO_TRY(server->start());
   return std::unique_ptr<StoreServer>(std::move(server));
+}
+
+Result<std::unique_ptr<StoreServer>> start_store_server(const Endpoint &address, const Secret &secret,
+                                                        GroupNames names, int *listen_errno) {
+  RONDO_TRY_ASSIGN(StoreListener listener, listen_for_store(address, listen_errno));
+  return start_store_server(std::move(listener), secret, names);
 }
 
 }  // namespace rondo

@@ -201,10 +201,10 @@ class StoreServer {
   virtual void hosted_by(uint32_t rank) = 0;
   /// That rank failed before it could say so as a client; its clients receive the error. Any thread.
   virtual void host_failed(const Error &error) = 0;
-  /// The process that had this rank in all groups has ended: those that it has not entered fail now. Any thread.
+  /// Fails the groups that this rank has not entered, since its process has ended. Any thread.
   virtual void rank_ended(uint32_t rank) = 0;
-  /// Calls `report` on the server's thread each time that a rival comes (rival_prefix) whose group was complete; at
-  /// once if one has come before. Any thread.
+  /// Calls `report` on the server's thread for each rival (rival_prefix) that comes with a complete group. If one has
+  /// come before, it calls at once. Any thread.
   virtual void on_rival(std::function<void(const Error &)> report) = 0;
   /// Describes the clients that had another secret, for an error; empty where there were none. Any thread.
   [[nodiscard]] virtual std::string turned_away() = 0;

@@ -184,8 +184,9 @@ std::string info_text(const Json &document) {
   out += "\nConfiguration\n";
   for (const Json &entry : document["configuration"]) {
     std::string value = entry["value"];
-    if (value.empty()) value = "none";
-    add_line(out, entry["variable"], value + " (" + entry["source"].get<std::string>() + ")");
+    const std::string_view variable = entry["variable"].get_ref<const std::string &>();
+    if (value.empty()) value = variable == "RONDO_INTERFACE" || variable == "RONDO_IB_HCA" ? "any" : "none";
+    add_line(out, std::string(variable), value + " (" + entry["source"].get<std::string>() + ")");
   }
   add_ucx(out, document["ucx"]);
   add_verbs(out, document["verbs"]);

@@ -8,6 +8,7 @@
 #include <map>
 
 #include "src/base/parse.h"
+#include "src/base/spelling.h"
 #include "src/base/user_file.h"
 #include "src/cli/sim/sim.h"
 
@@ -27,7 +28,7 @@ Result<void> read_object(const Json &json, const std::string &where, const Reade
     if (reader == readers.end()) {
       std::string known;
       for (const auto &[name, unused] : readers) known += (known.empty() ? "" : ", ") + name;
-      return invalid_argument(where + " has an unknown key " + in_quotes(key) + "; known are: " + known);
+      return invalid_argument(where + " has an unknown key " + in_quotes(key) + known_are(key, known));
     }
     auto done = reader->second(value);
     if (!done.ok()) return invalid_argument(where + ", " + key + ": " + done.error().message);

@@ -174,7 +174,7 @@ Result<Question> make_question(const SimOptions &options) {
   RONDO_TRY_ASSIGN(what.overrides.algorithm, parse_name(options.algorithm, rondo_algorithm_string, "algorithm"));
   RONDO_TRY_ASSIGN(what.overrides.protocol, parse_name(options.protocol, rondo_protocol_string, "protocol"));
   RONDO_TRY_ASSIGN(what.overrides.kernel, parse_name(options.kernel, rondo_kernel_string, "kernel"));
-  RONDO_TRY_ASSIGN(what.collective, parse_name(options.collective, planned_collective_string, "collective"));
+  RONDO_TRY_ASSIGN(what.collective, parse_collective(options.collective));
   RONDO_TRY_ASSIGN(what.bytes, parse_bytes(options.bytes, 1, uint64_t{1} << 50));
   if (!options.chunk.empty()) {
     RONDO_TRY_ASSIGN(what.overrides.chunk_bytes, parse_bytes(options.chunk, 64, uint64_t{1} << 40));

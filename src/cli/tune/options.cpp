@@ -73,7 +73,7 @@ Result<Options> finish(const Raw &raw, Options options) {
                    }));
   RONDO_TRY_ASSIGN(options.collectives,
                    list_of<rondo_collective_t>(raw.collectives, "--collectives", [](const std::string &part) {
-                     return parse_name(part, planned_collective_string, "collective");
+                     return parse_collective(part);
                    }));
   if (std::find(options.collectives.begin(), options.collectives.end(), RONDO_BARRIER) != options.collectives.end())
     return invalid_argument("--collectives: a barrier has no plan of its own; it is planned as an all_reduce");

@@ -34,15 +34,15 @@ struct RankNow {
 struct WaitNow {
   uint64_t operation = 0;
   std::vector<uint32_t> waiting;     ///< the ranks that are in it
-  std::vector<uint32_t> waited_for;  ///< ranks that have not entered it; if none: those stopped or dead in it
+  std::vector<uint32_t> waited_for;  ///< ranks that have not entered it, or if all have, those stopped or dead in it
 };
 [[nodiscard]] std::optional<WaitNow> find_wait(const std::vector<RankNow> &ranks);
 
-/// The lines about the communicator and about each rank. `now_ns` is that of the look.
+/// Returns the line about the communicator; rank_line() is about a rank. `now_ns`: when the record was read.
 [[nodiscard]] std::string communicator_line(const Recording &recording, const std::vector<RankNow> &ranks,
                                             uint64_t now_ns);
 [[nodiscard]] std::string rank_line(const RankNow &now, uint32_t rank, uint64_t now_ns);
-/// `arrived_ns`: when the last rank entered it, 0: one has not, or its record is gone.
+/// Returns the line about an operation. `arrived_ns`: when the last rank entered it, 0 if that is not known.
 [[nodiscard]] std::string operation_line(const RecordedOperation &operation, uint32_t rank, uint64_t made_ns,
                                          uint64_t arrived_ns);
 
@@ -54,7 +54,7 @@ struct WaitNow {
 /// Writes recordings one after another to a file that gets its name at the end: a file that is at `path` is whole.
 Result<void> write_recordings(const std::vector<const Recording *> &recordings, const std::string &path);
 
-/// Where the recording of a failed communicator goes: rondo-HOST-COMMUNICATOR.jsonl.
+/// Returns the path for the recording of a failed communicator: rondo-HOST-COMMUNICATOR.jsonl in `folder`.
 [[nodiscard]] std::string recording_path(const Recording &recording, const std::string &folder);
 
 }  // namespace rondo

@@ -10,6 +10,7 @@
 #include "src/base/kernel_file.h"
 #include "src/base/names.h"
 #include "src/core/diagnostics/recorder.h"
+#include "src/plan/split_call.h"
 #include "src/topo/host.h"
 
 namespace rondo {
@@ -92,7 +93,7 @@ Json clock_object(const std::optional<ClockOffset> &offset) {
 
 uint64_t time_between(uint64_t from_ns, uint64_t to_ns) { return to_ns > from_ns ? to_ns - from_ns : 0; }
 
-/// How long it has been as it is.
+/// Returns how long the rank has been in its present state.
 Json duration(const RankNow &now, uint64_t now_ns) {
   const bool timed = now.activity == Activity::in_call || now.activity == Activity::failed ||
                      now.activity == Activity::between_calls;
@@ -155,7 +156,8 @@ std::string message_line(const RecordedMessage &message, uint32_t rank, uint64_t
 }
 
 std::string operation_line(const RecordedOperation &operation, uint32_t rank, uint64_t made_ns, uint64_t arrived_ns) {
-  const Signature &signature = operation.what.signature;
+  const bool is_split = split_call_of(operation.what.signature).has_value();
+  const Signature &signature = is_split ? split_signature : operation.what.signature;
   const PlanChoice &choice = operation.what.choice;
   const auto since_made = [&](uint64_t at_ns) { return number_or_null(at_ns != 0, time_between(made_ns, at_ns)); };
   return json_line({{"record", "operation"},

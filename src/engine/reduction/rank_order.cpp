@@ -10,7 +10,7 @@ namespace {
 constexpr size_t small_bytes = 16;    // less than a vector: setting up for its tail takes longer than a plain loop
 constexpr size_t block_bytes = 4096;  // with the operands' blocks it stays in the first-level cache
 
-/// operands[first, last) behind `args.input_count` inputs that are there already.
+/// Appends operands[first, last) to the `args.input_count` inputs of `args`.
 void add_operands(ReductionArgs &args, std::span<const std::byte *const> operands, size_t first, size_t last,
                   size_t offset) {
   for (size_t index = first; index < last; ++index) args.inputs[args.input_count++] = operands[index] + offset;

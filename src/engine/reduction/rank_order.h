@@ -9,7 +9,7 @@
 
 namespace rondo {
 
-/// How partial results are kept between operands.
+/// The form of partial results between operands.
 enum class Partials : uint8_t {
   native,   ///< the type is computed in itself, so that every operation rounds anyway
   rounded,  ///< 8- and 16-bit floats: rounded to the element type, as the steps of a schedule do

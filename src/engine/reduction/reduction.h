@@ -13,14 +13,14 @@ namespace rondo {
 inline constexpr uint32_t reduce_inputs_max = 4;   // acc, src, recv[0], recv[1]
 inline constexpr uint32_t reduce_outputs_max = 3;  // dst, send[0], send[1]
 
-/// Pointers need no alignment. An output may be equal to an input (acc and dst); else they do not overlap.
+/// Pointers need no alignment. An output may be equal to an input (acc and dst); otherwise they do not overlap.
 struct ReductionArgs {
   const std::byte *inputs[reduce_inputs_max];
   std::byte *outputs[reduce_outputs_max];
   uint32_t input_count;   ///< 1..reduce_inputs_max
   uint32_t output_count;  ///< 1..reduce_outputs_max
   size_t count;           ///< elements
-  uint32_t divisor;       ///< avg: divide the reduced value by it before rounding; 0: do not
+  uint32_t divisor;       ///< avg: divides the reduced value before rounding, unless it is 0
   bool past_caches;       ///< a hint, for one large output: as stream_copy() writes
   /// Operands after the inputs, of a reduction that holds one of every rank; empty in a step. They begin at `more_at`.
   std::span<const std::byte *const> more;
@@ -35,16 +35,16 @@ struct ReductionArgs {
 /// types work in themselves.
 using ReductionFunction = void (*)(const ReductionArgs &);
 
-/// The fastest one that this processor runs; results are bit-equal whichever it is (a NaN's payload excepted).
-/// `op` avg reduces as sum. Null for unknown values only. RONDO_SIMD=plain|avx2|avx512|avx512_bf16 forces one; it is
-/// read at the first call, and a value that is unknown or that this processor cannot run is logged with the known ones
+/// Returns the fastest function that this processor runs. All give bit-equal results, except for a NaN's payload.
+/// `op` avg reduces as sum. Null for unknown values only. RONDO_SIMD=plain|avx2|avx512|avx512_bf16 forces one and is
+/// read at the first call. If its value is unknown or cannot run on this processor, it is logged with the known values
 /// and ignored.
 [[nodiscard]] ReductionFunction reduce_function(rondo_type_t type, rondo_op_t op);
 
-/// The plain C++ one, the others' reference.
+/// Returns the function in plain C++, the reference for the others.
 [[nodiscard]] ReductionFunction reduce_function_plain(rondo_type_t type, rondo_op_t op);
 
-/// What reduce_function() chose, for people: "avx512_bf16", "avx512", "avx2", "plain".
+/// Returns the name of what reduce_function() chose: "avx512_bf16", "avx512", "avx2", "plain".
 [[nodiscard]] const char *reduce_target();
 
 }  // namespace rondo

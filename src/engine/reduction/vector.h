@@ -100,7 +100,7 @@ void reduce_through_caches(const ReductionArgs &args, size_t bytes) {
   if (whole_bytes < bytes) reduce_few<Codec, Op>(args, whole_bytes, bytes - whole_bytes);
 }
 
-/// One output, past the caches, but for the first `head` bytes, behind which it is aligned to a line.
+/// Reduces to one output by streaming stores. The first `head` bytes, up to a cache line's begin, are stored normally.
 template <class Codec, class Op>
 void reduce_past_caches(ReductionArgs args, size_t head, size_t bytes) {
   reduce_through_caches<Codec, Op>(args, head);
@@ -143,7 +143,7 @@ void divide_all(std::byte *values, size_t count, uint32_t divisor) {
   }
 }
 
-/// avg of integers: reduced and divided block by block in the first-level cache.
+/// Computes avg of integers: reduces and divides block by block in the first-level cache.
 template <class T, class Codec, class Op>
 void reduce_and_divide(const ReductionArgs &args) {
   alignas(64) std::byte block[4096];

@@ -40,7 +40,7 @@ void reduce_from(ScheduleWriter &writer, uint32_t chunk, std::span<const uint32_
   }
 }
 
-/// Steps 1 and 2 of the head of this file; the result of the own (i, k) is in dst.
+/// Writes steps 1 and 2 of the head of this file. The result of the rank's own (i, k) is in dst.
 void reduce_part(ScheduleWriter &writer, const HostLayout &hosts) {
   const std::vector<uint32_t> neighbours = hosts.neighbours();
   for (uint32_t offset = 1; offset <= hosts.host_count; ++offset) {
@@ -101,7 +101,10 @@ Schedule build(const ScheduleArgs &args, const HostLayout &hosts) {
     case RONDO_ALL_REDUCE:
     case RONDO_BARRIER:
     case RONDO_SEND:
-    case RONDO_RECV: break;
+    case RONDO_RECV:
+    case RONDO_ALL_TO_ALL:
+    case RONDO_GATHER:
+    case RONDO_SCATTER: break;
   }
   return all_reduce(hosts);
 }

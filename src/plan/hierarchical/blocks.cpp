@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Hierarchical reduce-scatter and all-gather: of each block, one sum a host crosses the network, and one copy a host.
+// Hierarchical reduce-scatter and all-gather. For each block, each host sends one sum, or receives one copy.
 //
 //     2 hosts of 2 ranks; block d is rank d's. On each host rank i works for the blocks of the ranks with index i.
 //     reduce-scatter   host 0, block 2:  rank 1 ---> rank 0 ===> rank 2, which adds its own host's sum, (3 -> 2)

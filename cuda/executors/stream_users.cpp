@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cuda/executors/stream_users.h"
+
+#include <algorithm>
+#include <string>
+
+#include "cuda/transport/shared_table.h"
+
+namespace rondo::cuda {
+namespace {
+
+SharedTable<DevicePointer, StreamUsers> &all_users() {
+  static auto *const all = new SharedTable<DevicePointer, StreamUsers>;
+  return *all;
+}
+
+// The driver's names of two default streams, beside null.
+const auto legacy_stream = reinterpret_cast<CuStream>(uintptr_t{1});
+const auto thread_stream = reinterpret_cast<CuStream>(uintptr_t{2});
+
+Error same_stream(uint32_t own, uint32_t other, const UsedStream &used) {
+  const std::string name = used.stream == nullptr ? "the default stream" : "the stream";
+  return Error{RONDO_ERROR_INVALID_ARGUMENT,
+               name + " of rank " + std::to_string(own) + " has a call of rank " + std::to_string(other) +
+                   " on the same device, which waits for this call and would come before it; give each rank on a "
+                   "device a stream of its own, made with cudaStreamNonBlocking"};
+}
+
+}  // namespace
+
+bool UsedStream::is_in_line_with(const UsedStream &other) const {
+  if (capture != other.capture) return false;
+  if (stream == other.stream) return thread == other.thread;
+  return (stream == nullptr && other.blocking) || (blocking && other.stream == nullptr);
+}
+
+Result<UsedStream> used_stream(const CudaDriver &driver, CuStream stream) {
+  UsedStream used;
+  if (stream == nullptr || stream == legacy_stream) return used;  // it cannot be captured
+  used.stream = stream;
+  if (stream == thread_stream) used.thread = std::this_thread::get_id();
+  CaptureStatus status = CaptureStatus::none;
+  unsigned long long id = 0;
+  RONDO_TRY(cuda_check(driver, driver.stream_get_capture_info(stream, &status, &id, nullptr, nullptr, nullptr, nullptr),
+                       "cuStreamGetCaptureInfo"));
+  if (status != CaptureStatus::none) used.capture = id;
+  unsigned flags = 0;
+  RONDO_TRY(cuda_check(driver, driver.stream_get_flags(stream, &flags), "cuStreamGetFlags"));
+  used.blocking = used.capture == 0 && (flags & stream_non_blocking) == 0;
+  return used;
+}
+
+std::shared_ptr<StreamUsers> StreamUsers::join(DevicePointer name, uint32_t rank_count) {
+  return all_users()
+      .find_or_make(name, [&] { return Result(std::make_shared<StreamUsers>(rank_count)); })
+      .value();
+}
+
+void StreamUsers::enter(uint32_t place, uint32_t rank, std::function<uint64_t()> ended) {
+  const std::lock_guard lock(mutex_);
+  places_[place] = {rank, 0, std::move(ended), {}, {}};
+}
+
+void StreamUsers::leave(uint32_t place) {
+  const std::lock_guard lock(mutex_);
+  places_[place] = {};
+}
+
+/// A captured call runs with each replay, so only a call of another capture says that its capture is over.
+void StreamUsers::forget_ended(Place &place) {
+  if (place.uses.empty()) return;
+  const uint64_t ended = place.ended();
+  const uint64_t capture = place.next.used.capture;
+  std::erase_if(place.uses, [&](const Use &use) {
+    return use.used.capture == 0 ? use.number <= ended : use.used.capture != capture && place.next.number != 0;
+  });
+}
+
+Result<void> StreamUsers::reserve(uint32_t place, const UsedStream &used) {
+  const std::lock_guard lock(mutex_);
+  Place &own = places_[place];
+  const uint64_t number = own.number + 1;
+  for (uint32_t at = 0; at < places_.size(); ++at) {
+    Place &other = places_[at];
+    if (at == place || !other.ended) continue;
+    forget_ended(other);
+    const auto waits_there = [&](const Use &use) { return use.number >= number && use.used.is_in_line_with(used); };
+    if (waits_there(other.next) || std::ranges::any_of(other.uses, waits_there))
+      return same_stream(own.rank, other.rank, used);
+  }
+  own.next = {used, number};
+  return {};
+}
+
+void StreamUsers::enqueued(uint32_t place, uint64_t number) {
+  const std::lock_guard lock(mutex_);
+  Place &own = places_[place];
+  forget_ended(own);
+  own.number = number;
+  if (own.next.number == 0) return;
+  const auto same = std::ranges::find_if(own.uses, [&](const Use &use) { return use.used == own.next.used; });
+  if (same == own.uses.end())
+    own.uses.push_back({own.next.used, number});
+  else
+    same->number = number;
+  own.next.number = 0;
+}
+
+}  // namespace rondo::cuda

@@ -1,0 +1,224 @@
+// SPDX-License-Identifier: Apache-2.0
+// The collectives of rondo.h that exchange blocks: arguments checked, then run, or kept in the thread's group.
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "src/api/run_collective.h"
+
+using namespace rondo;
+
+namespace {
+
+Signature signature_of(rondo_collective_t collective, rondo_type_t type, size_t count, int root) {
+  return rondo::signature_of(collective, type, RONDO_SUM, count, static_cast<uint32_t>(root));
+}
+
+/// Returns the signature of a _v function: each two ranks compare the counts of their blocks.
+Signature signature_by_pairs(rondo_collective_t collective, rondo_type_t type, int root = 0) {
+  Signature signature = signature_of(collective, type, 0, root);
+  signature.counts_hash = counts_of_pairs;
+  return signature;
+}
+
+/// Checks what comes before buffers: the root, and whether the communicator has this collective.
+Result<void> check_call(const Communicator &comm, rondo_collective_t collective, int root = 0) {
+  RONDO_TRY(check_root(root, comm.rank_count()));
+  return comm.check_block_exchange(collective, static_cast<uint32_t>(root));
+}
+
+bool is_root(const Communicator &comm, int root) { return static_cast<uint32_t>(root) == comm.rank(); }
+
+/// The blocks that a _v function sends or receives.
+struct Side {
+  std::vector<Block> blocks;  ///< by rank
+  uint64_t total_bytes = 0;
+  size_t end_bytes = 0;  ///< from the buffer's beginning to the last block's end
+};
+
+/// Lays the blocks out. Null `displacements` mean that one follows another. `name`: of the counts.
+Result<Side> lay_out(const std::string &name, const size_t *counts, const size_t *displacements, uint32_t rank_count,
+                     rondo_type_t type) {
+  RONDO_TRY_ASSIGN(const size_t size, bytes_of(1, type));
+  if (counts == nullptr) return invalid_argument(name + " is NULL; it must have an entry for each rank");
+  Side side;
+  side.blocks.reserve(rank_count);
+  size_t total = 0, end = 0;
+  for (uint32_t peer = 0; peer < rank_count; ++peer) {
+    if (counts[peer] == 0) {  // its displacement does not matter
+      side.blocks.push_back({});
+      continue;
+    }
+    const size_t begin = displacements != nullptr ? displacements[peer] : total;
+    const auto stop = checked_add(begin, counts[peer]);
+    const auto sum = checked_add(total, counts[peer]);
+    if (!stop || !sum || !checked_mul(*stop, size) || !checked_mul(*sum, size))
+      return refused_overflow("the block of rank " + std::to_string(peer) + " in " + name + " (" +
+                      std::to_string(counts[peer]) + " elements at " + std::to_string(begin) + ")");
+    side.blocks.push_back({begin * size, counts[peer] * size});
+    total = *sum;
+    end = std::max(end, *stop);
+  }
+  side.total_bytes = total * size;
+  side.end_bytes = end * size;
+  return side;
+}
+
+/// Makes a side with one block: that of `peer`.
+Side lone_side(uint32_t peer, uint32_t rank_count, size_t bytes) {
+  Side side;
+  side.blocks.resize(rank_count);
+  side.blocks[peer] = {0, bytes};
+  side.total_bytes = side.end_bytes = bytes;
+  return side;
+}
+
+/// Checks that a rank sends itself what it expects of itself.
+Result<void> check_own(const Communicator &comm, const Side &sends, const Side &receives, size_t size) {
+  const uint64_t sent = sends.blocks[comm.rank()].bytes, received = receives.blocks[comm.rank()].bytes;
+  if (sent == received) return {};
+  return invalid_argument("rank " + std::to_string(comm.rank()) + " sends itself " + std::to_string(sent / size) +
+                          " elements and expects " + std::to_string(received / size) +
+                          " of itself; give both the same count");
+}
+
+/// Submits a _v call whose arguments are right.
+Result<void> submit_lists(const Target &target, Call call, Side sends, Side receives, uint64_t total_bytes,
+                          rondo_stream_t stream) {
+  call.lists = std::make_shared<const BlockLists>(
+      BlockLists{std::move(sends.blocks), std::move(receives.blocks), total_bytes});
+  return submit(target, call, stream);
+}
+
+/// A gather, or a scatter, where the root has all blocks in `whole`, and every rank its own in `part`.
+struct RootedCall {
+  rondo_collective_t collective;
+  const char *whole_name;
+  const char *part_name;
+  const void *whole;
+  const void *part;
+};
+
+/// Checks the buffers. own_offset_bytes is that of this rank's block in `whole`. Returns whether the call is in place.
+Result<bool> check_rooted(const Communicator &comm, const RootedCall &it, bool has_whole, size_t whole_bytes,
+                          size_t part_bytes, size_t own_offset_bytes) {
+  RONDO_TRY(check_buffer(comm, it.part_name, it.part, part_bytes));
+  if (!has_whole) return false;
+  RONDO_TRY(check_buffer(comm, it.whole_name, it.whole, whole_bytes));
+  const void *const own = advance_bytes(it.whole, own_offset_bytes);
+  RONDO_TRY(check_overlap(it.whole, whole_bytes, it.part, part_bytes, own));
+  return it.part == own;
+}
+
+/// Runs a gather or a scatter of equal blocks.
+Result<void> submit_rooted(const Target &target, const RootedCall &it, size_t count, rondo_type_t type, int root,
+                           rondo_stream_t stream) {
+  const Communicator &comm = *target.comm;
+  RONDO_TRY_ASSIGN(const auto layout, even_blocks(count, comm.rank_count(), comm.rank(), type));
+  RONDO_TRY(check_call(comm, it.collective, root));
+  const bool has_whole = is_root(comm, root);
+  RONDO_TRY_ASSIGN(const bool in_place, check_rooted(comm, it, has_whole, layout.end_bytes, layout.own_bytes,
+                                                     layout.own_offset_bytes));
+  const void *const whole = has_whole ? it.whole : nullptr;
+  const bool gathers = it.collective == RONDO_GATHER;
+  Call call{signature_of(it.collective, type, count, root), gathers ? it.part : whole,
+            const_cast<void *>(gathers ? whole : it.part), in_place};
+  return submit(target, call, stream);
+}
+
+/// Runs a gather_v or a scatter_v. This rank's block has `part_count` elements; the rest counts on the root alone.
+Result<void> submit_rooted_v(const Target &target, const RootedCall &it, size_t part_count, const size_t *counts,
+                             const size_t *displacements, rondo_type_t type, int root, rondo_stream_t stream) {
+  const Communicator &comm = *target.comm;
+  RONDO_TRY_ASSIGN(const size_t part_bytes, bytes_of(part_count, type));
+  RONDO_TRY(check_call(comm, it.collective, root));
+  const bool has_whole = is_root(comm, root), gathers = it.collective == RONDO_GATHER;
+  Side part = lone_side(static_cast<uint32_t>(root), comm.rank_count(), part_bytes), whole;
+  if (has_whole) {
+    RONDO_TRY_ASSIGN(whole, lay_out("counts", counts, displacements, comm.rank_count(), type));
+    if (gathers && displacements != nullptr) RONDO_TRY(check_disjoint(counts, displacements, comm.rank_count()));
+    RONDO_TRY(check_own(comm, gathers ? part : whole, gathers ? whole : part, rondo_type_size(type)));
+  } else {
+    whole.blocks.resize(comm.rank_count());
+  }
+  const size_t own_offset_bytes = whole.blocks[comm.rank()].begin_bytes;
+  RONDO_TRY_ASSIGN(const bool in_place,
+                   check_rooted(comm, it, has_whole, whole.end_bytes, part_bytes, own_offset_bytes));
+  const void *const all = has_whole ? it.whole : nullptr;
+  Call call{signature_by_pairs(it.collective, type, root), gathers ? it.part : all,
+            const_cast<void *>(gathers ? all : it.part), in_place};
+  const uint64_t total_bytes = has_whole ? whole.total_bytes : part_bytes;
+  return gathers ? submit_lists(target, call, std::move(part), std::move(whole), total_bytes, stream)
+                 : submit_lists(target, call, std::move(whole), std::move(part), total_bytes, stream);
+}
+
+}  // namespace
+
+extern "C" {
+
+rondo_status_t rondo_all_to_all(const void *send, void *recv, size_t count, rondo_type_t type, rondo_comm_t handle,
+                                rondo_stream_t stream) noexcept {
+  return run_collective(handle, [&](const Target &target) -> Result<void> {
+    const Communicator &comm = *target.comm;
+    RONDO_TRY_ASSIGN(const auto layout, even_blocks(count, comm.rank_count(), comm.rank(), type));
+    RONDO_TRY(check_call(comm, RONDO_ALL_TO_ALL));
+    RONDO_TRY(check_buffer(comm, "send", send, layout.end_bytes));
+    RONDO_TRY(check_buffer(comm, "recv", recv, layout.end_bytes));
+    RONDO_TRY(check_overlap(send, layout.end_bytes, recv, layout.end_bytes, send));
+    return submit(target, {signature_of(RONDO_ALL_TO_ALL, type, count, 0), send, recv, send == recv}, stream);
+  });
+}
+
+rondo_status_t rondo_all_to_all_v(const void *send, const size_t *send_counts, const size_t *send_displacements,
+                                  void *recv, const size_t *recv_counts, const size_t *recv_displacements,
+                                  rondo_type_t type, rondo_comm_t handle, rondo_stream_t stream) noexcept {
+  return run_collective(handle, [&](const Target &target) -> Result<void> {
+    const Communicator &comm = *target.comm;
+    const uint32_t rank_count = comm.rank_count();
+    RONDO_TRY(check_call(comm, RONDO_ALL_TO_ALL));
+    RONDO_TRY_ASSIGN(auto sends, lay_out("send_counts", send_counts, send_displacements, rank_count, type));
+    RONDO_TRY_ASSIGN(auto receives, lay_out("recv_counts", recv_counts, recv_displacements, rank_count, type));
+    if (recv_displacements != nullptr) RONDO_TRY(check_disjoint(recv_counts, recv_displacements, rank_count));
+    RONDO_TRY(check_own(comm, sends, receives, rondo_type_size(type)));
+    RONDO_TRY(check_buffer(comm, "send", send, sends.end_bytes));
+    RONDO_TRY(check_buffer(comm, "recv", recv, receives.end_bytes));
+    RONDO_TRY(check_overlap(send, sends.end_bytes, recv, receives.end_bytes, nullptr));
+    const uint64_t total_bytes = sends.total_bytes;
+    return submit_lists(target, {signature_by_pairs(RONDO_ALL_TO_ALL, type), send, recv}, std::move(sends),
+                        std::move(receives), total_bytes, stream);
+  });
+}
+
+rondo_status_t rondo_gather(const void *send, void *recv, size_t send_count, rondo_type_t type, int root,
+                            rondo_comm_t handle, rondo_stream_t stream) noexcept {
+  return run_collective(handle, [&](const Target &target) {
+    return submit_rooted(target, {RONDO_GATHER, "recv", "send", recv, send}, send_count, type, root, stream);
+  });
+}
+
+rondo_status_t rondo_gather_v(const void *send, size_t send_count, void *recv, const size_t *counts,
+                              const size_t *displacements, rondo_type_t type, int root, rondo_comm_t handle,
+                              rondo_stream_t stream) noexcept {
+  return run_collective(handle, [&](const Target &target) {
+    return submit_rooted_v(target, {RONDO_GATHER, "recv", "send", recv, send}, send_count, counts, displacements, type,
+                           root, stream);
+  });
+}
+
+rondo_status_t rondo_scatter(const void *send, void *recv, size_t recv_count, rondo_type_t type, int root,
+                             rondo_comm_t handle, rondo_stream_t stream) noexcept {
+  return run_collective(handle, [&](const Target &target) {
+    return submit_rooted(target, {RONDO_SCATTER, "send", "recv", send, recv}, recv_count, type, root, stream);
+  });
+}
+
+rondo_status_t rondo_scatter_v(const void *send, const size_t *counts, const size_t *displacements, void *recv,
+                               size_t recv_count, rondo_type_t type, int root, rondo_comm_t handle,
+                               rondo_stream_t stream) noexcept {
+  return run_collective(handle, [&](const Target &target) {
+    return submit_rooted_v(target, {RONDO_SCATTER, "send", "recv", send, recv}, recv_count, counts, displacements, type,
+                           root, stream);
+  });
+}
+
+}  // extern "C"

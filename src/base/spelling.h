@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+// Suggests the name that a user may have meant, and reads the usual spellings of collectives.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+namespace rondo {
+
+/// Returns the name of `list` ("ring, tree") that is nearest to `text`, in any case of letters. Returns "" if more than
+/// `letters_max` letters must be inserted, removed or changed.
+[[nodiscard]] std::string nearest_name(std::string_view text, std::string_view list, size_t letters_max);
+
+/// Returns e.g. "; did you mean ring?", or "" if no name of `list` is near. One letter may be wrong, and in a long text
+/// one of three.
+[[nodiscard]] std::string did_you_mean(std::string_view text, std::string_view list);
+
+/// Returns the end of a message about an unknown name. It has the names of `list`, and did_you_mean().
+[[nodiscard]] std::string known_are(std::string_view text, std::string_view list);
+
+/// Returns Rondo's name of the collective that other libraries write as "allreduce", "All-Reduce" or "bcast". Returns
+/// other text as it is.
+[[nodiscard]] std::string collective_spelling(std::string_view text);
+
+}  // namespace rondo

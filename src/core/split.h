@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+// Splits of a communicator into parts.
+//
+// Agree    The ranks of the parent run a barrier of its own kind (src/plan/split_call.h), which has the failure
+//          contract of every collective. Each rank records its color, its key, a port on which it listens already, and
+//          a nonce. After the barrier every rank reads all records, and finds the members of its part.
+// Meet     The first member of a part serves the part's store on its port. Both the secret and the name of the part are
+//          derived from the parent's secret and that member's nonce, so no secret crosses the network.
+// Make     The members make the part as every other communicator. Nothing that fails from here on concerns the parent.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "src/core/communicator.h"
+#include "src/core/pending_inits.h"
+#include "src/plan/split_call.h"
+
+namespace rondo {
+
+/// Returns the ranks of the parent that make the part of `color`, in the order of the part (pure). `calls` are by rank.
+[[nodiscard]] std::vector<uint32_t> members_of(std::span<const SplitCall> calls, int32_t color);
+
+/// Implements rondo_comm_split(): takes the turn of the split on `parent` and returns the rest, which makes the part.
+/// With RONDO_NO_COLOR the rest makes nothing, and is never nonblocking.
+[[nodiscard]] Result<Initialisation> begin_split(std::shared_ptr<Communicator> parent, int color, int key,
+                                                 const rondo_config_t *config);
+
+}  // namespace rondo

@@ -1,0 +1,239 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/engine/block_exchange.h"
+
+#include <cassert>
+#include <cstring>
+
+#include "src/engine/host_messages.h"
+#include "src/engine/watch.h"
+#include "src/plan/algorithm.h"
+
+namespace rondo {
+namespace {
+
+constexpr uint32_t visit_slices_max = 4;
+
+constexpr Step send_step{0, step_src | step_send, 0, {no_link, no_link}, {0, no_link}};
+constexpr Step receive_step{0, step_recv | step_dst, 0, {0, no_link}, {no_link, no_link}};
+constexpr Step exchange_steps[] = {send_step, receive_step};
+
+HostReducer copier() {
+  HostReducer copier;
+  copier.function = reduce_function(RONDO_UINT8, RONDO_SUM);
+  copier.small_function = reduce_function_plain(RONDO_UINT8, RONDO_SUM);
+  return copier;
+}
+
+/// Says which blocks a call has between its rank and another one.
+class Blocks {
+ public:
+  Blocks(const WorkItem &work, uint32_t rank)
+      : call_(work.plan->key.signature), lists_(work.lists.get()), rank_(rank) {
+    block_bytes_ = call_.count * rondo_type_size(static_cast<rondo_type_t>(call_.type));
+  }
+
+  [[nodiscard]] bool sends_to(uint32_t peer) const {
+    if (call_.collective == RONDO_GATHER) return peer == call_.root;
+    return call_.collective == RONDO_ALL_TO_ALL || rank_ == call_.root;
+  }
+  [[nodiscard]] bool receives_from(uint32_t peer) const {
+    if (call_.collective == RONDO_GATHER) return rank_ == call_.root;
+    return call_.collective == RONDO_ALL_TO_ALL || peer == call_.root;
+  }
+  [[nodiscard]] Block to(uint32_t peer) const {
+    if (lists_ != nullptr) return lists_->sends[peer];
+    return {call_.collective == RONDO_GATHER ? 0 : peer * block_bytes_, block_bytes_};
+  }
+  [[nodiscard]] Block from(uint32_t peer) const {
+    if (lists_ != nullptr) return lists_->receives[peer];
+    return {call_.collective == RONDO_SCATTER ? 0 : peer * block_bytes_, block_bytes_};
+  }
+  [[nodiscard]] bool exchanges_in_place() const {
+    return call_.collective == RONDO_ALL_TO_ALL && lists_ == nullptr;
+  }
+
+ private:
+  const Signature &call_;
+  const BlockLists *const lists_;
+  const uint32_t rank_;
+  uint64_t block_bytes_ = 0;
+};
+
+void copy_own(const WorkItem &work, uint32_t rank) {
+  const Blocks blocks(work, rank);
+  if (!blocks.sends_to(rank) || !blocks.receives_from(rank)) return;
+  const Block from = blocks.to(rank), to = blocks.from(rank);
+  if (to.bytes == 0) return;  // the buffers may be null
+  const std::byte *const source = work.send + from.begin_bytes;
+  std::byte *const target = work.recv + to.begin_bytes;
+  if (source != target) std::memcpy(target, source, to.bytes);
+}
+
+/// Returns the state of a lane that has one chunk of `bytes`.
+LaneState whole_block(const LaneProgram &program, uint64_t bytes) {
+  LaneState state;
+  state.loaded = bytes != 0;
+  state.step = state.loaded ? 0 : program.step_count;
+  state.rest = {0, bytes};
+  return state;
+}
+
+}  // namespace
+
+BlockExchange::BlockExchange(const Parts &parts) : parts_(parts), copier_(copier()) {}
+
+BlockExchange::Lane &BlockExchange::add_lane(const WorkItem &work, uint32_t peer, bool sends, Block block) {
+  Lane &lane = lanes_.emplace_back();
+  lane.ends = &parts_.ends[peer];
+  lane.block = block;
+  lane.sends = sends;
+  // A send buffer is only ever read: no lane that sends has a step that writes it, but in place.
+  lane.data = block.bytes == 0 ? nullptr
+                               : (sends ? const_cast<std::byte *>(work.send) : work.recv) + block.begin_bytes;
+  lane.program.steps = sends ? &send_step : &receive_step;
+  lane.program.step_count = 1;
+  lane.program.reference_safe = true;
+  lane.program.slot_elements = work.plan->choice.chunk_bytes;
+  lane.buffers.signature = work.history;
+  return lane;
+}
+
+/// Makes the lane send each slot's bytes, and receive as many in their place.
+void BlockExchange::begin_exchange(Lane &lane) const {
+  lane.program.steps = exchange_steps;
+  lane.program.step_count = 2;
+  lane.program.reference_safe = false;
+  lane.program.partition.whole = {0, lane.block.bytes};
+  lane.program.partition.chunk_elements = lane.program.slot_elements;
+  lane.program.partition.tile_count = lane.program.partition.count_tiles();
+  lane.buffers.send.data = lane.buffers.recv.data = lane.data;
+}
+
+void BlockExchange::begin_data(Lane &lane, const WorkItem &work, Operations &operations) const {
+  lane.counting = false;
+  lane.state = whole_block(lane.program, lane.block.bytes);
+  Window &window = lane.sends ? lane.buffers.send : lane.buffers.recv;
+  window.data = lane.data;
+  if (!lane.sends || lane.block.bytes < export_bytes_min) return;
+  window.handle = operations.registration_cache().find(lane.data, lane.block.bytes);
+  if (window.handle.replaced)
+    operations.raise(replaced_memory("operation " + std::to_string(work.number), parts_.rank), work.number);
+}
+
+void BlockExchange::add_lanes(const WorkItem &work) {
+  const Blocks blocks(work, parts_.rank);
+  const bool counts = work.lists != nullptr;
+  const auto rank_count = static_cast<uint32_t>(parts_.ends.size());
+  lanes_.clear();
+  lanes_.reserve(2 * size_t{rank_count});  // lanes have pointers into themselves
+  for (uint32_t distance = 1; distance < rank_count; ++distance) {
+    const uint32_t next = (parts_.rank + distance) % rank_count;
+    const uint32_t previous = (parts_.rank + rank_count - distance) % rank_count;
+    const Block to = blocks.to(next), from = blocks.from(previous);
+    if (blocks.sends_to(next) && (counts || to.bytes != 0)) add_lane(work, next, true, to);
+    if (work.plan->key.in_place && blocks.exchanges_in_place()) continue;
+    if (blocks.receives_from(previous) && (counts || from.bytes != 0)) add_lane(work, previous, false, from);
+  }
+}
+
+/// Compares what the sender announced. False: they differ, and that is raised.
+bool BlockExchange::check_size(const Lane &lane, const WorkItem &work, Operations &operations) const {
+  if (lane.sends || lane.size == lane.block.bytes) return true;
+  const Signature &call = work.plan->key.signature;
+  const uint64_t element_bytes = rondo_type_size(static_cast<rondo_type_t>(call.type));
+  const std::string own = std::to_string(parts_.rank), peer = std::to_string(lane.ends->peer);
+  Error error{RONDO_ERROR_MISMATCH,
+              "ranks disagree on operation " + std::to_string(work.number) + " (" + describe(call) + "): rank " + peer +
+                  " sends rank " + own + " " + std::to_string(lane.size / element_bytes) + " elements, rank " + own +
+                  " expects " + std::to_string(lane.block.bytes / element_bytes) +
+                  "; give both ranks the same count for this block" + what_now};
+  error.rank = static_cast<int32_t>(parts_.rank);
+  error.peer = static_cast<int32_t>(lane.ends->peer);
+  error.operation = work.number;
+  operations.ranks().raise(error);
+  return false;
+}
+
+template <class Protocol>
+Progress BlockExchange::visit(Lane &lane, const WorkItem &work, Operations &operations) const {
+  HostLinks links{std::span(&lane.ends, 1), parts_.peers, parts_.scratch, parts_.wake};
+  bool moved = false;
+  for (uint32_t slice = 0; slice < visit_slices_max; ++slice) {
+    const Progress progress = advance<SingleThread, Protocol>(SingleThread{}, lane.state, lane.program, lane.buffers,
+                                                                copier_, links);
+    if (progress == Progress::blocked) return moved ? Progress::moved : Progress::blocked;
+    if (progress != Progress::moved) return progress;
+    moved = true;
+    // Not when the lane is done: it would wait until the peer has read what this rank sent by reference, and the peer
+    // waits for that likewise.
+    if (!lane.counting || lane.state.loaded) continue;
+    if (!check_size(lane, work, operations)) return Progress::failed;
+    begin_data(lane, work, operations);
+  }
+  return Progress::moved;
+}
+
+/// Visits every lane. moved, blocked, done or failed: faulty_ is the lane.
+template <class Protocol>
+Progress BlockExchange::round(const WorkItem &work, Operations &operations) {
+  bool moved = false, all_done = true;
+  for (Lane &lane : lanes_) {
+    if (lane.done) continue;
+    const Progress progress = visit<Protocol>(lane, work, operations);
+    if (progress == Progress::failed) {
+      faulty_ = &lane;
+      return progress;
+    }
+    lane.done = progress == Progress::done;
+    all_done = all_done && lane.done;
+    moved = moved || progress != Progress::blocked;
+  }
+  if (all_done) return Progress::done;
+  return moved ? Progress::moved : Progress::blocked;
+}
+
+/// Makes the lanes, and lets the first bytes of each begin.
+void BlockExchange::begin(const WorkItem &work, Operations &operations) {
+  add_lanes(work);
+  const bool in_place = work.plan->key.in_place && Blocks(work, parts_.rank).exchanges_in_place();
+  for (Lane &lane : lanes_) {
+    if (in_place) {
+      begin_exchange(lane);
+    } else if (work.lists == nullptr) {
+      begin_data(lane, work, operations);
+    } else {
+      lane.counting = true;
+      lane.size = lane.block.bytes;
+      lane.state = whole_block(lane.program, sizeof lane.size);
+      (lane.sends ? lane.buffers.send : lane.buffers.recv).data = reinterpret_cast<std::byte *>(&lane.size);
+    }
+  }
+}
+
+template <class Protocol>
+RunOutcome BlockExchange::run_lanes(const WorkItem &work, Operations &operations, Waiter &waiter) {
+  // This rank's own block comes after the first slots, for which peers may wait.
+  bool own_copied = false;
+  for (;;) {  // bounded by the operation's deadline, which the waiter keeps
+    const Progress progress = round<Protocol>(work, operations);
+    if (progress == Progress::failed) {
+      const Fault fault = faulty_->state.fault;
+      if (fault == Fault::none) return {RunOutcome::Kind::stopped, fault, 0};  // the failure is raised already
+      return {RunOutcome::Kind::fault, fault, faulty_->ends->peer};
+    }
+    if (!own_copied) copy_own(work, parts_.rank);
+    const bool moved = progress != Progress::blocked || !own_copied;
+    own_copied = true;
+    if (progress == Progress::done) return {};
+    if (moved) waiter.moved();
+    else if (!waiter.idle()) return {RunOutcome::Kind::stopped, Fault::none, 0};
+  }
+}
+
+RunOutcome BlockExchange::run(const WorkItem &work, Operations &operations, Waiter &waiter) {
+  begin(work, operations);
+  return work.plan->choice.protocol == RONDO_PROTOCOL_LL ? run_lanes<HostLl>(work, operations, waiter)
+                                                         : run_lanes<HostSimple>(work, operations, waiter);
+}
+
+}  // namespace rondo

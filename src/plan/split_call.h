@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+// A split of a communicator is a barrier with a signature of its own, so that no other call matches it. In the record
+// of the operation, each rank publishes its own arguments instead of that signature. Records are only compared where
+// the histories of two ranks differ.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "src/plan/plan.h"
+
+namespace rondo {
+
+/// The signature of rondo_comm_split() in a plan, equal on all ranks.
+inline constexpr Signature split_signature{RONDO_BARRIER, RONDO_UINT8, RONDO_SUM, 0, 1, 0};
+
+/// The arguments that a rank publishes when it splits a communicator.
+struct SplitCall {
+  int32_t color = RONDO_NO_COLOR;
+  int32_t key = 0;
+  uint32_t port = 0;   ///< on which this rank would serve the store of its part; 0 without a color
+  uint64_t nonce = 0;  ///< random: makes the secret of each part differ
+
+  bool operator==(const SplitCall &) const = default;
+};
+
+/// Returns the record of the call.
+[[nodiscard]] constexpr Signature record_of(const SplitCall &call) {
+  Signature record = split_signature;
+  record.root = call.port;
+  record.count = uint64_t{static_cast<uint32_t>(call.color)} << 32 | static_cast<uint32_t>(call.key);
+  record.counts_hash = call.nonce;
+  return record;
+}
+
+/// Returns the call that a record is of, or none if it is another operation.
+[[nodiscard]] constexpr std::optional<SplitCall> split_call_of(const Signature &record) {
+  if (record.collective != split_signature.collective || record.op != split_signature.op) return std::nullopt;
+  return SplitCall{static_cast<int32_t>(record.count >> 32), static_cast<int32_t>(record.count), record.root,
+                   record.counts_hash};
+}
+
+}  // namespace rondo

@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+// Tests that ranks of one process on one device find out that they use one stream, and which streams they may share.
+#include "tests/gpu/device_ranks.h"
+
+using namespace rondo_test;
+
+namespace {
+
+/// Two ranks on one device, which sum 16 values in place.
+struct Pair {
+  explicit Pair(rondo_device_executor_t executor)
+      : group(2, with(executor)), first(group.world, ones()), second(group.world, ones()) {}
+
+  static rondo_config_t with(rondo_device_executor_t executor) {
+    rondo_config_t config = on_device();
+    config.device_executor = executor;
+    return config;
+  }
+  static std::vector<std::byte> ones() { return bytes_of(std::vector<float>(16, 1)); }
+  rondo_status_t sum(int rank, rondo_stream_t stream) {
+    void *const values = (rank == 0 ? first : second).pointer();
+    return rondo_all_reduce(values, values, 16, RONDO_FLOAT32, RONDO_SUM, group.ranks[rank], stream);
+  }
+  /// Checks that `rank` may not call on `stream`, where the other rank has a call, and that its own stream will do.
+  void check_refused(int rank, rondo_stream_t stream, const std::string &which) {
+    CHECK(sum(rank, stream) == RONDO_ERROR_INVALID_ARGUMENT);
+    const std::string own = std::to_string(rank), other = std::to_string(1 - rank);
+    check_message({which + " of rank " + own + " has a call of rank " + other, "cudaStreamNonBlocking"});
+    CHECK(sum(rank, group.stream(rank)) == RONDO_OK);
+  }
+  void complete() const {
+    CU_OK(group.world.cu.stream_synchronize(nullptr));
+    group.complete();
+  }
+
+  DeviceRanks group;
+  DeviceBuffer first, second;
+};
+
+constexpr auto both = {RONDO_DEVICE_EXECUTOR_KERNEL, RONDO_DEVICE_EXECUTOR_COPY};
+
+}  // namespace
+
+TEST_CASE("streams: a call that comes after the call of another rank, which waits for it, is refused") {
+  for (const rondo_device_executor_t executor : both) {
+    CAPTURE(executor);
+    Pair pair(executor);
+    REQUIRE(pair.sum(0, pair.group.stream(0)) == RONDO_OK);
+    pair.check_refused(1, pair.group.stream(0), "the stream");
+    pair.complete();
+    CHECK_VALUES(pair.first.read(), std::vector<float>(16, 2));
+    CHECK_VALUES(pair.second.read(), std::vector<float>(16, 2));
+  }
+}
+
+TEST_CASE("streams: two ranks may not both call on the default stream, nor beside it on one that waits for it") {
+  rondo::cuda::CuStream blocking = nullptr;
+  for (const rondo_device_executor_t executor : both) {
+    CAPTURE(executor);
+    Pair pair(executor);
+    const auto &cu = pair.group.world.cu;
+    auto *const legacy = reinterpret_cast<rondo_stream_t>(uintptr_t{1});
+    REQUIRE(cu.stream_create(&blocking, rondo::cuda::stream_default, 0) == rondo::cuda::CuStatus::success);
+    REQUIRE(pair.sum(1, nullptr) == RONDO_OK);
+    CHECK(pair.sum(0, legacy) == RONDO_ERROR_INVALID_ARGUMENT);
+    CHECK(pair.sum(0, blocking) == RONDO_ERROR_INVALID_ARGUMENT);
+    pair.check_refused(0, nullptr, "the default stream");
+    pair.complete();
+    REQUIRE(pair.sum(0, blocking) == RONDO_OK);
+    pair.check_refused(1, nullptr, "the default stream");
+    CU_OK(cu.stream_synchronize(blocking));
+    pair.complete();
+    CHECK_VALUES(pair.first.read(), std::vector<float>(16, 4));
+    CU_OK(cu.stream_destroy(blocking));
+  }
+}
+
+TEST_CASE("streams: ranks may use one stream for calls that do not wait for each other") {
+  for (const rondo_device_executor_t executor : both) {
+    CAPTURE(executor);
+    Pair pair(executor);
+    rondo_stream_t one = pair.group.stream(0), other = pair.group.stream(1);
+    REQUIRE(pair.sum(0, one) == RONDO_OK);
+    REQUIRE(pair.sum(1, other) == RONDO_OK);
+    REQUIRE(pair.sum(1, one) == RONDO_OK);  // its second call, after the first of rank 0: that has all it waits for
+    CHECK(pair.sum(0, one) == RONDO_ERROR_INVALID_ARGUMENT);
+    REQUIRE(pair.sum(0, other) == RONDO_OK);
+    pair.complete();
+    REQUIRE(pair.sum(1, one) == RONDO_OK);
+    REQUIRE(pair.sum(0, other) == RONDO_OK);
+    pair.complete();
+    CHECK_VALUES(pair.second.read(), std::vector<float>(16, 8));
+  }
+}
+
+TEST_CASE("streams: two ranks may not be captured on one stream, but in captures of their own") {
+  for (const rondo_device_executor_t executor : both) {
+    CAPTURE(executor);
+    Pair pair(executor);
+    rondo_stream_t stream = pair.group.stream(0);
+    const auto capture = [&](int rank) {
+      return captured(pair.group.world, stream, [&] {
+        CHECK(pair.sum(rank, stream) == RONDO_OK);
+        if (rank == 0) CHECK(pair.sum(1, stream) == RONDO_ERROR_INVALID_ARGUMENT);
+      });
+    };
+    const auto first = capture(0), second = capture(1);
+    pair.group.launch(first, 0);
+    pair.group.launch(second, 1);
+    pair.complete();
+    CHECK_VALUES(pair.first.read(), std::vector<float>(16, 2));
+  }
+}
