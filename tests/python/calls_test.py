@@ -260,6 +260,15 @@ class Life(unittest.TestCase):
         self.assertEqual(made, [3, 3])
         rondo.unique_id().free()
 
+    def test_parts_of_a_communicator(self):
+        def body(comm):
+            half = comm.split(color=comm.rank % 2, key=-comm.rank)
+            none = comm.split(color=None if comm.rank else 0, timeout=30)
+            with half:
+                total = half.all_reduce(ints([comm.rank]))[0]
+            return half.rank, half.size, total, none is None
+        self.assertEqual(ranks.as_threads(3, body), [(1, 2, 2, False), (0, 1, 1, True), (0, 2, 2, True)])
+
     def test_a_nonblocking_communicator_becomes_ready(self):
         name = rondo.unique_id()
         comms = [rondo.Communicator(name, rank, 2, nonblocking=True) for rank in range(2)]
