@@ -77,6 +77,38 @@ class Collectives(unittest.TestCase):
             return packed.tolist(), spread.tolist(), block.tolist()
         self.each(body, lambda rank: ([1, 1, 3], [0, 3, 0, 1, 1, 0], [[3, 3], [], [9]][rank]))
 
+    def test_all_to_all_of_equal_blocks_and_of_blocks_that_differ(self):
+        def body(comm):
+            x = ints([10 * comm.rank + to for to in range(SIZE)])
+            out = comm.all_to_all(x, out=ints([0] * SIZE)).tolist()
+            assert comm.all_to_all(x) is x and x.tolist() == out
+            mine = ints([comm.rank] * 6)
+            got = comm.all_to_all_v(mine, send_counts=[1, 2, 3], recv_counts=[comm.rank + 1] * SIZE)
+            spread = comm.all_to_all_v(mine, [1] * SIZE, [1] * SIZE, send_displacements=[5, 3, 0],
+                                       recv_displacements=[2, 1, 0])
+            return out, got.tolist(), spread.tolist()
+        self.each(body, lambda rank: ([rank, 10 + rank, 20 + rank],
+                                      sum(([of] * (rank + 1) for of in range(SIZE)), []), [2, 1, 0]))
+
+    def test_gather_to_and_scatter_from_each_root(self):
+        def body(comm):
+            made = []
+            for root in range(SIZE):
+                here = comm.rank == root
+                all_of_it = comm.gather(ints([comm.rank, 7]), root=root)
+                made.append(all_of_it.tolist() if here else all_of_it)
+                made.append(comm.scatter(all_of_it, out=ints([0, 0]), root=root).tolist())
+                uneven = comm.gather_v(ints([comm.rank] * comm.rank), counts=[0, 1, 2] if here else None, root=root)
+                made.append(uneven.tolist() if here else uneven)
+                made.append(comm.scatter_v(uneven, out=ints([9] * comm.rank), counts=[0, 1, 2] if here else None,
+                                           root=root).tolist())
+            return made
+
+        def wanted(rank):
+            return sum(([[0, 7, 1, 7, 2, 7] if rank == root else None, [rank, 7], [1, 2, 2] if rank == root else None,
+                         [rank] * rank] for root in range(SIZE)), [])
+        self.each(body, wanted)
+
     def test_barrier_and_statistics(self):
         def body(comm):
             comm.barrier()
@@ -228,6 +260,15 @@ class Life(unittest.TestCase):
         self.assertEqual(made, [3, 3])
         rondo.unique_id().free()
 
+    def test_parts_of_a_communicator(self):
+        def body(comm):
+            half = comm.split(color=comm.rank % 2, key=-comm.rank)
+            none = comm.split(color=None if comm.rank else 0, timeout=30)
+            with half:
+                total = half.all_reduce(ints([comm.rank]))[0]
+            return half.rank, half.size, total, none is None
+        self.assertEqual(ranks.as_threads(3, body), [(1, 2, 2, False), (0, 1, 1, True), (0, 2, 2, True)])
+
     def test_a_nonblocking_communicator_becomes_ready(self):
         name = rondo.unique_id()
         comms = [rondo.Communicator(name, rank, 2, nonblocking=True) for rank in range(2)]
@@ -276,6 +317,15 @@ class Life(unittest.TestCase):
                     comm.all_gather_v(ints([1]), counts=counts)
             with self.assertRaisesRegex(rondo.InvalidArgument, r"sends 1 elements, but counts\[0\] is 2"):
                 comm.all_gather_v(ints([1]), counts=[2])
+            for call in (lambda: comm.gather_v(ints([1])), lambda: comm.scatter_v(ints([1]), ints([0]))):
+                with self.assertRaisesRegex(rondo.InvalidArgument, "counts has one number for each"):
+                    call()
+            with self.assertRaisesRegex(rondo.InvalidArgument, "take 2 elements, but the array has 1"):
+                comm.all_to_all_v(ints([1]), [2], [2])
+            with self.assertRaisesRegex(rondo.InvalidArgument, "root has 2 elements of int32, not 1 blocks of 1"):
+                comm.scatter(ints([1, 2]), ints([0]))
+            with self.assertRaisesRegex(rondo.InvalidArgument, "the blocks take 2 of int32"):
+                comm.scatter_v(ints([1]), ints([0]), counts=[2])
             with self.assertRaisesRegex(rondo.InvalidArgument, "sum of counts is 2"):
                 comm.reduce_scatter_v(ints([1]), counts=[2])
         with self.assertRaisesRegex(rondo.InvalidArgument, "no 2 equal blocks"):

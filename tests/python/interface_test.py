@@ -4,6 +4,7 @@
 usage: interface_test.py CC"""
 
 import ctypes
+import re
 import subprocess
 import sys
 import tempfile
@@ -91,6 +92,13 @@ class Interface(unittest.TestCase):
         exported = {line.split()[-1] for line in (ROOT / "tests/abi/symbols.txt").read_text().splitlines()
                     if line.strip() and not line.startswith("#")}
         self.assertEqual(set(_interface.FUNCTIONS), {name for name in exported if name.startswith("rondo_")})
+
+    def test_each_function_is_called_by_the_package(self):
+        text = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "src/python/rondo").glob("*.py"))
+        called = set(re.findall(r"\b(?:C|library)\.(rondo_\w+)", text))
+        # ctypes has the defaults of structs, IntEnum the names, and rondo_comm_last_error() the message.
+        needless = {name for name in _interface.FUNCTIONS if re.search(r"(_default|_string|_error_message)$", name)}
+        self.assertEqual(set(_interface.FUNCTIONS) - called - needless, set(), "give each a method")
 
     def test_each_argument_has_the_size_and_the_kind_that_c_has(self):
         include = '#include "rondo/rondo.h"\n'

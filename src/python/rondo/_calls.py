@@ -89,6 +89,19 @@ def sizes(values: Optional[Sequence[int]], rank_count: int, name: str) -> Any:
     return (c_size_t * rank_count)(*numbers)
 
 
+def room(counts: Any, places: Any) -> int:
+    """Returns how many elements blocks of these counts take, at their places or one after another."""
+    return max(place + count for place, count in zip(places, counts)) if places else sum(counts)
+
+
+def output_of_room(data: Any, count: int, type_: int) -> Described:
+    """Describes an output, which must have at least this count, and this type."""
+    recv = describe(data)
+    if recv[1] < count or recv[2] != type_ or not recv[3]:
+        unfit(recv, count, type_)
+    return recv
+
+
 class Calls:
     """The calls of a communicator. Buffers are arrays, or rondo.Buffer. Every rank makes the same collectives.
 
@@ -163,12 +176,10 @@ class Calls:
         places = sizes(displacements, self.size, "displacements")
         if send[1] != each[self.rank]:
             raise InvalidArgument(f"this rank sends {send[1]} elements, but counts[{self.rank}] is {each[self.rank]}")
-        ends = [place + count for place, count in zip(places, each)] if places else [sum(each)]
+        count = room(each, places)
         if out is None:
-            out = new_like(data, send, (max(ends),), max(ends))
-        recv = describe(out)
-        if recv[1] < max(ends) or recv[2] != send[2] or not recv[3]:
-            unfit(recv, max(ends), send[2])
+            out = new_like(data, send, (count,), count)
+        recv = output_of_room(out, count, send[2])
         status = C.rondo_all_gather_v(send[0], recv[0], each, places, send[2], self._handle, self._at(stream))
         return self._after(status, stream, out, (send, recv))
 
@@ -200,6 +211,99 @@ class Calls:
         recv = output(out, each[self.rank], send[2])
         status = C.rondo_reduce_scatter_v(send[0], recv[0], each, send[2], op_number(op), self._handle,
                                           self._at(stream))
+        return self._after(status, stream, out, (send, recv))
+
+    def all_to_all(self, data: Any, out: Any = None, stream: Any = None) -> Any:
+        """Exchanges a block between every two ranks: block r of `data` goes to rank r, in place or into `out`."""
+        send = describe(data)
+        count, left = divmod(send[1], self.size)
+        if left:
+            raise InvalidArgument(f"{send[1]} elements are no {self.size} equal blocks, one for each rank. "
+                                  "all_to_all_v() takes blocks of different sizes")
+        recv = output(data if out is None else out, send[1], send[2])
+        status = C.rondo_all_to_all(send[0], recv[0], count, send[2], self._handle, self._at(stream))
+        return self._after(status, stream, data if out is None else out, (send, recv))
+
+    def all_to_all_v(self, data: Any, send_counts: Sequence[int], recv_counts: Sequence[int],
+                     send_displacements: Optional[Sequence[int]] = None,
+                     recv_displacements: Optional[Sequence[int]] = None, out: Any = None, stream: Any = None) -> Any:
+        """Works as all_to_all() with blocks of different sizes: rank r receives send_counts[r] elements of `data`.
+
+        The block of rank r, of recv_counts[r] elements, goes to recv_displacements[r] of `out`. Without displacements
+        the blocks stand one after another."""
+        send, sent = describe(data), sizes(send_counts, self.size, "send_counts")
+        sent_at = sizes(send_displacements, self.size, "send_displacements")
+        got, got_at = sizes(recv_counts, self.size, "recv_counts"), sizes(recv_displacements, self.size,
+                                                                          "recv_displacements")
+        if send[1] < room(sent, sent_at):
+            raise InvalidArgument(f"the blocks to send take {room(sent, sent_at)} elements, but the array has "
+                                  f"{send[1]}")
+        count = room(got, got_at)
+        if out is None:
+            out = new_like(data, send, (count,), count)
+        recv = output_of_room(out, count, send[2])
+        status = C.rondo_all_to_all_v(send[0], sent, sent_at, recv[0], got, got_at, send[2], self._handle,
+                                      self._at(stream))
+        return self._after(status, stream, out, (send, recv))
+
+    def gather(self, data: Any, out: Any = None, root: int = 0, stream: Any = None) -> Any:
+        """Collects the arrays of all ranks on `root`. A new output has the shape (size, *data.shape).
+
+        Other ranks get `out` back, which may be None."""
+        send, recv = describe(data), NOTHING
+        if self.rank == root:
+            count = send[1] * self.size
+            if out is None:
+                out = new_like(data, send, (self.size, *shape_of(data, send)), count)
+            recv = output(out, count, send[2])
+        status = C.rondo_gather(send[0], recv[0], send[1], send[2], number_of(root, "root"), self._handle,
+                                self._at(stream))
+        return self._after(status, stream, out, (send, recv))
+
+    def gather_v(self, data: Any, counts: Optional[Sequence[int]] = None,
+                 displacements: Optional[Sequence[int]] = None, out: Any = None, root: int = 0,
+                 stream: Any = None) -> Any:
+        """Works as gather() with blocks of different sizes. Only `root` needs `counts`."""
+        send, recv, each, places = describe(data), NOTHING, None, None
+        if self.rank == root:
+            each = sizes(() if counts is None else counts, self.size, "counts")
+            places = sizes(displacements, self.size, "displacements")
+            count = room(each, places)
+            if out is None:
+                out = new_like(data, send, (count,), count)
+            recv = output_of_room(out, count, send[2])
+        status = C.rondo_gather_v(send[0], send[1], recv[0], each, places, send[2], number_of(root, "root"),
+                                  self._handle, self._at(stream))
+        return self._after(status, stream, out, (send, recv))
+
+    def scatter(self, data: Any, out: Any, root: int = 0, stream: Any = None) -> Any:
+        """Hands the blocks of `data` on `root` out: block r goes into `out` of rank r. Other ranks pass None."""
+        send, recv = NOTHING, describe(out)
+        if not recv[3]:
+            unfit(recv, recv[1], recv[2])
+        if self.rank == root:
+            send = describe(data)
+            if send[1] != recv[1] * self.size or send[2] != recv[2]:
+                raise InvalidArgument(f"the root has {send[1]} elements of {Type(send[2]).name.lower()}, not "
+                                      f"{self.size} blocks of {recv[1]} {Type(recv[2]).name.lower()}: its output")
+        status = C.rondo_scatter(send[0], recv[0], recv[1], recv[2], number_of(root, "root"), self._handle,
+                                 self._at(stream))
+        return self._after(status, stream, out, (send, recv))
+
+    def scatter_v(self, data: Any, out: Any, counts: Optional[Sequence[int]] = None,
+                  displacements: Optional[Sequence[int]] = None, root: int = 0, stream: Any = None) -> Any:
+        """Works as scatter() with blocks of different sizes. Only `root` needs `data` and `counts`."""
+        send, recv, each, places = NOTHING, describe(out), None, None
+        if not recv[3]:
+            unfit(recv, recv[1], recv[2])
+        if self.rank == root:
+            send, each = describe(data), sizes(() if counts is None else counts, self.size, "counts")
+            places = sizes(displacements, self.size, "displacements")
+            if send[1] < room(each, places) or send[2] != recv[2]:
+                raise InvalidArgument(f"the root has {send[1]} elements of {Type(send[2]).name.lower()}, but the "
+                                      f"blocks take {room(each, places)} of {Type(recv[2]).name.lower()}")
+        status = C.rondo_scatter_v(send[0], each, places, recv[0], recv[1], recv[2], number_of(root, "root"),
+                                   self._handle, self._at(stream))
         return self._after(status, stream, out, (send, recv))
 
     def barrier(self, stream: Any = None) -> Optional[Work]:

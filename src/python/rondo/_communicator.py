@@ -13,9 +13,9 @@ from ._buffers import SIZES, describe, type_of
 from ._calls import Calls, number_of
 from ._config import configuration, enumerator
 from ._errors import Error, InvalidArgument, check, failure
-from ._interface import (DEVICE_HOST, REGISTER_MOVE_PAGES, UNIQUE_ID_BYTES, Algorithm, Collective, DeviceExecutor,
-                         Kernel, Protocol, Status, rondo_comm_properties_t, rondo_config_t, rondo_plan_info_t,
-                         rondo_statistics_t, rondo_unique_id_t)
+from ._interface import (DEVICE_HOST, NO_COLOR, REGISTER_MOVE_PAGES, UNIQUE_ID_BYTES, Algorithm, Collective,
+                         DeviceExecutor, Kernel, Protocol, Status, rondo_comm_properties_t, rondo_config_t,
+                         rondo_plan_info_t, rondo_statistics_t, rondo_unique_id_t)
 from ._library import C
 
 POLL_S = 0.001
@@ -180,6 +180,23 @@ class Communicator(Calls):
         """Waits until a nonblocking communicator is made, or has failed."""
         while not self.ready():  # the init timeout ends it
             time.sleep(POLL_S)
+
+    def split(self, color: Optional[int], key: int = 0, **options: Any) -> Optional["Communicator"]:
+        """Makes a communicator of the ranks that give an equal color, in the order of their keys, then of their ranks.
+
+        Every rank calls it. A color of None gives no communicator, and the result is None. Without options, the parts
+        have the configuration of this communicator.
+
+        >>> import rondo
+        >>> with rondo.init() as comm, comm.split(color=comm.rank % 2) as half:
+        ...     half
+        <rondo.Communicator: rank 0 of 1>
+        """
+        handle = c_void_p()
+        check(C.rondo_comm_split(self._handle, NO_COLOR if color is None else number_of(color, "color"),
+                                 number_of(key, "key"), byref(configuration(**options)) if options else None,
+                                 byref(handle)), self._handle)
+        return None if color is None else Communicator._of(handle.value)
 
     def register(self, data: Any, move_pages: bool = False) -> Registration:
         """Registers an array, so that peers read it in place.
