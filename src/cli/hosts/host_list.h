@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// `--hosts a:2,b:2`, as values. Pure.
+// `--hosts a:2,b:2` and the text of --hostfile, as values. Pure.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,12 @@ struct HostShare {
   uint32_t rank_count = 1;
 };
 
-/// Parses "a:2,b:2" or "user@a,[2001:db8::1]:4". Ranks are numbered host by host, in that order.
+/// Parses "a:2,b:2", "user@a,[2001:db8::1]:4", or ranges as Slurm writes them: "node[01-03,07]:8". Ranks are numbered
+/// host by host, in that order.
 [[nodiscard]] Result<std::vector<HostShare>> parse_hosts(std::string_view text);
+
+/// Parses the lines of a host file: "a slots=2", "a:2" or "a", with '#' before comments. A host that several lines name
+/// has the ranks of all of them.
+[[nodiscard]] Result<std::vector<HostShare>> parse_hostfile(std::string_view text);
 
 }  // namespace rondo::cli

@@ -18,14 +18,19 @@ constexpr std::array own_variables{"RONDO_RANK", "RONDO_SIZE", "RONDO_LOCAL_RANK
 
 uint64_t to_ns(double seconds) { return static_cast<uint64_t>(seconds * 1e9); }
 
-Result<void> check_environment(const std::vector<std::string> &environment) {
-  for (const std::string &entry : environment) {
-    const size_t name_size = std::min(entry.find('='), entry.size());
-    if (name_size == 0 || name_size == entry.size())
-      return invalid_argument("--env wants NAME=VALUE, not '" + entry + "'");
-    const std::string_view name(entry.data(), name_size);
+/// Gives an entry without a value the variable's value here.
+Result<void> complete_environment(const RunInputs &inputs, std::vector<std::string> &environment) {
+  for (std::string &entry : environment) {
+    const std::string name = entry.substr(0, entry.find('='));
+    if (name.empty())
+      return invalid_argument("--env wants NAME=VALUE, or NAME for its value here, not '" + entry + "'");
     if (std::find(own_variables.begin(), own_variables.end(), name) != own_variables.end())
-      return invalid_argument("--env cannot set " + std::string(name) + ": rondo run sets it for each rank");
+      return invalid_argument("--env cannot set " + name + ": rondo run sets it for each rank");
+    if (name.size() != entry.size()) continue;
+    const char *const value = inputs.variable ? inputs.variable(name.c_str()) : nullptr;
+    if (value == nullptr)
+      return invalid_argument("--env " + name + ": the variable is not set here; set it, or give NAME=VALUE");
+    entry += std::string("=") + value;
   }
   return {};
 }
@@ -46,7 +51,7 @@ struct Raw {
   double timeout_seconds = 0;
   double grace_seconds = 2;
   std::string bind = "share";
-  std::string hosts;
+  std::string hosts, hostfile;
   std::string ssh;
 };
 
@@ -54,7 +59,7 @@ constexpr console::Manual manual{
     "rondo run",
     "Starts N ranks of PROGRAM on this machine, or ranks on several hosts, and looks after them until all have ended:\n"
     "when one fails, the others are ended. Options end at the first word that is none, or at --.",
-    "rondo run -n N | --hosts LIST [OPTIONS] [--] PROGRAM [ARGUMENTS]",
+    "rondo run -n N | --hosts LIST | --hostfile FILE [OPTIONS] [--] PROGRAM [ARGUMENTS]",
     "  rondo run -n 4 ./train --epochs 3\n"
     "  rondo run -n 4 --tag-output --timeout 600 --bind core -- rondo perf all_reduce\n"
     "  rondo run -n 2 --env RONDO_LOG=debug ./train    what goes on inside\n"
@@ -72,15 +77,18 @@ void add_options(console::CommandLine &app, RunOptions *options, Raw *raw) {
                  "core: rank i has the i-th core, counted round; none: any [share]")
       ->transform(CLI::IsMember({"share", "core", "none"}, CLI::ignore_case))
       ->type_name("share|core|none");
-  app.add_option("--env", options->environment, "set a variable for the ranks; may be given several times")
+  app.add_option("--env", options->environment, "set a variable for the ranks, or copy NAME from here; may come again")
       ->allow_extra_args(false)
-      ->type_name("NAME=VALUE");
+      ->type_name("NAME[=VALUE]");
   app.add_flag("--nccl", options->nccl, "let the ranks use Rondo in place of NCCL: preload its libnccl.so.2");
   app.add_flag("--tag-output", options->tag_output,
                "pass the ranks' output on line by line, each line begun with its rank: [3] text");
   app.begin_group("Several hosts");
-  app.add_option("--hosts", raw->hosts, "start the ranks on these hosts, by ssh, in that order: a:2,b:2 (a: one rank)")
+  app.add_option("--hosts", raw->hosts,
+                 "start the ranks on these hosts, by ssh, in that order: a:2,b:2, or node[01-04]:8 (a: one rank)")
       ->type_name("LIST");
+  app.add_option("--hostfile", raw->hostfile, "in place of --hosts: read them from lines such as \"a slots=2\", a:2")
+      ->type_name("FILE");
   app.add_option("--ssh", raw->ssh, "what runs a command on a host [ssh]")->type_name("COMMAND");
   app.add_option("--remote-rondo", options->remote_rondo, "path of rondo on the hosts [as here]")->type_name("PATH");
   app.add_flag("--agent", options->agent, "")->group("");  // what --hosts starts on the hosts
@@ -96,9 +104,9 @@ void add_options(console::CommandLine &app, RunOptions *options, Raw *raw) {
 /// Replaces mpirun's -np, which would be read as -n with the value p. It does so only among our options, not the
 /// program's.
 std::vector<std::string> with_long_np(std::span<const char *const> args) {
-  static constexpr std::array<std::string_view, 10> with_value{"-n",      "--np",   "--ranks", "--timeout",
+  static constexpr std::array<std::string_view, 11> with_value{"-n",      "--np",   "--ranks", "--timeout",
                                                               "--grace", "--bind", "--env",   "--hosts",
-                                                              "--ssh",   "--remote-rondo"};
+                                                              "--ssh",   "--remote-rondo", "--hostfile"};
   std::vector<std::string> words(args.begin(), args.end());
   for (size_t at = 0; at < words.size() && words[at].starts_with('-') && words[at] != "--"; ++at) {
     if (words[at].starts_with("-np")) {
@@ -122,21 +130,31 @@ std::vector<std::string> ssh_words(const std::string &text) {
   return words;
 }
 
-Result<void> take_hosts(const Raw &raw, RunOptions *options) {
-  if (raw.hosts.empty()) {
-    if (options->rank_count == 0) return invalid_argument("--ranks is required (-n N), or --hosts");
+Result<std::vector<HostShare>> hosts_of(const Raw &raw, const RunInputs &inputs) {
+  if (raw.hostfile.empty()) return parse_hosts(raw.hosts);
+  if (!raw.hosts.empty()) return invalid_argument("--hosts and --hostfile exclude each other; give one of them");
+  const auto text = inputs.read_file ? inputs.read_file(raw.hostfile) : invalid_argument("there are no files");
+  auto hosts = text.ok() ? parse_hostfile(text.value()) : text.error();
+  if (!hosts.ok()) return invalid_argument("--hostfile " + raw.hostfile + ": " + hosts.error().message);
+  return hosts;
+}
+
+Result<void> take_hosts(const Raw &raw, const RunInputs &inputs, RunOptions *options) {
+  if (raw.hosts.empty() && raw.hostfile.empty()) {
+    if (options->rank_count == 0) return invalid_argument("--ranks is required (-n N), or --hosts or --hostfile");
     if (!raw.ssh.empty() || !options->remote_rondo.empty())
       return invalid_argument("--ssh and --remote-rondo are for --hosts, which is not given");
     return {};
   }
-  RONDO_TRY_ASSIGN(options->hosts, parse_hosts(raw.hosts));
+  RONDO_TRY_ASSIGN(options->hosts, hosts_of(raw, inputs));
+  const std::string source = raw.hostfile.empty() ? "--hosts" : "--hostfile";
   uint32_t sum = 0;
   for (const HostShare &share : options->hosts) sum += share.rank_count;
   if (options->rank_count != 0 && options->rank_count != sum)
-    return invalid_argument("-n " + std::to_string(options->rank_count) + ", but --hosts has " + std::to_string(sum) +
-                            " ranks together; leave -n out");
+    return invalid_argument("-n " + std::to_string(options->rank_count) + ", but " + source + " has " +
+                            std::to_string(sum) + " ranks together; leave -n out");
   if (sum > run_rank_count_max)
-    return invalid_argument("--hosts has " + std::to_string(sum) + " ranks together; there may be " +
+    return invalid_argument(source + " has " + std::to_string(sum) + " ranks together; there may be " +
                             std::to_string(run_rank_count_max));
   options->rank_count = sum;
   options->ssh = ssh_words(raw.ssh);
@@ -148,12 +166,12 @@ Result<void> take_hosts(const Raw &raw, RunOptions *options) {
   return {};
 }
 
-Result<RunOptions> finish(std::vector<std::string> rest, const Raw &raw, RunOptions options) {
+Result<RunOptions> finish(std::vector<std::string> rest, const Raw &raw, const RunInputs &inputs, RunOptions options) {
   if (std::isnan(raw.timeout_seconds) || std::isnan(raw.grace_seconds))  // within its range, which only compares
     return invalid_argument("--timeout and --grace want a number of seconds");
   if (options.agent) return options;
-  RONDO_TRY(check_environment(options.environment));
-  RONDO_TRY(take_hosts(raw, &options));
+  RONDO_TRY(complete_environment(inputs, options.environment));
+  RONDO_TRY(take_hosts(raw, inputs, &options));
   RONDO_TRY(take_command(std::move(rest), &options));
   options.timeout_ns = to_ns(raw.timeout_seconds);
   options.grace_ns = to_ns(raw.grace_seconds);
@@ -169,7 +187,8 @@ bool is_setting_for_ranks(std::string_view entry) {
          std::find(own_variables.begin(), own_variables.end(), name) == own_variables.end();
 }
 
-Result<std::variant<RunOptions, HelpText>> parse_run_options(std::span<const char *const> args) {
+Result<std::variant<RunOptions, HelpText>> parse_run_options(std::span<const char *const> args,
+                                                              const RunInputs &inputs) {
   using Parsed = std::variant<RunOptions, HelpText>;
   RunOptions options;
   Raw raw;
@@ -182,7 +201,7 @@ Result<std::variant<RunOptions, HelpText>> parse_run_options(std::span<const cha
     if (answer->is_help) return Parsed(HelpText{std::move(answer->text)});
     return invalid_argument(std::move(answer->text));
   }
-  RONDO_TRY_ASSIGN(options, finish(app.remaining(), raw, std::move(options)));
+  RONDO_TRY_ASSIGN(options, finish(app.remaining(), raw, inputs, std::move(options)));
   return Parsed(std::move(options));
 }
 

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The options of `rondo run`, as values. Parsing does nothing but parse: it reads no file, process or variable.
+// The options of `rondo run`, as values. Parsing does nothing but parse: it asks its caller for files and variables.
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -47,6 +48,13 @@ struct HelpText {
 /// Returns whether "NAME=value" is one of the launcher's own variables that ranks on other hosts get, too.
 [[nodiscard]] bool is_setting_for_ranks(std::string_view entry);
 
-[[nodiscard]] Result<std::variant<RunOptions, HelpText>> parse_run_options(std::span<const char *const> args);
+/// Reads what options name and only the process knows. If a function is empty, there are no files or no variables.
+struct RunInputs {
+  std::function<Result<std::string>(const std::string &path)> read_file;  ///< the text of --hostfile
+  std::function<const char *(const char *name)> variable;                 ///< null if it is not set
+};
+
+[[nodiscard]] Result<std::variant<RunOptions, HelpText>> parse_run_options(std::span<const char *const> args,
+                                                                          const RunInputs &inputs = {});
 
 }  // namespace rondo::cli

@@ -11,6 +11,7 @@
 #include <cstdio>
 #include <cstdlib>
 
+#include "src/base/user_file.h"
 #include "src/cli/commands.h"
 #include "src/cli/hosts/agent.h"
 #include "src/cli/hosts/launcher.h"
@@ -25,6 +26,15 @@ namespace {
 int refuse(const std::string &message, int status) {
   std::fprintf(stderr, "rondo run: %s\n", message.c_str());
   return status;
+}
+
+Result<std::string> read_hosts(const std::string &path) {
+  constexpr size_t bytes_max = size_t{1} << 20;
+  std::string text;
+  if (const auto problem = read_user_file(path, bytes_max, text))
+    return invalid_argument("cannot be read: " + *problem);
+  if (text.size() > bytes_max) return invalid_argument("has more than 1M bytes");
+  return text;
 }
 
 int start(RunOptions options) {
@@ -42,7 +52,7 @@ int start(RunOptions options) {
 }  // namespace
 
 int run_run(Arguments args) {
-  auto parsed = parse_run_options(args);
+  auto parsed = parse_run_options(args, {read_hosts, [](const char *name) { return std::getenv(name); }});
   if (!parsed.ok()) {
     const std::string &message = parsed.error().message;
     const bool has_hint = message.find("--help") != std::string::npos;
