@@ -70,7 +70,7 @@ struct WorkItem {
   PreparedPlan *prepared = nullptr;
   const std::byte *send = nullptr;
   std::byte *recv = nullptr;
-  const Signature *record = nullptr;  ///< recorded in place of the plan's, read during enqueue(); null: the plan's
+  const Signature *record = nullptr;  ///< recorded in place of the plan's, unless null; read during enqueue()
   uint64_t turn = 0;      ///< of this rank alone: 1, 2, 3 and so on, in the order of its operations
   uint64_t number = 0;    ///< of the collective: equal on all ranks
   uint32_t history = 0;   ///< fingerprint() of it and all before it

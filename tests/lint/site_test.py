@@ -6,12 +6,15 @@ a browser."""
 import functools
 import http.server
 import json
+import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
 import threading
+import time
 import unittest
 from pathlib import Path
 
@@ -56,22 +59,41 @@ class Server(http.server.ThreadingHTTPServer):
             super().handle_error(request, client_address)
 
 
+def end_group(process):
+    """Kills the process group that `process` leads, and waits until none of it is left."""
+    os.killpg(process.pid, signal.SIGKILL)
+    process.wait(timeout=60)
+    deadline = time.monotonic() + 60
+    while is_alive(process.pid):
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"processes of group {process.pid} do not end")
+        time.sleep(0.02)
+
+
+def is_alive(group):
+    try:
+        os.killpg(group, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
 def visit(site, asked):
     """Returns what the driver finds in the browser."""
     server = Server(("127.0.0.1", 0), functools.partial(Handler, directory=str(site)))
     server.asked, server.result, server.done = asked, None, threading.Event()
     threading.Thread(target=server.serve_forever, daemon=True).start()
     with tempfile.TemporaryDirectory() as profile:
+        # The command may be a script that waits for the browser, so the browser gets a process group of its own.
         browser = subprocess.Popen(
             [BROWSER, "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-proxy-server",
              f"--user-data-dir={profile}", "--remote-debugging-port=0",
              f"http://127.0.0.1:{server.server_port}/driver.html"],
-            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
         try:
             server.done.wait(LIMIT_SECONDS)
         finally:
-            browser.terminate()
-            browser.wait(timeout=60)
+            end_group(browser)
             server.shutdown()
             server.server_close()
     return server.result
