@@ -53,6 +53,8 @@ class Ranks {
 
   /// The ranks whose processes have ended.
   [[nodiscard]] virtual std::vector<uint32_t> find_dead() const = 0;
+  /// Returns whether something that the rank sent before it ended may still arrive.
+  [[nodiscard]] virtual bool may_deliver(uint32_t) const { return false; }
   /// Of a rank that find_dead() names, behind its description: what is known of its end.
   [[nodiscard]] virtual std::string how_dead(uint32_t) const { return " has ended"; }
   /// By rank: a descriptor that becomes readable when the process has ended, valid as long as this; -1: there is none.

@@ -52,7 +52,7 @@ constexpr uint64_t mix(uint64_t hash, uint64_t value) {
 
 std::string describe(const Signature &signature) {
   const auto collective = static_cast<rondo_collective_t>(signature.collective);
-  if (signature == finalize_signature) return "rondo_comm_finalize";
+  if (is_finalize(signature)) return "rondo_comm_finalize";
   std::string text = rondo_collective_string(collective);
   if (collective == RONDO_BARRIER) return text;
   text += " of " + std::to_string(signature.count) + " " + rondo_type_string(static_cast<rondo_type_t>(signature.type));

@@ -31,6 +31,13 @@ struct Signature {
 /// The signature of rondo_comm_finalize(): a barrier, except for the operation, so that no barrier matches it.
 inline constexpr Signature finalize_signature{RONDO_BARRIER, RONDO_UINT8, RONDO_MIN, 0, 1, 0};
 
+/// The signature of rondo_comm_finalize() where ranks of several hosts exchange messages: each rank contributes a word.
+inline constexpr Signature counting_finalize_signature{RONDO_BARRIER, RONDO_UINT64, RONDO_SUM, 0, 1, 0};
+
+[[nodiscard]] constexpr bool is_finalize(const Signature &signature) {
+  return signature == finalize_signature || signature == counting_finalize_signature;
+}
+
 /// Returns e.g. "all_reduce of 1000 float32 (sum)" or "broadcast of 8 int8 from rank 2".
 [[nodiscard]] std::string describe(const Signature &signature);
 

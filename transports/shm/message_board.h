@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What each rank of a host shows the others of its messages (transports/messages.h), in the segment. All words are
+// What each rank of a host shows the others of its messages (transports/messages.h), in the segment. Who publishes is
+// counted among the ranks of this host, and peers are counted among all ranks of the communicator. All words are
 // accessed through src/proto/memory.h; each has one writer, the rank whose board it is.
 #pragma once
 
@@ -56,6 +57,7 @@ class ShmMessages final : public MessageBoards {
  public:
   ShmMessages(std::shared_ptr<Segment> segment, uint32_t rank);
 
+  Result<void> open() override;
   void announce(uint32_t peer, bool sends, uint64_t last) override;
   void enter_batch() override;
   [[nodiscard]] uint64_t begin(const MessageInfo &message) override;
