@@ -49,7 +49,7 @@ inline std::vector<std::byte> contents_of(const Item &item) {
 class ProgramMaker {
  public:
   struct Limits {
-    uint32_t ranks_max = 8, comms_max = 2, items_max = 40;
+    uint32_t ranks_min = 2, ranks_max = 8, comms_max = 2, items_max = 40;
     size_t bytes_max = 400'000;
     bool collectives = true, self_messages = true;
   };
@@ -57,7 +57,7 @@ class ProgramMaker {
 
   MessageProgram make() {
     MessageProgram program;
-    program.rank_count = 2 + below(limits_.ranks_max - 1);
+    program.rank_count = limits_.ranks_min + below(limits_.ranks_max - limits_.ranks_min + 1);
     program.comm_count = 1 + below(limits_.comms_max);
     const uint32_t item_count = 1 + below(limits_.items_max);
     while (program.items.size() < item_count) add_items(program);

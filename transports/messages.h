@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// This interface publishes the messages of the ranks of one host to each other. It has the numbers that each pair has
-// entered and completed, the sends that are blocked, and a record of the latest messages of each rank.
+// This interface publishes the messages of ranks to each other. It has the numbers that each pair has entered and
+// completed, the sends that are blocked, and a record of the latest messages of each rank. Ranks of one host know it of
+// each other without a delay. A rank of another host is asked.
 //
 // A message has a number: its position, from 1, among the messages that one rank sends to another. Both ends count it
 // alike. A rank enters messages in batches, one after another. A batch is one operation of that rank.
@@ -17,6 +18,9 @@ namespace rondo {
 
 /// Records of messages that each rank keeps.
 inline constexpr uint64_t recorded_message_count = 256;
+
+/// The most ranks of a communicator on several hosts that exchanges messages: each two of them are connected.
+inline constexpr uint32_t message_ranks_max = 64;
 
 /// A message as one of its two ends has called it.
 struct MessageInfo {
@@ -48,9 +52,19 @@ struct BlockedSend {
   uint64_t needed = 0;   ///< number of the receive
 };
 
+/// What a rank says of its messages with one other rank in one direction.
+struct MessageReport {
+  PairCounts pair;
+  BatchCounts batches;
+  std::optional<MessageInfo> message;  ///< none: it has not begun, or its record is overwritten
+};
+
 class MessageBoards {
  public:
   virtual ~MessageBoards() = default;
+
+  /// Makes pair() and blocked() usable for a reader that has not called a message itself. Any thread.
+  virtual Result<void> open() { return {}; }
 
   // This rank publishes what it does, in this order.
   /// The next batch has messages of this pair and direction up to number `last`. Once for each pair and direction.
@@ -66,6 +80,8 @@ class MessageBoards {
   /// Publishes which send to `peer` is blocked.
   virtual void block(uint32_t peer, const BlockedSend &send) = 0;
 
+  /// Returns whether the rank is on this host. The functions after it are for such ranks, and report() is for all.
+  [[nodiscard]] virtual bool knows(uint32_t) const { return true; }
   // Reads what a rank, which may be this one, has published.
   [[nodiscard]] virtual BatchCounts batches(uint32_t of) const = 0;
   [[nodiscard]] virtual PairCounts pair(uint32_t of, uint32_t with, bool sends) const = 0;
@@ -73,6 +89,13 @@ class MessageBoards {
   /// None: it has not begun, or its record is overwritten.
   [[nodiscard]] virtual std::optional<MessageInfo> find(uint32_t of, uint32_t with, bool sends,
                                                         uint64_t message) const = 0;
+  /// Returns what `of` says of its messages with `with`, and of the one with number `message`. What it says is not from
+  /// before `since_ns`, by now_ns(). None: the answer is not here yet; the call asks. `with` is this rank where `of` is
+  /// on another host.
+  [[nodiscard]] virtual std::optional<MessageReport> report(uint32_t of, uint32_t with, bool sends, uint64_t message,
+                                                            uint64_t) {
+    return MessageReport{pair(of, with, sends), batches(of), find(of, with, sends, message)};
+  }
 };
 
 }  // namespace rondo

@@ -31,9 +31,10 @@ namespace rondo::net {
 /// The near ends of one link: the pair of directed connections with one peer on one channel.
 struct NearLink {
   uint32_t peer = 0;
-  uint32_t channel = 0;
+  uint32_t channel = 0;  ///< counted from 0 on, without a gap, among the links with the peer
   ConnectionView outgoing;
   ConnectionView incoming;
+  bool messages = false;  ///< it carries messages, and no channel of a collective
   // Slots in memory of the device whose kernels post and read; null if there are none.
   std::byte *device_outgoing = nullptr;  ///< payloads are there, and not in `outgoing`
   std::byte *device_incoming = nullptr;  ///< for payloads that the network brings there: Event::in_device
@@ -102,6 +103,9 @@ class Network {
   virtual ~Network() = default;
   [[nodiscard]] virtual const char *name() const = 0;
 
+  /// Serves the links of messages from now on. Before this call nothing is put on them, and the network may leave alone
+  /// what arrives for them.
+  virtual void open_messages() {}
   /// Sends a slot. Returns false if there is no room; call it again after poll().
   [[nodiscard]] virtual bool put(uint32_t link, const Message &message) = 0;
   /// Reports that `consumed` slots of the incoming FIFO were consumed, counted from the beginning. False: no room.

@@ -53,6 +53,8 @@ class Ranks {
 
   /// Returns the ranks whose processes have ended.
   [[nodiscard]] virtual std::vector<uint32_t> find_dead() const = 0;
+  /// Returns whether something that the rank sent before it ended may still arrive.
+  [[nodiscard]] virtual bool may_deliver(uint32_t) const { return false; }
   /// Describes the end of a rank that find_dead() names; the text follows its description.
   [[nodiscard]] virtual std::string how_dead(uint32_t) const { return " has ended"; }
   /// Returns, by rank, a descriptor that becomes readable when the process has ended, or -1. Valid as long as this.

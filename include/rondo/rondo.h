@@ -216,21 +216,21 @@ RONDO_API rondo_status_t rondo_scatter_v(const void *send, const size_t *counts,
  *
  * Outside a group, messages and collectives of a rank run one after another, in the order of their calls. Two ranks
  * that both send before they receive may wait for each other. They do if a message does not fit the buffers between.
- * Such a circle of waits ends with RONDO_ERROR_MISMATCH, which names the ranks. Put the messages into a group.
+ * Such a circle ends with RONDO_ERROR_MISMATCH, or between hosts with the timeout. Put the messages into a group.
  *
  * Buffers are yours on every outcome. Keep them alive, and do not write to a send buffer, until the operation is
  * complete. Without a stream, that is when the call or the outermost end returns. Otherwise the stream has passed it.
  * A complete send does not mean that the peer has called rondo_recv(). The buffers of one group must not overlap,
  * except that several sends may read the same memory.
  *
- * In this version, messages need host memory, and all ranks of the communicator on one host. One call at a time per
- * communicator. docs/messages.md has the rules in full.
+ * In this version, messages need host memory, and at most 64 ranks where these are on several hosts. One call at a time
+ * per communicator. docs/messages.md has the rules in full.
  *
  * A message returns one of these statuses, from its call or from the end of its group:
  * - RONDO_OK: The message is complete, enqueued on the stream, or kept in the group.
  * - RONDO_ERROR_INVALID_ARGUMENT, RONDO_ERROR_INVALID_HANDLE: An argument was refused, and nothing was enqueued.
  * - RONDO_ERROR_INVALID_USAGE: A message to this rank itself is not sent and received in one group.
- * - RONDO_ERROR_UNSUPPORTED: The communicator is on a device, or spans several hosts.
+ * - RONDO_ERROR_UNSUPPORTED: The communicator is on a device, or has more than 64 ranks on several hosts.
  * - RONDO_ERROR_MISMATCH: The two ends have different sizes, or ranks wait for each other in a circle. The
  *   communicator has failed. rondo_comm_finalize() returns this status if a message was sent and never received.
  * - RONDO_ERROR_TIMEOUT: The peer made no matching call within the timeout. The message says what the peer does.

@@ -86,12 +86,12 @@ Result<void> Communicator::give_numbers(std::span<const Call> calls, std::span<W
     const Call &call = calls[i];
     WorkItem &work = works[i];
     RONDO_TRY_ASSIGN(BoundPlan *const bound, plan_for(call));
-    const bool is_barrier = call.signature.collective == RONDO_BARRIER;
     collectives.add(bound->plan->identity);
     work.plan = bound->plan.get();
     work.prepared = bound->prepared.get();
-    work.send = is_barrier ? capabilities_.barrier_send : static_cast<const std::byte *>(call.send);
-    work.recv = is_barrier ? capabilities_.barrier_recv : static_cast<std::byte *>(call.recv);
+    const bool is_bare = call.signature.collective == RONDO_BARRIER && call.recv == nullptr;
+    work.send = is_bare ? capabilities_.barrier_send : static_cast<const std::byte *>(call.send);
+    work.recv = is_bare ? capabilities_.barrier_recv : static_cast<std::byte *>(call.recv);
     work.turn = ++turn;
     work.number = collectives.number;
     work.history = fingerprint(collectives.history);
@@ -143,11 +143,17 @@ void Communicator::fail(const Error &error) {
 
 Result<void> Communicator::finalize() {
   if (!drain().ok()) return operations_.report_failure();
+  uint64_t own = 0, sum = 0;  // of messages; on one host all ranks see each other's counts
   Call barrier;
   barrier.signature = finalize_signature;
+  if (capabilities_.sends_messages && !group_.one_node()) {
+    own = unreceived_share();
+    barrier = {counting_finalize_signature, &own, &sum};
+  }
   RONDO_TRY(submit(barrier, executor_->own_stream()));
   if (!drain().ok()) return operations_.report_failure();
-  if (const auto lost = find_unreceived()) {
+  const auto lost = sum != 0 ? std::optional(name_unreceived(sum)) : find_unreceived();
+  if (lost) {
     ranks_.raise(*lost);
     return operations_.report_failure();
   }

@@ -129,6 +129,10 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   Result<void> check_usable_locked();
   void give_numbers(std::span<const Message> messages, MessageBatch &batch);
   [[nodiscard]] std::optional<Error> find_unreceived();
+  /// Returns the messages that this rank has sent without those that it has received, modulo 2^64.
+  [[nodiscard]] uint64_t unreceived_share();
+  [[nodiscard]] Error name_unreceived(uint64_t unreceived_count);
+  [[nodiscard]] Error unreceived(uint32_t from, uint32_t to, uint64_t sent, uint64_t received) const;
   Result<void> submit_as(std::span<WorkItem> works, std::span<const Call> calls, StreamRef stream);
   Result<void> give_numbers(std::span<const Call> calls, std::span<WorkItem> works);
   Result<BoundPlan *> plan_for(const Call &call);

@@ -3,19 +3,23 @@
 #include <mutex>
 #include <string>
 
+#include "src/base/clock.h"
 #include "src/core/communicator.h"
 
 namespace rondo {
 
 Result<void> Communicator::open_messages() {
   if (capabilities_.sends_messages) return executor_->open_messages();
-  const std::string need = "rondo_send and rondo_recv need host memory, and all ranks on one host, in this version; ";
   if (settings_.device != RONDO_DEVICE_HOST)
-    return Error{RONDO_ERROR_UNSUPPORTED, need + "this communicator is on device " + std::to_string(settings_.device)};
+    return Error{RONDO_ERROR_UNSUPPORTED, "rondo_send and rondo_recv need host memory in this version; this "
+                                          "communicator is on device " + std::to_string(settings_.device)};
   if (!group_.one_node())
     return Error{RONDO_ERROR_UNSUPPORTED,
-                 need + "the ranks of this communicator are on " + std::to_string(group_.node_count()) + " hosts"};
-  return Error{RONDO_ERROR_UNSUPPORTED, need + "the links of this communicator carry none"};
+                 "rondo_send and rondo_recv take at most " + std::to_string(message_ranks_max) +
+                     " ranks where these are on several hosts, since each two of them are connected; this communicator "
+                     "has " + std::to_string(rank_count_) + " on " + std::to_string(group_.node_count()) +
+                     " hosts; use communicators of fewer ranks for messages"};
+  return Error{RONDO_ERROR_UNSUPPORTED, "rondo_send and rondo_recv: the links of this communicator carry no messages"};
 }
 
 /// Checks that the communicator is usable, with submit_lock_ held.
@@ -73,7 +77,18 @@ void Communicator::give_numbers(std::span<const Message> messages, MessageBatch 
   }
 }
 
-/// Behind the barrier of finalize: every rank has completed all its messages, and all ranks see the same.
+Error Communicator::unreceived(uint32_t from, uint32_t to, uint64_t sent, uint64_t received) const {
+  Error error{RONDO_ERROR_MISMATCH, ranks_.describe_rank(from) + " sent " + std::to_string(sent) +
+                                        " messages to rank " + std::to_string(to) + ", which received " +
+                                        std::to_string(received) + " of them; call rondo_recv for message " +
+                                        std::to_string(received + 1) +
+                                        " before rondo_comm_finalize, or do not send it"};
+  error.rank = static_cast<int32_t>(from);
+  error.peer = static_cast<int32_t>(to);
+  return error;
+}
+
+/// Behind the barrier of finalize: every rank has completed all its messages, and all ranks of a host see the same.
 std::optional<Error> Communicator::find_unreceived() {
   const MessageBoards *const boards = ranks_.messages();
   if (boards == nullptr) return std::nullopt;
@@ -81,19 +96,50 @@ std::optional<Error> Communicator::find_unreceived() {
     if (boards->batches(from).entered == 0) continue;
     if (const auto opened = open_messages(); !opened.ok()) return opened.error();
     for (uint32_t to = 0; to < rank_count_; ++to) {
+      if (!boards->knows(to)) continue;
       const uint64_t sent = boards->pair(from, to, true).entered, received = boards->pair(to, from, false).entered;
-      if (sent <= received) continue;
-      Error error{RONDO_ERROR_MISMATCH, ranks_.describe_rank(from) + " sent " + std::to_string(sent) +
-                                            " messages to rank " + std::to_string(to) + ", which received " +
-                                            std::to_string(received) + " of them; call rondo_recv for message " +
-                                            std::to_string(received + 1) +
-                                            " before rondo_comm_finalize, or do not send it"};
-      error.rank = static_cast<int32_t>(from);
-      error.peer = static_cast<int32_t>(to);
-      return error;
+      if (sent > received) return unreceived(from, to, sent, received);
     }
   }
   return std::nullopt;
+}
+
+/// No rank receives more than was sent to it, so that the sum over all ranks is 0 only if all of it was received.
+uint64_t Communicator::unreceived_share() {
+  const std::lock_guard lock(submit_lock_);
+  uint64_t share = 0;
+  for (size_t each = 0; each < messages_.size(); ++each)
+    share += each % 2 == 1 ? messages_[each].number : uint64_t{0} - messages_[each].number;
+  return share;
+}
+
+/// Behind the barrier of finalize, which has counted what was not received. What ranks of one host have exchanged is on
+/// their boards, and a rank asks those of other hosts what they have sent to it. Who finds a difference tells all.
+Error Communicator::name_unreceived(uint64_t unreceived_count) {
+  constexpr uint64_t ask_interval_ns = 1'000'000;
+  if (auto here = find_unreceived()) return *std::move(here);
+  MessageBoards &boards = *ranks_.messages();
+  std::vector<uint64_t> received(rank_count_);
+  std::vector<uint32_t> to_ask;
+  {
+    const std::lock_guard lock(submit_lock_);
+    for (uint32_t from = 0; from < rank_count_ && !messages_.empty(); ++from)
+      received[from] = messages_[2 * size_t{from}].number;
+  }
+  for (uint32_t from = 0; from < rank_count_; ++from)
+    if (!boards.knows(from)) to_ask.push_back(from);
+  const uint64_t begun_ns = now_ns();
+  while (!ranks_.failed() && now_ns() - begun_ns < operations_.timeout_ns()) {
+    for (const uint32_t from : std::vector<uint32_t>(to_ask)) {
+      const auto report = boards.report(from, rank_, true, 0, begun_ns);
+      if (!report) continue;
+      if (report->pair.entered > received[from]) return unreceived(from, rank_, report->pair.entered, received[from]);
+      std::erase(to_ask, from);
+    }
+    sleep_for_ns(ask_interval_ns);
+  }
+  return {RONDO_ERROR_MISMATCH, std::to_string(unreceived_count) + " messages were sent and not received before "
+                                                                   "rondo_comm_finalize"};
 }
 
 }  // namespace rondo

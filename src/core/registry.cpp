@@ -70,6 +70,11 @@ std::vector<bool> linked_ranks(const ConnectArgs &args) {
   return linked;
 }
 
+/// Returns whether ranks of several hosts exchange messages: on host memory, up to a number of ranks.
+bool carries_messages(const Settings &settings, const GroupInfo &group) {
+  return settings.device == RONDO_DEVICE_HOST && group.rank_count() <= message_ranks_max;
+}
+
 /// Returns the slots of links. Plans depend on them, so all hosts must have the same, however many ranks they have.
 ConnectionGeometry slots_of(const GroupInfo &group, const Settings &settings, uint32_t channel_count) {
   const auto slot_bytes = static_cast<uint32_t>(settings.slot_bytes);
@@ -154,10 +159,14 @@ Result<std::unique_ptr<Transport>> connect_ranks(const ConnectArgs &args, Store 
   shm::ConnectRequest request;
   request.rank = group.index_on_node(args.rank);
   request.rank_count = static_cast<uint32_t>(group.ranks_of(node).size());
+  request.group_rank_count = args.rank_count;
   request.channel_count = link_channel_count(args.settings);
   const ConnectionGeometry geometry = slots_of(group, args.settings, request.channel_count);
   request.slot_count = geometry.slot_count;
   request.slot_bytes = geometry.slot_bytes;
+  if (!group.one_node() && carries_messages(args.settings, group))
+    request.message_slot_bytes =
+        hosts::choose_message_slots(geometry, network_of(args.settings).choice, args.rank_count).slot_bytes;
   request.mapping = args.settings.mapping;
   request.cross_memory = args.settings.cross_memory;
   request.key_prefix = args.key_prefix + (group.one_node() ? "" : "/node" + std::to_string(node));
@@ -172,6 +181,7 @@ Result<std::unique_ptr<Transport>> connect_ranks(const ConnectArgs &args, Store 
   several.host_of.assign(group.node_of_ranks().begin(), group.node_of_ranks().end());
   several.local_index = local_indices(group, args.rank);
   several.linked = linked_ranks(args);
+  several.messages = carries_messages(args.settings, group);
   several.secret = args.secret;
   several.ranks = group.infos;
   several.key_prefix = args.key_prefix;

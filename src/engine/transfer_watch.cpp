@@ -13,6 +13,9 @@ namespace {
 constexpr uint64_t death_check_interval_ns = 50'000'000;
 constexpr uint64_t cycle_check_interval_ns = 100'000'000;
 constexpr uint64_t fault_look_interval_ns = 5'000'000;
+constexpr uint64_t ask_ahead_max_ns = 1'000'000'000;  // before the deadline
+constexpr uint64_t report_age_max_ns = 250'000'000;
+constexpr uint64_t delivery_patience_ns = 500'000'000;  // a link that has ended mostly says so at once
 constexpr int fault_looks_max = 100;  // not a time: a machine that stands still holds both ranks up
 
 std::string numbered(const char *what, uint64_t number) { return what + (" " + std::to_string(number)); }
@@ -38,6 +41,7 @@ bool TransferWatch::look(uint64_t now_ns) {
   if (ranks_.failed()) return true;
   publish_blocked();
   if (check_ended_peers(now_ns) || check_cycle(now_ns)) return true;
+  ask_late_peer(now_ns);
   if (now_ns - start_ns_ < timeout_ns_) return false;
   time_out(now_ns);
   return true;
@@ -47,7 +51,7 @@ bool TransferWatch::look(uint64_t now_ns) {
 /// The slots, read after that, show whether this send needs one.
 void TransferWatch::publish_blocked() {
   for (const TransferQueue &queue : queues_.active()) {
-    if (!queue.sends) continue;
+    if (!queue.sends || !boards_.knows(queue.peer)) continue;
     const PairCounts received = boards_.pair(queue.peer, rank_, false);
     const bool idle = received.completed == received.entered && received.entered < queue.head().message;
     if (idle && queue.is_blocked()) boards_.block(queue.peer, {queue.head().message, received.completed + 1});
@@ -67,7 +71,8 @@ bool TransferWatch::check_ended(const TransferQueue &queue, std::span<const uint
   const RankState state = ranks_.state(queue.peer);
   const bool has_died = state == RankState::alive && std::find(dead.begin(), dead.end(), queue.peer) != dead.end();
   const bool has_left = state == RankState::left || state == RankState::finalized;
-  if ((!has_died && !has_left) || (must_block && !queue.is_blocked())) return false;
+  if (!has_died && !has_left) return false;
+  if (must_block && (awaits(queue.peer) || !queue.is_blocked())) return false;
   uint32_t ended = queue.peer;
   std::string how = state == RankState::left ? " has destroyed its communicator" : " has finalized its communicator";
   if (has_died) how = ranks_.how_dead(ended);
@@ -78,6 +83,14 @@ bool TransferWatch::check_ended(const TransferQueue &queue, std::span<const uint
   }
   raise(RONDO_ERROR_REMOTE, ended,
         ranks_.describe_rank(ended) + how + "; rank " + std::to_string(rank_) + " waits in " + name_of(queue));
+  return true;
+}
+
+bool TransferWatch::awaits(uint32_t ended) {
+  if (!ranks_.may_deliver(ended)) return false;
+  const auto known = std::ranges::find(ended_, ended, &Ended::rank);
+  if (known != ended_.end()) return now_ns() - known->seen_ns < delivery_patience_ns;
+  ended_.push_back({ended, now_ns()});
   return true;
 }
 
@@ -95,8 +108,7 @@ bool TransferWatch::check_cycle(uint64_t now_ns) {
   return true;
 }
 
-std::string TransferWatch::doing(uint32_t peer) const {
-  const BatchCounts batches = boards_.batches(peer);
+std::string TransferWatch::doing(uint32_t peer, const BatchCounts &batches) const {
   if (batches.entered > batches.completed) return "is in batch " + std::to_string(batches.entered) + " of its messages";
   const uint64_t completed = ranks_.completed_operation(peer), entered = ranks_.latest_operation(peer);
   if (entered > completed) {
@@ -107,18 +119,49 @@ std::string TransferWatch::doing(uint32_t peer) const {
          std::to_string(batches.completed) + " batches of messages";
 }
 
-void TransferWatch::time_out(uint64_t now_ns) {
+const TransferQueue &TransferWatch::late_queue() {
   const auto active = queues_.active();
   const auto blocked = std::find_if(active.begin(), active.end(), [](const auto &each) { return each.is_blocked(); });
-  const TransferQueue &queue = blocked != active.end() ? *blocked : active.front();
-  const PairCounts theirs = boards_.pair(queue.peer, rank_, !queue.sends);
-  const std::string function = queue.sends ? "rondo_recv" : "rondo_send";
-  const std::string counted = " has called " + function + " " + std::to_string(theirs.entered) +
-                              (queue.sends ? " times from rank " : " times to rank ");
+  return blocked != active.end() ? *blocked : active.front();
+}
+
+/// A rank of another host answers after a moment, so that the question comes before the deadline, and again until then.
+void TransferWatch::ask_late_peer(uint64_t now_ns) {
+  const uint64_t ahead_ns = std::min(ask_ahead_max_ns, timeout_ns_ / 2);
+  if (now_ns - start_ns_ + ahead_ns < timeout_ns_) return;
+  const TransferQueue &queue = late_queue();
+  const uint64_t since_ns = now_ns - std::min(report_age_max_ns, ahead_ns / 2);
+  auto report = boards_.report(queue.peer, rank_, !queue.sends, queue.head().message, since_ns);
+  if (!report && reporter_ == queue.peer) return;
+  report_ = std::move(report);
+  reporter_ = queue.peer;
+}
+
+std::string TransferWatch::calls_of(const TransferQueue &queue) const {
+  const std::string peer = ranks_.describe_rank(queue.peer);
+  const std::string calls = queue.sends ? "rondo_recv" : "rondo_send";
+  const std::string whom = (queue.sends ? " from rank " : " to rank ") + std::to_string(rank_);
+  if (!report_ || reporter_ != queue.peer)
+    return "how often " + peer + " has called " + calls + whom + " is not known, since its host has not answered";
+  return peer + " has called " + calls + " " + std::to_string(report_->pair.entered) + " times" + whom + ", and " +
+         doing(queue.peer, report_->batches);
+}
+
+void TransferWatch::time_out(uint64_t now_ns) {
+  const TransferQueue &queue = late_queue();
   raise(RONDO_ERROR_TIMEOUT, queue.peer,
         name_of(queue) + " on rank " + std::to_string(rank_) + " timed out after " + show_seconds(now_ns - start_ns_) +
-            " s; " + ranks_.describe_rank(queue.peer) + counted + std::to_string(rank_) + ", and " +
-            doing(queue.peer) + "; look at that rank, or raise timeout_ms (RONDO_TIMEOUT)");
+            " s; " + calls_of(queue) + "; look at that rank, or raise timeout_ms (RONDO_TIMEOUT)");
+}
+
+MessageReport TransferWatch::await_report(const TransferQueue &queue) {
+  const uint64_t since_ns = now_ns();
+  for (int look = 0; look < fault_looks_max && !ranks_.failed(); ++look) {
+    auto report = boards_.report(queue.peer, rank_, true, queue.head().message, since_ns);
+    if (report) return *std::move(report);
+    sleep_for_ns(fault_look_interval_ns);
+  }
+  return {};
 }
 
 void TransferWatch::explain_fault(const TransferQueue &queue, int own_shortage) {
@@ -133,7 +176,8 @@ void TransferWatch::explain_fault(const TransferQueue &queue, int own_shortage) 
     const Error error = unreadable_buffer(ranks_, rank_, queue.peer, own_shortage, during);
     return raise(error.status, own_shortage != 0 ? rank_ : queue.peer, error.message);
   }
-  const auto sent = boards_.find(queue.peer, rank_, true, head.message);
+  const MessageReport report = await_report(queue);
+  const std::optional<MessageInfo> &sent = report.message;
   const std::string received = "rank " + std::to_string(rank_) + " receives message " + std::to_string(head.message) +
                                " from rank " + std::to_string(queue.peer) + " as " + size_of(head.bytes, head.type);
   if (sent && sent->bytes == head.bytes)
@@ -141,7 +185,7 @@ void TransferWatch::explain_fault(const TransferQueue &queue, int own_shortage) 
                  ranks_.describe_rank(queue.peer) + " sent a slot of another message" + during);
   raise(RONDO_ERROR_MISMATCH, queue.peer,
         received + ", rank " + std::to_string(queue.peer) + " sent " +
-            (sent ? size_of(sent->bytes, sent->type) : "another number of bytes") +
+            (sent ? size_of(sent->bytes, sent->type) : "another number of bytes, which is not known here") +
             "; give both ends of a message the same size, in the same order");
 }
 

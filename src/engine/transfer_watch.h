@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -40,10 +41,19 @@ class TransferWatch final : public Watch {
   /// Raises that the peer of `queue` has ended, if it has. `dead` was read before the slots. With must_block, it raises
   /// only if the head cannot move either.
   bool check_ended(const TransferQueue &queue, std::span<const uint32_t> dead, bool must_block);
+  /// Returns whether something that the ended rank sent may still arrive. This ends after a while.
+  [[nodiscard]] bool awaits(uint32_t ended);
   bool check_cycle(uint64_t now_ns);
+  [[nodiscard]] const TransferQueue &late_queue();
+  /// Asks the peer for which this batch waits what it has called, before the deadline comes.
+  void ask_late_peer(uint64_t now_ns);
   void time_out(uint64_t now_ns);
+  /// Describes what the peer of `queue` has called to match its head, and what it does now.
+  [[nodiscard]] std::string calls_of(const TransferQueue &queue) const;
+  /// Waits a moment for what the peer of `queue` says of the head. Empty: it has not answered.
+  [[nodiscard]] MessageReport await_report(const TransferQueue &queue);
   void raise(rondo_status_t status, uint32_t peer, const std::string &message);
-  [[nodiscard]] std::string doing(uint32_t peer) const;
+  [[nodiscard]] std::string doing(uint32_t peer, const BatchCounts &batches) const;
 
   Ranks &ranks_;
   MessageBoards &boards_;
@@ -54,6 +64,13 @@ class TransferWatch final : public Watch {
   uint64_t start_ns_ = 0;  ///< the first look
   uint64_t next_death_check_ns_ = 0;
   uint64_t next_cycle_check_ns_ = 0;
+  struct Ended {
+    uint32_t rank = 0;
+    uint64_t seen_ns = 0;
+  };
+  std::vector<Ended> ended_;     ///< ranks from which something may still arrive
+  std::optional<MessageReport> report_;  ///< the latest answer of the rank `reporter_`
+  uint32_t reporter_ = 0;
   std::vector<WaitEdge> cycle_;  ///< as the latest check found it
 };
 

@@ -92,6 +92,7 @@ class Search {
   [[nodiscard]] bool waits_for(Visit &visit, uint32_t peer) const {
     const uint32_t rank = visit.edge.rank;
     if (visit.place.in_batch()) {
+      if (!boards_.knows(peer)) return false;  // of a rank of another host only collectives are known
       visit.edge.batch = visit.place.batches.entered;
       const PairCounts receives = boards_.pair(rank, peer, false);
       if (receives.entered > receives.completed && boards_.pair(peer, rank, true).entered <= receives.completed) {

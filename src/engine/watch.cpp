@@ -153,8 +153,8 @@ void OperationWatch::tell_disagreement(uint32_t peer, const Common &latest) {
 
 /// One rank finalizes while the other one still calls: it has gone too early, which is no wrong call.
 bool OperationWatch::tell_finalized(uint32_t peer, uint64_t operation, const Signature &own, const Signature &theirs) {
-  const bool own_end = own == finalize_signature;
-  if (own_end == (theirs == finalize_signature)) return false;
+  const bool own_end = is_finalize(own);
+  if (own_end == is_finalize(theirs)) return false;
   const uint32_t gone = own_end ? rank_ : peer;
   const uint32_t other = own_end ? peer : rank_;
   raise(RONDO_ERROR_REMOTE, static_cast<int32_t>(gone), operation,

@@ -53,7 +53,7 @@ constexpr uint64_t mix(uint64_t hash, uint64_t value) {
 
 std::string describe(const Signature &signature) {
   const auto collective = static_cast<rondo_collective_t>(signature.collective);
-  if (signature == finalize_signature) return "rondo_comm_finalize";
+  if (is_finalize(signature)) return "rondo_comm_finalize";
   if (const auto split = split_call_of(signature))
     return "rondo_comm_split with color " + std::to_string(split->color) + " and key " + std::to_string(split->key);
   std::string text = rondo_collective_string(collective);

@@ -31,6 +31,13 @@ struct Signature {
 /// The signature of rondo_comm_finalize(): a barrier, except for the operation, so that no barrier matches it.
 inline constexpr Signature finalize_signature{RONDO_BARRIER, RONDO_UINT8, RONDO_MIN, 0, 1, 0};
 
+/// The signature of rondo_comm_finalize() where ranks of several hosts exchange messages: each rank contributes a word.
+inline constexpr Signature counting_finalize_signature{RONDO_BARRIER, RONDO_UINT64, RONDO_SUM, 0, 1, 0};
+
+[[nodiscard]] constexpr bool is_finalize(const Signature &signature) {
+  return signature == finalize_signature || signature == counting_finalize_signature;
+}
+
 /// The counts_hash of a _v collective that exchanges blocks. No rank has all counts, so each two ranks compare the
 /// counts of their blocks. The signature's count is 0.
 inline constexpr uint64_t counts_of_pairs = 1;

@@ -4,59 +4,23 @@
 #include <atomic>
 #include <cstring>
 #include <optional>
-#include <thread>
 #include <vector>
 
-#include "src/base/clock.h"
-#include "src/bootstrap/store/local.h"
-#include "src/core/communicator.h"
-#include "src/core/init.h"
-#include "src/core/registry.h"
-#include "src/memory/segment_table.h"
 #include "tests/catch.h"
+#include "tests/net/group_world.h"
 #include "tests/test_clock.h"
 #include "tests/unit/allocation_count.h"
 
 using namespace rondo;
+using rondo_test::run_ranks;
+using rondo_test::second_ns;
+using rondo_test::World;
 
 namespace {
 
-constexpr uint64_t second_ns = 1'000'000'000;
 const std::vector<uint32_t> three_hosts{0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 2, 2, 2, 2};
 
 const std::vector<uint32_t> ring{0, 1, 2, 3, 4, 5, 6, 7, 7, 8, 8};  // where a mesh has 4 hosts at most
-
-struct World {
-  SegmentTable segments;
-  RegionTable regions;
-  std::vector<std::unique_ptr<Store>> stores;
-  Secret secret = random_secret();
-  Settings settings;
-  GroupInfo group;
-  const TuningTable *tuning_of_calls = nullptr;
-  uint32_t mesh_hosts_max = 64;
-
-  explicit World(const std::vector<uint32_t> &node_of)
-      : stores(make_local_stores(static_cast<uint32_t>(node_of.size()))), group(node_of) {
-    group.oversubscribed = true;
-    for (RankInfo &info : group.infos) info.interfaces = {{"lo", "127.0.0.1"}};
-    settings.timeout_ns = 60 * second_ns;
-  }
-  [[nodiscard]] uint32_t rank_count() const { return group.rank_count(); }
-
-  Result<std::shared_ptr<Communicator>> init(uint32_t rank) {
-    const uint64_t deadline_ns = now_ns() + 60 * second_ns;
-    ConnectArgs args{rank, rank_count(), settings, group, secret, "world", deadline_ns};
-    args.mesh_hosts_max = mesh_hosts_max;
-    args.permitted = permitted_ranks(args);
-    RONDO_TRY_ASSIGN(auto transport, connect_ranks(args, *stores[rank], segments));
-    RONDO_TRY(wait_for_all(transport->ranks(), rank_count(), *stores[rank], deadline_ns));
-    RONDO_TRY_ASSIGN(auto executor, connect_executor(args, *stores[rank], transport->links()));
-    return std::make_shared<Communicator>(Communicator::Parts{rank, rank_count(), settings, group,
-                                                              std::move(transport), std::move(executor), &regions,
-                                                              tuning_of_calls});
-  }
-};
 
 Result<void> sum(Communicator &comm, std::vector<int32_t> &values) {
   Call call;
@@ -65,25 +29,6 @@ Result<void> sum(Communicator &comm, std::vector<int32_t> &values) {
   call.recv = values.data();
   call.in_place = true;
   return comm.submit(call, {});
-}
-
-/// Runs life(rank, communicator) on a thread for each rank. Returns the ranks for which it was false when all have
-/// ended.
-template <class Life>
-std::vector<uint32_t> run_ranks(World &world, const Life &life) {
-  std::vector<std::thread> threads;
-  std::vector<char> right(world.rank_count());
-  for (uint32_t rank = 0; rank < world.rank_count(); ++rank)
-    threads.emplace_back([&, rank] {
-      auto comm = world.init(rank);
-      right[rank] = comm.ok() && life(rank, *comm.value());
-      if (comm.ok()) comm.value()->close();
-    });
-  for (std::thread &thread : threads) thread.join();
-  std::vector<uint32_t> wrong;
-  for (uint32_t rank = 0; rank < right.size(); ++rank)
-    if (!right[rank]) wrong.push_back(rank);
-  return wrong;
 }
 
 }  // namespace

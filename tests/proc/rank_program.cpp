@@ -275,6 +275,7 @@ constexpr Scenario scenarios[] = {
     {"hasty", 1, run_hasty},     {"memory", 1, run_memory}, {"gone", 0, run_gone},
     {"exec", 2, run_exec},       {"close", 1, run_close},     {"replace", 4, run_replace},
     {"orphan", 3, run_orphan},   {"closed", 1, run_closed}, {"starved", 1, run_starved},
+    {"programs", 2, run_programs}, {"last_words", 0, run_last_words}, {"other_size", 0, run_other_size},
     {"early", 3, run_early},     {"busy", 2, run_busy},     {"quiet", 1, run_quiet},     {"last", 2, run_last},
 };
 

@@ -64,6 +64,11 @@ int run_replace(const Rank &self, const Arguments &args);
 int run_buffers(const Rank &self, const Arguments &args);
 int run_huge(const Rank &self, const Arguments &args);
 
+// rank_messages.cpp
+int run_programs(const Rank &self, const Arguments &args);
+int run_last_words(const Rank &self, const Arguments &args);
+int run_other_size(const Rank &self, const Arguments &args);
+
 // rank_soak.cpp
 int run_busy(const Rank &self, const Arguments &args);
 int run_quiet(const Rank &self, const Arguments &args);

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cstring>
 #include <utility>
 
@@ -24,6 +25,10 @@ namespace {
 constexpr uint32_t preferred_slot_bytes = 16 * 1024;  // TCP takes this much with its header in one call
 constexpr uint32_t pair_slot_bytes = 512 * 1024;      // of two ranks (docs/lab/between-hosts.md)
 constexpr uint32_t pair_slot_count_of_verbs = 2;      // all are registered: many users may lock 8 MiB (ulimit -l)
+// Bounds of a rank's slots for messages, while these are not at their smallest. Verbs registers all of them, and others
+// take those that are used.
+constexpr size_t registered_message_bytes_max = size_t{2} << 20, message_bytes_max = size_t{8} << 20;
+constexpr size_t message_slot_bytes_min = 4096;
 
 /// Returns true for two ranks. With verbs each queue pair registers all slots, and wants one under way: several pairs
 /// would share two large ones.
@@ -46,11 +51,31 @@ Secret secret_of(const char *use, const Secret &job, const std::string &key_pref
   return secret;
 }
 
-net::JoinRequest join_request(const GroupRequest &request, const std::vector<std::string> &names) {
+/// Returns, by rank, whether it is on another host.
+std::vector<bool> far_ranks(const GroupRequest &request) {
+  std::vector<bool> far(request.rank_count);
+  for (uint32_t rank = 0; rank < request.rank_count; ++rank)
+    far[rank] = request.host_of[rank] != request.host_of[request.rank];
+  return far;
+}
+
+/// Makes the near ends of all links.
+Result<net::NearMemory> make_links(const GroupRequest &request, const Links &local) {
+  const ConnectionGeometry geometry = near_geometry(local.geometry());
+  RONDO_TRY_ASSIGN(auto memory, net::NearMemory::make(request.linked, local.channel_count(), geometry));
+  if (request.messages)
+    RONDO_TRY(memory.add_messages(far_ranks(request),
+                                  choose_message_slots(geometry, request.network->choice, request.rank_count)));
+  return memory;
+}
+
+/// `linked` has the meaning of JoinRequest::linked.
+net::JoinRequest join_request(const GroupRequest &request, const std::vector<bool> &linked,
+                              const std::vector<std::string> &names) {
   net::JoinRequest join;
   join.rank = request.rank;
   join.rank_count = request.rank_count;
-  join.linked = request.linked;
+  join.linked = linked;
   join.names = names;
   join.secret = secret_of("rondo links ", request.secret, request.key_prefix);
   for (const NetworkInterface &each : request.ranks[request.rank].interfaces) join.addresses.push_back(each.address);
@@ -74,7 +99,7 @@ Result<void> fly_before(const GroupRequest &request, const MeshRequest &mesh_req
   std::vector<const net::PeerSocket *> sockets;
   for (const net::PeerSocket &each : mesh.data) sockets.push_back(&each);
   for (const net::PeerSocket &each : mesh.control)
-    if (mesh_request.sockets_per_rail == 0 || !request.linked[each.peer]) sockets.push_back(&each);
+    if (mesh_request.sockets_per_rail == 0 || !mesh_request.linked[each.peer]) sockets.push_back(&each);
   RONDO_TRY(preflight(sockets, flight, store));
   for (const net::PeerSocket &each : mesh.control)
     RONDO_TRY(set_control_options(each.socket.get(), request.network_timeout_ns));
@@ -138,6 +163,14 @@ ConnectionGeometry choose_slots(const Spread &spread, uint32_t channel_count, ui
   return geometry;
 }
 
+ConnectionGeometry choose_message_slots(const ConnectionGeometry &geometry, NetworkChoice network,
+                                        uint32_t rank_count) {
+  const size_t budget = network == NetworkChoice::verbs ? registered_message_bytes_max : message_bytes_max;
+  const size_t share = budget / (size_t{2} * (rank_count - 1) * geometry.slot_count);
+  const auto fitting = static_cast<uint32_t>(std::bit_floor(std::max(share, message_slot_bytes_min)));
+  return {geometry.slot_count, std::min(geometry.slot_bytes, fitting), 0, 0};
+}
+
 Result<std::unique_ptr<Transport>> connect(const GroupRequest &request, std::unique_ptr<Transport> local,
                                            Store &store) {
   const net::Overlay overlay(net::host_count_of(request.host_of), request.mesh_hosts_max);
@@ -145,7 +178,7 @@ Result<std::unique_ptr<Transport>> connect(const GroupRequest &request, std::uni
   MeshRequest mesh_request;
   mesh_request.rank = request.rank;
   mesh_request.rank_count = request.rank_count;
-  mesh_request.linked = request.linked;
+  mesh_request.linked = request.messages ? far_ranks(request) : request.linked;
   mesh_request.controlled = controlled_ranks(request, neighbours);
   mesh_request.secret = secret_of("rondo mesh ", request.secret, request.key_prefix);
   mesh_request.ranks = request.ranks;
@@ -160,8 +193,7 @@ Result<std::unique_ptr<Transport>> connect(const GroupRequest &request, std::uni
 
   RONDO_TRY_ASSIGN(auto control, check_and_share(request, neighbours, mesh_request, mesh,
                                                  local->links().geometry().slot_bytes, store));
-  RONDO_TRY_ASSIGN(auto memory, net::NearMemory::make(request.linked, local->links().channel_count(),
-                                                      near_geometry(local->links().geometry())));
+  RONDO_TRY_ASSIGN(auto memory, make_links(request, local->links()));
   net::GroupParts parts;
   parts.rank = request.rank;
   const Secret id = secret_of("rondo communicator ", request.secret, request.key_prefix);
@@ -169,12 +201,13 @@ Result<std::unique_ptr<Transport>> connect(const GroupRequest &request, std::uni
   std::memcpy(parts.communicator.data(), id.bytes.data(), sizeof parts.communicator);
   parts.host_of = request.host_of;
   parts.local_index = request.local_index;
+  parts.messages = request.messages;
   parts.rings = !request.on_device;
   parts.mesh_hosts_max = request.mesh_hosts_max;
   parts.network_timeout_ns = request.network_timeout_ns;
   for (uint32_t rank = 0; rank < request.rank_count; ++rank) parts.names.push_back(request.ranks[rank].describe(rank));
-  RONDO_TRY_ASSIGN(auto network, make_network(request, join_request(request, parts.names), std::move(mesh.data),
-                                              memory, store));
+  RONDO_TRY_ASSIGN(auto network, make_network(request, join_request(request, mesh_request.linked, parts.names),
+                                              std::move(mesh.data), memory, store));
   parts.local = std::move(local);
   parts.control = std::move(control);
   return net::make_group_transport(std::move(parts), std::move(memory), std::move(network));

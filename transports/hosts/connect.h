@@ -25,7 +25,8 @@ struct GroupRequest {
   uint32_t rank_count = 1;
   std::vector<uint32_t> host_of;      ///< by rank
   std::vector<uint32_t> local_index;  ///< by rank, its number among this host's; net::no_local on another host
-  std::vector<bool> linked;           ///< by rank, whether slots go to it on another host; equal at both ends
+  std::vector<bool> linked;           ///< by rank, whether collectives send to it on another host; equal at both ends
+  bool messages = false;              ///< each two ranks of different hosts have a link for messages; equal on all
   Secret secret;                      ///< of the job
   std::vector<RankInfo> ranks;        ///< all; each has as many network interfaces, one at least
   std::string key_prefix;
@@ -64,6 +65,10 @@ inline constexpr size_t near_memory_bytes_max = size_t{32} << 20;
 /// a plan is for slots of one size. A count or size that is not 0 is taken as it is.
 [[nodiscard]] ConnectionGeometry choose_slots(const Spread &spread, uint32_t channel_count, uint32_t slot_count,
                                               uint32_t slot_bytes);
+
+/// Returns the slots of links for messages, in hosts and between them, in a group whose other links have `geometry`.
+[[nodiscard]] ConnectionGeometry choose_message_slots(const ConnectionGeometry &geometry, NetworkChoice network,
+                                                      uint32_t rank_count);
 
 /// Connects the ranks. `local` connects this host's ranks, with the geometry that all hosts have.
 [[nodiscard]] Result<std::unique_ptr<Transport>> connect(const GroupRequest &request, std::unique_ptr<Transport> local,

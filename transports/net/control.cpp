@@ -285,6 +285,12 @@ bool Control::take(uint32_t neighbour, ByteReader cell) {
     case CellKind::record:
       take_record(neighbour, cell);
       break;
+    case CellKind::ask_pair:
+      take_pair_question(cell);
+      break;
+    case CellKind::pair:
+      take_pair(cell);
+      break;
     case CellKind::clock:
       take_clock(neighbour, cell);
       break;

@@ -72,6 +72,9 @@ class Control {
   [[nodiscard]] RankStatus status(uint32_t peer) const;
   /// Returns what `peer` has entered. Asks if that is not known yet; call it again later then.
   [[nodiscard]] std::optional<OperationInfo> entered(uint32_t peer, uint64_t operation);
+  /// Returns what `peer`, on another host, says of its messages with this rank in one direction: not from before
+  /// `since_ns`. Asks if that is not known yet; call it again later then.
+  [[nodiscard]] std::optional<MessageReport> pair(uint32_t peer, bool sends, uint64_t message, uint64_t since_ns);
   /// Appends the ranks of other hosts whose process ended while they were alive.
   void add_dead(std::vector<uint32_t> &dead) const;
   /// Says whether `peer` has ended, or said that it left.
@@ -124,6 +127,11 @@ class Control {
   [[nodiscard]] bool is_known(const Inquiry &inquiry) const;
   void answer(const Inquiry &asked);
   void take_record(uint32_t neighbour, ByteReader body);
+  [[nodiscard]] bool is_known(const PairInquiry &inquiry) const;
+  [[nodiscard]] RemotePair &pair_with(uint32_t peer, uint32_t own) const;
+  void take_pair_question(ByteReader body);
+  void answer(const PairInquiry &asked);
+  void take_pair(ByteReader body);
   void take_clock(uint32_t neighbour, ByteReader body);
   void answer_clock(uint32_t neighbour, uint64_t asked_ns, uint64_t received_ns);
   void take_failure(ByteReader body);

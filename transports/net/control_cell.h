@@ -18,6 +18,12 @@
 //   failure  status u32 | rank u32 | peer u32 | operation u64 | bytes u32 | text
 //   down     host u32 | count u32 | count x: neighbour u32 | reason u32
 //            In a ring: the ends of its connections that `host` reported as down. The reason is 1 + errno.
+//   ask_pair rank u32 | message u64 | asker u32 | hops u32 | with u32 | sends u32 | asked u64
+//            Asks what `rank` has published of its messages with `with`, in that direction, and of one of them. `asked`
+//            identifies the question: it is the time by the clock of the asker.
+//   pair     the same | entered u64 | completed u64 | batches entered u64 | batches completed u64 | known u32 |
+//            type u32 | bytes u64
+//            The answer. known: 1 if a record of the message is kept, of which type and bytes are.
 #pragma once
 
 #include <algorithm>
@@ -33,7 +39,16 @@ namespace rondo::net {
 
 inline constexpr uint32_t cell_magic = 0x6f646e52;  // "Rndo"
 
-enum class CellKind : uint32_t { status = 1, ask = 2, record = 3, failure = 4, clock = 5, down = 6 };
+enum class CellKind : uint32_t {
+  status = 1,
+  ask = 2,
+  record = 3,
+  failure = 4,
+  clock = 5,
+  down = 6,
+  ask_pair = 7,
+  pair = 8
+};
 
 /// A rank's state on the wire: RankState, or that its process has ended.
 inline constexpr uint32_t ended_state = 4;
@@ -88,6 +103,14 @@ class Cell {
  private:
   std::array<std::byte, cell_bytes> bytes_{};
   size_t used_ = 0;
+};
+
+/// A question about messages, and its answer, begin with this.
+struct PairInquiry {
+  Inquiry about;  ///< `operation` is the number of a message
+  uint32_t with = 0;
+  bool sends = false;
+  uint64_t asked_ns = 0;
 };
 
 [[nodiscard]] inline Inquiry inquiry_of(ByteReader &body) {

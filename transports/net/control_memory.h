@@ -23,6 +23,7 @@
 
 #include "src/base/unique_handle.h"
 #include "src/proto/connection.h"
+#include "transports/messages.h"
 #include "transports/net/overlay.h"
 #include "transports/net/tcp_state.h"
 #include "transports/recording.h"
@@ -73,8 +74,21 @@ struct RemoteRecord {
   OperationInfo what;
 };
 
+/// The latest question of a rank of this host about its messages with a rank of another one, and the answer.
+struct RemotePair {
+  uint64_t with = 0;        ///< 1 + the rank that asked, or 0
+  uint64_t question = 0;    ///< number of a message << 1, and 1 if the other rank sends it
+  uint64_t asked_ns = 0;
+  uint64_t answered = 0;    ///< 1: what follows is the answer
+  PairCounts counts;
+  BatchCounts batches;
+  uint64_t is_known = 0;    ///< 1: type and bytes are
+  uint64_t type = 0;
+  uint64_t bytes = 0;
+};
+
 struct RemoteRank {
-  static constexpr size_t record_count = 16;
+  static constexpr size_t record_count = 16, pair_count = 8;
   // Readable without the lock:
   alignas(cache_line_bytes) uint64_t state = 0;  ///< RankState
   uint64_t entered = 0;
@@ -87,6 +101,7 @@ struct RemoteRank {
   uint64_t asked_ns = 0;
   uint64_t asked_count = 0;  ///< how often since it answered
   std::array<RemoteRecord, record_count> records{};
+  std::array<RemotePair, pair_count> pairs{};  ///< at the number of the asking rank on its host, modulo their number
 };
 
 class ControlMemory {

@@ -20,6 +20,7 @@ Progress::Progress(const std::vector<NearLink> &links, std::unique_ptr<Network> 
   for (const NearLink &ends : links) {
     const uint64_t out = first_counter(ends.outgoing), in = first_counter(ends.incoming);
     links_.push_back({ends, out, out, in, in, SimpleSender(ends.incoming, in)});
+    if (!ends.messages) served_count_ = links_.size();
   }
   lost_.reserve(links_.size());
 }
@@ -34,6 +35,10 @@ Progress::~Progress() {
   in_context([&] { network_.reset(); });
 }
 
+void Progress::open_messages() {
+  if (std::exchange(served_count_, links_.size()) != links_.size()) in_context([&] { network_->open_messages(); });
+}
+
 bool Progress::step() {
   bool moved = false;
   in_context([&] { moved = step_links(); });
@@ -46,7 +51,7 @@ void Progress::watch(std::vector<pollfd> &descriptors) const {
 
 bool Progress::step_links() {
   bool moved = false;
-  for (uint32_t index = 0; index < links_.size(); ++index) {
+  for (uint32_t index = 0; index < served_count_; ++index) {
     moved |= send_posted(index);
     moved |= tell_consumed(index, consumed_untold_max);
   }
@@ -56,7 +61,7 @@ bool Progress::step_links() {
   for (const Event &event : events) take(event);
   if (moved || count != 0) return true;
   // A sender that has no free slot left gets credit for one, too: around a ring, each rank may wait for just that slot.
-  for (uint32_t index = 0; index < links_.size(); ++index)
+  for (uint32_t index = 0; index < served_count_; ++index)
     if (links_[index].sender_waits()) moved |= tell_consumed(index, 0);
   return moved;
 }
@@ -130,7 +135,7 @@ void Progress::take(const Event &event) {
 }
 
 bool Progress::flushed() const {
-  const bool all_sent = std::all_of(links_.begin(), links_.end(), [](const Link &link) {
+  const bool all_sent = std::ranges::all_of(served(), [](const Link &link) {
     if (memory::load_sync(link.ends.outgoing.header(link.sent).sequence) == link.sent + 1) return false;  // P1
     const uint64_t untold = memory::load_sync(link.ends.incoming.simple_head()) - link.told;              // P4
     return untold <= (link.sender_waits() ? 0 : consumed_untold_max);

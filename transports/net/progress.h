@@ -20,6 +20,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "src/proto/simple.h"
@@ -29,13 +30,16 @@ namespace rondo::net {
 
 class Progress {
  public:
-  /// `links` in the order that `network` counts them. `device`: they have slots in it, too.
+  /// `links` in the order that `network` counts them; links of messages are the last. `device`: links have slots in it,
+  /// too.
   Progress(const std::vector<NearLink> &links, std::unique_ptr<Network> network,
            std::shared_ptr<const RdmaMemory> device = nullptr);
   Progress(const Progress &) = delete;
   Progress &operator=(const Progress &) = delete;
   ~Progress();
 
+  /// Serves the links of messages, too. Until this call a round costs nothing for them.
+  void open_messages();
   /// Makes one round. Returns true if something moved. One thread at a time.
   bool step();
   /// Says whether everything that was posted and consumed leaves without further calls.
@@ -47,10 +51,10 @@ class Progress {
   /// Returns the peers from which nothing arrives any more, in the order in which they were lost.
   [[nodiscard]] const std::vector<uint32_t> &lost() const { return lost_; }
   [[nodiscard]] Error why_lost(uint32_t peer) const;
-  /// Returns the first rank that `fits` to which there is a link that is not lost.
+  /// Returns the first rank that `fits` to which there is a link that is served and not lost.
   template <class Fits>
   [[nodiscard]] std::optional<uint32_t> find_reached(const Fits &fits) const {
-    for (const Link &link : links_)
+    for (const Link &link : served())
       if (fits(link.ends.peer) && std::ranges::find(lost_, link.ends.peer) == lost_.end()) return link.ends.peer;
     return std::nullopt;
   }
@@ -82,7 +86,11 @@ class Progress {
   bool tell_consumed(uint32_t index, uint64_t untold_max);
   void take(const Event &event);
 
+  /// Returns the links that are served now.
+  [[nodiscard]] std::span<const Link> served() const { return std::span(links_).first(served_count_); }
+
   std::vector<Link> links_;
+  size_t served_count_ = 0;  ///< links of messages are the last
   const std::shared_ptr<const RdmaMemory> device_;
   std::unique_ptr<Network> network_;
   std::array<Event, events_per_step> events_;  ///< of one step; kept, since to make them anew clears a kilobyte

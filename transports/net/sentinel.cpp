@@ -7,6 +7,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include <algorithm>
+
 #include "src/base/clock.h"
 #include "src/base/start_thread.h"
 
@@ -43,6 +45,16 @@ Sentinel::~Sentinel() {
 void Sentinel::kick() {
   const uint64_t one = 1;
   [[maybe_unused]] const ssize_t written = ::write(bell_.get(), &one, sizeof one);  // full: it rings already
+}
+
+void Sentinel::open_messages() {
+  const std::lock_guard lock(links_mutex_);
+  progress_.open_messages();
+}
+
+bool Sentinel::has_lost(uint32_t peer) const {
+  const std::lock_guard lock(links_mutex_);
+  return std::ranges::find(progress_.lost(), peer) != progress_.lost().end();
 }
 
 bool Sentinel::step() {

@@ -51,6 +51,10 @@ class Sentinel {
   void expect_posts();
   /// Sends the failure of the communicator to the other hosts, if it has failed, once. Any thread.
   void report_failure();
+  /// Serves the links of messages, too. Any thread.
+  void open_messages();
+  /// Returns whether the links to the rank have ended, so that nothing arrives from it any more. Any thread.
+  [[nodiscard]] bool has_lost(uint32_t peer) const;
   /// Makes a round of the links by the executing thread. Returns true if something moved.
   bool step();
   /// Makes rounds until all leaves without further calls, for at most `patience_ns`. Returns whether it does.
@@ -81,7 +85,7 @@ class Sentinel {
   uint64_t next_control_ns_ = 0;  ///< likewise, when the control plane is served again; 0 if it has something to read
   std::atomic<bool> looks_seldom_{false};  ///< expect_posts() is to ring
   std::vector<pollfd> descriptors_;
-  std::mutex links_mutex_;  ///< guards progress_
+  mutable std::mutex links_mutex_;  ///< guards progress_
   std::thread thread_;
 };
 

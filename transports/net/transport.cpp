@@ -1,15 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "transports/net/transport.h"
 
-#include <errno.h>
-#include <sys/mman.h>
-
 #include <algorithm>
+#include <optional>
 #include <utility>
 
-#include "src/base/checked.h"
 #include "src/base/clock.h"
 #include "src/plan/split_call.h"
+#include "transports/net/group_messages.h"
 #include "transports/net/sentinel.h"
 
 namespace rondo::net {
@@ -17,7 +15,6 @@ namespace {
 
 constexpr uint64_t flush_patience_ns = 200'000;             // then the sentinel goes on
 constexpr uint64_t farewell_patience_ns = 2'000'000'000;    // of one that leaves: until what it sent is acknowledged
-constexpr size_t page_bytes = 4096;
 
 /// The parts that links and ranks of a group share. Ranks are counted in the whole group, and `local` counts this
 /// host's.
@@ -90,16 +87,32 @@ class GroupLinks final : public Links {
   uint32_t channel_count() const override { return local_.channel_count(); }
   ConnectionView outgoing(uint32_t channel, uint32_t peer) const override {
     if (group_.is_local(peer)) return local_.outgoing(channel, group_.index_of(peer));
-    const NearLink *const link = near_link(channel, peer);
+    const NearLink *const link = group_.memory.find(channel, peer);
     return link != nullptr ? link->outgoing : ConnectionView{};
   }
   ConnectionView incoming(uint32_t channel, uint32_t peer) const override {
     if (group_.is_local(peer)) return local_.incoming(channel, group_.index_of(peer));
-    const NearLink *const link = near_link(channel, peer);
+    const NearLink *const link = group_.memory.find(channel, peer);
+    return link != nullptr ? link->incoming : ConnectionView{};
+  }
+  bool carries_messages() const override { return group_.parts.messages && local_.carries_messages(); }
+  Result<void> open_messages() override {
+    RONDO_TRY(local_.open_messages());
+    group_.sentinel->open_messages();
+    return {};
+  }
+  ConnectionView outgoing_messages(uint32_t peer) const override {
+    if (group_.is_local(peer)) return local_.outgoing_messages(group_.index_of(peer));
+    const NearLink *const link = group_.memory.find_messages(peer);
+    return link != nullptr ? link->outgoing : ConnectionView{};
+  }
+  ConnectionView incoming_messages(uint32_t peer) const override {
+    if (group_.is_local(peer)) return local_.incoming_messages(group_.index_of(peer));
+    const NearLink *const link = group_.memory.find_messages(peer);
     return link != nullptr ? link->incoming : ConnectionView{};
   }
   std::byte *device_slots(uint32_t channel, uint32_t peer) const override {
-    const NearLink *const link = near_link(channel, peer);
+    const NearLink *const link = group_.memory.find(channel, peer);
     return link != nullptr ? link->device_outgoing : nullptr;
   }
   ExchangeView exchange() const override { return {}; }  // which all ranks would have to map
@@ -119,14 +132,6 @@ class GroupLinks final : public Links {
   Result<uint64_t> used_bytes() const override { return local_.used_bytes(); }
 
  private:
-  [[nodiscard]] const NearLink *near_link(uint32_t channel, uint32_t peer) const {
-    const std::vector<NearLink> &links = group_.memory.links();
-    const auto found = std::find_if(links.begin(), links.end(), [&](const NearLink &link) {
-      return link.channel == channel && link.peer == peer;
-    });
-    return found != links.end() ? &*found : nullptr;
-  }
-
   Group &group_;
   Links &local_;
   GroupPeers peers_;
@@ -134,7 +139,14 @@ class GroupLinks final : public Links {
 
 class GroupRanks final : public Ranks {
  public:
-  explicit GroupRanks(Group &group) : group_(group), local_(group.local_ranks) {}
+  explicit GroupRanks(Group &group) : group_(group), local_(group.local_ranks) {
+    if (!group.parts.messages || local_.messages() == nullptr) return;
+    messages_.emplace(GroupMessages::Parts{
+        local_.messages(), group.parts.local_index, [this] { settle(); },
+        [&group](uint32_t of, bool sends, uint64_t message, uint64_t since_ns) {
+          return group.control->pair(of, sends, message, since_ns);
+        }});
+  }
 
   void enter(uint64_t operation, const OperationInfo &what) override {
     local_.enter(operation, what);
@@ -144,12 +156,7 @@ class GroupRanks final : public Ranks {
   }
   void complete(uint64_t operation, const OperationCost &cost) override {
     local_.complete(operation, cost);
-    if (!group_.parts.rings) return;  // the links are the sentinel's all the time
-    // Done includes flushed: the peers must not need another call of this rank. What the network does not take at once
-    // is the sentinel's.
-    if (group_.sentinel->flush(flush_patience_ns)) return;
-    group_.sentinel->set_away(true);
-    group_.sentinel->kick();
+    if (group_.parts.rings) settle();  // else the links are the sentinel's all the time
   }
   void fail(uint64_t operation) override { local_.fail(operation); }
   void set_state(RankState state) override {
@@ -176,6 +183,7 @@ class GroupRanks final : public Ranks {
     return group_.control->status(peer).completed;
   }
   bool is_near(uint32_t peer) const override { return group_.is_local(peer); }
+  MessageBoards *messages() override { return messages_ ? &*messages_ : nullptr; }
   RankState state(uint32_t peer) const override {
     return group_.is_local(peer) ? local_.state(group_.index_of(peer)) : group_.control->status(peer).state;
   }
@@ -193,14 +201,24 @@ class GroupRanks final : public Ranks {
     group_.control->add_dead(dead);
     return dead;
   }
+  bool may_deliver(uint32_t peer) const override { return !group_.is_local(peer) && !group_.sentinel->has_lost(peer); }
   std::string how_dead(uint32_t peer) const override {
     return group_.is_local(peer) ? Ranks::how_dead(peer) : group_.control->why_dead(peer);
   }
   std::string describe_rank(uint32_t peer) const override { return group_.parts.names[peer]; }
 
  private:
+  /// Done includes flushed: the peers must not need another call of this rank. What the network does not take at once
+  /// is the sentinel's.
+  void settle() {
+    if (group_.sentinel->flush(flush_patience_ns)) return;
+    group_.sentinel->set_away(true);
+    group_.sentinel->kick();
+  }
+
   Group &group_;
   Ranks &local_;
+  std::optional<GroupMessages> messages_;
   bool left_ = false;
 };
 
@@ -260,52 +278,6 @@ class GroupTransport final : public Transport {
 };
 
 }  // namespace
-
-size_t NearMemory::bytes_for(size_t linked_count, uint32_t channel_count, const ConnectionGeometry &geometry) {
-  return std::max(2 * linked_count * channel_count * round_up<size_t>(geometry.bytes(), page_bytes), page_bytes);
-}
-
-Result<NearMemory> NearMemory::make(const std::vector<bool> &linked, uint32_t channel_count,
-                                    const ConnectionGeometry &geometry) {
-  NearMemory memory;
-  const size_t stride = round_up<size_t>(geometry.bytes(), page_bytes);
-  const auto linked_count = static_cast<size_t>(std::ranges::count(linked, true));
-  const size_t bytes = bytes_for(linked_count, channel_count, geometry);
-  // Pages are used only where they are touched, except where a device or a network card registers them. The mapping is
-  // shared, so that a child of fork() gets no copy in place of registered pages.
-  void *const address = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-  if (address == MAP_FAILED)
-    return system_error("mmap of " + std::to_string(bytes) + " bytes for network links", errno);
-  memory.mapping_ = std::make_shared<const Mapping>(MappedRange{static_cast<std::byte *>(address), bytes});
-  keep_from_children(*memory.mapping_);
-  std::byte *next = memory.mapping_->get().address;
-  for (uint32_t channel = 0; channel < channel_count; ++channel) {
-    for (uint32_t peer = 0; peer < linked.size(); ++peer) {
-      if (!linked[peer]) continue;
-      memory.links_.push_back({peer, channel, {next, geometry}, {next + stride, geometry}});
-      next += 2 * stride;
-    }
-  }
-  return memory;
-}
-
-size_t NearMemory::device_bytes() const {
-  size_t bytes = 0;
-  for (const NearLink &link : links_)
-    bytes += slot_area_bytes(link.outgoing.geometry) + slot_area_bytes(link.incoming.geometry);
-  return bytes;
-}
-
-void NearMemory::set_device_memory(std::shared_ptr<const RdmaMemory> device) {
-  device_ = std::move(device);
-  std::byte *next = device_ != nullptr ? device_->bytes().data() : nullptr;
-  for (NearLink &link : links_) {
-    link.device_outgoing = next;
-    if (next != nullptr) next += slot_area_bytes(link.outgoing.geometry);
-    link.device_incoming = next;
-    if (next != nullptr) next += slot_area_bytes(link.incoming.geometry);
-  }
-}
 
 Result<std::unique_ptr<Transport>> make_group_transport(GroupParts parts, NearMemory memory,
                                                         std::unique_ptr<Network> network) {

@@ -27,6 +27,7 @@ struct GroupParts {
   ControlShare control;
   uint32_t mesh_hosts_max = net::mesh_hosts_max;
   uint64_t network_timeout_ns = default_network_timeout_ns;  ///< for which another host may be silent
+  bool messages = false;  ///< links for messages exist, with every rank of another host
   bool rings = true;  ///< threads that post to the links serve them or ring the sentinel; a device does neither
 };
 
@@ -38,10 +39,17 @@ class NearMemory {
   /// Makes the FIFOs. `linked` is indexed by rank, as in JoinRequest.
   [[nodiscard]] static Result<NearMemory> make(const std::vector<bool> &linked, uint32_t channel_count,
                                                const ConnectionGeometry &geometry);
+  /// Adds a link for messages with each rank of `linked`, in memory of its own, which is used where it is touched.
+  [[nodiscard]] Result<void> add_messages(const std::vector<bool> &linked, const ConnectionGeometry &geometry);
   /// Returns the bytes of FIFOs to and from `linked_count` ranks.
   [[nodiscard]] static size_t bytes_for(size_t linked_count, uint32_t channel_count,
                                         const ConnectionGeometry &geometry);
+  /// Returns all links, those for messages last.
   [[nodiscard]] const std::vector<NearLink> &links() const { return links_; }
+  /// Returns the link of a channel of the collectives, or null.
+  [[nodiscard]] const NearLink *find(uint32_t channel, uint32_t peer) const;
+  /// Returns the link for messages, or null.
+  [[nodiscard]] const NearLink *find_messages(uint32_t peer) const;
   [[nodiscard]] NetworkMemory memory() const {
     return {mapping_, {mapping_->get().address, mapping_->get().bytes}, device_};
   }
@@ -53,6 +61,7 @@ class NearMemory {
 
  private:
   std::shared_ptr<const Mapping> mapping_;
+  std::shared_ptr<const Mapping> message_mapping_;
   std::shared_ptr<const RdmaMemory> device_;
   std::vector<NearLink> links_;
 };

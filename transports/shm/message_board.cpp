@@ -26,6 +26,8 @@ ShmMessages::ShmMessages(std::shared_ptr<Segment> segment, uint32_t rank)
       tick_source_(static_cast<TickSource>(segment_->header().tick_source)),
       own_(segment_->message_board(rank)) {}
 
+Result<void> ShmMessages::open() { return segment_->open_messages(); }
+
 void ShmMessages::announce(uint32_t peer, bool sends, uint64_t last) {
   memory::store_release(segment_->pair_board(rank_, peer).entered[sends ? 1 : 0], last);  // pairs with pair()
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The boards in the segment on which each rank of a host publishes its messages (transports/messages.h). All words are
-// accessed through src/proto/memory.h. Each has one writer, the rank whose board it is.
+// The boards in the segment on which each rank of a host publishes its messages (transports/messages.h). The rank that
+// publishes is counted among the ranks of this host, and peers are counted among all ranks of the communicator. All
+// words are accessed through src/proto/memory.h. Each has one writer, the rank whose board it is.
 #pragma once
 
 #include <cstdint>
@@ -56,6 +57,7 @@ class ShmMessages final : public MessageBoards {
  public:
   ShmMessages(std::shared_ptr<Segment> segment, uint32_t rank);
 
+  Result<void> open() override;
   void announce(uint32_t peer, bool sends, uint64_t last) override;
   void enter_batch() override;
   [[nodiscard]] uint64_t begin(const MessageInfo &message) override;

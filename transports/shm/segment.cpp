@@ -97,7 +97,7 @@ size_t SegmentShape::bytes() const {
 }
 
 size_t SegmentShape::pair_boards_bytes() const {
-  return round_up<size_t>(size_t{rank_count} * rank_count * sizeof(PairBoard), 4096);
+  return round_up<size_t>(size_t{rank_count} * peer_count() * sizeof(PairBoard), 4096);
 }
 
 size_t SegmentShape::message_bytes() const {
@@ -186,7 +186,7 @@ MessageBoard &Segment::message_board(uint32_t rank) const {
 
 PairBoard &Segment::pair_board(uint32_t rank, uint32_t peer) const {
   auto *const boards = reinterpret_cast<PairBoard *>(messages_.load(std::memory_order_acquire));  // see open_messages()
-  return boards[size_t{rank} * shape_.rank_count + peer];
+  return boards[size_t{rank} * shape_.peer_count() + peer];
 }
 
 ConnectionView Segment::message_connection(uint32_t from, uint32_t to) const {

@@ -3,7 +3,7 @@
 // descriptor. It has no path, takes nothing of /dev/shm's size limit and goes with the last process that maps it.
 //
 // Layout   SegmentHeader | SharedFailure | RankBoard[rank_count] | MessageBoard[rank_count] | exchange |
-//          connections[channel][from][to], and what is mapped with the first message: PairBoard[rank_count][rank_count]
+//          connections[channel][from][to], and what is mapped with the first message: PairBoard[rank_count][peer]
 //          | messages[from][to]
 // Pages are used only where they are touched: connections that no algorithm uses cost nothing.
 #pragma once
@@ -58,6 +58,7 @@ struct SegmentShape {
   ConnectionGeometry geometry;
   ExchangeGeometry exchange;
   uint32_t message_slot_bytes = 4096;
+  uint32_t group_rank_count = 0;  ///< ranks of all hosts, with which messages are counted; 0: as many as on this one
 
   /// Returns the geometry of connections for messages, which only have slots of the protocol simple.
   [[nodiscard]] ConnectionGeometry messages() const { return {geometry.slot_count, message_slot_bytes, 0, 0}; }
@@ -68,6 +69,7 @@ struct SegmentShape {
   [[nodiscard]] size_t connections_offset() const;
   /// Returns the bytes that are mapped from the beginning.
   [[nodiscard]] size_t bytes() const;
+  [[nodiscard]] uint32_t peer_count() const { return group_rank_count != 0 ? group_rank_count : rank_count; }
   // Both include the pairs; message_bytes() has the messages, too. The file has bytes() + message_bytes().
   [[nodiscard]] size_t pair_boards_bytes() const;
   [[nodiscard]] size_t message_bytes() const;
@@ -98,7 +100,7 @@ class Segment {
   [[nodiscard]] RankBoard &board(uint32_t rank) const;
   [[nodiscard]] MessageBoard &message_board(uint32_t rank) const;
   // After open_messages():
-  /// Returns what `rank` publishes of its messages with `peer`.
+  /// Returns what `rank` publishes of its messages with `peer`, a rank of the whole group.
   [[nodiscard]] PairBoard &pair_board(uint32_t rank, uint32_t peer) const;
   [[nodiscard]] ExchangeView exchange() const { return {at(shape_.exchange_offset()), shape_.exchange}; }
   /// Returns the connection on which `from` sends to `to`; from == to is the loop-back.

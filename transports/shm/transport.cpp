@@ -102,6 +102,8 @@ Result<std::shared_ptr<Segment>> obtain_segment(const ConnectRequest &request, S
     randombytes_buf(&notice.id, sizeof notice.id);
     notice.shape =
         choose_segment_shape(request.rank_count, request.channel_count, request.slot_count, request.slot_bytes);
+    notice.shape.group_rank_count = request.group_rank_count;
+    if (request.message_slot_bytes != 0) notice.shape.message_slot_bytes = request.message_slot_bytes;
     RONDO_TRY_ASSIGN(auto server, FdServer::listen());
     notice.ticket = server.ticket();
     RONDO_TRY_ASSIGN(auto segment, Segment::create(notice.id, notice.shape));

@@ -15,9 +15,11 @@ namespace rondo::shm {
 struct ConnectRequest {
   uint32_t rank = 0;
   uint32_t rank_count = 1;
+  uint32_t group_rank_count = 0;  ///< ranks of all hosts; 0: all are on this one
   uint32_t channel_count = 1;
   uint32_t slot_count = 0;   ///< 0: choose
   uint32_t slot_bytes = 0;   ///< 0: choose
+  uint32_t message_slot_bytes = 0;  ///< of links for messages, the same; ranks of other hosts have as large ones
   bool mapping = true;       ///< try whether peers can map each other's memory
   bool cross_memory = true;  ///< try whether peers can read each other's memory
   std::string key_prefix;    ///< of this communicator's keys in the store

@@ -31,6 +31,7 @@ class TcpNetwork final : public net::Network {
   TcpNetwork(const std::vector<net::NearLink> &links, std::vector<PeerSocket> sockets);
 
   const char *name() const override { return "tcp"; }
+  void open_messages() override { opened_ = true; }
   bool put(uint32_t link, const net::Message &message) override;
   bool credit(uint32_t link, uint64_t consumed) override;
   uint32_t poll(std::span<net::Event> events) override;
@@ -74,6 +75,8 @@ class TcpNetwork final : public net::Network {
   void look_for_silence();
   static void note(Socket &socket, const std::string &what);
   static void lose(Socket &socket, const std::string &what);
+  /// Returns whether nothing that is of use can arrive on the socket yet.
+  [[nodiscard]] bool is_quiet(const Socket &socket) const { return socket.messages_only && !opened_; }
   [[nodiscard]] Socket &socket_of(const Link &link, uint64_t counter) {
     return *sockets_[link.first_socket + counter % per_peer_];
   }
@@ -81,6 +84,7 @@ class TcpNetwork final : public net::Network {
   std::vector<Link> links_;
   std::vector<std::unique_ptr<Socket>> sockets_;  ///< by peer, then by index
   size_t per_peer_ = 1;
+  bool opened_ = false;   ///< links of messages are served
   bool watches_ = false;  ///< some of them
   uint64_t next_look_ns_ = 0;
 };
@@ -102,7 +106,9 @@ TcpNetwork::TcpNetwork(const std::vector<net::NearLink> &links, std::vector<Peer
     const uint64_t out = net::first_counter(ends.outgoing), in = net::first_counter(ends.incoming);
     Link link{ends, static_cast<size_t>(found - sockets_.begin()), in, out, {}, {}};
     for (size_t index = 0; index < per_peer_; ++index) {
-      std::vector<uint32_t> &of_socket = sockets_[link.first_socket + index]->links;
+      Socket &socket = *sockets_[link.first_socket + index];
+      socket.messages_only &= ends.messages;
+      std::vector<uint32_t> &of_socket = socket.links;
       if (of_socket.size() <= ends.channel) of_socket.resize(ends.channel + 1);
       of_socket[ends.channel] = static_cast<uint32_t>(links_.size());
       const uint64_t first = net::first_counter_of(in, index, per_peer_);
@@ -137,6 +143,7 @@ uint32_t TcpNetwork::poll(std::span<net::Event> events) {
   if (watches_) look_for_silence();
   for (const auto &each : sockets_) {
     Socket &socket = *each;
+    if (is_quiet(socket)) continue;
     if (!socket.mute) send(socket);
     if (!socket.lost) receive(socket, list);
     if (!socket.lost || socket.told || !list.has_room(events_per_frame)) continue;
@@ -338,7 +345,7 @@ bool TcpNetwork::delivered() const {
 
 void TcpNetwork::watch(std::vector<pollfd> &descriptors) const {
   for (const auto &socket : sockets_) {
-    if (socket->lost) continue;
+    if (socket->lost || is_quiet(*socket)) continue;
     const int events = socket->queue.empty() ? POLLIN : POLLIN | POLLOUT;
     descriptors.push_back({socket->ends.socket.get(), static_cast<short>(events), 0});
   }

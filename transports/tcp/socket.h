@@ -32,6 +32,7 @@ struct Socket {
 
   PeerSocket ends;
   std::vector<uint32_t> links;  ///< by channel
+  bool messages_only = true;    ///< none of them is a collective's
   SendQueue queue;
   std::array<std::byte, staging_bytes> staging;
   size_t staged_first = 0;

@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: Apache-2.0
+// This file asks and answers questions over the control plane about messages. An answer says how many a rank of another
+// host has called and completed, and what one of them was.
+#include <algorithm>
+
+#include "src/base/clock.h"
+#include "transports/net/control.h"
+
+namespace rondo::net {
+namespace {
+
+constexpr uint64_t ask_again_ns = 50'000'000;
+constexpr uint32_t hops_max = 64;
+
+Cell &put(Cell &cell, const PairInquiry &inquiry) {
+  return cell.put(inquiry.about).put(inquiry.with).put(uint32_t{inquiry.sends}).put(inquiry.asked_ns);
+}
+
+Cell cell_of(CellKind kind, const PairInquiry &inquiry) {
+  Cell cell(kind);
+  put(cell, inquiry);
+  return cell;
+}
+
+PairInquiry pair_inquiry_of(ByteReader &body) {
+  PairInquiry inquiry;
+  inquiry.about = inquiry_of(body);
+  inquiry.with = body.number<uint32_t>();
+  inquiry.sends = body.number<uint32_t>() != 0;
+  inquiry.asked_ns = body.number<uint64_t>();
+  return inquiry;
+}
+
+PairInquiry passed_on(PairInquiry inquiry) {
+  inquiry.about = inquiry.about.passed_on();
+  return inquiry;
+}
+
+Cell &put(Cell &cell, const MessageReport &report) {
+  const MessageInfo message = report.message.value_or(MessageInfo{});
+  return cell.put(report.pair.entered)
+      .put(report.pair.completed)
+      .put(report.batches.entered)
+      .put(report.batches.completed)
+      .put(uint32_t{report.message.has_value()})
+      .put(message.type)
+      .put(message.bytes);
+}
+
+constexpr uint64_t question_of(uint64_t message, bool sends) { return message << 1 | (sends ? 1 : 0); }
+
+MessageReport report_of(const RemotePair &pair, uint32_t with, bool sends, uint64_t message) {
+  MessageReport report{pair.counts, pair.batches, std::nullopt};
+  if (pair.is_known != 0)
+    report.message = MessageInfo{with, sends, static_cast<uint32_t>(pair.type), pair.bytes, message};
+  return report;
+}
+
+}  // namespace
+
+RemotePair &Control::pair_with(uint32_t peer, uint32_t own) const {
+  const auto index = static_cast<size_t>(std::ranges::find(local_ranks_, own) - local_ranks_.begin());
+  return remote(peer).pairs[index % RemoteRank::pair_count];
+}
+
+std::optional<MessageReport> Control::pair(uint32_t peer, bool sends, uint64_t message, uint64_t since_ns) {
+  const std::lock_guard own(mutex_);
+  const ControlLock lock(header(), index_, 0, ended_);
+  if (!lock.held()) return std::nullopt;
+  RemotePair &known = pair_with(peer, parts_.rank);
+  const uint64_t question = question_of(message, sends), now = now_ns();
+  const bool is_own = known.with == uint64_t{parts_.rank} + 1 && known.question == question;
+  const bool asked = is_own && known.asked_ns >= since_ns;
+  if (asked && known.answered != 0) return report_of(known, parts_.rank, sends, message);
+  if (asked && now - known.asked_ns < ask_again_ns) return std::nullopt;
+  const uint32_t next = news_.first_hop(parts_.host_of[peer]);
+  if (remote(peer).ended != 0 || next == Overlay::no_way || !may_ask(now)) return std::nullopt;
+  const PairInquiry inquiry{{peer, message, host_, hops_max}, parts_.rank, sends, now};
+  if (!lines_.send(next, cell_of(CellKind::ask_pair, inquiry))) return std::nullopt;
+  ++header().asked_count;
+  known = {uint64_t{parts_.rank} + 1, question, now, 0, {}, {}, 0, 0, 0};
+  return std::nullopt;
+}
+
+bool Control::is_known(const PairInquiry &inquiry) const {
+  return is_known(inquiry.about) && inquiry.with < parts_.host_of.size() &&
+         parts_.host_of[inquiry.with] == inquiry.about.asker;
+}
+
+void Control::take_pair_question(ByteReader body) {
+  const PairInquiry asked = pair_inquiry_of(body);
+  if (body.failed() || !is_known(asked) || asked.about.asker == host_) return;
+  if (is_local(asked.about.rank)) return answer(asked);
+  if (asked.about.hops != 0)
+    send_towards(parts_.host_of[asked.about.rank], cell_of(CellKind::ask_pair, passed_on(asked)));
+}
+
+void Control::answer(const PairInquiry &asked) {
+  MessageBoards *const boards = parts_.local->messages();
+  const auto index =
+      static_cast<uint32_t>(std::ranges::find(local_ranks_, asked.about.rank) - local_ranks_.begin());
+  std::optional<MessageReport> report = MessageReport{};
+  if (boards == nullptr) return;
+  if (boards->batches(index).entered != 0) {
+    if (!boards->open().ok()) return;  // the asker reports that it does not know
+    report = boards->report(index, asked.with, asked.sends, asked.about.operation, 0);
+  }
+  PairInquiry answered = asked;
+  answered.about.hops = hops_max;
+  Cell cell = cell_of(CellKind::pair, answered);
+  if (report) send_towards(asked.about.asker, put(cell, *report));
+}
+
+void Control::take_pair(ByteReader body) {
+  const PairInquiry answered = pair_inquiry_of(body);
+  MessageReport report;
+  report.pair.entered = body.number<uint64_t>();
+  report.pair.completed = body.number<uint64_t>();
+  report.batches.entered = body.number<uint64_t>();
+  report.batches.completed = body.number<uint64_t>();
+  MessageInfo message;
+  const bool is_kept = body.number<uint32_t>() != 0;
+  message.type = body.number<uint32_t>();
+  message.bytes = body.number<uint64_t>();
+  if (is_kept) report.message = message;
+  if (body.failed() || !is_known(answered) || is_local(answered.about.rank)) return;
+  if (answered.about.asker != host_) {
+    Cell cell = cell_of(CellKind::pair, passed_on(answered));
+    if (answered.about.hops != 0) send_towards(answered.about.asker, put(cell, report));
+    return;
+  }
+  RemotePair &known = pair_with(answered.about.rank, answered.with);
+  if (known.with != uint64_t{answered.with} + 1 || known.asked_ns != answered.asked_ns ||
+      known.question != question_of(answered.about.operation, answered.sends))
+    return;
+  known.counts = report.pair;
+  known.batches = report.batches;
+  known.is_known = is_kept ? 1 : 0;
+  known.type = message.type;
+  known.bytes = message.bytes;
+  known.answered = 1;
+}
+
+}  // namespace rondo::net

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+// This file implements MessageBoards where ranks are on several hosts. The ranks of this host publish in the segment,
+// also about messages with ranks of other hosts. A rank of another host is asked over the control plane, when somebody
+// needs to know.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <vector>
+
+#include "transports/messages.h"
+
+namespace rondo::net {
+
+class GroupMessages final : public MessageBoards {
+ public:
+  struct Parts {
+    MessageBoards *local = nullptr;     ///< of this host: ranks are counted by `local_index`, and peers in the group
+    std::vector<uint32_t> local_index;  ///< by rank, as in GroupParts
+    /// Sees to it that what a completed batch has posted leaves without another call of this rank.
+    std::function<void()> settle;
+    /// Asks a rank of another host, as Control::pair().
+    std::function<std::optional<MessageReport>(uint32_t of, bool sends, uint64_t message, uint64_t since_ns)> ask;
+  };
+  explicit GroupMessages(Parts parts) : parts_(std::move(parts)) {}
+
+  void announce(uint32_t peer, bool sends, uint64_t last) override {
+    crosses_hosts_ |= !knows(peer);
+    parts_.local->announce(peer, sends, last);
+  }
+  void enter_batch() override { parts_.local->enter_batch(); }
+  [[nodiscard]] uint64_t begin(const MessageInfo &message) override { return parts_.local->begin(message); }
+  void complete(uint64_t record, const MessageInfo &message, bool in_call) override {
+    parts_.local->complete(record, message, in_call);
+  }
+  void fail(uint64_t record) override { parts_.local->fail(record); }
+  void complete_batch() override;
+  void block(uint32_t peer, const BlockedSend &send) override { parts_.local->block(peer, send); }
+
+  [[nodiscard]] bool knows(uint32_t of) const override;
+  [[nodiscard]] BatchCounts batches(uint32_t of) const override;
+  [[nodiscard]] PairCounts pair(uint32_t of, uint32_t with, bool sends) const override;
+  [[nodiscard]] BlockedSend blocked(uint32_t of, uint32_t to) const override;
+  [[nodiscard]] std::optional<MessageInfo> find(uint32_t of, uint32_t with, bool sends,
+                                                uint64_t message) const override;
+  [[nodiscard]] std::optional<MessageReport> report(uint32_t of, uint32_t with, bool sends, uint64_t message,
+                                                    uint64_t since_ns) override;
+
+ private:
+  const Parts parts_;
+  bool crosses_hosts_ = false;  ///< the batch has messages with ranks of other hosts
+};
+
+}  // namespace rondo::net

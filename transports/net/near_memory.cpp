@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+// The near FIFOs of links to other hosts.
+#include <errno.h>
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "src/base/checked.h"
+#include "transports/net/transport.h"
+
+namespace rondo::net {
+namespace {
+
+constexpr size_t page_bytes = 4096;
+
+size_t stride_of(const ConnectionGeometry &geometry) { return round_up<size_t>(geometry.bytes(), page_bytes); }
+
+/// Pages are used only where they are touched, except where a device or a network card registers them. The mapping is
+/// shared, so that a child of fork() gets no copy in place of registered pages.
+Result<std::shared_ptr<const Mapping>> map_links(size_t bytes) {
+  void *const address = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  if (address == MAP_FAILED)
+    return system_error("mmap of " + std::to_string(bytes) + " bytes for network links", errno);
+  auto mapping = std::make_shared<const Mapping>(MappedRange{static_cast<std::byte *>(address), bytes});
+  keep_from_children(*mapping);
+  return mapping;
+}
+
+}  // namespace
+
+size_t NearMemory::bytes_for(size_t linked_count, uint32_t channel_count, const ConnectionGeometry &geometry) {
+  return std::max(2 * linked_count * channel_count * stride_of(geometry), page_bytes);
+}
+
+Result<NearMemory> NearMemory::make(const std::vector<bool> &linked, uint32_t channel_count,
+                                    const ConnectionGeometry &geometry) {
+  NearMemory memory;
+  const size_t stride = stride_of(geometry);
+  const auto linked_count = static_cast<size_t>(std::ranges::count(linked, true));
+  RONDO_TRY_ASSIGN(memory.mapping_, map_links(bytes_for(linked_count, channel_count, geometry)));
+  std::byte *next = memory.mapping_->get().address;
+  for (uint32_t channel = 0; channel < channel_count; ++channel) {
+    for (uint32_t peer = 0; peer < linked.size(); ++peer) {
+      if (!linked[peer]) continue;
+      memory.links_.push_back({peer, channel, {next, geometry}, {next + stride, geometry}});
+      next += 2 * stride;
+    }
+  }
+  return memory;
+}
+
+Result<void> NearMemory::add_messages(const std::vector<bool> &linked, const ConnectionGeometry &geometry) {
+  const size_t stride = stride_of(geometry);
+  const auto linked_count = static_cast<size_t>(std::ranges::count(linked, true));
+  RONDO_TRY_ASSIGN(message_mapping_, map_links(bytes_for(linked_count, 1, geometry)));
+  std::byte *next = message_mapping_->get().address;
+  for (uint32_t peer = 0; peer < linked.size(); ++peer) {
+    if (!linked[peer]) continue;
+    const auto channel =
+        static_cast<uint32_t>(std::ranges::count(links_, peer, [](const NearLink &link) { return link.peer; }));
+    links_.push_back({peer, channel, {next, geometry}, {next + stride, geometry}, true});
+    next += 2 * stride;
+  }
+  return {};
+}
+
+const NearLink *NearMemory::find(uint32_t channel, uint32_t peer) const {
+  const auto found = std::ranges::find_if(links_, [&](const NearLink &link) {
+    return link.channel == channel && link.peer == peer && !link.messages;
+  });
+  return found != links_.end() ? &*found : nullptr;
+}
+
+const NearLink *NearMemory::find_messages(uint32_t peer) const {
+  const auto found =
+      std::ranges::find_if(links_, [&](const NearLink &link) { return link.peer == peer && link.messages; });
+  return found != links_.end() ? &*found : nullptr;
+}
+
+size_t NearMemory::device_bytes() const {
+  size_t bytes = 0;
+  for (const NearLink &link : links_)
+    bytes += slot_area_bytes(link.outgoing.geometry) + slot_area_bytes(link.incoming.geometry);
+  return bytes;
+}
+
+void NearMemory::set_device_memory(std::shared_ptr<const RdmaMemory> device) {
+  device_ = std::move(device);
+  std::byte *next = device_ != nullptr ? device_->bytes().data() : nullptr;
+  for (NearLink &link : links_) {
+    link.device_outgoing = next;
+    if (next != nullptr) next += slot_area_bytes(link.outgoing.geometry);
+    link.device_incoming = next;
+    if (next != nullptr) next += slot_area_bytes(link.incoming.geometry);
+  }
+}
+
+}  // namespace rondo::net
