@@ -7,6 +7,7 @@
 #include <span>
 
 #include "rondo/rondo.h"
+#include "src/proto/mean.h"
 
 namespace rondo {
 
@@ -20,7 +21,8 @@ struct ReductionArgs {
   uint32_t input_count;   ///< 1..reduce_inputs_max
   uint32_t output_count;  ///< 1..reduce_outputs_max
   size_t count;           ///< elements
-  uint32_t divisor;       ///< avg: divide the reduced value by it before rounding; 0: do not
+  uint32_t divisor;       ///< avg: the number of ranks whose mean the result is, in its last step; otherwise 0
+  MeanShifts mean_shifts; ///< avg of floats: of the inputs; those of `more` have the last byte
   bool past_caches;       ///< a hint, for one large output: as stream_copy() writes
   /// Operands after the inputs, of a reduction that holds one of every rank; empty in a step. They begin at `more_at`.
   std::span<const std::byte *const> more;
@@ -30,13 +32,13 @@ struct ReductionArgs {
   void add_output(std::byte *output) { outputs[output_count++] = output; }
 };
 
-/// outputs[*][i] = round((inputs[0][i] op inputs[1][i]) op inputs[2][i] ... / divisor), reduced from the left, `more`
-/// after the inputs. 8- and 16-bit floats are reduced and divided in fp32 and rounded once, to nearest even; other
-/// types work in themselves.
+/// outputs[*][i] = round((inputs[0][i] op inputs[1][i]) op inputs[2][i] ...), reduced from the left, `more` after the
+/// inputs. 8- and 16-bit floats are reduced and divided in fp32 and rounded once, to nearest even; other types work in
+/// themselves. avg divides integers by the divisor. It scales floats as src/proto/mean.h says.
 using ReductionFunction = void (*)(const ReductionArgs &);
 
 /// The fastest one that this processor runs; results are bit-equal whichever it is (a NaN's payload excepted).
-/// `op` avg reduces as sum. Null for unknown values only. RONDO_SIMD=plain|avx2|avx512|avx512_bf16 forces one; it is
+/// Null for unknown values only. RONDO_SIMD=plain|avx2|avx512|avx512_bf16 forces one; it is
 /// read at the first call, and a value that is unknown or that this processor cannot run is logged with the known ones
 /// and ignored.
 [[nodiscard]] ReductionFunction reduce_function(rondo_type_t type, rondo_op_t op);
