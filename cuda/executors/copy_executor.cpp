@@ -348,6 +348,7 @@ Result<void> CopyExecutor::reduce(const CopySlice &slice, const DeviceCall &call
   operation.output = reinterpret_cast<std::byte *>(output);
   operation.count = slice.range.count;
   operation.divisor = (slice.step->flags & step_finish) != 0 ? call.divisor : 0;
+  operation.mean_shifts = call.divisor != 0 ? slice.step->mean_shifts : 0;
   const uint64_t bytes = slice.range.count * slice.program->element_bytes;
   constexpr uint64_t block_bytes = uint64_t{reduce_threads} * reduce_bytes_per_thread;
   const auto blocks = static_cast<uint32_t>(std::min<uint64_t>((bytes - 1) / block_bytes + 1, reduce_blocks_max));

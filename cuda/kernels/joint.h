@@ -65,10 +65,10 @@ RONDO_HD void reduce_words(G group, const JointOperation &operation, uint32_t bl
     RONDO_UNROLL
     for (uint32_t rank = 0; rank < ranks_per_kernel_max - 1; ++rank) operands[rank] = load(rank);
     const uint64_t last_operand = load(last);
-    auto partial = Reduction::begin(operands[0]);
+    auto partial = Reduction::begin(operands[0], operation.divisor);
     RONDO_UNROLL
     for (uint32_t rank = 1; rank < ranks_per_kernel_max - 1; ++rank)
-      if (rank < last) partial = Reduction::add(partial, operands[rank]);
+      if (rank < last) partial = Reduction::add(partial, operands[rank], operation.divisor);
     const uint64_t result = Reduction::finish(partial, last_operand, operation.divisor);
     RONDO_UNROLL
     for (uint32_t rank = 0; rank < ranks_per_kernel_max; ++rank)

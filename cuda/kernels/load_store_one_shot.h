@@ -153,7 +153,8 @@ template <class Reduction, class Beside>
     for (uint32_t turn = 0; turn < looks; ++turn) {
       if (first + turn >= last) break;
       const uint64_t word = word_of(found[turn]);
-      partial = first + turn == 0 ? Reduction::begin(word) : Reduction::add(partial, word);
+      partial = first + turn == 0 ? Reduction::begin(word, operation.base.divisor)
+                                  : Reduction::add(partial, word, operation.base.divisor);
     }
     result = word_of(found_last);
   }
@@ -249,10 +250,10 @@ template <class Reduction, uint32_t ranks>
   if (!all || ll::data_of(seen) != base.buffers.signature) return false;
   attempt.keep();
   if (!has_word) return true;
-  auto partial = Reduction::begin(word_of(found[0]));
+  auto partial = Reduction::begin(word_of(found[0]), base.divisor);
   RONDO_UNROLL
   for (uint32_t rank = 1; rank + 1 < ranks; ++rank)
-    partial = Reduction::add(partial, word_of(found[rank]));
+    partial = Reduction::add(partial, word_of(found[rank]), base.divisor);
   const uint64_t reduced = Reduction::finish(partial, word_of(found[ranks - 1]), base.divisor);
   store_aligned<word_bytes>(base.buffers.recv.data + size_t{index} * word_bytes, reduced);
   return true;

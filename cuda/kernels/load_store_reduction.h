@@ -9,129 +9,12 @@
 #include <cstdint>
 #include <type_traits>
 
+#include "cuda/kernels/rank_reduction.h"
 #include "cuda/kernels/reduce.h"
 #include "src/base/host_device.h"
 #include "src/proto/reducer.h"
 
 namespace rondo::device {
-
-/// ElementType: how a type lies in memory and what it is computed in (src/proto/reducer.h).
-template <class ElementType, class Op>
-struct RankReduction {
-  using Element = ElementType;
-  using Storage = typename Element::Storage;
-  using Accumulator = typename Element::Accumulator;
-  /// Divisions of integers are long subroutines: one a loop, not one for each element of a piece.
-  static constexpr bool divides_pieces = !std::is_integral_v<Accumulator>;
-  /// Operands of one piece that are under way at once. Small elements take a lot of code each.
-  static constexpr uint32_t at_once = sizeof(Storage) == 1 ? 2 : 4;
-  static constexpr uint32_t looks_at_once = sizeof(Storage) == 1 ? 2 : 7;  ///< in one_shot: with the last, eight ranks
-  static constexpr bool is_narrow = sizeof(Storage) <= 2;
-
-  static constexpr bool is_wide = sizeof(Accumulator) > sizeof(Storage);  ///< partial results take more registers
-
- private:
-  template <class Piece>
-  struct alignas(Piece) Elements {
-    Storage values[sizeof(Piece) / sizeof(Storage)];
-  };
-  template <class Piece>
-  struct WideElements {
-    Accumulator values[sizeof(Piece) / sizeof(Storage)];
-  };
-
- public:
-  /// The partial result between operands. It takes no more registers than an operand if the type is computed in itself.
-  template <class Piece>
-  using Partial = std::conditional_t<is_wide, WideElements<Piece>, Piece>;
-
-  /// Returns the partial result that consists of the first rank's operand.
-  template <class Piece>
-  [[nodiscard]] RONDO_HD static Partial<Piece> begin(const Piece &first) {
-    if constexpr (is_wide) {
-      const auto stored = __builtin_bit_cast(Elements<Piece>, first);
-      WideElements<Piece> partial;
-      RONDO_UNROLL
-      for (uint32_t index = 0; index < element_count<Piece>; ++index)
-        partial.values[index] = Element::load(stored.values[index]);
-      return partial;
-    } else {
-      return first;
-    }
-  }
-
-  /// Returns the partial result after the operand of the next rank.
-  template <class Piece>
-  [[nodiscard]] RONDO_HD static Partial<Piece> add(const Partial<Piece> &partial, const Piece &next) {
-    const auto operand = __builtin_bit_cast(Elements<Piece>, next);
-    if constexpr (is_wide) {
-      WideElements<Piece> result;
-      RONDO_UNROLL
-      for (uint32_t index = 0; index < element_count<Piece>; ++index)
-        result.values[index] = Op::apply(partial.values[index], Element::load(operand.values[index]));
-      return result;
-    } else {
-      return reduce_native<false>(partial, next, 0);
-    }
-  }
-
-  /// Returns the result after the operand of the last rank. Divides it by `divisor`, unless that is 0.
-  template <class Piece>
-  [[nodiscard]] RONDO_HD static Piece finish(const Partial<Piece> &partial, const Piece &last, uint32_t divisor) {
-    if constexpr (is_wide) {
-      const WideElements<Piece> sum = add<Piece>(partial, last);
-      Elements<Piece> result;
-      RONDO_UNROLL
-      for (uint32_t index = 0; index < element_count<Piece>; ++index)
-        result.values[index] = Element::store(divisor != 0 ? divide(sum.values[index], divisor) : sum.values[index]);
-      return __builtin_bit_cast(Piece, result);
-    } else {
-      return reduce_native<true>(partial, last, divisor);
-    }
-  }
-
- private:
-  template <class Piece>
-  static constexpr uint32_t element_count = static_cast<uint32_t>(sizeof(Piece) / sizeof(Storage));
-
-  /// Reduces two operands of a type that is computed in itself. `last`: divides by `divisor`, unless that is 0.
-  template <bool last, class Piece>
-  [[nodiscard]] RONDO_HD static Piece reduce_native(const Piece &partial, const Piece &next, uint32_t divisor) {
-    const auto first = __builtin_bit_cast(Elements<Piece>, partial);
-    const auto second = __builtin_bit_cast(Elements<Piece>, next);
-    Elements<Piece> result;
-    RONDO_UNROLL
-    for (uint32_t index = 0; index < element_count<Piece>; ++index) {
-      Accumulator reduced = Op::apply(first.values[index], second.values[index]);
-      if constexpr (last && divides_pieces)
-        if (divisor != 0) reduced = divide(reduced, divisor);
-      result.values[index] = reduced;
-    }
-    const auto piece = __builtin_bit_cast(Piece, result);
-    if constexpr (last && !divides_pieces)
-      if (divisor != 0) return divide_elements(piece, divisor);
-    return piece;
-  }
-
-  /// Divides integers: one element, or a word of them. Vectors of them are never divided.
-  template <class Piece>
-  [[nodiscard]] RONDO_HD static Piece divide_elements(const Piece &piece, uint32_t divisor) {
-    if constexpr (sizeof(Piece) == sizeof(Storage)) {
-      return __builtin_bit_cast(Piece, divide(__builtin_bit_cast(Storage, piece), divisor));
-    } else if constexpr (sizeof(Piece) == sizeof(uint64_t)) {
-      const auto word = __builtin_bit_cast(uint64_t, piece);
-      uint64_t divided = 0;
-      RONDO_KEEP_LOOP
-      for (uint32_t shift = 0; shift < 64; shift += 8 * sizeof(Storage)) {
-        const auto quotient = divide(static_cast<Storage>(word >> shift), divisor);
-        divided |= uint64_t{static_cast<std::make_unsigned_t<Storage>>(quotient)} << shift;
-      }
-      return __builtin_bit_cast(Piece, divided);
-    } else {
-      return piece;
-    }
-  }
-};
 
 /// Pieces of a part as they lie in memory.
 struct VectorPiece {
@@ -219,8 +102,8 @@ RONDO_HD void reduce_pieces(G group, const Operands &of, uint32_t begin, uint32_
         RONDO_UNROLL
         for (uint32_t each = 0; each < at_once; ++each)
           if (rank + each < last)
-            partial[turn] = rank + each == 0 ? Reduction::begin(operands[each][turn])
-                                             : Reduction::add(partial[turn], operands[each][turn]);
+            partial[turn] = rank + each == 0 ? Reduction::begin(operands[each][turn], of.divisor)
+                                             : Reduction::add(partial[turn], operands[each][turn], of.divisor);
       };
       for_each_turn<turns, rotates>(reduce, [&] {
         rotate(partial);
@@ -265,7 +148,7 @@ template <class Reduction, uint32_t turns, Group G, class Operands>
   const auto reduce = [&] {
     RONDO_UNROLL
     for (uint32_t turn = 0; turn < turns; ++turn)
-      results[turn] = Reduction::add(firsts[turn], seconds[turn]);
+      results[turn] = Reduction::add(firsts[turn], seconds[turn], 0);
   };
   const auto store = [&](uint32_t at) {
     RONDO_KEEP_LOOP
@@ -303,7 +186,7 @@ RONDO_HD void reduce_wide_pairs(G group, const Operands &of, uint32_t end) {
     for (uint32_t turn = 0; turn < turns; ++turn)
       if (has(turn)) results[turn] = memory::load_vector(of.operand(1) + at(turn));
     const auto finish = [&](uint32_t turn) {
-      results[turn] = Reduction::finish(Reduction::begin(firsts[turn]), results[turn], of.divisor);
+      results[turn] = Reduction::finish(Reduction::begin(firsts[turn], of.divisor), results[turn], of.divisor);
     };
     for_each_turn<turns, true>(finish, [&] {
       rotate(firsts);

@@ -33,6 +33,7 @@ struct GroupArgs {
   uint32_t output_count;
   uint64_t count;    ///< elements; with their size less than 4 GiB
   uint32_t divisor;  ///< 0: none
+  MeanShifts mean_shifts;
 
   RONDO_HD void add_input(const std::byte *input) {
     RONDO_UNROLL
@@ -239,34 +240,61 @@ struct GroupReducer {
   template <Group G>
   RONDO_HD void operator()(G group, const Args &args) const {
     if (args.input_count == 1 && args.divisor == 0) return copy_by_group(group, args, sizeof(Storage));
+    if constexpr (scales_mean<Op, Accumulator>)
+      if (args.divisor != 0 || args.mean_shifts != 0) return reduce<true>(group, args);
+    reduce<false>(group, args);
+  }
+
+ private:
+  /// `mean`: scales the operands, and takes few registers, which the factors need.
+  template <bool mean, Group G>
+  RONDO_HD static void reduce(G group, const Args &args) {
     const auto count = static_cast<uint32_t>(args.count);
     const uint64_t difference = args.difference();
     const bool alike = difference % vector_bytes == 0;
     const bool natural = (difference | Args::address(args.inputs[0])) % sizeof(Storage) == 0;
-    if (!natural) return reduce_elements<1>(group, args, 0, count);
+    if (!natural) return reduce_elements<1, mean>(group, args, 0, count);
     if (!alike || (args.divisor != 0 && !divides_vectors))
-      return reduce_elements<sizeof(Storage)>(group, args, 0, count);
+      return reduce_elements<sizeof(Storage), mean>(group, args, 0, count);
     const Split split = split_at(args.inputs[0], count, sizeof(Storage));
     uint32_t next = 0;
-    if (args.input_count == 2) next = reduce_vectors<2, in_flight>(group, args, split, next);
-    reduce_vectors<inputs_max, 1>(group, args, split, next);
-    reduce_elements<sizeof(Storage)>(group, args, 0, split.head);
-    reduce_elements<sizeof(Storage)>(group, args, split.tail_begin(), count);
+    if (args.input_count == 2) next = reduce_vectors<2, mean ? 2 : in_flight, mean>(group, args, split, next);
+    reduce_vectors<inputs_max, 1, mean>(group, args, split, next);
+    reduce_elements<sizeof(Storage), mean>(group, args, 0, split.head);
+    reduce_elements<sizeof(Storage), mean>(group, args, split.tail_begin(), count);
   }
 
- private:
-  template <size_t alignment, Group G>
+  template <bool mean>
+  [[nodiscard]] RONDO_HD static Accumulator load(Storage stored, [[maybe_unused]] const Args &args,
+                                                 [[maybe_unused]] uint32_t input) {
+    const Accumulator value = Element::load(stored);
+    if constexpr (mean) return value * mean_scale<Accumulator>(args.mean_shifts, input);
+    else return value;
+  }
+
+  template <bool mean>
+  [[nodiscard]] RONDO_HD static Storage store(Accumulator reduced, const Args &args) {
+    if constexpr (mean) {
+      if (args.divisor != 0) reduced = reduced / mean_divisor<Accumulator>(args.divisor);
+      reduced = saturated_mean<Element>(reduced);
+    } else if constexpr (!scales_mean<Op, Accumulator>) {
+      if (args.divisor != 0) reduced = divide(reduced, args.divisor);
+    }
+    return Element::store(reduced);
+  }
+
+  template <size_t alignment, bool mean, Group G>
   RONDO_HD static void reduce_elements(G group, const Args &args, uint32_t begin, uint32_t end) {
     RONDO_KEEP_LOOP
     for (uint32_t index = begin + group.rank(); index < end; index += group.size()) {
       const size_t at = index * sizeof(Storage);
-      Accumulator reduced = Element::load(load_aligned<Storage, alignment>(args.inputs[0] + at));
+      Accumulator reduced = load<mean>(load_aligned<Storage, alignment>(args.inputs[0] + at), args, 0);
       RONDO_UNROLL
       for (uint32_t input = 1; input < inputs_max; ++input)
         if (input < args.input_count)
-          reduced = Op::apply(reduced, Element::load(load_aligned<Storage, alignment>(args.inputs[input] + at)));
-      if (args.divisor != 0) reduced = divide(reduced, args.divisor);
-      const Storage result = Element::store(reduced);
+          reduced =
+              Op::apply(reduced, load<mean>(load_aligned<Storage, alignment>(args.inputs[input] + at), args, input));
+      const Storage result = store<mean>(reduced, args);
       RONDO_UNROLL
       for (uint32_t output = 0; output < outputs_max; ++output)
         if (output < args.output_count) store_aligned<alignment>(args.outputs[output] + at, result);
@@ -274,7 +302,7 @@ struct GroupReducer {
   }
 
   /// `inputs`: as many as there are, or inputs_max. As roll_vectors().
-  template <uint32_t inputs, uint32_t turns, Group G>
+  template <uint32_t inputs, uint32_t turns, bool mean, Group G>
   RONDO_HD static uint32_t reduce_vectors(G group, const Args &args, const Split &split, uint32_t first) {
     struct Operands {
       Vector of[inputs];
@@ -285,8 +313,8 @@ struct GroupReducer {
         if (inputs < inputs_max || input == 0 || input < args.input_count)
           operands.of[input] = memory::load_vector(args.inputs[input] + at);
     };
-    const auto result_of = [&](const Operands &operands) { return reduce_vector<inputs>(operands.of, args); };
-    constexpr bool ahead = loads_ahead && sizeof(Storage) > 1;  // else ll128 would spill
+    const auto result_of = [&](const Operands &operands) { return reduce_vector<inputs, mean>(operands.of, args); };
+    constexpr bool ahead = loads_ahead && sizeof(Storage) > 1 && !mean;  // else ll128 would spill
     return roll_vectors<Operands, turns, ahead>(group, args, split, sizeof(Storage), first, load, result_of);
   }
 
@@ -294,26 +322,25 @@ struct GroupReducer {
     Storage values[per_vector];
   };
 
-  template <uint32_t inputs>
+  template <uint32_t inputs, bool mean>
   [[nodiscard]] RONDO_HD static Vector reduce_vector(const Vector (&operands)[inputs], const Args &args) {
     Accumulator reduced[per_vector];
     const auto first = __builtin_bit_cast(Elements, operands[0]);
     RONDO_UNROLL
-    for (uint32_t index = 0; index < per_vector; ++index) reduced[index] = Element::load(first.values[index]);
+    for (uint32_t index = 0; index < per_vector; ++index) reduced[index] = load<mean>(first.values[index], args, 0);
     RONDO_UNROLL
     for (uint32_t input = 1; input < inputs; ++input) {
       if (inputs == inputs_max && input >= args.input_count) continue;
       const auto next = __builtin_bit_cast(Elements, operands[input]);
       RONDO_UNROLL
       for (uint32_t index = 0; index < per_vector; ++index)
-        reduced[index] = Op::apply(reduced[index], Element::load(next.values[index]));
+        reduced[index] = Op::apply(reduced[index], load<mean>(next.values[index], args, input));
     }
     Elements result;
     RONDO_UNROLL
     for (uint32_t index = 0; index < per_vector; ++index) {
-      if constexpr (divides_vectors)
-        if (args.divisor != 0) reduced[index] = divide(reduced[index], args.divisor);
-      result.values[index] = Element::store(reduced[index]);
+      if constexpr (divides_vectors) result.values[index] = store<mean>(reduced[index], args);
+      else result.values[index] = Element::store(reduced[index]);
     }
     return __builtin_bit_cast(Vector, result);
   }

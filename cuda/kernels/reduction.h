@@ -18,10 +18,11 @@ struct ReductionOperation {
   std::byte *output = nullptr;  ///< may be an input
   uint64_t count = 0;           ///< elements; with their size less than 4 GiB
   uint32_t input_count = 0;
-  uint32_t divisor = 0;  ///< avg: the number of ranks, otherwise 0
+  uint32_t divisor = 0;  ///< avg: the number of ranks, in the last step; otherwise 0
+  MeanShifts mean_shifts = 0;
 };
 static_assert(std::is_trivially_copyable_v<ReductionOperation> && std::is_standard_layout_v<ReductionOperation>);
-static_assert(sizeof(ReductionOperation) == 56 && offsetof(ReductionOperation, output) == 32);
+static_assert(sizeof(ReductionOperation) == 64 && offsetof(ReductionOperation, output) == 32);
 static_assert(offsetof(ReductionOperation, input_count) == 48);
 
 template <class Reducer, Group G>
@@ -34,6 +35,7 @@ RONDO_HD void reduce(G group, const ReductionOperation &operation) {
   args.output_count = 1;
   args.count = operation.count;
   args.divisor = operation.divisor;
+  args.mean_shifts = operation.mean_shifts;
   Reducer{}(group, args);
 }
 

@@ -19,10 +19,18 @@ bool is_small_float(rondo_type_t type) {
   return type == RONDO_FLOAT16 || type == RONDO_BFLOAT16 || type == RONDO_FLOAT8_E4M3 || type == RONDO_FLOAT8_E5M2;
 }
 
+bool is_large_float(rondo_type_t type) { return type == RONDO_FLOAT32 || type == RONDO_FLOAT64; }
+
+/// The scaled partial sums of a mean can be subnormal, and then they round.
+Partials partials_of_ring(rondo_type_t type, rondo_op_t op) {
+  const bool rounds = is_small_float(type) || (op == RONDO_AVG && is_large_float(type));
+  return rounds ? Partials::rounded : Partials::native;
+}
+
 /// Returns whether the reduction is as fast as memory. Conversions of 8-bit floats and integer divisions are not.
 bool reduces_cheaply(rondo_type_t type, rondo_op_t op) {
   if (type == RONDO_FLOAT8_E4M3 || type == RONDO_FLOAT8_E5M2) return false;
-  return op != RONDO_AVG || is_small_float(type) || type == RONDO_FLOAT32 || type == RONDO_FLOAT64;
+  return op != RONDO_AVG || is_small_float(type) || is_large_float(type);
 }
 
 }  // namespace
@@ -42,6 +50,8 @@ LoadStoreCall::LoadStoreCall(ExchangeEnd &end, const Plan &plan, const Buffers &
       count_(plan.key.signature.count),
       element_bytes_(plan.lanes.front().program.element_bytes),
       small_floats_(is_small_float(static_cast<rondo_type_t>(plan.key.signature.type))),
+      ring_partials_(partials_of_ring(static_cast<rondo_type_t>(plan.key.signature.type),
+                                      static_cast<rondo_op_t>(plan.key.signature.op))),
       cheap_(reduces_cheaply(static_cast<rondo_type_t>(plan.key.signature.type),
                              static_cast<rondo_op_t>(plan.key.signature.op))),
       chunks_(tiles_, count_, rank_count()) {}

@@ -64,6 +64,8 @@ class LoadStoreCall {
   // load_store_ring.cpp
   [[nodiscard]] RunOutcome run_accumulators();
   [[nodiscard]] bool reduce_hop(RingProgress &progress) const;
+  void add_to_sum(std::span<const std::byte *const, 2> operands, std::span<std::byte *const> outputs, uint64_t count,
+                  uint32_t summed) const;
   [[nodiscard]] bool may_begin(uint64_t chunk, RingProgress &progress) const;
   [[nodiscard]] bool gather_tile(RingProgress &progress) const;
   [[nodiscard]] RunOutcome settle_ring() const;
@@ -100,7 +102,7 @@ class LoadStoreCall {
               std::span<std::byte *const> outputs, uint64_t count, bool past_caches = false) const {
     if (end_.trace_ != nullptr) end_.trace_->reduced(operands, outputs, count * element_bytes_);
     // A ring's results do not depend on which buffers are exported, so it rounds as if all sums went through memory.
-    const Partials partials = !small_floats_ ? Partials::native : is_ring_ ? Partials::rounded : Partials::wide;
+    const Partials partials = is_ring_ ? ring_partials_ : small_floats_ ? Partials::wide : Partials::native;
     reduce_in_rank_order(reducer, operands, outputs, count, element_bytes_, partials, past_caches);
   }
   void note_waited(const uint64_t &word, uint64_t value) const {
@@ -134,6 +136,7 @@ class LoadStoreCall {
   const uint64_t count_;
   const uint32_t element_bytes_;
   const bool small_floats_;  ///< of 8 or 16 bits, which are computed in float32
+  const Partials ring_partials_;
   const bool cheap_;         ///< memory takes longer than arithmetic
   load_store::Chunks chunks_;
   bool is_ring_ = false;

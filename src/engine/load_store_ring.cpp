@@ -44,17 +44,28 @@ bool LoadStoreCall::reduce_hop(RingProgress &progress) const {
     std::byte *const sum = end_.view_.accumulator(owner, chunk);
     const std::array<const std::byte *, 2> operands{own, sum};
     const std::array<std::byte *, 2> outputs{sum, recv};
-    HostReducer reducer = reducer_;
-    if (!last) reducer.divisor = 0;
     if (first)
       copy(sum, own, part_bytes);
     else
-      reduce(reducer, operands, std::span(outputs).first(last && !streams() ? 2 : 1), part.count);
+      add_to_sum(operands, std::span(outputs).first(last && !streams() ? 2 : 1), part.count, progress.hop);
     if (last && streams()) copy(recv, sum, part_bytes, true);
   }
   if (++progress.hop == rank_count()) progress.hop = 0, ++progress.tile;
   publish(own_place().hops_done.value, hops + 1);  // A2
   return true;
+}
+
+/// Reduces `operands`, the own one and a sum of `summed` ranks.
+void LoadStoreCall::add_to_sum(std::span<const std::byte *const, 2> operands, std::span<std::byte *const> outputs,
+                               uint64_t count, uint32_t summed) const {
+  if (end_.trace_ != nullptr) end_.trace_->reduced(operands, outputs, count * element_bytes_);
+  ReductionArgs args{};
+  for (const std::byte *const operand : operands) args.add_input(operand);
+  for (std::byte *const output : outputs) args.add_output(output);
+  args.count = count;
+  if (reducer_.divisor != 0) args.mean_shifts = mean_shifts(std::array{1u, summed});
+  if (summed + 1 == rank_count()) args.divisor = reducer_.divisor;
+  reduce_function(reducer_, count * element_bytes_)(args);
 }
 
 /// Returns whether all ranks have read the old contents of the accumulators that tile `chunk` takes.

@@ -10,9 +10,16 @@
 
 namespace rondo {
 
-void Peers::add(uint32_t rank) {
+void Peers::add(uint32_t rank, uint32_t summed_ranks) {
   assert(count < 2);
+  summed[count] = summed_ranks;
   ranks[count++] = rank;
+}
+
+Peers Peers::with_sum(uint32_t rank, uint32_t summed_ranks) {
+  Peers peers;
+  peers.add(rank, summed_ranks);
+  return peers;
 }
 
 ScheduleWriter::ScheduleWriter(uint32_t chunk_count, uint32_t lane_count) {
@@ -21,13 +28,18 @@ ScheduleWriter::ScheduleWriter(uint32_t chunk_count, uint32_t lane_count) {
   schedule_.lanes.resize(lane_count);
 }
 
-void ScheduleWriter::step(uint32_t chunk, unsigned flags, Peers recv, Peers send, uint32_t lane) {
+void ScheduleWriter::step(uint32_t chunk, unsigned flags, Peers recv, Peers send, uint32_t lane, uint32_t acc_ranks) {
   assert(chunk < schedule_.chunk_count && lane < schedule_.lanes.size());
   Step step;
   step.chunk = static_cast<uint16_t>(chunk);
   step.flags = static_cast<uint8_t>(flags | flag_if(recv.count > 0, step_recv) | flag_if(send.count > 0, step_send));
   for (uint32_t i = 0; i < recv.count; ++i) step.recv_link[i] = link(recv.ranks[i]);
   for (uint32_t i = 0; i < send.count; ++i) step.send_link[i] = link(send.ranks[i]);
+  uint32_t summed[4], operands = 0;
+  if ((flags & step_acc) != 0) summed[operands++] = acc_ranks;
+  if ((flags & step_src) != 0) summed[operands++] = 1;
+  for (uint32_t i = 0; i < recv.count; ++i) summed[operands++] = recv.summed[i];
+  if (operands > 1) step.mean_shifts = mean_shifts(std::span(summed).first(operands));
   schedule_.lanes[lane].push_back(step);
 }
 
@@ -98,7 +110,7 @@ void check_rank_order(ScheduleWriter &writer, const ScheduleArgs &args, uint32_t
     Peers recv;
     if (rank == 1) operand(0, flags, recv);
     operand(rank, flags, recv);
-    writer.step(chunk, flags, recv, {});
+    writer.step(chunk, flags, recv, {}, 0, rank);
   }
 }
 

@@ -21,10 +21,13 @@ struct Peers {
   Peers() = default;
   Peers(uint32_t first) : count(1), ranks{first, 0} {}  // NOLINT: implicit on purpose
   Peers(uint32_t first, uint32_t second) : count(2), ranks{first, second} {}
-  void add(uint32_t rank);
+  void add(uint32_t rank, uint32_t summed_ranks = 1);
+  /// Returns one peer that sends a sum over that many ranks.
+  [[nodiscard]] static Peers with_sum(uint32_t rank, uint32_t summed_ranks);
 
   uint32_t count = 0;
   uint32_t ranks[2] = {0, 0};
+  uint32_t summed[2] = {1, 1};  ///< the ranks whose operands are in what each sends, if the step reduces it
 };
 
 /// Appends steps and gives each rank that they name a link, one for both directions.
@@ -32,8 +35,9 @@ class ScheduleWriter {
  public:
   explicit ScheduleWriter(uint32_t chunk_count, uint32_t lane_count = 1);
 
-  /// `flags` without recv and send: these follow from the peers.
-  void step(uint32_t chunk, unsigned flags, Peers recv, Peers send, uint32_t lane = 0);
+  /// `flags` without recv and send: these follow from the peers. If the step reduces acc, that holds the operands of
+  /// `acc_ranks` ranks.
+  void step(uint32_t chunk, unsigned flags, Peers recv, Peers send, uint32_t lane = 0, uint32_t acc_ranks = 1);
 
   /// Sends the same payload to all of `ranks`, two a step.
   void send_to_all(uint32_t chunk, unsigned flags, std::span<const uint32_t> ranks, uint32_t lane = 0);

@@ -16,6 +16,7 @@
 #include <bit>
 #include <cassert>
 
+#include "src/base/ceil_div.h"
 #include "src/plan/build.h"
 
 namespace rondo {
@@ -25,8 +26,8 @@ namespace {
 class Exchanger {
  public:
   Exchanger(const ScheduleArgs &args, uint32_t core_count)
-      : writer_(core_count), rank_(args.rank), core_count_(core_count), extra_(core_count + rank_),
-        has_extra_(extra_ < args.rank_count) {}
+      : writer_(core_count), rank_(args.rank), rank_count_(args.rank_count), core_count_(core_count),
+        extra_(core_count + rank_), has_extra_(extra_ < args.rank_count) {}
 
   [[nodiscard]] Schedule build() {
     if (has_extra_)
@@ -43,9 +44,11 @@ class Exchanger {
   void halve(uint32_t distance) {
     const uint32_t partner = rank_ ^ distance;
     const uint8_t own = distance == core_count_ / 2 && !has_extra_ ? step_src : step_acc;
+    const Peers sum = Peers::with_sum(partner, summed(partner, 2 * distance));
     for (uint32_t i = 0; i < distance; ++i) {
       writer_.step(group(partner, distance) + i, own, {}, partner);
-      writer_.step(group(rank_, distance) + i, own | step_dst | flag_if(distance == 1, step_finish), partner, {});
+      writer_.step(group(rank_, distance) + i, own | step_dst | flag_if(distance == 1, step_finish), sum, {}, 0,
+                   summed(rank_, 2 * distance));
     }
   }
 
@@ -57,11 +60,17 @@ class Exchanger {
     }
   }
 
+  /// Returns how many operands V(rank) holds before the exchange at distance `period` / 2: one for each rank that is
+  /// `rank` modulo `period`.
+  [[nodiscard]] uint32_t summed(uint32_t rank, uint32_t period) const {
+    return ceil_div(rank_count_ - rank % period, period);
+  }
+
   /// Returns the first of the `size` chunks that `rank` keeps when exchanges at distance `size` are done.
   [[nodiscard]] static uint32_t group(uint32_t rank, uint32_t size) { return rank & ~(size - 1); }
 
   ScheduleWriter writer_;
-  uint32_t rank_, core_count_, extra_;
+  uint32_t rank_, rank_count_, core_count_, extra_;
   bool has_extra_;
 };
 

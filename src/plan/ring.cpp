@@ -38,8 +38,9 @@ struct Ring {
     return order.empty() ? found : order[found];
   }
 
-  void step(ScheduleWriter &writer, uint32_t chunk, unsigned flags, bool recv, bool send) const {
-    writer.step(chunk, flags, recv ? Peers(previous) : Peers(), send ? Peers(next) : Peers());
+  /// Appends a step. `summed` is the number of ranks in the sum that it receives and reduces.
+  void step(ScheduleWriter &writer, uint32_t chunk, unsigned flags, bool recv, bool send, uint32_t summed = 1) const {
+    writer.step(chunk, flags, recv ? Peers::with_sum(previous, summed) : Peers(), send ? Peers(next) : Peers());
   }
 
   uint32_t rank_count;
@@ -55,7 +56,7 @@ Schedule reduce_round(const Ring &ring, uint32_t last_hop) {
     const unsigned flags = flag_if(hop <= sum_hop, step_src) | flag_if(hop >= sum_hop, step_dst) |
                            flag_if(hop == sum_hop, step_finish);
     const uint32_t chunk = ring.at(2 * ring.rank_count - 1 - hop);
-    ring.step(writer, chunk, flags, hop > 0, hop < last_hop);
+    ring.step(writer, chunk, flags, hop > 0, hop < last_hop, hop);
   }
   return writer.take();
 }
@@ -83,9 +84,11 @@ Schedule broadcast(const Ring &ring, uint32_t root, bool in_place) {
 /// Builds root + 1 -> root + 2 -> ... -> root.
 Schedule reduce(const Ring &ring, uint32_t root) {
   ScheduleWriter writer(1);
-  const bool is_root = ring.at(0) == root;
+  uint32_t hops_left = 0;
+  while (ring.at(hops_left) != root) ++hops_left;
+  const bool is_root = hops_left == 0;
   const unsigned flags = step_src | (is_root ? step_dst | step_finish : 0);
-  ring.step(writer, 0, flags, ring.previous != root, !is_root);
+  ring.step(writer, 0, flags, ring.previous != root, !is_root, ring.rank_count - 1 - hops_left);
   return writer.take();
 }
 

@@ -32,7 +32,10 @@ struct Place {
     assert(placement.rank(position) == args.rank);
     is_top = position == 0;
     if (!is_top) parent = placement.rank(tree.parent(position));
-    children = placement.ranks(tree.children(position));
+    children = tree.children(position);
+    for (uint32_t i = 0; i < children.count; ++i)
+      children.summed[i] = tree.total(children.ranks[i], [](uint32_t) { return 1u; });
+    children = placement.ranks(children);
   }
 
   bool is_top = false;

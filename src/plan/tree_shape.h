@@ -31,6 +31,15 @@ struct Tree {
     return found;
   }
 
+  /// Returns the sum of weight(position) over the subtree below `position`, itself included.
+  template <class Weight>
+  [[nodiscard]] uint32_t total(uint32_t position, const Weight &weight) const {
+    uint32_t sum = weight(position);
+    const Peers below = children(position);
+    for (uint32_t i = 0; i < below.count; ++i) sum += total(below.ranks[i], weight);
+    return sum;
+  }
+
  private:
   [[nodiscard]] static uint32_t lowest_bit(uint32_t position) { return uint32_t{1} << std::countr_zero(position); }
 };

@@ -66,7 +66,7 @@ void reduce_for_root(ScheduleWriter &writer, const ScheduleArgs &args) {
     const bool last = rank + 1 == args.rank_count;
     unsigned flags = flag_if(last, step_finish);
     Peers recv;
-    if (rank > 1) recv.add(args.rank);
+    if (rank > 1) recv.add(args.rank, rank);
     for (uint32_t operand = rank == 1 ? 0 : rank; operand <= rank; ++operand) {
       if (operand == args.rank) flags |= step_src;
       else recv.add(operand);

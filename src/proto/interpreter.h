@@ -134,7 +134,7 @@ RONDO_HD inline void finish_slice(LaneState &state, uint64_t count) {
 }
 
 /// Carries one slice of the lane's current step through, or returns why it cannot. Reducer::Args has add_input(),
-/// add_output(), inputs[], input_count, outputs[], output_count, count and divisor. Reducer::divisor is for avg.
+/// add_output(), inputs[], input_count, outputs[], output_count, count, divisor, mean_shifts. Reducer::divisor: of avg.
 /// Protocol and Links are described in src/engine/host_links.h; every thread of the group calls them.
 template <Group G, class Protocol, class Reducer, class Links>
 [[nodiscard]] RONDO_HD Progress advance(G group, LaneState &state, const LaneProgram &program, const Buffers &buffers,
@@ -151,6 +151,7 @@ template <Group G, class Protocol, class Reducer, class Links>
   typename Reducer::Args args{};
   args.count = count;
   args.divisor = (step.flags & step_finish) != 0 ? reducer.divisor : 0;
+  args.mean_shifts = reducer.divisor != 0 ? step.mean_shifts : 0;
   if ((step.flags & step_acc) != 0) args.add_input(address_of(buffers.recv, program, state.rest.begin));
   if ((step.flags & step_src) != 0) args.add_input(address_of(buffers.send, program, state.rest.begin));
   RONDO_UNROLL

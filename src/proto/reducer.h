@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Element types and operations, one element at a time, for host and device. docs/numerics.md says what they promise.
 //
-// A step loads its operands into the accumulator type, reduces them from the left, divides (avg, at the end) and
-// stores, which rounds once:   Element<T>::store(divide(op(op(load(a), load(b)), load(c)), divisor))
+// A step loads its operands into the accumulator type, reduces them from the left and stores, which rounds once:
+//     Element<T>::store(op(op(load(a), load(b)), load(c)))
+// A mean of floats scales each operand (src/proto/mean.h), and its last step divides before it stores.
 #pragma once
 
 #include <cstdint>
@@ -10,6 +11,7 @@
 
 #include "src/base/host_device.h"
 #include "src/proto/convert.h"
+#include "src/proto/mean.h"
 
 namespace rondo {
 
@@ -31,6 +33,8 @@ struct SmallFloatElement {
   [[nodiscard]] RONDO_HD static constexpr Storage store(float value) {
     return static_cast<Storage>(Format::from_float(value));
   }
+  /// Returns the largest finite number.
+  [[nodiscard]] RONDO_HD static constexpr float largest() { return Format::to_float(Format::overflow_bits - 1); }
 };
 
 using Float16Element = SmallFloatElement<uint16_t, Float16Format>;
@@ -91,6 +95,22 @@ struct MaxOp {
     return a < b ? b : a;
   }
 };
+
+/// Returns whether Op on this accumulator scales the operands of a mean. `SumOp` is also the operation of avg.
+template <class Op, class Accumulator>
+inline constexpr bool scales_mean = std::is_same_v<Op, SumOp> && !std::is_integral_v<Accumulator>;
+
+/// Returns the result of a mean as it is stored. In 8-bit floats the rounding of partial sums can carry a finite sum
+/// past the largest number. Then the largest number is the result. Wider types cannot exceed theirs so.
+template <class Element>
+[[nodiscard]] RONDO_HD constexpr typename Element::Accumulator saturated_mean(typename Element::Accumulator value) {
+  if constexpr (sizeof(typename Element::Storage) == 1 && !std::is_integral_v<typename Element::Accumulator>) {
+    constexpr float largest = Element::largest(), finite = std::numeric_limits<float>::max();
+    if (value > largest && value <= finite) return largest;
+    if (value < -largest && value >= -finite) return -largest;
+  }
+  return value;
+}
 
 /// Does the last step of avg. Floats take one correctly rounded division. Integers take the wrapped sum divided,
 /// truncated toward zero, in 64 bits, since a divisor may not fit the type.

@@ -9,6 +9,7 @@
 #include <cstdint>
 
 #include "src/base/host_device.h"
+#include "src/proto/mean.h"
 
 namespace rondo {
 
@@ -31,10 +32,11 @@ struct Step {
   uint8_t reserved = 0;
   LinkIndex recv_link[2] = {no_link, no_link};
   LinkIndex send_link[2] = {no_link, no_link};
+  MeanShifts mean_shifts = 0;  ///< of the operands, in their order; only a mean uses them
 
   bool operator==(const Step &) const = default;
 };
-static_assert(sizeof(Step) == 12 && alignof(Step) == 2);
+static_assert(sizeof(Step) == 16 && alignof(Step) == 4);
 
 /// Returns whether is(link) holds for each link on which the step sends. It stops at the first for which it does not.
 template <class Is>

@@ -29,28 +29,35 @@ std::vector<Enum> all_of(const char *(*name)(Enum)) {
 }
 
 /// Reduces two random operands at a time, each step rounded to the type, until one is left.
-uint64_t reduce_in_random_order(std::vector<uint64_t> values, rondo_type_t type, rondo_op_t op,
+uint64_t reduce_in_random_order(const std::vector<uint64_t> &values, rondo_type_t type, rondo_op_t op,
                                 std::mt19937_64 &random) {
   const auto reduce = rondo::reduce_function_plain(type, op);
   const auto ranks = static_cast<uint32_t>(values.size());
+  std::vector<std::pair<uint64_t, uint32_t>> partials;  // and the ranks in each
+  for (const uint64_t value : values) partials.emplace_back(value, 1);
   for (bool last = false; !last;) {
-    std::shuffle(values.begin(), values.end(), random);
-    const uint32_t inputs = values.size() > 1 ? 2 : 1;
-    last = values.size() <= 2;
+    std::shuffle(partials.begin(), partials.end(), random);
+    const uint32_t inputs = partials.size() > 1 ? 2 : 1;
+    last = partials.size() <= 2;
     uint64_t result = 0;
+    uint32_t summed[2] = {0, 0};
     rondo::ReductionArgs args{};
-    for (uint32_t i = 0; i < inputs; ++i)
-      args.inputs[i] = reinterpret_cast<const std::byte *>(&values[values.size() - 1 - i]);
+    for (uint32_t i = 0; i < inputs; ++i) {
+      const auto &operand = partials[partials.size() - 1 - i];
+      args.inputs[i] = reinterpret_cast<const std::byte *>(&operand.first);
+      summed[i] = operand.second;
+    }
     args.outputs[0] = reinterpret_cast<std::byte *>(&result);
     args.input_count = inputs;
     args.output_count = 1;
     args.count = 1;
+    if (op == RONDO_AVG && inputs > 1) args.mean_shifts = rondo::mean_shifts(summed);
     args.divisor = last && op == RONDO_AVG ? ranks : 0;
     reduce(args);
-    values.resize(values.size() - inputs);
-    values.push_back(result);
+    partials.resize(partials.size() - inputs);
+    partials.emplace_back(result, summed[0] + summed[1]);
   }
-  return values.front();
+  return partials.front().first;
 }
 
 }  // namespace

@@ -28,6 +28,8 @@ Step read_step(const nlohmann::json &json, const Schedule &schedule) {
   for (const auto &flag : json.at("flags")) step.flags = static_cast<uint8_t>(step.flags | flags.at(flag));
   for (size_t i = 0; json.contains("recv") && i < json["recv"].size(); ++i) step.recv_link[i] = link(json["recv"][i]);
   for (size_t i = 0; json.contains("send") && i < json["send"].size(); ++i) step.send_link[i] = link(json["send"][i]);
+  for (size_t i = 0; json.contains("mean_shifts") && i < json["mean_shifts"].size(); ++i)
+    step.mean_shifts |= json["mean_shifts"][i].get<uint32_t>() << (8 * i);
   return step;
 }
 

@@ -205,6 +205,7 @@ TEST_CASE("verifier: names rank, lane, step and reason of what is wrong") {
        "rank 0, lane 0, step 3: finishes an incomplete reduction"},
       {[&](Operation &o) { step(o, 2, 4).flags ^= step_dst; }, "rank 2, lane 0, step 0: chunk 1 is never written"},
       {[&](Operation &o) { step(o, 2, 3).flags ^= step_finish; }, "leaves chunk"},
+      {[&](Operation &o) { step(o, 1, 2).mean_shifts ^= 1; }, "rank 1, lane 0, step 2: scales the operands of a mean"},
       {[&](Operation &o) { step(o, 2, 2).chunk = 0; }, "expects chunk"},
       {[&](Operation &o) { step(o, 0, 1).chunk = 9; }, "rank 0, lane 0, step 1: chunk 9: no such chunk"},
       {[&](Operation &o) { step(o, 0, 1).recv_link[0] = 7; }, "rank 0, lane 0, step 1: no link 7"},

@@ -19,16 +19,38 @@ inline Bits element_at(const void *data, uint64_t index, size_t size) {
   return bits;
 }
 
+/// The reduction of some ranks' operands, and their number.
+struct Partial {
+  Bits bits;
+  uint32_t ranks;
+};
+
+/// Reduces partial results. A mean keeps the sum of m ranks times 2^-ceil(log2 m).
+inline Partial reduce_partials(rondo_type_t type, rondo_op_t op, const std::vector<Partial> &partials,
+                               uint32_t divisor) {
+  uint32_t ranks = 0;
+  std::vector<Bits> values;
+  std::vector<uint32_t> shifts;
+  for (const Partial &partial : partials) ranks += partial.ranks;
+  for (const Partial &partial : partials) {
+    values.push_back(partial.bits);
+    shifts.push_back(level_of(ranks) - level_of(partial.ranks));
+  }
+  return {reduction_reference(type, op, values, divisor, shifts), ranks};
+}
+
 /// Returns one element: `operand(rank)` gives each rank's. avg divides in the last step.
 template <class Operand>
 Bits rank_order_reference(rondo_type_t type, rondo_op_t op, uint32_t rank_count, const rondo::test::Reduction &reduce,
                     const Operand &operand) {
-  std::vector<Bits> last;
+  const auto of_rank = [&](uint32_t rank) { return Partial{operand(rank), 1}; };
+  std::vector<Partial> last;
   for (const rondo::test::Reduction &part : reduce.operands)
-    last.push_back(rondo::test::evaluate(
-        part, operand, [&](const std::vector<Bits> &values) { return reduction_reference(type, op, values, 0); }));
-  if (last.empty()) last.push_back(operand(reduce.rank));
-  return reduction_reference(type, op, last, op == RONDO_AVG ? rank_count : 0);
+    last.push_back(rondo::test::evaluate(part, of_rank, [&](const std::vector<Partial> &partials) {
+      return reduce_partials(type, op, partials, 0);
+    }));
+  if (last.empty()) last.push_back(of_rank(reduce.rank));
+  return reduce_partials(type, op, last, op == RONDO_AVG ? rank_count : 0).bits;
 }
 
 }  // namespace reduction_test

@@ -46,12 +46,39 @@ Float reduce(Float a, Float b, rondo_op_t op) {
   }
 }
 
-/// Reduces in float, each operation computed in double.
-inline float reduce_floats(std::span<const double> operands, rondo_op_t op, uint32_t divisor) {
-  double reduced = operands[0];
-  for (const double operand : operands.subspan(1)) reduced = static_cast<float>(reduce<double>(reduced, operand, op));
-  if (divisor != 0) reduced = static_cast<float>(reduced / static_cast<double>(static_cast<float>(divisor)));
-  return static_cast<float>(reduced);
+/// The powers of two that a mean takes away from its operands; none if it is empty.
+using Shifts = std::span<const uint32_t>;
+
+/// Returns the least number of doublings of 1 that gives `ranks` or more.
+inline uint32_t level_of(double ranks) {
+  uint32_t level = 0;
+  for (double reached = 1; reached < ranks; reached *= 2) ++level;
+  return level;
+}
+
+/// Reduces in Float, each operation computed in Wide. Scaling by powers of two is rounded once.
+template <class Float, class Wide>
+Float reduce_floats(std::span<const Wide> operands, rondo_op_t op, uint32_t divisor, Shifts shifts) {
+  const auto scaled = [&](size_t index) {
+    const int shift = op == RONDO_AVG && !shifts.empty() ? static_cast<int>(shifts[index]) : 0;
+    return static_cast<Wide>(static_cast<Float>(std::ldexp(operands[index], -shift)));
+  };
+  Wide reduced = scaled(0);
+  for (size_t index = 1; index < operands.size(); ++index)
+    reduced = static_cast<Float>(reduce<Wide>(reduced, scaled(index), op));
+  if (divisor != 0) {
+    const auto ranks = static_cast<Float>(divisor);
+    reduced = static_cast<Float>(reduced / static_cast<Wide>(std::ldexp(ranks, -static_cast<int>(level_of(ranks)))));
+  }
+  return static_cast<Float>(reduced);
+}
+
+/// Returns a float as an element of a small type. A finite mean of 8-bit floats is never too large.
+inline Bits small_element(const NumberTable &table, rondo_op_t op, float reduced) {
+  const NumberFormat &format = table.format();
+  const double largest = table.values()[format.largest()];
+  const bool saturates = op == RONDO_AVG && format.bits() == 8 && std::isfinite(reduced);
+  return table.encode(saturates ? std::clamp<double>(reduced, -largest, largest) : reduced);
 }
 
 template <class T>
@@ -73,8 +100,9 @@ Bits reduce_integers(std::span<const Bits> operands, rondo_op_t op, uint32_t div
   return bits(reduced);
 }
 
-/// Returns the element that a reduction must write.
-inline Bits reduction_reference(rondo_type_t type, rondo_op_t op, std::span<const Bits> operands, uint32_t divisor) {
+/// Returns the element that a reduction must write. `divisor` and `shifts` are for a mean.
+inline Bits reduction_reference(rondo_type_t type, rondo_op_t op, std::span<const Bits> operands, uint32_t divisor,
+                                Shifts shifts = {}) {
   switch (type) {
     case RONDO_INT8: return reduce_integers<int8_t>(operands, op, divisor);
     case RONDO_UINT8: return reduce_integers<uint8_t>(operands, op, divisor);
@@ -85,9 +113,9 @@ inline Bits reduction_reference(rondo_type_t type, rondo_op_t op, std::span<cons
     default: break;
   }
   if (type == RONDO_FLOAT64) {
-    double reduced = element<double>(operands[0]);
-    for (const Bits operand : operands.subspan(1)) reduced = reduce(reduced, element<double>(operand), op);
-    return bits(divisor != 0 ? reduced / divisor : reduced);
+    std::vector<double> doubles;
+    for (const Bits operand : operands) doubles.push_back(element<double>(operand));
+    return bits(reduce_floats<double, double>(doubles, op, divisor, shifts));
   }
   const NumberTable *table = number_table(type);  // null: float32
   std::vector<double> values;
@@ -95,8 +123,8 @@ inline Bits reduction_reference(rondo_type_t type, rondo_op_t op, std::span<cons
     const auto code = static_cast<uint32_t>(operand);
     values.push_back(table != nullptr ? table->decode(code) : element<float>(operand));
   }
-  const float reduced = reduce_floats(values, op, divisor);
-  return table != nullptr ? table->encode(reduced) : bits(reduced);
+  const float reduced = reduce_floats<float, double>(values, op, divisor, shifts);
+  return table != nullptr ? small_element(*table, op, reduced) : bits(reduced);
 }
 
 inline bool is_nan(rondo_type_t type, Bits value) {

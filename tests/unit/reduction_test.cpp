@@ -95,6 +95,15 @@ struct Case {
   uint32_t divisor = 0;
   bool in_place = false;  ///< output 0 is input 0
   bool past_caches = false;
+  rondo::MeanShifts shifts = 0;  ///< of a mean
+
+  /// Returns the shift of each input.
+  std::vector<uint32_t> all_shifts() const {
+    std::vector<uint32_t> all;
+    for (uint32_t input = 0; input < input_count; ++input)
+      all.push_back(shifts >> (8 * std::min(input, reduce_inputs_max - 1)) & 0xFF);
+    return all;
+  }
 };
 
 std::vector<Buffer> random_inputs(const Case &now, std::mt19937_64 &random) {
@@ -117,6 +126,7 @@ std::vector<Buffer> run(ReductionFunction function, const Case &now, const std::
   args.output_count = now.output_count;
   args.count = now.count;
   args.divisor = now.divisor;
+  args.mean_shifts = now.shifts;
   args.past_caches = now.past_caches;
   for (uint32_t input = 0; input < args.input_count; ++input) args.inputs[input] = inputs[input].data();
   std::vector<const std::byte *> more;
@@ -149,9 +159,10 @@ int64_t first_difference(const Case &now, const std::vector<Buffer> &outputs, co
   return -1;
 }
 
-void check_case(const Case &now, std::mt19937_64 &random, bool against_reference) {
+void check_case(Case now, std::mt19937_64 &random, bool against_reference) {
+  if (now.op == RONDO_AVG && now.input_count > 1) now.shifts = static_cast<uint32_t>(random()) & 0x0F0F'0F0F;
   CAPTURE(rondo_type_string(now.type), rondo_op_string(now.op), now.input_count, now.output_count, now.count,
-          now.divisor, now.in_place);
+          now.divisor, now.in_place, now.shifts);
   const auto inputs = random_inputs(now, random);
   const size_t element_bytes = rondo_type_size(now.type);
   const auto plain = run(reduce_function_plain(now.type, now.op), now, inputs, random);
@@ -159,7 +170,7 @@ void check_case(const Case &now, std::mt19937_64 &random, bool against_reference
   const auto reference = [&](size_t index) {
     std::vector<Bits> operands;
     for (const Buffer &input : inputs) operands.push_back(input.get(index, element_bytes));
-    return reduction_reference(now.type, now.op, operands, now.divisor);
+    return reduction_reference(now.type, now.op, operands, now.divisor, now.all_shifts());
   };
   if (against_reference) REQUIRE(first_difference(now, plain, reference) == -1);
   for (const ReductionTarget &target : reduce_targets()) {
@@ -241,7 +252,8 @@ TEST_CASE("reduce: every pair of special values gives what IEEE 754 and the form
   for_each_type_and_op([&](rondo_type_t type, rondo_op_t op) {
     const size_t element_bytes = rondo_type_size(type);
     const auto specials = special_values(type);
-    const Case now{type, op, 2, 1, specials.size() * specials.size(), op == RONDO_AVG ? 3u : 0u, false};
+    const Case now{type, op, 2, 1, specials.size() * specials.size(), op == RONDO_AVG ? 3u : 0u, false,
+                   false, op == RONDO_AVG ? 0x0202u : 0u};
     std::vector<Buffer> inputs;
     inputs.emplace_back(now.count * element_bytes, size_t{0});
     inputs.emplace_back(now.count * element_bytes, size_t{0});
@@ -256,7 +268,7 @@ TEST_CASE("reduce: every pair of special values gives what IEEE 754 and the form
       const auto outputs = run(target.find(type, op), now, inputs, alignment);
       CHECK(first_difference(now, outputs, [&](size_t index) {
               const std::array pair{inputs[0].get(index, element_bytes), inputs[1].get(index, element_bytes)};
-              return reduction_reference(type, op, pair, now.divisor);
+              return reduction_reference(type, op, pair, now.divisor, now.all_shifts());
             }) == -1);
     }
   });

@@ -18,30 +18,39 @@ T load_at(const std::byte *from, size_t index) {
   return value;
 }
 
-/// Every operand of an element is read before any of its results is written: an output may be an input.
-template <class Element, class Op>
+/// Every operand of an element is read before any of its results is written: an output may be an input. `mean`: the
+/// operation is avg.
+template <class Element, class Op, bool mean = false>
 void reduce_plain(const ReductionArgs &args) {
   using Storage = typename Element::Storage;
+  using Accumulator = typename Element::Accumulator;
+  constexpr bool scales = mean && scales_mean<Op, Accumulator>;
   if (is_copy(args)) return copy_to_outputs(args, sizeof(Storage));
+  const auto load = [&](const std::byte *from, size_t index, [[maybe_unused]] uint32_t input) {
+    const Accumulator value = Element::load(load_at<Storage>(from, index));
+    if constexpr (scales) return value * mean_scale<Accumulator>(args.mean_shifts, input);
+    else return value;
+  };
   for (size_t index = 0; index < args.count; ++index) {
-    auto reduced = Element::load(load_at<Storage>(args.inputs[0], index));
+    Accumulator reduced = load(args.inputs[0], index, 0);
     for (uint32_t input = 1; input < args.input_count; ++input)
-      reduced = Op::apply(reduced, Element::load(load_at<Storage>(args.inputs[input], index)));
+      reduced = Op::apply(reduced, load(args.inputs[input], index, input));
     for (const std::byte *const operand : args.more)
-      reduced = Op::apply(reduced, Element::load(load_at<Storage>(operand + args.more_at, index)));
-    if (args.divisor != 0) reduced = divide(reduced, args.divisor);
+      reduced = Op::apply(reduced, load(operand + args.more_at, index, reduce_inputs_max - 1));
+    if constexpr (scales) reduced = saturated_mean<Element>(reduced / mean_divisor<Accumulator>(args.divisor));
+    else if (args.divisor != 0) reduced = divide(reduced, args.divisor);
     const Storage result = Element::store(reduced);
     for (uint32_t output = 0; output < args.output_count; ++output)
       std::memcpy(args.outputs[output] + index * sizeof(Storage), &result, sizeof(Storage));
   }
 }
 
-using Row = std::array<ReductionFunction, 5>;  // by rondo_op_t; avg reduces as sum
+using Row = std::array<ReductionFunction, 5>;  // by rondo_op_t
 
 template <class Element>
 constexpr Row row() {
   return {reduce_plain<Element, SumOp>, reduce_plain<Element, ProdOp>, reduce_plain<Element, MinOp>,
-          reduce_plain<Element, MaxOp>, reduce_plain<Element, SumOp>};
+          reduce_plain<Element, MaxOp>, reduce_plain<Element, SumOp, true>};
 }
 
 }  // namespace

@@ -16,13 +16,30 @@ void add_operands(ReductionArgs &args, std::span<const std::byte *const> operand
   for (size_t index = first; index < last; ++index) args.inputs[args.input_count++] = operands[index] + offset;
 }
 
+/// Returns the shifts of operands [first, last), of which the first, unless it is operand 0, is the partial result of
+/// all before it. Rounded partial results have the levels that the steps of a schedule give them.
+MeanShifts shifts_of(Partials partials, size_t rank_count, size_t first, size_t last) {
+  const auto before = static_cast<uint32_t>(first);
+  if (partials != Partials::rounded) {
+    const MeanShifts all = mean_shifts_alike(static_cast<uint32_t>(rank_count));
+    return first == 0 ? all : all & ~MeanShifts{0xFF};
+  }
+  const uint32_t summed[] = {first == 0 ? 1 : before, 1};
+  assert(last - first == (first == 0 ? 2u : 1u));
+  return mean_shifts(summed);
+}
+
 }  // namespace
+
+ReductionFunction reduce_function(const HostReducer &reducer, size_t bytes) {
+  return bytes <= small_bytes ? reducer.small_function : reducer.function;
+}
 
 void reduce_in_rank_order(const HostReducer &reducer, std::span<const std::byte *const> operands,
                    std::span<std::byte *const> outputs, size_t count, uint32_t element_bytes, Partials partials,
                    bool past_caches) {
   assert(operands.size() >= 2 && outputs.size() <= reduce_outputs_max);
-  const ReductionFunction function = count * element_bytes <= small_bytes ? reducer.small_function : reducer.function;
+  const ReductionFunction function = reduce_function(reducer, count * element_bytes);
   if (partials == Partials::wide && operands.size() > reduce_inputs_max) {
     ReductionArgs args{};
     args.count = count;
@@ -30,6 +47,7 @@ void reduce_in_rank_order(const HostReducer &reducer, std::span<const std::byte 
     args.more = operands.subspan(reduce_inputs_max);
     for (std::byte *const output : outputs) args.add_output(output);
     args.divisor = reducer.divisor;
+    args.mean_shifts = mean_shifts_alike(reducer.divisor);
     args.past_caches = past_caches;
     return function(args);
   }
@@ -44,6 +62,7 @@ void reduce_in_rank_order(const HostReducer &reducer, std::span<const std::byte 
       if (next != 0) args.inputs[args.input_count++] = partial;
       const size_t last = std::min(operands.size(), next + at_once - args.input_count);
       add_operands(args, operands, next, last, offset);
+      if (reducer.divisor != 0) args.mean_shifts = shifts_of(partials, operands.size(), next, last);
       next = last;
       if (next == operands.size()) {
         for (std::byte *const output : outputs) args.outputs[args.output_count++] = output + offset;

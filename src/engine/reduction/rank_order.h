@@ -12,9 +12,12 @@ namespace rondo {
 /// The form of partial results between operands.
 enum class Partials : uint8_t {
   native,   ///< the type is computed in itself, so that every operation rounds anyway
-  rounded,  ///< 8- and 16-bit floats: rounded to the element type, as the steps of a schedule do
+  rounded,  ///< rounded to the element type after each operand, as the steps of a schedule do
   wide,     ///< 8- and 16-bit floats: in float32, which is rounded once, at the end
 };
+
+/// Returns the reducer's function that is faster for `bytes` bytes.
+[[nodiscard]] ReductionFunction reduce_function(const HostReducer &reducer, size_t bytes);
 
 /// outputs[*] = the reduction of all operands, divided where the reducer does. An output may be one of the operands.
 /// past_caches: a hint, for one large output (reduction.h).

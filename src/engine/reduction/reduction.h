@@ -7,6 +7,7 @@
 #include <span>
 
 #include "rondo/rondo.h"
+#include "src/proto/mean.h"
 
 namespace rondo {
 
@@ -20,7 +21,8 @@ struct ReductionArgs {
   uint32_t input_count;   ///< 1..reduce_inputs_max
   uint32_t output_count;  ///< 1..reduce_outputs_max
   size_t count;           ///< elements
-  uint32_t divisor;       ///< avg: divides the reduced value before rounding, unless it is 0
+  uint32_t divisor;       ///< avg: the number of ranks whose mean the result is, in its last step; otherwise 0
+  MeanShifts mean_shifts; ///< avg of floats: of the inputs; those of `more` have the last byte
   bool past_caches;       ///< a hint, for one large output: as stream_copy() writes
   /// Operands after the inputs, of a reduction that holds one of every rank; empty in a step. They begin at `more_at`.
   std::span<const std::byte *const> more;
@@ -30,9 +32,9 @@ struct ReductionArgs {
   void add_output(std::byte *output) { outputs[output_count++] = output; }
 };
 
-/// outputs[*][i] = round((inputs[0][i] op inputs[1][i]) op inputs[2][i] ... / divisor), reduced from the left, `more`
-/// after the inputs. 8- and 16-bit floats are reduced and divided in fp32 and rounded once, to nearest even; other
-/// types work in themselves.
+/// outputs[*][i] = round((inputs[0][i] op inputs[1][i]) op inputs[2][i] ...), reduced from the left, `more` after the
+/// inputs. 8- and 16-bit floats are reduced and divided in fp32 and rounded once, to nearest even; other types work in
+/// themselves. avg divides integers by the divisor. It scales floats as src/proto/mean.h says.
 using ReductionFunction = void (*)(const ReductionArgs &);
 
 /// Returns the fastest function that this processor runs. All give bit-equal results, except for a NaN's payload.

@@ -27,17 +27,52 @@ HWY_INLINE void store(const typename Codec::Accumulator &reduced, std::byte *to)
   else store_vector(tag, packed, to);
 }
 
+template <class Codec, class Op>
+inline constexpr bool is_mean = std::is_same_v<Op, VectorMean> && std::is_floating_point_v<typename Codec::Scalar>;
+
+/// The factor of an operand. Only a mean has factors.
+template <class Codec, class Op>
+HWY_INLINE typename Codec::Scalar factor_of([[maybe_unused]] const ReductionArgs &args,
+                                            [[maybe_unused]] uint32_t input) {
+  if constexpr (is_mean<Codec, Op>) return mean_scale<typename Codec::Scalar>(args.mean_shifts, input);
+  else return 1;
+}
+
+template <class Codec, class Op>
+HWY_INLINE typename Codec::Accumulator load_scaled(const std::byte *from,
+                                                   [[maybe_unused]] typename Codec::Scalar factor) {
+  if constexpr (is_mean<Codec, Op>) return Codec::scale(Codec::load(from), factor);
+  else return Codec::load(from);
+}
+
+/// Does the end of a step of a mean; elsewhere nothing.
+template <class Codec, class Op>
+HWY_INLINE typename Codec::Accumulator finish(const typename Codec::Accumulator &sum,
+                                              [[maybe_unused]] const ReductionArgs &args) {
+  if constexpr (is_mean<Codec, Op>) {
+    if (args.divisor == 0) return Codec::saturate(sum);
+    return Codec::saturate(Codec::divide(sum, mean_divisor<typename Codec::Scalar>(args.divisor)));
+  } else {
+    return sum;
+  }
+}
+
 /// Reduces the common cases, with nothing but the operation in their loops. `bytes` is whole steps.
 template <class Codec, class Op, uint32_t input_count, uint32_t output_count>
 void reduce_fixed(const ReductionArgs &args, size_t bytes) {
   const std::byte *inputs[input_count];
   std::byte *outputs[output_count];
-  for (uint32_t input = 0; input < input_count; ++input) inputs[input] = args.inputs[input];
+  typename Codec::Scalar factors[input_count];
+  for (uint32_t input = 0; input < input_count; ++input) {
+    inputs[input] = args.inputs[input];
+    factors[input] = factor_of<Codec, Op>(args, input);
+  }
   for (uint32_t output = 0; output < output_count; ++output) outputs[output] = args.outputs[output];
   for (size_t at = 0; at < bytes; at += Codec::step_bytes) {
-    auto reduced = Codec::load(inputs[0] + at);
+    auto reduced = load_scaled<Codec, Op>(inputs[0] + at, factors[0]);
     for (uint32_t input = 1; input < input_count; ++input)
-      reduced = apply<Op>(reduced, Codec::load(inputs[input] + at));
+      reduced = apply<Op>(reduced, load_scaled<Codec, Op>(inputs[input] + at, factors[input]));
+    if constexpr (is_mean<Codec, Op>) reduced = Codec::saturate(reduced);
     for (uint32_t output = 0; output < output_count; ++output) store<Codec>(reduced, outputs[output] + at);
   }
 }
@@ -61,14 +96,15 @@ void reduce_steps(const ReductionArgs &shared_args, size_t bytes) {
   const ReductionArgs args = shared_args;  // a copy that no store can alias, so that its fields stay in registers
   if constexpr (!past_caches)  // which waits for memory, whatever else there is in the loop
     if (reduce_common<Codec, Op>(args, bytes)) return;
+  typename Codec::Scalar factors[reduce_inputs_max];
+  for (uint32_t input = 0; input < reduce_inputs_max; ++input) factors[input] = factor_of<Codec, Op>(args, input);
   for (size_t at = 0; at < bytes; at += Codec::step_bytes) {
-    auto reduced = Codec::load(args.inputs[0] + at);
+    auto reduced = load_scaled<Codec, Op>(args.inputs[0] + at, factors[0]);
     for (uint32_t input = 1; input < args.input_count; ++input)
-      reduced = apply<Op>(reduced, Codec::load(args.inputs[input] + at));
+      reduced = apply<Op>(reduced, load_scaled<Codec, Op>(args.inputs[input] + at, factors[input]));
     for (const std::byte *const operand : args.more)
-      reduced = apply<Op>(reduced, Codec::load(operand + args.more_at + at));
-    if constexpr (std::is_floating_point_v<typename Codec::Scalar>)
-      if (args.divisor != 0) reduced = Codec::divide(reduced, args.divisor);
+      reduced = apply<Op>(reduced, load_scaled<Codec, Op>(operand + args.more_at + at, factors[reduce_inputs_max - 1]));
+    reduced = finish<Codec, Op>(reduced, args);
     for (uint32_t output = 0; output < args.output_count; ++output)
       store<Codec, past_caches>(reduced, args.outputs[output] + at);
   }
@@ -78,15 +114,16 @@ void reduce_steps(const ReductionArgs &shared_args, size_t bytes) {
 template <class Codec, class Op>
 void reduce_few(const ReductionArgs &args, size_t begin, size_t bytes) {
   alignas(64) std::byte padded[Codec::step_bytes] = {};
-  const auto load = [&](const std::byte *operand) {
+  const auto load = [&](const std::byte *operand, uint32_t input) {
     std::memcpy(padded, operand + begin, bytes);
-    return Codec::load(padded);
+    return load_scaled<Codec, Op>(padded, factor_of<Codec, Op>(args, input));
   };
-  auto reduced = load(args.inputs[0]);
-  for (uint32_t input = 1; input < args.input_count; ++input) reduced = apply<Op>(reduced, load(args.inputs[input]));
-  for (const std::byte *const operand : args.more) reduced = apply<Op>(reduced, load(operand + args.more_at));
-  if constexpr (std::is_floating_point_v<typename Codec::Scalar>)
-    if (args.divisor != 0) reduced = Codec::divide(reduced, args.divisor);
+  auto reduced = load(args.inputs[0], 0);
+  for (uint32_t input = 1; input < args.input_count; ++input)
+    reduced = apply<Op>(reduced, load(args.inputs[input], input));
+  for (const std::byte *const operand : args.more)
+    reduced = apply<Op>(reduced, load(operand + args.more_at, reduce_inputs_max - 1));
+  reduced = finish<Codec, Op>(reduced, args);
   alignas(64) std::byte result[Codec::step_bytes];
   store<Codec>(reduced, result);
   for (uint32_t output = 0; output < args.output_count; ++output)
@@ -174,7 +211,7 @@ void reduce_integers(const ReductionArgs &args) {
   reduce_elements<Codec, Op, sizeof(T)>(args);
 }
 
-using VectorRow = std::array<ReductionFunction, 5>;  // by rondo_op_t; avg reduces as sum
+using VectorRow = std::array<ReductionFunction, 5>;  // by rondo_op_t
 
 template <class T>
 constexpr VectorRow integer_row() {
@@ -186,7 +223,7 @@ template <class Codec, size_t element_bytes>
 constexpr VectorRow float_row() {
   return {reduce_floats<Codec, VectorSum, element_bytes>, reduce_floats<Codec, VectorProd, element_bytes>,
           reduce_floats<Codec, VectorMin, element_bytes>, reduce_floats<Codec, VectorMax, element_bytes>,
-          reduce_floats<Codec, VectorSum, element_bytes>};
+          reduce_floats<Codec, VectorMean, element_bytes>};
 }
 
 template <class Bfloat16>

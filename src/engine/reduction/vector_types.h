@@ -55,9 +55,9 @@ struct NativeCodec {
 
   static HWY_INLINE Accumulator load(const std::byte *from) { return load_vector(Tag<T>(), from); }
   static HWY_INLINE Accumulator pack(Accumulator value) { return value; }
-  static HWY_INLINE Accumulator divide(Accumulator value, uint32_t divisor) {
-    return hn::Div(value, hn::Set(Tag<T>(), static_cast<T>(divisor)));
-  }
+  static HWY_INLINE Accumulator scale(Accumulator value, T by) { return hn::Mul(value, hn::Set(Tag<T>(), by)); }
+  static HWY_INLINE Accumulator divide(Accumulator value, T by) { return hn::Div(value, hn::Set(Tag<T>(), by)); }
+  static HWY_INLINE Accumulator saturate(Accumulator value) { return value; }
 };
 
 /// Two bfloat16 in each 32-bit word: the upper one is a float32 except for its lower half, the lower one after a shift.
@@ -97,10 +97,13 @@ struct Bfloat16Codec {
     }
     return rounded;
   }
-  static HWY_INLINE Accumulator divide(const Accumulator &value, uint32_t divisor) {
-    const FloatVector by = hn::Set(Tag<float>(), static_cast<float>(divisor));
-    return {hn::Div(value.upper, by), hn::Div(value.lower, by)};
+  static HWY_INLINE Accumulator scale(const Accumulator &value, float by) {
+    return {NativeCodec<float>::scale(value.upper, by), NativeCodec<float>::scale(value.lower, by)};
   }
+  static HWY_INLINE Accumulator divide(const Accumulator &value, float by) {
+    return {NativeCodec<float>::divide(value.upper, by), NativeCodec<float>::divide(value.lower, by)};
+  }
+  static HWY_INLINE Accumulator saturate(const Accumulator &value) { return value; }
 };
 
 #if HWY_TARGET == HWY_AVX3
@@ -138,9 +141,9 @@ struct Float16Codec {
     const hn::Rebind<hwy::float16_t, Tag<float>> halves;
     return hn::BitCast(codes, hn::DemoteTo(halves, value));
   }
-  static HWY_INLINE Accumulator divide(Accumulator value, uint32_t divisor) {
-    return NativeCodec<float>::divide(value, divisor);
-  }
+  static HWY_INLINE Accumulator scale(Accumulator value, float by) { return NativeCodec<float>::scale(value, by); }
+  static HWY_INLINE Accumulator divide(Accumulator value, float by) { return NativeCodec<float>::divide(value, by); }
+  static HWY_INLINE Accumulator saturate(Accumulator value) { return value; }
 };
 
 /// Both float8 formats share this: up through float16, whose encodings they cut or shift, and down by integer code.
@@ -173,8 +176,16 @@ struct Float8Codec {
     const WordVector code = hn::Or(sign, rounded(hn::And(bits, hn::Set(words, 0x7FFFFFFFu))));
     return hn::U8FromU32(code);
   }
-  static HWY_INLINE Accumulator divide(Accumulator value, uint32_t divisor) {
-    return NativeCodec<float>::divide(value, divisor);
+  static HWY_INLINE Accumulator scale(Accumulator value, float by) { return NativeCodec<float>::scale(value, by); }
+  static HWY_INLINE Accumulator divide(Accumulator value, float by) { return NativeCodec<float>::divide(value, by); }
+  /// Does what saturated_mean() does.
+  static HWY_INLINE Accumulator saturate(Accumulator value) {
+    const Tag<float> floats;
+    const auto largest = hn::Set(floats, Format::to_float(Format::overflow_bits - 1));
+    const auto finite = hn::Set(floats, hwy::HighestValue<float>());
+    const auto magnitude = hn::Abs(value);
+    const auto too_large = hn::And(hn::Gt(magnitude, largest), hn::Le(magnitude, finite));
+    return hn::IfThenElse(too_large, hn::CopySign(largest, value), value);
   }
 
  private:
@@ -209,6 +220,9 @@ struct VectorSum {
   template <class V>
   static HWY_INLINE V of(V a, V b) { return hn::Add(a, b); }
 };
+
+/// The sum of operands that are scaled, for a mean.
+struct VectorMean : VectorSum {};
 
 struct VectorProd {
   template <class V>

@@ -26,23 +26,25 @@ namespace {
 /// Returns the chunk of an owner and a host.
 uint32_t chunk_of(const HostLayout &hosts, uint32_t owner, uint32_t host) { return owner * hosts.host_count + host; }
 
-/// Reduces the own operand and then the operands of `peers`, one a step. The first step reads the own operand. The
-/// result of each step goes to dst, but the last one may go to `send` instead. It is marked `finish` if nothing comes
-/// after it.
-void reduce_from(ScheduleWriter &writer, uint32_t chunk, std::span<const uint32_t> peers, unsigned first_flag,
-               bool finish, Peers send) {
+/// Reduces the own operand, a sum over `summed` ranks, and then the operands of `peers`, one a step. The first step
+/// reads the own operand. The result of each step goes to dst, but the last one may go to `send` instead. It is marked
+/// `finish` if nothing comes after it.
+void reduce_from(ScheduleWriter &writer, uint32_t chunk, std::span<const Peers> peers, unsigned first_flag,
+                 uint32_t summed, bool finish, Peers send) {
   const auto last_flags = static_cast<unsigned>(flag_if(finish, step_finish) | flag_if(send.count == 0, step_dst));
   if (peers.empty()) return writer.step(chunk, first_flag | last_flags, {}, send);
   for (size_t at = 0; at < peers.size(); ++at) {
     const bool last = at + 1 == peers.size();
     const unsigned operand = at == 0 ? first_flag : unsigned{step_acc};
-    writer.step(chunk, operand | (last ? last_flags : unsigned{step_dst}), peers[at], last ? send : Peers());
+    writer.step(chunk, operand | (last ? last_flags : unsigned{step_dst}), peers[at], last ? send : Peers(), 0, summed);
+    summed += peers[at].summed[0];
   }
 }
 
 /// Writes steps 1 and 2 of the head of this file. The result of the rank's own (i, k) is in dst.
 void reduce_part(ScheduleWriter &writer, const HostLayout &hosts) {
-  const std::vector<uint32_t> neighbours = hosts.neighbours();
+  std::vector<Peers> neighbours;
+  for (const uint32_t neighbour : hosts.neighbours()) neighbours.emplace_back(neighbour);
   for (uint32_t offset = 1; offset <= hosts.host_count; ++offset) {
     const uint32_t host = hosts.host_after(offset);
     const auto &own_ranks = hosts.own_ranks();
@@ -53,14 +55,17 @@ void reduce_part(ScheduleWriter &writer, const HostLayout &hosts) {
     if (!hosts.owns()) continue;
     const uint32_t chunk = chunk_of(hosts, hosts.own_index, host);
     const bool own = host == hosts.own_host;
-    reduce_from(writer, chunk, neighbours, step_src, own && hosts.host_count == 1,
+    reduce_from(writer, chunk, neighbours, step_src, 1, own && hosts.host_count == 1,
               own ? Peers() : Peers(hosts.counterpart(host, hosts.own_index)));
   }
   if (!hosts.owns() || hosts.host_count == 1) return;
-  std::vector<uint32_t> counterparts;
-  for (uint32_t offset = 1; offset < hosts.host_count; ++offset)
-    counterparts.push_back(hosts.counterpart(hosts.host_after(offset), hosts.own_index));
-  reduce_from(writer, chunk_of(hosts, hosts.own_index, hosts.own_host), counterparts, step_acc, true, {});
+  std::vector<Peers> counterparts;
+  for (uint32_t offset = 1; offset < hosts.host_count; ++offset) {
+    const uint32_t host = hosts.host_after(offset);
+    counterparts.push_back(Peers::with_sum(hosts.counterpart(host, hosts.own_index), hosts.size(host)));
+  }
+  reduce_from(writer, chunk_of(hosts, hosts.own_index, hosts.own_host), counterparts, step_acc, hosts.own_size(), true,
+              {});
 }
 
 /// Does step 3, by host: first what this host has reduced itself, then what the others send.

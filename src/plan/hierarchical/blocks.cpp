@@ -27,7 +27,7 @@ void reduce_inside(ScheduleWriter &writer, const HostLayout &hosts, uint32_t hos
     for (uint32_t hop = 0; hop < size; ++hop) {
       const uint32_t index = first + (hosts.own_index + 2 * size - 1 - hop) % size;
       if (index >= targets.size()) continue;
-      const Peers recv = hop > 0 ? Peers(hosts.rank_after(size - 1)) : Peers();
+      const Peers recv = hop > 0 ? Peers::with_sum(hosts.rank_after(size - 1), hop) : Peers();
       if (hop + 1 < size) {
         writer.step(targets[index], step_src, recv, hosts.rank_after(1));
       } else if (host != hosts.own_host) {
@@ -60,10 +60,12 @@ Schedule build_hierarchical_reduce_scatter(const ScheduleArgs &args, const HostL
   ScheduleWriter writer(args.rank_count);
   for (uint32_t offset = 1; offset <= hosts.host_count; ++offset)
     reduce_inside(writer, hosts, hosts.host_after(offset));
+  uint32_t summed = hosts.own_size();
   for (uint32_t offset = 1; offset < hosts.host_count; ++offset) {
     const uint32_t host = hosts.host_after(hosts.host_count - offset);
     writer.step(args.rank, step_acc | step_dst | flag_if(offset + 1 == hosts.host_count, step_finish),
-                hosts.counterpart(host, hosts.own_index), {});
+                Peers::with_sum(hosts.counterpart(host, hosts.own_index), hosts.size(host)), {}, 0, summed);
+    summed += hosts.size(host);
   }
   return writer.take();
 }

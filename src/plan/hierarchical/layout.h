@@ -14,7 +14,8 @@ struct HostLayout {
   explicit HostLayout(const ScheduleArgs &args);
 
   [[nodiscard]] const std::vector<uint32_t> &own_ranks() const { return ranks[own_host]; }
-  [[nodiscard]] uint32_t own_size() const { return static_cast<uint32_t>(ranks[own_host].size()); }
+  [[nodiscard]] uint32_t size(uint32_t host) const { return static_cast<uint32_t>(ranks[host].size()); }
+  [[nodiscard]] uint32_t own_size() const { return size(own_host); }
   /// Returns whether this rank is among the first `owner_count` of its host.
   [[nodiscard]] bool owns() const { return own_index < owner_count; }
   /// Returns the rank of this host that is `offset` after this one, counted round.

@@ -47,16 +47,21 @@ void send_from_root(ScheduleWriter &writer, const HostLayout &hosts, bool in_pla
 /// Reduces by a ring inside of a host. Each owner's last step adds what the host before sends.
 void reduce_inside(ScheduleWriter &writer, const HostLayout &hosts, const Chain &chain, const ScheduleArgs &args) {
   const uint32_t size = hosts.own_size();
-  const bool first_host = hosts.host_after(hosts.host_count - 1) == chain.root_place.host;
+  uint32_t before = 0, summed_before = 0;  // hosts of the chain before this one, and their ranks
+  for (uint32_t host = hosts.own_host; before + 1 < hosts.host_count; ++before) {
+    host = (host + hosts.host_count - 1) % hosts.host_count;
+    if (host == chain.root_place.host) break;
+    summed_before += hosts.size(host);
+  }
   for (uint32_t hop = 0; hop < size; ++hop) {
     const uint32_t chunk = (hosts.own_index + 2 * size - 1 - hop) % size;
     if (chunk >= hosts.owner_count) continue;
-    Peers recv = hop > 0 ? Peers(hosts.rank_after(size - 1)) : Peers();
+    Peers recv = hop > 0 ? Peers::with_sum(hosts.rank_after(size - 1), hop) : Peers();
     if (hop + 1 < size) {
       writer.step(chunk, step_src, recv, hosts.rank_after(1));
       continue;
     }
-    if (!first_host) recv.add(hosts.counterpart(hosts.host_after(hosts.host_count - 1), chunk));
+    if (before > 0) recv.add(hosts.counterpart(hosts.host_after(hosts.host_count - 1), chunk), summed_before);
     if (!chain.in_root_host) {
       writer.step(chunk, step_src, recv, hosts.counterpart(hosts.host_after(1), chunk));
     } else if (args.rank == args.root) {

@@ -36,7 +36,7 @@ struct Place {
     const auto local_rank = [&](uint32_t position) { return hosts.own_ranks()[ring_rank(position, own_leader, size)]; };
     const uint32_t position = ring_rank(hosts.own_index, size - own_leader, size);
     const Tree inside{size};
-    add_children(inside.children(position), local_rank);
+    add_children(inside, position, local_rank, [](uint32_t) { return 1u; });
     if (position != 0) {
       parent = local_rank(inside.parent(position));
       return;
@@ -48,7 +48,7 @@ struct Place {
       const uint32_t host = placement.rank(at);
       return hosts.ranks[host][leader_of(host)];
     };
-    add_children(between.children(host_position), leader_rank);
+    add_children(between, host_position, leader_rank, [&](uint32_t at) { return hosts.size(placement.rank(at)); });
     is_top = host_position == 0;
     if (!is_top) parent = leader_rank(between.parent(host_position));
   }
@@ -56,11 +56,16 @@ struct Place {
   bool is_top = false;
   Peers parent;                    ///< the top has none
   std::vector<uint32_t> children;  ///< of the own host first: their sums come soonest
+  std::vector<uint32_t> summed;    ///< of each child, the ranks below it and itself
 
  private:
-  template <class RankOf>
-  void add_children(const Peers &positions, const RankOf &rank_of) {
-    for (uint32_t i = 0; i < positions.count; ++i) children.push_back(rank_of(positions.ranks[i]));
+  template <class RankOf, class Weight>
+  void add_children(const Tree &tree, uint32_t position, const RankOf &rank_of, const Weight &weight) {
+    const Peers positions = tree.children(position);
+    for (uint32_t i = 0; i < positions.count; ++i) {
+      children.push_back(rank_of(positions.ranks[i]));
+      summed.push_back(tree.total(positions.ranks[i], weight));
+    }
   }
 };
 
@@ -72,10 +77,13 @@ void sum_up(ScheduleWriter &writer, const Place &place, uint32_t rank) {
   assert(place.children.size() <= 3);
   const unsigned last = place.is_top ? step_dst | step_finish : 0;
   Peers first;
-  for (size_t child = 0; child < place.children.size() && child < 2; ++child) first.add(place.children[child]);
+  for (size_t child = 0; child < place.children.size() && child < 2; ++child)
+    first.add(place.children[child], place.summed[child]);
   if (place.children.size() < 3) return writer.step(0, step_src | last, first, place.parent, lane_up);
   writer.step(0, step_src, first, rank, lane_up);
-  writer.step(0, last, Peers(rank, place.children[2]), place.parent, lane_up);
+  Peers second = Peers::with_sum(rank, 1 + place.summed[0] + place.summed[1]);
+  second.add(place.children[2], place.summed[2]);
+  writer.step(0, last, second, place.parent, lane_up);
 }
 
 Schedule all_reduce(const Place &place, uint32_t rank) {

@@ -26,6 +26,7 @@ ordered_json step_json(const Schedule &schedule, const Step &step) {
   ordered_json json = {{"chunk", step.chunk}, {"flags", flags}};
   if (step.flags & step_recv) json["recv"] = peers_of(schedule, step.recv_link);
   if (step.flags & step_send) json["send"] = peers_of(schedule, step.send_link);
+  for (MeanShifts left = step.mean_shifts; left != 0; left >>= 8) json["mean_shifts"].push_back(left & 0xFF);
   json["phase"] = print_parts::look_of(step).name;
   return json;
 }

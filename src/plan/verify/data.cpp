@@ -66,7 +66,8 @@ class DataCheck {
       return at(graph_, node(static_cast<uint32_t>(stuck - waiting_.begin())),
                 "deadlock: waits for a step that waits for it");
     }
-    return check_result(chunk);
+    if (auto violation = check_result(chunk)) return violation;
+    return wrong_scale_;
   }
 
   void reset(size_t step_count) {
@@ -156,11 +157,13 @@ class DataCheck {
 
   std::optional<Violation> read_operands(uint32_t local) {
     const Node &self = node(local);
+    uint32_t summed[4], operands = 0;  // the ranks in each operand
     if (self.has(step_acc)) {
       Cell &cell = recv_[self.rank];
       if (cell.writer == none || node(cell.writer).lane != self.lane)
         return at(graph_, self, "reads acc, which no earlier step of its lane wrote");
       if (auto violation = reduce(local, cell.writer)) return violation;
+      summed[operands++] = rank_count_of(cell.writer);
       cell.readers.push_back(local);
     }
     if (self.has(step_src)) {
@@ -168,6 +171,7 @@ class DataCheck {
       Cell &cell = source_cell(self.rank);
       if (cell.writer != none) return at(graph_, self, "reads src, which dst has overwritten in place");
       if (auto violation = reduce_own(local)) return violation;
+      summed[operands++] = 1;
       cell.readers.push_back(local);
     }
     for (const uint32_t source : self.source) {
@@ -175,7 +179,10 @@ class DataCheck {
       const uint32_t sender = graph_.nodes[source].local;
       if (auto violation = reduce(local, sender)) return violation;
       if (auto violation = read_reference(local, sender)) return violation;
+      summed[operands++] = rank_count_of(sender);
     }
+    if (operands > 1 && !wrong_scale_ && self.mean_shifts != mean_shifts(std::span(summed).first(operands)))
+      wrong_scale_ = at(graph_, self, "scales the operands of a mean otherwise than by the ranks in each");
     return {};
   }
 
@@ -203,11 +210,12 @@ class DataCheck {
 
   [[nodiscard]] uint64_t *set(uint32_t local) { return sets_.data() + size_t{local} * words_; }
 
-  [[nodiscard]] bool is_full(uint32_t local) {
+  [[nodiscard]] uint32_t rank_count_of(uint32_t local) {
     uint32_t count = 0;
     for (uint32_t word = 0; word < words_; ++word) count += static_cast<uint32_t>(std::popcount(set(local)[word]));
-    return count == rank_count_;
+    return count;
   }
+  [[nodiscard]] bool is_full(uint32_t local) { return rank_count_of(local) == rank_count_; }
 
   std::optional<Violation> reduce(uint32_t local, uint32_t operand) {
     for (uint32_t word = 0; word < words_; ++word) {
@@ -281,6 +289,8 @@ class DataCheck {
   std::vector<bool> finished_;
   std::vector<uint32_t> payload_version_;  ///< the version of the payload's cell when it was posted
   std::vector<uint32_t> waiting_, ready_;
+
+  std::optional<Violation> wrong_scale_;  ///< the first; whatever else is wrong goes before it
 };
 
 }  // namespace

@@ -48,7 +48,8 @@ class Resolver {
       const auto first = static_cast<uint32_t>(graph_.nodes.size());
       graph_.lanes.push_back({rank, lane, first, static_cast<uint32_t>(steps.size())});
       for (uint32_t step = 0; step < steps.size(); ++step) {
-        Node node{.rank = rank, .lane = lane_id, .step = step, .chunk = steps[step].chunk, .flags = steps[step].flags};
+        Node node{.rank = rank, .lane = lane_id, .step = step, .chunk = steps[step].chunk, .flags = steps[step].flags,
+                  .mean_shifts = steps[step].mean_shifts};
         if (auto violation = check_flags(node, schedule.chunk_count)) return violation;
         graph_.nodes.push_back(node);
         if (auto violation = attach(steps[step], step_recv, schedule)) return violation;

@@ -17,6 +17,7 @@ struct Node {
   uint32_t rank, lane, step;  ///< lane counts over all ranks: LaneInfo
   uint32_t chunk;
   uint8_t flags;
+  MeanShifts mean_shifts;
   uint32_t recv_wire[2] = {none, none}, send_wire[2] = {none, none};
   uint32_t source[2] = {none, none};  ///< the step that sends what recv_wire[i] delivers
   uint32_t sink[2] = {none, none};    ///< the step that receives what goes out on send_wire[i]

@@ -4,7 +4,8 @@
 //     partition  the chunks cover the channel's part of the buffer, each element once
 //     links      both ends of a directed link name the same chunks in the same order; one lane sends, one receives
 //     data       every rank that must have it gets each operand exactly once, finished exactly once where it is
-//                reduced; nothing is read before it is written, nor overwritten while it is still needed (data.cpp)
+//                reduced; nothing is read before it is written, nor overwritten while it is still needed; the
+//                operands of a mean are scaled by the ranks in each (data.cpp)
 //     slots      no deadlock with slot_count slots a link, under any interleaving (slots.cpp)
 //
 // Links and data do not depend on the size: every slot of a chunk takes the same way. Partition and slots do.
