@@ -52,7 +52,7 @@ struct BlockedSend {
   uint64_t needed = 0;   ///< number of the receive
 };
 
-/// What a rank says of its messages with one other rank in one direction.
+/// The messages of a rank with one other rank in one direction, as that rank reports them.
 struct MessageReport {
   PairCounts pair;
   BatchCounts batches;
@@ -90,8 +90,8 @@ class MessageBoards {
   [[nodiscard]] virtual std::optional<MessageInfo> find(uint32_t of, uint32_t with, bool sends,
                                                         uint64_t message) const = 0;
   /// Returns what `of` says of its messages with `with`, and of the one with number `message`. What it says is not from
-  /// before `since_ns`, by now_ns(). None: the answer is not here yet; the call asks. `with` is this rank where `of` is
-  /// on another host.
+  /// before `since_ns`, by now_ns(). Returns none and asks if the answer is not here yet. If `of` is on another host,
+  /// `with` is this rank.
   [[nodiscard]] virtual std::optional<MessageReport> report(uint32_t of, uint32_t with, bool sends, uint64_t message,
                                                             uint64_t) {
     return MessageReport{pair(of, with, sends), batches(of), find(of, with, sends, message)};

@@ -26,7 +26,7 @@ struct RankReduction {
   static constexpr uint32_t looks_at_once = sizeof(Storage) == 1 ? 2 : 7;  ///< in one_shot: with the last, eight ranks
   static constexpr bool is_narrow = sizeof(Storage) <= 2;
 
-  /// Whether a mean scales its operands, whose sum might be too large for the accumulator.
+  /// True: a mean scales its operands, whose sum might be too large for the accumulator.
   static constexpr bool scales = scales_mean<Op, Accumulator> &&
                                  (sizeof(Storage) == sizeof(Accumulator) || std::is_same_v<Element, Bfloat16Element>);
   static constexpr bool is_wide = sizeof(Accumulator) > sizeof(Storage);  ///< partial results take more registers
@@ -42,11 +42,12 @@ struct RankReduction {
   };
 
  public:
-  /// What is kept between operands. Of a type that is computed in itself it takes no more registers than an operand.
+  /// The partial result between operands. It takes no more registers than an operand if the type is computed in itself.
   template <class Piece>
   using Partial = std::conditional_t<is_wide, WideElements<Piece>, Piece>;
 
-  /// The partial result of the first rank's operand. `divisor`: of a mean, the number of ranks; otherwise 0.
+  /// Returns the partial result that consists of the first rank's operand. `divisor` is the number of ranks for a mean,
+  /// otherwise 0.
   template <class Piece>
   [[nodiscard]] RONDO_HD static Partial<Piece> begin(const Piece &first, [[maybe_unused]] uint32_t divisor) {
     if constexpr (!is_wide && !scales) return first;
@@ -65,7 +66,7 @@ struct RankReduction {
     return partial;
   }
 
-  /// The partial result with the operand of the next rank.
+  /// Returns the partial result after the operand of the next rank.
   template <class Piece>
   [[nodiscard]] RONDO_HD static Partial<Piece> add(const Partial<Piece> &partial, const Piece &next,
                                                    uint32_t divisor) {
@@ -81,7 +82,7 @@ struct RankReduction {
     }
   }
 
-  /// The result, with the operand of the last rank. Divides by `divisor`, unless that is 0.
+  /// Returns the result after the operand of the last rank. Divides it by `divisor`, unless that is 0.
   template <class Piece>
   [[nodiscard]] RONDO_HD static Piece finish(const Partial<Piece> &partial, const Piece &last, uint32_t divisor) {
     if constexpr (is_wide) {
@@ -112,7 +113,7 @@ struct RankReduction {
     else return divide(sum, divisor);
   }
 
-  /// Two operands of a type that is computed in itself. `last`: divides by `divisor`, unless that is 0.
+  /// Reduces two operands of a type that is computed in itself. `last`: divides by `divisor`, unless that is 0.
   template <bool last, class Piece>
   [[nodiscard]] RONDO_HD static Piece reduce_native(const Piece &partial, const Piece &next, uint32_t divisor) {
     const auto first = __builtin_bit_cast(Elements<Piece>, partial);
@@ -131,7 +132,7 @@ struct RankReduction {
     return piece;
   }
 
-  /// Of integers: one element, or a word of them. (Nobody divides vectors of them.)
+  /// Divides integers: one element, or a word of them. Vectors of them are never divided.
   template <class Piece>
   [[nodiscard]] RONDO_HD static Piece divide_elements(const Piece &piece, uint32_t divisor) {
     if constexpr (sizeof(Piece) == sizeof(Storage)) {

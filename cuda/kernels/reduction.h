@@ -18,7 +18,7 @@ struct ReductionOperation {
   std::byte *output = nullptr;  ///< may be an input
   uint64_t count = 0;           ///< elements; with their size less than 4 GiB
   uint32_t input_count = 0;
-  uint32_t divisor = 0;  ///< avg: the number of ranks, in the last step; otherwise 0
+  uint32_t divisor = 0;  ///< the number of ranks in the last step of an avg, otherwise 0
   MeanShifts mean_shifts = 0;
 };
 static_assert(std::is_trivially_copyable_v<ReductionOperation> && std::is_standard_layout_v<ReductionOperation>);

@@ -113,8 +113,9 @@ uint64_t Communicator::unreceived_share() {
   return share;
 }
 
-/// Behind the barrier of finalize, which has counted what was not received. What ranks of one host have exchanged is on
-/// their boards, and a rank asks those of other hosts what they have sent to it. Who finds a difference tells all.
+/// Names a message that nobody received, after the barrier of finalize has counted them. The boards have what ranks of
+/// one host have exchanged. A rank asks the ranks of other hosts what they have sent to it. The rank that finds a
+/// difference raises it for all.
 Error Communicator::name_unreceived(uint64_t unreceived_count) {
   constexpr uint64_t ask_interval_ns = 1'000'000;
   if (auto here = find_unreceived()) return *std::move(here);

@@ -58,7 +58,7 @@ struct SegmentShape {
   ConnectionGeometry geometry;
   ExchangeGeometry exchange;
   uint32_t message_slot_bytes = 4096;
-  uint32_t group_rank_count = 0;  ///< ranks of all hosts, with which messages are counted; 0: as many as on this one
+  uint32_t group_rank_count = 0;  ///< ranks of all hosts, with which messages are counted; 0 if all are here
 
   /// Returns the geometry of connections for messages, which only have slots of the protocol simple.
   [[nodiscard]] ConnectionGeometry messages() const { return {geometry.slot_count, message_slot_bytes, 0, 0}; }

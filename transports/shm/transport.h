@@ -15,7 +15,7 @@ namespace rondo::shm {
 struct ConnectRequest {
   uint32_t rank = 0;
   uint32_t rank_count = 1;
-  uint32_t group_rank_count = 0;  ///< ranks of all hosts; 0: all are on this one
+  uint32_t group_rank_count = 0;  ///< ranks of all hosts; 0 if all are on this one
   uint32_t channel_count = 1;
   uint32_t slot_count = 0;   ///< 0: choose
   uint32_t slot_bytes = 0;   ///< 0: choose

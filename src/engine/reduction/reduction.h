@@ -21,8 +21,8 @@ struct ReductionArgs {
   uint32_t input_count;   ///< 1..reduce_inputs_max
   uint32_t output_count;  ///< 1..reduce_outputs_max
   size_t count;           ///< elements
-  uint32_t divisor;       ///< avg: the number of ranks whose mean the result is, in its last step; otherwise 0
-  MeanShifts mean_shifts; ///< avg of floats: of the inputs; those of `more` have the last byte
+  uint32_t divisor;       ///< the number of ranks in the last step of an avg, otherwise 0
+  MeanShifts mean_shifts; ///< of the inputs of an avg of floats; all of `more` have the last byte
   bool past_caches;       ///< a hint, for one large output: as stream_copy() writes
   /// Operands after the inputs, of a reduction that holds one of every rank; empty in a step. They begin at `more_at`.
   std::span<const std::byte *const> more;
@@ -38,7 +38,7 @@ struct ReductionArgs {
 using ReductionFunction = void (*)(const ReductionArgs &);
 
 /// Returns the fastest function that this processor runs. All give bit-equal results, except for a NaN's payload.
-/// `op` avg reduces as sum. Null for unknown values only. RONDO_SIMD=plain|avx2|avx512|avx512_bf16 forces one and is
+/// Null for unknown values only. RONDO_SIMD=plain|avx2|avx512|avx512_bf16 forces one and is
 /// read at the first call. If its value is unknown or cannot run on this processor, it is logged with the known values
 /// and ignored.
 [[nodiscard]] ReductionFunction reduce_function(rondo_type_t type, rondo_op_t op);

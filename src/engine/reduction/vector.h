@@ -30,7 +30,7 @@ HWY_INLINE void store(const typename Codec::Accumulator &reduced, std::byte *to)
 template <class Codec, class Op>
 inline constexpr bool is_mean = std::is_same_v<Op, VectorMean> && std::is_floating_point_v<typename Codec::Scalar>;
 
-/// The factor of an operand. Only a mean has factors.
+/// Returns the factor of an operand. Only a mean has factors.
 template <class Codec, class Op>
 HWY_INLINE typename Codec::Scalar factor_of([[maybe_unused]] const ReductionArgs &args,
                                             [[maybe_unused]] uint32_t input) {
