@@ -156,8 +156,9 @@ Result<std::unique_ptr<Transport>> connect_ranks(const ConnectArgs &args, Store 
   request.rank_count = static_cast<uint32_t>(group.ranks_of(node).size());
   request.channel_count = link_channel_count(args.settings);
   const ConnectionGeometry geometry = slots_of(group, args.settings, request.channel_count);
-  request.slot_count = geometry.slot_count;
-  request.slot_bytes = geometry.slot_bytes;
+  // On one host the segment chooses the same geometry, and that of messages.
+  request.slot_count = group.one_node() ? args.settings.slot_count : geometry.slot_count;
+  request.slot_bytes = group.one_node() ? static_cast<uint32_t>(args.settings.slot_bytes) : geometry.slot_bytes;
   request.mapping = args.settings.mapping;
   request.cross_memory = args.settings.cross_memory;
   request.key_prefix = args.key_prefix + (group.one_node() ? "" : "/node" + std::to_string(node));
