@@ -162,8 +162,9 @@ Result<std::unique_ptr<Transport>> connect_ranks(const ConnectArgs &args, Store 
   request.group_rank_count = args.rank_count;
   request.channel_count = link_channel_count(args.settings);
   const ConnectionGeometry geometry = slots_of(group, args.settings, request.channel_count);
-  request.slot_count = geometry.slot_count;
-  request.slot_bytes = geometry.slot_bytes;
+  // On one host the segment chooses the same geometry, and that of messages.
+  request.slot_count = group.one_node() ? args.settings.slot_count : geometry.slot_count;
+  request.slot_bytes = group.one_node() ? static_cast<uint32_t>(args.settings.slot_bytes) : geometry.slot_bytes;
   if (!group.one_node() && carries_messages(args.settings, group))
     request.message_slot_bytes =
         hosts::choose_message_slots(geometry, network_of(args.settings).choice, args.rank_count).slot_bytes;

@@ -34,6 +34,21 @@ struct LinkEnds {
   LlReceiver ll_in;
 };
 
+/// One more kind of payload, of messages to a rank of this host: it lies in the header itself, in place of `inode` to
+/// `region`. So one cache line moves. Kernels do not know this kind, nor do collectives.
+inline constexpr auto payload_in_header = static_cast<PayloadKind>(4);
+inline constexpr size_t header_payload_offset = offsetof(SlotHeader, inode);
+inline constexpr uint64_t header_payload_bytes = 32;
+static_assert(offsetof(SlotHeader, region) + sizeof(SlotHeader::region) - header_payload_offset ==
+              header_payload_bytes);
+
+[[nodiscard]] inline const std::byte *payload_of(const SlotHeader &header) {
+  return reinterpret_cast<const std::byte *>(&header) + header_payload_offset;
+}
+[[nodiscard]] inline std::byte *payload_of(SlotHeader &header) {
+  return reinterpret_cast<std::byte *>(&header) + header_payload_offset;
+}
+
 /// Room for payloads that are not used in place: two operands and one result.
 class Scratch {
  public:
@@ -69,8 +84,10 @@ struct HostSimple {
             : header.bytes != bytes       ? Fault::wrong_size
                                           : Fault::none;
     if (fault != Fault::none) return Progress::failed;
-    operand = static_cast<PayloadKind>(header.kind) == PayloadKind::in_slot
-                  ? ends.simple_in.payload()
+    const auto kind = static_cast<PayloadKind>(header.kind);
+    operand = kind == PayloadKind::in_slot ? ends.simple_in.payload()
+              : kind == payload_in_header && bytes <= header_payload_bytes
+                  ? payload_of(header)
                   : links.peers->import_payload(ends.peer, header, links.scratch->operand(which));
     if (operand != nullptr) return Progress::moved;
     fault = Fault::unreadable;

@@ -3,6 +3,8 @@
 
 #include <utility>
 
+#include "src/base/cpu.h"
+
 namespace rondo {
 namespace {
 
@@ -33,6 +35,7 @@ MessageLinks::MessageLinks(std::span<const Peer> peers, PeerAccess &access, bool
     receiving.simple_in = SimpleReceiver(peers[peer].incoming);
     sending.simple_out = SimpleSender(peers[peer].outgoing);
     sending.readable_kinds = peers[peer].readable_kinds;
+    outgoing_.push_back(peers[peer].outgoing);
   }
   for (LinkEnds &ends : ends_) pointers_.push_back(&ends);
 }
@@ -47,12 +50,11 @@ TransferQueues::TransferQueues(const MessageLinks &links)
     : programs_{program_of(false, links.slot_bytes()), program_of(true, links.slot_bytes())},
       queues_(2 * size_t{links.peer_count()}),
       active_(queues_.size()) {
-  copier_.function = reduce_function(RONDO_UINT8, RONDO_SUM);
-  copier_.small_function = reduce_function_plain(RONDO_UINT8, RONDO_SUM);
   for (size_t index = 0; index < queues_.size(); ++index) {
     queues_[index].peer = static_cast<uint32_t>(index / 2);
     queues_[index].sends = index % 2 == 1;
-    queues_[index].links = links.of(queues_[index].peer, queues_[index].sends);
+    static_cast<HostLinks &>(queues_[index].links) = links.of(queues_[index].peer, queues_[index].sends);
+    queues_[index].links.outgoing = links.outgoing(queues_[index].peer);
   }
 }
 
@@ -63,6 +65,8 @@ void TransferQueues::load(std::span<Transfer> transfers) {
     TransferQueue &queue = queues_[2 * size_t{transfer.peer} + (transfer.sends ? 1 : 0)];
     if (queue.first == nullptr) {
       queue.first = &transfer;
+      // The peer has used this line last.
+      if (queue.sends) prefetch_for_write(&queue.links.outgoing.header(queue.links.posted));
       queue.record = 0;
       active_[active_count_++] = &queue;
     } else {
@@ -87,6 +91,10 @@ void TransferQueues::begin_head(TransferQueue &queue) {
   (queue.sends ? queue.buffers.send : queue.buffers.recv).data = head.data;
   queue.buffers.send.handle.exported = false;
   observer_->begin(queue);
+  queue.links.exported = queue.buffers.send.handle.exported;
+  // A peer that reads buffers of this rank is on this host, so its FIFO is memory, which it reads as it is.
+  queue.links.in_header = queue.sends && !queue.links.exported && head.bytes <= header_payload_bytes &&
+                          queue.links.ends.front()->readable_kinds != 0;
 }
 
 Progress TransferQueues::visit(size_t index) {
@@ -94,8 +102,8 @@ Progress TransferQueues::visit(size_t index) {
   const LaneProgram &program = programs_[queue.sends ? 1 : 0];
   bool moved = false;
   for (uint32_t slice = 0; slice < visit_slices_max;) {
-    const Progress progress = advance<SingleThread, HostSimple>(SingleThread{}, queue.state, program, queue.buffers,
-                                                                copier_, queue.links);
+    const Progress progress = advance<SingleThread, MessageSimple>(SingleThread{}, queue.state, program, queue.buffers,
+                                                                   MessageCopier{}, queue.links);
     if (progress == Progress::failed) return progress;
     if (progress == Progress::blocked) return moved ? Progress::moved : Progress::blocked;
     moved = true;

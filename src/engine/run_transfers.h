@@ -10,6 +10,7 @@
 
 #include <array>
 #include <cstdint>
+#include <cstring>
 #include <ranges>
 #include <span>
 #include <vector>
@@ -38,16 +39,59 @@ class MessageLinks {
   [[nodiscard]] HostLinks of(uint32_t peer, bool sends) const {
     return {std::span(&pointers_[2 * size_t{peer} + (sends ? 1 : 0)], 1), &access_, &scratch_, wake_};
   }
+  [[nodiscard]] const ConnectionView &outgoing(uint32_t peer) const { return outgoing_[peer]; }
   [[nodiscard]] uint64_t slot_bytes() const { return slot_bytes_; }
   [[nodiscard]] uint32_t peer_count() const { return static_cast<uint32_t>(pointers_.size() / 2); }
 
  private:
   std::vector<LinkEnds> ends_;        ///< by peer: that which receives, that which sends
   std::vector<LinkEnds *> pointers_;  ///< to each of ends_
+  std::vector<ConnectionView> outgoing_;  ///< by peer
   PeerAccess &access_;
   const uint64_t slot_bytes_;
   Scratch scratch_;
   const bool wake_;
+};
+
+/// The link of a queue.
+struct MessageLink : HostLinks {
+  // Of one that sends:
+  ConnectionView outgoing;
+  uint64_t posted = 0;      ///< slots
+  bool in_header = false;   ///< the payload of the head goes in the header of its slot
+  bool exported = false;    ///< the head's buffer is
+  SlotHeader short_header;  ///< with the payload, before it is posted
+};
+
+/// The protocol simple as messages use it. A short payload goes in the header.
+struct MessageSimple : HostSimple {
+  static std::byte *stage(MessageLink &links, LinkIndex link, uint32_t which) {
+    return links.in_header ? payload_of(links.short_header) : HostSimple::stage(links, link, which);
+  }
+  static void post(SingleThread thread, MessageLink &links, LinkIndex link, uint32_t which, uint64_t bytes,
+                   uint32_t signature, PayloadKind kind, const MemoryHandle *handle, const std::byte *exported) {
+    ++links.posted;
+    if (!links.in_header) return HostSimple::post(thread, links, link, which, bytes, signature, kind, handle, exported);
+    links.short_header.signature = signature;
+    links.short_header.kind = static_cast<uint32_t>(payload_in_header);
+    links.short_header.bytes = bytes;
+    links.ends[link]->simple_out.post(links.short_header, links.wake);
+    if (links.wake) links.peers->wake(links.ends[link]->peer);
+  }
+  /// To the sender's end, a slot with the payload in its header counts as a reference; but no buffer is lent.
+  static bool drained(SingleThread thread, MessageLink &links) {
+    return !links.exported || HostSimple::drained(thread, links);
+  }
+};
+
+/// Copies the one operand of a message.
+struct MessageCopier {
+  using Args = ReductionArgs;
+  static constexpr uint32_t divisor = 0;
+
+  void operator()(SingleThread, const Args &args) const {
+    if (args.count != 0) std::memcpy(args.outputs[0], args.inputs[0], args.count);
+  }
 };
 
 /// The messages of a batch with one peer in one direction, and how far their head has come.
@@ -58,7 +102,7 @@ struct TransferQueue {
   Transfer *last = nullptr;
   LaneState state;
   Buffers buffers;
-  HostLinks links;
+  MessageLink links;
   uint64_t record = 0;  ///< the observer's, of the head; 0: the head has not begun
 
   [[nodiscard]] const Transfer &head() const { return *first; }
@@ -111,7 +155,6 @@ class TransferQueues {
 
   TransferObserver *observer_ = nullptr;  ///< of the batch
   const std::array<LaneProgram, 2> programs_;  ///< of a queue that receives, of one that sends
-  HostReducer copier_;
   std::vector<TransferQueue> queues_;     ///< by peer: that which receives, that which sends
   std::vector<TransferQueue *> active_;   ///< the first active_count_: those that are not empty
   size_t active_count_ = 0;

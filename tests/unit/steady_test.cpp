@@ -108,6 +108,18 @@ rondo_status_t call_large(rondo_comm_t comm, int, float *data) {
   return rondo_all_reduce(data, data, element_count, RONDO_FLOAT32, RONDO_MAX, comm, nullptr);
 }
 
+/// Two ranks exchange messages in a group.
+rondo_status_t call_exchange(rondo_comm_t comm, int round, float *data) {
+  constexpr std::array<size_t, 4> counts{2, 10, 1'000, 3'000};
+  const size_t count = counts[static_cast<size_t>(round) % counts.size()];
+  int rank = 0;
+  if (const auto status = rondo_comm_rank(comm, &rank); status != RONDO_OK) return status;
+  static_cast<void>(rondo_group_begin());  // if a call is refused, the end returns why
+  static_cast<void>(rondo_send(data, count, RONDO_FLOAT32, 1 - rank, comm, nullptr));
+  static_cast<void>(rondo_recv(data + element_count / 2, count, RONDO_FLOAT32, 1 - rank, comm, nullptr));
+  return rondo_group_end();
+}
+
 void tell_plan(rondo_comm_t comm, Counts *counts) {
   static_cast<void>(rondo_comm_query_plan(comm, RONDO_ALL_REDUCE, element_count, RONDO_FLOAT32, &counts->plan));
 }
@@ -265,6 +277,10 @@ TEST_CASE("steady path: a million calls allocate nothing, grow nothing and make 
 
 TEST_CASE("steady path: ten thousand calls of 256 KiB allocate nothing, grow nothing and make no system call") {
   check_threads({10'000, call_large});
+}
+
+TEST_CASE("steady path: a hundred thousand exchanges of messages allocate nothing and make no system call") {
+  check_threads({100'000, call_exchange});
 }
 
 TEST_CASE("steady path: two processes on one core, whose buffers are mapped, allocate nothing and grow nothing") {

@@ -123,6 +123,7 @@ Result<std::shared_ptr<Segment>> Segment::create(const SegmentId &id, const Segm
   header->geometry = shape.geometry;
   header->exchange = shape.exchange;
   header->message_slot_bytes = shape.message_slot_bytes;
+  header->message_slot_count = shape.message_slot_count;
   const TickSource source = best_tick_source();
   const TickMark made = mark_ticks(source);
   header->tick_source = static_cast<uint64_t>(source);
@@ -145,7 +146,8 @@ Result<std::shared_ptr<Segment>> Segment::attach(FileDescriptor descriptor, cons
   if (memory::load_acquire(header->magic) != segment_magic || header->id != id ||
       header->rank_count != shape.rank_count || header->channel_count != shape.channel_count ||
       header->geometry != shape.geometry || header->exchange != shape.exchange ||
-      header->message_slot_bytes != shape.message_slot_bytes)
+      header->message_slot_bytes != shape.message_slot_bytes ||
+      header->message_slot_count != shape.message_slot_count)
     return Error{RONDO_ERROR_INTERNAL, "the shared segment that was handed over is not this communicator's"};
   return std::shared_ptr<Segment>(new Segment(std::move(descriptor), std::move(mapping), shape));
 }

@@ -26,6 +26,10 @@ constexpr uint64_t slot_budget_bytes = 8u << 20;  // of all simple slots of a co
 constexpr uint32_t slot_bytes_min = 4096;         // not below this
 constexpr uint32_t slot_bytes_max = 128u << 10;   // larger ones leave the L2 cache before the peer has read them
 constexpr uint64_t message_budget_bytes = 4u << 20;  // of all slots for messages together
+// Two ranks have more bytes of slots than the L2 cache holds: a line that the peer has read lately is slow to write.
+// More and smaller slots would make short messages slower.
+constexpr uint32_t message_slot_bytes_max = 64u << 10;
+constexpr uint32_t message_slot_count_max = 32;
 constexpr uint64_t post_budget_bytes = 2u << 20;  // of all one_shot posts of a communicator together
 constexpr uint32_t post_bytes_max = 64u << 10;
 constexpr uint64_t area_budget_bytes = 7u << 19;  // of all two_shot areas
@@ -180,12 +184,22 @@ SegmentShape choose_segment_shape(uint32_t rank_count, uint32_t channel_count, u
   shape.geometry.slot_count = slot_count != 0 ? slot_count : default_slot_count;
   shape.geometry.ll_slot_bytes = default_ll_slot_bytes;
   const uint64_t pair_count = std::max<uint64_t>(uint64_t{rank_count} * (rank_count - 1), 1);
-  const auto fitting = [&](uint64_t budget_bytes, uint64_t connection_count) {
-    const uint64_t share = budget_bytes / (connection_count * shape.geometry.slot_count);
-    return static_cast<uint32_t>(std::bit_floor(std::clamp<uint64_t>(share, slot_bytes_min, slot_bytes_max)));
+  const auto power_in = [](uint64_t wanted, uint64_t least, uint64_t most) {
+    return static_cast<uint32_t>(std::bit_floor(std::clamp(wanted, least, most)));
   };
-  shape.geometry.slot_bytes = slot_bytes != 0 ? slot_bytes : fitting(slot_budget_bytes, pair_count * channel_count);
-  shape.message_slot_bytes = slot_bytes != 0 ? slot_bytes : fitting(message_budget_bytes, pair_count);
+  const auto fitting = [&](uint64_t budget_bytes, uint64_t connection_count, uint64_t most) {
+    return power_in(budget_bytes / (connection_count * shape.geometry.slot_count), slot_bytes_min, most);
+  };
+  shape.geometry.slot_bytes =
+      slot_bytes != 0 ? slot_bytes : fitting(slot_budget_bytes, pair_count * channel_count, slot_bytes_max);
+  shape.message_slot_bytes =
+      slot_bytes != 0 ? slot_bytes : fitting(message_budget_bytes, pair_count, message_slot_bytes_max);
+  shape.message_slot_count =
+      slot_count != 0 ? slot_count
+                      : power_in(message_budget_bytes / (pair_count * shape.message_slot_bytes), default_slot_count,
+                                 message_slot_count_max);
+  // Slots a power of two apart would meet in one set of a cache.
+  if (slot_bytes == 0) shape.message_slot_bytes += cache_line_bytes;
   shape.exchange = choose_exchange(rank_count);
   return shape;
 }
