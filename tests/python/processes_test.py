@@ -58,8 +58,8 @@ class Processes(unittest.TestCase):
 class Loading(unittest.TestCase):
     """The package finds the library that was installed with it, and says what is wrong otherwise."""
 
-    def imported(self, location, **variables):
-        """Imports a copy of the package that has another place for its library."""
+    def imported(self, location, change=str, **variables):
+        """Imports a copy of the package that has another place for its library, and a changed interface."""
         with tempfile.TemporaryDirectory() as folder:
             package = Path(folder) / "rondo"
             package.mkdir()
@@ -67,10 +67,8 @@ class Loading(unittest.TestCase):
                 if source.suffix == ".py":
                     (package / source.name).write_text(source.read_text(encoding="utf-8"), encoding="utf-8")
             (package / "_location.py").write_text(f"LIBRARY = {location!r}\n", encoding="utf-8")
-            if "RAISED" in variables:
-                text = (package / "_interface.py").read_text(encoding="utf-8")
-                (package / "_interface.py").write_text(re.sub(r"VERSION = \(0, \d+", "VERSION = (0, 99", text),
-                                                       encoding="utf-8")
+            text = (package / "_interface.py").read_text(encoding="utf-8")
+            (package / "_interface.py").write_text(change(text), encoding="utf-8")
             environment = {**os.environ, "LD_LIBRARY_PATH": "", "PYTHONPATH": folder, **variables}
             look = [sys.executable, "-B", "-c", "import rondo; print(rondo.__version__)"]
             return subprocess.run(look, text=True, env=environment, capture_output=True, timeout=60, check=False)
@@ -89,8 +87,10 @@ class Loading(unittest.TestCase):
 
     def test_a_library_that_is_older(self):
         library = (Path(ranks.PACKAGE) / "../../librondo.so.0").resolve()
-        done = self.imported(str(library), RAISED="1")
+        done = self.imported(str(library), lambda text: re.sub(r"VERSION = \(0, \d+", "VERSION = (0, 99", text))
         self.assertRegex(done.stderr, r"ImportError: .*librondo.so.* is Rondo [\d.]+, but this package needs 0\.99")
+        done = self.imported(str(library), lambda text: text.replace('"rondo_barrier"', '"rondo_later"'))
+        self.assertRegex(done.stderr, "ImportError: .*librondo.so.* has no rondo_later: it is older than this package")
 
 
 if __name__ == "__main__":

@@ -40,7 +40,10 @@ def load() -> ctypes.CDLL:
     library = open_library()
     check_version(library)
     for name, (result, arguments) in _interface.FUNCTIONS.items():
-        function = getattr(library, name)
+        function = getattr(library, name, None)
+        if function is None:
+            raise ImportError(f"{library._name} has no {name}: it is older than this package. Install both from the "
+                              "same version")
         function.restype, function.argtypes = result, arguments
     return library
 
