@@ -29,7 +29,7 @@ uint64_t read_number(const char *path, uint64_t otherwise) {
   return file >> value ? value : otherwise;
 }
 
-std::string near_bytes(uint64_t bytes) { return show_bytes_near(static_cast<double>(bytes)) + " bytes"; }
+std::string near_bytes(uint64_t bytes) { return show_volume(static_cast<double>(bytes)); }
 
 }  // namespace
 
@@ -123,7 +123,7 @@ Outcome check_memory(const ArenaSizes &sizes, int local_ranks, uint64_t availabl
   const uint64_t rank_bytes = uint64_t{sizes.send_bytes} + sizes.recv_bytes + 4 * guard_bytes;
   const auto ranks = static_cast<uint64_t>(local_ranks);
   if (rank_bytes <= available_bytes / ranks) return std::nullopt;
-  return Failure{Exit::usage, "the buffers of " + std::to_string(local_ranks) + " ranks need " +
+  return Failure{Exit::usage, "the buffers of " + counted(ranks, "rank") + " need " +
                                   near_bytes(rank_bytes) + " each, but only " + near_bytes(available_bytes) +
                                   " of memory are available; lower --maxbytes or the number of ranks"};
 }

@@ -103,9 +103,18 @@ struct Bandwidth {
 [[nodiscard]] uint64_t count_wrong(std::span<const Series> all);
 [[nodiscard]] double mean_bus_bandwidth(std::span<const Series> all);
 
+/// The columns of the table that the width of a terminal has room for.
+struct TableColumns {
+  bool choices = true;  ///< type, redop and root; otherwise a line of the head has them
+  bool count = true;
+};
+/// Returns which columns fit into `terminal_columns`, which is 0 if the table goes to no terminal.
+[[nodiscard]] TableColumns table_columns(const Options &options, bool floors, size_t terminal_columns);
+
 /// Returns the table's lines; each ends with a newline. `version` is the library's.
-[[nodiscard]] std::string table_head(const Options &options, const Machine &machine, const std::string &version);
-[[nodiscard]] std::string table_row(const Case &what, const Row &row);
+[[nodiscard]] std::string table_head(const Options &options, const Machine &machine, const std::string &version,
+                                     const TableColumns &columns = {});
+[[nodiscard]] std::string table_row(const Case &what, const Row &row, const TableColumns &columns = {});
 [[nodiscard]] std::string table_end(std::span<const Series> all);
 
 /// Returns one object, or for several series an array of such objects.

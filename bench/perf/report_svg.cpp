@@ -15,6 +15,7 @@ namespace {
 
 struct Point {
   double bytes, time_us, min_us, max_us, GBps;
+  bool disturbed = false;
 };
 
 struct Line {
@@ -26,7 +27,7 @@ using Value = std::function<double(const Point &)>;
 
 std::vector<chart::Point> points_of(const Line &line, const Value &value) {
   std::vector<chart::Point> points;
-  for (const Point &point : line.points) points.push_back({point.bytes, value(point)});
+  for (const Point &point : line.points) points.push_back({point.bytes, value(point), point.disturbed});
   return points;
 }
 
@@ -52,7 +53,7 @@ Line line_of(const Series &series, std::string name, bool in_place, bool bus) {
     if (!times || row.bytes == 0 || times->min_us <= 0) continue;  // a logarithm has no place for them
     const Bandwidth rate = bandwidth(series.what, row.bytes, *times);
     line.points.push_back({static_cast<double>(row.bytes), times->median_us, times->min_us, times->max_us,
-                           bus ? rate.bus_GBps : rate.algorithm_GBps});
+                           bus ? rate.bus_GBps : rate.algorithm_GBps, row.disturbance.marked});
   }
   return line;
 }
@@ -85,6 +86,13 @@ std::string title_of(std::span<const Series> all) {
     if (reduces(what.collective)) title += std::string(", ") + op_name(what);
   }
   return title;
+}
+
+/// Returns the words of the note about hollow dots, if there are any.
+std::string disturbed_note(const std::vector<Line> &lines) {
+  for (const Line &line : lines)
+    if (std::ranges::any_of(line.points, &Point::disturbed)) return "; hollow dots: other programs disturbed the row";
+  return "";
 }
 
 /// The axes that all lines fit.
@@ -144,7 +152,7 @@ std::string small_panels(const std::vector<Line> &lines, const Axes &axes, const
     sections[0].panels[type].curves.push_back({op, points_of(line, time_of)});
     sections[1].panels[type].curves.push_back({op, points_of(line, rate_of)});
   }
-  return chart::draw_small(title, "median of the runs; grey: the other types", sections, ops);
+  return chart::draw_small(title, "median of the runs; grey: the other types" + disturbed_note(lines), sections, ops);
 }
 
 }  // namespace
@@ -163,8 +171,8 @@ std::string to_svg(std::span<const Series> all) {
   for (const Line &line : lines) names.push_back(line.name);
   const bool one = all.size() == 1;
   return chart::open_chart(names.size()) +
-         chart::draw_title(title, one ? "median of the runs; the shade spans the fastest and the slowest"
-                                      : "median of the runs") +
+         chart::draw_title(title, (one ? "median of the runs; the shade spans the fastest and the slowest"
+                                       : "median of the runs") + disturbed_note(lines)) +
          large_panels(lines, axes, rate_title, one) + chart::draw_legend(names) + std::string(svg::end);
 }
 

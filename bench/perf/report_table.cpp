@@ -90,11 +90,18 @@ std::string disturbed_lines(std::span<const Series> all) {
     }
   }
   if (marked == 0) return "";
-  return format("# Disturbed rows (!)   : %zu of %zu; a rank waited for a processor up to %.0f %% of the time, other ",
-                marked, rows, 100 * worst.waited) +
-         format("programs used up to %.1f processors, other guests of the machine took up to %.0f %%\n", worst.others,
+  return format("# Disturbed rows (!)   : %zu of %zu; a rank waited up to %.0f %% of the time,\n", marked, rows,
+                100 * worst.waited) +
+         format("#   other programs used up to %.1f processors, other guests up to %.0f %%\n", worst.others,
                 100 * worst.stolen) +
          "#   These times say little. End other programs, and bind processes to cores: rondo run --bind core\n";
+}
+
+/// Returns the line of the head with what all rows have in common.
+std::string choices_line(const Options &options, int ranks) {
+  const Case what{options.collective, options.types.front(), options.ops.front(), options.root, ranks};
+  return format("# type: %s redop: %s root: %d\n#\n", rondo_type_string(what.type), op_name(what),
+                has_root(what.collective) ? what.root : -1);
 }
 
 }  // namespace
@@ -157,7 +164,16 @@ double mean_bus_bandwidth(std::span<const Series> all) {
   return count == 0 ? 0 : sum / static_cast<double>(count);
 }
 
-std::string table_head(const Options &options, const Machine &machine, const std::string &version) {
+TableColumns table_columns(const Options &options, bool floors, size_t terminal_columns) {
+  constexpr size_t all = 125, without_choices = 96, of_floors = 18;  // with the mark of disturbed rows
+  const size_t room = terminal_columns - std::min(terminal_columns, floors ? of_floors : size_t{0});
+  const bool constant = options.types.size() * options.ops.size() == 1 && !options.all_roots;
+  if (terminal_columns == 0 || room >= all || !constant) return {};
+  return {false, room >= without_choices};
+}
+
+std::string table_head(const Options &options, const Machine &machine, const std::string &version,
+                       const TableColumns &shown) {
   const auto &members = machine.members;
   std::string text =
       format("# rondo %s  %s  %zu rank%s%s\n", version.c_str(), name_of(options.collective),
@@ -172,6 +188,8 @@ std::string table_head(const Options &options, const Machine &machine, const std
   for (size_t rank = 0; rank < members.size(); ++rank)
     text += format("#  Rank %2zu Pid %6lld on %s device %s\n", rank, static_cast<long long>(members[rank].process),
                    members[rank].host, device_text(members[rank].device).c_str());
+  if (members.size() == 1 && options.ranks == 0)
+    text += "# One rank has nobody to exchange data with: add --ranks N, or start N with rondo run -n N\n";
   if (machine.setup_ms) text += format("# Communicator made in %.1f ms\n", *machine.setup_ms);
   for (size_t rank = 0; rank < machine.copy_GBps.size(); ++rank)
     if (first_on_device(members, rank) == rank)
@@ -181,7 +199,7 @@ std::string table_head(const Options &options, const Machine &machine, const std
     if (first_on_device(members, rank) == rank && machine.hand_over_us[rank] > 0)
       text += format("# Processes hand device %s over in %s us\n", device_text(members[rank].device).c_str(),
                      short_number(machine.hand_over_us[rank]).c_str());
-  text += "#\n";
+  text += shown.choices ? "#\n" : choices_line(options, static_cast<int>(members.size()));
   const bool floors = !machine.copy_GBps.empty();
   const auto head = [&](const char *time, const char *algorithm, const char *bus, const char *floor,
                         const char *wrong) {
@@ -190,25 +208,33 @@ std::string table_head(const Options &options, const Machine &machine, const std
   };
   const std::string times = head("time", "algbw", "busbw", "floor", "#wrong");
   const std::string units = head("(us)", "(GB/s)", "(GB/s)", "(us)", "");
-  text += head_line(format("# %55s  %21s%*s  %21s", "", "out-of-place", floors ? 19 : 10, "", "in-place"));
-  const auto columns = [](const char *a, const char *b, const char *c, const char *d, const char *e) {
-    return format("# %12s %13s %12s %7s %7s", a, b, c, d, e);
+  const auto columns = [&](const char *a, const char *b, const char *c, const char *d, const char *e) {
+    std::string line = shown.count ? format("# %12s %13s", a, b) : format("# %10s", a);
+    if (shown.choices) line += format(" %12s %7s %7s", c, d, e);
+    return line;
   };
+  std::string places = columns("", "", "", "", "");
+  places += format("  %21s%*s  %21s", "out-of-place", floors ? 19 : 10, "", "in-place");
+  text += head_line(std::move(places));
   text += head_line(columns("size", "count", "type", "redop", "root") + times + times);
   text += head_line(columns("(B)", "(elements)", "", "", "") + units + units);
   return text;
 }
 
-std::string table_row(const Case &what, const Row &row) {
+std::string table_row(const Case &what, const Row &row, const TableColumns &shown) {
   const auto has_floor = [](const std::optional<Times> &times) { return times && times->floor_us; };
   const bool floors = has_floor(row.out_of_place) || has_floor(row.in_place);
   std::string other;
   if (row.other_out_of_place || row.other_in_place)
-    other = format("  %12s %13s %12s %7s %7s", "", "", "", "against", "") +
+    other = (shown.choices ? format("  %12s %13s %12s %7s %7s", "", "", "", "against", "")
+                           : format("  %*s", shown.count ? 26 : 10, "against")) +
             times_columns(what, row.bytes, row.other_out_of_place, floors) +
             times_columns(what, row.bytes, row.other_in_place, floors) + "\n";
-  return format("  %12zu %13zu %12s %7s %7d", row.bytes, row.count, rondo_type_string(what.type), op_name(what),
-                has_root(what.collective) ? what.root : -1) +
+  std::string line = shown.count ? format("  %12zu %13zu", row.bytes, row.count) : format("  %10zu", row.bytes);
+  if (shown.choices)
+    line += format(" %12s %7s %7d", rondo_type_string(what.type), op_name(what),
+                   has_root(what.collective) ? what.root : -1);
+  return line +
          times_columns(what, row.bytes, row.out_of_place, floors) +
          times_columns(what, row.bytes, row.in_place, floors) + (row.disturbance.marked ? " !" : "") + "\n" + other +
          beside_line(what, "out of place", row.out_of_place) + beside_line(what, "in place", row.in_place);

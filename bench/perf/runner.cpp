@@ -17,6 +17,7 @@
 #include "bench/perf/turns.h"
 #include "src/base/size.h"
 #include "src/console/progress.h"
+#include "src/console/terminal.h"
 
 namespace rondo::perf {
 namespace {
@@ -48,10 +49,12 @@ class Voice {
   Voice(bool speaks, std::FILE *to)
       : to_(to), speaks_(speaks), shows_progress_(speaks && ::isatty(STDERR_FILENO) == 1) {}
 
+  [[nodiscard]] size_t columns() const { return console::terminal_columns(to_); }
+
   void say(const std::string &text) const {
     if (!speaks_) return;
     if (shows_progress_) std::fputs("\r\033[K", stderr);
-    std::fputs(text.c_str(), to_);
+    std::fputs(console::fitted(text, to_).c_str(), to_);
     std::fflush(to_);
   }
   /// Shows the progress.
@@ -74,6 +77,7 @@ class Voice {
 /// The share that a case has of all that is measured.
 struct Part {
   double begin = 0, share = 1;
+  TableColumns columns = {};
 };
 
 /// Estimates how long a size takes beside others. A small size takes as long as a MiB, since it is called more often.
@@ -145,7 +149,7 @@ Outcome run_case(Session &session, Rivals &rivals, Arenas &arenas, const Voice &
       return failure;
     if (options.count)
       if (auto failure = count_call(session, what, shape, workspace, row.counts)) return failure;
-    voice.say(table_row(what, row) + (options.count ? count_line(shape, row.counts) : ""));
+    voice.say(table_row(what, row, part.columns) + (options.count ? count_line(shape, row.counts) : ""));
     series.rows.push_back(row);
     weight_done += weight_of(sizes[done]);
   }
@@ -185,7 +189,7 @@ Outcome check_for_other(std::span<const Member> members) {
   for (const auto &[first, ranks] : ranks_of) {
     if (ranks.size() <= most) continue;
     return Failure{Exit::usage,
-                   "--against takes " + std::to_string(most) + (most == 1 ? " rank" : " ranks") +
+                   "--against takes " + counted(most, "rank") +
                        " on a device, but ranks " + std::to_string(first) + " and " + std::to_string(ranks[most]) +
                        " are on the same one; start fewer ranks" +
                        (most == 1 ? ", or set NCCL_MULTI_RANK_GPU_ENABLE=1 if the library is NCCL 2.30 or newer, which "
@@ -280,7 +284,8 @@ Outcome run_cases(Session &session, const RankParts &parts, Rivals &rivals, Aren
     if (auto failure = open_start(session)) return failure;
   if (options.one_graph)
     if (auto failure = open_one_graph(session, members)) return failure;
-  voice.say(table_head(options, machine, version_text()));
+  const TableColumns columns = table_columns(options, !machine.copy_GBps.empty(), voice.columns());
+  voice.say(table_head(options, machine, version_text(), columns));
   const std::vector<int> roots = roots_of(options, ranks);
   const double share = 1.0 / static_cast<double>(options.types.size() * options.ops.size() * roots.size());
   for (const rondo_type_t type : options.types) {
@@ -292,7 +297,7 @@ Outcome run_cases(Session &session, const RankParts &parts, Rivals &rivals, Aren
         if (parts.other != nullptr)
           all.back().other_library = parts.other->path(), all.back().other_version = parts.other->version();
         all.back().product = product;
-        const Part part{share * static_cast<double>(all.size() - 1), share};
+        const Part part{share * static_cast<double>(all.size() - 1), share, columns};
         if (auto failure = run_case(session, rivals, arenas, voice, part, all.back())) return failure;
       }
     }
@@ -311,8 +316,8 @@ Outcome run_rank(const RankParts &parts, std::vector<Series> &all) {
   if (status != RONDO_OK) return communication_failure(parts.comm, "rondo_comm_rank", status);
   if (options.root >= ranks)
     return Failure{Exit::usage,
-                   "-r " + std::to_string(options.root) + " is not one of the " + std::to_string(ranks) +
-                       " ranks, which is to be the root (ranks as threads are --ranks N)"};
+                   "-r " + std::to_string(options.root) + " names no rank of this job, which has " +
+                       counted(static_cast<uint64_t>(ranks), "rank") + " (ranks as threads are --ranks N)"};
   if (parts.device == nullptr)  // what a device has is known where it is asked for
     if (auto failure = check_memory_of_host(options, parts.comm, ranks)) return failure;
   Arenas arenas;  // ends before the communicator, which may know its memory

@@ -18,6 +18,13 @@ struct Unit {
 constexpr std::array units{Unit{"G", 30}, Unit{"M", 20}, Unit{"K", 10}};
 constexpr size_t decimals_max = 9;
 
+std::string three_digits(double value) {
+  constexpr double three_digits_end = 999.5;  // from here on %.3g would write an exponent: 1020K, not 1.02e+03K
+  std::array<char, 64> text{};
+  std::snprintf(text.data(), text.size(), value < three_digits_end ? "%.3g" : "%.0f", value);
+  return text.data();
+}
+
 /// Removes `letter` of any case from the end of `text`. Returns whether it was there.
 bool take_letter(std::string_view &text, char letter) {
   if (text.empty() || (text.back() & ~0x20) != letter) return false;
@@ -68,7 +75,6 @@ std::string show_bytes(uint64_t bytes) {
 }
 
 std::string show_bytes_near(double bytes) {
-  constexpr double three_digits_end = 999.5;  // from here on %.3g would write an exponent: 1020K, not 1.02e+03K
   const char *letter = "";
   double value = bytes;
   for (const Unit &unit : units)
@@ -77,9 +83,29 @@ std::string show_bytes_near(double bytes) {
       letter = unit.letter;
       break;
     }
-  std::array<char, 64> text{};
-  std::snprintf(text.data(), text.size(), value < three_digits_end ? "%.3g" : "%.0f", value);
-  return std::string(text.data()) + letter;
+  return three_digits(value) + letter;
+}
+
+std::string show_volume(double bytes) {
+  constexpr double tera = 1024.0 * 1024 * 1024 * 1024;
+  if (bytes >= tera) return three_digits(bytes / tera) + " TiB";
+  std::string text = show_bytes_near(bytes);
+  const char letter = text.back();
+  if (letter >= '0' && letter <= '9') return text + " B";
+  text.pop_back();
+  return text + " " + letter + "iB";
+}
+
+std::string show_duration(double time_us) {
+  constexpr double next = 0.9995;  // of a unit: what is more is not written as 1000 of the smaller one
+  if (time_us < next) return three_digits(time_us * 1e3) + " ns";
+  if (time_us < next * 1e3) return three_digits(time_us) + " us";
+  if (time_us < next * 1e6) return three_digits(time_us / 1e3) + " ms";
+  return three_digits(time_us / 1e6) + " s";
+}
+
+std::string counted(uint64_t count, std::string_view what) {
+  return std::to_string(count) + " " + std::string(what) + (count == 1 ? "" : what.ends_with("ss") ? "es" : "s");
 }
 
 }  // namespace rondo

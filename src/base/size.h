@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reads and writes numbers of bytes, everywhere alike, with K, M or G (powers of 1,024).
+// Reads and writes numbers of bytes, everywhere alike, with K, M or G (powers of 1,024). Writes times and counts.
 #pragma once
 
 #include <cstdint>
@@ -18,5 +18,14 @@ namespace rondo {
 
 /// Returns a computed number of bytes to three digits: "1.75G", "1020K", "977K".
 [[nodiscard]] std::string show_bytes_near(double bytes);
+
+/// Returns a computed number of bytes with its unit, to three digits: "1.75 GiB", "977 KiB", "12 B".
+[[nodiscard]] std::string show_volume(double bytes);
+
+/// Returns a time with its unit, to three digits: "850 ns", "12.3 us", "4.5 ms", "75 s".
+[[nodiscard]] std::string show_duration(double time_us);
+
+/// Returns e.g. "1 rank" or "3 processes". `what` is one of them.
+[[nodiscard]] std::string counted(uint64_t count, std::string_view what);
 
 }  // namespace rondo

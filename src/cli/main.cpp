@@ -16,6 +16,7 @@
 #include "src/base/spelling.h"
 #include "src/cli/commands.h"
 #include "src/console/standard_streams.h"
+#include "src/console/terminal.h"
 
 namespace rondo::cli {
 namespace {
@@ -46,11 +47,16 @@ const Command *find_command(std::string_view name) {
 }
 
 void print_usage(std::FILE *to) {
-  std::fputs("Usage: rondo COMMAND [OPTIONS]\n"
-             "       rondo help COMMAND | rondo --help | rondo --version\n"
-             "\nCommands:\n", to);
-  for (const Command &command : commands) std::fprintf(to, "  %-10s %s\n", command.name, command.summary);
-  std::fputs("\nThe manual page rondo(1) describes them all.\n", to);
+  std::string text = "Usage: rondo COMMAND [OPTIONS]\n"
+                     "       rondo help COMMAND | rondo --help | rondo --version\n"
+                     "\nCommands:\n";
+  for (const Command &command : commands) {
+    std::string name = command.name;
+    name.resize(10, ' ');
+    text += "  " + name + " " + command.summary + "\n";
+  }
+  text += "\nThe manual page rondo(1) describes them all.\n";
+  std::fputs(console::fitted(text, to).c_str(), to);
 }
 
 int refuse(std::string_view name) {

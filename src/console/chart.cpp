@@ -30,14 +30,6 @@ std::string three_digits(double value) {
   return text.data();
 }
 
-/// Returns e.g. "1 µs", "100 µs", "10 ms" or "1 s".
-std::string time_label(double time_us) {
-  if (time_us < 0.9) return three_digits(time_us * 1e3) + " ns";
-  if (time_us < 0.9e3) return three_digits(time_us) + " µs";
-  if (time_us < 0.9e6) return three_digits(time_us / 1e3) + " ms";
-  return three_digits(time_us / 1e6) + " s";
-}
-
 constexpr const char *style =
     "<style>text{font:12px sans-serif;fill:#333}.title{font-size:18px;font-weight:bold}.panel{font-size:14px;"
     "font-weight:bold}.small{font-size:10px}.grid{stroke:#e3e3e3}.axis{stroke:#555}.note{fill:#777}</style>\n";
@@ -79,6 +71,11 @@ Axis placed(Axis axis, double from, double to) {
   return axis;
 }
 
+std::string draw_dot(const Point &point, const std::string &ink, const Axis &x, const Axis &y) {
+  return svg::circle(x.place(point.x), y.place(point.y), 3,
+                     point.is_hollow ? "fill=\"#fff\" stroke=\"" + ink + "\"" : "fill=\"" + ink + "\"");
+}
+
 std::string draw_small_frame(const Axis &x, const Axis &y, const std::string &title) {
   std::string text = svg::text(x.from, y.to - 6, title, "class=\"panel\"");
   for (const Tick &tick : y.ticks) {
@@ -103,9 +100,13 @@ std::string draw_section(const Section &section, double top) {
       for (const Curve &curve : section.panels[other].curves)
         if (other != index)
           text += svg::polyline(places(curve.points, x, y), "fill=\"none\" stroke=\"#ddd\"");
-    for (const Curve &curve : section.panels[index].curves)
-      text += svg::polyline(places(curve.points, x, y), "fill=\"none\" stroke=\"" + std::string(colour(curve.number)) +
-                                                            "\" stroke-width=\"2\"" + dash(curve.number));
+    for (const Curve &curve : section.panels[index].curves) {
+      const std::string ink = colour(curve.number);
+      text += svg::polyline(places(curve.points, x, y),
+                            "fill=\"none\" stroke=\"" + ink + "\" stroke-width=\"2\"" + dash(curve.number));
+      for (const Point &point : curve.points)
+        if (point.is_hollow) text += draw_dot(point, ink, x, y);
+    }
   }
   return text;
 }
@@ -142,7 +143,7 @@ Axis time_axis(double low_us, double high_us) {
   Axis axis{.logarithmic = true, .low = std::pow(10, first), .high = std::pow(10, last),
             .from = panel_top + panel_height, .to = panel_top, .ticks = {}};
   for (int power = first; power <= last; ++power)
-    axis.ticks.push_back({std::pow(10, power), time_label(std::pow(10, power))});
+    axis.ticks.push_back({std::pow(10, power), show_duration(std::pow(10, power))});
   return axis;
 }
 
@@ -184,8 +185,7 @@ std::string draw_frame(const Axis &x, const Axis &y, const std::string &title,
 std::string draw_points(std::span<const Point> points, size_t line, const Axis &x, const Axis &y) {
   const std::string ink = colour(line);
   std::string dots;
-  for (const Point &point : points)
-    dots += svg::circle(x.place(point.x), y.place(point.y), 3, "fill=\"" + ink + "\"");
+  for (const Point &point : points) dots += draw_dot(point, ink, x, y);
   return svg::polyline(places(points, x, y), "fill=\"none\" stroke=\"" + ink + "\" stroke-width=\"2\"" + dash(line)) +
          dots;
 }

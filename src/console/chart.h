@@ -17,6 +17,7 @@ inline constexpr size_t shared_line_count_max = 8;
 
 struct Point {
   double x, y;
+  bool is_hollow = false;  ///< draws a hollow dot, for a value of little worth
 };
 
 struct Tick {
@@ -43,7 +44,7 @@ struct Axis {
 [[nodiscard]] Axis power_axis(double low, double high, double left, std::string (*label)(double));
 /// Returns a power_axis() for sizes in bytes.
 [[nodiscard]] Axis size_axis(double low, double high, double left);
-/// Returns an axis of times, with ticks such as "1 µs", "100 µs", "10 ms" and "1 s".
+/// Returns an axis of times, with ticks such as "1 us", "100 us", "10 ms" and "1 s".
 [[nodiscard]] Axis time_axis(double low_us, double high_us);
 /// Returns an axis from 0, in steps of 1, 2 or 5 times a power of ten.
 [[nodiscard]] Axis linear_axis(double high);

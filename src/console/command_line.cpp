@@ -10,11 +10,12 @@
 #include <vector>
 
 #include "src/base/spelling.h"
+#include "src/console/terminal.h"
 
 namespace rondo::console {
 namespace {
 
-constexpr size_t name_columns = 30, line_columns = 100;
+constexpr size_t name_columns = 30, line_columns_max = 100;
 
 /// Returns e.g. "-n,--ranks N"; CLI11 would add the ranges that it checks, and words such as UINT.
 std::string name_of(const CLI::Option &option) {
@@ -41,26 +42,29 @@ std::vector<std::string> words_of_text(const std::string &text) {
   return words;
 }
 
-std::string entry(const CLI::Option &option) {
-  std::string text = "  " + name_of(option);
-  size_t column = text.size();
-  if (column + 2 > name_columns) text += "\n", column = 0;
-  text += std::string(name_columns - column, ' ');
-  column = name_columns;
-  bool first = true;
-  for (const std::string &word : words_of_text(option.get_description())) {
-    if (!first && column + 1 + word.size() > line_columns) {
-      text += "\n" + std::string(name_columns, ' ');
-      column = name_columns;
-    } else if (!first) {
-      text += " ";
+/// Returns `text` in lines of `columns`, all of which begin at the column `indent`.
+std::string wrapped(const std::string &text, size_t indent, size_t columns) {
+  std::string lines;
+  size_t column = indent;
+  for (const std::string &word : words_of_text(text)) {
+    if (!lines.empty() && column + 1 + word.size() > columns) {
+      lines += "\n" + std::string(indent, ' ');
+      column = indent;
+    } else if (!lines.empty()) {
+      lines += " ";
       ++column;
     }
-    text += word;
+    lines += word;
     column += word.size();
-    first = false;
   }
-  return text + "\n";
+  return lines;
+}
+
+std::string entry(const CLI::Option &option, size_t columns) {
+  std::string text = "  " + name_of(option);
+  const bool fits = text.size() + 2 <= name_columns;
+  text += fits ? std::string(name_columns - text.size(), ' ') : "\n" + std::string(name_columns, ' ');
+  return text + wrapped(option.get_description(), name_columns, columns) + "\n";
 }
 
 class Formatter : public CLI::FormatterBase {
@@ -69,27 +73,33 @@ class Formatter : public CLI::FormatterBase {
 
   [[nodiscard]] std::string make_help(const CLI::App *app, std::string /*name*/,
                                       CLI::AppFormatMode /*mode*/) const override {
-    std::string text = std::string(manual_.summary) + "\n\nUsage: " + manual_.usage + "\n";
+    const size_t shown = terminal_columns(stdout);
+    const size_t columns = shown == 0 ? line_columns_max : std::min(shown, line_columns_max);
+    const std::string summary = manual_.summary;
+    const bool fits = fit_lines(summary, shown) == summary;
+    std::string text = (fits ? summary : wrapped(summary, 0, columns)) + "\n\n" +
+                       fit_lines(std::string("Usage: ") + manual_.usage + "\n", shown);
     std::vector<std::string> groups = app->get_groups();
     std::rotate(groups.begin(), groups.begin() + 1, groups.end());  // CLI11's own, with --help, comes last
-    add_group(*app, "Arguments", [](const CLI::Option &option) { return option.get_positional(); }, &text);
+    add_group(*app, columns, "Arguments", [](const CLI::Option &option) { return option.get_positional(); }, &text);
     for (const std::string &group : groups) {
       if (group.empty()) continue;  // hidden
       const bool last = group == groups.back();
-      add_group(*app, last && groups.size() > 1 ? "Other options" : group, [&](const CLI::Option &option) {
+      add_group(*app, columns, last && groups.size() > 1 ? "Other options" : group, [&](const CLI::Option &option) {
         return !option.get_positional() && option.get_group() == group;
       }, &text);
     }
     return text + "\nDefaults stand in brackets. Sizes are bytes; K, M and G are powers of 1024.\n\nExamples:\n" +
-           manual_.examples;
+           fit_lines(manual_.examples, shown);
   }
 
  private:
   template <class Which>
-  static void add_group(const CLI::App &app, const std::string &heading, const Which &which, std::string *text) {
+  static void add_group(const CLI::App &app, size_t columns, const std::string &heading, const Which &which,
+                        std::string *text) {
     std::string entries;
     for (const CLI::Option *option : app.get_options())
-      if (which(*option)) entries += entry(*option);
+      if (which(*option)) entries += entry(*option, columns);
     if (!entries.empty()) *text += "\n" + heading + ":\n" + entries;
   }
 

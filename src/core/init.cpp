@@ -42,8 +42,9 @@ Result<std::shared_ptr<Communicator>> connect_all(const Rendezvous &group, const
   // On several hosts, a rank that has heard of all may end the store before this one has.
   const uint64_t lag_ns = info.one_node() ? 0 : ranks_lag_ns;
   RONDO_TRY(wait_for_all(transport->ranks(), group.size, *group.store, deadline_ns, lag_ns));
+  debug_lines::made(group.rank, settings, info, executor->describe());
   log::debug({log::Subsystem::bootstrap, group.rank},
-             "the communicator of " + std::to_string(group.size) + (group.size == 1 ? " rank" : " ranks") + " is made");
+             "the communicator of " + counted(group.size, "rank") + " is made");
   return std::make_shared<Communicator>(Communicator::Parts{group.rank, group.size, settings, info,
                                                             std::move(transport), std::move(executor),
                                                             &process().regions, &process().tuning().value(),

@@ -6,6 +6,7 @@
 #include <cstdio>
 
 #include "src/base/clock.h"
+#include "src/base/size.h"
 
 namespace rondo {
 namespace {
@@ -29,7 +30,7 @@ std::string seconds(uint64_t ns) {
 std::string describe(const OperationInfo &entered) {
   const PlanChoice &choice = entered.choice;
   return describe(entered.signature) + " by " + rondo_algorithm_string(choice.algorithm) + ", " +
-         choice.way() + ", " + std::to_string(choice.channels) + " channels, chunks of " +
+         choice.way() + ", " + counted(choice.channels, "channel") + ", chunks of " +
          std::to_string(choice.chunk_bytes) + " bytes";
 }
 

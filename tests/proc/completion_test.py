@@ -69,11 +69,11 @@ class Bash(unittest.TestCase):
             program = Path(folder, "rondo")
             program.write_text(f'#!/bin/sh\necho x >> {count}\nexec {os.path.abspath(RONDO)} "$@"\n')
             program.chmod(0o755)
-            script = ('. "$0"; for word in --a --b; do COMP_WORDS=("$1" perf $word); COMP_CWORD=2; _rondo; done; '
+            script = ('. "$0"; for word in --a --b --c; do COMP_WORDS=("$1" perf $word); COMP_CWORD=2; _rondo; done; '
                       'echo "${COMPREPLY[@]}"')
             done = subprocess.run(["bash", "-euc", script, PACKAGING / "rondo.bash", program], capture_output=True,
                                   text=True, timeout=60, check=True)
-            self.assertIn("--beside-product", done.stdout)
+            self.assertIn("--check", done.stdout)
             self.assertEqual(count.read_text(), "x\n" * 2)  # of rondo, and of rondo perf
 
 

@@ -70,6 +70,14 @@ class Log(unittest.TestCase):
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertEqual({line["subsystem"] for line in lines_of(done.stderr)}, {"plan"})
 
+    def test_info_has_one_line_for_a_communicator(self):
+        done = run("run", "-n", "2", "--", RONDO, "perf", *PERF, RONDO_LOG="info")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        lines = lines_of(done.stderr)
+        self.assertEqual([(line["rank"], line["subsystem"]) for line in lines], [("0", "bootstrap")])
+        self.assertRegex(lines[0]["message"], r"^rondo \d+\.\d+\.\d+: a communicator of 2 ranks on 1 host, joined by "
+                                              r"shared memory; runs on host memory; tuning table: built in$")
+
     def test_nothing_is_told_by_default(self):
         self.assertEqual(run("perf", *PERF, "--ranks", "2").stderr, "")
 

@@ -1,12 +1,15 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """The `rondo` command and its manual page: what it answers, and that the page names every command, option, variable."""
+import os
 import pathlib
 import re
 import shutil
 import subprocess
 import sys
 import unittest
+
+from terminal import watched
 
 RONDO = sys.argv.pop(1)
 DOCS = pathlib.Path(__file__).parents[2] / "docs"
@@ -53,6 +56,14 @@ class CommandTest(unittest.TestCase):
             options = len(re.findall(r"^  -", out, re.M))
             self.assertTrue(options < 7 or len(re.findall(r"^[A-Z][\w ]+:$", out, re.M)) > 3, command)
             self.assertLessEqual(max(map(len, out.splitlines())), 120, command)
+
+    def test_help_fits_the_terminal_and_breaks_no_word(self):
+        for command in [*commands(), None]:
+            words = [RONDO, *([command] if command else []), "--help"]
+            status, shown = watched(words, output=True, env={**os.environ, "COLUMNS": "80"})
+            lines = shown.replace("\r", "").splitlines()
+            self.assertEqual((status, [line for line in lines if len(line) > 80]), (0, []), command)
+            self.assertEqual(" ".join(lines).split(), rondo(*words[1:])[1].split(), command)
 
     def test_output_for_scripts_and_pictures_is_asked_for_in_one_manner(self):
         with_json = [command for command in commands() if "--json" in rondo("help", command)[1]]

@@ -52,7 +52,10 @@ class Schedule(unittest.TestCase):
 
     def test_text_tells_the_same_steps(self):
         steps, rank = {}, None
-        for line in self.printed(*RING_5).splitlines()[1:]:
+        lines = self.printed(*RING_5).splitlines()
+        for word in ("acc", "src", "recv", "dst", "send", "finish"):
+            self.assertRegex(" ".join(lines[1:3]), rf"\b{word}\b")
+        for line in lines[3:]:
             if match := re.fullmatch(r"rank (\d)", line):
                 rank = int(match[1])
                 steps[rank] = []

@@ -102,7 +102,7 @@ class Files(RunTest):
 
     def refused(self, text, *paths):
         done = trace(*paths)
-        self.assertEqual((done.returncode, done.stdout), (1, ""), done)
+        self.assertEqual((done.returncode, done.stdout), (2, ""), done)
         self.assertRegex(done.stderr, text)
 
     def test_times_waits_and_what_still_runs(self):

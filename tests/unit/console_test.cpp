@@ -13,6 +13,7 @@
 #include "src/console/command_line.h"
 #include "src/console/output.h"
 #include "src/console/progress.h"
+#include "src/console/terminal.h"
 #include "src/console/svg.h"
 #include "tests/catch.h"
 
@@ -70,6 +71,18 @@ TEST_CASE("console: a size is shown with K, M or G, never with an exponent") {
   CHECK(show_bytes_near(1536) == "1.5K");
   CHECK(show_bytes_near(1.75 * 1024 * 1024 * 1024) == "1.75G");
   CHECK(show_bytes_near(0.25) == "0.25");
+  CHECK(show_volume(999) == "999 B");
+  CHECK(show_volume(1536) == "1.5 KiB");
+  CHECK(show_volume(1.75 * 1024 * 1024 * 1024 * 1024) == "1.75 TiB");
+  CHECK(show_duration(0.27) == "270 ns");
+  CHECK(show_duration(1) == "1 us");
+  CHECK(show_duration(999.8) == "1 ms");
+  CHECK(show_duration(10'300) == "10.3 ms");
+  CHECK(show_duration(75e6) == "75 s");
+  CHECK(show_duration(4321e6) == "4321 s");
+  CHECK(counted(0, "rank") == "0 ranks");
+  CHECK(counted(1, "rank") == "1 rank");
+  CHECK(counted(2, "process") == "2 processes");
   for (int power = 0; power < 50; ++power)
     CHECK(show_bytes_near(static_cast<double>(uint64_t{1} << power)) == show_bytes(uint64_t{1} << power));
 }
@@ -115,6 +128,15 @@ TEST_CASE("console: --json takes a file, or none, and leaves the command's argum
   CHECK((before.json == "-" && before.word == "word"));
   const auto behind = parse({"word", "--json", "file"});
   CHECK((behind.json == "file" && behind.word == "word"));
+}
+
+TEST_CASE("console: lines are fitted to a terminal, words stay whole, and without one all stays") {
+  const std::string text = "  name      a value of words\n# a comment of many words\nshort\n\n";
+  CHECK(fit_lines(text, 0) == text);
+  CHECK(fit_lines(text, 28) == text);
+  CHECK(fit_lines(text, 20) == "  name      a value\n      of words\n# a comment of many\n#     words\nshort\n\n");
+  CHECK(fit_lines("abcdefghij klm", 5) == "abcdefghij\n  klm");
+  CHECK(fit_lines("", 20).empty());
 }
 
 TEST_CASE("console: a name is the same in any case") {

@@ -59,6 +59,52 @@ TEST_CASE("perf report: bandwidth counts 10^9 bytes a second") {
   CHECK(rate.bus_GBps == Approx(12));
 }
 
+TEST_CASE("perf report: the table fits terminals of 120 and 80 columns, and others than terminals get all of it") {
+  Series series{{RONDO_REDUCE, RONDO_BFLOAT16, RONDO_MAX, 2, 4}, {row_of(size_t{1} << 28, 12.5, 0)}};
+  series.rows[0].disturbance = {0.4, 1.2, 0, true};
+  Options options;
+  options.collective = RONDO_REDUCE;
+  options.types = {RONDO_BFLOAT16};
+  options.ops = {RONDO_MAX};
+  options.root = 2;
+  Machine machine;
+  machine.members.resize(4);
+  const auto widest = [](const std::string &text) {
+    size_t most = 0;
+    std::istringstream lines(text);
+    for (std::string line; std::getline(lines, line);)
+      if (!line.starts_with("# min")) most = std::max(most, line.size());
+    return most;
+  };
+  for (const size_t terminal : {80u, 95u, 96u, 120u, 124u}) {
+    const TableColumns columns = table_columns(options, false, terminal);
+    const std::string head = table_head(options, machine, "1", columns);
+    CHECK(widest(head) <= terminal);
+    CHECK(widest(table_row(series.what, series.rows[0], columns)) <= terminal);
+    CHECK_THAT(head, Contains("# type: bfloat16 redop: max root: 2\n"));
+    CHECK((head.find("count") != std::string::npos) == (terminal >= 96));
+  }
+  for (const size_t terminal : {0u, 125u}) {
+    const TableColumns columns = table_columns(options, false, terminal);
+    CHECK(table_row(series.what, series.rows[0], columns) == table_row(series.what, series.rows[0]));
+    CHECK_THAT(table_head(options, machine, "1", columns), Contains(" redop ") && !Contains("redop:"));
+  }
+  options.ops = {RONDO_MAX, RONDO_SUM};  // the column says which
+  CHECK(table_columns(options, false, 80).choices);
+}
+
+TEST_CASE("perf report: one rank without a launcher is told how to be more") {
+  Options options;
+  Machine machine;
+  machine.members.resize(1);
+  CHECK_THAT(table_head(options, machine, "1"), Contains("# One rank has nobody") && Contains("rondo run -n N\n"));
+  options.ranks = 1;  // asked for
+  CHECK_THAT(table_head(options, machine, "1"), !Contains("nobody"));
+  options.ranks = 0;
+  machine.members.resize(2);
+  CHECK_THAT(table_head(options, machine, "1"), !Contains("nobody"));
+}
+
 TEST_CASE("perf report: the table has nccl-tests' columns, and says OK or FAILED") {
   Series series{{RONDO_REDUCE, RONDO_BFLOAT16, RONDO_MAX, 2, 4}, {row_of(4096, 12.5, 0)}};
   std::istringstream row(table_row(series.what, series.rows[0]));
@@ -135,7 +181,20 @@ TEST_CASE("perf report: the picture has two panels, a line for each placement an
   CHECK(count_of(svg, "<circle") == 4 * series.rows.size());
   CHECK(count_of(svg, "nan") == 0);
   CHECK(count_of(svg, "inf") == 0);
-  CHECK_THAT(svg, Contains(">128M<") && Contains("10 µs") && Contains("bus bandwidth") && Contains("out of place"));
+  CHECK(count_of(svg, "hollow") + count_of(svg, "fill=\"#fff\" stroke") == 0);
+  CHECK_THAT(svg, Contains(">128M<") && Contains("10 us") && Contains("bus bandwidth") && Contains("out of place"));
+}
+
+TEST_CASE("perf report: the picture has hollow dots where other programs disturbed a row") {
+  Series series = series_of(RONDO_FLOAT32, RONDO_SUM);
+  series.rows[1].disturbance = {0.4, 1.2, 0, true};
+  const std::string large = to_svg({&series, 1});
+  CHECK(count_of(large, "r=\"3\" fill=\"#fff\" stroke=\"#") == 4);
+  CHECK_THAT(large, Contains("; hollow dots: other programs disturbed the row"));
+  const std::vector<Series> many(9, series);
+  const std::string small = to_svg(many);
+  CHECK(count_of(small, "r=\"3\" fill=\"#fff\" stroke=\"#") == 2 * 9);
+  CHECK_THAT(small, Contains("hollow dots"));
 }
 
 TEST_CASE("perf report: the picture of one size, of none, of one rank and of many series") {

@@ -101,8 +101,8 @@ Outcome Group::finish() { return check("rondo_comm_finalize", rondo_comm_finaliz
 Outcome Ranks::join(const rondo_config_t &config, size_t slices) {
   if (auto failure = all_.join(config)) return failure;
   if (all_.size() % slices != 0)
-    return Failure{Exit::usage, std::to_string(all_.size()) + " ranks cannot share models by " +
-                                    std::to_string(slices) + "; start a multiple of --tensor-parallel"};
+    return Failure{Exit::usage, "the number of ranks, " + std::to_string(all_.size()) + ", is no multiple of the " +
+                                    std::to_string(slices) + " of --tensor-parallel; start such a multiple"};
   slices_ = slices;
   if (slices == 1) return std::nullopt;
   const size_t slice = all_.rank() % slices, model = all_.rank() / slices;

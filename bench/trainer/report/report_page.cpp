@@ -52,7 +52,7 @@ const colours = {'data wait': '#9aa5b1', forward: '#3b82c4', backward: '#7a5cc2'
   'exposed communication': '#e0a23a', 'late ranks': '#8f6f2f', other: '#c3ccd6'};
 const byId = name => document.getElementById(name);
 const round = (value, digits) => Number(value).toFixed(digits);
-const ms = us => us >= 1000 ? round(us / 1000, us >= 100000 ? 0 : 1) + ' ms' : round(us, 0) + ' µs';
+const ms = us => us >= 1000 ? round(us / 1000, us >= 100000 ? 0 : 1) + ' ms' : round(us, 0) + ' us';
 const bits = nats => nats / Math.LN2;
 const rect = (x, y, w, h, colour, title) =>
   `<rect x="${x}" y="${y}" width="${Math.max(w, .6)}" height="${h}" rx="2" fill="${colour}">

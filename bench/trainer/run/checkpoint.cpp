@@ -129,8 +129,8 @@ Outcome Checkpoint::check_place() const {
   if (::statvfs(folder.c_str(), &about) != 0) return std::nullopt;  // then the first saving finds it
   const uint64_t room = uint64_t{about.f_bavail} * about.f_frsize;
   if (room >= needed) return std::nullopt;
-  return save_failure(options_.checkpoint, "it takes " + show_bytes_near(static_cast<double>(needed)) + " bytes, and " +
-                                               folder + " has " + show_bytes_near(static_cast<double>(room)) + " left");
+  return save_failure(options_.checkpoint, "it takes " + show_volume(static_cast<double>(needed)) + ", and " +
+                                               folder + " has " + show_volume(static_cast<double>(room)) + " left");
 }
 
 std::string Checkpoint::header_of(const Run &run) const {

@@ -146,7 +146,7 @@ void add_device_lines(std::string &out, const Json &device) {
   add_line(out, "device " + device["ordinal"].dump(),
            device["name"].get<std::string>() + ", compute capability " +
                device["compute_capability"].get<std::string>() + ", " + device["multiprocessors"].dump() +
-               " multiprocessors, " + show_bytes_near(device["memory_bytes"].get<double>()) + " bytes");
+               " multiprocessors, " + show_volume(device["memory_bytes"].get<double>()));
   add_line(out, "", device["uuid"].get<std::string>() + ", PCI " + device["pci_bus_id"].get<std::string>());
   add_line(out, "", gpu_direct_text(device["gpu_direct"]));
   if (device.contains("error")) add_line(out, "", device["error"]);

@@ -12,6 +12,7 @@
 #include "src/cli/info/report.h"
 #include "src/console/command_line.h"
 #include "src/console/output.h"
+#include "src/console/terminal.h"
 
 namespace rondo::cli {
 namespace {
@@ -87,7 +88,7 @@ Result<void> show(const InfoOptions &options) {
     return invalid_argument(std::to_string(input.rank_count) + " ranks cannot be on " +
                             std::to_string(input.host_count) + " hosts; give at least one rank for each");
   const auto document = info_document(input);
-  if (options.json != "-") RONDO_TRY(write("-", info_text(document)));
+  if (options.json != "-") RONDO_TRY(write("-", console::fitted(info_text(document), stdout)));
   if (options.json.empty()) return {};
   // Names come from files and the environment: what is not UTF-8 is replaced, not thrown at us.
   return write(options.json, document.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n");

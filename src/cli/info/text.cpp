@@ -28,7 +28,7 @@ std::string words(std::string name) {
 }
 
 /// Returns e.g. "15.6G bytes".
-std::string near_bytes(const Json &bytes) { return show_bytes_near(bytes.get<double>()) + " bytes"; }
+std::string near_bytes(const Json &bytes) { return show_volume(bytes.get<double>()); }
 
 std::string yes_or_no(const Json &value) { return value.get<bool>() ? "yes" : "no"; }
 
@@ -47,8 +47,8 @@ void add_topology(std::string &out, const Json &topology) {
   for (const Json &cache : topology["caches"])
     add_line(out, "L" + cache["level"].dump() + " cache",
              cache["count"].dump() + " x " + near_bytes(cache["bytes"]) + ", lines of " +
-                 cache["line_bytes"].dump() + " bytes, each shared by " + cache["shared_by"].dump() +
-                 " processing unit(s)");
+                 cache["line_bytes"].dump() + " bytes, each shared by " +
+                 counted(cache["shared_by"].get<uint64_t>(), "processing unit"));
   for (const Json &node : topology["numa_nodes"])
     add_line(out, "NUMA node " + node["index"].dump(),
              near_bytes(node["memory_bytes"]) + ", processing units " +
@@ -102,7 +102,7 @@ void add_tuning(std::string &out, const Json &tuning) {
 }
 
 void add_memory(std::string &out, const Json &plans) {
-  out += "\nShared memory of " + plans["ranks"].dump() + " rank(s)\n";
+  out += "\nShared memory of " + counted(plans["ranks"].get<uint64_t>(), "rank") + "\n";
   add_line(out, "reserved",
            near_bytes(plans["shared_bytes"]) + "; pages are used only where they are touched");
   if (plans["post_bytes"] != 0)
@@ -112,7 +112,7 @@ void add_memory(std::string &out, const Json &plans) {
 }
 
 void add_plans(std::string &out, const Json &plans) {
-  out += "\nPlans for " + plans["ranks"].dump() + " rank(s)" +
+  out += "\nPlans for " + counted(plans["ranks"].get<uint64_t>(), "rank") +
          (plans["hosts"] != 1 ? " on " + plans["hosts"].dump() + " hosts" : "") +
          (plans["oversubscribed"].get<bool>() ? ", which are more than there are cores" : "") + "; a connection has " +
          plans["slot_count"].dump() + " slots of " + show_bytes(plans["slot_bytes"].get<uint64_t>()) +

@@ -29,18 +29,17 @@ std::string digits(double value) {
 
 std::string case_name(const sim::SimCase &what) {
   const uint64_t ranks = what.network.rank_count(), nodes = what.network.nodes.size();
-  return std::to_string(ranks) + (ranks == 1 ? " rank on " : " ranks on ") + std::to_string(nodes) +
-         (nodes == 1 ? " node" : " nodes");
+  return counted(ranks, "rank") + " on " + counted(nodes, "node");
 }
 
 std::string how(const sim::SimCase &what, const sim::SimResult &result) {
   const uint64_t ranks = what.network.rank_count();
   std::string text = result.representatives == ranks
                          ? "every rank"
-                         : std::to_string(result.representatives) + " ranks, and the others behave as they do";
-  text += ", " + std::to_string(result.outcome.move_count) + " slices of steps";
+                         : counted(result.representatives, "rank") + ", and the others behave as they do";
+  text += ", " + counted(result.outcome.move_count, "slice") + " of steps";
   const uint64_t skipped = result.outcome.skipped_tile_count;
-  if (skipped != 0) text += ", without " + std::to_string(skipped) + " tiles that ";
+  if (skipped != 0) text += ", without " + counted(skipped, "tile") + " that ";
   if (skipped != 0) text += result.exact ? "repeat" : "were reckoned at the pace of those before (an estimate)";
   return text;
 }
@@ -95,8 +94,8 @@ std::string sim_text(const sim::SimCase &what, const sim::SimResult &result, con
                      rondo_collective_string(what.collective) + ", " + case_name(what) + ", " + show_bytes(what.bytes) +
                      " bytes\n";
   const bool by_slots = plan.kernel != RONDO_KERNEL_LOAD_STORE;
-  text += "plan       " + std::string(plan.way()) + ", " + std::to_string(plan.channels) +
-          (plan.channels == 1 ? " channel" : " channels") + ", chunks of " + show_bytes(plan.chunk_bytes);
+  text += "plan       " + std::string(plan.way()) + ", " + counted(plan.channels, "channel") + ", chunks of " +
+          show_bytes(plan.chunk_bytes);
   if (by_slots)
     text += ", " + std::to_string(what.network.slot_count) + " slots of " +
             show_bytes(ll ? what.network.ll_slot_bytes : what.network.slot_bytes);
@@ -109,8 +108,8 @@ std::string sim_text(const sim::SimCase &what, const sim::SimResult &result, con
     if (bytes == 0) continue;
     std::string name = sim::link_class_string(static_cast<sim::LinkClass>(link));
     name.resize(11, ' ');
-    text += name + std::to_string(bytes) + " bytes over links, " +
-            show_bytes_near(static_cast<double>(bytes) / static_cast<double>(what.network.rank_count())) + " a rank\n";
+    text += name + show_volume(static_cast<double>(bytes)) + " over links, " +
+            show_volume(static_cast<double>(bytes) / static_cast<double>(what.network.rank_count())) + " a rank\n";
   }
   return text + "simulated  " + how(what, result) + "\n" + crossings_text(comparison);
 }

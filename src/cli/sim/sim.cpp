@@ -15,6 +15,7 @@
 #include "src/cli/sim/sim.h"
 #include "src/console/command_line.h"
 #include "src/console/output.h"
+#include "src/console/terminal.h"
 #include "src/console/progress.h"
 #include "src/proto/exchange.h"
 
@@ -235,7 +236,8 @@ Result<void> report(const SimOptions &options, const Question &question) {
   if (by_size) sizes = compare_by_size(compared, simulator, question.tuned ? &*question.tuned : nullptr, effort);
   const std::string drawing = by_ranks ? sim_svg(compared, sizes, compare_by_ranks(compared, effort)) : "";
   progress.wipe();
-  if (options.json != "-" && options.plot != "-") RONDO_TRY(write("-", sim_text(what, result, sizes)));
+  if (options.json != "-" && options.plot != "-")
+    RONDO_TRY(write("-", console::fitted(sim_text(what, result, sizes), stdout)));
   if (!options.json.empty()) RONDO_TRY(write(options.json, sim_json(what, result, sizes)));
   if (by_ranks) RONDO_TRY(write(options.plot, drawing));
   return {};

@@ -16,10 +16,8 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-std::string seconds(uint64_t from_ns, uint64_t to_ns) {
-  std::array<char, 32> text{};
-  std::snprintf(text.data(), text.size(), "%.1f s", static_cast<double>(to_ns > from_ns ? to_ns - from_ns : 0) * 1e-9);
-  return text.data();
+std::string duration(uint64_t from_ns, uint64_t to_ns) {
+  return to_ns > from_ns ? show_duration(static_cast<double>(to_ns - from_ns) * 1e-3) : "0 s";
 }
 
 std::string state_text(const RankNow &now, uint64_t at_ns) {
@@ -27,10 +25,10 @@ std::string state_text(const RankNow &now, uint64_t at_ns) {
   std::replace(text.begin(), text.end(), '_', ' ');
   const bool timed = now.activity == Activity::in_call || now.activity == Activity::between_calls;
   if (timed && now.in_batch()) {
-    if (now.message) text += " for " + seconds(now.message->begun_ns, at_ns);
+    if (now.message) text += " for " + duration(now.message->begun_ns, at_ns);
   } else if (timed && now.latest) {
     const bool running = now.latest->state == OperationState::running;
-    text += " for " + seconds(running ? now.latest->entered_ns : now.latest->ended_ns, at_ns);
+    text += " for " + duration(running ? now.latest->entered_ns : now.latest->ended_ns, at_ns);
   }
   if (now.rank.process_state == ProcessState::stopped) text += ", stopped";
   return text;
@@ -99,18 +97,18 @@ void add_statistics(std::string &out, const Look &look) {
     if (statistics.waits_seen) {
       const auto whole = static_cast<double>(std::max<uint64_t>(total.in_flight_ns, 1));
       const auto hidden_percent = static_cast<int>(100 - 100 * static_cast<double>(total.exposed_ns) / whole);
-      exposed = seconds(0, total.exposed_ns);
+      exposed = duration(0, total.exposed_ns);
       if (total.in_flight_ns != 0) exposed += " (" + std::to_string(hidden_percent) + " % hidden)";
     }
-    add(std::to_string(rank), std::to_string(total.operations), show_bytes_near(static_cast<double>(total.bytes)),
-        seconds(0, total.in_flight_ns), exposed);
+    add(std::to_string(rank), std::to_string(total.operations), show_volume(static_cast<double>(total.bytes)),
+        duration(0, total.in_flight_ns), exposed);
   }
 }
 
 void add_communicator(std::string &out, const Look &look) {
   const uint32_t rank_count = look.recording->rank_count();
-  out += "communicator " + look.recording->communicator() + ": " + std::to_string(rank_count) +
-         (rank_count == 1 ? " rank" : " ranks") + ", made " + seconds(look.recording->made_ns(), look.at_ns) + " ago\n";
+  out += "communicator " + look.recording->communicator() + ": " + counted(rank_count, "rank") + ", made " +
+         duration(look.recording->made_ns(), look.at_ns) + " ago\n";
   if (const auto failure = look.recording->failure()) {
     std::string message = failure->message;
     std::replace_if(message.begin(), message.end(), [](char it) { return it < ' ' || it > '~'; }, '?');

@@ -15,6 +15,7 @@
 #include "src/cli/status/report.h"
 #include "src/console/command_line.h"
 #include "src/console/output.h"
+#include "src/console/terminal.h"
 #include "transports/shm/recorder.h"
 
 namespace rondo::cli {
@@ -142,7 +143,7 @@ Result<void> show(const StatusOptions &options) {
   if (!options.dump.empty()) return dump(observed, options.dump);
   std::vector<Look> looks;
   for (const auto &recording : observed.recordings) looks.push_back(look_at(*recording));
-  if (options.json != "-") RONDO_TRY(write("-", status_text(looks)));
+  if (options.json != "-") RONDO_TRY(write("-", console::fitted(status_text(looks), stdout)));
   return options.json.empty() ? Result<void>() : write(options.json, status_json(looks, observed.refused));
 }
 

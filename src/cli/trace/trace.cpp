@@ -12,6 +12,7 @@
 
 #include <sys/stat.h>
 
+#include "src/base/size.h"
 #include "src/base/unique_handle.h"
 #include "src/base/user_file.h"
 #include "src/cli/commands.h"
@@ -68,7 +69,9 @@ pid_t process_of(const std::string &source) {
 }
 
 Result<void> observe(pid_t process, shm::Observed &all) {
-  RONDO_TRY(shm::observe_process(process));  // fails unless the process exists and this user may read it
+  // Fails unless the process exists and this user may read it. One that has ended is no wrong use.
+  if (auto seen = shm::observe_process(process); !seen.ok())
+    return Error{RONDO_ERROR_SYSTEM, std::move(seen).error().message};
   for (const pid_t each : processes_below(process))
     if (auto observed = shm::observe_process(each); observed.ok()) shm::merge(all, std::move(observed).value());
   return {};
@@ -110,8 +113,8 @@ Result<void> write(const Timeline &timeline, const std::string &path) {
   };
   if (auto complaint = console::write_output(path, print)) return Error{RONDO_ERROR_SYSTEM, std::move(*complaint)};
   if (path == "-") return {};
-  std::printf("%s: %llu operations in %zu lanes", path.c_str(),
-              static_cast<unsigned long long>(timeline.operation_count()), timeline.lanes().size());
+  std::printf("%s: %s in %s", path.c_str(), counted(timeline.operation_count(), "operation").c_str(),
+              counted(timeline.lanes().size(), "lane").c_str());
   if (timeline.clock_count() > 1)
     std::printf(", clocks of %zu hosts within %.1f us", timeline.clock_count(),
                 static_cast<double>(timeline.uncertainty_ns()) * 1e-3);
@@ -150,7 +153,7 @@ int run_trace(Arguments args) {
   const auto traced = trace(std::get<TraceOptions>(parsed.value()));
   if (traced.ok()) return 0;
   std::fprintf(stderr, "rondo trace: %s\n", traced.error().message.c_str());
-  return exit_failed;
+  return traced.error().status == RONDO_ERROR_INVALID_ARGUMENT ? exit_usage : exit_failed;
 }
 
 }  // namespace rondo::cli

@@ -13,6 +13,7 @@
 #include <thread>
 
 #include "src/base/clock.h"
+#include "src/base/size.h"
 #include "src/cli/tune/comm.h"
 #include "src/cli/tune/tuner_input.h"
 #include "src/console/output.h"
@@ -172,9 +173,10 @@ Result<void> tune_hosts(const Options &options) {
   const bool to_output = options.output == "-";
   const char *const name = to_output ? "FILE" : options.output.c_str();
   std::fprintf(to_output ? stderr : stdout,
-               "%s%s: %zu rows; use it with RONDO_TUNING_FILE=%s on every host, and with rondo sim --table %s --ranks "
+               "%s%s: %s; use it with RONDO_TUNING_FILE=%s on every host, and with rondo sim --table %s --ranks "
                "%llu\n",
-               hosts_text(findings).c_str(), to_output ? "standard output" : name, findings.rows.size(), name, name,
+               hosts_text(findings).c_str(), to_output ? "standard output" : name,
+               counted(findings.rows.size(), "row").c_str(), name, name,
                static_cast<unsigned long long>(findings.network.rank_count()));
   return {};
 }

@@ -45,8 +45,8 @@ void announce(const std::vector<Job> &jobs) {
 /// Reports the rounds that others disturbed, and adds what a table may be built on to the findings.
 void take_quiet(const Options &options, Measured measured, Findings &findings) {
   if (measured.repeated_count != 0 || measured.disturbed_count != 0)
-    std::fprintf(stderr, "  other programs disturbed %u rounds, of which %u were measured again\n",
-                 measured.repeated_count + measured.disturbed_count, measured.repeated_count);
+    std::fprintf(stderr, "  other programs disturbed %s; measured again: %u\n",
+                 counted(measured.repeated_count + measured.disturbed_count, "round").c_str(), measured.repeated_count);
   if (!options.keep_disturbed) {
     const std::vector<uint64_t> lacking = drop_disturbed(measured);
     for (const uint64_t bytes : lacking)
@@ -102,9 +102,9 @@ Result<bool> conclude(const Findings &findings, const Partial &partial, const st
   const bool to_output = output == "-";
   const auto comparisons = compare(findings.all, table.value(), findings.config);
   const char *const name = to_output ? "FILE" : output.c_str();
-  std::fprintf(to_output ? stderr : stdout, "%s%s%s: %zu rows; use it with RONDO_TUNING_FILE=%s\n",
+  std::fprintf(to_output ? stderr : stdout, "%s%s%s: %s; use it with RONDO_TUNING_FILE=%s\n",
                costs_text(findings.costs).c_str(), comparison_text(comparisons).c_str(),
-               to_output ? "standard output" : name, table.value().rows().size(), name);
+               to_output ? "standard output" : name, counted(table.value().rows().size(), "row").c_str(), name);
   if (findings.lacks_sizes)
     std::fprintf(stderr, "rondo tune: the table lacks sizes; end the other programs and run this again\n");
   return worst_ratio(comparisons) <= ratio_max && !findings.lacks_sizes;
@@ -168,7 +168,7 @@ int run_tune(Arguments args) {
   const auto good = is_rank ? measure_as_rank(options) : options.hosts ? measure_hosts(options) : measure_here(options);
   if (!good.ok()) {
     std::fprintf(stderr, "rondo tune: %s\n", good.error().message.c_str());
-    return exit_failed;
+    return good.error().status == RONDO_ERROR_INVALID_ARGUMENT ? exit_usage : exit_failed;
   }
   return good.value() ? 0 : exit_failed;
 }

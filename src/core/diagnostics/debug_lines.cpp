@@ -2,6 +2,7 @@
 #include "src/core/diagnostics/debug_lines.h"
 
 #include "src/base/log.h"
+#include "src/base/names.h"
 #include "src/base/parse.h"
 #include "src/core/registry.h"
 #include "src/proto/connection.h"
@@ -14,10 +15,6 @@ using log::Subsystem;
 constexpr uint32_t listed_rank_count_max = 32;
 
 bool wanted(Subsystem subsystem) { return log::enabled(log::Level::debug, subsystem); }
-
-std::string counted(uint64_t count, const char *what) {
-  return std::to_string(count) + " " + what + (count == 1 ? "" : "s");
-}
 
 std::string listed(std::span<const uint32_t> ranks) {
   std::string list;
@@ -96,6 +93,18 @@ void plan(uint32_t rank, const Plan &plan, const std::string &place) {
                                           rondo_algorithm_string(plan.choice.algorithm) + ", " + plan.choice.way() +
                                           ", " + counted(plan.choice.channels, "channel") + ", chunks of " +
                                           show_bytes(plan.choice.chunk_bytes) + ", on " + place);
+}
+
+void made(uint32_t rank, const Settings &settings, const GroupInfo &group, const std::string &place) {
+  if (rank != 0 || !log::enabled(log::Level::info, Subsystem::bootstrap)) return;
+  const bool shares = group.rank_count() > group.node_count();
+  const std::string network = group.one_node() ? "" : network_name(settings);
+  const std::string between = !shares ? network : "shared memory" + (network.empty() ? "" : " and " + network);
+  log::info({Subsystem::bootstrap, rank},
+            "rondo " + version_text() + ": a communicator of " + counted(group.rank_count(), "rank") + " on " +
+                counted(group.node_count(), "host") + (between.empty() ? "" : ", joined by " + between) + "; runs on " +
+                place + "; tuning table: " +
+                (settings.tuning_file.empty() ? "built in" : settings.tuning_file));
 }
 
 }  // namespace rondo::debug_lines

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "src/base/size.h"
 #include "src/plan/algorithm.h"
 #include "src/plan/print/parts.h"
 #include "src/plan/verify/parts.h"
@@ -107,8 +108,9 @@ Result<ScheduleSet> build_schedules(rondo_algorithm_t algorithm, ScheduleArgs ar
 
 std::string schedule_text(const ScheduleSet &set) {
   const uint32_t chunk_count = set.schedules[0].chunk_count;
-  std::string text = print_parts::title(set) + "; " + std::to_string(chunk_count) +
-                     (chunk_count == 1 ? " chunk" : " chunks") + " a tile\n";
+  std::string text = print_parts::title(set) + "; " + counted(chunk_count, "chunk") + " a tile\n";
+  text += "A step reduces what it reads: acc (the receive buffer), src (the send buffer), recv(R) (a slot of R).\n"
+          "It writes dst (the receive buffer) and send(R) (a slot to R). finish: the reduction is complete.\n";
   for (size_t rank = 0; rank < set.schedules.size(); ++rank) {
     const Schedule &schedule = set.schedules[rank];
     for (size_t lane = 0; lane < schedule.lanes.size(); ++lane) {

@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+// Fits text for people to the width of their terminal. What goes into a file or a pipe stays as it is.
+#pragma once
+
+#include <cstdio>
+#include <string>
+#include <string_view>
+
+namespace rondo::console {
+
+/// Returns the columns of the terminal that `stream` writes to. COLUMNS precedes the terminal's own number. Returns 0
+/// if the stream is no terminal, or its width is unknown.
+[[nodiscard]] size_t terminal_columns(std::FILE *stream);
+
+/// Breaks lines of more than `columns` at spaces, and no word. A continued line is indented by four more spaces, after
+/// a '#' if the line begins with one. With 0 columns the text stays as it is.
+[[nodiscard]] std::string fit_lines(std::string_view text, size_t columns);
+
+/// Returns fit_lines() for the terminal of `stream`.
+[[nodiscard]] std::string fitted(std::string_view text, std::FILE *stream);
+
+}  // namespace rondo::console
