@@ -31,6 +31,9 @@ class ExecutorBase : public DeviceExecutor {
   }
   [[nodiscard]] Result<void> check_buffer(const char *name, const void *pointer, size_t bytes) const override;
   [[nodiscard]] Result<bool> check_stream(StreamRef stream) const override;
+  void forget_stream() const override {
+    if (stream_users_ != nullptr) stream_users_->cancel(stream_place_);
+  }
   [[nodiscard]] StreamRef own_stream() const override { return {nullptr, stream_.get().object}; }
   [[nodiscard]] Result<void> check_device() const override;
 

@@ -92,6 +92,11 @@ Result<void> StreamUsers::reserve(uint32_t place, const UsedStream &used) {
   return {};
 }
 
+void StreamUsers::cancel(uint32_t place) {
+  const std::lock_guard lock(mutex_);
+  places_[place].next.number = 0;
+}
+
 void StreamUsers::enqueued(uint32_t place, uint64_t number) {
   const std::lock_guard lock(mutex_);
   Place &own = places_[place];

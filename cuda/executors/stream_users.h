@@ -47,6 +47,8 @@ class StreamUsers {
   /// enqueued(). Returns RONDO_ERROR_INVALID_ARGUMENT, and has no effect, if the operation would come after one of
   /// another rank that waits for it.
   [[nodiscard]] Result<void> reserve(uint32_t place, const UsedStream &used);
+  /// Takes back the rank's reserve(), if there is one.
+  void cancel(uint32_t place);
   /// Notes that the rank at `place` has enqueued the operation `number`, on the stream that it has reserved, if any.
   void enqueued(uint32_t place, uint64_t number);
 

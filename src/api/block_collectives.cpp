@@ -24,7 +24,7 @@ Signature signature_by_pairs(rondo_collective_t collective, rondo_type_t type, i
 /// Checks what comes before buffers: the root, and whether the communicator has this collective.
 Result<void> check_call(const Communicator &comm, rondo_collective_t collective, int root = 0) {
   RONDO_TRY(check_root(root, comm.rank_count()));
-  return comm.check_block_exchange(collective, static_cast<uint32_t>(root));
+  return comm.check_block_exchange(collective);
 }
 
 bool is_root(const Communicator &comm, int root) { return static_cast<uint32_t>(root) == comm.rank(); }

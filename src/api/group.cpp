@@ -248,14 +248,23 @@ void give_back(Group &group) {
   if (group.keeps_memory() && !own.keeps_memory() && own.depth == 0) own = std::move(group);
 }
 
+/// Checks all parts before anything of any communicator runs. One part alone is prepared by submit().
+Result<void> check_all(std::span<Part> parts) {
+  const bool alone = parts.size() == 1;
+  for (Part &part : parts) RONDO_TRY(check(part, alone));
+  if (alone) return {};
+  for (const Part &part : parts) RONDO_TRY(part.comm->prepare(part.calls));
+  return {};
+}
+
 Result<void> run(Group &group) {
   if (group.refusal) return *std::move(group.refusal);
   const auto parts = group.parts();
-  const bool alone = parts.size() == 1;
-  for (Part &part : parts) RONDO_TRY(check(part, alone));
-  if (alone) return run(parts.front());
-  for (const Part &part : parts) RONDO_TRY(part.comm->prepare(part.calls));
-  return run_all(parts);
+  if (auto checked = check_all(parts); !checked.ok()) {
+    for (const Part &part : parts) part.comm->forget_stream();
+    return checked;
+  }
+  return parts.size() == 1 ? run(parts.front()) : run_all(parts);
 }
 
 }  // namespace

@@ -16,9 +16,9 @@ ncclResult_t refuse(const char *function, const char *reason) {
   return fail(ncclInvalidUsage, std::string(function) + ": " + reason);
 }
 
-constexpr char messages[] = "Rondo has no messages between two ranks yet";
-constexpr char exchanges[] = "Rondo has no collective of this kind yet; it has all_reduce, broadcast, reduce, "
-                             "all_gather and reduce_scatter";
+constexpr char messages[] = "Rondo has messages on host memory only, and libnccl.so.2 works on devices";
+constexpr char exchanges[] = "Rondo has this collective on host memory only, and libnccl.so.2 works on devices; "
+                             "there it has all_reduce, broadcast, reduce, all_gather and reduce_scatter";
 constexpr char configured[] = "Rondo takes no configuration for a single call yet; use the function without Config";
 constexpr char created_ops[] = "Rondo has no operations with a factor yet";
 constexpr char derived[] = "Rondo cannot shrink or grow a communicator yet; split it, or make one from a new unique id";

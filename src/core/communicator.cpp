@@ -48,7 +48,10 @@ Result<void> Communicator::submit_as(std::span<WorkItem> works, std::span<const 
     RONDO_TRY_ASSIGN(const bool captured, executor_->check_stream(stream));
     for (WorkItem &work : works) work.captured = captured;
   }
-  RONDO_TRY(give_numbers(calls, works));
+  if (auto numbered = give_numbers(calls, works); !numbered.ok()) {
+    executor_->forget_stream();
+    return numbered;
+  }
   if (runs_here) lock.unlock();
   return executor_->enqueue(works, stream);
 }

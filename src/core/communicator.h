@@ -7,6 +7,7 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <span>
 #include <vector>
@@ -92,11 +93,13 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   Result<void> submit(std::span<const Call> calls, std::span<const Message> messages, StreamRef stream);
   /// Prepares for messages. RONDO_ERROR_UNSUPPORTED says why this communicator carries none. Any thread.
   [[nodiscard]] Result<void> open_messages();
-  /// Before a collective that exchanges blocks. RONDO_ERROR_UNSUPPORTED: this communicator has none with this root, and
-  /// why. Any thread.
-  [[nodiscard]] Result<void> check_block_exchange(rondo_collective_t collective, uint32_t root) const;
+  /// Call it before a collective that exchanges blocks. RONDO_ERROR_UNSUPPORTED says why this communicator has none. All
+  /// ranks get the same answer. Any thread.
+  [[nodiscard]] Result<void> check_block_exchange(rondo_collective_t collective) const;
   /// Returns what submit() on `stream` would refuse at once.
   [[nodiscard]] Result<void> check_usable(StreamRef stream);
+  /// Takes back what check_usable() has noted, since nothing is submitted.
+  void forget_stream() { executor_->forget_stream(); }
   /// Makes the plans of the calls, so that submit() finds them. Returns why one of the calls cannot run.
   [[nodiscard]] Result<void> prepare(std::span<const Call> calls);
 
@@ -147,6 +150,8 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   const Settings settings_;
   const GroupInfo group_;
   const TuningTable *const tuning_;
+  mutable std::once_flag joins_all_once_;
+  mutable bool joins_all_ = false;  ///< joins_all_hosts(), found at the first call that needs it
   const Secret secret_;
   const std::unique_ptr<Transport> transport_;
   Links &links_;  ///< of transport_

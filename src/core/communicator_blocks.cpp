@@ -3,28 +3,21 @@
 #include <string>
 
 #include "src/core/communicator.h"
-#include "src/plan/algorithm.h"
+#include "src/core/registry.h"
 
 namespace rondo {
 
-Result<void> Communicator::check_block_exchange(rondo_collective_t collective, uint32_t root) const {
+Result<void> Communicator::check_block_exchange(rondo_collective_t collective) const {
   if (!capabilities_.exchanges_blocks)
     return Error{RONDO_ERROR_UNSUPPORTED, std::string("rondo_") + rondo_collective_string(collective) +
                                               " needs host memory in this version; this communicator is on device " +
                                               std::to_string(settings_.device)};
-  if (group_.one_node()) return {};
-  const bool with_all = !has_root(collective) || rank_ == root;
-  for (uint32_t peer = 0; peer < rank_count_; ++peer) {
-    if ((!with_all && peer != root) || group_.node_of(peer) == group_.node_of(rank_)) continue;
-    if (links_.outgoing(0, peer).base != nullptr) continue;
-    return Error{RONDO_ERROR_UNSUPPORTED,
-                 std::string("rondo_") + rondo_collective_string(collective) + " needs a connection between ranks " +
-                     std::to_string(rank_) + " and " + std::to_string(peer) +
-                     ", which are on different hosts, and no schedule joins them; set RONDO_ALGORITHM=one_shot on all "
-                     "ranks, which connects all of them",
-                 static_cast<int32_t>(rank_), static_cast<int32_t>(peer)};
-  }
-  return {};
+  std::call_once(joins_all_once_, [this] { joins_all_ = joins_all_hosts(settings_, group_, tuning_); });
+  if (joins_all_) return {};
+  return Error{RONDO_ERROR_UNSUPPORTED,
+               std::string("rondo_") + rondo_collective_string(collective) +
+                   " needs a connection between each two ranks of different hosts, and no schedule joins some of them; "
+                   "set RONDO_ALGORITHM=one_shot on all ranks, which connects all of them"};
 }
 
 }  // namespace rondo

@@ -130,24 +130,29 @@ WaitPolicy wait_policy_of(const Settings &settings, const GroupInfo &group, cons
   return policy;
 }
 
-}  // namespace
-
-const char *network_name(const Settings &settings) { return network_of(settings).name; }
-
-std::vector<bool> permitted_ranks(const ConnectArgs &args) {
-  const GroupInfo &group = args.group;
-  const Settings &settings = args.settings;
+EdgeRequest edge_request_of(const Settings &settings, const GroupInfo &group, const TuningTable *tuning) {
   const bool on_device = settings.device != RONDO_DEVICE_HOST;
-  if (group.one_node() && !on_device) return {};
   EdgeRequest request;
   request.node_of = group.node_of_ranks();
   request.channel_count = group.one_node() ? device_channels_max : link_channel_count(settings);
   request.oversubscribed = group.oversubscribed && !on_device;
   request.overrides = {settings.algorithm, settings.protocol, settings.channels, settings.chunk_bytes, settings.kernel};
-  request.table = args.tuning;
-  return permitted_peers(request, args.rank);
+  request.table = tuning;
+  return request;
 }
 
+}  // namespace
+
+const char *network_name(const Settings &settings) { return network_of(settings).name; }
+
+std::vector<bool> permitted_ranks(const ConnectArgs &args) {
+  if (args.group.one_node() && args.settings.device == RONDO_DEVICE_HOST) return {};
+  return permitted_peers(edge_request_of(args.settings, args.group, args.tuning), args.rank);
+}
+
+bool joins_all_hosts(const Settings &settings, const GroupInfo &group, const TuningTable *tuning) {
+  return group.one_node() || joins_all_nodes(edge_request_of(settings, group, tuning));
+}
 Result<std::unique_ptr<Transport>> connect_ranks(const ConnectArgs &args, Store &store, SegmentTable &segments) {
   const GroupInfo &group = args.group;
   hosts::Congestion congestion;

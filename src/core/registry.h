@@ -33,6 +33,10 @@ struct ConnectArgs {
 /// since all ranks share memory of their host.
 [[nodiscard]] std::vector<bool> permitted_ranks(const ConnectArgs &args);
 
+/// Returns whether each two ranks of different hosts are connected, so that blocks can go between them. The answer is
+/// equal on all ranks.
+[[nodiscard]] bool joins_all_hosts(const Settings &settings, const GroupInfo &group, const TuningTable *tuning);
+
 /// Returns the name of the network that the settings choose.
 [[nodiscard]] const char *network_name(const Settings &settings);
 

@@ -62,6 +62,9 @@ class Split : public std::enable_shared_from_this<Split> {
  public:
   Split(std::shared_ptr<Communicator> parent, Settings settings)
       : parent_(std::move(parent)), settings_(std::move(settings)) {}
+  Split(const Split &) = delete;
+  Split &operator=(const Split &) = delete;
+  ~Split();
 
   /// Takes the turn on the parent.
   [[nodiscard]] Result<void> begin(int color, int key);
@@ -90,7 +93,9 @@ class Split : public std::enable_shared_from_this<Split> {
   SplitCall call_;  ///< of this rank
   Signature record_;
   WorkItem work_;
+  bool owes_turn_ = false;  ///< the turn on the parent is taken, and agree() has not begun
   StoreListener listener_;  ///< until this rank serves the part's store, or knows that it does not
+  std::optional<Error> not_listening_;  ///< why there is no listener
   // agree() sets these:
   std::vector<uint32_t> members_;  ///< ranks of the parent, in the order of the part
   uint32_t rank_ = 0;              ///< of this rank in the part
@@ -107,15 +112,26 @@ Result<void> Split::begin(int color, int key) {
   call_.key = key;
   randombytes_buf(&call_.nonce, sizeof call_.nonce);
   if (has_color()) {
-    RONDO_TRY_ASSIGN(listener_, listen_for_store({address_of(*parent_, parent_->rank()), 0}));
+    auto listener = listen_for_store({address_of(*parent_, parent_->rank()), 0});
+    if (listener.ok()) listener_ = std::move(listener).value();
+    else not_listening_ = std::move(listener).error();  // the other ranks wait for this one, and then learn of it
     call_.port = listener_.endpoint.port;
   }
   record_ = record_of(call_);
   RONDO_TRY_ASSIGN(work_, parent_->begin_split(record_));
+  owes_turn_ = true;
   return {};
 }
 
+/// Nothing can be called on the parent any more if its turn is not run.
+Split::~Split() {
+  if (owes_turn_)
+    parent_->fail({RONDO_ERROR_OUT_OF_RESOURCES, "rondo_comm_split could not be continued here, for lack of memory or "
+                                                 "handles; only rondo_comm_abort and rondo_comm_destroy are left"});
+}
+
 Result<void> Split::agree() {
+  owes_turn_ = false;
   RONDO_TRY(parent_->end_split(work_));
   if (!has_color()) return {};
   const uint64_t deadline_ns = now_ns() + parent_->settings().timeout_ns;
@@ -127,6 +143,13 @@ Result<void> Split::agree() {
   members_ = members_of(calls, call_.color);
   rank_ = static_cast<uint32_t>(std::ranges::find(members_, parent_->rank()) - members_.begin());
   id_ = id_of(*parent_, members_.front(), calls[members_.front()]);
+  if (members_.size() > 1 && calls[members_.front()].port == 0) {
+    if (not_listening_ && serves()) return *not_listening_;
+    return Error{RONDO_ERROR_REMOTE,
+                 parent_->ranks().describe_rank(members_.front()) +
+                     " cannot listen for the ranks of its part; its own error says why",
+                 static_cast<int32_t>(parent_->rank()), static_cast<int32_t>(members_.front()), work_.number};
+  }
   if (!serves() || members_.size() == 1) listener_ = {};
   return {};
 }

@@ -94,6 +94,8 @@ class Executor {
   /// Says whether the stream is being captured into a graph. An error means that work cannot be enqueued there. Any
   /// thread.
   [[nodiscard]] virtual Result<bool> check_stream(StreamRef stream) const = 0;
+  /// Takes back what check_stream() has noted, since the call is not enqueued.
+  virtual void forget_stream() const {}
   /// Returns a stream for work that has none of the caller's: the barrier of finalize.
   [[nodiscard]] virtual StreamRef own_stream() const = 0;
 

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <set>
+#include <utility>
 
 #include "src/plan/algorithm.h"
 #include "src/plan/hierarchical/layout.h"
@@ -13,6 +14,7 @@ namespace {
 
 constexpr uint32_t bits_of_bytes = 40;  // no row of a built-in table begins at more bytes than this has bits
 constexpr uint64_t barrier_bytes_max = 64;
+constexpr uint32_t exact_rank_count_max = 64;  // of joins_all_nodes(): schedules of all ranks take long
 
 /// Returns every size at which the tuner's answer can change. The built-in tables' rows begin after powers of two.
 std::set<uint64_t> sizes_to_ask(const EdgeRequest &request, rondo_collective_t collective) {
@@ -76,25 +78,56 @@ void add_peers(const EdgeRequest &request, ScheduleArgs args, rondo_algorithm_t 
     }
 }
 
+using Algorithms = std::vector<std::pair<rondo_collective_t, rondo_algorithm_t>>;
+
+Algorithms all_possible_algorithms(const EdgeRequest &request) {
+  Algorithms all;
+  for (int number = RONDO_ALL_REDUCE; number <= RONDO_BARRIER; ++number) {
+    const auto collective = static_cast<rondo_collective_t>(number);
+    for (const rondo_algorithm_t algorithm : possible_algorithms(request, collective))
+      all.emplace_back(collective, algorithm);
+  }
+  return all;
+}
+
+/// Returns which ranks are peers of `rank` in some schedule of the algorithms.
+std::vector<bool> peers_in(const EdgeRequest &request, const Algorithms &algorithms, uint32_t rank) {
+  std::vector<bool> permitted(request.node_of.size());
+  permitted[rank] = true;
+  ScheduleArgs args;
+  args.rank = rank;
+  args.rank_count = static_cast<uint32_t>(request.node_of.size());
+  args.node_of = request.node_of;
+  const HostLayout hosts(args);  // made once: there is a schedule for each root
+  args.hosts = &hosts;
+  for (const auto &[collective, algorithm] : algorithms) {
+    args.collective = collective;
+    add_peers(request, args, algorithm, permitted);
+  }
+  return permitted;
+}
+
 }  // namespace
 
 std::vector<bool> permitted_peers(const EdgeRequest &request, uint32_t rank) {
   const auto rank_count = static_cast<uint32_t>(request.node_of.size());
   if (rank_count > edges_rank_count_max) return std::vector<bool>(rank_count, true);
-  std::vector<bool> permitted(rank_count);
-  permitted[rank] = true;
-  ScheduleArgs args;
-  args.rank = rank;
-  args.rank_count = rank_count;
-  args.node_of = request.node_of;
-  const HostLayout hosts(args);  // made once: there is a schedule for each root
-  args.hosts = &hosts;
-  for (int collective = RONDO_ALL_REDUCE; collective <= RONDO_BARRIER; ++collective) {
-    args.collective = static_cast<rondo_collective_t>(collective);
-    for (const rondo_algorithm_t algorithm : possible_algorithms(request, args.collective))
-      add_peers(request, args, algorithm, permitted);
+  return peers_in(request, all_possible_algorithms(request), rank);
+}
+
+bool joins_all_nodes(const EdgeRequest &request) {
+  const auto rank_count = static_cast<uint32_t>(request.node_of.size());
+  if (rank_count > edges_rank_count_max) return true;
+  const Algorithms algorithms = all_possible_algorithms(request);
+  for (const auto &[collective, algorithm] : algorithms)
+    if (algorithm == RONDO_ALGORITHM_ONE_SHOT && !has_root(collective)) return true;
+  if (rank_count > exact_rank_count_max) return false;
+  for (uint32_t rank = 0; rank < rank_count; ++rank) {
+    const std::vector<bool> permitted = peers_in(request, algorithms, rank);
+    for (uint32_t peer = 0; peer < rank_count; ++peer)
+      if (!permitted[peer] && request.node_of[peer] != request.node_of[rank]) return false;
   }
-  return permitted;
+  return true;
 }
 
 }  // namespace rondo

@@ -28,4 +28,8 @@ inline constexpr uint32_t edges_rank_count_max = 4096;
 /// ends.
 [[nodiscard]] std::vector<bool> permitted_peers(const EdgeRequest &request, uint32_t rank);
 
+/// Returns whether each two ranks of different nodes are peers in some schedule, as permitted_peers() says. The answer
+/// is equal on all ranks. Above 64 ranks it is true only if one algorithm joins all ranks.
+[[nodiscard]] bool joins_all_nodes(const EdgeRequest &request);
+
 }  // namespace rondo

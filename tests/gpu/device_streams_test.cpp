@@ -111,3 +111,16 @@ TEST_CASE("streams: two ranks may not be captured on one stream, but in captures
     CHECK_VALUES(pair.first.read(), std::vector<float>(16, 2));
   }
 }
+
+TEST_CASE("streams: a group that was refused leaves no stream in use") {
+  Pair pair(RONDO_DEVICE_EXECUTOR_KERNEL);
+  rondo_stream_t one = pair.group.stream(0), other = pair.group.stream(1);
+  REQUIRE(rondo_group_begin() == RONDO_OK);
+  CHECK(pair.sum(0, one) == RONDO_OK);
+  CHECK(pair.sum(1, one) == RONDO_OK);
+  CHECK(rondo_group_end() == RONDO_ERROR_INVALID_ARGUMENT);
+  REQUIRE(pair.sum(1, one) == RONDO_OK);
+  REQUIRE(pair.sum(0, other) == RONDO_OK);
+  pair.complete();
+  CHECK_VALUES(pair.first.read(), std::vector<float>(16, 2));
+}

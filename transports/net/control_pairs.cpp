@@ -70,6 +70,9 @@ std::optional<MessageReport> Control::pair(uint32_t peer, bool sends, uint64_t m
   RemotePair &known = pair_with(peer, parts_.rank);
   const uint64_t question = question_of(message, sends), now = now_ns();
   const bool is_own = known.with == uint64_t{parts_.rank} + 1 && known.question == question;
+  // Ranks of this host may share it, and each has its turn.
+  const bool is_taken = known.with != 0 && known.with != uint64_t{parts_.rank} + 1;
+  if (is_taken && now - known.asked_ns < ask_again_ns) return std::nullopt;
   const bool asked = is_own && known.asked_ns >= since_ns;
   if (asked && known.answered != 0) return report_of(known, parts_.rank, sends, message);
   if (asked && now - known.asked_ns < ask_again_ns) return std::nullopt;
