@@ -93,8 +93,8 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   Result<void> submit(std::span<const Call> calls, std::span<const Message> messages, StreamRef stream);
   /// Prepares for messages. RONDO_ERROR_UNSUPPORTED says why this communicator carries none. Any thread.
   [[nodiscard]] Result<void> open_messages();
-  /// Call it before a collective that exchanges blocks. RONDO_ERROR_UNSUPPORTED says why this communicator has none. All
-  /// ranks get the same answer. Any thread.
+  /// Call it before a collective that exchanges blocks. RONDO_ERROR_UNSUPPORTED says why this communicator has none.
+  /// All ranks get the same answer. Any thread.
   [[nodiscard]] Result<void> check_block_exchange(rondo_collective_t collective) const;
   /// Returns what submit() on `stream` would refuse at once.
   [[nodiscard]] Result<void> check_usable(StreamRef stream);
