@@ -76,7 +76,7 @@ bool exchange_all(uint32_t rank, Communicator &comm, size_t bytes) {
   std::vector<std::vector<std::byte>> out(ranks), in(ranks, std::vector<std::byte>(bytes));
   std::vector<Message> messages;
   const auto contents = [&](uint32_t from, uint32_t to) {
-    return rondo_test::contents_of({false, 0, from, to, bytes, uint64_t{from} * 97 + to});
+    return rondo_test::contents_of({false, rondo_test::Exchange::none, 0, from, to, bytes, uint64_t{from} * 97 + to});
   };
   for (uint32_t peer = 0; peer < ranks; ++peer) {
     out[peer] = contents(rank, peer);

@@ -118,7 +118,7 @@ bool exchange_blocks(Communicator &comm, size_t count, bool by_counts) {
   call.send = send.data();
   call.recv = recv.data();
   if (by_counts) call.lists = std::make_shared<const BlockLists>(lists);
-  return comm.check_block_exchange(RONDO_ALL_TO_ALL, 0).ok() && comm.submit(call, {}).ok() && recv == expected;
+  return comm.check_block_exchange(RONDO_ALL_TO_ALL).ok() && comm.submit(call, {}).ok() && recv == expected;
 }
 
 }  // namespace
