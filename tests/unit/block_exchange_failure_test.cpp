@@ -55,7 +55,7 @@ TEST_CASE("all_to_all: ranks that disagree on the call are told, with both calls
                    return rondo_all_to_all(own.send.data(), own.recv.data(), rank == 0 ? 8 : 9, RONDO_FLOAT32, comm,
                                            nullptr);
                  },
-                 {"ranks disagree on operation 1", "all_to_all of 8 float32", "all_to_all of 9 float32"});
+                 {"operation 1 differs between ranks", "all_to_all of 8 float32", "all_to_all of 9 float32"});
   check_mismatch(2,
                  [](int rank, rondo_comm_t comm) {
                    Own own;
@@ -113,7 +113,7 @@ TEST_CASE("all_to_all_v: the counts of a pair that differ are named on all ranks
                      return rondo_all_to_all_v(own.send.data(), to, nullptr, own.recv.data(), from, nullptr,
                                                RONDO_FLOAT32, comm, nullptr);
                    },
-                   {"ranks disagree on operation 1 (all_to_all of float32 in uneven blocks): rank 2 sends rank 0 " +
+                   {"operation 1 (all_to_all of float32 in uneven blocks) differs between ranks: rank 2 sends rank 0 " +
                     std::to_string(sent) + " elements, rank 0 expects " + std::to_string(expected)});
 }
 

@@ -111,7 +111,7 @@ TEST_CASE("perf options: what is wrong is refused, with what would be right") {
   CHECK(accept({"Scatter"}).collective == RONDO_SCATTER);
   CHECK_THAT(refuse({"gather", "--device", "cuda"}), Contains("gather is for host memory"));
   CHECK_THAT(refuse({"barrier"}), Contains("unknown collective 'barrier'"));
-  CHECK_THAT(refuse({"send"}), Contains("broadcast, reduce, sendrecv"));
+  CHECK_THAT(refuse({"send"}), Contains("gather, scatter, sendrecv"));
   CHECK_THAT(refuse({"sendrecv", "--device", "cuda"}), Contains("host memory"));
   CHECK_THAT(refuse({"sendrecv", "--in-place-only"}), Contains("no in-place form"));
   CHECK_THAT(refuse({"sendrecv", "--algorithm", "ring"}), Contains("no plan; leave out --algorithm"));
