@@ -230,7 +230,7 @@ std::string judge_disagreement(const Disagreement &drawn, const std::vector<Told
     if (one.same_as(two)) return who + ": ranks are named that agree: " + error.message;
     for (const std::string &part : {"rank " + std::to_string(finder) + " called " + one.text(),
                                     "rank " + std::to_string(other) + " (host ", "called " + two.text(),
-                                    "operation " + std::to_string(drawn.before.size() + 1) + ":"})
+                                    "operation " + std::to_string(drawn.before.size() + 1) + " differs between ranks:"})
       if (!holds(error.message, part)) return who + ": the message lacks '" + part + "': " + error.message;
     if (error.operation != drawn.before.size() + 1)
       return who + ": operation " + std::to_string(error.operation) + " is named: " + error.message;
