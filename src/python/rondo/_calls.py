@@ -7,12 +7,12 @@ Each method describes its buffers, checks what C cannot see, and ends with `_cal
 from __future__ import annotations
 
 import sys
-from ctypes import c_size_t
+from ctypes import byref, c_int, c_size_t
 from operator import index
 from typing import Any, Callable, Dict, NoReturn, Optional, Sequence, Tuple
 
 from ._buffers import Described, describe
-from ._errors import InvalidArgument, failure
+from ._errors import InvalidArgument, check, failure
 from ._groups import state
 from ._interface import Op, Type
 from ._library import C
@@ -82,16 +82,20 @@ def sizes(values: Optional[Sequence[int]], rank_count: int, name: str) -> Any:
     """Returns an array of C with one number for each rank, or None."""
     if values is None:
         return None
-    numbers = [int(value) for value in values]
-    if len(numbers) != rank_count or min(numbers) < 0:
-        raise InvalidArgument(f"{name} has one number for each of the {rank_count} ranks, and none is negative, not "
+    numbers = [index(value) for value in values]
+    if len(numbers) != rank_count or min(numbers) < 0 or max(numbers) >= 2 ** 63:
+        raise InvalidArgument(f"{name} has one number for each of the {rank_count} ranks, each from 0 to 2^63 - 1, not "
                               f"{numbers}")
     return (c_size_t * rank_count)(*numbers)
 
 
 def room(counts: Any, places: Any) -> int:
-    """Returns how many elements blocks of these counts take, at their places or one after another."""
-    return max(place + count for place, count in zip(places, counts)) if places else sum(counts)
+    """Returns how many elements blocks of these counts take, at their places or one after another.
+
+    An empty block takes none, wherever it is."""
+    if not places:
+        return sum(counts)
+    return max((place + count for place, count in zip(places, counts) if count), default=0)
 
 
 def output_of_room(data: Any, count: int, type_: int) -> Described:
@@ -105,13 +109,32 @@ def output_of_room(data: Any, count: int, type_: int) -> Described:
 class Calls:
     """The calls of a communicator. Buffers are arrays, or rondo.Buffer. Every rank makes the same collectives.
 
-    Without a stream a call returns its output when the operation is complete. With a rondo.Stream it returns a Work at
-    once, which keeps the buffers alive. On a stream of CUDA it returns the output, and the caller keeps the buffers
-    alive until the stream has passed the operation."""
+    On host memory, a call without a stream returns its output when the operation is complete. With a rondo.Stream it
+    returns a Work at once, which keeps the buffers alive. On a device, a call returns its output when the operation is
+    enqueued, on a stream of CUDA or, without one, on the default stream. The caller keeps the buffers alive
+    until the stream has passed the operation."""
 
     _handle: Optional[int]
-    rank: int
-    size: int
+    _place: Optional[Tuple[int, int]]  # the rank and the size, once the communicator is made
+
+    @property
+    def rank(self) -> int:
+        """Returns the rank of this process or thread. NotReadyError is raised while the communicator is being made."""
+        return self._complete()[0]
+
+    @property
+    def size(self) -> int:
+        """Returns how many ranks there are. NotReadyError is raised while the communicator is being made."""
+        return self._complete()[1]
+
+    def _complete(self) -> Tuple[int, int]:
+        """Returns the rank and the size, and asks the library for them at first."""
+        if self._place is None:
+            rank, size = c_int(), c_int()
+            check(C.rondo_comm_rank(self._handle, byref(rank)), self._handle)
+            check(C.rondo_comm_size(self._handle, byref(size)), self._handle)
+            self._place = rank.value, size.value
+        return self._place
 
     def all_reduce(self, data: Any, out: Any = None, op: Any = "sum", stream: Any = None) -> Any:
         """Reduces an array over all ranks, on every rank, in place or into `out`.
