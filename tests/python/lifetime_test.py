@@ -111,6 +111,24 @@ class Lifetime(unittest.TestCase):
         gc.collect()
         self.assertIsNone(end())
 
+    def test_the_end_of_a_buffer_may_ask_the_stream(self):
+        comms, streams = self.pair()
+        asked = []
+
+        class Asking(array.array):
+            def __del__(self):
+                asked.append(later.done())
+        works = [comm.all_reduce(Asking("f", [1.0]) if comm.rank == 0 else floats([1.0]), stream=stream)
+                 for comm, stream in zip(comms, streams)]
+        later = comms[0].all_reduce(floats([1.0]), stream=streams[0])
+        works[0].result = None
+        waiting = threading.Thread(target=works[0].wait, daemon=True)
+        waiting.start()
+        waiting.join(ranks.LIMIT_S / 2)
+        self.assertFalse(waiting.is_alive())
+        self.assertEqual(asked, [False])
+        comms[1].all_reduce(floats([1.0]), stream=streams[1])
+
     def test_a_refused_call_on_a_stream_lets_its_buffers_go(self):
         with rondo.init() as comm, rondo.Stream() as stream:
             x = floats([1.0])

@@ -239,9 +239,11 @@ class Stream:
 
     def _retire(self) -> None:
         """Lets go of the buffers of operations that are done."""
+        ended = []  # what may run code of the program when it ends, which must not be inside of the lock
         with self._lock:
             while self._pending and C.rondo_event_query(self._pending[0]._event) != NOT_READY:
                 event = self._pending[0]._event
+                ended.append(self._pending[0]._held)
                 self._pending[0]._finish()
                 self._pending.popleft()
                 if event is not None:
