@@ -97,6 +97,25 @@ class Plain(unittest.TestCase):
         with self.assertRaisesRegex(rondo.InvalidArgument, "no element type 'complex64'"):
             rondo.Buffer(bytearray(8), "complex64")
 
+    def test_a_type_of_another_package_with_infinities_is_not_rondos(self):
+        class Infinite:  # as ml_dtypes.float8_e4m3
+            name = "float8_e4m3"
+
+        class Foreign:
+            dtype = Infinite
+            __array_interface__ = {"typestr": "|V1", "shape": (2,), "data": (4096, False), "version": 3}
+
+        class Finite:
+            name = "float8_e4m3fn"
+        for dtype in ("float8_e4m3", "float8_e4m3fn", rondo.Type.FLOAT8_E4M3, Finite):
+            self.assertEqual(rondo.Buffer(bytearray(2), dtype).type, rondo.Type.FLOAT8_E4M3)
+        with self.assertRaisesRegex(rondo.InvalidArgument, "no element type 'float8_e4m3 with infinities'"):
+            rondo.Buffer(bytearray(2), Infinite)
+        with self.assertRaisesRegex(rondo.InvalidArgument, "no type for"):
+            describe(Foreign())
+        Foreign.dtype = Finite
+        self.assertEqual(describe(Foreign())[1:3], (2, rondo.Type.FLOAT8_E4M3))
+
     def test_a_buffer_by_its_address(self):
         words = (ctypes.c_int32 * 4)(1, 2, 3, 4)
         buffer = rondo.Buffer.from_address(ctypes.addressof(words), 4, rondo.Type.INT32, owner=words)

@@ -5,11 +5,14 @@ import array
 import gc
 import pickle
 import threading
+import time
 import unittest
+import unittest.mock
 import weakref
 
 import ranks
 import rondo
+from rondo import _communicator
 
 SIZE = 3
 OPS = {"sum": sum, "prod": lambda values: values[0] * values[1] * values[2], "min": min, "max": max,
@@ -76,6 +79,15 @@ class Collectives(unittest.TestCase):
             block = comm.reduce_scatter_v(packed, counts)
             return packed.tolist(), spread.tolist(), block.tolist()
         self.each(body, lambda rank: ([1, 1, 3], [0, 3, 0, 1, 1, 0], [[3, 3], [], [9]][rank]))
+
+    def test_an_empty_block_takes_no_room_wherever_it_is(self):
+        def body(comm):
+            mine = ints([comm.rank + 1] * (comm.rank == 0))
+            with self.assertRaisesRegex(rondo.InvalidArgument, "output has 3 .* result has 4"):
+                comm.all_gather_v(mine, [1, 0, 0], displacements=[3, 9, 9], out=ints([0] * 3))
+            nothing = comm.all_to_all_v(ints([]), [0] * 3, [0] * 3, recv_displacements=[7, 8, 9])
+            return comm.all_gather_v(mine, [1, 0, 0], displacements=[1, 9, 8]).tolist(), nothing.tolist()
+        self.each(body, lambda rank: ([0, 1], []))
 
     def test_all_to_all_of_equal_blocks_and_of_blocks_that_differ(self):
         def body(comm):
@@ -264,6 +276,7 @@ class Life(unittest.TestCase):
         def body(comm):
             half = comm.split(color=comm.rank % 2, key=-comm.rank)
             none = comm.split(color=None if comm.rank else 0, timeout=30)
+            assert comm.split(color=-1) is None  # RONDO_NO_COLOR
             with half:
                 total = half.all_reduce(ints([comm.rank]))[0]
             return half.rank, half.size, total, none is None
@@ -281,6 +294,42 @@ class Life(unittest.TestCase):
         for comm in comms:
             comm.abort()
             comm.destroy()
+
+    def test_a_part_with_options_keeps_the_device(self):
+        with rondo.init() as comm:
+            about, given = comm.properties(), []
+
+            def refuse(_handle, _color, _key, config, _part):
+                given.append(config._obj.device)
+                return int(rondo.Status.UNSUPPORTED)
+            with unittest.mock.patch.object(_communicator.C, "rondo_comm_split", refuse), \
+                    unittest.mock.patch.object(comm, "properties", lambda: about._replace(device=3)):
+                for options in ({"timeout": 30}, {"channels": 2, "device": 1}, {"timeout": 30, "device": -1}):
+                    with self.assertRaises(rondo.UnsupportedError):
+                        comm.split(0, **options)
+            self.assertEqual(given, [3, 1, -1])
+
+    def test_a_communicator_that_is_not_made_has_no_rank_yet(self):
+        begun = threading.Event()
+
+        def body(comm):
+            if comm.rank == 1:
+                assert begun.wait(ranks.LIMIT_S)  # so the part of rank 0 cannot be made before
+            with comm.split(color=0, nonblocking=1) as part:
+                if comm.rank == 0:
+                    calls = (lambda: part.rank, lambda: part.size, lambda: part.reduce_scatter(ints([1])),
+                             lambda: part.all_gather(ints([1]), out=ints([0, 0])),
+                             lambda: part.all_gather_v(ints([1]), [1, 0]), lambda: part.gather(ints([1])))
+                    for call in calls:
+                        with self.assertRaises(rondo.NotReadyError):
+                            call()
+                    assert repr(part) == "<rondo.Communicator: not ready>"
+                    begun.set()
+                while repr(part) == "<rondo.Communicator: not ready>":
+                    assert part.async_error() is None
+                    time.sleep(0.001)
+                return part.rank, part.size
+        self.assertEqual(ranks.as_threads(2, body), [(0, 2), (1, 2)])
 
     def test_a_destroyed_communicator_refuses_calls(self):
         comm = rondo.init()
@@ -315,6 +364,11 @@ class Life(unittest.TestCase):
             for counts in ([1, 1], [-1], []):
                 with self.assertRaisesRegex(rondo.InvalidArgument, "counts has one number for each"):
                     comm.all_gather_v(ints([1]), counts=counts)
+            for count in (1.5, "1"):
+                with self.assertRaisesRegex(TypeError, "integer"):
+                    comm.all_gather_v(ints([1]), counts=[count])
+            with self.assertRaisesRegex(rondo.InvalidArgument, "counts has one number"):
+                comm.all_gather_v(ints([1]), counts=[2 ** 64 + 1])  # C would see 1
             with self.assertRaisesRegex(rondo.InvalidArgument, r"sends 1 elements, but counts\[0\] is 2"):
                 comm.all_gather_v(ints([1]), counts=[2])
             for call in (lambda: comm.gather_v(ints([1])), lambda: comm.scatter_v(ints([1]), ints([0]))):

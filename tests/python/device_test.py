@@ -78,6 +78,11 @@ class Device(unittest.TestCase):
             return made
         self.assertEqual(ranks.as_threads(2, body, devices=[0, 0]), [[6.0] * COUNT] * 2)
 
+    def test_a_part_with_options_is_on_the_same_device(self):
+        make_current()
+        with rondo.init(device=0) as comm, comm.split(color=0, timeout=30) as part:
+            self.assertEqual(part.properties().device, 0)
+
     def test_memory_and_streams_of_another_kind_are_refused(self):
         make_current()
         with rondo.init() as comm, self.assertRaisesRegex(rondo.InvalidArgument, "device"):

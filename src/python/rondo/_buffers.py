@@ -56,11 +56,17 @@ def type_of(dtype: Any) -> Type:
     """
     if isinstance(dtype, int):
         return Type(dtype)
-    name = str(dtype if isinstance(dtype, str) else getattr(dtype, "name", getattr(dtype, "__name__", dtype)))
+    name = dtype if isinstance(dtype, str) else name_of(dtype)
     try:
         return NAMES[name.split(".")[-1]]
     except KeyError:
         raise InvalidArgument(f"Rondo has no element type {name!r}. It has {KNOWN}") from None
+
+
+def name_of(dtype: Any) -> str:
+    """Returns the name of a dtype. It is not a name of Rondo's if it stands for another type there."""
+    name = str(getattr(dtype, "name", getattr(dtype, "__name__", dtype))).split(".")[-1]
+    return "float8_e4m3 with infinities" if name == "float8_e4m3" else name  # Rondo's is float8_e4m3fn elsewhere
 
 
 class Buffer:
@@ -218,8 +224,7 @@ def describe_interface(data: Any, interface: Dict[str, Any]) -> Described:
     typestr, shape = interface["typestr"], interface["shape"]
     type_ = TYPESTRS.get(typestr)
     if type_ is None:
-        dtype = getattr(data, "dtype", None)
-        name = str(getattr(dtype, "name", dtype)).split(".")[-1]
+        name = name_of(getattr(data, "dtype", None))
         if name not in NAMES or typestr[0] == ">":
             refuse_type(data, f"the type {typestr!r}")
         type_ = int(NAMES[name])

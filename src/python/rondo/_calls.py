@@ -1,18 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """This module has the collectives and messages of a communicator.
 
-Each method describes its buffers, checks what C cannot see, makes one call, and ends with `_after()`. The method that
-is called most, `all_reduce()`, does all of that in place: a call costs about two microseconds more than in C."""
+Each method describes its buffers, checks what C cannot see, and ends with `_call()`. The method that is called most,
+`all_reduce()`, makes the plain call in place: it costs about two microseconds more than in C."""
 
 from __future__ import annotations
 
 import sys
-from ctypes import c_size_t
+from ctypes import byref, c_int, c_size_t
 from operator import index
-from typing import Any, Dict, NoReturn, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, NoReturn, Optional, Sequence, Tuple
 
 from ._buffers import Described, describe
-from ._errors import InvalidArgument, failure
+from ._errors import InvalidArgument, check, failure
 from ._groups import state
 from ._interface import Op, Type
 from ._library import C
@@ -82,16 +82,20 @@ def sizes(values: Optional[Sequence[int]], rank_count: int, name: str) -> Any:
     """Returns an array of C with one number for each rank, or None."""
     if values is None:
         return None
-    numbers = [int(value) for value in values]
-    if len(numbers) != rank_count or min(numbers) < 0:
-        raise InvalidArgument(f"{name} has one number for each of the {rank_count} ranks, and none is negative, not "
+    numbers = [index(value) for value in values]
+    if len(numbers) != rank_count or min(numbers) < 0 or max(numbers) >= 2 ** 63:
+        raise InvalidArgument(f"{name} has one number for each of the {rank_count} ranks, each from 0 to 2^63 - 1, not "
                               f"{numbers}")
     return (c_size_t * rank_count)(*numbers)
 
 
 def room(counts: Any, places: Any) -> int:
-    """Returns how many elements blocks of these counts take, at their places or one after another."""
-    return max(place + count for place, count in zip(places, counts)) if places else sum(counts)
+    """Returns how many elements blocks of these counts take, at their places or one after another.
+
+    An empty block takes none, wherever it is."""
+    if not places:
+        return sum(counts)
+    return max((place + count for place, count in zip(places, counts) if count), default=0)
 
 
 def output_of_room(data: Any, count: int, type_: int) -> Described:
@@ -105,13 +109,32 @@ def output_of_room(data: Any, count: int, type_: int) -> Described:
 class Calls:
     """The calls of a communicator. Buffers are arrays, or rondo.Buffer. Every rank makes the same collectives.
 
-    Without a stream a call returns its output when the operation is complete. With a rondo.Stream it returns a Work at
-    once, which keeps the buffers alive. On a stream of CUDA it returns the output, and the caller keeps the buffers
-    alive until the stream has passed the operation."""
+    On host memory, a call without a stream returns its output when the operation is complete. With a rondo.Stream it
+    returns a Work at once, which keeps the buffers alive. On a device, a call returns its output when the operation is
+    enqueued, on a stream of CUDA or, without one, on the default stream. The caller keeps the buffers alive
+    until the stream has passed the operation."""
 
     _handle: Optional[int]
-    rank: int
-    size: int
+    _place: Optional[Tuple[int, int]]  # the rank and the size, once the communicator is made
+
+    @property
+    def rank(self) -> int:
+        """Returns the rank of this process or thread. NotReadyError is raised while the communicator is being made."""
+        return self._complete()[0]
+
+    @property
+    def size(self) -> int:
+        """Returns how many ranks there are. NotReadyError is raised while the communicator is being made."""
+        return self._complete()[1]
+
+    def _complete(self) -> Tuple[int, int]:
+        """Returns the rank and the size, and asks the library for them at first."""
+        if self._place is None:
+            rank, size = c_int(), c_int()
+            check(C.rondo_comm_rank(self._handle, byref(rank)), self._handle)
+            check(C.rondo_comm_size(self._handle, byref(size)), self._handle)
+            self._place = rank.value, size.value
+        return self._place
 
     def all_reduce(self, data: Any, out: Any = None, op: Any = "sum", stream: Any = None) -> Any:
         """Reduces an array over all ranks, on every rank, in place or into `out`.
@@ -125,19 +148,20 @@ class Calls:
         recv = send if out is None else describe(out)
         if recv[1] != send[1] or recv[2] != send[2] or not recv[3]:
             unfit(recv, send[1], send[2])
-        status = _all_reduce(send[0], recv[0], send[1], send[2], op_number(op), self._handle,
-                             None if stream is None else handle_of(stream))
-        if status or stream is not None or state.group is not None:
-            return self._after(status, stream, data if out is None else out, (send, recv))
+        if stream is not None or state.group is not None:
+            return self._call(_all_reduce, (send[0], recv[0], send[1], send[2], op_number(op)),
+                              stream, data if out is None else out, (send, recv))
+        status = _all_reduce(send[0], recv[0], send[1], send[2], op_number(op), self._handle, None)
+        if status:
+            raise failure(status, self._handle)
         return data if out is None else out
 
     def broadcast(self, data: Any, out: Any = None, root: int = 0, stream: Any = None) -> Any:
         """Copies the array of `root` to every rank, in place or into `out`."""
         send = describe(data)
         recv = output(data if out is None else out, send[1], send[2])
-        status = C.rondo_broadcast(send[0], recv[0], send[1], send[2], number_of(root, "root"), self._handle,
-                                   self._at(stream))
-        return self._after(status, stream, data if out is None else out, (send, recv))
+        return self._call(C.rondo_broadcast, (send[0], recv[0], send[1], send[2], number_of(root, "root")),
+                          stream, data if out is None else out, (send, recv))
 
     def reduce(self, data: Any, out: Any = None, root: int = 0, op: Any = "sum", stream: Any = None) -> Any:
         """Reduces an array over all ranks, on `root`, in place or into `out`. Other ranks' arrays are as before."""
@@ -145,9 +169,8 @@ class Calls:
         result, recv = data if out is None else out, NOTHING
         if self.rank == root:
             recv = output(result, send[1], send[2])
-        status = C.rondo_reduce(send[0], recv[0], send[1], send[2], op_number(op), number_of(root, "root"),
-                                self._handle, self._at(stream))
-        return self._after(status, stream, result, (send, recv))
+        return self._call(C.rondo_reduce, (send[0], recv[0], send[1], send[2], op_number(op), number_of(root, "root")),
+                          stream, result, (send, recv))
 
     def all_gather(self, data: Any, out: Any = None, stream: Any = None) -> Any:
         """Collects the arrays of all ranks on every rank. A new output has the shape (size, *data.shape).
@@ -164,8 +187,7 @@ class Calls:
         if out is None:
             out = new_like(data, send, (self.size, *shape_of(data, send)), count)
         recv = output(out, count, send[2])
-        status = C.rondo_all_gather(send[0], recv[0], send[1], send[2], self._handle, self._at(stream))
-        return self._after(status, stream, out, (send, recv))
+        return self._call(C.rondo_all_gather, (send[0], recv[0], send[1], send[2]), stream, out, (send, recv))
 
     def all_gather_v(self, data: Any, counts: Sequence[int], displacements: Optional[Sequence[int]] = None,
                      out: Any = None, stream: Any = None) -> Any:
@@ -180,8 +202,7 @@ class Calls:
         if out is None:
             out = new_like(data, send, (count,), count)
         recv = output_of_room(out, count, send[2])
-        status = C.rondo_all_gather_v(send[0], recv[0], each, places, send[2], self._handle, self._at(stream))
-        return self._after(status, stream, out, (send, recv))
+        return self._call(C.rondo_all_gather_v, (send[0], recv[0], each, places, send[2]), stream, out, (send, recv))
 
     def reduce_scatter(self, data: Any, out: Any = None, op: Any = "sum", stream: Any = None) -> Any:
         """Reduces an array of `size` blocks over all ranks, and leaves one block on each, in `out`.
@@ -196,9 +217,8 @@ class Calls:
             shape = shape_of(data, send)
             out = new_like(data, send, shape[1:] if shape[:1] == (self.size,) else (count,), count)
         recv = output(out, count, send[2])
-        status = C.rondo_reduce_scatter(send[0], recv[0], count, send[2], op_number(op), self._handle,
-                                        self._at(stream))
-        return self._after(status, stream, out, (send, recv))
+        return self._call(C.rondo_reduce_scatter, (send[0], recv[0], count, send[2], op_number(op)),
+                          stream, out, (send, recv))
 
     def reduce_scatter_v(self, data: Any, counts: Sequence[int], out: Any = None, op: Any = "sum",
                          stream: Any = None) -> Any:
@@ -209,9 +229,8 @@ class Calls:
         if out is None:
             out = new_like(data, send, (each[self.rank],), each[self.rank])
         recv = output(out, each[self.rank], send[2])
-        status = C.rondo_reduce_scatter_v(send[0], recv[0], each, send[2], op_number(op), self._handle,
-                                          self._at(stream))
-        return self._after(status, stream, out, (send, recv))
+        return self._call(C.rondo_reduce_scatter_v, (send[0], recv[0], each, send[2], op_number(op)),
+                          stream, out, (send, recv))
 
     def all_to_all(self, data: Any, out: Any = None, stream: Any = None) -> Any:
         """Exchanges a block between every two ranks: block r of `data` goes to rank r, in place or into `out`."""
@@ -221,8 +240,8 @@ class Calls:
             raise InvalidArgument(f"{send[1]} elements are no {self.size} equal blocks, one for each rank. "
                                   "all_to_all_v() takes blocks of different sizes")
         recv = output(data if out is None else out, send[1], send[2])
-        status = C.rondo_all_to_all(send[0], recv[0], count, send[2], self._handle, self._at(stream))
-        return self._after(status, stream, data if out is None else out, (send, recv))
+        return self._call(C.rondo_all_to_all, (send[0], recv[0], count, send[2]),
+                          stream, data if out is None else out, (send, recv))
 
     def all_to_all_v(self, data: Any, send_counts: Sequence[int], recv_counts: Sequence[int],
                      send_displacements: Optional[Sequence[int]] = None,
@@ -242,9 +261,8 @@ class Calls:
         if out is None:
             out = new_like(data, send, (count,), count)
         recv = output_of_room(out, count, send[2])
-        status = C.rondo_all_to_all_v(send[0], sent, sent_at, recv[0], got, got_at, send[2], self._handle,
-                                      self._at(stream))
-        return self._after(status, stream, out, (send, recv))
+        return self._call(C.rondo_all_to_all_v, (send[0], sent, sent_at, recv[0], got, got_at, send[2]),
+                          stream, out, (send, recv))
 
     def gather(self, data: Any, out: Any = None, root: int = 0, stream: Any = None) -> Any:
         """Collects the arrays of all ranks on `root`. A new output has the shape (size, *data.shape).
@@ -256,9 +274,8 @@ class Calls:
             if out is None:
                 out = new_like(data, send, (self.size, *shape_of(data, send)), count)
             recv = output(out, count, send[2])
-        status = C.rondo_gather(send[0], recv[0], send[1], send[2], number_of(root, "root"), self._handle,
-                                self._at(stream))
-        return self._after(status, stream, out, (send, recv))
+        return self._call(C.rondo_gather, (send[0], recv[0], send[1], send[2], number_of(root, "root")),
+                          stream, out, (send, recv))
 
     def gather_v(self, data: Any, counts: Optional[Sequence[int]] = None,
                  displacements: Optional[Sequence[int]] = None, out: Any = None, root: int = 0,
@@ -272,9 +289,8 @@ class Calls:
             if out is None:
                 out = new_like(data, send, (count,), count)
             recv = output_of_room(out, count, send[2])
-        status = C.rondo_gather_v(send[0], send[1], recv[0], each, places, send[2], number_of(root, "root"),
-                                  self._handle, self._at(stream))
-        return self._after(status, stream, out, (send, recv))
+        return self._call(C.rondo_gather_v, (send[0], send[1], recv[0], each, places, send[2], number_of(root, "root")),
+                          stream, out, (send, recv))
 
     def scatter(self, data: Any, out: Any, root: int = 0, stream: Any = None) -> Any:
         """Hands the blocks of `data` on `root` out: block r goes into `out` of rank r. Other ranks pass None."""
@@ -286,9 +302,8 @@ class Calls:
             if send[1] != recv[1] * self.size or send[2] != recv[2]:
                 raise InvalidArgument(f"the root has {send[1]} elements of {Type(send[2]).name.lower()}, not "
                                       f"{self.size} blocks of {recv[1]} {Type(recv[2]).name.lower()}: its output")
-        status = C.rondo_scatter(send[0], recv[0], recv[1], recv[2], number_of(root, "root"), self._handle,
-                                 self._at(stream))
-        return self._after(status, stream, out, (send, recv))
+        return self._call(C.rondo_scatter, (send[0], recv[0], recv[1], recv[2], number_of(root, "root")),
+                          stream, out, (send, recv))
 
     def scatter_v(self, data: Any, out: Any, counts: Optional[Sequence[int]] = None,
                   displacements: Optional[Sequence[int]] = None, root: int = 0, stream: Any = None) -> Any:
@@ -302,21 +317,20 @@ class Calls:
             if send[1] < room(each, places) or send[2] != recv[2]:
                 raise InvalidArgument(f"the root has {send[1]} elements of {Type(send[2]).name.lower()}, but the "
                                       f"blocks take {room(each, places)} of {Type(recv[2]).name.lower()}")
-        status = C.rondo_scatter_v(send[0], each, places, recv[0], recv[1], recv[2], number_of(root, "root"),
-                                   self._handle, self._at(stream))
-        return self._after(status, stream, out, (send, recv))
+        return self._call(C.rondo_scatter_v, (send[0], each, places, recv[0], recv[1], recv[2],
+                                              number_of(root, "root")),
+                          stream, out, (send, recv))
 
     def barrier(self, stream: Any = None) -> Optional[Work]:
         """Waits until every rank has called it."""
-        status = C.rondo_barrier(self._handle, self._at(stream))
-        work: Optional[Work] = self._after(status, stream, None, ())
+        work: Optional[Work] = self._call(C.rondo_barrier, (), stream, None, ())
         return work
 
     def send(self, data: Any, peer: int, stream: Any = None) -> Optional[Work]:
         """Sends an array to rank `peer`. If both ranks send first, put the calls into a group."""
         send = describe(data)
-        status = C.rondo_send(send[0], send[1], send[2], number_of(peer, "peer"), self._handle, self._at(stream))
-        work: Optional[Work] = self._after(status, stream, None, send)
+        work: Optional[Work] = self._call(C.rondo_send, (send[0], send[1], send[2], number_of(peer, "peer")),
+                                          stream, None, send)
         return work
 
     def recv(self, out: Any, peer: int, stream: Any = None) -> Any:
@@ -324,24 +338,27 @@ class Calls:
         recv = describe(out)
         if not recv[3]:
             unfit(recv, recv[1], recv[2])
-        status = C.rondo_recv(recv[0], recv[1], recv[2], number_of(peer, "peer"), self._handle, self._at(stream))
-        return self._after(status, stream, out, recv)
+        return self._call(C.rondo_recv, (recv[0], recv[1], recv[2], number_of(peer, "peer")), stream, out, recv)
 
-    @staticmethod
-    def _at(stream: Any) -> Optional[int]:
-        return None if stream is None else handle_of(stream)
+    def _call(self, function: Callable[..., int], arguments: Tuple[Any, ...], stream: Any, result: Any,
+              held: Any) -> Any:
+        """Calls a function of C, which takes the communicator and the stream last, and returns what the caller gets.
 
-    def _after(self, status: int, stream: Any, result: Any, held: Any) -> Any:
-        """Ends a call: raises its failure, or keeps its buffers alive and returns what the caller gets."""
+        What keeps the buffers alive is set before the call, because Ctrl-C may raise an exception after it."""
+        group = state.group
+        if type(stream) is not Stream:
+            if group is not None:
+                group.held.append(held)
+            status = function(*arguments, self._handle, None if stream is None else handle_of(stream))
+            if status:
+                raise failure(status, self._handle)
+            return result
+        work = Work(stream, self._handle, result, held)
+        arguments += (self._handle, stream._live())
+        if group is None:
+            return stream._enqueue(work, function, arguments)
+        group.works.append(work)
+        status = function(*arguments)
         if status:
             raise failure(status, self._handle)
-        group = state.group
-        if type(stream) is Stream:
-            work = Work(stream, self._handle, result, held)
-            if group is None:
-                return stream._track(work)
-            group.works.append(work)
-            return work
-        if group is not None:
-            group.held.append(held)
-        return result
+        return work

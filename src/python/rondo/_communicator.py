@@ -115,8 +115,12 @@ class Registration:
     def __enter__(self) -> "Registration":
         return self
 
-    def __exit__(self, *_: Any) -> None:
-        self.deregister()
+    def __exit__(self, kind: Any, *_: Any) -> None:
+        try:
+            self.deregister()
+        except Error:
+            if kind is None:  # an exception that leaves the block is not replaced
+                raise
 
 
 class Communicator(Calls):
@@ -145,13 +149,13 @@ class Communicator(Calls):
         handle = c_void_p()
         check(C.rondo_comm_init(byref(handle), byref(rondo_unique_id_t.from_buffer_copy(unique_id)), rank, size,
                                 byref(configuration(device=device, timeout=timeout, **options))))
-        self._handle, self.rank, self.size = handle.value, rank, size
+        self._handle, self._place = handle.value, (rank, size)
 
     def _reset(self) -> None:
         self._handle: Optional[int] = None
         self._registrations: Dict[int, Registration] = {}
         self._finalized = False
-        self.rank, self.size = -1, 0
+        self._place = None
 
     @classmethod
     def _of(cls, handle: Optional[int]) -> "Communicator":
@@ -169,11 +173,7 @@ class Communicator(Calls):
         if status.value == NOT_READY:
             return False
         check(status.value, self._handle)
-        if self.size == 0:
-            rank, size = c_int(), c_int()
-            check(C.rondo_comm_rank(self._handle, byref(rank)), self._handle)
-            check(C.rondo_comm_size(self._handle, byref(size)), self._handle)
-            self.rank, self.size = rank.value, size.value
+        self._complete()
         return True
 
     def wait_ready(self) -> None:
@@ -184,8 +184,9 @@ class Communicator(Calls):
     def split(self, color: Optional[int], key: int = 0, **options: Any) -> Optional["Communicator"]:
         """Makes a communicator of the ranks that give an equal color, in the order of their keys, then of their ranks.
 
-        Every rank calls it. A color of None gives no communicator, and the result is None. Without options, the parts
-        have the configuration of this communicator.
+        Every rank calls it. A color of None, or of -1, gives no communicator, and the result is None. Without options,
+        the parts have the configuration of this communicator. With options, they keep its device, and options that
+        are not given have their defaults.
 
         >>> import rondo
         >>> with rondo.init() as comm, comm.split(color=comm.rank % 2) as half:
@@ -193,10 +194,12 @@ class Communicator(Calls):
         <rondo.Communicator: rank 0 of 1>
         """
         handle = c_void_p()
+        if options and options.get("device") is None:
+            options["device"] = self.properties().device
         check(C.rondo_comm_split(self._handle, NO_COLOR if color is None else number_of(color, "color"),
                                  number_of(key, "key"), byref(configuration(**options)) if options else None,
                                  byref(handle)), self._handle)
-        return None if color is None else Communicator._of(handle.value)
+        return None if handle.value is None else Communicator._of(handle.value)
 
     def register(self, data: Any, move_pages: bool = False) -> Registration:
         """Registers an array, so that peers read it in place.
@@ -258,6 +261,8 @@ class Communicator(Calls):
         """Returns the failure of the communicator as an exception, or None. It does not wait, and checks the peers."""
         status = c_int()
         check(C.rondo_comm_get_async_error(self._handle, byref(status)), self._handle)
+        if status.value == 0:
+            self._complete()
         return None if status.value in (0, NOT_READY) else failure(status.value, self._handle)
 
     def abort(self) -> None:
@@ -287,7 +292,11 @@ class Communicator(Calls):
                 elif not self._finalized:
                     self.finalize()
         finally:
-            self.destroy()
+            try:
+                self.destroy()
+            except Error:
+                if kind is None:
+                    raise
 
     def __del__(self) -> None:
         if getattr(self, "_handle", None) is not None and not sys.is_finalizing():
@@ -296,9 +305,9 @@ class Communicator(Calls):
     def __repr__(self) -> str:
         if self._handle is None:
             return "<rondo.Communicator: destroyed>"
-        if self.size == 0:
+        if self._place is None:
             return "<rondo.Communicator: not ready>"
-        return f"<rondo.Communicator: rank {self.rank} of {self.size}>"
+        return "<rondo.Communicator: rank {} of {}>".format(*self._place)
 
 
 def init(device: Optional[int] = None, timeout: Optional[float] = None, **options: Any) -> Communicator:

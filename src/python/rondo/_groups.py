@@ -6,7 +6,7 @@ from __future__ import annotations
 import threading
 from typing import Any, List, Optional
 
-from ._errors import InvalidUsage, check, failure
+from ._errors import Error, InvalidUsage, check, failure
 from ._library import C
 from ._streams import Work
 
@@ -48,10 +48,19 @@ class Group:
                 raise InvalidUsage("an exception ended a group inside of this one, so that none of its calls was "
                                    "enqueued. Let the exception leave the outer group, too")
             return
-        status = C.rondo_group_end()
-        error = failure(status) if status else None
+        for work in self.works:
+            work._pin()
+        error: Optional[BaseException] = None
+        try:
+            status = C.rondo_group_end()
+            error = failure(status) if status else None
+        except BaseException as interrupt:  # pylint: disable=broad-except
+            error = interrupt
         for work in self.works:  # after a failure, too: operations of other communicators may have been enqueued
-            work._stream._track(work)
+            try:
+                work._stream._track(work)
+            except Error as failed:
+                error = error or failed
         if error is not None:
             raise error
 

@@ -1,14 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""This module has host streams, events, and the handle of one operation on a stream."""
+"""This module has host streams, events, and the handle of one operation on a stream.
+
+While an operation runs, its buffers have one more reference, which no object of Python owns. So neither the collection
+of a cycle nor the end of the interpreter frees memory that the stream's thread uses."""
 
 from __future__ import annotations
 
 import collections
+import ctypes
 import sys
 import threading
 import time
 from ctypes import byref, c_int, c_uint64, c_void_p
-from typing import Any, Deque, List, Optional
+from typing import Any, Callable, Deque, List, Optional, Tuple
 
 from ._errors import Error, InvalidArgument, InvalidHandle, InvalidUsage, check, failure
 from ._interface import Status
@@ -16,6 +20,11 @@ from ._library import C
 
 NOT_READY, INVALID_HANDLE = int(Status.NOT_READY), int(Status.INVALID_HANDLE)
 POLL_S = 0.001
+
+_python = ctypes.PyDLL(None)
+_add_reference, _drop_reference = _python.Py_IncRef, _python.Py_DecRef
+_add_reference.argtypes, _add_reference.restype = (ctypes.py_object,), None
+_drop_reference.argtypes, _drop_reference.restype = (ctypes.py_object,), None
 
 
 def new_event() -> int:
@@ -41,7 +50,7 @@ class Event:
 
     def record(self, stream: "Stream") -> None:
         """Marks this point of `stream`."""
-        check(C.rondo_event_record(self._handle, stream._handle))
+        check(C.rondo_event_record(self._handle, stream._live()))
 
     def synchronize(self) -> None:
         """Waits until the stream has reached the point."""
@@ -88,7 +97,8 @@ class Work:
     def __init__(self, stream: "Stream", comm: Optional[int], result: Any, held: Any) -> None:
         self._stream, self._comm, self._held = stream, comm, held
         self._event: Optional[int] = None  # while it is in a group, and once it is done
-        self._done = False
+        self._pinned = self._done = False
+        self._failure: Optional[Error] = None
         self.result = result
 
     def done(self) -> bool:
@@ -100,14 +110,41 @@ class Work:
     def wait(self, timeout: Optional[float] = None) -> bool:
         """Waits until the operation is done. Returns False if `timeout` seconds have passed before.
 
-        If the communicator has failed, its failure is raised."""
+        If the communicator had failed by then, its failure is raised. If it was destroyed before anybody saw the end of
+        the operation, InvalidHandle is raised."""
         if not self._stream._wait(self, timeout):
             return False
+        if self._failure is not None:
+            raise self._failure
+        return True
+
+    def _pin(self) -> None:
+        """Adds a reference to the buffers."""
+        if not self._pinned:
+            _add_reference(self._held)
+            self._pinned = True  # an interrupt before this line costs memory, not a crash
+
+    def _unpin(self) -> None:
+        """Drops the reference to the buffers."""
+        if self._pinned:
+            self._pinned = False
+            _drop_reference(self._held)
+        self._held = None
+
+    def _finish(self) -> None:
+        """Notes how the operation ended, and lets go of its buffers."""
+        if self._done:  # an interrupt left it in the list
+            return
         status = c_int()
         number = C.rondo_comm_get_async_error(self._comm, byref(status)) or status.value
-        if number and number != INVALID_HANDLE:  # a communicator that was destroyed since has waited for its operations
-            raise failure(number, self._comm)
-        return True
+        if number == INVALID_HANDLE:
+            self._failure = InvalidHandle("the communicator was destroyed before the end of this operation was seen, "
+                                          "so that nobody knows whether it failed: call wait() before destroy()")
+        elif number:
+            self._failure = failure(number, self._comm)
+        self._unpin()
+        self._done = True
+        self._event = None
 
     def __repr__(self) -> str:
         return f"<rondo.Work: {'done' if self._done else 'enqueued'}>"
@@ -117,7 +154,7 @@ class Stream:
     """A queue with a thread that runs operations in order, for communicators on host memory.
 
     A call with `stream=` returns a Work at once. At the end of a `with` block the stream is synchronized, then
-    destroyed.
+    destroyed. If an exception leaves the block, the communicators of operations that are not done are aborted.
 
     >>> import array, rondo
     >>> with rondo.init() as comm, rondo.Stream() as stream:
@@ -137,7 +174,7 @@ class Stream:
 
     def wait_event(self, event: Event) -> None:
         """Makes later operations wait for the latest record of `event`."""
-        check(C.rondo_stream_wait_event(self._handle, event._handle))
+        check(C.rondo_stream_wait_event(self._live(), event._handle))
 
     def synchronize(self) -> None:
         """Waits until everything is done. Raises the first failure since the last call."""
@@ -162,29 +199,55 @@ class Stream:
             C.rondo_event_destroy(event)
         check(status)
 
+    def _live(self) -> int:
+        """Returns the handle. C would take that of a destroyed stream, NULL, for no stream."""
+        if self._handle is None:
+            raise InvalidHandle("the stream was destroyed before")
+        return self._handle
+
+    def _enqueue(self, work: Work, function: Callable[..., int], arguments: Tuple[Any, ...]) -> Work:
+        """Calls a function of C for `work`. Its buffers are pinned first, as an exception may follow at any time."""
+        work._pin()
+        try:
+            status = function(*arguments)
+        except ctypes.ArgumentError:  # there was no call
+            work._unpin()
+            raise
+        except BaseException:  # Ctrl-C, when the operation may be enqueued
+            self._track(work)
+            raise
+        if status:
+            work._unpin()
+            raise failure(status, work._comm)
+        return self._track(work)
+
     def _track(self, work: Work) -> Work:
         """Records an event after the latest operation, and keeps the work's buffers until the event is done."""
+        work._pin()
         self._retire()
         try:
             with self._lock:  # the events are recorded in the order of the list
                 event = self._events.pop() if self._events else new_event()
-                check(C.rondo_event_record(event, self._handle))
+                check(C.rondo_event_record(event, self._live()))
                 work._event = event
                 self._pending.append(work)
         except Error:
-            C.rondo_stream_synchronize(self._handle)  # nothing else would keep the buffers alive
+            C.rondo_stream_synchronize(self._handle)  # nothing else says when the buffers are free
+            work._finish()
             raise
         return work
 
     def _retire(self) -> None:
         """Lets go of the buffers of operations that are done."""
+        ended = []  # what may run code of the program when it ends, which must not be inside of the lock
         with self._lock:
             while self._pending and C.rondo_event_query(self._pending[0]._event) != NOT_READY:
-                work = self._pending.popleft()
-                if work._event is not None:
-                    self._events.append(work._event)
-                work._event = work._held = None
-                work._done = True
+                event = self._pending[0]._event
+                ended.append(self._pending[0]._held)
+                self._pending[0]._finish()
+                self._pending.popleft()
+                if event is not None:
+                    self._events.append(event)
 
     def _wait(self, work: Work, timeout: Optional[float]) -> bool:
         """Waits until `work` is done, or the time is over."""
@@ -207,11 +270,21 @@ class Stream:
         return self
 
     def __exit__(self, kind: Any, *_: Any) -> None:
-        try:
-            if kind is None:
+        if kind is None:
+            try:
                 self.synchronize()
-        finally:
+            finally:
+                self.destroy()
+            return
+        self._retire()
+        with self._lock:
+            comms = {work._comm for work in self._pending}
+        for comm in comms:
+            C.rondo_comm_abort(comm)
+        try:
             self.destroy()
+        except Error:
+            pass  # the exception that leaves the block tells more
 
     def __del__(self) -> None:
         if getattr(self, "_handle", None) is not None and not sys.is_finalizing():
@@ -224,9 +297,7 @@ class Stream:
 def handle_of(stream: Any) -> int:
     """Returns the handle of a host stream, or of a CUDA stream: a number, or an object of a framework."""
     if type(stream) is Stream:
-        if stream._handle is None:
-            raise InvalidHandle("the stream was destroyed before")
-        return stream._handle
+        return stream._live()
     if isinstance(stream, int):
         return stream
     described = getattr(stream, "__cuda_stream__", None)
