@@ -144,8 +144,8 @@ bool BlockExchange::check_size(const Lane &lane, const WorkItem &work, Operation
   const std::string own = std::to_string(parts_.rank), peer = std::to_string(lane.ends->peer);
   Error error{RONDO_ERROR_MISMATCH,
               "operation " + std::to_string(work.number) + " (" + describe(call) + ") differs between ranks: rank " +
-                  peer + " sends rank " + own + " " + std::to_string(lane.size / element_bytes) + " elements, rank " + own +
-                  " expects " + std::to_string(lane.block.bytes / element_bytes) +
+                  peer + " sends rank " + own + " " + std::to_string(lane.size / element_bytes) + " elements, rank " +
+                  own + " expects " + std::to_string(lane.block.bytes / element_bytes) +
                   "; give both ranks the same count for this block" + what_now};
   error.rank = static_cast<int32_t>(parts_.rank);
   error.peer = static_cast<int32_t>(lane.ends->peer);

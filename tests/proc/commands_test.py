@@ -29,7 +29,7 @@ SKIPPED = [  # (what the line has, why it is not run)
     (r"^scripts/(demo|test|setup)\b", "installs packages and takes minutes; scripts/check-fresh runs it"),
     (r"^(meson|ninja) ", "builds and installs; scripts/check-fresh --only install runs it in a bare root"),
     (r"^(scripts/gpu-bundle|cp build-gpu/|/tmp/rondo-gpu-check/)|rondo-gpu-check\.tar", "is for a machine with a GPU"),
-    (r"^(RONDO_\w+=\S+ )*rondo run --hosts ", "needs other hosts; tests/net runs such lines between namespaces"),
+    (r"^(RONDO_\w+=\S+ )*rondo run --host(s|file) ", "needs other hosts; tests/net runs such lines between namespaces"),
     (r"--device cuda", "needs a GPU; the tests of tests/gpu run such lines on the driver in software"),
     (r"^bench/compare/", "takes a minute to hours; the test 'compare' runs it at small sizes"),
     (r"^build-test/tests/|^(python3 )?tests/", "is a test, which meson test runs with limits of its own"),
