@@ -18,7 +18,8 @@ _rondo_options() { sed -n 's/^  *\(-[^ ]*\).*/\1/p' <<< "${_rondo_help[$1]}" | t
 _rondo_values() {
   local collectives="all_reduce reduce_scatter all_gather broadcast reduce"
   case "$1 $2" in
-    'perf ' | 'tune --collectives') echo "$collectives" ;;
+    'perf ') echo "$collectives all_to_all gather scatter sendrecv" ;;
+    'tune --collectives') echo "$collectives" ;;
     'sim --collective' | 'schedule --collective') echo "$collectives barrier" ;;
     *' --algorithm') echo "auto ring tree halving_doubling one_shot two_shot hierarchical hierarchical_tree" ;;
     *' --protocol') echo "auto simple ll ll128" ;;

@@ -80,7 +80,8 @@ bool HostMessages::run(std::span<Transfer> transfers, Operations &operations, bo
                        : std::stable_partition(transfers.begin(), transfers.end(), std::not_fn(is_own));
   queues_.load(std::span(transfers.begin(), own));
   // A pair is announced with the last number of each direction.
-  for (const TransferQueue &queue : queues_.active()) boards.announce(queue.peer, queue.sends, queue.last->message);
+  for (const TransferQueue *const queue : queues_.active())
+    boards.announce(queue->peer, queue->sends, queue->last->message);
   for (auto each = own; each != transfers.end(); ++each) boards.announce(rank_, each->sends, each->message);
   boards.enter_batch();
   copy_within(std::span(own, transfers.end()), boards, in_call);
@@ -106,8 +107,8 @@ bool HostMessages::run_between_ranks(Operations &operations, bool in_call) {
   // Also a rank that got all it waited for looks: another one that failed may have taken its exported buffers back too
   // early.
   if (outcome.kind == RunOutcome::Kind::done && !ranks.failed()) return true;
-  for (const TransferQueue &queue : queues_.active())
-    if (queue.record != 0) boards.fail(queue.record);
+  for (const TransferQueue *const queue : queues_.active())
+    if (queue->record != 0) boards.fail(queue->record);
   links_.wait_for_readers();  // the caller may free its buffers now
   return false;
 }

@@ -59,7 +59,7 @@ TransferQueues::TransferQueues(const MessageLinks &links)
 }
 
 void TransferQueues::load(std::span<Transfer> transfers) {
-  for (TransferQueue &queue : active()) queue.first = nullptr;
+  for (TransferQueue *const queue : active()) queue->first = nullptr;
   active_count_ = 0;
   for (Transfer &transfer : transfers) {
     TransferQueue &queue = queues_[2 * size_t{transfer.peer} + (transfer.sends ? 1 : 0)];
@@ -79,7 +79,7 @@ void TransferQueues::load(std::span<Transfer> transfers) {
 
 void TransferQueues::start(TransferObserver &observer) {
   observer_ = &observer;
-  for (TransferQueue &queue : active()) begin_head(queue);
+  for (TransferQueue *const queue : active()) begin_head(*queue);
 }
 
 void TransferQueues::begin_head(TransferQueue &queue) {

@@ -11,7 +11,6 @@
 #include <array>
 #include <cstdint>
 #include <cstring>
-#include <ranges>
 #include <span>
 #include <vector>
 
@@ -132,10 +131,7 @@ class TransferQueues {
   void load(std::span<Transfer> transfers);
 
   /// Returns the queues that are not empty.
-  [[nodiscard]] auto active() {
-    return std::span(active_.data(), active_count_) |
-           std::views::transform([](TransferQueue *queue) -> TransferQueue & { return *queue; });
-  }
+  [[nodiscard]] std::span<TransferQueue *const> active() const { return {active_.data(), active_count_}; }
   [[nodiscard]] size_t active_count() const { return active_count_; }
   [[nodiscard]] bool done() const { return active_count_ == 0; }
 

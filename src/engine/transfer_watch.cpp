@@ -50,11 +50,11 @@ bool TransferWatch::look(uint64_t now_ns) {
 /// Reads the peer's counts first. If all that it has entered is complete, no slot becomes free before it enters more.
 /// The slots, read after that, show whether this send needs one.
 void TransferWatch::publish_blocked() {
-  for (const TransferQueue &queue : queues_.active()) {
-    if (!queue.sends || !boards_.knows(queue.peer)) continue;
-    const PairCounts received = boards_.pair(queue.peer, rank_, false);
-    const bool idle = received.completed == received.entered && received.entered < queue.head().message;
-    if (idle && queue.is_blocked()) boards_.block(queue.peer, {queue.head().message, received.completed + 1});
+  for (const TransferQueue *const queue : queues_.active()) {
+    if (!queue->sends || !boards_.knows(queue->peer)) continue;
+    const PairCounts received = boards_.pair(queue->peer, rank_, false);
+    const bool idle = received.completed == received.entered && received.entered < queue->head().message;
+    if (idle && queue->is_blocked()) boards_.block(queue->peer, {queue->head().message, received.completed + 1});
   }
 }
 
@@ -63,7 +63,7 @@ bool TransferWatch::check_ended_peers(uint64_t now_ns) {
   next_death_check_ns_ = now_ns + death_check_interval_ns;
   const auto active = queues_.active();
   const std::vector<uint32_t> dead = ranks_.find_dead();  // once for all: a few system calls a process
-  return std::any_of(active.begin(), active.end(), [&](const auto &queue) { return check_ended(queue, dead, true); });
+  return std::any_of(active.begin(), active.end(), [&](const auto *queue) { return check_ended(*queue, dead, true); });
 }
 
 /// Receives first what the peer sent before it ended, since the slots are read after its end was seen.
@@ -121,8 +121,8 @@ std::string TransferWatch::doing(uint32_t peer, const BatchCounts &batches) cons
 
 const TransferQueue &TransferWatch::late_queue() {
   const auto active = queues_.active();
-  const auto blocked = std::find_if(active.begin(), active.end(), [](const auto &each) { return each.is_blocked(); });
-  return blocked != active.end() ? *blocked : active.front();
+  const auto blocked = std::find_if(active.begin(), active.end(), [](const auto *each) { return each->is_blocked(); });
+  return blocked != active.end() ? **blocked : *active.front();
 }
 
 /// A rank of another host answers after a moment, so that the question comes before the deadline, and again until then.

@@ -128,7 +128,7 @@ void compat_test::check_unsupported() {
   NCCL(ncclGroupStart());
   CHECK_REFUSED(send(), ncclInvalidUsage, "ncclSend");
   NCCL(ncclAllReduce(at, at, 1, ncclInt8, ncclSum, ranks.comm(0), ranks.part(0).stream()));
-  CHECK_REFUSED(ncclGroupEnd(), ncclInvalidUsage, "ncclSend: Rondo has no messages");
+  CHECK_REFUSED(ncclGroupEnd(), ncclInvalidUsage, "ncclSend: Rondo has messages on host memory only");
   auto *const simulate = reinterpret_cast<ncclResult_t (*)()>(::dlsym(RTLD_DEFAULT, "ncclGroupSimulateEnd"));
   NCCL(ncclGroupStart());
   CHECK_REFUSED(simulate(), ncclInvalidUsage, "cannot estimate");

@@ -72,8 +72,8 @@ class Runner {
 
   /// Visits up to `window` queues, in the order of peers. Returns true if something moved.
   bool step(size_t window) {
-    std::vector<const TransferQueue *> heads;
-    for (const TransferQueue &queue : queues_.active()) heads.push_back(&queue);
+    const auto active = queues_.active();
+    std::vector<const TransferQueue *> heads(active.begin(), active.end());
     const auto place = [](const TransferQueue *queue) { return std::pair(queue->peer, queue->sends); };
     std::sort(heads.begin(), heads.end(), [&](const auto *a, const auto *b) { return place(a) < place(b); });
     heads.resize(std::min(window, heads.size()));
@@ -104,7 +104,7 @@ class Runner {
 
   size_t index_of(const TransferQueue *head) {
     size_t index = 0;
-    while (&queues_.active()[index] != head) ++index;
+    while (queues_.active()[index] != head) ++index;
     return index;
   }
 
@@ -214,7 +214,7 @@ TEST_CASE("transfers: a message of another size fails at its first slot, and one
   out.start(observer);
   in.start(observer);
   CHECK(in.round() == Progress::blocked);
-  CHECK(in.active().front().is_blocked());
+  CHECK(in.active().front()->is_blocked());
   CHECK(out.round() == Progress::moved);
   CHECK(in.round() == Progress::failed);
   CHECK(in.faulty().head().message == 2);
