@@ -27,9 +27,12 @@ int ControlLines::reason_of_end(uint32_t host, int error) const {
   const RemoteHost &peer = memory_.host(host);
   const uint32_t repeats_of_a_cut = std::max(2u, limits_.repeats - 1);  // the kernel may end it before the limit
   const uint32_t repeats = std::max(peer.silence.repeats(), repeats_in(tcp_state_of(sockets_[host].get())));
-  // The kernel repeats later if round trips on a busy machine were long. Checks come at equal intervals.
-  const uint32_t looks_at_a_cut = std::max(2u, limits_.looks - 2);  // the other end may have begun to count before
-  if (repeats >= repeats_of_a_cut || peer.silence.unacknowledged_looks() >= looks_at_a_cut) return ETIMEDOUT;
+  // On a busy machine the kernel repeats later, since round trips were long, and checks are late or left out. The other
+  // end may have begun to count before this one.
+  const uint64_t vain_ns = uint64_t{std::max(1u, limits_.looks - 3)} * heartbeat_ns;
+  const bool in_vain = peer.silence.unacknowledged_ns() >= vain_ns ||
+                       (repeats != 0 && peer.silence.unacknowledged_looks() >= 2);
+  if (repeats >= repeats_of_a_cut || in_vain) return ETIMEDOUT;
   return error == 0 ? static_cast<int>(peer.send_error) : error;
 }
 
