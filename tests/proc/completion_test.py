@@ -59,7 +59,7 @@ class Bash(unittest.TestCase):
                 continue
             known = re.search(r"known are: ((?:\w+(?:, )?)+)", said)[1]
             self.assertEqual(set(offered(*words, "")), set(known.removesuffix(", and").split(", ")), words)
-        self.assertEqual(offered("perf", "all"), ["all_reduce", "all_gather"])
+        self.assertEqual(offered("perf", "all"), ["all_reduce", "all_gather", "all_to_all"])
         self.assertEqual(offered("perf", "all_reduce", "all"), [])
         self.assertEqual(offered("run", "--bind", ""), ["share", "core", "none"])
 
