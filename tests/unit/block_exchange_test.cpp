@@ -124,7 +124,7 @@ TEST_CASE("gather and scatter: from every root, in place and not; buffers that o
             const bool is_root = rank == root;
             Values own, all(is_root ? count * static_cast<size_t>(size) : 0, -1);
             put(own, rank, root, count);
-            int32_t *const place = all.data() + count * static_cast<size_t>(root);
+            int32_t *const place = is_root ? all.data() + count * static_cast<size_t>(root) : nullptr;
             if (is_root && in_place) std::copy(own.begin(), own.end(), place);
             const auto status = rondo_gather(is_root && in_place ? place : own.data(), is_root ? all.data() : nullptr,
                                              count, RONDO_INT32, root, comm, nullptr);
@@ -134,7 +134,7 @@ TEST_CASE("gather and scatter: from every root, in place and not; buffers that o
             const bool is_root = rank == root;
             Values expected, own(count, -1), all = is_root ? blocks(root, size, count, false) : Values();
             put(expected, root, rank, count);
-            int32_t *const place = all.data() + count * static_cast<size_t>(root);
+            int32_t *const place = is_root ? all.data() + count * static_cast<size_t>(root) : nullptr;
             int32_t *const recv = is_root && in_place ? place : own.data();
             const auto status =
                 rondo_scatter(is_root ? all.data() : nullptr, recv, count, RONDO_INT32, root, comm, nullptr);
