@@ -128,7 +128,7 @@ class Division(TrainCase):
     def test_what_cannot_be_divided_is_refused(self):
         for words, ranks, arguments in (
                 (("2 heads", "--tensor-parallel"), 1, ("--tensor-parallel", 4)),
-                (("3 ranks", "multiple of --tensor-parallel"), 3, ("--tensor-parallel", 2)),
+                (("number of ranks, 3,", "multiple of the 2 of --tensor-parallel"), 3, ("--tensor-parallel", 2)),
                 (("--zero 1", "int8", "leave one"), 1, ("--zero", 1, "--compress", "int8")),
                 (("unknown --compress 'int4'", "powersgd:RANK"), 1, ("--compress", "int4")),
                 (("--compress", "--wire"), 1, ("--compress", "int8", "--wire", "float16")),

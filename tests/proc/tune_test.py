@@ -163,7 +163,7 @@ class Tune(unittest.TestCase):
                 (["-o", "/nonexistent/t.json"], {}, 2, "/nonexistent/t.json"),
                 (["--json", "/nonexistent/t.json"], {}, 2, "/nonexistent/t.json"),
                 (["--json", "-o", "t.json"], {}, 2, "name the same file"),
-                ([], {"RONDO_TOPOLOGY_FILE": "/tmp/x.xml"}, 1, "RONDO_TOPOLOGY_FILE"),
+                ([], {"RONDO_TOPOLOGY_FILE": "/tmp/x.xml"}, 2, "RONDO_TOPOLOGY_FILE"),
                 ([], {"RONDO_WAIT": "never"}, 2, "RONDO_WAIT: 'never'"),
                 (["--quick", "--ranks", "2", "-o", str(self.folder / "t")], {"TMPDIR": "/nonexistent"}, 1, "TMPDIR")]:
             done = rondo("tune", *words, **variables)
