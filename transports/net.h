@@ -19,7 +19,7 @@
 #include "src/base/result.h"
 #include "src/proto/connection.h"
 #include "src/proto/memory.h"
-#include "transports/rdma_memory.h"
+#include "src/links/rdma_memory.h"
 
 namespace rondo::net {
 

@@ -14,7 +14,7 @@
 #include "src/engine/device_executor.h"
 #include "src/base/config.h"
 #include "src/bootstrap/store/store.h"
-#include "transports/links.h"
+#include "src/links/links.h"
 
 namespace rondo::cuda {
 

@@ -12,7 +12,7 @@
 
 #include "cuda/transport/handles.h"
 #include "src/proto/simple.h"
-#include "transports/links.h"
+#include "src/links/links.h"
 
 namespace rondo::cuda {
 

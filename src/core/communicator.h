@@ -21,7 +21,7 @@
 #include "src/core/plan_cache.h"
 #include "src/engine/executor.h"
 #include "src/engine/operations.h"
-#include "transports/transport.h"
+#include "src/links/transport.h"
 
 namespace rondo {
 

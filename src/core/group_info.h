@@ -11,7 +11,7 @@
 #include "src/base/config.h"
 #include "src/bootstrap/store/store.h"
 #include "src/topo/topology.h"
-#include "transports/group_info.h"
+#include "src/links/rank_info.h"
 
 namespace rondo {
 

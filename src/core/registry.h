@@ -10,7 +10,7 @@
 #include "src/bootstrap/store/store.h"
 #include "src/core/group_info.h"
 #include "src/engine/executor.h"
-#include "transports/transport.h"
+#include "src/links/transport.h"
 
 namespace rondo {
 

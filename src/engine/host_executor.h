@@ -16,7 +16,7 @@
 #include "src/engine/load_store.h"
 #include "src/engine/operations.h"
 #include "src/engine/waiter.h"
-#include "transports/links.h"
+#include "src/links/links.h"
 
 namespace rondo {
 

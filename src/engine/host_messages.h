@@ -9,8 +9,8 @@
 #include "src/engine/operations.h"
 #include "src/engine/run_transfers.h"
 #include "src/engine/waiter.h"
-#include "transports/links.h"
-#include "transports/messages.h"
+#include "src/links/links.h"
+#include "src/links/message_boards.h"
 
 namespace rondo {
 

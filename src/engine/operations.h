@@ -15,7 +15,7 @@
 #include "src/base/result.h"
 #include "src/engine/executor.h"
 #include "src/proto/interpreter.h"
-#include "transports/ranks.h"
+#include "src/links/ranks.h"
 
 namespace rondo {
 

@@ -12,8 +12,8 @@
 #include "src/engine/run_transfers.h"
 #include "src/engine/wait_cycle.h"
 #include "src/engine/waiter.h"
-#include "transports/messages.h"
-#include "transports/ranks.h"
+#include "src/links/message_boards.h"
+#include "src/links/ranks.h"
 
 namespace rondo {
 

@@ -15,8 +15,8 @@
 #include <string>
 #include <vector>
 
-#include "transports/messages.h"
-#include "transports/ranks.h"
+#include "src/links/message_boards.h"
+#include "src/links/ranks.h"
 
 namespace rondo {
 

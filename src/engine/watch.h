@@ -9,7 +9,7 @@
 #include <string>
 
 #include "src/engine/waiter.h"
-#include "transports/ranks.h"
+#include "src/links/ranks.h"
 
 namespace rondo {
 

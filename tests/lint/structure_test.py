@@ -16,9 +16,6 @@ COLUMNS_MAX = 120
 # is one file. The reasons are in docs/architecture.md.
 PLAIN_PLAN = {"src/plan/schedule.h", "src/plan/algorithm.h", "src/plan/plan.h", "src/plan/split_call.h"}
 CORE_FLOORS = {"src/base", "src/memory", "src/proto", "src/topo", "src/plan", "src/engine", "src/bootstrap", "src/core"}
-INTERFACES = {"transports/links.h", "transports/ranks.h", "transports/messages.h", "transports/flight_recorder.h",
-              "transports/recording.h",
-              "transports/group_info.h"}
 MAY_INCLUDE = {
     "src/base": set(),
     "src/memory": {"src/base"},
@@ -26,25 +23,27 @@ MAY_INCLUDE = {
     "src/topo": {"src/base"},
     "src/plan": {"src/base", "src/proto", "src/topo"},
     # Executors run over links and report to ranks what they do, whatever transport these are of.
-    "src/engine": {"src/base", "src/proto", "src/topo", "src/plan", "transports/links.h", "transports/ranks.h",
-                   "transports/messages.h"},
+    "src/engine": {"src/base", "src/proto", "src/topo", "src/plan", "src/links/links.h", "src/links/ranks.h",
+                   "src/links/message_boards.h"},
+    # What executors and the communicator ask of a transport, and what the ranks know of each other beforehand.
+    "src/links": {"src/base", "src/proto", "src/plan/plan.h"},
     "src/sim": {"src/base", "src/proto", "src/topo", "src/plan"},
     "src/bootstrap": {"src/base"},
-    "transports": {"src/base", "src/memory", "src/proto", "src/bootstrap/fd_channel.h",
+    "transports": {"src/base", "src/memory", "src/proto", "src/links", "src/bootstrap/fd_channel.h",
                    "src/bootstrap/store/store.h"} | PLAIN_PLAN,
     # Several hosts meet by listening and by the store's handshake on every connection.
-    "transports/hosts": {"src/base", "src/proto", "src/bootstrap", "transports"},
-    "transports/tcp": {"src/base", "src/proto", "src/bootstrap/frame_tag.h", "transports"},
-    "transports/ucx": {"src/base", "src/proto", "src/bootstrap", "transports"},
-    "transports/verbs": {"src/base", "src/proto", "src/bootstrap", "transports"},
-    "transports/net": {"src/base", "src/proto", "src/bootstrap/bytes.h", "src/bootstrap/store/store.h",
+    "transports/hosts": {"src/base", "src/proto", "src/links", "src/bootstrap", "transports"},
+    "transports/tcp": {"src/base", "src/proto", "src/links", "src/bootstrap/frame_tag.h", "transports"},
+    "transports/ucx": {"src/base", "src/proto", "src/links", "src/bootstrap", "transports"},
+    "transports/verbs": {"src/base", "src/proto", "src/links", "src/bootstrap", "transports"},
+    "transports/net": {"src/base", "src/proto", "src/links", "src/bootstrap/bytes.h", "src/bootstrap/store/store.h",
                        "transports"} | PLAIN_PLAN,
     "cuda": {"src/base", "src/proto", "src/bootstrap/fd_channel.h", "src/bootstrap/store/store.h",
              "src/bootstrap/outcomes.h", "src/engine/executor.h", "src/engine/device_executor.h",
-             "transports/rdma_memory.h", "transports/links.h"} | PLAIN_PLAN,
-    "src/core": CORE_FLOORS | INTERFACES | {"transports/transport.h"},
+             "src/links/rdma_memory.h", "src/links/links.h"} | PLAIN_PLAN,
+    "src/core": CORE_FLOORS | {"src/links"},
     # The only one that knows which components were built.
-    "src/core/registry.cpp": CORE_FLOORS | {"transports", "cuda"},
+    "src/core/registry.cpp": CORE_FLOORS | {"src/links", "transports", "cuda"},
     "src/api": {"src/base", "src/proto", "src/topo", "src/plan", "src/engine", "src/bootstrap", "src/core"},
     # A front for other programs: it uses the library as strangers do.
     "src/compat": set(),
@@ -73,10 +72,10 @@ MAY_INCLUDE = {
     "include": set(),
 }
 # These take one interface of a transport, not its owner.
-for name, needs in {"failure_dump": {"transports/flight_recorder.h"}, "recorder": {"transports/recording.h"}}.items():
+for name, needs in {"failure_dump": {"src/links/flight_recorder.h"}, "recorder": {"src/links/recording.h"}}.items():
     MAY_INCLUDE |= {f"src/core/diagnostics/{name}{suffix}": CORE_FLOORS | needs for suffix in (".h", ".cpp")}
 for name in ("watch", "operations", "device_executor", "device_monitor"):
-    MAY_INCLUDE |= {f"src/engine/{name}{suffix}": MAY_INCLUDE["src/engine"] - {"transports/links.h"} | {"src/engine"}
+    MAY_INCLUDE |= {f"src/engine/{name}{suffix}": MAY_INCLUDE["src/engine"] - {"src/links/links.h"} | {"src/engine"}
                     for suffix in (".h", ".cpp")}
 PUBLIC_HEADER = "rondo/rondo.h"
 PARTS = {"rondo/types.h", "rondo/communicator.h"}  # which the public header brings, and nobody else needs to name
@@ -134,9 +133,9 @@ class IncludeDirections(unittest.TestCase):
                               ("src/core/communicator.cpp", '"transports/shm/segment.h"'),
                               ("src/core/process.h", '"transports/shm/peers.h"'),
                               ("src/memory/region.h", '"src/proto/step.h"'),
-                              ("src/engine/watch.cpp", '"transports/links.h"'),
-                              ("src/engine/host_executor.cpp", '"transports/transport.h"'),
-                              ("src/core/diagnostics/failure_dump.h", '"transports/transport.h"'),
+                              ("src/engine/watch.cpp", '"src/links/links.h"'),
+                              ("src/engine/host_executor.cpp", '"src/links/transport.h"'),
+                              ("src/core/diagnostics/failure_dump.h", '"src/links/transport.h"'),
                               ("transports/shm/segment.cpp", '"src/core/communicator.h"'),
                               ("transports/shm/segment.cpp", '"src/plan/tuner.h"'),
                               ("bench/perf.cpp", '"src/base/result.h"'),
@@ -149,9 +148,9 @@ class IncludeDirections(unittest.TestCase):
             self.assertEqual(len(planted(path, include)), 1, (path, include))
         for path, include in [("src/plan/ring.cpp", '"src/plan/schedule.h"'),
                               ("src/core/registry.cpp", '"transports/shm/segment.h"'),
-                              ("src/core/communicator.cpp", '"transports/transport.h"'),
-                              ("src/engine/watch.h", '"transports/ranks.h"'),
-                              ("src/engine/host_executor.h", '"transports/links.h"'),
+                              ("src/core/communicator.cpp", '"src/links/transport.h"'),
+                              ("src/engine/watch.h", '"src/links/ranks.h"'),
+                              ("src/engine/host_executor.h", '"src/links/links.h"'),
                               ("bench/perf.cpp", '"rondo/rondo.h"'),
                               ("bench/perf.cpp", "<vector>")]:
             self.assertEqual(planted(path, include), [], (path, include))

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "transports/ranks.h"
+#include "src/links/ranks.h"
 
 namespace rondo::net_test {
 

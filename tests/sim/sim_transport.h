@@ -9,7 +9,7 @@
 #include "tests/sim/life_plan.h"
 #include "tests/sim/scheduler.h"
 #include "tests/sim/wire.h"
-#include "transports/transport.h"
+#include "src/links/transport.h"
 
 namespace rondo::sim {
 

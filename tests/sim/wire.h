@@ -17,7 +17,7 @@
 #include "src/proto/exchange.h"
 #include "tests/sim/life_plan.h"
 #include "tests/sim/scheduler.h"
-#include "transports/recording.h"
+#include "src/links/recording.h"
 
 namespace rondo::sim {
 

@@ -15,7 +15,7 @@
 #include "src/bootstrap/store/store.h"
 #include "src/memory/segment_table.h"
 #include "tests/sim/sim_transport.h"
-#include "transports/transport.h"
+#include "src/links/transport.h"
 
 namespace rondo_test {
 

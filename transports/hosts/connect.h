@@ -10,13 +10,13 @@
 
 #include "src/base/config.h"
 #include "src/bootstrap/store/store.h"
-#include "transports/group_info.h"
+#include "src/links/rank_info.h"
 #include "transports/hosts/congestion.h"
 #include "transports/net/join.h"
 #include "transports/net/overlay.h"
 #include "transports/net/tcp_state.h"
-#include "transports/rdma_memory.h"
-#include "transports/transport.h"
+#include "src/links/rdma_memory.h"
+#include "src/links/transport.h"
 
 namespace rondo::hosts {
 

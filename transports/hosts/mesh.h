@@ -17,7 +17,7 @@
 #include <vector>
 
 #include "src/bootstrap/store/store.h"
-#include "transports/group_info.h"
+#include "src/links/rank_info.h"
 #include "transports/hosts/congestion.h"
 #include "transports/net/join.h"
 

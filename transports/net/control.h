@@ -35,7 +35,7 @@
 #include "transports/net/control_memory.h"
 #include "transports/net/news.h"
 #include "transports/net/overlay.h"
-#include "transports/ranks.h"
+#include "src/links/ranks.h"
 
 namespace rondo::net {
 

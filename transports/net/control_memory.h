@@ -23,10 +23,10 @@
 
 #include "src/base/unique_handle.h"
 #include "src/proto/connection.h"
-#include "transports/messages.h"
+#include "src/links/message_boards.h"
 #include "transports/net/overlay.h"
 #include "transports/net/tcp_state.h"
-#include "transports/recording.h"
+#include "src/links/recording.h"
 
 namespace rondo::net {
 

@@ -9,7 +9,7 @@
 #include <optional>
 #include <vector>
 
-#include "transports/messages.h"
+#include "src/links/message_boards.h"
 
 namespace rondo::net {
 

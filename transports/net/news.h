@@ -33,7 +33,7 @@
 #include "transports/net/control_lines.h"
 #include "transports/net/control_memory.h"
 #include "transports/net/overlay.h"
-#include "transports/recording.h"
+#include "src/links/recording.h"
 
 namespace rondo::net {
 

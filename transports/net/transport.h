@@ -13,7 +13,7 @@
 
 #include "transports/net/control.h"
 #include "transports/net/progress.h"
-#include "transports/transport.h"
+#include "src/links/transport.h"
 
 namespace rondo::net {
 

@@ -12,7 +12,7 @@
 
 #include "src/base/result.h"
 #include "src/proto/connection.h"
-#include "transports/recording.h"
+#include "src/links/recording.h"
 
 namespace rondo::shm {
 

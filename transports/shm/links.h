@@ -8,7 +8,7 @@
 
 #include "src/base/clock.h"
 #include "src/proto/memory.h"
-#include "transports/links.h"
+#include "src/links/links.h"
 #include "transports/shm/peers.h"
 
 namespace rondo::shm {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The boards in the segment on which each rank of a host publishes its messages (transports/messages.h). The rank that
-// publishes is counted among the ranks of this host, and peers are counted among all ranks of the communicator. All
-// words are accessed through src/proto/memory.h. Each has one writer, the rank whose board it is.
+// The boards in the segment on which each rank of a host publishes its messages (src/links/message_boards.h). The rank
+// that publishes is counted among the ranks of this host, and peers are counted among all ranks of the communicator.
+// All words are accessed through src/proto/memory.h. Each has one writer, the rank whose board it is.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@
 
 #include "src/base/ticks.h"
 #include "src/proto/connection.h"
-#include "transports/messages.h"
+#include "src/links/message_boards.h"
 #include "transports/shm/board.h"
 
 namespace rondo::shm {

@@ -8,7 +8,7 @@
 
 #include "src/base/ticks.h"
 #include "src/proto/memory.h"
-#include "transports/ranks.h"
+#include "src/links/ranks.h"
 #include "transports/shm/peers.h"
 
 namespace rondo::shm {

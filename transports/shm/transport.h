@@ -8,7 +8,7 @@
 
 #include "src/bootstrap/store/store.h"
 #include "transports/shm/segment.h"
-#include "transports/transport.h"
+#include "src/links/transport.h"
 
 namespace rondo::shm {
 

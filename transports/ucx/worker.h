@@ -5,7 +5,7 @@
 #include <memory>
 
 #include "src/bootstrap/bytes.h"
-#include "transports/rdma_memory.h"
+#include "src/links/rdma_memory.h"
 #include "transports/ucx/api.h"
 
 namespace rondo::ucx {

@@ -10,7 +10,7 @@
 #include "src/core/group_info.h"
 #include "src/plan/plan.h"
 #include "src/topo/topology.h"
-#include "transports/links.h"
+#include "src/links/links.h"
 
 namespace rondo::debug_lines {
 

@@ -10,7 +10,7 @@
 #include <string>
 #include <thread>
 
-#include "transports/flight_recorder.h"
+#include "src/links/flight_recorder.h"
 
 namespace rondo {
 

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "src/base/result.h"
-#include "transports/recording.h"
+#include "src/links/recording.h"
 
 namespace rondo {
 

@@ -16,7 +16,7 @@
 #include "src/proto/connection.h"
 #include "src/proto/exchange.h"
 #include "src/proto/peer_access.h"
-#include "transports/rdma_memory.h"
+#include "src/links/rdma_memory.h"
 
 namespace rondo {
 

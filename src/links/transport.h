@@ -3,9 +3,9 @@
 // other ranks, and the flight recorder. A part of the core takes the one interface that it needs, not the owner.
 #pragma once
 
-#include "transports/flight_recorder.h"
-#include "transports/links.h"
-#include "transports/ranks.h"
+#include "src/links/flight_recorder.h"
+#include "src/links/links.h"
+#include "src/links/ranks.h"
 
 namespace rondo {
 

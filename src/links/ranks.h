@@ -15,8 +15,8 @@
 #include <vector>
 
 #include "src/base/result.h"
-#include "transports/messages.h"
-#include "transports/recording.h"
+#include "src/links/message_boards.h"
+#include "src/links/recording.h"
 
 namespace rondo {
 

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// The flight recorder of a communicator: what the ranks of this host have recorded (transports/recording.h), and which
+// The flight recorder of a communicator: what the ranks of this host have recorded (src/links/recording.h), and which
 // of them writes it to a file after a failure. Any thread.
 #pragma once
 
 #include <array>
 #include <memory>
 
-#include "transports/recording.h"
+#include "src/links/recording.h"
 
 namespace rondo {
 

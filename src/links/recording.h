@@ -10,7 +10,7 @@
 
 #include "src/base/result.h"
 #include "src/plan/plan.h"
-#include "transports/messages.h"
+#include "src/links/message_boards.h"
 
 namespace rondo {
 
