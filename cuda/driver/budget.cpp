@@ -4,7 +4,7 @@
 #include <mutex>
 
 #include "cuda/kernels/load_store.h"
-#include "cuda/executors/plan_image.h"
+#include "cuda/kernels/plan_image.h"
 
 namespace rondo::cuda {
 namespace {

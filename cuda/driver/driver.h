@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The CUDA driver as a table of functions that is filled at run time. Nothing of CUDA is linked, so the library loads
-// anywhere, and reports why a driver is missing. Handles with owners are in cuda/transport/handles.h.
+// anywhere, and reports why a driver is missing. Handles with owners are in cuda/driver/handles.h.
 #pragma once
 
 #include <string>

@@ -7,8 +7,8 @@
 #include <utility>
 
 #include "cuda/driver/kernels_image.h"
-#include "cuda/executors/plan_image.h"
-#include "cuda/transport/shared_table.h"
+#include "cuda/kernels/plan_image.h"
+#include "cuda/driver/shared_table.h"
 
 namespace rondo::cuda {
 namespace {

@@ -8,7 +8,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "cuda/transport/handles.h"
+#include "cuda/driver/handles.h"
 
 namespace rondo::cuda {
 

@@ -45,7 +45,7 @@
 #include "cuda/executors/executor_base.h"
 #include "cuda/transport/flags.h"
 #include "cuda/kernels/reduction.h"
-#include "cuda/executors/plan_image.h"
+#include "cuda/kernels/plan_image.h"
 #include "cuda/executors/stream_work.h"
 
 namespace rondo::cuda {

@@ -15,7 +15,7 @@
 #include "cuda/executors/launch_group.h"
 #include "cuda/executors/load_store_shape.h"
 #include "cuda/executors/peer_loss.h"
-#include "cuda/executors/plan_image.h"
+#include "cuda/kernels/plan_image.h"
 #include "cuda/executors/plan_uploads.h"
 #include "cuda/executors/result_reader.h"
 #include "cuda/executors/share_regions.h"

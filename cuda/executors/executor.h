@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "cuda/kernels/operation.h"
-#include "cuda/transport/choose.h"
+#include "cuda/executors/choose.h"
 #include "src/engine/device_executor.h"
 #include "src/base/config.h"
 #include "src/bootstrap/store/store.h"

@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "cuda/driver/budget.h"
-#include "cuda/executors/plan_image.h"
+#include "cuda/kernels/plan_image.h"
 #include "src/base/ceil_div.h"
 
 namespace rondo::cuda {

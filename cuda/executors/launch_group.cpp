@@ -7,7 +7,7 @@
 #include <set>
 #include <utility>
 
-#include "cuda/transport/shared_table.h"
+#include "cuda/driver/shared_table.h"
 #include "src/base/clock.h"
 #include "src/proto/memory.h"
 

@@ -18,7 +18,7 @@
 #include <thread>
 #include <vector>
 
-#include "cuda/transport/handles.h"
+#include "cuda/driver/handles.h"
 #include "cuda/driver/kernel_set.h"
 #include "cuda/executors/joint_call.h"
 #include "cuda/kernels/operation.h"

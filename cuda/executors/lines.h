@@ -5,7 +5,7 @@
 
 #include <span>
 
-#include "cuda/transport/choose.h"
+#include "cuda/executors/choose.h"
 #include "cuda/driver/driver.h"
 
 namespace rondo::cuda {

@@ -11,7 +11,7 @@
 #include "cuda/executors/cuda_plan.h"
 #include "cuda/executors/executor.h"
 #include "cuda/kernels/load_store.h"
-#include "cuda/transport/handles.h"
+#include "cuda/driver/handles.h"
 #include "cuda/transport/info_exchange.h"
 #include "cuda/transport/regions.h"
 #include "src/engine/executor.h"

@@ -7,7 +7,7 @@
 #include <atomic>
 #include <cstdint>
 
-#include "cuda/transport/handles.h"
+#include "cuda/driver/handles.h"
 
 namespace rondo::cuda {
 

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <string>
 
-#include "cuda/transport/shared_table.h"
+#include "cuda/driver/shared_table.h"
 
 namespace rondo::cuda {
 namespace {

@@ -5,7 +5,7 @@
 
 #include <cstdint>
 
-#include "cuda/transport/handles.h"
+#include "cuda/driver/handles.h"
 
 namespace rondo::cuda {
 

@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "cuda/transport/shared_file.h"
-#include "cuda/transport/shared_table.h"
+#include "cuda/driver/shared_table.h"
 #include "src/proto/connection.h"
 #include "src/proto/memory.h"
 

@@ -18,7 +18,7 @@
 #include <string>
 
 #include "cuda/transport/info_exchange.h"
-#include "cuda/transport/handles.h"
+#include "cuda/driver/handles.h"
 
 namespace rondo::cuda {
 

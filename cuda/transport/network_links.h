@@ -10,7 +10,7 @@
 #include <memory>
 #include <vector>
 
-#include "cuda/transport/handles.h"
+#include "cuda/driver/handles.h"
 #include "src/proto/simple.h"
 #include "src/links/links.h"
 

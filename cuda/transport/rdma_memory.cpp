@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <array>
 
-#include "cuda/transport/handles.h"
+#include "cuda/driver/handles.h"
 #include "src/base/checked.h"
 #include "src/base/unique_handle.h"
 

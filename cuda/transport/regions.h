@@ -28,7 +28,7 @@
 
 #include "cuda/driver/process_name.h"
 #include "cuda/kernels/load_store_wait.h"
-#include "cuda/transport/handles.h"
+#include "cuda/driver/handles.h"
 #include "cuda/transport/info_exchange.h"
 
 namespace rondo::cuda {

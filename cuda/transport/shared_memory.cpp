@@ -5,7 +5,7 @@
 
 #include <cerrno>
 
-#include "cuda/transport/shared_table.h"
+#include "cuda/driver/shared_table.h"
 
 namespace rondo::cuda {
 namespace {

@@ -12,7 +12,7 @@
 #include <memory>
 
 #include "cuda/transport/info_exchange.h"
-#include "cuda/transport/handles.h"
+#include "cuda/driver/handles.h"
 #include "src/base/config.h"
 
 namespace rondo::cuda {

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "bench/trainer/cuda/kernels_image.h"
-#include "cuda/transport/handles.h"
+#include "cuda/driver/handles.h"
 #include "src/cli/visible_devices.h"
 
 namespace rondo::cli {

@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "cuda/transport/handles.h"
+#include "cuda/driver/handles.h"
 
 namespace rondo_test {
 

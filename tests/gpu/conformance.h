@@ -17,7 +17,7 @@
 #include <thread>
 #include <vector>
 
-#include "cuda/transport/handles.h"
+#include "cuda/driver/handles.h"
 #include "src/base/config.h"
 #include "tests/catch.h"
 #include "tests/soft_cuda/soft_cuda.h"

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "cuda/driver/budget.h"
-#include "cuda/transport/choose.h"
+#include "cuda/executors/choose.h"
 #include "cuda/executors/copy_walk.h"
 #include "cuda/transport/flags.h"
 #include "src/plan/algorithm.h"

@@ -10,7 +10,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "cuda/transport/handles.h"
+#include "cuda/driver/handles.h"
 #include "src/base/unique_handle.h"
 
 namespace device_costs {

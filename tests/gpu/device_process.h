@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "cuda/transport/handles.h"
+#include "cuda/driver/handles.h"
 #include "rondo/rondo.h"
 #include "src/base/config.h"
 

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "cuda/executors/joint_call.h"
-#include "cuda/executors/plan_image.h"
+#include "cuda/kernels/plan_image.h"
 #include "cuda/kernels/load_store.h"
 #include "src/proto/memory.h"
 #include "tests/soft_cuda/fibers.h"

@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "cuda/transport/handles.h"
+#include "cuda/driver/handles.h"
 #include "src/base/config.h"
 #include "tests/gpu/driver_peer.h"
 

@@ -41,6 +41,13 @@ MAY_INCLUDE = {
     "cuda": {"src/base", "src/proto", "src/bootstrap/fd_channel.h", "src/bootstrap/store/store.h",
              "src/bootstrap/outcomes.h", "src/engine/executor.h", "src/engine/device_executor.h",
              "src/links/rdma_memory.h", "src/links/links.h"} | PLAIN_PLAN,
+    # Within cuda, the code of kernels and what they read is lowest; then the driver, the memory that ranks share, and
+    # the executors.
+    "cuda/kernels": {"src/base", "src/proto"} | PLAIN_PLAN,
+    "cuda/driver": {"src/base", "src/proto", "cuda/kernels"},
+    "cuda/transport": {"src/base", "src/proto", "src/bootstrap/fd_channel.h", "src/bootstrap/outcomes.h",
+                       "src/engine/executor.h", "src/links/rdma_memory.h", "src/links/links.h", "cuda/kernels",
+                       "cuda/driver"} | PLAIN_PLAN,
     "src/core": CORE_FLOORS | {"src/links"},
     # The only one that knows which components were built.
     "src/core/registry.cpp": CORE_FLOORS | {"src/links", "transports", "cuda"},
@@ -138,6 +145,7 @@ class IncludeDirections(unittest.TestCase):
                               ("src/core/diagnostics/failure_dump.h", '"src/links/transport.h"'),
                               ("transports/shm/segment.cpp", '"src/core/communicator.h"'),
                               ("transports/shm/segment.cpp", '"src/plan/tuner.h"'),
+                              ("cuda/driver/budget.cpp", '"src/engine/executor.h"'),
                               ("bench/perf.cpp", '"src/base/result.h"'),
                               ("src/plan/ring.cpp", '"src/engine/executor.h"'),
                               ("src/plan/ring.cpp", '"schedule.h"'),

@@ -8,7 +8,7 @@
 
 #include "bench/perf/perf.h"
 #include "cuda/kernels/operation.h"
-#include "cuda/transport/handles.h"
+#include "cuda/driver/handles.h"
 #include "src/base/config.h"
 #include "src/base/runtime_library.h"
 #include "src/cli/commands.h"

@@ -7,7 +7,7 @@
 #include <array>
 
 #include "bench/perf/device.h"
-#include "cuda/transport/handles.h"
+#include "cuda/driver/handles.h"
 #include "src/cli/perf/cuda_streams.h"
 
 namespace rondo::cli {

@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "bench/perf/device.h"
-#include "cuda/transport/handles.h"
+#include "cuda/driver/handles.h"
 
 namespace rondo::cli {
 

@@ -7,7 +7,7 @@
 #include <string_view>
 
 #include "cuda/driver/budget.h"
-#include "cuda/transport/choose.h"
+#include "cuda/executors/choose.h"
 #include "cuda/executors/executor_base.h"
 #include "cuda/transport/info_exchange.h"
 #include "cuda/kernels/operation.h"

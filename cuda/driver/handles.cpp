@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cuda/transport/handles.h"
+#include "cuda/driver/handles.h"
 
 #include "src/base/log.h"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cuda/executors/plan_image.h"
+#include "cuda/kernels/plan_image.h"
 
 #include <algorithm>
 #include <cstring>
