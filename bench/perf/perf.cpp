@@ -13,7 +13,7 @@
 
 #include "bench/perf/buffers.h"
 #include "bench/perf/options.h"
-#include "bench/perf/report.h"
+#include "bench/perf/perf_report.h"
 #include "bench/perf/runner.h"
 #include "src/console/output.h"
 #include "src/topo/binding.h"

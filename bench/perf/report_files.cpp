@@ -4,7 +4,7 @@
 #include <sstream>
 
 #include "bench/perf/floor.h"
-#include "bench/perf/report.h"
+#include "bench/perf/perf_report.h"
 
 namespace rondo::perf {
 namespace {

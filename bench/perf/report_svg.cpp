@@ -6,7 +6,7 @@
 #include <cmath>
 #include <functional>
 
-#include "bench/perf/report.h"
+#include "bench/perf/perf_report.h"
 #include "src/console/chart.h"
 #include "src/console/svg.h"
 

@@ -5,7 +5,7 @@
 #include <cstdio>
 
 #include "bench/perf/floor.h"
-#include "bench/perf/report.h"
+#include "bench/perf/perf_report.h"
 
 namespace rondo::perf {
 namespace {

@@ -8,7 +8,7 @@
 #include "bench/perf/group.h"
 #include "bench/perf/options.h"
 #include "bench/perf/product.h"
-#include "bench/perf/report.h"
+#include "bench/perf/perf_report.h"
 
 namespace rondo::perf {
 

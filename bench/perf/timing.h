@@ -15,7 +15,7 @@
 #include "bench/perf/device.h"
 #include "bench/perf/group.h"
 #include "bench/perf/options.h"
-#include "bench/perf/report.h"
+#include "bench/perf/perf_report.h"
 #include "bench/perf/verify.h"
 
 namespace rondo::perf {

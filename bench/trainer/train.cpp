@@ -13,7 +13,7 @@
 
 #include "bench/trainer/cuda/cuda_compute.h"
 #include "bench/trainer/options.h"
-#include "bench/trainer/report/report.h"
+#include "bench/trainer/report/trainer_report.h"
 #include "bench/trainer/run/checkpoint.h"
 #include "bench/trainer/run/session.h"
 #include "bench/trainer/trainer.h"

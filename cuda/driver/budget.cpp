@@ -3,7 +3,7 @@
 
 #include <mutex>
 
-#include "cuda/kernels/load_store.h"
+#include "cuda/kernels/load_store_kernels.h"
 #include "cuda/kernels/plan_image.h"
 
 namespace rondo::cuda {

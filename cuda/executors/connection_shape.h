@@ -6,7 +6,7 @@
 #include <cstdint>
 
 #include "cuda/driver/budget.h"
-#include "cuda/executors/executor.h"
+#include "cuda/executors/cuda_executor.h"
 #include "src/proto/connection.h"
 
 namespace rondo::cuda {

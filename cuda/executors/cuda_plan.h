@@ -8,7 +8,7 @@
 
 #include "cuda/driver/kernel_set.h"
 #include "cuda/executors/joint_call.h"
-#include "cuda/kernels/load_store.h"
+#include "cuda/kernels/load_store_kernels.h"
 #include "cuda/transport/segment.h"
 #include "src/engine/executor.h"
 

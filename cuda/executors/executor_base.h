@@ -9,7 +9,7 @@
 #include <string>
 
 #include "src/engine/device_executor.h"
-#include "cuda/executors/executor.h"
+#include "cuda/executors/cuda_executor.h"
 #include "cuda/executors/stream_users.h"
 #include "cuda/driver/kernel_set.h"
 #include "cuda/transport/segment.h"

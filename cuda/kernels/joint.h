@@ -13,7 +13,7 @@
 #include <cstdint>
 #include <type_traits>
 
-#include "cuda/kernels/load_store.h"
+#include "cuda/kernels/load_store_kernels.h"
 
 namespace rondo::device {
 

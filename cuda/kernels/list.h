@@ -11,7 +11,7 @@
 #pragma once
 
 #include "cuda/kernels/joint.h"
-#include "cuda/kernels/load_store.h"
+#include "cuda/kernels/load_store_kernels.h"
 #include "cuda/kernels/reduce.h"
 #include "cuda/kernels/reduction.h"
 #include "cuda/kernels/run.h"

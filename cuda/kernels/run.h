@@ -15,7 +15,7 @@
 
 #include <cstdint>
 
-#include "cuda/kernels/links.h"
+#include "cuda/kernels/device_links.h"
 #include "src/proto/memory.h"
 
 namespace rondo::device {

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <array>
 
-#include "cuda/executors/executor.h"
+#include "cuda/executors/cuda_executor.h"
 #include "cuda/driver/pointer_probe.h"
 #include "cuda/transport/rdma_memory.h"
 #include "src/bootstrap/address.h"
@@ -12,11 +12,11 @@
 #include "src/plan/edges.h"
 #include "src/topo/host.h"
 #include "transports/hosts/connect.h"
-#include "transports/net/transport.h"
-#include "transports/shm/transport.h"
-#include "transports/tcp/network.h"
-#include "transports/ucx/network.h"
-#include "transports/verbs/network.h"
+#include "transports/net/net_transport.h"
+#include "transports/shm/shm_transport.h"
+#include "transports/tcp/tcp_network.h"
+#include "transports/ucx/ucx_network.h"
+#include "transports/verbs/verbs_network.h"
 
 namespace rondo {
 namespace {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// This file holds what the executors of a device have in common. Kernels are in cuda/executors/executor.cpp, copies in
-// cuda/executors/copy_executor.cpp. Calls are enqueued on the caller's streams and return. A monitor of the rank's own
-// carries over the device's reports, checks for failures and deadlines, and stops the device. The device itself only
-// ever stops on request.
+// This file holds what the executors of a device have in common. Kernels are in cuda/executors/cuda_executor.cpp,
+// copies in cuda/executors/copy_executor.cpp. Calls are enqueued on the caller's streams and return. A monitor of the
+// rank's own carries over the device's reports, checks for failures and deadlines, and stops the device. The device
+// itself only ever stops on request.
 #pragma once
 
 #include <cstdint>

@@ -10,7 +10,7 @@
 #include <deque>
 #include <vector>
 
-#include "src/sim/network.h"
+#include "src/sim/sim_network.h"
 #include "src/plan/algorithm.h"
 #include "src/plan/tuner.h"
 #include "src/proto/partition.h"

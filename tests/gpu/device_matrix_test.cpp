@@ -8,7 +8,7 @@
 #include <cstdlib>
 #include <cstring>
 
-#include "cuda/kernels/load_store.h"
+#include "cuda/kernels/load_store_kernels.h"
 #include "src/base/clock.h"
 #include "src/plan/algorithm.h"
 #include "src/plan/tuner_load_store.h"

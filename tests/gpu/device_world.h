@@ -12,7 +12,7 @@
 
 #include "cuda/executors/joint_call.h"
 #include "cuda/kernels/plan_image.h"
-#include "cuda/kernels/load_store.h"
+#include "cuda/kernels/load_store_kernels.h"
 #include "src/proto/memory.h"
 #include "tests/soft_cuda/fibers.h"
 #include "tests/soft_cuda/soft_kernel.h"

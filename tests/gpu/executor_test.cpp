@@ -8,7 +8,7 @@
 #include <thread>
 #include <vector>
 
-#include "cuda/executors/executor.h"
+#include "cuda/executors/cuda_executor.h"
 #include "src/bootstrap/store/local.h"
 #include "src/core/registry.h"
 #include "src/engine/host_stream.h"

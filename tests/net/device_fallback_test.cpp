@@ -15,8 +15,8 @@
 #include "tests/net/side.h"
 #include "transports/hosts/connect.h"
 #include "transports/net/join.h"
-#include "transports/net/transport.h"
-#include "transports/shm/transport.h"
+#include "transports/net/net_transport.h"
+#include "transports/shm/shm_transport.h"
 
 using namespace rondo;
 using net_test::TestRdmaMemory;

@@ -14,7 +14,7 @@
 #include "tests/net/soft_network.h"
 #include "tests/net/ucx_pair.h"
 #include "tests/net/verbs_pair.h"
-#include "transports/tcp/network.h"
+#include "transports/tcp/tcp_network.h"
 
 namespace rondo::net_test {
 

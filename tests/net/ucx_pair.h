@@ -5,7 +5,7 @@
 #include <array>
 
 #include "tests/net/network_pair.h"
-#include "transports/ucx/network.h"
+#include "transports/ucx/ucx_network.h"
 
 namespace rondo::net_test {
 

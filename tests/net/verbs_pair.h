@@ -5,7 +5,7 @@
 #include <array>
 
 #include "tests/net/network_pair.h"
-#include "transports/verbs/network.h"
+#include "transports/verbs/verbs_network.h"
 
 namespace rondo::net_test {
 

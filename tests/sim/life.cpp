@@ -10,7 +10,7 @@
 #include "tests/sim/call_data.h"
 #include "tests/sim/network.h"
 #include "tests/sim/sim_transport.h"
-#include "transports/shm/transport.h"
+#include "transports/shm/shm_transport.h"
 
 namespace rondo::sim {
 namespace {

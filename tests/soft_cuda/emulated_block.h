@@ -9,7 +9,7 @@
 #include <cstdint>
 
 #include "cuda/kernels/joint.h"
-#include "cuda/kernels/load_store.h"
+#include "cuda/kernels/load_store_kernels.h"
 #include "cuda/kernels/reduction.h"
 #include "cuda/kernels/run.h"
 #include "tests/soft_cuda/soft_kernel.h"

@@ -6,7 +6,7 @@
 
 #include "bench/perf/beside.h"
 #include "bench/perf/options.h"
-#include "bench/perf/report.h"
+#include "bench/perf/perf_report.h"
 #include "bench/perf/turns.h"
 #include "tests/catch.h"
 

@@ -6,7 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
-#include "bench/perf/report.h"
+#include "bench/perf/perf_report.h"
 #include "tests/catch.h"
 
 using namespace rondo::perf;

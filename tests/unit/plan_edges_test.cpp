@@ -10,7 +10,7 @@
 #include "tests/catch.h"
 #include "tests/sanitized.h"
 #include "transports/hosts/connect.h"
-#include "transports/net/transport.h"
+#include "transports/net/net_transport.h"
 
 using namespace rondo;
 

@@ -19,7 +19,7 @@
 #include "tests/catch.h"
 #include "tests/unit/ranks.h"
 #include "transports/shm/recorder.h"
-#include "transports/shm/transport.h"
+#include "transports/shm/shm_transport.h"
 
 using namespace rondo;
 

@@ -7,7 +7,7 @@
 #include "src/base/clock.h"
 #include "tests/catch.h"
 #include "tests/unit/late_store.h"
-#include "transports/shm/transport.h"
+#include "transports/shm/shm_transport.h"
 
 using namespace rondo;
 using rondo_test::LateStore;

@@ -10,7 +10,7 @@
 #include "bench/trainer/figures/overlap.h"
 #include "bench/trainer/figures/traffic.h"
 #include "bench/trainer/options.h"
-#include "bench/trainer/report/report.h"
+#include "bench/trainer/report/trainer_report.h"
 #include "tests/catch.h"
 
 namespace {

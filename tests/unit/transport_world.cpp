@@ -11,9 +11,9 @@
 #include "src/base/clock.h"
 #include "tests/catch.h"
 #include "transports/hosts/connect.h"
-#include "transports/net/transport.h"
-#include "transports/shm/transport.h"
-#include "transports/tcp/network.h"
+#include "transports/net/net_transport.h"
+#include "transports/shm/shm_transport.h"
+#include "transports/tcp/tcp_network.h"
 
 using namespace rondo;
 

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "transports/hosts/connect.h"
-#include "transports/net/transport.h"
+#include "transports/net/net_transport.h"
 
 namespace rondo::hosts {
 

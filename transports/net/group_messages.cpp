@@ -3,7 +3,7 @@
 
 #include <utility>
 
-#include "transports/net/transport.h"
+#include "transports/net/net_transport.h"
 
 namespace rondo::net {
 

@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "src/base/checked.h"
-#include "transports/net/transport.h"
+#include "transports/net/net_transport.h"
 
 namespace rondo::net {
 namespace {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // This file replaces UCX if its headers were missing at build time.
-#include "transports/ucx/network.h"
+#include "transports/ucx/ucx_network.h"
 
 namespace rondo::ucx {
 namespace {

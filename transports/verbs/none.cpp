@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // This file replaces verbs if their headers were missing at build time.
-#include "transports/verbs/network.h"
+#include "transports/verbs/verbs_network.h"
 
 namespace rondo::verbs {
 namespace {

@@ -3,7 +3,7 @@
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
-#include "bench/trainer/report/report.h"
+#include "bench/trainer/report/trainer_report.h"
 
 namespace rondo::train {
 namespace {

@@ -9,7 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "src/cli/commands.h"
-#include "src/cli/info/report.h"
+#include "src/cli/info/info_report.h"
 #include "src/console/command_line.h"
 #include "src/console/output.h"
 #include "src/console/terminal.h"

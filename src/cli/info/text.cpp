@@ -13,7 +13,7 @@
 #include "src/cli/info/devices.h"
 #include "src/cli/info/lines.h"
 #include "src/cli/info/nics.h"
-#include "src/cli/info/report.h"
+#include "src/cli/info/info_report.h"
 
 namespace rondo::cli {
 namespace {

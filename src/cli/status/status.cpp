@@ -12,7 +12,7 @@
 
 #include "src/cli/commands.h"
 #include "src/cli/status/processes.h"
-#include "src/cli/status/report.h"
+#include "src/cli/status/status_report.h"
 #include "src/console/command_line.h"
 #include "src/console/output.h"
 #include "src/console/terminal.h"

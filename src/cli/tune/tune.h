@@ -13,7 +13,7 @@
 #include <nlohmann/json_fwd.hpp>
 
 #include "src/cli/commands.h"
-#include "src/sim/network.h"
+#include "src/sim/sim_network.h"
 #include "src/plan/tuner.h"
 #include "src/topo/topology.h"
 

@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "transports/hosts/connect.h"
-#include "transports/shm/transport.h"
+#include "transports/shm/shm_transport.h"
 
 namespace rondo::cli {
 namespace {

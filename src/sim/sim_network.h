@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The simulated network: nodes with ranks and network ports, the classes of links between ranks, and the costs of the
-// ranks' own work. It is plain data. docs/simulator.md explains the model; src/cli/sim/network.cpp reads it from a
-// file.
+// ranks' own work. It is plain data. docs/simulator.md explains the model; src/cli/sim/network_options.cpp reads it
+// from a file.
 #pragma once
 
 #include <array>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "transports/ucx/network.h"
+#include "transports/ucx/ucx_network.h"
 
 #include <errno.h>
 #include <sys/eventfd.h>

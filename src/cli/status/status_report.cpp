@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "src/cli/status/report.h"
+#include "src/cli/status/status_report.h"
 
 #include <algorithm>
 #include <array>

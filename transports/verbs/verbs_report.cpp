@@ -3,7 +3,7 @@
 #include <unistd.h>
 
 #include "transports/verbs/device.h"
-#include "transports/verbs/network.h"
+#include "transports/verbs/verbs_network.h"
 
 namespace rondo::verbs {
 

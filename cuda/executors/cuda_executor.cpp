@@ -19,7 +19,7 @@
 #include "cuda/executors/plan_uploads.h"
 #include "cuda/executors/result_reader.h"
 #include "cuda/executors/share_regions.h"
-#include "cuda/kernels/load_store.h"
+#include "cuda/kernels/load_store_kernels.h"
 #include "cuda/kernels/operation.h"
 #include "src/base/clock.h"
 #include "src/base/log.h"

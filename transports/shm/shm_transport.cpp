@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "transports/shm/transport.h"
+#include "transports/shm/shm_transport.h"
 
 #include <sodium.h>
 #include <unistd.h>
@@ -12,8 +12,8 @@
 #include "src/base/clock.h"
 #include "src/bootstrap/fd_channel.h"
 #include "src/proto/memory.h"
-#include "transports/shm/links.h"
-#include "transports/shm/ranks.h"
+#include "transports/shm/shm_links.h"
+#include "transports/shm/shm_ranks.h"
 #include "transports/shm/recorder.h"
 
 namespace rondo::shm {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "src/sim/network.h"
+#include "src/sim/sim_network.h"
 
 #include <algorithm>
 #include <bit>

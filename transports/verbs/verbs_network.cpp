@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "transports/verbs/network.h"
+#include "transports/verbs/verbs_network.h"
 
 #include <arpa/inet.h>
 #include <errno.h>

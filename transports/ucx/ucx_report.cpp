@@ -5,7 +5,7 @@
 
 #include <sstream>
 
-#include "transports/ucx/network.h"
+#include "transports/ucx/ucx_network.h"
 #include "transports/ucx/worker.h"
 
 namespace rondo::ucx {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "bench/trainer/report/report.h"
+#include "bench/trainer/report/trainer_report.h"
 
 #include <algorithm>
 #include <filesystem>

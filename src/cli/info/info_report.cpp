@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "src/cli/info/report.h"
+#include "src/cli/info/info_report.h"
 #include "cuda/driver/kernels_image.h"
 
 #include <algorithm>
@@ -17,8 +17,8 @@
 #include "src/engine/reduction/reduction.h"
 #include "src/topo/host.h"
 #include "transports/hosts/congestion.h"
-#include "transports/ucx/network.h"
-#include "transports/verbs/network.h"
+#include "transports/ucx/ucx_network.h"
+#include "transports/verbs/verbs_network.h"
 
 namespace rondo::cli {
 namespace {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "src/sim/load_store.h"
+#include "src/sim/sim_load_store.h"
 
 #include <algorithm>
 #include <array>

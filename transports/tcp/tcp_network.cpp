@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "transports/tcp/network.h"
+#include "transports/tcp/tcp_network.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "transports/net/transport.h"
+#include "transports/net/net_transport.h"
 
 #include <algorithm>
 #include <optional>

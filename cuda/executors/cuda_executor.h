@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs plans on a CUDA device, by kernels (cuda/executors/executor.cpp) or by copies
+// Runs plans on a CUDA device, by kernels (cuda/executors/cuda_executor.cpp) or by copies
 // (cuda/executors/copy_executor.cpp). docs/gpu.md.
 #pragma once
 
