@@ -16,7 +16,7 @@
 #include "bench/trainer/report/trainer_report.h"
 #include "bench/trainer/run/checkpoint.h"
 #include "bench/trainer/run/session.h"
-#include "bench/trainer/trainer.h"
+#include "bench/trainer/run/trainer.h"
 
 namespace rondo {
 namespace {

@@ -62,11 +62,24 @@ MAY_INCLUDE = {
     "src/plan/print/svg.cpp": {"src/base", "src/plan", "src/console/svg.h"},
     "bench": {"src/console", "src/base/size.h", "src/base/spelling.h", "src/base/user_file.h",
               "src/base/runtime_library.h", "src/topo/binding.h"},
-    # The trainer's figures know nothing of how they were measured, and the report nothing of the run.
+    # The rooms of the trainer have one direction. Its figures know nothing of how they were measured, and the report
+    # nothing of the run.
     "bench/trainer/figures": set(),
-    "bench/trainer/report": {"bench/trainer/figures", "bench/trainer/options.h", "src/console"},
+    "bench/trainer/compute": {"bench/failure.h", "bench/trainer/figures"},
+    "bench/trainer/lanes": {"bench/failure.h", "bench/trainer/figures", "bench/trainer/compute"},
+    # The host's backend, as that of a device in bench/trainer/cuda.
+    "bench/trainer/compute/host_compute.cpp": {"bench/failure.h", "bench/trainer/figures", "bench/trainer/compute",
+                                               "bench/trainer/lanes"},
+    "bench/trainer/model": {"bench/failure.h", "bench/trainer/compute"},
+    "bench/trainer/cuda": {"bench/failure.h", "src/base/runtime_library.h", "bench/trainer/figures",
+                           "bench/trainer/lanes", "bench/trainer/compute", "bench/trainer/model"},
+    "bench/trainer/data": {"bench/failure.h", "bench/trainer/model", "src/base/user_file.h"},
     "bench/trainer/exchange": {"bench/failure.h", "bench/trainer/compute", "bench/trainer/figures",
-                               "bench/trainer/model"},
+                               "bench/trainer/lanes", "bench/trainer/model"},
+    "bench/trainer/report": {"bench/trainer/figures", "bench/trainer/options.h", "src/console"},
+    "bench/trainer/run": {"bench/failure.h", "bench/trainer/options.h", "bench/trainer/figures", "bench/trainer/lanes",
+                          "bench/trainer/compute", "bench/trainer/model", "bench/trainer/data",
+                          "bench/trainer/exchange", "src/base/size.h", "src/base/user_file.h", "src/console"},
     "examples": set(),
     "tests": {"src", "bench", "transports", "cuda"},
     # A driver knows nothing of its callers, but the interface's declarations.

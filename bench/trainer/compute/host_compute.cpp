@@ -11,7 +11,7 @@
 
 #include "bench/trainer/compute/compute.h"
 #include "bench/trainer/compute/host_kernels.h"
-#include "bench/trainer/exchange/lane.h"
+#include "bench/trainer/lanes/lane.h"
 #include "bench/trainer/figures/memory.h"
 
 // The OpenMP library that oneDNN uses has this function. It has no header that every compiler finds.

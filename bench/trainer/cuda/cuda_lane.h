@@ -5,7 +5,7 @@
 #include <memory>
 
 #include "bench/trainer/cuda/device.h"
-#include "bench/trainer/exchange/lane.h"
+#include "bench/trainer/lanes/lane.h"
 
 namespace rondo::train {
 

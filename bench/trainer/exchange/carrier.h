@@ -10,8 +10,8 @@
 #include "bench/trainer/compute/compute.h"
 #include "bench/trainer/exchange/bucket.h"
 #include "bench/trainer/exchange/compression.h"
-#include "bench/trainer/exchange/lane.h"
-#include "bench/trainer/exchange/group.h"
+#include "bench/trainer/lanes/lane.h"
+#include "bench/trainer/lanes/group.h"
 
 namespace rondo::train {
 

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "bench/trainer/exchange/exchange.h"
-#include "bench/trainer/exchange/group.h"
+#include "bench/trainer/lanes/group.h"
 #include "bench/trainer/model/optimizer.h"
 
 namespace rondo::train {

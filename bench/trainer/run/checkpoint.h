@@ -12,7 +12,7 @@
 
 #include "bench/trainer/figures/records.h"
 #include "bench/trainer/options.h"
-#include "bench/trainer/trainer.h"
+#include "bench/trainer/run/trainer.h"
 
 namespace rondo::train {
 

@@ -7,7 +7,7 @@
 #include <span>
 #include <vector>
 
-#include "bench/trainer/trainer.h"
+#include "bench/trainer/run/trainer.h"
 
 namespace rondo::train {
 

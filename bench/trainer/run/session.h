@@ -4,7 +4,7 @@
 
 #include "bench/trainer/figures/records.h"
 #include "bench/trainer/run/checkpoint.h"
-#include "bench/trainer/trainer.h"
+#include "bench/trainer/run/trainer.h"
 
 namespace rondo::train {
 

@@ -7,7 +7,7 @@
 
 #include "bench/trainer/compute/host_view.h"
 #include "bench/trainer/data/checksum.h"
-#include "bench/trainer/trainer.h"
+#include "bench/trainer/run/trainer.h"
 
 namespace rondo::train {
 namespace {

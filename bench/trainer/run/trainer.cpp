@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "bench/trainer/trainer.h"
+#include "bench/trainer/run/trainer.h"
 
 #include <algorithm>
 #include <chrono>

@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <memory>
 
-#include "bench/trainer/exchange/group.h"
+#include "bench/trainer/lanes/group.h"
 
 namespace rondo::train {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "bench/trainer/exchange/lane.h"
+#include "bench/trainer/lanes/lane.h"
 
 #include <utility>
 #include <vector>

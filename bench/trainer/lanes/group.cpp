@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "bench/trainer/exchange/group.h"
+#include "bench/trainer/lanes/group.h"
 
 #include <vector>
 
