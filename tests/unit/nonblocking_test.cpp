@@ -11,33 +11,17 @@
 #include "src/bootstrap/launch/unique_id.h"
 #include "src/bootstrap/store/store.h"
 #include "tests/catch.h"
+#include "tests/unit/nonblocking.h"
 #include "tests/unit/ranks.h"
 
 using rondo_test::error_message;
+using rondo_test::nonblocking;
+using rondo_test::outcome_of;
+using rondo_test::state_of;
 
 namespace {
 
 constexpr uint64_t second_ns = 1'000'000'000;
-
-rondo_config_t nonblocking() {
-  rondo_config_t config = RONDO_CONFIG_INIT;
-  config.nonblocking = 1;
-  config.init_timeout_ms = 600'000;
-  return config;
-}
-
-rondo_status_t state_of(rondo_comm_t comm) {
-  rondo_status_t status = RONDO_ERROR_INTERNAL;
-  return rondo_comm_get_async_error(comm, &status) == RONDO_OK ? status : RONDO_ERROR_INTERNAL;
-}
-
-/// Returns the outcome of the attempt, or RONDO_NOT_READY if it has none within two minutes.
-rondo_status_t outcome_of(rondo_comm_t comm) {
-  const uint64_t deadline_ns = rondo::now_ns() + 120 * second_ns;
-  while (state_of(comm) == RONDO_NOT_READY && rondo::now_ns() < deadline_ns)
-    std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  return state_of(comm);
-}
 
 /// The ranks of one id, begun by this thread one after the other. Only `present` ranks begin.
 struct Begun {

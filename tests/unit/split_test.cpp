@@ -10,36 +10,18 @@
 #include <thread>
 #include <vector>
 
-#include "src/base/clock.h"
 #include "tests/catch.h"
+#include "tests/unit/nonblocking.h"
 #include "tests/unit/ranks.h"
 
 using rondo::SplitCall;
 using rondo_test::error_message;
+using rondo_test::nonblocking;
+using rondo_test::outcome_of;
 using rondo_test::Ranks;
+using rondo_test::state_of;
 
 namespace {
-
-constexpr uint64_t second_ns = 1'000'000'000;
-
-rondo_config_t nonblocking() {
-  rondo_config_t config = RONDO_CONFIG_INIT;
-  config.nonblocking = 1;
-  return config;
-}
-
-rondo_status_t state_of(rondo_comm_t comm) {
-  rondo_status_t status = RONDO_ERROR_INTERNAL;
-  return rondo_comm_get_async_error(comm, &status) == RONDO_OK ? status : RONDO_ERROR_INTERNAL;
-}
-
-/// Returns the outcome of the attempt, or RONDO_NOT_READY if it has none within two minutes.
-rondo_status_t outcome_of(rondo_comm_t comm) {
-  const uint64_t deadline_ns = rondo::now_ns() + 120 * second_ns;
-  while (state_of(comm) == RONDO_NOT_READY && rondo::now_ns() < deadline_ns)
-    std::this_thread::sleep_for(std::chrono::microseconds(100));
-  return state_of(comm);
-}
 
 /// Returns the sum of `value` over the ranks, or -1 after a failure.
 int sum(rondo_comm_t comm, int value) {
@@ -247,8 +229,7 @@ TEST_CASE("split: what is aborted before the others have called ends at once, an
   for (const int key : {0, 10}) {  // of rank 0, which serves the store of the part or does not
     CAPTURE(key);
     Ranks ranks(3);
-    rondo_config_t config = nonblocking();
-    config.init_timeout_ms = 600'000;  // nothing ends by it
+    const rondo_config_t config = nonblocking();
     std::vector<rondo_comm_t> parts(3);
     REQUIRE(rondo_comm_split(ranks[0], 0, key, &config, &parts[0]) == RONDO_OK);
     CHECK(rondo_comm_abort(parts[0]) == RONDO_OK);
@@ -268,8 +249,7 @@ TEST_CASE("split: what is aborted before the others have called ends at once, an
 
 TEST_CASE("split: whenever the abort comes, the attempt ends, and the parent goes on") {
   Ranks ranks(2);
-  rondo_config_t config = nonblocking();
-  config.init_timeout_ms = 600'000;
+  const rondo_config_t config = nonblocking();
   for (int delay_us = 0; delay_us < 4000; delay_us += 200) {
     CAPTURE(delay_us);
     std::vector<rondo_comm_t> parts(2);
