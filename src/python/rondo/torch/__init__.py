@@ -1,0 +1,39 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Backend "rondo" of torch.distributed, for tensors on CPUs and CUDA devices. It needs PyTorch 2.9 or newer.
+
+    import rondo.torch
+    import torch.distributed as dist
+    dist.init_process_group("rondo")
+
+Importing this module registers the backend. docs/python.md says what it does differently from others."""
+
+from __future__ import annotations
+
+from typing import Any
+
+try:
+    import torch
+    import torch.distributed as dist
+except ImportError as error:
+    raise ImportError("rondo.torch needs PyTorch 2.9 or newer: pip install torch") from error
+
+VERSION = tuple(int(part) for part in torch.__version__.split("+")[0].split(".")[:2])
+if VERSION < (2, 9):
+    raise ImportError(f"rondo.torch needs PyTorch 2.9 or newer, and this is {torch.__version__}")
+if not dist.is_available():
+    raise ImportError("this PyTorch was built without torch.distributed: install one that has it")
+
+from ._group import ProcessGroup  # noqa: E402
+from ._work import Work  # noqa: E402
+
+__all__ = ["ProcessGroup", "Work"]
+
+
+def _make(options: Any, backend_options: Any) -> ProcessGroup:
+    """Makes the process group that init_process_group() and new_group() ask for."""
+    return ProcessGroup(options.store, options.group_rank, options.group_size, options.timeout,
+                        list(options.global_ranks_in_group), backend_options)
+
+
+if "RONDO" not in dist.Backend._plugins:
+    dist.Backend.register_backend("rondo", _make, extended_api=True, devices=["cpu", "cuda"])

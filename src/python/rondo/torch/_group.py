@@ -1,0 +1,342 @@
+# SPDX-License-Identifier: Apache-2.0
+"""This module has the process group that torch.distributed calls.
+
+It derives from ProcessGroup, not from Backend. So calls from Python arrive without a detour through C++, and callers
+get the Work of this package with all its methods. Methods have the names of PyTorch, old and new."""
+
+from __future__ import annotations
+
+import threading
+from datetime import timedelta
+from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence
+
+import torch
+import torch.distributed as dist
+
+from .._errors import InvalidArgument, UnsupportedError
+from ._failures import Names
+from ._lanes import Body, DeviceLane, HostLane
+from ._messages import Channels
+from ._store import rendezvous
+from ._tensors import (Finish, bitwise, blocks, check, flat_input, flat_output, moved, reduced, rows)
+from ._work import Completer, Joined, Work
+
+Tensor, Tensors = torch.Tensor, Sequence[torch.Tensor]
+
+
+def waits(opts: Any) -> bool:
+    """Returns whether the caller waits for the operation at once."""
+    return not getattr(opts, "asyncOp", True)
+
+
+def listed(tensors: Any) -> Tensors:
+    """Returns a list of tensors, which may be given as one tensor."""
+    return [tensors] if isinstance(tensors, Tensor) else tensors
+
+
+class ProcessGroup(dist.ProcessGroup):
+    """The process group of the backend "rondo"."""
+
+    def __init__(self, store: Any, rank: int, size: int, timeout: timedelta, ranks: Optional[List[int]] = None,
+                 options: Optional[Mapping[str, Any]] = None) -> None:
+        """Makes rank `rank` of `size`. `ranks` has the global rank of each, and `options` are those of
+        rondo.Communicator. Communicators are made when the first operation needs them."""
+        super().__init__(rank, size)
+        if options is not None and not isinstance(options, Mapping):
+            raise InvalidArgument("pg_options of the backend rondo is a dict with options of rondo.Communicator, not "
+                                  f"{options!r}")
+        self._store, self._rank, self._size = store, rank, size
+        self._seconds, self._options = timeout.total_seconds(), dict(options or {})
+        self._ranks = ranks or list(range(size))
+        self._lanes: Dict[torch.device, Any] = {}
+        self._lock = threading.Lock()
+        self._messages = Channels(store, rank, self._ranks, self._seconds, self._options)
+        self._completer = Completer()
+        self._window: Optional[List[Work]] = None
+        self._group_name, self._group_desc = "", "undefined"
+
+    # What torch.distributed asks a group about itself:
+
+    def getBackendName(self) -> str:  # pylint: disable=invalid-name
+        return "rondo"
+
+    def getRank(self) -> int:  # pylint: disable=invalid-name
+        return self._rank
+
+    def getSize(self) -> int:  # pylint: disable=invalid-name
+        return self._size
+
+    rank, size, name = getRank, getSize, getBackendName
+
+    def getGroupName(self) -> str:  # pylint: disable=invalid-name
+        return self._group_name
+
+    def setGroupName(self, name: str) -> None:  # pylint: disable=invalid-name
+        self._group_name = name
+
+    def getGroupDesc(self) -> str:  # pylint: disable=invalid-name
+        return self._group_desc
+
+    def setGroupDesc(self, desc: str) -> None:  # pylint: disable=invalid-name
+        self._group_desc = desc
+
+    def _get_backend(self, device: Any) -> "ProcessGroup":
+        if torch.device(device).type not in ("cpu", "cuda"):
+            raise RuntimeError(f"the backend rondo has no communicators for {device}")
+        return self
+
+    def get_group_store(self) -> Any:
+        return self._store
+
+    supports_splitting = supports_coalescing = False
+
+    def _set_sequence_number_for_group(self) -> None:
+        """Has nothing to set: the library numbers operations."""
+
+    def _set_default_timeout(self, timeout: timedelta) -> None:
+        self._seconds = timeout.total_seconds()  # of communicators that are made from now on
+
+    set_timeout = _set_default_timeout
+
+    # The life of a group:
+
+    def _lane(self, device: torch.device) -> Any:
+        """Returns the communicator for a device, which all ranks make at their first operation there."""
+        lane = self._lanes.get(device)
+        if lane is not None:
+            return lane
+        with self._lock:
+            if device not in self._lanes:
+                if device.type not in ("cpu", "cuda"):
+                    raise UnsupportedError(f"the backend rondo has CPU and CUDA tensors, not {device}")
+                names, host = Names(self._ranks), device.type == "cpu"
+                comm = rendezvous(self._store, f"collectives/{device.type}", self._rank, self._size, self._seconds,
+                                  None if host else device.index, self._options)
+                self._lanes[device] = HostLane(comm, names) if host else DeviceLane(comm, names, device)
+            return self._lanes[device]
+
+    def _close(self, abort: bool) -> None:
+        with self._lock:
+            lanes, self._lanes = list(self._lanes.values()), {}
+        self._messages.close(abort)
+        for lane in lanes:
+            lane.close(abort)
+
+    def shutdown(self) -> None:
+        """Waits for the operations of this rank, and frees everything."""
+        self._close(abort=False)
+
+    def abort(self) -> None:
+        """Ends the operations of all ranks, and frees everything."""
+        self._close(abort=True)
+
+    def _run(self, like: Tensor, body: Body, opts: Any, result: Tensors, finish: Finish = None) -> Work:
+        work: Work = self._lane(like.device).run(body, waits(opts), result, finish)
+        if self._window is not None:
+            self._window.append(work)
+        return work
+
+    def _each(self, works: List[Work]) -> Work:
+        return works[0] if len(works) == 1 else Joined(works, Names(self._ranks), self._completer)
+
+    def _start_coalescing(self, device: Any) -> None:
+        self._window = []
+
+    def _end_coalescing(self, device: Any) -> Work:
+        works, self._window = self._window or [], None
+        return self._each(works)
+
+    start_coalescing, end_coalescing = _start_coalescing, _end_coalescing
+
+    # Collectives:
+
+    def broadcast(self, tensors: Any, opts: Any = None) -> Work:
+        tensors, root = listed(tensors), getattr(opts, "rootRank", 0)
+        buffers = [moved(tensor) for tensor in tensors]
+        return self._run(tensors[0], lambda comm, stream: [
+            comm.broadcast(buffer, root=root, stream=stream) for buffer in buffers][-1], opts, tensors)
+
+    def allreduce(self, tensors: Any, opts: Any = None) -> Work:
+        tensors = listed(tensors)
+        reduction = getattr(opts, "reduceOp", dist.ReduceOp.SUM if opts is None else opts)
+        if bitwise(tensors[0], reduction):
+            return self._each([self._reduce_by_gather(tensor, reduction, None, opts) for tensor in tensors])
+        buffers = [reduced(tensor, reduction) for tensor in tensors]
+        return self._run(tensors[0], lambda comm, stream: [
+            comm.all_reduce(buffer, op=op, stream=stream) for buffer, op in buffers][-1], opts, tensors)
+
+    allreduce_coalesced = allreduce
+
+    def reduce(self, tensors: Any, opts: Any) -> Work:
+        tensors, root, reduction = listed(tensors), opts.rootRank, opts.reduceOp
+        if bitwise(tensors[0], reduction):
+            return self._each([self._reduce_by_gather(tensor, reduction, root, opts) for tensor in tensors])
+        buffers = [reduced(tensor, reduction) for tensor in tensors]
+        return self._run(tensors[0], lambda comm, stream: [
+            comm.reduce(buffer, root=root, op=op, stream=stream) for buffer, op in buffers][-1], opts, tensors)
+
+    def _reduce_by_gather(self, tensor: Tensor, reduction: Any, root: Optional[int], opts: Any) -> Work:
+        """Collects all operands and reduces them here, by a function that the library does not have."""
+        function: Callable[..., Tensor] = bitwise(tensor, reduction)
+        parts = tensor.new_empty((self._size, *tensor.shape))
+        send, recv = moved(tensor), moved(parts)
+
+        def finish() -> None:
+            if root in (None, self._rank):
+                tensor.copy_(parts[0])
+                for part in parts[1:]:
+                    function(tensor, part, out=tensor)
+        return self._run(tensor, lambda comm, stream: comm.all_gather(send, out=recv, stream=stream), opts, [tensor],
+                         finish)
+
+    def allgather(self, outputs: Sequence[Tensors], inputs: Any, opts: Any = None) -> Work:
+        inputs = listed(inputs)
+        if isinstance(outputs[0], Tensor):
+            outputs = [outputs]  # type: ignore[list-item]
+        return self._each([self._all_gather_list(outs, tensor, opts) for outs, tensor in zip(outputs, inputs)])
+
+    def _all_gather_list(self, outputs: Tensors, tensor: Tensor, opts: Any) -> Work:
+        self._sized(outputs, "outputs")
+        whole, finish = flat_output(outputs)
+        send, recv, counts = moved(tensor), moved(whole), blocks(outputs, tensor)
+
+        def body(comm: Any, stream: Any) -> Any:
+            if min(counts) == max(counts):
+                return comm.all_gather(send, out=recv, stream=stream)
+            return comm.all_gather_v(send, counts, out=recv, stream=stream)
+        return self._run(tensor, body, opts, outputs, finish)
+
+    def _allgather_base(self, output: Tensor, tensor: Tensor, opts: Any = None) -> Work:
+        send, recv = moved(tensor), moved(output)
+        return self._run(tensor, lambda comm, stream: comm.all_gather(send, out=recv, stream=stream), opts, [output])
+
+    all_gather_single = _allgather_base
+
+    def allgather_into_tensor_coalesced(self, outputs: Tensors, inputs: Tensors, opts: Any = None) -> Work:
+        return self._each([self._allgather_base(output, tensor, opts) for output, tensor in zip(outputs, inputs)])
+
+    all_gather_single_coalesced = allgather_into_tensor_coalesced
+
+    def allgather_coalesced(self, outputs: Sequence[Tensors], inputs: Tensors, opts: Any = None) -> Work:
+        """Collects several tensors. `outputs` has one list of tensors for each rank."""
+        self._sized(outputs, "outputs")
+        return self._each([self._all_gather_list([of_rank[i] for of_rank in outputs], tensor, opts)
+                           for i, tensor in enumerate(inputs)])
+
+    def gather(self, outputs: Sequence[Tensors], inputs: Any, opts: Any) -> Work:
+        tensor, root = check(listed(inputs)[0]), opts.rootRank
+        if self._rank != root:
+            send = moved(tensor)
+            return self._run(tensor, lambda comm, stream: comm.gather_v(send, root=root, stream=stream), opts, [])
+        blocks_of = self._sized(outputs[0], "outputs")
+        whole, finish = flat_output(blocks_of)
+        send, recv, counts = moved(tensor), moved(whole), blocks(blocks_of, tensor)
+        return self._run(tensor, lambda comm, stream: comm.gather_v(send, counts, out=recv, root=root, stream=stream),
+                         opts, blocks_of, finish)
+
+    def gather_single(self, output: Tensor, tensor: Tensor, opts: Any) -> Work:
+        outputs = [list(output.view(self._size, -1))] if self._rank == opts.rootRank else []
+        return self.gather(outputs, [tensor.view(-1)], opts)
+
+    gather_into_tensor = gather_single
+
+    def scatter(self, outputs: Any, inputs: Sequence[Tensors], opts: Any) -> Work:
+        output, root = listed(outputs)[0], opts.rootRank
+        recv = moved(output)
+        if self._rank != root:
+            return self._run(output, lambda comm, stream: comm.scatter_v(None, recv, root=root, stream=stream), opts,
+                             [output])
+        parts = self._sized(inputs[0], "inputs")
+        send, counts = moved(flat_input(parts)), blocks(parts, output)
+        return self._run(output, lambda comm, stream: comm.scatter_v(send, recv, counts, root=root, stream=stream),
+                         opts, [output])
+
+    def reduce_scatter(self, outputs: Any, inputs: Sequence[Any], opts: Any = None) -> Work:
+        outputs = listed(outputs)
+        if isinstance(inputs[0], Tensor):
+            inputs = [inputs]
+        return self._each([self._reduce_scatter_list(output, parts, opts) for output, parts in zip(outputs, inputs)])
+
+    def _reduce_scatter_list(self, output: Tensor, parts: Tensors, opts: Any) -> Work:
+        self._sized(parts, "inputs")
+        reduction = getattr(opts, "reduceOp", dist.ReduceOp.SUM)
+        (send, op), (recv, _) = reduced(flat_input(parts), reduction), reduced(output, reduction)
+        factor = 2 if output.is_complex() else 1
+        counts = [part.numel() * factor for part in parts]
+
+        def body(comm: Any, stream: Any) -> Any:
+            if min(counts) == max(counts):
+                return comm.reduce_scatter(send, out=recv, op=op, stream=stream)
+            return comm.reduce_scatter_v(send, counts, out=recv, op=op, stream=stream)
+        return self._run(output, body, opts, [output])
+
+    def _reduce_scatter_base(self, output: Tensor, tensor: Tensor, opts: Any = None) -> Work:
+        reduction = getattr(opts, "reduceOp", dist.ReduceOp.SUM)
+        (send, op), (recv, _) = reduced(tensor, reduction), reduced(output, reduction)
+        return self._run(output, lambda comm, stream: comm.reduce_scatter(send, out=recv, op=op, stream=stream), opts,
+                         [output])
+
+    reduce_scatter_single = _reduce_scatter_base
+
+    def reduce_scatter_tensor_coalesced(self, outputs: Tensors, inputs: Tensors, opts: Any = None) -> Work:
+        return self._each([self._reduce_scatter_base(output, tensor, opts) for output, tensor in zip(outputs, inputs)])
+
+    reduce_scatter_single_coalesced = reduce_scatter_tensor_coalesced
+
+    def alltoall_base(self, output: Tensor, tensor: Tensor, output_splits: Sequence[int], input_splits: Sequence[int],
+                      opts: Any = None) -> Work:
+        send, recv = moved(tensor), moved(output)
+        sent, got = rows(tensor, input_splits, self._size), rows(output, output_splits, self._size)
+        return self._run(tensor, lambda comm, stream: comm.all_to_all_v(send, sent, got, out=recv, stream=stream),
+                         opts, [output])
+
+    all_to_all_single = alltoall_base
+
+    def alltoall(self, outputs: Tensors, inputs: Tensors, opts: Any = None) -> Work:
+        self._sized(outputs, "outputs")
+        self._sized(inputs, "inputs")
+        whole, finish = flat_output(outputs)
+        send, recv = moved(flat_input(inputs)), moved(whole)
+        sent, got = blocks(inputs, inputs[0]), blocks(outputs, outputs[0])
+        return self._run(outputs[0], lambda comm, stream: comm.all_to_all_v(send, sent, got, out=recv, stream=stream),
+                         opts, outputs, finish)
+
+    def barrier(self, opts: Any = None) -> Work:
+        device = getattr(opts, "device", None) or torch.device("cpu")
+        like = torch.empty(0, device=device)
+        return self._run(like, lambda comm, stream: comm.barrier(stream=stream), opts, [])
+
+    def _sized(self, tensors: Any, name: str) -> Any:
+        """Refuses a list that does not have one entry for each rank."""
+        if len(tensors) != self._size:
+            raise InvalidArgument(f"{name} has {len(tensors)} entries, not one for each of the {self._size} ranks")
+        return tensors
+
+    # Messages:
+
+    def send(self, tensors: Any, dst: int, tag: int = 0) -> Work:
+        return self._message(listed(tensors), self._rank, dst, tag)
+
+    def recv(self, tensors: Any, src: int, tag: int = 0) -> Work:
+        return self._message(listed(tensors), src, self._rank, tag)
+
+    def recv_anysource(self, tensors: Any, tag: int = 0) -> Work:
+        raise UnsupportedError("a receive from any rank is not available in Rondo: name the source, as in "
+                               "dist.recv(tensor, src=0)")
+
+    recvAnysource = recv_anysource
+
+    def _message(self, tensors: Tensors, source: int, target: int, tag: int) -> Work:
+        peer = target if source == self._rank else source
+        if peer == self._rank or not 0 <= peer < self._size:
+            raise InvalidArgument(f"rank {peer} is not another rank of this group of {self._size}")
+        if tensors[0].device.type != "cpu":
+            raise UnsupportedError("messages need tensors on the CPU in this version: use a collective, or "
+                                   "libnccl.so.2")
+        channel, names = self._messages.get(source, target, tag)
+        outputs = tensors if source != self._rank else []
+        works = [channel.post(moved(tensor), Work(names, outputs, self._completer, source=source))
+                 for tensor in tensors]
+        if self._window is not None:
+            self._window.extend(works)
+        return self._each(works)

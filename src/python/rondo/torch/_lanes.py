@@ -1,0 +1,119 @@
+# SPDX-License-Identifier: Apache-2.0
+"""This module runs the collectives of a process group, on host memory or on a CUDA device.
+
+A body is a function of a communicator and a stream, which makes one or more calls."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any, Callable, Optional, Sequence
+
+import torch
+
+from .._communicator import Communicator
+from .._errors import Error
+from .._streams import Stream
+from ._failures import Names
+from ._tensors import Finish
+from ._work import Completer, Work
+
+Body = Callable[[Communicator, Any], Any]
+
+
+class HostLane:
+    """The collectives on host memory. They run in the caller, or on a stream if the caller does not wait."""
+
+    def __init__(self, comm: Communicator, names: Names) -> None:
+        self.comm, self._names = comm, names
+        self._stream: Optional[Stream] = None
+        self._completer = Completer()
+        self._lock = threading.Lock()  # of a communicator, one call at a time
+
+    def run(self, body: Body, waits: bool, result: Sequence[torch.Tensor], finish: Finish) -> Work:
+        """Makes the calls of `body`. If `waits`, they are complete when this method returns."""
+        work = Work(self._names, result, self._completer, finish)
+        try:
+            with self._lock:
+                if waits:
+                    body(self.comm, None)
+                    return work._start(None)
+                if self._stream is None:
+                    self._stream = Stream()
+                return work._start(body(self.comm, self._stream))
+        except Error as error:
+            explained = self._names.explained(error)
+            if explained is error:
+                raise
+            raise explained from error
+
+    def close(self, abort: bool) -> None:
+        """Ends the communicator: after its operations, or at once."""
+        if abort:
+            self.comm.abort()
+        if self._stream is not None:
+            try:
+                self._stream.destroy()
+            except Error:
+                pass  # each Work has its failure
+        self.comm.destroy()
+
+
+class DeviceWork(Work):
+    """A collective on a CUDA device. Waiting makes the current stream wait, not the host."""
+
+    def __init__(self, lane: "DeviceLane", result: Sequence[torch.Tensor]) -> None:
+        super().__init__(lane.names, result, lane.completer)
+        self._lane, self._event = lane, torch.cuda.Event()
+        self._event.record(lane.stream)
+        self._enqueued.set()
+
+    def _await(self, seconds: Optional[float]) -> bool:
+        self._event.wait(torch.cuda.current_stream(self._lane.device))
+        failed = self._lane.comm.async_error()
+        if failed is not None:
+            self._end(self._names.explained(failed))
+        return True
+
+    def get_future(self) -> "torch.futures.Future[Any]":
+        """Returns a future that is done at once, in the order of the device's stream."""
+        future: "torch.futures.Future[Any]" = torch.futures.Future(devices=[self._lane.device])
+        with torch.cuda.stream(self._lane.stream):
+            future.set_result(list(self._result))
+        return future
+
+    def is_completed(self) -> bool:
+        return self._event.query()
+
+
+class DeviceLane:
+    """The collectives on a CUDA device. They run on a stream of their own, after the caller's stream."""
+
+    def __init__(self, comm: Communicator, names: Names, device: torch.device) -> None:
+        self.comm, self.names, self.device = comm, names, device
+        self.stream = torch.cuda.Stream(device)
+        self.completer = Completer()
+        self._lock = threading.Lock()
+
+    def run(self, body: Body, waits: bool, result: Sequence[torch.Tensor], finish: Finish) -> Work:
+        """Enqueues the calls of `body`."""
+        current = torch.cuda.current_stream(self.device)
+        with self._lock, torch.cuda.stream(self.stream):
+            self.stream.wait_stream(current)
+            try:
+                body(self.comm, self.stream.cuda_stream)
+            except Error as error:
+                raise self.names.explained(error) from error
+            if finish is not None:
+                finish()
+            for tensor in result:
+                tensor.record_stream(self.stream)
+            work = DeviceWork(self, result)
+        if waits:
+            work.wait()
+        return work
+
+    def close(self, abort: bool) -> None:
+        """Ends the communicator: after its operations, or at once."""
+        if abort:
+            self.comm.abort()
+        self.comm.destroy()

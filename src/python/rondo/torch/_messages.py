@@ -1,0 +1,118 @@
+# SPDX-License-Identifier: Apache-2.0
+"""This module has messages between two ranks.
+
+A communicator runs its operations one after another, but isend() and irecv() may be waited for in any order. So the
+messages of one direction between two ranks, with one tag, have a communicator and a stream of their own. They are made
+in the background when the first message is posted, because the other rank may post its end later."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any, List, Mapping, Optional, Tuple
+
+from .._buffers import Buffer
+from .._communicator import Communicator
+from .._errors import AbortedError
+from .._streams import Stream
+from ._failures import Names
+from ._store import rendezvous
+from ._work import Work
+
+
+class Channel:
+    """The messages of one direction between this rank and another, with one tag."""
+
+    def __init__(self, store: Any, source: int, target: int, tag: int, sends: bool, seconds: float,
+                 options: Mapping[str, Any]) -> None:
+        self._sends = sends
+        self._lock = threading.Lock()
+        self._pending: List[Tuple[Buffer, Work]] = []
+        self._comm: Optional[Communicator] = None
+        self._stream: Optional[Stream] = None
+        self._error: Optional[BaseException] = None
+        arguments = (store, f"message/{source}/{target}/{tag}", 0 if sends else 1, 2, seconds, None, options)
+        threading.Thread(target=self._connect, args=arguments, name="rondo messages", daemon=True).start()
+
+    def post(self, buffer: Buffer, work: Work) -> Work:
+        """Enqueues a message, or keeps it until the other rank is there."""
+        with self._lock:
+            if self._error is not None:
+                work._fail(work._names.explained(self._error))
+            elif self._comm is None:
+                self._pending.append((buffer, work))
+            else:
+                self._enqueue(buffer, work)
+        return work
+
+    def _enqueue(self, buffer: Buffer, work: Work) -> None:
+        assert self._comm is not None
+        call = self._comm.send if self._sends else self._comm.recv
+        try:
+            work._start(call(buffer, 1 if self._sends else 0, stream=self._stream))
+        except Exception as error:  # pylint: disable=broad-except
+            work._fail(work._names.explained(error))
+
+    def _connect(self, *arguments: Any) -> None:
+        """Waits for the other rank, then enqueues what was posted in the meantime."""
+        comm, failed = None, None
+        try:
+            comm = rendezvous(*arguments)
+        except Exception as error:  # pylint: disable=broad-except
+            failed = error
+        with self._lock:
+            if comm is not None and self._error is not None:  # it was closed
+                comm.abort()
+                comm.destroy()
+                comm = None
+            self._error = self._error or failed
+            if comm is not None:
+                self._comm, self._stream = comm, Stream()
+            pending, self._pending = self._pending, []
+            for buffer, work in pending:
+                if self._error is not None:
+                    work._fail(work._names.explained(self._error))
+                else:
+                    self._enqueue(buffer, work)
+
+    def close(self, abort: bool) -> None:
+        """Ends the channel: after its messages, or at once."""
+        with self._lock:
+            comm, stream = self._comm, self._stream
+            self._error = self._error or AbortedError("the process group was shut down")
+            self._comm = self._stream = None
+        if comm is not None and stream is not None:
+            if abort:
+                comm.abort()
+            try:
+                stream.destroy()
+            finally:
+                comm.destroy()
+
+
+class Channels:
+    """All channels of a process group."""
+
+    def __init__(self, store: Any, rank: int, ranks: List[int], seconds: float, options: Mapping[str, Any]) -> None:
+        self._store, self._rank, self._ranks = store, rank, ranks
+        self._seconds, self._options = seconds, options
+        self._channels: dict[Tuple[int, int, int], Tuple[Channel, Names]] = {}
+        self._lock = threading.Lock()
+
+    def get(self, source: int, target: int, tag: int) -> Tuple[Channel, Names]:
+        """Returns the channel, which is made at its first use."""
+        key = source, target, tag
+        with self._lock:
+            found = self._channels.get(key)
+            if found is None:
+                ends = [self._ranks[source], self._ranks[target]]
+                names = Names(ends, f"a message from rank {ends[0]} to rank {ends[1]}")
+                found = self._channels[key] = (
+                    Channel(self._store, source, target, tag, source == self._rank, self._seconds, self._options), names)
+        return found
+
+    def close(self, abort: bool) -> None:
+        """Ends all channels."""
+        with self._lock:
+            channels, self._channels = list(self._channels.values()), {}
+        for channel, _ in channels:
+            channel.close(abort)

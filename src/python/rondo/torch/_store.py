@@ -1,0 +1,46 @@
+# SPDX-License-Identifier: Apache-2.0
+"""This module makes communicators whose ranks find each other through a store of torch.distributed."""
+
+from __future__ import annotations
+
+import time
+from typing import Any, Mapping, Optional
+
+from .._communicator import Communicator, UniqueId, unique_id
+from .._errors import Error, TimeoutError  # pylint: disable=redefined-builtin
+
+FIRST_PAUSE_S, LAST_PAUSE_S = 0.0002, 0.01
+
+
+def fetch(store: Any, key: str, seconds: float) -> bytes:
+    """Waits until the store has a value, and returns it.
+
+    It polls, because a waiting call would hold up all other threads that use the connection of the store."""
+    end, pause = time.monotonic() + seconds, FIRST_PAUSE_S
+    while not store.check([key]):
+        if time.monotonic() >= end:
+            raise TimeoutError(f"rank 0 of the communicator did not publish its id within {seconds:.0f} s: it has "
+                               "ended, or has not made the same call")
+        time.sleep(pause)
+        pause = min(2 * pause, LAST_PAUSE_S)
+    return bytes(store.get(key))
+
+
+def rendezvous(store: Any, key: str, rank: int, size: int, seconds: float, device: Optional[int],
+               options: Mapping[str, Any]) -> Communicator:
+    """Makes a communicator. Rank 0 publishes the id, which carries a secret, under `key`."""
+    chosen = {"timeout": seconds, "init_timeout": seconds, **options}
+    if size == 1:
+        return Communicator(unique_id(), 0, 1, device=device, **chosen)
+    if rank:
+        return Communicator(fetch(store, key, seconds), rank, size, device=device, **chosen)
+    name: UniqueId = unique_id(options.get("network_interface"))
+    try:
+        store.set(key, name)
+        return Communicator(name, 0, size, device=device, **chosen)
+    except BaseException:
+        try:
+            name.free()
+        except Error:
+            pass  # the failed call has used it
+        raise

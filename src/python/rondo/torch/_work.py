@@ -1,0 +1,179 @@
+# SPDX-License-Identifier: Apache-2.0
+"""This module has the handle that a collective or a message returns to torch.distributed."""
+
+from __future__ import annotations
+
+import queue
+import threading
+from datetime import timedelta
+from typing import Any, Callable, Optional, Sequence
+
+import torch
+from torch._C._distributed_c10d import Work as C10dWork
+
+from .._errors import TimeoutError  # pylint: disable=redefined-builtin
+from ._failures import Names
+
+
+class Completer:
+    """A thread that sets the futures of works in the order in which they were asked for. It starts with the first."""
+
+    def __init__(self) -> None:
+        self._works: "queue.SimpleQueue[Work]" = queue.SimpleQueue()
+        self._started = False
+        self._lock = threading.Lock()
+
+    def add(self, work: "Work") -> None:
+        """Completes the future of `work` once the work is done."""
+        with self._lock:
+            if not self._started:
+                threading.Thread(target=self._run, name="rondo futures", daemon=True).start()
+                self._started = True
+        self._works.put(work)
+
+    def _run(self) -> None:
+        while True:
+            self._works.get()._complete_future()
+
+
+class Work(C10dWork):
+    """An operation of a process group.
+
+    `wait()` raises the exception of a failed operation. The buffers stay alive until the operation is done."""
+
+    def __init__(self, names: Names, result: Sequence[torch.Tensor], completer: Completer,
+                 finish: Optional[Callable[[], None]] = None, source: int = -1) -> None:
+        super().__init__()
+        self._names, self._result, self._completer, self._finish = names, result, completer, finish
+        self._source = source
+        self._inner: Any = None              # the rondo.Work, once the operation is enqueued
+        self._enqueued = threading.Event()
+        self._lock = threading.Lock()
+        self._done = False
+        self._error: Optional[BaseException] = None
+        self._ended: Optional[torch.futures.Future[Any]] = None   # its value does not matter
+        self._future: Optional[torch.futures.Future[Any]] = None  # what follows from it
+
+    def _start(self, inner: Any) -> "Work":
+        """Takes over the operation of the library, or None if it is complete."""
+        self._inner = inner
+        if inner is None:
+            self._end(None)
+        self._enqueued.set()
+        return self
+
+    def _fail(self, error: BaseException) -> None:
+        """Ends an operation that was never enqueued."""
+        self._end(error)
+        self._enqueued.set()
+
+    def _end(self, error: Optional[BaseException]) -> None:
+        """Copies results to where they belong, and notes the end. Later calls have no effect."""
+        with self._lock:
+            if self._done:
+                return
+            if error is None and self._finish is not None:
+                self._finish()
+            self._finish = self._inner = None
+            self._error, self._done = error, True
+
+    def _await(self, seconds: Optional[float]) -> bool:
+        """Waits until the operation is done. Returns False if the time is over before."""
+        if not self._enqueued.wait(seconds):
+            return False
+        inner = self._inner
+        if inner is None:  # it is done
+            return True
+        try:
+            if not inner.wait(seconds):
+                return False
+        except BaseException as error:  # pylint: disable=broad-except
+            if isinstance(error, (KeyboardInterrupt, SystemExit)):
+                raise
+            self._end(self._names.explained(error))
+            return True
+        self._end(None)
+        return True
+
+    def _complete_future(self) -> None:
+        """Waits for the operation, then sets the future."""
+        self._await(None)
+        assert self._ended is not None
+        self._ended.set_result(None)
+
+    def _value(self, _: Any) -> Any:
+        """Returns the value of the future. C++ sees an exception only if it leaves a callback."""
+        if self._error is not None:
+            raise self._error
+        return list(self._result)
+
+    # The methods of torch.distributed.Work:
+
+    def wait(self, timeout: Optional[timedelta] = None) -> bool:
+        """Waits until the operation is done. Raises its exception if it failed, or if `timeout` is over."""
+        seconds = timeout.total_seconds() if timeout else 0.0  # 0 and -1 ms stand for no limit
+        if not self._done and not self._await(seconds if seconds > 0 else None):
+            raise TimeoutError(f"the operation was not done within {seconds} s")
+        if self._error is not None:
+            raise self._error
+        return True
+
+    synchronize = wait
+
+    def get_future(self) -> "torch.futures.Future[Any]":
+        """Returns the future of the operation. Its value is the list of output tensors."""
+        with self._lock:
+            if self._future is not None:
+                return self._future
+            self._ended = torch.futures.Future()
+            self._future = self._ended.then(self._value)
+        if self._done:
+            self._complete_future()
+        else:
+            self._completer.add(self)
+        return self._future
+
+    def is_completed(self) -> bool:
+        """Returns whether the operation is done, which includes that it failed."""
+        if not self._done and self._enqueued.is_set():
+            inner = self._inner
+            if inner is not None and inner.done():
+                self._await(None)
+        return self._done
+
+    def is_success(self) -> bool:
+        """Returns whether the operation is done and has not failed."""
+        return self.is_completed() and self._error is None
+
+    def exception(self) -> Optional[BaseException]:
+        """Returns the exception of a failed operation."""
+        return self._error
+
+    def result(self) -> Any:
+        """Returns the output tensors."""
+        self.wait()
+        return list(self._result)
+
+    def source_rank(self) -> int:
+        """Returns the rank that sent a received message."""
+        return self._source
+
+    _source_rank = source_rank
+
+
+class Joined(Work):
+    """Several operations as one."""
+
+    def __init__(self, works: Sequence[Work], names: Names, completer: Completer) -> None:
+        super().__init__(names, [tensor for work in works for tensor in work._result], completer)
+        self._works = works
+        self._enqueued.set()
+
+    def _await(self, seconds: Optional[float]) -> bool:
+        if not all(work._await(seconds) for work in self._works):
+            return False
+        self._end(next((work._error for work in self._works if work._error is not None), None))
+        return True
+
+    def is_completed(self) -> bool:
+        return self._done or all(work.is_completed() for work in self._works) and self._await(None)
