@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A communicator as one rank holds it. It owns everything below: transport, executor, plans. The API validates
-// arguments and calls submit(), which gives each operation its number and its plan; the executor then runs it, in the
-// order of numbers.
+// This is a communicator as one rank holds it. It owns everything below it: transport, executor and plans. The API
+// validates arguments and calls submit(), which gives each operation its number and its plan. The executor then runs
+// the operations in the order of their numbers.
 #pragma once
 
 #include <atomic>
@@ -32,8 +32,8 @@ struct Call {
   void *recv = nullptr;
   bool in_place = false;
   const size_t *counts = nullptr;         ///< _v: rank_count entries, read during submit() only
-  const size_t *displacements = nullptr;  ///< _v: or null, one block after another
-  std::shared_ptr<const BlockLists> lists = nullptr;  ///< _v of a collective that exchanges blocks, in place of both
+  const size_t *displacements = nullptr;  ///< _v: null if blocks follow each other without gaps
+  std::shared_ptr<const BlockLists> lists = nullptr;  ///< replaces both for a _v that exchanges blocks
 };
 
 /// One end of a message as the API has checked it.
@@ -41,7 +41,7 @@ struct Message {
   uint32_t peer = 0;
   bool sends = false;
   rondo_type_t type = RONDO_INT8;
-  std::byte *data = nullptr;  ///< of a send, only ever read
+  std::byte *data = nullptr;  ///< a send only reads it
   uint64_t bytes = 0;
 };
 
@@ -56,8 +56,8 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
     std::unique_ptr<Transport> transport;
     std::shared_ptr<Executor> executor;  ///< may use the transport
     RegionTable *regions = nullptr;
-    const TuningTable *tuning = nullptr;  ///< outlives it; null: none
-    Secret secret{};                      ///< of its bootstrap: known to its ranks alone
+    const TuningTable *tuning = nullptr;  ///< outlives the communicator; may be null
+    Secret secret{};                      ///< of its bootstrap; only its ranks know it
   };
   explicit Communicator(Parts parts);
   Communicator(const Communicator &) = delete;
@@ -74,42 +74,42 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   [[nodiscard]] const Ranks &ranks() const { return ranks_; }
   [[nodiscard]] RegistrationCache &registration_cache() { return registrations_; }
 
-  /// RONDO_ERROR_INVALID_ARGUMENT: not memory that the communicator's executor works on.
+  /// Returns RONDO_ERROR_INVALID_ARGUMENT if the executor cannot work on this memory.
   [[nodiscard]] Result<void> check_buffer(const char *name, const void *pointer, size_t bytes) const {
     return capabilities_.checks_buffers ? executor_->check_buffer(name, pointer, bytes) : Result<void>();
   }
 
-  /// Peers may reach what was added to the registration cache, by the executor.
+  /// Lets the executor make a registered buffer accessible to peers.
   void share(const Registration &registration) { executor_->share(registration.first, registration.bytes); }
   /// Removes a registration as rondo_comm_deregister() does.
   Result<void> remove_registration(const Registration *registration);
 
-  /// Gives the calls numbers that follow each other and enqueues them on the stream; on host memory without a stream,
-  /// runs them. All of them or, where one is refused, none.
+  /// Gives the calls consecutive numbers and enqueues them on the stream. Without a stream, calls on host memory run
+  /// at once. If one call is refused, none is submitted.
   Result<void> submit(std::span<const Call> calls, StreamRef stream);
   Result<void> submit(const Call &call, StreamRef stream) { return submit(std::span(&call, 1), stream); }
 
   /// Submits the calls, then all messages as one operation. Messages to this rank itself come in pairs.
   Result<void> submit(std::span<const Call> calls, std::span<const Message> messages, StreamRef stream);
-  /// Prepares for messages. RONDO_ERROR_UNSUPPORTED says why this communicator carries none. Any thread.
+  /// Prepares for messages. RONDO_ERROR_UNSUPPORTED says why this communicator carries none. Any thread may call it.
   [[nodiscard]] Result<void> open_messages();
-  /// Call it before a collective that exchanges blocks. RONDO_ERROR_UNSUPPORTED says why this communicator has none.
-  /// All ranks get the same answer. Any thread.
+  /// Returns RONDO_ERROR_UNSUPPORTED with the reason if this communicator cannot exchange blocks. It is due before
+  /// such a collective. All ranks get the same answer. Any thread may call it.
   [[nodiscard]] Result<void> check_block_exchange(rondo_collective_t collective) const;
   /// Returns what submit() on `stream` would refuse at once.
   [[nodiscard]] Result<void> check_usable(StreamRef stream);
-  /// Takes back what check_usable() has noted, since nothing is submitted.
+  /// Withdraws what check_usable() has noted, if nothing is submitted after it.
   void forget_stream() { executor_->forget_stream(); }
   /// Makes the plans of the calls, so that submit() finds them. Returns why one of the calls cannot run.
   [[nodiscard]] Result<void> prepare(std::span<const Call> calls);
 
-  /// Gives a split its turn among the operations of this rank. `record` is what the other ranks see of it, and lives as
-  /// long as the result. end_split() is due.
+  /// Gives a split its turn among the operations of this rank. The other ranks see `record`, which must live as long as
+  /// the result. end_split() must follow.
   [[nodiscard]] Result<WorkItem> begin_split(const Signature &record);
-  /// Waits until all ranks have begun the split. Any thread; later operations of this rank wait for it.
+  /// Waits until all ranks have begun the split. Later operations of this rank wait for it. Any thread may call it.
   [[nodiscard]] Result<void> end_split(const WorkItem &split);
 
-  /// What submit() would choose.
+  /// Returns the plan that submit() would choose.
   [[nodiscard]] Result<PlanChoice> choose(rondo_collective_t collective, uint64_t vector_elements, rondo_type_t type,
                                           bool uneven_blocks = false) const;
 
@@ -119,7 +119,7 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   /// Returns the first failure, if any, after a check for peers that have died.
   [[nodiscard]] std::optional<Error> failure();
   void abort();
-  /// Fails with what was found out elsewhere, unless it is finalized. Any thread.
+  /// Fails the communicator with an error that was found elsewhere, unless it is finalized. Any thread may call it.
   void fail(const Error &error);
   /// Waits for this rank's operations, then for every rank to do the same.
   Result<void> finalize();
@@ -151,7 +151,7 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   const GroupInfo group_;
   const TuningTable *const tuning_;
   mutable std::once_flag joins_all_once_;
-  mutable bool joins_all_ = false;  ///< joins_all_hosts(), found at the first call that needs it
+  mutable bool joins_all_ = false;  ///< result of joins_all_hosts(), from the first call that needs it
   const Secret secret_;
   const std::unique_ptr<Transport> transport_;
   Links &links_;  ///< of transport_
@@ -164,12 +164,12 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   const ExecutorCapabilities capabilities_;   ///< of executor_
 
   /// Guards plans_, collectives_, messages_, turn_, finalized_. Work that does not run in the call is enqueued while
-  /// this lock is held, so that streams have the order of turns. That may block: a queue is full, or the other ranks of
-  /// a shared kernel have not come. Other callers sleep meanwhile.
+  /// this lock is held, so that streams keep the order of turns. Enqueueing may block if a queue is full, or if other
+  /// ranks of a shared kernel have not called yet. Other callers sleep meanwhile.
   ShortLock submit_lock_;
   PlanCache plans_;
   OperationSequence collectives_;
-  std::vector<OperationSequence> messages_;  ///< by peer: received, sent (empty before the first)
+  std::vector<OperationSequence> messages_;  ///< by peer: received, then sent
   uint64_t turn_ = 0;  ///< of the latest operation
   bool finalized_ = false;
 };

@@ -5,7 +5,7 @@
 // Progress  The messages of a pair and direction form a queue. Every round visits the head of every queue that is not
 //           empty, and a visit carries a few slices at most. So a batch completes as soon as each of its messages is
 //           matched by one that its peer has begun, however few slots a FIFO has (docs/messages.md has the proof).
-//           Whoever visits only some of the heads loses that.
+//           A caller that visits only some of the heads loses this guarantee.
 #pragma once
 
 #include <array>
@@ -21,8 +21,8 @@
 
 namespace rondo {
 
-/// This rank's ends of the connections for messages, by peer. An end sends or receives, and never both: a receive does
-/// not wait for what was sent.
+/// This rank's ends of the connections for messages, by peer. An end either sends or receives, so a receive never waits
+/// for a send.
 class MessageLinks {
  public:
   struct Peer {
@@ -30,7 +30,7 @@ class MessageLinks {
     ConnectionView incoming;
     uint32_t readable_kinds = 0;  ///< bits PayloadKind: which exported buffers of this rank the peer can read
   };
-  /// wake: ranks may sleep. `access` outlives this.
+  /// Makes the ends of a rank. If `wake` is set, a store wakes ranks that sleep. `access` must outlive this object.
   MessageLinks(std::span<const Peer> peers, PeerAccess &access, bool wake);
   MessageLinks(const MessageLinks &) = delete;
   MessageLinks &operator=(const MessageLinks &) = delete;
@@ -43,7 +43,7 @@ class MessageLinks {
   [[nodiscard]] uint32_t peer_count() const { return static_cast<uint32_t>(pointers_.size() / 2); }
 
  private:
-  std::vector<LinkEnds> ends_;        ///< by peer: that which receives, that which sends
+  std::vector<LinkEnds> ends_;        ///< by peer: the receiving end, then the sending end
   std::vector<LinkEnds *> pointers_;  ///< to each of ends_
   std::vector<ConnectionView> outgoing_;  ///< by peer
   PeerAccess &access_;
@@ -54,15 +54,15 @@ class MessageLinks {
 
 /// The link of a queue.
 struct MessageLink : HostLinks {
-  // Of one that sends:
+  // Only a queue that sends uses these:
   ConnectionView outgoing;
   uint64_t posted = 0;      ///< slots
   bool in_header = false;   ///< the payload of the head goes in the header of its slot
-  bool exported = false;    ///< the head's buffer is
+  bool exported = false;    ///< the peer may read the head's buffer
   SlotHeader short_header;  ///< with the payload, before it is posted
 };
 
-/// The protocol simple as messages use it. A short payload goes in the header.
+/// The protocol `simple` as messages use it. A short payload goes in the header.
 struct MessageSimple : HostSimple {
   static std::byte *stage(MessageLink &links, LinkIndex link, uint32_t which) {
     return links.in_header ? payload_of(links.short_header) : HostSimple::stage(links, link, which);
@@ -77,7 +77,8 @@ struct MessageSimple : HostSimple {
     links.ends[link]->simple_out.post(links.short_header, links.wake);
     if (links.wake) links.peers->wake(links.ends[link]->peer);
   }
-  /// To the sender's end, a slot with the payload in its header counts as a reference; but no buffer is lent.
+  /// Returns true once the peer no longer reads the head's buffer. The sender's end counts a slot with the payload in
+  /// its header as a reference, although no buffer is exported then.
   static bool drained(SingleThread thread, MessageLink &links) {
     return !links.exported || HostSimple::drained(thread, links);
   }
@@ -93,7 +94,7 @@ struct MessageCopier {
   }
 };
 
-/// The messages of a batch with one peer in one direction, and how far their head has come.
+/// The messages of a batch with one peer in one direction, and the progress of their head.
 struct TransferQueue {
   uint32_t peer = 0;
   bool sends = false;
@@ -102,24 +103,24 @@ struct TransferQueue {
   LaneState state;
   Buffers buffers;
   MessageLink links;
-  uint64_t record = 0;  ///< the observer's, of the head; 0: the head has not begun
+  uint64_t record = 0;  ///< of the head, for the observer; 0 if the head has not begun
 
   [[nodiscard]] const Transfer &head() const { return *first; }
-  /// True: the head cannot move before the peer has stored something.
+  /// Returns true if the head cannot move until the peer has stored something.
   [[nodiscard]] bool is_blocked() const;
 };
 
-/// Gets the progress of the messages of a batch.
+/// Receives the progress of the messages of a batch.
 class TransferObserver {
  public:
   virtual ~TransferObserver() = default;
-  /// The head begins; a send's buffer may be exported in `queue.buffers` now.
+  /// Runs when the head begins. It may export the buffer of a send in `queue.buffers`.
   virtual void begin(TransferQueue &queue) = 0;
-  /// The head is complete.
+  /// Runs when the head is complete.
   virtual void complete(TransferQueue &queue) = 0;
 };
 
-/// The queues of a rank: it fills them with one batch after another. Nothing is allocated for a batch.
+/// The queues of a rank, which it fills with one batch after another. A batch allocates nothing.
 class TransferQueues {
  public:
   /// Makes empty queues. `links` outlive this.
@@ -127,7 +128,7 @@ class TransferQueues {
   TransferQueues(const TransferQueues &) = delete;
   TransferQueues &operator=(const TransferQueues &) = delete;
 
-  /// Takes a batch without messages to this rank itself, which outlives its run.
+  /// Takes a batch, which must outlive its run and have no message to this rank itself.
   void load(std::span<Transfer> transfers);
 
   /// Returns the queues that are not empty.
@@ -137,8 +138,8 @@ class TransferQueues {
 
   /// Begins the first heads, before the first visit. `observer` outlives the run of the batch.
   void start(TransferObserver &observer);
-  /// Carries what is possible of active()[index]. Returns moved, blocked, failed or done. After done the queue is
-  /// empty, and another may have its place in active().
+  /// Moves as much of active()[index] as is possible. Returns moved, blocked, failed or done. After done, the queue is
+  /// empty, and another queue may have its index in active().
   [[nodiscard]] Progress visit(size_t index);
   /// Visits the head of every queue. Returns moved, blocked, done, or failed; faulty() then says which.
   [[nodiscard]] Progress round();
@@ -150,15 +151,15 @@ class TransferQueues {
   void begin_head(TransferQueue &queue);
 
   TransferObserver *observer_ = nullptr;  ///< of the batch
-  const std::array<LaneProgram, 2> programs_;  ///< of a queue that receives, of one that sends
-  std::vector<TransferQueue> queues_;     ///< by peer: that which receives, that which sends
-  std::vector<TransferQueue *> active_;   ///< the first active_count_: those that are not empty
+  const std::array<LaneProgram, 2> programs_;  ///< receives; sends
+  std::vector<TransferQueue> queues_;     ///< by peer: the receiving queue, then the sending queue
+  std::vector<TransferQueue *> active_;   ///< the first active_count_ are not empty
   size_t active_count_ = 0;
   size_t faulty_ = 0;  ///< in active_
 };
 
-/// Runs all of them. After stopped or fault nothing more was published.
-/// @param poll_count  visits in a row that move nothing before the waiter is asked
+/// Runs all queues until they are empty. After the outcome `stopped` or `fault`, it publishes nothing more.
+/// @param poll_count  rounds in a row that move nothing before it calls the waiter
 [[nodiscard]] RunOutcome run_transfers(TransferQueues &queues, Waiter &waiter, uint32_t poll_count);
 
 }  // namespace rondo

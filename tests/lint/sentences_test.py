@@ -1,18 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""This test holds the rules of writing over the whole tree.
-
-A file has no finding of sentences.py, unless it is in NOT_YET. Whoever rewrites a file of NOT_YET takes it out."""
+"""This test holds the rules of writing over the whole tree: no file has a finding of sentences.py."""
 
 import unittest
 
 import sentences
 import source_tree as tree
-
-NOT_YET = (
-    "CHANGELOG.md",
-    "src/core/communicator.h",
-    "src/engine/run_transfers.h",
-)
 
 FRAGMENTS = [
     "// Of links over TCP: other networks ignore the setting.\nint f();",
@@ -113,22 +105,12 @@ class Sentences(unittest.TestCase):
         findings = sentences.measure(sentences.written())
         print("\n".join(findings.figures()))
         self.assertGreater(findings.blocks, 4000)
-        self.assertGreater(findings.paragraphs, 500)
-
-    def test_pages_meet_the_bar(self):
-        pages = sentences.measure(path for path in sentences.written() if path.suffix == ".md")
-        self.assertGreater(pages.paragraphs, 800)
-        self.assertEqual([it[:2] for it in pages.list if it[2] == "wide line" and it[0].parts[0] == "docs"], [])
-        self.assertLess(pages.hard_paragraphs / pages.paragraphs, 0.08, pages.figures())
+        self.assertGreater(findings.paragraphs, 800)
 
     def test_every_file_is_clean(self):
-        files = [path for path in sentences.written() if str(path) not in NOT_YET]
+        files = sentences.written()
         self.assertGreater(len(files), 1000)
         self.assertEqual(messages(sentences.measure(files).list), [])
-
-    def test_few_comments_begin_with_a_fragment(self):
-        findings = sentences.measure(sentences.written())
-        self.assertLess(findings.count("fragment") / findings.blocks, 0.005, findings.figures())
 
 
 if __name__ == "__main__":
