@@ -3,13 +3,13 @@
 // programs, and each way in which they fail.
 #include <atomic>
 #include <cstdio>
-#include <cstdlib>
 #include <cstring>
 #include <functional>
 
 #include "tests/catch.h"
 #include "tests/message_caller.h"
 #include "tests/net/group_world.h"
+#include "tests/seeds.h"
 #include "transports/hosts/connect.h"
 
 using namespace rondo;
@@ -155,6 +155,7 @@ class Runner {
 
 /// Runs a program of up to 6 ranks, which are on 2 or 3 hosts as the seed says.
 void run_program(uint64_t seed) {
+  INFO("RONDO_SEED=" << seed);
   rondo_test::ProgramMaker::Limits limits;
   limits.ranks_max = 6;
   limits.comms_max = 1;
@@ -205,13 +206,7 @@ TEST_CASE("messages between hosts: pairs that no schedule connects have links, a
 }
 
 TEST_CASE("messages between hosts: random messages, groups and collectives yield what they must", "[net]") {
-  const char *const given = std::getenv("RONDO_SEED");
-  const uint64_t first = given != nullptr ? std::strtoull(given, nullptr, 10) : 1;
-  const uint64_t last = given != nullptr ? first : std::getenv("RONDO_TEST_ALL") != nullptr ? 1'000 : 60;
-  for (uint64_t seed = first; seed <= last; ++seed) {
-    INFO("RONDO_SEED=" << seed);
-    run_program(seed);
-  }
+  rondo_test::for_each_seed(60, run_program);
 }
 
 TEST_CASE("messages between hosts: ends of different sizes are told on all ranks, with both sizes", "[net]") {

@@ -14,9 +14,12 @@
 #include "tests/net/soft_network.h"
 #include "tests/net/ucx_pair.h"
 #include "tests/net/verbs_pair.h"
+#include "tests/seeds.h"
 #include "transports/tcp/tcp_network.h"
 
 namespace rondo::net_test {
+
+using rondo_test::seed_from_environment;
 
 inline constexpr uint64_t rounds_max = 200'000;
 inline constexpr uint64_t long_patience_ns = 60'000'000'000;
@@ -25,7 +28,6 @@ inline uint64_t from_environment(const char *variable, uint64_t otherwise) {
   const char *text = std::getenv(variable);
   return text != nullptr ? std::strtoull(text, nullptr, 0) : otherwise;
 }
-inline uint64_t seed_from_environment() { return from_environment("RONDO_SEED", std::random_device{}()); }
 inline uint64_t seed_count() { return from_environment("RONDO_NETWORK_SEEDS", 1'000); }
 
 /// The calls to one end's network, and the events that it has returned.

@@ -7,10 +7,9 @@ usage: failure_test.py RANK_PROGRAM"""
 import os
 import signal
 import sys
-import unittest
 from pathlib import Path
 
-from job import refuse_pidfd_open, run_job
+from job import JobTest, refuse_pidfd_open, run_job
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import side_by_side  # noqa: E402
@@ -19,24 +18,8 @@ PROGRAM = sys.argv.pop(1)
 TIMEOUT = {"RONDO_TIMEOUT": "5"}  # of an operation that is to miss it; the others must not, on a busy machine either
 
 
-class Failure(unittest.TestCase):
-    def job(self, rank_count, *arguments, **options):
-        ranks = run_job(PROGRAM, rank_count, [str(argument) for argument in arguments], **options)
-        for rank in ranks.values():
-            self.assertNotIn("WRONG", rank.output)
-        return ranks
-
-    def expect(self, ranks, status, skip=(), text=None, peer=None):
-        for number, rank in ranks.items():
-            if number in skip:
-                continue
-            with self.subTest(rank=number):
-                last = rank.last()
-                self.assertEqual(last.status, status, last.message)
-                if text is not None:
-                    self.assertIn(text, last.message)
-                if peer is not None:
-                    self.assertEqual(last.peer, peer, last.message)
+class Failure(JobTest):
+    program = PROGRAM
 
     def test_without_a_fault_everything_is_right(self):
         self.expect(self.job(4, "sum", 200, 1000), "ok")
@@ -148,14 +131,14 @@ class Failure(unittest.TestCase):
         self.expect(self.job(4, "abort", 1), "aborted", text="rank 1 called rondo_comm_abort", peer=1)
 
 
-class Paths(unittest.TestCase):
+class Paths(JobTest):
     """The ways that a buffer can take between processes."""
 
+    program = PROGRAM
+
     def job(self, rank_count, *arguments, **options):
-        ranks = run_job(PROGRAM, rank_count, [str(argument) for argument in arguments], **options)
-        for rank in ranks.values():
-            self.assertNotIn("WRONG", rank.output)
-            self.assertEqual(rank.last().status, "ok", rank.output)
+        ranks = super().job(rank_count, *arguments, **options)
+        self.expect(ranks, "ok")
         return ranks
 
     def test_every_kind_of_buffer_gives_the_right_sum(self):

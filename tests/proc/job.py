@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Starts the ranks of a job as plain processes, as torchrun would describe them, so that a test can do to each what it
-likes. Collects what they printed, and ends by process id those that are left."""
+likes. Collects what they printed, and ends by process id those that are left. JobTest is a test of such jobs."""
 
 import ctypes
 import os
@@ -10,6 +10,7 @@ import signal
 import socket
 import subprocess
 import time
+import unittest
 
 # Under a sanitizer everything takes longer.
 PATIENCE = 4 if "RONDO_TEST_SANITIZED" in os.environ else 1
@@ -116,3 +117,30 @@ def run_job(program, rank_count, arguments, environment=None, absent=(), seconds
             rank.process.stdout.close()
         port.socket.close()
     return ranks
+
+
+class JobTest(unittest.TestCase):
+    """A test whose cases run jobs of one program. `program` is its path, and `seconds` the limit of a job."""
+
+    program = None
+    seconds = 60
+
+    def job(self, rank_count, *arguments, **options):
+        """Runs a job, and returns its ranks. No rank may have had a wrong result."""
+        ranks = run_job(self.program, rank_count, [str(argument) for argument in arguments],
+                        **{"seconds": self.seconds} | options)
+        for rank in ranks.values():
+            self.assertNotIn("WRONG", rank.output)
+        return ranks
+
+    def expect(self, ranks, status, skip=(), text="", peer=None):
+        """Checks what each rank reported last, except the ranks in `skip`."""
+        for number, rank in ranks.items():
+            if number in skip:
+                continue
+            with self.subTest(rank=number):
+                last = rank.last()
+                self.assertEqual(last.status, status, last.message)
+                self.assertIn(text, last.message)
+                if peer is not None:
+                    self.assertEqual(last.peer, peer, last.message)

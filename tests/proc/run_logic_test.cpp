@@ -17,6 +17,7 @@
 #include "src/cli/run/program.h"
 #include "src/topo/binding.h"
 #include "tests/catch.h"
+#include "tests/seeds.h"
 
 using namespace rondo;
 using namespace rondo::cli;
@@ -307,8 +308,7 @@ TEST_CASE("run job: a guard that dies or does not answer is replaced") {
 }
 
 TEST_CASE("run job: any order of endings gives the first failure's status") {
-  const char *given = std::getenv("RONDO_SEED");
-  const uint64_t seed = given != nullptr ? std::strtoull(given, nullptr, 10) : std::random_device{}();
+  const uint64_t seed = rondo_test::seed_from_environment();
   CAPTURE(seed);
   std::mt19937_64 random(seed);
   for (int turn = 0; turn < 1000; ++turn) {

@@ -6,34 +6,17 @@ import json
 import signal
 import sys
 import tempfile
-import unittest
 from pathlib import Path
 
-from job import run_job
+from job import JobTest
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import side_by_side  # noqa: E402
 
-PROGRAM = sys.argv.pop(1)
 
-
-class Split(unittest.TestCase):
-    def job(self, rank_count, *arguments, **options):
-        ranks = run_job(PROGRAM, rank_count, [str(argument) for argument in arguments], seconds=120, **options)
-        for rank in ranks.values():
-            self.assertNotIn("WRONG", rank.output)
-        return ranks
-
-    def expect(self, ranks, status, skip=(), text="", peer=None):
-        for number, rank in ranks.items():
-            if number in skip:
-                continue
-            with self.subTest(rank=number):
-                last = rank.last()
-                self.assertEqual(last.status, status, last.message)
-                self.assertIn(text, last.message)
-                if peer is not None:
-                    self.assertEqual(last.peer, peer, last.message)
+class Split(JobTest):
+    program = sys.argv.pop(1)
+    seconds = 120
 
     def test_parts_have_the_ranks_and_the_sums_that_they_must_have(self):
         for rank_count in (2, 4, 8):

@@ -74,16 +74,18 @@ class Lifetime(unittest.TestCase):
         gc.collect()
         self.assertEqual(order, ["destroy", "free"])
 
-    def test_an_interrupt_after_a_call_keeps_its_buffers(self):
+    def interrupt(self, module, function, call):
+        """Interrupts call(communicator, buffer, stream) once `function` of `module` has returned. The operation still
+        runs then, so the buffer must live on, until the operation has ended."""
         comms, streams = self.pair()
         x = floats([4.0])
-        end, real = weakref.ref(x), _calls._all_reduce
+        end, real = weakref.ref(x), getattr(module, function)
 
         def interrupted(*arguments):
             self.assertEqual(real(*arguments), 0)
             raise KeyboardInterrupt
-        with unittest.mock.patch.object(_calls, "_all_reduce", interrupted), self.assertRaises(KeyboardInterrupt):
-            comms[0].all_reduce(x, stream=streams[0])
+        with unittest.mock.patch.object(module, function, interrupted), self.assertRaises(KeyboardInterrupt):
+            call(comms[0], x, streams[0])
         del x
         gc.collect()
         self.assertIsNotNone(end())
@@ -91,25 +93,15 @@ class Lifetime(unittest.TestCase):
         streams[0].synchronize()
         gc.collect()
         self.assertIsNone(end())
+
+    def test_an_interrupt_after_a_call_keeps_its_buffers(self):
+        self.interrupt(_calls, "_all_reduce", lambda comm, x, stream: comm.all_reduce(x, stream=stream))
 
     def test_an_interrupt_at_the_end_of_a_group_keeps_its_buffers(self):
-        comms, streams = self.pair()
-        x = floats([4.0])
-        end, real = weakref.ref(x), _streams.C.rondo_group_end
-
-        def interrupted():
-            self.assertEqual(real(), 0)
-            raise KeyboardInterrupt
-        with unittest.mock.patch.object(_streams.C, "rondo_group_end", interrupted):
-            with self.assertRaises(KeyboardInterrupt), rondo.group():
-                comms[0].all_reduce(x, stream=streams[0])
-        del x
-        gc.collect()
-        self.assertIsNotNone(end())
-        comms[1].all_reduce(floats([1.0]), stream=streams[1])
-        streams[0].synchronize()
-        gc.collect()
-        self.assertIsNone(end())
+        def call(comm, x, stream):
+            with rondo.group():
+                comm.all_reduce(x, stream=stream)
+        self.interrupt(_streams.C, "rondo_group_end", call)
 
     def test_the_end_of_a_buffer_may_ask_the_stream(self):
         comms, streams = self.pair()

@@ -3,23 +3,19 @@
 // number.
 #pragma once
 
-#include <cstdlib>
 #include <map>
 #include <random>
 
 #include "src/bootstrap/store/client_session.h"
 #include "src/bootstrap/store/hub.h"
 #include "tests/catch.h"
+#include "tests/seeds.h"
 
 namespace rondo::test {
 
 constexpr uint64_t second_ns = 1'000'000'000;
 
-/// Returns RONDO_SEED, which replays, or a fresh seed without it.
-inline uint64_t seed_from_environment() {
-  const char *text = std::getenv("RONDO_SEED");
-  return text != nullptr ? std::strtoull(text, nullptr, 10) : std::random_device{}();
-}
+using rondo_test::seed_from_environment;
 
 inline Secret secret_of(uint8_t fill) {
   Secret secret;

@@ -11,6 +11,7 @@
 #include "src/engine/host_stream.h"
 #include "src/core/process.h"
 #include "tests/catch.h"
+#include "tests/seeds.h"
 #include "tests/unit/stream_tools.h"
 
 using namespace rondo;
@@ -190,7 +191,7 @@ TEST_CASE("event: a record that waits for a place in its stream does not count y
 }
 
 TEST_CASE("streams and events: eight threads hammer six streams and four events; nothing is lost and nothing hangs") {
-  const uint64_t first_seed = seed();
+  const uint64_t first_seed = rondo_test::seed_from_environment();
   INFO("RONDO_SEED=" << first_seed);
   constexpr int stream_count = 6;
   std::vector<ApiStream> streams(stream_count);

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Random programs of messages, groups and collectives through the public interface, against what they must yield.
 #include <cstdio>
-#include <cstdlib>
 #include <memory>
 
 #include "tests/catch.h"
 #include "tests/message_caller.h"
+#include "tests/seeds.h"
 #include "tests/unit/ranks.h"
 
 using namespace rondo_test;
@@ -13,6 +13,7 @@ using namespace rondo_test;
 namespace {
 
 void run_program(uint64_t seed) {
+  INFO("RONDO_SEED=" << seed);
   const MessageProgram program = ProgramMaker(seed, {}).make();
   std::vector<std::unique_ptr<Ranks>> groups;
   for (uint32_t comm = 0; comm < program.comm_count; ++comm)
@@ -37,11 +38,5 @@ void run_program(uint64_t seed) {
 }  // namespace
 
 TEST_CASE("message programs: random messages, groups and collectives yield what they must") {
-  const char *const given = std::getenv("RONDO_SEED");
-  const uint64_t first = given != nullptr ? std::strtoull(given, nullptr, 10) : 1;
-  const uint64_t last = given != nullptr ? first : std::getenv("RONDO_TEST_ALL") != nullptr ? 1'000 : 100;
-  for (uint64_t seed = first; seed <= last; ++seed) {
-    INFO("RONDO_SEED=" << seed);
-    run_program(seed);
-  }
+  rondo_test::for_each_seed(100, run_program);
 }

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // The inputs of `rondo perf` and their expected results, against the library's plain reducer in random orders.
-#include <cstdlib>
 #include <cstring>
 #include <random>
 #include <set>
@@ -11,15 +10,12 @@
 #include "bench/perf/numbers.h"
 #include "src/engine/reduction/reduction.h"
 #include "tests/catch.h"
+#include "tests/seeds.h"
 
 using namespace rondo::perf;
+using rondo_test::seed_from_environment;
 
 namespace {
-
-uint64_t seed_from_environment() {
-  const char *text = std::getenv("RONDO_SEED");
-  return text != nullptr ? std::strtoull(text, nullptr, 0) : std::random_device{}();
-}
 
 template <class Enum>
 std::vector<Enum> all_of(const char *(*name)(Enum)) {

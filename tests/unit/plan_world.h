@@ -7,7 +7,6 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <cstdlib>
 #include <deque>
 #include <map>
 #include <optional>
@@ -20,15 +19,11 @@
 #include "src/plan/verify/verifier.h"
 #include "src/proto/partition.h"
 #include "src/proto/step.h"
+#include "tests/seeds.h"
 
 namespace rondo::test {
 
-/// Returns RONDO_SEED, which replays, or a fresh seed without it.
-inline uint64_t seed_from_environment() {
-  const char *text = std::getenv("RONDO_SEED");
-  if (text != nullptr) return std::strtoull(text, nullptr, 0);
-  return std::random_device{}();
-}
+using rondo_test::seed_from_environment;
 
 using Random = std::mt19937_64;
 

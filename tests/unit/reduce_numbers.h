@@ -6,20 +6,15 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
-#include <cstdlib>
 #include <limits>
-#include <random>
 #include <vector>
 
 #include "rondo/rondo.h"
+#include "tests/seeds.h"
 
 namespace reduction_test {
 
-/// Returns RONDO_SEED, which replays, or a fresh seed without it.
-inline uint64_t seed_from_environment() {
-  const char *text = std::getenv("RONDO_SEED");
-  return text != nullptr ? std::strtoull(text, nullptr, 0) : std::random_device{}();
-}
+using rondo_test::seed_from_environment;
 
 struct NumberFormat {
   int exponent_bits;

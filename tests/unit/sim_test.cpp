@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
-#include <cstdlib>
 #include <random>
 #include <utility>
 
@@ -11,17 +10,14 @@
 #include "src/sim/simulate.h"
 #include "tests/catch.h"
 #include "tests/sanitized.h"
+#include "tests/seeds.h"
 #include "tests/unit/sim_reference.h"
 
 using namespace rondo;
 using namespace rondo::sim;
+using rondo_test::seed_from_environment;
 
 namespace {
-
-uint64_t seed_from_environment() {
-  const char *const text = std::getenv("RONDO_SEED");
-  return text != nullptr ? std::strtoull(text, nullptr, 10) : std::random_device{}();
-}
 
 struct Random {
   std::mt19937_64 bits;

@@ -3,10 +3,8 @@
 #pragma once
 
 #include <condition_variable>
-#include <cstdlib>
 #include <memory>
 #include <mutex>
-#include <random>
 
 #include "src/engine/host_stream.h"
 #include "src/core/process.h"
@@ -59,11 +57,6 @@ inline rondo_event_t make_event() {
   rondo_event_t event = nullptr;
   REQUIRE(rondo_event_create(&event) == RONDO_OK);
   return event;
-}
-
-inline uint64_t seed() {
-  const char *given = std::getenv("RONDO_SEED");
-  return given != nullptr ? std::strtoull(given, nullptr, 0) : std::random_device()();
 }
 
 }  // namespace rondo

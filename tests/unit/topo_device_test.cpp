@@ -9,6 +9,7 @@
 
 #include "src/topo/distance.h"
 #include "tests/catch.h"
+#include "tests/seeds.h"
 
 using namespace rondo;
 
@@ -217,8 +218,7 @@ TEST_CASE("devices: a link counts where both ends have it, or where one has it a
 }
 
 TEST_CASE("devices: random links, at any devices, give the same distance in both directions") {
-  const char *const given = std::getenv("RONDO_SEED");
-  const auto seed = static_cast<uint32_t>(given != nullptr ? std::strtoul(given, nullptr, 10) : std::random_device{}());
+  const auto seed = static_cast<uint32_t>(rondo_test::seed_from_environment());
   CAPTURE(seed);
   std::mt19937 engine(seed);
   const auto below = [&engine](uint32_t count) { return static_cast<uint32_t>(engine() % count); };

@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+// Seeds of randomised tests. RONDO_SEED replays one.
+#pragma once
+
+#include <cstdint>
+#include <cstdlib>
+#include <functional>
+#include <random>
+
+namespace rondo_test {
+
+/// Returns RONDO_SEED, which replays, or a fresh seed without it.
+inline uint64_t seed_from_environment() {
+  const char *const text = std::getenv("RONDO_SEED");
+  return text != nullptr ? std::strtoull(text, nullptr, 0) : std::random_device{}();
+}
+
+/// Calls `run` with the seeds from 1 to `count`, or to 1,000 if every test runs in full. With RONDO_SEED, it calls it
+/// with that seed alone.
+inline void for_each_seed(uint64_t count, const std::function<void(uint64_t)> &run) {
+  const char *const given = std::getenv("RONDO_SEED");
+  const uint64_t first = given != nullptr ? seed_from_environment() : 1;
+  const uint64_t last = given != nullptr ? first : std::getenv("RONDO_TEST_ALL") != nullptr ? 1'000 : count;
+  for (uint64_t seed = first; seed <= last; ++seed) run(seed);
+}
+
+}  // namespace rondo_test
