@@ -39,7 +39,7 @@ class ProcessGroup(dist.ProcessGroup):
 
     def __init__(self, store: Any, rank: int, size: int, timeout: timedelta, ranks: Optional[List[int]] = None,
                  options: Optional[Mapping[str, Any]] = None) -> None:
-        """Makes rank `rank` of `size`. `ranks` has the global rank of each, and `options` are those of
+        """Makes rank `rank` of `size`. `ranks` has the global rank of each, and `options` has keywords for
         rondo.Communicator. Communicators are made when the first operation needs them."""
         super().__init__(rank, size)
         if options is not None and not isinstance(options, Mapping):
@@ -55,7 +55,7 @@ class ProcessGroup(dist.ProcessGroup):
         self._window: Optional[List[Work]] = None
         self._group_name, self._group_desc = "", "undefined"
 
-    # What torch.distributed asks a group about itself:
+    # torch.distributed asks a group about itself.
 
     def getBackendName(self) -> str:  # pylint: disable=invalid-name
         return "rondo"

@@ -11,13 +11,15 @@ from typing import Any, Callable, Optional, Sequence
 import torch
 
 from .._communicator import Communicator
-from .._errors import Error
+from .._errors import AbortedError, CommFailedError, Error, MismatchError, RemoteError
+from .._errors import TimeoutError  # pylint: disable=redefined-builtin
 from .._streams import Stream
 from ._failures import Names
 from ._tensors import Finish
 from ._work import Completer, Work
 
 Body = Callable[[Communicator, Any], Any]
+FATAL = (RemoteError, TimeoutError, MismatchError, AbortedError, CommFailedError)  # the communicator has failed
 
 
 class HostLane:
@@ -42,6 +44,8 @@ class HostLane:
                 return work._start(body(self.comm, self._stream))
         except Error as error:
             explained = self._names.explained(error)
+            if not waits and isinstance(error, FATAL):
+                return work._fail(explained)
             if explained is error:
                 raise
             raise explained from error

@@ -106,8 +106,8 @@ class Channels:
             if found is None:
                 ends = [self._ranks[source], self._ranks[target]]
                 names = Names(ends, f"a message from rank {ends[0]} to rank {ends[1]}")
-                found = self._channels[key] = (
-                    Channel(self._store, source, target, tag, source == self._rank, self._seconds, self._options), names)
+                channel = Channel(self._store, source, target, tag, source == self._rank, self._seconds, self._options)
+                found = self._channels[key] = channel, names
         return found
 
     def close(self, abort: bool) -> None:

@@ -123,12 +123,12 @@ def rows(tensor: torch.Tensor, splits: Sequence[int], size: int) -> List[int]:
     length = tensor.shape[0] if tensor.dim() else 1
     if not splits:
         if length % size:
-            raise InvalidArgument(f"a first dimension of {length} is no {size} equal parts, one for each rank: Tensor's "
-                                  "dim 0 does not divide equally across group size. Pass split sizes")
+            raise InvalidArgument(f"Tensor's dim 0 does not divide equally across group size: {length} rows are no "
+                                  f"{size} equal parts. Pass split sizes")
         splits = [length // size] * size
     if len(splits) != size or sum(splits) != length:
-        raise InvalidArgument(f"the split sizes {list(splits)} are not {size} parts of a first dimension of {length}: "
-                              "Split sizes doesn't match total dim 0 size")
+        raise InvalidArgument(f"Split sizes doesn't match total dim 0 size: {list(splits)} are not {size} parts of "
+                              f"{length} rows")
     row = tensor.numel() // length if length else 0
     factor = 1 if tensor.dtype in TYPES else tensor.element_size()
     return [split * row * factor for split in splits]

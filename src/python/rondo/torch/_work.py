@@ -62,10 +62,11 @@ class Work(C10dWork):
         self._enqueued.set()
         return self
 
-    def _fail(self, error: BaseException) -> None:
+    def _fail(self, error: BaseException) -> "Work":
         """Ends an operation that was never enqueued."""
         self._end(error)
         self._enqueued.set()
+        return self
 
     def _end(self, error: Optional[BaseException]) -> None:
         """Copies results to where they belong, and notes the end. Later calls have no effect."""

@@ -1,0 +1,296 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One rank of a job, for torch_test.py: torch_program.py STORE RANK SIZE CASE... It prints a line for each case."""
+
+import datetime
+import os
+import signal
+import sys
+import threading
+import time
+
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard
+from torch.nn.parallel import DistributedDataParallel
+
+import rondo
+import rondo.torch
+
+DTYPES = (torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.int32, torch.int64, torch.uint8)
+LIMIT = datetime.timedelta(minutes=2)
+
+
+def equal(got, expected):
+    """Compares tensors, or lists of tensors."""
+    if isinstance(got, (list, tuple)):
+        assert len(got) == len(expected), (got, expected)
+        for one, other in zip(got, expected):
+            equal(one, other)
+    else:
+        assert torch.equal(got, expected), (got, expected)
+
+
+def of_rank(rank, count=6, dtype=torch.float32):
+    """Returns numbers that differ between ranks."""
+    return (torch.arange(count) + 10 * rank).to(dtype)
+
+
+def reductions(rank, size):
+    for dtype in DTYPES:
+        ones = [of_rank(each, dtype=dtype) for each in range(size)]
+        stacked = torch.stack([one.to(torch.float64) for one in ones])
+        for op, expected in ((dist.ReduceOp.SUM, stacked.sum(0)), (dist.ReduceOp.MAX, stacked.amax(0)),
+                             (dist.ReduceOp.MIN, stacked.amin(0))):
+            x = ones[rank].clone()
+            dist.all_reduce(x, op)
+            equal(x, expected.to(dtype))
+            x = ones[rank].clone()
+            dist.reduce(x, dst=size - 1, op=op)
+            equal(x, expected.to(dtype) if rank == size - 1 else ones[rank])
+    x = torch.full((3,), rank + 1.0)
+    dist.all_reduce(x, dist.ReduceOp.AVG)
+    equal(x, torch.full((3,), (size + 1) / 2))
+    x = torch.full((3,), 2, dtype=torch.int64)
+    dist.all_reduce(x, dist.ReduceOp.PRODUCT)
+    equal(x, torch.full((3,), 2 ** size))
+    for op, expected in ((dist.ReduceOp.BAND, 0), (dist.ReduceOp.BOR, 2 ** size - 1)):
+        x = torch.tensor([1 << rank])
+        dist.all_reduce(x, op)
+        equal(x, torch.tensor([expected]))
+    x = torch.tensor([rank == 0, True, False])
+    dist.all_reduce(x, dist.ReduceOp.MIN)
+    equal(x, torch.tensor([size == 1, True, False]))
+    x = torch.tensor([1 + 1j * rank])
+    dist.all_reduce(x)
+    equal(x, torch.tensor([size + 1j * sum(range(size))]))
+
+
+def copies(rank, size):
+    for dtype in (*DTYPES, torch.bool, torch.int16, torch.complex64):
+        x = of_rank(rank, dtype=dtype)
+        dist.broadcast(x, src=1)
+        equal(x, of_rank(1, dtype=dtype))
+        mine, everybody = of_rank(rank, dtype=dtype), [of_rank(each, dtype=dtype) for each in range(size)]
+        outputs = [torch.empty(6, dtype=dtype) for _ in range(size)]
+        dist.all_gather(outputs, mine)
+        equal(outputs, everybody)
+        whole = torch.empty(6 * size, dtype=dtype)
+        dist.all_gather_into_tensor(whole, mine)
+        equal(whole, torch.cat(everybody))
+        in_a_row = list(torch.empty(6 * size, dtype=dtype).chunk(size))
+        dist.all_gather(in_a_row, mine)
+        equal(in_a_row, everybody)
+        outputs = [torch.empty(6, dtype=dtype) for _ in range(size)] if rank == 1 else None
+        dist.gather(mine, outputs, dst=1)
+        equal(outputs or [], everybody if rank == 1 else [])
+        output = torch.empty(6, dtype=dtype)
+        dist.scatter(output, everybody if rank == 0 else None, src=0)
+        equal(output, mine)
+    uneven = [torch.empty(each + 1) for each in range(size)]
+    dist.all_gather(uneven, of_rank(rank, rank + 1))
+    equal(uneven, [of_rank(each, each + 1) for each in range(size)])
+    things = [None] * size
+    dist.all_gather_object(things, {"rank": rank})
+    assert things == [{"rank": each} for each in range(size)], things
+    empty = torch.empty(0)
+    dist.all_reduce(empty)
+    dist.broadcast(empty, src=0)
+
+
+def blocks(rank, size):
+    parts = [torch.full((2,), float(each)) for each in range(size)]
+    output = torch.empty(2)
+    dist.reduce_scatter(output, parts)
+    equal(output, torch.full((2,), float(rank * size)))
+    dist.reduce_scatter_tensor(output, torch.cat(parts))
+    equal(output, torch.full((2,), float(rank * size)))
+    inputs = [torch.tensor([10 * rank + each]) for each in range(size)]
+    outputs = [torch.empty(1, dtype=torch.int64) for _ in range(size)]
+    dist.all_to_all(outputs, inputs)
+    equal(outputs, [torch.tensor([10 * each + rank]) for each in range(size)])
+    output = torch.empty(size, dtype=torch.int64)
+    dist.all_to_all_single(output, torch.cat(inputs))
+    equal(output, torch.cat(outputs))
+    # Rank r sends c + 1 rows to rank c.
+    rows = torch.cat([torch.full((each + 1, 2), 10.0 * rank + each) for each in range(size)])
+    got = torch.empty((rank + 1) * size, 2)
+    dist.all_to_all_single(got, rows, [rank + 1] * size, [each + 1 for each in range(size)])
+    equal(got, torch.cat([torch.full((rank + 1, 2), 10.0 * each + rank) for each in range(size)]))
+
+
+def asynchronous(rank, size):
+    x = [torch.full((1000,), float(each)) for each in range(5)]
+    works = [dist.all_reduce(each, async_op=True) for each in x]
+    for each, work in enumerate(works):
+        work.wait()
+        assert work.is_completed() and work.is_success() and work.exception() is None
+        equal(x[each], torch.full((1000,), float(each * size)))
+    outputs = [torch.empty(3) for _ in range(size)]
+    future = dist.all_gather(outputs, torch.full((3,), float(rank)), async_op=True).get_future()
+    equal(future.wait(), [torch.full((3,), float(each)) for each in range(size)])
+    doubled = dist.all_reduce(torch.ones(2), async_op=True).get_future().then(lambda done: 2 * done.value()[0])
+    equal(doubled.wait(), torch.full((2,), 2.0 * size))
+    dist.barrier(async_op=True).wait()
+    with dist.distributed_c10d._coalescing_manager(async_ops=True) as manager:
+        tensors = [torch.ones(2), torch.ones(3)]
+        for tensor in tensors:
+            dist.all_reduce(tensor)
+    manager.wait()
+    equal(tensors, [torch.full((2,), float(size)), torch.full((3,), float(size))])
+
+
+def messages(rank, size):
+    right, left = (rank + 1) % size, (rank - 1) % size
+    # Both ends send first, and more than fits into the buffers between them.
+    big, got = torch.full((1 << 20,), float(rank)), torch.empty(1 << 20)
+    works = [dist.isend(big, right), dist.irecv(got, left)]
+    for work in works:
+        work.wait()
+    equal(got, torch.full((1 << 20,), float(left)))
+    # Messages of different tags may be received in another order.
+    works = [dist.isend(torch.tensor([tag]), 1, tag=tag) for tag in (1, 2)] if rank == 0 else []
+    for tag in (2, 1) if rank == 1 else ():
+        x = torch.zeros(1, dtype=torch.int64)
+        assert dist.recv(x, 0, tag=tag) == 0
+        equal(x, torch.tensor([tag]))
+    for work in works:
+        work.wait()
+    operations = [dist.P2POp(dist.isend, torch.tensor([rank]), right),
+                  dist.P2POp(dist.irecv, torch.empty(1, dtype=torch.int64), left)]
+    for work in dist.batch_isend_irecv(operations):
+        work.wait()
+    equal(operations[1].tensor, torch.tensor([left]))
+    try:
+        dist.recv(torch.empty(1))
+        raise AssertionError("a receive from any rank must be refused")
+    except rondo.UnsupportedError as error:
+        assert "name the source" in str(error)
+
+
+def groups(rank, size):
+    even = dist.new_group([0, 2])
+    odd = dist.new_group([1, 3])
+    mine = odd if rank % 2 else even
+    x = torch.tensor([rank])
+    dist.all_reduce(x, group=mine)
+    equal(x, torch.tensor([4 if rank % 2 else 2]))
+    x = torch.tensor([rank])
+    dist.broadcast(x, src=2 + rank % 2, group=mine)
+    equal(x, torch.tensor([2 + rank % 2]))
+    mesh = init_device_mesh("cpu", (2, 2), mesh_dim_names=("rows", "columns"))
+    for name, expected in (("rows", 2 * (rank % 2) + 2), ("columns", 4 * (rank // 2) + 1)):
+        x = torch.tensor([rank])
+        dist.all_reduce(x, group=mesh.get_group(name))
+        equal(x, torch.tensor([expected]))
+    for call in (lambda: dist.all_reduce(torch.ones(4, 4).t()), lambda: dist.all_reduce(torch.ones(1).short())):
+        try:
+            call()
+            raise AssertionError("the tensor must be refused")
+        except rondo.Error as error:
+            assert "contiguous" in str(error) or "convert the tensor" in str(error), error
+
+
+def model():
+    torch.manual_seed(7)
+    return nn.Sequential(nn.Linear(32, 64), nn.ReLU(), nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 4))
+
+
+def losses(wrapped, rank, steps=8):
+    """Returns the losses of a training in which each rank has data of its own."""
+    optimizer = torch.optim.SGD(wrapped.parameters(), lr=0.1)
+    generator, seen = torch.Generator().manual_seed(rank), []
+    for _ in range(steps):
+        x, y = torch.randn(16, 32, generator=generator), torch.randn(16, 4, generator=generator)
+        loss = nn.functional.mse_loss(wrapped(x), y)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        seen.append(loss.item())
+    return torch.tensor(seen)
+
+
+def sharded(mesh):
+    made = model()
+    for layer in made:
+        if isinstance(layer, nn.Linear):
+            fully_shard(layer, mesh=mesh)
+    return fully_shard(made, mesh=mesh)
+
+
+def trainings(rank, size):
+    others = dist.new_group(list(range(size)), backend="gloo")
+    expected = losses(DistributedDataParallel(model(), process_group=others), rank)
+    got = losses(DistributedDataParallel(model(), bucket_cap_mb=0.01), rank)
+    assert (got - expected).abs().max() < 1e-6, (got, expected)
+    mesh = init_device_mesh("cpu", (size,))
+    got = losses(sharded(mesh), rank)
+    assert (got - expected).abs().max() < 1e-6, (got, expected)
+
+
+def expect(kind, call):
+    """Returns the exception that a call raises."""
+    try:
+        call()
+    except kind as error:
+        return error
+    raise AssertionError(f"{kind.__name__} was not raised")
+
+
+def death(rank, size):
+    """Kills rank 2 in the middle of a group of ranks 1 and 2, and of the whole."""
+    pair = dist.new_group([1, 2])
+    dist.barrier()
+    if rank in (1, 2):
+        dist.barrier(group=pair)
+    if rank == 2:
+        os.kill(os.getpid(), signal.SIGKILL)
+    if rank == 1:
+        error = expect(rondo.RemoteError, lambda: dist.all_reduce(torch.ones(1), group=pair))
+        assert error.peer == 2 and "global rank 2" in str(error), error
+        expect(rondo.CommFailedError, lambda: dist.all_reduce(torch.ones(1), group=pair))
+    work = dist.all_reduce(torch.ones(1), async_op=True)
+    error = expect(rondo.RemoteError, work.wait)
+    assert error.peer == 2 and "rank 2" in str(error), error
+    assert work.is_completed() and not work.is_success() and work.exception() is error
+    assert "rank 2" in str(expect(RuntimeError, work.get_future().wait))
+
+
+def lateness(rank, size):
+    """Lets a deadline pass for which rank 1 does not come, and aborts an operation that nobody joins."""
+    short = rondo.torch.ProcessGroup(dist.PrefixStore("short", dist.group.WORLD.get_group_store()), rank, size,
+                                     datetime.timedelta(seconds=3))
+    short.allreduce(torch.ones(1)).wait()
+    if rank != 1:
+        error = expect(rondo.TimeoutError, lambda: short.allreduce(torch.ones(1)).wait())
+        assert error.peer == 1, error
+    dist.barrier()
+    lone = rondo.torch.ProcessGroup(dist.PrefixStore("lone", dist.group.WORLD.get_group_store()), rank, size, LIMIT)
+    lone.barrier().wait()
+    if rank == 0:
+        work = lone.allreduce(torch.ones(1))
+        expect(TimeoutError, lambda: work.wait(datetime.timedelta(milliseconds=20)))
+        threading.Thread(target=lambda: (time.sleep(0.1), lone.abort())).start()
+        expect(rondo.Error, work.wait)
+    dist.barrier()
+
+
+CASES = {case.__name__: case for case in (reductions, copies, blocks, asynchronous, messages, groups, trainings, death,
+                                          lateness)}
+
+
+def main():
+    store, rank, size = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
+    torch.set_num_threads(1)
+    dist.init_process_group("rondo", init_method=f"file://{store}", rank=rank, world_size=size, timeout=LIMIT)
+    assert dist.get_backend() == "rondo" and dist.get_rank() == rank and dist.get_world_size() == size
+    for name in sys.argv[4:]:
+        CASES[name](rank, size)
+        print(f"done: {name}", flush=True)
+    if "death" not in sys.argv:
+        dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main()
