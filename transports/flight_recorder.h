@@ -16,10 +16,10 @@ class FlightRecorder {
 
   /// Stays readable when the recorder is gone.
   [[nodiscard]] virtual std::unique_ptr<Recording> recording() const = 0;
-  /// Sets the number that Recording::communicator() says, equal on all hosts, where ranks of other hosts count as well.
-  /// Any rank calls it once.
+  /// Sets the number that Recording::communicator() returns. It is equal on all hosts of a communicator. Any rank calls
+  /// it once.
   virtual void set_communicator(const std::array<uint64_t, 2> &id) = 0;
-  /// The number of this host's rank `rank` where ranks of other hosts count as well.
+  /// Returns the number of this host's rank `rank` among the ranks of all hosts.
   virtual void set_group_rank(uint32_t rank, uint32_t group_rank) = 0;
   /// Sets the offset of this host's clock; the latest measurement stays.
   virtual void set_clock_offset(const ClockOffset &offset) = 0;

@@ -14,8 +14,8 @@
 namespace rondo::cuda {
 
 inline constexpr uint32_t default_channel_count = 4;
-/// Returns the channels of a rank's connections on a device, each of which is a block. If `wanted` is 0, nobody asks
-/// for a number, and a rank has the least. If `limit` is 0, there is no limit.
+/// Returns the channels of a rank's connections on a device, each of which is a block. If `wanted` is 0, no number was
+/// requested, and a rank has the least. If `limit` is 0, there is no limit.
 [[nodiscard]] constexpr uint32_t connection_channels(uint32_t wanted, uint32_t limit) {
   const uint32_t channels = wanted != 0 ? wanted : default_channel_count;
   return limit != 0 && limit < channels ? limit : channels;
@@ -46,7 +46,8 @@ inline constexpr uint32_t slot_count_max = 8, slot_count_min = 4;
   return bytes;
 }
 
-/// The limits of the kernel that needs most, with a block's most lanes. Every block counts as one of that kernel.
+/// The limits of the kernel that needs most resources, with the most lanes of a block. Every block counts as a block of
+/// that kernel.
 struct BlockBudget {
   uint32_t block_threads = 0;
   uint32_t shared_bytes = 0;  ///< of a block

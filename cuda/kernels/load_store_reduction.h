@@ -29,7 +29,7 @@ struct ElementPiece {
   RONDO_HD static void store(std::byte *at, const Piece &piece) { store_aligned<alignment>(at, piece); }
 };
 
-/// In the place of a reduction: bytes of one rank go to others as they are.
+/// Takes the place of a reduction: bytes of one rank go to others unchanged.
 struct RankCopy {
   using Storage = uint8_t;
 };

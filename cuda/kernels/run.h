@@ -32,7 +32,7 @@ RONDO_HD inline void begin_operation(const DeviceOperation &operation, uint64_t 
 }
 
 /// Reports to the host that the kernel waits, so that its time runs and the host checks whether a peer has ended.
-/// Thread 0 of a group calls it after a poll in vain. `told` says whether the host knows of this wait.
+/// Thread 0 of a group calls it after a poll that found nothing. `told` says whether the host knows of this wait.
 RONDO_HD inline void tell_waiting(const DeviceOperation &operation, bool &told) {
   if (!told) tell_running(operation, operation.progress->ended_kernels);
   told = true;

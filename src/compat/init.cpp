@@ -89,8 +89,7 @@ ncclResult_t init_all(ncclComm_t *comms, int device_count, const int *devices) {
   return result;
 }
 
-/// A rank without a color waits for nobody. Rondo's communicators of this library are nonblocking, and so are the parts
-/// that inherit.
+/// A rank without a color does not wait. Communicators that this library makes are nonblocking, and parts inherit that.
 ncclResult_t split(ncclComm *parent, int color, int key, ncclComm_t *part, const ncclConfig_t *config) {
   constexpr const char *function = "ncclCommSplit";
   if (part == nullptr) return refuse(function, "newcomm is NULL");

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Messages of a communicator: their numbers, and those that nobody received.
+// Messages of a communicator: their numbers, and the check for messages that were never received.
 #include <mutex>
 #include <string>
 

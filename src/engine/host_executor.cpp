@@ -257,7 +257,7 @@ bool HostExecutor::run_transfers(const WorkItem &work, const HostStream *stream)
   links_.set_running(false);
   if (outcome.kind == RunOutcome::Kind::fault)
     watch.explain_fault(outcome.peer, outcome.fault, links_.peers().own_shortage());
-  // Also a rank that got all it waited for looks: another one that failed may have taken its exported buffers back too
+  // A rank that received everything checks as well, because a failed peer may have withdrawn its exported buffers too
   // early.
   if (outcome.kind != RunOutcome::Kind::done || ranks.failed()) {
     ranks.fail(work.number);

@@ -75,7 +75,7 @@ class Operations {
     // Relaxed: a new waiter may miss this notification, but it polls every millisecond.
     if (turn_waiter_count_.load(std::memory_order_relaxed) != 0) notify_turns();
   }
-  /// Wakes the threads that wait for their turn, after an operation failed: they find the failure.
+  /// Wakes the threads that wait for their turn after an operation has failed, so that they see the failure.
   void give_up_turns() { notify_turns(); }
 
   /// Makes `error` the communicator's failure, unless there is one: of this rank, at that operation.

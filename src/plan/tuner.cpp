@@ -159,8 +159,8 @@ std::optional<rondo_algorithm_t> choose_between_hosts(const TunerInput &input, r
   return input.bytes <= one_shot_bytes_max ? RONDO_ALGORITHM_ONE_SHOT : RONDO_ALGORITHM_TWO_SHOT;
 }
 
-/// The interpreter on a device: what counts up to these bytes is how many steps follow each other, each of which takes
-/// some microseconds whatever it moves. Of n ranks: 1.5 n by one_shot, 3.5 n by two_shot, 2 log n + 1 by tree.
+/// The interpreter on a device. Up to these bytes, the time depends on the number of consecutive steps. A step takes
+/// some microseconds for any size. With n ranks, one_shot needs 1.5 n steps, two_shot 3.5 n, and tree 2 log n + 1.
 constexpr uint32_t device_straight_rank_count_max = 4;
 constexpr uint64_t device_tree_bytes_max = 2 * MiB;
 

@@ -45,9 +45,9 @@ inline constexpr Order acquire_release = std::memory_order_acq_rel;
 inline constexpr Order sequential = std::memory_order_seq_cst;
 #endif
 
-/// The places on which order depends, each by its name. A test program can be built without one of them
-/// (RONDO_BREAK_ORDER=NAME) and be seen to fail: a release becomes relaxed, a barrier is left out. R2 of ll has no
-/// site, since it is relaxed.
+/// The sites on which memory order depends, each with a name. A test program is built without one of them
+/// (RONDO_BREAK_ORDER=NAME), and must fail: a release becomes relaxed, or a barrier is left out. R2 of ll has no site,
+/// since it is relaxed.
 enum class Site : uint8_t {
   none,
   simple_post,                ///< S3
@@ -67,7 +67,7 @@ enum class Site : uint8_t {
   load_store_contribute_barrier,  ///< in a group: every thread's C1 before it
   load_store_reduce,              ///< R2
   load_store_reduce_barrier,      ///< in a group: every thread's part of the result before it
-  load_store_ready_vote,          ///< in a group: what each thread has acquired before any reads what that stands for
+  load_store_ready_vote,          ///< in a group: what each thread acquired, before any reads those data
   load_store_end_barrier,         ///< in a group: what was gathered before thread 0 reports
   load_store_arrive,              ///< B1
   load_store_leave,               ///< B4

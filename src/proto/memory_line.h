@@ -8,8 +8,9 @@
 
 namespace rondo::memory {
 
-/// A line is 16 words at a multiple of 128. The last one, its mark, says whose the 15 of payload are. In a group,
-/// line_threads() threads side by side store or load it together; `part` is a thread's place among them.
+/// A line is 16 words at a multiple of 128. The last word, its mark, says to which slot and operation the 15 words of
+/// payload belong. In a group, line_threads() threads side by side store or load it together; `part` is a thread's
+/// place among them.
 ///
 /// On a device they are 8 lanes of a warp, with 16 bytes each in one instruction. PTX promises nothing about the 8: to
 /// its memory model a line is 16 relaxed scalars without order. That the mark does not come before its payload is a

@@ -25,8 +25,8 @@ namespace {
 constexpr uint32_t preferred_slot_bytes = 16 * 1024;  // TCP takes this much with its header in one call
 constexpr uint32_t pair_slot_bytes = 512 * 1024;      // of two ranks (docs/lab/between-hosts.md)
 constexpr uint32_t pair_slot_count_of_verbs = 2;      // all are registered: many users may lock 8 MiB (ulimit -l)
-// Bounds of a rank's slots for messages, while these are not at their smallest. Verbs registers all of them, and others
-// take those that are used.
+// Bounds of the memory of a rank's slots for messages, unless the slots have their smallest size already. Verbs
+// registers all slots, and other networks touch only the slots in use.
 constexpr size_t registered_message_bytes_max = size_t{2} << 20, message_bytes_max = size_t{8} << 20;
 constexpr size_t message_slot_bytes_min = 4096;
 

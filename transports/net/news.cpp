@@ -156,7 +156,7 @@ void News::find_lost() {
   std::vector<bool> lost(overlay_.host_count()), looked_at = gone;
   for (uint32_t host = 0; host < overlay_.host_count(); ++host) {
     if (host == host_ || looked_at[host] || first_hops_[host] != Overlay::no_way) continue;
-    // The hosts of a part hear of each other, and none of them can be heard here.
+    // Hosts of the other part still reach each other, but this host reaches none of them.
     const std::vector<uint32_t> ways = overlay_.first_hops(host, is_shut);
     std::vector<uint32_t> part{host};
     for (uint32_t other = 0; other < overlay_.host_count(); ++other)
@@ -194,7 +194,7 @@ void News::find_hidden(uint64_t now_ns) {
   if (now_ns < hidden_look_ns_) return;
   hidden_look_ns_ = UINT64_MAX;
   std::vector<bool> hidden(overlay_.host_count()), ended = ended_hosts();
-  for (bool found = true; found;) {  // a host each time: one that has ended joins nobody
+  for (bool found = true; found;) {  // one host in each round, because an ended host joins no others
     found = false;
     for (uint32_t host = 0; host < overlay_.host_count(); ++host)
       if (host != host_ && !ended[host] && is_hidden(host, ended)) found = hidden[host] = ended[host] = true;
@@ -202,7 +202,7 @@ void News::find_hidden(uint64_t now_ns) {
   mark_lost(hidden, header().down_reason);
 }
 
-/// Says whether more of its connections with hosts that have not ended are reported down by those alone than are up.
+/// Says whether most of its connections with live hosts are reported down by these hosts only.
 bool News::is_hidden(uint32_t host, const std::vector<bool> &ended) const {
   uint32_t told_alone = 0, up = 0;
   for (const uint32_t other : overlay_.neighbours(host)) {

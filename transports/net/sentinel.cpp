@@ -150,9 +150,9 @@ void Sentinel::wait(bool in_charge) {
     if (descriptors_[index].revents != 0) next_control_ns_ = 0;
 }
 
-/// For this rank's own failure nothing has to be waited for: no other rank can know more of it. Links end with their
-/// process, of which the control plane knows more: that it left, or how it ended. Where it knows of no end, the links
-/// alone have broken, and what was under way on them will never come.
+/// A failure of this rank itself is reported at once, because no other rank can know more about it. Links also break
+/// when their process ends, and then the control plane knows more: that it left, or how it ended. If it knows of no
+/// end, only the links have broken, and data in flight will never arrive.
 void Sentinel::look_for_failures(uint64_t now_ns) {
   std::optional<Error> own, lost;
   std::optional<uint32_t> reset;

@@ -24,10 +24,10 @@ inline constexpr uint64_t default_network_timeout_ns = 1'000'000'000;  ///< ROND
   return info;
 }
 
-/// Returns how often in a row the kernel sent again what is not acknowledged. If nothing can leave, as behind an
-/// interface that is down, returns how often it asked whether the other end has room. It does either after 0.2, 0.6,
-/// 1.4 and 3 s between near hosts. A stopped process without room is asked, too, but its kernel answers. If one
-/// direction alone is cut, the end that is not heard still hears the other, and sees the cut by this.
+/// Returns how often in a row the kernel sent unacknowledged data again. If nothing can be sent, for instance on an
+/// interface that is down, returns how often it probed the other end for room. It does either after 0.2, 0.6, 1.4 and 3
+/// s between near hosts. A stopped process without room is asked, too, but its kernel answers. If one direction alone
+/// is cut, the end that is not heard still hears the other, and sees the cut by this.
 [[nodiscard]] inline uint32_t repeats_in(const tcp_info &info) {
   return info.tcpi_unacked != 0 ? info.tcpi_retransmits : info.tcpi_probes;
 }

@@ -161,7 +161,7 @@ bool failed(const SharedFailure &failure) { return memory::load_sync(failure.sta
 
 std::optional<Error> read_failure(const SharedFailure &failure) {
   const auto complete = [&] { return low_of(memory::load_acquire(failure.state)) == failure_complete; };
-  // Its writer needs microseconds; if it was killed in the middle of them nobody will finish the record.
+  // The writer needs microseconds. If it was killed meanwhile, the record stays unfinished.
   for (int attempt = 0; attempt < failure_looks_max && !complete(); ++attempt) sleep_for_ns(failure_look_interval_ns);
   if (!complete()) return std::nullopt;
   Error error;

@@ -268,7 +268,7 @@ class Connector {
     was_refused_ = session.refused();
     if (open && !failure) return client;
     attempt.error = failure ? *failure : Error{RONDO_ERROR_TIMEOUT, "it takes connections, but does not answer"};
-    // Closed: turned away by a busy server, or by one that ends. A failure of the group comes with a rank.
+    // The connection was closed by a server that is busy or ends. A failure of the group would name a rank.
     attempt.again = !failure || (failure->status == RONDO_ERROR_REMOTE && !client->session().refused());
     // Another host may have one of the addresses that the store's host has, too.
     if (failure && failure->status == RONDO_ERROR_AUTHENTICATION) {

@@ -151,7 +151,7 @@ template <class T>
   return all;
 }
 
-/// Which rank of which group a client is; it says so as soon as it has proved itself.
+/// The rank and group of a client. The client sends them as soon as it has proved itself.
 struct Membership {
   std::string group;  ///< a key; ranks of equal groups meet
   uint32_t rank = 0;
@@ -174,7 +174,7 @@ inline constexpr std::string_view rival_prefix = "rival of ";
 struct StoreHost {
   int32_t rank = -1;  ///< the rank whose process runs the store; -1 if none does, or it is not known (yet)
   std::string name = "the process that runs it";
-  bool runs_already = false;  ///< it ran before anybody heard of it: where nobody listens, it has ended
+  bool runs_already = false;  ///< it ran before its address was known, so if nothing listens there, it has ended
   uint64_t attempts_end_ns = std::numeric_limits<uint64_t>::max();  ///< no attempt to connect begins later
   std::string secret_source{};  ///< what the secret is from, for the error of a client that has another one
 };

@@ -18,7 +18,7 @@ constexpr std::array forwarded{SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR
 // Not read: with SIGPIPE blocked a write says EPIPE, with the other two a terminal's refusal is an error, not a stop.
 constexpr std::array only_blocked{SIGPIPE, SIGTTIN, SIGTTOU};
 
-/// Opens /dev/null; where one of the descriptors 0-2 was closed, that one gets it too, so that no pipe becomes it.
+/// Opens /dev/null. Closed descriptors among 0 to 2 become /dev/null as well, so that no pipe takes their number.
 Result<FileDescriptor> open_null() {
   for (int attempt = 0; attempt < 4; ++attempt) {
     const int descriptor = ::open("/dev/null", O_RDWR);

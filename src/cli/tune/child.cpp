@@ -14,8 +14,9 @@
 namespace rondo::cli::tune {
 namespace {
 
-/// While it lives, signals that end a job wait to be asked for: the launcher has to end its ranks first, and then this
-/// process removes its folder. An interrupt comes to both from the terminal, the others to this process alone.
+/// While it exists, signals that end a job stay pending until they are polled. The launcher must end its ranks first,
+/// and then this process removes its folder. The terminal sends an interrupt to both, and other signals reach this
+/// process only.
 class SignalsHeld {
  public:
   SignalsHeld() {

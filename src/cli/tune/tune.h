@@ -186,8 +186,8 @@ struct Findings {
   bool lacks_sizes = false;  ///< some had no quiet round
 };
 
-/// The simulator's network for a size of a group: what comes nearest to the times that were
-/// measured with `simple`, or by load_store.
+/// The simulator's network for a group and size, fitted to the times that were measured with `simple`, or by
+/// load_store.
 struct Calibration {
   uint64_t bytes = 0;
   rondo_kernel_t kernel = RONDO_KERNEL_INTERPRETER;  ///< that ran the plans
