@@ -23,7 +23,8 @@ class FlightRecorder {
   virtual void set_group_rank(uint32_t rank, uint32_t group_rank) = 0;
   /// Sets the offset of this host's clock; the latest measurement stays.
   virtual void set_clock_offset(const ClockOffset &offset) = 0;
-  /// True for one of the ranks that share the recording: it writes it to a file, and calls end_dump(true).
+  /// Returns true for one of the ranks that share the recording. That rank writes it to a file, and calls
+  /// end_dump(true).
   [[nodiscard]] virtual bool claim_dump() = 0;
   /// Ends the claim of claim_dump(). With `finished` false the claim is open again.
   virtual void end_dump(bool finished) = 0;

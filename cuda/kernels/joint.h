@@ -46,7 +46,7 @@ static_assert(sizeof(JointRank) == 40 && sizeof(JointOperation) == 360 && offset
   return shared_bytes_for(1, 0) + ranks_per_kernel_max * static_cast<uint32_t>(sizeof(PartBuffers));
 }
 
-/// Small elements take a lot of code each.
+/// Each small element needs a lot of code.
 template <class Reduction>
 inline constexpr bool has_joint_words = !is_copy<Reduction> && sizeof(typename Reduction::Storage) > 1;
 

@@ -126,7 +126,7 @@ template <Group G>
     in_places |= !load_store_can_be_read(seen);
     const uint64_t send = operation.address_of(rank, memory::load_relaxed(window.send));
     const uint64_t recv = operation.address_of(rank, memory::load_relaxed(window.recv));
-    // The region was withdrawn since, and a graph that was captured with it is launched.
+    // The region was withdrawn meanwhile, and a graph that was captured with it was launched.
     const bool withdrawn = operation.regions != nullptr && load_store_can_be_read(seen) && (send == 0 || recv == 0);
     const uint32_t input = rank - route.first_input, output = rank - route.first_output;  // before them far too large
     const bool own = rank == operation.rank;  // which peers need not see where they do not touch it

@@ -53,7 +53,7 @@ RONDO_HD inline void tell_waiting(const DeviceOperation &operation, bool &told) 
 /// Notes that the kernel has run operation `number` to its end, and returns the word for the host. `ends` is of the
 /// kernels before.
 [[nodiscard]] RONDO_HD inline uint64_t note_end(DeviceProgress &progress, uint64_t number, const KernelEnds &ends) {
-  // A replay brings back the number of its capture, which must not hide a later one.
+  // A replay has the number of its capture again, which must not hide a later number.
   const uint64_t latest = ends.number < number ? number : ends.number;
   progress.ended_kernels = ends.kernels + 1;
   progress.ended_number = latest;

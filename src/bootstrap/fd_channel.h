@@ -39,7 +39,7 @@ class FdServer {
   /// stop(). RONDO_ERROR_TIMEOUT names the processes that did not fetch it.
   Result<void> serve(const std::vector<int> &descriptors, const std::vector<uint64_t> &processes, uint64_t deadline_ns,
                      const WaitCheck &check = {});
-  /// Ends serve(), now or when it is called, as if all had come. Any thread.
+  /// Ends serve(), now or when it is called, as if all processes had fetched theirs. Any thread may call it.
   void stop() const;
 
  private:

@@ -153,7 +153,7 @@ NCCL_EXPORT ncclResult_t ncclCommInitRankConfig(ncclComm_t *comm, int rank_count
 }
 NCCL_ALIAS(CommInitRankConfig)
 
-/// Uses the first id. Of the others, those that this process made are given up, and their listeners end.
+/// Uses the first id. Of the other ids, this process drops those that it made, and ends their listeners.
 NCCL_EXPORT ncclResult_t ncclCommInitRankScalable(ncclComm_t *comm, int rank_count, int rank, int id_count,
                                                   ncclUniqueId *ids, ncclConfig_t *config) {
   constexpr const char *function = "ncclCommInitRankScalable";

@@ -37,8 +37,8 @@ class Operations {
     uint64_t timeout_ns = 0;
     /// As long as the result lives, so does the communicator.
     std::function<std::shared_ptr<const void>()> keep;
-    /// The communicator has failed, and somebody will learn that. `waits`: wait for a moment until the failure is on
-    /// record.
+    /// Notes that the communicator has failed, and that a caller will learn it. `waits`: wait for a moment until the
+    /// failure is on record.
     std::function<void(bool waits)> on_failure;
   };
   explicit Operations(Parts parts) : parts_(std::move(parts)), ranks_(*parts_.ranks) {}

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One-shot: everybody sends what the others need straight to them. One message of latency, n - 1 times the bytes.
+// One-shot: every rank sends its data directly to all others. The latency is one message, and the bytes are n - 1 times
+// as many.
 //
 //   all-reduce, n = 3      0 --x0--> 1, 2     1 --x1--> 2, 0     2 --x2--> 0, 1     then each reduces (x0 x1) x2
 //

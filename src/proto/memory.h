@@ -92,7 +92,7 @@ void count_access(Access access, const void *at, size_t bytes);
 inline void note(Access access, const void *at, size_t bytes) {
   if (counter != nullptr) count_access(access, at, bytes);
 }
-/// Notes that the group has all that it waited for. Accesses from now on report how the operation ended.
+/// Notes that the group has received everything. Later accesses report how the operation ended.
 void note_result();
 /// The progress of a group's threads, by generation of its barrier. Threads that arrive join it, then take it over.
 struct Joined {
@@ -102,7 +102,7 @@ struct Joined {
 void join_barrier(Joined &joined, uint32_t generation, bool first_thread);
 void leave_barrier(const Joined &joined, uint32_t generation);
 void reset_barrier(Joined &joined, uint32_t generation);
-/// Accesses in its life count as waiting, unless it is kept: how often a thread polls depends on time.
+/// Accesses during its life count as waiting unless it is kept, because the number of polls depends on time.
 class Attempt {
  public:
   Attempt();
@@ -196,7 +196,7 @@ RONDO_HD inline void store_sync(uint64_t &word, uint64_t value) { Reference<uint
   return Reference<uint64_t>(word).compare_exchange_strong(expected, value, sequential);
 }
 
-/// Adds; returns what was there. Acquire and release: the last to add sees what all before it did.
+/// Adds, and returns the old value. Acquire and release: the last thread that adds sees the work of all before it.
 template <Site site = Site::none>
 [[nodiscard]] RONDO_HD inline uint64_t add(uint64_t &word, uint64_t value) {
   note(Access::read_modify_write, &word, sizeof word);

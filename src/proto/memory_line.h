@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Lines of 128 bytes, which the protocol ll128 lives on: stored and loaded by one thread, on a device by eight lanes.
+// Lines of 128 bytes for the protocol ll128. One thread stores and loads a line, or eight lanes on a device.
 #pragma once
 
 #include <cstdint>
@@ -17,9 +17,9 @@ namespace rondo::memory {
 /// fact of some devices and links (docs/protocols.md), and lines are for those only. `order` is about everything
 /// else: a release publishes what the storing threads did and saw before.
 ///
-/// They are one instruction only while the whole warp goes together. So warp_lines() lines are stored and loaded at
-/// once, by all of its lanes, which all make the same calls. `here`: this thread's line exists. The other lanes go
-/// along, and their predicate keeps them from memory.
+/// They are one instruction only if the whole warp executes it together. So warp_lines() lines are stored and loaded at
+/// once, by all of its lanes, which all make the same calls. `here`: this thread's line exists. The other lanes execute
+/// it as well, and a predicate keeps them from memory.
 ///
 /// Elsewhere one thread stores the payload, plain, and then the mark with a release, which loads acquire. That order
 /// takes the place of the fact, so that ThreadSanitizer sees where it is missing.

@@ -91,7 +91,7 @@ Result<int> execute(const std::vector<std::string> &words, const std::string &er
   if (child < 0) return system_error("cannot start rondo run", errno);
   if (child == 0) {
     held.restore();
-    // The launcher must not outlive us; it takes its ranks with it.
+    // The launcher must not outlive this process. Its ranks end with it.
     static_cast<void>(::prctl(PR_SET_PDEATHSIG, SIGTERM));
     if (!errors_path.empty()) {
       replace_descriptor(STDOUT_FILENO, "/dev/null");

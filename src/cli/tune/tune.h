@@ -110,7 +110,7 @@ struct Measured {
 /// Measures by `rondo perf` for `--device`, with ranks as processes and then as threads of one (devices.cpp).
 [[nodiscard]] Result<std::vector<Measured>> measure_devices(const Options &options, const Config &config);
 
-/// Processors' time that somebody else used: other processes, and the hypervisor.
+/// Processor time that other processes and the hypervisor used.
 class Load {
  public:
   explicit Load(std::vector<uint32_t> os_indices) : os_indices_(std::move(os_indices)), begin_(read()) {}
