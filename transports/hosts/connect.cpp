@@ -30,8 +30,8 @@ constexpr uint32_t pair_slot_count_of_verbs = 2;      // all are registered: man
 constexpr size_t registered_message_bytes_max = size_t{2} << 20, message_bytes_max = size_t{8} << 20;
 constexpr size_t message_slot_bytes_min = 4096;
 
-/// Returns true for two ranks. With verbs each queue pair registers all slots, and wants one under way: several pairs
-/// would share two large ones.
+/// Returns true for two ranks. With verbs, each queue pair registers all slots and needs one in flight, but several
+/// pairs would share two large slots.
 bool wants_large_slots(const Spread &spread) {
   return spread.rank_count == 2 && (spread.network != NetworkChoice::verbs || spread.path_count == 1);
 }

@@ -77,7 +77,7 @@ bool ControlLines::has_arrived(uint32_t host) const {
   return !open || !is_under_way(socket);
 }
 
-/// A cell is taken out of the connection after it was understood: whoever takes over finds it whole.
+/// A cell is taken out of the connection only after it was handled, so a rank that takes over finds it whole.
 std::optional<int> ControlLines::receive(uint32_t host, const std::function<bool(ByteReader)> &take) const {
   const int socket = sockets_[host].get();
   for (uint32_t count = 0; count < cells_max; ++count) {

@@ -36,7 +36,7 @@ News::News(const ControlMemory &memory, const Overlay &overlay, const std::vecto
   }
 }
 
-/// Those that hear of the rank's numbers next.
+/// The neighbours that receive the rank's numbers next.
 uint64_t News::next_of(uint32_t rank) const { return header().downs != 0 ? all_ : children_[host_of_[rank]]; }
 
 void News::take(uint32_t neighbour, const RankNews &news) {
@@ -52,12 +52,13 @@ void News::take(uint32_t neighbour, const RankNews &news) {
     memory::store_release(known.state, news.state);
   else if (known.ended == 0)
     memory::store_release(known.ended, 1);
-  // Before what it counts, as in mark_due(): the ways are found again once too often, never once too seldom.
+  // This is set before the state that it counts, as in mark_due(). So the paths may be searched once too often, but
+  // never once too seldom.
   if (news.state >= left_state && known.told < left_state) ++header().gone_ranks;
   known.told = news.state;
 }
 
-/// Before it is known: what a process that ends meanwhile has marked is sent all the same.
+/// This is marked before the state is stored. So if the process ends in between, the update is sent in any case.
 void News::mark_due(uint32_t neighbour, const RankNews &news, RemoteRank &known) {
   const bool changed = news.state > known.told;
   const bool far = news.entered / entered_step > known.entered / entered_step;

@@ -18,7 +18,7 @@ namespace {
 constexpr uint64_t charge_look_ns = 10'000'000;
 constexpr uint64_t lost_link_patience_ns = 1'000'000'000;  // in which the control plane has the word
 constexpr uint64_t reset_patience_ns = 100'000'000;  // in which the links of a process end that has ended
-// These times are for the links of a device, on which nobody rings.
+// These times are for the links of a device, for which no thread rings the bell.
 constexpr uint64_t eager_ns = 100'000;         // after something moved: looks without a pause
 constexpr uint64_t eager_max_ns = 2'000'000;  // then the control plane has its turn
 constexpr uint64_t busy_ns = 20'000'000, busy_look_ns = 20'000, waiting_look_ns = 100'000;

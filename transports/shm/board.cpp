@@ -70,7 +70,7 @@ void count(RankCounters &counters, const OperationCost &cost, uint64_t since_tic
   if (cost.waited_ns != 0) add_own(own.waited_ns, cost.waited_ns);
 }
 
-/// When it was entered; `otherwise` where its record is overwritten already.
+/// The time at which it was entered; `otherwise` where its record is overwritten already.
 uint64_t end_record(RankBoard &board, uint64_t operation, OperationState state, uint64_t ticks, uint64_t otherwise) {
   OperationRecord &record = board.records[operation % recorded_operation_count];
   if (memory::load_relaxed(record.operation) != operation) return otherwise;     // relaxed: this rank's own word

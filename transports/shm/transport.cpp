@@ -141,7 +141,7 @@ Result<std::shared_ptr<Segment>> obtain_segment(const ConnectRequest &request, S
   if (own != processes[0]) RONDO_TRY(store.get(mapped_key(request, own), request.deadline_ns));
   auto segment = segments.find(notice.id);
   if (segment != nullptr) return segment;
-  // The thread that had mapped it has failed since, as the store knows.
+  // The thread that had mapped it has failed meanwhile. The store knows the reason.
   RONDO_TRY(StoreWatch(store).hear_why());
   return Error{RONDO_ERROR_INTERNAL, "another thread of this process did not map the segment"};
 }
