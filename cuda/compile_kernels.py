@@ -48,7 +48,7 @@ def compression(said, architectures):
 
 def run(command):
     """Returns what the command wrote to its error output. Ends this program if the command failed."""
-    # nvcc calls its parts by PATH where it is a link from elsewhere.
+    # If nvcc is a link from elsewhere, it finds its tools by PATH.
     path = os.path.dirname(os.path.realpath(command[0])) + os.pathsep + os.environ["PATH"]
     done = subprocess.run(command, stderr=subprocess.PIPE, text=True, env=dict(os.environ, PATH=path))
     if done.returncode != 0:
@@ -63,7 +63,7 @@ def files_in(depfile):
 
 
 def place_in_cache(words, files):
-    """Returns the folder of what these words make of these files, or None if nothing is kept."""
+    """Returns the folder of the kept results of this command for these files, or None if nothing is kept."""
     if shutil.which("ccache") is None or "CCACHE_DISABLE" in os.environ:
         return None
     digest = hashlib.sha256()
@@ -87,7 +87,7 @@ def take_kept(place, made):
 
 
 def keep(place, made):
-    """Copies the files there, where another build may have done the same meanwhile."""
+    """Copies the files there. Another build may have done the same meanwhile."""
     folder = None
     try:
         place.parent.mkdir(parents=True, exist_ok=True)

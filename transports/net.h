@@ -103,7 +103,7 @@ class Network {
   virtual ~Network() = default;
   [[nodiscard]] virtual const char *name() const = 0;
 
-  /// Serves the links of messages from now on. Before this call nothing is put on them, and the network may leave alone
+  /// Serves the links of messages from now on. Before this call nothing is sent on them, and the network may ignore
   /// what arrives for them.
   virtual void open_messages() {}
   /// Sends a slot. Returns false if there is no room; call it again after poll().
@@ -117,7 +117,7 @@ class Network {
   [[nodiscard]] virtual bool flushed() const = 0;
   /// Says whether all of it would leave even if the network ended now.
   [[nodiscard]] virtual bool delivered() const { return flushed(); }
-  /// Appends the descriptors to sleep on; one that is ready means that poll() has something to do.
+  /// Appends the descriptors to sleep on. If one becomes ready, poll() has something to do.
   virtual void watch(std::vector<pollfd> &descriptors) const = 0;
   [[nodiscard]] virtual Error why_lost(uint32_t peer) const = 0;
   /// Says whether it reads payloads in NearLink::device_outgoing, and brings them into device_incoming where it can.

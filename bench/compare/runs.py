@@ -82,7 +82,7 @@ def run_once(command, environment, deadline_s, keeping_seconds=lambda: 0.0):
 
 
 def last_words(errors):
-    """Returns what the driver said, rather than what its launcher made of it."""
+    """Returns the driver's own message, not the message that its launcher made from it."""
     lines = [line.strip() for line in errors.splitlines() if line.strip()]
     ours = [line for line in lines if ": rank " in line or "a rank was ended" in line]
     return (ours or lines or [""])[0][:400]

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Another library with the binary interface of nccl.h, timed beside Rondo in the same run, on the same memory and
-// streams. What is declared here is the little of that interface that is called.
+// streams. This file declares only the part of that interface that is called.
 #pragma once
 
 #include <cstddef>

@@ -114,7 +114,8 @@ Outcome Beside::read_windows(const BesideRun &what, Windows &windows) {
   return what.batches != 0 ? read(Mark::calls_begin, Mark::calls_end, windows.calls) : std::nullopt;
 }
 
-/// Runs one of the four. What does not count is under way before the other is enqueued, and there is more of it.
+/// Runs one of the four measurements. The work that is not counted starts before the counted work is enqueued, and
+/// lasts longer.
 Outcome Beside::run(DeviceCalls &calls, const BesideRun &what, Windows &windows) {
   windows = {};
   if (auto failure = session_.group.barrier()) return failure;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The memory that a rank's calls work on: a send and a receive arena, each with guard bytes on both sides of the data.
-// On a device an arena is memory of that device: what is written there and read again goes by chunks of host memory.
+// On a device an arena is memory of that device. Inputs and results are copied through chunks of host memory.
 #pragma once
 
 #include <cstddef>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The options of nccl-tests that have one letter there: each means here what it means there, or is refused with what to
-// use in its place. What Rondo alone has is in options.cpp, by long names.
+// use in its place. Options that only Rondo has are in options.cpp, with long names.
 #pragma once
 
 #include <string>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A large matrix product beside the collectives (--beside-product): the work that they disturb, by a library with the
-// interface of cuBLAS. What is declared here is the little of that interface that is called.
+// interface of cuBLAS. This file declares only the part of that interface that is called.
 //
 // C = A B, N x N each, bfloat16 into float32. The inputs are drawn from eight numbers whose products are multiples of
 // 1/4, at most 4. So every sum is exact in float32, in whatever order it is made, and elements of C are compared bit

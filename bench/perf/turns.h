@@ -3,9 +3,9 @@
 //
 // In a hand-over, a process's stream waits for a word of memory and lets the device set 64 KiB of memory. Then it
 // writes the word that the next process waits for. The processes of a device stand in a ring, and the turn goes round.
-// The time of a round over the number of processes is the time of one hand-over. All of them want the device: each has
-// work on a stream, which waits. A collective among them needs as many hand-overs in a row as its plan has hops, for
-// each tile.
+// The time of a round over the number of processes is the time of one hand-over. All processes compete for the device,
+// because each has waiting work on a stream. A collective among them needs as many hand-overs in a row as its plan has
+// hops, for each tile.
 #pragma once
 
 #include <cstdint>

@@ -14,8 +14,8 @@
 namespace rondo::cuda {
 
 inline constexpr uint32_t default_channel_count = 4;
-/// Returns the channels of a rank's connections on a device, each of which is a block. If `wanted` is 0, nobody asks
-/// for a number, and a rank has the least. If `limit` is 0, there is no limit.
+/// Returns the channels of a rank's connections on a device, each of which is a block. If `wanted` is 0, no number was
+/// requested, and a rank has the least. If `limit` is 0, there is no limit.
 [[nodiscard]] constexpr uint32_t connection_channels(uint32_t wanted, uint32_t limit) {
   const uint32_t channels = wanted != 0 ? wanted : default_channel_count;
   return limit != 0 && limit < channels ? limit : channels;
@@ -32,13 +32,13 @@ inline constexpr uint32_t block_threads_max = 256;
 inline constexpr uint64_t slot_memory_bytes = 64 << 20;
 inline constexpr uint32_t slot_bytes_max = 128 << 10, slot_bytes_min = 4 << 10;
 inline constexpr uint32_t slot_count_max = 8, slot_count_min = 4;
-/// Returns the slots of a connection if nobody asks for a number. Slots get fewer before they shrink, since each slot
+/// Returns the slots of a connection if no number is requested. Slots get fewer before they shrink, since each slot
 /// costs a wait.
 [[nodiscard]] constexpr uint32_t slot_count_for(uint32_t rank_count, uint32_t channel_count) {
   const uint64_t bytes = uint64_t{rank_count} * channel_count * slot_bytes_max;
   return bytes * slot_count_max > slot_memory_bytes ? slot_count_min : slot_count_max;
 }
-/// Returns the bytes of a slot if nobody asks for a size: a power of two.
+/// Returns the bytes of a slot if no size is requested. It is a power of two.
 [[nodiscard]] constexpr uint32_t slot_bytes_for(uint32_t rank_count, uint32_t channel_count, uint32_t slot_count) {
   const uint64_t slots = uint64_t{rank_count} * channel_count * slot_count;
   uint32_t bytes = slot_bytes_max;
@@ -46,7 +46,8 @@ inline constexpr uint32_t slot_count_max = 8, slot_count_min = 4;
   return bytes;
 }
 
-/// The limits of the kernel that needs most, with a block's most lanes. Every block counts as one of that kernel.
+/// The limits of the kernel that needs most resources, with the most lanes of a block. Every block counts as a block of
+/// that kernel.
 struct BlockBudget {
   uint32_t block_threads = 0;
   uint32_t shared_bytes = 0;  ///< of a block
@@ -68,7 +69,7 @@ struct BlockBudget {
 /// threads and less shared memory.
 [[nodiscard]] Result<BlockBudget> block_budget(const KernelSet &kernels, const CudaDevice &device, bool with_ll128);
 
-/// Blocks of a device that a rank of this process may have there, and what it reckons with of other processes.
+/// The blocks of a device that a rank of this process may have, and the estimated use by other processes.
 struct ClaimedBlocks {
   DeviceUuid device{};
   uint64_t blocks = 0;

@@ -62,8 +62,7 @@ struct CudaDevice {
 
 [[nodiscard]] Result<int> device_attribute(const CudaDriver &driver, CuDevice device, DeviceAttribute attribute);
 
-/// Kernels on `from` reach memory of `to`, and the link does their atomics there: so it is over NVLink, and not over
-/// PCIe.
+/// Kernels on `from` reach memory of `to`, and the link does their atomics there: so the path is NVLink, not PCIe.
 [[nodiscard]] bool has_native_atomics(const CudaDriver &driver, CuDevice from, CuDevice to);
 
 /// The facts about a pointer that Rondo queries in one call: above all where its memory is.

@@ -17,7 +17,7 @@ enum class KernelFamily : uint8_t {
   plans,       ///< that run plans by simple and ll
   ll128,       ///< that run plans by ll128
   load_store,  ///< that are a collective each
-  joint,       ///< that are one of all ranks each, and wait for nobody
+  joint,       ///< each of these kernels runs all ranks, and waits for none
   reduce,      ///< that reduce slices for the copy executor, and wait for nobody
 };
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Objects that the threads of a process share: a thread finds one by its key as long as another thread holds it. A
-// table of the process is never destroyed, since a communicator may live until the process ends. A header of cuda/
-// alone.
+// table of the process is never destroyed, since a communicator may live until the process ends. Only cuda includes
+// this header.
 #pragma once
 
 #include <map>

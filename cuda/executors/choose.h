@@ -52,9 +52,9 @@ struct Neighbours {
 [[nodiscard]] rondo_device_executor_t choose_executor(rondo_device_executor_t wanted,
                                                       std::span<const PlacementInfo> infos);
 
-/// Chooses the handles, the same on all ranks, as DeviceHandles says. If nobody asks and all ranks use the same
-/// addresses, it chooses ipc, which is plain memory then. RONDO_ERROR_UNSUPPORTED: a device does not support vmm as
-/// asked for.
+/// Chooses the handles, the same on all ranks, as DeviceHandles says. If no kind was requested and all ranks use the
+/// same addresses, it chooses ipc, which is plain memory then. RONDO_ERROR_UNSUPPORTED: a device does not support vmm
+/// as asked for.
 [[nodiscard]] Result<DeviceHandles> choose_handles(DeviceHandles wanted, std::span<const PlacementInfo> infos);
 
 }  // namespace rondo::cuda

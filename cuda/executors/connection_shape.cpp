@@ -7,7 +7,7 @@ namespace rondo::cuda {
 
 uint32_t choose_connection_channels(const DeviceRequest &request, const BlockBudget &budget, uint32_t least) {
   const bool alone_there = request.neighbours.in_process == request.rank_count && request.on_one_node();
-  // Through MPS nobody knows what other processes claim.
+  // With MPS, no process knows what other processes claim.
   if (!alone_there || request.mps || request.rank_count < 2 || request.channel_count != 0) return least;
   const uint64_t left = half_of_free_blocks(budget, request.claimed_blocks);
   uint64_t wanted = blocks_for_each_rank(budget, left, request.rank_count);

@@ -66,7 +66,7 @@ class CopyPlan final : public PreparedPlan {
   LoadedKernel reduce;  ///< null: it only moves, or (a barrier) what it moves does not matter
 };
 
-/// This rank's ends of the two connections with one peer on one channel, as of what was enqueued.
+/// This rank's ends of the two connections with one peer on one channel, after all work that was enqueued.
 struct CopyEnds {
   uint64_t posted = 0, received = 0;                ///< slots; a captured call counts its own
   uint64_t posted_number = 0, received_number = 0;  ///< the latest operation that used it

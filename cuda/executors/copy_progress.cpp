@@ -42,7 +42,7 @@ Result<void> CopyProgress::end(const StreamWork &work, const DeviceCall &call, b
   }
   Result<void> told;
   if (done) told = work.write(place_of(words().number), call.number);
-  // The end is written after a failure, too: what was enqueued ends, and a thread will wait for that.
+  // The end is written after a failure as well, because enqueued work ends, and a thread will wait for it.
   const auto ended = work.write(place_of(words().ended), enqueued_count_);
   return told.ok() ? ended : told;
 }

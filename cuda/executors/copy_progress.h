@@ -19,7 +19,8 @@ namespace rondo::cuda {
 
 class CopyProgress {
  public:
-  /// More than the replays that can end between two looks of the monitor; if as many do they are not seen.
+  /// More than the replays that can end between two checks of the monitor. If that many ended, the monitor would not
+  /// see them.
   static constexpr uint32_t wheel_words = 251;
   static constexpr uint64_t scratch_bytes = wheel_words * sizeof(uint64_t);
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The common base of the executors of a CUDA device. It has the device, the rank's segment there and the order of calls
-// on the caller's streams, and answers queries about buffers and errors. A header of cuda/ alone.
+// on the caller's streams, and answers queries about buffers and errors. Only cuda includes this header.
 #pragma once
 
 #include <cstdint>

@@ -11,7 +11,7 @@ namespace rondo::cuda {
 namespace {
 
 constexpr uint64_t vector_bytes = 16;
-// With more words than that, threads take whole vectors.
+// Above this number of words, threads process whole vectors.
 constexpr uint64_t words_max = (128 << 10) / device::word_bytes;
 
 /// Returns the words of an all-reduce that a joint kernel takes as such, or 0.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// This class decides when a device that shares buffers is lost with its kernel (cuda/kernels/load_store_place.h). A
-// header of cuda/ alone.
+// This class decides when a device that shares buffers is lost with its kernel (cuda/kernels/load_store_place.h). Only
+// cuda includes this header.
 #pragma once
 
 #include <cstdint>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copies of plans to the device, on a stream of the executor's own, so that a captured call does not repeat the copy
 // with each replay. That stream may share a hardware queue with a kernel that waits for this rank. A copy then ends
-// only after this rank's call, so waits for copies are short. A header of cuda/ alone.
+// only after this rank's call, so waits for copies are short. Only cuda includes this header.
 #pragma once
 
 #include <atomic>

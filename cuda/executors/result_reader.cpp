@@ -24,7 +24,7 @@ DeviceReport ResultReader::read(const device::DeviceResult &result, bool waits_t
   const uint64_t ended = memory::load_acquire(result.ended);  // pairs with E3 in cuda/kernels/run.h
   report.ended_number = follow(ended_number_, device::number_in(ended));
   report.ended_calls = follow(ended_calls_, device::kernels_in(ended));
-  // A call's kernel stores that it runs when it has to wait; before that, a deadline has nothing to end.
+  // A call's kernel reports that it runs only when it has to wait. Until then, a deadline has nothing to end.
   report.begun_calls = std::max(memory::load_relaxed(result.running), report.ended_calls);
   if (report.begun_calls == report.ended_calls && waits_to_launch) ++report.begun_calls;
   const uint64_t verdict = memory::load_relaxed(result.verdict);  // ordered by E3

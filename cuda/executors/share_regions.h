@@ -69,9 +69,9 @@ class RegionFollower {
   std::thread thread_;
 };
 
-/// Ends the sharing of all memory of this rank and of the others, when nothing of the rank is in flight any more.
-/// `follower` closes the memory of the others when nothing of the process is in flight, or some seconds later all the
-/// same. Returns false if it has not done so after some more seconds; it goes on.
+/// Ends the sharing of all memory of this rank and of the others, when the rank has nothing in flight any more.
+/// `follower` closes the memory of the others when the process has nothing in flight, or some seconds later in any
+/// case. Returns false if it has not done so after some more seconds; it goes on.
 [[nodiscard]] bool leave_regions(Regions &regions, RegionFollower &follower, const RankQueries &ranks, uint32_t rank);
 
 }  // namespace rondo::cuda

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // The protocols as the interpreter calls them, by a group of threads. Thread 0 moves all counters and polls for credit;
-// in `simple` it polls for full slots, too. A vote passes the result on to the others. So the ends of a link, which lie
-// in memory, are written after the barrier that precedes a slice's publication. They are read between the next vote and
-// the next such barrier (interpreter.h). In the protocols whose data announces itself, every thread polls its part of
-// the slots before the vote. So thread 0 moves the receiving ends on before that barrier.
+// in `simple` it polls for full slots, too. A vote passes the result to the others. The ends of a link lie in memory.
+// They are written after the barrier that precedes the publication of a slice, and read between the next vote and the
+// next such barrier (interpreter.h). In the protocols whose data announces itself, every thread polls its part of the
+// slots before the vote. So thread 0 moves the receiving ends on before that barrier.
 //
 // No thread sleeps on a device: flags are acquire and release. Buffers are exported by address only, to peers in the
 // same address space.
@@ -161,7 +161,7 @@ struct GroupSimple {
 /// selects the ends of a link.
 template <class Ends>
 struct GroupOfFlaggedData {
-  /// Polls this thread's part of all operands. One vote stands for all of them.
+  /// Polls this thread's part of all operands. One vote covers all operands.
   template <Group G>
   RONDO_HD static Progress wait(G group, LaneLinks &links, const Step &step, uint64_t bytes, uint32_t signature,
                                 LaneState &state) {

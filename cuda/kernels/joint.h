@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // A collective of all ranks in one kernel, if they are threads of one process on one device and share launches
 // (cuda/executors/launch_group.h). It runs after what is on the streams of all of them, and before what follows there.
-// So no thread waits in it, for no flag and no place, and its blocks need not be resident at once. Each input is read
-// once and each output written once, in rank order, as load_store does in shared buffers. The result is the same bit
-// for bit.
+// So no thread of it waits for a flag or a place, and its blocks need not be resident at once. Each input is read once
+// and each output written once, in rank order, as load_store does in shared buffers. The result is the same bit for
+// bit.
 //
 // Ordering  ends of kernels order what lies in the buffers. Rank 0 does E2 (run.h) for all blocks, and each rank has an
 // E3. The kernel does not check how earlier kernels ended: what it touches is in the order of its owner's stream.
@@ -46,7 +46,7 @@ static_assert(sizeof(JointRank) == 40 && sizeof(JointOperation) == 360 && offset
   return shared_bytes_for(1, 0) + ranks_per_kernel_max * static_cast<uint32_t>(sizeof(PartBuffers));
 }
 
-/// Small elements take a lot of code each.
+/// Each small element needs a lot of code.
 template <class Reduction>
 inline constexpr bool has_joint_words = !is_copy<Reduction> && sizeof(typename Reduction::Storage) > 1;
 

@@ -76,8 +76,8 @@ constexpr uint32_t warp_threads = 32;
 /// spills.
 constexpr uint32_t block_threads_max = 512;
 
-/// Copies the block's operation to shared memory, where its fields have fixed addresses. In the parameters each access
-/// takes registers to select the rank. All threads of the block call it.
+/// Copies the block's operation to shared memory, where its fields have fixed addresses. If they were read from the
+/// parameters, each access would need registers to select the rank. All threads of the block call it.
 __device__ const DeviceOperation &own_operation(const DeviceOperations &operations) {
   __shared__ __align__(16) std::byte own[sizeof(DeviceOperation)];
   const auto *const from = reinterpret_cast<const uint64_t *>(&operations.of_block(blockIdx.x));

@@ -14,8 +14,8 @@
 
 namespace rondo::device {
 
-/// Shared memory of a block: what thread 0 keeps for its end, and what the group does in places. PartBuffers for each
-/// rank follow it.
+/// Shared memory of a block: what thread 0 needs at the end, and the group's work in places. PartBuffers for each rank
+/// follow it.
 struct LoadStoreMemory {
   KernelEnds ends;
   PlaceRoute route;

@@ -44,7 +44,7 @@ RONDO_HD inline void store_word(std::byte *payload, uint32_t bytes, uint32_t ind
   for (uint32_t byte = 0; byte < here; ++byte) at[byte] = static_cast<std::byte>(word >> (8 * byte));
 }
 
-/// Small elements take a lot of code each.
+/// Each small element needs a lot of code.
 template <class Reduction>
 inline constexpr bool has_short_posts = sizeof(typename Reduction::Storage) > 1;
 
@@ -77,7 +77,7 @@ struct Post : Payload {
 
 [[nodiscard]] RONDO_HD inline bool must_sweep(uint64_t number) { return number > 1 && number % ll::sweep_period < 2; }
 
-/// Clears what the post leaves of its area, so that no unit of a longer one can have a flag that comes again.
+/// Clears the rest of the area of the post, so that no unit of a longer post can have a flag that returns.
 template <Group G>
 RONDO_HD void sweep(G group, const LoadStoreOperation &operation, const Post &post, uint32_t channel) {
   const LoadStorePlace own = operation.place(operation.rank);
@@ -119,8 +119,8 @@ RONDO_HD void write_post(G group, const LoadStoreOperation &operation, const Pos
 }
 
 /// Does W1 of word `index` of all ranks, its own included, and reduces it into `result`. False: something has not
-/// arrived. The loads of a turn are under way together, the last rank's with the loads of the last turn. What beside()
-/// loads is under way with them.
+/// arrived. All loads of a turn are in flight together, and the last rank's loads overlap with the turn before. The
+/// loads of beside() are in flight with them.
 template <class Reduction, class Beside>
 [[nodiscard]] RONDO_HD bool reduce_word(const LoadStoreOperation &operation, const Post &post, uint32_t index,
                                         const Beside &beside, uint64_t &result) {
@@ -332,7 +332,7 @@ RONDO_HD void run_one_shot(G group, const LoadStoreOperation &operation, uint32_
   } else {
     const uint64_t first = index < payload.end ? load_word(operation.base.buffers.send.data, bytes, index) : 0;
     if (!failed) write_post(group, operation, post, channel, first);
-    // After the post, whose release would wait for a store to the host that comes before it.
+    // It runs after the post, because the release of the post would wait for an earlier store to the host.
     if (group.rank() == 0) begin(operation, channel, ends, ends_in(shared));
   }
   HeaderLooks headers{group.size() - 1 - group.rank()};

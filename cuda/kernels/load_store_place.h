@@ -130,8 +130,8 @@ struct alignas(cache_line_bytes) LoadStoreWindow {
 };
 static_assert(sizeof(LoadStoreWindow) == cache_line_bytes);
 
-/// A gate's word counts the ranks that have arrived. Above that it counts those that came without their part, and then
-/// those that have closed the gate.
+/// A gate's word has three counts: the ranks that have arrived, those that arrived without their part, and those that
+/// have closed the gate.
 inline constexpr uint64_t gate_failed = uint64_t{1} << 48, gate_closed = uint64_t{1} << 56;
 
 /// A rank's place as some rank sees it: the same bytes, mapped anywhere.

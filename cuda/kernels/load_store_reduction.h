@@ -2,7 +2,7 @@
 // Reduces one operand of every rank, in rank order: ((x0 x1) x2) ... Operands come as pieces of several elements: 16
 // bytes, 8 bytes, or one element. Small floats are kept in float32 between operands and rounded once, at the end.
 //
-// Or copies the one operand that there is, as bytes.
+// If there is only one operand, it copies the bytes.
 #pragma once
 
 #include <cstddef>
@@ -29,7 +29,7 @@ struct ElementPiece {
   RONDO_HD static void store(std::byte *at, const Piece &piece) { store_aligned<alignment>(at, piece); }
 };
 
-/// In the place of a reduction: bytes of one rank go to others as they are.
+/// Takes the place of a reduction: bytes of one rank go to others unchanged.
 struct RankCopy {
   using Storage = uint8_t;
 };
@@ -128,8 +128,9 @@ RONDO_HD void reduce_pieces(G group, const Operands &of, uint32_t begin, uint32_
   }
 }
 
-/// Reduces vectors [0, end) of two ranks, without a division, while the whole group has whole turns. Returns how many.
-/// The loads of the next turn are in flight while a turn is stored. No other thread or turn touches its vectors.
+/// Reduces vectors [0, end) of two ranks, without a division, as long as every thread of the group has a full turn.
+/// Returns how many. The loads of the next turn are in flight while a turn is stored. No other thread or turn touches
+/// its vectors.
 template <class Reduction, uint32_t turns, Group G, class Operands>
 [[nodiscard]] RONDO_HD uint32_t reduce_pairs(G group, const Operands &of, uint32_t end) {
   const uint32_t step = turns * group.size(), stop = end / step * step;

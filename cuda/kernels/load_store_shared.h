@@ -17,7 +17,7 @@
 
 namespace rondo::device {
 
-/// The ranks from whose buffers a part comes and into whose it goes, and where a rank's block begins there, in bytes.
+/// The ranks whose buffers a part is read from and written to, and the offset of a rank's block there, in bytes.
 struct SharedRoute {
   uint32_t first_input, input_count;
   uint32_t first_output, output_count;
@@ -100,7 +100,7 @@ enum class Agreement : uint8_t {
   stop,
   nothing,     ///< reads and writes nothing, but waits at the second gate: others may still use this rank's buffers
   in_buffers,  ///< all ranks read and write each other's
-  in_places    ///< one of them cannot: all pass their parts on in their places
+  in_places    ///< a rank cannot be reached: all ranks pass their parts on through places
 };
 
 /// Does B1 and B2. All ranks reach the same result, with one exception. A rank that finds a region withdrawn returns
@@ -126,7 +126,7 @@ template <Group G>
     in_places |= !load_store_can_be_read(seen);
     const uint64_t send = operation.address_of(rank, memory::load_relaxed(window.send));
     const uint64_t recv = operation.address_of(rank, memory::load_relaxed(window.recv));
-    // The region was withdrawn since, and a graph that was captured with it is launched.
+    // The region was withdrawn meanwhile, and a graph that was captured with it was launched.
     const bool withdrawn = operation.regions != nullptr && load_store_can_be_read(seen) && (send == 0 || recv == 0);
     const uint32_t input = rank - route.first_input, output = rank - route.first_output;  // before them far too large
     const bool own = rank == operation.rank;  // which peers need not see where they do not touch it

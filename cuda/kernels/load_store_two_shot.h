@@ -29,7 +29,7 @@ struct Share {
   }
 };
 
-/// A line of a device's cache. What 32 threads load at once lies in 4 of them, or in 5 where it begins within one.
+/// A line of a device's cache. 32 threads load 4 lines at once, or 5 if the data begins within a line.
 inline constexpr uint32_t device_line_bytes = 128;
 
 /// Makes a share whose parts begin at whole lines: of the caller's buffers if these are shared, otherwise of places.
@@ -63,8 +63,8 @@ struct PartBuffers {
   return has_blocks(operation.collective) ? share.chunk(index) : share.part(index, rank);
 }
 
-/// The work of this rank with the places. It lies in shared memory of a block, since it is needed between loops that
-/// take all registers. Each chunk has a part for each rank, which makes the result of it.
+/// The work of this rank with the places. It lies in shared memory of a block, because it is needed between loops that
+/// use all registers. Each chunk has a part for each rank, and the rank computes the result of its part.
 ///     all_reduce, reduce, reduce_scatter   all contribute the parts of the others; each reduces its own
 ///     broadcast                            the root contributes; each passes its own part on
 ///     all_gather                           each passes on what it sends

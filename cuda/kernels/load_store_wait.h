@@ -101,7 +101,8 @@ template <Group G>
   return !group.any(failed);
 }
 
-/// Repeats attempt() until it is ready in all threads; then all see what one of them acquired. False: stop.
+/// Repeats attempt() until it is ready in all threads. Then all threads see what one of them acquired. Returns false to
+/// stop.
 template <Group G, class Attempt>
 [[nodiscard]] RONDO_HD bool repeat_until_ready(G group, const LoadStoreOperation &operation, Attempt &&attempt) {
   bool told = false;

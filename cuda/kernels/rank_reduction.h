@@ -21,7 +21,7 @@ struct RankReduction {
   using Accumulator = typename Element::Accumulator;
   /// Divisions of integers are long subroutines: one a loop, not one for each element of a piece.
   static constexpr bool divides_pieces = !std::is_integral_v<Accumulator>;
-  /// Operands of one piece that are under way at once. Small elements take a lot of code each.
+  /// Operands of one piece that are under way at once. Each small element needs a lot of code.
   static constexpr uint32_t at_once = sizeof(Storage) == 1 ? 2 : 4;
   static constexpr uint32_t looks_at_once = sizeof(Storage) == 1 ? 2 : 7;  ///< in one_shot: with the last, eight ranks
   static constexpr bool is_narrow = sizeof(Storage) <= 2;

@@ -205,7 +205,7 @@ RONDO_HD void copy_by_group(G group, const GroupArgs &args, uint32_t element_byt
   copy_units<uint8_t>(group, args, split.tail_begin(), bytes);
 }
 
-/// Moves only: for collectives that do not reduce, of whatever type.
+/// Copies data for collectives that do not reduce, of any type.
 struct GroupCopier {
   using Args = GroupArgs;
   uint32_t divisor = 0;  ///< always

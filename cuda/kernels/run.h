@@ -32,7 +32,7 @@ RONDO_HD inline void begin_operation(const DeviceOperation &operation, uint64_t 
 }
 
 /// Reports to the host that the kernel waits, so that its time runs and the host checks whether a peer has ended.
-/// Thread 0 of a group calls it after a poll in vain. `told` says whether the host knows of this wait.
+/// Thread 0 of a group calls it after a poll that found nothing. `told` says whether the host knows of this wait.
 RONDO_HD inline void tell_waiting(const DeviceOperation &operation, bool &told) {
   if (!told) tell_running(operation, operation.progress->ended_kernels);
   told = true;
@@ -53,7 +53,7 @@ RONDO_HD inline void tell_waiting(const DeviceOperation &operation, bool &told) 
 /// Notes that the kernel has run operation `number` to its end, and returns the word for the host. `ends` is of the
 /// kernels before.
 [[nodiscard]] RONDO_HD inline uint64_t note_end(DeviceProgress &progress, uint64_t number, const KernelEnds &ends) {
-  // A replay brings back the number of its capture, which must not hide a later one.
+  // A replay has the number of its capture again, which must not hide a later number.
   const uint64_t latest = ends.number < number ? number : ends.number;
   progress.ended_kernels = ends.kernels + 1;
   progress.ended_number = latest;

@@ -25,7 +25,7 @@ namespace rondo::cuda {
 /// Ends every wait, of values in [-released, released].
 inline constexpr uint64_t flags_released = uint64_t{1} << 62;
 
-/// A pair of words that says of which operation a slot is the first. "Greater or equal" of both is equality.
+/// A pair of words with the operation whose first slot it is. If both are greater or equal, they are equal.
 struct SlotSignature {
   uint64_t value = 0;     ///< 29 bits of the number, then the fingerprint
   uint64_t opposite = 0;  ///< -value

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The ranks of a communicator on devices use this while they connect: they exchange infos in the store, and hand
-// descriptors to each other. A header of cuda/ alone.
+// descriptors to each other. Only cuda includes this header.
 #pragma once
 
 #include <memory>

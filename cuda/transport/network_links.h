@@ -18,7 +18,7 @@ namespace rondo::cuda {
 
 class NetworkLinks {
  public:
-  /// Makes links of no rank: all ranks are on one node.
+  /// Makes no links, because all ranks are on one node.
   NetworkLinks() = default;
   /// Registers the FIFOs. `nodes` is by rank. The memory lives as long as this object; views need `links` as well.
   [[nodiscard]] static Result<NetworkLinks> connect(const PrimaryContext &context, const Links &links,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Callers' buffers that the kernels of other processes reach. A rank announces memory in a table of host memory that
-// all ranks map; each other rank opens what was announced, and says so there. The rank posts a buffer in its window
-// only when all have said so (cuda/kernels/load_store_place.h): then they know its region by an index.
+// all ranks map; each other rank opens the memory, and notes that in the table. The rank posts a buffer in its window
+// only when all have noted it (cuda/kernels/load_store_place.h). Then they find its region by an index.
 //
 // Layout    a line for each rank: how often its entries have changed
 //           an entry for each (rank, region)
@@ -73,7 +73,8 @@ class Regions {
   /// Returns false if nothing was announced from that address on, otherwise withdraws it. It may be called again.
   [[nodiscard]] bool withdraw(const void *first);
   void withdraw_all();
-  /// Returns a rank that has not closed the memory withdrawn from that address on. If none, it may be given back.
+  /// Returns a rank that has not closed the memory withdrawn from that address on. If there is none, the memory may be
+  /// freed.
   [[nodiscard]] std::optional<uint32_t> find_holder(const void *first, const std::vector<uint32_t> &dead);
   /// Returns another rank that has not closed all withdrawn memory. Nothing of this rank is in flight any more.
   [[nodiscard]] std::optional<uint32_t> find_other_holder(std::vector<uint32_t> dead);

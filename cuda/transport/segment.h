@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A rank's memory on its device: the connections on which it receives, its ends of all links, and what plans need.
-// The other ranks write into its connections, and read its place (cuda/transport/shared_memory.h).
+// The other ranks write into its connections, and read the place with its data (cuda/transport/shared_memory.h).
 //
 // Layout    connections          channel_count * rank_count, by channel and sender; connection.h
 //           link ends            channel_count * rank_count DeviceLinkEnds

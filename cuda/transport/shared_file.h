@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Host memory that all ranks of a node have in common: a file without a name, which rank 0 makes and the others take. A
-// header of cuda/ alone.
+// Host memory that all ranks of a node have in common: a file without a name, which rank 0 makes and the others take.
+// Only cuda includes this header.
 #pragma once
 
 #include <cstdint>

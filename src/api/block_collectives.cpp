@@ -99,7 +99,8 @@ struct RootedCall {
   const void *part;
 };
 
-/// Checks the buffers. own_offset_bytes is that of this rank's block in `whole`. Returns whether the call is in place.
+/// Checks the buffers. own_offset_bytes is the offset of this rank's block in `whole`. Returns whether the call is in
+/// place.
 Result<bool> check_rooted(const Communicator &comm, const RootedCall &it, bool has_whole, size_t whole_bytes,
                           size_t part_bytes, size_t own_offset_bytes) {
   RONDO_TRY(check_buffer(comm, it.part_name, it.part, part_bytes));

@@ -75,7 +75,7 @@ Group &own_group() {
   return group;
 }
 
-/// Stands beside the group, since a variable without a constructor costs less to read.
+/// This pointer stands beside the group, because a variable without a constructor is cheaper to read.
 thread_local bool open = false;
 
 Part &part_of(rondo_comm_t handle, const std::shared_ptr<Communicator> &comm, rondo_stream_t stream) {
@@ -131,7 +131,7 @@ Result<void> check(Part &part, bool alone) {
   if (!process().communicators.holds(part.handle, part.comm.get()))
     return invalid_handle(HandleKind::communicator, part.handle);
   RONDO_TRY(check_own_messages(part));
-  // Where one of several streams is the call itself, all runs in the call.
+  // If one of several streams is the call itself, everything runs in the call.
   const auto null = std::find(part.streams.begin(), part.streams.end(), nullptr);
   if (null != part.streams.end()) std::iter_swap(null, part.streams.begin());
   for (const rondo_stream_t stream : part.streams) {

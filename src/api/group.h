@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Groups of calls, one of each thread: what rondo_group_begin() and rondo_group_end() enclose is kept here, and
-// enqueued by the outermost end. The third exception to "no mutable globals", for the reason that last_error.h gives.
+// Groups of calls, one for each thread. The calls between rondo_group_begin() and rondo_group_end() are kept here, and
+// the outermost end enqueues them. The third exception to "no mutable globals", for the reason that last_error.h gives.
 #pragma once
 
 #include <memory>

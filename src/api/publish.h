@@ -16,7 +16,7 @@ namespace rondo {
   return static_cast<rondo_comm_t>(handle);
 }
 
-/// Makes it, or begins to. The handle is NULL if this rank is to have none.
+/// Makes the communicator, or begins to. The handle is NULL if this rank gets none.
 [[nodiscard]] inline Result<rondo_comm_t> make(Result<Initialisation> begun) {
   RONDO_TRY_ASSIGN(auto initialisation, std::move(begun));
   if (!initialisation.nonblocking) {

@@ -18,7 +18,7 @@ namespace rondo {
   return {static_cast<uint32_t>(collective), static_cast<uint32_t>(type), static_cast<uint32_t>(op), root, count, 0};
 }
 
-/// Checks as check_buffer() without a communicator does, and that it is memory of its device, if it has one.
+/// Runs check_buffer(), and checks that the memory is of the communicator's device, if it has one.
 [[nodiscard]] inline Result<void> check_buffer(const Communicator &comm, const char *name, const void *buffer,
                                                size_t bytes) {
   RONDO_TRY(rondo::check_buffer(name, buffer, bytes));

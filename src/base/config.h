@@ -133,7 +133,7 @@ struct ConfigVariable {
 /// A variable's value, or null where it is not set.
 using EnvironmentLookup = std::function<const char *(const char *name)>;
 
-/// Parses all variables, without I/O. RONDO_ERROR_INVALID_ARGUMENT names the variable, its value and the values it
+/// Parses all variables without I/O. RONDO_ERROR_INVALID_ARGUMENT names the variable, its value and the values it
 /// takes.
 [[nodiscard]] Result<Config> parse_config(const EnvironmentLookup &lookup);
 

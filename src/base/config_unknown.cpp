@@ -16,7 +16,7 @@ namespace {
 
 constexpr std::string_view prefix = "RONDO_";
 
-/// Read by others than config.cpp: what launchers say about a job (src/bootstrap/launch/environment.h).
+/// Variables that describe a job, which src/bootstrap/launch/environment.h reads.
 constexpr std::array<std::string_view, 7> job_variables{"RONDO_RANK",   "RONDO_SIZE", "RONDO_LOCAL_RANK",
                                                         "RONDO_STORE",  "RONDO_SECRET", "RONDO_PORT",
                                                         "RONDO_RENDEZVOUS_DIR"};

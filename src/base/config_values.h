@@ -103,7 +103,7 @@ inline Result<void> set_log_file(std::string &target, std::string_view text) {
   return set_text(target, text);
 }
 
-/// Shows a number of which 0 stands for "not chosen here".
+/// Shows a number. 0 means "not chosen here".
 inline std::string show_choice(uint64_t value, std::string (*show)(uint64_t)) {
   return value == 0 ? "auto" : show(value);
 }

@@ -65,7 +65,7 @@ int take_descriptor(int descriptor) {
 void forget_descriptor(int descriptor) { static_cast<void>(remove(descriptor)); }
 
 void close_descriptor(int descriptor) {
-  // Removed before it is closed: from then on the number may be of a file of the program's.
+  // It is removed before it is closed, because the number may then belong to a file of the program.
   if (remove(descriptor)) ::close(descriptor);
 }
 

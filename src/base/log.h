@@ -24,7 +24,7 @@ enum class Level { debug, info, warning, error };
 enum class Subsystem { config, bootstrap, topology, transport, plan, memory, device, failure };
 inline constexpr size_t subsystem_count = 8;
 
-/// The least grave level of each subsystem that is written.
+/// The lowest level of each subsystem that is written.
 struct Filter {
   std::array<Level, subsystem_count> least = [] {
     std::array<Level, subsystem_count> all;

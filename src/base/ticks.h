@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ticks are for times that are noted at every operation and read seldom: nobody converts them until someone asks.
+// Ticks are for times that are taken at every operation and read seldom. They are converted only when read.
 #pragma once
 
 #include <cstdint>

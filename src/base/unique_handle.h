@@ -54,7 +54,7 @@ class UniqueHandle {
 /// the program was started without standard streams, its prints thus cannot go into a file or socket of Rondo's.
 /// Returns the descriptor, which is then registered for close_inherited_descriptors(), or -1 with errno.
 [[nodiscard]] int take_descriptor(int descriptor);
-/// Removes a descriptor from the register and leaves it open: somebody else owns it from now on.
+/// Removes a descriptor from the register and leaves it open: another object owns it from now on.
 void forget_descriptor(int descriptor);
 /// Removes a descriptor from the register and closes it. Does nothing where it is not registered any more, since the
 /// child of a fork() may have opened another file under its number.

@@ -20,7 +20,7 @@
 
 namespace rondo {
 
-/// A ticket holds what a taker must know. It goes through the store as it is.
+/// A ticket has what a receiver must know to fetch the descriptor. The store carries it unchanged.
 struct FdTicket {
   std::array<char, 32> name{};   ///< hexadecimal, without the leading NUL of the abstract name space
   std::array<char, 32> token{};  ///< hexadecimal
@@ -36,10 +36,10 @@ class FdServer {
   [[nodiscard]] static Result<FdServer> listen();
   [[nodiscard]] const FdTicket &ticket() const { return ticket_; }
   /// Gives `descriptors` to each of these processes, then returns; without any, to every process of this user, until
-  /// stop(). RONDO_ERROR_TIMEOUT names the processes that did not come.
+  /// stop(). RONDO_ERROR_TIMEOUT names the processes that did not fetch it.
   Result<void> serve(const std::vector<int> &descriptors, const std::vector<uint64_t> &processes, uint64_t deadline_ns,
                      const WaitCheck &check = {});
-  /// Ends serve(), now or when it is called, as if all had come. Any thread.
+  /// Ends serve(), now or when it is called, as if all processes had fetched theirs. Any thread may call it.
   void stop() const;
 
  private:

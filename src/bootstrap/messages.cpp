@@ -8,7 +8,7 @@ namespace rondo {
 namespace {
 
 constexpr uint32_t no_peer = ~uint32_t{0};
-// Far below a frame: when a gather completes, a page for each of its ranks is made at once.
+// Far below the size of a frame, because a complete gather makes a page for each of its ranks at once.
 constexpr size_t page_bytes = 64u << 10;
 
 bool valid_status(uint32_t status) {

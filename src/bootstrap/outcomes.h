@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// This file gathers from ranks of which some may have failed: a failed rank says so, and the others do not wait for it.
+// This file gathers from ranks some of which may have failed. A failed rank reports that, so the others do not wait for
+// it.
 #pragma once
 
 #include <span>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// This file resolves a host that may be a name, which may not resolve yet: a pod's name does once the pod runs.
+// This file resolves a host that may be a name. The name may not resolve yet: a pod's name resolves once the pod runs.
 #pragma once
 
 #include <algorithm>

@@ -88,7 +88,7 @@ class CurrentContext {
     int device = 0;
     const Status status = driver().get_device(&device);
     if (status != invalid_context) return check(status, "cuCtxGetDevice");
-    // The context is not given back: what is allocated in it lives as long as it does.
+    // The context is not released, because its allocations last only as long as it does.
     Context context = nullptr;
     if (const auto found = check(driver().device_get(&device, 0), "cuDeviceGet"); found != ncclSuccess) return found;
     if (const auto retained = check(driver().retain(&context, device), "cuDevicePrimaryCtxRetain");

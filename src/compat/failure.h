@@ -19,7 +19,7 @@ ncclResult_t fail(ncclResult_t result, const std::string &sentence);
 /// message. `comm` is the communicator of the call, or null. RONDO_OK gives ncclSuccess.
 ncclResult_t pass_on(rondo_status_t status, rondo_comm_t comm);
 
-/// Returns a copy of the last error that lives until this thread asks again. Any thread.
+/// Returns a copy of the last error that stays valid until this thread's next call. Any thread may call it.
 [[nodiscard]] const char *last_failure();
 
 /// Returns `text` as one that lives until this thread calls this or last_failure() again.

@@ -59,7 +59,7 @@ ncclResult_t run(const Collective &collective) {
   return status == RONDO_OK ? ncclSuccess : pass_on(status, handle);
 }
 
-/// Gives a communicator of one rank an id of its own: its creator's may be anything.
+/// Gives a communicator of one rank an id of its own, because the caller's id may be invalid.
 ncclResult_t begin(Initialisation &of, rondo_comm_t *handle) {
   const rondo_config_t config = of.settings.config(of.comm->device);
   if (of.parent != nullptr) {

@@ -89,8 +89,7 @@ ncclResult_t init_all(ncclComm_t *comms, int device_count, const int *devices) {
   return result;
 }
 
-/// A rank without a color waits for nobody. Rondo's communicators of this library are nonblocking, and so are the parts
-/// that inherit.
+/// A rank without a color does not wait. Communicators that this library makes are nonblocking, and parts inherit that.
 ncclResult_t split(ncclComm *parent, int color, int key, ncclComm_t *part, const ncclConfig_t *config) {
   constexpr const char *function = "ncclCommSplit";
   if (part == nullptr) return refuse(function, "newcomm is NULL");
@@ -154,7 +153,7 @@ NCCL_EXPORT ncclResult_t ncclCommInitRankConfig(ncclComm_t *comm, int rank_count
 }
 NCCL_ALIAS(CommInitRankConfig)
 
-/// Uses the first id. Of the others, those that this process made are given up, and their listeners end.
+/// Uses the first id. Of the other ids, this process drops those that it made, and ends their listeners.
 NCCL_EXPORT ncclResult_t ncclCommInitRankScalable(ncclComm_t *comm, int rank_count, int rank, int id_count,
                                                   ncclUniqueId *ids, ncclConfig_t *config) {
   constexpr const char *function = "ncclCommInitRankScalable";

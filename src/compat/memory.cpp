@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory of devices, and what NCCL's interface has to prepare it for collectives. Registrations and windows are hints:
-// Rondo takes part in them by the answer that NCCL itself gives where it cannot use one, success and a null handle.
+// Memory of devices, and what NCCL's interface has to prepare it for collectives. Registrations and windows are hints.
+// Rondo answers as NCCL does if it cannot use one: with success and a null handle.
 #include <string>
 
 #include "src/compat/communicator.h"

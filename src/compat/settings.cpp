@@ -17,8 +17,8 @@ namespace {
 constexpr unsigned config_magic = 0xcafebeef;
 constexpr int unset = INT_MIN;
 constexpr long ctas_max = 1024;  // RONDO_MAX_CTAS has no higher limit
-// NCCL knows no deadlines, and frameworks have their own, of 10 minutes or more, which should come first. A rank that
-// dies is noticed within a second all the same.
+// NCCL has no deadlines, and frameworks have their own of 10 minutes or more, which should pass first. A rank that dies
+// is noticed within a second all the same.
 constexpr uint32_t timeout_ms = 30 * 60 * 1000;
 
 const char *variable(const char *name) {
@@ -74,7 +74,7 @@ rondo_config_t Settings::config(int device) const {
   return config;
 }
 
-/// Reads the environment. A variable wins over the field, as in NCCL.
+/// Reads the environment. A variable takes precedence over the field, as in NCCL.
 Settings default_settings() {
   Settings settings;
   settings.blocking = number("NCCL_COMM_BLOCKING", 1) != 0;

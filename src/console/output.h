@@ -32,7 +32,7 @@ struct Output {
   const char *option;  ///< "--json"
   std::string_view path;
 };
-/// Checks that at most one of them goes to standard output.
+/// Checks that at most one output goes to standard output.
 [[nodiscard]] Complaint check_shared(std::span<const Output> outputs);
 
 /// Writes to the open file. Returns false with errno if a write failed.

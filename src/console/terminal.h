@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Fits text for people to the width of their terminal. What goes into a file or a pipe stays as it is.
+// Fits text for people to the width of their terminal. Text for a file or a pipe is not changed.
 #pragma once
 
 #include <cstdio>

@@ -100,7 +100,8 @@ Result<BoundPlan *> Communicator::plan_for(const Call &call) {
   const PlanKey key{call.signature, call.in_place};
   if (BoundPlan *const known = plans_.find(key); known != nullptr) return known;
   RONDO_TRY_ASSIGN(auto bound, bind(call));
-  // Without a failure operations are executed in order. After one, no plan may go: operations may still run.
+  // Without a failure operations are executed in order. After a failure no plan may be destroyed, because operations
+  // may still run.
   return &plans_.add(key, std::move(bound), ranks_.failed() ? 0 : operations_.executed());
 }
 

@@ -80,8 +80,8 @@ Result<void> Communicator::remove_registration(const Registration *registration)
   return registrations_.remove(registration);
 }
 
-/// Gives the calls their numbers. The caller holds submit_lock_. A plan whose operation is not enqueued in the end is
-/// only kept for longer.
+/// Gives the calls their numbers. The caller holds submit_lock_. A plan whose operation is not enqueued is only kept
+/// longer.
 Result<void> Communicator::give_numbers(std::span<const Call> calls, std::span<WorkItem> works) {
   OperationSequence collectives = collectives_;
   uint64_t turn = turn_;

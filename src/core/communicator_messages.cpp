@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Messages of a communicator: their numbers, and those that nobody received.
+// Messages of a communicator: their numbers, and the check for messages that were never received.
 #include <mutex>
 #include <string>
 
@@ -88,7 +88,8 @@ Error Communicator::unreceived(uint32_t from, uint32_t to, uint64_t sent, uint64
   return error;
 }
 
-/// Behind the barrier of finalize: every rank has completed all its messages, and all ranks of a host see the same.
+/// It runs after the barrier of finalize. By then every rank has completed all its messages, and all ranks of a host
+/// see the same counts.
 std::optional<Error> Communicator::find_unreceived() {
   const MessageBoards *const boards = ranks_.messages();
   if (boards == nullptr) return std::nullopt;

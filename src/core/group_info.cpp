@@ -81,7 +81,7 @@ Result<PeerInfo> own_peer_info(uint32_t rank_count, const Settings &settings) {
   info.host_parts = host_parts_of(host);
   cpu_set_t cores;
   CPU_ZERO(&cores);
-  // It fails where the machine has more than a cpu_set_t holds: then the first of them count.
+  // It fails if the machine has more processors than a cpu_set_t holds. Then only the first ones count.
   if (::sched_getaffinity(0, sizeof cores, &cores) != 0)
     for (size_t core = 0; core < info.cores.size() * 64; ++core) CPU_SET(core, &cores);
   for (size_t core = 0; core < info.cores.size() * 64; ++core)
@@ -119,8 +119,8 @@ Bytes encode(const PeerInfo &info, const Settings &settings, const std::string &
   return bytes;
 }
 
-/// Returns a better interface for a rank on the host of the store. The way to the store says nothing there about the
-/// network that leads to the other hosts, but their ranks have sent addresses on it.
+/// Returns a better interface for a rank on the host of the store. There, the route to the store does not show which
+/// network joins the hosts. But ranks of other hosts have sent their addresses on that network.
 std::optional<NetworkInterface> interface_of_route(const GroupInfo &group, uint32_t rank, const Settings &settings) {
   const std::vector<NetworkInterface> &own = group.infos[rank].interfaces;
   if (!settings.network_interface.empty() || own.size() != 1) return std::nullopt;
@@ -156,7 +156,7 @@ Result<Told> decode(const std::vector<Bytes> &parts) {
       std::string name = read_text(reader);
       info.interfaces.push_back({std::move(name), read_text(reader)});
     }
-    // The fixed part of another version can still be read, and says so better.
+    // The fixed part of another version can still be read, and gives a better error.
     if (!reader.complete() && peer.version == peer_info_version)
       return Error{RONDO_ERROR_MISMATCH, "ranks run different versions of Rondo"};
   }
@@ -215,7 +215,7 @@ Result<void> compare(const std::vector<PeerInfo> &all, uint32_t rank) {
   return {};
 }
 
-/// Whole cores, not hardware threads: two ranks that share one get into each other's way.
+/// Counts whole cores, not hardware threads, because two ranks that share a core slow each other down.
 uint32_t count_cores(const std::vector<PeerInfo> &all, const PeerInfo &own, const Topology &topology) {
   std::vector<uint32_t> os_indices;
   for (uint32_t core = 0; core < 64 * all[0].cores.size(); ++core)

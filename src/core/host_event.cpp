@@ -57,7 +57,7 @@ std::optional<uint64_t> HostEvent::timestamp_ns() const {
   return timestamp_ns_;
 }
 
-/// Only now may others wait for it: a wait that came into the same stream before the record would never end.
+/// Others may wait for it only from now on. A wait that entered the same stream before the record would never end.
 void HostEvent::publish_record(uint64_t generation) {
   const std::lock_guard lock(mutex_);
   latest_ = std::max(latest_, generation);

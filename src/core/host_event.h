@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// An event: a point in a stream that others can wait for. Each record is a generation; a wait is for the
-// generation that was the latest when it began, so recording again moves no goal. Records of one event on several
-// streams may complete in any order: the event keeps the list of those that are still to come.
+// An event: a point in a stream that others can wait for. Each record is a generation; a wait is for the generation
+// that was the latest when it began, so recording again does not change what it waits for. Records of one event on
+// several streams may complete in any order: the event keeps the list of those that are still to come.
 #pragma once
 
 #include <condition_variable>

@@ -35,9 +35,8 @@ namespace rondo {
 [[nodiscard]] Result<std::shared_ptr<Communicator>> make_alone(const std::string &key_prefix, const Settings &settings);
 
 /// Waits until every rank of the group has mapped what it needs and needs the store no more: the last act of each init.
-/// RONDO_ERROR_REMOTE means that a missing rank has died; the store's own report of the group is returned as it is. A
-/// view of ranks that lags (Ranks of several hosts) may be behind the store: a failure counts when it has stood for
-/// `lag_ns`.
+/// RONDO_ERROR_REMOTE means that a missing rank has died; the store's own report of the group is returned unchanged.
+/// The view of ranks on several hosts may lag behind the store, so a failure counts after it has lasted for `lag_ns`.
 [[nodiscard]] Result<void> wait_for_all(const Ranks &ranks, uint32_t rank_count, Store &store, uint64_t deadline_ns,
                                         uint64_t lag_ns = 0);
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The plans of a communicator, by what was asked for. A plan stays while an operation uses it, or if one was captured;
-// of the others the least recently used one makes room.
+// The plans of a communicator, by request. A plan stays while an operation uses it, or if an operation was captured
+// with it. Of the others, the least recently used one is evicted first.
 #pragma once
 
 #include <cstdint>

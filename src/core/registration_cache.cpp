@@ -10,7 +10,7 @@
 namespace rondo {
 namespace {
 
-/// `first` may be null, as a buffer of a rank is that has nothing to give.
+/// `first` may be null, as for a rank without data.
 bool overlaps(const Registration &registration, const std::byte *first, size_t bytes) {
   if (first == nullptr) return false;
   return registration.first < first + bytes && first < registration.first + registration.bytes;

@@ -23,7 +23,7 @@ namespace {
 
 constexpr uint32_t default_channel_count = 2;  // the double tree's two trees
 
-/// Between hosts; "auto" is the first. A new network is a line here.
+/// The networks between hosts. "auto" is the first; a new network needs a line here.
 constexpr std::array networks{
     net::NetworkKind{NetworkChoice::tcp, "tcp", true, false,
                      [](const auto &links, const net::JoinRequest &, std::vector<net::PeerSocket> sockets, Store &) {
@@ -96,7 +96,7 @@ Error no_interface(const Settings &settings) {
   return {RONDO_ERROR_SYSTEM, "the network interfaces of this host have changed meanwhile; try again"};
 }
 
-/// Refuses frame tags if the network does not have them, since the user would rely on them in vain.
+/// Refuses frame tags if the network does not have them, because the user would rely on them.
 Result<void> check_frame_tags(const Settings &settings) {
   if (!settings.frame_tags || network_of(settings).needs_sockets) return {};
   return Error{RONDO_ERROR_UNSUPPORTED, std::string("RONDO_FRAME_TAGS=on is for TCP, and RONDO_NETWORK is ") +

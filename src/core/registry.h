@@ -29,8 +29,8 @@ struct ConnectArgs {
   std::vector<bool> permitted{};             ///< by rank, as permitted_ranks() says; all ranks if empty
 };
 
-/// Returns, by rank, whether it is a peer in some schedule that can be chosen. The result is empty if nobody asks,
-/// since all ranks share memory of their host.
+/// Returns, by rank, whether it is a peer in some schedule that can be chosen. The result is empty if it is not needed,
+/// because all ranks share memory of one host.
 [[nodiscard]] std::vector<bool> permitted_ranks(const ConnectArgs &args);
 
 /// Returns whether each two ranks of different hosts are connected, so that blocks can go between them. The answer is

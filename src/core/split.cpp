@@ -123,7 +123,7 @@ Result<void> Split::begin(int color, int key) {
   return {};
 }
 
-/// Nothing can be called on the parent any more if its turn is not run.
+/// If its turn is not run, nothing can be called on the parent any more.
 Split::~Split() {
   if (owes_turn_)
     parent_->fail({RONDO_ERROR_OUT_OF_RESOURCES, "rondo_comm_split could not be continued here, for lack of memory or "
@@ -233,7 +233,7 @@ Made Split::run(const Cancel *cancel) {
   if (!has_color()) return Made(nullptr);
   auto part = make_part(cancel);
   if (part.ok()) return part;
-  // It may not have entered the store yet. If it serves the store, that is gone, and the others know.
+  // This rank may not have entered the store yet. If it serves the store, the store is gone, and the others notice.
   if (cancel != nullptr && cancel->requested() && !serves()) report_given_up(report_patience_ns);
   return about_part(std::move(part).error());
 }
@@ -266,7 +266,7 @@ std::function<void()> Split::death_watch() const {
   };
 }
 
-/// Completes an error that counts ranks as the part does: its fields count them as the parent.
+/// Completes an error whose text numbers ranks as the part does. Its fields number them as the parent does.
 Error Split::about_part(Error error) const {
   std::string ranks;
   for (size_t at = 0; at < std::min(members_.size(), shown_members_max); ++at)

@@ -87,7 +87,7 @@ BlockExchange::Lane &BlockExchange::add_lane(const WorkItem &work, uint32_t peer
   lane.ends = &parts_.ends[peer];
   lane.block = block;
   lane.sends = sends;
-  // A send buffer is only ever read: no lane that sends has a step that writes it, but in place.
+  // A send buffer is only read: except in place, no lane that sends has a step that writes it.
   lane.data = block.bytes == 0 ? nullptr
                                : (sends ? const_cast<std::byte *>(work.send) : work.recv) + block.begin_bytes;
   lane.program.steps = sends ? &send_step : &receive_step;
@@ -164,8 +164,8 @@ Progress BlockExchange::visit(Lane &lane, const WorkItem &work, Operations &oper
     if (progress == Progress::blocked) return moved ? Progress::moved : Progress::blocked;
     if (progress != Progress::moved) return progress;
     moved = true;
-    // Not when the lane is done: it would wait until the peer has read what this rank sent by reference, and the peer
-    // waits for that likewise.
+    // This does not wait until the lane is done. Then each rank would wait until its peer has read what was sent by
+    // reference.
     if (!lane.counting || lane.state.loaded) continue;
     if (!check_size(lane, work, operations)) return Progress::failed;
     begin_data(lane, work, operations);

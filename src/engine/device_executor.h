@@ -47,7 +47,7 @@ struct DeviceCall {
   Buffers buffers;        ///< addresses of the device
   uint64_t number = 0;    ///< of the operation
   uint32_t divisor = 0;   ///< the number of ranks for avg, otherwise 0
-  bool captured = false;  ///< into a graph, as check_stream() said: it runs when that is launched, as often as it is
+  bool captured = false;  ///< into a graph, as check_stream() reported; it runs with each launch of the graph
 };
 
 class DeviceExecutor;
@@ -103,7 +103,7 @@ class DeviceExecutor : public Executor {
 
  protected:
   /// Enqueues and returns. Where ranks share a kernel, it returns when all of them have arrived, or by stop(). `stream`
-  /// is the caller's, null for the default stream. What a failure leaves behind ends by itself, or by stop().
+  /// is the caller's, null for the default stream. Work that a failure leaves running ends by itself, or by stop().
   [[nodiscard]] virtual Result<void> launch(const DeviceCall &call, void *stream) = 0;
   /// Ends sharing after the last call, with nothing in flight. Peers close what this rank shared, and it closes what
   /// they shared. Returns false if, after some seconds, a thread of the executor is still in a driver's call for that.
@@ -127,9 +127,9 @@ class DeviceExecutor : public Executor {
   bool abandoned_ = false;                  ///< quiesce() was false: live_on() ends what end() otherwise does
 };
 
-/// Destroys it on a thread of its own: to give memory back waits for all work on the device, that of the application
-/// included. Returns when that is done, or after quiesce_patience_ns with a warning; then the thread goes on. Where
-/// there is no memory for a thread, here.
+/// Destroys the executor on a thread of its own, because freeing memory waits for all work on the device, including the
+/// application's. Returns when that is done, or after quiesce_patience_ns with a warning; then the thread continues. If
+/// no thread can be started, it destroys the executor itself.
 struct DeviceExecutorDeleter {
   void operator()(DeviceExecutor *executor) const noexcept;
 };

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // This thread watches the operations of a rank that run on its device. It carries over the kernels' reports, and stops
 // the kernels when a rank has failed, disagrees or does not arrive. Calls on a device return before they have begun, so
-// nobody else waits there.
+// no caller waits for them.
 #pragma once
 
 #include <condition_variable>

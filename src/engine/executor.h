@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The executor of one rank: runs plans on host memory (host_executor.h), or by kernels or copies of a device
-// (device_executor.h). The communicator gives operations their numbers and plans, and goes by this interface alone.
+// (device_executor.h). The communicator gives operations their numbers and plans, and uses only this interface.
 //
 // Order    Operations run in the order of their turns, whatever streams they are on; start() comes before all of
 //          them. A communicator calls prepare() and enqueue() one at a time, but enqueue() for work that runs in the
@@ -85,7 +85,7 @@ class Executor {
   [[nodiscard]] virtual ExecutorCapabilities capabilities() const = 0;
   /// Describes the executor for people: "host memory", "CUDA device 0 (NVIDIA H100)".
   [[nodiscard]] virtual std::string describe() const = 0;
-  /// Returns the chunk size for a vector of that many bytes if nobody asks for one; 0 means the tuner's.
+  /// Returns the chunk size for a vector of that many bytes if none was requested; 0 means the tuner's.
   [[nodiscard]] virtual uint64_t chunk_bytes(uint64_t) const { return 0; }
 
   /// Returns RONDO_ERROR_INVALID_ARGUMENT if `name` is not memory that the executor works on. Null and 0 bytes are

@@ -186,8 +186,8 @@ bool HostExecutor::take_turn(uint64_t turn, uint64_t number, const Body &body) {
 
 template <class Body>
 bool HostExecutor::run(uint64_t number, const Body &body) {
-  // Sync, and before anything else is written that it would have to wait for: either quiesce() sees that this runs, or
-  // this sees the failure.
+  // It synchronises, and precedes every other write that quiesce() would have to wait for. Either quiesce() sees that
+  // this runs, or this sees the failure.
   running_.store(true, std::memory_order_seq_cst);
   bool done = false;
   try {
@@ -234,7 +234,7 @@ bool HostExecutor::run_transfers(const WorkItem &work, const HostStream *stream)
 
   Buffers buffers;
   buffers.signature = work.history;
-  // A send window is only ever read: the schedule has no step that writes it.
+  // A send window is only read: the schedule has no step that writes it.
   buffers.send.data = const_cast<std::byte *>(work.send);
   buffers.send.origin = plan.send.begin;
   buffers.recv.data = work.recv;
@@ -257,7 +257,7 @@ bool HostExecutor::run_transfers(const WorkItem &work, const HostStream *stream)
   links_.set_running(false);
   if (outcome.kind == RunOutcome::Kind::fault)
     watch.explain_fault(outcome.peer, outcome.fault, links_.peers().own_shortage());
-  // Also a rank that got all it waited for looks: another one that failed may have taken its exported buffers back too
+  // A rank that received everything checks as well, because a failed peer may have withdrawn its exported buffers too
   // early.
   if (outcome.kind != RunOutcome::Kind::done || ranks.failed()) {
     ranks.fail(work.number);

@@ -34,7 +34,7 @@ struct LinkEnds {
   LlReceiver ll_in;
 };
 
-/// One more kind of payload, of messages to a rank of this host: it lies in the header itself, in place of `inode` to
+/// A further kind of payload, for messages to a rank of this host. It lies in the header itself, in place of `inode` to
 /// `region`. So one cache line moves. Kernels do not know this kind, nor do collectives.
 inline constexpr auto payload_in_header = static_cast<PayloadKind>(4);
 inline constexpr size_t header_payload_offset = offsetof(SlotHeader, inode);

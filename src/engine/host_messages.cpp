@@ -104,7 +104,7 @@ bool HostMessages::run_between_ranks(Operations &operations, bool in_call) {
   }
   links_.set_running(false);
   if (outcome.kind == RunOutcome::Kind::fault) watch.explain_fault(queues_.faulty(), links_.peers().own_shortage());
-  // Also a rank that got all it waited for looks: another one that failed may have taken its exported buffers back too
+  // A rank that received everything checks as well, because a failed peer may have withdrawn its exported buffers too
   // early.
   if (outcome.kind == RunOutcome::Kind::done && !ranks.failed()) return true;
   for (const TransferQueue *const queue : queues_.active())

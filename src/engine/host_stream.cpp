@@ -165,7 +165,7 @@ bool HostStream::wait_for_task(uint64_t number) {
   return ready();
 }
 
-/// Looks for a while without sleeping. The time halves when it was in vain and doubles when it was not.
+/// Polls for a while without sleeping. The time halves if no task arrived, and doubles if one did.
 bool HostStream::spin_for_task(uint64_t number) {
   const auto ready = [&] { return enqueued_.load(std::memory_order_acquire) > number; };  // pairs with enqueue()
   if (ready()) return true;

@@ -99,8 +99,8 @@ RunOutcome LoadStoreCall::run_one_shot() {
   return {};
 }
 
-/// The lines of the next post are in the peers' caches, since they read post number - 2 there. Asks for them while
-/// nobody waits for it: the next post of that size can then be written without waiting for them.
+/// The lines of the next post are in the peers' caches, since they read post number - 2 there. Requests them now, while
+/// no peer waits for this rank. Then the next post of that size can be written at once.
 void LoadStoreCall::fetch_back(uint64_t number, uint64_t bytes) const {
   prefetch_for_write(&end_.view_.post(end_.rank_, number));
   const std::byte *const payload = end_.view_.post_payload(end_.rank_, number, bytes);
@@ -141,8 +141,8 @@ bool LoadStoreCall::can_export(const Window &window) const {
   return true;
 }
 
-/// Says whether exporting is worth it. The lines of a recv buffer have to be taken away from the peers that read the
-/// last result there. The exchange's few lines do not, or less of them. In place the caller has paid for that when it
+/// Says whether exporting pays. To write a recv buffer, the rank must take its lines back from the peers that read the
+/// last result there. For the exchange, these are few lines or none. In place the caller has paid for that when it
 /// wrote its input. Two ranks of a ring do not read each other's recv unless the other one is in place
 /// (RingForm::exported_whole). Where ranks share cores they share caches, too.
 bool LoadStoreCall::worth_exporting() const {

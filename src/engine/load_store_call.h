@@ -15,7 +15,7 @@
 
 namespace rondo {
 
-/// Chunks are what is passed over at a time; rank r reduces the r-th part of each. Made for one call, on its stack.
+/// The ranks process one chunk at a time; rank r reduces its r-th part. The object is made for one call, on its stack.
 class LoadStoreCall {
  public:
   LoadStoreCall(ExchangeEnd &end, const Plan &plan, const Buffers &buffers, const HostReducer &reducer,

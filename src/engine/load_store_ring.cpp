@@ -103,7 +103,7 @@ bool LoadStoreCall::gather_tile(RingProgress &progress) const {
   return true;
 }
 
-/// Before a two_shot writes its contributions where the accumulators of a ring were: everybody has read those.
+/// Waits until all ranks have read the accumulators of a ring, before a two_shot overwrites them.
 RunOutcome LoadStoreCall::settle_ring() const {
   if (!end_.ring_unsettled_) return {};
   end_.ring_unsettled_ = false;

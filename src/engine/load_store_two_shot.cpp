@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// two_shot by load_store: the rank that reduces a part reads it where its owners wrote it. Also a ring where all
-// export both buffers: nothing is left of it then but the order of its reductions.
+// two_shot by load_store: the rank that reduces a part reads it where its owners wrote it. It also runs a ring if all
+// ranks export both buffers, because such a ring differs only in the order of its reductions.
 #include "src/engine/load_store_call.h"
 
 namespace rondo {
@@ -28,9 +28,9 @@ RunOutcome LoadStoreCall::run_two_shot() {
   return finish_gathering();
 }
 
-/// Each rank reduces as many elements in a row as in a two_shot, which memory likes better than the ring's own parts.
-/// Two ranks out of place write sums that outgrow the caches past them, as all do what they copy; elsewhere that was
-/// not measured.
+/// Each rank reduces as many elements in a row as in a two_shot, which is faster in memory than the ring's own parts.
+/// Two ranks out of place write sums larger than the caches by streaming stores, as all ranks do with copies. Other
+/// cases were not measured.
 RunOutcome LoadStoreCall::run_exported_parts() {
   in_ring_order_ = true;
   uint64_t chunk_bytes = load_store::Chunks::exported_factor(end_.wake_) * end_.view_.geometry.chunk_bytes;

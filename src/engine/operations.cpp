@@ -17,7 +17,7 @@ constexpr auto turn_look_interval = std::chrono::milliseconds(1);
 bool Operations::wait_for_turn(uint64_t turn) {
   std::unique_lock lock(turn_mutex_);
   turn_waiter_count_.fetch_add(1, std::memory_order_relaxed);  // see mark_executed()
-  // Every operation before this one has a deadline of its own; what has none is a stream that waits for an event.
+  // Every earlier operation has a deadline of its own. Only a stream that waits for an event has none.
   uint64_t deadline_ns = now_ns() + timeout_ns();
   uint64_t seen = executed();
   while (executed() + 1 < turn && !ranks_.failed()) {

@@ -37,8 +37,8 @@ class Operations {
     uint64_t timeout_ns = 0;
     /// As long as the result lives, so does the communicator.
     std::function<std::shared_ptr<const void>()> keep;
-    /// The communicator has failed, and somebody will learn that. `waits`: wait for a moment until the failure is on
-    /// record.
+    /// Notes that the communicator has failed, and that a caller will learn it. `waits`: wait for a moment until the
+    /// failure is on record.
     std::function<void(bool waits)> on_failure;
   };
   explicit Operations(Parts parts) : parts_(std::move(parts)), ranks_(*parts_.ranks) {}
@@ -75,7 +75,7 @@ class Operations {
     // Relaxed: a new waiter may miss this notification, but it polls every millisecond.
     if (turn_waiter_count_.load(std::memory_order_relaxed) != 0) notify_turns();
   }
-  /// Wakes the threads that wait for their turn, after an operation failed: they find the failure.
+  /// Wakes the threads that wait for their turn after an operation has failed, so that they see the failure.
   void give_up_turns() { notify_turns(); }
 
   /// Makes `error` the communicator's failure, unless there is one: of this rank, at that operation.

@@ -7,7 +7,7 @@
 namespace rondo {
 namespace {
 
-/// Runs all lanes. `capacity` is at least their number; clearing many states would cost more than a small message.
+/// Runs all lanes. `capacity` is at least their number; clearing more states would cost more time than a small message.
 template <class Protocol, size_t capacity>
 RunOutcome run_lanes(const Plan &plan, const Buffers &buffers, const HostReducer &reducer, std::span<HostLinks> links,
                      Waiter &waiter) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Looks after a batch of messages while it waits: a failure elsewhere, peers that ended, ranks that wait for each other
-// in a circle, the deadline. The rank that notices first records it for all (Ranks::raise).
+// Watches a batch of messages while it waits: a failure elsewhere, peers that ended, ranks that wait for each other in
+// a circle, the deadline. The rank that notices first records it for all (Ranks::raise).
 #pragma once
 
 #include <cstdint>

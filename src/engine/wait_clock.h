@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// This clock measures for how long callers have waited for a host stream, in all. A moment in which several wait counts
-// once. An operation of the stream reads it at its beginning and end: the difference is how long it was waited for.
+// This clock measures the total time for which callers have waited for a host stream. Time in which several callers
+// wait counts once. An operation of the stream reads it at its beginning and end: the difference is how long it was
+// waited for.
 #pragma once
 
 #include <atomic>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Looks after one operation while it waits: failure elsewhere, its deadline, ranks that disagree, ranks that died or
-// left. The rank that notices first records it for all (Ranks::raise).
+// Watches one operation while it waits: failure elsewhere, its deadline, ranks that disagree, ranks that died or left.
+// The rank that notices first records it for all (Ranks::raise).
 #pragma once
 
 #include <cstdint>
@@ -27,7 +27,7 @@ class OperationWatch final : public Watch {
   [[nodiscard]] bool stopped() override { return ranks_.failed(); }
   [[nodiscard]] bool look(uint64_t now_ns) override;
 
-  /// Begins its time anew: what was watched until now was something before it.
+  /// Restarts the time of the operation, because until now an earlier one was watched.
   void restart() { start_ns_ = 0; }
 
   /// Records why a peer's slot did not fit this operation. `own_shortage` is PeerAccess's.

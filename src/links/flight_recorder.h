@@ -16,14 +16,15 @@ class FlightRecorder {
 
   /// Stays readable when the recorder is gone.
   [[nodiscard]] virtual std::unique_ptr<Recording> recording() const = 0;
-  /// Sets the number that Recording::communicator() says, equal on all hosts, where ranks of other hosts count as well.
-  /// Any rank calls it once.
+  /// Sets the number that Recording::communicator() returns. It is equal on all hosts of a communicator. Any rank calls
+  /// it once.
   virtual void set_communicator(const std::array<uint64_t, 2> &id) = 0;
-  /// The number of this host's rank `rank` where ranks of other hosts count as well.
+  /// Returns the number of this host's rank `rank` among the ranks of all hosts.
   virtual void set_group_rank(uint32_t rank, uint32_t group_rank) = 0;
   /// Sets the offset of this host's clock; the latest measurement stays.
   virtual void set_clock_offset(const ClockOffset &offset) = 0;
-  /// True for one of the ranks that share the recording: it writes it to a file, and calls end_dump(true).
+  /// Returns true for one of the ranks that share the recording. That rank writes it to a file, and calls
+  /// end_dump(true).
   [[nodiscard]] virtual bool claim_dump() = 0;
   /// Ends the claim of claim_dump(). With `finished` false the claim is open again.
   virtual void end_dump(bool finished) = 0;

@@ -5,7 +5,7 @@
 // Threads  outgoing(), incoming(), exchange(), readable_kinds() and what is constant: any thread.
 //          set_running() and what peers() returns: the executing thread, of which there is one at a time.
 //          wait_for_readers(): any thread.
-// Nothing here lags: what a view shows is what executors go by.
+// Views never lag, so executors rely on them.
 #pragma once
 
 #include <cstdint>

@@ -28,7 +28,7 @@ class Ranks {
   virtual void enter(uint64_t operation, const OperationInfo &what) = 0;
   /// Completes an operation. The data that this rank owes to others reach them without another call of this rank.
   virtual void complete(uint64_t operation, const OperationCost &cost) = 0;
-  /// Ends an operation that this rank had entered; for the flight recorder alone.
+  /// Ends an operation that this rank had entered. Only the flight recorder uses it.
   virtual void fail(uint64_t operation) = 0;
   virtual void set_state(RankState state) = 0;
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory of a device that network cards read and write themselves (GPUDirect RDMA). It is made by what knows the device
-// (cuda/transport/rdma_memory.h); networks take it as it is.
+// Memory of a device that network cards read and write themselves (GPUDirect RDMA). cuda/transport/rdma_memory.h makes
+// it. Networks only use it.
 #pragma once
 
 #include <cstddef>

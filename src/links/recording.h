@@ -52,8 +52,8 @@ struct OperationCost {
   bool ran = true;  ///< false: captured into a graph, and does not count
   /// The caller's own thread ran it: all of its time was waited for.
   bool in_call = false;
-  /// Entered when it was enqueued on a device, where it began when the one before it had ended. Nobody knows here how
-  /// long a caller waits for a device.
+  /// The operation was enqueued on a device, and began there after the one before it. How long a caller waits for a
+  /// device is not known here.
   bool on_device = false;
   uint64_t bytes = 0;      ///< of the whole vector
   uint64_t waited_ns = 0;  ///< on a host stream: in which callers waited for it

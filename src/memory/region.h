@@ -19,7 +19,7 @@
 
 namespace rondo {
 
-/// Which file a descriptor is of. All memfds of a system are on one device.
+/// The identity of the file that a descriptor refers to. All memfds of a system are on one device.
 struct FileIdentity {
   uint64_t device = 0;
   uint64_t inode = 0;
@@ -94,7 +94,7 @@ class RegionTable {
   std::atomic<size_t> count_ = 0;    // relaxed: zero spares the lock, and a thread with a region's address saw it added
 };
 
-/// Gives the pages of a memfd back at once, although peers still map it.
+/// Frees the pages of a memfd at once, although peers still map it.
 void drop_pages(int descriptor, size_t bytes);
 
 /// A buffer's whole pages, moved into a memfd in place and entered in a table. Moves them back when it ends.

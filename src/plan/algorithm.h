@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The algorithms that there are: one registry line each. A new one is a file with its builder, and a line.
+// The registry of algorithms, with one line for each. A new algorithm needs a file with its builder, and a line.
 #pragma once
 
 #include <cstdint>

@@ -14,7 +14,7 @@ enum class BufferPlace : uint8_t {
   device,        ///< memory of devices
   shared_device,  ///< of one device, and each rank's kernels read and write all ranks' buffers: threads of one process
   peer_devices,  ///< likewise, of several devices, except memory that some ranks cannot read
-  registered     ///< likewise, of several processes: what all ranks have registered. Tables have no rows of it
+  registered     ///< likewise, of several processes in registered buffers; tables have no rows for it
 };
 
 /// Returns whether a rank may have memory that others cannot read. A collective then goes through places, which all its

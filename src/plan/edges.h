@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which ranks a rank of a communicator can ever exchange slots with: its peers in some schedule that the tuner can
-// choose. Between hosts only these get connections, memory and queue pairs; a device opens the memory of these alone.
+// The ranks with which a rank can ever exchange slots: its peers in any schedule that the tuner can choose. Between
+// hosts only these peers get connections, memory and queue pairs. A device opens the memory of these peers only.
 #pragma once
 
 #include <cstdint>

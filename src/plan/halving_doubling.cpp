@@ -12,7 +12,7 @@
 // Any rank count is possible. Let m be the largest power of two not above it. Rank m + i first hands its operand to
 // rank i, so V(i) = x(i) x(m + i). Rank m + i takes no part in the exchanges, and gets the result at the end.
 //
-// Slots: an exchange sends a chunk, then receives one, and so on in turn, so each link needs room for one chunk.
+// Slots: an exchange sends and receives chunks in turn, so each link needs room for one chunk.
 #include <bit>
 #include <cassert>
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// load_store: the chunks that a vector is passed over in, and the part of each that a rank reduces for all. The kernel
-// on host memory and the program (load_store_program.h) go by it.
+// load_store: the chunks of a vector, and the part of each chunk that a rank reduces for all. The kernel on host memory
+// and the program (load_store_program.h) use it.
 #pragma once
 
 #include <algorithm>

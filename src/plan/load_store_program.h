@@ -18,7 +18,7 @@ namespace rondo::load_store {
 
 enum class Memory : uint8_t { send, recv, announcement, post, contribution, result };
 
-/// Bytes of a rank's buffer, or of one of its areas of the exchange. Accumulators lie in contributions.
+/// A range of bytes of a rank's buffer, or of one of its areas of the exchange. Accumulators lie in contributions.
 struct Bytes {
   Memory memory = Memory::send;
   uint32_t rank = 0;
@@ -29,7 +29,7 @@ struct Bytes {
 };
 
 /// One operand: a copy to each output. More: they are reduced from the left, and the result goes to each output. An
-/// announcement has no operand where it is written, and no output where it is read.
+/// announcement has no operand when it is written, and no output when it is read.
 struct Work {
   std::vector<Bytes> operands;
   std::vector<Bytes> outputs;
@@ -56,8 +56,8 @@ struct ProgramStep {
   std::optional<Mark> publish;
 };
 
-/// The lanes of a rank, which run side by side: whichever can go on does. A ring of accumulators has two, hops and
-/// tiles that are copied out. Everything else has one.
+/// The lanes of a rank, which run concurrently: any lane that can advance does. A ring of accumulators has two, hops
+/// and tiles that are copied out. Everything else has one.
 struct Program {
   std::vector<std::vector<ProgramStep>> lanes;
 };

@@ -79,7 +79,7 @@ class Plan {
                                                   uint32_t, uint32_t, std::span<const uint32_t>);
 };
 
-/// Builds the plan of `rank` of `rank_count`. node_of: as in ScheduleArgs. Fails where the algorithm cannot do this
+/// Builds the plan of `rank` of `rank_count`. node_of: as in ScheduleArgs. Fails if the algorithm cannot do this
 /// (build_schedule()).
 [[nodiscard]] Result<std::unique_ptr<Plan>> build_plan(const OperationKey &key, const PlanChoice &choice,
                                                        const ConnectionGeometry &geometry, uint32_t rank,

@@ -88,7 +88,7 @@ constexpr std::array detail_table{
     DetailRow{RONDO_ALGORITHM_HIERARCHICAL, any_bytes, RONDO_PROTOCOL_SIMPLE, 1, 128 * KiB},
     DetailRow{RONDO_ALGORITHM_HIERARCHICAL_TREE, 32 * KiB, RONDO_PROTOCOL_LL, 2, 4 * KiB},
     DetailRow{RONDO_ALGORITHM_HIERARCHICAL_TREE, any_bytes, RONDO_PROTOCOL_SIMPLE, 2, 64 * KiB},
-    // Nothing was measured. Four whole slots of a device: half of those that there are.
+    // Four whole slots of a device, which is half of its slots. Nothing was measured.
     DetailRow{RONDO_ALGORITHM_ONE_SHOT, any_bytes, RONDO_PROTOCOL_LL128, 1, 30 * KiB},
     DetailRow{RONDO_ALGORITHM_TWO_SHOT, any_bytes, RONDO_PROTOCOL_LL128, 1, 30 * KiB},
     DetailRow{RONDO_ALGORITHM_TREE, any_bytes, RONDO_PROTOCOL_LL128, 2, 30 * KiB},
@@ -148,7 +148,8 @@ uint64_t hops_bytes_max_of(rondo_collective_t collective, uint32_t host_count) {
 constexpr uint32_t two_shot_host_count = 16;          // up to which the table for one host has it for all sizes
 constexpr uint64_t chain_bytes_per_host = 256 * KiB;  // a ring's hops cost more than its bytes up to that
 
-/// Chooses if each host has one rank, and hops cost more than on one host. Nothing: the choice of one host is right.
+/// Chooses if each host has one rank, so hops cost more than on one host. Returns nothing if the choice for one host is
+/// right.
 std::optional<rondo_algorithm_t> choose_between_hosts(const TunerInput &input, rondo_collective_t collective) {
   // A chain of hosts is as many hops, and a tree carries as many bytes.
   if (has_root(collective) && input.rank_count > straight_rank_count_max) return RONDO_ALGORITHM_TREE;
@@ -159,8 +160,8 @@ std::optional<rondo_algorithm_t> choose_between_hosts(const TunerInput &input, r
   return input.bytes <= one_shot_bytes_max ? RONDO_ALGORITHM_ONE_SHOT : RONDO_ALGORITHM_TWO_SHOT;
 }
 
-/// The interpreter on a device: what counts up to these bytes is how many steps follow each other, each of which takes
-/// some microseconds whatever it moves. Of n ranks: 1.5 n by one_shot, 3.5 n by two_shot, 2 log n + 1 by tree.
+/// The interpreter on a device. Up to these bytes, the time depends on the number of consecutive steps. A step takes
+/// some microseconds for any size. With n ranks, one_shot needs 1.5 n steps, two_shot 3.5 n, and tree 2 log n + 1.
 constexpr uint32_t device_straight_rank_count_max = 4;
 constexpr uint64_t device_tree_bytes_max = 2 * MiB;
 
@@ -213,11 +214,12 @@ Result<rondo_algorithm_t> choose_algorithm(const TunerInput &input, rondo_collec
       usable(RONDO_ALGORITHM_ONE_SHOT))
     return RONDO_ALGORITHM_ONE_SHOT;
   if (input.shares_hosts()) {
-    // Small ones among few ranks go straight; among more a message a host is fewer than a message a rank.
+    // Small calls among few ranks use direct messages. Among more ranks, one message for each host is less than one for
+    // each rank.
     const bool by_leaders =
         input.rank_count > straight_rank_count_max && usable(RONDO_ALGORITHM_HIERARCHICAL_TREE);
     const uint64_t small_bytes_max = by_leaders ? hops_bytes_max_of(collective, input.host_count) : hops_bytes_max;
-    // Every hop over the network costs more than one inside of a host: bytes cross it as seldom as can be.
+    // Every hop over the network costs more than a hop within a host, so bytes cross it as seldom as possible.
     if (input.bytes > small_bytes_max && usable(RONDO_ALGORITHM_HIERARCHICAL)) return RONDO_ALGORITHM_HIERARCHICAL;
     if (by_leaders) return RONDO_ALGORITHM_HIERARCHICAL_TREE;
   } else if (input.several_hosts()) {
@@ -233,7 +235,7 @@ Result<rondo_algorithm_t> choose_algorithm(const TunerInput &input, rondo_collec
   return none_can(input, collective, registry);
 }
 
-/// Returns the choice of the measured table. Nothing: it has no row, or the user wants something else than the row.
+/// Returns the choice of the measured table. Returns nothing if it has no row, or if the user requested something else.
 std::optional<PlanChoice> choose_measured(const TunerInput &input, rondo_collective_t collective,
                                           std::span<const Algorithm> registry) {
   if (input.table == nullptr) return {};

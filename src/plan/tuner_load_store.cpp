@@ -15,8 +15,8 @@ constexpr uint64_t KiB = 1024;
 constexpr uint64_t MiB = 1024 * KiB;
 constexpr uint32_t any_ranks = std::numeric_limits<uint32_t>::max();
 constexpr uint64_t any_bytes = std::numeric_limits<uint64_t>::max();
-// On a device, where no algorithm is asked for. Of threads on one, an H200, 8 ranks took 6.6 us at 64 KiB, and 9.0 by
-// two_shot; one_shot's bytes grow with the ranks.
+// The limit on a device if no algorithm is requested. With 8 threads on one H200, 64 KiB took 6.6 us by one_shot and
+// 9.0 by two_shot. The bytes of one_shot grow with the ranks.
 constexpr uint64_t device_one_shot_bytes_max = 32 * KiB, one_device_one_shot_bytes_max = 64 * KiB;
 constexpr uint32_t one_device_one_shot_ranks_max = 8;
 
@@ -64,7 +64,7 @@ uint64_t limit_exchange_chunk(const TunerInput &input, uint64_t wanted_bytes) {
 /// 1.
 constexpr uint64_t one_device_block_bytes = 16 * KiB, shared_block_bytes = 64 * KiB;
 constexpr uint64_t shared_all_blocks_bytes = 4 * MiB;
-/// A one_shot: a block for as much as its threads have a word each of.
+/// For a one_shot, a block for each part in which each of its threads has a word.
 constexpr uint64_t post_block_bytes = 2 * KiB;
 
 /// Returns whether collectives can go in the ranks' own buffers.

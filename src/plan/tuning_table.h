@@ -35,7 +35,7 @@ class TuningTable {
   static constexpr size_t row_count_max = 4096;
   static constexpr uint32_t rank_count_max = 1u << 20;
 
-  /// No rows: the built-in tables have the word.
+  /// Without rows, the built-in tables decide.
   TuningTable() = default;
 
   /// Makes a table of rows in ascending order of collective, buffers, several_hosts, oversubscribed, ranks and

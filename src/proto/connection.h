@@ -55,7 +55,7 @@ enum class PayloadKind : uint32_t {
   process = 3,  ///< in the sender's buffer, to be read by cross-memory attach
 };
 
-/// Sets of kinds are bits of a word. in_slot, which everybody can read, is never in one.
+/// Sets of kinds are bits of a word. in_slot is never in a set, because every rank can read a slot.
 [[nodiscard]] RONDO_HD constexpr uint32_t kind_bit(PayloadKind kind) {
   return kind == PayloadKind::in_slot ? 0 : 1u << static_cast<uint32_t>(kind);
 }

@@ -85,7 +85,7 @@ inline constexpr uint32_t exchange_area_count_min = 3;
 /// Tiles whose accumulators are in use at a time: few, so that they stay in the cache.
 inline constexpr uint32_t exchange_accumulator_count = 3;
 static_assert(exchange_accumulator_count <= exchange_area_count_min);
-/// More ranks of a host have none: their areas would be too small, or the memory too large.
+/// With more ranks on a host there is no exchange, because the areas would be too small or the memory too large.
 inline constexpr uint32_t exchange_rank_count_max = 64;
 
 struct ExchangeGeometry {

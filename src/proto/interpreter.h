@@ -7,8 +7,8 @@
 // calls has published whole slices only.
 //
 // In a group every thread takes the same branches. The threads share what each has seen by a vote, one for all that a
-// step waits for. If something is missing, another vote shares faults. Between the first vote and the barrier before it
-// publishes, all may read the ends of the links; after that barrier one thread writes them.
+// step waits for. If something is missing, another vote shares faults. Between the first vote and the barrier before
+// publication, all threads may read the ends of the links. After that barrier one thread writes them.
 //
 // A payload that already lies in one of the sender's buffers is exported to the peer "by reference" instead of copied
 // into the slot. It lies there if its only operand is src or acc, or if the step writes dst as well. The peer must be

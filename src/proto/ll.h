@@ -38,8 +38,8 @@ namespace rondo {
 
 namespace ll {
 
-/// Flags of ll128's lines and of load_store's posts, which have 32 bits for the counter alone, and come again after
-/// 2^31. Both are cleared once in sweep_period: so once between two alike.
+/// Flags of ll128's lines and of load_store's posts, which have 32 bits for the counter only, and repeat after 2^31.
+/// Both are cleared once in sweep_period, so once between two equal flags.
 inline constexpr uint64_t sweep_period = uint64_t{1} << 30;
 [[nodiscard]] RONDO_HD constexpr uint32_t flag_of(uint64_t counter) {
   return static_cast<uint32_t>(counter) << 1 | 1u;  // never 0: fresh memory is stale
@@ -231,7 +231,7 @@ class LlReceiver {
 
   /// Takes two slots of `bytes` each, by all threads of a group. Each thread polls its units of both side by side, up
   /// to poll_count times; nobody sleeps. The caller votes afterwards: a slot that is full for all threads has been
-  /// taken. A slot of another operation may have fewer units, so one that is foreign decides.
+  /// taken. A slot of another operation may have fewer units, so one unit of another operation decides.
   template <Group G>
   RONDO_HD static void look_by_group(G group, const Slot (&slots)[2], size_t bytes, uint32_t poll_count,
                                      LlOutcome (&seen)[2]) {

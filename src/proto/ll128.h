@@ -74,7 +74,7 @@ struct Share {
 };
 
 /// Returns the first of the lines that are stored or loaded at once with this one. A condition on it alone is the same
-/// for all lanes of a warp, which so stay together.
+/// for all lanes of a warp, so the lanes stay together.
 [[nodiscard]] RONDO_HD constexpr uint32_t first_at_once(uint32_t line) {
   return line / memory::warp_lines() * memory::warp_lines();
 }
@@ -96,7 +96,7 @@ class Ll128Sender {
   /// Returns the counter of the next slot.
   [[nodiscard]] RONDO_HD uint64_t counter() const { return posted_; }
 
-  /// Writes and so publishes a slot, by all threads of a group, right behind a barrier before which each has taken
+  /// Writes and so publishes a slot, by all threads of a group, right after a barrier before which each has taken
   /// counter(). bytes <= ll128_slot_bytes. `payload` is 8-byte aligned and readable in whole words. The caller's next
   /// barrier comes before counter() is taken again.
   template <Group G>
@@ -147,7 +147,8 @@ class Ll128Receiver {
 
   /// Polls the next slot by all threads of a group; each polls its lines up to poll_count times. The caller votes
   /// afterwards. If all is full for all threads, `bytes` of payload were written to `payload`, which is 8-byte aligned
-  /// and writable in whole lines. A slot of another operation may have fewer lines, so one that is foreign decides.
+  /// and writable in whole lines. A slot of another operation may have fewer lines, so one line of another operation
+  /// decides.
   template <Group G>
   [[nodiscard]] RONDO_HD LlOutcome look_by_group(G group, std::byte *payload, size_t bytes, uint32_t signature,
                                                  uint32_t poll_count) const {

@@ -45,9 +45,9 @@ inline constexpr Order acquire_release = std::memory_order_acq_rel;
 inline constexpr Order sequential = std::memory_order_seq_cst;
 #endif
 
-/// The places on which order depends, each by its name. A test program can be built without one of them
-/// (RONDO_BREAK_ORDER=NAME) and be seen to fail: a release becomes relaxed, a barrier is left out. R2 of ll has no
-/// site, since it is relaxed.
+/// The sites on which memory order depends, each with a name. A test program is built without one of them
+/// (RONDO_BREAK_ORDER=NAME), and must fail: a release becomes relaxed, or a barrier is left out. R2 of ll has no site,
+/// since it is relaxed.
 enum class Site : uint8_t {
   none,
   simple_post,                ///< S3
@@ -67,7 +67,7 @@ enum class Site : uint8_t {
   load_store_contribute_barrier,  ///< in a group: every thread's C1 before it
   load_store_reduce,              ///< R2
   load_store_reduce_barrier,      ///< in a group: every thread's part of the result before it
-  load_store_ready_vote,          ///< in a group: what each thread has acquired before any reads what that stands for
+  load_store_ready_vote,          ///< in a group: what each thread acquired, before any reads those data
   load_store_end_barrier,         ///< in a group: what was gathered before thread 0 reports
   load_store_arrive,              ///< B1
   load_store_leave,               ///< B4
@@ -92,7 +92,7 @@ void count_access(Access access, const void *at, size_t bytes);
 inline void note(Access access, const void *at, size_t bytes) {
   if (counter != nullptr) count_access(access, at, bytes);
 }
-/// Notes that the group has all that it waited for. Accesses from now on report how the operation ended.
+/// Notes that the group has received everything. Later accesses report how the operation ended.
 void note_result();
 /// The progress of a group's threads, by generation of its barrier. Threads that arrive join it, then take it over.
 struct Joined {
@@ -102,7 +102,7 @@ struct Joined {
 void join_barrier(Joined &joined, uint32_t generation, bool first_thread);
 void leave_barrier(const Joined &joined, uint32_t generation);
 void reset_barrier(Joined &joined, uint32_t generation);
-/// Accesses in its life count as waiting, unless it is kept: how often a thread polls depends on time.
+/// Accesses during its life count as waiting unless it is kept, because the number of polls depends on time.
 class Attempt {
  public:
   Attempt();
@@ -196,7 +196,7 @@ RONDO_HD inline void store_sync(uint64_t &word, uint64_t value) { Reference<uint
   return Reference<uint64_t>(word).compare_exchange_strong(expected, value, sequential);
 }
 
-/// Adds; returns what was there. Acquire and release: the last to add sees what all before it did.
+/// Adds, and returns the old value. Acquire and release: the last thread that adds sees the work of all before it.
 template <Site site = Site::none>
 [[nodiscard]] RONDO_HD inline uint64_t add(uint64_t &word, uint64_t value) {
   note(Access::read_modify_write, &word, sizeof word);

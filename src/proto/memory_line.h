@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Lines of 128 bytes, which the protocol ll128 lives on: stored and loaded by one thread, on a device by eight lanes.
+// Lines of 128 bytes for the protocol ll128. One thread stores and loads a line, or eight lanes on a device.
 #pragma once
 
 #include <cstdint>
@@ -8,17 +8,18 @@
 
 namespace rondo::memory {
 
-/// A line is 16 words at a multiple of 128. The last one, its mark, says whose the 15 of payload are. In a group,
-/// line_threads() threads side by side store or load it together; `part` is a thread's place among them.
+/// A line is 16 words at a multiple of 128. The last word, its mark, says to which slot and operation the 15 words of
+/// payload belong. In a group, line_threads() threads side by side store or load it together; `part` is a thread's
+/// place among them.
 ///
 /// On a device they are 8 lanes of a warp, with 16 bytes each in one instruction. PTX promises nothing about the 8: to
 /// its memory model a line is 16 relaxed scalars without order. That the mark does not come before its payload is a
 /// fact of some devices and links (docs/protocols.md), and lines are for those only. `order` is about everything
 /// else: a release publishes what the storing threads did and saw before.
 ///
-/// They are one instruction only while the whole warp goes together. So warp_lines() lines are stored and loaded at
-/// once, by all of its lanes, which all make the same calls. `here`: this thread's line exists. The other lanes go
-/// along, and their predicate keeps them from memory.
+/// They are one instruction only if the whole warp executes it together. So warp_lines() lines are stored and loaded at
+/// once, by all of its lanes, which all make the same calls. `here`: this thread's line exists. The other lanes execute
+/// it as well, and a predicate keeps them from memory.
 ///
 /// Elsewhere one thread stores the payload, plain, and then the mark with a release, which loads acquire. That order
 /// takes the place of the fact, so that ThreadSanitizer sees where it is missing.

@@ -101,7 +101,7 @@ template <class Op, class Accumulator>
 inline constexpr bool scales_mean = std::is_same_v<Op, SumOp> && !std::is_integral_v<Accumulator>;
 
 /// Returns the result of a mean as it is stored. In 8-bit floats the rounding of partial sums can carry a finite sum
-/// past the largest number. Then the largest number is the result. Wider types cannot exceed theirs so.
+/// past the largest number. Then the result is the largest number. Sums of wider types cannot exceed it this way.
 template <class Element>
 [[nodiscard]] RONDO_HD constexpr typename Element::Accumulator saturated_mean(typename Element::Accumulator value) {
   if constexpr (sizeof(typename Element::Storage) == 1 && !std::is_integral_v<typename Element::Accumulator>) {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A step: what one rank does with one chunk. Not an opcode: a set of flags, of which every primitive is a combination.
+// A step is what one rank does with one chunk. It is not an opcode but a set of flags, and every primitive is a
+// combination of them.
 //
 // A step takes its operands in the order acc, src, recv[0], recv[1], and reduces them from the left with the reduction.
 // It computes 8- and 16-bit floats in fp32 and rounds once, at the end of the step. It applies the final scaling if

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Simulates ranks that share cores, as threads do that yield while they wait. A rank keeps its core while one of its
-// lanes can go on. Then it goes to the end of the line of ranks without a core, and the core turns to the first of
-// them. A turn costs switch_us, and the next rank may have nothing to do yet either. A core turns only while a rank in
-// the line could go on; the turns that it would take while none can are not simulated.
+// Simulates ranks that share cores, like threads that yield while they wait. A rank keeps its core while one of its
+// lanes can advance. Then it goes to the end of the line of ranks without a core, and the core switches to the first of
+// them. A switch costs switch_us, and the next rank may have nothing to do either. Switches are simulated only while a
+// rank in the line could advance.
 #include <algorithm>
 
 #include "src/sim/engine.h"

@@ -33,7 +33,7 @@ Engine::Engine(const SimCase &what, const System &system)
   wire_bytes_extra_ = ll ? 8 : 0;   // and a slot's signature
   for (size_t link = 0; link < link_class_count; ++link) {
     const LinkCost &cost = what.network.links[link];
-    // At least 1: what is caused elsewhere is later than its cause.
+    // At least 1, because an effect is later than its cause.
     alpha_ps_[link] = std::max<int64_t>(1, to_ps(ll ? cost.ll_alpha_us : cost.alpha_us));
     byte_ps_[link] = limited_byte_ps_[link] = ps_per_byte(cost.bandwidth_GBps);
     if (cost.burst_bytes <= 0) continue;

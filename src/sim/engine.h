@@ -40,15 +40,15 @@ class Engine {
  public:
   Engine(const SimCase &what, const System &system);
 
-  /// Told now and then how many moves were made.
+  /// It is called now and then with the number of moves.
   using Moved = std::function<void(uint64_t)>;
 
-  /// Fails if the lanes come to a stop (RONDO_ERROR_INTERNAL): schedule and slots do not fit together.
-  /// After `move_count_max` moves without a period it gives up, and says so.
+  /// Fails with RONDO_ERROR_INTERNAL if the lanes stop, because schedule and slots do not fit together. After
+  /// `move_count_max` moves without a period it gives up, and says so.
   [[nodiscard]] Result<Outcome> run(uint64_t move_count_max = UINT64_MAX, const Moved &moved = {});
 
  private:
-  // Members that are used together lie together: large systems wait for memory more than for anything else.
+  // Members that are used together lie together, because large systems mostly wait for memory.
   struct LaneState : SimLane {
     int64_t free_ps = 0;
     uint64_t tile = 0, rest_bytes = 0;

@@ -103,7 +103,7 @@ class Machine {
       for (size_t lane = 0; lane < ranks_[rank].program.lanes.size(); ++lane) look(rank, lane);
   }
 
-  /// Makes a core for each rank. If there are not enough, ranks stand in line for the cores that exist.
+  /// Makes a core for each rank. If there are not enough cores, ranks wait in line for them.
   void make_cores() {
     const bool shared = network_.core_count != 0 && rank_count_ > network_.core_count;
     lines_.resize(shared ? 1 : rank_count_);

@@ -32,7 +32,7 @@ enum class LinkClass : uint8_t { self, intra_node, inter_node, inter_rack };
 inline constexpr size_t link_class_count = 4;
 [[nodiscard]] const char *link_class_string(LinkClass link);  ///< null: no such class
 
-/// The carrier of one message at a time. A rank, a network port and a node have one for each direction.
+/// A resource that carries one message at a time. A rank, a network port and a node have one for each direction.
 enum class Sharing : uint8_t {
   pair,  ///< every directed pair of ranks has a link of its own
   rank,  ///< a rank's links share its port

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The simulator: how long a collective would take on a network, by running its very schedules with times for data.
+// The simulator: how long a collective would take on a network, by running its real schedules with times instead of
+// data.
 #pragma once
 
 #include <functional>
@@ -23,7 +24,8 @@ class Simulator {
   /// Simulates a case. It is refused if the network makes no sense or the algorithm cannot do it.
   [[nodiscard]] Result<SimResult> simulate(const SimCase &what);
 
-  /// Told now and then which part of a long simulation, 0 to 1, is done; an estimate, since states may repeat.
+  /// It is called now and then with the finished part of a long simulation, from 0 to 1. This is an estimate, because
+  /// states may repeat.
   using Watcher = std::function<void(double)>;
   void watch(Watcher watcher) { watcher_ = std::move(watcher); }
 

@@ -7,10 +7,10 @@
 // - which ranks are on a core or in line for one
 // - the requests in the queue
 //
-// Tiles count from the guide's, times from now, slots from the wire's counters. If all of that is as it was `period`
-// tiles ago, the future repeats as well, as long as all tiles are full. With a queue nothing begins before now, so a
-// resource that was free earlier is as good as free now. Without one, lanes stand at the same tile, and times are
-// compared as they are.
+// Tiles count from the guide's, times from now, slots from the wire's counters. If all of that is the same as it was
+// `period` tiles ago, the future repeats as well, as long as all tiles are full. With a queue nothing begins before
+// now, so a resource that was free earlier is as good as free now. Without one, lanes stand at the same tile, and times
+// are compared as they are.
 #include <algorithm>
 #include <cassert>
 

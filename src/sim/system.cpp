@@ -113,7 +113,7 @@ class Builder {
     RONDO_TRY_ASSIGN(Schedule schedule, build_schedule(system_.plan.algorithm, args));
     if (system_.channels.empty()) {
       system_.channels = channel_sizes(what_, system_.plan, schedule.chunk_count);
-      // Where the first schedule shows that there are far too many, no other one is built only to be counted.
+      // If the first schedule shows that there are far too many steps, no other schedule is built.
       uint64_t steps = 0;
       for (const Lane &lane : schedule.lanes) steps += lane.size();
       if (steps * system_.symmetry.period / times_longer_max > what_.step_count_max / system_.plan.channels)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The part of a Topology that is about GPUs and network cards, as plain data: where each is on PCI, and where NVLinks
-// go. How far two of them are from each other follows from that alone: src/topo/distance.h.
+// go. The distance of two devices follows from these data (src/topo/distance.h).
 #pragma once
 
 #include <compare>

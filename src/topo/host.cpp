@@ -78,7 +78,7 @@ std::string host_name() {
 Result<std::string> host_id() {
   constexpr const char *path = "/proc/sys/kernel/random/boot_id";
   const FileDescriptor file(::open(path, O_RDONLY | O_CLOEXEC));
-  // Not the name then: two names for one host would make two hosts of it.
+  // The name does not replace it then, because a host with two names would count as two hosts.
   if (!file.valid() && ran_out(errno)) return system_error(std::string("open ") + path, errno);
   std::array<char, 64> text{};
   const ssize_t length = file.valid() ? ::read(file.get(), text.data(), text.size()) : -1;

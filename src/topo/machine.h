@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Between the sources of a topology (hwloc, XML) and the value: a flat list of parts, each with the processors that it
-// covers. Only assemble() turns it into a Topology, so what is checked there holds wherever the parts come from.
+// The form between the sources of a topology (hwloc, XML) and the value. It is a flat list of parts, each with the
+// processors that it covers. Only assemble() turns it into a Topology, so what is checked there holds wherever the
+// parts come from.
 #pragma once
 
 #include <cstdint>

@@ -47,7 +47,7 @@ Result<NvmlTable> load(const std::string &path) {
   return nvml;
 }
 
-/// From nvmlInit to nvmlShutdown, which NVML counts: other users in this process do not mind.
+/// Lasts from nvmlInit to nvmlShutdown. NVML counts these calls, so other users in this process are not affected.
 struct SessionTraits {
   using Handle = const NvmlTable *;
   static constexpr Handle invalid = nullptr;

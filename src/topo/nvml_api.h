@@ -8,7 +8,7 @@
 
 namespace rondo::nvml {
 
-/// nvmlReturn_t. Others than these may come; nvmlErrorString has words for them.
+/// nvmlReturn_t. NVML may return other values, which nvmlErrorString describes.
 enum class Status : int {
   success = 0,
   uninitialized = 1,

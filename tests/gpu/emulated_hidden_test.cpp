@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// load_store on emulated blocks in shared buffers, and where peers cannot read a rank's: what a rank waits for behind
-// the first gate. The other rank is played by the test, which stores what its kernel would.
+// Tests load_store on emulated blocks, in shared buffers and in buffers that peers cannot read: what a rank waits for
+// after the first gate. The test plays the other rank, and stores what its kernel would store.
 #include <atomic>
 #include <chrono>
 #include <optional>

@@ -81,7 +81,7 @@ class Job:
 
     def members(self):
         found = []
-        # The newest is first: one that soon starts another and ends must be read before it does.
+        # The newest process is first, because it may soon start another process and end, and must be read before that.
         for pid in sorted((int(entry) for entry in os.listdir("/proc") if entry.isdigit()), reverse=True):
             try:
                 with open(f"/proc/{pid}/environ", "rb") as file:

@@ -14,7 +14,7 @@ namespace {
 constexpr uint32_t rank_count = 8;
 constexpr uint32_t round_count = 10;
 
-/// A member of the group: gathers round after round once it was let in.
+/// A member of the group. Once accepted, it runs one gather after another.
 struct Member {
   uint32_t rank = 0;
   std::optional<StoreClientSession> session;

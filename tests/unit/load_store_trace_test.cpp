@@ -180,7 +180,7 @@ struct Drawn {
     key.in_place = in_place[rank];
     return build_plan(key, choice, ConnectionGeometry{4, 64, 64}, rank, rank_count).value();
   }
-  /// Returns the operation with the buffers that the kernel is to export of those offered (docs/load-store.md).
+  /// Returns the operation with only the offered buffers that the kernel must export (docs/load-store.md).
   [[nodiscard]] load_store::Operation operation_of(uint32_t rank, const ExchangeGeometry &geometry, const Plan &plan,
                                                    bool wake) const {
     load_store::Operation it;

@@ -17,7 +17,7 @@ class Congestion {
   /// slows messages of 256 KiB and more between them (docs/lab/between-hosts.md). Over longer paths bbr stays.
   static constexpr uint32_t near_us = 1000;
 
-  /// Every socket keeps what the system and its routes give it.
+  /// Every socket keeps the control that the system and its routes give it.
   Congestion() = default;
 
   /// Makes the choice that `setting` names, as RONDO_TCP_CONGESTION has it. A new socket has `system`.

@@ -25,13 +25,13 @@ namespace {
 constexpr uint32_t preferred_slot_bytes = 16 * 1024;  // TCP takes this much with its header in one call
 constexpr uint32_t pair_slot_bytes = 512 * 1024;      // of two ranks (docs/lab/between-hosts.md)
 constexpr uint32_t pair_slot_count_of_verbs = 2;      // all are registered: many users may lock 8 MiB (ulimit -l)
-// Bounds of a rank's slots for messages, while these are not at their smallest. Verbs registers all of them, and others
-// take those that are used.
+// Bounds of the memory of a rank's slots for messages, unless the slots have their smallest size already. Verbs
+// registers all slots, and other networks touch only the slots in use.
 constexpr size_t registered_message_bytes_max = size_t{2} << 20, message_bytes_max = size_t{8} << 20;
 constexpr size_t message_slot_bytes_min = 4096;
 
-/// Returns true for two ranks. With verbs each queue pair registers all slots, and wants one under way: several pairs
-/// would share two large ones.
+/// Returns true for two ranks. With verbs, each queue pair registers all slots and needs one in flight, but several
+/// pairs would share two large slots.
 bool wants_large_slots(const Spread &spread) {
   return spread.rank_count == 2 && (spread.network != NetworkChoice::verbs || spread.path_count == 1);
 }

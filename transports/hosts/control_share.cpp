@@ -83,7 +83,7 @@ Result<void> set_control_options(int socket, uint64_t network_timeout_ns) {
       ::setsockopt(socket, IPPROTO_TCP, TCP_KEEPIDLE, &idle_s, sizeof idle_s) != 0 ||
       ::setsockopt(socket, IPPROTO_TCP, TCP_KEEPINTVL, &idle_s, sizeof idle_s) != 0 ||
       ::setsockopt(socket, SOL_SOCKET, SO_RCVBUF, &socket_buffer_bytes, sizeof socket_buffer_bytes) != 0 ||
-      // Older kernels go on with the window that the buffer had when the connection was made.
+      // Older kernels keep the window that the buffer had when the connection was made.
       ::setsockopt(socket, IPPROTO_TCP, TCP_WINDOW_CLAMP, &socket_buffer_bytes, sizeof socket_buffer_bytes) != 0 ||
       ::setsockopt(socket, SOL_SOCKET, SO_RCVLOWAT, &whole_cell, sizeof whole_cell) != 0)
     return system_error("setting up a control connection", errno);

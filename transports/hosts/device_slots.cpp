@@ -21,8 +21,8 @@ using MadeNetwork = Result<std::unique_ptr<net::Network>>;
 constexpr uint64_t trial_max_ns = 20'000'000'000;
 constexpr uint64_t unasked_ns = 500'000'000;  // most trials have ended by then
 
-/// The store while a network is tried. Its check() also reports that another rank has given up the trial, for which
-/// this one may wait in vain.
+/// The store while a network is tried. Its check() also reports that another rank has given up the trial, so that this
+/// rank does not wait for it.
 class TrialStore final : public ForwardingStore {
  public:
   TrialStore(Store &store, std::string key) : ForwardingStore(store), key_(std::move(key)) {}
@@ -117,7 +117,7 @@ class Maker {
     return std::ranges::find(all, uint8_t{1}) != all.end();
   }
 
-  /// Returns null if some rank could not make it; this one has no slots in its device any more then.
+  /// Returns null if some rank could not make it. Then this rank has no slots in its device any more.
   MadeNetwork try_with_device_memory() {
     assert(!request_.network->needs_sockets);  // which a first network would have used up
     net::JoinRequest join = join_;

@@ -88,7 +88,7 @@ class Control {
   /// Sends what this rank has entered to all other hosts, which would otherwise have to ask. It leaves a host out if a
   /// full connection keeps the record from it, and all of them if another rank holds the lock for too long.
   void tell_entered(uint64_t operation, const OperationInfo &what);
-  /// Sends the state of this host's ranks to all others, now or, where somebody else serves just now, soon.
+  /// Sends the state of this host's ranks to all others, now or, if another rank serves at this moment, soon.
   void tell_status();
   /// Reports to the other hosts that this rank has left; they know it when this returns. It leaves a host out if a full
   /// connection or the host's silence keeps the report from it for 0.5 s. If a stopped rank holds the lock for as long,

@@ -12,17 +12,17 @@
 namespace rondo::net {
 namespace {
 
-// The first look is up to a heartbeat behind what it sees: 1.0 to 1.2 s, and 1.4 to 1.6 s after three repeats. Fewer
-// than four probes may be lost one after the other.
+// A check lags behind the kernel's state by up to one heartbeat. So the limits mean 1.0 to 1.2 s, and 1.4 to 1.6 s
+// after three repeats. Up to three probes in a row may be lost.
 constexpr SilenceLimits usual = silence_limits(default_network_timeout_ns, heartbeat_ns);
 static_assert(usual.looks == 5 && usual.repeats == 3 && usual.probes == 4);
 constexpr uint32_t cells_max = 4096;  // taken at once
 
 }  // namespace
 
-/// If only one direction is cut, the other end notices it and resets the connection. What this end sent in vain shows
-/// that the network was cut. The kernel of a process that has ended acknowledges until it resets the connection.
-/// send() takes the error from the socket, which reads as closed from then on.
+/// If only one direction is cut, the other end notices it and resets the connection. Data of this end that was never
+/// acknowledged shows that the network was cut. The kernel of a process that has ended acknowledges until it resets the
+/// connection. send() takes the error from the socket, which reads as closed from then on.
 int ControlLines::reason_of_end(uint32_t host, int error) const {
   const RemoteHost &peer = memory_.host(host);
   const uint32_t repeats_of_a_cut = std::max(2u, limits_.repeats - 1);  // the kernel may end it before the limit
@@ -77,7 +77,7 @@ bool ControlLines::has_arrived(uint32_t host) const {
   return !open || !is_under_way(socket);
 }
 
-/// A cell is taken out of the connection after it was understood: whoever takes over finds it whole.
+/// A cell is taken out of the connection only after it was handled, so a rank that takes over finds it whole.
 std::optional<int> ControlLines::receive(uint32_t host, const std::function<bool(ByteReader)> &take) const {
   const int socket = sockets_[host].get();
   for (uint32_t count = 0; count < cells_max; ++count) {

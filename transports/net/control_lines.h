@@ -26,7 +26,7 @@ class ControlLines {
   /// A stopped process takes nothing in, and must not be taken for dead when its buffer is full. So only this many
   /// cells are sent to a host that has said nothing since.
   static constexpr uint64_t unheard_max = 64;
-  /// With what is said at the end: a failure, and that all ranks of a host have left.
+  /// Such a limit with the last messages: a failure, and that all ranks of a host have left.
   static constexpr uint64_t failure_max = unheard_max + 8, buffered_max = failure_max + 20;
   /// Sends a cell. Returns false if it was left out, since the connection is full or at its end, or the host has said
   /// nothing since `limit` cells.
@@ -40,7 +40,7 @@ class ControlLines {
   [[nodiscard]] std::optional<int> receive(uint32_t host, const std::function<bool(ByteReader)> &take) const;
   /// Checks the connection once; to be called at each heartbeat. Returns true if nothing was acknowledged for too long.
   [[nodiscard]] bool is_silent(uint32_t host, uint64_t now_ns) const;
-  /// Resets the connection. The other host may still hear this one, and be waiting for an answer itself.
+  /// Resets the connection. The other host may still receive from this one, and wait for an answer itself.
   void give_up(uint32_t host) const;
   [[nodiscard]] pollfd interest(uint32_t host) const;
 

@@ -60,7 +60,7 @@ struct RemoteHost {
   alignas(cache_line_bytes) uint64_t lost = 0;  ///< 1: nothing comes any more
   uint64_t sent_unheard = 0;  ///< cells that were sent to it since the last one came
   uint64_t farewell_told = 0;  ///< cells sent to it of how this host's ranks have left or ended, when all had
-  uint64_t send_error = 0;  ///< nothing can be sent any more; what it said last is still to be read
+  uint64_t send_error = 0;  ///< nothing can be sent any more; its last messages must still be read
   SilenceWatch silence;      ///< checks at each heartbeat
   uint64_t unsent_bytes = 0;  ///< as many bytes at the end of `unsent` are still to be sent
   std::array<std::byte, cell_bytes> unsent{};

@@ -16,8 +16,8 @@ constexpr uint64_t ask_doublings_max = 5;  // of that pause: 0.8 s
 constexpr uint64_t ring_questions_max = 16, ring_records_max = 4;
 static_assert(ring_questions_max * ring_records_max <= ControlLines::unheard_max);
 constexpr uint32_t hops_max = 64;                  // a shortest way has log2(hosts); hosts may know of different ones
-/// The clocks of two hosts drift apart by at most this much a second: an old measurement loses to a new one of this
-/// uncertainty.
+/// The most by which the clocks of two hosts drift apart in a second. A new measurement replaces an old one whose drift
+/// exceeds its uncertainty.
 constexpr uint64_t clock_drift_divisor = 50'000;  // 20 parts in a million
 
 uint64_t aged_uncertainty(const ControlHeader &shared, uint64_t now_ns) {
@@ -87,7 +87,8 @@ bool Control::is_known(const Inquiry &inquiry) const {
 void Control::answer(const Inquiry &asked) {
   const auto [rank, operation, asker, hops] = asked;
   const auto index = static_cast<uint32_t>(std::ranges::find(local_ranks_, rank) - local_ranks_.begin());
-  // With those before it: ranks that disagree go back to where they parted. What was asked for comes last.
+  // The answer includes the operations before it, because ranks that disagree search for where they parted. The
+  // requested operation is last.
   const uint64_t most = overlay_.is_mesh() ? RemoteRank::record_count : ring_records_max;
   const uint64_t before = std::min(operation, most) - 1;
   for (uint64_t each = operation - before; operation != 0 && each <= operation; ++each)

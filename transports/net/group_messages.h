@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // This file implements MessageBoards where ranks are on several hosts. The ranks of this host publish in the segment,
-// also about messages with ranks of other hosts. A rank of another host is asked over the control plane, when somebody
+// also about messages with ranks of other hosts. A rank of another host is asked over the control plane, when a rank
 // needs to know.
 #pragma once
 

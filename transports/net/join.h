@@ -61,7 +61,7 @@ struct NetworkKind {
   const char *name;  ///< as Network::name()
   bool needs_sockets;
   /// It may read and write slots in memory of a device, as Network::takes_device_memory() says. It needs no sockets,
-  /// since it is made a second time where it cannot.
+  /// because it is made a second time if it cannot.
   bool reaches_devices;
   Make make;
 };

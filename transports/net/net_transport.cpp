@@ -49,7 +49,7 @@ class GroupPeers final : public PeerAccess {
   explicit GroupPeers(Group &group) : group_(group), local_(group.local_links.peers()) {}
 
   const std::byte *import_payload(uint32_t peer, const SlotHeader &header, std::byte *scratch) override {
-    // A payload from another host is in the slot: a pointer that one of them named is never followed.
+    // A payload from another host is in the slot. A pointer that another host sent is never followed.
     return group_.is_local(peer) ? local_.import_payload(group_.index_of(peer), header, scratch) : nullptr;
   }
   int own_shortage() const override { return local_.own_shortage(); }
@@ -163,7 +163,7 @@ class GroupRanks final : public Ranks {
     if (state == RankState::left && std::exchange(left_, true)) return;  // by close(), before the destructor
     if (state == RankState::left && group_.sentinel != nullptr && !local_.failed())
       group_.sentinel->deliver(farewell_patience_ns);
-    // A failure that another rank of this host raised: the other hosts hear of it before this rank leaves.
+    // If another rank of this host raised a failure, the other hosts are informed before this rank leaves.
     if (group_.sentinel != nullptr) group_.sentinel->report_failure();
     local_.set_state(state);
     if (group_.control == nullptr) return;
@@ -208,8 +208,8 @@ class GroupRanks final : public Ranks {
   std::string describe_rank(uint32_t peer) const override { return group_.parts.names[peer]; }
 
  private:
-  /// Done includes flushed: the peers must not need another call of this rank. What the network does not take at once
-  /// is the sentinel's.
+  /// An operation is done only when its data are flushed, because the peers must not depend on another call of this
+  /// rank. The sentinel sends what the network does not take at once.
   void settle() {
     if (group_.sentinel->flush(flush_patience_ns)) return;
     group_.sentinel->set_away(true);

@@ -36,7 +36,7 @@ News::News(const ControlMemory &memory, const Overlay &overlay, const std::vecto
   }
 }
 
-/// Those that hear of the rank's numbers next.
+/// The neighbours that receive the rank's numbers next.
 uint64_t News::next_of(uint32_t rank) const { return header().downs != 0 ? all_ : children_[host_of_[rank]]; }
 
 void News::take(uint32_t neighbour, const RankNews &news) {
@@ -52,12 +52,13 @@ void News::take(uint32_t neighbour, const RankNews &news) {
     memory::store_release(known.state, news.state);
   else if (known.ended == 0)
     memory::store_release(known.ended, 1);
-  // Before what it counts, as in mark_due(): the ways are found again once too often, never once too seldom.
+  // This is set before the state that it counts, as in mark_due(). So the paths may be searched once too often, but
+  // never once too seldom.
   if (news.state >= left_state && known.told < left_state) ++header().gone_ranks;
   known.told = news.state;
 }
 
-/// Before it is known: what a process that ends meanwhile has marked is sent all the same.
+/// This is marked before the state is stored. So if the process ends in between, the update is sent in any case.
 void News::mark_due(uint32_t neighbour, const RankNews &news, RemoteRank &known) {
   const bool changed = news.state > known.told;
   const bool far = news.entered / entered_step > known.entered / entered_step;
@@ -156,7 +157,7 @@ void News::find_lost() {
   std::vector<bool> lost(overlay_.host_count()), looked_at = gone;
   for (uint32_t host = 0; host < overlay_.host_count(); ++host) {
     if (host == host_ || looked_at[host] || first_hops_[host] != Overlay::no_way) continue;
-    // The hosts of a part hear of each other, and none of them can be heard here.
+    // Hosts of the other part still reach each other, but this host reaches none of them.
     const std::vector<uint32_t> ways = overlay_.first_hops(host, is_shut);
     std::vector<uint32_t> part{host};
     for (uint32_t other = 0; other < overlay_.host_count(); ++other)
@@ -194,7 +195,7 @@ void News::find_hidden(uint64_t now_ns) {
   if (now_ns < hidden_look_ns_) return;
   hidden_look_ns_ = UINT64_MAX;
   std::vector<bool> hidden(overlay_.host_count()), ended = ended_hosts();
-  for (bool found = true; found;) {  // a host each time: one that has ended joins nobody
+  for (bool found = true; found;) {  // one host in each round, because an ended host joins no others
     found = false;
     for (uint32_t host = 0; host < overlay_.host_count(); ++host)
       if (host != host_ && !ended[host] && is_hidden(host, ended)) found = hidden[host] = ended[host] = true;
@@ -202,7 +203,7 @@ void News::find_hidden(uint64_t now_ns) {
   mark_lost(hidden, header().down_reason);
 }
 
-/// Says whether more of its connections with hosts that have not ended are reported down by those alone than are up.
+/// Says whether most of its connections with live hosts are reported down by these hosts only.
 bool News::is_hidden(uint32_t host, const std::vector<bool> &ended) const {
   uint32_t told_alone = 0, up = 0;
   for (const uint32_t other : overlay_.neighbours(host)) {

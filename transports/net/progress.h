@@ -59,8 +59,8 @@ class Progress {
     return std::nullopt;
   }
   [[nodiscard]] const char *network_name() const { return network_->name(); }
-  /// Returns the failure of this rank alone: its device did not flush what had arrived, so that its kernels never see
-  /// it. The peers know nothing of that, and are not lost.
+  /// Returns a failure that only this rank has: its device did not flush data that had arrived, so its kernels never
+  /// see the data. The peers are not affected, and are not lost.
   [[nodiscard]] const std::optional<Error> &failure() const { return failure_; }
 
  private:

@@ -18,7 +18,7 @@ namespace {
 constexpr uint64_t charge_look_ns = 10'000'000;
 constexpr uint64_t lost_link_patience_ns = 1'000'000'000;  // in which the control plane has the word
 constexpr uint64_t reset_patience_ns = 100'000'000;  // in which the links of a process end that has ended
-// These times are for the links of a device, on which nobody rings.
+// These times are for the links of a device, for which no thread rings the bell.
 constexpr uint64_t eager_ns = 100'000;         // after something moved: looks without a pause
 constexpr uint64_t eager_max_ns = 2'000'000;  // then the control plane has its turn
 constexpr uint64_t busy_ns = 20'000'000, busy_look_ns = 20'000, waiting_look_ns = 100'000;
@@ -150,9 +150,9 @@ void Sentinel::wait(bool in_charge) {
     if (descriptors_[index].revents != 0) next_control_ns_ = 0;
 }
 
-/// For this rank's own failure nothing has to be waited for: no other rank can know more of it. Links end with their
-/// process, of which the control plane knows more: that it left, or how it ended. Where it knows of no end, the links
-/// alone have broken, and what was under way on them will never come.
+/// A failure of this rank itself is reported at once, because no other rank can know more about it. Links also break
+/// when their process ends, and then the control plane knows more: that it left, or how it ended. If it knows of no
+/// end, only the links have broken, and data in flight will never arrive.
 void Sentinel::look_for_failures(uint64_t now_ns) {
   std::optional<Error> own, lost;
   std::optional<uint32_t> reset;

@@ -4,11 +4,11 @@
 // is back.
 //
 // The executing thread does not wake it at the end of each operation, which would cost a system call. A sentinel that
-// is not in charge polls every charge_look_ns. An executing thread that goes to sleep does wake it, since nobody else
-// would ring its bell.
+// is not in charge polls every charge_look_ns. An executing thread that goes to sleep does wake it, because no other
+// thread would ring its bell.
 //
-// Where the ranks are on devices, kernels post, which neither serve links nor ring: the sentinel is in charge all the
-// time.
+// If the ranks are on devices, the sentinel is in charge all the time, because kernels post, but neither serve links
+// nor ring the bell.
 #pragma once
 
 #include <atomic>

@@ -24,10 +24,10 @@ inline constexpr uint64_t default_network_timeout_ns = 1'000'000'000;  ///< ROND
   return info;
 }
 
-/// Returns how often in a row the kernel sent again what is not acknowledged. If nothing can leave, as behind an
-/// interface that is down, returns how often it asked whether the other end has room. It does either after 0.2, 0.6,
-/// 1.4 and 3 s between near hosts. A stopped process without room is asked, too, but its kernel answers. If one
-/// direction alone is cut, the end that is not heard still hears the other, and sees the cut by this.
+/// Returns how often in a row the kernel sent unacknowledged data again. If nothing can be sent, for instance on an
+/// interface that is down, returns how often it probed the other end for room. It does either after 0.2, 0.6, 1.4 and 3
+/// s between near hosts. A stopped process without room is probed, too, but its kernel answers. If only one direction
+/// is cut, the end whose packets are lost still receives from the other, and detects the cut by this number.
 [[nodiscard]] inline uint32_t repeats_in(const tcp_info &info) {
   return info.tcpi_unacked != 0 ? info.tcpi_retransmits : info.tcpi_probes;
 }
@@ -36,7 +36,7 @@ inline constexpr uint64_t default_network_timeout_ns = 1'000'000'000;  ///< ROND
 /// nothing has arrived for this long. The kernel of a stopped process answers, too.
 inline constexpr int idle_s = 1;
 
-/// Returns false if nothing is sent that has to be acknowledged, so that what is asked are keepalive probes.
+/// Returns false if nothing is sent that has to be acknowledged, so that the probes are keepalive probes.
 [[nodiscard]] inline bool is_under_way(int descriptor) {
   int unacknowledged = 0;
   return ::ioctl(descriptor, SIOCOUTQ, &unacknowledged) != 0 || unacknowledged != 0;
@@ -105,8 +105,8 @@ class SilenceWatch {
   }
   /// Returns repeats_in() at the latest look: the kernel forgets it when the other end resets the connection.
   [[nodiscard]] uint32_t repeats() const { return repeats_; }
-  /// Returns how many checks in a row, up to the latest, have seen what was not acknowledged. An end that is not heard
-  /// but hears the other counts on, since packets that acknowledge nothing new do not matter here.
+  /// Returns how many checks in a row, up to the latest, have seen what was not acknowledged. An end whose own packets
+  /// are lost continues to count, because packets that acknowledge nothing new do not matter here.
   [[nodiscard]] uint32_t unacknowledged_looks() const { return unacknowledged_looks_; }
   /// Returns the time from the first to the latest of these checks.
   [[nodiscard]] uint64_t unacknowledged_ns() const { return unacknowledged_ns_; }

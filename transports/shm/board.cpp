@@ -70,7 +70,7 @@ void count(RankCounters &counters, const OperationCost &cost, uint64_t since_tic
   if (cost.waited_ns != 0) add_own(own.waited_ns, cost.waited_ns);
 }
 
-/// When it was entered; `otherwise` where its record is overwritten already.
+/// The time at which it was entered; `otherwise` where its record is overwritten already.
 uint64_t end_record(RankBoard &board, uint64_t operation, OperationState state, uint64_t ticks, uint64_t otherwise) {
   OperationRecord &record = board.records[operation % recorded_operation_count];
   if (memory::load_relaxed(record.operation) != operation) return otherwise;     // relaxed: this rank's own word
@@ -161,7 +161,7 @@ bool failed(const SharedFailure &failure) { return memory::load_sync(failure.sta
 
 std::optional<Error> read_failure(const SharedFailure &failure) {
   const auto complete = [&] { return low_of(memory::load_acquire(failure.state)) == failure_complete; };
-  // Its writer needs microseconds; if it was killed in the middle of them nobody will finish the record.
+  // The writer needs microseconds. If it was killed meanwhile, the record stays unfinished.
   for (int attempt = 0; attempt < failure_looks_max && !complete(); ++attempt) sleep_for_ns(failure_look_interval_ns);
   if (!complete()) return std::nullopt;
   Error error;

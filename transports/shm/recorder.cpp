@@ -103,11 +103,11 @@ std::string SegmentRecording::communicator() const {
 ProcessState SegmentRecording::look_at_process(const RankBoard &board) const {
   const uint64_t process = memory::load_acquire(board.process);
   const uint64_t counted_in = memory::load_acquire(board.process_namespace);
-  // Its number means nothing here, or something else, where it counts in another namespace.
+  // If the number counts in another namespace, it means nothing here, or another process.
   if (process == 0 || counted_in == 0 || counted_in != process_namespace()) return ProcessState::unknown;
   const char letter = state_letter(process);
   if (letter == '\0' || letter == 'Z' || letter == 'X') return ProcessState::gone;
-  // A number is given anew some day: the rank's process is the one that still holds the segment.
+  // A process number may be reused. The rank's process is the one that still holds the segment.
   const uint64_t descriptor = memory::load_acquire(board.segment_descriptor);
   struct stat own {};
   struct stat theirs {};

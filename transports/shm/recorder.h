@@ -12,7 +12,7 @@
 
 namespace rondo::shm {
 
-/// Only ever reads the segment, which may be mapped for no more, and may hold anything at all.
+/// Only reads the segment, which may be mapped for reading only, and may hold anything.
 class SegmentRecording final : public Recording {
  public:
   explicit SegmentRecording(std::shared_ptr<const Segment> segment);

@@ -49,8 +49,8 @@ class ShmLinks final : public Links {
       memory::store_release(own_.running, 0);  // the same
   }
   void wait_for_readers() const override {
-    // Either a peer sees the failure after it has said that it runs, or this rank sees that it runs. Other processes
-    // read through mappings of their own.
+    // Either a peer that announced its run sees the failure, or this rank sees that the peer runs. Other processes read
+    // through mappings of their own.
     const uint64_t deadline_ns = now_ns() + reader_patience_ns;
     for (uint32_t peer = 0; peer < segment_->shape().rank_count; ++peer) {
       if (peer == rank_ || !by_address(readable_kinds_[peer])) continue;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// This file implements Ranks within one host by the boards and the failure in the segment: nothing lags.
+// This file implements Ranks within one host by the boards and the failure in the segment. Nothing lags.
 #pragma once
 
 #include <memory>

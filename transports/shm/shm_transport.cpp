@@ -141,7 +141,7 @@ Result<std::shared_ptr<Segment>> obtain_segment(const ConnectRequest &request, S
   if (own != processes[0]) RONDO_TRY(store.get(mapped_key(request, own), request.deadline_ns));
   auto segment = segments.find(notice.id);
   if (segment != nullptr) return segment;
-  // The thread that had mapped it has failed since, as the store knows.
+  // The thread that had mapped it has failed meanwhile. The store knows the reason.
   RONDO_TRY(StoreWatch(store).hear_why());
   return Error{RONDO_ERROR_INTERNAL, "another thread of this process did not map the segment"};
 }
@@ -210,7 +210,7 @@ Result<std::unique_ptr<Transport>> connect(const ConnectRequest &request, Store 
   RONDO_TRY(gather_all(store, request, "/board", request.rank));
   RONDO_TRY_ASSIGN(auto peers, ShmPeers::create(segment, request.rank));
 
-  // readable[p]: what this rank can read of p. What p can read of this rank is then in p's answer.
+  // readable[p] says what this rank can read of p. p's answer says what p can read of this rank.
   Bytes readable(request.rank_count);
   for (uint32_t peer = 0; peer < request.rank_count; ++peer)
     readable[peer] = static_cast<std::byte>(peers->readable_kinds(peer, request.mapping, request.cross_memory));

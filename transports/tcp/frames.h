@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Frames are what goes over a socket between hosts; a SendQueue holds those that wait to be sent. A header of
-// transports/tcp alone.
+// Frames are the units that a socket between hosts carries. A SendQueue holds frames that wait to be sent. Only
+// transports/tcp includes this header.
 #pragma once
 
 #include <sys/uio.h>

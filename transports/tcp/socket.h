@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One socket of the links over TCP: what is sent and what has arrived, and the system calls. A header of transports/tcp
-// alone.
+// One socket of the links over TCP, with its data to send, its received data, and the system calls. Only transports/tcp
+// includes this header.
 #pragma once
 
 #include <sys/socket.h>

@@ -17,8 +17,8 @@ constexpr unsigned major_version = 1;
 constexpr unsigned minor_version_min = 13;
 constexpr int signal_count = 65;
 
-/// UCX sets handlers for crashes and for SIGHUP when it is loaded, whatever its caller wants. A handler that was set by
-/// another thread meanwhile stays: only handlers that lie in UCX are taken back.
+/// UCX sets handlers for crashes and for SIGHUP when it is loaded, whatever its caller wants. Only handlers whose code
+/// is in UCX are removed, so a handler that another thread set meanwhile stays.
 class SignalGuard {
  public:
   SignalGuard() {

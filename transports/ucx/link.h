@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The state of the links over UCX: what is under way, by slot. All of it is allocated before the first message, and
-// none of it moves, since UCX and the parts themselves point to each other.
+// The state of the links over UCX: operations in flight, by slot. All of it is allocated before the first message and
+// never moves, because UCX and the parts themselves point to each other.
 #pragma once
 
 #include <algorithm>

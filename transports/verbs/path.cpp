@@ -254,7 +254,7 @@ Result<void> Path::connect(const HostInfo &theirs) {
                                 IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
                                     IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER,
                                 "connected");
-  // The device refuses a GID that it has no way to, such as an address of the other family.
+  // The device refuses a GID to which it has no route, such as an address of the other family.
   if (!connected.ok()) return refused(connected.error().message, connected.error().status);
   attributes = {};
   attributes.qp_state = IBV_QPS_RTS;

@@ -70,7 +70,7 @@ class Path {
   [[nodiscard]] std::string describe() const { return "from " + device_.describe() + " to " + their_port_; }
   [[nodiscard]] bool connected() const { return !their_port_.empty(); }
 
-  // The send functions return false if there is no room now. A peer that is lost takes everything.
+  // The send functions return false if there is no room now. For a peer that is lost, they succeed and do nothing.
   [[nodiscard]] bool send_slot(uint32_t channel, const net::Message &message);
   [[nodiscard]] bool send_credit(uint32_t channel, uint64_t consumed);
   /// Sends a whole slot and a hello.

@@ -41,7 +41,7 @@ class Peer {
   /// Adds the path that is counted next.
   void add(std::unique_ptr<Path> path) { paths_.push_back(std::move(path)); }
 
-  // The send functions return false if there is no room now. A peer that is lost takes everything.
+  // The send functions return false if there is no room now. For a peer that is lost, they succeed and do nothing.
   [[nodiscard]] bool send_slot(Link &link, const net::Message &message);
   [[nodiscard]] bool send_credit(const Link &link, uint64_t consumed);
 

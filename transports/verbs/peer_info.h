@@ -6,8 +6,8 @@
 //              for each linked rank, ascending, for each path: queue pair u32 | first packet number u32 | links u16 |
 //                for each link: slots address u64 | slots key u32 | cells address u64 | cells key u32 |
 //                               device slots address u64, 0: there are none | device slots key u32
-// Two more exchanges follow. After the first, each rank's queue pairs receive: what is sent before would be lost. After
-// the second, each rank has heard from every peer: slots that arrive before would be lost.
+// Two more exchanges follow. After the first, the queue pairs of each rank can receive; anything sent before would be
+// lost. After the second, each rank has received from every peer; slots that arrive before would be lost.
 #pragma once
 
 #include <vector>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Messages of a queue pair. All that is written remotely goes into the peer's FIFO slots and cells. Each message ends
-// with one immediate, whose completion on the other side says that everything before it has arrived.
+// Messages of a queue pair. Remote writes go only into the peer's FIFO slots and cells. Each message ends with one
+// immediate, whose completion on the other side says that everything before it has arrived.
 //
 //     Slot    payload up to cell_payload_bytes: write with immediate of a cell { Frame, payload }; the receiver copies
 //                                               the payload into its slot

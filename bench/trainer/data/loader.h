@@ -3,7 +3,7 @@
 //
 // All ranks draw the same order of the training samples, anew for each pass over the corpus, and number the samples of
 // the whole run. Sample n belongs to one batch of one rank, so ranks never share a sample. The samples of a step depend
-// on the number of batches in it alone, whether they are of several ranks or of one that accumulates.
+// only on its number of batches. It does not matter whether several ranks have them, or one rank that accumulates.
 #pragma once
 
 #include <condition_variable>

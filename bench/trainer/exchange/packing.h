@@ -15,7 +15,7 @@ class Packing {
 
   /// Returns the bytes that `count` values take; the same on all ranks, and a multiple of 64.
   [[nodiscard]] virtual size_t packed_bytes(size_t count) const = 0;
-  /// Packs values; what the packed form lacks of them stays in `values`.
+  /// Packs values. The rest that the packed form cannot hold stays in `values`.
   virtual void pack(float *values, size_t count, std::byte *packed) = 0;
   /// Adds what is packed to `sums`.
   virtual void add(const std::byte *packed, size_t count, float *sums) const = 0;

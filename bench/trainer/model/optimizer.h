@@ -27,7 +27,7 @@ struct Piece {
   bool decays = false;
 };
 
-/// AdamW of some of the parameters: all of them, or the part of which this rank is in charge.
+/// AdamW for all parameters, or for the share of them that this rank updates.
 class Optimizer {
  public:
   /// @param parts  pieces that are updated together, in the order of their offsets.

@@ -29,8 +29,8 @@ class Checkpoint {
   /// Checks before the run that the folder can be written to and has room.
   [[nodiscard]] Outcome check_place() const;
 
-  /// Rank 0 writes options.checkpoint, to which all ranks contribute. An earlier file there stays whole until the new
-  /// one is.
+  /// Rank 0 writes options.checkpoint, to which all ranks contribute. An earlier file there stays complete until the
+  /// new one is complete.
   [[nodiscard]] Outcome save(const Run &run) const;
 
   /// On rank 0: reads options.resume into the trainer, and the losses so far into `run`. Refuses what is damaged, or is

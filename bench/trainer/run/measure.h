@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // These functions measure what the report's figures need of all ranks. A round makes the same step with computation
 // alone, communication alone, and both with and without overlap. The kinds take turns, so that other load meets all of
-// them. It is measured, too, which part of the collectives' time was communication.
+// them. The share of communication in the collectives' time is measured, too.
 #pragma once
 
 #include <span>

@@ -18,7 +18,7 @@ constexpr uint64_t timeline_steps = 4;  ///< the last ones of a run
 constexpr uint64_t progress_lines = 10;
 constexpr size_t pending_max = 64;  ///< steps that one exchange settles
 
-/// A person watches: each step is shown, in a line that the next one takes the place of.
+/// Returns whether a person watches. Then each step is shown in one line, which the next step overwrites.
 bool watched(const Options &options) { return ::isatty(::fileno(options.lines())) != 0; }
 
 /// Returns what a line begins with.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A run from its first step to its last: what is done between steps, and what is kept of them.
+// A run from its first step to its last, with the work between steps and the records of them.
 #pragma once
 
 #include "bench/trainer/figures/records.h"

@@ -161,7 +161,7 @@ class Client final : public RequestStore {
     return std::optional<Reply>();
   }
 
-  /// A value stays what it is. That nobody has put one may be wrong by the next call.
+  /// A value never changes, but a missing value may exist at the next call.
   void keep_value(const std::optional<Reply> &reply) {
     if (reply && reply->kind == Reply::Kind::value) answer_ = reply;
   }
@@ -185,10 +185,10 @@ class Client final : public RequestStore {
     (void)send_some();
   }
 
-  /// The goodbye is due all the same.
+  /// The goodbye must be sent in any case.
   [[nodiscard]] bool cancelled() const { return requested(cancel_) && !parting_; }
 
-  /// The failure of the group comes before the end of the connection, which follows from it.
+  /// The failure of the group takes precedence over the end of the connection, which it causes.
   [[nodiscard]] Error broken() const { return session_.notice() ? *session_.notice() : *session_.failure(); }
 
   FileDescriptor socket_;
@@ -268,9 +268,9 @@ class Connector {
     was_refused_ = session.refused();
     if (open && !failure) return client;
     attempt.error = failure ? *failure : Error{RONDO_ERROR_TIMEOUT, "it takes connections, but does not answer"};
-    // Closed: turned away by a busy server, or by one that ends. A failure of the group comes with a rank.
+    // The connection was closed by a server that is busy or ends. A failure of the group would name a rank.
     attempt.again = !failure || (failure->status == RONDO_ERROR_REMOTE && !client->session().refused());
-    // Another host may have one of the addresses that the store's host has, too.
+    // Another host may have an address that the store's host has as well.
     if (failure && failure->status == RONDO_ERROR_AUTHENTICATION) {
       stranger_ = *failure;
       attempt.again = ++foreign_count_ < resolver_.address_count();

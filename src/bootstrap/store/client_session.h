@@ -39,7 +39,8 @@ class StoreClientSession {
   [[nodiscard]] bool refused() const { return refused_; }  ///< failure() is the group's: it could not be entered
   /// Says whether the store knows another secret.
   [[nodiscard]] bool other_secret() const { return other_secret_; }
-  /// Says whether the group is to be entered at a later store of this address: this one is of an earlier program.
+  /// Says whether this store belongs to an earlier program. The group must then be entered at a later store of this
+  /// address.
   [[nodiscard]] bool later() const { return later_; }
   /// Says whether the other side has proved that it is the store.
   [[nodiscard]] bool proved() const { return sealer_.has_value(); }
@@ -53,7 +54,7 @@ class StoreClientSession {
   void on_time(uint64_t now_ns);
   /// A call about `key` waits for the request in flight, if there is one: its deadline counts, and errors name `key`.
   void wait_behind(const std::string &key, uint64_t deadline_ns);
-  /// The request in flight has waited enough: its deadline is now.
+  /// Ends the request in flight as if its deadline had passed.
   void expire(uint64_t now_ns);
 
  private:

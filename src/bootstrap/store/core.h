@@ -6,8 +6,8 @@
 // it has all parts; each rank then gets them in pages. It is over once each rank has had the last page: the parts are
 // freed, and the key stays taken.
 //
-// Each group has keys of its own, which go when its ranks have left it (StoreGroups). So the store holds what the
-// groups of the moment need, however many came before. Clients without a group share one more set, which stays.
+// Each group has keys of its own, which go when its ranks have left it (StoreGroups). So the store holds only what
+// present groups need. Clients without a group share one more set, which stays.
 #pragma once
 
 #include <map>

@@ -38,10 +38,10 @@ class StoreGroups {
   /// The client's connection has ended.
   void forget(uint64_t client);
 
-  /// The process of this rank of every group has ended: what it has not entered it never will.
+  /// Records that the process of this rank has ended. It will never enter the groups that it has not entered.
   void rank_ended(uint32_t rank);
 
-  /// Something about the store itself, for which all groups fail, those that are yet to come too.
+  /// Fails all groups, also future ones, because of an error of the store itself.
   void fail_all(const Error &error);
 
   /// A client reports that it would run a store here itself, as rank 0 of a group: a second job has the same
@@ -49,7 +49,7 @@ class StoreGroups {
   /// once. A store that is not rank 0's own (GroupNames::elsewhere) has no rivals, and only refuses it. Returns the
   /// error for the rival.
   [[nodiscard]] Error meet_rival(const Membership &rival);
-  /// Sets the time. A rival counts for rival_memory_ns; ranks that come later are of this job's next program.
+  /// Sets the time. A rival counts for rival_memory_ns. Ranks that join later belong to this job's next program.
   void at(uint64_t now_ns) { now_ns_ = now_ns; }
   /// Returns what a rival has caused since the last call if its group was complete: the ranks may be of both jobs.
   [[nodiscard]] std::optional<Error> take_mixed_up() { return std::exchange(mixed_up_, std::nullopt); }
@@ -67,7 +67,7 @@ class StoreGroups {
   /// Returns the clients that must learn that their group has failed, each once.
   [[nodiscard]] std::vector<uint64_t> take_told() { return std::exchange(told_, {}); }
   [[nodiscard]] std::vector<uint64_t> clients() const;
-  /// Says whether a group has failed of which ranks may still arrive to hear that.
+  /// Says whether a failed group has ranks that may still arrive and must learn of the failure.
   [[nodiscard]] bool expects_ranks() const;
 
  private:

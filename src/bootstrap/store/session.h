@@ -21,7 +21,7 @@ class StoreSession {
   StoreSession(const Secret &secret, const wire::Challenge &challenge, uint64_t now_ns);
 
   /// Takes what the client sent, and appends the requests in it to `requests`. reply() must answer each of them except
-  /// a cancel. The reply of the request that a cancel ends answers it, or nothing does.
+  /// a cancel. A cancel is answered by the reply of the request that it ends, or not at all.
   void receive(ByteView bytes, uint64_t now_ns, std::vector<Request> &requests);
   void reply(const Reply &reply, uint64_t now_ns);  ///< or a notice, at any time
 

@@ -74,8 +74,9 @@ class Store {
   /// Says whether check() fails because the store is gone, and nothing had been reported of the group before.
   [[nodiscard]] virtual bool gone() const { return false; }
 
-  /// Sets what the calling thread does about every millisecond while a call of this store waits; nothing if empty. It
-  /// does not call the store, nor wait. A store whose calls do not wait needs none. Returns the work before it.
+  /// Sets the work that the calling thread does about every millisecond while a call of this store waits; none if
+  /// empty. The work must not call the store or wait. A store whose calls do not wait needs none. Returns the previous
+  /// work.
   virtual std::function<void()> set_idle_work(std::function<void()>) { return {}; }
 
   /// Says the goodbye of a client that entered a group: it needs the group no more, or it has failed. Without a
@@ -104,7 +105,8 @@ class StoreWatch {
  public:
   explicit StoreWatch(Store &store) : store_(store) {}
 
-  /// Why the group is never going to be complete, if that is known. May be called often: it asks every 10 ms.
+  /// Returns why the group will never be complete, if that is known. It may be called often, because it asks only every
+  /// 10 ms.
   [[nodiscard]] Result<void> look() {
     const uint64_t now = now_ns();
     if (now < next_ns_) return {};
@@ -151,7 +153,7 @@ template <class T>
   return all;
 }
 
-/// Which rank of which group a client is; it says so as soon as it has proved itself.
+/// The rank and group of a client. The client sends them as soon as it has proved itself.
 struct Membership {
   std::string group;  ///< a key; ranks of equal groups meet
   uint32_t rank = 0;
@@ -174,7 +176,7 @@ inline constexpr std::string_view rival_prefix = "rival of ";
 struct StoreHost {
   int32_t rank = -1;  ///< the rank whose process runs the store; -1 if none does, or it is not known (yet)
   std::string name = "the process that runs it";
-  bool runs_already = false;  ///< it ran before anybody heard of it: where nobody listens, it has ended
+  bool runs_already = false;  ///< it ran before its address was known, so if nothing listens there, it has ended
   uint64_t attempts_end_ns = std::numeric_limits<uint64_t>::max();  ///< no attempt to connect begins later
   std::string secret_source{};  ///< what the secret is from, for the error of a client that has another one
 };
@@ -199,12 +201,13 @@ class StoreServer {
   [[nodiscard]] virtual const Endpoint &endpoint() const = 0;
   /// The server runs in the process of this rank: its clients will name it when the server ends. Any thread.
   virtual void hosted_by(uint32_t rank) = 0;
-  /// That rank failed before it could say so as a client; its clients receive the error. Any thread.
+  /// Reports that the rank failed before it could report it as a client. The clients receive the error. Any thread may
+  /// call it.
   virtual void host_failed(const Error &error) = 0;
   /// Fails the groups that this rank has not entered, since its process has ended. Any thread.
   virtual void rank_ended(uint32_t rank) = 0;
-  /// Calls `report` on the server's thread for each rival (rival_prefix) that comes with a complete group. If one has
-  /// come before, it calls at once. Any thread.
+  /// Calls `report` on the server's thread for each rival (rival_prefix) that arrives with a complete group. If one has
+  /// arrived before, it calls at once. Any thread may call it.
   virtual void on_rival(std::function<void(const Error &)> report) = 0;
   /// Describes the clients that had another secret, for an error; empty where there were none. Any thread.
   [[nodiscard]] virtual std::string turned_away() = 0;

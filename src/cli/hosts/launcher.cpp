@@ -197,7 +197,7 @@ void HostsLauncher::read_hosts() {
   }
 }
 
-/// Gives up on silent hosts. While output is full nothing is read, so silence then says nothing about a host.
+/// Gives up on silent hosts. While the output is full, the launcher reads nothing, so a host may only seem silent.
 void HostsLauncher::look_for_silence() {
   const uint64_t now = now_ns();
   for (HostConnection &host : hosts_) {

@@ -75,8 +75,8 @@ constexpr uint64_t look_interval_ns = 200'000;
 constexpr uint64_t release_timeout_ns = 5'000'000'000;
 
 /// Word p counts the turns that place p may have begun. Place p - 1 writes it after its own turn of that number. The
-/// last place writes the word of place 0, which so is one turn ahead. The words are host memory, so the host can end
-/// the waits.
+/// last place writes the word of place 0, so that word is one turn ahead. The words are host memory, so the host can
+/// end the waits.
 class CudaRelay final : public perf::Relay {
  public:
   CudaRelay(const PerfStreams &streams, const perf::RelayPlace &place) : streams_(streams), place_(place) {}

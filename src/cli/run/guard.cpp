@@ -107,7 +107,7 @@ void Guard::start_ranks(const Order &start) {
       ranks_[rank].phase = RankState::Phase::ended;
     }
   }
-  // The ranks have what is theirs; held open here, it would keep the other sides from seeing that a rank closed it.
+  // The ranks have their descriptors. If the guard kept them open, the other ends would not see that a rank closed one.
   plan_.streams.clear();
   plan_.input.reset();
   ::dup2(plan_.null_input.get(), STDIN_FILENO);

@@ -20,9 +20,9 @@ constexpr int run_exit_timeout = 124;
 constexpr int run_exit_not_executable = 126;
 constexpr int run_exit_not_found = 127;
 constexpr uint64_t run_no_deadline = UINT64_MAX;
-/// From SIGKILL to giving up on a process that the kernel does not let go.
+/// Time from SIGKILL until the launcher gives up on a process that the kernel does not end.
 constexpr uint64_t run_kill_limit_ns = 5'000'000'000;
-/// Beyond grace and kill limit, before the launcher ends everything in the guard's place.
+/// Time after grace and kill limit until the launcher ends everything itself instead of the guard.
 constexpr uint64_t run_guard_slack_ns = 2'000'000'000;
 
 /// Why a rank never became the program. The order is part of the guard's messages.

@@ -15,10 +15,11 @@ namespace rondo::cli {
 namespace {
 
 constexpr std::array forwarded{SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGTSTP, SIGCONT};
-// Not read: with SIGPIPE blocked a write says EPIPE, with the other two a terminal's refusal is an error, not a stop.
+// These signals are blocked and never read. A write then fails with EPIPE, and a terminal's refusal is an error instead
+// of a stop.
 constexpr std::array only_blocked{SIGPIPE, SIGTTIN, SIGTTOU};
 
-/// Opens /dev/null; where one of the descriptors 0-2 was closed, that one gets it too, so that no pipe becomes it.
+/// Opens /dev/null. Closed descriptors among 0 to 2 become /dev/null as well, so that no pipe takes their number.
 Result<FileDescriptor> open_null() {
   for (int attempt = 0; attempt < 4; ++attempt) {
     const int descriptor = ::open("/dev/null", O_RDWR);
@@ -35,7 +36,8 @@ bool is_ignored(int number) {
   return ::sigaction(number, nullptr, &action) == 0 && action.sa_handler == SIG_IGN;
 }
 
-/// Signals become events of a descriptor; but one that was ignored at the start (nohup) stays so, here and for ranks.
+/// Signals become events of a descriptor. A signal that was ignored at the start (nohup) stays ignored, here and for
+/// ranks.
 Result<FileDescriptor> take_signals(sigset_t *mask_before) {
   sigset_t wanted;
   ::sigemptyset(&wanted);
@@ -108,7 +110,7 @@ Result<Launched> launch_guard(LaunchPlan plan) {
     run_guard(std::move(plan), std::move(control.second), launcher);
     ::_exit(0);
   }
-  // A standard input that is rank 0's own is given up here, so that its writer sees when rank 0 has closed it.
+  // The launcher closes a standard input that rank 0 owns, so that its writer sees when rank 0 has closed it.
   if (!launched.streams.input.valid()) ::dup2(plan.null_input.get(), STDIN_FILENO);
   return launched;
 }

@@ -68,7 +68,7 @@ void become_rank(const LaunchPlan &plan, const Order &start, uint32_t rank, pid_
   if (::getppid() != guard) ::_exit(run_exit_not_executable);
   ::setpgid(0, 0);  // the guard does so too; the first one counts
   if (!place_streams(plan, rank) || !set_environment(plan, start, rank)) give_up(rank, StartFailure::set_up, failures);
-  // Nobody asked for a share by name: where the kernel refuses it, the rank runs anywhere.
+  // No share was requested explicitly, so if the kernel refuses it, the rank runs on any core.
   if (!plan.processors.empty() && !bind_to(plan.processors[rank % plan.processors.size()]) &&
       plan.options.bind == Bind::core)
     give_up(rank, StartFailure::bind, failures);

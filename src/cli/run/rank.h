@@ -39,7 +39,8 @@ struct LaunchPlan {
 /// core.
 [[nodiscard]] Result<void> divide_processors(LaunchPlan &plan);
 
-/// Sent through a pipe by a rank that could not become the program; whole, as it is shorter than PIPE_BUF.
+/// A rank that could not become the program sends this through a pipe. It arrives whole, because it is shorter than
+/// PIPE_BUF.
 struct StartFailureRecord {
   uint32_t rank = 0;
   StartFailure failure = StartFailure::none;

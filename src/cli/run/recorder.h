@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Before the launcher ends a job: the flight recordings of its communicators. A rank that was killed cannot write its
-// own, and the others are about to be ended.
+// Writes the flight recordings of a job's communicators before the launcher ends the job. A rank that was killed cannot
+// write its own, and the others will be ended.
 #pragma once
 
 #include <functional>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The launcher's part in the ranks' input and output: what --tag-output passes on, and a terminal's input. Nothing
-// here waits: the supervisor polls, and each part takes what is ready. Backpressure goes through: a full sink stops
-// the reading of its pipes, a full pipe to rank 0 stops the reading of the terminal.
+// here waits: the supervisor polls, and each part takes what is ready. Backpressure is passed on: a full sink stops the
+// reading of its pipes, a full pipe to rank 0 stops the reading of the terminal.
 #pragma once
 
 #include <poll.h>

@@ -198,7 +198,7 @@ int Supervisor::run(const Order &start) {
     job_.time_passed(now_ns());
     act();
   }
-  // The guard has done its work and is about to exit; nobody is to see it after us.
+  // The guard has done its work and is about to exit. Wait for it, so that it does not outlive the launcher.
   [[maybe_unused]] const uint32_t left_count = kill_children(now_ns() + run_kill_limit_ns, [](pid_t, int) {});
   return job_.exit_status();
 }

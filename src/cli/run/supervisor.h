@@ -6,7 +6,7 @@
 
 namespace rondo::cli {
 
-/// Runs the job of `plan` (see launch_guard) and returns the exit status. Says what went wrong on standard error.
+/// Runs the job of `plan` (see launch_guard) and returns the exit status. Reports errors on standard error.
 [[nodiscard]] int supervise(LaunchPlan plan);
 
 }  // namespace rondo::cli

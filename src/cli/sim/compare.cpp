@@ -13,7 +13,7 @@ namespace {
 
 /// Steps of one tile of all ranks that are simulated. A comparison is many simulations, so each has to be short.
 constexpr uint64_t compared_step_count_max = 4'000'000;
-/// An algorithm with a link to every rank has as many steps as there are pairs of ranks, which all meet in the ports.
+/// An algorithm with a link to every rank has a step for each pair of ranks, and all of them share the ports.
 constexpr uint64_t compared_all_links_rank_max = 256;
 /// Each rank's schedule depends on where all ranks are, and no two ranks of a tree behave alike.
 constexpr uint64_t compared_hierarchy_rank_max = 4096;

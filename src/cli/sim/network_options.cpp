@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The file of `rondo sim --topology`: JSON, of which every unknown key is refused, since a typing error would otherwise
+// The file of `rondo sim --topology`: JSON. Every unknown key is refused, because a typing error would otherwise
 // simulate something else.
 #include <nlohmann/json.hpp>
 

@@ -33,8 +33,8 @@ class TunedNetworks {
   /// is no such table or has none of them.
   [[nodiscard]] static Result<TunedNetworks> read(const std::string &path, rondo_collective_t collective,
                                                   rondo_kernel_t kernel = RONDO_KERNEL_AUTO);
-  /// Returns the network of a size. Between two sizes their costs are mixed, as ratios go. Beyond the last size the
-  /// last one counts.
+  /// Returns the network of a size. Between two sizes the costs are interpolated by ratio. Beyond the last size the
+  /// last network counts.
   [[nodiscard]] Result<sim::Network> at(uint64_t rank_count, uint64_t bytes) const;
 
  private:

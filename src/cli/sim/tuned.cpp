@@ -17,7 +17,7 @@ namespace {
 
 using sim::Network;
 
-/// Returns a cost on the way from one to the other, as ratios go; a cost that is 0 has no ratio.
+/// Returns a cost between two costs, interpolated by ratio. A cost of 0 has no ratio.
 double mixed(double low, double high, double part) {
   if (low <= 0 || high <= 0) return low + (high - low) * part;
   return low * std::pow(high / low, part);

@@ -10,7 +10,7 @@
 namespace rondo::cli {
 namespace {
 
-/// When the last rank entered an operation, and which that was.
+/// The time at which the last rank entered an operation, and that rank.
 struct Arrival {
   uint64_t at_ns = 0;
   uint64_t rank = 0;

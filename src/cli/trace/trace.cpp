@@ -69,7 +69,7 @@ pid_t process_of(const std::string &source) {
 }
 
 Result<void> observe(pid_t process, shm::Observed &all) {
-  // Fails unless the process exists and this user may read it. One that has ended is no wrong use.
+  // Fails unless the process exists and this user may read it. A process that has ended is not an error of the user.
   if (auto seen = shm::observe_process(process); !seen.ok())
     return Error{RONDO_ERROR_SYSTEM, std::move(seen).error().message};
   for (const pid_t each : processes_below(process))

@@ -36,12 +36,12 @@ std::span<const uint64_t> chunks_of(rondo_algorithm_t algorithm, const Way &way)
   return way.protocol == RONDO_PROTOCOL_LL ? std::span<const uint64_t>(ll_chunks) : simple_chunks;
 }
 
-/// Returns the channels to try. Two are the two trees of a double tree, and two directions' worth of links of a ring.
+/// Returns the channels to try. Two channels use both trees of a double tree, or both directions of a ring's links.
 uint32_t channels_of(rondo_algorithm_t algorithm) {
   return algorithm == RONDO_ALGORITHM_TREE || algorithm == RONDO_ALGORITHM_RING ? 2 : 1;
 }
 
-/// Adds a choice, unless an equal one is in the list. A chunk that is not filled is like any other that is not.
+/// Adds a choice, unless an equal one is in the list. Chunks that a message does not fill are equal.
 void add(std::vector<PlanChoice> &list, const PlanChoice &choice, uint64_t bytes) {
   const auto alike = [&](const PlanChoice &other) {
     PlanChoice same = other;

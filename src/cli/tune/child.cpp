@@ -14,8 +14,9 @@
 namespace rondo::cli::tune {
 namespace {
 
-/// While it lives, signals that end a job wait to be asked for: the launcher has to end its ranks first, and then this
-/// process removes its folder. An interrupt comes to both from the terminal, the others to this process alone.
+/// While it exists, signals that end a job stay pending until they are polled. The launcher must end its ranks first,
+/// and then this process removes its folder. The terminal sends an interrupt to both, and other signals reach this
+/// process only.
 class SignalsHeld {
  public:
   SignalsHeld() {
@@ -90,7 +91,7 @@ Result<int> execute(const std::vector<std::string> &words, const std::string &er
   if (child < 0) return system_error("cannot start rondo run", errno);
   if (child == 0) {
     held.restore();
-    // The launcher must not outlive us; it takes its ranks with it.
+    // The launcher must not outlive this process. Its ranks end with it.
     static_cast<void>(::prctl(PR_SET_PDEATHSIG, SIGTERM));
     if (!errors_path.empty()) {
       replace_descriptor(STDOUT_FILENO, "/dev/null");

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The programs that `rondo tune` starts: jobs of ranks, which are `rondo run` and `rondo perf` of this very program, so
-// that they live as every user's ranks do.
+// that they run as any user's ranks do.
 #pragma once
 
 #include <string>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The parts of `rondo tune --device` that are pure: what is tried, what `rondo perf` reports, and what that comes to.
+// The pure parts of `rondo tune --device`: the candidates, the reports of `rondo perf`, and the result.
 #pragma once
 
 #include <cstdint>

@@ -147,7 +147,7 @@ class HostsRank {
     input.overrides = {};
     const sim::LinkCost between = fit_link(findings.between);
     sim::LinkCost inside = findings.inside.empty() ? between : fit_link(findings.inside);
-    inside.burst_bytes = inside.peak_GBps = 0;  // no limiter is there: what looks like one is memory beyond the caches
+    inside.burst_bytes = inside.peak_GBps = 0;  // no limiter exists: memory beyond the caches looks like one
     findings.network = network_of(node_of_, inside, between, input);
     RONDO_TRY_ASSIGN(findings.rows, simulate_rows(options, findings.network, input));
     return {};

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The parts of `rondo tune --hosts` that are pure: what follows from the times of messages between two ranks.
+// The parts of `rondo tune --hosts` that are pure: the results that follow from the times of messages between two
+// ranks.
 #pragma once
 
 #include <cstdint>

@@ -24,7 +24,7 @@ Json choice_json(const PlanChoice &choice) {
           {"kernel", rondo_kernel_string(choice.kernel)}};
 }
 
-/// Reads what we have written ourselves; the first thing that is not as it was makes all of it unusable.
+/// Reads a file that rondo tune wrote itself. The first unexpected value makes the whole file unusable.
 class Reader {
  public:
   explicit Reader(Json json) : json_(std::move(json)) {}

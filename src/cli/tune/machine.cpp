@@ -29,7 +29,7 @@ constexpr std::array<size_t, 3> working_sets_bytes{256 << 10, 4 << 20, 64 << 20}
 constexpr uint64_t wait_ns_max = 5'000'000'000;  // a sample that takes longer is ended where it is: worse, no more
 constexpr std::array reduce_types{RONDO_FLOAT32, RONDO_BFLOAT16, RONDO_FLOAT64, RONDO_INT32, RONDO_INT8};
 
-/// Binds this thread. If the system does not allow it, the thread stays where it is and the measurement is a worse one.
+/// Binds this thread. If the system does not allow it, the thread stays where it is, and the measurement is less exact.
 void stay_on(uint32_t os_index) {
   cpu_set_t set;
   CPU_ZERO(&set);
@@ -37,7 +37,7 @@ void stay_on(uint32_t os_index) {
   static_cast<void>(::pthread_setaffinity_np(::pthread_self(), sizeof set, &set));
 }
 
-/// Gives this thread back its processors.
+/// Lets this thread run on its former processors again.
 class KeptAffinity {
  public:
   KeptAffinity() : known_(::pthread_getaffinity_np(::pthread_self(), sizeof before_, &before_) == 0) {}

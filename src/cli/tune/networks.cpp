@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The simulator's networks for this machine: at each size that was measured, costs with which simulated times come
-// nearest to the measured ones. A search from what the machine's own costs say. Pure.
+// The simulator's networks for this machine: at each size that was measured, the costs with which simulated times are
+// nearest to the measured ones. The search starts at the machine's own costs. Pure.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -47,7 +47,8 @@ Network first_guess(const Findings &findings, const Group &group, uint64_t bytes
   const Costs &costs = findings.costs;
   const uint32_t core_count = usable_core_count(findings.topology);
   const double latency_us = costs.latency_us > 0 ? costs.latency_us : costs.handover_us;
-  // An exchange is two steps, one that sends and one that receives, around the latency; simple adds a counter's way.
+  // An exchange is two steps, one that sends and one that receives, around the latency; the protocol simple adds the
+  // latency of a counter.
   const auto ll_us = exchange_us(findings.all, RONDO_PROTOCOL_LL);
   const auto simple_us = exchange_us(findings.all, RONDO_PROTOCOL_SIMPLE);
   Network network;
@@ -86,9 +87,9 @@ CostPointers costs_of(Network &network) {
           &network.reduce_send_GBps, &network.copy_GBps,   &network.memory_GBps, &network.switch_us};
 }
 
-/// Returns one plan of the kernel for each algorithm: the plan that the tuner gives it, since that plan is in question.
-/// If it was not measured, the fastest one stands in. The interpreter's plans use `simple`, which is simulated as it
-/// runs.
+/// Returns one plan of the kernel for each algorithm: the plan that the tuner gives it, because that plan must be
+/// predicted. If it was not measured, the fastest one takes its place. The interpreter's plans use `simple`, which is
+/// simulated as it runs.
 std::vector<Series> representatives(const Findings &findings, const Measured &measured, uint64_t bytes,
                                     rondo_kernel_t kernel) {
   TunerInput input = tuner_input(findings.config, measured.group.rank_count, measured.group.oversubscribed);
@@ -124,8 +125,8 @@ std::optional<double> log_error(const Network &network, const Group &group, cons
   return time_us > 0 ? std::optional(std::log(time_us / series.median_us)) : std::nullopt;
 }
 
-/// Returns the sum of squares over the algorithms, and a little of the way from the first guess. The latter holds costs
-/// that do not matter.
+/// Returns the sum of squares over the algorithms, plus a small penalty for the distance from the first guess. The
+/// penalty fixes costs that do not matter.
 double penalty(const Network &network, const Network &guess, const Group &group, std::span<const Series> measured) {
   constexpr double weight = 0.002;
   double sum = 0;
@@ -140,8 +141,8 @@ double penalty(const Network &network, const Network &guess, const Group &group,
   return sum;
 }
 
-/// Fits the network. One cost after the other is multiplied by a factor, up and down, while that is better; then by a
-/// smaller one.
+/// Fits the network. It multiplies one cost after the other by a factor, up and down, as long as that improves the fit.
+/// Then it repeats this with a smaller factor.
 Network fit(const Network &guess, const Group &group, std::span<const Series> measured) {
   constexpr double factor_first = 2, factor_last = 1.02;
   constexpr int rounds_max = 12;  // at each factor

@@ -213,7 +213,7 @@ Result<void> Rank::run_round(std::vector<Entry> &entries) {
 /// Returns whether other processes disturbed the round. The answer is equal on all ranks.
 Result<bool> Rank::was_disturbed(const Load &load, uint64_t begin_ns, double own_begin_seconds) {
   const auto busy = load.busy_seconds();
-  // Rank 0 speaks for the machine; what the ranks used themselves is summed up.
+  // Rank 0 reports the machine's use. The ranks' own use is summed up.
   std::vector<double> sums{own_cpu_seconds() - own_begin_seconds, rank_ == 0 ? busy.value_or(0) : 0,
                            rank_ == 0 ? static_cast<double>(now_ns() - begin_ns) * 1e-9 : 0};
   RONDO_TRY(reduce(sums, RONDO_SUM));

@@ -49,7 +49,8 @@ double time_of(std::span<const Series> size, const PlanChoice &choice) {
   return time_us;
 }
 
-/// The best division of the sizes into rows: of all below `end`, where the last row begins, its choice, what it costs.
+/// The best division of the sizes into rows. For all sizes below `end`, where the last row begins, its choice, what it
+/// costs.
 struct Division {
   double price = never;
   size_t begin = 0;

@@ -110,7 +110,7 @@ struct Measured {
 /// Measures by `rondo perf` for `--device`, with ranks as processes and then as threads of one (devices.cpp).
 [[nodiscard]] Result<std::vector<Measured>> measure_devices(const Options &options, const Config &config);
 
-/// Processors' time that somebody else used: other processes, and the hypervisor.
+/// Processor time that other processes and the hypervisor used.
 class Load {
  public:
   explicit Load(std::vector<uint32_t> os_indices) : os_indices_(std::move(os_indices)), begin_(read()) {}
@@ -186,8 +186,8 @@ struct Findings {
   bool lacks_sizes = false;  ///< some had no quiet round
 };
 
-/// The simulator's network for a size of a group: what comes nearest to the times that were
-/// measured with `simple`, or by load_store.
+/// The simulator's network for a group and size, fitted to the times that were measured with `simple`, or by
+/// load_store.
 struct Calibration {
   uint64_t bytes = 0;
   rondo_kernel_t kernel = RONDO_KERNEL_INTERPRETER;  ///< that ran the plans

@@ -23,8 +23,8 @@ struct FileCloser {
 };
 using File = std::unique_ptr<std::FILE, FileCloser>;
 
-/// A file that has its name only once it is whole. Until then it has none, so that nothing stays behind where the
-/// process is killed meanwhile; where the file system cannot do that, it has another one.
+/// A file that gets its name only when it is complete. Until then it has no name, so that nothing stays behind if the
+/// process is killed. If the file system cannot do that, it has another name meanwhile.
 class UnfinishedFile {
  public:
   explicit UnfinishedFile(const std::string &path)
@@ -107,7 +107,7 @@ RankNow look_at_rank(const Recording &recording, uint32_t rank) {
   return now;
 }
 
-/// When the last rank entered each of the recorded operations.
+/// The time at which the last rank entered each recorded operation.
 class Arrivals {
  public:
   explicit Arrivals(const Recording &recording)
@@ -144,7 +144,7 @@ class Arrivals {
   std::vector<Arrival> arrivals_;
 };
 
-/// In a collective: which ranks a batch waits for is no question of one operation of all.
+/// Only ranks in a collective count, because a batch of messages is not an operation of all ranks.
 bool waits(const RankNow &now) {
   return !now.in_batch() && (now.activity == Activity::in_call || now.activity == Activity::failed);
 }

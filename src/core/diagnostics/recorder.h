@@ -30,7 +30,7 @@ struct RankNow {
 };
 [[nodiscard]] std::vector<RankNow> look_at_ranks(const Recording &recording);
 
-/// The oldest operation that ranks are in, or failed in, and that waits for somebody; if none does, the oldest of all.
+/// The oldest operation that ranks are in, or failed in, and that waits for a rank. If none waits, the oldest of all.
 struct WaitNow {
   uint64_t operation = 0;
   std::vector<uint32_t> waiting;     ///< the ranks that are in it

@@ -63,7 +63,7 @@ Json counts_object(const RecordedCounts &counts, bool waits_seen) {
                       {"exposed_ns", number_or_null(waits_seen, counts.exposed_ns)}});
 }
 
-/// The total, and those collectives that there were.
+/// Returns the total, and each collective that was called.
 Json statistics_object(const RecordedStatistics &statistics) {
   Json collectives = Json::object();
   for (uint32_t each = 0; each < counted_collective_count; ++each) {

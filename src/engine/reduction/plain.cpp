@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// reduction.h in plain C++, an element at a time: the reference of the vectorised ones, and what runs elsewhere.
+// reduction.h in plain C++, an element at a time. It is the reference for the vectorised forms, and runs where there
+// are none.
 #include <array>
 #include <cstring>
 

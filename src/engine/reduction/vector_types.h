@@ -26,7 +26,7 @@ using WordVector = hn::Vec<Tag<uint32_t>>;
 using HalfVector = hn::Vec<Tag<uint16_t>>;
 using ByteTag = Tag<uint8_t>;
 
-/// Bytes as many as D has; so no misaligned pointer to a wider type is ever made.
+/// An array of bytes of the size of D, so that no misaligned pointer to a wider type exists.
 template <class D>
 HWY_INLINE hn::Vec<D> load_vector(D d, const std::byte *from) {
   const hn::Repartition<uint8_t, D> bytes;

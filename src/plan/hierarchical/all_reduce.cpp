@@ -68,7 +68,7 @@ void reduce_part(ScheduleWriter &writer, const HostLayout &hosts) {
               {});
 }
 
-/// Does step 3, by host: first what this host has reduced itself, then what the others send.
+/// Does step 3, host by host: first the sums of this host, then the sums that the others send.
 void gather_part(ScheduleWriter &writer, const HostLayout &hosts) {
   const std::vector<uint32_t> neighbours = hosts.neighbours();
   const auto &own_ranks = hosts.own_ranks();

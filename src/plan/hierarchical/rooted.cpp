@@ -16,7 +16,7 @@
 namespace rondo {
 namespace {
 
-/// Where the chain of hosts begins or ends, and this rank's place in it.
+/// The begin or end of the chain of hosts, and this rank's place in it.
 struct Chain {
   Chain(const HostLayout &hosts, const ScheduleArgs &args)
       : root_place(place_of(hosts, args.root)), in_root_host(hosts.own_host == root_place.host) {}

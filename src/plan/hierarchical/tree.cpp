@@ -69,7 +69,7 @@ struct Place {
   }
 };
 
-/// Returns the takers, other hosts first, since their way is the longest.
+/// Returns the receivers, those on other hosts first, because their path is the longest.
 std::vector<uint32_t> takers_of(const Place &place) { return {place.children.rbegin(), place.children.rend()}; }
 
 /// Sums [[x, first, second child], third child]. The result goes to the parent, or on top to dst.

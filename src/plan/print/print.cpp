@@ -32,7 +32,8 @@ std::string ends(const Schedule &schedule, const LinkIndex (&links)[2]) {
   return text + ")";
 }
 
-/// Sets the times by relaxing in rounds. A schedule without deadlock is done after as many as it has steps in a row.
+/// Sets the times by relaxation in rounds. A schedule without deadlock needs as many rounds as its longest chain has
+/// steps.
 void set_times(std::vector<Mark> &marks) {
   bool changed = true;
   for (size_t round = 0; changed && round <= marks.size(); ++round) {

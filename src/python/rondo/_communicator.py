@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""This module has communicators, how they are made, and what they say about themselves."""
+"""This module has communicators, the functions that make them, and their properties."""
 
 from __future__ import annotations
 
