@@ -102,6 +102,8 @@ class Summary(unittest.TestCase):
         mixed = {"name": "b", "result": "FAIL", "stdout": "test cases:  5 |  3 passed |  2 failed\nassertions: 9 | \n"}
         self.assertEqual(self.tally([passed]), (3, 0, 0))
         self.assertEqual(self.tally([passed, mixed]), (6, 2, 0))
+        beside = dict(mixed, stdout=passed["stdout"] + mixed["stdout"])  # of two processes
+        self.assertEqual(self.tally([beside]), (6, 2, 0))
         said = dict(passed, stdout="skipped: several hosts: no mpirun\n" + passed["stdout"])
         self.assertEqual(self.tally([said]), (2, 0, 1))
 
