@@ -11,13 +11,13 @@ run of scripts/test, with the reason.
 The gate runs every test except these:
 
     OCCASIONAL   take long for what they find beyond the others: a quarter of them runs
-    TOOL_FILES   test a developer's tool: they run when a file of the tool has changed, and in their quarter
+    TOOL_FILES   test a developer's tool, or code in a few files: they run when one has changed, and in their quarter
     suite timed  asserts times: a quarter of them runs by itself, in the stage "timed"
 
 Under AddressSanitizer (stage asan) the gate runs the tests that are programs of their own. Tests that start other
-programs, which are written in Python, are occasional there. So are the tests in OCCASIONAL_SANITIZED, which run again
-on another device in software, or count what the optimised build counts. Under ThreadSanitizer (stage tsan) it runs the
-suite "threads". With --all, a stage runs all of its tests.
+programs, which are written in Python, are occasional there. Under ThreadSanitizer (stage tsan) it runs the suite
+"threads". In both stages, the tests in OCCASIONAL_SANITIZED are occasional, too. With --all, a stage runs all of its
+tests.
 """
 
 import argparse
@@ -41,12 +41,15 @@ OCCASIONAL = (
     "tune on a device",
     "clocks", "containers", "devices of several hosts", "launchers", "many hosts", "preflight",
     "processes of hosts", "rails", "ring of hosts", "soft roce",
+    "collectives between hosts",  # threads do each collective over each network, and "several hosts" does them, too
     "init strangers", "perf matrix*", "train division", "train modes", "train resume", "tune command",
     "disagree processes", "run manual",
+    "nccl programs, toolkit",  # the cases of "nccl programs", built with the header of a CUDA toolkit
 )
 
+# These run cases of another test again, on another device in software, or only compute numbers.
 OCCASIONAL_SANITIZED = (
-    "budgets",
+    "budgets", "plan", "sim",
     "hazards, [!p]*",
     "ll128, apart", "ll128, unknown", "ll128, image",
     "load_store, short", "load_store, apart", "load_store, refused", "load_store, image", "load_store, no domains",
@@ -54,17 +57,36 @@ OCCASIONAL_SANITIZED = (
     "soft cuda [!p]*",
 )
 
-# The files of each developer's tool, by the name of its test.
+# The files of each developer's tool, by the name of its test. "budgets" and "sim command" take long, and test no tool.
 TOOL_FILES = {
     "commands": ("docs/*", "tests/proc/commands_test.py"),
     "compare": ("bench/compare/*", "tests/proc/compare*"),
     "compare peers": ("bench/compare/*", "tests/proc/compare*"),
     "compare report": ("bench/compare/*", "tests/proc/compare*"),
+    "budgets": ("cuda/*", "src/engine/*", "src/plan/*", "src/proto/*", "tests/gpu/budget*"),
+    "sim command": ("src/cli/sim/*", "src/plan/*", "src/sim/*", "tests/proc/sim_test.py"),
     "compile kernels": ("cuda/compile_kernels.py", "tests/gpu/compile_kernels_test.py"),
     "gpu check": ("scripts/gpu*", "tests/gpu/gpu_check_test.py"),
     "kernels of a release, a sample": ("cuda/kernels/*", "tests/gpu/image_test.py"),
     "lives self-test": ("tests/sim/*",),
     "soak between hosts": ("tests/net/soak.py",),
+}
+
+# About how many seconds some occasional tests take, so that the quarters take alike. Others count as one second.
+SECONDS = {
+    "budgets": 60, "budgets, short posts": 20, "chaos, timed": 30, "collectives between hosts": 30,
+    "collectives of processes": 10, "commands": 28, "compare peers": 8, "copy executor, late ends": 5,
+    "device chaos": 26, "device processes, auto": 20, "device processes, copy": 20, "device processes, kernel": 20,
+    "device seeds, devices": 12, "device seeds, load_store": 12, "device seeds, shared launch": 12,
+    "device, plan memory": 25, "devices of several hosts": 42, "failure": 25, "gpu check": 170, "hosts, timed": 25,
+    "init processes": 46, "kernels image": 60, "kernels of a release, a sample": 25, "launchers": 8,
+    "lives self-test": 50, "load_store, peers, vmm": 20, "load_store, several devices acted by one": 30,
+    "load_store, short": 35, "many hosts": 12, "messages": 18, "nccl programs, toolkit": 20,
+    "perf beside a product": 16, "perf command": 20, "perf matrix registered": 10, "perf matrix": 16,
+    "perf on a device": 50, "plan": 25, "preflight": 23, "rails": 50, "regions of processes": 60, "ring of hosts": 7,
+    "shared launch, plain": 25, "sim command": 27, "sim": 14, "soak between hosts": 31, "soak between hosts, timed": 20,
+    "split processes": 12, "train command": 22, "train division": 20, "train modes": 26, "train on a device": 35,
+    "train resume": 22, "tune command": 50, "tune on a device": 25,
 }
 
 LONG_S = 30
@@ -136,7 +158,7 @@ def is_occasional(test, stage):
     """Returns whether the test is left out of most gates."""
     if stage == "timed" or test.name in TOOL_FILES or (stage == "asan" and test.starts_programs):
         return True
-    patterns = OCCASIONAL + (OCCASIONAL_SANITIZED if stage == "asan" else ())
+    patterns = OCCASIONAL + (OCCASIONAL_SANITIZED if stage in ("asan", "tsan") else ())
     return any(fnmatch.fnmatchcase(test.name, pattern) for pattern in patterns)
 
 
@@ -145,13 +167,22 @@ def has_changed(test, changed):
     return any(fnmatch.fnmatch(path, pattern) for path in changed for pattern in patterns)
 
 
+def divide(names):
+    """Returns the names in QUARTERS sets. Each name, the longest test first, joins the set that takes least until
+    then."""
+    quarters = [(0, number, set()) for number in range(QUARTERS)]
+    for name in sorted(names, key=lambda name: (-SECONDS.get(name, 1), name)):
+        seconds, number, members = min(quarters, key=lambda quarter: quarter[:2])
+        quarters[number] = (seconds + SECONDS.get(name, 1), number, members | {name})
+    return [members for _, _, members in quarters]
+
+
 def select(tests, stage, everything, quarter, changed):
     """Returns the selected tests in the order of the build files."""
     candidates = of_stage(tests, stage)
     if everything:
         return candidates
-    occasional = sorted(test.name for test in candidates if is_occasional(test, stage))
-    drawn = set(occasional[quarter::QUARTERS])
+    drawn = divide(test.name for test in candidates if is_occasional(test, stage))[quarter]
     return [test for test in candidates
             if not is_occasional(test, stage) or test.name in drawn
             or (stage == "tests" and has_changed(test, changed))]

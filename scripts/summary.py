@@ -33,13 +33,13 @@ class Tally:
 
 
 def count_catch(text):
-    """Returns (passed, failed) test cases of a Catch2 program, or None if it is not one."""
-    if match := CATCH_PASSED.search(text):
-        return int(match[2]), 0
-    if match := CATCH_COUNTS.search(text):
-        parts = dict((word, int(number)) for number, word in re.findall(r"(\d+) (passed|failed)", match[2]))
-        return parts.get("passed", 0), parts.get("failed", 0)
-    return None
+    """Returns (passed, failed) test cases of a Catch2 program, or None if it is not one. Its cases may have run in
+    several processes, each with its own counts."""
+    counts = [(int(match[2]), 0) for match in CATCH_PASSED.finditer(text)]
+    for match in CATCH_COUNTS.finditer(text):
+        parts = {word: int(number) for number, word in re.findall(r"(\d+) (passed|failed)", match[2])}
+        counts.append((parts.get("passed", 0), parts.get("failed", 0)))
+    return tuple(map(sum, zip(*counts))) if counts else None
 
 
 def count_unittest(text):

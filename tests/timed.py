@@ -2,7 +2,7 @@
 """Promises about time, for tests of the suite "timed", which have the machine to themselves. Such a test does not
 retry: it compares a median with its bound.
 
-RONDO_TEST_TIMED=report  a missed bound is only reported
+RONDO_TEST_TIMED=report  a missed bound is only reported, and what can be measured once is not repeated
 """
 
 import os
@@ -25,5 +25,5 @@ def is_within(name, bound, values, unit="s"):
 
 def check_timed(test, name, bound, measure, repetitions=REPETITIONS, unit="s"):
     """Fails `test` unless the median of several values of measure() is within `bound`."""
-    values = [measure() for _ in range(repetitions)]
+    values = [measure() for _ in range(repetitions if bounds_hold() else 1)]
     test.assertTrue(is_within(name, bound, values, unit), f"{name}: {values} {unit}, bound {bound}")

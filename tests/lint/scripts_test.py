@@ -102,6 +102,8 @@ class Summary(unittest.TestCase):
         mixed = {"name": "b", "result": "FAIL", "stdout": "test cases:  5 |  3 passed |  2 failed\nassertions: 9 | \n"}
         self.assertEqual(self.tally([passed]), (3, 0, 0))
         self.assertEqual(self.tally([passed, mixed]), (6, 2, 0))
+        beside = dict(mixed, stdout=passed["stdout"] + mixed["stdout"])  # of two processes
+        self.assertEqual(self.tally([beside]), (6, 2, 0))
         said = dict(passed, stdout="skipped: several hosts: no mpirun\n" + passed["stdout"])
         self.assertEqual(self.tally([said]), (2, 0, 1))
 
@@ -186,7 +188,7 @@ class TestScript(unittest.TestCase):
 class Selection(unittest.TestCase):
     """Which tests the gate runs (scripts/select_tests.py)."""
 
-    EVERY = (tests_of("plan", "steady", suites=("unit",)) + tests_of("init", "stream", suites=("unit", "threads")) +
+    EVERY = (tests_of("matrix", "steady", suites=("unit",)) + tests_of("init", "stream", suites=("unit", "threads")) +
              tests_of("failure", "preflight", "gpu check", "lives self-test", "clocks", "rails", python=True) +
              tests_of("device seeds, devices", "device seeds, load_store", suites=("gpu", "threads")) +
              tests_of("lint docs", suites=("lint",), python=True) +
@@ -213,7 +215,7 @@ class Selection(unittest.TestCase):
         self.assertEqual(self.names("tsan", True, 0, []), ["init", "stream", "device seeds, devices",
                                                            "device seeds, load_store"])
         always = set.intersection(*(set(self.names("asan", False, quarter, [])) for quarter in range(4)))
-        self.assertEqual(always, {"plan", "steady", "init", "stream"})
+        self.assertEqual(always, {"matrix", "steady", "init", "stream"})
 
     def test_a_tool_is_tested_when_its_files_change(self):
         for quarter in range(4):
@@ -223,11 +225,14 @@ class Selection(unittest.TestCase):
 
     def test_every_name_is_that_of_a_test(self):
         builds = "".join(tree.read(path) for path in tree.all_files() if path.name == "meson.build")
-        names = [*select_tests.OCCASIONAL, *select_tests.TOOL_FILES, *select_tests.LONG_REASONS]
+        names = [*select_tests.OCCASIONAL, *select_tests.OCCASIONAL_SANITIZED, *select_tests.TOOL_FILES,
+                 *select_tests.SECONDS, *select_tests.LONG_REASONS]
         for name in names:
-            whole = "'" + name.split("*")[0].removesuffix(" ")
-            joined = "'" + name.rpartition(" ")[0] + " ' +"  # of a loop over the last word
-            self.assertTrue(whole in builds or joined in builds, name)
+            literal = re.split(r"[*\[]", name)[0].rstrip(", ")
+            head, _, tail = literal.partition(", ")  # of a loop over what follows the comma
+            joined = "'" + literal.rpartition(" ")[0] + " ' +"  # of a loop over the last word
+            self.assertTrue("'" + literal in builds or joined in builds or
+                            ("'" + head in builds and (f"'{tail}'" in builds or f"', {tail}'" in builds)), name)
         files = [str(path) for path in tree.all_files()]
         for name, patterns in select_tests.TOOL_FILES.items():
             for pattern in patterns:

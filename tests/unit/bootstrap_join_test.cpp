@@ -181,7 +181,7 @@ TEST_CASE("rendezvous: a directory or file that others could have touched is ref
   ::unlink(path.c_str());
 }
 
-TEST_CASE("rendezvous: ranks of a unique id meet once; a rank that is missing or came twice is named") {
+TEST_CASE("rendezvous: ranks of a unique id meet once; a rank that is missing or came twice is named", "[id]") {
   const auto made = start_unique_id_server("lo");
   REQUIRE(made.ok());
   bool other_met = false;
@@ -204,7 +204,7 @@ TEST_CASE("rendezvous: ranks of a unique id meet once; a rank that is missing or
   CHECK(late.error().message.find("rank 2 failed") != std::string::npos);
 }
 
-TEST_CASE("rendezvous: a rank that comes twice, or with another size, ends the wait of all with one status") {
+TEST_CASE("rendezvous: a rank that comes twice, or with another size, ends the wait of all with one status", "[id]") {
   for (const bool twice : {true, false}) {
     CAPTURE(twice);
     const auto made = start_unique_id_server("lo");
@@ -225,7 +225,7 @@ TEST_CASE("rendezvous: a rank that comes twice, or with another size, ends the w
   }
 }
 
-TEST_CASE("rendezvous: a store that has ended is not waited for by ranks that come to it") {
+TEST_CASE("rendezvous: a store that has ended is not waited for by ranks that come to it", "[id]") {
   auto made = start_unique_id_server("lo");
   REQUIRE(made.ok());
   made.value().server.reset();

@@ -146,7 +146,7 @@ TEST_CASE("listen place: rank 0 listens so that others reach it, or says what is
   CHECK(refused.error().message.find("no address of this host") != std::string::npos);
 }
 
-TEST_CASE("rendezvous: a port that is taken is spoken of, and a job of the same description is told") {
+TEST_CASE("rendezvous: a port that is taken is spoken of, and a job of the same description is told", "[file]") {
   const uint16_t port = free_port();
   const Job zero = job_of_two(0, "127.0.0.1", port);
   Result<Rendezvous> first = Error{RONDO_ERROR_INTERNAL, ""};
@@ -168,7 +168,7 @@ TEST_CASE("rendezvous: a port that is taken is spoken of, and a job of the same 
   CHECK(taken.error().message.find("no store of this job answers there") != std::string::npos);
 }
 
-TEST_CASE("rendezvous: a file that names a store which is gone is read again until rank 0 has replaced it") {
+TEST_CASE("rendezvous: a file that names a store which is gone is read again until rank 0 has replaced it", "[file]") {
   char directory[] = "/tmp/rondo-test-XXXXXX";
   REQUIRE(::mkdtemp(directory) != nullptr);
   Job job;

@@ -143,7 +143,8 @@ uint64_t abort_behind_a_question() {
 
 }  // namespace
 
-TEST_CASE("store: a call behind a question that is not answered waits until its own deadline, which names its key") {
+TEST_CASE("store: a call behind a question that is not answered waits until its own deadline, which names its key",
+          "[question]") {
   Asker asker;
   const uint64_t begun_ns = now_ns();
   const auto late = asker.put(begun_ns + 4 * second_ns);
@@ -153,7 +154,7 @@ TEST_CASE("store: a call behind a question that is not answered waits until its 
   CHECK(late.error().message.find("'own'") != std::string::npos);
 }
 
-TEST_CASE("store: a call behind a question goes on when the server answers after 3 s") {
+TEST_CASE("store: a call behind a question goes on when the server answers after 3 s", "[question]") {
   Asker asker;
   std::thread later([&asker] {
     sleep_for_ns(3 * second_ns);
