@@ -266,6 +266,12 @@ def lateness(rank, size):
         error = expect(rondo.TimeoutError, lambda: short.allreduce(torch.ones(1)).wait())
         assert error.peer == 1, error
     dist.barrier()
+    apart = rondo.torch.ProcessGroup(dist.PrefixStore("apart", dist.group.WORLD.get_group_store()), rank, size,
+                                     datetime.timedelta(seconds=1))
+    if rank != 1:
+        error = expect(rondo.TimeoutError, lambda: apart.barrier().wait())
+        assert "timeout= of init_process_group()" in str(error), error
+    dist.barrier()
     lone = rondo.torch.ProcessGroup(dist.PrefixStore("lone", dist.group.WORLD.get_group_store()), rank, size, LIMIT)
     lone.barrier().wait()
     if rank == 0:
