@@ -11,6 +11,7 @@ import time
 import torch
 import torch.distributed as dist
 from torch import nn
+from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
 from torch.nn.parallel import DistributedDataParallel
@@ -130,6 +131,10 @@ def asynchronous(rank, size):
     outputs = [torch.empty(3) for _ in range(size)]
     future = dist.all_gather(outputs, torch.full((3,), float(rank)), async_op=True).get_future()
     equal(future.wait(), [torch.full((3,), float(each)) for each in range(size)])
+    several = dist.group.WORLD.allgather_into_tensor_coalesced(
+        [torch.empty(2 * size), torch.empty(size)], [torch.full((2,), 1.0), torch.full((1,), 2.0)])
+    equal(several.get_future().wait(), [torch.full((2 * size,), 1.0), torch.full((size,), 2.0)])
+    several.wait()
     doubled = dist.all_reduce(torch.ones(2), async_op=True).get_future().then(lambda done: 2 * done.value()[0])
     equal(doubled.wait(), torch.full((2,), 2.0 * size))
     dist.barrier(async_op=True).wait()
@@ -224,6 +229,11 @@ def trainings(rank, size):
     expected = losses(DistributedDataParallel(model(), process_group=others), rank)
     got = losses(DistributedDataParallel(model(), bucket_cap_mb=0.01), rank)
     assert (got - expected).abs().max() < 1e-6, (got, expected)
+    for hook in (default_hooks.allreduce_hook, default_hooks.fp16_compress_hook):
+        hooked = DistributedDataParallel(model())
+        hooked.register_comm_hook(None, hook)
+        got, limit = losses(hooked, rank), 1e-6 if hook is default_hooks.allreduce_hook else 1e-2
+        assert (got - expected).abs().max() < limit, (hook, got, expected)
     mesh = init_device_mesh("cpu", (size,))
     got = losses(sharded(mesh), rank)
     assert (got - expected).abs().max() < 1e-6, (got, expected)
@@ -265,6 +275,12 @@ def lateness(rank, size):
     if rank != 1:
         error = expect(rondo.TimeoutError, lambda: short.allreduce(torch.ones(1)).wait())
         assert error.peer == 1, error
+    dist.barrier()
+    apart = rondo.torch.ProcessGroup(dist.PrefixStore("apart", dist.group.WORLD.get_group_store()), rank, size,
+                                     datetime.timedelta(seconds=1))
+    if rank != 1:
+        error = expect(rondo.TimeoutError, lambda: apart.barrier().wait())
+        assert "timeout= of init_process_group()" in str(error), error
     dist.barrier()
     lone = rondo.torch.ProcessGroup(dist.PrefixStore("lone", dist.group.WORLD.get_group_store()), rank, size, LIMIT)
     lone.barrier().wait()

@@ -5,8 +5,9 @@ A body is a function of a communicator and a stream, which makes one or more cal
 
 from __future__ import annotations
 
+import collections
 import threading
-from typing import Any, Callable, Optional, Sequence
+from typing import Any, Callable, Deque, Optional, Sequence
 
 import torch
 
@@ -67,12 +68,12 @@ class DeviceWork(Work):
 
     def __init__(self, lane: "DeviceLane", result: Sequence[torch.Tensor]) -> None:
         super().__init__(lane.names, result, lane.completer)
-        self._lane, self._event = lane, torch.cuda.Event()
-        self._event.record(lane.stream)
+        self._lane, self.event = lane, torch.cuda.Event()
+        self.event.record(lane.stream)
         self._enqueued.set()
 
     def _await(self, seconds: Optional[float]) -> bool:
-        self._event.wait(torch.cuda.current_stream(self._lane.device))
+        self.event.wait(torch.cuda.current_stream(self._lane.device))
         failed = self._lane.comm.async_error()
         if failed is not None:
             self._end(self._names.explained(failed))
@@ -86,7 +87,7 @@ class DeviceWork(Work):
         return future
 
     def is_completed(self) -> bool:
-        return self._event.query()
+        return bool(self.event.query())
 
 
 class DeviceLane:
@@ -97,6 +98,7 @@ class DeviceLane:
         self.stream = torch.cuda.Stream(device)
         self.completer = Completer()
         self._lock = threading.Lock()
+        self._running: Deque[Any] = collections.deque()  # what keeps the buffers of operations alive
 
     def run(self, body: Body, waits: bool, result: Sequence[torch.Tensor], finish: Finish) -> Work:
         """Enqueues the calls of `body`."""
@@ -109,9 +111,10 @@ class DeviceLane:
                 raise self.names.explained(error) from error
             if finish is not None:
                 finish()
-            for tensor in result:
-                tensor.record_stream(self.stream)
             work = DeviceWork(self, result)
+            self._running.append((work.event, body, finish))
+            while self._running[0][0].query() and len(self._running) > 1:
+                self._running.popleft()
         if waits:
             work.wait()
         return work

@@ -19,8 +19,8 @@ def fetch(store: Any, key: str, seconds: float) -> bytes:
     end, pause = time.monotonic() + seconds, FIRST_PAUSE_S
     while not store.check([key]):
         if time.monotonic() >= end:
-            raise TimeoutError(f"rank 0 of the communicator did not publish its id within {seconds:.0f} s: it has "
-                               "ended, or has not made the same call")
+            raise TimeoutError("rank 0 of the communicator did not publish its id: it has ended, or has not made the "
+                               "same call")
         time.sleep(pause)
         pause = min(2 * pause, LAST_PAUSE_S)
     return bytes(store.get(key))
@@ -29,6 +29,17 @@ def fetch(store: Any, key: str, seconds: float) -> bytes:
 def rendezvous(store: Any, key: str, rank: int, size: int, seconds: float, device: Optional[int],
                options: Mapping[str, Any]) -> Communicator:
     """Makes a communicator. Rank 0 publishes the id, which carries a secret, under `key`."""
+    try:
+        return joined(store, key, rank, size, seconds, device, options)
+    except TimeoutError as error:
+        raise TimeoutError(f"the timeout of the process group ({seconds:.0f} s, timeout= of init_process_group() and "
+                           f"new_group()) is over, and not all ranks have come: {error}", error.status, error.rank,
+                           error.peer) from error
+
+
+def joined(store: Any, key: str, rank: int, size: int, seconds: float, device: Optional[int],
+           options: Mapping[str, Any]) -> Communicator:
+    """Joins the communicator by its id."""
     chosen = {"timeout": seconds, "init_timeout": seconds, **options}
     if size == 1:
         return Communicator(unique_id(), 0, 1, device=device, **chosen)

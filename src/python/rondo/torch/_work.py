@@ -176,5 +176,11 @@ class Joined(Work):
         self._end(next((work._error for work in self._works if work._error is not None), None))
         return True
 
+    def get_future(self) -> "torch.futures.Future[Any]":
+        """Returns a future whose value is the list of all output tensors."""
+        parts = torch.futures.collect_all([work.get_future() for work in self._works])
+        return parts.then(lambda done: [tensor for part in done.value() for tensor in part.value()])
+
     def is_completed(self) -> bool:
+        """Returns whether all of the operations are done."""
         return self._done or all(work.is_completed() for work in self._works) and self._await(None)
