@@ -21,7 +21,7 @@
 
 #include "bench/compare/harness.h"
 
-/* Few enough that a machine where others compute, and each wait costs a turn of the scheduler, gets through. */
+/* Few enough for a busy machine, where each wait costs a turn of the scheduler. */
 enum { probe_bytes = 64 << 10, probe_iterations = 201, batches = 10, round_trips = 500, deadline_s = 120 };
 enum { nap_us = 20000, look_ns = 1000000, keep_most_s = 3600 };
 

@@ -102,7 +102,7 @@ void join(compare_job *job) try {
 void all_reduce(compare_job *job, const void *send, void *recv, size_t count) try {
   gloo::AllreduceOptions options(static_cast<Session *>(job->state)->context);
   options.setAlgorithm(gloo::AllreduceOptions::Algorithm::RING);
-  // setInput() wants a pointer that it may write to, and does not.
+  // setInput() takes a pointer to writable memory, although it does not write.
   if (send != recv) options.setInput(static_cast<float *>(const_cast<void *>(send)), count);
   options.setOutput(static_cast<float *>(recv), count);
   void (*sum)(void *, const void *, const void *, size_t) = &gloo::sum<float>;

@@ -14,13 +14,13 @@
 namespace rondo::perf {
 namespace {
 
-/// Returns how many take that time, at least one.
+/// Returns how many products or batches take that time, at least one.
 uint32_t count_for(double time_ns, double each_ns, uint32_t most) {
   if (each_ns <= 0) return most;
   return static_cast<uint32_t>(std::clamp(std::ceil(time_ns / each_ns), 1.0, static_cast<double>(most)));
 }
 
-/// For calibration: as many as give a time, and no more.
+/// The calibration runs only as many as give a measurable time.
 constexpr BesideRun few_products{0, 0, 1, 4}, few_batches{1, 1, 0, 0};
 
 /// One round's values, by name.

@@ -18,7 +18,8 @@ std::vector<int64_t> draw_summands(Random &random, const TypeFacts &facts, int r
     for (int64_t &value : values) value = random.between(facts.negative ? -most : 0, most);
     return values;
   }
-  // More ranks than the type can count: ranks drawn at random add one each time they come up, the others add nothing.
+  // If the type cannot count that many ranks, ranks are drawn at random. A rank adds one each time it is drawn, and the
+  // others add nothing.
   for (uint64_t draw = 0; draw < budget; ++draw) {
     int64_t &value = values[random.below(values.size())];
     const bool down = facts.negative && (value != 0 ? value < 0 : random.below(2) == 1);

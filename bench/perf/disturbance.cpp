@@ -13,12 +13,12 @@
 namespace rondo::perf {
 namespace {
 
-// A rank that waited a tenth of the time measured someone else, too.
+// A rank that waited a tenth of the time also measured other programs.
 constexpr double waited_max = 0.1;
 constexpr double others_max = 0.1;
 constexpr double stolen_max = 0.02;
 constexpr double idle_min = 0.5;  ///< processors: with as many free, other programs take none from a rank
-/// The host's counters tick every 10 ms: in less time a tick or two say nothing.
+/// The host's counters tick every 10 ms, so they mean nothing over a shorter time.
 constexpr uint64_t host_window_ns = 100'000'000;
 
 uint64_t clock_of(clockid_t clock) {

@@ -70,7 +70,7 @@ struct ProductFacts {
 struct Machine {
   std::vector<Member> members;
   std::optional<rondo_comm_properties_t> properties = {};  ///< of rank 0's communicator
-  /// That making the communicator took: the least of the ranks', so that nobody's late start is in it.
+  /// The time to make the communicator. It is the least of all ranks, so that a late start of a rank does not count.
   std::optional<double> setup_ms = {};
   std::vector<double> copy_GBps = {};  ///< of each rank's device, read and written bytes; empty on hosts
   std::vector<double> hand_over_us = {};  ///< by rank, of its device; 0, or empty, if no processes share one

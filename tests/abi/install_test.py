@@ -140,7 +140,7 @@ target_link_libraries(consumer PRIVATE Rondo::rondo)
         script = HERE.parents[1] / "packaging" / "after_install.py"
         environment = {"MESON_INSTALL_PREFIX": str(self.tree), "LD_LIBRARY_PATH": "", "PKG_CONFIG_PATH": "",
                        "PATH": "/usr/bin:/bin"}
-        # A shell stands for Meson, to whose output it says it.
+        # A shell takes the place of Meson and receives its output.
         words = ["bash", "-c", '"$@" >/dev/null; exit $?', "sh", sys.executable, str(script), self.libdir, "bin",
                  self.python, self.python_place]
         said = run(*words, **environment)

@@ -51,9 +51,8 @@ class Symbols(unittest.TestCase):
 
     def test_it_needs_no_library_whose_name_changes_with_the_distribution(self):
         needed = set(re.findall(r"NEEDED.*\[(.*?)\]", run("readelf", "-d", self.library)))
-        # The C library, of whose parts the linker names those that are used, hwloc and libsodium: of these names on
-        # Debian 12 and Ubuntu 24.04. No run time of C++ (libstdc++, libgcc_s), which would have to be as new as the
-        # compiler's.
+        # The used parts of the C library, hwloc and libsodium, by their names on Debian 12 and Ubuntu 24.04. The C++
+        # runtime (libstdc++, libgcc_s) is not among them, because it would have to be as new as the compiler's.
         c_library = {name for name in needed if re.fullmatch(r"lib[cm]\.so\.6|ld-linux[\w-]*\.so\.\d", name)}
         self.assertIn("libc.so.6", c_library)
         self.assertEqual(needed - c_library, {"libhwloc.so.15", "libsodium.so.23"})

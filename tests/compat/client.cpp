@@ -119,7 +119,7 @@ void threads() {
   for (std::thread &each : running) each.join();
 }
 
-/// Makes a communicator of one rank that is never destroyed. The program ends in spite of it, and says nothing.
+/// Makes a communicator of one rank that is never destroyed. The program ends nevertheless, and prints nothing.
 void leave() {
   const OnDevice current(0);
   ncclUniqueId id{};

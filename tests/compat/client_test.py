@@ -19,7 +19,7 @@ def start(arguments, environment):
 
 class Programs(unittest.TestCase):
     def finish(self, processes, killed=()):
-        """Waits for all of them; the killed ones are no failure. Returns what they said."""
+        """Waits for all processes and returns their output. A killed process is not a failure."""
         outputs = []
         try:
             for process in processes:

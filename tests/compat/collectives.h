@@ -75,7 +75,7 @@ inline std::vector<unsigned char> before(const Case &it, int rank) {
   return bytes;
 }
 
-/// Returns what the rank's memory holds afterwards. What is not received stays as it was.
+/// Returns what the rank's memory holds afterwards. Memory that receives nothing is unchanged.
 inline std::vector<unsigned char> after(const Case &it, int rank) {
   std::vector<unsigned char> bytes = before(it, rank);
   if (it.kind == Kind::reduce && rank != it.root) return bytes;

@@ -226,7 +226,7 @@ void check_one_rank() {
   for (const ncclComm_t comm : comms) NCCL(ncclCommDestroy(comm));
 }
 
-/// Checks a call with several ids of this process, of which the first one serves.
+/// Checks a call with several ids of this process, of which the first one is used.
 void check_scalable() {
   const OnDevice current(0);
   ncclUniqueId ids[3];

@@ -21,7 +21,7 @@ namespace {
 constexpr size_t KiB = 1024, MiB = 1024 * KiB;
 constexpr uint32_t device_count_max = 4;
 
-/// One call of every rank, behind some that nobody counts.
+/// One call of every rank, after some calls that are not counted.
 struct Counted {
   rondo_collective_t collective = RONDO_ALL_REDUCE;
   int rank_count = 0;

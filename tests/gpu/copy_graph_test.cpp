@@ -174,7 +174,7 @@ TEST_CASE("copy executor: a captured sum runs with each replay, more often than 
   CHECK_VALUES(group.values(0), std::vector<float>(group.count, 512));
   for (int round = 0; round < 10; ++round)
     for (int rank = 0; rank < 2; ++rank) {
-      // A replay right behind a call must not hide the end of that call, for which finalize waits.
+      // A replay right after a call must not hide the end of that call, for which finalize waits.
       REQUIRE(group.sum(rank) == RONDO_OK);
       group.launch(graphs[static_cast<size_t>(rank)], rank);
     }

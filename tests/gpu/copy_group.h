@@ -35,8 +35,8 @@ struct CopyGroup : DeviceRanks {
   std::vector<DeviceBuffer> buffers;
 };
 
-/// Ranks that call before a failure. Streams that are released overwrite slots which their peers are reading: nobody
-/// takes what comes of it, but ThreadSanitizer cannot know that.
+/// Ranks that call before a failure. Released streams overwrite slots that their peers are reading. No caller uses the
+/// result, but ThreadSanitizer cannot know that.
 inline constexpr int caller_count = rondo::test::under_thread_sanitizer ? 1 : 2;
 
 }  // namespace rondo_test

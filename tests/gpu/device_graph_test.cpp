@@ -26,7 +26,7 @@ TEST_CASE("device: a captured all-reduce is replayed, each time on what is there
     for (const DeviceBuffer &buffer : buffers)
       CHECK_VALUES(buffer.read(), std::vector<float>(count, expected));
   }
-  // A replay right behind a call must not hide the end of that call, for which finalize waits.
+  // A replay right after a call must not hide the end of that call, for which finalize waits.
   for (int round = 0; round < 20; ++round) {
     for (int rank = 0; rank < 2; ++rank) {
       const auto index = static_cast<size_t>(rank);

@@ -191,7 +191,7 @@ class Pair {
  private:
   static constexpr size_t chunks_max = 2048;
   [[nodiscard]] CuStream stream(int rank) const { return streams_[static_cast<size_t>(rank)].get().object; }
-  /// Returns the bytes with rubbish behind the data, of which at least the offset's greatest is left.
+  /// Returns the bytes of the data and of random bytes after it, at least as many as the largest offset.
   [[nodiscard]] size_t used_bytes(const DeviceCase &it) const {
     // Those that have blocks have as many as ranks.
     const size_t blocks = in_blocks(it.collective) ? static_cast<size_t>(host_.size()) : 1;

@@ -47,8 +47,8 @@ inline rondo_status_t join(DeviceProcess &self, uint32_t timeout_ms) {
   return RONDO_OK;
 }
 
-/// Copies the buffer to the host when the stream has ended; what the communicator says of it comes first. The context
-/// is current.
+/// Copies the buffer to the host when the stream has ended. A failure of the communicator is reported first. The
+/// context is current.
 inline int copy_back(const DeviceProcess &self, void *to, size_t bytes) {
   using rondo::cuda::CuStatus;
   auto *const stream = self.stream.get().object;

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Ranks that are processes, on one device except for some of ll128: sums, moves, a rank that is killed, one that does
-not come. RONDO_DEVICE_EXECUTOR sets the executor; auto is copies, unless the device says that processes share it by
-MPS."""
+"""Ranks that are processes, on one device except for some of ll128: sums, moves, a rank that is killed, and a rank that
+does not start. RONDO_DEVICE_EXECUTOR sets the executor; auto is copies, unless the device says that processes share it
+by MPS."""
 
 import functools
 import os
@@ -41,7 +41,7 @@ class DeviceProcesses(unittest.TestCase):
 
     @needs_software
     def test_kernels_of_processes_that_take_turns_wait_for_whole_turns_and_copies_do_not(self):
-        # A kernel that waits for its peer waits for its whole turn: with time for four of them they came through at
+        # A kernel that waits for its peer waits for its whole turn. With a limit of four turns, the sums succeeded at
         # times. By one channel the sums take some twenty turns. Copies have a hundred times what they need, since tests
         # run side by side.
         for executor, turn_ms, timeout_ms, status in (("kernel", 3000, 2000, "timeout"), ("copy", 3000, 12000, "ok"),

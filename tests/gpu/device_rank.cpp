@@ -25,7 +25,7 @@ size_t number_of_environment(const char *name, size_t otherwise) {
   return text == nullptr ? otherwise : std::strtoull(text, nullptr, 10);
 }
 
-/// Gathers a part of each rank, then takes that of rank 1 in place of the first one.
+/// Gathers a part of each rank, and then replaces the first part by the part of rank 1.
 int move_once(const DeviceProcess &self, int round) {
   using rondo::cuda::CuStatus;
   const size_t count = self.count;

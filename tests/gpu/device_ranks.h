@@ -84,7 +84,7 @@ std::vector<T> values_of(const std::vector<std::byte> &bytes) {
   return values;
 }
 
-/// Returns "" if they are equal, otherwise how many are not and the first of these, in place of all of both.
+/// Returns "" if they are equal. Otherwise returns the number of differences and the first one, not all values.
 inline std::string difference(const std::vector<float> &received, const std::vector<float> &expected) {
   if (received.size() != expected.size())
     return std::to_string(received.size()) + " elements in place of " + std::to_string(expected.size());

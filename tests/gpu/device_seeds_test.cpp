@@ -82,7 +82,8 @@ class LifeOfRanks {
                                   &plan) == RONDO_OK);
     return plan.kernel == RONDO_KERNEL_LOAD_STORE;
   }
-  /// Returns the count, of a block where there are blocks. It is odd where `count` is, so n and n + 1 give two counts.
+  /// Returns the count of the call, or of a block if the collective has blocks. It is odd where `count` is, so n and n
+  /// + 1 give two counts.
   [[nodiscard]] size_t count_of(rondo_collective_t collective, size_t count) const {
     return in_blocks(collective) ? count / static_cast<size_t>(life_.rank_count) / 2 * 2 + count % 2 : count;
   }

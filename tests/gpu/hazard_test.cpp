@@ -81,8 +81,8 @@ void check_that_it_waits(Pair &pair, const std::function<void(Pair &)> &between)
   check_that_rank_1_was_late(what_comes_of(pair, between));
 }
 
-/// Checks what a real driver and device may do without waiting; there it prints a line that says which it was. The
-/// driver in software waits, as the worst of them.
+/// Checks calls for which a real driver and device may or may not wait. There it prints a line that reports the
+/// behaviour. The driver in software always waits, which is the worst case.
 void check_that_it_may_wait(Pair &pair, const char *what, const std::function<void(Pair &)> &between) {
   const rondo_error_t verdict = what_comes_of(pair, between);
   const bool waits = in_software() || verdict.status != RONDO_OK;

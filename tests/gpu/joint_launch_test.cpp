@@ -67,7 +67,7 @@ TEST_CASE("shared launch: load_store has kernels for as many ranks as one takes"
   check_message({"'load_store'", "up to 8", "RONDO_DEVICE_LAUNCH=own", "RONDO_KERNEL=interpreter"});
 }
 
-// "[auto]": a process reads RONDO_DEVICE_LAUNCH once, so these want one of their own, in which it says nothing.
+// "[auto]": a process reads RONDO_DEVICE_LAUNCH once, so these cases need a process in which it is not set.
 namespace {
 
 /// Ranks that share launches as nobody asked for it, where CUDA has few queues: kernels that are launched for a call.

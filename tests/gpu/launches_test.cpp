@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A call on a device waits for these before it is enqueued. Memory of peers is opened and closed in moments in which
-// nothing of the process is in flight. That may last as long as the work on a device.
+// Tests what a call on a device waits for before it is enqueued. Memory of peers is opened and closed only while the
+// process has nothing in flight, which may take as long as the work on a device.
 #include <atomic>
 #include <chrono>
 #include <condition_variable>

@@ -155,7 +155,7 @@ TEST_CASE("ll: units left over from a longer message are swept before their lap 
           for (uint64_t counter = first + 1; swept && counter < again; ++counter) slots.post(counter, 8);
           if (!swept) slots.begin_at(again);  // as if nobody had been there meanwhile
           slots.post(again, 8);
-          // Unswept the two make one, or look like another operation's: what the sweep is for.
+          // Without the sweep, the two would look like one slot, or like the slot of another operation.
           const LlOutcome as_one = left_by == signature ? LlOutcome::full
                                    : by_group           ? LlOutcome::foreign
                                                         : LlOutcome::stale;  // the first unit decides on hosts

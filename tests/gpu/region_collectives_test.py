@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every collective among ranks that are processes, in the memory that they register or through their places: results,
-and how much kernels move, beside the interpreter's. By the driver in software."""
+"""Tests every collective among ranks that are processes, in registered memory and through places. It checks the
+results, and compares how much the kernels move with the interpreter. The driver is the one in software."""
 
 import unittest
 

@@ -14,7 +14,7 @@ from train_support import TrainCase  # noqa: E402
 TrainCase.rondo = os.path.abspath(sys.argv.pop(1))
 LIBRARY = os.environ["RONDO_TEST_CUBLAS_LT"]
 CUDA = ("--device", "cuda", "--product-library", LIBRARY)
-# Blocks of one thread, and few of them: what threads of a block do together is the kernels' own test.
+# Few blocks of one thread each, because the kernels' own tests check how the threads of a block work together.
 os.environ.setdefault("SOFT_CUDA_THREADS", "1")
 os.environ.setdefault("SOFT_CUDA_RESIDENT_BLOCKS", "8")
 STEPS = ("--steps", 6, "--validate-every", 3)

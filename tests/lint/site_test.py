@@ -28,7 +28,7 @@ DRIVER = '<!DOCTYPE html><title>driver</title><body><script src="/driver.js"></s
 
 
 class Handler(http.server.SimpleHTTPRequestHandler):
-    """Serves the site, the driver, what it is to check, and receives what it found."""
+    """Serves the site, the driver and its list of checks, and receives the driver's results."""
 
     def do_GET(self):
         own = {"/driver.html": ("text/html", DRIVER),

@@ -169,7 +169,7 @@ TEST_CASE("device slots: over verbs all links have those of the host where one c
   Pair pair;
   Side &side = pair.sides[0];
   side.use_device_memory();
-  // Pages that nobody may touch, of the last link alone: what is registered before it is taken back.
+  // Pages without access, of the last link only. The registrations before it must be undone.
   const size_t bytes = net::slot_area_bytes(small_geometry());
   void *const address = ::mmap(nullptr, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   REQUIRE(address != MAP_FAILED);

@@ -59,7 +59,7 @@ TEST_CASE("ring of hosts: numbers that ranks may wait for are told at once, othe
       REQUIRE(ring.run(second_ns, [&] { return ring.control(1).status(0).entered == 1; }));
       ring.ranks(0).latest[0] = entered;  // the next heartbeat is far
       ring.control(0).tell_status();
-      // Two connections are a way; what waits for the heartbeat of the host between them comes later.
+      // A path has two connections. Updates that wait for the heartbeat of the host between them arrive later.
       CHECK(all_know(ring, 7 * ring_step_ns, 0, entered) == (entered == net::entered_step));
       CHECK(all_know(ring, heartbeats_ns, 0, entered));
     }

@@ -11,7 +11,7 @@
 
 namespace rondo::net_test {
 
-/// A store between threads of one process. What was said stays readable.
+/// A store between threads of one process. Published values stay readable.
 class MemoryStore final : public Store {
  public:
   Result<void> put(std::string_view key, std::span<const std::byte> value, uint64_t deadline_ns) override;

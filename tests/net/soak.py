@@ -343,7 +343,7 @@ def strangers(program, seeds):
 
 
 def is_good(tally, kind, options):
-    """Prints what came of a kind. Returns whether all of it was as promised."""
+    """Prints the outcomes of a kind. Returns whether all of them were as promised."""
     tally.refuse_later_than(options.latest_return if kind == "returns" else options.latest)
     print(tally.line(), flush=True)
     for seed, what in tally.wrong[:10]:

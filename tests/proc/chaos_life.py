@@ -115,7 +115,7 @@ class Life:
             "RONDO_PROTOCOL": draw.choice(("auto", "simple", "ll")),
             "RONDO_MAPPING": draw.choice(("auto", "off")),
             "RONDO_CROSS_MEMORY": draw.choice(("auto", "off")),
-            # Only where something is to be waited for in vain may the deadline come first.
+            # The deadline may pass first only if a rank waits for an event that never happens.
             "RONDO_TIMEOUT": str(TIMEOUT_S if KINDS[self.kind][1] == TIMEOUT else 100),
             "RONDO_INIT_TIMEOUT": str(INIT_TIMEOUT_S if self.kind == "early" else 60),
         }

@@ -187,7 +187,7 @@ rondo_status_t sum_replaced(const Options &self, rondo_comm_t comm) {
   return status;
 }
 
-/// Runs the victim's own last round, if it is one of its calls that goes wrong.
+/// Runs the victim's last round, if the fault is one of its own calls.
 bool misbehaves(const Options &self, rondo_comm_t comm, int32_t *values, rondo_status_t &status) {
   if (self.kind == "replaced") {
     say(self, "strike", self.kind);

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs every line that begins with a command as it stands, on the installed tree. The lines are from README.md, docs/,
-the manual page's examples and each command's --help. They run in one folder, with the programs that the pages speak of.
+"""Runs every line that begins with a command as it stands, on the installed tree. The lines are from README.md,
+CONTRIBUTING.md, docs/, the manual page's examples and each command's --help. They run in one folder, with the programs
+that the pages speak of.
 SKIPPED has lines that take minutes, a GPU or another's machine, with the reason. SHORTER shortens lines that would take
 long. Both are reported.
 
@@ -27,6 +28,7 @@ COMMANDS = re.compile(r"(rondo|cc|mpirun|srun|torchrun|jq|sysctl|meson|ninja|pyt
 
 SKIPPED = [  # (what the line has, why it is not run)
     (r"^scripts/(demo|test|setup)\b", "installs packages and takes minutes; scripts/check-fresh runs it"),
+    (r"^scripts/docs\b", "writes into the checkout; the test 'lint reference' runs it"),
     (r"^(meson|ninja) ", "builds and installs; scripts/check-fresh --only install runs it in a bare root"),
     (r"^(scripts/gpu-bundle|cp build-gpu/|/tmp/rondo-gpu-check/)|rondo-gpu-check\.tar", "is for a machine with a GPU"),
     (r"^(RONDO_\w+=\S+ )*rondo run --host(s|file) ", "needs other hosts; tests/net runs such lines between namespaces"),
@@ -108,7 +110,8 @@ def lines_of_help(text):
 
 
 def all_lines():
-    pages = ["README.md", *sorted(str(path.relative_to(ROOT)) for path in (ROOT / "docs").rglob("*.md"))]
+    docs = sorted(str(path.relative_to(ROOT)) for path in (ROOT / "docs").rglob("*.md"))
+    pages = ["README.md", "CONTRIBUTING.md", *docs]
     lines = [(f"{page}:{number}", text) for page in pages for number, text in lines_of(page)]
     return lines + [(f"docs/rondo.1:{number}", text) for number, text in lines_of_manual()]
 
@@ -143,7 +146,7 @@ class Commands(unittest.TestCase):
 
     @classmethod
     def run_line(cls, line):
-        # A session of its own, so that nothing of a line that hangs stays behind.
+        # The line runs in a session of its own, so that its processes can be ended if it hangs.
         with subprocess.Popen(["bash", "-euc", line], cwd=cls.place, env=cls.environment, stdin=subprocess.DEVNULL,
                               stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
                               start_new_session=True) as running:

@@ -90,7 +90,7 @@ void count_call() {
   ::kill(::getpid(), SIGKILL);
 }
 
-/// Reports that it came, once the second message to the store has said which rank this is.
+/// Reports its arrival once the second message to the store has named this rank.
 void tell_that_it_came() {
   if (!armed || sent_count < 2 || told.exchange(true)) return;
   if (const char *const path = std::getenv("RONDO_TEST_CAME")) std::ofstream(path) << "came";

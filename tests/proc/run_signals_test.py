@@ -8,7 +8,7 @@ import threading
 import run_support
 from run_support import RunTest, children, is_gone, state, wait_until
 
-# Each rank says when it is ready, then what came.
+# Each rank prints when it is ready, and then the signals that arrived.
 LISTEN = """
 import os, signal, sys, time
 rank = os.environ["RONDO_RANK"]

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests how ranks of `rondo train` divide the work and the memory, and what they send each other. Each option shows."""
+"""Tests how ranks of `rondo train` divide the work and the memory, and what they send each other. Each option must have
+a visible effect."""
 
 import os
 import sys

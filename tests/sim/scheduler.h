@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One thread, virtual time: each rank is a fiber, and whenever one waits (src/base/clock.h) the scheduler goes on with
-// the one whose turn comes first. How late a fiber is called is drawn from the seed, so the order is, too.
+// One thread and virtual time. Each rank is a fiber. Whenever a fiber waits (src/base/clock.h), the scheduler runs the
+// fiber with the earliest turn. The delay of a fiber is drawn from the seed, so the seed decides the order, too.
 #pragma once
 
 #include <ucontext.h>

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The shared-memory transport as a simulated rank has it: the real one, made by the real connect(), behind a shell. In
-// the shell each call may let other ranks run first, processes are dead when the life says so, and stores may be late.
+// the shell, each call may let other ranks run first. The plan of the life decides when processes are dead, and stores
+// may be late.
 #pragma once
 
 #include <functional>

@@ -15,8 +15,8 @@ namespace {
 
 enum class Place { device, pinned, pageable, wrong };
 
-/// Returns where an address is. One that nobody allocated is ordinary host memory; one that runs out of its allocation
-/// is wrong.
+/// Returns where an address is. An address that was never allocated is ordinary host memory. A range that exceeds its
+/// allocation is wrong.
 Place place_of(State &driver, uint64_t address, size_t bytes) {
   const Range *const range = driver.memory.find(address);
   if (range == nullptr) return address == 0 ? Place::wrong : Place::pageable;

@@ -17,7 +17,7 @@ CuStatus check_host_may_ask(State &driver, const std::shared_ptr<Stream> &stream
   return CuStatus::stream_capture_implicit;
 }
 
-/// Returns all that the legacy stream comes after: what blocking streams have is its work too.
+/// Returns all work that the legacy stream must follow, which includes the work of blocking streams.
 std::vector<CompletionRef> ends_of(const std::shared_ptr<Stream> &stream) {
   std::vector<CompletionRef> ends;
   if (stream->last != nullptr) ends.push_back(stream->last);

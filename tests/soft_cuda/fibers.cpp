@@ -118,9 +118,9 @@ struct Fibers {
 thread_local Fibers fibers;
 thread_local uint32_t looks_in_vain = 0;  ///< since the kernel began
 
-/// Hands the core over between two polls in vain. Threads that only yield keep the machine from all that comes after
-/// them, even from the kernel's own threads. On Linux 6.18 no packet is taken in for seconds. So now and then a thread
-/// sleeps, and each time if its kernel waits for long. Tests get quicker, too: most of their time was yielding.
+/// Hands the core over after a poll that found nothing. Threads that only yield delay all other work of the machine,
+/// even the kernel's own threads. On Linux 6.18 no packet is taken in for seconds. So now and then a thread sleeps, and
+/// each time if its kernel waits for long. Tests get quicker, too: most of their time was yielding.
 void hand_core_over() {
   constexpr uint32_t long_wait = 4096;
   const uint32_t looks = ++looks_in_vain;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// A process opens what another one exported from the 64 bytes of a handle alone. The handle names an abstract unix
-// socket of the owner and a token. The socket is no file, and is gone with the owner. The owner's thread answers a
-// token with a descriptor. It refuses a peer of another user, and does not believe one that is not the process in the
-// handle.
+// A process opens memory that another process exported, from only the 64 bytes of a handle. The handle names an
+// abstract unix socket of the owner and a token. The socket is no file, and is gone with the owner. The owner's thread
+// answers a token with a descriptor. It refuses a peer of another user, and does not believe one that is not the
+// process in the handle.
 #pragma once
 
 #include <cstdint>

@@ -13,7 +13,7 @@ namespace {
 constexpr unsigned device_count_max = 64;
 constexpr unsigned link_count_max = 18;
 
-/// Inits without their shutdown: what is asked for outside of them is refused, as NVML does.
+/// Returns the number of inits without a shutdown. While it is 0, every call is refused, as in NVML.
 std::atomic<int> &init_count() {
   static std::atomic<int> count = 0;
   return count;

@@ -102,7 +102,7 @@ TEST_CASE("all_to_all: in place a block goes where the block of that rank comes 
         return right(own == blocks(rank, size, count, true), status);
       })));
       CHECK(all_ok(ranks.run([&](int rank, rondo_comm_t comm) {
-        // Rank 0 has two buffers: what is in place is a rank's own affair.
+        // Rank 0 has two buffers, because each rank decides for itself whether it works in place.
         const Shared send(blocks(rank, size, count, false));
         const Shared other(Values(static_cast<size_t>(size) * count, -1));
         const Shared &recv = rank == 0 ? other : send;

@@ -16,7 +16,7 @@ namespace rondo_test {
 
 constexpr uint64_t other_process = 1;  // none of ours
 
-/// Two ranks, one of this process and one of another, of which the store hears why it failed at a later look.
+/// Two ranks, one of this process and one of another. The store learns only at a later check why the other rank failed.
 class LateStore final : public rondo::Store {
  public:
   explicit LateStore(int looks_before) : looks_before_(looks_before) {}

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ranks of one host that meet in shared memory: which rank is named where one goes before it has fetched it.
+// Tests ranks of one host that meet in shared memory. If a rank ends before it has fetched the memory, the error must
+// name it.
 #include <optional>
 #include <string>
 #include <vector>

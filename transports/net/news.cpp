@@ -179,11 +179,11 @@ bool News::is_cut_off(uint32_t host, const std::vector<bool> &part) const {
   });
 }
 
-/// Finds a host that ended while a neighbour of it is stopped: paths over that neighbour seem to lead to it. But a live
-/// host reports what is down as the other ends do. Suppose that the other ends alone have reported most of its
-/// connections as down, and that nothing more arrives for a while. Then it has ended, or is cut off from all hosts that
-/// run. Time in which this rank itself stood still does not count: reports of that time may still be on their way, or
-/// the other hosts stood still, too.
+/// Finds a host that ended while one of its neighbours is stopped. Paths over that neighbour still seem to lead to it.
+/// But if a connection is down, a live host reports that just as the other end does. The host has ended, or is cut off
+/// from all running hosts, if two conditions hold. Most of its connections are reported down by the other ends only.
+/// And no further report arrives for a while. Time in which this rank stood still does not count, because reports may
+/// still be on their way.
 void News::find_hidden(uint64_t now_ns) {
   const auto seen = std::pair(header().downs, header().gone_ranks);
   if (overlay_.is_mesh() || header().downs == 0) return;

@@ -16,7 +16,8 @@ constexpr size_t alignment = 64;
 
 size_t aligned(size_t bytes) { return (bytes + alignment - 1) / alignment * alignment; }
 
-/// Magnitudes compare as the integers that their bits are, with infinity and NaN above all else, so these get through.
+/// Magnitudes are compared as integers of their bits. Infinity and NaN are above all other values, so they are always
+/// sent.
 uint32_t magnitude(float value) { return std::bit_cast<uint32_t>(value) & 0x7fff'ffffu; }
 
 /// A block's largest magnitude becomes 127; the scales come first, then the elements.

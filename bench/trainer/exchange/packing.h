@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Gradients in fewer bytes, with what that leaves out: int8 with a scale for each block, and the largest ones only.
+// Packs gradients into fewer bytes, and keeps the remainder. The forms are int8 with a scale for each block, and only
+// the largest values.
 #pragma once
 
 #include <cstddef>

@@ -55,7 +55,7 @@ size_t Trainer::worker_count() const {
 
 size_t Trainer::worker() const { return options_.mode == Mode::async_ps ? data_.rank() - 1 : data_.rank(); }
 
-/// With one slice for each model, nothing of this is called.
+/// With one slice for each model, none of this is called.
 Joint Trainer::make_joint() {
   const auto allocate = [this](size_t count) {
     Buffer sums;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The kernels are written for a block of threads. A block type has thread(), threads(), index() of the block, count()
-// of blocks and sync(). Its shared() is memory of the block: 8 bytes a thread. On a device it stands for the hardware's
-// block (kernels.cu); in tests for threads of the host.
+// of blocks and sync(). Its shared() is memory of the block: 8 bytes a thread. On a device it represents the hardware's
+// block (kernels.cu), and in tests threads of the host.
 //
 // A function that a block runs is declared with RONDO_TRAIN_FUNCTION; the file that includes a kernel defines it.
 #pragma once
