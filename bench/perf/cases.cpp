@@ -39,7 +39,7 @@ bool has_root(rondo_collective_t collective) {
 
 bool has_plan(rondo_collective_t collective) { return collective != sendrecv; }
 
-bool host_only(rondo_collective_t collective) {
+bool exchanges_blocks(rondo_collective_t collective) {
   return collective == RONDO_ALL_TO_ALL || collective == RONDO_GATHER || collective == RONDO_SCATTER;
 }
 

@@ -59,8 +59,8 @@ struct Shape {
 /// Returns false for what runs without a plan: messages.
 [[nodiscard]] bool has_plan(rondo_collective_t collective);
 
-/// Returns whether devices do not have it in this version.
-[[nodiscard]] bool host_only(rondo_collective_t collective);
+/// Returns whether blocks go straight from rank to rank, without a schedule. Devices have none of these collectives.
+[[nodiscard]] bool exchanges_blocks(rondo_collective_t collective);
 
 /// Returns false if the rank's recv must stay as it is: reduce and gather, elsewhere than on root.
 [[nodiscard]] bool writes_recv(const Case &what, int rank);

@@ -6,6 +6,7 @@
 
 #include "bench/perf/cases.h"
 #include "bench/perf/nccl_letters.h"
+#include "bench/perf/plan_options.h"
 #include "bench/perf/product.h"
 #include "src/base/size.h"
 #include "src/base/spelling.h"
@@ -58,7 +59,7 @@ std::optional<rondo_type_t> find_type(std::string_view text) {
   return find_name(text, rondo_type_string);
 }
 
-constexpr unsigned channel_count_max = 128, host_channel_count_max = 8, cta_count_max = 1'024;
+constexpr unsigned host_channel_count_max = 8;
 constexpr size_t chunk_bytes_min = 64, chunk_bytes_max = size_t{1} << 30;
 
 constexpr console::Manual manual{
@@ -78,9 +79,9 @@ bool is_collective(std::string_view word) { return find_collective(collective_sp
 
 /// Options as they stand on the command line, before their words are understood.
 struct Words {
-  std::string collective, min_bytes, max_bytes, step_bytes, chunk_bytes;
+  std::string collective, min_bytes, max_bytes, step_bytes;
   std::string type = "float32", op = "sum", device = "host", buffers = "private";
-  std::string algorithm = "auto", protocol = "auto", kernel = "auto";
+  PlanWords plan;
   uint32_t iterations = 0, warmups = 0, timeout_s = 0, stream = 0;
   bool graph = false, one_graph = false, together = false, count = false;
   bool no_rewrite = false, only_out_of_place = false, only_in_place = false;
@@ -107,24 +108,7 @@ void add_choice_options(console::CommandLine &app, Options &options, Words &word
                  "cuda:0,2 [host]")
       ->type_name("NAME");
   app.add_option("--buffers", words.buffers, "private, alloc, registered or moved [private]")->type_name("KIND");
-  app.begin_group("The plan");
-  app.add_option("--algorithm", words.algorithm,
-                 "auto, ring, tree, halving_doubling, one_shot, two_shot, hierarchical or hierarchical_tree; auto is "
-                 "the tuner's choice [auto]")
-      ->type_name("NAME");
-  app.add_option("--protocol", words.protocol, "auto, simple, ll or ll128 [auto]")->type_name("NAME");
-  app.add_option("--kernel", words.kernel, "what runs the plan: auto, interpreter or load_store [auto]")
-      ->type_name("NAME");
-  app.add_option("--channels", options.config.channels,
-                 "parallel lanes, 1 to 8, on a device 1 to 128; 0: the tuner's choice [0]")
-      ->check(console::InRange(0u, channel_count_max))
-      ->type_name("N");
-  app.add_option("--max-ctas", options.config.max_ctas,
-                 "blocks of a collective on a device, at most, 1 to 1024; 0: no limit [0]")
-      ->check(console::InRange(0u, cta_count_max))
-      ->type_name("N");
-  app.add_option("--chunk-bytes", words.chunk_bytes, "the schedule's unit, 64 to 1G; 0: the tuner's choice [0]")
-      ->type_name("SIZE");
+  add_plan_options(app, options, words.plan);
 }
 
 void add_run_options(console::CommandLine &app, Options &options, Words &words) {
@@ -203,9 +187,9 @@ Outcome take_sizes(const Words &words, bool factor_given, Options &options) {
   if (words.max_bytes.empty() && options.min_bytes > options.max_bytes) options.max_bytes = options.min_bytes;
   if (auto failure = take_size(words.max_bytes, "--maxbytes", options.max_bytes)) return failure;
   if (auto failure = take_size(words.step_bytes, "--stepbytes", options.step_bytes)) return failure;
-  if (auto failure = take_size(words.chunk_bytes, "--chunk-bytes", chunk_bytes)) return failure;
+  if (auto failure = take_size(words.plan.chunk_bytes, "--chunk-bytes", chunk_bytes)) return failure;
   if (chunk_bytes != 0 && (chunk_bytes < chunk_bytes_min || chunk_bytes > chunk_bytes_max))
-    return Failure{Exit::usage, "--chunk-bytes: '" + words.chunk_bytes + "' is not 0 or a size from 64 to 1G"};
+    return Failure{Exit::usage, "--chunk-bytes: '" + words.plan.chunk_bytes + "' is not 0 or a size from 64 to 1G"};
   options.config.chunk_bytes = chunk_bytes;
   if (options.max_bytes < options.min_bytes)
     return Failure{Exit::usage, "--maxbytes is below --minbytes; give a range that is not empty"};
@@ -238,14 +222,14 @@ Outcome take_names(const Words &words, Options &options) {
     return unknown("operation", words.op, names_of(rondo_op_string) + ", all");
   }
   if (!reduces(*collective)) options.ops = {RONDO_SUM};  // not used
-  const auto algorithm = find_name(words.algorithm, rondo_algorithm_string);
-  if (!algorithm) return unknown("algorithm", words.algorithm, names_of(rondo_algorithm_string));
+  const auto algorithm = find_name(words.plan.algorithm, rondo_algorithm_string);
+  if (!algorithm) return unknown("algorithm", words.plan.algorithm, names_of(rondo_algorithm_string));
   options.config.algorithm = *algorithm;
-  const auto protocol = find_name(words.protocol, rondo_protocol_string);
-  if (!protocol) return unknown("protocol", words.protocol, names_of(rondo_protocol_string));
+  const auto protocol = find_name(words.plan.protocol, rondo_protocol_string);
+  if (!protocol) return unknown("protocol", words.plan.protocol, names_of(rondo_protocol_string));
   options.config.protocol = *protocol;
-  const auto kernel = find_name(words.kernel, rondo_kernel_string);
-  if (!kernel) return unknown("kernel", words.kernel, names_of(rondo_kernel_string));
+  const auto kernel = find_name(words.plan.kernel, rondo_kernel_string);
+  if (!kernel) return unknown("kernel", words.plan.kernel, names_of(rondo_kernel_string));
   options.config.kernel = *kernel;
   constexpr std::array<std::pair<std::string_view, Buffers>, 4> kinds{{{"private", Buffers::private_memory},
                                                                        {"alloc", Buffers::alloc},
@@ -286,7 +270,7 @@ Outcome take_device(const CLI::App &app, const Words &words, Options &options) {
   if (words.device == "host" && options.config.channels > host_channel_count_max)
     return Failure{Exit::usage, "--channels takes 0 to 8 on host memory, and more with --device cuda alone"};
   if (words.device == "host") return std::nullopt;
-  if (host_only(options.collective))
+  if (exchanges_blocks(options.collective))
     return Failure{Exit::usage, words.collective + " is for host memory in this version; leave --device out"};
   if (options.product_size != 0 && !options.against_path.empty())
     return Failure{Exit::usage, "--beside-product and --against exclude each other; give one of them"};
@@ -304,14 +288,11 @@ Outcome take_device(const CLI::App &app, const Words &words, Options &options) {
 }
 
 /// Refuses what an exchange of messages lacks.
-Outcome check_messages(const CLI::App &app, const Words &words) {
+Outcome check_messages(const Words &words) {
   if (words.device != "host")
     return Failure{Exit::usage, words.collective + " needs host memory in this version; leave out --device"};
   if (words.only_in_place)
     return Failure{Exit::usage, words.collective + " has no in-place form; leave out --in-place-only"};
-  for (const char *option : {"--algorithm", "--protocol", "--kernel", "--channels", "--max-ctas", "--chunk-bytes"})
-    if (app.count(option) != 0)
-      return Failure{Exit::usage, words.collective + " has no plan; leave out " + std::string(option)};
   return std::nullopt;
 }
 
@@ -330,7 +311,8 @@ Outcome take_rest(const CLI::App &app, const Words &words, Options &options) {
   if (auto failure = take_device(app, words, options)) return failure;
   if (auto failure = take_threads(words, options)) return failure;
   if (!has_plan(options.collective))
-    if (auto failure = check_messages(app, words)) return failure;
+    if (auto failure = check_messages(words)) return failure;
+  if (auto failure = check_plan_options(app, options)) return failure;
   if (words.only_in_place && words.only_out_of_place)
     return Failure{Exit::usage, "--in-place-only and --out-of-place-only exclude each other; give one of them"};
   if (options.root < 0 || (options.ranks != 0 && options.root >= options.ranks))
@@ -384,8 +366,8 @@ std::variant<Options, Failure> parse_options(std::span<const char *const> args) 
   add_nccl_options(app, options, nccl);
   if (auto answer = app.read(args))
     return Failure{answer->is_help ? Exit::ok : Exit::usage, std::move(answer->text)};
-  for (std::string *word : {&words.collective, &words.type, &words.op, &words.device, &words.buffers, &words.algorithm,
-                            &words.protocol, &words.kernel})
+  for (std::string *word : {&words.collective, &words.type, &words.op, &words.device, &words.buffers,
+                            &words.plan.algorithm, &words.plan.protocol, &words.plan.kernel})
     *word = console::lower_case(*word);
   words.collective = collective_spelling(words.collective);
   const SharedWords shared{words.device, words.buffers, words.iterations, words.stream, words.graph};

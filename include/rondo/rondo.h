@@ -108,7 +108,7 @@ RONDO_API rondo_status_t rondo_all_gather(const void *send, void *recv, size_t s
  * @param recv           room for all blocks at their displacements.
  * @param counts         `size` entries, equal on all ranks; read during the call only.
  * @param displacements  `size` entries in elements, equal on all ranks; read during the call only. The ranges must be
- *                       disjoint. With NULL, the blocks stand one after another. */
+ *                       disjoint. With NULL, the blocks stand one after another. Empty blocks' are ignored. */
 RONDO_API rondo_status_t rondo_all_gather_v(const void *send, void *recv, const size_t *counts,
                                             const size_t *displacements, rondo_type_t type, rondo_comm_t comm,
                                             rondo_stream_t stream) RONDO_NOEXCEPT;
@@ -151,7 +151,7 @@ RONDO_API rondo_status_t rondo_all_to_all(const void *send, void *recv, size_t c
  * @param send                room for all blocks to send; disjoint from recv.
  * @param send_counts         `size` entries; read during the call only.
  * @param send_displacements  `size` entries in elements; read during the call only. With NULL, the blocks stand one
- *                            after another.
+ *                            after another. Empty blocks' are ignored.
  * @param recv                room for all blocks to receive.
  * @param recv_counts         `size` entries; read during the call only.
  * @param recv_displacements  as send_displacements. The ranges must be disjoint. */
@@ -177,7 +177,7 @@ RONDO_API rondo_status_t rondo_gather(const void *send, void *recv, size_t send_
  * @param recv           on the root: room for all blocks at their displacements.
  * @param counts         on the root: `size` entries, the counts of all ranks. Read during the call only.
  * @param displacements  on the root: `size` entries in elements. Read during the call only. The ranges must be
- *                       disjoint. With NULL, the blocks stand one after another. */
+ *                       disjoint. With NULL, the blocks stand one after another. Empty blocks' are ignored. */
 RONDO_API rondo_status_t rondo_gather_v(const void *send, size_t send_count, void *recv, const size_t *counts,
                                         const size_t *displacements, rondo_type_t type, int root, rondo_comm_t comm,
                                         rondo_stream_t stream) RONDO_NOEXCEPT;
@@ -196,7 +196,7 @@ RONDO_API rondo_status_t rondo_scatter(const void *send, void *recv, size_t recv
  * @param send           on the root: all blocks at their displacements.
  * @param counts         on the root: `size` entries, the counts of all ranks. Read during the call only.
  * @param displacements  on the root: `size` entries in elements. Read during the call only. With NULL, the blocks stand
- *                       one after another.
+ *                       one after another. Empty blocks' are ignored.
  * @param recv           recv_count elements; on the root, in place if it is send + displacements[root].
  * @param recv_count     elements of this rank's block. */
 RONDO_API rondo_status_t rondo_scatter_v(const void *send, const size_t *counts, const size_t *displacements,

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // The collectives of rondo.h that exchange blocks: arguments checked, then run, or kept in the thread's group.
-#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -36,31 +35,18 @@ struct Side {
   size_t end_bytes = 0;  ///< from the buffer's beginning to the last block's end
 };
 
-/// Lays the blocks out. Null `displacements` mean that one follows another. `name`: of the counts.
-Result<Side> lay_out(const std::string &name, const size_t *counts, const size_t *displacements, uint32_t rank_count,
-                     rondo_type_t type) {
-  RONDO_TRY_ASSIGN(const size_t size, bytes_of(1, type));
-  if (counts == nullptr) return invalid_argument(name + " is NULL; it must have an entry for each rank");
+/// Makes a side of all blocks. `name`: of the counts.
+Result<Side> make_side(const char *name, const size_t *counts, const size_t *displacements, uint32_t rank_count,
+                       rondo_type_t type) {
   Side side;
   side.blocks.reserve(rank_count);
-  size_t total = 0, end = 0;
-  for (uint32_t peer = 0; peer < rank_count; ++peer) {
-    if (counts[peer] == 0) {  // its displacement does not matter
-      side.blocks.push_back({});
-      continue;
-    }
-    const size_t begin = displacements != nullptr ? displacements[peer] : total;
-    const auto stop = checked_add(begin, counts[peer]);
-    const auto sum = checked_add(total, counts[peer]);
-    if (!stop || !sum || !checked_mul(*stop, size) || !checked_mul(*sum, size))
-      return refused_overflow("the block of rank " + std::to_string(peer) + " in " + name + " (" +
-                      std::to_string(counts[peer]) + " elements at " + std::to_string(begin) + ")");
-    side.blocks.push_back({begin * size, counts[peer] * size});
-    total = *sum;
-    end = std::max(end, *stop);
-  }
-  side.total_bytes = total * size;
-  side.end_bytes = end * size;
+  const size_t size = rondo_type_size(type);
+  RONDO_TRY_ASSIGN(const BlockExtent extent, lay_out(name, counts, displacements, rank_count, type,
+                                                     [&](uint32_t, size_t begin, size_t count) {
+                                                       side.blocks.push_back({begin * size, count * size});
+                                                     }));
+  side.total_bytes = extent.total_count * size;
+  side.end_bytes = extent.end * size;
   return side;
 }
 
@@ -136,7 +122,7 @@ Result<void> submit_rooted_v(const Target &target, const RootedCall &it, size_t 
   const bool has_whole = is_root(comm, root), gathers = it.collective == RONDO_GATHER;
   Side part = lone_side(static_cast<uint32_t>(root), comm.rank_count(), part_bytes), whole;
   if (has_whole) {
-    RONDO_TRY_ASSIGN(whole, lay_out("counts", counts, displacements, comm.rank_count(), type));
+    RONDO_TRY_ASSIGN(whole, make_side("counts", counts, displacements, comm.rank_count(), type));
     if (gathers && displacements != nullptr) RONDO_TRY(check_disjoint(counts, displacements, comm.rank_count()));
     RONDO_TRY(check_own(comm, gathers ? part : whole, gathers ? whole : part, rondo_type_size(type)));
   } else {
@@ -177,8 +163,8 @@ rondo_status_t rondo_all_to_all_v(const void *send, const size_t *send_counts, c
     const Communicator &comm = *target.comm;
     const uint32_t rank_count = comm.rank_count();
     RONDO_TRY(check_call(comm, RONDO_ALL_TO_ALL));
-    RONDO_TRY_ASSIGN(auto sends, lay_out("send_counts", send_counts, send_displacements, rank_count, type));
-    RONDO_TRY_ASSIGN(auto receives, lay_out("recv_counts", recv_counts, recv_displacements, rank_count, type));
+    RONDO_TRY_ASSIGN(auto sends, make_side("send_counts", send_counts, send_displacements, rank_count, type));
+    RONDO_TRY_ASSIGN(auto receives, make_side("recv_counts", recv_counts, recv_displacements, rank_count, type));
     if (recv_displacements != nullptr) RONDO_TRY(check_disjoint(recv_counts, recv_displacements, rank_count));
     RONDO_TRY(check_own(comm, sends, receives, rondo_type_size(type)));
     RONDO_TRY(check_buffer(comm, "send", send, sends.end_bytes));

@@ -53,6 +53,11 @@ Error refused_overflow(const std::string &what) {
   return invalid_argument(what + " is more than the address space holds (count * size overflows)");
 }
 
+Error refused_block(const char *name, uint32_t peer, size_t count, size_t begin) {
+  return refused_overflow("the block of rank " + std::to_string(peer) + " in " + name + " (" + std::to_string(count) +
+                          " elements at " + std::to_string(begin) + ")");
+}
+
 Result<void> check_disjoint(const size_t *counts, const size_t *displacements, uint32_t rank_count) {
   if (rank_count <= pairwise_rank_count_max) {
     for (uint32_t a = 0; a < rank_count; ++a)
@@ -122,27 +127,21 @@ Result<BlockLayout> even_blocks(size_t count, uint32_t rank_count, uint32_t rank
 
 Result<BlockLayout> check_blocks(const size_t *counts, const size_t *displacements, uint32_t rank_count, uint32_t rank,
                                  rondo_type_t type) {
-  if (counts == nullptr) return invalid_argument("counts is NULL; it must have an entry for each rank");
-  RONDO_TRY_ASSIGN(const size_t size, bytes_of(1, type));
   BlockLayout layout;
   BlockHash hash;
-  size_t end = 0;
-  for (uint32_t peer = 0; peer < rank_count; ++peer) {
-    const size_t begin = displacements != nullptr ? displacements[peer] : layout.total_count;
-    const auto stop = checked_add(begin, counts[peer]);
-    const auto total = checked_add(layout.total_count, counts[peer]);
-    if (!stop || !total || !checked_mul(*stop, size))
-      return refused_overflow("the block of rank " + std::to_string(peer) + " (" + std::to_string(counts[peer]) +
-                      " elements at " + std::to_string(begin) + ")");
-    hash.add(begin, counts[peer]);
-    if (peer == rank) layout.own_offset_bytes = begin * size;
-    layout.total_count = *total;
-    end = std::max(end, *stop);
-  }
+  const size_t size = rondo_type_size(type);
+  RONDO_TRY_ASSIGN(const BlockExtent extent,
+                   lay_out("counts", counts, displacements, rank_count, type,
+                           [&](uint32_t peer, size_t begin, size_t count) {
+                             hash.add(begin, count);
+                             if (peer != rank) return;
+                             layout.own_offset_bytes = begin * size;
+                             layout.own_bytes = count * size;
+                           }));
   if (displacements != nullptr) RONDO_TRY(check_disjoint(counts, displacements, rank_count));
   layout.hash = hash.finish();
-  layout.end_bytes = end * size;
-  layout.own_bytes = counts[rank] * size;
+  layout.total_count = extent.total_count;
+  layout.end_bytes = extent.end * size;
   return layout;
 }
 

@@ -2,6 +2,7 @@
 // Checks of the arguments of a collective. Each failure is RONDO_ERROR_INVALID_ARGUMENT and says what is wrong.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -52,7 +53,39 @@ struct BlockLayout {
 [[nodiscard]] Error refused_overflow(const std::string &what);
 /// Lays out one block after another, each of `count` elements. Unknown types and overflow are refused.
 [[nodiscard]] Result<BlockLayout> even_blocks(size_t count, uint32_t rank_count, uint32_t rank, rondo_type_t type);
-/// Checks the blocks. Null `displacements` mean that one follows another. Overlapping blocks and overflow are refused.
+/// The extent of blocks that counts and displacements lay out, in elements.
+struct BlockExtent {
+  size_t total_count = 0;  ///< of all blocks
+  size_t end = 0;          ///< from the buffer's beginning to the last block's end
+};
+
+/// Returns the error that the block of rank `peer` reaches past the address space. `name`: of the counts.
+[[nodiscard]] Error refused_block(const char *name, uint32_t peer, size_t count, size_t begin);
+
+/// Calls take(peer, begin, count) for each block, in elements. Null `displacements` mean that one follows another. An
+/// empty block begins at 0, so its displacement does not count. NULL counts, unknown types and overflow are refused.
+template <class Take>
+[[nodiscard]] Result<BlockExtent> lay_out(const char *name, const size_t *counts, const size_t *displacements,
+                                          uint32_t rank_count, rondo_type_t type, const Take &take) {
+  if (counts == nullptr) return invalid_argument(std::string(name) + " is NULL; it must have an entry for each rank");
+  RONDO_TRY_ASSIGN(const size_t size, bytes_of(1, type));
+  BlockExtent extent;
+  for (uint32_t peer = 0; peer < rank_count; ++peer) {
+    const size_t count = counts[peer];
+    size_t begin = displacements != nullptr ? displacements[peer] : extent.total_count;
+    if (count == 0) begin = 0;
+    const auto stop = checked_add(begin, count);
+    const auto total = checked_add(extent.total_count, count);
+    if (!stop || !total || !checked_mul(*stop, size) || !checked_mul(*total, size))
+      return refused_block(name, peer, count, begin);
+    take(peer, begin, count);
+    extent.total_count = *total;
+    extent.end = std::max(extent.end, *stop);
+  }
+  return extent;
+}
+
+/// Checks the blocks of `counts`, as lay_out() does. Overlapping blocks are refused.
 [[nodiscard]] Result<BlockLayout> check_blocks(const size_t *counts, const size_t *displacements, uint32_t rank_count,
                                                uint32_t rank, rondo_type_t type);
 

@@ -16,7 +16,8 @@ constexpr uint64_t room_look_ns = 50'000;
 /// Blocks up to these bytes go by the protocol ll, if they are equal.
 constexpr uint64_t ll_block_bytes_max = 1024;
 
-/// Block r of the logical vector: even blocks of `count`, or as counts and displacements say.
+/// Returns the blocks of the logical vector, by rank: even blocks of `count`, or as counts and displacements say. An
+/// uneven block that is empty begins at 0, so its displacement does not count.
 std::vector<Range> blocks_of(const Call &call, uint32_t rank_count) {
   const auto collective = static_cast<rondo_collective_t>(call.signature.collective);
   if (!uses_blocks(collective)) return {};
@@ -24,7 +25,7 @@ std::vector<Range> blocks_of(const Call &call, uint32_t rank_count) {
   uint64_t next = 0;
   for (uint32_t rank = 0; rank < rank_count; ++rank) {
     const uint64_t count = call.counts != nullptr ? call.counts[rank] : call.signature.count;
-    blocks[rank] = {call.displacements != nullptr ? call.displacements[rank] : next, count};
+    if (count != 0) blocks[rank] = {call.displacements != nullptr ? call.displacements[rank] : next, count};
     next += count;
   }
   return blocks;

@@ -5,6 +5,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <limits>
 #include <numeric>
 #include <thread>
 #include <vector>
@@ -47,6 +48,22 @@ TEST_CASE("all_gather_v and reduce_scatter_v: uneven, empty and displaced blocks
   size_t begin = 0;
   for (size_t rank = 0; rank < 4; begin += counts[rank++])
     for (size_t i = 0; i < counts[rank]; ++i) REQUIRE(scattered[rank][i] == static_cast<int>(4 * (begin + i) + 6));
+}
+
+TEST_CASE("all_gather_v: the displacement of an empty block is ignored, also where it differs between ranks") {
+  Ranks ranks(3);
+  constexpr size_t most = std::numeric_limits<size_t>::max();
+  const size_t counts[3] = {2, 0, 3};
+  const auto gathered = ranks.each<std::vector<int>>([&](int rank, rondo_comm_t comm) {
+    const size_t ignored[3] = {0, most, 1};  // out of the address space, and inside of rank 0's block
+    const size_t displacements[3] = {0, ignored[rank], 4};
+    const std::vector<int> send(counts[rank], 10 + rank);
+    std::vector<int> recv(8, -1);
+    const auto status = rondo_all_gather_v(send.data(), recv.data(), counts, displacements, RONDO_INT32, comm, nullptr);
+    if (status != RONDO_OK) WARN(error_message(comm));
+    return status == RONDO_OK ? recv : std::vector<int>();
+  });
+  for (const auto &recv : gathered) CHECK(recv == std::vector<int>{10, 10, -1, -1, 12, 12, 12, -1});
 }
 
 TEST_CASE("streams: operations of one communicator run in the order of the calls, whatever stream they are on") {

@@ -2,6 +2,7 @@
 // all_to_all, gather and scatter through the public interface; ranks are threads.
 #include <algorithm>
 #include <cstring>
+#include <limits>
 #include <numeric>
 
 #include "tests/catch.h"
@@ -208,6 +209,26 @@ TEST_CASE("gather_v and scatter_v: the root alone knows all counts, in place and
       })));
     }
   }
+}
+
+TEST_CASE("all_to_all_v, gather_v: the displacement of an empty block is ignored") {
+  Ranks ranks(2);
+  constexpr size_t most = std::numeric_limits<size_t>::max();
+  CHECK(all_ok(ranks.run([](int rank, rondo_comm_t comm) {
+    const size_t from_first[2] = {0, 2}, from_second[2] = {0, 0};
+    const size_t *const sent = rank == 0 ? from_first : from_second;
+    const size_t received[2] = {rank == 0 ? 0u : 2u, 0};
+    const size_t displacements[2] = {rank == 0 ? most : 1, most};
+    Values send(2, 7), recv(4, -1), all(3, -1);
+    const auto exchanged = rondo_all_to_all_v(send.data(), sent, nullptr, recv.data(), received, displacements,
+                                              RONDO_INT32, comm, nullptr);
+    const bool as_expected = recv == (rank == 0 ? Values{-1, -1, -1, -1} : Values{-1, 7, 7, -1});
+    if (exchanged != RONDO_OK || !as_expected) return right(false, exchanged);
+    const size_t shares[2] = {0, 2}, places[2] = {most, 1};
+    const auto gathered = rondo_gather_v(send.data(), shares[rank], all.data(), shares, places, RONDO_INT32, 0, comm,
+                                         nullptr);
+    return right(all == (rank == 0 ? Values{-1, 7, 7} : Values(3, -1)), gathered);
+  })));
 }
 
 TEST_CASE("all_to_all: one thread drives all ranks in a group, and counts may change after the call") {

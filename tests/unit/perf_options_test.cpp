@@ -115,6 +115,15 @@ TEST_CASE("perf options: what is wrong is refused, with what would be right") {
   CHECK_THAT(refuse({"sendrecv", "--device", "cuda"}), Contains("host memory"));
   CHECK_THAT(refuse({"sendrecv", "--in-place-only"}), Contains("no in-place form"));
   CHECK_THAT(refuse({"sendrecv", "--algorithm", "ring"}), Contains("no plan; leave out --algorithm"));
+  for (const char *name : {"all_to_all", "gather", "scatter"}) {
+    CHECK_THAT(refuse({name, "--algorithm", "ring"}), Contains("leave out --algorithm ring"));
+    CHECK_THAT(refuse({name, "--protocol", "ll"}), Contains("leave out --protocol ll"));
+    CHECK_THAT(refuse({name, "--kernel", "load_store"}), Contains("no schedule; leave out --kernel"));
+    CHECK_THAT(refuse({name, "--channels", "2"}), Contains("leave out --channels"));
+    CHECK_THAT(refuse({name, "--max-ctas", "2"}), Contains("leave out --max-ctas"));
+    CHECK_THAT(refuse({name, "--chunk-bytes", "4K"}), Contains("leave out --chunk-bytes"));
+    CHECK(accept({name, "--algorithm", "one_shot", "--protocol", "simple"}).config.protocol == RONDO_PROTOCOL_SIMPLE);
+  }
   CHECK_THAT(refuse({"all_reduce", "-d", "int7"}), Contains("bfloat16"));
   CHECK_THAT(refuse({"all_reduce", "-o", "mul"}), Contains("sum, prod, min, max, avg, all"));
   CHECK_THAT(refuse({"all_reduce", "--algorithm", "star"}), Contains("auto, ring, tree"));
