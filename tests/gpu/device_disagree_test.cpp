@@ -7,6 +7,7 @@
 #include "tests/disagreement.h"
 #include "tests/gpu/device_ranks.h"
 #include "tests/gpu/settings.h"
+#include "tests/sanitized.h"
 
 using namespace rondo_test;
 
@@ -62,6 +63,7 @@ std::string live(const Disagreement &drawn) {
 TEST_CASE("device disagreements: every rank is told, whatever runs its calls") {
   const char *const wanted = std::getenv("RONDO_DISAGREEMENTS");
   const uint64_t count = wanted == nullptr ? 25 : std::strtoull(wanted, nullptr, 10);
+  rondo_test::GateShare share("disagreements on devices", wanted == nullptr);
   for (const Kind &kind : kinds) {
     if (kind.executor == RONDO_DEVICE_EXECUTOR_COPY && rondo::test::under_thread_sanitizer) {
       std::puts("skipped: device disagreements by copies: what released streams move races on purpose");
@@ -69,6 +71,7 @@ TEST_CASE("device disagreements: every rank is told, whatever runs its calls") {
     }
     if (kind.protocol == RONDO_PROTOCOL_LL128 && !has_ll128("device disagreements", 4)) continue;
     for (uint64_t seed = 1; seed <= count; ++seed) {
+      if (!share.has_next()) continue;
       const Disagreement drawn = draw(seed, kind);
       const std::string wrong = live(drawn);
       CAPTURE(kind.name, drawn.text());

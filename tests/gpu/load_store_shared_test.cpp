@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "tests/gpu/collective_buffers.h"
+#include "tests/sanitized.h"
 
 using namespace rondo_test;
 using namespace rondo::cuda;
@@ -25,9 +26,11 @@ TEST_CASE("load_store: ranks that share buffers have it for every collective and
           "[plain]") {
   DeviceRanks group(rank_count);
   const CollectiveBuffers buffers(group, vector_elements);
+  rondo_test::GateShare share("collectives in shared buffers");
   uint64_t seed = 0;
   for (const auto collective : other_collectives)
     for (const size_t elements : {size_t{3}, size_t{300}, size_t{8190}, size_t{8193}, size_t{59'997}}) {
+      if (!share.has_next()) continue;
       DeviceCase it = case_of(collective, elements);
       CAPTURE(rondo_collective_string(collective), elements);
       CHECK(kernel_of(group.ranks[0], it) == RONDO_KERNEL_LOAD_STORE);
@@ -46,7 +49,9 @@ TEST_CASE("load_store: ranks that share buffers have it for every collective and
 
 TEST_CASE("load_store: calls of every collective in shared buffers are replayed, each time on what is there then",
           "[plain]") {
+  rondo_test::GateShare share("replays of collectives in shared buffers");
   for (const auto collective : other_collectives) {
+    if (!share.has_next()) continue;
     CAPTURE(rondo_collective_string(collective));
     DeviceRanks group(rank_count);
     const CollectiveBuffers buffers(group, vector_elements), others(group, vector_elements);
@@ -137,10 +142,12 @@ TEST_CASE("load_store: calls with uneven blocks go by the interpreter, beside ev
 TEST_CASE("load_store: every collective in shared buffers of unlike alignment, and of elements that no vector has",
           "[plain]") {
   DeviceRanks group(rank_count);
+  rondo_test::GateShare share("alignments of shared buffers");
   for (const size_t skew_bytes : {size_t{4}, size_t{12}}) {
     const CollectiveBuffers buffers(group, vector_elements, 0, skew_bytes);
     for (const auto collective : other_collectives)
       for (const size_t elements : {size_t{8197}, vector_elements}) {
+        if (!share.has_next()) continue;
         CAPTURE(rondo_collective_string(collective), skew_bytes, elements);
         const DeviceCase it = case_of(collective, elements);
         buffers.fill(elements);

@@ -14,6 +14,7 @@
 #include "tests/net/soft_network.h"
 #include "tests/net/ucx_pair.h"
 #include "tests/net/verbs_pair.h"
+#include "tests/sanitized.h"
 #include "tests/seeds.h"
 #include "transports/tcp/tcp_network.h"
 
@@ -28,7 +29,10 @@ inline uint64_t from_environment(const char *variable, uint64_t otherwise) {
   const char *text = std::getenv(variable);
   return text != nullptr ? std::strtoull(text, nullptr, 0) : otherwise;
 }
-inline uint64_t seed_count() { return from_environment("RONDO_NETWORK_SEEDS", 1'000); }
+
+/// Returns whether the gate, under a sanitizer, runs a quarter of the seeds. They are fresh ones in each run.
+inline bool has_few_seeds() { return rondo_test::sanitized() && rondo_test::gate_quarter().has_value(); }
+inline uint64_t seed_count() { return from_environment("RONDO_NETWORK_SEEDS", has_few_seeds() ? 250 : 1'000); }
 
 /// The calls to one end's network, and the events that it has returned.
 struct Told {

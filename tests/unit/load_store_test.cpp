@@ -229,8 +229,10 @@ TEST_CASE(
   const size_t call_count = rondo_test::sanitized() ? 60 : 400;
   if (rondo_test::sanitized())
     std::puts("skipped: 340 of 400 calls: take a minute under a sanitizer; done without one");
+  rondo_test::GateShare share("mixed runs of load_store");
   for (const uint32_t rank_count : {2u, 3u, 4u, 5u, 8u}) {
     for (const bool wake : {true, false}) {  // whether ranks share cores
+      if (!share.has_next()) continue;
       CAPTURE(rank_count, wake);
       std::mt19937_64 random(seed);
       std::vector<Call> calls;
