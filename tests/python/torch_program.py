@@ -235,8 +235,11 @@ def trainings(rank, size):
         got, limit = losses(hooked, rank), 1e-6 if hook is default_hooks.allreduce_hook else 1e-2
         assert (got - expected).abs().max() < limit, (hook, got, expected)
     mesh = init_device_mesh("cpu", (size,))
-    got = losses(sharded(mesh), rank)
-    assert (got - expected).abs().max() < 1e-6, (got, expected)
+    for shared in (False, True):
+        wrapped = sharded(mesh)
+        wrapped.set_allocate_memory_from_process_group_for_comm(shared)
+        got = losses(wrapped, rank)
+        assert (got - expected).abs().max() < 1e-6, (shared, got, expected)
 
 
 def expect(kind, call):
@@ -292,8 +295,26 @@ def lateness(rank, size):
     dist.barrier()
 
 
-CASES = {case.__name__: case for case in (reductions, copies, blocks, asynchronous, messages, groups, trainings, death,
-                                          lateness)}
+def memory(rank, size):
+    """Allocates what peers read in place, and sees that freed memory is used again."""
+    group = dist.group.WORLD
+    assert group.supports_tensor_alloc(torch.device("cpu")) and not group.supports_tensor_alloc(torch.device("meta"))
+    x = group.allocate_tensor(100000, dtype=torch.bfloat16, device=torch.device("cpu"))
+    x.fill_(rank)
+    dist.all_reduce(x)
+    equal(x, torch.full((100000,), sum(range(size)), dtype=torch.bfloat16))
+    part, place = x[50000:], x.data_ptr()
+    del x
+    other = group.allocate_tensor(100000, dtype=torch.bfloat16, device="cpu")
+    assert other.data_ptr() != place, "a view of the memory lives"
+    del part
+    again = group.allocate_tensor(200000, dtype=torch.uint8, device="cpu")
+    assert again.data_ptr() == place
+    assert group.allocate_tensor(0, dtype=torch.float32, device="cpu").numel() == 0
+
+
+CASES = {case.__name__: case for case in (reductions, copies, blocks, asynchronous, messages, groups, memory, trainings,
+                                          death, lateness)}
 
 
 def main():

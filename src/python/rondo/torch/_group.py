@@ -16,6 +16,7 @@ import torch.distributed as dist
 from .._errors import InvalidArgument, UnsupportedError
 from ._failures import Names
 from ._lanes import Body, DeviceLane, HostLane
+from ._memory import allocate
 from ._messages import Channels
 from ._store import rendezvous
 from ._tensors import (Finish, bitwise, blocks, check, flat_input, flat_output, moved, reduced, rows)
@@ -89,6 +90,14 @@ class ProcessGroup(dist.ProcessGroup):
         return self._store
 
     supports_splitting = supports_coalescing = False
+
+    def supports_tensor_alloc(self, device: Any) -> bool:
+        """Returns whether allocate_tensor() is for this device."""
+        return torch.device(device).type == "cpu"
+
+    def allocate_tensor(self, size: int, *, dtype: torch.dtype, device: Any) -> Tensor:
+        """Returns a tensor that the ranks of this host read in place."""
+        return allocate(size, dtype, device)
 
     def _set_sequence_number_for_group(self) -> None:
         """Has nothing to set: the library numbers operations."""
