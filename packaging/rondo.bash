@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-# Completion of the rondo command for bash. Commands and options come from its help, which a shell reads once. Values
-# are listed here.
+# Completion of the rondo command for bash. Commands and options come from its help, which a shell reads once. Names of
+# collectives come from its answer to an unknown one. Other values are listed here.
 # shellcheck shell=bash
 
 declare -gA _rondo_help  # by command; "rondo" has that of all
@@ -14,13 +14,18 @@ _rondo_commands() { sed -n 's/^  \([a-z]*\)  *[a-z].*/\1/p' <<< "${_rondo_help[r
 
 _rondo_options() { sed -n 's/^  *\(-[^ ]*\).*/\1/p' <<< "${_rondo_help[$1]}" | tr , '\n' | sed 's/:.*//'; }
 
+# Prints the collectives that a command knows.
+_rondo_collectives() {
+  "${COMP_WORDS[0]}" "$@" x 2>&1 | sed -n 's/.*known are: \([a-z_, ]*\).*/\1/p' | tr -d ,
+}
+
 # Prints the values of an option of a command, or with the option "" the command's arguments.
 _rondo_values() {
-  local collectives="all_reduce reduce_scatter all_gather broadcast reduce"
   case "$1 $2" in
-    'perf ') echo "$collectives all_to_all gather scatter sendrecv" ;;
-    'tune --collectives') echo "$collectives" ;;
-    'sim --collective' | 'schedule --collective') echo "$collectives barrier" ;;
+    'perf ') _rondo_collectives perf ;;
+    'tune --collectives') _rondo_collectives tune --collectives | sed 's/ barrier$//' ;;
+    'sim --collective') _rondo_collectives sim --collective ;;
+    'schedule --collective') _rondo_collectives schedule --algorithm ring --collective ;;
     *' --algorithm') echo "auto ring tree halving_doubling one_shot two_shot hierarchical hierarchical_tree" ;;
     *' --protocol') echo "auto simple ll ll128" ;;
     *' --kernel') echo "auto interpreter load_store" ;;

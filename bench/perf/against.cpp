@@ -105,9 +105,11 @@ Outcome OtherComm::call(const Case &what, const Shape &shape, Pointers at, void 
     case RONDO_BROADCAST:
       result = other.broadcast(at.send, at.recv, shape.count, type, what.root, comm_, stream);
       break;
-    default:
+    case RONDO_REDUCE:
       result = other.reduce(at.send, at.recv, shape.count, type, op, what.root, comm_, stream);
       break;
+    default:
+      return Failure{Exit::usage, std::string("--against: ") + name_of(what.collective) + " of it is not called here"};
   }
   return result == result_success ? std::nullopt : failed(rondo_collective_string(what.collective), result);
 }

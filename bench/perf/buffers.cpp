@@ -112,8 +112,8 @@ Outcome Arena::count_changed_guards(size_t bytes, uint64_t &changed) const {
 ArenaSizes arena_sizes(const Options &options, int ranks) {
   ArenaSizes sizes;
   const size_t block_bytes = options.max_bytes / static_cast<size_t>(ranks);
-  const bool scatters = options.collective == RONDO_REDUCE_SCATTER || options.collective == RONDO_SCATTER;
-  const bool gathers = options.collective == RONDO_ALL_GATHER || options.collective == RONDO_GATHER;
+  const Collective &traits = traits_of(options.collective);
+  const bool gathers = traits.source == BufferLayout::own_block, scatters = traits.target == BufferLayout::own_block;
   if (options.out_of_place || scatters) sizes.send_bytes = gathers ? block_bytes : options.max_bytes;
   if (options.out_of_place || !scatters) sizes.recv_bytes = scatters ? block_bytes : options.max_bytes;
   return sizes;

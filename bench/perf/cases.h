@@ -2,9 +2,7 @@
 // Computes what a collective moves: counts, the parts of the logical vector that a rank sends and receives, bus
 // bandwidth.
 //
-// Every collective works on one logical vector. All-reduce, reduce and broadcast: both buffers hold all of it.
-// Reduce-scatter and scatter: send holds all, recv this rank's block. All-gather and gather: send holds this rank's
-// block, recv all. All-to-all has a block from every rank to every rank. The blocks that a rank sends are one vector.
+// The table of collectives (src/plan/collective.h) says which part of one logical vector each buffer holds.
 //
 // "size" means the bytes of the whole logical vector, as in nccl-tests. "count" is the argument of the call.
 #pragma once
@@ -16,6 +14,7 @@
 #include <string_view>
 
 #include "rondo/rondo.h"
+#include "src/plan/collective.h"
 
 namespace rondo::perf {
 
@@ -46,6 +45,12 @@ struct Part {
   size_t count = 0;
 };
 
+/// The buffers of a call.
+struct Pointers {
+  std::byte *send = nullptr;
+  std::byte *recv = nullptr;
+};
+
 /// One call, as one rank makes it.
 struct Shape {
   size_t count = 0;  ///< the argument of the call
@@ -54,13 +59,11 @@ struct Shape {
   int next = 0, previous = 0;  ///< sendrecv: the ranks that this one sends to and receives from
 };
 
-[[nodiscard]] bool reduces(rondo_collective_t collective);
-[[nodiscard]] bool has_root(rondo_collective_t collective);
 /// Returns false for what runs without a plan: messages.
 [[nodiscard]] bool has_plan(rondo_collective_t collective);
 
-/// Returns whether blocks go straight from rank to rank, without a schedule. Devices have none of these collectives.
-[[nodiscard]] bool exchanges_blocks(rondo_collective_t collective);
+/// Returns whether the rank's send buffer counts: on the root alone in broadcast and scatter.
+[[nodiscard]] bool reads_send(const Case &what, int rank);
 
 /// Returns false if the rank's recv must stay as it is: reduce and gather, elsewhere than on root.
 [[nodiscard]] bool writes_recv(const Case &what, int rank);

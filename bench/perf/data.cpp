@@ -187,12 +187,10 @@ Data make_data(const Case &what, int rank, uint64_t seed) {
     const auto sent_by = [&](int sender) { return Sequence(element_bytes, mix(seed) + static_cast<uint64_t>(sender)); };
     return {sent_by(rank), sent_by((rank + what.ranks - 1) % what.ranks)};
   }
-  if (!reduces(what.collective)) {
+  if (only_moves(what.collective)) {
     const Sequence copied(element_bytes, seed);
     // In a broadcast or scatter the send buffer of a rank other than root must not matter, so it has other content.
-    const bool from_root = what.collective == RONDO_BROADCAST || what.collective == RONDO_SCATTER;
-    const bool ignored = from_root && rank != what.root;
-    return {ignored ? copied.inverted() : copied, copied};
+    return {reads_send(what, rank) ? copied : copied.inverted(), copied};
   }
   Column input{}, output{};
   for (size_t row = 0; row < row_count; ++row) {

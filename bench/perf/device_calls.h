@@ -6,10 +6,6 @@
 
 namespace rondo::perf {
 
-/// Makes the call as the rank makes it.
-[[nodiscard]] rondo_status_t make_call(const Case &what, const Shape &shape, Pointers at, rondo_comm_t comm,
-                                       rondo_stream_t stream);
-
 /// `call_count` calls of one size and placement.
 class DeviceCalls {
  public:

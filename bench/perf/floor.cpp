@@ -17,11 +17,14 @@ uint64_t moved_bytes_min(const Case &what, int rank, size_t bytes, Placement pla
   const bool in_place = placement == Placement::in_place;
   if (what.ranks == 1 && in_place) return 0;
   const Shape shape = shape_of(what, rank, bytes);
-  uint64_t read = shape.send.count, written = shape.recv.count;
-  if (what.collective == RONDO_BROADCAST && rank != what.root) read = 0;
-  if (what.collective == RONDO_BROADCAST && rank == what.root && in_place) written = 0;
-  if (what.collective == RONDO_ALL_GATHER && in_place) written -= shape.send.count;
-  if (!writes_recv(what, rank)) written = 0;
+  const Collective &traits = traits_of(what.collective);
+  const bool reads = reads_send(what, rank), writes = writes_recv(what, rank);
+  const uint64_t read = reads ? shape.send.count : 0;
+  uint64_t written = writes ? shape.recv.count : 0;
+  if (in_place && reads && writes && !traits.reduces) {  // what a rank moves to itself stays where it is
+    const bool exchanges = traits.source == BufferLayout::blocks && traits.target == BufferLayout::blocks;
+    written -= exchanges ? shape.count : std::min(shape.send.count, shape.recv.count);
+  }
   return (read + written) * rondo_type_size(what.type);
 }
 

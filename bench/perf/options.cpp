@@ -221,7 +221,7 @@ Outcome take_names(const Words &words, Options &options) {
   } else {
     return unknown("operation", words.op, names_of(rondo_op_string) + ", all");
   }
-  if (!reduces(*collective)) options.ops = {RONDO_SUM};  // not used
+  if (only_moves(*collective)) options.ops = {RONDO_SUM};  // not used
   const auto algorithm = find_name(words.plan.algorithm, rondo_algorithm_string);
   if (!algorithm) return unknown("algorithm", words.plan.algorithm, names_of(rondo_algorithm_string));
   options.config.algorithm = *algorithm;

@@ -83,7 +83,7 @@ std::string title_of(std::span<const Series> all) {
                       (what.ranks == 1 ? " rank" : " ranks") + ", host memory";
   if (all.size() == 1) {
     title += std::string(", ") + rondo_type_string(what.type);
-    if (reduces(what.collective)) title += std::string(", ") + op_name(what);
+    if (traits_of(what.collective).reduces) title += std::string(", ") + op_name(what);
   }
   return title;
 }

@@ -5,6 +5,7 @@
 #include <chrono>
 #include <thread>
 
+#include "bench/perf/call.h"
 #include "bench/perf/device_calls.h"
 
 namespace rondo::perf {

@@ -16,7 +16,7 @@ uint64_t divide_up(uint64_t a, uint64_t b) { return a / b + (a % b != 0 ? 1 : 0)
 /// Returns how many ranks a part of the vector passes through in a row, one after the other, after the first.
 uint64_t hops_of(const Case &what, rondo_algorithm_t algorithm) {
   const auto ranks = static_cast<uint64_t>(what.ranks);
-  const uint64_t there_and_back = what.collective == RONDO_ALL_REDUCE ? 2 : 1;
+  const uint64_t there_and_back = traits_of(what.collective).shares == 2 ? 2 : 1;
   switch (algorithm) {
     case RONDO_ALGORITHM_ONE_SHOT:
       return 1;
@@ -34,8 +34,8 @@ uint64_t hops_of(const Case &what, rondo_algorithm_t algorithm) {
 uint64_t chunks_of(const Case &what, const rondo_plan_info_t &plan) {
   const rondo_algorithm_t algorithm = plan.algorithm;
   if (algorithm == RONDO_ALGORITHM_TREE || plan.kernel == RONDO_KERNEL_LOAD_STORE) return 1;
-  const bool shared_out = what.collective == RONDO_REDUCE_SCATTER || what.collective == RONDO_ALL_GATHER ||
-                          (what.collective == RONDO_ALL_REDUCE && algorithm != RONDO_ALGORITHM_ONE_SHOT);
+  const bool shared_out = in_blocks(what.collective) ||
+                          (traits_of(what.collective).shares == 2 && algorithm != RONDO_ALGORITHM_ONE_SHOT);
   return shared_out ? static_cast<uint64_t>(what.ranks) : 1;
 }
 

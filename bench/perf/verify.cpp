@@ -22,7 +22,8 @@ Workspace::Workspace(const Case &what, int rank, uint64_t seed, Arenas &arenas)
 
 void Workspace::select(const Shape &shape, Placement placement) {
   regions_.clear();
-  if (case_.collective == RONDO_ALL_TO_ALL) {
+  const Collective &traits = traits_of(case_.collective);
+  if (traits.source == BufferLayout::blocks && traits.target == BufferLayout::blocks) {
     add_all_to_all(shape, placement);
   } else if (placement == Placement::out_of_place) {
     add_out_of_place(shape);
@@ -43,40 +44,25 @@ void Workspace::add_out_of_place(const Shape &shape) {
 }
 
 void Workspace::add_in_place(const Shape &shape) {
-  // These two have the larger buffer to send.
-  const bool scatters = case_.collective == RONDO_REDUCE_SCATTER || case_.collective == RONDO_SCATTER;
-  const bool is_root = rank_ == case_.root;
-  send_used_ = scatters;
+  const Collective &traits = traits_of(case_.collective);
+  const bool gathers = traits.source == BufferLayout::own_block, scatters = traits.target == BufferLayout::own_block;
+  const bool sends = reads_send(case_, rank_), receives = writes_recv(case_, rank_);
+  send_used_ = scatters;  // the larger buffer
   recv_used_ = !scatters;
   const size_t element_bytes = rondo_type_size(case_.type);
   Arena &arena = scatters ? send_ : recv_;
   std::byte *const base = arena.data();
   (scatters ? send_bytes_ : recv_bytes_) = shape.bytes;
-  switch (case_.collective) {
-    case RONDO_REDUCE_SCATTER:
-      pointers_ = {base, base + shape.recv.first * element_bytes};
-      return add_blocks_in_place(arena, shape, Contents::input, Contents::input);
-    case RONDO_ALL_GATHER:
-      pointers_ = {base + shape.send.first * element_bytes, base};
-      return add_blocks_in_place(arena, shape, Contents::poison, Contents::output);
-    case RONDO_GATHER:
-      pointers_ = {base + shape.send.first * element_bytes, base};
-      return add_blocks_in_place(arena, shape, Contents::poison, is_root ? Contents::output : Contents::poison);
-    case RONDO_SCATTER:
-      pointers_ = {base, base + shape.recv.first * element_bytes};
-      return add_blocks_in_place(arena, shape, Contents::input, Contents::input,
-                                 is_root ? Contents::input : Contents::poison);
-    case RONDO_BROADCAST:
-      pointers_ = {base, base};
-      regions_.push_back(
-          {&arena, base, shape.recv, is_root ? Contents::input : Contents::poison, Contents::output});
-      return;
-    default:
-      pointers_ = {base, base};
-      regions_.push_back(
-          {&arena, base, shape.recv, Contents::input, writes_recv(case_, rank_) ? Contents::output : Contents::input});
-      return;
-  }
+  pointers_ = {gathers ? base + shape.send.first * element_bytes : base,
+               scatters ? base + shape.recv.first * element_bytes : base};
+  if (scatters)
+    return add_blocks_in_place(arena, shape, Contents::input, Contents::input,
+                               sends ? Contents::input : Contents::poison);
+  if (gathers)
+    return add_blocks_in_place(arena, shape, Contents::poison, receives ? Contents::output : Contents::poison,
+                               Contents::input);
+  regions_.push_back({&arena, base, shape.recv, sends ? Contents::input : Contents::poison,
+                      receives ? Contents::output : Contents::input});
 }
 
 /// The send buffers of all ranks are one vector: block b of rank r begins at element (r * ranks + b) * count.

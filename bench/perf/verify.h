@@ -20,11 +20,6 @@
 
 namespace rondo::perf {
 
-struct Pointers {
-  std::byte *send = nullptr;
-  std::byte *recv = nullptr;
-};
-
 /// A rank's memory; it lasts for all cases and sizes.
 struct Arenas {
   Arena send, recv;
@@ -65,7 +60,7 @@ class Workspace {
   void add_out_of_place(const Shape &shape);
   void add_in_place(const Shape &shape);
   void add_blocks_in_place(Arena &arena, const Shape &shape, Contents others_before, Contents others_after,
-                           Contents own_before = Contents::input);
+                           Contents own_before);
   void add_all_to_all(const Shape &shape, Placement placement);
   [[nodiscard]] Sequence contents(Contents which) const;
   [[nodiscard]] Outcome write(const Region &region) const;

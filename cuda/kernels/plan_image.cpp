@@ -69,19 +69,11 @@ bool only_moves(const Plan &plan) {
 
 LoadStoreCollective load_store_collective(rondo_collective_t collective) {
   using enum LoadStoreCollective;
-  switch (collective) {  // all of them, so that the compiler names one that is new
-    case RONDO_REDUCE: return reduce;
-    case RONDO_REDUCE_SCATTER: return reduce_scatter;
-    case RONDO_ALL_GATHER: return all_gather;
-    case RONDO_BROADCAST: return broadcast;
-    case RONDO_ALL_REDUCE:
-    case RONDO_BARRIER:
-    case RONDO_SEND:
-    case RONDO_RECV:
-    case RONDO_ALL_TO_ALL:
-    case RONDO_GATHER:
-    case RONDO_SCATTER: break;
-  }
+  const Collective &traits = traits_of(collective);
+  if (traits.target == BufferLayout::own_block) return reduce_scatter;
+  if (traits.source == BufferLayout::own_block) return all_gather;
+  if (traits.root == RootRole::sends) return broadcast;
+  if (traits.root == RootRole::receives) return reduce;
   return all_reduce;
 }
 
@@ -228,8 +220,8 @@ std::vector<std::string> reduce_kernel_names() {
 }
 
 std::string reduce_kernel_name(const Plan &plan) {
-  const bool is_barrier = plan.key.signature.collective == RONDO_BARRIER;
-  return is_barrier || only_moves(plan) ? std::string() : "rondo_reduce_" + reducing_name(plan);
+  const bool has_data = traits_of(static_cast<rondo_collective_t>(plan.key.signature.collective)).has_data;
+  return !has_data || only_moves(plan) ? std::string() : "rondo_reduce_" + reducing_name(plan);
 }
 
 }  // namespace rondo::device

@@ -26,8 +26,6 @@ Result<void> check_call(const Communicator &comm, rondo_collective_t collective,
   return comm.check_block_exchange(collective);
 }
 
-bool is_root(const Communicator &comm, int root) { return static_cast<uint32_t>(root) == comm.rank(); }
-
 /// The blocks that a _v function sends or receives.
 struct Side {
   std::vector<Block> blocks;  ///< by rank
@@ -76,65 +74,39 @@ Result<void> submit_lists(const Target &target, Call call, Side sends, Side rece
   return submit(target, call, stream);
 }
 
-/// A gather, or a scatter, where the root has all blocks in `whole`, and every rank its own in `part`.
-struct RootedCall {
-  rondo_collective_t collective;
-  const char *whole_name;
-  const char *part_name;
-  const void *whole;
-  const void *part;
-};
-
-/// Checks the buffers. own_offset_bytes is the offset of this rank's block in `whole`. Returns whether the call is in
-/// place.
-Result<bool> check_rooted(const Communicator &comm, const RootedCall &it, bool has_whole, size_t whole_bytes,
-                          size_t part_bytes, size_t own_offset_bytes) {
-  RONDO_TRY(check_buffer(comm, it.part_name, it.part, part_bytes));
-  if (!has_whole) return false;
-  RONDO_TRY(check_buffer(comm, it.whole_name, it.whole, whole_bytes));
-  const void *const own = advance_bytes(it.whole, own_offset_bytes);
-  RONDO_TRY(check_overlap(it.whole, whole_bytes, it.part, part_bytes, own));
-  return it.part == own;
-}
-
-/// Runs a gather or a scatter of equal blocks.
-Result<void> submit_rooted(const Target &target, const RootedCall &it, size_t count, rondo_type_t type, int root,
-                           rondo_stream_t stream) {
+/// Runs a call of equal blocks.
+Result<void> submit_even(const Target &target, Call call, size_t count, rondo_type_t type, int root,
+                         rondo_stream_t stream) {
   const Communicator &comm = *target.comm;
+  const auto collective = static_cast<rondo_collective_t>(call.signature.collective);
   RONDO_TRY_ASSIGN(const auto layout, even_blocks(count, comm.rank_count(), comm.rank(), type));
-  RONDO_TRY(check_call(comm, it.collective, root));
-  const bool has_whole = is_root(comm, root);
-  RONDO_TRY_ASSIGN(const bool in_place, check_rooted(comm, it, has_whole, layout.end_bytes, layout.own_bytes,
-                                                     layout.own_offset_bytes));
-  const void *const whole = has_whole ? it.whole : nullptr;
-  const bool gathers = it.collective == RONDO_GATHER;
-  Call call{signature_of(it.collective, type, count, root), gathers ? it.part : whole,
-            const_cast<void *>(gathers ? whole : it.part), in_place};
-  return submit(target, call, stream);
+  RONDO_TRY(check_call(comm, collective, root));
+  return submit_checked(target, call, layout, stream);
 }
 
 /// Runs a gather_v or a scatter_v. This rank's block has `part_count` elements; the rest counts on the root alone.
-Result<void> submit_rooted_v(const Target &target, const RootedCall &it, size_t part_count, const size_t *counts,
-                             const size_t *displacements, rondo_type_t type, int root, rondo_stream_t stream) {
+Result<void> submit_rooted(const Target &target, Call call, size_t part_count, const size_t *counts,
+                           const size_t *displacements, rondo_type_t type, int root, rondo_stream_t stream) {
   const Communicator &comm = *target.comm;
+  const auto collective = static_cast<rondo_collective_t>(call.signature.collective);
   RONDO_TRY_ASSIGN(const size_t part_bytes, bytes_of(part_count, type));
-  RONDO_TRY(check_call(comm, it.collective, root));
-  const bool has_whole = is_root(comm, root), gathers = it.collective == RONDO_GATHER;
+  RONDO_TRY(check_call(comm, collective, root));
+  const bool gathers = traits_of(collective).root == RootRole::receives;
+  const bool is_root = static_cast<uint32_t>(root) == comm.rank();
   Side part = lone_side(static_cast<uint32_t>(root), comm.rank_count(), part_bytes), whole;
-  if (has_whole) {
+  if (is_root) {
     RONDO_TRY_ASSIGN(whole, make_side("counts", counts, displacements, comm.rank_count(), type));
     if (gathers && displacements != nullptr) RONDO_TRY(check_disjoint(counts, displacements, comm.rank_count()));
     RONDO_TRY(check_own(comm, gathers ? part : whole, gathers ? whole : part, rondo_type_size(type)));
   } else {
     whole.blocks.resize(comm.rank_count());
   }
-  const size_t own_offset_bytes = whole.blocks[comm.rank()].begin_bytes;
-  RONDO_TRY_ASSIGN(const bool in_place,
-                   check_rooted(comm, it, has_whole, whole.end_bytes, part_bytes, own_offset_bytes));
-  const void *const all = has_whole ? it.whole : nullptr;
-  Call call{signature_by_pairs(it.collective, type, root), gathers ? it.part : all,
-            const_cast<void *>(gathers ? all : it.part), in_place};
-  const uint64_t total_bytes = has_whole ? whole.total_bytes : part_bytes;
+  BlockLayout layout;
+  layout.end_bytes = whole.end_bytes;
+  layout.own_bytes = part_bytes;
+  layout.own_offset_bytes = whole.blocks[comm.rank()].begin_bytes;
+  RONDO_TRY(check_buffers(comm, layout, call));
+  const uint64_t total_bytes = is_root ? whole.total_bytes : part_bytes;
   return gathers ? submit_lists(target, call, std::move(part), std::move(whole), total_bytes, stream)
                  : submit_lists(target, call, std::move(whole), std::move(part), total_bytes, stream);
 }
@@ -145,14 +117,8 @@ extern "C" {
 
 rondo_status_t rondo_all_to_all(const void *send, void *recv, size_t count, rondo_type_t type, rondo_comm_t handle,
                                 rondo_stream_t stream) noexcept {
-  return run_collective(handle, [&](const Target &target) -> Result<void> {
-    const Communicator &comm = *target.comm;
-    RONDO_TRY_ASSIGN(const auto layout, even_blocks(count, comm.rank_count(), comm.rank(), type));
-    RONDO_TRY(check_call(comm, RONDO_ALL_TO_ALL));
-    RONDO_TRY(check_buffer(comm, "send", send, layout.end_bytes));
-    RONDO_TRY(check_buffer(comm, "recv", recv, layout.end_bytes));
-    RONDO_TRY(check_overlap(send, layout.end_bytes, recv, layout.end_bytes, send));
-    return submit(target, {signature_of(RONDO_ALL_TO_ALL, type, count, 0), send, recv, send == recv}, stream);
+  return run_collective(handle, [&](const Target &target) {
+    return submit_even(target, {signature_of(RONDO_ALL_TO_ALL, type, count, 0), send, recv}, count, type, 0, stream);
   });
 }
 
@@ -179,7 +145,8 @@ rondo_status_t rondo_all_to_all_v(const void *send, const size_t *send_counts, c
 rondo_status_t rondo_gather(const void *send, void *recv, size_t send_count, rondo_type_t type, int root,
                             rondo_comm_t handle, rondo_stream_t stream) noexcept {
   return run_collective(handle, [&](const Target &target) {
-    return submit_rooted(target, {RONDO_GATHER, "recv", "send", recv, send}, send_count, type, root, stream);
+    const Signature signature = signature_of(RONDO_GATHER, type, send_count, root);
+    return submit_even(target, {signature, send, recv}, send_count, type, root, stream);
   });
 }
 
@@ -187,15 +154,16 @@ rondo_status_t rondo_gather_v(const void *send, size_t send_count, void *recv, c
                               const size_t *displacements, rondo_type_t type, int root, rondo_comm_t handle,
                               rondo_stream_t stream) noexcept {
   return run_collective(handle, [&](const Target &target) {
-    return submit_rooted_v(target, {RONDO_GATHER, "recv", "send", recv, send}, send_count, counts, displacements, type,
-                           root, stream);
+    const Signature signature = signature_by_pairs(RONDO_GATHER, type, root);
+    return submit_rooted(target, {signature, send, recv}, send_count, counts, displacements, type, root, stream);
   });
 }
 
 rondo_status_t rondo_scatter(const void *send, void *recv, size_t recv_count, rondo_type_t type, int root,
                              rondo_comm_t handle, rondo_stream_t stream) noexcept {
   return run_collective(handle, [&](const Target &target) {
-    return submit_rooted(target, {RONDO_SCATTER, "send", "recv", send, recv}, recv_count, type, root, stream);
+    const Signature signature = signature_of(RONDO_SCATTER, type, recv_count, root);
+    return submit_even(target, {signature, send, recv}, recv_count, type, root, stream);
   });
 }
 
@@ -203,8 +171,8 @@ rondo_status_t rondo_scatter_v(const void *send, const size_t *counts, const siz
                                size_t recv_count, rondo_type_t type, int root, rondo_comm_t handle,
                                rondo_stream_t stream) noexcept {
   return run_collective(handle, [&](const Target &target) {
-    return submit_rooted_v(target, {RONDO_SCATTER, "send", "recv", send, recv}, recv_count, counts, displacements, type,
-                           root, stream);
+    const Signature signature = signature_by_pairs(RONDO_SCATTER, type, root);
+    return submit_rooted(target, {signature, send, recv}, recv_count, counts, displacements, type, root, stream);
   });
 }
 

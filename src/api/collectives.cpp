@@ -6,20 +6,18 @@ using namespace rondo;
 
 namespace {
 
-/// A reduce-scatter, whose send buffer holds all blocks and its recv buffer this rank's own; or an all-gather, where it
-/// is the other way round.
+/// Describes a vector that is not divided into blocks.
+Result<BlockLayout> whole_vector(size_t count, rondo_type_t type) {
+  BlockLayout layout;
+  RONDO_TRY_ASSIGN(layout.end_bytes, bytes_of(count, type));
+  layout.total_count = count;
+  return layout;
+}
+
+/// Submits a call whose blocks have the sizes that `layout` says.
 Result<void> submit_blocks(const Target &target, Call call, const BlockLayout &layout, rondo_stream_t stream) {
-  const Communicator &comm = *target.comm;
-  const bool gathers = call.signature.collective == RONDO_ALL_GATHER;
-  const void *const whole = gathers ? call.recv : call.send;
-  const void *const part = gathers ? call.send : call.recv;
-  RONDO_TRY(check_buffer(comm, "send", call.send, gathers ? layout.own_bytes : layout.end_bytes));
-  RONDO_TRY(check_buffer(comm, "recv", call.recv, gathers ? layout.end_bytes : layout.own_bytes));
-  const void *const own = advance_bytes(whole, layout.own_offset_bytes);
-  RONDO_TRY(check_overlap(whole, layout.end_bytes, part, layout.own_bytes, own));
-  call.in_place = part == own;
   call.signature.counts_hash = layout.hash;
-  return submit(target, call, stream);
+  return submit_checked(target, call, layout, stream);
 }
 
 }  // namespace
@@ -29,13 +27,9 @@ extern "C" {
 rondo_status_t rondo_all_reduce(const void *send, void *recv, size_t count, rondo_type_t type, rondo_op_t op,
                                 rondo_comm_t handle, rondo_stream_t stream) noexcept {
   return run_collective(handle, [&](const Target &target) -> Result<void> {
-    const Communicator &comm = *target.comm;
-    RONDO_TRY_ASSIGN(const size_t bytes, bytes_of(count, type));
+    RONDO_TRY_ASSIGN(const auto layout, whole_vector(count, type));
     RONDO_TRY(check_op(op));
-    RONDO_TRY(check_buffer(comm, "send", send, bytes));
-    RONDO_TRY(check_buffer(comm, "recv", recv, bytes));
-    RONDO_TRY(check_overlap(send, bytes, recv, bytes, send));
-    return submit(target, {signature_of(RONDO_ALL_REDUCE, type, op, count), send, recv, send == recv}, stream);
+    return submit_checked(target, {signature_of(RONDO_ALL_REDUCE, type, op, count), send, recv}, layout, stream);
   });
 }
 
@@ -84,35 +78,21 @@ rondo_status_t rondo_all_gather_v(const void *send, void *recv, const size_t *co
 rondo_status_t rondo_broadcast(const void *send, void *recv, size_t count, rondo_type_t type, int root,
                                rondo_comm_t handle, rondo_stream_t stream) noexcept {
   return run_collective(handle, [&](const Target &target) -> Result<void> {
-    const Communicator &comm = *target.comm;
-    RONDO_TRY_ASSIGN(const size_t bytes, bytes_of(count, type));
-    RONDO_TRY(check_root(root, comm.rank_count()));
-    const bool is_root = static_cast<uint32_t>(root) == comm.rank();
-    RONDO_TRY(check_buffer(comm, "recv", recv, bytes));
-    if (is_root) {
-      RONDO_TRY(check_buffer(comm, "send", send, bytes));
-      RONDO_TRY(check_overlap(send, bytes, recv, bytes, send));
-    }
+    RONDO_TRY_ASSIGN(const auto layout, whole_vector(count, type));
+    RONDO_TRY(check_root(root, target.comm->rank_count()));
     const Signature signature = signature_of(RONDO_BROADCAST, type, RONDO_SUM, count, static_cast<uint32_t>(root));
-    return submit(target, {signature, is_root ? send : nullptr, recv, is_root && send == recv}, stream);
+    return submit_checked(target, {signature, send, recv}, layout, stream);
   });
 }
 
 rondo_status_t rondo_reduce(const void *send, void *recv, size_t count, rondo_type_t type, rondo_op_t op, int root,
                             rondo_comm_t handle, rondo_stream_t stream) noexcept {
   return run_collective(handle, [&](const Target &target) -> Result<void> {
-    const Communicator &comm = *target.comm;
-    RONDO_TRY_ASSIGN(const size_t bytes, bytes_of(count, type));
+    RONDO_TRY_ASSIGN(const auto layout, whole_vector(count, type));
     RONDO_TRY(check_op(op));
-    RONDO_TRY(check_root(root, comm.rank_count()));
-    const bool is_root = static_cast<uint32_t>(root) == comm.rank();
-    RONDO_TRY(check_buffer(comm, "send", send, bytes));
-    if (is_root) {
-      RONDO_TRY(check_buffer(comm, "recv", recv, bytes));
-      RONDO_TRY(check_overlap(send, bytes, recv, bytes, send));
-    }
+    RONDO_TRY(check_root(root, target.comm->rank_count()));
     const Signature signature = signature_of(RONDO_REDUCE, type, op, count, static_cast<uint32_t>(root));
-    return submit(target, {signature, send, is_root ? recv : nullptr, is_root && send == recv}, stream);
+    return submit_checked(target, {signature, send, recv}, layout, stream);
   });
 }
 

@@ -69,11 +69,10 @@ Result<uint64_t> vector_elements(const Communicator &comm, rondo_collective_t co
   RONDO_TRY_ASSIGN(const size_t bytes, bytes_of(count, type));
   if (!is_collective(collective))
     return invalid_argument("collective " + std::to_string(static_cast<int>(collective)) +
-                            " has no plan; known are: " + known_names(planned_collective_string) +
-                            ", all_to_all, gather, scatter");
-  if (!uses_blocks(collective) && !exchanges_blocks(collective)) return uint64_t{count};
-  RONDO_TRY(times_ranks(bytes, comm.rank_count()));
-  return uint64_t{count} * comm.rank_count();
+                            " has no plan; known are: " +
+                            collective_names([](const Collective &each) { return is_collective(each.id); }));
+  if (in_blocks(collective)) RONDO_TRY(times_ranks(bytes, comm.rank_count()));
+  return vector_count(collective, count, comm.rank_count());
 }
 
 }  // namespace

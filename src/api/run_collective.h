@@ -10,6 +10,7 @@
 #include "src/api/group.h"
 #include "src/api/lookup.h"
 #include "src/api/validate.h"
+#include "src/plan/collective.h"
 
 namespace rondo {
 
@@ -36,6 +37,35 @@ struct Target {
   if (stream == nullptr || !decode_handle(stream)) return target.comm->submit(call, {nullptr, stream});
   RONDO_TRY_ASSIGN(const auto queue, stream_of(stream));
   return target.comm->submit(call, {queue.get(), nullptr});
+}
+
+/// Checks the buffers of a call whose other arguments are right, and notes whether it is in place. The table of
+/// collectives says which buffers this rank has. Another buffer is ignored, so it becomes null.
+[[nodiscard]] inline Result<void> check_buffers(const Communicator &comm, const BlockLayout &layout, Call &call) {
+  const Collective &traits = traits_of(static_cast<rondo_collective_t>(call.signature.collective));
+  const bool part_is_send = traits.source == BufferLayout::own_block;
+  const bool part_is_recv = traits.target == BufferLayout::own_block;
+  const bool sends = has_source(traits, comm.rank(), call.signature.root);
+  const bool receives = has_target(traits, comm.rank(), call.signature.root);
+  if (!sends) call.send = nullptr;
+  if (!receives) call.recv = nullptr;
+  if (sends) RONDO_TRY(check_buffer(comm, "send", call.send, part_is_send ? layout.own_bytes : layout.end_bytes));
+  if (receives) RONDO_TRY(check_buffer(comm, "recv", call.recv, part_is_recv ? layout.own_bytes : layout.end_bytes));
+  if (!sends || !receives) return {};
+  const bool has_part = part_is_send || part_is_recv;
+  const void *const whole = part_is_send ? call.recv : call.send;
+  const void *const other = part_is_send ? call.send : call.recv;
+  const void *const own = has_part ? advance_bytes(whole, layout.own_offset_bytes) : whole;
+  RONDO_TRY(check_overlap(whole, layout.end_bytes, other, has_part ? layout.own_bytes : layout.end_bytes, own));
+  call.in_place = other == own;
+  return {};
+}
+
+/// Checks the buffers, and submits the call.
+[[nodiscard]] inline Result<void> submit_checked(const Target &target, Call call, const BlockLayout &layout,
+                                                 rondo_stream_t stream) {
+  RONDO_TRY(check_buffers(*target.comm, layout, call));
+  return submit(target, call, stream);
 }
 
 /// Runs `body`, which takes the communicator, as the body of a collective.

@@ -53,12 +53,6 @@ const char *rondo_op_string(rondo_op_t op) noexcept {
   return name_of(names, op);
 }
 
-const char *rondo_collective_string(rondo_collective_t collective) noexcept {
-  static constexpr std::array names{"all_reduce", "reduce_scatter", "all_gather", "broadcast", "reduce", "barrier",
-                                    "send", "recv", "all_to_all", "gather", "scatter"};
-  return name_of(names, collective);
-}
-
 const char *rondo_algorithm_string(rondo_algorithm_t algorithm) noexcept {
   static constexpr std::array names{"auto", "ring", "tree", "halving_doubling", "one_shot", "two_shot",
                                     "hierarchical", "hierarchical_tree"};
@@ -83,18 +77,6 @@ const char *rondo_device_executor_string(rondo_device_executor_t executor) noexc
 }  // extern "C"
 
 namespace rondo {
-
-const char *planned_collective_string(rondo_collective_t collective) {
-  return number_of(collective) <= RONDO_BARRIER ? rondo_collective_string(collective) : nullptr;
-}
-
-Result<rondo_collective_t> parse_collective(std::string_view text) {
-  return parse_name(collective_spelling(text), planned_collective_string, "collective");
-}
-
-bool is_collective(rondo_collective_t collective) {
-  return rondo_collective_string(collective) != nullptr && collective != RONDO_SEND && collective != RONDO_RECV;
-}
 
 std::string version_text() {
   return std::to_string(RONDO_VERSION_MAJOR) + "." + std::to_string(RONDO_VERSION_MINOR) + "." +

@@ -2,7 +2,6 @@
 #include "src/base/spelling.h"
 
 #include <algorithm>
-#include <array>
 #include <vector>
 
 namespace rondo {
@@ -31,15 +30,14 @@ size_t edit_distance(std::string_view one, std::string_view other) {
   return row.back();
 }
 
-/// Returns the letters of `text` in lower case, without '-' and '_'.
+}  // namespace
+
 std::string letters_of(std::string_view text) {
   std::string letters;
   for (const char each : text)
     if (each != '-' && each != '_') letters += lower(each);
   return letters;
 }
-
-}  // namespace
 
 std::string nearest_name(std::string_view text, std::string_view list, size_t letters_max) {
   std::string_view best;
@@ -65,15 +63,6 @@ std::string did_you_mean(std::string_view text, std::string_view list) {
 
 std::string known_are(std::string_view text, std::string_view list) {
   return "; known are: " + std::string(list) + did_you_mean(text, list);
-}
-
-std::string collective_spelling(std::string_view text) {
-  constexpr std::array names{"all_reduce", "reduce_scatter", "all_gather", "broadcast", "reduce",  "barrier",
-                             "all_to_all", "gather",         "scatter",    "send",      "sendrecv"};
-  const std::string letters = letters_of(text);
-  if (letters == "bcast") return "broadcast";
-  const auto *const found = std::ranges::find(names, letters, letters_of);
-  return found == names.end() ? std::string(text) : *found;
 }
 
 }  // namespace rondo

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Suggests the name that a user may have meant, and reads the usual spellings of collectives.
+// Suggests the name that a user may have meant.
 #pragma once
 
 #include <string>
@@ -18,8 +18,7 @@ namespace rondo {
 /// Returns the end of a message about an unknown name. It has the names of `list`, and did_you_mean().
 [[nodiscard]] std::string known_are(std::string_view text, std::string_view list);
 
-/// Returns Rondo's name of the collective that other libraries write as "allreduce", "All-Reduce" or "bcast". Returns
-/// other text as it is.
-[[nodiscard]] std::string collective_spelling(std::string_view text);
+/// Returns the letters of `text` in lower case, without '-' and '_'.
+[[nodiscard]] std::string letters_of(std::string_view text);
 
 }  // namespace rondo

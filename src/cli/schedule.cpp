@@ -48,7 +48,7 @@ Result<Parsed> parse_options(Arguments args) {
       ->check(console::InRange(1u, rank_count_max))
       ->type_name("N");
   app.add_option("--collective", options.collective,
-                 "all_reduce, reduce_scatter, all_gather, broadcast, reduce or barrier [all_reduce]")
+                 known_names(scheduled_collective_string) + " [all_reduce]")
       ->type_name("NAME");
   app.add_option("--root", options.args.root, "root of a broadcast or reduce [0]")->type_name("RANK");
   app.add_option("--channel", options.args.channel, "odd channels have the tree's second form [0]")->type_name("N");

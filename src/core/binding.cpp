@@ -33,8 +33,7 @@ std::vector<Range> blocks_of(const Call &call, uint32_t rank_count) {
 
 uint64_t elements_of(const Call &call, uint32_t rank_count) {
   const auto collective = static_cast<rondo_collective_t>(call.signature.collective);
-  const bool even = exchanges_blocks(collective) || (uses_blocks(collective) && call.counts == nullptr);
-  return even ? call.signature.count * rank_count : call.signature.count;
+  return call.counts != nullptr ? call.signature.count : vector_count(collective, call.signature.count, rank_count);
 }
 
 /// Connections are made before the first plan, to the peers of those that can be chosen (src/plan/edges.h).

@@ -6,7 +6,7 @@
 
 #include "src/engine/host_messages.h"
 #include "src/engine/watch.h"
-#include "src/plan/algorithm.h"
+#include "src/plan/collective.h"
 
 namespace rondo {
 namespace {
@@ -28,32 +28,30 @@ HostReducer copier() {
 class Blocks {
  public:
   Blocks(const WorkItem &work, uint32_t rank)
-      : call_(work.plan->key.signature), lists_(work.lists.get()), rank_(rank) {
+      : call_(work.plan->key.signature), traits_(traits_of(static_cast<rondo_collective_t>(call_.collective))),
+        lists_(work.lists.get()), rank_(rank) {
     block_bytes_ = call_.count * rondo_type_size(static_cast<rondo_type_t>(call_.type));
   }
 
   [[nodiscard]] bool sends_to(uint32_t peer) const {
-    if (call_.collective == RONDO_GATHER) return peer == call_.root;
-    return call_.collective == RONDO_ALL_TO_ALL || rank_ == call_.root;
+    return has_source(traits_, rank_, call_.root) && has_target(traits_, peer, call_.root);
   }
   [[nodiscard]] bool receives_from(uint32_t peer) const {
-    if (call_.collective == RONDO_GATHER) return rank_ == call_.root;
-    return call_.collective == RONDO_ALL_TO_ALL || peer == call_.root;
+    return has_source(traits_, peer, call_.root) && has_target(traits_, rank_, call_.root);
   }
   [[nodiscard]] Block to(uint32_t peer) const {
     if (lists_ != nullptr) return lists_->sends[peer];
-    return {call_.collective == RONDO_GATHER ? 0 : peer * block_bytes_, block_bytes_};
+    return {traits_.source == BufferLayout::own_block ? 0 : peer * block_bytes_, block_bytes_};
   }
   [[nodiscard]] Block from(uint32_t peer) const {
     if (lists_ != nullptr) return lists_->receives[peer];
-    return {call_.collective == RONDO_SCATTER ? 0 : peer * block_bytes_, block_bytes_};
+    return {traits_.target == BufferLayout::own_block ? 0 : peer * block_bytes_, block_bytes_};
   }
-  [[nodiscard]] bool exchanges_in_place() const {
-    return call_.collective == RONDO_ALL_TO_ALL && lists_ == nullptr;
-  }
+  [[nodiscard]] bool exchanges_in_place() const { return traits_.source == traits_.target && lists_ == nullptr; }
 
  private:
   const Signature &call_;
+  const Collective &traits_;
   const BlockLists *const lists_;
   const uint32_t rank_;
   uint64_t block_bytes_ = 0;

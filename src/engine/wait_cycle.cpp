@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <optional>
 
+#include "src/plan/collective.h"
+
 namespace rondo {
 namespace {
 
@@ -20,25 +22,14 @@ struct Place {
 
 /// Returns whether `rank` cannot complete the call before `peer` has entered it.
 bool needs(const Signature &call, uint32_t rank, uint32_t peer) {
+  const Collective &traits = traits_of(static_cast<rondo_collective_t>(call.collective));
+  if (traits.carrier == Carrier::messages) return false;
+  if (!traits.has_data) return true;
   const bool moves = call.count != 0 || call.counts_hash == counts_of_pairs;  // each two ranks exchange counts
-  switch (static_cast<rondo_collective_t>(call.collective)) {
-    case RONDO_BARRIER:
-      return true;
-    case RONDO_ALL_REDUCE:
-    case RONDO_REDUCE_SCATTER:
-    case RONDO_ALL_GATHER:
-      return call.count != 0 && call.counts_hash == 0;  // of uneven blocks some may be empty
-    case RONDO_ALL_TO_ALL:
-      return moves;
-    case RONDO_BROADCAST:
-    case RONDO_SCATTER:
-      return moves && peer == call.root;
-    case RONDO_REDUCE:
-    case RONDO_GATHER:
-      return moves && rank == call.root;
-    default:
-      return false;
-  }
+  if (traits.root == RootRole::sends) return moves && peer == call.root;
+  if (traits.root == RootRole::receives) return moves && rank == call.root;
+  if (traits.carrier == Carrier::blocks) return moves;
+  return call.count != 0 && call.counts_hash == 0;  // of uneven blocks some may be empty
 }
 
 class Search {

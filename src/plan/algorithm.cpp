@@ -10,36 +10,26 @@
 namespace rondo {
 namespace {
 
-bool supports_all(rondo_collective_t collective) {
-  return collective >= RONDO_ALL_REDUCE && collective <= RONDO_BARRIER;
-}
-
-bool supports_whole(rondo_collective_t collective) { return supports_all(collective) && !uses_blocks(collective); }
-
-bool supports_all_reduce(rondo_collective_t collective) {
-  return collective == RONDO_ALL_REDUCE || collective == RONDO_BARRIER;
-}
-
 bool always_safe(const ScheduleArgs &) { return true; }
 
 /// Returns whether a one-shot is safe by reference. In place, a rank of a one-shot all-reduce overwrites its operand as
 /// soon as it has the others', whether or not they have read it. With all other algorithms the result cannot arrive
 /// before the operand was read.
 bool one_shot_safe(const ScheduleArgs &args) {
-  return !args.in_place || args.rank_count == 1 || !supports_all_reduce(args.collective);
+  return !args.in_place || args.rank_count == 1 || !is_all_reduce(args.collective);
 }
 
 constexpr uint32_t tree_rank_count_max = 1u << 24;
 
 constexpr std::array registry{
-    Algorithm{RONDO_ALGORITHM_RING, chunked_rank_count_max, supports_all, build_ring, always_safe},
-    Algorithm{RONDO_ALGORITHM_TREE, tree_rank_count_max, supports_whole, build_tree, always_safe},
-    Algorithm{RONDO_ALGORITHM_HALVING_DOUBLING, chunked_rank_count_max, supports_all_reduce, build_halving_doubling,
+    Algorithm{RONDO_ALGORITHM_RING, chunked_rank_count_max, ring_has, build_ring, always_safe},
+    Algorithm{RONDO_ALGORITHM_TREE, tree_rank_count_max, tree_has, build_tree, always_safe},
+    Algorithm{RONDO_ALGORITHM_HALVING_DOUBLING, chunked_rank_count_max, halving_doubling_has, build_halving_doubling,
               always_safe},
-    Algorithm{RONDO_ALGORITHM_ONE_SHOT, all_links_rank_count_max, supports_all, build_one_shot, one_shot_safe},
-    Algorithm{RONDO_ALGORITHM_TWO_SHOT, all_links_rank_count_max, supports_whole, build_two_shot, always_safe},
-    Algorithm{RONDO_ALGORITHM_HIERARCHICAL, chunked_rank_count_max, supports_all, build_hierarchical, always_safe},
-    Algorithm{RONDO_ALGORITHM_HIERARCHICAL_TREE, tree_rank_count_max, supports_whole, build_hierarchical_tree,
+    Algorithm{RONDO_ALGORITHM_ONE_SHOT, all_links_rank_count_max, one_shot_has, build_one_shot, one_shot_safe},
+    Algorithm{RONDO_ALGORITHM_TWO_SHOT, all_links_rank_count_max, two_shot_has, build_two_shot, always_safe},
+    Algorithm{RONDO_ALGORITHM_HIERARCHICAL, chunked_rank_count_max, hierarchical_has, build_hierarchical, always_safe},
+    Algorithm{RONDO_ALGORITHM_HIERARCHICAL_TREE, tree_rank_count_max, hierarchical_tree_has, build_hierarchical_tree,
               always_safe},
 };
 
@@ -62,7 +52,7 @@ Result<Schedule> build_schedule(rondo_algorithm_t id, const ScheduleArgs &args) 
   const Algorithm *algorithm = find_algorithm(id);
   const std::string name = algorithm_name(id);
   if (algorithm == nullptr) return invalid_argument("no algorithm '" + name + "' to build a schedule with");
-  if (!supports_all(args.collective))
+  if (!has_schedule(args.collective))
     return invalid_argument("unknown collective " + std::to_string(static_cast<int>(args.collective)));
   if (!algorithm->supports(args.collective))
     return invalid_argument("algorithm " + name + " has no " + rondo_collective_string(args.collective) +

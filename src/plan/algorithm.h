@@ -6,6 +6,7 @@
 #include <span>
 
 #include "src/base/result.h"
+#include "src/plan/collective.h"
 #include "src/plan/schedule.h"
 
 namespace rondo {
@@ -28,26 +29,5 @@ struct Algorithm {
 
 /// Builds the schedule, or says why this algorithm cannot: collective not supported, too many ranks, bad rank or root.
 [[nodiscard]] Result<Schedule> build_schedule(rondo_algorithm_t id, const ScheduleArgs &args);
-
-/// Returns whether the chunks of the collective are one block a rank, not parts of a whole.
-[[nodiscard]] constexpr bool uses_blocks(rondo_collective_t collective) {
-  return collective == RONDO_REDUCE_SCATTER || collective == RONDO_ALL_GATHER;
-}
-
-/// Returns whether one rank is the root.
-[[nodiscard]] constexpr bool has_root(rondo_collective_t collective) {
-  return collective == RONDO_BROADCAST || collective == RONDO_REDUCE || collective == RONDO_GATHER ||
-         collective == RONDO_SCATTER;
-}
-
-/// Returns whether blocks go straight from rank to rank, without a schedule (src/engine/block_exchange.h).
-[[nodiscard]] constexpr bool exchanges_blocks(rondo_collective_t collective) {
-  return collective == RONDO_ALL_TO_ALL || collective == RONDO_GATHER || collective == RONDO_SCATTER;
-}
-
-/// Returns whether nothing is reduced.
-[[nodiscard]] constexpr bool only_moves(rondo_collective_t collective) {
-  return collective == RONDO_ALL_GATHER || collective == RONDO_BROADCAST || exchanges_blocks(collective);
-}
 
 }  // namespace rondo

@@ -80,13 +80,31 @@ void check_rank_order(ScheduleWriter &writer, const ScheduleArgs &args, uint32_t
 [[nodiscard]] bool needs_own_operand_link(const ScheduleArgs &args);
 void send_own_operand(ScheduleWriter &writer, const ScheduleArgs &args, uint32_t chunk);
 
-// The builders, one file each; algorithm.cpp lists them.
+/// The collectives that builders know so far. A builder that learns another one says so in its own function below.
+[[nodiscard]] constexpr bool is_all_reduce(rondo_collective_t collective) {  // a barrier reduces one element
+  return collective == RONDO_ALL_REDUCE || collective == RONDO_BARRIER;
+}
+[[nodiscard]] constexpr bool is_of_whole_vectors(rondo_collective_t collective) {
+  return is_all_reduce(collective) || collective == RONDO_BROADCAST || collective == RONDO_REDUCE;
+}
+[[nodiscard]] constexpr bool is_of_blocks_or_whole(rondo_collective_t collective) {
+  return is_of_whole_vectors(collective) || collective == RONDO_REDUCE_SCATTER || collective == RONDO_ALL_GATHER;
+}
+
+// The builders, one file each, and which collectives they have; algorithm.cpp lists them.
 [[nodiscard]] Schedule build_ring(const ScheduleArgs &args);
+[[nodiscard]] bool ring_has(rondo_collective_t collective);
 [[nodiscard]] Schedule build_tree(const ScheduleArgs &args);
+[[nodiscard]] bool tree_has(rondo_collective_t collective);
 [[nodiscard]] Schedule build_halving_doubling(const ScheduleArgs &args);
+[[nodiscard]] bool halving_doubling_has(rondo_collective_t collective);
 [[nodiscard]] Schedule build_one_shot(const ScheduleArgs &args);
+[[nodiscard]] bool one_shot_has(rondo_collective_t collective);
 [[nodiscard]] Schedule build_two_shot(const ScheduleArgs &args);
+[[nodiscard]] bool two_shot_has(rondo_collective_t collective);
 [[nodiscard]] Schedule build_hierarchical(const ScheduleArgs &args);
+[[nodiscard]] bool hierarchical_has(rondo_collective_t collective);
 [[nodiscard]] Schedule build_hierarchical_tree(const ScheduleArgs &args);
+[[nodiscard]] bool hierarchical_tree_has(rondo_collective_t collective);
 
 }  // namespace rondo

@@ -82,10 +82,10 @@ using Algorithms = std::vector<std::pair<rondo_collective_t, rondo_algorithm_t>>
 
 Algorithms all_possible_algorithms(const EdgeRequest &request) {
   Algorithms all;
-  for (int number = RONDO_ALL_REDUCE; number <= RONDO_BARRIER; ++number) {
-    const auto collective = static_cast<rondo_collective_t>(number);
-    for (const rondo_algorithm_t algorithm : possible_algorithms(request, collective))
-      all.emplace_back(collective, algorithm);
+  for (const Collective &each : collective_table) {
+    if (!has_schedule(each.id)) continue;
+    for (const rondo_algorithm_t algorithm : possible_algorithms(request, each.id))
+      all.emplace_back(each.id, algorithm);
   }
   return all;
 }

@@ -83,6 +83,8 @@ Schedule build_extra(uint32_t partner, uint32_t core_count) {
 
 }  // namespace
 
+bool halving_doubling_has(rondo_collective_t collective) { return is_all_reduce(collective); }
+
 Schedule build_halving_doubling(const ScheduleArgs &args) {
   assert(args.rank < args.rank_count && args.rank_count <= chunked_rank_count_max);
   if (args.rank_count == 1) return lone_schedule(args);

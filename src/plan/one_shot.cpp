@@ -65,6 +65,8 @@ Schedule reduce(const ScheduleArgs &args) {
 
 }  // namespace
 
+bool one_shot_has(rondo_collective_t collective) { return is_of_blocks_or_whole(collective); }
+
 Schedule build_one_shot(const ScheduleArgs &args) {
   assert(args.rank < args.rank_count && args.rank_count <= all_links_rank_count_max);
   if (args.rank_count == 1) return lone_schedule(args);
@@ -73,15 +75,8 @@ Schedule build_one_shot(const ScheduleArgs &args) {
     case RONDO_ALL_GATHER: return all_gather(args);
     case RONDO_BROADCAST: return broadcast(args);
     case RONDO_REDUCE: return reduce(args);
-    case RONDO_ALL_REDUCE:
-    case RONDO_BARRIER:
-    case RONDO_SEND:
-    case RONDO_RECV:
-    case RONDO_ALL_TO_ALL:
-    case RONDO_GATHER:
-    case RONDO_SCATTER: break;
+    default: return all_reduce(args);  // an all-reduce or a barrier
   }
-  return all_reduce(args);
 }
 
 }  // namespace rondo

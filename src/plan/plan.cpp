@@ -56,15 +56,16 @@ std::string describe(const Signature &signature) {
   if (is_finalize(signature)) return "rondo_comm_finalize";
   if (const auto split = split_call_of(signature))
     return "rondo_comm_split with color " + std::to_string(split->color) + " and key " + std::to_string(split->key);
-  std::string text = rondo_collective_string(collective);
-  if (collective == RONDO_BARRIER) return text;
+  const Collective &traits = traits_of(collective);
+  std::string text = traits.name;
+  if (!traits.has_data) return text;
   const bool by_pairs = exchanges_blocks(collective) && signature.counts_hash == counts_of_pairs;
   text += " of " + (by_pairs ? "" : std::to_string(signature.count) + " ") +
           rondo_type_string(static_cast<rondo_type_t>(signature.type));
-  if (!only_moves(collective))
+  if (traits.reduces)
     text += std::string(" (") + rondo_op_string(static_cast<rondo_op_t>(signature.op)) + ")";
-  const bool from_root = collective == RONDO_BROADCAST || collective == RONDO_SCATTER;
-  if (has_root(collective)) text += (from_root ? " from rank " : " to rank ") + std::to_string(signature.root);
+  if (traits.root != RootRole::none)
+    text += (traits.root == RootRole::sends ? " from rank " : " to rank ") + std::to_string(signature.root);
   if (signature.counts_hash != 0) text += " in uneven blocks";
   return text;
 }
@@ -103,9 +104,10 @@ Result<std::unique_ptr<Plan>> build_plan(const OperationKey &key, const PlanChoi
     }
   }
   plan->send = plan->recv = {0, vector_elements(key)};
-  if (collective != RONDO_BARRIER) plan->vector_bytes = vector_elements(key) * element_bytes;
-  if (collective == RONDO_REDUCE_SCATTER) plan->recv = key.blocks[rank];
-  if (collective == RONDO_ALL_GATHER) plan->send = key.blocks[rank];
+  const Collective &traits = traits_of(collective);
+  if (traits.has_data) plan->vector_bytes = vector_elements(key) * element_bytes;
+  if (traits.target == BufferLayout::own_block) plan->recv = key.blocks[rank];
+  if (traits.source == BufferLayout::own_block) plan->send = key.blocks[rank];
   return plan;
 }
 

@@ -94,6 +94,8 @@ Schedule reduce(const Ring &ring, uint32_t root) {
 
 }  // namespace
 
+bool ring_has(rondo_collective_t collective) { return is_of_blocks_or_whole(collective); }
+
 Schedule build_ring(const ScheduleArgs &args) {
   assert(args.rank < args.rank_count && args.rank_count <= chunked_rank_count_max);
   if (args.rank_count == 1) return lone_schedule(args);
@@ -103,15 +105,8 @@ Schedule build_ring(const ScheduleArgs &args) {
     case RONDO_ALL_GATHER: return all_gather(ring, args.in_place);
     case RONDO_BROADCAST: return broadcast(ring, args.root, args.in_place);
     case RONDO_REDUCE: return reduce(ring, args.root);
-    case RONDO_ALL_REDUCE:
-    case RONDO_BARRIER:
-    case RONDO_SEND:
-    case RONDO_RECV:
-    case RONDO_ALL_TO_ALL:
-    case RONDO_GATHER:
-    case RONDO_SCATTER: break;
+    default: return reduce_round(ring, 2 * args.rank_count - 2);  // an all-reduce or a barrier
   }
-  return reduce_round(ring, 2 * args.rank_count - 2);
 }
 
 }  // namespace rondo

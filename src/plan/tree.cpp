@@ -68,6 +68,8 @@ Schedule reduce(const Place &place) {
 
 }  // namespace
 
+bool tree_has(rondo_collective_t collective) { return is_of_whole_vectors(collective); }
+
 Schedule build_tree(const ScheduleArgs &args) {
   assert(args.rank < args.rank_count);
   if (args.rank_count == 1) return lone_schedule(args);

@@ -311,7 +311,7 @@ Result<PlanChoice> choose_plan(const TunerInput &input, std::span<const Algorith
   if ((wanted.protocol == RONDO_PROTOCOL_LL || wants_ll128) && slot_bytes_of(input, wanted.protocol) == 0)
     return no_protocol(input);
 
-  const auto collective = input.collective == RONDO_BARRIER ? RONDO_ALL_REDUCE : input.collective;
+  const auto collective = traits_of(input.collective).has_data ? input.collective : RONDO_ALL_REDUCE;
   if (const auto measured = choose_measured(input, collective, registry)) return *measured;
   if (const auto load_store = choose_load_store(input, collective)) return *load_store;
   if (wanted.kernel == RONDO_KERNEL_LOAD_STORE && input.rank_count > 1) return no_load_store(input);

@@ -151,10 +151,7 @@ std::optional<PlanChoice> choose_load_store(const TunerInput &input, rondo_colle
   return choice;
 }
 
-rondo_algorithm_t load_store_algorithm(rondo_collective_t collective) {
-  if (uses_blocks(collective)) return RONDO_ALGORITHM_ONE_SHOT;
-  return has_root(collective) ? RONDO_ALGORITHM_TWO_SHOT : RONDO_ALGORITHM_AUTO;
-}
+rondo_algorithm_t load_store_algorithm(rondo_collective_t collective) { return traits_of(collective).load_store; }
 
 Error no_load_store(const TunerInput &input) {
   if (input.overrides.protocol != RONDO_PROTOCOL_AUTO)

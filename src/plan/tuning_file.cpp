@@ -12,6 +12,7 @@
 #include "src/base/parse.h"
 #include "src/base/unique_handle.h"
 #include "src/base/user_file.h"
+#include "src/plan/collective.h"
 #include "src/plan/tuning_table.h"
 
 namespace rondo {
@@ -104,7 +105,7 @@ Result<TuningRow> row_of(const Json &json) {
   if (!json.is_object()) return invalid_argument("wants an object {...}, not " + std::string(json.type_name()));
   RONDO_TRY(check_keys(json, row_keys));
   TuningRow row;
-  RONDO_TRY_ASSIGN(row.collective, name_at(json, "collective", planned_collective_string));
+  RONDO_TRY_ASSIGN(row.collective, name_at(json, "collective", scheduled_collective_string));
   RONDO_TRY_ASSIGN(const uint64_t rank_count, number_at(json, "ranks", TuningTable::rank_count_max));
   row.rank_count = static_cast<uint32_t>(rank_count);
   const auto oversubscribed = json.find("oversubscribed");

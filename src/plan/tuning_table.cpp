@@ -43,7 +43,8 @@ Result<void> check_sizes(const TuningRow &row) {
 Result<void> check_row(const TuningRow &row) {
   RONDO_TRY(check_sizes(row));
   const PlanChoice &choice = row.choice;
-  if (row.collective == RONDO_BARRIER) return invalid_argument("a barrier has no rows: it is planned as an all_reduce");
+  if (!traits_of(row.collective).has_data)
+    return invalid_argument("a barrier has no rows: it is planned as an all_reduce");
   const Algorithm *const algorithm = find_algorithm(choice.algorithm);
   const bool interpreted = choice.kernel == RONDO_KERNEL_INTERPRETER;
   if (algorithm == nullptr || choice.kernel == RONDO_KERNEL_AUTO ||
@@ -149,8 +150,8 @@ std::span<const TuningRow> TuningTable::rows_for(rondo_collective_t collective, 
 
 bool TuningTable::wants_load_store(uint32_t rank_count, BufferPlace buffers) const {
   const auto by_it = [](const TuningRow &row) { return row.choice.kernel == RONDO_KERNEL_LOAD_STORE; };
-  for (int collective = RONDO_ALL_REDUCE; collective < RONDO_BARRIER; ++collective) {  // which has no rows
-    const auto rows = rows_for(static_cast<rondo_collective_t>(collective), rank_count, false, false, buffers);
+  for (const Collective &each : collective_table) {
+    const auto rows = rows_for(each.id, rank_count, false, false, buffers);
     if (std::any_of(rows.begin(), rows.end(), by_it)) return true;
   }
   return false;

@@ -90,6 +90,8 @@ Schedule reduce(const ScheduleArgs &args) {
 
 }  // namespace
 
+bool two_shot_has(rondo_collective_t collective) { return is_of_whole_vectors(collective); }
+
 Schedule build_two_shot(const ScheduleArgs &args) {
   assert(args.rank < args.rank_count && args.rank_count <= all_links_rank_count_max);
   if (args.rank_count == 1) return lone_schedule(args);

@@ -4,6 +4,7 @@
 
 #include "src/base/checked.h"
 #include "src/base/names.h"
+#include "src/plan/collective.h"
 #include "tests/catch.h"
 
 using namespace rondo;
@@ -26,6 +27,25 @@ TEST_CASE("names: a collective is read in the spellings of other libraries") {
   CHECK(parse_collective("allgather").value() == RONDO_ALL_GATHER);
   CHECK(collective_spelling("alltoall") == "all_to_all");
   CHECK(collective_spelling("all reduce") == "all reduce");
+}
+
+TEST_CASE("names: a value without a name does not end the list of an enumeration") {
+  // Ends of messages and blocks that are exchanged have no schedule; a collective that is added comes after them.
+  const auto gathers = [](rondo_collective_t collective) -> const char * {
+    return collective == RONDO_ALL_GATHER || collective == RONDO_GATHER ? rondo_collective_string(collective) : nullptr;
+  };
+  CHECK(known_names<rondo_collective_t>(gathers) == "all_gather, gather");
+  CHECK(parse_name<rondo_collective_t>("Gather", gathers, "collective").value() == RONDO_GATHER);
+  CHECK(known_names(scheduled_collective_string) ==
+        "all_reduce, reduce_scatter, all_gather, broadcast, reduce, barrier");
+}
+
+TEST_CASE("collectives: numbers outside of the table are no collectives") {
+  CHECK(is_collective(RONDO_SCATTER));
+  CHECK_FALSE(is_collective(RONDO_SEND));
+  CHECK_FALSE(is_collective(static_cast<rondo_collective_t>(collective_table.size())));
+  CHECK(rondo_collective_string(static_cast<rondo_collective_t>(collective_table.size())) == nullptr);
+  CHECK_FALSE(has_schedule(static_cast<rondo_collective_t>(collective_table.size())));
 }
 
 TEST_CASE("names: a suggestion is near, in any case of letters") {

@@ -16,7 +16,7 @@ const std::vector<uint32_t> rank_counts{1, 2, 3, 8, 9, 12, 13, 16, 17, 64, 65, 2
 }  // namespace
 
 TEST_CASE("tuner: every collective, rank count and size has a complete choice within the slots") {
-  for (int number = 0; planned_collective_string(static_cast<rondo_collective_t>(number)) != nullptr; ++number)
+  for (int number = 0; scheduled_collective_string(static_cast<rondo_collective_t>(number)) != nullptr; ++number)
     for (const uint32_t rank_count : rank_counts)
       for (const uint64_t bytes : sizes)
         for (const uint32_t kind : {0u, 1u, 2u, 3u, 4u}) {
@@ -49,7 +49,7 @@ TEST_CASE("tuner: each row's algorithm can do its collective among as many ranks
 
 TEST_CASE("tuner: what it chooses from the real registry can be built, with every override that it accepts") {
   uint32_t refused = 0;
-  for (int number = 0; planned_collective_string(static_cast<rondo_collective_t>(number)) != nullptr; ++number)
+  for (int number = 0; scheduled_collective_string(static_cast<rondo_collective_t>(number)) != nullptr; ++number)
     for (int algorithm = 0; rondo_algorithm_string(static_cast<rondo_algorithm_t>(algorithm)) != nullptr; ++algorithm)
       for (const uint32_t rank_count : {1u, 2u, 5u, 16u, 65u, 300u})
         for (const uint64_t bytes : {uint64_t{0}, uint64_t{4096}, uint64_t{1} << 30}) {
@@ -128,7 +128,7 @@ TEST_CASE("tuner: an override that cannot be is refused with those that can") {
 }
 
 TEST_CASE("tuner: ll128 is chosen where it is asked for and nowhere else") {
-  for (int number = 0; planned_collective_string(static_cast<rondo_collective_t>(number)) != nullptr; ++number)
+  for (int number = 0; scheduled_collective_string(static_cast<rondo_collective_t>(number)) != nullptr; ++number)
     for (const Algorithm &algorithm : algorithms())
       for (const uint32_t rank_count : {1u, 2u, 5u, 16u, 65u, 300u})
         for (const uint64_t bytes : sizes) {

@@ -13,7 +13,7 @@
 #include <string_view>
 
 #include "src/base/kernel_file.h"
-#include "src/base/names.h"
+#include "src/plan/collective.h"
 #include "src/proto/memory.h"
 
 namespace rondo::shm {

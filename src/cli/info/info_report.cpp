@@ -15,6 +15,7 @@
 #include "src/cli/info/nics.h"
 #include "src/cli/tune/tuner_input.h"
 #include "src/engine/reduction/reduction.h"
+#include "src/plan/collective.h"
 #include "src/topo/host.h"
 #include "transports/hosts/congestion.h"
 #include "transports/ucx/ucx_network.h"
@@ -106,12 +107,13 @@ Json plans_json(const InfoInput &input) {
   TunerInput tuner = tuner_input(input.config, input.rank_count, oversubscribed, input.host_count);
   tuner.table = &input.table;
   Json choices = Json::array();
-  for (int number = 0; planned_collective_string(static_cast<rondo_collective_t>(number)) != nullptr; ++number) {
-    tuner.collective = static_cast<rondo_collective_t>(number);
+  for (const Collective &each : collective_table) {
+    if (!has_schedule(each.id)) continue;
+    tuner.collective = each.id;
     for (const uint64_t bytes : shown_bytes) {
       tuner.bytes = bytes;
       choices.push_back(choice_json(tuner));
-      if (tuner.collective == RONDO_BARRIER) break;  // has no bytes of its own
+      if (!each.has_data) break;
     }
   }
   return {{"ranks", tuner.rank_count},

@@ -17,6 +17,7 @@
 #include "src/console/output.h"
 #include "src/console/terminal.h"
 #include "src/console/progress.h"
+#include "src/plan/collective.h"
 #include "src/proto/exchange.h"
 
 namespace rondo::cli {
@@ -64,7 +65,7 @@ void add_place_options(console::CommandLine &app, SimOptions &options) {
 void add_case_options(console::CommandLine &app, SimOptions &options) {
   app.begin_group("The collective");
   app.add_option("--collective", options.collective,
-                 "all_reduce, reduce_scatter, all_gather, broadcast, reduce or barrier [all_reduce]")
+                 known_names(scheduled_collective_string) + " [all_reduce]")
       ->type_name("NAME");
   app.add_option("--bytes", options.bytes, "size of the whole vector [1G]")->type_name("SIZE");
   app.add_option("--root", options.root, "root of a broadcast or reduce [0]")->type_name("RANK");

@@ -71,7 +71,7 @@ std::vector<PlanChoice> candidates(TunerInput input) {
 
 uint64_t rounded_bytes(const Group &group, uint64_t bytes) {
   constexpr uint64_t element_bytes = sizeof(float);
-  const uint64_t unit = element_bytes * (uses_blocks(group.collective) ? group.rank_count : 1);
+  const uint64_t unit = vector_count(group.collective, element_bytes, group.rank_count);
   return std::max<uint64_t>(bytes / unit, 1) * unit;
 }
 

@@ -97,7 +97,7 @@ PlanChoice take_choice(Reader &reader, const Json &object) {
 
 Group take_group(Reader &reader) {
   Group group;
-  reader.take_name(reader.json(), "collective", planned_collective_string, group.collective);
+  reader.take_name(reader.json(), "collective", scheduled_collective_string, group.collective);
   reader.take(reader.json(), "ranks", group.rank_count);
   reader.take(reader.json(), "oversubscribed", group.oversubscribed);
   return group;

@@ -7,6 +7,7 @@
 #include "src/cli/tune/tune.h"
 #include "src/console/command_line.h"
 #include "src/console/output.h"
+#include "src/plan/collective.h"
 
 namespace rondo::cli::tune {
 namespace {
@@ -105,7 +106,8 @@ void add_options(console::CommandLine &app, Options &options, Raw &raw) {
   app.begin_group("What is measured");
   app.add_option("--ranks", raw.ranks, "numbers of ranks, 2 to 64 [2,4,8]")->type_name("N,...");
   app.add_option("--collectives", raw.collectives,
-                 "all_reduce, reduce_scatter, all_gather, broadcast, reduce [all_reduce]")
+                 collective_names([](const Collective &each) { return each.has_data && has_schedule(each.id); }) +
+                     " [all_reduce]")
       ->type_name("NAME,...");
   app.add_option("--sizes", raw.sizes, "a list, or FROM-TO/FACTOR, both ends included [8-64M/4]")->type_name("SIZES");
   app.add_flag("--keep-disturbed", options.keep_disturbed,

@@ -13,6 +13,7 @@
 #include <cstdio>
 #include <limits>
 
+#include "bench/perf/call.h"
 #include "src/base/clock.h"
 #include "src/base/parse.h"
 #include "src/cli/tune/tune.h"
@@ -125,7 +126,7 @@ Result<rondo_comm_t> Rank::comm_of(const PlanChoice &choice) {
 Result<std::vector<Rank::Entry>> Rank::entries_of(const SizeJob &size) {
   std::vector<Entry> entries;
   const size_t elements = size.bytes / sizeof(float);
-  const bool blocks = uses_blocks(job_.group.collective);
+  const bool blocks = in_blocks(job_.group.collective);
   for (const PlanChoice &choice : size.candidates) {
     RONDO_TRY_ASSIGN(rondo_comm_t comm, comm_of(choice));
     rondo_plan_info_t plan = RONDO_PLAN_INFO_INIT;
@@ -141,21 +142,9 @@ Result<std::vector<Rank::Entry>> Rank::entries_of(const SizeJob &size) {
 }
 
 rondo_status_t Rank::call(rondo_comm_t comm) {
-  const size_t elements = bytes_ / sizeof(float), block = elements / job_.group.rank_count;
-  switch (job_.group.collective) {
-    case RONDO_ALL_REDUCE:
-      return rondo_all_reduce(send_.data(), recv_.data(), elements, RONDO_FLOAT32, RONDO_SUM, comm, nullptr);
-    case RONDO_REDUCE_SCATTER:
-      return rondo_reduce_scatter(send_.data(), recv_.data(), block, RONDO_FLOAT32, RONDO_SUM, comm, nullptr);
-    case RONDO_ALL_GATHER:
-      return rondo_all_gather(send_.data(), recv_.data(), block, RONDO_FLOAT32, comm, nullptr);
-    case RONDO_BROADCAST:
-      return rondo_broadcast(send_.data(), recv_.data(), elements, RONDO_FLOAT32, 0, comm, nullptr);
-    case RONDO_REDUCE:
-      return rondo_reduce(send_.data(), recv_.data(), elements, RONDO_FLOAT32, RONDO_SUM, 0, comm, nullptr);
-    default:
-      return RONDO_ERROR_UNSUPPORTED;
-  }
+  const perf::Case what{job_.group.collective, RONDO_FLOAT32, RONDO_SUM, 0, static_cast<int>(job_.group.rank_count)};
+  const perf::Pointers at{reinterpret_cast<std::byte *>(send_.data()), reinterpret_cast<std::byte *>(recv_.data())};
+  return perf::make_call(what, perf::shape_of(what, rank_, bytes_), at, comm, nullptr);
 }
 
 Result<void> Rank::reduce(std::vector<double> &values, rondo_op_t op) {

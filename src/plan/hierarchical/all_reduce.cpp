@@ -103,18 +103,13 @@ Schedule build(const ScheduleArgs &args, const HostLayout &hosts) {
     case RONDO_ALL_GATHER: return build_hierarchical_all_gather(args, hosts);
     case RONDO_BROADCAST: return build_hierarchical_broadcast(args, hosts);
     case RONDO_REDUCE: return build_hierarchical_reduce(args, hosts);
-    case RONDO_ALL_REDUCE:
-    case RONDO_BARRIER:
-    case RONDO_SEND:
-    case RONDO_RECV:
-    case RONDO_ALL_TO_ALL:
-    case RONDO_GATHER:
-    case RONDO_SCATTER: break;
+    default: return all_reduce(hosts);  // an all-reduce or a barrier
   }
-  return all_reduce(hosts);
 }
 
 }  // namespace
+
+bool hierarchical_has(rondo_collective_t collective) { return is_of_blocks_or_whole(collective); }
 
 Schedule build_hierarchical(const ScheduleArgs &args) {
   assert(args.rank < args.rank_count && args.rank_count <= chunked_rank_count_max);

@@ -113,6 +113,8 @@ Schedule reduce(const Place &place, uint32_t rank) {
 
 }  // namespace
 
+bool hierarchical_tree_has(rondo_collective_t collective) { return is_of_whole_vectors(collective); }
+
 Schedule build_hierarchical_tree(const ScheduleArgs &args) {
   assert(args.rank < args.rank_count);
   if (args.rank_count == 1) return lone_schedule(args);

@@ -125,20 +125,9 @@ class DataCheck {
 
   /// Returns whether the rank's send (recv) buffer has this chunk.
   [[nodiscard]] bool holds(uint32_t rank, uint32_t chunk, bool recv) const {
-    switch (args_.collective) {
-      case RONDO_REDUCE_SCATTER: return !recv || chunk == rank;
-      case RONDO_ALL_GATHER: return recv || chunk == rank;
-      case RONDO_BROADCAST: return recv || rank == args_.root;
-      case RONDO_REDUCE: return !recv || rank == args_.root;
-      case RONDO_ALL_REDUCE:
-      case RONDO_BARRIER:
-      case RONDO_SEND:
-      case RONDO_RECV:
-      case RONDO_ALL_TO_ALL:
-      case RONDO_GATHER:
-      case RONDO_SCATTER: break;
-    }
-    return true;
+    const Collective &traits = traits_of(args_.collective);
+    if ((recv ? traits.target : traits.source) == BufferLayout::own_block) return chunk == rank;
+    return recv ? has_target(traits, rank, args_.root) : has_source(traits, rank, args_.root);
   }
 
   std::optional<Violation> write(uint32_t local) {
@@ -260,7 +249,8 @@ class DataCheck {
         if (moves_ && is_set(args_.in_place, rank) && holds(rank, chunk, false)) continue;
         return Violation{rank, 0, 0, "chunk " + std::to_string(chunk) + " is never written"};
       }
-      const uint32_t origin = args_.collective == RONDO_ALL_GATHER ? chunk : args_.root;
+      const bool from_each = traits_of(args_.collective).source == BufferLayout::own_block;
+      const uint32_t origin = from_each ? chunk : args_.root;
       const bool right = moves_ ? is_just(writer, origin) : is_full(writer) && finished_[writer];
       if (!right)
         return at(graph_, node(writer), "leaves chunk " + std::to_string(chunk) +
