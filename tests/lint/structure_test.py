@@ -42,8 +42,8 @@ MAY_INCLUDE = {
                        "transports"} | PLAIN_PLAN,
     "cuda": {"src/base", "src/proto", "src/bootstrap/fd_channel.h", "src/bootstrap/store/store.h",
              "src/bootstrap/outcomes.h", "src/engine/executor.h", "src/engine/device_executor.h",
-             "transports/rdma_memory.h", "transports/links.h"} | PLAIN_PLAN,
-    "src/core": CORE_FLOORS | INTERFACES | {"transports/transport.h"},
+             "transports/rdma_memory.h", "transports/links.h", "transports/init_context.h"} | PLAIN_PLAN,
+    "src/core": CORE_FLOORS | INTERFACES | {"transports/init_context.h", "transports/transport.h"},
     # The only one that knows which components were built.
     "src/core/registry.cpp": CORE_FLOORS | {"transports", "cuda"},
     "src/api": {"src/base", "src/proto", "src/topo", "src/plan", "src/engine", "src/bootstrap", "src/core"},
