@@ -43,7 +43,7 @@ struct Neighbours {
 };
 [[nodiscard]] Neighbours neighbours_of(uint32_t rank, std::span<const PlacementInfo> infos);
 
-/// Returns DeviceRequest::peer_devices, in ascending order. It is either empty for all ranks, or for none.
+/// Returns PlacedRequest::peer_devices, in ascending order. It is either empty for all ranks, or for none.
 [[nodiscard]] std::vector<CuDevice> peer_devices_of(uint32_t rank, std::span<const PlacementInfo> infos);
 
 /// Chooses the executor, which is the same on all ranks. By default it is the copy-engine executor where contexts take

@@ -38,8 +38,8 @@ Result<uint64_t> linked_devices(const CudaDriver &driver, CuDevice own) {
 }
 
 Result<PlacementInfo> own_info(const DeviceRequest &request) {
-  RONDO_TRY_ASSIGN(const CudaDriver *const driver, cuda_driver(request.library));
-  RONDO_TRY_ASSIGN(const CudaDevice device, device_of(*driver, request.device));
+  RONDO_TRY_ASSIGN(const CudaDriver *const driver, cuda_driver(request.settings.cuda_library));
+  RONDO_TRY_ASSIGN(const CudaDevice device, device_of(*driver, request.settings.device));
   PlacementInfo own;
   own.device = device.uuid;
   own.process = own_process();
@@ -47,28 +47,28 @@ Result<PlacementInfo> own_info(const DeviceRequest &request) {
   own.can_vmm = has(*driver, device.ordinal, DeviceAttribute::virtual_memory_management_supported) &
                 has(*driver, device.ordinal, DeviceAttribute::posix_descriptor_handles_supported);
   own.claimed_blocks = static_cast<uint32_t>(claimed_blocks(device.uuid));
-  own.node = request.node_of(request.rank);
+  own.node = request.group.node_of(request.rank);
   own.ordinal = static_cast<uint32_t>(device.ordinal);
   RONDO_TRY_ASSIGN(own.linked_devices, linked_devices(*driver, device.ordinal));
   own.can_copy = has(*driver, device.ordinal, DeviceAttribute::can_use_64_bit_stream_mem_ops);
   return own;
 }
 
-Result<void> check_protocol(const DeviceRequest &request, std::span<const PlacementInfo> infos) {
+Result<void> check_protocol(const PlacedRequest &request, std::span<const PlacementInfo> infos) {
   if (request.kernel_protocol() != RONDO_PROTOCOL_LL128) return {};
   if (!on_one_node(infos))
     return Error{RONDO_ERROR_UNSUPPORTED,
                  "the protocol 'll128' is for ranks of one host, but these are on several; use 'auto' or 'simple'"};
-  RONDO_TRY_ASSIGN(const CudaDriver *const driver, cuda_driver(request.library));
-  RONDO_TRY_ASSIGN(const CudaDevice device, device_of(*driver, request.device));
+  RONDO_TRY_ASSIGN(const CudaDriver *const driver, cuda_driver(request.settings.cuda_library));
+  RONDO_TRY_ASSIGN(const CudaDevice device, device_of(*driver, request.settings.device));
   return check_lines(*driver, device, infos);
 }
 
 /// Returns the same on all ranks, except for what agree_on_peers() finds later.
-bool shares_by_regions(const DeviceRequest &request, std::span<const PlacementInfo> infos) {
+bool shares_by_regions(const PlacedRequest &request, std::span<const PlacementInfo> infos) {
   const bool runs_kernels = request.executor == RONDO_DEVICE_EXECUTOR_KERNEL && request.on_one_node();
   const bool by_default = request.is_free() && request.rank_count <= region_ranks_by_default;
-  return runs_kernels && (request.kernel == RONDO_KERNEL_LOAD_STORE || by_default) && !request.one_process &&
+  return runs_kernels && (request.settings.kernel == RONDO_KERNEL_LOAD_STORE || by_default) && !request.one_process &&
          !request.shares_launches && !takes_turns(infos) && request.rank_count <= device::load_store_rank_count_max;
 }
 
@@ -85,9 +85,10 @@ bool has_all_queues() {
 
 /// Returns the user's choice. By default, returns true if one kernel can run all ranks, and ranks that launch kernels
 /// of their own might wait for each other in one queue.
-bool chooses_shared_launch(const DeviceRequest &request) {
+bool chooses_shared_launch(const PlacedRequest &request) {
   if (request.executor != RONDO_DEVICE_EXECUTOR_KERNEL) return false;
-  if (request.launch != DeviceLaunch::automatic) return request.launch == DeviceLaunch::shared;
+  const DeviceLaunch asked = request.settings.device_launch;
+  if (asked != DeviceLaunch::automatic) return asked == DeviceLaunch::shared;
   return request.fits_one_kernel() && !has_all_queues();
 }
 
@@ -99,8 +100,8 @@ bool acts_apart() {
 
 using ConnectingExecutor = std::unique_ptr<ExecutorBase, DeviceExecutorDeleter>;
 
-/// Connects `executor` as ExecutorBase::connect() says. Replaces the settings in `request` by what was chosen.
-Result<void> connect_chosen(DeviceRequest &request, InfoExchange &info_exchange,
+/// Connects `executor` as ExecutorBase::connect() says. Adds to `request` what was found and chosen.
+Result<void> connect_chosen(PlacedRequest &request, InfoExchange &info_exchange,
                             ConnectingExecutor &executor) {
   RONDO_TRY_ASSIGN(const PlacementInfo own, own_info(request));
   RONDO_TRY_ASSIGN(const auto infos, info_exchange.infos(placement_key, own));
@@ -147,16 +148,16 @@ bool takes_turns(std::span<const PlacementInfo> infos) {
   return false;
 }
 
-std::string warning_of_queues(const DeviceRequest &request, bool shares, bool captured) {
+std::string warning_of_queues(const PlacedRequest &request, bool shares, bool captured) {
   const Neighbours &here = request.neighbours;
   uint32_t waiter_count = here.in_process;
   if (shares && !captured)
     waiter_count = (waiter_count + device::ranks_per_kernel_max - 1) / device::ranks_per_kernel_max;
   if (here.position != 0 || has_all_queues() || waiter_count == 1) return {};
-  const bool can_share = request.launch == DeviceLaunch::own && request.fits_one_kernel();
+  const bool can_share = request.settings.device_launch == DeviceLaunch::own && request.fits_one_kernel();
   return std::string(captured ? "captured calls have a kernel for each rank: " : "") +
          std::to_string(here.in_process) + " ranks of this process share CUDA device " +
-         std::to_string(request.device) + ", but CUDA gives it " + std::to_string(queue_count()) +
+         std::to_string(request.settings.device) + ", but CUDA gives it " + std::to_string(queue_count()) +
          " hardware queues, which the application's streams use as well: ranks whose streams share one wait for each "
          "other until the timeout. Set CUDA_DEVICE_MAX_CONNECTIONS=32 before the process's first use of CUDA" +
          (can_share ? ", or leave out RONDO_DEVICE_LAUNCH=own" : "");
@@ -218,7 +219,8 @@ Result<void> check_device(const std::string &library, int32_t device) {
   return found.ok() ? Result<void>() : found.error();
 }
 
-Result<OwnedDeviceExecutor> connect_device(DeviceRequest request, Store &store) {
+Result<OwnedDeviceExecutor> connect_device(const DeviceRequest &asked, Store &store) {
+  PlacedRequest request{asked};
   InfoExchange info_exchange(store, request.key_prefix, request.rank, request.rank_count, request.deadline_ns);
   ConnectingExecutor executor;
   const auto connected = connect_chosen(request, info_exchange, executor);

@@ -108,7 +108,7 @@ class CopyExecutor final : public ExecutorBase {
   [[nodiscard]] bool drained() const override { return progress_.drained(); }
   void stop() override { flags_.release(); }
 
-  [[nodiscard]] Result<void> connect(const DeviceRequest &request, InfoExchange &info_exchange) override;
+  [[nodiscard]] Result<void> connect(const PlacedRequest &request, InfoExchange &info_exchange) override;
 
  private:
   [[nodiscard]] Result<void> check_memory_operations();
@@ -150,15 +150,16 @@ class CopyExecutor final : public ExecutorBase {
   Flags flags_;
 };
 
-Result<void> CopyExecutor::connect(const DeviceRequest &request, InfoExchange &info_exchange) {
+Result<void> CopyExecutor::connect(const PlacedRequest &request, InfoExchange &info_exchange) {
   RONDO_TRY(open(request));
   rank_ = request.rank;
   SegmentShape shape;
   shape.rank_count = request.rank_count;
-  shape.channel_count = request.channel_count != 0 ? request.channel_count : default_channel_count;
-  shape.geometry.slot_count = request.slot_count != 0 ? request.slot_count : default_slot_count;
-  shape.geometry.slot_bytes =
-      request.slot_bytes != 0 ? request.slot_bytes : default_slot_bytes(shape.rank_count, shape.channel_count);
+  const Settings &asked = request.settings;
+  shape.channel_count = asked.channels != 0 ? asked.channels : default_channel_count;
+  shape.geometry.slot_count = asked.slot_count != 0 ? asked.slot_count : default_slot_count;
+  shape.geometry.slot_bytes = asked.slot_bytes != 0 ? static_cast<uint32_t>(asked.slot_bytes)
+                                                    : default_slot_bytes(shape.rank_count, shape.channel_count);
   shape.geometry.ll_slot_bytes = 0;  // a copy engine has no protocol but flags after data
   // Scratch: a sum on its way to several peers, and what progress_ needs.
   shape.plan_bytes = uint64_t{shape.geometry.slot_bytes} + CopyProgress::scratch_bytes;

@@ -69,13 +69,13 @@ class KernelExecutor final : public ExecutorBase {
   [[nodiscard]] bool stop_sharing() override;
   [[nodiscard]] bool has_stopped_sharing() override { return follower_ == nullptr || follower_->end(0); }
 
-  [[nodiscard]] Result<void> connect(const DeviceRequest &request, InfoExchange &info_exchange) override;
+  [[nodiscard]] Result<void> connect(const PlacedRequest &request, InfoExchange &info_exchange) override;
 
  private:
   [[nodiscard]] bool launches_alone(bool captured) const override {
     return group_ == nullptr || group_->has_lost_patience() || (captured && patience_ns_ != LaunchGroup::endless_ns);
   }
-  [[nodiscard]] Result<void> join_group(const DeviceRequest &request, const BlockBudget &budget);
+  [[nodiscard]] Result<void> join_group(const PlacedRequest &request, const BlockBudget &budget);
   void run_round(RegionRound round);  ///< by the follower: opening and closing wait for the device
   [[nodiscard]] RankQueries queries() const {
     return {[this] { return find_dead(); }, [this](uint32_t rank) { return describe_rank(rank); }};
@@ -121,15 +121,15 @@ class KernelExecutor final : public ExecutorBase {
   BlockClaim blocks_;  ///< last: others may claim them while the driver keeps this executor's memory
 };
 
-Result<void> KernelExecutor::connect(const DeviceRequest &asked, InfoExchange &info_exchange) {
-  DeviceRequest request = asked;
+Result<void> KernelExecutor::connect(const PlacedRequest &asked, InfoExchange &info_exchange) {
+  PlacedRequest request = asked;
   RONDO_TRY(open(request));
   rank_ = request.rank;
   has_load_store_ = request.load_store();
   SegmentShape shape;
   shape.rank_count = request.rank_count;
-  const uint32_t wanted = request.on_one_node() ? request.channel_count : request.links->channel_count();
-  shape.channel_count = connection_channels(wanted, request.channel_count_max);
+  const uint32_t wanted = request.on_one_node() ? request.settings.channels : request.links->channel_count();
+  shape.channel_count = connection_channels(wanted, request.settings.max_ctas);
   RONDO_TRY_ASSIGN(const bool reaches, reaches_region_devices(context_, request));
   // A measured table may have rows of it for ranks that share nothing, too.
   if (wants_load_store(request) && !has_load_store_ && (reaches || request.measured_load_store)) {
@@ -170,7 +170,7 @@ Result<void> KernelExecutor::connect(const DeviceRequest &asked, InfoExchange &i
 }
 
 /// Joins this rank's group. Ranks of one process on one device form groups of as many as a kernel takes.
-Result<void> KernelExecutor::join_group(const DeviceRequest &request, const BlockBudget &budget) {
+Result<void> KernelExecutor::join_group(const PlacedRequest &request, const BlockBudget &budget) {
   if (!request.shares_launches) return {};
   const Neighbours &neighbours = request.neighbours;
   const uint32_t group = neighbours.position / device::ranks_per_kernel_max;
@@ -180,7 +180,7 @@ Result<void> KernelExecutor::join_group(const DeviceRequest &request, const Bloc
   if (segment_.shape().buffers == BufferPlace::shared_device) {
     auto loaded = KernelSet::load(context_, {KernelFamily::joint});
     const bool lacking = !loaded.ok() && loaded.error().status == RONDO_ERROR_UNSUPPORTED;
-    if (lacking && request.launch == DeviceLaunch::automatic) return {};  // all ranks find the same image
+    if (lacking && request.settings.device_launch == DeviceLaunch::automatic) return {};  // all find the same
     RONDO_TRY_ASSIGN(joint_kernels_, std::move(loaded));
     joint_blocks_max_ = joint_blocks_max(request, budget);
   } else if (request.load_store()) {
@@ -192,7 +192,7 @@ Result<void> KernelExecutor::join_group(const DeviceRequest &request, const Bloc
   place_ = neighbours.position - before;
   capture_warning_ = warning_of_queues(request, true, true);
   own_warning_ = warning_of_queues(request, false, false);
-  patience_ns_ = request.launch == DeviceLaunch::shared ? LaunchGroup::endless_ns : request.timeout_ns / 4;
+  patience_ns_ = request.wants_shared_launch() ? LaunchGroup::endless_ns : request.settings.timeout_ns / 4;
   // The segment of the first is theirs alone, and stays as long as one of them is there.
   RONDO_TRY_ASSIGN(group_, LaunchGroup::join(context_, segment_.address_of(neighbours.first) + group, count));
   return {};

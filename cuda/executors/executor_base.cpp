@@ -6,6 +6,14 @@
 #include "cuda/executors/load_store_shape.h"
 
 namespace rondo::cuda {
+namespace {
+
+/// Returns, by rank, its node.
+std::vector<uint32_t> nodes_of(const GroupInfo &group) {
+  return {group.node_of_ranks().begin(), group.node_of_ranks().end()};
+}
+
+}  // namespace
 
 Result<CudaDevice> device_of(const CudaDriver &driver, int32_t ordinal) {
   RONDO_TRY_ASSIGN(const auto devices, cuda_devices(driver));
@@ -14,9 +22,9 @@ Result<CudaDevice> device_of(const CudaDriver &driver, int32_t ordinal) {
                           std::to_string(devices.size()) + " CUDA devices, numbered from 0 (CUDA_VISIBLE_DEVICES)");
 }
 
-Result<void> ExecutorBase::open(const DeviceRequest &request) {
-  RONDO_TRY_ASSIGN(driver_, cuda_driver(request.library));
-  RONDO_TRY_ASSIGN(device_, device_of(*driver_, request.device));
+Result<void> ExecutorBase::open(const PlacedRequest &request) {
+  RONDO_TRY_ASSIGN(driver_, cuda_driver(request.settings.cuda_library));
+  RONDO_TRY_ASSIGN(device_, device_of(*driver_, request.settings.device));
   RONDO_TRY_ASSIGN(context_, retain_primary_context(*driver_, device_.ordinal));
   RONDO_TRY_ASSIGN(kernels_, KernelSet::load(context_, kernel_families(request.executor, request.kernel_protocol(),
                                                                        request.load_store()
@@ -27,10 +35,10 @@ Result<void> ExecutorBase::open(const DeviceRequest &request) {
   return {};
 }
 
-Result<void> ExecutorBase::connect_segment(const DeviceRequest &request, const SegmentShape &shape,
+Result<void> ExecutorBase::connect_segment(const PlacedRequest &request, const SegmentShape &shape,
                                            InfoExchange &info_exchange) {
   if (!request.on_one_node()) {
-    RONDO_TRY_ASSIGN(network_, NetworkLinks::connect(context_, *request.links, request.nodes, request.rank));
+    RONDO_TRY_ASSIGN(network_, NetworkLinks::connect(context_, *request.links, nodes_of(request.group), request.rank));
   }
   RONDO_TRY_ASSIGN(segment_, Segment::connect(context_, stream_.get().object, device_.uuid, shape, request.handles,
                                               {request.permitted, &network_, request.one_process}, info_exchange));
@@ -98,7 +106,7 @@ Result<bool> ExecutorBase::check_stream(StreamRef given) const {
   return captured;
 }
 
-void ExecutorBase::join_stream_users(const DeviceRequest &request) {
+void ExecutorBase::join_stream_users(const PlacedRequest &request) {
   const Neighbours &here = request.neighbours;
   if (here.in_process == 1) return;
   stream_users_ = StreamUsers::join(segment_.address_of(here.first), here.in_process);

@@ -23,7 +23,7 @@ class ExecutorBase : public DeviceExecutor {
  public:
   /// Connects the ranks; every rank calls it, of the same kind, once. Even after a failure it holds what others may
   /// still open.
-  [[nodiscard]] virtual Result<void> connect(const DeviceRequest &request, InfoExchange &info_exchange) = 0;
+  [[nodiscard]] virtual Result<void> connect(const PlacedRequest &request, InfoExchange &info_exchange) = 0;
 
   [[nodiscard]] ExecutorCapabilities capabilities() const override;
   [[nodiscard]] std::string describe() const override {
@@ -40,9 +40,9 @@ class ExecutorBase : public DeviceExecutor {
  protected:
   [[nodiscard]] const ConnectionGeometry &geometry() const { return segment_.shape().geometry; }
   /// Finds the driver and the device, loads the kernels.
-  [[nodiscard]] Result<void> open(const DeviceRequest &request);
+  [[nodiscard]] Result<void> open(const PlacedRequest &request);
   /// Connects the segment, with `request.handles` as chosen.
-  [[nodiscard]] Result<void> connect_segment(const DeviceRequest &request, const SegmentShape &shape,
+  [[nodiscard]] Result<void> connect_segment(const PlacedRequest &request, const SegmentShape &shape,
                                              InfoExchange &info_exchange);
 
   /// Orders a call after the last one, whatever streams they are on: calls share the ends of the communicator's links.
@@ -52,7 +52,7 @@ class ExecutorBase : public DeviceExecutor {
   [[nodiscard]] bool last_call_has_ended() const;
 
   /// Lets ranks of this process on this device find out that they use one stream. After the segment is connected.
-  void join_stream_users(const DeviceRequest &request);
+  void join_stream_users(const PlacedRequest &request);
   /// Says whether this rank's next call is enqueued by itself, without the calls of the other ranks.
   [[nodiscard]] virtual bool launches_alone(bool /*captured*/) const { return true; }
   void note_enqueued(uint64_t number) const {

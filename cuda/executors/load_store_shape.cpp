@@ -34,7 +34,7 @@ bool peers_can_read(const CudaDriver &driver, const Buffers &buffers) {
 
 }  // namespace
 
-BufferPlace place_of_buffers(const DeviceRequest &request) {
+BufferPlace place_of_buffers(const PlacedRequest &request) {
   if (request.executor != RONDO_DEVICE_EXECUTOR_KERNEL) return BufferPlace::device;
   if (request.shares_launches && !request.fits_one_kernel()) return BufferPlace::device;
   if (request.neighbours.in_process == request.rank_count)
@@ -43,11 +43,11 @@ BufferPlace place_of_buffers(const DeviceRequest &request) {
   return request.peer_devices.empty() ? BufferPlace::device : BufferPlace::peer_devices;
 }
 
-bool agrees_on_peers(const DeviceRequest &request) {
+bool agrees_on_peers(const PlacedRequest &request) {
   return shares_partly(place_of_buffers(request)) && wants_load_store(request);
 }
 
-bool wants_load_store(const DeviceRequest &request) {
+bool wants_load_store(const PlacedRequest &request) {
   if (request.executor != RONDO_DEVICE_EXECUTOR_KERNEL || request.rank_count < 2 ||
       request.rank_count > device::load_store_rank_count_max)
     return false;
@@ -56,7 +56,7 @@ bool wants_load_store(const DeviceRequest &request) {
                                 (request.measured_load_store && request.on_one_node() && !request.shares_launches)));
 }
 
-Result<bool> reaches_region_devices(const PrimaryContext &context, const DeviceRequest &request) {
+Result<bool> reaches_region_devices(const PrimaryContext &context, const PlacedRequest &request) {
   if (request.region_devices.empty()) return true;
   const auto &[driver, own, object] = context.get();
   RONDO_TRY_ASSIGN(const auto devices, cuda_devices(*driver));
@@ -73,7 +73,7 @@ Result<bool> reaches_region_devices(const PrimaryContext &context, const DeviceR
 }
 
 Result<void> agree_on_peers(const PrimaryContext &context, uint32_t channel_count, InfoExchange &info_exchange,
-                            DeviceRequest &request) {
+                            PlacedRequest &request) {
   PeersInfo own{channel_count};
   std::vector<PrimaryContext> peers;  // held until the ranks there have theirs
   for (const CuDevice peer : request.peer_devices) {
@@ -117,7 +117,7 @@ void post_buffers(const CudaDriver &driver, Regions *regions, BufferPlace place,
   operation.posted_recv = posted_recv.value_or(0);
 }
 
-Result<bool> load_load_store(const PrimaryContext &context, const DeviceRequest &request, KernelSet &kernels) {
+Result<bool> load_load_store(const PrimaryContext &context, const PlacedRequest &request, KernelSet &kernels) {
   auto more = KernelSet::load(context, kernel_families(request.executor, RONDO_PROTOCOL_AUTO, RONDO_KERNEL_LOAD_STORE));
   if (more.ok()) {
     kernels = std::move(more).value();
@@ -134,7 +134,7 @@ uint64_t blocks_of_a_rank(uint32_t channel_count, const device::LoadStoreGeometr
   return std::max(channel_count, load_store.channel_count);
 }
 
-device::LoadStoreGeometry choose_load_store(const DeviceRequest &request, const BlockBudget &budget,
+device::LoadStoreGeometry choose_load_store(const PlacedRequest &request, const BlockBudget &budget,
                                             uint32_t channel_count) {
   if (!wants_load_store(request)) return {};
   const uint32_t ranks = request.rank_count;
@@ -143,7 +143,7 @@ device::LoadStoreGeometry choose_load_store(const DeviceRequest &request, const 
   if (buffers == BufferPlace::device) return shape;
   const bool on_peers = shares_partly(buffers);
   shape.chunk_bytes = on_peers ? peer_chunk_bytes : unused_chunk_bytes;
-  if (request.channel_count != 0) return shape;  // the user asked for this number
+  if (request.settings.channels != 0) return shape;  // the user asked for this number
   const bool in_processes = buffers == BufferPlace::registered;
   if (in_processes && request.mps) return shape;
   const uint64_t neighbours = uint64_t{request.neighbours.in_process} + request.neighbours.in_others;
@@ -153,13 +153,13 @@ device::LoadStoreGeometry choose_load_store(const DeviceRequest &request, const 
   const uint64_t most = on_peers ? peer_channels_max : device_channels_max;
   uint64_t wanted = std::min(blocks_for_each_rank(budget, left, neighbours), most);
   wanted = std::max<uint64_t>(wanted, channel_count);
-  if (request.channel_count_max != 0) wanted = std::min<uint64_t>(wanted, request.channel_count_max);
+  if (request.settings.max_ctas != 0) wanted = std::min<uint64_t>(wanted, request.settings.max_ctas);
   if (on_peers && request.peer_channels != 0) wanted = std::min<uint64_t>(wanted, request.peer_channels);
   shape.channel_count = static_cast<uint32_t>(wanted);
   return shape;
 }
 
-BlockClaim reserve_blocks(const CudaDevice &device, const DeviceRequest &request, uint32_t channel_count,
+BlockClaim reserve_blocks(const CudaDevice &device, const PlacedRequest &request, uint32_t channel_count,
                           const BlockBudget &budget, device::LoadStoreGeometry &wanted) {
   if (place_of_buffers(request) != BufferPlace::registered || wanted.channel_count <= channel_count) return {};
   auto reserved = claim_blocks(device.uuid, wanted.channel_count, budget.blocks / 2);
@@ -185,9 +185,9 @@ Result<BlockClaim> claim_residency(const CudaDevice &device, const std::string &
   return claimed;
 }
 
-uint32_t joint_blocks_max(const DeviceRequest &request, const BlockBudget &budget) {
+uint32_t joint_blocks_max(const PlacedRequest &request, const BlockBudget &budget) {
   uint64_t most = budget.blocks;
-  for (const uint32_t asked : {request.channel_count, request.channel_count_max})
+  for (const uint32_t asked : {request.settings.channels, request.settings.max_ctas})
     if (asked != 0) most = std::min<uint64_t>(most, uint64_t{asked} * request.rank_count);
   return static_cast<uint32_t>(most);
 }

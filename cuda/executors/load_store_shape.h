@@ -24,11 +24,11 @@ namespace rondo::cuda {
 ///   read.
 /// - registered: The ranks are several processes, on any number of devices, and share regions.
 /// - device: In all other cases.
-[[nodiscard]] BufferPlace place_of_buffers(const DeviceRequest &request);
+[[nodiscard]] BufferPlace place_of_buffers(const PlacedRequest &request);
 
 /// Returns whether each rank must call agree_on_peers(): ranks on several devices must agree on whether they share
 /// buffers, and by how many channels. The result is the same on all ranks.
-[[nodiscard]] bool agrees_on_peers(const DeviceRequest &request);
+[[nodiscard]] bool agrees_on_peers(const PlacedRequest &request);
 
 /// The message of a rank to the others in agree_on_peers().
 struct PeersInfo {
@@ -37,13 +37,13 @@ struct PeersInfo {
 
 /// Returns false, and logs why, if this process does not see the device of another rank, or if its own device does no
 /// atomics there.
-[[nodiscard]] Result<bool> reaches_region_devices(const PrimaryContext &context, const DeviceRequest &request);
+[[nodiscard]] Result<bool> reaches_region_devices(const PrimaryContext &context, const PlacedRequest &request);
 
 /// Lets kernels of `context` reach callers' buffers on the peer devices. If all ranks can do that, they share buffers,
 /// by the channels that all of them have. Otherwise `request` is changed as if no device reached another. Devices may
 /// differ, because one that has its maximum of peers refuses another. `channel_count` has the meaning of PeersInfo.
 [[nodiscard]] Result<void> agree_on_peers(const PrimaryContext &context, uint32_t channel_count,
-                                          InfoExchange &info_exchange, DeviceRequest &request);
+                                          InfoExchange &info_exchange, PlacedRequest &request);
 
 /// Writes a call's buffers for the rank's windows into `operation`. A buffer that no peer touches is posted as the
 /// other buffer, and so is one that the call does not have. No peer touches recv of a reduce_scatter and send of an
@@ -53,13 +53,13 @@ void post_buffers(const CudaDriver &driver, Regions *regions, BufferPlace place,
 
 /// Returns whether a communicator has the kernels of load_store and places for them. It has them if it requests them,
 /// or if its ranks share buffers and it requests nothing else.
-[[nodiscard]] bool wants_load_store(const DeviceRequest &request);
+[[nodiscard]] bool wants_load_store(const PlacedRequest &request);
 
 /// Loads the kernels of load_store for a communicator that did not request them. Returns false if they cannot be loaded
 /// and the ranks can do without. Then all ranks that share buffers do without: they agree, or on one device they fail
 /// alike. A failure is an error in two cases. A measured table requires load_store, and the ranks are not threads on
 /// one device. Or the other ranks would not learn of the failure.
-[[nodiscard]] Result<bool> load_load_store(const PrimaryContext &context, const DeviceRequest &request,
+[[nodiscard]] Result<bool> load_load_store(const PrimaryContext &context, const PlacedRequest &request,
                                            KernelSet &kernels);
 
 /// Returns the geometry of load_store, or none if ranks do not want it. `channel_count` is the channels of connections.
@@ -68,7 +68,7 @@ void post_buffers(const CudaDriver &driver, Regions *regions, BufferPlace place,
 /// In several processes, ranks have more than `channel_count` only while all claims stay within half of the device's
 /// blocks. With MPS they never do, because nobody knows there what other processes claim. The result is the same on all
 /// ranks of a device, and on all ranks of all devices once they have agreed.
-[[nodiscard]] device::LoadStoreGeometry choose_load_store(const DeviceRequest &request, const BlockBudget &budget,
+[[nodiscard]] device::LoadStoreGeometry choose_load_store(const PlacedRequest &request, const BlockBudget &budget,
                                                           uint32_t channel_count);
 
 /// Returns the blocks of the budget that one rank of the communicator takes. Its kernels follow each other.
@@ -77,7 +77,7 @@ void post_buffers(const CudaDriver &driver, Regions *regions, BufferPlace place,
 /// Holds the `wanted` channels until ranks have agreed, if they are several processes and want more than
 /// `channel_count`. Other communicators that are made at the same time may have left too little of half of the device's
 /// blocks, by the same claims. Then `wanted` becomes `channel_count`, and no blocks are held.
-[[nodiscard]] BlockClaim reserve_blocks(const CudaDevice &device, const DeviceRequest &request, uint32_t channel_count,
+[[nodiscard]] BlockClaim reserve_blocks(const CudaDevice &device, const PlacedRequest &request, uint32_t channel_count,
                                         const BlockBudget &budget, device::LoadStoreGeometry &wanted);
 
 /// Claims `channels` resident blocks for this rank. The first rank of a process also claims the blocks of the ranks in
@@ -90,7 +90,7 @@ void post_buffers(const CudaDriver &driver, Regions *regions, BufferPlace place,
 
 /// Returns the most blocks of a joint kernel, whose blocks wait for no other. They are all that fit on the device,
 /// unless fewer are requested for each rank.
-[[nodiscard]] uint32_t joint_blocks_max(const DeviceRequest &request, const BlockBudget &budget);
+[[nodiscard]] uint32_t joint_blocks_max(const PlacedRequest &request, const BlockBudget &budget);
 
 /// Returns the threads of a block. `post_words` is the words of a channel's post by one_shot.
 [[nodiscard]] uint32_t load_store_threads(bool one_shot, uint32_t post_words);

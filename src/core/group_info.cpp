@@ -239,22 +239,6 @@ std::vector<uint32_t> first_of_host(const std::vector<PeerInfo> &all) {
 
 }  // namespace
 
-GroupInfo::GroupInfo(std::span<const uint32_t> place_of) {
-  std::vector<uint32_t> places;  // by node
-  for (uint32_t rank = 0; rank < place_of.size(); ++rank) {
-    const auto found = std::find(places.begin(), places.end(), place_of[rank]);
-    const auto node = static_cast<uint32_t>(found - places.begin());
-    if (found == places.end()) {
-      places.push_back(place_of[rank]);
-      ranks_.emplace_back();
-    }
-    node_of_.push_back(node);
-    index_on_node_.push_back(static_cast<uint32_t>(ranks_[node].size()));
-    ranks_[node].push_back(rank);
-    infos.emplace_back().node = node;
-  }
-}
-
 Result<GroupInfo> exchange_peer_info(Store &store, const std::string &key_prefix, uint32_t rank, uint32_t rank_count,
                                      const Settings &settings, const Topology &topology, uint64_t deadline_ns) {
   RONDO_TRY_ASSIGN(const PeerInfo own, own_peer_info(rank_count, settings));

@@ -32,7 +32,7 @@ Result<std::shared_ptr<Communicator>> connect_all(const Rendezvous &group, const
   RONDO_TRY_ASSIGN(const GroupInfo info, exchange_peer_info(*group.store, group.key_prefix, group.rank, group.size,
                                                             settings, process().topology().value(), deadline_ns));
   debug_lines::group(group.rank, info);
-  ConnectArgs args{group.rank, group.size, settings, info, group.secret, group.key_prefix, deadline_ns,
+  ConnectArgs args{{group.rank, group.size, settings, info, group.secret, group.key_prefix, deadline_ns},
                    &process().tuning().value()};
   args.permitted = permitted_ranks(args);
   RONDO_TRY_ASSIGN(auto transport, connect_ranks(args, *group.store, process().segments));

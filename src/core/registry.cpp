@@ -12,7 +12,6 @@
 #include "src/plan/edges.h"
 #include "src/topo/host.h"
 #include "transports/hosts/connect.h"
-#include "transports/net/net_transport.h"
 #include "transports/shm/shm_transport.h"
 #include "transports/tcp/tcp_network.h"
 #include "transports/ucx/ucx_network.h"
@@ -40,13 +39,6 @@ constexpr std::array networks{
 const net::NetworkKind &network_of(const Settings &settings) {
   const auto *const found = std::ranges::find(networks, settings.network, &net::NetworkKind::choice);
   return found == networks.end() ? networks.front() : *found;
-}
-
-/// Returns, by rank, its number among the ranks of this rank's node.
-std::vector<uint32_t> local_indices(const GroupInfo &group, uint32_t own_rank) {
-  std::vector<uint32_t> indices(group.rank_count(), net::no_local);
-  for (const uint32_t rank : group.ranks_of(group.node_of(own_rank))) indices[rank] = group.index_on_node(rank);
-  return indices;
 }
 
 /// Returns devices for a choice among RDMA devices of one subnet. Returns none if the user names the devices, another
@@ -181,27 +173,12 @@ Result<std::unique_ptr<Transport>> connect_ranks(const ConnectArgs &args, Store 
   RONDO_TRY_ASSIGN(auto local, shm::connect(request, store, segments));
   if (group.one_node()) return local;
   if (group.infos[args.rank].interfaces.empty()) return no_interface(args.settings);
-  hosts::GroupRequest several;
-  several.rank = args.rank;
-  several.rank_count = args.rank_count;
-  several.host_of.assign(group.node_of_ranks().begin(), group.node_of_ranks().end());
-  several.local_index = local_indices(group, args.rank);
+  hosts::GroupRequest several{args};
   several.linked = linked_ranks(args);
   several.messages = carries_messages(args.settings, group);
-  several.secret = args.secret;
-  several.ranks = group.infos;
-  several.key_prefix = args.key_prefix;
-  several.deadline_ns = args.deadline_ns;
   several.network = &network_of(args.settings);
-  several.ib_devices = args.settings.ib_devices;
-  several.ib_gid_index = args.settings.ib_gid_index;
   several.near_ib_devices = near_devices(args.settings);
-  several.sockets = args.settings.sockets;
-  several.frame_tags = args.settings.frame_tags;
-  several.network_timeout_ns = args.settings.network_timeout_ns;
   several.congestion = std::move(congestion);
-  several.on_device = args.settings.device != RONDO_DEVICE_HOST;
-  several.device_slots = args.settings.device_slots;
   several.allocate_rdma_memory = [&settings = args.settings](size_t bytes) {
     return cuda::allocate_rdma_memory(settings.cuda_library, settings.device, bytes);
   };
@@ -230,29 +207,11 @@ std::shared_ptr<Executor> make_host_executor(const Settings &settings, const Gro
 Result<std::shared_ptr<Executor>> connect_executor(const ConnectArgs &args, Store &store, Links &links) {
   if (args.settings.device == RONDO_DEVICE_HOST)
     return make_host_executor(args.settings, args.group, args.rank, links);
-  cuda::DeviceRequest request;
-  request.rank = args.rank;
-  request.rank_count = args.rank_count;
-  request.device = args.settings.device;
-  request.executor = args.settings.device_executor;
-  request.protocol = args.settings.protocol;
-  request.kernel = args.settings.kernel;
-  request.measured_load_store =
-      args.tuning != nullptr && args.tuning->wants_load_store(args.rank_count, BufferPlace::device);
-  request.handles = args.settings.device_handles;
-  request.launch = args.settings.device_launch;
-  request.timeout_ns = args.settings.timeout_ns;
-  request.channel_count = args.settings.channels;
-  request.channel_count_max = args.settings.max_ctas;
-  request.slot_count = args.settings.slot_count;
-  request.slot_bytes = static_cast<uint32_t>(args.settings.slot_bytes);
-  request.library = args.settings.cuda_library;
-  request.key_prefix = args.key_prefix;
-  request.deadline_ns = args.deadline_ns;
-  const auto nodes = args.group.node_of_ranks();
-  request.nodes.assign(nodes.begin(), nodes.end());
+  cuda::DeviceRequest request{args};
   request.links = &links;
   request.permitted = args.permitted;
+  request.measured_load_store =
+      args.tuning != nullptr && args.tuning->wants_load_store(args.rank_count, BufferPlace::device);
   RONDO_TRY_ASSIGN(auto device, cuda::connect_device(request, store));
   return std::shared_ptr<Executor>(std::move(device));
 }

@@ -10,20 +10,14 @@
 #include "src/bootstrap/store/store.h"
 #include "src/core/group_info.h"
 #include "src/engine/executor.h"
+#include "src/links/init_context.h"
 #include "src/links/transport.h"
 
 namespace rondo {
 
 class SegmentTable;
 
-struct ConnectArgs {
-  uint32_t rank = 0;
-  uint32_t rank_count = 1;
-  const Settings &settings;
-  const GroupInfo &group;
-  const Secret &secret;
-  std::string key_prefix;
-  uint64_t deadline_ns = 0;
+struct ConnectArgs : InitContext {
   const TuningTable *tuning = nullptr;
   std::optional<uint32_t> mesh_hosts_max{};  ///< see hosts::GroupRequest; its default if none
   std::vector<bool> permitted{};             ///< by rank, as permitted_ranks() says; all ranks if empty

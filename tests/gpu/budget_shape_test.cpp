@@ -21,10 +21,9 @@ BlockBudget budget_of_132() {
 }
 
 /// Puts all ranks on one device, in one process.
-void put_there(DeviceRequest &request, uint32_t ranks, uint64_t claimed_blocks, uint32_t channel_count_max) {
+void put_there(PlacedRequest &request, uint32_t ranks, uint64_t claimed_blocks) {
   request.rank_count = request.neighbours.in_process = ranks;
   request.claimed_blocks = claimed_blocks;
-  request.channel_count_max = channel_count_max;
 }
 
 }  // namespace
@@ -49,11 +48,14 @@ TEST_CASE("budgets: fewer slots before they are smaller", "[budget]") {
 
 TEST_CASE("budgets: channels of connections are a device's multiprocessors, and leave half of what is free",
           "[budget]") {
-  DeviceRequest request;
+  rondo::Settings settings;
+  const rondo::GroupInfo group;
+  PlacedRequest request{{{0, 1, settings, group}}};
   const BlockBudget budget = budget_of_132();
   const auto channels_of = [&](uint32_t ranks, uint64_t claimed, uint32_t most = 0) {
-    put_there(request, ranks, claimed, most);
-    return choose_connection_channels(request, budget, connection_channels(request.channel_count, most));
+    put_there(request, ranks, claimed);
+    settings.max_ctas = most;
+    return choose_connection_channels(request, budget, connection_channels(settings.channels, most));
   };
   CHECK(channels_of(1, 0) == 4);  // it has no connections
   CHECK(channels_of(2, 0) == 64);
@@ -64,20 +66,23 @@ TEST_CASE("budgets: channels of connections are a device's multiprocessors, and 
   CHECK(channels_of(64, 0) == 4);
   CHECK(channels_of(8, 0, 5) == 5);
   CHECK(channels_of(8, 0, 1) == 1);
-  request.channel_count = 7;  // asked for
+  settings.channels = 7;  // asked for
   CHECK(channels_of(8, 0) == 7);
-  request.channel_count = 0;
+  settings.channels = 0;
   request.rank_count = 9;  // one is elsewhere
-  request.channel_count_max = 0;
+  settings.max_ctas = 0;
   CHECK(choose_connection_channels(request, budget, 4) == 4);
 }
 
 TEST_CASE("budgets: blocks of ranks that share buffers are a device's, and leave half of what is free", "[budget]") {
-  DeviceRequest request;
+  rondo::Settings settings;
+  const rondo::GroupInfo group;
+  PlacedRequest request{{{0, 1, settings, group}}};
   request.executor = RONDO_DEVICE_EXECUTOR_KERNEL;
   const BlockBudget budget = budget_of_132();
   const auto channels_of = [&](uint32_t ranks, uint64_t claimed, uint32_t most = 0) {
-    put_there(request, ranks, claimed, most);
+    put_there(request, ranks, claimed);
+    settings.max_ctas = most;
     const auto load_store = choose_load_store(request, budget, most == 0 ? 4 : std::min(most, 4u));
     // A rank then takes these, and the next communicator finds all ranks' blocks claimed.
     CHECK(blocks_of_a_rank(4, load_store) == std::max(4u, load_store.channel_count));
@@ -90,11 +95,11 @@ TEST_CASE("budgets: blocks of ranks that share buffers are a device's, and leave
   CHECK(channels_of(8, 192) == 4);   // and a third what its connections want
   CHECK(channels_of(2, 0, 5) == 5);
   CHECK(channels_of(2, 0, 1) == 1);
-  request.channel_count = 7;  // asked for
+  settings.channels = 7;  // asked for
   CHECK(choose_load_store(request, budget, 7).channel_count == 7);
   request.neighbours.in_process = 1;  // some are elsewhere
   CHECK(choose_load_store(request, budget, 4).rank_count == 0);
-  request.kernel = RONDO_KERNEL_LOAD_STORE;
+  settings.kernel = RONDO_KERNEL_LOAD_STORE;
   CHECK(choose_load_store(request, budget, 4).channel_count == 4);
   CHECK(choose_load_store(request, budget, 4).chunk_bytes == 256 << 10);
   CHECK(load_store_threads(false, 0) == 256);

@@ -143,7 +143,7 @@ class RankGroup {
  private:
   Result<void> connect(uint32_t rank, Store &store) {
     Rank &own = ranks[rank];
-    ConnectArgs args{rank, rank_count, settings_, group_, secret_, "group", now_ns() + 60 * second_ns};
+    ConnectArgs args{{rank, rank_count, settings_, group_, secret_, "group", now_ns() + 60 * second_ns}};
     args.permitted = permitted_ranks(args);
     RONDO_TRY_ASSIGN(own.transport, connect_ranks(args, store, segments_));
     if (kind_ == Kind::table) {

@@ -33,7 +33,7 @@ struct Rank {
   explicit Rank(uint64_t timeout_ns) {
     settings.timeout_ns = timeout_ns;
     auto stores = make_local_stores(1);
-    const ConnectArgs args{0, 1, settings, group, secret, "group", now_ns() + long_ns};
+    const ConnectArgs args{{0, 1, settings, group, secret, "group", now_ns() + long_ns}};
     transport = connect_ranks(args, *stores[0], segments).value();
     operations = std::make_unique<Operations>(
         Operations::Parts{&transport->ranks(), &registrations, 0, 1, timeout_ns,

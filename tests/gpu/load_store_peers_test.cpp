@@ -306,9 +306,10 @@ TEST_CASE("load_store: communicators of several processes leave half of a device
   device.uuid.bytes[0] = 79;
   DeviceUuid elsewhere{};
   elsewhere.bytes[0] = 80;
-  DeviceRequest request;
+  const rondo::Settings settings;
+  const rondo::GroupInfo group;
+  PlacedRequest request{{{0, 2, settings, group}}};
   request.executor = RONDO_DEVICE_EXECUTOR_KERNEL;
-  request.rank_count = 2;
   request.region_devices = {device.uuid, elsewhere};
   BlockBudget budget;
   budget.multiprocessors = 132;

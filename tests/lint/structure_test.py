@@ -27,7 +27,7 @@ MAY_INCLUDE = {
     "src/engine": {"src/base", "src/proto", "src/topo", "src/plan", "src/links/links.h", "src/links/ranks.h",
                    "src/links/message_boards.h"},
     # The interfaces of a transport, and what the ranks know of each other beforehand.
-    "src/links": {"src/base", "src/proto", "src/plan/plan.h"},
+    "src/links": {"src/base", "src/proto", "src/plan/plan.h", "src/bootstrap/store/store.h"},
     "src/sim": {"src/base", "src/proto", "src/topo", "src/plan"},
     "src/bootstrap": {"src/base"},
     "transports": {"src/base", "src/memory", "src/proto", "src/links", "src/bootstrap/fd_channel.h",
@@ -41,7 +41,7 @@ MAY_INCLUDE = {
                        "transports"} | PLAIN_PLAN,
     "cuda": {"src/base", "src/proto", "src/bootstrap/fd_channel.h", "src/bootstrap/store/store.h",
              "src/bootstrap/outcomes.h", "src/engine/executor.h", "src/engine/device_executor.h",
-             "src/links/rdma_memory.h", "src/links/links.h"} | PLAIN_PLAN,
+             "src/links/rdma_memory.h", "src/links/links.h", "src/links/init_context.h"} | PLAIN_PLAN,
     # Within cuda, the code of kernels and what they read is lowest; then the driver, the memory that ranks share, and
     # the executors.
     "cuda/kernels": {"src/base", "src/proto"} | PLAIN_PLAN,

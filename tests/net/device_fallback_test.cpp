@@ -135,20 +135,15 @@ std::array<Outcome, 2> connect_both(net::NetworkKind::Make make, std::array<bool
       outcomes[rank].error = local.error().message;
       return;
     }
-    hosts::GroupRequest request;
-    request.rank = rank;
-    request.rank_count = 2;
-    request.host_of = {0, 1};
-    request.local_index = {rank == 0 ? 0 : net::no_local, rank == 1 ? 0 : net::no_local};
-    request.linked = {rank != 0, rank != 1};
-    request.secret = secret;
+    Settings settings;
+    settings.device = 0;
+    settings.device_slots = DeviceSlots::automatic;
+    GroupInfo group(std::array{0u, 1u});
     for (uint32_t each = 0; each < 2; ++each)
-      request.ranks.push_back({each, 1, each == 0 ? "a" : "b", {}, {{"lo", "127.0.0.1"}}});
-    request.key_prefix = "world";
-    request.deadline_ns = near.deadline_ns;
+      group.infos[each] = {each, 1, each == 0 ? "a" : "b", {}, {{"lo", "127.0.0.1"}}};
+    hosts::GroupRequest request{{rank, 2, settings, group, secret, "world", near.deadline_ns}};
+    request.linked = {rank != 0, rank != 1};
     request.network = &kind;
-    request.on_device = true;
-    request.device_slots = DeviceSlots::automatic;
     request.allocate_rdma_memory = [&](size_t bytes) -> Result<std::shared_ptr<const RdmaMemory>> {
       if (!in_devices[rank]) return Error{RONDO_ERROR_UNSUPPORTED, "no card reaches it"};
       return std::shared_ptr<const RdmaMemory>(std::make_shared<TestRdmaMemory>(bytes));

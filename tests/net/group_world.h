@@ -38,7 +38,7 @@ struct World {
 
   rondo::Result<std::shared_ptr<rondo::Communicator>> init(uint32_t rank) {
     const uint64_t deadline_ns = rondo::now_ns() + 60 * second_ns;
-    rondo::ConnectArgs args{rank, rank_count(), settings, group, secret, "world", deadline_ns};
+    rondo::ConnectArgs args{{rank, rank_count(), settings, group, secret, "world", deadline_ns}};
     args.mesh_hosts_max = mesh_hosts_max;
     args.permitted = permitted_ranks(args);
     RONDO_TRY_ASSIGN(auto transport, connect_ranks(args, *stores[rank], segments));

@@ -32,7 +32,7 @@ Result<std::shared_ptr<Communicator>> init(const Job &job, uint32_t mesh_max) {
   RONDO_TRY_ASSIGN(auto group, join_job(job, 0, false, settings.network_interface, deadline_ns));
   RONDO_TRY_ASSIGN(const GroupInfo info, exchange_peer_info(*group.store, group.key_prefix, group.rank, group.size,
                                                             settings, topology, deadline_ns));
-  ConnectArgs args{group.rank, group.size, settings, info, group.secret, group.key_prefix, deadline_ns};
+  ConnectArgs args{{group.rank, group.size, settings, info, group.secret, group.key_prefix, deadline_ns}};
   args.mesh_hosts_max = mesh_max;
   args.permitted = permitted_ranks(args);
   RONDO_TRY_ASSIGN(auto transport, connect_ranks(args, *group.store, process().segments));

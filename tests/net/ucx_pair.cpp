@@ -20,14 +20,12 @@ bool ucx_is_there() {
 }
 
 ucx::JoinRequest ucx_request(uint32_t rank) {
-  ucx::JoinRequest request;
-  request.rank = rank;
-  request.rank_count = 2;
+  static const Settings settings;
+  static const GroupInfo group;
+  ucx::JoinRequest request{{rank, 2, settings, group, {}, "test", now_ns() + 60'000'000'000}};
   request.linked = {rank != 0, rank != 1};
   request.names = {"rank 0 (host a, process 1)", "rank 1 (host b, process 1)"};
   request.secret.bytes.fill(std::byte{7});
-  request.key_prefix = "test";
-  request.deadline_ns = now_ns() + 60'000'000'000;
   return request;
 }
 

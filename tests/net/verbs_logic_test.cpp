@@ -145,13 +145,11 @@ TEST_CASE("verbs: ranks with other numbers of rails are told so, all of them, wi
   std::vector<std::thread> threads;
   for (uint32_t rank = 0; rank < 3; ++rank)
     threads.emplace_back([&, rank] {
-      JoinRequest request;
-      request.rank = rank;
-      request.rank_count = 3;
+      const Settings settings;
+      const GroupInfo group;
+      JoinRequest request{{rank, 3, settings, group, {}, "test", now_ns() + 60'000'000'000}};
       request.linked = {rank != 0, rank == 0, rank == 0};
       request.names = {"rank 0 (host a)", "rank 1 (host b)", "rank 2 (host b)"};
-      request.key_prefix = "test";
-      request.deadline_ns = now_ns() + 60'000'000'000;
       HostInfo offer = some_offer();
       if (rank == 2) offer.rails.pop_back();
       const auto exchanged = exchange_offers(request, offer, store);

@@ -16,24 +16,24 @@ bool verbs_is_there() {
   return there;
 }
 
-verbs::JoinRequest verbs_request(uint32_t rank, uint32_t rank_count) {
-  verbs::JoinRequest request;
-  request.rank = rank;
-  request.rank_count = rank_count;
+verbs::JoinRequest verbs_request(uint32_t rank, uint32_t rank_count, const Settings *settings) {
+  static const Settings defaults;
+  static const GroupInfo group;
+  verbs::JoinRequest request{{rank, rank_count, settings != nullptr ? *settings : defaults, group, {}, "test",
+                              now_ns() + 60'000'000'000}};
   for (uint32_t peer = 0; peer < rank_count; ++peer) {
     request.linked.push_back(peer != rank);
     request.names.push_back("rank " + std::to_string(peer) + " (host " + std::string(1, static_cast<char>('a' + peer)) +
                             ", process 1)");
   }
-  request.key_prefix = "test";
-  request.deadline_ns = now_ns() + 60'000'000'000;
   return request;
 }
 
 NetworkPair connect_verbs_pair(const std::array<NetworkEnd, 2> &ends, uint32_t pairs_per_rail) {
+  Settings settings;
+  settings.sockets = pairs_per_rail;
   return connect_pair([&](uint32_t rank, Store &store) {
-    verbs::JoinRequest request = verbs_request(rank);
-    request.connections_per_rail = pairs_per_rail;
+    verbs::JoinRequest request = verbs_request(rank, 2, &settings);
     request.rdma_memory = ends[rank].memory;
     return verbs::make_network(ends[rank].links, request, store);
   });

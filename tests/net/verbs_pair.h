@@ -12,8 +12,9 @@ namespace rondo::net_test {
 /// Returns false if the test goes on without verbs, and says so once.
 [[nodiscard]] bool verbs_is_there();
 
-/// Returns the request of one of `rank_count` ranks, each on a host of its own.
-[[nodiscard]] verbs::JoinRequest verbs_request(uint32_t rank, uint32_t rank_count = 2);
+/// Returns the request of one of `rank_count` ranks, each on a host of its own. Null `settings` are the defaults.
+[[nodiscard]] verbs::JoinRequest verbs_request(uint32_t rank, uint32_t rank_count = 2,
+                                               const Settings *settings = nullptr);
 
 [[nodiscard]] NetworkPair connect_verbs_pair(const std::array<NetworkEnd, 2> &ends, uint32_t pairs_per_rail);
 

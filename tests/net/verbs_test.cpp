@@ -245,9 +245,9 @@ TEST_CASE("verbs: the first rank that cannot go on is named by all ranks", "[net
   std::vector<std::thread> threads;
   for (uint32_t rank = 0; rank < 2; ++rank)
     threads.emplace_back([&, rank] {
-      verbs::JoinRequest request = verbs_request(rank);
-      if (rank == 1) request.ib_gid_index = 200;
-      const auto made = verbs::make_network(sides[rank].memory.links, request, store);
+      Settings settings;
+      if (rank == 1) settings.ib_gid_index = 200;
+      const auto made = verbs::make_network(sides[rank].memory.links, verbs_request(rank, 2, &settings), store);
       if (!made.ok()) errors[rank] = made.error();
     });
   for (std::thread &thread : threads) thread.join();

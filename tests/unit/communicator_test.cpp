@@ -29,7 +29,7 @@ class World {
     settings_.timeout_ns = 60 * second_ns;
     auto stores = make_local_stores(rank_count);
     each([&](uint32_t rank) {
-      ConnectArgs args{rank, rank_count, settings_, group_, secret_, "world", now_ns() + 60 * second_ns};
+      ConnectArgs args{{rank, rank_count, settings_, group_, secret_, "world", now_ns() + 60 * second_ns}};
       args.permitted = permitted_ranks(args);
       auto transport = connect_ranks(args, *stores[rank], segments_);
       if (!transport.ok()) return;

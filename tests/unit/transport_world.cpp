@@ -127,17 +127,13 @@ Result<void> World::connect(uint32_t rank, const Endpoint &endpoint) {
     transports_[rank] = std::move(local);
     return {};
   }
-  hosts::GroupRequest group;
-  group.rank = rank;
-  group.rank_count = size();
-  group.host_of = node_of_;
-  group.local_index = std::move(local_index);
+  const Settings settings;
+  GroupInfo info(node_of_);
+  for (uint32_t peer = 0; peer < size(); ++peer)
+    info.infos[peer] = {info.node_of(peer), static_cast<uint64_t>(::getpid()), "n" + std::to_string(node_of_[peer]), {},
+                        {{"lo", "127.0.0.1"}}};
+  hosts::GroupRequest group{{rank, size(), settings, info, secret_, "w", deadline_ns}};
   for (const uint32_t other : node_of_) group.linked.push_back(other != node);
-  group.secret = secret_;
-  for (const uint32_t of : node_of_)
-    group.ranks.push_back({of, static_cast<uint64_t>(::getpid()), "n" + std::to_string(of), {}, {{"lo", "127.0.0.1"}}});
-  group.key_prefix = "w";
-  group.deadline_ns = deadline_ns;
   group.network = counters_ == Counters::from_zero ? &tcp_network<Counters::from_zero>
                                                    : &tcp_network<Counters::before_wrap>;
   RONDO_TRY_ASSIGN(transports_[rank], hosts::connect(group, std::move(local), *store));

@@ -43,8 +43,9 @@ ConnectionGeometry near_geometry(ConnectionGeometry geometry) {
 }
 
 /// Derives a secret that only the ranks of this communicator know from one that all ranks of the job know.
-Secret secret_of(const char *use, const Secret &job, const std::string &key_prefix) {
-  const std::string input = use + key_prefix;
+Secret secret_of(const char *use, const InitContext &context) {
+  const Secret &job = context.secret;
+  const std::string input = use + context.key_prefix;
   Secret secret;
   crypto_generichash(raw(secret.bytes.data()), secret.bytes.size(), raw(bytes_of(input).data()), input.size(),
                      raw(job.bytes.data()), job.bytes.size());
@@ -55,7 +56,7 @@ Secret secret_of(const char *use, const Secret &job, const std::string &key_pref
 std::vector<bool> far_ranks(const GroupRequest &request) {
   std::vector<bool> far(request.rank_count);
   for (uint32_t rank = 0; rank < request.rank_count; ++rank)
-    far[rank] = request.host_of[rank] != request.host_of[request.rank];
+    far[rank] = request.group.node_of(rank) != request.group.node_of(request.rank);
   return far;
 }
 
@@ -69,22 +70,26 @@ Result<net::NearMemory> make_links(const GroupRequest &request, const Links &loc
   return memory;
 }
 
+/// Returns, by rank, its host.
+std::vector<uint32_t> hosts_of(const GroupInfo &group) {
+  return {group.node_of_ranks().begin(), group.node_of_ranks().end()};
+}
+
+/// Returns, by rank, its number among the ranks of this rank's host, or net::no_local.
+std::vector<uint32_t> local_indices(const GroupRequest &request) {
+  const GroupInfo &group = request.group;
+  std::vector<uint32_t> indices(group.rank_count(), net::no_local);
+  for (const uint32_t rank : group.ranks_of(group.node_of(request.rank))) indices[rank] = group.index_on_node(rank);
+  return indices;
+}
+
 /// `linked` has the meaning of JoinRequest::linked.
 net::JoinRequest join_request(const GroupRequest &request, const std::vector<bool> &linked,
                               const std::vector<std::string> &names) {
-  net::JoinRequest join;
-  join.rank = request.rank;
-  join.rank_count = request.rank_count;
-  join.linked = linked;
-  join.names = names;
-  join.secret = secret_of("rondo links ", request.secret, request.key_prefix);
-  for (const NetworkInterface &each : request.ranks[request.rank].interfaces) join.addresses.push_back(each.address);
-  join.connections_per_rail = request.sockets;
-  join.ib_devices = request.ib_devices;
-  join.ib_gid_index = request.ib_gid_index;
-  join.near_ib_devices = request.near_ib_devices;
-  join.key_prefix = request.key_prefix;
-  join.deadline_ns = request.deadline_ns;
+  net::JoinRequest join{request, linked, names, {}, request.near_ib_devices};
+  join.secret = secret_of("rondo links ", request);
+  for (const NetworkInterface &each : request.group.infos[request.rank].interfaces)
+    join.addresses.push_back(each.address);
   return join;
 }
 
@@ -92,7 +97,7 @@ net::JoinRequest join_request(const GroupRequest &request, const std::vector<boo
 /// After that control connections are ready to be used.
 Result<void> fly_before(const GroupRequest &request, const MeshRequest &mesh_request, const Mesh &mesh,
                         size_t slot_bytes, Store &store) {
-  std::string own_name = request.ranks[request.rank].describe(request.rank);
+  std::string own_name = request.group.infos[request.rank].describe(request.rank);
   // With several rails the peer's name has both addresses.
   if (mesh_request.rail_count() == 1) own_name += " at " + mesh_request.own_address(0);
   const PreflightRequest flight{own_name, slot_bytes, request.deadline_ns};
@@ -102,13 +107,13 @@ Result<void> fly_before(const GroupRequest &request, const MeshRequest &mesh_req
     if (mesh_request.sockets_per_rail == 0 || !mesh_request.linked[each.peer]) sockets.push_back(&each);
   RONDO_TRY(preflight(sockets, flight, store));
   for (const net::PeerSocket &each : mesh.control)
-    RONDO_TRY(set_control_options(each.socket.get(), request.network_timeout_ns));
+    RONDO_TRY(set_control_options(each.socket.get(), request.settings.network_timeout_ns));
   return {};
 }
 
 /// Returns, by rank, whether this rank and that one are the first ranks of neighbour hosts.
 std::vector<bool> controlled_ranks(const GroupRequest &request, const std::vector<uint32_t> &neighbours) {
-  const std::vector<uint32_t> &host_of = request.host_of;
+  const auto host_of = request.group.node_of_ranks();
   const auto first_of = [&](uint32_t host) { return std::ranges::find(host_of, host) - host_of.begin(); };
   std::vector<bool> controlled(host_of.size());
   if (std::cmp_not_equal(first_of(host_of[request.rank]), request.rank)) return controlled;
@@ -122,18 +127,18 @@ Result<net::ControlShare> check_and_share(const GroupRequest &request, const std
                                           const MeshRequest &mesh_request, Mesh &mesh, size_t slot_bytes,
                                           Store &store) {
   std::vector<net::PeerSocket> &control = mesh.control;
-  std::ranges::sort(control, {}, [&](const net::PeerSocket &each) { return request.host_of[each.peer]; });
+  std::ranges::sort(control, {}, [&](const net::PeerSocket &each) { return request.group.node_of(each.peer); });
   std::vector<int> sockets;
   for (const net::PeerSocket &each : control) sockets.push_back(each.socket.get());
-  auto shared = share_control({request.rank, request.host_of, neighbours, request.key_prefix, request.deadline_ns},
-                              sockets, store);
+  auto shared = share_control(
+      {request.rank, hosts_of(request.group), neighbours, request.key_prefix, request.deadline_ns}, sockets, store);
   const Result<void> flown = shared.ok() ? fly_before(request, mesh_request, mesh, slot_bytes, store)
                                          : Result<void>(shared.error());
   RONDO_TRY(check_outcomes(store, request.key_prefix + "/preflight", request.rank, request.rank_count, flown,
                            request.deadline_ns));
   net::ControlShare share = std::move(shared).value().share;
-  share.sockets.resize(net::host_count_of(request.host_of));
-  for (net::PeerSocket &each : control) share.sockets[request.host_of[each.peer]] = std::move(each.socket);
+  share.sockets.resize(request.group.node_count());
+  for (net::PeerSocket &each : control) share.sockets[request.group.node_of(each.peer)] = std::move(each.socket);
   return share;
 }
 
@@ -173,39 +178,33 @@ ConnectionGeometry choose_message_slots(const ConnectionGeometry &geometry, Netw
 
 Result<std::unique_ptr<Transport>> connect(const GroupRequest &request, std::unique_ptr<Transport> local,
                                            Store &store) {
-  const net::Overlay overlay(net::host_count_of(request.host_of), request.mesh_hosts_max);
-  const std::vector<uint32_t> &neighbours = overlay.neighbours(request.host_of[request.rank]);
-  MeshRequest mesh_request;
-  mesh_request.rank = request.rank;
-  mesh_request.rank_count = request.rank_count;
-  mesh_request.linked = request.messages ? far_ranks(request) : request.linked;
-  mesh_request.controlled = controlled_ranks(request, neighbours);
-  mesh_request.secret = secret_of("rondo mesh ", request.secret, request.key_prefix);
-  mesh_request.ranks = request.ranks;
-  mesh_request.key_prefix = request.key_prefix;
-  mesh_request.deadline_ns = request.deadline_ns;
-  mesh_request.frame_tags = request.frame_tags;
+  const net::Overlay overlay(request.group.node_count(), request.mesh_hosts_max);
+  const std::vector<uint32_t> &neighbours = overlay.neighbours(request.group.node_of(request.rank));
+  MeshRequest mesh_request{request, request.messages ? far_ranks(request) : request.linked,
+                           controlled_ranks(request, neighbours)};
+  mesh_request.secret = secret_of("rondo mesh ", request);
   mesh_request.congestion = request.congestion;
-  mesh_request.sockets_per_rail = request.network->needs_sockets ? request.sockets : 0;
+  mesh_request.sockets_per_rail = request.network->needs_sockets ? request.settings.sockets : 0;
   RONDO_TRY_ASSIGN(Mesh mesh, connect_mesh(mesh_request, store));
   // The control plane speaks first.
-  for (net::PeerSocket &each : mesh.data) each.patience_ns = request.network_timeout_ns * 5 / 2;
+  for (net::PeerSocket &each : mesh.data) each.patience_ns = request.settings.network_timeout_ns * 5 / 2;
 
   RONDO_TRY_ASSIGN(auto control, check_and_share(request, neighbours, mesh_request, mesh,
                                                  local->links().geometry().slot_bytes, store));
   RONDO_TRY_ASSIGN(auto memory, make_links(request, local->links()));
   net::GroupParts parts;
   parts.rank = request.rank;
-  const Secret id = secret_of("rondo communicator ", request.secret, request.key_prefix);
+  const Secret id = secret_of("rondo communicator ", request);
   static_assert(sizeof parts.communicator <= sizeof id.bytes);
   std::memcpy(parts.communicator.data(), id.bytes.data(), sizeof parts.communicator);
-  parts.host_of = request.host_of;
-  parts.local_index = request.local_index;
+  parts.host_of = hosts_of(request.group);
+  parts.local_index = local_indices(request);
   parts.messages = request.messages;
-  parts.rings = !request.on_device;
+  parts.rings = !request.on_device();
   parts.mesh_hosts_max = request.mesh_hosts_max;
-  parts.network_timeout_ns = request.network_timeout_ns;
-  for (uint32_t rank = 0; rank < request.rank_count; ++rank) parts.names.push_back(request.ranks[rank].describe(rank));
+  parts.settings = request.settings;
+  for (uint32_t rank = 0; rank < request.rank_count; ++rank)
+    parts.names.push_back(request.group.infos[rank].describe(rank));
   RONDO_TRY_ASSIGN(auto network, make_network(request, join_request(request, mesh_request.linked, parts.names),
                                               std::move(mesh.data), memory, store));
   parts.local = std::move(local);

@@ -10,8 +10,8 @@
 
 #include "src/base/config.h"
 #include "src/bootstrap/store/store.h"
-#include "src/links/rank_info.h"
 #include "transports/hosts/congestion.h"
+#include "src/links/init_context.h"
 #include "transports/net/join.h"
 #include "transports/net/overlay.h"
 #include "transports/net/tcp_state.h"
@@ -20,29 +20,19 @@
 
 namespace rondo::hosts {
 
-struct GroupRequest {
-  uint32_t rank = 0;
-  uint32_t rank_count = 1;
-  std::vector<uint32_t> host_of;      ///< by rank
-  std::vector<uint32_t> local_index;  ///< by rank, its number among this host's; net::no_local on another host
-  std::vector<bool> linked;           ///< by rank, whether collectives send to it on another host; equal at both ends
-  bool messages = false;              ///< each two ranks of different hosts have a link for messages; equal on all
-  Secret secret;                      ///< of the job
-  std::vector<RankInfo> ranks;        ///< all; each has as many network interfaces, one at least
-  std::string key_prefix;
-  uint64_t deadline_ns = 0;
+/// The infos of the group have the same number of network interfaces, one at least.
+struct GroupRequest : InitContext {
+  std::vector<bool> linked{};  ///< by rank, whether collectives send to it on another host; equal at both ends
+  bool messages = false;       ///< each two ranks of different hosts have a link for messages; equal on all
   const net::NetworkKind *network = nullptr;
-  std::string ib_devices{};   ///< of verbs
-  int32_t ib_gid_index = -1;  ///< of verbs
-  std::vector<std::string> near_ib_devices;  ///< of verbs
-  uint32_t sockets = 1;       ///< to each peer on each rail; or what the network has in their place
-  bool frame_tags = false;    ///< of TCP: frames have tags
-  uint64_t network_timeout_ns = net::default_network_timeout_ns;  ///< for which another host may be silent
-  Congestion congestion{};    ///< of TCP
-  bool on_device = false;     ///< kernels of a device post to the links
-  DeviceSlots device_slots = DeviceSlots::off;  ///< of links to other hosts, where on_device; equal on all ranks
-  std::function<Result<std::shared_ptr<const RdmaMemory>>(size_t bytes)> allocate_rdma_memory{};  ///< for them
+  std::vector<std::string> near_ib_devices{};  ///< of verbs
+  Congestion congestion{};                     ///< of TCP
+  /// Allocates slots of links to other hosts, if they are in memory of a device.
+  std::function<Result<std::shared_ptr<const RdmaMemory>>(size_t bytes)> allocate_rdma_memory{};
   uint32_t mesh_hosts_max = net::mesh_hosts_max;  ///< more hosts than that have control connections as in a ring
+
+  /// Returns whether kernels of a device post to the links.
+  [[nodiscard]] bool on_device() const { return settings.device != RONDO_DEVICE_HOST; }
 };
 
 /// The spread of a group's ranks over its hosts.

@@ -166,11 +166,11 @@ class Maker {
 
 MadeNetwork make_network(const GroupRequest &request, const net::JoinRequest &join,
                          std::vector<net::PeerSocket> sockets, net::NearMemory &memory, Store &store) {
-  if (!request.on_device || request.device_slots == DeviceSlots::off)
+  if (!request.on_device() || request.settings.device_slots == DeviceSlots::off)
     return request.network->make(memory.links(), join, std::move(sockets), store);
   Maker maker(request, join, memory, store);
   maker.take_device_memory();
-  return request.device_slots == DeviceSlots::on ? maker.make_where_asked(std::move(sockets))
+  return request.settings.device_slots == DeviceSlots::on ? maker.make_where_asked(std::move(sockets))
                                                  : maker.make_where_possible(std::move(sockets));
 }
 

@@ -212,7 +212,7 @@ Result<FileDescriptor> listen_on(const std::string &host, const Congestion &cong
 /// Returns "rank 2 (host b, process 17)", with its rail where there are several.
 std::string name_of(const MeshRequest &request, uint32_t rank, uint32_t purpose) {
   const uint32_t rail = rail_of(request, purpose);
-  const RankInfo &info = request.ranks[rank];
+  const RankInfo &info = request.group.infos[rank];
   if (request.rail_count() == 1 || purpose == control_purpose) return info.describe(rank);
   return info.describe(rank) + " by rail " + std::to_string(rail) + ", from " + request.own_address(rail) + " to " +
          info.interfaces[rail].address;
@@ -224,7 +224,7 @@ void add_socket(const MeshRequest &request, Mesh &mesh, uint32_t peer, uint32_t 
   std::string name = name_of(request, peer, purpose);
   if (purpose == control_purpose) return mesh.control.push_back({peer, std::move(socket), std::move(name), 0});
   mesh.data.push_back({peer, std::move(socket), std::move(name), purpose - 1, rail_of(request, purpose) != 0});
-  if (request.frame_tags) mesh.data.back().frame_keys = keys;
+  if (request.settings.frame_tags) mesh.data.back().frame_keys = keys;
 }
 
 class Acceptor {
@@ -310,7 +310,7 @@ class Acceptor {
         error.peer = static_cast<int32_t>(peer);
         here = format_endpoint(mesh.endpoints[request_.rank][rail_of(request_, purpose)]);
       }
-      error.message += (error.message.empty() ? "" : ", ") + request_.ranks[peer].describe(peer);
+      error.message += (error.message.empty() ? "" : ", ") + request_.group.infos[peer].describe(peer);
     }
     error.message = "no connection came in time to " + here + " from " + error.message +
                     "; look for a firewall between the hosts, or choose the network with RONDO_INTERFACE";
@@ -337,7 +337,7 @@ Result<std::vector<std::vector<Endpoint>>> exchange_ports(const MeshRequest &req
   for (uint32_t rank = 0; rank < request.rank_count; ++rank) {
     ByteReader reader(parts[rank]);
     std::vector<Endpoint> &of_rank = endpoints.emplace_back();
-    for (const NetworkInterface &each : request.ranks[rank].interfaces)
+    for (const NetworkInterface &each : request.group.infos[rank].interfaces)
       of_rank.push_back({each.address, reader.number<uint16_t>()});
     if (!reader.complete() || of_rank.size() != own.size())
       return Error{RONDO_ERROR_MISMATCH, "ranks run different versions of Rondo"};
@@ -361,9 +361,9 @@ Result<Connection> connect_peer(const MeshRequest &request, const Mesh &mesh, ui
     }
     if (error.status == RONDO_ERROR_OUT_OF_RESOURCES) return error;  // this rank's affair, and not the peer's
     error.peer = static_cast<int32_t>(peer);
-    error.message = request.ranks[request.rank].describe(request.rank) + " at " + request.own_address(rail) +
-                    " cannot connect to " + request.ranks[peer].describe(peer) + " at " + format_endpoint(theirs) +
-                    ": " + error.message +
+    error.message = request.group.infos[request.rank].describe(request.rank) + " at " + request.own_address(rail) +
+                    " cannot connect to " + request.group.infos[peer].describe(peer) + " at " +
+                    format_endpoint(theirs) + ": " + error.message +
                     "; look for a firewall between the hosts, or choose the network with RONDO_INTERFACE";
     return error;
   }

@@ -17,27 +17,23 @@
 #include <vector>
 
 #include "src/bootstrap/store/store.h"
-#include "src/links/rank_info.h"
 #include "transports/hosts/congestion.h"
 #include "transports/net/join.h"
 
 namespace rondo::hosts {
 
-struct MeshRequest {
-  uint32_t rank = 0;
-  uint32_t rank_count = 1;
-  std::vector<bool> linked;      ///< by rank, whether slots go to it on another host; equal at both ends
-  std::vector<bool> controlled;  ///< by rank, whether a connection for control exists; both are first of their hosts
-  Secret secret;             ///< of this communicator alone
-  std::vector<RankInfo> ranks;  ///< all; each listens on its interface of each rail, and control uses the first
-  std::string key_prefix;
-  uint64_t deadline_ns = 0;
-  uint32_t sockets_per_rail = 1;  ///< if 0, another network carries the data, and there are sockets for control only
-  bool frame_tags = false;        ///< sockets of data get keys for their frames
+/// The secret is of this communicator's mesh alone. Each rank listens on its interface of each rail, and control uses
+/// the first.
+struct MeshRequest : InitContext {
+  std::vector<bool> linked{};      ///< by rank, whether slots go to it on another host; equal at both ends
+  std::vector<bool> controlled{};  ///< by rank, whether a connection for control exists; both are first of their hosts
+  uint32_t sockets_per_rail = 1;   ///< if 0, another network carries the data, and there are sockets for control only
   Congestion congestion{};
 
-  [[nodiscard]] const std::string &own_address(uint32_t rail) const { return ranks[rank].interfaces[rail].address; }
-  [[nodiscard]] uint32_t rail_count() const { return static_cast<uint32_t>(ranks[rank].interfaces.size()); }
+  [[nodiscard]] const std::string &own_address(uint32_t rail) const {
+    return group.infos[rank].interfaces[rail].address;
+  }
+  [[nodiscard]] uint32_t rail_count() const { return static_cast<uint32_t>(group.infos[rank].interfaces.size()); }
   [[nodiscard]] uint32_t data_sockets() const { return sockets_per_rail * rail_count(); }
   /// Returns whether there is a connection with `peer` for that purpose, as the handshake numbers purposes.
   [[nodiscard]] bool has(uint32_t peer, uint32_t purpose) const {

@@ -51,7 +51,7 @@ Control::Control(Parts parts)
     : parts_(std::move(parts)),
       host_(parts_.host_of[parts_.rank]),
       overlay_(host_count_of(parts_.host_of), parts_.mesh_max),
-      lines_(parts_.share.memory, parts_.share.sockets, parts_.network_timeout_ns),
+      lines_(parts_.share.memory, parts_.share.sockets, parts_.settings.network_timeout_ns),
       news_(parts_.share.memory, overlay_, parts_.host_of, host_) {
   for (uint32_t rank = 0; rank < parts_.host_of.size(); ++rank) {
     if (rank == parts_.rank) index_ = static_cast<uint32_t>(local_ranks_.size());
@@ -82,7 +82,7 @@ bool Control::gone(uint32_t peer) const {
 
 std::string Control::why_dead(uint32_t peer) const {
   const uint64_t ended = memory::load_acquire(remote(peer).ended);
-  return reason_of(ended == 0 ? 0 : static_cast<int>(ended - 1), parts_.network_timeout_ns);
+  return reason_of(ended == 0 ? 0 : static_cast<int>(ended - 1), parts_.settings.network_timeout_ns);
 }
 
 bool Control::was_reset(uint32_t peer) const {

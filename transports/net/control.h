@@ -28,6 +28,7 @@
 #include <string>
 #include <vector>
 
+#include "src/base/config.h"
 #include "src/base/unique_handle.h"
 #include "src/bootstrap/bytes.h"
 #include "transports/net/control_cell.h"
@@ -65,7 +66,7 @@ class Control {
     /// Called with each better measurement of the clock of rank 0's host; null if that is this host.
     std::function<void(const ClockOffset &)> clock_measured{};
     uint32_t mesh_max = mesh_hosts_max;  ///< more hosts than that are a ring
-    uint64_t network_timeout_ns = default_network_timeout_ns;  ///< for which another host may be silent
+    Settings settings{};
   };
   explicit Control(Parts parts);
 

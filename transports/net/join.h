@@ -11,27 +11,20 @@
 #include <string>
 #include <vector>
 
-#include "src/base/config.h"
 #include "src/base/unique_handle.h"
 #include "src/bootstrap/store/store.h"
+#include "src/links/init_context.h"
 #include "transports/net.h"
 
 namespace rondo::net {
 
-struct JoinRequest {
-  uint32_t rank = 0;
-  uint32_t rank_count = 1;
-  std::vector<bool> linked;            ///< by rank, whether it has links to this rank; equal at both ends
-  std::vector<std::string> names;      ///< by rank, for people: "rank 2 (host b, process 17)"
-  Secret secret;                       ///< of this communicator's links alone
-  std::vector<std::string> addresses;  ///< by rail: numeric, of this host, on the route to the others
-  uint32_t connections_per_rail = 1;   ///< with each linked rank, equal on all ranks
-  std::string ib_devices;              ///< RONDO_IB_HCA
-  int32_t ib_gid_index = -1;           ///< RONDO_IB_GID_INDEX
-  std::vector<std::string> near_ib_devices;  ///< near this rank's cores: taken first among equals
-  const RdmaMemory *rdma_memory = nullptr;  ///< links have slots in it; null if they have none
-  std::string key_prefix;
-  uint64_t deadline_ns = 0;
+/// The secret is of this communicator's links alone.
+struct JoinRequest : InitContext {
+  std::vector<bool> linked{};            ///< by rank, whether it has links to this rank; equal at both ends
+  std::vector<std::string> names{};      ///< by rank, for people: "rank 2 (host b, process 17)"
+  std::vector<std::string> addresses{};  ///< by rail: numeric, of this host, on the route to the others
+  std::vector<std::string> near_ib_devices{};  ///< near this rank's cores: taken first among equals
+  const RdmaMemory *rdma_memory = nullptr;     ///< links have slots in it; null if they have none
 };
 
 /// The keys for the tags of a connection's frames, by direction; only its two ends know them.
@@ -54,7 +47,7 @@ struct PeerSocket {
 
 struct NetworkKind {
   /// Every rank of the communicator calls it. `links` are counted as they stand, and their memory outlives the network.
-  /// `sockets`: connections_per_rail on each rail with each linked rank, where the kind needs them.
+  /// `sockets`: Config::sockets on each rail with each linked rank, where the kind needs them.
   using Make = Result<std::unique_ptr<Network>> (*)(const std::vector<NearLink> &links, const JoinRequest &request,
                                                     std::vector<PeerSocket> sockets, Store &store);
   NetworkChoice choice;

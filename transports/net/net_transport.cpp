@@ -239,7 +239,7 @@ class GroupTransport final : public Transport {
     if (group_.parts.rank == 0) recorder.set_clock_offset({});
     Control::Parts control{group_.parts.rank, std::move(group_.parts.host_of), &local, std::move(group_.parts.control)};
     control.mesh_max = group_.parts.mesh_hosts_max;
-    control.network_timeout_ns = group_.parts.network_timeout_ns;
+    control.settings = group_.parts.settings;
     if (!group_.is_local(0))
       control.clock_measured = [&recorder](const ClockOffset &offset) { recorder.set_clock_offset(offset); };
     group_.control = std::make_unique<Control>(std::move(control));

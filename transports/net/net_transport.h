@@ -26,7 +26,7 @@ struct GroupParts {
   std::unique_ptr<Transport> local;   ///< of this host's ranks
   ControlShare control;
   uint32_t mesh_hosts_max = net::mesh_hosts_max;
-  uint64_t network_timeout_ns = default_network_timeout_ns;  ///< for which another host may be silent
+  Settings settings{};
   bool messages = false;  ///< links for messages exist, with every rank of another host
   bool rings = true;  ///< threads that post to the links serve them or ring the sentinel; a device does neither
 };

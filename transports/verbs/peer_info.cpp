@@ -116,7 +116,7 @@ Result<std::vector<Introduction>> exchange_offers(const JoinRequest &request, co
     if (!request.linked[peer]) continue;
     HostInfo &theirs = offers[peer];
     std::erase_if(theirs.pairs, [&](const QueuePairInfo &pair) { return pair.rank != request.rank; });
-    if (theirs.pairs.size() != theirs.rails.size() * request.connections_per_rail)
+    if (theirs.pairs.size() != theirs.rails.size() * request.settings.sockets)
       return Error{RONDO_ERROR_MISMATCH, "ranks disagree about which have links to each other"};
     introductions.push_back({peer, std::move(theirs)});
   }

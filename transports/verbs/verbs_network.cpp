@@ -82,12 +82,12 @@ class VerbsNetwork final : public net::Network {
 Result<void> VerbsNetwork::prepare(const std::vector<net::NearLink> &links, const JoinRequest &request) {
   ready_.reset(::eventfd(1, EFD_CLOEXEC));
   if (!ready_.valid()) return system_error("eventfd", errno);
-  RONDO_TRY_ASSIGN(auto devices, open_devices({request.ib_devices, request.ib_gid_index, request.addresses,
-                                               request.near_ib_devices}));
+  RONDO_TRY_ASSIGN(auto devices, open_devices({request.settings.ib_devices, request.settings.ib_gid_index,
+                                               request.addresses, request.near_ib_devices}));
   for (auto &device : devices) rails_.push_back(std::make_unique<Rail>(std::move(device)));
   std::vector<std::vector<net::NearLink>> of_rank(request.rank_count);
   for (const net::NearLink &link : links) of_rank[link.peer].push_back(link);
-  const auto path_count = static_cast<uint32_t>(rails_.size()) * request.connections_per_rail;
+  const auto path_count = static_cast<uint32_t>(rails_.size()) * request.settings.sockets;
   std::vector<uint32_t> entries(rails_.size());
   for (const auto &of_peer : of_rank)
     for (uint32_t number = 0; number < path_count; ++number)
