@@ -106,6 +106,13 @@ TEST_CASE("tcp: bytes that are no frame end the connection and are written nowhe
   Listener crossed(2);
   crossed.send(0, {slot_kind, 0, 1, 8, 0, 1, 0}, "12345678");
   hears_loss(crossed);
+  // The place of this slot holds an earlier one, which nobody has read.
+  Listener full(1);
+  const uint64_t slots = small_geometry().slot_count;
+  for (uint64_t counter = 0; counter < slots; ++counter) full.send_slot(counter);
+  CHECK(full.hear(slots).size() == slots);
+  full.send_slot(slots);
+  hears_loss(full);
   // This is a credit that goes back.
   Listener taken_back(2);
   taken_back.send(0, {credit_kind, 0, 0, 0, 0, 0, 1});
