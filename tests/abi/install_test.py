@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The installed tree, under DESTDIR: install_test.py CC PREFIX LIBDIR PYTHON PLACE, started in the build
-folder. PLACE is the folder of the package for PYTHON."""
+"""The installed tree, under DESTDIR: install_test.py CC PREFIX LIBDIR PYTHON PLACE CXX, started in the
+build folder. PLACE is the folder of the package for PYTHON."""
 
 import os
 import re
@@ -19,7 +19,7 @@ DOCUMENTS = {f"share/doc/rondo/{name}" for name in
              ("CHANGELOG.md", "LICENSE", "README.md", "SECURITY.md",
               *(f"docs/{path.relative_to(ROOT / 'docs')}" for path in (ROOT / "docs").rglob("*")
                 if path.is_file() and path.name != "rondo.1" and path.relative_to(ROOT / "docs").parts[0] != "lab"))}
-EXAMPLES = [path for path in (HERE.parents[1] / "examples").iterdir() if path.suffix in (".c", ".py")]
+EXAMPLES = [path for path in (HERE.parents[1] / "examples").iterdir() if path.suffix in (".c", ".cpp", ".py")]
 
 
 def run(*command, **environment):
@@ -32,6 +32,7 @@ def run(*command, **environment):
 
 class Installed(unittest.TestCase):
     compiler, prefix, libdir = ["cc"], "/usr/local", "lib"
+    cpp_compiler = ["c++"]
     python, python_place = sys.executable, ""
 
     @classmethod
@@ -52,7 +53,8 @@ class Installed(unittest.TestCase):
         files = {str(path.relative_to(self.tree)) for path in self.tree.rglob("*") if not path.is_dir()}
         self.assertEqual({path for path in self.root.rglob("*") if not path.is_dir()},
                          {self.tree / name for name in files}, "something outside of the prefix")
-        wanted = {"include/rondo/communicator.h", "include/rondo/rondo.h", "include/rondo/types.h",
+        wanted = {"include/rondo/communicator.h", "include/rondo/rondo.h", "include/rondo/rondo.hpp",
+                  "include/rondo/types.h",
                   "share/rondo/constants.json",
                   "bin/rondo", "share/man/man1/rondo.1",
                   "share/bash-completion/completions/rondo", "share/zsh/site-functions/_rondo",
@@ -61,7 +63,8 @@ class Installed(unittest.TestCase):
                     ("librondo.so", "librondo.so.0", "librondo.so.0.1.0", "pkgconfig/rondo.pc",
                      "rondo/nccl/libnccl.so", "rondo/nccl/libnccl.so.2",
                      "cmake/Rondo/RondoConfig.cmake", "cmake/Rondo/RondoConfigVersion.cmake"))}
-        wanted |= {f"{self.python_place}/{path.name}" for path in (Path(BUILD) / "src/python/rondo").iterdir()
+        package = Path(BUILD) / "src/python/rondo"
+        wanted |= {f"{self.python_place}/{path.relative_to(package)}" for path in package.rglob("*")
                    if path.suffix in (".py", ".typed")}
         if (Path(BUILD) / "src/cli/rondo-train").exists():
             wanted.add("bin/rondo-train")
@@ -75,6 +78,14 @@ class Installed(unittest.TestCase):
         said = run(program, LD_LIBRARY_PATH=str(self.lib))
         self.assertEqual(said, "11 44\n")
 
+    def test_a_cpp_program_uses_every_handle_of_the_header(self):
+        program = str(Path(self.folder.name) / "consumer-cpp")
+        flags = self.pkg_config("--cflags", "--libs")
+        for standard in ("c++17", "c++20"):
+            run(*self.cpp_compiler, f"-std={standard}", "-pedantic", "-Wall", "-Wextra", "-Wconversion", "-Wshadow",
+                "-Werror", str(HERE / "consumer.cpp"), *flags, "-lpthread", "-o", program)
+        self.assertEqual(run(program, LD_LIBRARY_PATH=str(self.lib), RONDO_INTERFACE="lo"), "1 rank alone\n")
+
     def test_every_installed_example_is_built_with_what_pkg_config_says(self):
         folder = Path(self.pkg_config("--variable=examples")[0])
         sources = sorted(folder.glob("*.c"))
@@ -83,6 +94,9 @@ class Installed(unittest.TestCase):
         for source in sources:
             run(*self.compiler, "-std=c11", "-D_DEFAULT_SOURCE", "-Wall", "-Wextra", "-Werror", str(source), *flags,
                 "-lpthread", "-ldl", "-o", str(Path(self.folder.name) / source.stem))
+        for source in folder.glob("*.cpp"):
+            run(*self.cpp_compiler, "-std=c++17", "-Wall", "-Wextra", "-Werror", str(source), *flags,
+                "-o", str(Path(self.folder.name) / source.stem))
 
     def test_a_python_program_needs_the_installed_library_and_constants_alone(self):
         constants = self.pkg_config("--variable=constants")[0]
@@ -183,4 +197,5 @@ if __name__ == "__main__":
     if len(sys.argv) > 3:
         Installed.compiler, Installed.prefix, Installed.libdir = sys.argv[1].split(), sys.argv[2], sys.argv[3]
         Installed.python, Installed.python_place = sys.argv[4:6]
+        Installed.cpp_compiler = sys.argv[6].split()
     unittest.main(argv=sys.argv[:1], verbosity=2)

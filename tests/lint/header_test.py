@@ -48,6 +48,11 @@ class Header(unittest.TestCase):
             self.assertEqual(compile_program(self.c_compiler, "c11", ".c", program), "")
             self.assertEqual(compile_program(self.cpp_compiler, "c++11", ".cpp", program), "")
 
+    def test_the_header_of_cpp_compiles_alone(self):
+        program = '#include "rondo/rondo.hpp"\n' * 2 + "int main() { return rondo::type_of<int>() == RONDO_FLOAT32; }\n"
+        for standard in ("c++17", "c++20"):
+            self.assertEqual(compile_program(self.cpp_compiler, standard, ".cpp", program), "", standard)
+
     def test_compiles_alone_as_cpp(self):
         for standard in ("c++11", "c++14", "c++17", "c++20"):
             self.assertEqual(compile_program(self.cpp_compiler, standard, ".cpp", PROGRAM), "", standard)
