@@ -42,23 +42,23 @@ uint64_t reduce_integers(const std::vector<uint64_t> &inputs, const TypeFacts &f
       default: result += input; break;
     }
   }
-  result = wrap_bits(result, facts.bits);
-  if (op != RONDO_AVG) return result;
-  const auto ranks = static_cast<int64_t>(inputs.size());
-  return wrap_bits(facts.negative ? static_cast<uint64_t>(signed_value(result, facts.bits) / ranks)
-                                  : result / inputs.size(), facts.bits);
+  return wrap_bits(result, facts.bits);
+}
+
+/// Returns the exact sum divided by the number of ranks, truncated toward zero.
+uint64_t mean_of_integers(const std::vector<uint64_t> &inputs, const TypeFacts &facts) {
+  __extension__ using Exact = __int128;
+  Exact sum = 0;
+  for (const uint64_t input : inputs)
+    sum += facts.negative ? Exact{signed_value(input, facts.bits)} : Exact{input};
+  return wrap_bits(static_cast<uint64_t>(sum / static_cast<Exact>(inputs.size())), facts.bits);
 }
 
 std::vector<uint64_t> make_integer_row(Random &random, const TypeFacts &facts, rondo_op_t op, int ranks) {
-  std::vector<uint64_t> row;
-  if (op == RONDO_AVG) {  // the quotient is known only where the sum does not wrap
-    for (const int64_t value : draw_summands(random, facts, ranks, facts.exact_max))
-      row.push_back(wrap_bits(static_cast<uint64_t>(value), facts.bits));
-  } else {  // integers wrap, so any numbers will do; odd factors keep products from 0
-    for (int rank = 0; rank < ranks; ++rank)
-      row.push_back(wrap_bits(random.bits() | (op == RONDO_PROD ? 1 : 0), facts.bits));
-  }
-  row.push_back(reduce_integers(row, facts, op));
+  std::vector<uint64_t> row;  // sums wrap and means do not overflow, so any numbers will do
+  for (int rank = 0; rank < ranks; ++rank)  // odd factors keep products from 0
+    row.push_back(wrap_bits(random.bits() | (op == RONDO_PROD ? 1 : 0), facts.bits));
+  row.push_back(op == RONDO_AVG ? mean_of_integers(row, facts) : reduce_integers(row, facts, op));
   return row;
 }
 

@@ -199,6 +199,7 @@ Result<void> KernelExecutor::join_group(const PlacedRequest &request, const Bloc
 }
 
 Result<std::unique_ptr<PreparedPlan>> KernelExecutor::prepare(const Plan &plan) {
+  RONDO_TRY(reserve_words(plan));
   auto made = std::make_unique<CudaPlan>(plan_memory_);
   RONDO_TRY_ASSIGN(made->kernel, kernels_.find(device::kernel_name(plan)));
   made->is_load_store = plan.choice.kernel == RONDO_KERNEL_LOAD_STORE;
@@ -387,9 +388,8 @@ Result<void> KernelExecutor::launch(const DeviceCall &call, void *stream_handle)
   RONDO_TRY(follow_last_stream(stream, call.captured));
   RONDO_TRY(plan.is_load_store ? run_load_store(plan, call, stream) : run(plan, call, stream));
   note_enqueued(call.number);
-  if (call.captured) return {};
-  last_number_ = call.number;
-  note_last_stream(stream);
+  if (!call.captured) last_number_ = call.number;
+  if (!call.captured) note_last_stream(stream);
   return {};
 }
 

@@ -128,6 +128,25 @@ Result<void> ExecutorBase::follow_last_stream(CuStream stream, bool captured) {
       "synchronize that stream before the capture begins");
 }
 
+Result<Buffers> ExecutorBase::widen(const Plan &plan, const DeviceCall &call, void *stream_handle) {
+  auto *const stream = static_cast<CuStream>(stream_handle);
+  const ContextGuard guard(*driver_, context_.get().context);
+  RONDO_TRY(guard.status());
+  RONDO_TRY(follow_last_stream(stream, call.captured));
+  RONDO_TRY(means_.widen(*driver_, plan, call.buffers, stream));
+  return means_.buffers_of(plan, call.buffers);
+}
+
+Result<void> ExecutorBase::narrow(const Plan &plan, const DeviceCall &call, uint32_t rank_count,
+                                  void *stream_handle) {
+  auto *const stream = static_cast<CuStream>(stream_handle);
+  const ContextGuard guard(*driver_, context_.get().context);
+  RONDO_TRY(guard.status());
+  RONDO_TRY(means_.narrow(*driver_, plan, call.buffers, rank_count, stream));
+  if (!call.captured) note_last_stream(stream);
+  return {};
+}
+
 bool ExecutorBase::last_call_has_ended() const {
   if (!launched_any_) return true;
   const ContextGuard guard(*driver_, context_.get().context);

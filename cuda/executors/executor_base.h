@@ -10,6 +10,7 @@
 
 #include "src/engine/device_executor.h"
 #include "cuda/executors/cuda_executor.h"
+#include "cuda/executors/mean_workspace.h"
 #include "cuda/executors/stream_users.h"
 #include "cuda/driver/kernel_set.h"
 #include "cuda/transport/segment.h"
@@ -47,6 +48,11 @@ class ExecutorBase : public DeviceExecutor {
 
   /// Orders a call after the last one, whatever streams they are on: calls share the ends of the communicator's links.
   [[nodiscard]] Result<void> follow_last_stream(CuStream stream, bool captured);
+  /// Makes room for what the plan needs beside the caller's buffers. prepare() calls it.
+  [[nodiscard]] Result<void> reserve_words(const Plan &plan) { return means_.reserve(context_, kernels_, plan); }
+  [[nodiscard]] Result<Buffers> widen(const Plan &plan, const DeviceCall &call, void *stream) override;
+  [[nodiscard]] Result<void> narrow(const Plan &plan, const DeviceCall &call, uint32_t rank_count,
+                                    void *stream) override;
   /// Notes that `stream` has the latest call now.
   void note_last_stream(CuStream stream);
   [[nodiscard]] bool last_call_has_ended() const;
@@ -76,6 +82,7 @@ class ExecutorBase : public DeviceExecutor {
   Stream stream_;
 
  private:
+  MeanWorkspace means_;
   Event launched_;  ///< recorded after every call that was not captured
   CuStream last_stream_ = nullptr;
   bool launched_any_ = false;

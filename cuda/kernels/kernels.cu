@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The kernels for devices: a line each around the bodies in run.h, load_store.h and joint.h, and their group.
 #include "cuda/kernels/list.h"
+#include "cuda/kernels/mean.h"
 
 namespace rondo::device {
 namespace {
@@ -140,3 +141,10 @@ RONDO_JOINT_KERNELS(RONDO_JOINT_KERNEL)
                                                                                     operation);                   \
   }
 RONDO_REDUCE_KERNELS(RONDO_REDUCE_KERNEL)
+
+#define RONDO_MEAN_KERNEL(name, Direction)                                            \
+  extern "C" __global__ void __launch_bounds__(::rondo::device::block_threads_max, 1) \
+      name(const __grid_constant__ ::rondo::device::MeanOperation operation) {        \
+    ::rondo::device::run_mean<Direction>(::rondo::device::GridGroup{}, operation);    \
+  }
+RONDO_MEAN_KERNELS(RONDO_MEAN_KERNEL)

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "src/base/names.h"
+#include "src/base/spelling.h"
 #include "src/cli/commands.h"
 #include "src/console/command_line.h"
 #include "src/console/output.h"
@@ -93,14 +94,16 @@ std::string algorithms_with(rondo_collective_t collective) {
 /// Returns each output with its destination. The text goes to standard output, unless another output does. With a
 /// drawing in a file, a line that names the file stands for the text.
 Result<std::vector<Text>> print(ScheduleOptions options) {
-  RONDO_TRY_ASSIGN(const auto algorithm, parse_name(options.algorithm, rondo_algorithm_string, "algorithm"));
   RONDO_TRY_ASSIGN(options.args.collective, parse_collective(options.collective));
-  const Algorithm *const found = find_algorithm(algorithm);
-  const std::string named = std::string("; name one of ") + algorithms_with(options.args.collective);
-  if (found == nullptr) return invalid_argument("auto is no algorithm to print" + named);
+  const std::string known = algorithms_with(options.args.collective);
+  const auto algorithm = parse_name(options.algorithm, rondo_algorithm_string, "algorithm");
+  const Algorithm *const found = algorithm.ok() ? find_algorithm(algorithm.value()) : nullptr;
+  if (found == nullptr)  // also auto, which is none to print
+    return invalid_argument("no algorithm '" + options.algorithm + "' to print" + known_are(options.algorithm, known));
   if (!found->supports(options.args.collective))
-    return invalid_argument("algorithm " + options.algorithm + " has no " + options.collective + named);
-  RONDO_TRY_ASSIGN(const ScheduleSet set, build_schedules(algorithm, options.args));
+    return invalid_argument("algorithm " + options.algorithm + " has no " + options.collective + "; name one of " +
+                            known);
+  RONDO_TRY_ASSIGN(const ScheduleSet set, build_schedules(found->id, options.args));
   std::vector<Text> texts;
   if (options.json != "-" && options.plot.empty() && !options.dot) texts.push_back({"-", schedule_text(set)});
   if (!options.json.empty()) texts.push_back({options.json, schedule_json(set)});

@@ -6,6 +6,7 @@
 #include "src/core/communicator.h"
 #include "src/core/diagnostics/debug_lines.h"
 #include "src/plan/algorithm.h"
+#include "src/plan/integer_mean.h"
 
 namespace rondo {
 namespace {
@@ -42,7 +43,7 @@ Result<void> check_links(const Plan &plan, const Links &links, uint32_t rank, st
     for (const uint32_t peer : schedule.peers) {
       if (node_of[peer] == node_of[rank] || links.outgoing(0, peer).base != nullptr) continue;
       return Error{RONDO_ERROR_INTERNAL,
-                   describe(plan.key.signature) + " by " + rondo_algorithm_string(plan.choice.algorithm) +
+                   describe(plan.called) + " by " + rondo_algorithm_string(plan.choice.algorithm) +
                        " has a link between ranks " + std::to_string(rank) + " and " + std::to_string(peer) +
                        ", which were not connected; please report this, with RONDO_LOG=debug",
                    static_cast<int32_t>(rank), static_cast<int32_t>(peer)};
@@ -105,15 +106,26 @@ Result<BoundPlan *> Communicator::plan_for(const Call &call) {
   return &plans_.add(key, std::move(bound), ranks_.failed() ? 0 : operations_.executed());
 }
 
-Result<std::unique_ptr<BoundPlan>> Communicator::bind(const Call &call) {
+Result<std::unique_ptr<const Plan>> Communicator::build(const Call &call) const {
   const auto collective = static_cast<rondo_collective_t>(call.signature.collective);
-  RONDO_TRY_ASSIGN(const auto choice,
-                   choose(collective, elements_of(call, rank_count_), static_cast<rondo_type_t>(call.signature.type),
-                          call.counts != nullptr || call.lists != nullptr));
-  const OperationKey key{call.signature, call.in_place, blocks_of(call, rank_count_)};
+  const bool widens = is_integer_mean(call.signature, rank_count_);
+  OperationKey key{call.signature, call.in_place, blocks_of(call, rank_count_)};
+  uint64_t elements = elements_of(call, rank_count_);
+  if (widens) {
+    RONDO_TRY_ASSIGN(key, widen(key, rank_));
+    elements *= mean_words(static_cast<rondo_type_t>(call.signature.type));
+  }
+  RONDO_TRY_ASSIGN(const auto choice, choose(collective, elements, static_cast<rondo_type_t>(key.signature.type),
+                                             call.counts != nullptr || call.lists != nullptr));
+  RONDO_TRY_ASSIGN(auto plan,
+                   build_plan(key, choice, capabilities_.geometry, rank_, rank_count_, group_.node_of_ranks()));
+  if (widens) plan->widen_from(call.signature);
+  return std::unique_ptr<const Plan>(std::move(plan));
+}
+
+Result<std::unique_ptr<BoundPlan>> Communicator::bind(const Call &call) {
   auto bound = std::make_unique<BoundPlan>();
-  RONDO_TRY_ASSIGN(bound->plan, build_plan(key, choice, capabilities_.geometry, rank_, rank_count_,
-                                           group_.node_of_ranks()));
+  RONDO_TRY_ASSIGN(bound->plan, build(call));
   RONDO_TRY(check_links(*bound->plan, links_, rank_, group_.node_of_ranks()));
   debug_lines::plan(rank_, *bound->plan, executor_->describe());
   make_room(*bound->plan);

@@ -139,6 +139,7 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   Result<void> submit_as(std::span<WorkItem> works, std::span<const Call> calls, StreamRef stream);
   Result<void> give_numbers(std::span<const Call> calls, std::span<WorkItem> works);
   Result<BoundPlan *> plan_for(const Call &call);
+  [[nodiscard]] Result<std::unique_ptr<const Plan>> build(const Call &call) const;
   Result<std::unique_ptr<BoundPlan>> bind(const Call &call);
   void make_room(const Plan &plan);
   void record_failure(bool waits);

@@ -79,13 +79,21 @@ Result<void> DeviceExecutor::enqueue_one(const WorkItem &work, void *stream) {
     const bool follows = !call.captured && has_peer_news() && try_quiet().owns_lock();
     if (follows && !follow_peers(wait)) return opening_timed_out();
     const auto held = Launches::of_process().hold(wait);
-    return held.owns_lock() ? launch(call, stream) : opening_timed_out();
+    if (!held.owns_lock()) return opening_timed_out();
+    return plan.widened ? launch_mean(plan, call, stream) : launch(call, stream);
   }();
   if (launched.ok()) return {};
   monitor_->withdraw(work.number);
   operations_->raise_not_enqueued(launched.error(), work.number);
   operations_->ranks().fail(work.number);
   return operations_->report_failure();
+}
+
+Result<void> DeviceExecutor::launch_mean(const Plan &plan, const DeviceCall &call, void *stream) {
+  DeviceCall on_words = call;
+  RONDO_TRY_ASSIGN(on_words.buffers, widen(plan, call, stream));
+  RONDO_TRY(launch(on_words, stream));
+  return narrow(plan, call, operations_->rank_count(), stream);
 }
 
 /// If the communicator has failed, that is its failure and not this.

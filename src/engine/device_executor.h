@@ -105,6 +105,11 @@ class DeviceExecutor : public Executor {
   /// Enqueues and returns. Where ranks share a kernel, it returns when all of them have arrived, or by stop(). `stream`
   /// is the caller's, null for the default stream. Work that a failure leaves running ends by itself, or by stop().
   [[nodiscard]] virtual Result<void> launch(const DeviceCall &call, void *stream) = 0;
+  /// Enqueues, before launch(), the widening of the operands of a widened plan. Returns the buffers for launch().
+  [[nodiscard]] virtual Result<Buffers> widen(const Plan &plan, const DeviceCall &call, void *stream) = 0;
+  /// Enqueues, after launch(), the division of the sums into the buffers of `call`.
+  [[nodiscard]] virtual Result<void> narrow(const Plan &plan, const DeviceCall &call, uint32_t rank_count,
+                                            void *stream) = 0;
   /// Ends sharing after the last call, with nothing in flight. Peers close what this rank shared, and it closes what
   /// they shared. Returns false if, after some seconds, a thread of the executor is still in a driver's call for that.
   /// The executor's destructor would wait for that thread until has_stopped_sharing().
@@ -119,6 +124,7 @@ class DeviceExecutor : public Executor {
 
  private:
   [[nodiscard]] Result<void> enqueue_one(const WorkItem &work, void *stream);
+  [[nodiscard]] Result<void> launch_mean(const Plan &plan, const DeviceCall &call, void *stream);
   [[nodiscard]] Error opening_timed_out() const;
 
   Operations *operations_ = nullptr;

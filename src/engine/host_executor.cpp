@@ -4,12 +4,14 @@
 #include <algorithm>
 #include <chrono>
 #include <exception>
+#include <optional>
 #include <thread>
 #include <utility>
 
 #include "src/base/clock.h"
 #include "src/base/float_mode.h"
 #include "src/engine/host_stream.h"
+#include "src/engine/reduction/integer_mean.h"
 #include "src/engine/run_plan.h"
 #include "src/engine/watch.h"
 
@@ -39,7 +41,7 @@ struct HostExecutor::Bound final : PreparedPlan {
   std::vector<HostLinks> links;               ///< one a channel; spans of `ends`
   HostReducer reducer;
   uint64_t send_bytes = 0, recv_bytes = 0;
-  bool exports = false;  ///< one of the buffers is large enough
+  bool exports = false;  ///< one of the buffers is large enough, and the plan uses them
 };
 
 HostExecutor::HostExecutor(Parts parts)
@@ -111,7 +113,7 @@ Result<std::unique_ptr<PreparedPlan>> HostExecutor::prepare(const Plan &plan) {
   const auto op = static_cast<rondo_op_t>(plan.key.signature.op);
   bound->send_bytes = plan.send.count * rondo_type_size(type);
   bound->recv_bytes = plan.recv.count * rondo_type_size(type);
-  bound->exports = std::max(bound->send_bytes, bound->recv_bytes) >= export_bytes_min;
+  bound->exports = !plan.widened && std::max(bound->send_bytes, bound->recv_bytes) >= export_bytes_min;
   bound->reducer.divisor = op == RONDO_AVG ? parts_.rank_count : 0;
   bound->reducer.function = reduce_function(type, op);
   bound->reducer.small_function = reduce_function_plain(type, op);
@@ -240,6 +242,12 @@ bool HostExecutor::run_transfers(const WorkItem &work, const HostStream *stream)
   buffers.recv.data = work.recv;
   buffers.recv.origin = plan.recv.begin;
   if (bound.exports) export_buffers(work, bound, buffers);
+  std::optional<MeanWorkspace> workspace;
+  if (plan.widened) {
+    workspace.emplace(work);
+    buffers.send.data = workspace->send();
+    buffers.recv.data = workspace->recv();
+  }
 
   OperationWatch watch(ranks, parts_.rank, parts_.rank_count, work.number, entered, operations_->timeout_ns());
   RunOutcome outcome{RunOutcome::Kind::stopped};
@@ -264,6 +272,7 @@ bool HostExecutor::run_transfers(const WorkItem &work, const HostStream *stream)
     links_.wait_for_readers();  // the caller may free its buffers now
     return false;
   }
+  if (workspace) workspace->narrow(work, parts_.rank_count);
   OperationCost cost = Operations::cost_of(plan);
   if (work.lists != nullptr) cost.bytes = work.lists->total_bytes;
   cost.in_call = stream == nullptr;

@@ -53,13 +53,13 @@ class Operations {
 
   /// Returns what the ranks compare of it.
   [[nodiscard]] static OperationInfo info_of(const WorkItem &work) {
-    return {work.record != nullptr ? *work.record : work.plan->key.signature, work.plan->choice, work.history};
+    return {work.record != nullptr ? *work.record : work.plan->called, work.plan->choice, work.history};
   }
 
   /// Returns what it is to the statistics, except for what its executor alone knows.
   [[nodiscard]] static OperationCost cost_of(const Plan &plan) {
     OperationCost cost;
-    cost.collective = plan.key.signature.collective;
+    cost.collective = plan.called.collective;
     cost.bytes = plan.vector_bytes;
     return cost;
   }

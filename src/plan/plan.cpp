@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "src/plan/algorithm.h"
+#include "src/plan/integer_mean.h"
 #include "src/plan/split_call.h"
 
 namespace rondo {
@@ -76,6 +77,7 @@ Result<std::unique_ptr<Plan>> build_plan(const OperationKey &key, const PlanChoi
   const auto collective = static_cast<rondo_collective_t>(key.signature.collective);
   std::unique_ptr<Plan> plan(new Plan);
   plan->key = key;
+  plan->called = key.signature;
   plan->choice = choice;
   plan->identity = identity_of(key.signature, choice);
   if (exchanges_blocks(collective)) {
@@ -109,6 +111,15 @@ Result<std::unique_ptr<Plan>> build_plan(const OperationKey &key, const PlanChoi
   if (traits.target == BufferLayout::own_block) plan->recv = key.blocks[rank];
   if (traits.source == BufferLayout::own_block) plan->send = key.blocks[rank];
   return plan;
+}
+
+void Plan::widen_from(const Signature &called_as) {
+  const uint64_t word_bytes = rondo_type_size(static_cast<rondo_type_t>(key.signature.type));
+  const auto type = static_cast<rondo_type_t>(called_as.type);
+  called = called_as;
+  widened = true;
+  vector_bytes = vector_bytes / (word_bytes * mean_words(type)) * rondo_type_size(type);
+  identity = identity_of(called, choice);
 }
 
 uint64_t identity_of(const Signature &signature, const PlanChoice &choice) {

@@ -64,14 +64,19 @@ class Plan {
   Plan(const Plan &) = delete;
   Plan &operator=(const Plan &) = delete;
 
+  /// Makes the plan of a mean of integers, `called_as`, from the plan that adds the words.
+  void widen_from(const Signature &called_as);
+
   OperationKey key;
+  Signature called;      ///< as the caller gave it: that of `key`, except in a mean of integers
+  bool widened = false;  ///< a mean of integers: the plan adds words (src/plan/integer_mean.h)
   PlanChoice choice;
   std::vector<Schedule> schedules;  ///< one a channel; none if it exchanges blocks
   std::vector<PlannedLane> lanes;   ///< of all channels
   Range send;                       ///< of the logical vector: what the rank's send buffer holds
   Range recv;                       ///< what its recv buffer holds
-  uint64_t vector_bytes = 0;        ///< of the whole logical vector; 0 for a barrier
-  uint64_t identity = 0;            ///< identity_of() its signature and choice
+  uint64_t vector_bytes = 0;        ///< of the whole logical vector as called; 0 for a barrier
+  uint64_t identity = 0;            ///< identity_of() `called` and its choice
 
  private:
   Plan() = default;

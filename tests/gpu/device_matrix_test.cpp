@@ -269,8 +269,9 @@ void check(Pair &pair, DeviceCase it, const Matrix &matrix, int rank_count, cons
   const bool blocks = in_blocks(it.collective);
   std::vector<size_t> counts = matrix.counts;
   std::erase_if(counts, [&](size_t count) { return !pair.fits(count * rondo_type_size(it.type)); });
+  const size_t element_bytes_max = it.op == RONDO_AVG ? 2 * sizeof(int64_t) : sizeof(double);  // words of a mean
   if (pair.posts(it.collective))
-    std::erase_if(counts, [](size_t count) { return count * sizeof(double) > one_shot_bytes_max; });
+    std::erase_if(counts, [&](size_t count) { return count * element_bytes_max > one_shot_bytes_max; });
   for (size_t draw = 0; draw < matrix.draws; ++draw) {
     it.count = counts[random() % counts.size()] / (blocks ? static_cast<size_t>(rank_count) : 1);
     it.root = static_cast<int>(random() % static_cast<uint64_t>(rank_count));

@@ -58,6 +58,13 @@ class FakeDevice final : public rondo::DeviceExecutor {
   uint64_t follower_patience_ns = 10'000'000'000;  ///< of stop_sharing(), for a follower that is not stuck
 
  protected:
+  [[nodiscard]] rondo::Result<rondo::Buffers> widen(const rondo::Plan &, const rondo::DeviceCall &call,
+                                                    void *) override {
+    return call.buffers;  // it has no memory
+  }
+  [[nodiscard]] rondo::Result<void> narrow(const rondo::Plan &, const rondo::DeviceCall &, uint32_t, void *) override {
+    return {};
+  }
   [[nodiscard]] rondo::Result<void> launch(const rondo::DeviceCall &call, void *) override {
     launched_number = call.number;
     return {};

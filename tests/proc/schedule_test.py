@@ -105,11 +105,12 @@ class Schedule(unittest.TestCase):
 
     def test_bad_input_is_answered_and_fails(self):
         for options, part in [
-                (["--algorithm", "rung"], "unknown algorithm 'rung'; known are: auto, ring, tree, halving_doubling, "
-                                          "one_shot, two_shot, hierarchical, hierarchical_tree"),
+                (["--algorithm", "rung"], "no algorithm 'rung' to print; known are: ring, tree, halving_doubling, "
+                                          "one_shot, two_shot, hierarchical, hierarchical_tree; did you mean ring?"),
                 (["--algorithm", "ring", "--collective", "all"], "unknown collective 'all'; known are: all_reduce"),
-                (["--algorithm", "auto"], "auto is no algorithm to print; name one of ring, tree, halving_doubling"),
-                (["--algorithm", "auto", "--collective", "all_gather"], "name one of ring, one_shot, hierarchical\n"),
+                (["--algorithm", "auto"], "no algorithm 'auto' to print; known are: ring, tree, halving_doubling"),
+                (["--algorithm", "auto", "--collective", "all_gather"], "known are: ring, one_shot, hierarchical\n"),
+                (["--algorithm", "tree", "--collective", "all_gather"], "name one of ring, one_shot, hierarchical\n"),
                 ([], "--algorithm is required"),
                 (["--algorithm", "ring", "--ranks", "65", "--svg"], "at most 64 ranks, not 65"),
                 (["--algorithm", "ring", "--ranks", "0"], "--ranks"),

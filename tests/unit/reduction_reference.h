@@ -100,6 +100,25 @@ Bits reduce_integers(std::span<const Bits> operands, rondo_op_t op, uint32_t div
   return bits(reduced);
 }
 
+template <class T>
+Bits mean_of_integers(std::span<const Bits> operands) {
+  __int128 sum = 0;
+  for (const Bits operand : operands) sum += element<T>(operand);
+  return bits(static_cast<T>(sum / static_cast<__int128>(operands.size())));
+}
+
+/// Returns the mean of one operand of each rank, of an integer type: the exact sum divided, truncated toward zero.
+inline Bits mean_of_integers(rondo_type_t type, std::span<const Bits> operands) {
+  switch (type) {
+    case RONDO_INT8: return mean_of_integers<int8_t>(operands);
+    case RONDO_UINT8: return mean_of_integers<uint8_t>(operands);
+    case RONDO_INT32: return mean_of_integers<int32_t>(operands);
+    case RONDO_UINT32: return mean_of_integers<uint32_t>(operands);
+    case RONDO_INT64: return mean_of_integers<int64_t>(operands);
+    default: return mean_of_integers<uint64_t>(operands);
+  }
+}
+
 /// Returns the element that a reduction must write. `divisor` and `shifts` are for a mean.
 inline Bits reduction_reference(rondo_type_t type, rondo_op_t op, std::span<const Bits> operands, uint32_t divisor,
                                 Shifts shifts = {}) {

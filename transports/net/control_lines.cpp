@@ -30,8 +30,7 @@ int ControlLines::reason_of_end(uint32_t host, int error) const {
   // On a busy machine the kernel repeats later, since round trips were long, and checks are late or left out. The other
   // end may have begun to count before this one.
   const uint64_t vain_ns = uint64_t{std::max(1u, limits_.looks - 3)} * heartbeat_ns;
-  const bool in_vain = peer.silence.unacknowledged_ns() >= vain_ns ||
-                       (repeats != 0 && peer.silence.unacknowledged_looks() >= 2);
+  const bool in_vain = peer.silence.unacknowledged_ns() >= (repeats != 0 ? 1 : vain_ns);
   if (repeats >= repeats_of_a_cut || in_vain) return ETIMEDOUT;
   return error == 0 ? static_cast<int>(peer.send_error) : error;
 }

@@ -88,9 +88,9 @@ class SilenceWatch {
     constexpr uint64_t ms_ns = 1'000'000, tick_ms = 10;  // the kernel counts in ticks
     const tcp_info info = tcp_state_of(descriptor);
     repeats_ = repeats_in(info);
-    if (info.tcpi_unacked == 0 || unacknowledged_looks_ == 0) unacknowledged_since_ns_ = now_ns;
-    unacknowledged_looks_ = info.tcpi_unacked != 0 ? unacknowledged_looks_ + 1 : 0;
-    unacknowledged_ns_ = now_ns - unacknowledged_since_ns_;
+    if (info.tcpi_unacked == 0) unacknowledged_since_ns_ = 0;
+    else if (unacknowledged_since_ns_ == 0) unacknowledged_since_ns_ = now_ns;
+    unacknowledged_ns_ = unacknowledged_since_ns_ != 0 ? now_ns - unacknowledged_since_ns_ : 0;
     const bool heard = looks_ != 0 && info.tcpi_last_ack_recv + tick_ms < (now_ns - begun_ns_) / ms_ns;
     if (looks_ == 0 || heard) {
       begun_ns_ = now_ns;
@@ -105,18 +105,16 @@ class SilenceWatch {
   }
   /// Returns repeats_in() at the latest look: the kernel forgets it when the other end resets the connection.
   [[nodiscard]] uint32_t repeats() const { return repeats_; }
-  /// Returns how many checks in a row, up to the latest, have seen what was not acknowledged. An end whose own packets
-  /// are lost continues to count, because packets that acknowledge nothing new do not matter here.
-  [[nodiscard]] uint32_t unacknowledged_looks() const { return unacknowledged_looks_; }
-  /// Returns the time from the first to the latest of these checks.
+  /// Returns the time from the first to the latest check in a row that has seen what was not acknowledged. It is 0
+  /// unless at least two have. Packets that acknowledge nothing new do not matter here, so the time grows at an end
+  /// that is not heard but hears the other.
   [[nodiscard]] uint64_t unacknowledged_ns() const { return unacknowledged_ns_; }
 
  private:
   uint64_t begun_ns_ = 0;
   uint32_t looks_ = 0;
   uint32_t repeats_ = 0;
-  uint32_t unacknowledged_looks_ = 0;
-  uint64_t unacknowledged_since_ns_ = 0;
+  uint64_t unacknowledged_since_ns_ = 0;  ///< 0: the latest check saw nothing of that kind
   uint64_t unacknowledged_ns_ = 0;
 };
 

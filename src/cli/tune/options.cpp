@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <algorithm>
 #include <set>
 
 #include "src/base/names.h"
@@ -68,16 +67,23 @@ Result<std::vector<uint64_t>> sizes_of(const std::string &text) {
   return sizes;
 }
 
+const char *tuned_collective_string(rondo_collective_t collective) {
+  return collective == RONDO_BARRIER ? nullptr : planned_collective_string(collective);
+}
+
+Result<rondo_collective_t> tuned_collective(const std::string &part) {
+  const auto planned = parse_collective(part);
+  if (planned.ok() && planned.value() == RONDO_BARRIER)
+    return invalid_argument("a barrier has no plan of its own; it is planned as an all_reduce");
+  return parse_name(collective_spelling(part), tuned_collective_string, "collective");
+}
+
 Result<Options> finish(const Raw &raw, Options options) {
   RONDO_TRY_ASSIGN(options.rank_counts, list_of<uint32_t>(raw.ranks, "--ranks", [](const std::string &part) {
                      return parse_number(part, 2, rank_count_max);
                    }));
   RONDO_TRY_ASSIGN(options.collectives,
-                   list_of<rondo_collective_t>(raw.collectives, "--collectives", [](const std::string &part) {
-                     return parse_collective(part);
-                   }));
-  if (std::find(options.collectives.begin(), options.collectives.end(), RONDO_BARRIER) != options.collectives.end())
-    return invalid_argument("--collectives: a barrier has no plan of its own; it is planned as an all_reduce");
+                   list_of<rondo_collective_t>(raw.collectives, "--collectives", tuned_collective));
   const std::string sizes = !raw.sizes.empty() ? raw.sizes : raw.quick ? quick_sizes : default_sizes;
   RONDO_TRY_ASSIGN(options.sizes, sizes_of(sizes));
   if (options.sizes.size() > size_count_max)

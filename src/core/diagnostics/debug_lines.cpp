@@ -33,6 +33,11 @@ const char *reach(uint32_t kinds) {
   return across ? "by process_vm_readv" : "staged in slots alone";
 }
 
+const char *place_of_result(const Plan &plan) {
+  if (plan.widened) return ", by wider integers";
+  return plan.key.in_place ? ", in place" : "";
+}
+
 }  // namespace
 
 void settings(uint32_t rank, const Settings &settings) {
@@ -89,7 +94,7 @@ void links(uint32_t rank, const Settings &settings, const GroupInfo &group, cons
 
 void plan(uint32_t rank, const Plan &plan, const std::string &place) {
   if (!wanted(Subsystem::plan)) return;
-  log::debug({Subsystem::plan, rank}, describe(plan.key.signature) + (plan.key.in_place ? ", in place" : "") + ": " +
+  log::debug({Subsystem::plan, rank}, describe(plan.called) + place_of_result(plan) + ": " +
                                           rondo_algorithm_string(plan.choice.algorithm) + ", " + plan.choice.way() +
                                           ", " + counted(plan.choice.channels, "channel") + ", chunks of " +
                                           show_bytes(plan.choice.chunk_bytes) + ", on " + place);

@@ -90,7 +90,7 @@ Result<void> check_drawable(const ScheduleSet &set) {
 std::string title(const ScheduleSet &set) {
   const ScheduleArgs &args = set.args;
   std::string text = std::string(rondo_algorithm_string(set.algorithm)) + " " +
-                     rondo_collective_string(args.collective) + ", " + std::to_string(args.rank_count) + " ranks";
+                     rondo_collective_string(args.collective) + ", " + counted(args.rank_count, "rank");
   if (has_root(args.collective)) text += ", root " + std::to_string(args.root);
   text += ", channel " + std::to_string(args.channel) + (args.in_place ? ", in place" : ", out of place");
   return text;

@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/plan/integer_mean.h"
+
+#include "src/base/checked.h"
+#include "src/proto/integer_mean.h"
+
+namespace rondo {
+namespace {
+
+rondo_type_t word_type(rondo_type_t type) { return rondo_type_size(type) == 1 ? RONDO_INT32 : RONDO_INT64; }
+
+bool is_integer(rondo_type_t type) {
+  return type == RONDO_INT8 || type == RONDO_UINT8 || type == RONDO_INT32 || type == RONDO_UINT32 ||
+         type == RONDO_INT64 || type == RONDO_UINT64;
+}
+
+/// Returns the end of the last block, or the count.
+uint64_t elements_of(const OperationKey &key) {
+  if (key.blocks.empty()) return key.signature.count;
+  return key.blocks.back().begin + key.blocks.back().count;
+}
+
+}  // namespace
+
+bool is_integer_mean(const Signature &signature, uint32_t rank_count) {
+  return static_cast<rondo_op_t>(signature.op) == RONDO_AVG &&
+         is_integer(static_cast<rondo_type_t>(signature.type)) && rank_count > 1;
+}
+
+uint32_t mean_words(rondo_type_t type) { return mean_words_of(rondo_type_size(type)); }
+
+Result<OperationKey> widen(const OperationKey &called, uint32_t rank) {
+  const auto type = static_cast<rondo_type_t>(called.signature.type);
+  const uint64_t words = mean_words(type), element_bytes = words * rondo_type_size(word_type(type));
+  if (!checked_mul(elements_of(called), element_bytes))
+    return Error{RONDO_ERROR_OUT_OF_RESOURCES,
+                 describe(called.signature) + " needs a workspace of " + std::to_string(element_bytes) +
+                     " bytes for each element, which is more than addresses can count; divide it into several calls"};
+  OperationKey wide = called;
+  wide.signature.type = word_type(type);
+  wide.signature.op = RONDO_SUM;
+  wide.signature.count *= words;
+  for (Range &block : wide.blocks) block = {block.begin * words, block.count * words};
+  const auto collective = static_cast<rondo_collective_t>(called.signature.collective);
+  wide.in_place = collective != RONDO_REDUCE || called.signature.root == rank;
+  return wide;
+}
+
+}  // namespace rondo
