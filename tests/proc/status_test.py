@@ -26,7 +26,7 @@ PROGRAM = sys.argv.pop(1)
 NOBODY = 65534
 F_ADD_SEALS, F_SEAL_SHRINK = 1033, 2
 RECORDS_MAX = 1024
-MAGIC = 0x726F6E646F000006  # how a segment of this version begins: segment_magic in transports/shm/segment.cpp
+MAGIC = 0x726F6E646F000007  # how a segment of this version begins: segment_magic in transports/shm/segment.cpp
 
 
 def status(*arguments, **popen):
