@@ -282,21 +282,6 @@ class Life(unittest.TestCase):
             return half.rank, half.size, total, none is None
         self.assertEqual(ranks.as_threads(3, body), [(1, 2, 2, False), (0, 1, 1, True), (0, 2, 2, True)])
 
-    def test_ranks_shrink_a_communicator_that_was_revoked(self):
-        def body(comm):
-            if comm.rank == 0:
-                comm.flush()
-                comm.revoke()
-            with unittest.TestCase().assertRaises(rondo.RevokedError):
-                while True:
-                    comm.barrier()
-            if comm.rank == 1:
-                return None
-            with comm.shrink([1], abort=True) as rest:
-                return rest.rank, rest.size, rest.all_reduce(ints([comm.rank]))[0]
-        made = ranks.as_threads(3, body)
-        self.assertEqual(made, [(0, 2, 2), None, (1, 2, 2)])
-
     def test_a_nonblocking_communicator_becomes_ready(self):
         name = rondo.unique_id()
         comms = [rondo.Communicator(name, rank, 2, nonblocking=True) for rank in range(2)]
