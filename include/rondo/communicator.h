@@ -172,6 +172,29 @@ RONDO_API rondo_status_t rondo_comm_init_all(rondo_comm_t *comms, int size,
 RONDO_API rondo_status_t rondo_comm_split(rondo_comm_t comm, int color, int key, const rondo_config_t *config,
                                           rondo_comm_t *part) RONDO_NOEXCEPT;
 
+/** Makes a communicator of the ranks that are not excluded. Each of them calls it with the same ranks; excluded ranks
+ * do not call. They keep their order. The call is no collective of `comm`. It works on a failed or revoked
+ * communicator, and without RONDO_SHRINK_ABORT the operations of `comm` go on. It is refused in a group.
+ *
+ * Ranks that are left after a failure go on with it (docs/recovery.md). If another rank ends meanwhile, all members
+ * that are left fail with RONDO_ERROR_REMOTE. Call it again and exclude that rank, too. On one host either all
+ * members get the communicator, or none. `comm` stays, and is destroyed on its own. Registrations are not inherited.
+ *
+ * With config->nonblocking the call returns at once, and a thread makes the communicator, as in rondo_comm_init().
+ * @param excluded        excluded_count ranks of `comm`, in any order. May be NULL if the count is 0.
+ * @param excluded_count  0 or more.
+ * @param flags           0 or RONDO_SHRINK_ABORT.
+ * @param config          NULL for the configuration of `comm`.
+ * @param rest            receives the handle, and is unchanged on failure.
+ * @return The statuses of rondo_comm_init(). rondo_comm_last_error(NULL, ...) has the ranks as `comm` counts them.
+ * - RONDO_ERROR_REMOTE: A member died, or ended its communicator.
+ * - RONDO_ERROR_MISMATCH: Members exclude different ranks for 2 s. The message has both lists.
+ * - RONDO_ERROR_TIMEOUT: A member did not call within timeout_ms, or was not made within init_timeout_ms.
+ * - RONDO_ERROR_INVALID_ARGUMENT: A rank does not exist, or is this rank, or a flag is unknown.
+ * - RONDO_ERROR_INVALID_USAGE: This thread has begun a group, or the shrink before is still running. */
+RONDO_API rondo_status_t rondo_comm_shrink(rondo_comm_t comm, const int *excluded, int excluded_count, unsigned flags,
+                                           const rondo_config_t *config, rondo_comm_t *rest) RONDO_NOEXCEPT;
+
 /** Writes the number of this rank. Any thread. */
 RONDO_API rondo_status_t rondo_comm_rank(rondo_comm_t comm, int *rank) RONDO_NOEXCEPT;
 /** Writes the number of ranks. Any thread. */
@@ -309,6 +332,11 @@ RONDO_API rondo_status_t rondo_comm_get_async_error(rondo_comm_t comm, rondo_sta
 
 /** @addtogroup rondo_comm
  * @{ */
+/** Waits until this rank's operations are complete. It waits for other ranks only as these operations do, and the
+ * communicator stays usable.
+ * @return The first failure of the communicator. */
+RONDO_API rondo_status_t rondo_comm_flush(rondo_comm_t comm) RONDO_NOEXCEPT;
+
 /** Waits until this rank's operations are complete and every rank has called this function. Afterwards only
  * rondo_comm_destroy() is allowed. One call at a time.
  * @return RONDO_ERROR_TIMEOUT and RONDO_ERROR_REMOTE have the same meaning as for an operation. */
@@ -321,6 +349,11 @@ RONDO_API rondo_status_t rondo_comm_finalize(rondo_comm_t comm) RONDO_NOEXCEPT;
  * A failed communicator is destroyed with RONDO_OK. Make no other call on `comm` at the same time. If a device's driver
  * stays busy for more than 5 s, a thread goes on to free the device's memory. */
 RONDO_API rondo_status_t rondo_comm_destroy(rondo_comm_t comm) RONDO_NOEXCEPT;
+
+/** Ends all operations of the communicator with RONDO_ERROR_REVOKED, on this rank and all others, so that they can call
+ * rondo_comm_shrink(). Later operations return RONDO_ERROR_REVOKED, too. A communicator that has failed keeps its
+ * failure. It does not wait. Any thread, even while another call on `comm` blocks. */
+RONDO_API rondo_status_t rondo_comm_revoke(rondo_comm_t comm) RONDO_NOEXCEPT;
 
 /** Ends all operations of the communicator with RONDO_ERROR_ABORTED, on this rank and all others. It does not wait, and
  * frees nothing: call rondo_comm_destroy() afterwards. Any thread, even while another call on `comm` blocks. */

@@ -50,7 +50,7 @@ typedef enum rondo_status {
   RONDO_ERROR_OUT_OF_RESOURCES = 5, /**< Memory, descriptors or threads ran out. Nothing was enqueued. */
   RONDO_ERROR_SYSTEM = 6, /**< A call to the operating system failed. The error has its name and errno. */
   RONDO_ERROR_AUTHENTICATION = 7, /**< The other end of a bootstrap connection did not prove to know the secret. */
-  RONDO_ERROR_TIMEOUT = 8, /**< A deadline passed. The communicator has failed: only abort and destroy are left. */
+  RONDO_ERROR_TIMEOUT = 8, /**< A deadline passed. The communicator has failed: shrink, abort and destroy are left. */
   RONDO_ERROR_REMOTE = 9, /**< Another rank died or left. The communicator has failed, as after a timeout. */
   RONDO_ERROR_MISMATCH = 10, /**< Ranks disagree on an operation. The communicator has failed, as after a timeout. */
   RONDO_ERROR_ABORTED = 11, /**< This or another rank called rondo_comm_abort(). Only destroy is left. */
@@ -59,7 +59,8 @@ typedef enum rondo_status {
   RONDO_ERROR_COMM_FAILED = 12,
   RONDO_ERROR_INTERNAL = 13, /**< Rondo has a defect. Please report it with the message of the error. */
   /** The call does not fit the calls before it, such as a group end without a begin. Nothing was enqueued. */
-  RONDO_ERROR_INVALID_USAGE = 14
+  RONDO_ERROR_INVALID_USAGE = 14,
+  RONDO_ERROR_REVOKED = 15 /**< A rank called rondo_comm_revoke(). Shrink, flush, abort and destroy are left. */
 } rondo_status_t;
 /** @} */
 
@@ -155,6 +156,14 @@ enum {
    *  other thread may write to the pages during the call, and a child of fork() shares them. Map nothing over them
    *  while the registration lasts. */
   RONDO_REGISTER_MOVE_PAGES = 1
+};
+/** @} */
+
+/** @addtogroup rondo_comm
+ * @{ */
+/** The flags of rondo_comm_shrink(). */
+enum {
+  RONDO_SHRINK_ABORT = 1 /**< Ends the operations of the parent first, on all of its ranks, as rondo_comm_revoke(). */
 };
 /** @} */
 

@@ -31,7 +31,7 @@ const char *rondo_status_string(rondo_status_t status) noexcept {
   static constexpr std::array names{"ok",           "not ready",      "invalid argument", "invalid handle",
                                     "unsupported",  "out of resources", "system error",   "authentication failed",
                                     "timeout",      "remote rank failed", "ranks disagree", "aborted",
-                                    "communicator failed", "internal error", "invalid usage"};
+                                    "communicator failed", "internal error", "invalid usage", "revoked"};
   const char *name = name_of(names, status);
   return name != nullptr ? name : "unknown status";
 }

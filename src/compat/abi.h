@@ -58,6 +58,7 @@ enum ncclRedOp_t : int {
 };
 
 constexpr int ncclSplitNoColor = -1;  ///< The macro NCCL_SPLIT_NOCOLOR has this value.
+constexpr int ncclShrinkAbort = 1;    ///< The macro NCCL_SHRINK_ABORT has this value.
 
 /// Later releases append fields. `size` says how many of them the caller has; a field that nobody set is INT32_MIN or
 /// null. The fields are named as far as Rondo reads them or a caller of release 2.30 sets them.
@@ -106,6 +107,9 @@ ncclResult_t ncclCommFinalize(ncclComm_t comm);
 ncclResult_t ncclCommDestroy(ncclComm_t comm);
 ncclResult_t ncclCommAbort(ncclComm_t comm);
 ncclResult_t ncclCommSplit(ncclComm_t comm, int color, int key, ncclComm_t *part, ncclConfig_t *config);
+ncclResult_t ncclCommShrink(ncclComm_t comm, int *excluded, int excluded_count, ncclComm_t *rest, ncclConfig_t *config,
+                            int flags);
+ncclResult_t ncclCommRevoke(ncclComm_t comm, int flags);
 ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t *state);
 ncclResult_t ncclCommCount(ncclComm_t comm, int *count);
 ncclResult_t ncclCommCuDevice(ncclComm_t comm, int *device);

@@ -71,6 +71,7 @@ ncclComm *make_communicator(int rank, int rank_count, int device, bool blocking)
   }
   comm->ready = false;
   comm->finalized = false;
+  comm->revoked = false;
   comm->handle = nullptr;
   comm->refusal = ncclSuccess;
   comm->rank = rank;

@@ -16,6 +16,7 @@ struct ncclComm {
   std::atomic<bool> ready = false;             ///< pairs with itself: once true, the communicator has been made
   std::atomic<rondo_comm_t> handle = nullptr;  ///< pairs with itself; null until the group that makes it has ended
   std::atomic<bool> finalized = false;         ///< pairs with itself: of two threads that finalize, one is refused
+  std::atomic<bool> revoked = false;           ///< likewise, of two that revoke
   ncclResult_t refusal = ncclSuccess;  ///< why it will never have a handle
   std::atomic<int> rank = 0, rank_count = 0;  ///< written before `ready`; a part of a split learns them then
   int device = 0;

@@ -74,6 +74,7 @@ ncclResult_t result_of(rondo_status_t status) {
     case RONDO_ERROR_UNSUPPORTED:
     case RONDO_ERROR_MISMATCH:
     case RONDO_ERROR_INVALID_USAGE:
+    case RONDO_ERROR_REVOKED:
       return ncclInvalidUsage;
     case RONDO_ERROR_REMOTE:
     case RONDO_ERROR_ABORTED:

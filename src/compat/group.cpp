@@ -64,7 +64,11 @@ ncclResult_t begin(Initialisation &of, rondo_comm_t *handle) {
   const rondo_config_t config = of.settings.config(of.comm->device);
   if (of.parent != nullptr) {
     const rondo_comm_t parent = of.parent->handle;
-    return pass_on(rondo_comm_split(parent, of.color, of.key, of.inherits ? nullptr : &config, handle), parent);
+    const rondo_config_t *const own = of.inherits ? nullptr : &config;
+    if (!of.shrinks) return pass_on(rondo_comm_split(parent, of.color, of.key, own, handle), parent);
+    return pass_on(rondo_comm_shrink(parent, of.excluded.data(), static_cast<int>(of.excluded.size()), of.shrink_flags,
+                                     own, handle),
+                   parent);
   }
   const bool alone = of.comm->rank_count == 1;
   if (alone)

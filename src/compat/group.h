@@ -3,6 +3,8 @@
 // runs them. Outside of a group a call runs at once. All functions concern the calling thread's group.
 #pragma once
 
+#include <vector>
+
 #include "src/compat/communicator.h"
 #include "src/compat/settings.h"
 
@@ -26,7 +28,10 @@ struct Initialisation {
   ncclComm *comm = nullptr;
   rondo_unique_id_t id{};  ///< a communicator of one rank does not use it, nor does a part of a split
   ncclComm *parent = nullptr;  ///< of which it is a part, or null if it is made from the id
-  int color = 0, key = 0;      ///< of a part
+  int color = 0, key = 0;      ///< of a part of a split
+  bool shrinks = false;        ///< it is what the parent shrinks to, and the next two count
+  std::vector<int> excluded;
+  unsigned shrink_flags = 0;
   bool inherits = false;       ///< a part takes its parent's settings
   Settings settings;
 };

@@ -116,10 +116,47 @@ ncclResult_t split(ncclComm *parent, int color, int key, ncclComm_t *part, const
   return result;
 }
 
+ncclResult_t shrink(ncclComm *parent, const int *excluded, int excluded_count, ncclComm_t *rest,
+                    const ncclConfig_t *config, int flags) {
+  constexpr const char *function = "ncclCommShrink";
+  if (rest == nullptr) return refuse(function, "newcomm is NULL");
+  *rest = nullptr;
+  if (const ncclResult_t ready = check_ready(parent, function); ready != ncclSuccess) return ready;
+  if (excluded_count < 0 || (excluded_count != 0 && excluded == nullptr))
+    return refuse(function, "there is no list of " + std::to_string(excluded_count) + " ranks");
+  if (flags != 0 && flags != ncclShrinkAbort)
+    return refuse(function, "the flags are " + std::to_string(flags) +
+                                "; known are NCCL_SHRINK_DEFAULT (0) and NCCL_SHRINK_ABORT (1)");
+  Initialisation initialisation;
+  if (const ncclResult_t read = read_settings(config, function, &initialisation.settings); read != ncclSuccess)
+    return read;
+  initialisation.parent = parent;
+  initialisation.shrinks = true;
+  initialisation.excluded.assign(excluded, excluded + excluded_count);
+  initialisation.shrink_flags = flags == ncclShrinkAbort ? unsigned{RONDO_SHRINK_ABORT} : 0u;
+  initialisation.inherits = config == nullptr;
+  const bool blocking = initialisation.inherits ? parent->blocking : initialisation.settings.blocking;
+  initialisation.comm = *rest = make_communicator(0, 0, parent->device, blocking);
+  const ncclResult_t result = run_or_keep(std::move(initialisation));
+  if (result != ncclSuccess && result != ncclInProgress) *rest = nullptr;
+  return result;
+}
+
+ncclResult_t revoke(ncclComm *comm, int flags) {
+  constexpr const char *function = "ncclCommRevoke";
+  if (const ncclResult_t ready = check_ready(comm, function); ready != ncclSuccess) return ready;
+  if (flags != 0) return refuse(function, "the flags are " + std::to_string(flags) + "; 0 alone is known");
+  if (comm->revoked.exchange(true)) return refuse(function, "the communicator was revoked before");
+  const rondo_comm_t handle = comm->handle;
+  return pass_on(rondo_comm_revoke(handle), handle);
+}
+
+/// Waits for this rank's operations alone. A nonblocking communicator's are left to ncclCommDestroy().
 ncclResult_t finalize(ncclComm *comm) {
   if (const ncclResult_t ready = check_ready(comm, "ncclCommFinalize"); ready != ncclSuccess) return ready;
   if (comm->finalized.exchange(true)) return refuse("ncclCommFinalize", "the communicator was finalized before");
-  return ncclSuccess;
+  const rondo_comm_t handle = comm->handle;
+  return comm->blocking ? pass_on(rondo_comm_flush(handle), handle) : ncclSuccess;
 }
 
 ncclResult_t end(const char *function, ncclComm *comm, bool abort) {
@@ -177,7 +214,15 @@ NCCL_EXPORT ncclResult_t ncclCommSplit(ncclComm_t comm, int color, int key, nccl
 }
 NCCL_ALIAS(CommSplit)
 
-/// Waits for nothing: ncclCommDestroy() waits for this rank's operations.
+NCCL_EXPORT ncclResult_t ncclCommShrink(ncclComm_t comm, int *excluded, int excluded_count, ncclComm_t *rest,
+                                        ncclConfig_t *config, int flags) {
+  return note(shrink(comm, excluded, excluded_count, rest, config, flags));
+}
+NCCL_ALIAS(CommShrink)
+
+NCCL_EXPORT ncclResult_t ncclCommRevoke(ncclComm_t comm, int flags) { return revoke(comm, flags); }
+NCCL_ALIAS(CommRevoke)
+
 NCCL_EXPORT ncclResult_t ncclCommFinalize(ncclComm_t comm) { return note(finalize(comm)); }
 NCCL_ALIAS(CommFinalize)
 

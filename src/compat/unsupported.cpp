@@ -21,8 +21,8 @@ constexpr char exchanges[] = "Rondo has this collective on host memory only, and
                              "there it has all_reduce, broadcast, reduce, all_gather and reduce_scatter";
 constexpr char configured[] = "Rondo takes no configuration for a single call yet; use the function without Config";
 constexpr char created_ops[] = "Rondo has no operations with a factor yet";
-constexpr char derived[] = "Rondo cannot shrink or grow a communicator yet; split it, or make one from a new unique id";
-constexpr char life[] = "Rondo cannot revoke, suspend or resume a communicator yet";
+constexpr char derived[] = "Rondo cannot grow a communicator yet; make one from a new unique id";
+constexpr char life[] = "Rondo cannot suspend or resume a communicator yet";
 constexpr char windows[] = "Rondo has no windows yet; ncclCommWindowRegister gave a null handle";
 constexpr char parameters[] =
     "Rondo has none of NCCL's parameters; share/doc/rondo/docs/nccl.md lists the variables that count";
@@ -58,11 +58,9 @@ NCCL_UNSUPPORTED_CALL(ScatterConfig, exchanges)
 NCCL_UNSUPPORTED_CALL(PutSignal, windows)
 NCCL_UNSUPPORTED_CALL(Signal, windows)
 NCCL_UNSUPPORTED_CALL(WaitSignal, windows)
-NCCL_UNSUPPORTED_CALL(CommShrink, derived)
 NCCL_UNSUPPORTED_CALL(CommGrow, derived)
 
 NCCL_UNSUPPORTED(CommGetUniqueId, derived)
-NCCL_UNSUPPORTED(CommRevoke, life)
 NCCL_UNSUPPORTED(CommSuspend, life)
 NCCL_UNSUPPORTED(CommResume, life)
 NCCL_UNSUPPORTED(CommMemStats, properties)

@@ -139,6 +139,18 @@ void Communicator::abort() {
                     next_number());
 }
 
+void Communicator::revoke() {
+  operations_.raise({RONDO_ERROR_REVOKED, "rank " + std::to_string(rank_) +
+                                              " revoked the communicator; rondo_comm_shrink, rondo_comm_abort and "
+                                              "rondo_comm_destroy are left"},
+                    next_number());
+}
+
+void Communicator::end_operations() {
+  revoke();
+  if (capabilities_.runs_in_call) static_cast<void>(executor_->quiesce());
+}
+
 void Communicator::fail(const Error &error) {
   const std::lock_guard lock(submit_lock_);
   if (!finalized_) operations_.raise(error, next_number());
@@ -163,6 +175,11 @@ Result<void> Communicator::finalize() {
   const std::lock_guard lock(submit_lock_);
   finalized_ = true;
   ranks_.set_state(RankState::finalized);
+  return {};
+}
+
+Result<void> Communicator::flush() {
+  if (!drain().ok() || ranks_.failed()) return operations_.report_failure();
   return {};
 }
 

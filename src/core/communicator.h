@@ -19,6 +19,7 @@
 #include "src/core/group_info.h"
 #include "src/core/registration_cache.h"
 #include "src/core/plan_cache.h"
+#include "src/core/shrink_log.h"
 #include "src/engine/executor.h"
 #include "src/engine/operations.h"
 #include "src/links/transport.h"
@@ -73,6 +74,7 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   [[nodiscard]] const Secret &secret() const { return secret_; }
   [[nodiscard]] const Ranks &ranks() const { return ranks_; }
   [[nodiscard]] RegistrationCache &registration_cache() { return registrations_; }
+  [[nodiscard]] ShrinkLog &shrink_log() { return shrink_log_; }
 
   /// Returns RONDO_ERROR_INVALID_ARGUMENT if the executor cannot work on this memory.
   [[nodiscard]] Result<void> check_buffer(const char *name, const void *pointer, size_t bytes) const {
@@ -119,10 +121,18 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   /// Returns the first failure, if any, after a check for peers that have died.
   [[nodiscard]] std::optional<Error> failure();
   void abort();
+  /// Ends all operations, here and on the other ranks, with RONDO_ERROR_REVOKED.
+  void revoke();
+  /// Revokes it, and on host memory waits until no operation of this rank uses its buffers any more.
+  void end_operations();
+  /// Publishes what the other ranks read by ranks().notes().
+  void post(const Note &note) { ranks_.post(note); }
   /// Fails the communicator with an error that was found elsewhere, unless it is finalized. Any thread may call it.
   void fail(const Error &error);
   /// Waits for this rank's operations, then for every rank to do the same.
   Result<void> finalize();
+  /// Waits for this rank's operations, and returns the failure if there is one.
+  Result<void> flush();
   /// Waits for this rank's operations, then leaves the group.
   void close();
 
@@ -160,6 +170,7 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   FailureDump dump_;
   std::atomic<bool> failure_logged_ = false;  ///< relaxed: it only makes the first thread log
   RegistrationCache registrations_;
+  ShrinkLog shrink_log_;
   Operations operations_;
   const std::shared_ptr<Executor> executor_;  ///< outlives the plans
   const ExecutorCapabilities capabilities_;   ///< of executor_

@@ -4,9 +4,7 @@
 // Agree    The ranks of the parent run a barrier of its own kind (src/plan/split_call.h), which has the failure
 //          contract of every collective. Each rank records its color, its key, a port on which it listens already, and
 //          a nonce. After the barrier every rank reads all records, and finds the members of its part.
-// Meet     The first member of a part serves the part's store on its port. Both the secret and the name of the part are
-//          derived from the parent's secret and that member's nonce, so no secret crosses the network.
-// Make     The members make the part as every other communicator. Nothing that fails from here on concerns the parent.
+// Make     The members of each part make it (src/core/part.h).
 #pragma once
 
 #include <cstdint>

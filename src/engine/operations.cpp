@@ -58,9 +58,11 @@ Error Operations::report_failure() {
   Error error = ranks_.failure();
   // Relaxed: it picks the thread that reports first, and no data rides on it.
   if (!failure_told_.exchange(true, std::memory_order_relaxed)) {
-    parts_.on_failure(error.status != RONDO_ERROR_ABORTED);  // which is to be reported at once
+    // Which is to be reported at once.
+    parts_.on_failure(error.status != RONDO_ERROR_ABORTED && error.status != RONDO_ERROR_REVOKED);
     return error;
   }
+  if (error.status == RONDO_ERROR_REVOKED) return error;  // a state that somebody chose, and no failure
   error.message =
       "the communicator failed earlier (" + std::string(rondo_status_string(error.status)) + "): " + error.message;
   error.status = RONDO_ERROR_COMM_FAILED;

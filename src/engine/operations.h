@@ -85,7 +85,8 @@ class Operations {
   [[nodiscard]] std::shared_ptr<const void> keep_communicator() const { return parts_.keep(); }
   /// Puts the failure on record; nobody waits for that.
   void announce_failure() { parts_.on_failure(false); }
-  /// Returns the failure: as it is for the first call, RONDO_ERROR_COMM_FAILED for later ones.
+  /// Returns the failure: as it is for the first call, RONDO_ERROR_COMM_FAILED for later ones. RONDO_ERROR_REVOKED
+  /// stays as it is.
   [[nodiscard]] Error report_failure();
 
  private:

@@ -68,7 +68,7 @@ class OperationWatch final : public Watch {
 
 /// The end of a failure's message: what the caller can do now.
 inline constexpr const char *what_now =
-    "; only rondo_comm_abort and rondo_comm_destroy are left for this communicator";
+    "; only rondo_comm_shrink, rondo_comm_abort and rondo_comm_destroy are left for this communicator";
 
 /// Says why `rank` cannot read a buffer that `peer` has exported. `own_shortage`: of PeerAccess.
 [[nodiscard]] Error unreadable_buffer(const Ranks &ranks, uint32_t rank, uint32_t peer, int own_shortage,

@@ -17,6 +17,7 @@
 #include "src/base/result.h"
 #include "src/links/message_boards.h"
 #include "src/links/recording.h"
+#include "src/links/notes.h"
 
 namespace rondo {
 
@@ -41,6 +42,12 @@ class Ranks {
 
   /// Returns the boards of messages, or null if links carry none.
   [[nodiscard]] virtual MessageBoards *messages() { return nullptr; }
+
+  // Notes: what a rank publishes outside of its operations, also after a failure.
+  /// Publishes the note in place of its earlier revision, or of the note kept_note_count before it.
+  virtual void post(const Note &) {}
+  /// Returns the notes of a rank that are kept, and known by now.
+  [[nodiscard]] virtual std::vector<Note> notes(uint32_t) const { return {}; }
 
   /// Returns whether it is on this host, so that what it has published is known without a delay.
   [[nodiscard]] virtual bool is_near(uint32_t) const { return true; }

@@ -11,6 +11,7 @@ namespace compat_test {
 void check_arguments();
 void check_groups();
 void check_life();
+void check_shrink();
 void check_memory();
 void check_graphs();
 void check_unsupported();

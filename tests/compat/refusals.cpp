@@ -15,7 +15,7 @@ constexpr ncclDataType_t bad_type = static_cast<ncclDataType_t>(12);
 constexpr const char *unsupported[] = {
     "ncclAllGatherConfig", "ncclAllReduceConfig", "ncclAlltoAll", "ncclAlltoAllConfig", "ncclBroadcastConfig",
     "ncclCommGetUniqueId", "ncclCommGrow", "ncclCommMemStats", "ncclCommQueryProperties", "ncclCommResume",
-    "ncclCommRevoke", "ncclCommShrink", "ncclCommSuspend", "ncclDevCommCreate", "ncclDevCommDestroy",
+    "ncclCommSuspend", "ncclDevCommCreate", "ncclDevCommDestroy",
     "ncclGather", "ncclGatherConfig", "ncclGetCftDeviceLeInfo", "ncclGetLsaDevicePointer",
     "ncclGetLsaMultimemDevicePointer", "ncclGetMultimemDeviceLeInfo", "ncclGetMultimemDevicePointer",
     "ncclGetPeerDeviceLeInfo", "ncclGetPeerDevicePointer", "ncclGinBarrierCreateRequirement",

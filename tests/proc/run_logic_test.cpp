@@ -58,9 +58,10 @@ TEST_CASE("run options: defaults, and every option") {
   CHECK(plain.bind == Bind::share);
   CHECK(plain.command == std::vector<std::string>{"prog", "-n", "7", "--", "x"});
 
-  const RunOptions full = parsed({"-n", "2", "--tag-output", "--timeout", "1.5", "--grace", "0", "--bind", "core",
-                                  "--env", "A=1", "--env", "B=x=y", "--", "-prog", "--help"});
-  CHECK(full.tag_output);
+  CHECK_FALSE(plain.keep_going);
+  const RunOptions full = parsed({"-n", "2", "--keep-going", "--tag-output", "--timeout", "1.5", "--grace", "0",
+                                  "--bind", "core", "--env", "A=1", "--env", "B=x=y", "--", "-prog", "--help"});
+  CHECK((full.keep_going && full.tag_output));
   CHECK(full.timeout_ns == second_ns * 3 / 2);
   CHECK(full.grace_ns == 0);
   CHECK(full.bind == Bind::core);
@@ -219,6 +220,23 @@ TEST_CASE("run job: the first failure is the status, told once, and ends the oth
   job.all_ended(0);
   CHECK(job.over());
   CHECK(job.exit_status() == 7);
+}
+
+TEST_CASE("run job: with keep_going, ranks that fail are told, and the status is 0 if any rank's is") {
+  for (const bool succeeds : {true, false}) {
+    Job job({.rank_count = 3, .program = "/bin/p", .keep_going = true}, 0);
+    job.rank_ended(rank_end(1, SIGKILL), 5);
+    job.rank_ended(rank_end(0, succeeds ? 0 : exit_with(4)), 10);
+    job.rank_ended(rank_end(2, exit_with(3)), 20);
+    const JobActions actions = job.take_actions();
+    CHECK_FALSE(actions.end_grace_ns.has_value());
+    CHECK(actions.messages.front() == "rank 1 (pid 101) was killed by signal 9 (Killed); the others go on");
+    CHECK(actions.messages.back() == "rank 2 (pid 102) exited with status 3");
+    CHECK(job.exit_status() == (succeeds ? 0 : 3));
+  }
+  Job job({.rank_count = 2, .program = "/bin/p", .keep_going = true}, 0);
+  job.rank_ended({.rank = 0, .start_failure = StartFailure::execute, .start_errno = ENOENT}, 5);
+  CHECK(job.take_actions().end_grace_ns.has_value());  // a program that does not start is no death
 }
 
 TEST_CASE("run job: the last rank's failure has no others to end") {

@@ -132,6 +132,21 @@ class Failures(unittest.TestCase):
                 comm.barrier()
         self.assertIs(type(self.caught(2, body)[0]), rondo.AbortedError)
 
+    def test_ranks_shrink_a_communicator_that_was_revoked(self):
+        def body(comm):
+            if comm.rank == 0:
+                comm.flush()
+                comm.revoke()
+            with self.assertRaises(rondo.RevokedError):
+                while True:
+                    comm.barrier()
+            if comm.rank == 1:
+                return None
+            with comm.shrink([1], abort=True) as rest:
+                return rest.rank, rest.size, rest.all_reduce(ints([comm.rank]))[0]
+        made = ranks.as_threads(3, body)
+        self.assertEqual(made, [(0, 2, 2), None, (1, 2, 2)])
+
 
 if __name__ == "__main__":
     unittest.main(verbosity=2)

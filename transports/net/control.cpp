@@ -291,6 +291,12 @@ bool Control::take(uint32_t neighbour, ByteReader cell) {
     case CellKind::pair:
       take_pair(cell);
       break;
+    case CellKind::ask_notes:
+      take_note_question(cell);
+      break;
+    case CellKind::note:
+      take_note(cell);
+      break;
     case CellKind::clock:
       take_clock(neighbour, cell);
       break;

@@ -76,6 +76,10 @@ class Control {
   /// Returns what `peer`, on another host, says of its messages with this rank in one direction: not from before
   /// `since_ns`. Asks if that is not known yet; call it again later then.
   [[nodiscard]] std::optional<MessageReport> pair(uint32_t peer, bool sends, uint64_t message, uint64_t since_ns);
+  /// Returns the notes of `peer`, on another host, that have arrived, and asks for others now and then.
+  [[nodiscard]] std::vector<Note> notes(uint32_t peer);
+  /// Sends a note of this rank to all other hosts, within the limits of tell_entered().
+  void tell_note(const Note &note);
   /// Appends the ranks of other hosts whose process ended while they were alive.
   void add_dead(std::vector<uint32_t> &dead) const;
   /// Says whether `peer` has ended, or said that it left.
@@ -133,6 +137,8 @@ class Control {
   void take_pair_question(ByteReader body);
   void answer(const PairInquiry &asked);
   void take_pair(ByteReader body);
+  void take_note_question(ByteReader body);
+  void take_note(ByteReader body);
   void take_clock(uint32_t neighbour, ByteReader body);
   void answer_clock(uint32_t neighbour, uint64_t asked_ns, uint64_t received_ns);
   void take_failure(ByteReader body);

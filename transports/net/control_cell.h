@@ -24,6 +24,10 @@
 //   pair     the same | entered u64 | completed u64 | batches entered u64 | batches completed u64 | known u32 |
 //            type u32 | bytes u64
 //            The answer. known: 1 if a record of the message is kept, of which type and bytes are.
+//   ask_notes rank u32 | 0 u64 | asker u32 | hops u32
+//            Asks for the notes of `rank` (src/links/notes.h).
+//   note     rank u32 | number u64 | asker u32 | hops u32 | revision u64 | words
+//            A note of `rank` for the host `asker`, which may not have asked.
 #pragma once
 
 #include <algorithm>
@@ -47,7 +51,9 @@ enum class CellKind : uint32_t {
   clock = 5,
   down = 6,
   ask_pair = 7,
-  pair = 8
+  pair = 8,
+  ask_notes = 9,
+  note = 10
 };
 
 /// A rank's state on the wire: RankState, or that its process has ended.

@@ -24,6 +24,7 @@
 #include "src/base/unique_handle.h"
 #include "src/proto/connection.h"
 #include "src/links/message_boards.h"
+#include "src/links/notes.h"
 #include "transports/net/overlay.h"
 #include "transports/net/tcp_state.h"
 #include "src/links/recording.h"
@@ -101,6 +102,8 @@ struct RemoteRank {
   uint64_t asked_ns = 0;
   uint64_t asked_count = 0;  ///< how often since it answered
   std::array<RemoteRecord, record_count> records{};
+  uint64_t notes_asked_ns = 0;
+  std::array<Note, kept_note_count> notes{};  ///< note n at n % kept_note_count
   std::array<RemotePair, pair_count> pairs{};  ///< at the number of the asking rank on its host, modulo their number
 };
 

@@ -182,6 +182,14 @@ class GroupRanks final : public Ranks {
     if (group_.is_local(peer)) return local_.completed_operation(group_.index_of(peer));
     return group_.control->status(peer).completed;
   }
+  void post(const Note &note) override {
+    local_.post(note);
+    group_.control->tell_note(note);
+  }
+  std::vector<Note> notes(uint32_t peer) const override {
+    if (group_.is_local(peer)) return local_.notes(group_.index_of(peer));
+    return group_.control->notes(peer);
+  }
   bool is_near(uint32_t peer) const override { return group_.is_local(peer); }
   MessageBoards *messages() override { return messages_ ? &*messages_ : nullptr; }
   RankState state(uint32_t peer) const override {

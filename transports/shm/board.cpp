@@ -166,7 +166,8 @@ std::optional<Error> read_failure(const SharedFailure &failure) {
   if (!complete()) return std::nullopt;
   Error error;
   // In a stranger's segment it may be any number.
-  error.status = static_cast<rondo_status_t>(std::min<uint64_t>(failure.status, RONDO_ERROR_INTERNAL));
+  const bool is_known = failure.status <= RONDO_ERROR_REVOKED;
+  error.status = is_known ? static_cast<rondo_status_t>(failure.status) : RONDO_ERROR_INTERNAL;
   error.rank = static_cast<int32_t>(low_of(failure.rank_and_peer));
   error.peer = static_cast<int32_t>(high_of(failure.rank_and_peer));
   error.operation = failure.operation;

@@ -13,6 +13,7 @@
 #include "src/base/result.h"
 #include "src/proto/connection.h"
 #include "src/links/recording.h"
+#include "transports/shm/note_record.h"
 
 namespace rondo::shm {
 
@@ -65,8 +66,10 @@ struct alignas(cache_line_bytes) RankBoard {
   uint64_t processor = 0;          ///< 1 + the processor on which the rank last waited for long; 0 if on none
   RankCounters counters;
   OperationRecord records[recorded_operation_count];  ///< of operation n at n % recorded_operation_count
+  NoteRecord notes[kept_note_count];                  ///< of note n at n % kept_note_count
 };
-static_assert(sizeof(RankBoard) == (3 + counted_collective_count + recorded_operation_count) * cache_line_bytes);
+static_assert(sizeof(RankBoard) == (3 + counted_collective_count + recorded_operation_count) * cache_line_bytes +
+                                       kept_note_count * sizeof(NoteRecord));
 
 /// The first failure of the communicator on this host; the first writer wins.
 struct alignas(cache_line_bytes) SharedFailure {

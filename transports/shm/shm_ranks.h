@@ -52,6 +52,9 @@ class ShmRanks final : public Ranks {
 
   MessageBoards *messages() override { return &messages_; }
 
+  void post(const Note &note) override { post_note(own_.notes, note); }
+  std::vector<Note> notes(uint32_t peer) const override { return read_notes(segment_->board(peer).notes); }
+
   void raise(const Error &error) override {
     raise_failure(failure_, rank_, error);
     wake_all();

@@ -315,7 +315,8 @@ int run_on_hosts(const RunOptions &options) {
   Job::Options job{.rank_count = options.rank_count,
                    .program = options.command.front(),
                    .timeout_ns = options.timeout_ns,
-                   .grace_ns = options.grace_ns};
+                   .grace_ns = options.grace_ns,
+                   .keep_going = options.keep_going};
   std::vector<HostConnection> hosts;
   uint32_t first_rank = 0;
   for (const HostShare &share : options.hosts) {

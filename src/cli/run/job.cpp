@@ -81,6 +81,7 @@ void Job::fail(int exit_status, std::string message, uint64_t now_ns) {
 void Job::rank_ended(const RankEnd &end, uint64_t now_ns) {
   ++ended_count_;
   const int status = exit_status_of(end);
+  succeeded_ |= status == 0;
   if (status != 0) {
     std::string name = "rank " + std::to_string(end.rank);
     const std::string host = options_.hosts.empty() ? "" : "host " + options_.hosts[end.rank];
@@ -88,7 +89,11 @@ void Job::rank_ended(const RankEnd &end, uint64_t now_ns) {
     const std::string process = had_process ? "pid " + std::to_string(end.pid) : "";
     const std::string both = host + (host.empty() || process.empty() ? "" : ", ") + process;
     if (!both.empty()) name += " (" + both + ")";
-    fail(status, name + " " + describe(end, options_.program), now_ns);
+    const std::string what = name + " " + describe(end, options_.program);
+    const bool others_run = ended_count_ < options_.rank_count;
+    const bool goes_on = options_.keep_going && end.start_failure == StartFailure::none && (others_run || succeeded_);
+    if (!goes_on) fail(status, what, now_ns);
+    else if (!ending_) actions_.messages.push_back(what + (others_run ? "; the others go on" : ""));
   }
   if (ended_count_ == options_.rank_count && !ending_)  // the guard ends what the ranks left behind, by itself
     guard_deadline_ns_ = later(now_ns, later(options_.grace_ns, run_kill_limit_ns + run_guard_slack_ns));

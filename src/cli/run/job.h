@@ -51,6 +51,7 @@ class Job {
     std::string program;
     uint64_t timeout_ns = 0;  ///< 0: none
     uint64_t grace_ns = 0;
+    bool keep_going = false;  ///< a rank that fails does not end the others
     std::vector<std::string> hosts{};  ///< by rank; empty if all ranks are on this machine
   };
   Job(Options options, uint64_t now_ns);
@@ -82,6 +83,7 @@ class Job {
   uint32_t ended_count_ = 0;
   uint32_t ending_signal_count_ = 0;
   int exit_status_ = 0;
+  bool succeeded_ = false;  ///< a rank has ended with status 0
   bool failed_ = false;
   bool ending_ = false;
   bool over_ = false;

@@ -96,6 +96,8 @@ void add_options(console::CommandLine &app, RunOptions *options, Raw *raw) {
   app.add_option("--timeout", raw->timeout_seconds, "end the job after S seconds, with status 124 [never]")
       ->check(console::InRange(0.001, run_seconds_max))
       ->type_name("S");
+  app.add_flag("--keep-going", options->keep_going,
+               "let the others go on when a rank fails; the job's status is 0 if any rank's is");
   app.add_option("--grace", raw->grace_seconds, "seconds from SIGTERM to SIGKILL where a job is ended [2]")
       ->check(console::InRange(0.0, run_seconds_max))
       ->type_name("S");

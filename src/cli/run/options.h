@@ -30,6 +30,7 @@ struct RunOptions {
   bool tag_output = false;
   uint64_t timeout_ns = 0;  ///< 0: none
   uint64_t grace_ns = 2'000'000'000;
+  bool keep_going = false;  ///< a rank that fails does not end the others
   Bind bind = Bind::share;
   bool nccl = false;                     ///< libnccl.so.2 of Rondo is preloaded into the ranks
   std::vector<std::string> environment;  ///< "NAME=value", in the order given

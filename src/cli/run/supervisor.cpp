@@ -214,7 +214,8 @@ int supervise(LaunchPlan plan) {
   const Job::Options options{.rank_count = plan.options.rank_count,
                              .program = plan.program_path,
                              .timeout_ns = plan.options.timeout_ns,
-                             .grace_ns = plan.options.grace_ns};
+                             .grace_ns = plan.options.grace_ns,
+                             .keep_going = plan.options.keep_going};
   std::string folder = recorder_folder(plan.options.environment);
   auto launched = launch_guard(std::move(plan));
   if (!launched.ok()) return refuse("the job cannot be started: " + launched.error().message);

@@ -16,7 +16,7 @@ from ._communicator import (Communicator, Memory, OperationStatistics, Plan, Pro
                             UniqueId, init, init_all, unique_id)
 from ._errors import (AbortedError, AuthenticationError, CommFailedError, Error, InternalError, InvalidArgument,
                       InvalidHandle, InvalidUsage, MismatchError, NotReadyError, OutOfResourcesError, RemoteError,
-                      SystemCallError, TimeoutError, UnsupportedError)
+                      RevokedError, SystemCallError, TimeoutError, UnsupportedError)
 from ._groups import Group, group
 from ._interface import VERSION, Algorithm, Collective, DeviceExecutor, Kernel, Op, Protocol, Status, Type
 from ._streams import Event, Stream, Work
@@ -26,6 +26,7 @@ __all__ = [
     "AbortedError", "Algorithm", "AuthenticationError", "Buffer", "Collective", "CommFailedError", "Communicator",
     "DeviceExecutor", "Error", "Event", "Group", "InternalError", "InvalidArgument", "InvalidHandle", "InvalidUsage",
     "Kernel", "Memory", "MismatchError", "NotReadyError", "Op", "OperationStatistics", "OutOfResourcesError", "Plan",
-    "Properties", "Protocol", "Registration", "RemoteError", "Statistics", "Status", "Stream", "SystemCallError",
-    "TimeoutError", "Type", "UniqueId", "UnsupportedError", "Work", "empty", "group", "init", "init_all", "unique_id",
+    "Properties", "Protocol", "Registration", "RemoteError", "RevokedError", "Statistics", "Status", "Stream",
+    "SystemCallError", "TimeoutError", "Type", "UniqueId", "UnsupportedError", "Work", "empty", "group", "init",
+    "init_all", "unique_id",
 ]

@@ -13,8 +13,8 @@ from ._buffers import SIZES, describe, type_of
 from ._calls import Calls, number_of
 from ._config import configuration, enumerator
 from ._errors import Error, InvalidArgument, check, failure
-from ._interface import (DEVICE_HOST, NO_COLOR, REGISTER_MOVE_PAGES, UNIQUE_ID_BYTES, Algorithm, Collective,
-                         DeviceExecutor, Kernel, Protocol, Status, rondo_comm_properties_t, rondo_config_t,
+from ._interface import (DEVICE_HOST, NO_COLOR, REGISTER_MOVE_PAGES, SHRINK_ABORT, UNIQUE_ID_BYTES, Algorithm,
+                         Collective, DeviceExecutor, Kernel, Protocol, Status, rondo_comm_properties_t, rondo_config_t,
                          rondo_plan_info_t, rondo_statistics_t, rondo_unique_id_t)
 from ._library import C
 
@@ -200,6 +200,37 @@ class Communicator(Calls):
                                  number_of(key, "key"), byref(configuration(**options)) if options else None,
                                  byref(handle)), self._handle)
         return None if handle.value is None else Communicator._of(handle.value)
+
+    def shrink(self, excluded: Sequence[int] = (), abort: bool = False, **options: Any) -> "Communicator":
+        """Makes a communicator of the ranks that are not in `excluded`, in their order.
+
+        These ranks call it, with equal lists; the excluded ones do not. It works on a communicator that has failed or
+        was revoked. With `abort`, it first ends the operations of this communicator, on all ranks. If another rank
+        ends meanwhile, RemoteError names it: call it again and exclude that rank, too. Options are as in split().
+
+        >>> import rondo
+        >>> with rondo.init() as comm:
+        ...     comm.revoke()
+        ...     with comm.shrink() as rest:
+        ...         print(rest)
+        ...     comm.destroy()
+        <rondo.Communicator: rank 0 of 1>
+        """
+        handle = c_void_p()
+        if options and options.get("device") is None:
+            options["device"] = self.properties().device
+        ranks = [number_of(rank, "excluded") for rank in excluded]
+        check(C.rondo_comm_shrink(self._handle, (c_int * len(ranks))(*ranks), len(ranks), SHRINK_ABORT if abort else 0,
+                                  byref(configuration(**options)) if options else None, byref(handle)))
+        return Communicator._of(handle.value)
+
+    def revoke(self) -> None:
+        """Ends all operations of the communicator, on all ranks, with RevokedError. shrink() is left."""
+        check(C.rondo_comm_revoke(self._handle), self._handle)
+
+    def flush(self) -> None:
+        """Waits until this rank's operations are complete. The communicator stays usable."""
+        check(C.rondo_comm_flush(self._handle), self._handle)
 
     def register(self, data: Any, move_pages: bool = False) -> Registration:
         """Registers an array, so that peers read it in place.

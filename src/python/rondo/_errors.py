@@ -81,7 +81,7 @@ class AuthenticationError(Error):
 
 
 class TimeoutError(Error, builtins.TimeoutError):  # pylint: disable=redefined-builtin
-    """A deadline passed. The communicator has failed: only abort() and destroy() are left."""
+    """A deadline passed. The communicator has failed: shrink(), abort() and destroy() are left."""
 
     default_status = Status.TIMEOUT
 
@@ -122,10 +122,16 @@ class InvalidUsage(Error):
     default_status = Status.INVALID_USAGE
 
 
+class RevokedError(Error):
+    """A rank revoked the communicator. shrink(), flush(), abort() and destroy() are left."""
+
+    default_status = Status.REVOKED
+
+
 CLASSES = {kind.default_status: kind for kind in (
     NotReadyError, InvalidArgument, InvalidHandle, UnsupportedError, OutOfResourcesError, SystemCallError,
     AuthenticationError, TimeoutError, RemoteError, MismatchError, AbortedError, CommFailedError, InternalError,
-    InvalidUsage)}
+    InvalidUsage, RevokedError)}
 
 
 def known_status(number: int) -> Status:

@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/core/part.h"
+
+#include <sodium.h>
+
+#include <algorithm>
+#include <array>
+#include <string_view>
+#include <utility>
+
+#include "src/base/clock.h"
+#include "src/bootstrap/bytes.h"
+#include "src/core/process.h"
+
+namespace rondo {
+namespace {
+
+constexpr uint64_t report_patience_ns = 500'000'000;  // of a rank that has been aborted and is waited for
+constexpr std::string_view derivation = ", format 1";
+constexpr size_t shown_members_max = 16;
+
+/// Returns the address of a rank that the members of its part can reach.
+std::string address_of(const Communicator &parent, uint32_t rank) {
+  if (parent.group().one_node()) return "127.0.0.1";
+  return parent.group().infos[rank].interfaces.front().address;  // not empty: it has links to other hosts
+}
+
+}  // namespace
+
+Result<Settings> part_settings(const Communicator &parent, const rondo_config_t *config) {
+  if (config == nullptr) return parent.settings();
+  return settings_of(config);
+}
+
+PartOffer Part::offer() {
+  PartOffer made;
+  randombytes_buf(&made.nonce, sizeof made.nonce);
+  auto listener = listen_for_store({address_of(*parent_, parent_->rank()), 0});
+  if (listener.ok()) listener_ = std::move(listener).value();
+  else not_listening_ = std::move(listener).error();  // the other ranks wait for this one, and then learn of it
+  made.port = listener_.endpoint.port;
+  return made;
+}
+
+Result<void> Part::meet(std::vector<uint32_t> members, const PartOffer &first, uint64_t operation) {
+  members_ = std::move(members);
+  rank_ = static_cast<uint32_t>(std::ranges::find(members_, parent_->rank()) - members_.begin());
+  id_ = id_of(members_.front(), first);
+  if (members_.size() > 1 && first.port == 0) {
+    if (not_listening_ && serves()) return *not_listening_;
+    return Error{RONDO_ERROR_REMOTE,
+                 parent_->ranks().describe_rank(members_.front()) +
+                     " cannot listen for the ranks of its part; its own error says why",
+                 static_cast<int32_t>(parent_->rank()), static_cast<int32_t>(members_.front()), operation};
+  }
+  if (!serves() || members_.size() == 1) listener_ = {};
+  return {};
+}
+
+/// Returns the id of the part whose first member is `first`, a rank of the parent.
+UniqueId Part::id_of(uint32_t first, const PartOffer &offer) const {
+  Bytes input;
+  append_bytes(input, bytes_of(function_));
+  append_bytes(input, bytes_of(derivation));
+  append_number(input, first);
+  append_number(input, offer.nonce);
+  UniqueId id;
+  std::array<std::byte, sizeof id.secret.bytes + sizeof id.group> derived;
+  crypto_generichash(raw(derived.data()), derived.size(), raw(input.data()), input.size(),
+                     raw(parent_->secret().bytes.data()), parent_->secret().bytes.size());
+  std::copy_n(derived.begin(), id.secret.bytes.size(), id.secret.bytes.begin());
+  std::copy_n(derived.begin() + id.secret.bytes.size(), id.group.size(), id.group.begin());
+  id.endpoint = {address_of(*parent_, first), static_cast<uint16_t>(offer.port)};
+  id.process = static_cast<uint32_t>(parent_->group().infos[first].process);
+  return id;
+}
+
+void Part::report_given_up(uint64_t patience_ns) {
+  if (members_.size() == 1) return;
+  std::unique_ptr<StoreServer> server;  // its end waits for members that have yet to hear
+  if (serves()) {
+    auto started = start_store_server(std::move(listener_), id_.secret);
+    if (!started.ok()) return;
+    server = std::move(started).value();
+  }
+  const auto rank = static_cast<int32_t>(rank_);
+  const Membership member{group_name(id_) + "/", rank_, static_cast<uint32_t>(members_.size()), 0};
+  const auto store = connect_store(id_.endpoint, id_.secret, now_ns() + patience_ns, member, store_host());
+  const Error error{RONDO_ERROR_ABORTED, "rank " + std::to_string(rank_) + " was aborted", rank, rank};
+  if (store.ok()) store.value()->leave(error);
+}
+
+Part::Made Part::make(const Cancel *cancel) {
+  const std::string name = group_name(id_);
+  if (members_.size() == 1) return make_alone(name + "/", settings_);
+  if (serves()) {
+    RONDO_TRY_ASSIGN(auto server, start_store_server(std::move(listener_), id_.secret));
+    process().id_servers.add(name, std::move(server));
+  }
+  auto made = make_at({id_, store_host(), serves() ? death_watch() : nullptr}, rank_,
+                      static_cast<uint32_t>(members_.size()), settings_, now_ns() + settings_.init_timeout_ns, cancel);
+  // It may not have entered the store yet. If it serves the store, that is gone, and the others know.
+  if (!made.ok() && cancel != nullptr && cancel->requested() && !serves()) report_given_up(report_patience_ns);
+  return made;
+}
+
+StoreHost Part::store_host() const {
+  return {.rank = 0, .name = parent_->ranks().describe_rank(members_.front()) + " of the parent", .runs_already = true};
+}
+
+/// Reports members that die before they have entered the store: only ranks of the parent can see that.
+std::function<void()> Part::death_watch() const {
+  return [parent = parent_, members = members_, name = group_name(id_),
+          reported = std::vector<bool>(members_.size())]() mutable {
+    for (const uint32_t dead : parent->ranks().find_dead()) {
+      const auto place = static_cast<size_t>(std::ranges::find(members, dead) - members.begin());
+      if (place == members.size() || reported[place]) continue;
+      reported[place] = true;
+      process().id_servers.rank_ended(name, static_cast<uint32_t>(place));
+    }
+  };
+}
+
+Error Part::explain(Error error, const std::string &call) const {
+  std::string ranks;
+  for (size_t at = 0; at < std::min(members_.size(), shown_members_max); ++at)
+    ranks += (at == 0 ? "" : ", ") + std::to_string(members_[at]);
+  if (members_.size() > shown_members_max) ranks += " and more";
+  error.message = call + " (" + ranks + " of the parent): " + error.message;
+  for (int32_t *const rank : {&error.rank, &error.peer})
+    if (*rank >= 0 && static_cast<size_t>(*rank) < members_.size())
+      *rank = static_cast<int32_t>(members_[static_cast<size_t>(*rank)]);
+  return error;
+}
+
+}  // namespace rondo

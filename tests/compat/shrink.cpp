@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+// Communicators that are shrunk or revoked.
+#include <string>
+
+#include "tests/compat/client.h"
+
+using namespace compat_test;
+
+namespace {
+
+constexpr int keep = 0, abort_first = 1;  // the macros NCCL_SHRINK_DEFAULT and NCCL_SHRINK_ABORT
+
+/// Shrinks four ranks to all but rank 2, by one thread in a group, and checks sums of what is left.
+void shrink_and_sum(Ranks &ranks, int flags) {
+  int excluded[] = {2};
+  ncclComm_t rest[4] = {};
+  NCCL(ncclGroupStart());
+  for (const int rank : {0, 1, 3}) NCCL(ncclCommShrink(ranks.comm(rank), excluded, 1, &rest[rank], nullptr, flags));
+  NCCL(ncclGroupEnd());
+  Case it = ranks.sum(100);
+  it.rank_count = 3;
+  const int members[] = {0, 1, 3};
+  for (int place = 0; place < 3; ++place) {
+    int count = 0, rank = -1;
+    NCCL(ncclCommCount(rest[members[place]], &count));
+    NCCL(ncclCommUserRank(rest[members[place]], &rank));
+    CHECK(count == 3 && rank == place);
+    ranks.part(place).write(before(it, place));
+  }
+  NCCL(ncclGroupStart());
+  for (int place = 0; place < 3; ++place) NCCL(call(it, place, ranks.part(place), rest[members[place]]));
+  NCCL(ncclGroupEnd());
+  for (int place = 0; place < 3; ++place) check_after(it, place, ranks.part(place));
+  for (const int member : members) NCCL(ncclCommDestroy(rest[member]));
+}
+
+/// Checks that every rank has been revoked, and that its calls say so.
+void check_revoked(Ranks &ranks) {
+  const Case it = ranks.sum(100);
+  for (int rank = 0; rank < ranks.size(); ++rank) {
+    CHECK(wait_while(ranks.comm(rank), ncclSuccess) == ncclInvalidUsage);
+    CHECK(call(it, rank, ranks.part(rank), ranks.comm(rank)) == ncclInvalidUsage);
+    CHECK(std::string(ncclGetLastError(ranks.comm(rank))).find("revoked the communicator") != std::string::npos);
+  }
+}
+
+}  // namespace
+
+void compat_test::check_shrink() {
+  Ranks ranks(4);
+  ncclComm_t rest = nullptr;
+  int excluded[] = {2, 4};
+  CHECK_REFUSED(ncclCommShrink(ranks.comm(2), excluded, 1, &rest, nullptr, keep), ncclInvalidArgument, "this rank, 2");
+  CHECK_REFUSED(ncclCommShrink(ranks.comm(0), excluded, 2, &rest, nullptr, keep), ncclInvalidArgument, "has rank 4");
+  CHECK_REFUSED(ncclCommShrink(ranks.comm(0), excluded, 1, &rest, nullptr, 2), ncclInvalidArgument, "the flags are 2");
+  CHECK_REFUSED(ncclCommShrink(ranks.comm(0), nullptr, 1, &rest, nullptr, keep), ncclInvalidArgument, "no list");
+  CHECK_REFUSED(ncclCommShrink(ranks.comm(0), excluded, 1, nullptr, nullptr, keep), ncclInvalidArgument, "newcomm");
+  CHECK(rest == nullptr);
+  shrink_and_sum(ranks, keep);
+  ranks.check_usable();
+  NCCL(call(ranks.sum(100), 0, ranks.part(0), ranks.comm(0)));  // waits for the others until it is ended
+  shrink_and_sum(ranks, abort_first);
+  check_revoked(ranks);
+  Ranks others(2);
+  CHECK_REFUSED(ncclCommRevoke(others.comm(0), 1), ncclInvalidArgument, "the flags are 1");
+  NCCL(ncclCommRevoke(others.comm(0), 0));
+  CHECK_REFUSED(ncclCommRevoke(others.comm(0), 0), ncclInvalidArgument, "revoked before");
+  check_revoked(others);
+}
