@@ -69,6 +69,7 @@ MAY_INCLUDE = {
     # The kernels that it runs are the library's own bodies.
     "tests/soft_cuda/emulated_block.h": {"cuda/kernels", "tests/soft_cuda"},
     "tests/soft_cuda/soft_kernels.cpp": {"cuda/kernels", "tests/soft_cuda"},
+    "tests/soft_cuda/soft_transfers.cpp": {"cuda/kernels", "tests/soft_cuda"},
     "tests/soft_cuda/counting.cpp": {"src/proto/memory.h", "tests/soft_cuda"},
     "include": set(),
 }
