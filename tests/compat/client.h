@@ -13,6 +13,7 @@ void check_groups();
 void check_life();
 void check_memory();
 void check_graphs();
+void check_messages();
 void check_unsupported();
 void check_version();
 void check_sum();

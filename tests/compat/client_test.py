@@ -91,6 +91,9 @@ class Programs(unittest.TestCase):
     def test_communicators_are_made_without_waiting_and_ended_at_any_time(self):
         self.check("life")
 
+    def test_messages_and_exchanges_of_blocks_by_kernels(self):
+        self.check("messages")
+
     def test_memory_of_the_library_is_device_memory_and_registrations_are_hints(self):
         self.check("memory")
 
