@@ -20,18 +20,21 @@ class ExchangeCall {
   /// Fills `out`, makes room in `in`, and calls.
   rondo_status_t run(std::vector<std::byte> &out, std::vector<std::byte> &in, rondo_comm_t comm,
                      rondo_stream_t stream) const {
-    out = blocks(true);
-    in.assign(blocks(false).size(), std::byte{0});
+    out = sent();
+    in.assign(received().size(), std::byte{0});
+    if (item_.exchange == Exchange::all_to_all_in_place) in = out;
+    return call(out.empty() ? nullptr : out.data(), in.empty() ? nullptr : in.data(), comm, stream);
+  }
+
+  /// Calls with buffers that hold sent(), and have room for received(). In place both are in `in`.
+  rondo_status_t call(const void *send, void *recv, rondo_comm_t comm, rondo_stream_t stream) const {
     const int root = static_cast<int>(root_);
     const std::vector<size_t> to = sizes(true), from = sizes(false);
-    const std::byte *const send = out.empty() ? nullptr : out.data();
-    std::byte *const recv = in.empty() ? nullptr : in.data();
     switch (item_.exchange) {
       case Exchange::none: break;
       case Exchange::all_to_all: return rondo_all_to_all(send, recv, item_.bytes, RONDO_INT8, comm, stream);
       case Exchange::all_to_all_in_place:
-        in = out;
-        return rondo_all_to_all(in.data(), in.data(), item_.bytes, RONDO_INT8, comm, stream);
+        return rondo_all_to_all(recv, recv, item_.bytes, RONDO_INT8, comm, stream);
       case Exchange::gather: return rondo_gather(send, recv, item_.bytes, RONDO_INT8, root, comm, stream);
       case Exchange::scatter: return rondo_scatter(send, recv, item_.bytes, RONDO_INT8, root, comm, stream);
       case Exchange::all_to_all_v:
@@ -44,6 +47,8 @@ class ExchangeCall {
     return RONDO_ERROR_INTERNAL;
   }
 
+  [[nodiscard]] std::vector<std::byte> sent() const { return blocks(true); }
+  [[nodiscard]] std::vector<std::byte> received() const { return blocks(false); }
   [[nodiscard]] bool right(const std::vector<std::byte> &in) const { return in == blocks(false); }
 
  private:

@@ -12,11 +12,6 @@
 
 namespace rondo_test {
 
-/// Returns what rank `rank` contributes to an all_reduce.
-inline int32_t contribution(const Item &item, uint32_t rank, size_t element) {
-  return static_cast<int32_t>((item.seed >> 40) + rank * 1000 + element % 100);
-}
-
 /// A rank's calls, and the buffers of all its items.
 class Caller {
  public:

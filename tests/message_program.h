@@ -46,6 +46,11 @@ inline std::vector<std::byte> contents_of(const Item &item) {
   return bytes;
 }
 
+/// Returns what rank `rank` contributes to an all_reduce.
+inline int32_t contribution(const Item &item, uint32_t rank, size_t element) {
+  return static_cast<int32_t>((item.seed >> 40) + rank * 1000 + element % 100);
+}
+
 class ProgramMaker {
  public:
   struct Limits {

@@ -70,6 +70,7 @@ std::vector<std::string> kernel_names(KernelFamily family) {
       auto names = device::kernel_names(RONDO_PROTOCOL_SIMPLE);
       const auto more = device::kernel_names(RONDO_PROTOCOL_LL);
       names.insert(names.end(), more.begin(), more.end());
+      names.push_back(device::transfer_kernel_name);
       return names;
     }
     case KernelFamily::ll128:

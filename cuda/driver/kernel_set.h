@@ -14,7 +14,7 @@ namespace rondo::cuda {
 
 /// Kernels that are loaded together.
 enum class KernelFamily : uint8_t {
-  plans,       ///< that run plans by simple and ll
+  plans,       ///< that run plans by simple and ll, and messages
   ll128,       ///< that run plans by ll128
   load_store,  ///< that are a collective each
   joint,       ///< each of these kernels runs all ranks, and waits for none

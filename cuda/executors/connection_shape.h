@@ -24,4 +24,13 @@ inline constexpr uint32_t default_channels_max = 64;  ///< where nobody asks for
 /// Between hosts it returns the links' slots, since a plan is for slots of one size.
 [[nodiscard]] ConnectionGeometry choose_slots(const PlacedRequest &request, uint32_t channel_count);
 
+/// The slots for messages of one rank, together.
+inline constexpr uint64_t message_memory_bytes = 8 << 20;
+/// The most parts of a message, each of which has a connection.
+inline constexpr uint32_t message_channels_max = 4;
+/// Returns the channels of connections for messages: 0 between nodes, and above batch_ranks_max ranks.
+[[nodiscard]] uint32_t choose_message_channels(const DeviceRequest &request);
+/// Returns the slots for messages: those that are asked for, otherwise what fits into message_memory_bytes.
+[[nodiscard]] ConnectionGeometry choose_message_slots(const DeviceRequest &request);
+
 }  // namespace rondo::cuda

@@ -233,7 +233,7 @@ Result<void> CopyExecutor::launch(const DeviceCall &call, void *stream_handle) {
   RONDO_TRY(progress_.begin(work, call.captured));
   const auto done = enqueue_all(call, work);
   const auto ended = progress_.end(work, call, done.ok());
-  note_enqueued(call.number);
+  note_enqueued(call.turn, call.number);
   if (done.ok() && ended.ok() && !call.captured) note_last_stream(stream);
   return done.ok() ? ended : done;
 }

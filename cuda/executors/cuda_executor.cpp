@@ -19,6 +19,7 @@
 #include "cuda/executors/plan_uploads.h"
 #include "cuda/executors/result_reader.h"
 #include "cuda/executors/share_regions.h"
+#include "cuda/executors/transfers.h"
 #include "cuda/kernels/load_store_kernels.h"
 #include "cuda/kernels/operation.h"
 #include "src/base/clock.h"
@@ -44,17 +45,24 @@ class KernelExecutor final : public ExecutorBase {
     ExecutorCapabilities own = ExecutorBase::capabilities();
     own.kind = RONDO_DEVICE_EXECUTOR_KERNEL;
     own.connection_channels = own.channel_count;
+    own.sends_messages = own.exchanges_blocks = transfers_ != nullptr;
     return own;
   }
   [[nodiscard]] bool has_room(const Plan &plan) override;
   [[nodiscard]] Result<std::unique_ptr<PreparedPlan>> prepare(const Plan &plan) override;
   [[nodiscard]] Result<void> launch(const DeviceCall &call, void *stream) override;
+  [[nodiscard]] Result<void> launch_messages(const DeviceMessages &messages, void *stream) override;
+  [[nodiscard]] uint32_t part_count_max(bool of_blocks) const override {
+    return of_blocks ? std::min(segment_.shape().channel_count, message_channels_max)
+                     : segment_.shape().message_channels;
+  }
+  [[nodiscard]] const BatchProgress *batch_progress() const override { return transfers_.get(); }
   [[nodiscard]] DeviceReport report() const override {
     return results_.read(words().result, gathers_.load(std::memory_order_relaxed));
   }
   [[nodiscard]] bool drained() const override {
     const DeviceReport now = report();
-    return now.ended_number >= last_number_ && now.begun_calls == now.ended_calls && uploads_->late_ones_have_ended();
+    return now.ended_number >= last_turn_ && now.begun_calls == now.ended_calls && uploads_->late_ones_have_ended();
   }
   void stop() override;
   void share(const void *first, size_t bytes) override {
@@ -96,8 +104,9 @@ class KernelExecutor final : public ExecutorBase {
   }
   [[nodiscard]] Result<void> prepare_load_store(const Plan &plan, CudaPlan &made) const;
   [[nodiscard]] Result<void> prepare_image(const Plan &plan, CudaPlan &made);
-  [[nodiscard]] Result<void> give_back_late();
-  [[nodiscard]] device::DeviceOperation operation_of(const CudaPlan &plan, const DeviceCall &call) const;
+  [[nodiscard]] device::DeviceOperation operation_of(const DeviceCall &call, uint32_t lane_count,
+                                                     uint32_t scratch_bytes) const;
+  void note_launched(const DeviceCall &call, CuStream stream);
   [[nodiscard]] Result<void> run(CudaPlan &plan, const DeviceCall &call, CuStream stream);
   [[nodiscard]] Result<void> run_together(LaunchPart &part, const DeviceCall &call, bool &launched);
   [[nodiscard]] Result<void> run_load_store(const CudaPlan &plan, const DeviceCall &call, CuStream stream);
@@ -106,7 +115,7 @@ class KernelExecutor final : public ExecutorBase {
   PlanMemory plan_memory_;
   uint32_t rank_ = 0, place_ = 0;  ///< place_: in group_
   bool has_load_store_ = false;  ///< its kernels are loaded
-  uint64_t last_number_ = 0;     ///< of the operations that were enqueued and not captured
+  uint64_t last_turn_ = 0;       ///< of the operations that were enqueued and not captured
   ResultReader results_;
   PeerLoss loss_;
   std::unique_ptr<Regions> regions_;  ///< null: ranks share no buffers by regions
@@ -115,6 +124,7 @@ class KernelExecutor final : public ExecutorBase {
   uint64_t patience_ns_ = 0;            ///< of calls with each other; endless if sharing was asked for
   KernelSet joint_kernels_;
   uint32_t joint_blocks_max_ = 0;       ///< 0: the group is not the whole communicator
+  std::unique_ptr<Transfers> transfers_;  ///< null: ranks exchange no messages
   std::optional<PlanUploads> uploads_;  ///< from connect() on
   std::atomic<bool> gathers_ = false;  ///< a call waits for the others of the group
   std::unique_ptr<RegionFollower> follower_;  ///< where there are regions; after all members that it uses
@@ -147,6 +157,8 @@ Result<void> KernelExecutor::connect(const PlacedRequest &asked, InfoExchange &i
   }
   if (has_load_store_) shape.load_store = choose_load_store(request, budget, shape.channel_count);
   if (shape.load_store.rank_count != 0) shape.buffers = place_of_buffers(request);
+  shape.message_channels = choose_message_channels(request);
+  shape.message_geometry = choose_message_slots(request);
   shape.plan_bytes = plan_memory_bytes;
   RONDO_TRY_ASSIGN(words_, allocate_host_memory(context_, sizeof(HostWords)));
   ::new (words_.get().object) HostWords();
@@ -162,6 +174,7 @@ Result<void> KernelExecutor::connect(const PlacedRequest &asked, InfoExchange &i
       RONDO_TRY_ASSIGN(follower_, RegionFollower::start([this](RegionRound round) { run_round(round); }));
     }
   }
+  RONDO_TRY_ASSIGN(transfers_, Transfers::make(context_, kernels_, segment_, shape.channel_count));
   const uint64_t blocks = blocks_of_a_rank(shape.channel_count, shape.load_store);
   RONDO_TRY_ASSIGN(
       blocks_, claim_residency(device_, describe(), blocks, request.neighbours, budget, std::move(blocks_)));
@@ -201,6 +214,7 @@ Result<void> KernelExecutor::join_group(const PlacedRequest &request, const Bloc
 Result<std::unique_ptr<PreparedPlan>> KernelExecutor::prepare(const Plan &plan) {
   RONDO_TRY(reserve_words(plan));
   auto made = std::make_unique<CudaPlan>(plan_memory_);
+  if (plan.schedules.empty()) return std::unique_ptr<PreparedPlan>(std::move(made));  // it exchanges blocks
   RONDO_TRY_ASSIGN(made->kernel, kernels_.find(device::kernel_name(plan)));
   made->is_load_store = plan.choice.kernel == RONDO_KERNEL_LOAD_STORE;
   if (made->is_load_store) {
@@ -213,56 +227,22 @@ Result<std::unique_ptr<PreparedPlan>> KernelExecutor::prepare(const Plan &plan) 
 }
 
 Result<void> KernelExecutor::prepare_load_store(const Plan &plan, CudaPlan &made) const {
-  device::LoadStoreOperation &operation = made.load_store;
-  operation.geometry = segment_.shape().load_store;
-  for (uint32_t rank = 0; rank < operation.geometry.rank_count; ++rank)
-    operation.places[rank] = reinterpret_cast<std::byte *>(segment_.address_of(rank) + segment_.shape().place_offset());
-  operation.rank = rank_;
-  device::describe_load_store(plan, segment_.shape().buffers, shared_chunk_bytes, operation);
-  made.channel_count = made.lane_count = plan.choice.channels;
-  if (regions_ != nullptr) operation.regions = reinterpret_cast<const uint64_t *>(regions_->table());
-  const uint64_t element_bytes = plan.lanes.front().program.element_bytes;
-  made.send_bytes = plan.send.count * element_bytes;
-  made.recv_bytes = plan.recv.count * element_bytes;
-  made.threads = load_store_threads(operation.mode == device::LoadStoreMode::one_shot, operation.post_words);
+  describe_load_store(plan, segment_, rank_, regions_ != nullptr ? regions_->table() : 0, made);
   if (joint_blocks_max_ == 0) return {};
   RONDO_TRY_ASSIGN(const LoadedKernel joint, joint_kernels_.find(device::joint_kernel_name(plan)));
-  made.joint = make_joint_plan(plan, operation, joint);
+  made.joint = make_joint_plan(plan, made.load_store, joint);
   return {};
 }
 
 bool KernelExecutor::has_room(const Plan &plan) {
-  if (plan.choice.kernel == RONDO_KERNEL_LOAD_STORE) return true;
-  const size_t bytes = device::plan_image_bytes(plan);
-  const std::lock_guard lock(plan_memory_.mutex);
-  if (!give_back_late().ok()) return true;  // prepare() says why
-  const auto offset = plan_memory_.arena.take(bytes);
-  if (offset) plan_memory_.arena.give_back(*offset, bytes);
-  return offset.has_value();
-}
-
-/// Gives back the memory of late plans if their copies have ended. plan_memory_.mutex is held.
-Result<void> KernelExecutor::give_back_late() {
-  if (plan_memory_.late.empty()) return {};
-  RONDO_TRY_ASSIGN(const bool ended, uploads_->have_ended());
-  if (ended) plan_memory_.give_back_late();
-  return {};
+  return plan.choice.kernel == RONDO_KERNEL_LOAD_STORE ||
+         plan_memory_.has_room(device::plan_image_bytes(plan), *uploads_);
 }
 
 Result<void> KernelExecutor::prepare_image(const Plan &plan, CudaPlan &made) {
   const size_t bytes = device::plan_image_bytes(plan);
-  {
-    const std::lock_guard lock(plan_memory_.mutex);
-    RONDO_TRY(give_back_late());
-    const auto offset = plan_memory_.arena.take(bytes);
-    if (!offset)
-      return Error{RONDO_ERROR_OUT_OF_RESOURCES,
-                   "a plan of " + std::to_string(bytes) + " bytes does not fit into a communicator's " +
-                       std::to_string(plan_memory_bytes) + " bytes on its device, beside those of calls that have not "
-                       "ended and of graphs; have fewer calls of different sizes under way"};
-    made.offset = *offset;
-    made.bytes = bytes;
-  }
+  RONDO_TRY_ASSIGN(made.offset, plan_memory_.take(bytes, *uploads_));
+  made.bytes = bytes;
   RONDO_TRY_ASSIGN(const device::PlanImage image, make_image(plan, device_address_of(made)));
   std::memcpy(host_plans() + made.offset, image.bytes.data(), image.bytes.size());
   made.channel_count = image.channel_count;
@@ -315,17 +295,18 @@ bool KernelExecutor::stop_sharing() {
   return false;
 }
 
-device::DeviceOperation KernelExecutor::operation_of(const CudaPlan &plan, const DeviceCall &call) const {
+device::DeviceOperation KernelExecutor::operation_of(const DeviceCall &call, uint32_t lane_count,
+                                                     uint32_t scratch_bytes) const {
   device::DeviceOperation operation;
   operation.abort = &words().abort;
   operation.progress =
       reinterpret_cast<device::DeviceProgress *>(segment_.address() + segment_.shape().progress_offset());
   operation.result = &words().result;
   operation.buffers = call.buffers;
-  operation.number = call.number;
+  operation.number = call.turn;
   operation.divisor = call.divisor;
-  operation.lane_count = plan.lane_count;
-  operation.scratch_bytes = plan.scratch_bytes;
+  operation.lane_count = lane_count;
+  operation.scratch_bytes = scratch_bytes;
   operation.poll_count = poll_count;
   operation.captured = call.captured ? 1 : 0;
   operation.on_one_device = segment_.shape().buffers == BufferPlace::shared_device ? 1 : 0;
@@ -336,12 +317,13 @@ Result<void> KernelExecutor::run(CudaPlan &plan, const DeviceCall &call, CuStrea
   RONDO_TRY_ASSIGN(const DevicePointer address, address_for(plan, call));
   LaunchPart part;
   part.kernel = plan.kernel;
-  part.operation = operation_of(plan, call);
+  part.operation = operation_of(call, plan.lane_count, plan.scratch_bytes);
   part.operation.channels = reinterpret_cast<const device::DeviceChannel *>(address);
   part.channel_count = plan.channel_count;
   part.threads = block_threads_max;
   part.shared_bytes = device::shared_bytes_for(plan.lanes_per_channel, plan.scratch_bytes);
   part.stream = stream;
+  part.number = call.number;
   bool launched = false;
   const auto done = run_together(part, call, launched);
   return launched || !done.ok() ? done : launch_parts(*driver_, {&part, 1}, stream);
@@ -356,7 +338,7 @@ Result<void> KernelExecutor::run_together(LaunchPart &part, const DeviceCall &ca
     done = group_->launch(place_, part, words().abort, patience_ns_, launched);
     gathers_.store(false, std::memory_order_relaxed);
   }
-  if (launched && !call.captured) last_number_ = call.number;  // also where an error followed: it will run
+  if (launched && !call.captured) last_turn_ = call.turn;  // also where an error followed: it will run
   std::string *const warning = call.captured ? &capture_warning_ : &own_warning_;
   if (!launched && !warning->empty() && (call.captured || group_->has_lost_patience()))
     log::warning({log::Subsystem::device, rank_}, std::exchange(*warning, {}));
@@ -365,14 +347,15 @@ Result<void> KernelExecutor::run_together(LaunchPart &part, const DeviceCall &ca
 
 Result<void> KernelExecutor::run_load_store(const CudaPlan &plan, const DeviceCall &call, CuStream stream) {
   if (joint_blocks_max_ != 0) {
-    LaunchPart part{plan.joint.kernel, operation_of(plan, call), &plan.joint, joint_blocks_max_};
+    LaunchPart part{plan.joint.kernel, operation_of(call, plan.lane_count, plan.scratch_bytes), &plan.joint,
+                    joint_blocks_max_, call.number};
     part.stream = stream;
     bool launched = false;
     const auto done = run_together(part, call, launched);
     if (launched || !done.ok()) return done;
   }
   device::LoadStoreOperation operation = plan.load_store;
-  operation.base = operation_of(plan, call);
+  operation.base = operation_of(call, plan.lane_count, plan.scratch_bytes);
   if (operation.mode == device::LoadStoreMode::shared)
     post_buffers(*driver_, regions_.get(), segment_.shape().buffers, plan, call, operation);
   device::fit_to_buffers(operation);
@@ -387,9 +370,27 @@ Result<void> KernelExecutor::launch(const DeviceCall &call, void *stream_handle)
   RONDO_TRY(guard.status());
   RONDO_TRY(follow_last_stream(stream, call.captured));
   RONDO_TRY(plan.is_load_store ? run_load_store(plan, call, stream) : run(plan, call, stream));
-  note_enqueued(call.number);
-  if (!call.captured) last_number_ = call.number;
-  if (!call.captured) note_last_stream(stream);
+  note_launched(call, stream);
+  return {};
+}
+
+void KernelExecutor::note_launched(const DeviceCall &call, CuStream stream) {
+  note_enqueued(call.turn, call.number);
+  if (call.captured) return;
+  last_turn_ = call.turn;
+  note_last_stream(stream);
+}
+
+Result<void> KernelExecutor::launch_messages(const DeviceMessages &messages, void *stream_handle) {
+  auto *const stream = static_cast<CuStream>(stream_handle);
+  const ContextGuard guard(*driver_, context_.get().context);
+  RONDO_TRY(guard.status());
+  RONDO_TRY(follow_last_stream(stream, messages.captured));
+  const DeviceCall call{nullptr, {}, messages.turn, messages.number, 0, messages.captured};
+  if (group_ != nullptr && !own_warning_.empty())
+    log::warning({log::Subsystem::device, rank_}, std::exchange(own_warning_, {}));
+  RONDO_TRY(transfers_->launch(messages, operation_of(call, 0, 0), report().ended_number, stream));
+  note_launched(call, stream);
   return {};
 }
 

@@ -20,17 +20,22 @@ struct PlanRange {
   uint64_t offset = 0, bytes = 0;
 };
 
+class PlanUploads;
+
 /// The memory for plans: in the segment, and in the host's copy of it.
 struct PlanMemory {
   std::mutex mutex;  ///< guards what follows
   Arena arena{plan_memory_bytes};
   std::vector<PlanRange> late;  ///< of plans that are gone, whose copies may not have ended: not given back yet
 
-  /// Gives back the late ranges, with `mutex` held, when all copies have ended.
-  void give_back_late() {
-    for (const PlanRange &range : late) arena.give_back(range.offset, range.bytes);
-    late.clear();
-  }
+  /// Returns whether take() would find room.
+  [[nodiscard]] bool has_room(size_t bytes, PlanUploads &uploads);
+  /// Takes memory for a plan. Returns its offset.
+  [[nodiscard]] Result<uint64_t> take(size_t bytes, PlanUploads &uploads);
+
+ private:
+  /// Gives back the late ranges, with `mutex` held, if their copies have ended.
+  [[nodiscard]] Result<void> give_back_late(PlanUploads &uploads);
 };
 
 class CudaPlan final : public PreparedPlan {

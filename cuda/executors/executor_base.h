@@ -61,8 +61,8 @@ class ExecutorBase : public DeviceExecutor {
   void join_stream_users(const PlacedRequest &request);
   /// Says whether this rank's next call is enqueued by itself, without the calls of the other ranks.
   [[nodiscard]] virtual bool launches_alone(bool /*captured*/) const { return true; }
-  void note_enqueued(uint64_t number) const {
-    if (stream_users_ != nullptr) stream_users_->enqueued(stream_place_, number);
+  void note_enqueued(uint64_t turn, uint64_t number) const {
+    if (stream_users_ != nullptr) stream_users_->enqueued(stream_place_, turn, number);
   }
 
   /// Leaves the users of streams, and lets the driver's objects be closed without ending a capture of another thread. A

@@ -31,7 +31,7 @@ SharedTable<DevicePointer, LaunchGroup> &groups() {
 /// Returns whether one kernel can be both. Ranks that disagree, or are in captures of their own, launch their own.
 bool fit_together(const LaunchPart &one, const LaunchPart &other) {
   return one.kernel.function == other.kernel.function && one.channel_count == other.channel_count &&
-         one.capture == other.capture && one.operation.number == other.operation.number &&
+         one.capture == other.capture && one.number == other.number &&
          (one.joint == nullptr || one.operation.buffers.signature == other.operation.buffers.signature);
 }
 
@@ -123,7 +123,7 @@ Result<void> LaunchGroup::launch(uint32_t place, const LaunchPart &part, const u
                                  uint64_t patience_ns, bool &launched) {
   Place &own = places_[place];
   std::unique_lock lock(mutex_);
-  if (given_up_ || !takes_part(own, part.operation.number)) return {};
+  if (given_up_ || !takes_part(own, part.number)) return {};
   // Calls of the driver for one capture come one at a time: it promises nothing else of a graph.
   const bool captured = part.operation.captured != 0;
   uint64_t capture = 0;
@@ -134,7 +134,7 @@ Result<void> LaunchGroup::launch(uint32_t place, const LaunchPart &part, const u
   }
   RONDO_TRY(cuda_check(*driver_, driver_->event_record(own.ready.get().object, part.stream), "cuEventRecord"));
   if (!captured) lock.lock();
-  if (given_up_ || part.operation.number < own_until_) return {};
+  if (given_up_ || part.number < own_until_) return {};
   parts_[place] = part;
   parts_[place].capture = capture;
   if (++arrived_ == places_.size()) {

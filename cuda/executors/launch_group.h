@@ -31,6 +31,7 @@ struct LaunchPart {
   device::DeviceOperation operation;
   const JointPlan *joint = nullptr;  ///< of load_store: in the joint kernel, which is `kernel` then. Outlives the call
   uint32_t blocks_max = 0;           ///< of a joint kernel
+  uint64_t number = 0;               ///< of the collective, equal on all ranks
   // Only other kernels use these:
   uint32_t channel_count = 0;
   uint32_t threads = 0;       ///< of a block
@@ -54,7 +55,7 @@ class LaunchGroup {
 
   /// Brings the part of the rank at `place`, and waits until the parts of all ranks have arrived. The context is
   /// current. If `abort` becomes nonzero, the rank gives up with an error; each other rank has a word of its own. The
-  /// wait is short, and at most `patience_ns`; endless_ns does not bound it. part.operation.number identifies the call.
+  /// wait is short, and at most `patience_ns`; endless_ns does not bound it. part.number identifies the call.
   ///
   /// `launched`: one kernel runs for all, and part.stream continues after it, unless an error is returned as well.
   /// Otherwise, without an error, nothing was launched: a rank has given up, or the parts do not fit into one kernel.

@@ -5,6 +5,7 @@
 #include <optional>
 #include <vector>
 
+#include "cuda/kernels/plan_image.h"
 #include "src/base/log.h"
 
 namespace rondo::cuda {
@@ -196,6 +197,22 @@ uint32_t load_store_threads(bool one_shot, uint32_t post_words) {
   if (!one_shot) return block_threads_max;
   const uint32_t for_words = (post_words + warp_threads - 1) / warp_threads * warp_threads;  // few: no wide barrier
   return std::min(for_words + warp_threads, block_threads_max);  // a warp without words has the headers
+}
+
+void describe_load_store(const Plan &plan, const Segment &segment, uint32_t rank, DevicePointer regions,
+                         CudaPlan &made) {
+  device::LoadStoreOperation &operation = made.load_store;
+  operation.geometry = segment.shape().load_store;
+  for (uint32_t peer = 0; peer < operation.geometry.rank_count; ++peer)
+    operation.places[peer] = reinterpret_cast<std::byte *>(segment.address_of(peer) + segment.shape().place_offset());
+  operation.rank = rank;
+  device::describe_load_store(plan, segment.shape().buffers, shared_chunk_bytes, operation);
+  made.channel_count = made.lane_count = plan.choice.channels;
+  if (regions != 0) operation.regions = reinterpret_cast<const uint64_t *>(regions);
+  const uint64_t element_bytes = plan.lanes.front().program.element_bytes;
+  made.send_bytes = plan.send.count * element_bytes;
+  made.recv_bytes = plan.recv.count * element_bytes;
+  made.threads = load_store_threads(operation.mode == device::LoadStoreMode::one_shot, operation.post_words);
 }
 
 }  // namespace rondo::cuda

@@ -98,4 +98,9 @@ void post_buffers(const CudaDriver &driver, Regions *regions, BufferPlace place,
 /// The chunk of a channel if ranks share buffers. Chunks keep sizes within 32 bits there.
 inline constexpr uint64_t shared_chunk_bytes = uint64_t{1} << 30;
 
+/// Describes the plan of a rank for kernels of load_store: all but what is each call's own. `regions` is the device's
+/// address of their table, or 0.
+void describe_load_store(const Plan &plan, const Segment &segment, uint32_t rank, DevicePointer regions,
+                         CudaPlan &made);
+
 }  // namespace rondo::cuda

@@ -72,7 +72,7 @@ void StreamUsers::forget_ended(Place &place) {
   const uint64_t ended = place.ended();
   const uint64_t capture = place.next.used.capture;
   std::erase_if(place.uses, [&](const Use &use) {
-    return use.used.capture == 0 ? use.number <= ended : use.used.capture != capture && place.next.number != 0;
+    return use.used.capture == 0 ? use.turn <= ended : use.used.capture != capture && place.next.number != 0;
   });
 }
 
@@ -88,7 +88,7 @@ Result<void> StreamUsers::reserve(uint32_t place, const UsedStream &used) {
     if (waits_there(other.next) || std::ranges::any_of(other.uses, waits_there))
       return same_stream(own.rank, other.rank, used);
   }
-  own.next = {used, number};
+  own.next = {used, number, 0};
   return {};
 }
 
@@ -97,17 +97,19 @@ void StreamUsers::cancel(uint32_t place) {
   places_[place].next.number = 0;
 }
 
-void StreamUsers::enqueued(uint32_t place, uint64_t number) {
+void StreamUsers::enqueued(uint32_t place, uint64_t turn, uint64_t number) {
   const std::lock_guard lock(mutex_);
   Place &own = places_[place];
   forget_ended(own);
-  own.number = number;
+  own.number = std::max(own.number, number);
   if (own.next.number == 0) return;
   const auto same = std::ranges::find_if(own.uses, [&](const Use &use) { return use.used == own.next.used; });
-  if (same == own.uses.end())
-    own.uses.push_back({own.next.used, number});
-  else
-    same->number = number;
+  if (same == own.uses.end()) {
+    own.uses.push_back({own.next.used, number, turn});
+  } else {
+    same->number = std::max(same->number, number);
+    same->turn = turn;
+  }
   own.next.number = 0;
 }
 

@@ -39,8 +39,8 @@ class StreamUsers {
 
   explicit StreamUsers(uint32_t rank_count) : places_(rank_count) {}
 
-  /// Adds `rank` at `place`. `ended` returns the latest of its operations that has ended, from any thread, until
-  /// leave().
+  /// Adds `rank` at `place`. `ended` returns the turn of the latest of its operations that has ended, from any thread,
+  /// until leave().
   void enter(uint32_t place, uint32_t rank, std::function<uint64_t()> ended);
   void leave(uint32_t place);
   /// Notes that the rank at `place` will enqueue its next operation on `used`. That holds until its next reserve() or
@@ -49,17 +49,19 @@ class StreamUsers {
   [[nodiscard]] Result<void> reserve(uint32_t place, const UsedStream &used);
   /// Takes back the rank's reserve(), if there is one.
   void cancel(uint32_t place);
-  /// Notes that the rank at `place` has enqueued the operation `number`, on the stream that it has reserved, if any.
-  void enqueued(uint32_t place, uint64_t number);
+  /// Notes that the rank at `place` has enqueued an operation, on the stream that it has reserved, if any. `number` is
+  /// that of the collective, or 0 for messages.
+  void enqueued(uint32_t place, uint64_t turn, uint64_t number);
 
  private:
   struct Use {
     UsedStream used;
-    uint64_t number = 0;  ///< of the latest operation there
+    uint64_t number = 0;  ///< of the latest collective there
+    uint64_t turn = 0;    ///< of the latest operation there
   };
   struct Place {
     uint32_t rank = 0;
-    uint64_t number = 0;  ///< of the latest operation that was enqueued
+    uint64_t number = 0;  ///< of the latest collective that was enqueued
     std::function<uint64_t()> ended;
     std::vector<Use> uses;  ///< of operations that may not have ended; one for each stream
     Use next;               ///< the reserved one; number 0 if there is none

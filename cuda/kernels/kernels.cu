@@ -2,6 +2,7 @@
 // The kernels for devices: a line each around the bodies in run.h, load_store.h and joint.h, and their group.
 #include "cuda/kernels/list.h"
 #include "cuda/kernels/mean.h"
+#include "cuda/kernels/transfer.h"
 
 namespace rondo::device {
 namespace {
@@ -124,6 +125,13 @@ RONDO_KERNELS(RONDO_KERNEL)
 #define RONDO_ONE_SHOT_KERNEL(name, ...) RONDO_LOAD_STORE_KERNEL_BY(run_one_shot, name, __VA_ARGS__)
 RONDO_LOAD_STORE_KERNELS(RONDO_LOAD_STORE_KERNEL)
 RONDO_ONE_SHOT_KERNELS(RONDO_ONE_SHOT_KERNEL)
+
+extern "C" __global__ void __launch_bounds__(::rondo::device::block_threads_max, 1)
+    rondo_run_transfer_copy(const __grid_constant__ ::rondo::device::TransferOperation operation) {
+  extern __shared__ __align__(16) std::byte shared[];
+  ::rondo::device::run_transfers(::rondo::device::WarpsGroup{threadIdx.x, blockDim.x, 1}, operation, blockIdx.x,
+                                 shared);
+}
 
 #define RONDO_JOINT_KERNEL(name, ...)                                                                         \
   extern "C" __global__ void __launch_bounds__(::rondo::device::block_threads_max, 1)                         \

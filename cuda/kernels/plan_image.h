@@ -23,6 +23,9 @@ struct PlanImage {
   uint32_t lanes_per_channel = 0;  ///< the most; they share the shared memory and threads of a block
 };
 
+/// The kernel of messages.
+inline constexpr const char *transfer_kernel_name = "rondo_run_transfer_copy";
+
 /// Returns the size of the memory that the plan takes on a device.
 [[nodiscard]] size_t plan_image_bytes(const Plan &plan);
 

@@ -20,6 +20,17 @@ Result<void> clear(const PrimaryContext &context, CuStream stream, DevicePointer
   return cuda_check(driver, driver.stream_synchronize(stream), "clearing a segment");
 }
 
+Result<void> copy_ends(const PrimaryContext &context, CuStream stream, DevicePointer to,
+                       const std::vector<device::DeviceLinkEnds> &ends) {
+  const CudaDriver &driver = *context.get().driver;
+  const ContextGuard guard(driver, context.get().context);
+  RONDO_TRY(guard.status());
+  RONDO_TRY(cuda_check(
+      driver, driver.memcpy_htod_async(to, ends.data(), ends.size() * sizeof(device::DeviceLinkEnds), stream),
+      "cuMemcpyHtoDAsync"));
+  return cuda_check(driver, driver.stream_synchronize(stream), "copying the ends of links");
+}
+
 Result<OpenedMemory> take_vmm(const PrimaryContext &context, const SegmentInfo &info,
                               const InfoExchange &info_exchange) {
   RONDO_TRY_ASSIGN(auto descriptor, info_exchange.take(info.ticket));
@@ -40,7 +51,14 @@ uint64_t SegmentShape::barrier_offset(uint32_t which) const {
   return progress_offset() + sizeof(device::DeviceProgress) + which * cache_line_bytes;
 }
 uint64_t SegmentShape::place_offset() const { return aligned(barrier_offset(2)); }
-uint64_t SegmentShape::regions_offset() const { return aligned(place_offset() + load_store.bytes()); }
+uint64_t SegmentShape::message_connection_offset(uint32_t channel, uint32_t sender) const {
+  return aligned(place_offset() + load_store.bytes()) +
+         (uint64_t{channel} * rank_count + sender) * aligned(message_geometry.bytes());
+}
+uint64_t SegmentShape::message_ends_offset() const { return message_connection_offset(message_channels, 0); }
+uint64_t SegmentShape::regions_offset() const {
+  return aligned(message_ends_offset() + uint64_t{message_channels} * rank_count * sizeof(device::DeviceLinkEnds));
+}
 uint64_t SegmentShape::plans_offset() const { return aligned(regions_offset() + region_bytes); }
 uint64_t SegmentShape::bytes() const { return plans_offset() + plan_bytes; }
 
@@ -68,6 +86,7 @@ Result<Segment> Segment::connect(const PrimaryContext &context, CuStream stream,
   RONDO_TRY_ASSIGN(const auto infos, info_exchange.infos(segment_key, own));
   RONDO_TRY(segment.open_peers(context, infos, links, info_exchange));
   RONDO_TRY(segment.fill_ends(context, stream, infos, *links.network, info_exchange.rank()));
+  RONDO_TRY(segment.fill_message_ends(context, stream, infos, info_exchange.rank()));
   return segment;
 }
 
@@ -112,7 +131,7 @@ Result<void> Segment::open_peers(const PrimaryContext &context, const std::vecto
                                  const SegmentLinks &links, InfoExchange &info_exchange) {
   const uint32_t rank = info_exchange.rank();
   const SegmentInfo &own = infos[rank];
-  const bool wants_all = links.permitted.empty() || shape_.load_store.rank_count != 0;
+  const bool wants_all = links.permitted.empty() || shape_.load_store.rank_count != 0 || shape_.message_channels != 0;
   peers_.assign(infos.size(), 0);
   for (uint32_t peer = 0; peer < infos.size(); ++peer) {
     const SegmentInfo &info = infos[peer];
@@ -128,12 +147,20 @@ Result<void> Segment::open_peers(const PrimaryContext &context, const std::vecto
   return {};
 }
 
+std::pair<ConnectionView, ConnectionView> Segment::views_of(const std::vector<SegmentInfo> &infos, uint32_t rank,
+                                                            uint32_t peer, uint64_t outgoing_offset,
+                                                            uint64_t incoming_offset,
+                                                            const ConnectionGeometry &geometry) const {
+  ConnectionView out{reinterpret_cast<std::byte *>(peers_[peer] + outgoing_offset), geometry};
+  ConnectionView in{reinterpret_cast<std::byte *>(address() + incoming_offset), geometry};
+  // A receiver may give back the last slots when the sender has left already. Memory of CUDA IPC is gone then.
+  if (own_->is_vmm() || infos[peer].process == infos[rank].process) std::swap(out.credit, in.credit);
+  return {out, in};
+}
+
 Result<void> Segment::fill_ends(const PrimaryContext &context, CuStream stream, const std::vector<SegmentInfo> &infos,
                                 const NetworkLinks &network, uint32_t rank) {
   std::vector<device::DeviceLinkEnds> ends(size_t{shape_.channel_count} * shape_.rank_count);
-  const auto connection = [&](DevicePointer segment, uint32_t channel, uint32_t sender) {
-    return reinterpret_cast<std::byte *>(segment + shape_.connection_offset(channel, sender));
-  };
   for (uint32_t channel = 0; channel < shape_.channel_count; ++channel)
     for (uint32_t peer = 0; peer < shape_.rank_count; ++peer) {
       device::DeviceLinkEnds &it = ends[size_t{channel} * shape_.rank_count + peer];
@@ -144,12 +171,9 @@ Result<void> Segment::fill_ends(const PrimaryContext &context, CuStream stream, 
         continue;
       }
       if (peers_[peer] == 0) continue;
-      const SegmentInfo &own = infos[rank], &theirs = infos[peer];
-      it.orders = theirs.uuid == own.uuid ? 0 : 1;
-      ConnectionView out{connection(peers_[peer], channel, rank), shape_.geometry};
-      ConnectionView in{connection(address(), channel, peer), shape_.geometry};
-      // A receiver may give back the last slots when the sender has left already. Memory of CUDA IPC is gone then.
-      if (own_->is_vmm() || theirs.process == own.process) std::swap(out.credit, in.credit);
+      it.orders = infos[peer].uuid == infos[rank].uuid ? 0 : 1;
+      const auto [out, in] = views_of(infos, rank, peer, shape_.connection_offset(channel, rank),
+                                      shape_.connection_offset(channel, peer), shape_.geometry);
       it.simple_out = SimpleSender(out);
       it.simple_in = SimpleReceiver(in);
       it.ll_out = LlSender(out);
@@ -157,14 +181,23 @@ Result<void> Segment::fill_ends(const PrimaryContext &context, CuStream stream, 
       it.ll128_out = Ll128Sender(out);
       it.ll128_in = Ll128Receiver(in);
     }
-  const CudaDriver &driver = *context.get().driver;
-  const ContextGuard guard(driver, context.get().context);
-  RONDO_TRY(guard.status());
-  RONDO_TRY(cuda_check(
-      driver,
-      driver.memcpy_htod_async(ends_address(0, 0), ends.data(), ends.size() * sizeof(device::DeviceLinkEnds), stream),
-      "cuMemcpyHtoDAsync"));
-  return cuda_check(driver, driver.stream_synchronize(stream), "copying the ends of links");
+  return copy_ends(context, stream, ends_address(0, 0), ends);
+}
+
+Result<void> Segment::fill_message_ends(const PrimaryContext &context, CuStream stream,
+                                        const std::vector<SegmentInfo> &infos, uint32_t rank) {
+  if (shape_.message_channels == 0) return {};
+  std::vector<device::DeviceLinkEnds> ends(size_t{shape_.message_channels} * shape_.rank_count);
+  for (uint32_t channel = 0; channel < shape_.message_channels; ++channel)
+    for (uint32_t peer = 0; peer < shape_.rank_count; ++peer) {
+      device::DeviceLinkEnds &it = ends[size_t{channel} * shape_.rank_count + peer];
+      it.peer = peer;
+      const auto [out, in] = views_of(infos, rank, peer, shape_.message_connection_offset(channel, rank),
+                                      shape_.message_connection_offset(channel, peer), shape_.message_geometry);
+      it.simple_out = SimpleSender(out);
+      it.simple_in = SimpleReceiver(in);
+    }
+  return copy_ends(context, stream, message_ends_address(), ends);
 }
 
 std::optional<uint64_t> Arena::take(uint64_t bytes) {

@@ -7,6 +7,7 @@
 //           progress             DeviceProgress
 //           barrier              2 lines
 //           place                of load_store; only where it may run (cuda/kernels/load_store_place.h)
+//           messages             their connections and link ends, likewise; only where ranks exchange messages
 //           regions              where this rank sees all ranks' regions; only where ranks share buffers by regions
 //           plans                plan_bytes, given out by Arena
 #pragma once
@@ -16,6 +17,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "cuda/kernels/load_store_place.h"
@@ -37,6 +39,8 @@ struct SegmentShape {
   /// The way in which ranks share buffers. If they do, load_store uses `shared` for all but one_shots
   /// (cuda/kernels/load_store_place.h).
   BufferPlace buffers = BufferPlace::device;
+  uint32_t message_channels = 0;  ///< 0: ranks exchange no messages
+  ConnectionGeometry message_geometry;
   uint64_t region_bytes = 0;  ///< Regions::table_bytes(), or 0
   uint64_t plan_bytes = 0;
   bool cleared = true;  ///< otherwise the content of fresh memory does not matter
@@ -48,6 +52,8 @@ struct SegmentShape {
   [[nodiscard]] uint64_t progress_offset() const;
   [[nodiscard]] uint64_t barrier_offset(uint32_t which) const;
   [[nodiscard]] uint64_t place_offset() const;
+  [[nodiscard]] uint64_t message_connection_offset(uint32_t channel, uint32_t sender) const;
+  [[nodiscard]] uint64_t message_ends_offset() const;
   [[nodiscard]] uint64_t regions_offset() const;
   [[nodiscard]] uint64_t plans_offset() const;
   [[nodiscard]] uint64_t bytes() const;
@@ -90,6 +96,8 @@ class Segment {
   [[nodiscard]] uint64_t ends_address(uint32_t channel, uint32_t peer) const {
     return address() + shape_.ends_offset(channel, peer);
   }
+  /// Returns where the ends for messages are, by channel and peer.
+  [[nodiscard]] uint64_t message_ends_address() const { return address() + shape_.message_ends_offset(); }
 
   /// Returns RONDO_ERROR_INTERNAL if the plan has a link with a rank of this node whose segment was not opened.
   [[nodiscard]] Result<void> check_links(const Plan &plan) const;
@@ -102,6 +110,13 @@ class Segment {
   Result<DevicePointer> open_neighbour(const PrimaryContext &context, const SegmentInfo &info, uint32_t peer);
   Result<void> fill_ends(const PrimaryContext &context, CuStream stream, const std::vector<SegmentInfo> &infos,
                          const NetworkLinks &network, uint32_t rank);
+  Result<void> fill_message_ends(const PrimaryContext &context, CuStream stream, const std::vector<SegmentInfo> &infos,
+                                 uint32_t rank);
+  /// Returns the views of the two connections with a peer of this node, each at its offset in the receiver's segment.
+  [[nodiscard]] std::pair<ConnectionView, ConnectionView> views_of(const std::vector<SegmentInfo> &infos, uint32_t rank,
+                                                                   uint32_t peer, uint64_t outgoing_offset,
+                                                                   uint64_t incoming_offset,
+                                                                   const ConnectionGeometry &geometry) const;
 
   SegmentShape shape_;
   std::shared_ptr<const SharedMemory> own_;

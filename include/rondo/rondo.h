@@ -135,12 +135,12 @@ RONDO_API rondo_status_t rondo_reduce(const void *send, void *recv, size_t count
 RONDO_API rondo_status_t rondo_barrier(rondo_comm_t comm, rondo_stream_t stream) RONDO_NOEXCEPT;
 
 /** Exchanges a block between every two ranks: recv[r * count + i] = send[rank * count + i] of rank r, for i < count and
- * every r. This function and the five below need host memory in this version. All ranks that exchange a block must be
- * connected, as all ranks of one host are.
+ * every r. On a device, this function and the five below need the kernel executor and at most 64 ranks of one
+ * host. All ranks that exchange a block must be connected, as all ranks of one host are.
  * @param send   count * size elements; equal to recv (in place) or disjoint.
  * @param recv   count * size elements.
  * @param count  elements of one block.
- * @return The statuses of all collectives, or RONDO_ERROR_UNSUPPORTED: the communicator is on a device, or two ranks of
+ * @return The statuses of all collectives, or RONDO_ERROR_UNSUPPORTED: the device cannot, or two ranks of
  *         different hosts are not connected. Nothing was enqueued, and the communicator is usable. */
 RONDO_API rondo_status_t rondo_all_to_all(const void *send, void *recv, size_t count, rondo_type_t type,
                                           rondo_comm_t comm, rondo_stream_t stream) RONDO_NOEXCEPT;
@@ -223,14 +223,14 @@ RONDO_API rondo_status_t rondo_scatter_v(const void *send, const size_t *counts,
  * A complete send does not mean that the peer has called rondo_recv(). The buffers of one group must not overlap,
  * except that several sends may read the same memory.
  *
- * In this version, messages need host memory, and at most 64 ranks where these are on several hosts. One call at a time
- * per communicator. docs/messages.md has the rules in full.
+ * On several hosts, messages need host memory and at most 64 ranks. On a device, they need the kernel executor and at
+ * most 64 ranks of one host. One call at a time per communicator. docs/messages.md has the rules in full.
  *
  * A message returns one of these statuses, from its call or from the end of its group:
  * - RONDO_OK: The message is complete, enqueued on the stream, or kept in the group.
  * - RONDO_ERROR_INVALID_ARGUMENT, RONDO_ERROR_INVALID_HANDLE: An argument was refused, and nothing was enqueued.
  * - RONDO_ERROR_INVALID_USAGE: A message to this rank itself is not sent and received in one group.
- * - RONDO_ERROR_UNSUPPORTED: The communicator is on a device, or has more than 64 ranks on several hosts.
+ * - RONDO_ERROR_UNSUPPORTED: The communicator carries no messages. The error names what would.
  * - RONDO_ERROR_MISMATCH: The two ends have different sizes, or ranks wait for each other in a circle. The
  *   communicator has failed. rondo_comm_finalize() returns this status if a message was sent and never received.
  * - RONDO_ERROR_TIMEOUT: The peer made no matching call within the timeout. The message says what the peer does.

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The collectives. Their arguments are checked by the call itself, so that a group knows before it runs anything.
+// The collectives and messages. Their arguments are checked by the call itself, so that a group knows before it runs
+// anything.
 #include <string>
 
 #include "src/compat/exports.h"
@@ -23,7 +24,9 @@ struct Arguments {
   size_t count;
   ncclDataType_t type;
   ncclRedOp_t op = ncclSum;
-  int root = 0;
+  int root = 0;  ///< of a message, the peer
+
+  [[nodiscard]] bool is_message() const { return kind == RONDO_SEND || kind == RONDO_RECV; }
 };
 
 ncclResult_t refuse(const Arguments &call, const std::string &what) {
@@ -39,20 +42,23 @@ ncclResult_t check(const Arguments &call, ncclComm *comm) {
   if (call.op < 0 || call.op >= ncclNumOps)
     return refuse(call, "the operation " + std::to_string(call.op) + " is unknown; Rondo has no created operations");
   if (call.root < 0 || call.root >= comm->rank_count)
-    return refuse(call, "the root is " + std::to_string(call.root) + "; it must be a rank, 0 to " +
+    return refuse(call, std::string("the ") + (call.is_message() ? "peer" : "root") + " is " +
+                            std::to_string(call.root) + "; it must be a rank, 0 to " +
                             std::to_string(comm->rank_count - 1));
   const bool is_root = comm->rank == call.root;
-  const bool sends = call.kind != RONDO_BROADCAST || is_root;
-  const bool receives = call.kind != RONDO_REDUCE || is_root;
+  const bool from_root = call.kind == RONDO_BROADCAST || call.kind == RONDO_SCATTER;
+  const bool to_root = call.kind == RONDO_REDUCE || call.kind == RONDO_GATHER;
+  const bool sends = call.kind != RONDO_RECV && (!from_root || is_root);
+  const bool receives = call.kind != RONDO_SEND && (!to_root || is_root);
   if (call.count > 0 && sends && call.send == nullptr) return refuse(call, "sendbuff is NULL");
   if (call.count > 0 && receives && call.recv == nullptr) return refuse(call, "recvbuff is NULL");
   return ncclSuccess;
 }
 
-/// Runs or keeps the call. One of no elements ends here, on all ranks alike.
+/// Runs or keeps the call. A collective of no elements ends here, on all ranks alike; a message of none is sent.
 ncclResult_t submit(const Arguments &call, ncclComm *comm, cudaStream_t stream) {
   if (const ncclResult_t checked = check(call, comm); checked != ncclSuccess) return note(checked);
-  if (call.count == 0) return ncclSuccess;
+  if (call.count == 0 && !call.is_message()) return ncclSuccess;
   return run_or_keep(Collective{call.kind, call.send, call.recv, call.count, types[call.type], ops[call.op], call.root,
                                 comm, stream});
 }
@@ -94,3 +100,33 @@ NCCL_EXPORT ncclResult_t ncclReduce(const void *send, void *recv, size_t count, 
   return submit({"ncclReduce", RONDO_REDUCE, send, recv, count, type, op, root}, comm, stream);
 }
 NCCL_ALIAS(Reduce)
+
+NCCL_EXPORT ncclResult_t ncclAlltoAll(const void *send, void *recv, size_t count, ncclDataType_t type, ncclComm_t comm,
+                                      cudaStream_t stream) {
+  return submit({"ncclAlltoAll", RONDO_ALL_TO_ALL, send, recv, count, type}, comm, stream);
+}
+NCCL_ALIAS(AlltoAll)
+
+NCCL_EXPORT ncclResult_t ncclGather(const void *send, void *recv, size_t count, ncclDataType_t type, int root,
+                                    ncclComm_t comm, cudaStream_t stream) {
+  return submit({"ncclGather", RONDO_GATHER, send, recv, count, type, ncclSum, root}, comm, stream);
+}
+NCCL_ALIAS(Gather)
+
+NCCL_EXPORT ncclResult_t ncclScatter(const void *send, void *recv, size_t count, ncclDataType_t type, int root,
+                                     ncclComm_t comm, cudaStream_t stream) {
+  return submit({"ncclScatter", RONDO_SCATTER, send, recv, count, type, ncclSum, root}, comm, stream);
+}
+NCCL_ALIAS(Scatter)
+
+NCCL_EXPORT ncclResult_t ncclSend(const void *send, size_t count, ncclDataType_t type, int peer, ncclComm_t comm,
+                                  cudaStream_t stream) {
+  return submit({"ncclSend", RONDO_SEND, send, nullptr, count, type, ncclSum, peer}, comm, stream);
+}
+NCCL_ALIAS(Send)
+
+NCCL_EXPORT ncclResult_t ncclRecv(void *recv, size_t count, ncclDataType_t type, int peer, ncclComm_t comm,
+                                  cudaStream_t stream) {
+  return submit({"ncclRecv", RONDO_RECV, nullptr, recv, count, type, ncclSum, peer}, comm, stream);
+}
+NCCL_ALIAS(Recv)

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/compat/group.h"
 
+#include <algorithm>
 #include <utility>
 #include <vector>
 
@@ -48,6 +49,16 @@ rondo_status_t call(const Collective &it, rondo_comm_t comm) {
       return rondo_all_gather(it.send, it.recv, it.count, it.type, comm, it.stream);
     case RONDO_BROADCAST:
       return rondo_broadcast(it.send, it.recv, it.count, it.type, it.root, comm, it.stream);
+    case RONDO_ALL_TO_ALL:
+      return rondo_all_to_all(it.send, it.recv, it.count, it.type, comm, it.stream);
+    case RONDO_GATHER:
+      return rondo_gather(it.send, it.recv, it.count, it.type, it.root, comm, it.stream);
+    case RONDO_SCATTER:
+      return rondo_scatter(it.send, it.recv, it.count, it.type, it.root, comm, it.stream);
+    case RONDO_SEND:
+      return rondo_send(it.send, it.count, it.type, it.root, comm, it.stream);
+    case RONDO_RECV:
+      return rondo_recv(it.recv, it.count, it.type, it.root, comm, it.stream);
     default:
       return rondo_reduce(it.send, it.recv, it.count, it.type, it.op, it.root, comm, it.stream);
   }
@@ -116,10 +127,23 @@ ncclResult_t run_all(std::vector<Initialisation> &initialisations) {
   return is_failure(result) ? fail(result, sentence) : result;
 }
 
-ncclResult_t run_all(const std::vector<Collective> &collectives) {
+ncclResult_t run_each(const std::vector<Collective> &collectives) {
   for (const Collective &each : collectives)
     if (const ncclResult_t result = run(each); result != ncclSuccess) return result;
   return ncclSuccess;
+}
+
+/// Messages that cross must be a group of Rondo's. Collectives alone need none.
+ncclResult_t run_all(const std::vector<Collective> &collectives) {
+  const auto is_message = [](const Collective &each) { return each.kind == RONDO_SEND || each.kind == RONDO_RECV; };
+  if (std::none_of(collectives.begin(), collectives.end(), is_message)) return run_each(collectives);
+  if (const rondo_status_t begun = rondo_group_begin(); begun != RONDO_OK) return pass_on(begun, nullptr);
+  if (const ncclResult_t result = run_each(collectives); result != ncclSuccess) {
+    static_cast<void>(rondo_group_cancel(nullptr));
+    return result;
+  }
+  const rondo_status_t ended = rondo_group_end();
+  return ended == RONDO_OK ? ncclSuccess : pass_on(ended, nullptr);
 }
 
 /// A group waits for all of its communicators or for none.

@@ -10,7 +10,7 @@
 
 namespace rondo::compat {
 
-/// A collective whose arguments have been checked.
+/// A collective or message whose arguments have been checked.
 struct Collective {
   rondo_collective_t kind;
   const void *send;
@@ -18,7 +18,7 @@ struct Collective {
   size_t count;
   rondo_type_t type;
   rondo_op_t op;
-  int root;
+  int root;  ///< of a message, the peer
   ncclComm *comm;
   cudaStream_t stream;
 };

@@ -16,9 +16,6 @@ ncclResult_t refuse(const char *function, const char *reason) {
   return fail(ncclInvalidUsage, std::string(function) + ": " + reason);
 }
 
-constexpr char messages[] = "Rondo has messages on host memory only, and libnccl.so.2 works on devices";
-constexpr char exchanges[] = "Rondo has this collective on host memory only, and libnccl.so.2 works on devices; "
-                             "there it has all_reduce, broadcast, reduce, all_gather and reduce_scatter";
 constexpr char configured[] = "Rondo takes no configuration for a single call yet; use the function without Config";
 constexpr char created_ops[] = "Rondo has no operations with a factor yet";
 constexpr char derived[] = "Rondo cannot grow a communicator yet; make one from a new unique id";
@@ -42,19 +39,14 @@ constexpr char properties[] = "Rondo does not tell these properties yet; use ncc
   NCCL_EXPORT ncclResult_t nccl##name() { return refuse("nccl" #name, reason); } \
   NCCL_ALIAS(name)
 
-NCCL_UNSUPPORTED_CALL(Send, messages)
-NCCL_UNSUPPORTED_CALL(Recv, messages)
-NCCL_UNSUPPORTED_CALL(AlltoAll, exchanges)
-NCCL_UNSUPPORTED_CALL(Gather, exchanges)
-NCCL_UNSUPPORTED_CALL(Scatter, exchanges)
 NCCL_UNSUPPORTED_CALL(AllGatherConfig, configured)
 NCCL_UNSUPPORTED_CALL(AllReduceConfig, configured)
-NCCL_UNSUPPORTED_CALL(AlltoAllConfig, exchanges)
+NCCL_UNSUPPORTED_CALL(AlltoAllConfig, configured)
 NCCL_UNSUPPORTED_CALL(BroadcastConfig, configured)
-NCCL_UNSUPPORTED_CALL(GatherConfig, exchanges)
+NCCL_UNSUPPORTED_CALL(GatherConfig, configured)
 NCCL_UNSUPPORTED_CALL(ReduceConfig, configured)
 NCCL_UNSUPPORTED_CALL(ReduceScatterConfig, configured)
-NCCL_UNSUPPORTED_CALL(ScatterConfig, exchanges)
+NCCL_UNSUPPORTED_CALL(ScatterConfig, configured)
 NCCL_UNSUPPORTED_CALL(PutSignal, windows)
 NCCL_UNSUPPORTED_CALL(Signal, windows)
 NCCL_UNSUPPORTED_CALL(WaitSignal, windows)

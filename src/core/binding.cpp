@@ -58,7 +58,8 @@ Result<PlanChoice> Communicator::choose(rondo_collective_t collective, uint64_t 
   const ConnectionGeometry &geometry = capabilities_.geometry;
   if (exchanges_blocks(collective)) {
     const uint64_t block_bytes = vector_elements / rank_count_ * rondo_type_size(type);
-    const bool by_ll = geometry.ll_slot_bytes != 0 && block_bytes <= ll_block_bytes_max && !uneven_blocks &&
+    const bool by_ll = capabilities_.exchanges_by_ll && geometry.ll_slot_bytes != 0 &&
+                       block_bytes <= ll_block_bytes_max && !uneven_blocks &&
                        settings_.protocol != RONDO_PROTOCOL_SIMPLE;
     return PlanChoice{RONDO_ALGORITHM_ONE_SHOT, by_ll ? RONDO_PROTOCOL_LL : RONDO_PROTOCOL_SIMPLE, 1,
                       by_ll ? geometry.ll_slot_bytes : geometry.slot_bytes, RONDO_KERNEL_INTERPRETER};

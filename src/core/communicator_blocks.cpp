@@ -8,10 +8,11 @@
 namespace rondo {
 
 Result<void> Communicator::check_block_exchange(rondo_collective_t collective) const {
-  if (!capabilities_.exchanges_blocks)
-    return Error{RONDO_ERROR_UNSUPPORTED, std::string("rondo_") + rondo_collective_string(collective) +
-                                              " needs host memory in this version; this communicator is on device " +
-                                              std::to_string(settings_.device)};
+  if (!capabilities_.exchanges_blocks) {
+    Error error = executor_->open_messages().error();  // the same reason
+    error.message = std::string("rondo_") + rondo_collective_string(collective) + ": " + error.message;
+    return error;
+  }
   std::call_once(joins_all_once_, [this] { joins_all_ = joins_all_hosts(settings_, group_, tuning_); });
   if (joins_all_) return {};
   return Error{RONDO_ERROR_UNSUPPORTED,

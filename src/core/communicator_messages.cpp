@@ -10,9 +10,7 @@ namespace rondo {
 
 Result<void> Communicator::open_messages() {
   if (capabilities_.sends_messages) return executor_->open_messages();
-  if (settings_.device != RONDO_DEVICE_HOST)
-    return Error{RONDO_ERROR_UNSUPPORTED, "rondo_send and rondo_recv need host memory in this version; this "
-                                          "communicator is on device " + std::to_string(settings_.device)};
+  if (settings_.device != RONDO_DEVICE_HOST) return executor_->open_messages();  // says why not
   if (!group_.one_node())
     return Error{RONDO_ERROR_UNSUPPORTED,
                  "rondo_send and rondo_recv take at most " + std::to_string(message_ranks_max) +
@@ -50,10 +48,16 @@ Result<void> Communicator::submit(std::span<const Call> calls, std::span<const M
   MessageBatch batch;
   std::unique_lock lock(submit_lock_);
   RONDO_TRY(check_usable_locked());
-  if (!runs_here) RONDO_TRY(executor_->check_stream(stream));
+  if (!runs_here) {
+    RONDO_TRY_ASSIGN(batch.captured, executor_->check_stream(stream));
+    for (WorkItem &work : works) work.captured = batch.captured;
+  }
   batch.transfers.reserve(messages.size());
   if (messages_.empty()) messages_.resize(2 * size_t{rank_count_});
-  RONDO_TRY(give_numbers(calls, works));
+  if (auto numbered = give_numbers(calls, works); !numbered.ok()) {
+    executor_->forget_stream();
+    return numbered;
+  }
   give_numbers(messages, batch);
   if (runs_here) lock.unlock();
   RONDO_TRY(executor_->enqueue(works, stream));

@@ -6,6 +6,7 @@
 
 #include "src/engine/host_messages.h"
 #include "src/engine/watch.h"
+#include "src/plan/algorithm.h"
 #include "src/plan/collective.h"
 
 namespace rondo {
@@ -24,41 +25,12 @@ HostReducer copier() {
   return copier;
 }
 
-/// Says which blocks a call has between its rank and another one.
-class Blocks {
- public:
-  Blocks(const WorkItem &work, uint32_t rank)
-      : call_(work.plan->key.signature), traits_(traits_of(static_cast<rondo_collective_t>(call_.collective))),
-        lists_(work.lists.get()), rank_(rank) {
-    block_bytes_ = call_.count * rondo_type_size(static_cast<rondo_type_t>(call_.type));
-  }
-
-  [[nodiscard]] bool sends_to(uint32_t peer) const {
-    return has_source(traits_, rank_, call_.root) && has_target(traits_, peer, call_.root);
-  }
-  [[nodiscard]] bool receives_from(uint32_t peer) const {
-    return has_source(traits_, peer, call_.root) && has_target(traits_, rank_, call_.root);
-  }
-  [[nodiscard]] Block to(uint32_t peer) const {
-    if (lists_ != nullptr) return lists_->sends[peer];
-    return {traits_.source == BufferLayout::own_block ? 0 : peer * block_bytes_, block_bytes_};
-  }
-  [[nodiscard]] Block from(uint32_t peer) const {
-    if (lists_ != nullptr) return lists_->receives[peer];
-    return {traits_.target == BufferLayout::own_block ? 0 : peer * block_bytes_, block_bytes_};
-  }
-  [[nodiscard]] bool exchanges_in_place() const { return traits_.source == traits_.target && lists_ == nullptr; }
-
- private:
-  const Signature &call_;
-  const Collective &traits_;
-  const BlockLists *const lists_;
-  const uint32_t rank_;
-  uint64_t block_bytes_ = 0;
-};
+Blocks blocks_of(const WorkItem &work, uint32_t rank) {
+  return {work.plan->key.signature, work.lists.get(), rank};
+}
 
 void copy_own(const WorkItem &work, uint32_t rank) {
-  const Blocks blocks(work, rank);
+  const Blocks blocks = blocks_of(work, rank);
   if (!blocks.sends_to(rank) || !blocks.receives_from(rank)) return;
   const Block from = blocks.to(rank), to = blocks.from(rank);
   if (to.bytes == 0) return;  // the buffers may be null
@@ -119,7 +91,7 @@ void BlockExchange::begin_data(Lane &lane, const WorkItem &work, Operations &ope
 }
 
 void BlockExchange::add_lanes(const WorkItem &work) {
-  const Blocks blocks(work, parts_.rank);
+  const Blocks blocks = blocks_of(work, parts_.rank);
   const bool counts = work.lists != nullptr;
   const auto rank_count = static_cast<uint32_t>(parts_.ends.size());
   lanes_.clear();
@@ -137,18 +109,8 @@ void BlockExchange::add_lanes(const WorkItem &work) {
 /// Compares what the sender announced. False: they differ, and that is raised.
 bool BlockExchange::check_size(const Lane &lane, const WorkItem &work, Operations &operations) const {
   if (lane.sends || lane.size == lane.block.bytes) return true;
-  const Signature &call = work.plan->key.signature;
-  const uint64_t element_bytes = rondo_type_size(static_cast<rondo_type_t>(call.type));
-  const std::string own = std::to_string(parts_.rank), peer = std::to_string(lane.ends->peer);
-  Error error{RONDO_ERROR_MISMATCH,
-              "operation " + std::to_string(work.number) + " (" + describe(call) + ") differs between ranks: rank " +
-                  peer + " sends rank " + own + " " + std::to_string(lane.size / element_bytes) + " elements, rank " +
-                  own + " expects " + std::to_string(lane.block.bytes / element_bytes) +
-                  "; give both ranks the same count for this block" + what_now};
-  error.rank = static_cast<int32_t>(parts_.rank);
-  error.peer = static_cast<int32_t>(lane.ends->peer);
-  error.operation = work.number;
-  operations.ranks().raise(error);
+  operations.ranks().raise(differing_block(work.plan->key.signature, work.number, parts_.rank, lane.ends->peer,
+                                           lane.size, lane.block.bytes));
   return false;
 }
 
@@ -193,7 +155,7 @@ Progress BlockExchange::round(const WorkItem &work, Operations &operations) {
 /// Makes the lanes, and lets the first bytes of each begin.
 void BlockExchange::begin(const WorkItem &work, Operations &operations) {
   add_lanes(work);
-  const bool in_place = work.plan->key.in_place && Blocks(work, parts_.rank).exchanges_in_place();
+  const bool in_place = work.plan->key.in_place && blocks_of(work, parts_.rank).exchanges_in_place();
   for (Lane &lane : lanes_) {
     if (in_place) {
       begin_exchange(lane);

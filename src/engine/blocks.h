@@ -1,9 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// The blocks of a _v collective that exchanges blocks, as one rank has called it.
+// The blocks of a collective that exchanges blocks: all_to_all, gather, scatter.
 #pragma once
 
 #include <cstdint>
 #include <vector>
+
+#include "src/base/result.h"
+#include "src/plan/collective.h"
+#include "src/plan/plan.h"
 
 namespace rondo {
 
@@ -13,10 +17,36 @@ struct Block {
   uint64_t bytes = 0;
 };
 
+/// The blocks of a _v collective, as one rank has called it.
 struct BlockLists {
   std::vector<Block> sends;     ///< by the rank that receives; some may be unused
   std::vector<Block> receives;  ///< by the rank that sends; some may be unused
   uint64_t total_bytes = 0;     ///< for the statistics
 };
+
+/// Says which blocks a call has between its rank and another one.
+class Blocks {
+ public:
+  /// `lists` has the blocks of a _v collective, otherwise it is null. It outlives this.
+  Blocks(const Signature &call, const BlockLists *lists, uint32_t rank);
+
+  [[nodiscard]] bool sends_to(uint32_t peer) const;
+  [[nodiscard]] bool receives_from(uint32_t peer) const;
+  [[nodiscard]] Block to(uint32_t peer) const;
+  [[nodiscard]] Block from(uint32_t peer) const;
+  /// Returns whether a call in place sends from where it receives.
+  [[nodiscard]] bool exchanges_in_place() const { return traits_.source == traits_.target && lists_ == nullptr; }
+
+ private:
+  const Collective &traits_;
+  const BlockLists *const lists_;
+  const uint32_t rank_;
+  const uint32_t root_;
+  const uint64_t block_bytes_;
+};
+
+/// Returns the error for a block whose sizes differ: `peer` sends sent_bytes, `rank` expects expected_bytes.
+[[nodiscard]] Error differing_block(const Signature &call, uint64_t number, uint32_t rank, uint32_t peer,
+                                    uint64_t sent_bytes, uint64_t expected_bytes);
 
 }  // namespace rondo

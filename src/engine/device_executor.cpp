@@ -11,6 +11,7 @@
 #include "src/base/log.h"
 #include "src/base/parse.h"
 #include "src/base/start_thread.h"
+#include "src/engine/blocks.h"
 #include "src/engine/device_monitor.h"
 #include "src/engine/launches.h"
 #include "src/engine/watch.h"
@@ -20,6 +21,33 @@ namespace {
 
 constexpr uint64_t abandoned_interval_ns = 5'000'000;
 constexpr uint64_t peers_check_interval_ns = 20'000'000;
+
+/// Returns whether a rank's own block is in both buffers at one address.
+bool is_own_in_place(const WorkItem &work, const Blocks &blocks, uint32_t rank) {
+  return work.send + blocks.to(rank).begin_bytes == work.recv + blocks.from(rank).begin_bytes;
+}
+
+/// Returns the blocks of a collective that exchanges blocks, as transfers. One to this rank itself has both ends.
+std::vector<Transfer> transfers_of(const WorkItem &work, uint32_t rank, uint32_t rank_count) {
+  const Blocks blocks(work.plan->key.signature, work.lists.get(), rank);
+  const bool in_place = work.plan->key.in_place && blocks.exchanges_in_place();
+  std::vector<Transfer> transfers;
+  const auto add = [&](uint32_t peer, bool sends, const Block &block) {
+    if (block.bytes == 0 && work.lists == nullptr) return;
+    const std::byte *const base = sends ? work.send : work.recv;
+    // A send buffer is only ever read, except where it is the same as the other one.
+    auto *const data = block.bytes == 0 ? nullptr : const_cast<std::byte *>(base + block.begin_bytes);
+    transfers.push_back({data, block.bytes, 1, work.history, peer, 0, sends, nullptr, in_place});
+  };
+  const bool moves_own = !in_place && blocks.sends_to(rank) && blocks.receives_from(rank) &&
+                         !is_own_in_place(work, blocks, rank);
+  for (uint32_t distance = moves_own ? 0 : 1; distance < rank_count; ++distance) {
+    const uint32_t next = (rank + distance) % rank_count, previous = (rank + rank_count - distance) % rank_count;
+    if (blocks.sends_to(next)) add(next, true, blocks.to(next));
+    if (!in_place && blocks.receives_from(previous)) add(previous, false, blocks.from(previous));
+  }
+  return transfers;
+}
 
 }  // namespace
 
@@ -61,6 +89,7 @@ Result<void> DeviceExecutor::enqueue_one(const WorkItem &work, void *stream) {
   const Plan &plan = *work.plan;
   DeviceCall call;
   call.plan = work.prepared;
+  call.turn = work.turn;
   call.number = work.number;
   call.divisor = static_cast<rondo_op_t>(plan.key.signature.op) == RONDO_AVG ? operations_->rank_count() : 0;
   call.captured = work.captured;
@@ -68,22 +97,20 @@ Result<void> DeviceExecutor::enqueue_one(const WorkItem &work, void *stream) {
   // A send window is only ever read: the schedule has no step that writes it.
   call.buffers.send = {const_cast<std::byte *>(work.send), plan.send.begin, {}};
   call.buffers.recv = {work.recv, plan.recv.begin, {}};
+  const DeviceMessages blocks{blocks_of(work), work.turn, work.number, true, work.captured};
   const OperationInfo entered = Operations::info_of(work);
   operations_->ranks().enter(work.number, entered);
   // First: a launch waits where the stream's queue is full.
-  monitor_->add(work.number, entered, Operations::cost_of(plan), work.captured);
-  EnqueueWait wait(*this, *operations_, work.number);
-  const auto launched = [&]() -> Result<void> {
-    // Opening memory of peers may wait for the device, so it comes before this call is in flight. If other work is in
-    // flight now, a later call opens it.
-    const bool follows = !call.captured && has_peer_news() && try_quiet().owns_lock();
-    if (follows && !follow_peers(wait)) return opening_timed_out();
-    const auto held = Launches::of_process().hold(wait);
-    if (!held.owns_lock()) return opening_timed_out();
-    return plan.widened ? launch_mean(plan, call, stream) : launch(call, stream);
-  }();
+  OperationCost cost = Operations::cost_of(plan);
+  if (work.lists != nullptr) cost.bytes = work.lists->total_bytes;
+  monitor_->add(work, entered, cost, blocks.batch);
+  const auto launched = launch_held(work.number, work.captured, [&]() -> Result<void> {
+    if (!plan.schedules.empty()) return plan.widened ? launch_mean(plan, call, stream) : launch(call, stream);
+    if (blocks.batch == nullptr) return Error{RONDO_ERROR_OUT_OF_RESOURCES, "out of memory"};
+    return launch_messages(blocks, stream);
+  });
   if (launched.ok()) return {};
-  monitor_->withdraw(work.number);
+  monitor_->withdraw(work.turn);
   operations_->raise_not_enqueued(launched.error(), work.number);
   operations_->ranks().fail(work.number);
   return operations_->report_failure();
@@ -94,6 +121,59 @@ Result<void> DeviceExecutor::launch_mean(const Plan &plan, const DeviceCall &cal
   RONDO_TRY_ASSIGN(on_words.buffers, widen(plan, call, stream));
   RONDO_TRY(launch(on_words, stream));
   return narrow(plan, call, operations_->rank_count(), stream);
+}
+
+std::shared_ptr<const DeviceBatch> DeviceExecutor::blocks_of(const WorkItem &work) const {
+  if (!work.plan->schedules.empty()) return nullptr;
+  try {
+    return std::make_shared<const DeviceBatch>(transfers_of(work, operations_->rank(), operations_->rank_count()),
+                                               part_count_max(true));
+  } catch (const std::bad_alloc &) {
+    return nullptr;
+  }
+}
+
+template <class Launch>
+Result<void> DeviceExecutor::launch_held(uint64_t number, bool captured, const Launch &launches) {
+  EnqueueWait wait(*this, *operations_, number);
+  // Opening memory of peers may wait for the device, so it comes before this call is in flight. If other work is in
+  // flight now, a later call opens it.
+  const bool follows = !captured && has_peer_news() && try_quiet().owns_lock();
+  if (follows && !follow_peers(wait)) return opening_timed_out();
+  const auto held = Launches::of_process().hold(wait);
+  return held.owns_lock() ? launches() : opening_timed_out();
+}
+
+Result<void> DeviceExecutor::open_messages() {
+  if (!capabilities().sends_messages)
+    return Error{RONDO_ERROR_UNSUPPORTED,
+                 "messages on device memory need the kernel executor, and all ranks, at most " +
+                     std::to_string(batch_ranks_max) + ", on one host; this communicator is on " + describe() +
+                     (capabilities().kind == RONDO_DEVICE_EXECUTOR_COPY
+                          ? " with the copy executor: set RONDO_DEVICE_EXECUTOR=kernel"
+                          : ", and its ranks are more or on several hosts: use host memory there")};
+  return operations_->ranks().messages()->open();
+}
+
+Result<void> DeviceExecutor::enqueue_messages(MessageBatch &batch, StreamRef stream) {
+  DeviceMessages messages;
+  messages.turn = batch.turn;
+  messages.captured = batch.captured;
+  const auto launched = [&]() -> Result<void> {
+    try {
+      messages.batch = std::make_shared<const DeviceBatch>(batch.transfers.all(), part_count_max(false));
+      monitor_->add(messages);
+    } catch (const std::bad_alloc &) {
+      return Error{RONDO_ERROR_OUT_OF_RESOURCES, "out of memory"};
+    }
+    return launch_held(0, batch.captured, [&] { return launch_messages(messages, stream.device); });
+  }();
+  if (launched.ok()) return {};
+  monitor_->withdraw(batch.turn);
+  Error error = launched.error();
+  error.message = "messages could not be enqueued: " + error.message;
+  operations_->raise(std::move(error), 0);
+  return operations_->report_failure();
 }
 
 /// If the communicator has failed, that is its failure and not this.

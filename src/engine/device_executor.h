@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "src/engine/device_batch.h"
 #include "src/engine/executor.h"
 #include "src/proto/interpreter.h"
 
@@ -31,9 +32,9 @@ struct DeviceReport {
   uint64_t begun_calls = 0;   ///< replays of captured ones among them, and a call that waits for ranks which share its
                               ///< kernel; one too many for the moment in which one ends
   uint64_t ended_calls = 0;   ///< the same as begun_calls: none runs
-  uint64_t ended_number = 0;  ///< the operation whose kernel ended last, done or not
+  uint64_t ended_number = 0;  ///< the turn of the operation whose kernel ended last, done or not
   bool failed = false;        ///< a kernel stopped, or met a slot that did not fit; those after it do nothing
-  uint64_t failed_number = 0;
+  uint64_t failed_number = 0;  ///< a turn
   Fault fault = Fault::none;  ///< none if the host stopped it
   uint32_t peer = 0;          ///< fault: whose slot
   /// A stopped operation looks like one that is done. If this is true, an operation that ended after a failure of the
@@ -45,9 +46,19 @@ struct DeviceReport {
 struct DeviceCall {
   PreparedPlan *plan = nullptr;
   Buffers buffers;        ///< addresses of the device
-  uint64_t number = 0;    ///< of the operation
+  uint64_t turn = 0;      ///< of the operation on this rank, by which the device reports
+  uint64_t number = 0;    ///< of the collective: equal on all ranks
   uint32_t divisor = 0;   ///< the number of ranks for avg, otherwise 0
   bool captured = false;  ///< into a graph, as check_stream() reported; it runs with each launch of the graph
+};
+
+/// A batch of messages as the device gets it.
+struct DeviceMessages {
+  std::shared_ptr<const DeviceBatch> batch;
+  uint64_t turn = 0;
+  uint64_t number = 0;    ///< of the collective that exchanges blocks, 0 for messages
+  bool blocks = false;    ///< it is such a collective
+  bool captured = false;  ///< as in DeviceCall
 };
 
 class DeviceExecutor;
@@ -67,7 +78,7 @@ class EnqueueWait {
  private:
   const DeviceExecutor &device_;
   const Operations &operations_;
-  const uint64_t number_;                       ///< of the call's operation
+  const uint64_t number_;                       ///< of the call's collective, or 0
   uint64_t begun_calls_ = 0, deadline_ns_ = 0;  ///< no deadline: not looked yet
   uint64_t next_peers_check_ns_ = 0;
 };
@@ -79,6 +90,8 @@ class DeviceExecutor : public Executor {
 
   void start(Operations &operations) final;
   [[nodiscard]] Result<void> enqueue(std::span<const WorkItem> works, StreamRef stream) final;
+  [[nodiscard]] Result<void> open_messages() override;
+  [[nodiscard]] Result<void> enqueue_messages(MessageBatch &batch, StreamRef stream) final;
   void look_for_failure() final;
   [[nodiscard]] bool quiesce() final;
   void end() final;
@@ -88,6 +101,8 @@ class DeviceExecutor : public Executor {
   [[nodiscard]] virtual DeviceReport report() const = 0;
   /// Ends what runs and what will be launched. It is called again and again as long as something has not ended.
   virtual void stop() = 0;
+  /// Returns what kernels of batches report, or null if the executor has none.
+  [[nodiscard]] virtual const BatchProgress *batch_progress() const { return nullptr; }
   /// Says whether all that was enqueued has ended, as long as no calls come meanwhile.
   [[nodiscard]] virtual bool drained() const = 0;
   /// Says whether peers have shared or withdrawn memory, and this rank has not followed yet.
@@ -110,6 +125,12 @@ class DeviceExecutor : public Executor {
   /// Enqueues, after launch(), the division of the sums into the buffers of `call`.
   [[nodiscard]] virtual Result<void> narrow(const Plan &plan, const DeviceCall &call, uint32_t rank_count,
                                             void *stream) = 0;
+  /// Launches a batch likewise.
+  [[nodiscard]] virtual Result<void> launch_messages(const DeviceMessages &, void * /*stream*/) {
+    return Executor::open_messages();
+  }
+  /// Returns the most parts into which a message, or a block of a collective, is cut. Equal on all ranks.
+  [[nodiscard]] virtual uint32_t part_count_max(bool /*of_blocks*/) const { return 1; }
   /// Ends sharing after the last call, with nothing in flight. Peers close what this rank shared, and it closes what
   /// they shared. Returns false if, after some seconds, a thread of the executor is still in a driver's call for that.
   /// The executor's destructor would wait for that thread until has_stopped_sharing().
@@ -125,6 +146,11 @@ class DeviceExecutor : public Executor {
  private:
   [[nodiscard]] Result<void> enqueue_one(const WorkItem &work, void *stream);
   [[nodiscard]] Result<void> launch_mean(const Plan &plan, const DeviceCall &call, void *stream);
+  /// Returns the blocks of a plan that exchanges them. Null: it does not, or there is no memory.
+  [[nodiscard]] std::shared_ptr<const DeviceBatch> blocks_of(const WorkItem &work) const;
+  /// Calls launches() while no quiet moment begins. `number`: of the collective, or 0.
+  template <class Launch>
+  [[nodiscard]] Result<void> launch_held(uint64_t number, bool captured, const Launch &launches);
   [[nodiscard]] Error opening_timed_out() const;
 
   Operations *operations_ = nullptr;

@@ -5,6 +5,7 @@
 
 #include "src/base/clock.h"
 #include "src/base/start_thread.h"
+#include "src/engine/blocks.h"
 
 namespace rondo {
 namespace {
@@ -19,7 +20,10 @@ constexpr uint64_t others_look_ns = 50'000;
 }  // namespace
 
 DeviceMonitor::DeviceMonitor(DeviceExecutor &device, Operations &operations)
-    : device_(device), operations_(operations), ranks_(operations.ranks()) {
+    : device_(device),
+      operations_(operations),
+      ranks_(operations.ranks()),
+      known_(recorded_operation_count) {
   const SignalsBlocked blocked;
   thread_ = std::thread([this] { run(); });
 }
@@ -33,22 +37,47 @@ DeviceMonitor::~DeviceMonitor() {
   thread_.join();
 }
 
-void DeviceMonitor::add(uint64_t number, const OperationInfo &what, OperationCost cost, bool captured) {
+DeviceMonitor::BatchWatch::BatchWatch(const DeviceMonitor &monitor, const Known &known)
+    : heads(*monitor.device_.batch_progress(), known.batch, known.turn, *monitor.ranks_.messages(),
+            monitor.operations_.rank()),
+      watch(monitor.ranks_, *monitor.ranks_.messages(), heads, monitor.operations_.rank(),
+            monitor.operations_.rank_count(), monitor.operations_.timeout_ns()) {}
+
+void DeviceMonitor::add(const WorkItem &work, const OperationInfo &what, OperationCost cost,
+                        std::shared_ptr<const DeviceBatch> blocks) {
   cost.on_device = true;
-  cost.ran = !captured;
-  bool was_idle = false;
-  {
-    const std::lock_guard lock(mutex_);
-    outstanding_.push_back({number, what, cost, captured});
-    ++added_count_;
-    was_idle = idle_;
-  }
+  cost.ran = !work.captured;
+  add(std::unique_lock(mutex_), {work.turn, work.number, what, cost, work.captured, std::move(blocks), {}});
+}
+
+void DeviceMonitor::add(const DeviceMessages &messages) {
+  Outstanding added;
+  added.turn = messages.turn;
+  added.captured = messages.captured;
+  added.batch = messages.batch;
+  added.records.reserve(messages.batch->transfers().size());
+  MessageBoards &boards = *ranks_.messages();
+  std::unique_lock lock(mutex_);  // the monitor's thread completes records
+  for (const Transfer &each : messages.batch->transfers()) boards.announce(each.peer, each.sends, each.message);
+  boards.enter_batch();
+  for (const Transfer &each : messages.batch->transfers()) added.records.push_back(boards.begin(info_of(each)));
+  add(std::move(lock), std::move(added));
+}
+
+void DeviceMonitor::add(std::unique_lock<std::mutex> lock, Outstanding added) {
+  known_[added.turn % known_.size()] = {added.turn, added.number, added.batch};
+  outstanding_.push_back(std::move(added));
+  ++added_count_;
+  const bool was_idle = idle_;
+  lock.unlock();
   if (was_idle) changed_.notify_all();
 }
 
-void DeviceMonitor::withdraw(uint64_t number) {
+void DeviceMonitor::withdraw(uint64_t turn) {
   const std::lock_guard lock(mutex_);
-  if (!outstanding_.empty() && outstanding_.back().number == number) outstanding_.pop_back();
+  if (outstanding_.empty() || outstanding_.back().turn != turn) return;
+  for (const uint64_t record : outstanding_.back().records) ranks_.messages()->fail(record);
+  outstanding_.pop_back();
 }
 
 bool DeviceMonitor::quiesce(uint64_t patience_ns) {
@@ -86,13 +115,20 @@ bool DeviceMonitor::look(std::unique_lock<std::mutex> &lock) {
   const bool busy = running || !outstanding_.empty();
   const uint64_t now = now_ns();
   if (running && !outstanding_.empty()) {
-    if (!watch_ || watched_.number != outstanding_.front().number) {
-      watched_ = outstanding_.front();
-      watch_.emplace(ranks_, operations_.rank(), operations_.rank_count(), watched_.number, watched_.what,
-                     operations_.timeout_ns());
+    const Outstanding &front = outstanding_.front();
+    if ((!watch_ && !batch_watch_) || watched_.turn != front.turn) {
+      watch_.reset();
+      batch_watch_.reset();
+      watched_ = front;
+      if (front.is_batch()) batch_watch_.emplace(*this, Known{front.turn, front.number, front.batch});
+      else watch_.emplace(ranks_, operations_.rank(), operations_.rank_count(), watched_.number, watched_.what,
+                          operations_.timeout_ns());
     }
     // Replays before the operation may be running, each of which has its own time.
-    if (std::exchange(watched_begun_, report.begun_calls) != report.begun_calls) watch_->restart();
+    if (std::exchange(watched_begun_, report.begun_calls) != report.begun_calls) {
+      if (watch_) watch_->restart();
+      if (batch_watch_) batch_watch_->watch.restart();
+    }
   }
   const bool has_operation = !outstanding_.empty();
   lock.unlock();  // what follows takes its time, and calls the communicator
@@ -120,21 +156,38 @@ bool DeviceMonitor::look(std::unique_lock<std::mutex> &lock) {
 
 void DeviceMonitor::carry_over(const DeviceReport &report) {
   while (!outstanding_.empty() &&
-         (outstanding_.front().captured || outstanding_.front().number <= report.ended_number)) {
-    const uint64_t number = outstanding_.front().number;
-    const OperationCost cost = outstanding_.front().cost;
+         (outstanding_.front().captured || outstanding_.front().turn <= report.ended_number)) {
+    const Outstanding ended = std::move(outstanding_.front());
     outstanding_.pop_front();
-    if ((report.failed && number >= report.failed_number) || (report.ends_when_stopped && ranks_.failed())) {
-      ranks_.fail(number);
-    } else {
-      ranks_.complete(number, cost);
-      operations_.mark_executed(number);
-    }
+    end(ended, (report.failed && ended.turn >= report.failed_number) ||
+                   (report.ends_when_stopped && ranks_.failed()));
   }
 }
 
+void DeviceMonitor::end(const Outstanding &ended, bool failed) {
+  for (size_t each = 0; each < ended.records.size(); ++each) {
+    if (failed) ranks_.messages()->fail(ended.records[each]);
+    else ranks_.messages()->complete(ended.records[each], info_of(ended.batch->transfers()[each]), false);
+  }
+  if (failed && !ended.is_batch()) ranks_.fail(ended.number);
+  if (failed) return;
+  if (ended.is_batch()) ranks_.messages()->complete_batch();
+  else ranks_.complete(ended.number, ended.cost);
+  operations_.mark_executed(ended.turn);
+}
+
+DeviceMonitor::Known DeviceMonitor::known(uint64_t turn) {
+  const std::lock_guard lock(mutex_);
+  const Known &latest = known_[turn % known_.size()];
+  return latest.turn == turn ? latest : Known{turn, turn, nullptr};  // as without messages
+}
+
 void DeviceMonitor::look_at_running(uint64_t now_ns) {
-  if (!ranks_.failed() && watch_) static_cast<void>(watch_->look(now_ns));
+  if (ranks_.failed()) return;
+  if (watch_) static_cast<void>(watch_->look(now_ns));
+  if (!batch_watch_) return;
+  batch_watch_->heads.refresh();
+  static_cast<void>(batch_watch_->watch.look(now_ns));
 }
 
 /// A kernel of a replayed graph has no number of its own: deaths and its deadline are all that can be seen.
@@ -150,10 +203,10 @@ void DeviceMonitor::look_at_replay(const DeviceReport &report, uint64_t now_ns) 
   if (const auto death =
           find_ended_rank(ranks_, operations_.rank(), operations_.rank_count(), UINT64_MAX, RankEnd::death)) {
     error = *death;
-    error.operation = report.ended_number;
+    error.operation = known(report.ended_number).number;
   } else if (now_ns - replay_since_ns_ >= operations_.timeout_ns()) {
     error = {RONDO_ERROR_TIMEOUT,
-             "a collective of a replayed graph on rank " + std::to_string(operations_.rank()) +
+             "an operation of a replayed graph on rank " + std::to_string(operations_.rank()) +
                  " timed out; look whether every rank has launched its graph, or raise timeout_ms (RONDO_TIMEOUT)"};
   } else {
     return;
@@ -170,21 +223,42 @@ void DeviceMonitor::report_fault() {
 
 void DeviceMonitor::tell_device_error(const DeviceReport &report) {
   const auto sound = device_.check_device();
-  if (!sound.ok()) operations_.raise(sound.error(), report.ended_number + 1);
+  if (!sound.ok()) operations_.raise(sound.error(), known(report.ended_number).number + 1);
 }
 
 void DeviceMonitor::report_fault(const DeviceReport &report) {
   if (!report.failed || ranks_.failed()) return;
   if (report.fault == Fault::none) return await_reason(report);
-  uint64_t number = report.failed_number;
+  const Known failed = known(report.failed_number);
+  if (failed.batch != nullptr && failed.number == 0) return report_batch_fault(report, failed);
+  uint64_t number = failed.number;
   auto what = ranks_.entered(operations_.rank(), number);
   if (!what) {  // its record is overwritten; ranks that disagree on it disagree on the latest one, too
     number = ranks_.latest_operation(operations_.rank());
     what = ranks_.entered(operations_.rank(), number);
   }
   const OperationInfo entered = what ? *what : OperationInfo{};
+  if (report_differing_block(report, failed, entered.signature)) return;
   OperationWatch(ranks_, operations_.rank(), operations_.rank_count(), number, entered, operations_.timeout_ns())
       .explain_fault(report.peer, report.fault);
+}
+
+/// Reports a block of a _v collective whose sizes differ. Returns false if that is not the fault.
+bool DeviceMonitor::report_differing_block(const DeviceReport &report, const Known &failed, const Signature &call) {
+  if (failed.batch == nullptr || report.fault != Fault::wrong_size) return false;
+  for (const Transfer &block : failed.batch->transfers()) {
+    if (block.sends || block.peer != report.peer) continue;
+    const uint64_t sent_bytes = device_.batch_progress()->sent_bytes();
+    ranks_.raise(differing_block(call, failed.number, operations_.rank(), report.peer, sent_bytes, block.bytes));
+    return true;
+  }
+  return false;
+}
+
+void DeviceMonitor::report_batch_fault(const DeviceReport &report, const Known &failed) {
+  BatchWatch explaining(*this, failed);
+  if (const Transfer *const head = explaining.heads.receiving_from(report.peer))
+    explaining.watch.explain_fault(*head, report.fault, 0);
 }
 
 /// The kernel stopped, but not because of this rank, which is stopped only after the communicator's failure is on
@@ -196,11 +270,12 @@ void DeviceMonitor::await_reason(const DeviceReport &report) {
     if (look % others_looks_per_death_check != 0) continue;
     if (auto death =
             find_ended_rank(ranks_, operations_.rank(), operations_.rank_count(), UINT64_MAX, RankEnd::death)) {
-      death->operation = report.failed_number;
+      death->operation = known(report.failed_number).number;
       return ranks_.raise(*death);
     }
   }
-  operations_.raise({RONDO_ERROR_REMOTE, "another rank gave up this operation"}, report.failed_number);
+  operations_.raise({RONDO_ERROR_REMOTE, "another rank gave up this operation"},
+                    known(report.failed_number).number);
 }
 
 }  // namespace rondo

@@ -7,12 +7,16 @@
 #include <condition_variable>
 #include <cstdint>
 #include <deque>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <thread>
+#include <vector>
 
 #include "src/engine/device_executor.h"
+#include "src/engine/device_heads.h"
 #include "src/engine/operations.h"
+#include "src/engine/transfer_watch.h"
 #include "src/engine/watch.h"
 
 namespace rondo {
@@ -25,12 +29,16 @@ class DeviceMonitor {
   DeviceMonitor &operator=(const DeviceMonitor &) = delete;
   ~DeviceMonitor();  ///< after quiesce(): the kernels must have ended
 
-  /// Adds an operation that will be enqueued now. Numbers come in order. The kernel of a captured operation will run
+  /// Adds an operation that will be enqueued now. Turns come in order. The kernel of a captured operation will run
   /// without a report of its own, so the operation counts as done when its turn comes.
-  void add(uint64_t number, const OperationInfo &what, OperationCost cost, bool captured);
+  /// `blocks`: of a collective that exchanges blocks, or null.
+  void add(const WorkItem &work, const OperationInfo &what, OperationCost cost,
+           std::shared_ptr<const DeviceBatch> blocks);
+  /// Adds a batch of messages likewise, and publishes it.
+  void add(const DeviceMessages &messages);
 
   /// Takes back the latest operation, which could not be enqueued.
-  void withdraw(uint64_t number);
+  void withdraw(uint64_t turn);
 
   /// Fails the communicator if a kernel has seen a fault, or the device has failed. A caller whose stream has ended
   /// need not wait for the monitor's thread.
@@ -42,13 +50,35 @@ class DeviceMonitor {
 
  private:
   struct Outstanding {
-    uint64_t number = 0;
+    uint64_t turn = 0;
+    uint64_t number = 0;  ///< of the collective, 0 for a batch of messages
     OperationInfo what;
     OperationCost cost;
     bool captured = false;
+    std::shared_ptr<const DeviceBatch> batch;  ///< of messages, or of a collective's blocks, or null
+    std::vector<uint64_t> records;             ///< of the batch's messages
+
+    [[nodiscard]] bool is_batch() const { return number == 0; }
+  };
+  /// An operation that was added: what a turn of the device's reports means.
+  struct Known {
+    uint64_t turn = 0;
+    uint64_t number = 0;
+    std::shared_ptr<const DeviceBatch> batch;
+  };
+  /// The watch over a batch.
+  struct BatchWatch {
+    BatchWatch(const DeviceMonitor &monitor, const Known &known);
+    DeviceHeads heads;
+    TransferWatch watch;
   };
 
   void run();
+  void add(std::unique_lock<std::mutex> lock, Outstanding added);
+  void end(const Outstanding &ended, bool failed);
+  [[nodiscard]] Known known(uint64_t turn);
+  [[nodiscard]] bool report_differing_block(const DeviceReport &report, const Known &failed, const Signature &call);
+  void report_batch_fault(const DeviceReport &report, const Known &failed);
   /// Checks what runs. Returns true if it is to be checked again soon.
   bool look(std::unique_lock<std::mutex> &lock);
   void carry_over(const DeviceReport &report);
@@ -64,12 +94,14 @@ class DeviceMonitor {
   std::mutex mutex_;  ///< guards what follows
   std::condition_variable changed_;
   std::deque<Outstanding> outstanding_;
+  std::vector<Known> known_;  ///< the latest operations, by turn; those that no other turn has overwritten
   uint64_t added_count_ = 0;
   bool idle_ = false;  ///< the thread waits to be woken, which costs 1.5 us; otherwise it polls
   bool ending_ = false;
 
   // The monitor's thread alone uses these.
-  std::optional<OperationWatch> watch_;  ///< of the operation that runs
+  std::optional<OperationWatch> watch_;  ///< of the collective that runs
+  std::optional<BatchWatch> batch_watch_;  ///< of the batch that runs
   Outstanding watched_;
   uint64_t watched_begun_ = 0;  ///< calls that had begun at its last check
   uint64_t replay_ = 0;         ///< the call, counted, that was seen to run without an operation of its own

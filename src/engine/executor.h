@@ -50,6 +50,7 @@ struct ExecutorCapabilities {
   bool oversubscribed = false;      ///< ranks wait for each other's cores
   bool runs_in_call = false;        ///< without a stream enqueue() returns when the work is done
   bool exchanges_blocks = false;    ///< prepare() takes plans that exchange blocks
+  bool exchanges_by_ll = false;     ///< small blocks in such plans go by ll
   bool sends_messages = false;      ///< open_messages() and enqueue_messages() work
   bool checks_buffers = true;       ///< false: check_buffer() accepts everything
   // Two bytes, a cache line apart on a device, for barriers.

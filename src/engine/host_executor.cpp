@@ -77,7 +77,7 @@ ExecutorCapabilities HostExecutor::capabilities() const {
   own.exports_memory = true;
   own.oversubscribed = parts_.oversubscribed;
   own.runs_in_call = true;
-  own.exchanges_blocks = true;
+  own.exchanges_blocks = own.exchanges_by_ll = true;
   own.sends_messages = links_.carries_messages();
   own.checks_buffers = parts_.is_device_memory != nullptr;
   own.barrier_send = const_cast<std::byte *>(&barrier_buffer_[0]);

@@ -19,10 +19,6 @@ std::unique_ptr<MessageLinks> ends_of(Links &links, uint32_t rank, uint32_t rank
   return std::make_unique<MessageLinks>(peers, links.peers(), wake);
 }
 
-MessageInfo info_of(const Transfer &transfer) {
-  return {transfer.peer, transfer.sends, transfer.type, transfer.bytes, transfer.message};
-}
-
 /// Puts messages on record, and exports the buffers of those that are worth it.
 class Publisher final : public TransferObserver {
  public:
@@ -103,7 +99,10 @@ bool HostMessages::run_between_ranks(Operations &operations, bool in_call) {
     outcome = run_transfers(queues_, waiter, wait_.progresses ? 0 : wait_.poll_count);
   }
   links_.set_running(false);
-  if (outcome.kind == RunOutcome::Kind::fault) watch.explain_fault(queues_.faulty(), links_.peers().own_shortage());
+  if (outcome.kind == RunOutcome::Kind::fault) {
+    const TransferQueue &faulty = queues_.faulty();
+    watch.explain_fault(faulty.head(), faulty.state.fault, links_.peers().own_shortage());
+  }
   // A rank that received everything checks as well, because a failed peer may have withdrawn its exported buffers too
   // early.
   if (outcome.kind == RunOutcome::Kind::done && !ranks.failed()) return true;

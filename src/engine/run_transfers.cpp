@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/engine/run_transfers.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "src/base/cpu.h"
@@ -95,6 +96,12 @@ void TransferQueues::begin_head(TransferQueue &queue) {
   // A peer that reads buffers of this rank is on this host, so its FIFO is memory, which it reads as it is.
   queue.links.in_header = queue.sends && !queue.links.exported && head.bytes <= header_payload_bytes &&
                           queue.links.ends.front()->readable_kinds != 0;
+}
+
+size_t TransferQueues::late_head() {
+  const auto all = active();
+  const auto blocked = std::find_if(all.begin(), all.end(), [](const auto *each) { return each->is_blocked(); });
+  return blocked != all.end() ? static_cast<size_t>(blocked - all.begin()) : 0;
 }
 
 Progress TransferQueues::visit(size_t index) {

@@ -16,6 +16,7 @@
 
 #include "src/engine/host_links.h"
 #include "src/engine/run_plan.h"
+#include "src/engine/transfer_heads.h"
 #include "src/engine/transfers.h"
 #include "src/engine/waiter.h"
 
@@ -121,7 +122,7 @@ class TransferObserver {
 };
 
 /// The queues of a rank, which it fills with one batch after another. A batch allocates nothing.
-class TransferQueues {
+class TransferQueues final : public TransferHeads {
  public:
   /// Makes empty queues. `links` outlive this.
   explicit TransferQueues(const MessageLinks &links);
@@ -135,6 +136,10 @@ class TransferQueues {
   [[nodiscard]] std::span<TransferQueue *const> active() const { return {active_.data(), active_count_}; }
   [[nodiscard]] size_t active_count() const { return active_count_; }
   [[nodiscard]] bool done() const { return active_count_ == 0; }
+  [[nodiscard]] size_t head_count() const override { return active_count_; }
+  [[nodiscard]] const Transfer &head(size_t index) const override { return active_[index]->head(); }
+  [[nodiscard]] bool is_blocked(size_t index) override { return active_[index]->is_blocked(); }
+  [[nodiscard]] size_t late_head() override;
 
   /// Begins the first heads, before the first visit. `observer` outlives the run of the batch.
   void start(TransferObserver &observer);

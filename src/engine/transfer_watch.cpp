@@ -20,10 +20,10 @@ constexpr int fault_looks_max = 100;  // not a time: a machine that stands still
 
 std::string numbered(const char *what, uint64_t number) { return what + (" " + std::to_string(number)); }
 
-std::string name_of(const TransferQueue &queue) {
-  const std::string peer = std::to_string(queue.peer);
-  return queue.sends ? numbered("send", queue.head().message) + " to rank " + peer
-                     : numbered("receive", queue.head().message) + " from rank " + peer;
+std::string name_of(const Transfer &head) {
+  const std::string peer = std::to_string(head.peer);
+  return head.sends ? numbered("send", head.message) + " to rank " + peer
+                    : numbered("receive", head.message) + " from rank " + peer;
 }
 
 std::string size_of(uint64_t bytes, uint32_t type) {
@@ -50,30 +50,42 @@ bool TransferWatch::look(uint64_t now_ns) {
 /// Reads the peer's counts first. If all that it has entered is complete, no slot becomes free before it enters more.
 /// The slots, read after that, show whether this send needs one.
 void TransferWatch::publish_blocked() {
-  for (const TransferQueue *const queue : queues_.active()) {
-    if (!queue->sends || !boards_.knows(queue->peer)) continue;
-    const PairCounts received = boards_.pair(queue->peer, rank_, false);
-    const bool idle = received.completed == received.entered && received.entered < queue->head().message;
-    if (idle && queue->is_blocked()) boards_.block(queue->peer, {queue->head().message, received.completed + 1});
+  for (size_t index = 0; heads_.reads_slots() && index < heads_.head_count(); ++index) {
+    const Transfer &head = heads_.head(index);
+    if (!head.sends || !boards_.knows(head.peer)) continue;
+    const PairCounts received = boards_.pair(head.peer, rank_, false);
+    const bool idle = received.completed == received.entered && received.entered < head.message;
+    if (idle && heads_.is_blocked(index)) boards_.block(head.peer, {head.message, received.completed + 1});
   }
 }
 
 bool TransferWatch::check_ended_peers(uint64_t now_ns) {
   if (now_ns < next_death_check_ns_) return false;
   next_death_check_ns_ = now_ns + death_check_interval_ns;
-  const auto active = queues_.active();
   const std::vector<uint32_t> dead = ranks_.find_dead();  // once for all: a few system calls a process
-  return std::any_of(active.begin(), active.end(), [&](const auto *queue) { return check_ended(*queue, dead, true); });
+  for (size_t index = 0; index < heads_.head_count(); ++index)
+    if (check_ended(index, dead)) return true;
+  return false;
+}
+
+bool TransferWatch::has_ended(uint32_t peer, std::span<const uint32_t> dead) const {
+  const RankState state = ranks_.state(peer);
+  if (state == RankState::left || state == RankState::finalized) return true;
+  return state == RankState::alive && std::find(dead.begin(), dead.end(), peer) != dead.end();
 }
 
 /// Receives first what the peer sent before it ended, since the slots are read after its end was seen.
-bool TransferWatch::check_ended(const TransferQueue &queue, std::span<const uint32_t> dead, bool must_block) {
-  const RankState state = ranks_.state(queue.peer);
-  const bool has_died = state == RankState::alive && std::find(dead.begin(), dead.end(), queue.peer) != dead.end();
-  const bool has_left = state == RankState::left || state == RankState::finalized;
-  if (!has_died && !has_left) return false;
-  if (must_block && (awaits(queue.peer) || !queue.is_blocked())) return false;
-  uint32_t ended = queue.peer;
+bool TransferWatch::check_ended(size_t index, std::span<const uint32_t> dead) {
+  const Transfer &head = heads_.head(index);
+  if (!has_ended(head.peer, dead) || awaits(head.peer) || !heads_.is_blocked(index)) return false;
+  return tell_ended(head, dead);
+}
+
+bool TransferWatch::tell_ended(const Transfer &head, std::span<const uint32_t> dead) {
+  if (!has_ended(head.peer, dead)) return false;
+  const RankState state = ranks_.state(head.peer);
+  const bool has_left = state == RankState::left || state == RankState::finalized, has_died = !has_left;
+  uint32_t ended = head.peer;
   std::string how = state == RankState::left ? " has destroyed its communicator" : " has finalized its communicator";
   if (has_died) how = ranks_.how_dead(ended);
   // A rank may leave because another one died. That death is the reason, and it precedes the state that was read.
@@ -82,7 +94,7 @@ bool TransferWatch::check_ended(const TransferQueue &queue, std::span<const uint
     how = ranks_.how_dead(ended);
   }
   raise(RONDO_ERROR_REMOTE, ended,
-        ranks_.describe_rank(ended) + how + "; rank " + std::to_string(rank_) + " waits in " + name_of(queue));
+        ranks_.describe_rank(ended) + how + "; rank " + std::to_string(rank_) + " waits in " + name_of(head));
   return true;
 }
 
@@ -109,7 +121,8 @@ bool TransferWatch::check_cycle(uint64_t now_ns) {
 }
 
 std::string TransferWatch::doing(uint32_t peer, const BatchCounts &batches) const {
-  if (batches.entered > batches.completed) return "is in batch " + std::to_string(batches.entered) + " of its messages";
+  if (batches.entered > batches.completed)
+    return "is in batch " + std::to_string(batches.completed + 1) + " of its messages";
   const uint64_t completed = ranks_.completed_operation(peer), entered = ranks_.latest_operation(peer);
   if (entered > completed) {
     const auto call = ranks_.entered(peer, entered);
@@ -119,72 +132,65 @@ std::string TransferWatch::doing(uint32_t peer, const BatchCounts &batches) cons
          std::to_string(batches.completed) + " batches of messages";
 }
 
-const TransferQueue &TransferWatch::late_queue() {
-  const auto active = queues_.active();
-  const auto blocked = std::find_if(active.begin(), active.end(), [](const auto *each) { return each->is_blocked(); });
-  return blocked != active.end() ? **blocked : *active.front();
-}
-
 /// A rank of another host answers after a moment, so that the question comes before the deadline, and again until then.
 void TransferWatch::ask_late_peer(uint64_t now_ns) {
   const uint64_t ahead_ns = std::min(ask_ahead_max_ns, timeout_ns_ / 2);
   if (now_ns - start_ns_ + ahead_ns < timeout_ns_) return;
-  const TransferQueue &queue = late_queue();
+  const Transfer &head = heads_.head(heads_.late_head());
   const uint64_t since_ns = now_ns - std::min(report_age_max_ns, ahead_ns / 2);
-  auto report = boards_.report(queue.peer, rank_, !queue.sends, queue.head().message, since_ns);
-  if (!report && reporter_ == queue.peer) return;
+  auto report = boards_.report(head.peer, rank_, !head.sends, head.message, since_ns);
+  if (!report && reporter_ == head.peer) return;
   report_ = std::move(report);
-  reporter_ = queue.peer;
+  reporter_ = head.peer;
 }
 
-std::string TransferWatch::calls_of(const TransferQueue &queue) const {
-  const std::string peer = ranks_.describe_rank(queue.peer);
-  const std::string calls = queue.sends ? "rondo_recv" : "rondo_send";
-  const std::string whom = (queue.sends ? " from rank " : " to rank ") + std::to_string(rank_);
-  if (!report_ || reporter_ != queue.peer)
+std::string TransferWatch::calls_of(const Transfer &head) const {
+  const std::string peer = ranks_.describe_rank(head.peer);
+  const std::string calls = head.sends ? "rondo_recv" : "rondo_send";
+  const std::string whom = (head.sends ? " from rank " : " to rank ") + std::to_string(rank_);
+  if (!report_ || reporter_ != head.peer)
     return "how often " + peer + " has called " + calls + whom + " is not known, since its host has not answered";
   return peer + " has called " + calls + " " + std::to_string(report_->pair.entered) + " times" + whom + ", and " +
-         doing(queue.peer, report_->batches);
+         doing(head.peer, report_->batches);
 }
 
 void TransferWatch::time_out(uint64_t now_ns) {
-  const TransferQueue &queue = late_queue();
-  raise(RONDO_ERROR_TIMEOUT, queue.peer,
-        name_of(queue) + " on rank " + std::to_string(rank_) + " timed out after " + show_seconds(now_ns - start_ns_) +
-            " s; " + calls_of(queue) + "; look at that rank, or raise timeout_ms (RONDO_TIMEOUT)");
+  const Transfer &head = heads_.head(heads_.late_head());
+  raise(RONDO_ERROR_TIMEOUT, head.peer,
+        name_of(head) + " on rank " + std::to_string(rank_) + " timed out after " + show_seconds(now_ns - start_ns_) +
+            " s; " + calls_of(head) + "; look at that rank, or raise timeout_ms (RONDO_TIMEOUT)");
 }
 
-MessageReport TransferWatch::await_report(const TransferQueue &queue) {
+MessageReport TransferWatch::await_report(const Transfer &head) {
   const uint64_t since_ns = now_ns();
   for (int look = 0; look < fault_looks_max && !ranks_.failed(); ++look) {
-    auto report = boards_.report(queue.peer, rank_, true, queue.head().message, since_ns);
+    auto report = boards_.report(head.peer, rank_, true, head.message, since_ns);
     if (report) return *std::move(report);
     sleep_for_ns(fault_look_interval_ns);
   }
   return {};
 }
 
-void TransferWatch::explain_fault(const TransferQueue &queue, int own_shortage) {
-  const Transfer &head = queue.head();
-  const std::string during = " during " + name_of(queue) + " on rank " + std::to_string(rank_);
-  if (queue.state.fault == Fault::unreadable) {
+void TransferWatch::explain_fault(const Transfer &head, Fault fault, int own_shortage) {
+  const std::string during = " during " + name_of(head) + " on rank " + std::to_string(rank_);
+  if (fault == Fault::unreadable) {
     // The memory of a rank that dies goes before its process is seen to end.
     for (int look = 0; look < fault_looks_max && own_shortage == 0; ++look) {
-      if (ranks_.failed() || check_ended(queue, ranks_.find_dead(), false)) return;
+      if (ranks_.failed() || tell_ended(head, ranks_.find_dead())) return;
       sleep_for_ns(fault_look_interval_ns);
     }
-    const Error error = unreadable_buffer(ranks_, rank_, queue.peer, own_shortage, during);
-    return raise(error.status, own_shortage != 0 ? rank_ : queue.peer, error.message);
+    const Error error = unreadable_buffer(ranks_, rank_, head.peer, own_shortage, during);
+    return raise(error.status, own_shortage != 0 ? rank_ : head.peer, error.message);
   }
-  const MessageReport report = await_report(queue);
+  const MessageReport report = await_report(head);
   const std::optional<MessageInfo> &sent = report.message;
   const std::string received = "rank " + std::to_string(rank_) + " receives message " + std::to_string(head.message) +
-                               " from rank " + std::to_string(queue.peer) + " as " + size_of(head.bytes, head.type);
+                               " from rank " + std::to_string(head.peer) + " as " + size_of(head.bytes, head.type);
   if (sent && sent->bytes == head.bytes)
-    return raise(RONDO_ERROR_INTERNAL, queue.peer,
-                 ranks_.describe_rank(queue.peer) + " sent a slot of another message" + during);
-  raise(RONDO_ERROR_MISMATCH, queue.peer,
-        received + ", rank " + std::to_string(queue.peer) + " sent " +
+    return raise(RONDO_ERROR_INTERNAL, head.peer,
+                 ranks_.describe_rank(head.peer) + " sent a slot of another message" + during);
+  raise(RONDO_ERROR_MISMATCH, head.peer,
+        received + ", rank " + std::to_string(head.peer) + " sent " +
             (sent ? size_of(sent->bytes, sent->type) : "another number of bytes, which is not known here") +
             "; give both ends of a message the same size, in the same order");
 }

@@ -20,6 +20,7 @@ struct Transfer {
   uint32_t type = 0;       ///< rondo_type_t
   bool sends = false;
   Transfer *next = nullptr;  ///< in the queue of its pair and direction, while the batch runs
+  bool exchanges = false;  ///< on a device: sends each slice, then receives the peer's in its place
 };
 
 /// The transfers of a batch. A few of them need no allocation.
@@ -43,6 +44,7 @@ class TransferList {
 struct MessageBatch {
   TransferList transfers;  ///< in the order of the calls
   uint64_t turn = 0;
+  bool captured = false;  ///< into a graph, as in WorkItem
 };
 
 }  // namespace rondo

@@ -6,7 +6,8 @@
 // A message has a number: its position, from 1, among the messages that one rank sends to another. Both ends count it
 // alike. A rank enters messages in batches, one after another. A batch is one operation of that rank.
 //
-// Threads  announce() to complete_batch(): the thread that runs the batch. Everything else: any thread.
+// Threads  announce() to complete_batch(): one thread at a time, which runs the batch or watches the device that does.
+//          Everything else: any thread.
 #pragma once
 
 #include <cstdint>

@@ -94,6 +94,9 @@ class Programs(unittest.TestCase):
     def test_shrink_and_revoke(self):
         self.check("shrink")
 
+    def test_messages_and_exchanges_of_blocks_by_kernels(self):
+        self.check("messages")
+
     def test_memory_of_the_library_is_device_memory_and_registrations_are_hints(self):
         self.check("memory")
 

@@ -32,6 +32,18 @@ class DeviceProcesses(unittest.TestCase):
     def test_processes_move_what_they_have_through_such_memory(self):
         self.check("moves", "copy" if EXECUTOR == "auto" else EXECUTOR)
 
+    def test_processes_exchange_messages_by_kernels(self):
+        for handles in ("ipc", "vmm"):
+            self.check("messages", "kernel", {"RONDO_DEVICE_EXECUTOR": "kernel", "RONDO_DEVICE_HANDLES": handles})
+
+    def test_a_rank_that_is_killed_during_messages_is_named(self):
+        ranks = run_job(PROGRAM, 3, ["messages_kill"], {"RONDO_DEVICE_EXECUTOR": "kernel"})
+        self.assertEqual(ranks[1].process.returncode, -9)
+        for number in (0, 2):
+            told = ranks[number].last()
+            self.assertEqual((told.status, told.peer), ("remote rank failed", 1), ranks[number].output)
+            self.assertIn("waits in ", told.message)
+
     def test_processes_replay_graphs_between_calls(self):
         self.check("sums", "copy" if EXECUTOR == "auto" else EXECUTOR, replayed=True)
 

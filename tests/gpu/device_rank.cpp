@@ -50,6 +50,30 @@ int move_once(const DeviceProcess &self, int round) {
   return RONDO_OK;
 }
 
+/// Sends one half of the buffer to the next rank, and receives the other half from the one before, in a group.
+int message_once(const DeviceProcess &self, int round) {
+  using rondo::cuda::CuStatus;
+  const size_t half = self.count / 2;
+  const auto value = [&](int rank, size_t i) { return static_cast<int32_t>(i % 1000) + 1000 * rank + 7 * round; };
+  std::vector<int32_t> values(self.count, -1);
+  for (size_t i = 0; i < half; ++i) values[i] = value(self.rank, i);
+  const rondo::cuda::ContextGuard guard(*self.cu, self.context.get().context);
+  auto *const stream = self.stream.get().object;
+  const rondo::cuda::DevicePointer at = self.buffer.get().object;
+  const size_t bytes = self.count * sizeof(int32_t);
+  if (self.cu->memcpy_htod_async(at, values.data(), bytes, stream) != CuStatus::success) return driver_failed;
+  auto *const pointer = reinterpret_cast<int32_t *>(at);
+  const int next = (self.rank + 1) % self.size, previous = (self.rank + self.size - 1) % self.size;
+  if (const auto begun = rondo_group_begin(); begun != RONDO_OK) return begun;
+  static_cast<void>(rondo_send(pointer, half, RONDO_INT32, next, self.comm, stream));
+  static_cast<void>(rondo_recv(pointer + half, half, RONDO_INT32, previous, self.comm, stream));
+  if (const auto ended = rondo_group_end(); ended != RONDO_OK) return ended;
+  if (const int outcome = copy_back(self, values.data(), bytes); outcome != RONDO_OK) return outcome;
+  for (size_t i = 0; i < half; ++i)
+    if (values[half + i] != value(previous, i)) return wrong_value;
+  return RONDO_OK;
+}
+
 }  // namespace
 
 /// In place of libc's: waits for DEVICE_RANK_SLOW_SENDS milliseconds first, but not where rank 0 asks its own store.
@@ -77,11 +101,13 @@ int main(int argument_count, char **arguments) {
   const bool made = outcome == RONDO_OK;
   if (made && replayed) outcome = capture_sum(self, count, graph);
   for (int round = 1; round <= round_count && outcome == RONDO_OK; ++round) {
-    if (round == death_round && self.rank == 1 && scenario == "kill") ::raise(SIGKILL);
+    if (round == death_round && self.rank == 1 && scenario.ends_with("kill")) ::raise(SIGKILL);
     if (round == death_round && self.rank == 1 && scenario == "silent")
       std::this_thread::sleep_for(std::chrono::seconds(12));
     const bool by_graph = replayed && round % 2 == death_round % 2;
-    outcome = scenario == "moves" ? move_once(self, round) : sum_once(self, round, count, by_graph ? &graph : nullptr);
+    outcome = scenario == "moves"                  ? move_once(self, round)
+              : scenario.starts_with("messages") ? message_once(self, round)
+                                                   : sum_once(self, round, count, by_graph ? &graph : nullptr);
   }
   if (outcome == RONDO_OK) outcome = rondo_comm_finalize(self.comm);
   report(self, outcome);

@@ -151,10 +151,12 @@ TEST_CASE("device: the other collectives, a barrier and finalize") {
   CHECK(all_ok(group.ranks.run([](int, rondo_comm_t comm) { return rondo_comm_finalize(comm); })));
 }
 
-TEST_CASE("device: one thread drives all ranks in a group, and messages are refused at the call") {
+TEST_CASE("device: one thread drives all ranks in a group, and copies refuse messages at the call") {
   constexpr int rank_count = 3;
   constexpr size_t count = 1000;
-  DeviceRanks group(rank_count);
+  rondo_config_t config = on_device();
+  config.device_executor = RONDO_DEVICE_EXECUTOR_COPY;
+  DeviceRanks group(rank_count, config);
   std::vector<DeviceBuffer> buffers;
   for (int rank = 0; rank < rank_count; ++rank)
     buffers.emplace_back(group.world, bytes_of(whole_numbers(static_cast<uint64_t>(rank), count)));
@@ -180,7 +182,7 @@ TEST_CASE("device: one thread drives all ranks in a group, and messages are refu
         RONDO_ERROR_UNSUPPORTED);
   CHECK(rondo_all_to_all(buffers[1].pointer(), buffers[1].pointer(), 1, RONDO_FLOAT32, group.ranks[1],
                          group.stream(1)) == RONDO_ERROR_UNSUPPORTED);
-  CHECK(error_message().find("rondo_all_to_all needs host memory") != std::string::npos);
+  check_message({"rondo_all_to_all: ", "with the copy executor", "RONDO_DEVICE_EXECUTOR=kernel"});
 }
 
 TEST_CASE("device: a device that is not there is named with those that are") {

@@ -46,6 +46,7 @@ def kernel_names(types):
                 yield f"rondo_run_{protocol}_{name}_{operation}"
     yield "rondo_run_load_store_copy"
     yield "rondo_run_joint_copy"
+    yield "rondo_run_transfer_copy"
     for stem in ("run_load_store", "run_one_shot", "run_joint", "reduce"):
         for name in types:
             for operation in OPERATIONS:

@@ -54,7 +54,7 @@ struct Rank {
     plan = build_plan(key, {RONDO_ALGORITHM_RING, RONDO_PROTOCOL_SIMPLE, 1, 1024}, {4, 4096, 64, 0}, 0, 1).value();
     WorkItem work;
     work.plan = plan.get();
-    work.number = ++number;
+    work.turn = work.number = ++number;
     return device->enqueue({&work, 1}, {});
   }
 

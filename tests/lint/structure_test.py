@@ -90,6 +90,7 @@ MAY_INCLUDE = {
     "tests/soft_cuda/emulated_block.h": {"cuda/kernels", "tests/soft_cuda"},
     "tests/soft_cuda/soft_kernels.cpp": {"cuda/kernels", "tests/soft_cuda"},
     "tests/soft_cuda/soft_mean_kernels.cpp": {"cuda/kernels", "tests/soft_cuda"},
+    "tests/soft_cuda/soft_transfers.cpp": {"cuda/kernels", "tests/soft_cuda"},
     "tests/soft_cuda/counting.cpp": {"src/proto/memory.h", "tests/soft_cuda"},
     "include": set(),
 }

@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cuda/executors/transfers.h"
+
+#include <algorithm>
+#include <cstring>
+#include <string>
+
+#include "cuda/driver/budget.h"
+#include "cuda/kernels/plan_image.h"
+#include "src/proto/memory.h"
+
+namespace rondo::cuda {
+namespace {
+
+constexpr uint64_t list_memory_bytes = 512 << 10;
+
+device::DeviceTransfer device_transfer(const DeviceBatch &batch, const DeviceBatch::Part &part, uint32_t rank_count) {
+  const Transfer &of = batch.transfers()[part.transfer];
+  device::DeviceTransfer made;
+  made.data = of.data == nullptr ? nullptr : of.data + part.offset;
+  made.bytes = part.bytes;
+  made.whole_bytes = of.bytes;
+  made.signature = of.signature;
+  made.next = part.next;
+  made.link = part.channel * rank_count + of.peer;
+  made.kind = of.exchanges ? device::TransferKind::exchange
+              : of.sends   ? device::TransferKind::send
+                           : device::TransferKind::receive;
+  return made;
+}
+
+/// Returns the count in a word of TransferReport, or 0 if it is of another batch.
+uint32_t count_in(const uint64_t &word, uint64_t turn) {
+  const uint64_t value = memory::load_relaxed(word);  // it only says what is waited for
+  return static_cast<uint32_t>(value >> 32) == static_cast<uint32_t>(turn) ? static_cast<uint32_t>(value) : 0;
+}
+
+}  // namespace
+
+Transfers::Transfers(const Segment &segment) : segment_(segment), lists_(list_memory_bytes) {}
+
+Result<std::unique_ptr<Transfers>> Transfers::make(const PrimaryContext &context, const KernelSet &kernels,
+                                                   const Segment &segment, uint32_t block_count) {
+  if (segment.shape().message_channels == 0) return std::unique_ptr<Transfers>();
+  std::unique_ptr<Transfers> made(new Transfers(segment));
+  made->driver_ = context.get().driver;
+  made->block_count_ = block_count;
+  RONDO_TRY_ASSIGN(made->kernel_, kernels.find(device::transfer_kernel_name));
+  const size_t word_count = size_t{made->queue_count_max()} + block_count + 1;
+  RONDO_TRY_ASSIGN(made->words_, allocate_host_memory(context, word_count * sizeof(uint64_t)));
+  std::fill_n(made->words(), word_count, 0);
+  RONDO_TRY_ASSIGN(made->memory_, allocate_host_memory(context, list_memory_bytes));
+  return made;
+}
+
+uint32_t Transfers::queue_count_max() const {
+  return 2 * segment_.shape().rank_count * segment_.shape().message_channels;
+}
+
+/// A collective whose blocks are all empty has no queues, and a block that reports its end.
+uint32_t Transfers::block_count(uint32_t queue_count) const { return std::clamp(queue_count, 1u, block_count_); }
+
+uint32_t Transfers::parts_done(uint64_t turn, uint32_t queue) const { return count_in(words()[queue], turn); }
+
+uint32_t Transfers::quiet_checks(uint64_t turn, uint32_t block) const {
+  return count_in(words()[queue_count_max() + block], turn);
+}
+
+uint64_t Transfers::sent_bytes() const {
+  return memory::load_relaxed(words()[queue_count_max() + block_count_]);  // ordered by E3
+}
+
+/// Returns memory for the batch's list.
+Result<device::DeviceTransfer *> Transfers::make_list(const DeviceMessages &messages, uint64_t ended_turn) {
+  while (!held_.empty() && held_.front().turn <= ended_turn) {
+    lists_.give_back(held_.front().offset, held_.front().bytes);
+    held_.pop_front();
+  }
+  const uint64_t bytes = messages.batch->parts().size() * sizeof(device::DeviceTransfer);
+  const auto offset = lists_.take(bytes);
+  if (!offset)
+    return Error{RONDO_ERROR_OUT_OF_RESOURCES,
+                 "a list of " + std::to_string(messages.batch->transfers().size()) +
+                     " messages does not fit into the " + std::to_string(list_memory_bytes) +
+                     " bytes that a communicator on a device has for lists of calls that have not ended, and of "
+                     "graphs; put fewer messages into a group"};
+  if (!messages.captured) held_.push_back({messages.turn, *offset, bytes});
+  return reinterpret_cast<device::DeviceTransfer *>(static_cast<std::byte *>(memory_.get().object) + *offset);
+}
+
+Result<void> Transfers::launch(const DeviceMessages &messages, const device::DeviceOperation &base, uint64_t ended_turn,
+                               CuStream stream) {
+  const DeviceBatch &batch = *messages.batch;
+  device::TransferOperation operation;
+  operation.base = base;
+  // Blocks of a collective go by the links of collectives, so that they never meet messages.
+  const SegmentShape &shape = segment_.shape();
+  operation.ends = reinterpret_cast<device::DeviceLinkEnds *>(messages.blocks ? segment_.ends_address(0, 0)
+                                                                               : segment_.message_ends_address());
+  operation.slot_bytes = messages.blocks ? shape.geometry.slot_bytes : shape.message_geometry.slot_bytes;
+  operation.report = {words(), words() + queue_count_max(), words() + queue_count_max() + block_count_};
+  operation.queue_count = batch.queue_count();
+  operation.block_count = operation.base.lane_count = block_count(batch.queue_count());
+  device::DeviceTransfer *to = operation.few;
+  if (batch.parts().size() > device::transfers_inline_max) {
+    RONDO_TRY_ASSIGN(to, make_list(messages, ended_turn));
+    operation.list = to;
+  }
+  for (const DeviceBatch::Part &part : batch.parts())
+    *to++ = device_transfer(batch, part, shape.rank_count);
+  const LaunchSize size{operation.block_count, block_threads_max,
+                        device::transfer_shared_bytes(operation.queue_count, operation.block_count)};
+  return launch_kernel(*driver_, kernel_, size, &operation, stream, "launching messages");
+}
+
+}  // namespace rondo::cuda

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+// The batches of messages of one rank on a device: a kernel each (cuda/kernels/transfer.h). A short list of transfers
+// is in the kernel's parameter. A longer one lies in memory of the host, which the kernel reads.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <memory>
+
+#include "cuda/driver/kernel_set.h"
+#include "cuda/kernels/transfer.h"
+#include "cuda/transport/segment.h"
+#include "src/engine/device_executor.h"
+
+namespace rondo::cuda {
+
+class Transfers final : public BatchProgress {
+ public:
+  /// Loads nothing: `kernels` has the kernel. `block_count` is the most blocks of a batch, which are claimed. Null: the
+  /// ranks exchange no messages.
+  [[nodiscard]] static Result<std::unique_ptr<Transfers>> make(const PrimaryContext &context, const KernelSet &kernels,
+                                                               const Segment &segment, uint32_t block_count);
+  Transfers(const Transfers &) = delete;
+  Transfers &operator=(const Transfers &) = delete;
+
+  /// Launches a batch. `base` has what every kernel of the rank gets. Operations up to `ended_turn` have ended.
+  [[nodiscard]] Result<void> launch(const DeviceMessages &messages, const device::DeviceOperation &base,
+                                    uint64_t ended_turn, CuStream stream);
+
+  [[nodiscard]] uint32_t block_count(uint32_t queue_count) const override;
+  [[nodiscard]] uint32_t parts_done(uint64_t turn, uint32_t queue) const override;
+  [[nodiscard]] uint32_t quiet_checks(uint64_t turn, uint32_t block) const override;
+  [[nodiscard]] uint64_t sent_bytes() const override;
+
+ private:
+  struct List {
+    uint64_t turn = 0;
+    uint64_t offset = 0, bytes = 0;
+  };
+  explicit Transfers(const Segment &segment);
+  [[nodiscard]] Result<device::DeviceTransfer *> make_list(const DeviceMessages &messages, uint64_t ended_turn);
+  [[nodiscard]] uint32_t queue_count_max() const;
+  [[nodiscard]] uint64_t *words() const { return static_cast<uint64_t *>(words_.get().object); }
+
+  const Segment &segment_;
+  const CudaDriver *driver_ = nullptr;
+  LoadedKernel kernel_;
+  uint32_t block_count_ = 1;
+  HostMemory words_;  ///< of TransferReport: by queue, then by block, then sent_bytes
+  HostMemory memory_;  ///< for lists
+  Arena lists_;
+  std::deque<List> held_;  ///< of batches that may run, in the order of turns; a list of a graph stays
+};
+
+}  // namespace rondo::cuda

@@ -1,0 +1,273 @@
+// SPDX-License-Identifier: Apache-2.0
+// The body of the kernel that runs a batch of messages. Each message end, or part of one, is a lane of one step, which
+// the interpreter runs by the protocol simple. Parts with the same peer, direction and channel form a queue.
+//
+// Progress  A block has some of the queues. In every round its threads poll the heads of all of them, and the block
+//           carries one slice of each head that is ready. So the proof of docs/messages.md holds for any number of
+//           blocks, since all blocks of a kernel are resident.
+// Reports   Thread 0 of a block stores in host memory how many parts of a queue are done, and how often in a row the
+//           block has found nothing to do. The host reads them only to say what a rank waits for.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <type_traits>
+
+#include "cuda/kernels/reduce.h"
+#include "cuda/kernels/run.h"
+
+namespace rondo::device {
+
+inline constexpr uint32_t no_transfer = UINT32_MAX;
+
+enum class TransferKind : uint32_t {
+  receive,
+  send,
+  exchange,  ///< sends each slice, then receives the peer's in its place
+};
+
+/// A part of one end of a message.
+struct DeviceTransfer {
+  std::byte *data = nullptr;  ///< of a send, only ever read
+  uint64_t bytes = 0;         ///< 0: a slot without a payload
+  uint64_t whole_bytes = 0;   ///< of the message
+  uint32_t signature = 0;
+  uint32_t next = no_transfer;  ///< in the same queue, an index into the list
+  uint32_t link = 0;            ///< index of the ends
+  TransferKind kind = TransferKind::receive;
+};
+static_assert(sizeof(DeviceTransfer) == 40);
+
+/// The progress of a batch as the host sees it, in memory of the host. The upper half of a word is the low half of the
+/// operation's number, so that words of earlier batches do not count.
+struct TransferReport {
+  uint64_t *done = nullptr;   ///< by queue: parts that are done
+  uint64_t *quiet = nullptr;  ///< by block: checks in a row that found nothing, or transfers_all_done
+  uint64_t *sent_bytes = nullptr;  ///< a word: the size, at its sender, of a message whose sizes differ
+};
+inline constexpr uint32_t transfers_all_done = UINT32_MAX;
+[[nodiscard]] RONDO_HD constexpr uint64_t pack_report(uint64_t number, uint32_t count) { return number << 32 | count; }
+
+/// Transfers that fit into the kernel's parameter, which may have 4 KiB.
+inline constexpr uint32_t transfers_inline_max = 64;
+
+struct TransferOperation {
+  DeviceOperation base;  ///< its lane_count is that of the blocks; it has no channels and no buffers
+  DeviceLinkEnds *ends = nullptr;
+  const DeviceTransfer *list = nullptr;  ///< null: `few`
+  TransferReport report;
+  uint32_t queue_count = 0;  ///< the first of the list are the heads
+  uint32_t block_count = 1;
+  uint32_t slot_bytes = 0;
+  uint32_t reserved = 0;
+  DeviceTransfer few[transfers_inline_max];
+};
+static_assert(std::is_trivially_copyable_v<TransferOperation> && std::is_standard_layout_v<TransferOperation>);
+static_assert(sizeof(TransferOperation) <= 4096);
+
+/// The link of a transfer.
+struct TransferLinks : LaneLinks {
+  uint64_t whole_bytes = 0;
+};
+
+/// The protocol simple, by which a slot also says how large the whole message is.
+struct TransferSimple : GroupSimple {
+  template <Group G>
+  RONDO_HD static void post(G group, TransferLinks &links, LinkIndex link, uint32_t, uint64_t bytes, uint32_t signature,
+                            PayloadKind, const MemoryHandle *, const std::byte *) {
+    if (group.rank() != 0) return;
+    SlotHeader fields;
+    fields.signature = signature;
+    fields.bytes = bytes;
+    fields.kind = static_cast<uint32_t>(PayloadKind::in_slot);
+    fields.region_bytes = links.whole_bytes;
+    links.at(link).simple_out.fill(fields);
+  }
+};
+
+/// The state of a queue, in shared memory. Thread 0 writes it, but `ready`.
+struct TransferHead {
+  DeviceLinkEnds *ends;
+  uint64_t begin;        ///< bytes of the part that are done
+  uint32_t at;           ///< in the list, or no_transfer: the queue is empty
+  uint32_t done;         ///< parts
+  uint32_t ready;        ///< a slot is there for its next slice
+  uint32_t receives;     ///< an exchange: its slice was sent
+};
+static_assert(sizeof(TransferHead) == 32);
+
+/// Queues that a block has at most.
+[[nodiscard]] RONDO_HD constexpr uint32_t queues_of_block(uint32_t queue_count, uint32_t block_count) {
+  return (queue_count + block_count - 1) / block_count;
+}
+/// Returns the shared memory of a block.
+[[nodiscard]] RONDO_HD constexpr uint32_t transfer_shared_bytes(uint32_t queue_count, uint32_t block_count) {
+  return lane_control_bytes +
+         queues_of_block(queue_count, block_count) * static_cast<uint32_t>(sizeof(TransferHead));
+}
+
+/// A block of the kernel.
+template <Group G>
+class TransferBlock {
+ public:
+  RONDO_HD TransferBlock(G group, const TransferOperation &operation, uint32_t block, std::byte *shared)
+      : group_(group),
+        operation_(operation),
+        list_(operation.list != nullptr ? operation.list : operation.few),
+        heads_(reinterpret_cast<TransferHead *>(shared + lane_control_bytes)),
+        block_(block),
+        count_(block < operation.queue_count
+                   ? (operation.queue_count - block + operation.block_count - 1) / operation.block_count
+                   : 0),
+        open_(count_) {}
+
+  RONDO_HD void run() {
+    const DeviceOperation &base = operation_.base;
+    begin();
+    uint64_t verdict = 0;
+    uint32_t idle_rounds = 0, quiet = 0;
+    bool told = false;
+    // A kernel after one that failed must not touch the links. The vote also passes on what begin() has written.
+    if (group_.any(group_.rank() == 0 && memory::load_relaxed(base.progress->verdict) != 0))  // A1
+      verdict = pack_verdict(Outcome::stopped, Fault::none, 0);
+    while (open_ != 0 && verdict == 0) {  // bounded by the deadline, at which the host sets the abort word
+      if (group_.any(poll_heads())) {
+        verdict = visit_ready();
+        idle_rounds = quiet = 0;
+        group_.sync();  // what thread 0 has written of the heads, before they are polled
+        continue;
+      }
+      const memory::Attempt waiting;
+      group_.relax();
+      if (++idle_rounds % rounds_per_check != 0) continue;
+      if (group_.rank() == 0 && quiet + 1 != transfers_all_done) tell_quiet(++quiet);
+      if (group_.any(group_.rank() == 0 && must_stop(base, told)))
+        verdict = pack_verdict(Outcome::stopped, Fault::none, 0);
+    }
+    if (group_.rank() != 0) return;
+    if (verdict == 0) tell_quiet(transfers_all_done);
+    report(base, 1, verdict, 0, [&] { return load_ends(*base.progress); });
+  }
+
+ private:
+  /// Rounds that found nothing between two reads of the abort word, which is in host memory.
+  static constexpr uint32_t rounds_per_check = 16;
+
+  [[nodiscard]] RONDO_HD uint32_t queue_of(uint32_t index) const { return block_ + index * operation_.block_count; }
+
+  RONDO_HD void begin() {
+    for (uint32_t index = group_.rank(); index < count_; index += group_.size()) {
+      const uint32_t queue = queue_of(index);
+      heads_[index] = {operation_.ends + list_[queue].link, 0, queue, 0, 0, 0};
+      if (operation_.base.captured != 0) tell_done(queue, 0);  // a replay has the number of the one before
+    }
+    if (group_.rank() != 0) return;
+    begin_operation(operation_.base, operation_.base.progress->ended_kernels);
+    tell_quiet(0);
+  }
+
+  RONDO_HD void tell_done(uint32_t queue, uint32_t done) const {
+    memory::store_relaxed(operation_.report.done[queue], pack_report(operation_.base.number, done));
+  }
+  RONDO_HD void tell_quiet(uint32_t quiet) const {
+    memory::store_relaxed(operation_.report.quiet[block_], pack_report(operation_.base.number, quiet));
+  }
+
+  [[nodiscard]] RONDO_HD static bool sends(const TransferHead &head, const DeviceTransfer &transfer) {
+    return transfer.kind == TransferKind::send || (transfer.kind == TransferKind::exchange && head.receives == 0);
+  }
+
+  /// Polls this thread's heads. Returns whether one of them is ready.
+  [[nodiscard]] RONDO_HD bool poll_heads() {
+    bool some = false;
+    for (uint32_t index = group_.rank(); index < count_; index += group_.size()) {
+      TransferHead &head = heads_[index];
+      if (head.at == no_transfer) continue;
+      const bool ready = sends(head, list_[head.at]) ? head.ends->simple_out.can_send(false)
+                                                     : head.ends->simple_in.can_receive(false);
+      head.ready = ready ? 1 : 0;
+      some = some || ready;
+    }
+    return some;
+  }
+
+  /// Carries a slice of each head that is ready. Returns a verdict, or 0.
+  [[nodiscard]] RONDO_HD uint64_t visit_ready() {
+    for (uint32_t index = 0; index < count_; ++index) {
+      const TransferHead head = heads_[index];  // before thread 0 changes it, behind a barrier of advance()
+      if (head.at == no_transfer || head.ready == 0) continue;
+      const DeviceTransfer transfer = list_[head.at];
+      const bool sending = sends(head, transfer);
+      Step step;
+      step.flags = sending ? step_src | step_send : step_recv | step_dst;
+      step.send_link[0] = sending ? 0 : no_link;
+      step.recv_link[0] = sending ? no_link : 0;
+      LaneProgram program;
+      program.steps = &step;
+      program.step_count = 1;
+      program.slot_elements = operation_.slot_bytes;
+      LaneState state;
+      state.loaded = true;
+      state.rest = {head.begin, transfer.bytes - head.begin};
+      Buffers buffers;
+      buffers.signature = transfer.signature;
+      buffers.send.data = buffers.recv.data = transfer.data;
+      TransferLinks links;
+      links.ends = &heads_[index].ends;
+      links.program = &program;
+      links.whole_bytes = transfer.whole_bytes;
+      if (!sending && differs_in_size(head, transfer))
+        return pack_verdict(Outcome::fault, Fault::wrong_size, head.ends->peer);
+      const Progress progress =
+          advance<G, TransferSimple>(group_, state, program, buffers, GroupCopier{}, links);
+      if (progress == Progress::failed) return pack_verdict(Outcome::fault, state.fault, head.ends->peer);
+      if (progress == Progress::moved) note_slice(index, head, transfer, sending, state);
+    }
+    return 0;
+  }
+
+  /// Returns whether the full slot belongs to the message, whose sender gives it another size. What one thread has
+  /// acquired, the vote has passed on.
+  [[nodiscard]] RONDO_HD bool differs_in_size(const TransferHead &head, const DeviceTransfer &transfer) const {
+    const SlotHeader &header = head.ends->simple_in.header();
+    if (header.signature != transfer.signature || header.region_bytes == transfer.whole_bytes) return false;
+    if (group_.rank() == 0) memory::store_relaxed(*operation_.report.sent_bytes, header.region_bytes);
+    return true;
+  }
+
+  /// All threads of the group keep count of the open queues; thread 0 writes the head.
+  RONDO_HD void note_slice(uint32_t index, TransferHead head, const DeviceTransfer &transfer, bool sending,
+                           const LaneState &state) {
+    head.ready = 0;
+    head.receives = 0;
+    if (sending && transfer.kind == TransferKind::exchange) {
+      head.receives = 1;
+    } else if (state.rest.count != 0) {
+      head.begin = state.rest.begin;
+    } else {
+      head.begin = 0;
+      head.at = transfer.next;
+      ++head.done;
+      if (transfer.next == no_transfer) --open_;
+    }
+    if (group_.rank() != 0) return;
+    if (head.done != heads_[index].done) tell_done(queue_of(index), head.done);
+    heads_[index] = head;
+  }
+
+  const G group_;
+  const TransferOperation &operation_;
+  const DeviceTransfer *const list_;
+  TransferHead *const heads_;
+  const uint32_t block_;
+  const uint32_t count_;  ///< queues of the block
+  uint32_t open_;         ///< of them, those that are not empty
+};
+
+/// Runs a block. `shared` is its shared memory, transfer_shared_bytes().
+template <Group G>
+RONDO_HD void run_transfers(G group, const TransferOperation &operation, uint32_t block, std::byte *shared) {
+  TransferBlock<G>(group, operation, block, shared).run();
+}
+
+}  // namespace rondo::device

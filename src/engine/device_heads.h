@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+// The present messages of a batch that a device runs, as far as its kernel has reported to the host.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "src/engine/device_batch.h"
+#include "src/engine/transfer_heads.h"
+#include "src/links/message_boards.h"
+
+namespace rondo {
+
+class DeviceHeads final : public TransferHeads {
+ public:
+  /// All of it outlives this. `turn` is that of the batch.
+  DeviceHeads(const BatchProgress &progress, std::shared_ptr<const DeviceBatch> batch, uint64_t turn,
+              MessageBoards &boards, uint32_t rank);
+
+  /// Reads what the kernel has reported. If all messages are complete, the heads stay as they are.
+  void refresh();
+  /// Returns the head that receives from the peer, or null.
+  [[nodiscard]] const Transfer *receiving_from(uint32_t peer) const;
+
+  [[nodiscard]] size_t head_count() const override { return heads_.size(); }
+  [[nodiscard]] const Transfer &head(size_t index) const override { return batch_->transfers()[heads_[index]]; }
+  /// The first call for a rank that has ended only notes how far the kernel is. A later one is true if the kernel has
+  /// checked all heads since, and found nothing to do.
+  [[nodiscard]] bool is_blocked(size_t index) override;
+  [[nodiscard]] size_t late_head() override;
+  [[nodiscard]] bool reads_slots() const override { return false; }
+
+ private:
+  const BatchProgress &progress_;
+  const std::shared_ptr<const DeviceBatch> batch_;
+  const uint64_t turn_;
+  MessageBoards &boards_;
+  const uint32_t rank_;
+  std::vector<uint32_t> heads_;  ///< indices of transfers
+  std::vector<uint32_t> noted_;  ///< checks in a row that found nothing, by block; empty before the first note
+};
+
+}  // namespace rondo

@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+// The test program sends and receives, and exchanges blocks.
+#include "tests/compat/client.h"
+
+using namespace compat_test;
+
+namespace {
+
+/// Returns int32 values that depend on the two ranks.
+std::vector<unsigned char> values(int from, int to, size_t count) {
+  std::vector<unsigned char> bytes(count * 4);
+  for (size_t i = 0; i < count; ++i) put(ncclInt32, from * 100 + to * 10 + static_cast<int>(i % 7), &bytes[4 * i]);
+  return bytes;
+}
+
+using Memory = std::vector<unsigned char>;
+
+void place(Memory &memory, size_t at, const Memory &bytes) {
+  std::copy(bytes.begin(), bytes.end(), memory.begin() + static_cast<std::ptrdiff_t>(at));
+}
+
+/// Fills each rank's memory by `place(memory, rank)`, calls in a group, and compares with what `wanted` has changed.
+template <class Fill, class Call, class Wanted>
+void check_call(Ranks &ranks, const char *what, const Fill &fill, const Call &call, const Wanted &wanted) {
+  std::vector<Memory> memories;
+  for (int rank = 0; rank < ranks.size(); ++rank) {
+    memories.emplace_back(2 * half_bytes, untouched);
+    fill(memories.back(), rank);
+    ranks.part(rank).write(memories.back());
+  }
+  NCCL(ncclGroupStart());
+  for (int rank = 0; rank < ranks.size(); ++rank) call(rank, ranks.part(rank));
+  NCCL(ncclGroupEnd());
+  for (int rank = 0; rank < ranks.size(); ++rank) {
+    Memory &memory = memories[static_cast<size_t>(rank)];
+    wanted(memory, rank);
+    if (ranks.part(rank).read() != memory) fail_test(what, __FILE__, __LINE__, rank);
+  }
+}
+
+constexpr size_t count = 1500;  // int32 of a message or block
+
+size_t block(int rank) { return static_cast<size_t>(rank) * count * 4; }
+
+/// Every rank sends to all and receives from all, itself too. Types differ where bytes are equal, and some messages
+/// are empty.
+void check_messages(Ranks &ranks) {
+  check_call(
+      ranks, "messages", [&](Memory &memory, int rank) {
+        for (int peer = 0; peer < ranks.size(); ++peer) place(memory, block(peer), values(rank, peer, count));
+      },
+      [&](int rank, const DevicePart &part) {
+        for (int peer = 0; peer < ranks.size(); ++peer) {
+          NCCL(ncclSend(part.at(block(peer)), count, ncclInt32, peer, ranks.comm(rank), part.stream()));
+          NCCL(ncclSend(nullptr, 0, ncclInt8, peer, ranks.comm(rank), part.stream()));
+          void *const recv = part.at(half_bytes + block(peer));
+          NCCL(ncclRecv(recv, 4 * count, ncclUint8, peer, ranks.comm(rank), part.stream()));
+          NCCL(ncclRecv(nullptr, 0, ncclInt8, peer, ranks.comm(rank), part.stream()));
+        }
+      },
+      [&](Memory &memory, int rank) {
+        for (int peer = 0; peer < ranks.size(); ++peer)
+          place(memory, half_bytes + block(peer), values(peer, rank, count));
+      });
+}
+
+void check_all_to_all(Ranks &ranks) {
+  check_call(
+      ranks, "all to all", [&](Memory &memory, int rank) {
+        for (int peer = 0; peer < ranks.size(); ++peer) place(memory, block(peer), values(rank, peer, count));
+      },
+      [&](int rank, const DevicePart &part) {
+        NCCL(ncclAlltoAll(part.at(0), part.at(half_bytes), count, ncclInt32, ranks.comm(rank), part.stream()));
+      },
+      [&](Memory &memory, int rank) {
+        for (int peer = 0; peer < ranks.size(); ++peer)
+          place(memory, half_bytes + block(peer), values(peer, rank, count));
+      });
+}
+
+/// Gathers, in place on the root by the address of its own block, and elsewhere in another buffer.
+void check_gather(Ranks &ranks, int root) {
+  const auto own = [&](int rank) { return rank == root ? half_bytes + block(rank) : 0; };
+  check_call(
+      ranks, "gather", [&](Memory &memory, int rank) { place(memory, own(rank), values(rank, root, count)); },
+      [&](int rank, const DevicePart &part) {
+        void *const recv = rank == root ? part.at(half_bytes) : nullptr;
+        NCCL(ncclGather(part.at(own(rank)), recv, count, ncclInt32, root, ranks.comm(rank), part.stream()));
+      },
+      [&](Memory &memory, int rank) {
+        for (int peer = 0; peer < ranks.size() && rank == root; ++peer)
+          place(memory, half_bytes + block(peer), values(peer, root, count));
+      });
+}
+
+void check_scatter(Ranks &ranks, int root) {
+  check_call(
+      ranks, "scatter", [&](Memory &memory, int rank) {
+        for (int peer = 0; peer < ranks.size() && rank == root; ++peer)
+          place(memory, block(peer), values(root, peer, count));
+      },
+      [&](int rank, const DevicePart &part) {
+        const void *const send = rank == root ? part.at(0) : nullptr;
+        NCCL(ncclScatter(send, part.at(half_bytes), count, ncclInt32, root, ranks.comm(rank), part.stream()));
+      },
+      [&](Memory &memory, int rank) { place(memory, half_bytes, values(root, rank, count)); });
+}
+
+void check_refusals(Ranks &ranks) {
+  const DevicePart &part = ranks.part(0);
+  const ncclComm_t comm = ranks.comm(0);
+  CHECK_REFUSED(ncclSend(part.at(0), 1, ncclInt8, 9, comm, part.stream()), ncclInvalidArgument, "the peer is 9");
+  CHECK_REFUSED(ncclRecv(nullptr, 1, ncclInt8, 1, comm, part.stream()), ncclInvalidArgument, "recvbuff is NULL");
+  CHECK_REFUSED(ncclGather(part.at(0), nullptr, 1, ncclInt8, 0, comm, part.stream()), ncclInvalidArgument, "recvbuff");
+  NCCL(ncclAlltoAll(nullptr, nullptr, 0, ncclInt8, comm, part.stream()));  // on one rank alone: it is dropped
+  // A message to the rank itself needs both of its ends in the group.
+  NCCL(ncclGroupStart());
+  NCCL(ncclSend(part.at(0), 1, ncclInt8, 0, comm, part.stream()));
+  CHECK_REFUSED(ncclGroupEnd(), ncclInvalidUsage, "sends itself 1 messages");
+  ranks.check_usable();
+}
+
+}  // namespace
+
+void compat_test::check_messages() {
+  Ranks ranks(3);
+  ::check_messages(ranks);
+  check_all_to_all(ranks);
+  for (int root = 0; root < ranks.size(); ++root) {
+    check_gather(ranks, root);
+    check_scatter(ranks, root);
+  }
+  check_refusals(ranks);
+}

@@ -1,0 +1,271 @@
+// SPDX-License-Identifier: Apache-2.0
+// Messages on device memory by the kernel executor, through the public interface.
+#include <string>
+#include <vector>
+
+#include "src/base/clock.h"
+#include "tests/gpu/device_ranks.h"
+
+using namespace rondo_test;
+
+namespace {
+
+/// The float32 values that `from` sends to `to`, as its message of that number.
+std::vector<float> message(int from, int to, size_t number, size_t count) {
+  return whole_numbers(static_cast<uint64_t>(from * 1000 + to) * 100 + number, count);
+}
+
+rondo_config_t by_kernels() {
+  rondo_config_t config = on_device();
+  config.device_executor = RONDO_DEVICE_EXECUTOR_KERNEL;
+  return config;
+}
+
+/// One group on each rank: a message of each size to every rank, itself too, and from every rank.
+struct Exchange {
+  Exchange(DeviceRanks &of, std::vector<size_t> of_counts) : group(of), counts(std::move(of_counts)) {
+    const int size = group.ranks.size();
+    for (int rank = 0; rank < size; ++rank)
+      for (int peer = 0; peer < size; ++peer)
+        for (size_t number = 0; number < counts.size(); ++number) {
+          sent.emplace_back(group.world_of(rank), bytes_of(message(rank, peer, number, counts[number])));
+          received.emplace_back(group.world_of(rank), bytes_of(std::vector<float>(counts[number], -1)));
+        }
+  }
+  [[nodiscard]] size_t at(int rank, int peer, size_t number) const {
+    return static_cast<size_t>(rank * group.ranks.size() + peer) * counts.size() + number;
+  }
+  rondo_status_t call(int rank, rondo_comm_t comm) const {
+    if (rondo_group_begin() != RONDO_OK) return RONDO_ERROR_INTERNAL;
+    for (int peer = 0; peer < group.ranks.size(); ++peer)
+      for (size_t number = 0; number < counts.size(); ++number) {
+        const size_t place = at(rank, peer, number);
+        static_cast<void>(
+            rondo_send(sent[place].pointer(), counts[number], RONDO_FLOAT32, peer, comm, group.stream(rank)));
+        static_cast<void>(
+            rondo_recv(received[place].pointer(), counts[number], RONDO_FLOAT32, peer, comm, group.stream(rank)));
+      }
+    return rondo_group_end();
+  }
+  void check() const {
+    for (int rank = 0; rank < group.ranks.size(); ++rank)
+      for (int peer = 0; peer < group.ranks.size(); ++peer)
+        for (size_t number = 0; number < counts.size(); ++number)
+          CHECK_VALUES(received[at(rank, peer, number)].read(), message(peer, rank, number, counts[number]));
+  }
+
+  DeviceRanks &group;
+  const std::vector<size_t> counts;
+  std::vector<DeviceBuffer> sent, received;
+};
+
+/// Waits until the communicator has failed, and returns the failure.
+rondo_error_t await_failure(rondo_comm_t comm) {
+  for (int look = 0; look < 120'000; ++look) {  // a limit for a test that hangs
+    if (const rondo_error_t error = failure_of(comm); error.status != RONDO_OK) return error;
+    rondo::sleep_for_ns(1'000'000);
+  }
+  FAIL("the communicator does not fail");
+  return RONDO_ERROR_INIT;
+}
+
+void check_failure(rondo_comm_t comm, rondo_status_t status, const std::vector<std::string> &words) {
+  const rondo_error_t error = await_failure(comm);
+  CAPTURE(error.message);
+  CHECK(error.status == status);
+  for (const std::string &word : words) {
+    CAPTURE(word);
+    CHECK(std::string(error.message).find(word) != std::string::npos);
+  }
+}
+
+}  // namespace
+
+TEST_CASE("device messages: a rank sends and another one receives on a stream") {
+  for (const size_t count : {size_t{0}, size_t{1}, size_t{1000}, size_t{300'000}}) {
+    CAPTURE(count);
+    DeviceRanks group(2, by_kernels());
+    const DeviceBuffer sent(group.world, bytes_of(whole_numbers(7, count)));
+    const DeviceBuffer received(group.world, bytes_of(std::vector<float>(count, -1)));
+    REQUIRE(rondo_send(sent.pointer(), count, RONDO_FLOAT32, 1, group.ranks[0], group.stream(0)) == RONDO_OK);
+    REQUIRE(rondo_recv(received.pointer(), count, RONDO_FLOAT32, 0, group.ranks[1], group.stream(1)) == RONDO_OK);
+    group.complete();
+    CHECK_VALUES(received.read(), whole_numbers(7, count));
+    CHECK(all_ok(group.ranks.run([](int, rondo_comm_t comm) { return rondo_comm_finalize(comm); })));
+  }
+}
+
+TEST_CASE("device messages: groups of all ranks, with themselves, of sizes from nothing to many slots") {
+  for (const int size : {1, 2, 3, 8}) {
+    CAPTURE(size);
+    DeviceRanks group(size, by_kernels());
+    const Exchange exchange(group, {0, 5, 100'000, 0, 17});
+    for (int round = 0; round < 3; ++round)
+      CHECK(all_ok(call_each(group.ranks, [&](int rank, rondo_comm_t comm) { return exchange.call(rank, comm); })));
+    group.complete();
+    exchange.check();
+    CHECK(all_ok(group.ranks.run([](int, rondo_comm_t comm) { return rondo_comm_finalize(comm); })));
+  }
+}
+
+TEST_CASE("device messages: messages larger than all slots of a pair cross in one group") {
+  DeviceRanks group(2, by_kernels());
+  const Exchange exchange(group, {700'000, 3});
+  CHECK(all_ok(call_each(group.ranks, [&](int rank, rondo_comm_t comm) { return exchange.call(rank, comm); })));
+  group.complete();
+  exchange.check();
+}
+
+TEST_CASE("device messages: batches and collectives of a communicator run in the order of their calls") {
+  DeviceRanks group(3, by_kernels());
+  constexpr size_t count = 5'000;
+  const Exchange exchange(group, {count});
+  std::vector<DeviceBuffer> sums;
+  for (int rank = 0; rank < 3; ++rank)
+    sums.emplace_back(group.world, bytes_of(whole_numbers(static_cast<uint64_t>(rank), count)));
+  const DeviceBuffer extra(group.world, std::vector<std::byte>(64));
+  CHECK(all_ok(call_each(group.ranks, [&](int rank, rondo_comm_t comm) {
+    void *const sum = sums[static_cast<size_t>(rank)].pointer();
+    // Two ranks have more operations than the third, so that turns and numbers of collectives differ.
+    rondo_status_t status = RONDO_OK;
+    if (rank == 0) status = rondo_send(extra.pointer(), 3, RONDO_INT8, 1, comm, group.stream(rank));
+    if (rank == 1) status = rondo_recv(extra.pointer(), 3, RONDO_INT8, 0, comm, group.stream(rank));
+    if (status == RONDO_OK)
+      status = rondo_all_reduce(sum, sum, count, RONDO_FLOAT32, RONDO_SUM, comm, group.stream(rank));
+    if (status == RONDO_OK) status = exchange.call(rank, comm);
+    if (status == RONDO_OK && rondo_group_begin() == RONDO_OK) {
+      static_cast<void>(rondo_all_reduce(sum, sum, count, RONDO_FLOAT32, RONDO_MAX, comm, group.stream(rank)));
+      if (exchange.call(rank, comm) != RONDO_OK) return RONDO_ERROR_INTERNAL;
+      status = rondo_group_end();
+    }
+    return status;
+  })));
+  group.complete();
+  exchange.check();
+  for (const DeviceBuffer &sum : sums) CHECK_VALUES(sum.read(), sum_over_ranks(0, 3, count));
+  CHECK(all_ok(group.ranks.run([](int, rondo_comm_t comm) { return rondo_comm_finalize(comm); })));
+}
+
+TEST_CASE("device messages: sizes that differ are named on both ranks") {
+  DeviceRanks group(2, by_kernels());
+  const DeviceBuffer sent(group.world, std::vector<std::byte>(400'000));
+  const DeviceBuffer received(group.world, std::vector<std::byte>(4096));
+  REQUIRE(rondo_send(sent.pointer(), 4, RONDO_FLOAT32, 1, group.ranks[0], group.stream(0)) == RONDO_OK);
+  REQUIRE(rondo_send(sent.pointer(), 100'000, RONDO_FLOAT32, 1, group.ranks[0], group.stream(0)) == RONDO_OK);
+  REQUIRE(rondo_recv(received.pointer(), 16, RONDO_INT8, 0, group.ranks[1], group.stream(1)) == RONDO_OK);
+  REQUIRE(rondo_recv(received.pointer(), 2048, RONDO_FLOAT16, 0, group.ranks[1], group.stream(1)) == RONDO_OK);
+  for (int rank = 0; rank < 2; ++rank)
+    check_failure(group.ranks[rank], RONDO_ERROR_MISMATCH,
+                  {"rank 1 receives message 2 from rank 0 as 4096 bytes (float16)",
+                   "rank 0 sent 400000 bytes (float32)"});
+}
+
+TEST_CASE("device messages: a message without a counterpart times out with what the peer has called") {
+  rondo_config_t config = by_kernels();
+  config.timeout_ms = 500;
+  DeviceRanks group(2, config);
+  const DeviceBuffer buffer(group.world, std::vector<std::byte>(64));
+  REQUIRE(rondo_send(buffer.pointer(), 1, RONDO_INT8, 1, group.ranks[0], group.stream(0)) == RONDO_OK);
+  for (int call = 0; call < 2; ++call)
+    REQUIRE(rondo_recv(buffer.pointer(), 1, RONDO_INT8, 0, group.ranks[1], group.stream(1)) == RONDO_OK);
+  for (int rank = 0; rank < 2; ++rank)
+    check_failure(group.ranks[rank], RONDO_ERROR_TIMEOUT,
+                  {"receive 2 from rank 0 on rank 1 timed out", "has called rondo_send 1 times to rank 1",
+                   "is in no operation"});
+}
+
+TEST_CASE("device messages: what a rank sent before it left is received, then its end is told") {
+  DeviceRanks group(2, by_kernels());
+  const DeviceBuffer sent(group.world, bytes_of(whole_numbers(3, 1000)));
+  const DeviceBuffer received(group.world, bytes_of(std::vector<float>(1000, -1)));
+  REQUIRE(rondo_send(sent.pointer(), 1000, RONDO_FLOAT32, 1, group.ranks[0], group.stream(0)) == RONDO_OK);
+  REQUIRE(rondo_comm_destroy(group.ranks[0]) == RONDO_OK);
+  group.ranks.forget(0);
+  for (int call = 0; call < 2; ++call)
+    REQUIRE(rondo_recv(received.pointer(), 1000, RONDO_FLOAT32, 0, group.ranks[1], group.stream(1)) == RONDO_OK);
+  check_failure(group.ranks[1], RONDO_ERROR_REMOTE,
+                {"has destroyed its communicator", "rank 1 waits in receive 2 from rank 0"});
+  CHECK_VALUES(received.read(), whole_numbers(3, 1000));
+}
+
+TEST_CASE("device messages: a message that nobody receives is named at finalize") {
+  DeviceRanks group(2, by_kernels());
+  const DeviceBuffer buffer(group.world, std::vector<std::byte>(64));
+  REQUIRE(rondo_send(buffer.pointer(), 8, RONDO_INT8, 1, group.ranks[0], group.stream(0)) == RONDO_OK);
+  group.synchronize();
+  const auto statuses = group.ranks.run([](int, rondo_comm_t comm) { return rondo_comm_finalize(comm); });
+  for (int rank = 0; rank < 2; ++rank) {
+    CHECK(statuses[static_cast<size_t>(rank)] == RONDO_ERROR_MISMATCH);
+    check_failure(group.ranks[rank], RONDO_ERROR_MISMATCH,
+                  {"sent 1 messages to rank 1, which received 0 of them"});
+  }
+}
+
+TEST_CASE("device messages: a captured group is replayed") {
+  DeviceRanks group(2, by_kernels());
+  const Exchange exchange(group, {0, 20'000, 3});
+  std::vector<rondo::cuda::GraphExec> graphs;
+  for (int rank = 0; rank < 2; ++rank)
+    graphs.push_back(captured(group.world_of(rank), group.stream(rank),
+                              [&] { CHECK(exchange.call(rank, group.ranks[rank]) == RONDO_OK); }));
+  for (int replay = 0; replay < 5; ++replay) {
+    for (int rank = 0; rank < 2; ++rank) group.launch(graphs[static_cast<size_t>(rank)], rank);
+    if (replay == 2)  // calls between replays
+      CHECK(all_ok(call_each(group.ranks, [&](int rank, rondo_comm_t comm) { return exchange.call(rank, comm); })));
+  }
+  group.complete();
+  exchange.check();
+  for (const DeviceBuffer &buffer : exchange.received)
+    buffer.write(std::vector<std::byte>(buffer.read().size(), std::byte{1}));
+  for (int rank = 0; rank < 2; ++rank) group.launch(graphs[static_cast<size_t>(rank)], rank);
+  group.complete();
+  exchange.check();
+  CHECK(all_ok(group.ranks.run([](int, rondo_comm_t comm) { return rondo_comm_finalize(comm); })));
+}
+
+TEST_CASE("device messages: ranks on two devices exchange") {
+  if (!has_two_devices("messages between devices")) return;
+  rondo_config_t config = by_kernels();
+  std::vector<rondo_config_t> configs(4, config);
+  for (size_t rank = 0; rank < 4; ++rank) configs[rank].device = static_cast<int>(rank % 2);
+  DeviceRanks group(configs);
+  const Exchange exchange(group, {1, 70'000});
+  CHECK(all_ok(call_each(group.ranks, [&](int rank, rondo_comm_t comm) { return exchange.call(rank, comm); })));
+  group.complete();
+  exchange.check();
+}
+
+TEST_CASE("device messages: more messages in a group than a kernel's parameter holds") {
+  DeviceRanks group(2, by_kernels());
+  const Exchange exchange(group, std::vector<size_t>(150, 33));
+  for (int round = 0; round < 3; ++round)
+    CHECK(all_ok(call_each(group.ranks, [&](int rank, rondo_comm_t comm) { return exchange.call(rank, comm); })));
+  group.complete();
+  exchange.check();
+}
+
+TEST_CASE("device blocks: counts of two ranks that differ are named on both") {
+  for (const size_t expected : {size_t{96}, size_t{0}}) {
+    DeviceRanks group(2, by_kernels());
+    std::vector<DeviceBuffer> buffers;
+    for (int buffer = 0; buffer < 4; ++buffer) buffers.emplace_back(group.world, std::vector<std::byte>(4096));
+    CHECK(all_ok(call_each(group.ranks, [&](int rank, rondo_comm_t comm) {
+      const size_t to[] = {8, rank == 0 ? 100u : 8u}, from[] = {rank == 0 ? 8u : expected, 8};
+      const auto own = static_cast<size_t>(rank);
+      return rondo_all_to_all_v(buffers[2 * own].pointer(), to, nullptr, buffers[2 * own + 1].pointer(), from, nullptr,
+                                RONDO_FLOAT32, comm, group.stream(rank));
+    })));
+    const std::string sizes = "rank 0 sends rank 1 100 elements, rank 1 expects " + std::to_string(expected);
+    for (int rank = 0; rank < 2; ++rank) check_failure(group.ranks[rank], RONDO_ERROR_MISMATCH, {"operation 1", sizes});
+  }
+}
+
+TEST_CASE("device blocks: ranks that disagree on the call are told, with both calls") {
+  DeviceRanks group(2, by_kernels());
+  const DeviceBuffer send(group.world, std::vector<std::byte>(4096)), recv(group.world, std::vector<std::byte>(4096));
+  CHECK(rondo_all_to_all(send.pointer(), recv.pointer(), 8, RONDO_FLOAT32, group.ranks[0], group.stream(0)) ==
+        RONDO_OK);
+  CHECK(rondo_gather(send.pointer(), recv.pointer(), 8, RONDO_FLOAT32, 0, group.ranks[1], group.stream(1)) == RONDO_OK);
+  for (int rank = 0; rank < 2; ++rank)
+    check_failure(group.ranks[rank], RONDO_ERROR_MISMATCH, {"all_to_all of 8 float32", "gather of 8 float32"});
+}

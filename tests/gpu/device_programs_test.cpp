@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: Apache-2.0
+// Random programs of messages, groups, collectives and exchanges of blocks on device memory by the kernel executor,
+// against what they must yield. A rank is a thread with a stream for each communicator.
+#include <cstdio>
+#include <cstdlib>
+#include <memory>
+#include <vector>
+
+#include "tests/exchange_item.h"
+#include "tests/gpu/device_ranks.h"
+#include "tests/message_program.h"
+
+using namespace rondo_test;
+
+namespace {
+
+/// The device buffers of one rank's items.
+class DeviceCaller {
+ public:
+  DeviceCaller(const MessageProgram &program, uint32_t rank, const World &world, std::vector<rondo_comm_t> comms,
+               std::vector<rondo_stream_t> streams)
+      : program_(program), rank_(rank), world_(world), comms_(std::move(comms)), streams_(std::move(streams)) {
+    for (const Item &item : program.items) {
+      out_.push_back(item.concerns(rank) ? make(sent(item)) : nullptr);
+      in_.push_back(item.concerns(rank) && !in_place(item) ? make(std::vector<std::byte>(received(item).size()))
+                                                           : nullptr);
+    }
+  }
+
+  rondo_status_t run() const {
+    const auto &cuts = program_.cuts[rank_];
+    for (size_t each = 0; each < cuts.size(); ++each) {
+      const size_t end = each + 1 < cuts.size() ? cuts[each + 1] : program_.items.size();
+      if (const auto status = run_group(cuts[each], end); status != RONDO_OK) return status;
+    }
+    return RONDO_OK;
+  }
+
+  /// Call it when the streams have passed all calls.
+  [[nodiscard]] bool right() const {
+    for (size_t index = 0; index < program_.items.size(); ++index) {
+      const Item &item = program_.items[index];
+      if (!item.concerns(rank_)) continue;
+      const std::vector<std::byte> wanted = received(item);
+      const DeviceBuffer &buffer = in_place(item) ? *out_[index] : *in_[index];
+      if (wanted.empty()) continue;
+      std::vector<std::byte> got = buffer.read();
+      got.resize(wanted.size());
+      if (got == wanted) continue;
+      std::fprintf(stderr, "rank %u: item %zu is wrong (exchange %d, %zu bytes)\n", rank_, index,
+                   static_cast<int>(item.exchange), item.bytes);
+      return false;
+    }
+    return true;
+  }
+
+ private:
+  static bool in_place(const Item &item) {
+    return item.collective && (item.exchange == Exchange::none || item.exchange == Exchange::all_to_all_in_place);
+  }
+  [[nodiscard]] std::unique_ptr<DeviceBuffer> make(const std::vector<std::byte> &bytes) const {
+    return std::make_unique<DeviceBuffer>(world_, bytes);
+  }
+  [[nodiscard]] ExchangeCall exchange(const Item &item) const { return {item, rank_, program_.rank_count}; }
+
+  [[nodiscard]] std::vector<std::byte> sent(const Item &item) const {
+    if (item.exchange != Exchange::none) return exchange(item).sent();
+    if (!item.collective) return item.from == rank_ ? contents_of(item) : std::vector<std::byte>();
+    std::vector<int32_t> values;
+    for (size_t i = 0; i < item.bytes / 4; ++i) values.push_back(contribution(item, rank_, i));
+    return bytes_of(values);
+  }
+  [[nodiscard]] std::vector<std::byte> received(const Item &item) const {
+    if (item.exchange != Exchange::none) return exchange(item).received();
+    if (!item.collective) return item.to == rank_ ? contents_of(item) : std::vector<std::byte>();
+    std::vector<int32_t> sums(item.bytes / 4);
+    for (size_t i = 0; i < sums.size(); ++i)
+      for (uint32_t rank = 0; rank < program_.rank_count; ++rank) sums[i] += contribution(item, rank, i);
+    return bytes_of(sums);
+  }
+
+  rondo_status_t run_group(size_t begin, size_t end) const {
+    size_t call_count = 0;
+    bool to_itself = false;
+    for (size_t index = begin; index < end; ++index) {
+      const Item &item = program_.items[index];
+      call_count += item.concerns(rank_) ? 1 : 0;
+      to_itself |= !item.collective && item.from == rank_ && item.to == rank_;
+    }
+    const bool group = call_count > 1 || to_itself;
+    if (group) static_cast<void>(rondo_group_begin());
+    rondo_status_t first = RONDO_OK;
+    for (size_t index = begin; index < end; ++index) {
+      const rondo_status_t status = program_.items[index].concerns(rank_) ? call(index) : RONDO_OK;
+      if (first == RONDO_OK) first = status;
+    }
+    const rondo_status_t ended = group ? rondo_group_end() : RONDO_OK;
+    return first != RONDO_OK ? first : ended;
+  }
+
+  [[nodiscard]] rondo_status_t call(size_t index) const {
+    const Item &item = program_.items[index];
+    const rondo_comm_t comm = comms_[item.comm];
+    const rondo_stream_t stream = streams_[item.comm];
+    void *const out = out_[index]->pointer();
+    void *const in = in_place(item) ? out : in_[index]->pointer();
+    if (item.exchange != Exchange::none) return exchange(item).call(out, in, comm, stream);
+    if (item.collective) return rondo_all_reduce(out, out, item.bytes / 4, RONDO_INT32, RONDO_SUM, comm, stream);
+    if (item.from == rank_) {
+      const auto status = rondo_send(out, item.bytes, RONDO_INT8, static_cast<int>(item.to), comm, stream);
+      if (status != RONDO_OK) return status;
+    }
+    if (item.to != rank_) return RONDO_OK;
+    return rondo_recv(in, item.bytes, RONDO_INT8, static_cast<int>(item.from), comm, stream);
+  }
+
+  const MessageProgram &program_;
+  const uint32_t rank_;
+  const World &world_;
+  const std::vector<rondo_comm_t> comms_;
+  const std::vector<rondo_stream_t> streams_;
+  std::vector<std::unique_ptr<DeviceBuffer>> out_, in_;
+};
+
+void run_program(uint64_t seed, DeviceRanks &group) {
+  ProgramMaker::Limits limits;
+  limits.comms_max = 1;  // kernels of several could take all blocks of the device
+  limits.items_max = 25;
+  limits.ranks_min = limits.ranks_max = static_cast<uint32_t>(group.ranks.size());
+  const MessageProgram program = ProgramMaker(seed, limits).make();
+  std::vector<std::unique_ptr<DeviceCaller>> callers;
+  for (int rank = 0; rank < group.ranks.size(); ++rank)
+    callers.push_back(std::make_unique<DeviceCaller>(program, static_cast<uint32_t>(rank), group.world,
+                                                     std::vector{group.ranks[rank]}, std::vector{group.stream(rank)}));
+  const auto statuses =
+      group.ranks.run([&](int rank, rondo_comm_t) { return callers[static_cast<size_t>(rank)]->run(); });
+  CHECK(all_ok(statuses));
+  group.complete();
+  for (const auto &caller : callers) CHECK(caller->right());
+}
+
+/// Runs the seeds in [first, last] whose programs have that many ranks, one after another on one communicator.
+void run_programs(uint64_t first, uint64_t last, int rank_count) {
+  std::unique_ptr<DeviceRanks> group;
+  rondo_config_t config = on_device();
+  config.device_executor = RONDO_DEVICE_EXECUTOR_KERNEL;
+  for (uint64_t seed = first; seed <= last; ++seed) {
+    INFO("RONDO_SEED=" << seed);
+    if (static_cast<int>(seed % 7) + 2 != rank_count) continue;
+    if (group == nullptr) group = std::make_unique<DeviceRanks>(rank_count, config);
+    run_program(seed, *group);
+  }
+  if (group == nullptr) return;
+  CHECK(all_ok(group->ranks.run([](int, rondo_comm_t comm) { return rondo_comm_finalize(comm); })));
+}
+
+}  // namespace
+
+TEST_CASE("device programs: random messages, groups, collectives and blocks yield what they must") {
+  const char *const given = std::getenv("RONDO_SEED");
+  const uint64_t first = given != nullptr ? std::strtoull(given, nullptr, 10) : 1;
+  const uint64_t last = given != nullptr ? first : std::getenv("RONDO_TEST_ALL") != nullptr ? 1'000 : 100;
+  for (int rank_count = 2; rank_count <= 8; ++rank_count) run_programs(first, last, rank_count);
+}
