@@ -3,7 +3,7 @@
 
 from gpu_check_figures import (BESIDE_BAR, FLOOR_BAR, against_floor, against_floor_and_turns, and_setup, beside_product,
                                labelled, latency, setup)
-from gpu_check_steps import COPIES, KERNELS, SHARED, find_library, options_of, places_of
+from gpu_check_steps import COPIES, KERNELS, SHARED, find_library, options_of
 from gpu_check_train import TrainSteps
 
 
@@ -76,8 +76,8 @@ class AllSteps(TrainSteps):
                                   launcher=(*before, *self.launcher(2)), **more)
 
     def protocols(self):
-        for way in ("ll", "load_store", "simple", "ll128"):
-            yield self.by(way, self.sizes.protocols, options_of(way), **places_of(way))
+        for way in ("ll", "load_store", "simple"):
+            yield self.by(way, self.sizes.protocols, options_of(way))
 
     def algorithms(self):
         for way in ("one_shot", "two_shot"):

@@ -12,8 +12,7 @@ import gpu_check_mps
 from gpu_check_figures import MIB
 
 PARTS = ("A", "B", "C", "D", "E")
-NO_LL128 = "the protocol 'll128' that was asked for"  # how Rondo refuses it where devices are not known to bear it
-OWN_DEVICES = {"SOFT_CUDA_DEVICES": "8"}  # of the driver in software: a device for each rank of ll128
+SEVERAL_DEVICES = {"SOFT_CUDA_DEVICES": "8"}  # of the driver in software
 SHARED = {"RONDO_DEVICE_LAUNCH": "shared"}  # one kernel for all ranks that are threads
 COPIES = {"RONDO_DEVICE_EXECUTOR": "copy"}
 KERNELS = {"RONDO_DEVICE_EXECUTOR": "kernel"}
@@ -26,12 +25,6 @@ def options_of(way):
     return ("--kernel" if way == "load_store" else "--protocol", way)
 
 
-def places_of(way):
-    """Returns the step's fields about devices. By ll128 ranks take the devices in turn; ranks that share a device
-    cannot run."""
-    return {"device": "cuda", "refusal": NO_LL128} if way == "ll128" else {}
-
-
 @dataclass
 class Step:
     part: str
@@ -40,7 +33,6 @@ class Step:
     seconds: int                                    # at most
     environment: dict = field(default_factory=dict)
     missing: str = ""                               # why it cannot run here
-    refusal: str = ""                               # a failure whose log has these words: it cannot run here
     says: str = ""                                  # words that its log must have
     report: Path = None                             # the JSON that it writes
     judge: object = None                            # of that report, by `rondo perf`: judge(report) -> [Figure]
@@ -153,8 +145,7 @@ class Steps:
              **more):
         report = self.work / (name.replace(" ", "-").replace(",", "") + ".json")
         command = [*launcher, self.bin / "rondo", "perf", *arguments, "--device", device, "--json", report]
-        environment = (OWN_DEVICES if device == "cuda" else {}) | (environment or {})
-        return Step(part, name, command, seconds, environment, report=report, judge=judge, **more)
+        return Step(part, name, command, seconds, environment or {}, report=report, judge=judge, **more)
 
     def through_mps(self):
         """Returns the words before the launcher of processes that share the device through MPS, and the fields of their
@@ -184,9 +175,9 @@ class Steps:
         aborted."""
         brief = ("-b", 8, "-e", "128K", "-f", 128, "-n", 1, "-w", 1, "-m", 2, "-T", 20 if self.soft else 2)
         threads = ("--ranks", 2, *brief)
-        for way in ("simple", "ll", "ll128", "load_store"):
+        for way in ("simple", "ll", "load_store"):
             yield self.perf("A", f"smoke of {way}", ["all_reduce", *threads, *options_of(way)], seconds=20,
-                            environment=KERNELS, **places_of(way))
+                            environment=KERNELS)
         for name, more, environment in (("kernels, replayed", ["--graph"], KERNELS), ("one kernel for all", [], SHARED),
                                         ("one kernel for all, replayed", ["--graph", "--one-graph"], SHARED),
                                         ("copies", [], COPIES), ("copies, replayed", ["--graph"], COPIES)):
@@ -214,10 +205,9 @@ class Steps:
         for ranks, size in self.sizes.matrix.items():
             yield Step("C", f"device matrix of {ranks} ranks, bit-equal to the host ({size})",
                        [self.bin / "device_matrix"], 110,
-                       OWN_DEVICES | {"RONDO_TEST_MATRIX": size, "RONDO_TEST_MATRIX_RANKS": str(ranks)},
+                       {"RONDO_TEST_MATRIX": size, "RONDO_TEST_MATRIX_RANKS": str(ranks)},
                        case_seconds=110)
-        yield Step("C", "device, ranks as threads", [self.bin / "gpu_device"], 60, OWN_DEVICES)
-        yield Step("C", "ll128: where it can be had", [self.bin / "gpu_ll128"], 60, OWN_DEVICES)
+        yield Step("C", "device, ranks as threads", [self.bin / "gpu_device"], 60, SEVERAL_DEVICES)
         yield Step("C", "one kernel for all ranks of a process", [self.bin / "gpu_shared", "[plain]"], 60)
         yield Step("C", "one kernel for all ranks of a process, and one hardware queue",
                    [self.bin / "gpu_shared", "[queue]"], 60,

@@ -48,7 +48,6 @@ OCCASIONAL = (
 OCCASIONAL_SANITIZED = (
     "budgets",
     "hazards, [!p]*",
-    "ll128, apart", "ll128, unknown", "ll128, image",
     "load_store, short", "load_store, apart", "load_store, refused", "load_store, image", "load_store, no domains",
     "load_store, several devices acted by one", "load_store, peers, vmm",
     "soft cuda [!p]*",

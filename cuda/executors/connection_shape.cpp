@@ -23,7 +23,6 @@ ConnectionGeometry choose_slots(const DeviceRequest &request, uint32_t channel_c
                          : slot_bytes_for(request.rank_count, channel_count, slots.slot_count);
   slots.ll_slot_bytes = ll_slot_bytes;
   if (!request.on_one_node()) slots = request.links->geometry();
-  if (request.kernel_protocol() == RONDO_PROTOCOL_LL128) slots.ll128_slot_bytes = ll128_slot_bytes;
   return slots;
 }
 

@@ -135,8 +135,7 @@ Result<void> KernelExecutor::connect(const DeviceRequest &asked, InfoExchange &i
   if (wants_load_store(request) && !has_load_store_ && (reaches || request.measured_load_store)) {
     RONDO_TRY_ASSIGN(has_load_store_, load_load_store(context_, request, kernels_));
   }
-  const bool with_ll128 = request.kernel_protocol() == RONDO_PROTOCOL_LL128;
-  RONDO_TRY_ASSIGN(const BlockBudget budget, block_budget(kernels_, device_, with_ll128));
+  RONDO_TRY_ASSIGN(const BlockBudget budget, block_budget(kernels_, device_));
   shape.channel_count = choose_connection_channels(request, budget, shape.channel_count);
   shape.geometry = choose_slots(request, shape.channel_count);
   if (agrees_on_peers(request)) {

@@ -34,7 +34,6 @@ struct PlanImage {
 /// Returns DeviceOperation::scratch_bytes for plans with that protocol.
 [[nodiscard]] constexpr uint32_t scratch_bytes_for(rondo_protocol_t protocol, const ConnectionGeometry &geometry) {
   if (protocol == RONDO_PROTOCOL_LL) return ll_scratch_bytes_for(geometry.ll_slot_bytes);
-  if (protocol == RONDO_PROTOCOL_LL128) return ll128_scratch_bytes_for(geometry.ll128_slot_bytes);
   return 0;
 }
 

@@ -50,8 +50,7 @@
 /// X(name, Protocol, Reducer...) for each kernel.
 #define RONDO_KERNELS(X)                                             \
   RONDO_KERNELS_OF_PROTOCOL(X, simple, ::rondo::device::GroupSimple) \
-  RONDO_KERNELS_OF_PROTOCOL(X, ll, ::rondo::device::GroupLl)         \
-  RONDO_KERNELS_OF_PROTOCOL(X, ll128, ::rondo::device::GroupLl128)
+  RONDO_KERNELS_OF_PROTOCOL(X, ll, ::rondo::device::GroupLl)
 
 #define RONDO_RANK_REDUCTIONS_OF_TYPE(X, stem, unused, type, ...)                            \
   X(rondo_run_##stem##_##type##_sum, ::rondo::device::RankReduction<__VA_ARGS__, ::rondo::SumOp>)   \

@@ -17,7 +17,6 @@
 
 #include "src/proto/interpreter.h"
 #include "src/proto/ll.h"
-#include "src/proto/ll128.h"
 #include "src/proto/simple.h"
 
 namespace rondo::device {
@@ -32,14 +31,11 @@ struct DeviceLinkEnds {
   SimpleReceiver simple_in;
   LlSender ll_out;
   LlReceiver ll_in;
-  Ll128Sender ll128_out;
-  Ll128Receiver ll128_in;
 };
 static_assert(std::is_trivially_copyable_v<DeviceLinkEnds> && std::is_standard_layout_v<DeviceLinkEnds>);
-static_assert(sizeof(DeviceLinkEnds) == 304 && offsetof(DeviceLinkEnds, simple_out) == 16);
+static_assert(sizeof(DeviceLinkEnds) == 216 && offsetof(DeviceLinkEnds, simple_out) == 16);
 static_assert(offsetof(DeviceLinkEnds, simple_in) == 80 && offsetof(DeviceLinkEnds, ll_out) == 120);
-static_assert(offsetof(DeviceLinkEnds, ll_in) == 176 && offsetof(DeviceLinkEnds, ll128_out) == 216);
-static_assert(offsetof(DeviceLinkEnds, ll128_in) == 264);
+static_assert(offsetof(DeviceLinkEnds, ll_in) == 176);
 
 /// A channel of a plan: one block runs it.
 struct DeviceChannel {
@@ -165,10 +161,6 @@ inline constexpr uint32_t scratch_count = 3;  ///< two operands, one result
 /// Returns the scratch for a payload of `ll`: whole pairs of units, 16-byte aligned.
 [[nodiscard]] constexpr uint32_t ll_scratch_bytes_for(uint32_t ll_slot_bytes) {
   return (ll_slot_bytes + 15) / 16 * 16;
-}
-/// Returns the scratch for a payload of `ll128`: whole lines.
-[[nodiscard]] constexpr uint32_t ll128_scratch_bytes_for(uint32_t ll128_slot_bytes) {
-  return (ll128_slot_bytes + 15) / 16 * 16;
 }
 /// Returns the shared memory of a block, where `lane_count` is the most that a channel of the plan has.
 [[nodiscard]] RONDO_HD constexpr uint32_t shared_bytes_for(uint32_t lane_count, uint32_t scratch_bytes) {

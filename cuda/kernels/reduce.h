@@ -314,7 +314,7 @@ struct GroupReducer {
           operands.of[input] = memory::load_vector(args.inputs[input] + at);
     };
     const auto result_of = [&](const Operands &operands) { return reduce_vector<inputs, mean>(operands.of, args); };
-    constexpr bool ahead = loads_ahead && sizeof(Storage) > 1 && !mean;  // else ll128 would spill
+    constexpr bool ahead = loads_ahead && sizeof(Storage) > 1 && !mean;  // otherwise some kernels would spill
     return roll_vectors<Operands, turns, ahead>(group, args, split, sizeof(Storage), first, load, result_of);
   }
 

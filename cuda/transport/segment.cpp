@@ -154,8 +154,6 @@ Result<void> Segment::fill_ends(const PrimaryContext &context, CuStream stream, 
       it.simple_in = SimpleReceiver(in);
       it.ll_out = LlSender(out);
       it.ll_in = LlReceiver(in);
-      it.ll128_out = Ll128Sender(out);
-      it.ll128_in = Ll128Receiver(in);
     }
   const CudaDriver &driver = *context.get().driver;
   const ContextGuard guard(driver, context.get().context);

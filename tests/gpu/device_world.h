@@ -62,16 +62,13 @@ class DeviceWorld {
           device::DeviceLinkEnds &ends = this->ends(rank, channel, peer);
           const ConnectionView out = connection(channel, rank, peer), in = connection(channel, peer, rank);
           out.simple_head() = out.ll_head() = first_counter;
-          if (geometry.ll128_slot_bytes != 0) out.ll128_head() = first_counter;
           ends = {peer,
                   peer == rank ? 0 : kind_bit(PayloadKind::address),
                   (rank ^ peer) % 2,  // some links order what callers do, others need not
                   SimpleSender(out, first_counter),
                   SimpleReceiver(in, first_counter),
                   LlSender(out, first_counter),
-                  LlReceiver(in, first_counter),
-                  Ll128Sender(out, first_counter),
-                  Ll128Receiver(in, first_counter)};
+                  LlReceiver(in, first_counter)};
         }
   }
 

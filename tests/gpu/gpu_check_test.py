@@ -25,7 +25,7 @@ BUNDLE_BYTES_MAX = 24_000_000
 
 
 MATRIX = [f"device matrix of {ranks} ranks, bit-equal to the host (tiny)" for ranks in (2, 3)]
-PROGRAMS_C = ("device_matrix", "gpu_device", "gpu_ll128", "gpu_load_store", "gpu_shared", "gpu_hazard")
+PROGRAMS_C = ("device_matrix", "gpu_device", "gpu_load_store", "gpu_shared", "gpu_hazard")
 
 
 class GpuCheck(unittest.TestCase):
@@ -99,7 +99,7 @@ class GpuCheck(unittest.TestCase):
         for test in results["tests"]:
             self.assertEqual(test["result"], "skipped" if "check" in test["test"] else "passed", test)
         names = [test["test"] for test in results["tests"]]
-        for name in (*MATRIX, *(f"smoke of {way}" for way in ("simple", "ll", "ll128", "load_store", "copies")),
+        for name in (*MATRIX, *(f"smoke of {way}" for way in ("simple", "ll", "load_store", "copies")),
                      *(f"smoke of processes by {executor}, {handles}" for executor in ("copies", "kernels")
                        for handles in ("ipc", "vmm"))):
             self.assertIn(name, names)
@@ -144,13 +144,6 @@ class GpuCheck(unittest.TestCase):
                      *(f"overlap efficiency of custom, 2 ranks ({label})"
                        for label in ("copies", "kernels, at most 2 blocks"))):
             self.assertIn(name, names)
-
-    def test_ll128_is_skipped_where_it_is_refused_and_nothing_else_is(self):
-        says = (f"case \"$*\" in info*) exec {self.bundle}/bin/rondo \"$@\";; "
-                "*ll128*) echo \"the protocol 'll128' that was asked for cannot be: of old\";; esac\nexit 3")
-        results, _ = self.check("--part", "B", status=1, bundle=self.broken_bundle(rondo=says))
-        self.assertEqual({test["result"] for test in results["tests"] if "ll128" in test["test"]}, {"skipped"})
-        self.assertEqual({test["result"] for test in results["tests"] if "ll128" not in test["test"]}, {"failed"})
 
     def test_a_test_case_that_takes_too_long_ends_its_program_and_is_named(self):
         program = self.bundle / "bin/driver_conformance"

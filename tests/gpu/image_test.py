@@ -29,7 +29,7 @@ FENCE = re.compile(r"\b(?:fence|membar)\.[\w.]+")
 POST = re.compile(r"\bST\.E\.128\.STRONG\b")
 POST_INSTRUCTIONS_MAX = 85  # 71 to 74 for sm_90; 168 where posts are not short
 TURN_INSTRUCTIONS_MAX, LATER_TURN_INSTRUCTIONS_MAX = 65, 80  # 43 to 61 for sm_90, 59 to 77 from 100 on; else 81 to 95
-PROTOCOLS = ("simple", "ll", "ll128")
+PROTOCOLS = ("simple", "ll")
 IN_BUFFERS = ("rondo_run_load_store_", "rondo_run_joint_")  # they reduce and copy by the same loops
 WORDS_UNDER_WAY = 7  # of a joint kernel: of the 8 ranks that it can have, before the first is used
 TYPES = ("int8", "uint8", "int32", "uint32", "int64", "uint64", "float16", "bfloat16", "float32", "float64",
@@ -76,8 +76,8 @@ def at_least(count):
 def wanted_loops(name):
     """(how many, loads, stores) of the inner loops that a kernel must have, at least, by their 16-byte accesses: what
     copies has four loads in flight, what reduces two operands twice as many, where registers allow it; more operands
-    are reduced by a loop of its own; ll and ll128 wait for packets in loops that only load (ll in one for both peers,
-    at each of which it looks by up to three loads), and send in ones that only store; load_store reads all ranks'
+    are reduced by a loop of its own; ll waits for packets in a loop that only loads (one for both peers, at each of
+    which it looks by up to three loads), and sends in one that only stores; load_store reads all ranks'
     operands in loops that only load, several pieces of several ranks at a time; one_shot looks at them."""
     narrow = "int8" in name or "float8" in name  # each 16-byte access has 16 elements, which take registers
     if name.startswith(IN_BUFFERS) and name.endswith("_copy"):  # by turns to each output, inside of the loop that loads
@@ -91,8 +91,8 @@ def wanted_loops(name):
     wanted = [(1, at_least(4), SOME)]
     if not name.endswith("_copy"):
         wanted = [(3, at_least(4), SOME), (1, at_least(4 if narrow else 6 if "float64" in name else 8), SOME)]
-    if name.startswith(("rondo_run_ll_", "rondo_run_ll128_")):
-        wanted += [(2, at_least(2), NONE) if "ll128" in name else (1, at_least(4), NONE), (1, NONE, SOME)]
+    if name.startswith("rondo_run_ll_"):
+        wanted += [(1, at_least(4), NONE), (1, NONE, SOME)]
     return wanted
 
 
@@ -250,15 +250,6 @@ class Image(unittest.TestCase):
             for lost in set(loops) - {(1, 3)}:
                 rest = [loop for loop in loops if loop != lost]
                 self.assertNotEqual(missing_loops(rest, wanted_loops(name)), [], f"{name} without {lost}")
-
-    def test_lines_are_moved_by_16_bytes_of_each_thread(self):
-        """Checks the accesses on which ll128 relies, and the orders of the first line. No emulated block can miss
-        them."""
-        kernels = bodies(Path(self.ptx).read_text(encoding="utf-8"), ENTRY_OF_PTX)
-        for name, body in kernels.items():
-            for access in ("st.relaxed", "st.release", "ld.relaxed", "ld.acquire"):
-                found = f"{access}.sys.global.v2.b64" in body
-                self.assertEqual(found, name.startswith("rondo_run_ll128_"), f"{access} in {name}")
 
     def test_an_end_without_a_failure_is_a_relaxed_store_and_so_is_a_header_on_one_device(self):
         """Checks releases. A release is a fence on a device, of half a microsecond and more, which no emulated block

@@ -8,7 +8,6 @@ using soft_cuda::KernelEntry;
 
 const KernelEntry *soft_kernels_of_simple();
 const KernelEntry *soft_kernels_of_ll();
-const KernelEntry *soft_kernels_of_ll128();
 const KernelEntry *soft_kernels_of_load_store();
 const KernelEntry *soft_kernels_of_one_shot();
 const KernelEntry *soft_kernels_of_joint();
@@ -17,9 +16,8 @@ const KernelEntry *soft_kernels_of_reduce();
 extern "C" __attribute__((visibility("default"))) const KernelEntry *soft_cuda_kernels() {
   static const std::vector<KernelEntry> *const all = [] {
     auto *const joined = new std::vector<KernelEntry>;  // kernels may run until the process is gone
-    for (const KernelEntry *entry : {soft_kernels_of_simple(), soft_kernels_of_ll(), soft_kernels_of_ll128(),
-                                     soft_kernels_of_load_store(), soft_kernels_of_one_shot(),
-                                     soft_kernels_of_joint(), soft_kernels_of_reduce()})
+    for (const KernelEntry *entry : {soft_kernels_of_simple(), soft_kernels_of_ll(), soft_kernels_of_load_store(),
+                                     soft_kernels_of_one_shot(), soft_kernels_of_joint(), soft_kernels_of_reduce()})
       for (; entry->name != nullptr; ++entry) joined->push_back(*entry);
     joined->push_back({nullptr, nullptr, 0});
     return joined;
