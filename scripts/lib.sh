@@ -18,8 +18,8 @@ fail() {
 # The comment at the head of the calling script, after its SPDX line, is its help.
 show_help() { sed -n '3,/^[^#]/{s/^# \{0,1\}//p}' "$0"; }
 
-packages_build=(g++ meson ninja-build pkg-config python3 libsodium-dev libhwloc-dev libhwy-dev libspdlog-dev
-  libfmt-dev nlohmann-json3-dev libcli11-dev catch2 groff-base libdnnl-dev
+packages_build=(g++ meson ninja-build pkg-config python3 libsodium-dev libhwloc-dev libhwy-dev
+  nlohmann-json3-dev libcli11-dev catch2 groff-base libdnnl-dev
   libucx-dev libibverbs-dev)
 packages_hosts=(iproute2 nftables openssh-client openssh-server)  # tests make hosts of network namespaces by them
 packages_docs=(doxygen)     # the reference of the C API is made by it
@@ -60,7 +60,7 @@ require_tools() {
   local tool missing=
   for tool in c++ meson ninja pkg-config python3; do command -v "$tool" >/dev/null || missing="$missing $tool"; done
   [ -z "$missing" ] || fail "this system ($(distribution)) has no apt-get, and these tools are missing:$missing.
-Install them, and the development files of libsodium, hwloc, highway, spdlog, fmt, nlohmann-json, CLI11, Catch2 and
+Install them, and the development files of libsodium, hwloc, highway, nlohmann-json, CLI11, Catch2 and
 oneDNN (in Debian: ${packages_build[*]}), then start again."
 }
 
