@@ -96,11 +96,6 @@ packages_cuda=(nvidia-cuda-nvcc==13.0.88 nvidia-cuda-crt==13.0.88 nvidia-nvvm==1
 cuda_folder=$root/.cache/cuda  # cuda/meson.build looks there
 cuda_installed=/usr/local/cuda
 
-# These tools read the kernels' machine code, for a test (5 MB). They are the oldest that know what that compiler
-# writes.
-packages_cuda_tools=(nvidia-cuda-cuobjdump==13.2.51 nvidia-cuda-nvdisasm==13.2.51)
-cuda_tools_folder=$root/.cache/cuda-tools  # tests/gpu/image_test.py looks there
-
 nvcc_found() {
   command -v nvcc >/dev/null || [ -x "$cuda_installed/bin/nvcc" ] || [ -x "$cuda_folder/nvidia/cu13/bin/nvcc" ]
 }
@@ -127,15 +122,6 @@ setup_cuda() {
   step "getting nvcc, which no CUDA toolkit here brings, from the Python index (105 MB)"
   get_python_packages "$cuda_folder" "${packages_cuda[@]}" ||
     say "There is no nvcc: the build goes on without the kernels for CUDA devices. To add them, install CUDA 13."
-}
-
-# Without it, the test of the kernels' image checks their PTX alone.
-setup_cuda_tools() {
-  if command -v cuobjdump >/dev/null || [ -x "$cuda_installed/bin/cuobjdump" ] ||
-    [ -x "$cuda_tools_folder/nvidia/cu13/bin/cuobjdump" ]; then return; fi
-  step "getting cuobjdump, which no CUDA toolkit here brings, from the Python index (5 MB)"
-  get_python_packages "$cuda_tools_folder" "${packages_cuda_tools[@]}" ||
-    say "There is no cuobjdump: the kernels' machine code is not looked at. To change that, install CUDA 13."
 }
 
 setup_build() {
