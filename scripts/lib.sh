@@ -24,7 +24,8 @@ packages_build=(g++ meson ninja-build pkg-config python3 libsodium-dev libhwloc-
 packages_hosts=(iproute2 nftables openssh-client openssh-server)  # tests make hosts of network namespaces by them
 packages_docs=(doxygen)     # the reference of the C API is made by it
 packages_consumers=(cmake python3-numpy)  # tests find the installed Rondo by CMake, and pass arrays of NumPy
-packages_peers=(openmpi-bin libopenmpi-dev mpich libmpich-dev libgloo-dev)
+packages_peers=(openmpi-bin libopenmpi-dev mpich libmpich-dev libgloo-dev
+  python3-matplotlib)  # bench/compare draws by it
 
 # Debian and Ubuntu name clang's run-time library (libFuzzer, AddressSanitizer) after its version. Its linker, lld,
 # takes less than half of the time of binutils'.
