@@ -198,7 +198,7 @@ Result<void> KernelExecutor::join_group(const DeviceRequest &request, const Bloc
 }
 
 Result<std::unique_ptr<PreparedPlan>> KernelExecutor::prepare(const Plan &plan) {
-  auto made = std::make_unique<CudaPlan>(plan_memory_);
+  auto made = std::make_unique<CudaPlan>(plan_memory_, device::reduce_op(plan));
   RONDO_TRY_ASSIGN(made->kernel, kernels_.find(device::kernel_name(plan)));
   made->is_load_store = plan.choice.kernel == RONDO_KERNEL_LOAD_STORE;
   if (made->is_load_store) {
@@ -322,6 +322,7 @@ device::DeviceOperation KernelExecutor::operation_of(const CudaPlan &plan, const
   operation.buffers = call.buffers;
   operation.number = call.number;
   operation.divisor = call.divisor;
+  operation.op = plan.op;
   operation.lane_count = plan.lane_count;
   operation.scratch_bytes = plan.scratch_bytes;
   operation.poll_count = poll_count;

@@ -37,6 +37,8 @@ struct PlanImage {
   return 0;
 }
 
+/// Returns the operation of the plan's kernel; avg is a sum and a divisor.
+[[nodiscard]] ReduceOp reduce_op(const Plan &plan);
 /// Returns the names of all kernels that run plans with that protocol.
 [[nodiscard]] std::vector<std::string> kernel_names(rondo_protocol_t protocol);
 /// Returns the names of the kernels of load_store.
@@ -50,7 +52,7 @@ struct PlanImage {
 /// Returns the joint kernel that runs a plan of load_store for all ranks, as "rondo_run_joint_float32_sum".
 [[nodiscard]] std::string joint_kernel_name(const Plan &plan);
 
-/// Returns the kernel (cuda/kernels/list.h) that runs the plan, as "rondo_run_simple_float32_sum". A kernel of
+/// Returns the kernel (cuda/kernels/list.h) that runs the plan, as "rondo_run_simple_float32". A kernel of
 /// load_store takes a LoadStoreOperation and no image, the others DeviceOperations.
 [[nodiscard]] std::string kernel_name(const Plan &plan);
 /// Sets what such a kernel does as operation.rank in its places: its mode, collective, root and sizes.
@@ -65,7 +67,7 @@ void fit_to_buffers(LoadStoreOperation &operation);
 /// Returns the names of all kernels that reduce.
 [[nodiscard]] std::vector<std::string> reduce_kernel_names();
 
-/// Returns the kernel that reduces the operands of the plan's steps, as "rondo_reduce_float32_sum". "" if the plan only
+/// Returns the kernel that reduces the operands of the plan's steps, as "rondo_reduce_float32". "" if the plan only
 /// moves data, and for a barrier.
 [[nodiscard]] std::string reduce_kernel_name(const Plan &plan);
 

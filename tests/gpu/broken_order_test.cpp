@@ -112,10 +112,9 @@ Child run_child() {
 }
 
 constexpr soft_cuda::KernelEntry entries[] = {
-    {"rondo_run_simple_int32_sum",
-     soft_cuda::run_emulated<device::GroupSimple, device::GroupReducer<Element<int32_t>, SumOp>>,
+    {"rondo_run_simple_int32", soft_cuda::run_emulated<device::GroupSimple, device::GroupReducer<Element<int32_t>>>,
      sizeof(device::DeviceOperations)},
-    {"rondo_run_ll_int32_sum", soft_cuda::run_emulated<device::GroupLl, device::GroupReducer<Element<int32_t>, SumOp>>,
+    {"rondo_run_ll_int32", soft_cuda::run_emulated<device::GroupLl, device::GroupReducer<Element<int32_t>>>,
      sizeof(device::DeviceOperations)},
     {"rondo_run_simple_copy", soft_cuda::run_emulated<device::GroupSimple, device::GroupCopier>,
      sizeof(device::DeviceOperations)},

@@ -203,6 +203,7 @@ class DeviceWorld {
     operation.on_one_device = number % 2;  // here it only decides what a one_shot polls beside its words
     operation.poll_count = number % 3 == 0 ? 3 : 1;
     operation.divisor = plan.key.signature.op == RONDO_AVG ? rank_count_ : 0;
+    operation.op = device::reduce_op(plan);
     return operation;
   }
 

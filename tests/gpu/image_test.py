@@ -30,14 +30,12 @@ OPERATIONS = ("sum", "prod", "min", "max")
 
 
 def kernel_names(types):
-    for protocol in PROTOCOLS:
-        yield f"rondo_run_{protocol}_copy"
+    for stem in (*(f"rondo_run_{protocol}" for protocol in PROTOCOLS), "rondo_reduce"):
         for name in types:
-            for operation in OPERATIONS:
-                yield f"rondo_run_{protocol}_{name}_{operation}"
-    yield "rondo_run_load_store_copy"
-    yield "rondo_run_joint_copy"
-    for stem in ("run_load_store", "run_one_shot", "run_joint", "reduce"):
+            yield f"{stem}_{name}"
+    for stem in (*PROTOCOLS, "load_store", "joint"):
+        yield f"rondo_run_{stem}_copy"
+    for stem in ("run_load_store", "run_one_shot", "run_joint"):
         for name in types:
             for operation in OPERATIONS:
                 yield f"rondo_{stem}_{name}_{operation}"
