@@ -27,7 +27,7 @@ _rondo_values() {
     'sim --collective') _rondo_collectives sim --collective ;;
     'schedule --collective') _rondo_collectives schedule --algorithm ring --collective ;;
     *' --algorithm') echo "auto ring tree halving_doubling one_shot two_shot hierarchical hierarchical_tree" ;;
-    *' --protocol') echo "auto simple ll ll128" ;;
+    *' --protocol') echo "auto simple ll" ;;
     *' --kernel') echo "auto interpreter load_store" ;;
     'perf -d' | 'perf --datatype')
       echo "int8 uint8 int32 uint32 int64 uint64 float16 bfloat16 float32 float64 float8_e4m3 float8_e5m2 all" ;;

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""scripts/gpu-check, which see: runs the steps of its parts one after the other, each with a deadline and a log of its
+"""scripts/gpu-check, which see: runs the steps of a list one after the other, each with a deadline and a log of its
 own, and keeps the record."""
 
 import argparse
@@ -13,16 +13,14 @@ import tempfile
 import time
 from pathlib import Path
 
-from gpu_check_machine import Keeper, KernelMessages, clocks, machine_of
-from gpu_check_record import Record
-from gpu_check_speed import AllSteps
-from gpu_check_steps import BRIEF, FULL, PARTS, QUICK, SOFT, soft_environment
+from gpu_check_record import Record, kernel_messages, machine_of
+from gpu_check_steps import FULL, QUICK, SOFT, Steps, soft_environment
 
 SKIPPED = 77      # a program's exit status when nothing of it could run
 STEP_SECONDS_MIN = 5  # a step is not begun with less
 RANKS_SECONDS_MAX = 5
 END_SECONDS_MAX = 3
-LIMIT, BRIEF_LIMIT = 460, 130  # seconds of a part
+LIMIT = 540  # seconds of all steps
 TO_ITS_END = "ran to its end"
 # The programs print these tallies at their end, for the record.
 TALLIES = (re.compile(r"All tests passed \(.*\)"), re.compile(r"assertions:.*failed.*"),
@@ -39,12 +37,10 @@ def stop(_number, _frame):
 
 
 class Runner:
-    """Runs the steps of one part."""
-
     def __init__(self, programs, work, record, environment, limit):
         self.programs, self.work, self.record, self.environment = programs, work, record, environment
         self.end = time.monotonic() + limit
-        self.messages = KernelMessages()
+        self.seen = len(kernel_messages())
 
     def left(self):
         return self.end - time.monotonic()
@@ -55,7 +51,7 @@ class Runner:
         if self.left() < STEP_SECONDS_MIN:
             return self.tell(step, "left out", 0, "the time was up")
         begin = time.monotonic()
-        log = self.work / (f"{step.part}-" + re.sub(r"[^\w]+", "-", step.name) + ".log")
+        log = self.work / (re.sub(r"[^\w]+", "-", step.name) + ".log")
         try:
             status = self.wait(step, log)
         except CutOff:
@@ -69,7 +65,7 @@ class Runner:
         if skipped := len(re.findall(r"^skipped:", text, re.M)):
             tallies.append(f"{skipped} cases skipped")
         detail = "; ".join(tallies)
-        if status == SKIPPED or status not in (0, None) and step.refusal and step.refusal in text:
+        if status == SKIPPED:
             return self.tell(step, "skipped", seconds, text.strip().rpartition("\n")[2])
         why = self.why(step, status, seconds, text, detail, log)
         if step.report is not None:
@@ -86,10 +82,10 @@ class Runner:
         last = text.strip().splitlines()[-1:] or [""]
         said = f"exit status {status}: {detail or last[0]}" if status is not None else (
             f"still ran after {seconds:.0f} s and was ended; last: {last[0]}")
-        fresh = self.messages.new()
-        if fresh:
-            (self.work / f"{log.stem}-kernel.log").write_text("\n".join(fresh) + "\n", encoding="utf-8")
-            said += f"; the kernel says: {fresh[-1].strip()}"
+        messages = kernel_messages()
+        if len(messages) > self.seen:
+            said += f"; the kernel says: {messages[-1].strip()}"
+        self.seen = len(messages)
         return f"{said}; see {log.name}"
 
     def take(self, step, passed):
@@ -149,7 +145,7 @@ class Runner:
             return False
 
     def tell(self, step, result, seconds, detail):
-        print(f"{result:8}  {step.part}: {step.name}  {seconds:.1f} s  {detail}", flush=True)
+        print(f"{result:8}  {step.priority}: {step.name}  {seconds:.1f} s  {detail}", flush=True)
         self.record.add(step, result, seconds, detail)
 
 
@@ -162,12 +158,11 @@ def pattern(text):
 
 def parse_options():
     parser = argparse.ArgumentParser(prog="scripts/gpu-check", add_help=False)
-    parser.add_argument("--part", action="append", choices=PARTS)
     parser.add_argument("--bundle", type=Path, default=Path(__file__).resolve().parent)
     parser.add_argument("--output", type=Path, default=Path("gpu-check-results"))
-    parser.add_argument("--limit", type=float)
-    parser.add_argument("--only", type=pattern, metavar="REGEX")
-    parser.add_argument("--brief", action="store_true")
+    parser.add_argument("--limit", type=float, default=LIMIT)
+    parser.add_argument("--only", type=pattern, default=pattern(""), metavar="REGEX")
+    parser.add_argument("--done", type=Path, action="append", default=[], metavar="RESULTS.json")
     parser.add_argument("--soft", action="store_true")
     parser.add_argument("--quick", action="store_true")
     options = parser.parse_args()
@@ -177,26 +172,19 @@ def parse_options():
     return options
 
 
-def run_parts(options, work, environment, record):
-    """Runs the parts and returns how that ended, for the record."""
+def run_steps(options, work, environment, record):
+    """Runs the steps and returns how that ended, for the record."""
     record.machine.update(machine_of(options.bundle, work, environment, options.soft))
     record.write()
     if "refused" in record.machine:
         return f"did not begin, as Rondo cannot use this device: {record.machine['refused']}"
-    sizes = QUICK if options.quick else SOFT if options.soft else BRIEF if options.brief else FULL
-    steps = AllSteps(options.bundle, work, options.soft, sizes)
-    limit = options.limit or (BRIEF_LIMIT if options.brief else LIMIT)
-    with Keeper(environment, work) as keeper:
-        record.machine["kept context"] = keeper.state
-        for part in PARTS if options.part is None else options.part:
-            if now := clocks(options.soft):
-                record.machine[f"clocks before {part}"] = now
-            runner = Runner(options.bundle / "bin", work, record, environment, limit)
-            for step in steps.of(part):
-                if options.only is None or options.only.search(step.name):
-                    runner.run(step)
-            if now := clocks(options.soft):
-                record.machine[f"clocks after {part}"] = now
+    done = {test["test"] for path in options.done for test in json.loads(path.read_text(encoding="utf-8"))["tests"]
+            if test["result"] == "passed"}
+    runner = Runner(options.bundle / "bin", work, record, environment, options.limit)
+    sizes = QUICK if options.quick else SOFT if options.soft else FULL
+    for step in Steps(options.bundle, work, options.soft, sizes).all():
+        if options.only.search(step.name) and step.name not in done:
+            runner.run(step)
     return TO_ITS_END
 
 
@@ -213,7 +201,7 @@ def main():
     with tempfile.TemporaryDirectory(prefix="rondo-gpu-check-") as folder:
         record = Record(options.output, Path(folder), options.soft)
         try:
-            record.end = run_parts(options, Path(folder), environment, record)
+            record.end = run_steps(options, Path(folder), environment, record)
         except CutOff:
             pass
         record.write()

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Turns the reports of `rondo perf` into figures for scripts/gpu-check, and holds the bars that they are to meet."""
+"""Turns reports of `rondo perf` and `rondo train` into figures for scripts/gpu-check, and holds the bars that they are
+to meet."""
 
+import json
 from dataclasses import dataclass
 
 MIB = 1 << 20
@@ -8,7 +10,8 @@ FLOOR_BAR = 1.2        # times the floor: 2 and 8 ranks as threads, float32 sum,
 LATENCY_BAR_US = 4.0   # 8 B to 32 KiB, 8 ranks, replayed
 TURNS_BAR = 2.0        # times the floor, and the measured hand-overs, of processes that share the device
 BESIDE_BAR = 0.03      # a large matrix product slows by so much beside a copy-engine all-gather
-COVERED_MIN = 0.9    # of the product's time, for that to say anything
+COVERED_MIN = 0.9      # of the product's time, for that to say anything
+FOLLOWS_BAR = 1e-3     # by which share a loss on the device may differ from the host's
 
 
 @dataclass
@@ -26,43 +29,35 @@ def size_name(size):
     return f"{size} B"
 
 
-def times(report):
-    """Yields (bytes, placement, median us, floor us) of each result."""
+def results(report):
+    """Yields (name, bytes, result) of each result that was measured."""
     for row in report["results"]:
         for placement in ("out_of_place", "in_place"):
             if row[placement] is not None:
-                yield row["bytes"], placement, row[placement]["time_us"]["median"], row[placement]["floor_us"]
+                name = f"{report['collective']}, {report['ranks']} ranks, {size_name(row['bytes'])}"
+                yield f"{name}, {placement.replace('_', ' ')}", row["bytes"], row[placement]
 
 
 def against_floor(bar):
     """Returns a judge of each result as a multiple of its floor; `bar` may be None."""
     def judge(report):
-        for size, placement, median, floor in times(report):
+        for name, _, result in results(report):
+            median, floor = result["time_us"]["median"], result["floor_us"]
             ratio = median / floor if floor > 0 else float("inf")
-            yield Figure(f"{report['collective']}, {report['ranks']} ranks, {size_name(size)}, "
-                         f"{placement.replace('_', ' ')}",
-                         f"{median:.1f} us = {ratio:.2f} x floor {floor:.1f} us",
+            yield Figure(name, f"{median:.1f} us = {ratio:.2f} x floor {floor:.1f} us",
                          f"at most {bar} x floor" if bar else "", ratio <= bar if bar else None)
     return judge
 
 
 def latency(report):
-    for size, placement, median, _ in times(report):
-        yield Figure(f"{report['collective']}, {report['ranks']} ranks, {size_name(size)}, "
-                     f"{placement.replace('_', ' ')}, replayed", f"{median:.2f} us",
-                     f"at most {LATENCY_BAR_US} us", median <= LATENCY_BAR_US)
+    for name, _, result in results(report):
+        median = result["time_us"]["median"]
+        yield Figure(f"{name}, replayed", f"{median:.2f} us", f"at most {LATENCY_BAR_US} us", median <= LATENCY_BAR_US)
 
 
 def setup(report):
     """Yields the time in which the communicator was made."""
     yield Figure(f"a communicator of {report['ranks']} ranks made", f"{report['setup_ms']:.1f} ms")
-
-
-def and_setup(judge):
-    def judged(report):
-        yield from setup(report)
-        yield from judge(report)
-    return judged
 
 
 def against_floor_and_turns(report):
@@ -74,10 +69,10 @@ def against_floor_and_turns(report):
     hand_over = max(told)
     yield Figure(f"the device handed over among {report['ranks']} processes", f"{hand_over:.1f} us")
     counts = {row["bytes"]: row.get("hand_overs", 0) for row in report["results"]}
-    for size, placement, median, floor in times(report):
+    for name, size, result in results(report):
+        median, floor = result["time_us"]["median"], result["floor_us"]
         most = TURNS_BAR * floor + counts[size] * hand_over
-        yield Figure(f"{report['collective']}, {report['ranks']} processes that take turns, {size_name(size)}, "
-                     f"{placement.replace('_', ' ')}",
+        yield Figure(f"{name}, processes that take turns",
                      f"{median:.1f} us; floor {floor:.1f} us, {counts[size]} hand-overs of {hand_over:.1f} us",
                      f"at most {TURNS_BAR} x floor + hand-overs = {most:.1f} us", median <= most)
 
@@ -85,18 +80,13 @@ def against_floor_and_turns(report):
 def beside_product(bar):
     """Returns a judge of both slow-downs; `bar`, which may be None, is the product's."""
     def judge(report):
-        product = report["product"]
-        for row in report["results"]:
-            for placement in ("out_of_place", "in_place"):
-                if row[placement] is None:
-                    continue
-                beside = row[placement]["beside"]
-                what = f"{report['collective']}, {report['ranks']} ranks, {size_name(row['bytes'])}"
-                slow, covered = beside["slowdown"]["product"], beside["covered"]["product"]
-                yield Figure(f"a product of {product['size']} rows beside {what}", slowed(beside, "product"),
-                             f"at most {bar:.0%} slower, {COVERED_MIN:.0%} covered" if bar else "",
-                             slow <= bar and covered >= COVERED_MIN if bar else None)
-                yield Figure(f"{what}, beside that product", slowed(beside, "call"))
+        for name, _, result in results(report):
+            beside = result["beside"]
+            slow, covered = beside["slowdown"]["product"], beside["covered"]["product"]
+            yield Figure(f"a product of {report['product']['size']} rows beside {name}", slowed(beside, "product"),
+                         f"at most {bar:.0%} slower, {COVERED_MIN:.0%} covered" if bar else "",
+                         slow <= bar and covered >= COVERED_MIN if bar else None)
+            yield Figure(f"{name}, beside that product", slowed(beside, "call"))
     return judge
 
 
@@ -106,9 +96,36 @@ def slowed(beside, which):
             f"{beside['covered'][which]:.0%} covered")
 
 
+def follows(host_report):
+    """Returns a judge of the largest relative difference of any loss from the host's."""
+    def judge(report):
+        host = json.loads(host_report.read_text(encoding="utf-8"))
+        pairs = zip(report["loss"]["train"], host["loss"]["train"], strict=True)
+        most = max(abs(mine - other) / other for (_, mine), (_, other) in pairs)
+        yield Figure(f"losses of {len(host['loss']['train'])} steps on the device beside the host's",
+                     f"differ by {most:.1e} at most", f"at most {FOLLOWS_BAR:.0e}", most <= FOLLOWS_BAR)
+    return judge
+
+
+def overlap(label):
+    """Returns a judge of how well communication and computation overlap, as the trainer reports it."""
+    def judge(report):
+        times, of = report["time_us"], f"{report['model']}, {report['ranks']} ranks ({label})"
+        parts = ", ".join(f"{name} {times[name] / 1e3:.1f}" for name in ("forward", "backward", "optimizer", "waiting",
+                                                                        "communication", "exposed"))
+        yield Figure(f"a step of {of}", f"{times['step'] / 1e3:.1f} ms: {parts}")
+        told = report["overlap"] or {}
+        yield Figure(f"overlap of {of}", told.get("headline") or "not measured")
+        yield Figure(f"overlap efficiency of {of}", told.get("efficiency_text") or "not measured")
+        yield Figure(f"computation beside communication over the same alone, {of}",
+                     told.get("slowdown_text") or "not measured")
+    return judge
+
+
 def labelled(judge, label):
+    """Returns a judge whose figures have the label, if there is one."""
     def judged(report):
         for figure in judge(report):
-            figure.name += f" ({label})"
+            figure.name += f" ({label})" if label else ""
             yield figure
     return judged

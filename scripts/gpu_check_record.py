@@ -4,16 +4,56 @@ an archive of all logs. The three files are written anew after each step, so tha
 
 import json
 import os
+import re
+import shutil
+import subprocess
 import tarfile
 from datetime import datetime, timezone
 
-ARCHIVE_BYTES_MAX = 15 << 20  # a machine may give back no larger file
+KERNEL = re.compile(r"NVRM|\bXid\b|nvidia", re.I)
 
 
-def verdict(met, soft):
-    if met is None:
-        return ""
-    return "not judged" if soft else "met" if met else "missed"
+def output_of(command, environment=None, log=None):
+    """Returns what the command prints, or "" if it fails. With `log` all its output is kept there."""
+    try:
+        done = subprocess.run([str(word) for word in command], capture_output=True, text=True, timeout=60,
+                              env=environment, check=False, errors="replace", stdin=subprocess.DEVNULL)
+    except (OSError, subprocess.TimeoutExpired) as why:
+        text, out = f"{why}\n", ""
+    else:
+        text, out = done.stdout + done.stderr, done.stdout.strip() if done.returncode == 0 else ""
+    if log is not None:
+        log.write_text(text, encoding="utf-8")
+    return out
+
+
+def kernel_messages():
+    """Returns the messages of the kernel's log about the driver, mainly an Xid. Without dmesg there are none."""
+    tool = shutil.which("dmesg")
+    return [line for line in (output_of([tool]) if tool else "").splitlines() if KERNEL.search(line)]
+
+
+def machine_of(bundle, work, environment, soft):
+    """Returns the record's description of the place. It has "refused" if Rondo cannot use the device."""
+    machine = {"commit": (bundle / "COMMIT").read_text(encoding="utf-8").strip(),
+               "host": f"{os.uname().sysname} {os.uname().release}, {os.cpu_count()} processors"}
+    text = output_of([bundle / "bin/rondo", "info", "--json"], environment, work / "rondo-info.log")
+    cuda = json.loads(text)["cuda"] if text else {"error": "rondo info failed", "devices": []}
+    device = cuda["devices"][0] if cuda["devices"] else cuda
+    if device.get("error"):
+        machine["refused"] = device["error"]
+        return machine
+    kernels, budget = device["kernels"], device["budget"]
+    machine["device"] = "the CUDA driver in software" if soft else (
+        f"{len(cuda['devices'])} x {device['name']}, compute capability {device['compute_capability']}, "
+        f"{device['multiprocessors']} multiprocessors, {device['memory_bytes'] >> 20} MiB; CUDA {cuda['driver']}")
+    machine["kernels"] = (f"{len(kernels)} in {cuda['image']['bytes']} bytes, at most "
+                          f"{max(each['registers'] for each in kernels)} registers and "
+                          f"{max(each['local_bytes'] for each in kernels)} bytes of local memory; {budget['blocks']} "
+                          f"blocks of {budget['block_threads']} threads fit")
+    if not soft and (tool := shutil.which("nvidia-smi")):
+        output_of([tool, "-q"], log=work / "nvidia-smi.log")
+    return machine
 
 
 def written(path, write):
@@ -30,42 +70,33 @@ class Record:
         self.end = "was cut off"
 
     def add(self, step, result, seconds, detail=""):
-        self.tests.append({"part": step.part, "test": step.name, "result": result, "seconds": round(seconds, 1),
+        self.tests.append({"priority": step.priority, "test": step.name, "result": result, "seconds": round(seconds, 1),
                            "detail": detail})
         self.write()
 
     def add_figures(self, figures):
         for figure in figures:
-            self.figures.append({"figure": figure.name, "value": figure.value, "bar": figure.bar,
-                                 "verdict": verdict(figure.met, self.soft)})
+            verdict = "" if figure.met is None else "not judged" if self.soft else "met" if figure.met else "missed"
+            self.figures.append({"figure": figure.name, "value": figure.value, "bar": figure.bar, "verdict": verdict})
 
     def count(self, result):
         return sum(test["result"] == result for test in self.tests)
 
-    def seconds_of(self, part):
-        return sum(test["seconds"] for test in self.tests if test["part"] == part)
-
     def markdown(self):
-        parts = sorted({test["part"] for test in self.tests})
-        lines = [f"## {self.date}", ""]
-        lines += [f"- {name}: {value}" for name, value in self.machine.items()]
-        lines += [f"- parts: {', '.join(f'{part} in {self.seconds_of(part):.0f} s' for part in parts) or 'none'}",
-                  f"- the check {self.end}: {self.count('passed')} passed, {self.count('failed')} failed, "
-                  f"{self.count('skipped')} skipped, {self.count('left out')} left out", ""]
+        lines = [f"## {self.date}", "", *(f"- {name}: {value}" for name, value in self.machine.items()),
+                 f"- the check {self.end}: {self.count('passed')} passed, {self.count('failed')} failed, "
+                 f"{self.count('skipped')} skipped, {self.count('left out')} left out", ""]
         if self.soft:
             lines += ["This ran on the CUDA driver in software: it says nothing of a GPU.", ""]
-        lines += ["| part | test | result | seconds | |", "|---|---|---|---|---|"]
-        for test in self.tests:
-            lines.append(f"| {test['part']} | {test['test']} | {test['result']} | {test['seconds']} | "
-                         f"{test['detail'].replace('|', '/')} |")
-        if self.costs:
-            lines += ["", "| device cost | value | unit |", "|---|---|---|"]
-            lines += [f"| {each['cost']} | {each['value']:.4g} | {each['unit']} |" for each in self.costs]
-        if self.figures:
-            lines += ["", "| figure | value | bar | |", "|---|---|---|---|"]
-            lines += [f"| {each['figure']} | {each['value']} | {each['bar']} | {each['verdict']} |"
-                      for each in self.figures]
-        return "\n".join(lines) + "\n"
+        tables = (("| | test | result | seconds | |", ("priority", "test", "result", "seconds", "detail"), self.tests),
+                  ("| device cost | value | unit |", ("cost", "value", "unit"), self.costs),
+                  ("| figure | value | bar | |", ("figure", "value", "bar", "verdict"), self.figures))
+        for head, names, rows in tables:
+            if rows:
+                lines += [head, "|---" * len(names) + "|"]
+                lines += ["| " + " | ".join(str(row[name]).replace("|", "/") for name in names) + " |" for row in rows]
+                lines.append("")
+        return "\n".join(lines)
 
     def write(self):
         document = {"date": self.date, "machine": self.machine, "soft": self.soft, "end": self.end,
@@ -78,15 +109,5 @@ class Record:
         written(self.folder / "logs.tar.gz", self.write_archive)
 
     def write_archive(self, path):
-        """Logs and reports, the small ones first; what would make it too large is left out, and named."""
-        left, names = ARCHIVE_BYTES_MAX, []
         with tarfile.open(path, "w:gz", compresslevel=3) as archive:
-            for file in sorted(self.work.iterdir(), key=lambda each: (each.stat().st_size, each.name)):
-                if file.stat().st_size > left:
-                    names.append(file.name)
-                    continue
-                left -= file.stat().st_size
-                archive.add(file, arcname=f"logs/{file.name}")
-        self.machine.pop("logs left out", None)
-        if names:
-            self.machine["logs left out"] = ", ".join(names)
+            archive.add(self.work, arcname="logs")

@@ -18,13 +18,14 @@ fail() {
 # The comment at the head of the calling script, after its SPDX line, is its help.
 show_help() { sed -n '3,/^[^#]/{s/^# \{0,1\}//p}' "$0"; }
 
-packages_build=(g++ meson ninja-build pkg-config python3 libsodium-dev libhwloc-dev libhwy-dev libspdlog-dev
-  libfmt-dev nlohmann-json3-dev libcli11-dev catch2 groff-base libdnnl-dev
+packages_build=(g++ meson ninja-build pkg-config python3 libsodium-dev libhwloc-dev libhwy-dev
+  nlohmann-json3-dev libcli11-dev catch2 groff-base libdnnl-dev
   libucx-dev libibverbs-dev)
 packages_hosts=(iproute2 nftables openssh-client openssh-server)  # tests make hosts of network namespaces by them
 packages_docs=(doxygen)     # the reference of the C API is made by it
 packages_consumers=(cmake python3-numpy)  # tests find the installed Rondo by CMake, and pass arrays of NumPy
-packages_peers=(openmpi-bin libopenmpi-dev mpich libmpich-dev libgloo-dev)
+packages_peers=(openmpi-bin libopenmpi-dev mpich libmpich-dev libgloo-dev
+  python3-matplotlib)  # bench/compare draws by it
 
 # Debian and Ubuntu name clang's run-time library (libFuzzer, AddressSanitizer) after its version. Its linker, lld,
 # takes less than half of the time of binutils'.
@@ -60,7 +61,7 @@ require_tools() {
   local tool missing=
   for tool in c++ meson ninja pkg-config python3; do command -v "$tool" >/dev/null || missing="$missing $tool"; done
   [ -z "$missing" ] || fail "this system ($(distribution)) has no apt-get, and these tools are missing:$missing.
-Install them, and the development files of libsodium, hwloc, highway, spdlog, fmt, nlohmann-json, CLI11, Catch2 and
+Install them, and the development files of libsodium, hwloc, highway, nlohmann-json, CLI11, Catch2 and
 oneDNN (in Debian: ${packages_build[*]}), then start again."
 }
 
@@ -96,11 +97,6 @@ packages_cuda=(nvidia-cuda-nvcc==13.0.88 nvidia-cuda-crt==13.0.88 nvidia-nvvm==1
 cuda_folder=$root/.cache/cuda  # cuda/meson.build looks there
 cuda_installed=/usr/local/cuda
 
-# These tools read the kernels' machine code, for a test (5 MB). They are the oldest that know what that compiler
-# writes.
-packages_cuda_tools=(nvidia-cuda-cuobjdump==13.2.51 nvidia-cuda-nvdisasm==13.2.51)
-cuda_tools_folder=$root/.cache/cuda-tools  # tests/gpu/image_test.py looks there
-
 nvcc_found() {
   command -v nvcc >/dev/null || [ -x "$cuda_installed/bin/nvcc" ] || [ -x "$cuda_folder/nvidia/cu13/bin/nvcc" ]
 }
@@ -127,15 +123,6 @@ setup_cuda() {
   step "getting nvcc, which no CUDA toolkit here brings, from the Python index (105 MB)"
   get_python_packages "$cuda_folder" "${packages_cuda[@]}" ||
     say "There is no nvcc: the build goes on without the kernels for CUDA devices. To add them, install CUDA 13."
-}
-
-# Without it, the test of the kernels' image checks their PTX alone.
-setup_cuda_tools() {
-  if command -v cuobjdump >/dev/null || [ -x "$cuda_installed/bin/cuobjdump" ] ||
-    [ -x "$cuda_tools_folder/nvidia/cu13/bin/cuobjdump" ]; then return; fi
-  step "getting cuobjdump, which no CUDA toolkit here brings, from the Python index (5 MB)"
-  get_python_packages "$cuda_tools_folder" "${packages_cuda_tools[@]}" ||
-    say "There is no cuobjdump: the kernels' machine code is not looked at. To change that, install CUDA 13."
 }
 
 setup_build() {

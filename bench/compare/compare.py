@@ -88,7 +88,7 @@ def parse(arguments):
     add("--drivers", metavar="DIR", help="where drivers are built, anew each time (build/compare-drivers)")
     add("--raw", metavar="FILE", help="where runs are kept (build/compare.jsonl)")
     add("--report", metavar="FILE.md", help="write the tables there instead of to standard output")
-    add("--plot", metavar="FILE.svg", help="draw the ratios at a glance, then time and ratio by size")
+    add("--plot", metavar="FILE.svg", help="draw the ratios at a glance, then time and ratio by size (by matplotlib)")
     add("--report-only", action="store_true", help="measure nothing: report what the raw file holds")
     add("--rounds", metavar="N", type=positive(int), default=5, help="measure everything N times (5)")
     add("--fill", metavar="N", type=positive(int),
@@ -257,12 +257,14 @@ def write_report(options):
         print(text, end="")
     if options.plot:
         parts = list(report.sections(found, options.settings, order, options.sizes, core_count))
-        Path(options.plot).write_text(plot.svg(parts, options.sizes), encoding="utf-8")
+        plot.save(plot.picture(parts, options.sizes), options.plot)
 
 
 def main(arguments):
     options = parse(arguments)
     try:
+        if options.plot:
+            plot.require()
         sound = True if options.report_only else measure(options)
         write_report(options)
     except (peers.Missing, results.BadFile, OSError) as error:

@@ -1,142 +1,87 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Draws the picture. A panel with the ratios of all settings is first. For each setting and state, time by size follows
-beside ratio by size. All axes are logarithmic. A hollow point has too few runs."""
+"""Draws the picture by matplotlib. A panel with the ratios of all settings is first. For each setting and state, time
+by size follows beside ratio by size. All axes are logarithmic. A hollow point has too few runs."""
 
-import math
+import importlib.util
 from collections import Counter
 from dataclasses import dataclass
-from html import escape
 
+from peers import Missing
 from results import geometric_mean
 from settings import PRIVATE, format_size
 
-WIDTH, LEFT, RIGHT_PANEL, PANEL_WIDTH, PANEL_HEIGHT = 1080, 80, 620, 420, 240
-TOP, SECTION_HEIGHT = 70, 380  # of a section: where its panels begin, and all of it
-SUMMARY_WIDTH, SUMMARY_HEIGHT, SUMMARY_SECTION_HEIGHT = 560, 400, 580
-LABEL_DISTANCE = 40            # between sizes on the axis
 OURS = ("#d0342c", "#e8833a")
 PEERS = ("#1f6fb4", "#2c9a4b", "#7a4fb0", "#1a9ba8", "#8a6d3b", "#4d4d4d", "#b3399a")
 OUTLINES = OURS[:1] + PEERS
-FLOOR, GREY = "#9a9a9a", "#666"
+FLOOR = "#9a9a9a"
+HOLLOW = "_hollow"  # label of a curve's points that have too few runs; a legend leaves it out
 
 
-class Axis:
-    """Logarithms of values onto pixels."""
-
-    def __init__(self, values, begin, end):
-        self.low, self.high = math.log(min(values)), math.log(max(values))
-        if self.high - self.low < 1e-9:
-            self.low, self.high = self.low - 0.5, self.high + 0.5
-        self.begin, self.end = begin, end
-
-    def at(self, value):
-        return self.begin + (math.log(value) - self.low) / (self.high - self.low) * (self.end - self.begin)
-
-    def decades(self, steps):
-        """Yields round values on the axis: `steps` of each power of ten."""
-        first, last = math.floor(self.low / math.log(10)), math.ceil(self.high / math.log(10))
-        for power in range(first, last + 1):
-            for step in steps:
-                if self.low - 1e-9 <= math.log(step * 10.0 ** power) <= self.high + 1e-9:
-                    yield step * 10.0 ** power
+def require():
+    """Fails with Missing if there is no matplotlib."""
+    if importlib.util.find_spec("matplotlib") is None:
+        raise Missing("a picture is drawn by matplotlib, which is not installed: apt-get install python3-matplotlib")
 
 
-def text(x, y, what, attributes=""):
-    return f'<text x="{x:.1f}" y="{y:.1f}" {attributes}>{escape(what)}</text>'
+def new_figure(rows=1):
+    from matplotlib.figure import Figure
+    return Figure(figsize=(12, 4.5 * rows), layout="constrained")
 
 
-def rule(x1, y1, x2, y2, attributes):
-    return f'<line x1="{x1:.1f}" y1="{y1:.1f}" x2="{x2:.1f}" y2="{y2:.1f}" {attributes}/>'
+def save(figure, path):
+    """Writes an SVG that is the same each time that the same is drawn."""
+    import matplotlib
+    with matplotlib.rc_context({"svg.hashsalt": "rondo", "svg.fonttype": "none"}):
+        figure.savefig(path, format="svg", metadata={"Date": None})
 
 
-def curve(points, colour, wide, dashed=False, dots=True):
+def frame(panel, sizes, caption, steps=(1,)):
+    """Sets up a panel, which labels `steps` of each power of ten."""
+    from matplotlib.ticker import LogLocator, StrMethodFormatter
+    panel.set(xscale="log", yscale="log")
+    panel.yaxis.set_major_locator(LogLocator(subs=steps))
+    panel.yaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
+    panel.set_title(caption, loc="left", fontsize="medium")
+    panel.set_xticks(sizes, [format_size(size) for size in sizes], fontsize="small")
+    panel.minorticks_off()
+    panel.grid(color="#eee")
+
+
+def curve(panel, points, **style):
     """Draws `points`, which are (x, y, sure)."""
-    path = " ".join(f"{x:.1f},{y:.1f}" for x, y, _ in points)
-    style = f'stroke="{colour}" stroke-width="{2.6 if wide else 1.4}"' + (' stroke-dasharray="5 4"' if dashed else "")
-    parts = [f'<polyline points="{path}" fill="none" {style}/>']
-    for x, y, sure in points if dots else ():
-        fill = f'fill="{colour}"' if sure else f'fill="white" stroke="{colour}" stroke-width="1.4"'
-        parts.append(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{3 if wide else 2}" {fill}/>')
-    return "".join(parts)
+    sure = [index for index, point in enumerate(points) if point[2]]
+    panel.plot([x for x, *_ in points], [y for _, y, _ in points], marker="o", markersize=4, markevery=sure, **style)
+    hollow = [point for point in points if not point[2]]
+    if hollow:
+        panel.plot([x for x, *_ in hollow], [y for _, y, _ in hollow], "o", markersize=4, markerfacecolor="white",
+                   color=style["color"], label=HOLLOW)
 
 
-@dataclass(frozen=True)
-class Panel:
-    left: int
-    top: int
-    width: int = PANEL_WIDTH
-    height: int = PANEL_HEIGHT
-
-    def axes(self, sizes, values):
-        """Returns both axes, with room for the points at the ends."""
-        return (Axis(sizes, self.left + 8, self.left + self.width - 8),
-                Axis(values, self.top + self.height - 8, self.top + 8))
-
-    def level(self, y, attributes):
-        return rule(self.left, y, self.left + self.width, y, attributes)
-
-    def frame(self, x_axis, y_axis, sizes, y_steps, caption):
-        """Draws a panel without its curves."""
-        bottom, labelled = self.top + self.height, -math.inf
-        parts = [text(self.left, self.top - 10, caption, 'font-weight="bold"')]
-        for size in sizes:
-            x = x_axis.at(size)
-            parts.append(rule(x, self.top, x, bottom, 'stroke="#eee"'))
-            if x - labelled >= LABEL_DISTANCE:
-                parts.append(text(x, bottom + 16, format_size(size), 'text-anchor="middle"'))
-                labelled = x
-        for value in y_axis.decades(y_steps):
-            y = y_axis.at(value)
-            parts += [self.level(y, 'stroke="#eee"'), text(self.left - 6, y + 4, f"{value:g}", 'text-anchor="end"')]
-        size = f'width="{self.width}" height="{self.height}"'
-        parts.append(f'<rect x="{self.left}" y="{self.top}" {size} fill="none" stroke="#888"/>')
-        return parts
-
-
-def at(x_axis, y_axis, points):
-    return [(x_axis.at(size), y_axis.at(value), sure) for size, value, sure in points]
-
-
-def curves_of(lines, labels):
-    """Returns (label, colour, is ours, [(size, us, sure)]) of every contender and the floor."""
-    found = []
+def time_panel(panel, lines, labels):
+    frame(panel, [line.size for line in lines], "time, us")
     for side, colours in ((0, OURS), (1, PEERS)):
         for index, label in enumerate(labels[side]):
             cells = [((line.ours, line.against)[side][index], line.size) for line in lines]
             points = [(size, cell.median, cell.enough) for cell, size in cells if cell]
-            found.append((label, colours[index % len(colours)], side == 0, points))
-    found.append(("floor", FLOOR, False, [(line.size, line.floor_us, True) for line in lines if line.floor_us]))
-    return [each for each in found if each[3]]
+            if points:
+                curve(panel, points, label=label, color=colours[index % len(colours)], linewidth=2.4 - side)
+    floor = [(line.size, line.floor_us) for line in lines if line.floor_us]
+    if floor:
+        panel.plot(*zip(*floor), "--", label="floor", color=FLOOR)
+    panel.legend(fontsize="small")
 
 
-def time_panel(top, lines, curves):
-    panel, sizes = Panel(LEFT, top), [line.size for line in lines]
-    axes = panel.axes(sizes, [us for *_, points in curves for _, us, _ in points])
-    parts = panel.frame(*axes, sizes, (1,), "time, us")
-    for label, colour, ours, points in reversed(curves):  # ours on top
-        parts.append(curve(at(*axes, points), colour, ours, label == "floor", label != "floor"))
-    return parts
-
-
-def ratio_panel(top, setting, lines, labels):
-    series = [[(line.size, line.ratios[index], line.sure[index]) for line in lines if line.ratios[index]]
-              for index in range(len(labels[0]))]
-    values = [ratio for points in series for _, ratio, _ in points]
-    if not values:
-        return []
-    bar, panel, sizes = setting.bar_ratio, Panel(RIGHT_PANEL, top), [line.size for line in lines]
-    axes = panel.axes(sizes, [*values, 0.5, 2.0, *([bar] if bar else [])])
-    caption = "ratio to the best; below 1 Rondo is faster" if setting.against_peers else f"ratio to {labels[1][0]}"
-    parts = panel.frame(*axes, sizes, (1, 2, 5), caption)
-    parts.append(panel.level(axes[1].at(1.0), 'stroke="#333" stroke-width="1.2"'))
-    if bar and bar != 1.0:
-        y = axes[1].at(bar)
-        parts += [panel.level(y, 'stroke="#2c9a4b" stroke-dasharray="6 3"'),
-                  text(panel.left + panel.width - 4, y - 4, f"bar {bar:g}", 'text-anchor="end" fill="#2c9a4b"')]
-    for index, points in enumerate(series):
+def ratio_panel(panel, setting, lines, labels):
+    best = "the best; below 1 Rondo is faster" if setting.against_peers else labels[1][0]
+    frame(panel, [line.size for line in lines], f"ratio to {best}", (1, 2, 5))
+    panel.axhline(1.0, color="#333")
+    if setting.bar_ratio and setting.bar_ratio != 1.0:
+        panel.axhline(setting.bar_ratio, color="#2c9a4b", linestyle="--", label=f"bar {setting.bar_ratio:g}")
+    for index, label in enumerate(labels[0]):
+        points = [(line.size, line.ratios[index], line.sure[index]) for line in lines if line.ratios[index]]
         if points:
-            parts.append(curve(at(*axes, points), OURS[index % 2], True))
-    return parts
+            curve(panel, points, label=label, color=OURS[index % 2], linewidth=2.4)
+    panel.legend(fontsize="small")
 
 
 @dataclass(frozen=True)
@@ -147,6 +92,10 @@ class Outline:
     dashed: bool
     size_count: int
     points: list
+
+    def label(self):
+        mean = geometric_mean([ratio for _, ratio, _ in self.points])
+        return f"{mean:.2f}  {self.setting.name}, {len(self.points)} of {self.size_count} sizes"
 
 
 def outlines(sections, sizes):
@@ -168,71 +117,33 @@ def outlines(sections, sizes):
     return state, found
 
 
-def summary_legend(left, top, shown):
-    parts = [text(left, top - 10, "geometric mean", 'font-weight="bold"')]
-    for index, each in enumerate(shown):
-        y = top + 22 + 44 * index
-        mean = f"{geometric_mean([ratio for _, ratio, _ in each.points]):.2f}"
-        over = f"{each.setting.name}, {len(each.points)} of {each.size_count} sizes"
-        swatch = [(left + step, y - 4, True) for step in (0, 15, 30)]
-        parts += [curve(swatch, each.colour, not each.dashed, each.dashed),
-                  text(left + 42, y, mean, f'font-size="15" font-weight="bold" fill="{each.colour}"'),
-                  text(left + 86, y, over),
-                  text(left + 42, y + 17, each.setting.title, f'fill="{GREY}" font-size="11"')]
-    return parts
-
-
-def summary(sections, wanted):
-    """Returns the panel that summarises all; empty if no ratio has enough runs."""
-    state, shown = outlines(sections, wanted)
-    if not shown:
-        return []
-    panel = Panel(LEFT, TOP, SUMMARY_WIDTH, SUMMARY_HEIGHT)
-    sizes = sorted({size for each in shown for size, *_ in each.points})
-    axes = panel.axes(sizes, [1.5, 0.5, *(ratio for each in shown for _, ratio, _ in each.points)])
+def summary(panel, state, shown):
+    """Draws the panel that summarises all. Dashed: buffers that peers can map, of two kinds the slower."""
     title = "Rondo's time by that of the best peer" + ("" if state == "any" else f": {state}")
-    below = panel.top + panel.height + 40
-    parts = ['<g id="summary">', text(LEFT - 50, 26, title, 'font-size="18" font-weight="bold"'),
-             *panel.frame(*axes, sizes, (1, 1.5, 2, 3, 4, 5, 7), "below 1 Rondo is faster"),
-             panel.level(axes[1].at(1.0), 'stroke="#333" stroke-width="1.8"')]
-    parts += [curve(at(*axes, each.points), each.colour, not each.dashed, each.dashed) for each in shown]
-    parts += summary_legend(panel.left + panel.width + 30, panel.top, shown)
-    notes = ("Dashed: buffers that peers can map, allocated or registered, whichever is slower. Only sizes with enough "
-             "runs.", "Further down: each setting and state; hollow points have too few runs.")
-    parts += [text(LEFT, below + 18 * index, note, f'fill="{GREY}"') for index, note in enumerate(notes)]
-    parts.append("</g>")
-    return parts
+    frame(panel, sorted({size for each in shown for size, *_ in each.points}), title, (1, 1.5, 2, 3, 5))
+    panel.set_gid("summary")
+    panel.axhline(1.0, color="#333", linewidth=1.8)
+    for each in shown:
+        curve(panel, each.points, label=each.label(), color=each.colour, linestyle="--" if each.dashed else "-")
+    panel.legend(title="geometric mean; below 1 Rondo is faster", fontsize="small")
 
 
-def legend(top, curves):
-    parts, x, y = [], LEFT, top
-    for label, colour, ours, _ in curves:
-        width = 44 + 7 * len(label)
-        if x + width > WIDTH - 20:
-            x, y = LEFT, y + 18
-        dash = ' stroke-dasharray="5 4"' if label == "floor" else ""
-        parts += [rule(x, y - 4, x + 22, y - 4, f'stroke="{colour}" stroke-width="{3 if ours else 2}"{dash}'),
-                  text(x + 28, y, label)]
-        x += width
-    return parts
-
-
-def svg(sections, sizes):
+def picture(sections, sizes):
     """`sections` as of report.sections(); a setting without sizes is no curve and is left out."""
     shown = [section for section in sections if not section[0].create]
-    first = summary(shown, sizes)
-    begin = SUMMARY_SECTION_HEIGHT if first else 0
-    height = begin + max(1, len(shown)) * SECTION_HEIGHT + 20
-    size = f'width="{WIDTH}" height="{height}"'
-    parts = [f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" {size} '
-             'font-family="sans-serif" font-size="12">', f'<rect {size} fill="white"/>', *first]
+    state, outlined = outlines(shown, sizes)
+    first = 1 if outlined else 0
+    rows = max(1, first + len(shown))
+    made = new_figure(rows)
+    grid = made.add_gridspec(rows, 2)
     if not shown:
-        parts.append(text(LEFT, 40, "Nothing that counts was measured yet."))
-    for index, (setting, state, lines, labels) in enumerate(shown):
-        top = begin + index * SECTION_HEIGHT
-        curves = curves_of(lines, labels)
+        made.text(0.05, 0.5, "Nothing that counts was measured yet.")
+    if outlined:
+        summary(made.add_subplot(grid[0, :]), state, outlined)
+    for row, (setting, state, lines, labels) in enumerate(shown, first):
+        left, right = (made.add_subplot(grid[row, column]) for column in (0, 1))
+        time_panel(left, lines, labels)
+        ratio_panel(right, setting, lines, labels)
         title = setting.title if state == "any" else f"{setting.title}: {state}"
-        parts += [text(LEFT - 50, top + 26, title, 'font-size="16" font-weight="bold"')]
-        parts += time_panel(top + TOP, lines, curves) + ratio_panel(top + TOP, setting, lines, labels)
-        parts += legend(top + TOP + PANEL_HEIGHT + 40, curves)
-    return "\n".join([*parts, "</svg>"]) + "\n"
+        left.set_title(f"{title}\ntime, us", loc="left", fontsize="medium", fontweight="bold")
+    return made

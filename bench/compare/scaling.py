@@ -163,7 +163,8 @@ def place(case):
 def draw(found, caption):
     """Draws one panel of times by number of ranks, or by size. Of two cases with as many ranks it takes the one with
     more hosts."""
-    panel = plot.Panel(plot.LEFT, plot.TOP, 560, 320)
+    made = plot.new_figure()
+    panel = made.add_subplot()
     lines = {}
     for name, by in found.items():
         for case in sorted(by):
@@ -171,35 +172,28 @@ def draw(found, caption):
             lines.setdefault((name, layout), {})[x] = by[case]
     layouts = list(dict.fromkeys(layout for _, layout in lines))
     by_size = layouts[-1] is not None
-    every_x = sorted({x for points in lines.values() for x in points})
-    axes = panel.axes(every_x, [value for points in lines.values() for cell in points.values() for value in cell])
-    parts = [f'<svg xmlns="http://www.w3.org/2000/svg" width="860" height="{plot.TOP + 380}" font-family="sans-serif" '
-             'font-size="12"><rect width="100%" height="100%" fill="white"/>',
-             *panel.frame(*axes, [], (1,), caption)]
-    for x in every_x:
-        parts.append(plot.text(axes[0].at(x), panel.top + panel.height + 16, format_size(x) if by_size else f"{x:g}",
-                               'text-anchor="middle"'))
-    below = panel.top + panel.height + 36
-    parts.append(plot.text(panel.left + panel.width / 2, below, "bytes" if by_size else "ranks",
-                           'text-anchor="middle"'))
+    plot.frame(panel, sorted({x for points in lines.values() for x in points}), caption)
+    if not by_size:
+        panel.xaxis.set_major_formatter("{x:,.0f}")
+    panel.set_xlabel("bytes" if by_size else "ranks")
+    colours = dict(zip(found, plot.OURS + plot.PEERS))
     for (name, layout), points in lines.items():
-        index = list(found).index(name)
-        colour = (*plot.OURS, *plot.PEERS)[index]
-        for x, (_, least, greatest) in points.items():
-            parts.append(plot.rule(axes[0].at(x), axes[1].at(least), axes[0].at(x), axes[1].at(greatest),
-                                   f'stroke="{colour}"'))
-        parts.append(plot.curve(plot.at(*axes, [(x, points[x][0], True) for x in sorted(points)]), colour, True,
-                                layout != layouts[-1]))
-        parts.append(plot.text(panel.left + panel.width + 20, panel.top + 20 + 20 * index, name, f'fill="{colour}"'))
-    for index, layout in enumerate(layouts if by_size else ()):
-        parts.append(plot.text(panel.left + panel.width + 20, panel.top + 40 + 20 * (len(found) + index),
-                               f"{show_case(layout)}: {'line' if layout == layouts[-1] else 'dashes'}"))
-    return "\n".join([*parts, "</svg>"]) + "\n"
+        x = sorted(points)
+        middle, least, greatest = zip(*(points[each] for each in x))
+        spreads = [[median - end for median, end in zip(middle, least)],
+                   [end - median for median, end in zip(middle, greatest)]]
+        panel.errorbar(x, middle, spreads, marker="o", markersize=4, color=colours[name],
+                       linestyle="-" if layout == layouts[-1] else "--",
+                       label=f"{name}, {show_case(layout)}" if by_size else name)
+    panel.legend(fontsize="small")
+    return made
 
 
 def main():
     args = parse_arguments()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # hosts that were made go in any case
+    if args.svg:
+        plot.require()
     rondo = os.path.abspath(Path(args.build, "src/cli/rondo"))
     if args.what == "between" and hosts.why_not() is not None:
         raise SystemExit(f"no hosts here: {hosts.why_not()}")
@@ -207,7 +201,7 @@ def main():
         found, sent = {"inside": inside, "between": between, "simulate": simulate}[args.what](args, rondo, Path(folder))
     print(table(found, sent))
     if args.svg:
-        args.svg.write_text(draw(found, f"all-reduce of {args.bytes.replace(',', ', ')}, time in us"))
+        plot.save(draw(found, f"all-reduce of {args.bytes.replace(',', ', ')}, time in us"), args.svg)
     if args.json:
         args.json.write_text(json.dumps({name: {show_case(case): cell for case, cell in by.items()}
                                          for name, by in found.items()}, indent=1) + "\n")

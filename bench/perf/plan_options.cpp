@@ -39,7 +39,7 @@ void add_plan_options(console::CommandLine &app, Options &options, PlanWords &wo
                  "auto, ring, tree, halving_doubling, one_shot, two_shot, hierarchical or hierarchical_tree; auto is "
                  "the tuner's choice [auto]")
       ->type_name("NAME");
-  app.add_option("--protocol", words.protocol, "auto, simple, ll or ll128 [auto]")->type_name("NAME");
+  app.add_option("--protocol", words.protocol, "auto, simple or ll [auto]")->type_name("NAME");
   app.add_option("--kernel", words.kernel, "what runs the plan: auto, interpreter or load_store [auto]")
       ->type_name("NAME");
   app.add_option("--channels", options.config.channels,

@@ -29,9 +29,8 @@ Claims &claims() {
 
 // A block with its operation fits the 48 KiB of shared memory that it may have without asking for more.
 static_assert(sizeof(device::DeviceOperation) +
-                  device::shared_bytes_for(channel_lanes_max, device::ll128_scratch_bytes_for(ll128_slot_bytes)) <=
+                  device::shared_bytes_for(channel_lanes_max, device::ll_scratch_bytes_for(ll_slot_bytes)) <=
               48 << 10);
-static_assert(device::ll128_scratch_bytes_for(ll128_slot_bytes) >= device::ll_scratch_bytes_for(ll_slot_bytes));
 static_assert(device::load_store_shared_bytes(device::load_store_rank_count_max) <=
               device::shared_bytes_for(channel_lanes_max, device::ll_scratch_bytes_for(ll_slot_bytes)));
 
@@ -62,12 +61,10 @@ uint64_t claimed_blocks(const DeviceUuid &device) {
   return claims().of(device);
 }
 
-Result<BlockBudget> block_budget(const KernelSet &kernels, const CudaDevice &device, bool with_ll128) {
+Result<BlockBudget> block_budget(const KernelSet &kernels, const CudaDevice &device) {
   BlockBudget budget;
   budget.block_threads = block_threads_max;
-  const uint32_t scratch =
-      with_ll128 ? device::ll128_scratch_bytes_for(ll128_slot_bytes) : device::ll_scratch_bytes_for(ll_slot_bytes);
-  budget.shared_bytes = device::shared_bytes_for(channel_lanes_max, scratch);
+  budget.shared_bytes = device::shared_bytes_for(channel_lanes_max, device::ll_scratch_bytes_for(ll_slot_bytes));
   RONDO_TRY_ASSIGN(const int blocks,
                    kernels.resident_blocks(static_cast<int>(budget.block_threads), budget.shared_bytes));
   budget.blocks_per_multiprocessor = static_cast<uint32_t>(blocks);
@@ -78,9 +75,8 @@ Result<BlockBudget> block_budget(const KernelSet &kernels, const CudaDevice &dev
 
 Result<std::vector<KernelFacts>> kernel_facts(const PrimaryContext &context) {
   const CudaDriver &driver = *context.get().driver;
-  const std::vector<KernelFamily> families{KernelFamily::plans, KernelFamily::ll128, KernelFamily::load_store,
-                                           KernelFamily::joint, KernelFamily::reduce,
-                                           KernelFamily::mean};
+  const std::vector<KernelFamily> families{KernelFamily::plans, KernelFamily::load_store, KernelFamily::joint,
+                                           KernelFamily::reduce, KernelFamily::mean};
   RONDO_TRY_ASSIGN(const KernelSet kernels, KernelSet::load(context, families));
   const ContextGuard guard(driver, context.get().context);
   RONDO_TRY(guard.status());

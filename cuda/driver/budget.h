@@ -21,8 +21,7 @@ inline constexpr uint32_t default_channel_count = 4;
   return limit != 0 && limit < channels ? limit : channels;
 }
 inline constexpr uint32_t ll_slot_bytes = 4 << 10;
-inline constexpr uint32_t ll128_slot_bytes = 64 * ll128_line_payload_bytes;  ///< three places for it and lane in 48 KiB
-inline constexpr uint32_t channel_lanes_max = 2;                             ///< a tree has two lanes
+inline constexpr uint32_t channel_lanes_max = 2;  ///< a tree has two lanes
 /// Threads of a block of any kernel that waits; the lanes of a channel share them. All sizes are equal: a block that
 /// sits alone on a multiprocessor keeps larger ones out. Counts of blocks of several sizes would not say what can be
 /// resident.
@@ -67,7 +66,7 @@ struct BlockBudget {
 
 /// Returns the budget for a communicator that uses `kernels`. Blocks of load_store fit it, since they have no more
 /// threads and less shared memory.
-[[nodiscard]] Result<BlockBudget> block_budget(const KernelSet &kernels, const CudaDevice &device, bool with_ll128);
+[[nodiscard]] Result<BlockBudget> block_budget(const KernelSet &kernels, const CudaDevice &device);
 
 /// The blocks of a device that a rank of this process may have, and the estimated use by other processes.
 struct ClaimedBlocks {
@@ -85,10 +84,8 @@ struct BlockClaimTraits {
 [[nodiscard]] uint64_t claimed_blocks(const DeviceUuid &device);
 /// Kernels of all holders may be in flight together. Any thread.
 using BlockClaim = UniqueHandle<BlockClaimTraits>;
-/// Claims `blocks` of a device. `limit` bounds all claims of this process on the device. With ll128 a block has more
-/// shared memory and could have a limit of its own; but the registers of its threads decide in both cases. The new
-/// claim replaces `reserved`, an earlier one on the device. The message of RONDO_ERROR_OUT_OF_RESOURCES says what
-/// others have.
+/// Claims `blocks` of a device. `limit` bounds all claims of this process on the device. The new claim replaces
+/// `reserved`, an earlier one on the device. The message of RONDO_ERROR_OUT_OF_RESOURCES says what others have.
 [[nodiscard]] Result<BlockClaim> claim_blocks(const DeviceUuid &device, uint64_t blocks, uint64_t limit,
                                               BlockClaim &&reserved = {});
 

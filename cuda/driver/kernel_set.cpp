@@ -56,10 +56,8 @@ Result<void> launch_kernel(const CudaDriver &driver, const LoadedKernel &kernel,
   return cuda_check(driver, driver.launch_kernel_ex(&config, kernel.function, parameters, nullptr), what);
 }
 
-std::vector<KernelFamily> kernel_families(rondo_device_executor_t executor, rondo_protocol_t protocol,
-                                          rondo_kernel_t kernel) {
+std::vector<KernelFamily> kernel_families(rondo_device_executor_t executor, rondo_kernel_t kernel) {
   if (executor == RONDO_DEVICE_EXECUTOR_COPY) return {KernelFamily::reduce, KernelFamily::mean};
-  if (protocol == RONDO_PROTOCOL_LL128) return {KernelFamily::plans, KernelFamily::mean, KernelFamily::ll128};
   if (kernel == RONDO_KERNEL_LOAD_STORE) return {KernelFamily::plans, KernelFamily::mean, KernelFamily::load_store};
   return {KernelFamily::plans, KernelFamily::mean};
 }
@@ -73,8 +71,6 @@ std::vector<std::string> kernel_names(KernelFamily family) {
       names.push_back(device::transfer_kernel_name);
       return names;
     }
-    case KernelFamily::ll128:
-      return device::kernel_names(RONDO_PROTOCOL_LL128);
     case KernelFamily::load_store:
       return device::load_store_kernel_names();
     case KernelFamily::joint:
@@ -124,13 +120,10 @@ Result<KernelSet> KernelSet::load(const PrimaryContext &context, const std::vect
   set.context_ = context.get().context;
   for (const KernelFamily family : families) {
     auto loaded = known->find_or_make({context.get().device, family}, [&] { return load_family(context, family); });
-    if (!loaded.ok() && (family == KernelFamily::ll128 || family == KernelFamily::load_store)) {
+    if (!loaded.ok() && family == KernelFamily::load_store) {
       Error error = loaded.error();
-      error.message = std::string(family == KernelFamily::ll128
-                                      ? "the kernels of the protocol 'll128', which was asked for, cannot be loaded; "
-                                        "use 'auto', 'simple' or 'll' ("
-                                      : "the kernels 'load_store' cannot be loaded; use RONDO_KERNEL=interpreter (") +
-                      error.message + ")";
+      error.message =
+          "the kernels 'load_store' cannot be loaded; use RONDO_KERNEL=interpreter (" + error.message + ")";
       return error;
     }
     RONDO_TRY(loaded);

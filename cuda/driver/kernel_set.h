@@ -15,17 +15,15 @@ namespace rondo::cuda {
 /// Kernels that are loaded together.
 enum class KernelFamily : uint8_t {
   plans,       ///< that run plans by simple and ll, and messages
-  ll128,       ///< that run plans by ll128
   load_store,  ///< that are a collective each
   joint,       ///< each of these kernels runs all ranks, and waits for none
   reduce,      ///< that reduce slices for the copy executor, and wait for nobody
   mean,        ///< that widen and narrow integers for a mean, and wait for nobody
 };
 
-/// Returns the kernels that a communicator with these settings uses. `protocol` and `kernel` are as asked for. `kernel`
-/// is load_store also for a communicator that has it by default.
-[[nodiscard]] std::vector<KernelFamily> kernel_families(rondo_device_executor_t executor, rondo_protocol_t protocol,
-                                                        rondo_kernel_t kernel);
+/// Returns the kernels that a communicator with these settings uses. `kernel` is as asked for, and load_store also for
+/// a communicator that has it by default.
+[[nodiscard]] std::vector<KernelFamily> kernel_families(rondo_device_executor_t executor, rondo_kernel_t kernel);
 /// Returns the names of all kernels of a family.
 [[nodiscard]] std::vector<std::string> kernel_names(KernelFamily family);
 

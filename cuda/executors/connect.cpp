@@ -11,7 +11,6 @@
 #include "cuda/executors/executor_base.h"
 #include "cuda/transport/info_exchange.h"
 #include "cuda/kernels/operation.h"
-#include "cuda/executors/lines.h"
 #include "cuda/executors/load_store_shape.h"
 #include "src/base/log.h"
 
@@ -52,16 +51,6 @@ Result<PlacementInfo> own_info(const DeviceRequest &request) {
   RONDO_TRY_ASSIGN(own.linked_devices, linked_devices(*driver, device.ordinal));
   own.can_copy = has(*driver, device.ordinal, DeviceAttribute::can_use_64_bit_stream_mem_ops);
   return own;
-}
-
-Result<void> check_protocol(const PlacedRequest &request, std::span<const PlacementInfo> infos) {
-  if (request.kernel_protocol() != RONDO_PROTOCOL_LL128) return {};
-  if (!on_one_node(infos))
-    return Error{RONDO_ERROR_UNSUPPORTED,
-                 "the protocol 'll128' is for ranks of one host, but these are on several; use 'auto' or 'simple'"};
-  RONDO_TRY_ASSIGN(const CudaDriver *const driver, cuda_driver(request.settings.cuda_library));
-  RONDO_TRY_ASSIGN(const CudaDevice device, device_of(*driver, request.settings.device));
-  return check_lines(*driver, device, infos);
 }
 
 /// Returns the same on all ranks, except for what agree_on_peers() finds later.
@@ -124,7 +113,6 @@ Result<void> connect_chosen(PlacedRequest &request, InfoExchange &info_exchange,
     for (const PlacementInfo &info : infos) request.region_devices.push_back(info.device);
   request.handles_are_free = request.handles == DeviceHandles::automatic;
   RONDO_TRY_ASSIGN(request.handles, choose_handles(request.handles, infos));
-  RONDO_TRY(check_protocol(request, infos));
   if (const std::string warning = warning_of_queues(request, request.shares_launches, false);
       !warning.empty())
     log::warning({log::Subsystem::device, request.rank}, warning);

@@ -23,7 +23,6 @@ ConnectionGeometry choose_slots(const PlacedRequest &request, uint32_t channel_c
                                            : slot_bytes_for(request.rank_count, channel_count, slots.slot_count);
   slots.ll_slot_bytes = ll_slot_bytes;
   if (!request.on_one_node()) slots = request.links->geometry();
-  if (request.kernel_protocol() == RONDO_PROTOCOL_LL128) slots.ll128_slot_bytes = ll128_slot_bytes;
   return slots;
 }
 
@@ -39,7 +38,7 @@ ConnectionGeometry choose_message_slots(const DeviceRequest &request) {
   const uint64_t slot_count = uint64_t{request.rank_count} * message_channels_max * slots.slot_count;
   const auto fits = [&] { return slots.slot_bytes * slot_count <= message_memory_bytes; };
   while (request.slot_bytes == 0 && slots.slot_bytes > bytes_min && !fits()) slots.slot_bytes /= 2;
-  slots.ll_slot_bytes = slots.ll128_slot_bytes = 0;
+  slots.ll_slot_bytes = 0;
   return slots;
 }
 

@@ -349,6 +349,7 @@ Result<void> CopyExecutor::reduce(const CopySlice &slice, const DeviceCall &call
   operation.input_count = operands.input_count;
   operation.output = reinterpret_cast<std::byte *>(output);
   operation.count = slice.range.count;
+  operation.op = device::reduce_op(*static_cast<CopyPlan &>(*call.plan).plan);
   operation.divisor = (slice.step->flags & step_finish) != 0 ? call.divisor : 0;
   operation.mean_shifts = call.divisor != 0 ? slice.step->mean_shifts : 0;
   const uint64_t bytes = slice.range.count * slice.program->element_bytes;

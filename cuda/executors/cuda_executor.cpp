@@ -145,8 +145,7 @@ Result<void> KernelExecutor::connect(const PlacedRequest &asked, InfoExchange &i
   if (wants_load_store(request) && !has_load_store_ && (reaches || request.measured_load_store)) {
     RONDO_TRY_ASSIGN(has_load_store_, load_load_store(context_, request, kernels_));
   }
-  const bool with_ll128 = request.kernel_protocol() == RONDO_PROTOCOL_LL128;
-  RONDO_TRY_ASSIGN(const BlockBudget budget, block_budget(kernels_, device_, with_ll128));
+  RONDO_TRY_ASSIGN(const BlockBudget budget, block_budget(kernels_, device_));
   shape.channel_count = choose_connection_channels(request, budget, shape.channel_count);
   shape.geometry = choose_slots(request, shape.channel_count);
   if (agrees_on_peers(request)) {
@@ -213,7 +212,7 @@ Result<void> KernelExecutor::join_group(const PlacedRequest &request, const Bloc
 
 Result<std::unique_ptr<PreparedPlan>> KernelExecutor::prepare(const Plan &plan) {
   RONDO_TRY(reserve_words(plan));
-  auto made = std::make_unique<CudaPlan>(plan_memory_);
+  auto made = std::make_unique<CudaPlan>(plan_memory_, device::reduce_op(plan));
   if (plan.schedules.empty()) return std::unique_ptr<PreparedPlan>(std::move(made));  // it exchanges blocks
   RONDO_TRY_ASSIGN(made->kernel, kernels_.find(device::kernel_name(plan)));
   made->is_load_store = plan.choice.kernel == RONDO_KERNEL_LOAD_STORE;
@@ -318,6 +317,7 @@ Result<void> KernelExecutor::run(CudaPlan &plan, const DeviceCall &call, CuStrea
   LaunchPart part;
   part.kernel = plan.kernel;
   part.operation = operation_of(call, plan.lane_count, plan.scratch_bytes);
+  part.operation.op = plan.op;
   part.operation.channels = reinterpret_cast<const device::DeviceChannel *>(address);
   part.channel_count = plan.channel_count;
   part.threads = block_threads_max;

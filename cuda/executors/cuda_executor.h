@@ -57,9 +57,9 @@ struct PlacedRequest : DeviceRequest {
     return executor == RONDO_DEVICE_EXECUTOR_KERNEL && neighbours.in_process == rank_count && rank_count > 1 &&
            rank_count <= device::ranks_per_kernel_max;
   }
-  /// Returns the protocol that kernels are asked for, or auto where copies run. `executor` is as chosen.
-  [[nodiscard]] rondo_protocol_t kernel_protocol() const {
-    return executor == RONDO_DEVICE_EXECUTOR_KERNEL ? settings.protocol : RONDO_PROTOCOL_AUTO;
+  /// Returns whether neither a kernel nor a protocol is asked for.
+  [[nodiscard]] bool is_free() const {
+    return settings.kernel == RONDO_KERNEL_AUTO && settings.protocol == RONDO_PROTOCOL_AUTO;
   }
   /// Returns whether kernels of load_store are asked for and possible. `executor` is as chosen.
   [[nodiscard]] bool load_store() const {
@@ -78,10 +78,9 @@ struct PlacedRequest : DeviceRequest {
 [[nodiscard]] Result<void> check_device(const std::string &library, int32_t device);
 
 /// Finds the driver and the device, chooses the executor, loads the kernels, and connects the ranks' memories. Every
-/// rank calls it. RONDO_ERROR_UNSUPPORTED: the protocol ll128 is asked for, kernels are to run, and the devices are not
-/// known to move lines as one piece (cuda/executors/lines.h). RONDO_ERROR_OUT_OF_RESOURCES: kernels are to run, and the
-/// blocks of all ranks that share the device cannot be resident at once. These are the ranks of this process, of all
-/// its communicators, and through MPS the communicator's others.
+/// rank calls it. RONDO_ERROR_OUT_OF_RESOURCES: kernels are to run, and the blocks of all ranks that share the device
+/// cannot be resident at once. These are the ranks of this process, of all its communicators, and through MPS the
+/// communicator's others.
 [[nodiscard]] Result<OwnedDeviceExecutor> connect_device(const DeviceRequest &request, Store &store);
 
 }  // namespace rondo::cuda

@@ -40,7 +40,7 @@ struct PlanMemory {
 
 class CudaPlan final : public PreparedPlan {
  public:
-  explicit CudaPlan(PlanMemory &memory) : memory_(memory) {}
+  CudaPlan(PlanMemory &memory, ReduceOp operation) : op(operation), memory_(memory) {}
   CudaPlan(const CudaPlan &) = delete;
   CudaPlan &operator=(const CudaPlan &) = delete;
   ~CudaPlan() override {
@@ -58,6 +58,7 @@ class CudaPlan final : public PreparedPlan {
   bool uploaded = true;            ///< false: its copy on the executor's own stream may not have ended
   uint32_t channel_count = 0, lane_count = 0, lanes_per_channel = 0;
   uint32_t scratch_bytes = 0;
+  const ReduceOp op;  ///< of the interpreter's kernel
   bool is_load_store = false;
   device::LoadStoreOperation load_store;  ///< if it is: all but what is each call's own
   uint64_t send_bytes = 0, recv_bytes = 0;  ///< if it is

@@ -26,10 +26,8 @@ Result<void> ExecutorBase::open(const PlacedRequest &request) {
   RONDO_TRY_ASSIGN(driver_, cuda_driver(request.settings.cuda_library));
   RONDO_TRY_ASSIGN(device_, device_of(*driver_, request.settings.device));
   RONDO_TRY_ASSIGN(context_, retain_primary_context(*driver_, device_.ordinal));
-  RONDO_TRY_ASSIGN(kernels_, KernelSet::load(context_, kernel_families(request.executor, request.kernel_protocol(),
-                                                                       request.load_store()
-                                                                           ? RONDO_KERNEL_LOAD_STORE
-                                                                           : RONDO_KERNEL_AUTO)));
+  const rondo_kernel_t kernel = request.load_store() ? RONDO_KERNEL_LOAD_STORE : RONDO_KERNEL_AUTO;
+  RONDO_TRY_ASSIGN(kernels_, KernelSet::load(context_, kernel_families(request.executor, kernel)));
   RONDO_TRY_ASSIGN(stream_, make_stream(context_));
   RONDO_TRY_ASSIGN(launched_, make_event(context_));
   return {};

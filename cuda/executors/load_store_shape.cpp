@@ -119,7 +119,7 @@ void post_buffers(const CudaDriver &driver, Regions *regions, BufferPlace place,
 }
 
 Result<bool> load_load_store(const PrimaryContext &context, const PlacedRequest &request, KernelSet &kernels) {
-  auto more = KernelSet::load(context, kernel_families(request.executor, RONDO_PROTOCOL_AUTO, RONDO_KERNEL_LOAD_STORE));
+  auto more = KernelSet::load(context, kernel_families(request.executor, RONDO_KERNEL_LOAD_STORE));
   if (more.ok()) {
     kernels = std::move(more).value();
     return true;

@@ -2,8 +2,8 @@
 // The protocols as the interpreter calls them, by a group of threads. Thread 0 moves all counters and polls for credit;
 // in `simple` it polls for full slots, too. A vote passes the result to the others. The ends of a link lie in memory.
 // They are written after the barrier that precedes the publication of a slice, and read between the next vote and the
-// next such barrier (interpreter.h). In the protocols whose data announces itself, every thread polls its part of the
-// slots before the vote. So thread 0 moves the receiving ends on before that barrier.
+// next such barrier (interpreter.h). In `ll`, every thread polls its part of the slots before the vote. So thread 0
+// moves the receiving ends on before that barrier.
 //
 // No thread sleeps on a device: flags are acquire and release. Buffers are exported by address only, to peers in the
 // same address space.
@@ -157,21 +157,19 @@ struct GroupSimple {
   }
 };
 
-/// The protocols whose data announces itself. Payloads pass through scratch, and are unpacked and packed there. `Ends`
-/// selects the ends of a link.
-template <class Ends>
-struct GroupOfFlaggedData {
+/// The protocol whose data announces itself. Payloads pass through scratch, and are unpacked and packed there.
+struct GroupLl {
   /// Polls this thread's part of all operands. One vote covers all operands.
   template <Group G>
   RONDO_HD static Progress wait(G group, LaneLinks &links, const Step &step, uint64_t bytes, uint32_t signature,
                                 LaneState &state) {
     const bool can_send = group.rank() != 0 || poll(links.poll_count, [&] {
-      return all_send_links(step, [&](LinkIndex to) { return Ends::can_send(links.at(to)); });
+      return all_send_links(step, [&](LinkIndex to) { return links.at(to).ll_out.can_send(false); });
     });
     LlOutcome seen[2] = {LlOutcome::full, LlOutcome::full};
-    if ((step.flags & step_recv) != 0) Ends::look(group, links, step, bytes, signature, seen);
+    if ((step.flags & step_recv) != 0) look(group, links, step, bytes, signature, seen);
     const bool full = seen[0] == LlOutcome::full && seen[1] == LlOutcome::full;
-    if (!any_at<Ends::ready_vote>(group, !can_send || !full)) return Progress::moved;
+    if (!any_at<memory::Site::ll_ready_vote>(group, !can_send || !full)) return Progress::moved;
     const bool first = seen[0] == LlOutcome::foreign, second = seen[1] == LlOutcome::foreign;
     return blocked_or_failed(group, step, first, second, Fault::foreign_slot, state);
   }
@@ -180,14 +178,14 @@ struct GroupOfFlaggedData {
   template <Group G>
   RONDO_HD static Progress fetch(G group, LaneLinks &links, LinkIndex link, uint32_t which, uint64_t, uint32_t,
                                  const std::byte *&operand, Fault &) {
-    if (group.rank() == 0) Ends::release(links.at(link));
+    if (group.rank() == 0) links.at(link).ll_in.release_by_group();
     operand = links.operand(which);
     return Progress::moved;
   }
 
   /// Returns one place for all links of a step: the result is packed from there into each slot.
   RONDO_HD static std::byte *stage(LaneLinks &links, LinkIndex link, uint32_t which) {
-    links.counters[which] = Ends::counter(links.at(link));
+    links.counters[which] = links.at(link).ll_out.counter();
     return links.result();
   }
   RONDO_HD static uint32_t readable_kinds(LaneLinks &, LinkIndex) { return 0; }
@@ -195,7 +193,8 @@ struct GroupOfFlaggedData {
   template <Group G>
   RONDO_HD static void post(G group, LaneLinks &links, LinkIndex link, uint32_t which, uint64_t bytes,
                             uint32_t signature, PayloadKind, const MemoryHandle *, const std::byte *) {
-    Ends::post(group, links.at(link), links.counters[which], links.result(), bytes, signature);
+    DeviceLinkEnds &ends = links.at(link);
+    ends.ll_out.post_by_group(group, links.counters[which], links.result(), bytes, signature, ends.orders != 0);
   }
 
   template <Group G>
@@ -210,17 +209,8 @@ struct GroupOfFlaggedData {
     group.sync();
     return true;
   }
-};
 
-struct LlEnds {
-  static constexpr memory::Site ready_vote = memory::Site::ll_ready_vote;
-  [[nodiscard]] RONDO_HD static bool can_send(DeviceLinkEnds &ends) { return ends.ll_out.can_send(false); }
-  [[nodiscard]] RONDO_HD static uint64_t counter(const DeviceLinkEnds &ends) { return ends.ll_out.counter(); }
-  template <Group G>
-  RONDO_HD static void post(G group, DeviceLinkEnds &ends, uint64_t counter, const std::byte *payload, size_t bytes,
-                            uint32_t signature) {
-    ends.ll_out.post_by_group(group, counter, payload, bytes, signature, ends.orders != 0);
-  }
+ private:
   template <Group G>
   RONDO_HD static void look(G group, LaneLinks &links, const Step &step, size_t bytes, uint32_t signature,
                             LlOutcome (&seen)[2]) {
@@ -233,30 +223,6 @@ struct LlEnds {
     }
     LlReceiver::look_by_group(group, slots, bytes, links.poll_count, seen);
   }
-  RONDO_HD static void release(DeviceLinkEnds &ends) { ends.ll_in.release_by_group(); }
 };
-using GroupLl = GroupOfFlaggedData<LlEnds>;
-
-struct Ll128Ends {
-  static constexpr memory::Site ready_vote = memory::Site::ll128_ready_vote;
-  [[nodiscard]] RONDO_HD static bool can_send(DeviceLinkEnds &ends) { return ends.ll128_out.can_send(); }
-  [[nodiscard]] RONDO_HD static uint64_t counter(const DeviceLinkEnds &ends) { return ends.ll128_out.counter(); }
-  template <Group G>
-  RONDO_HD static void post(G group, DeviceLinkEnds &ends, uint64_t counter, const std::byte *payload, size_t bytes,
-                            uint32_t signature) {
-    ends.ll128_out.post_by_group(group, counter, payload, bytes, signature);
-  }
-  template <Group G>
-  RONDO_HD static void look(G group, LaneLinks &links, const Step &step, size_t bytes, uint32_t signature,
-                            LlOutcome (&seen)[2]) {
-    RONDO_UNROLL
-    for (uint32_t which = 0; which < 2; ++which)
-      if (step.recv_link[which] != no_link)
-        seen[which] = links.at(step.recv_link[which])
-                          .ll128_in.look_by_group(group, links.operand(which), bytes, signature, links.poll_count);
-  }
-  RONDO_HD static void release(DeviceLinkEnds &ends) { ends.ll128_in.release(); }
-};
-using GroupLl128 = GroupOfFlaggedData<Ll128Ends>;
 
 }  // namespace rondo::device

@@ -64,9 +64,9 @@ template <class Reducer>
 struct OnDevice {
   using Type = Reducer;
 };
-template <class Op>
-struct OnDevice<GroupReducer<Float16Element, Op>> {
-  using Type = GroupReducer<DeviceFloat16Element, Op>;
+template <>
+struct OnDevice<GroupReducer<Float16Element>> {
+  using Type = GroupReducer<DeviceFloat16Element>;
 };
 template <class Op>
 struct OnDevice<RankReduction<Float16Element, Op>> {

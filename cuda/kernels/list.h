@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // This list has every kernel once: the image for devices and the library for emulated blocks are both made of it.
 //     rondo_run_PROTOCOL_copy      collectives that move and do not reduce, whatever the type
-//     rondo_run_PROTOCOL_TYPE_OP   the others; TYPE and OP as rondo_type_string() and rondo_op_string() say, avg by sum
+//     rondo_run_PROTOCOL_TYPE      the others, with the operation as a parameter; TYPE as rondo_type_string() says
 //     rondo_run_one_shot_TYPE_OP     an all-reduce by load_store and one_shot
 //     rondo_run_load_store_TYPE_OP   any other collective that reduces, by load_store
 //     rondo_run_load_store_copy      one that moves, by load_store
 //     rondo_run_joint_TYPE_OP        any collective that reduces, of all ranks in one kernel
 //     rondo_run_joint_copy           one that moves, likewise
-//     rondo_reduce_TYPE_OP         one slice of a reduction, for the copy-engine executor
+//     rondo_reduce_TYPE            one slice of a reduction, for the copy-engine executor, likewise
+//     OP is as rondo_op_string() says; avg is run as sum
 #pragma once
 
 #include "cuda/kernels/joint.h"
@@ -16,11 +17,8 @@
 #include "cuda/kernels/reduction.h"
 #include "cuda/kernels/run.h"
 
-#define RONDO_KERNELS_OF_TYPE(X, protocol, Protocol, type, ...)                                                  \
-  X(rondo_run_##protocol##_##type##_sum, Protocol, ::rondo::device::GroupReducer<__VA_ARGS__, ::rondo::SumOp>)   \
-  X(rondo_run_##protocol##_##type##_prod, Protocol, ::rondo::device::GroupReducer<__VA_ARGS__, ::rondo::ProdOp>) \
-  X(rondo_run_##protocol##_##type##_min, Protocol, ::rondo::device::GroupReducer<__VA_ARGS__, ::rondo::MinOp>)   \
-  X(rondo_run_##protocol##_##type##_max, Protocol, ::rondo::device::GroupReducer<__VA_ARGS__, ::rondo::MaxOp>)
+#define RONDO_KERNELS_OF_TYPE(X, protocol, Protocol, type, ...) \
+  X(rondo_run_##protocol##_##type, Protocol, ::rondo::device::GroupReducer<__VA_ARGS__>)
 
 #ifdef RONDO_SAMPLE_KERNELS
 /// Enough types to check the machine code of every architecture without compiling all of it.
@@ -50,8 +48,7 @@
 /// X(name, Protocol, Reducer...) for each kernel.
 #define RONDO_KERNELS(X)                                             \
   RONDO_KERNELS_OF_PROTOCOL(X, simple, ::rondo::device::GroupSimple) \
-  RONDO_KERNELS_OF_PROTOCOL(X, ll, ::rondo::device::GroupLl)         \
-  RONDO_KERNELS_OF_PROTOCOL(X, ll128, ::rondo::device::GroupLl128)
+  RONDO_KERNELS_OF_PROTOCOL(X, ll, ::rondo::device::GroupLl)
 
 #define RONDO_RANK_REDUCTIONS_OF_TYPE(X, stem, unused, type, ...)                            \
   X(rondo_run_##stem##_##type##_sum, ::rondo::device::RankReduction<__VA_ARGS__, ::rondo::SumOp>)   \
@@ -72,11 +69,8 @@
   X(rondo_run_joint_copy, ::rondo::device::RankCopy) \
   RONDO_FOR_TYPES(RONDO_RANK_REDUCTIONS_OF_TYPE, X, joint, void)
 
-#define RONDO_REDUCE_OF_TYPE(X, protocol, Protocol, type, ...)                               \
-  X(rondo_reduce_##type##_sum, ::rondo::device::GroupReducer<__VA_ARGS__, ::rondo::SumOp>)   \
-  X(rondo_reduce_##type##_prod, ::rondo::device::GroupReducer<__VA_ARGS__, ::rondo::ProdOp>) \
-  X(rondo_reduce_##type##_min, ::rondo::device::GroupReducer<__VA_ARGS__, ::rondo::MinOp>)   \
-  X(rondo_reduce_##type##_max, ::rondo::device::GroupReducer<__VA_ARGS__, ::rondo::MaxOp>)
+#define RONDO_REDUCE_OF_TYPE(X, protocol, Protocol, type, ...) \
+  X(rondo_reduce_##type, ::rondo::device::GroupReducer<__VA_ARGS__>)
 
 /// X(name, Reducer...) for each reducing kernel.
 #define RONDO_REDUCE_KERNELS(X) RONDO_FOR_TYPES(RONDO_REDUCE_OF_TYPE, X, reduce, void)

@@ -17,7 +17,7 @@
 
 #include "src/proto/interpreter.h"
 #include "src/proto/ll.h"
-#include "src/proto/ll128.h"
+#include "src/proto/reducer.h"
 #include "src/proto/simple.h"
 
 namespace rondo::device {
@@ -32,14 +32,11 @@ struct DeviceLinkEnds {
   SimpleReceiver simple_in;
   LlSender ll_out;
   LlReceiver ll_in;
-  Ll128Sender ll128_out;
-  Ll128Receiver ll128_in;
 };
 static_assert(std::is_trivially_copyable_v<DeviceLinkEnds> && std::is_standard_layout_v<DeviceLinkEnds>);
-static_assert(sizeof(DeviceLinkEnds) == 304 && offsetof(DeviceLinkEnds, simple_out) == 16);
+static_assert(sizeof(DeviceLinkEnds) == 216 && offsetof(DeviceLinkEnds, simple_out) == 16);
 static_assert(offsetof(DeviceLinkEnds, simple_in) == 80 && offsetof(DeviceLinkEnds, ll_out) == 120);
-static_assert(offsetof(DeviceLinkEnds, ll_in) == 176 && offsetof(DeviceLinkEnds, ll128_out) == 216);
-static_assert(offsetof(DeviceLinkEnds, ll128_in) == 264);
+static_assert(offsetof(DeviceLinkEnds, ll_in) == 176);
 
 /// A channel of a plan: one block runs it.
 struct DeviceChannel {
@@ -128,15 +125,17 @@ struct DeviceOperation {
   uint32_t lane_count = 0;     ///< of all channels
   uint32_t scratch_bytes = 0;  ///< of one of the scratch_count places of a lane; 0 with `simple`
   uint32_t poll_count = 1;     ///< reads of a flag before one of the abort word, at least 1
-  uint32_t captured = 0;       ///< 1: the host does not know when it is launched, so it says when it begins
-  uint32_t on_one_device = 0;  ///< 1: all ranks are threads of one process on one device
+  uint16_t captured = 0;       ///< 1: the host does not know when it is launched, so it says when it begins
+  uint16_t on_one_device = 0;  ///< 1: all ranks are threads of one process on one device
+  ReduceOp op = ReduceOp::sum;  ///< of a kernel that runs a plan; others have it in their names
 };
 static_assert(std::is_trivially_copyable_v<DeviceOperation> && std::is_standard_layout_v<DeviceOperation>);
 static_assert(sizeof(Window) == 72 && offsetof(Window, handle) == 16 && sizeof(Buffers) == 152);
 static_assert(sizeof(DeviceOperation) == 216 && alignof(DeviceOperation) == 8);
 static_assert(offsetof(DeviceOperation, buffers) == 32 && offsetof(DeviceOperation, number) == 184);
 static_assert(offsetof(DeviceOperation, divisor) == 192 && offsetof(DeviceOperation, poll_count) == 204);
-static_assert(offsetof(DeviceOperation, captured) == 208 && offsetof(DeviceOperation, on_one_device) == 212);
+static_assert(offsetof(DeviceOperation, captured) == 208 && offsetof(DeviceOperation, on_one_device) == 210);
+static_assert(offsetof(DeviceOperation, op) == 212);
 
 /// Ranks whose operations fit into the parameters of a kernel, which may have 4 KiB.
 inline constexpr uint32_t ranks_per_kernel_max = 8;
@@ -165,10 +164,6 @@ inline constexpr uint32_t scratch_count = 3;  ///< two operands, one result
 /// Returns the scratch for a payload of `ll`: whole pairs of units, 16-byte aligned.
 [[nodiscard]] constexpr uint32_t ll_scratch_bytes_for(uint32_t ll_slot_bytes) {
   return (ll_slot_bytes + 15) / 16 * 16;
-}
-/// Returns the scratch for a payload of `ll128`: whole lines.
-[[nodiscard]] constexpr uint32_t ll128_scratch_bytes_for(uint32_t ll128_slot_bytes) {
-  return (ll128_slot_bytes + 15) / 16 * 16;
 }
 /// Returns the shared memory of a block, where `lane_count` is the most that a channel of the plan has.
 [[nodiscard]] RONDO_HD constexpr uint32_t shared_bytes_for(uint32_t lane_count, uint32_t scratch_bytes) {

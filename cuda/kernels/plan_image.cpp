@@ -50,6 +50,11 @@ class Writer {
   uint64_t address_;
 };
 
+void add_type_names(std::vector<std::string> &names, const std::string &stem) {
+  for (int type = 0; rondo_type_string(static_cast<rondo_type_t>(type)) != nullptr; ++type)
+    names.push_back(stem + rondo_type_string(static_cast<rondo_type_t>(type)));
+}
+
 void add_reducing_names(std::vector<std::string> &names, const std::string &stem) {
   for (int type = 0; rondo_type_string(static_cast<rondo_type_t>(type)) != nullptr; ++type)
     for (const rondo_op_t op : {RONDO_SUM, RONDO_PROD, RONDO_MIN, RONDO_MAX})
@@ -61,7 +66,7 @@ std::string stem_of(rondo_protocol_t protocol) {
 }
 
 const std::string load_store_stem = "rondo_run_load_store_", one_shot_stem = "rondo_run_one_shot_";
-const std::string joint_stem = "rondo_run_joint_";
+const std::string joint_stem = "rondo_run_joint_", reduce_stem = "rondo_reduce_";
 
 bool only_moves(const Plan &plan) {
   return rondo::only_moves(static_cast<rondo_collective_t>(plan.key.signature.collective));
@@ -84,12 +89,15 @@ bool is_one_shot(const Plan &plan) {
          plan.choice.algorithm == RONDO_ALGORITHM_ONE_SHOT;
 }
 
-/// Returns "float32_sum" or the like; avg is a sum and a divisor.
-std::string reducing_name(const Plan &plan) {
-  const auto op = static_cast<rondo_op_t>(plan.key.signature.op);
-  return std::string(rondo_type_string(static_cast<rondo_type_t>(plan.key.signature.type))) + "_" +
-         rondo_op_string(op == RONDO_AVG ? RONDO_SUM : op);
+std::string type_name(const Plan &plan) {
+  return rondo_type_string(static_cast<rondo_type_t>(plan.key.signature.type));
 }
+
+/// Returns "float32_sum" or the like.
+std::string reducing_name(const Plan &plan) {
+  return type_name(plan) + "_" + rondo_op_string(static_cast<rondo_op_t>(reduce_op(plan)));
+}
+
 
 /// Returns the bytes of a channel's chunk, or of each block's part of one.
 uint64_t place_chunk_bytes(const Plan &plan, const LoadStoreGeometry &geometry) {
@@ -100,6 +108,13 @@ uint64_t place_chunk_bytes(const Plan &plan, const LoadStoreGeometry &geometry) 
 }
 
 }  // namespace
+
+ReduceOp reduce_op(const Plan &plan) {
+  static_assert(static_cast<int>(ReduceOp::sum) == RONDO_SUM && static_cast<int>(ReduceOp::prod) == RONDO_PROD);
+  static_assert(static_cast<int>(ReduceOp::min) == RONDO_MIN && static_cast<int>(ReduceOp::max) == RONDO_MAX);
+  const auto op = static_cast<rondo_op_t>(plan.key.signature.op);
+  return static_cast<ReduceOp>(op == RONDO_AVG ? RONDO_SUM : op);
+}
 
 size_t plan_image_bytes(const Plan &plan) { return Layout(plan).bytes; }
 
@@ -142,9 +157,8 @@ Result<PlanImage> make_plan_image(const Plan &plan, uint64_t address,
 }
 
 std::vector<std::string> kernel_names(rondo_protocol_t protocol) {
-  std::vector<std::string> names;
-  names.push_back(stem_of(protocol) + "copy");
-  add_reducing_names(names, stem_of(protocol));
+  std::vector<std::string> names{stem_of(protocol) + "copy"};
+  add_type_names(names, stem_of(protocol));
   return names;
 }
 
@@ -170,10 +184,9 @@ std::string joint_kernel_name(const Plan &plan) {
 }
 
 std::string kernel_name(const Plan &plan) {
-  const bool load_store = plan.choice.kernel == RONDO_KERNEL_LOAD_STORE;
-  const std::string stem = !load_store         ? stem_of(plan.choice.protocol)
-                           : is_one_shot(plan) ? one_shot_stem
-                                               : load_store_stem;
+  if (plan.choice.kernel != RONDO_KERNEL_LOAD_STORE)
+    return stem_of(plan.choice.protocol) + (only_moves(plan) ? "copy" : type_name(plan));
+  const std::string &stem = is_one_shot(plan) ? one_shot_stem : load_store_stem;
   return stem + (only_moves(plan) ? "copy" : reducing_name(plan));
 }
 
@@ -215,13 +228,13 @@ void fit_to_buffers(LoadStoreOperation &operation) {
 
 std::vector<std::string> reduce_kernel_names() {
   std::vector<std::string> names;
-  add_reducing_names(names, "rondo_reduce_");
+  add_type_names(names, reduce_stem);
   return names;
 }
 
 std::string reduce_kernel_name(const Plan &plan) {
   const bool has_data = traits_of(static_cast<rondo_collective_t>(plan.key.signature.collective)).has_data;
-  return !has_data || only_moves(plan) ? std::string() : "rondo_reduce_" + reducing_name(plan);
+  return !has_data || only_moves(plan) ? std::string() : reduce_stem + type_name(plan);
 }
 
 }  // namespace rondo::device

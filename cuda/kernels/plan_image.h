@@ -37,10 +37,11 @@ inline constexpr const char *transfer_kernel_name = "rondo_run_transfer_copy";
 /// Returns DeviceOperation::scratch_bytes for plans with that protocol.
 [[nodiscard]] constexpr uint32_t scratch_bytes_for(rondo_protocol_t protocol, const ConnectionGeometry &geometry) {
   if (protocol == RONDO_PROTOCOL_LL) return ll_scratch_bytes_for(geometry.ll_slot_bytes);
-  if (protocol == RONDO_PROTOCOL_LL128) return ll128_scratch_bytes_for(geometry.ll128_slot_bytes);
   return 0;
 }
 
+/// Returns the operation of the plan's kernel; avg is a sum and a divisor.
+[[nodiscard]] ReduceOp reduce_op(const Plan &plan);
 /// Returns the names of all kernels that run plans with that protocol.
 [[nodiscard]] std::vector<std::string> kernel_names(rondo_protocol_t protocol);
 /// Returns the names of the kernels of load_store.
@@ -54,7 +55,7 @@ inline constexpr const char *transfer_kernel_name = "rondo_run_transfer_copy";
 /// Returns the joint kernel that runs a plan of load_store for all ranks, as "rondo_run_joint_float32_sum".
 [[nodiscard]] std::string joint_kernel_name(const Plan &plan);
 
-/// Returns the kernel (cuda/kernels/list.h) that runs the plan, as "rondo_run_simple_float32_sum". A kernel of
+/// Returns the kernel (cuda/kernels/list.h) that runs the plan, as "rondo_run_simple_float32". A kernel of
 /// load_store takes a LoadStoreOperation and no image, the others DeviceOperations.
 [[nodiscard]] std::string kernel_name(const Plan &plan);
 /// Sets what such a kernel does as operation.rank in its places: its mode, collective, root and sizes.
@@ -69,7 +70,7 @@ void fit_to_buffers(LoadStoreOperation &operation);
 /// Returns the names of all kernels that reduce.
 [[nodiscard]] std::vector<std::string> reduce_kernel_names();
 
-/// Returns the kernel that reduces the operands of the plan's steps, as "rondo_reduce_float32_sum". "" if the plan only
+/// Returns the kernel that reduces the operands of the plan's steps, as "rondo_reduce_float32". "" if the plan only
 /// moves data, and for a barrier.
 [[nodiscard]] std::string reduce_kernel_name(const Plan &plan);
 

@@ -211,7 +211,9 @@ struct GroupCopier {
   uint32_t divisor = 0;  ///< always
   uint32_t element_bytes = 1;
 
-  [[nodiscard]] RONDO_HD static GroupCopier make(uint32_t, uint32_t element_bytes) { return {0, element_bytes}; }
+  [[nodiscard]] RONDO_HD static GroupCopier make(uint32_t, ReduceOp, uint32_t element_bytes) {
+    return {0, element_bytes};
+  }
 
   template <Group G>
   RONDO_HD void operator()(G group, const Args &args) const {
@@ -219,9 +221,9 @@ struct GroupCopier {
   }
 };
 
-/// Element: how a type lies in memory and what it is computed in (src/proto/reducer.h).
+/// Reduces by one operation. Element: how a type lies in memory and what it is computed in (src/proto/reducer.h).
 template <class Element, class Op>
-struct GroupReducer {
+struct GroupReduction {
   using Args = GroupArgs;
   using Storage = typename Element::Storage;
   using Accumulator = typename Element::Accumulator;
@@ -233,13 +235,8 @@ struct GroupReducer {
   /// so do pairs of them for each double.
   static constexpr uint32_t in_flight = sizeof(Storage) == 1 ? 2 : std::is_same_v<Accumulator, double> ? 3 : 4;
 
-  uint32_t divisor = 0;
-
-  [[nodiscard]] RONDO_HD static GroupReducer make(uint32_t divisor, uint32_t) { return {divisor}; }
-
   template <Group G>
-  RONDO_HD void operator()(G group, const Args &args) const {
-    if (args.input_count == 1 && args.divisor == 0) return copy_by_group(group, args, sizeof(Storage));
+  RONDO_HD static void run(G group, const Args &args) {
     if constexpr (scales_mean<Op, Accumulator>)
       if (args.divisor != 0 || args.mean_shifts != 0) return reduce<true>(group, args);
     reduce<false>(group, args);
@@ -314,7 +311,7 @@ struct GroupReducer {
           operands.of[input] = memory::load_vector(args.inputs[input] + at);
     };
     const auto result_of = [&](const Operands &operands) { return reduce_vector<inputs, mean>(operands.of, args); };
-    constexpr bool ahead = loads_ahead && sizeof(Storage) > 1 && !mean;  // else ll128 would spill
+    constexpr bool ahead = loads_ahead && sizeof(Storage) > 1 && !mean;  // otherwise some kernels would spill
     return roll_vectors<Operands, turns, ahead>(group, args, split, sizeof(Storage), first, load, result_of);
   }
 
@@ -343,6 +340,29 @@ struct GroupReducer {
       else result.values[index] = Element::store(reduced[index]);
     }
     return __builtin_bit_cast(Vector, result);
+  }
+};
+
+/// Reduces by the operation that it is made with. One kernel has all operations: a kernel of each would have the
+/// interpreter's code four times.
+template <class Element>
+struct GroupReducer {
+  using Args = GroupArgs;
+  uint32_t divisor = 0;
+  ReduceOp op = ReduceOp::sum;
+
+  [[nodiscard]] RONDO_HD static GroupReducer make(uint32_t divisor, ReduceOp op, uint32_t) { return {divisor, op}; }
+
+  template <Group G>
+  RONDO_HD void operator()(G group, const Args &args) const {
+    if (args.input_count == 1 && args.divisor == 0)
+      return copy_by_group(group, args, sizeof(typename Element::Storage));
+    switch (op) {
+      case ReduceOp::sum: return GroupReduction<Element, SumOp>::run(group, args);
+      case ReduceOp::prod: return GroupReduction<Element, ProdOp>::run(group, args);
+      case ReduceOp::min: return GroupReduction<Element, MinOp>::run(group, args);
+      case ReduceOp::max: return GroupReduction<Element, MaxOp>::run(group, args);
+    }
   }
 };
 

@@ -20,6 +20,7 @@ struct ReductionOperation {
   uint32_t input_count = 0;
   uint32_t divisor = 0;  ///< the number of ranks in the last step of an avg, otherwise 0
   MeanShifts mean_shifts = 0;
+  ReduceOp op = ReduceOp::sum;
 };
 static_assert(std::is_trivially_copyable_v<ReductionOperation> && std::is_standard_layout_v<ReductionOperation>);
 static_assert(sizeof(ReductionOperation) == 64 && offsetof(ReductionOperation, output) == 32);
@@ -36,7 +37,7 @@ RONDO_HD void reduce(G group, const ReductionOperation &operation) {
   args.count = operation.count;
   args.divisor = operation.divisor;
   args.mean_shifts = operation.mean_shifts;
-  Reducer{}(group, args);
+  Reducer::make(operation.divisor, operation.op, 0)(group, args);
 }
 
 }  // namespace rondo::device

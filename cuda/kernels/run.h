@@ -139,7 +139,7 @@ RONDO_HD void run_lanes(G group, const DeviceOperation &operation, const DeviceC
 /// Makes a reducer, GroupReducer or GroupCopier, for the channel.
 template <class Reducer>
 [[nodiscard]] RONDO_HD Reducer make_reducer(const DeviceOperation &operation, const DeviceChannel &channel) {
-  return Reducer::make(operation.divisor, channel.lanes[0].element_bytes);
+  return Reducer::make(operation.divisor, operation.op, channel.lanes[0].element_bytes);
 }
 
 }  // namespace rondo::device

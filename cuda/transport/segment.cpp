@@ -178,8 +178,6 @@ Result<void> Segment::fill_ends(const PrimaryContext &context, CuStream stream, 
       it.simple_in = SimpleReceiver(in);
       it.ll_out = LlSender(out);
       it.ll_in = LlReceiver(in);
-      it.ll128_out = Ll128Sender(out);
-      it.ll128_in = Ll128Receiver(in);
     }
   return copy_ends(context, stream, ends_address(0, 0), ends);
 }

@@ -122,8 +122,7 @@ typedef enum rondo_algorithm {
 typedef enum rondo_protocol {
   RONDO_PROTOCOL_AUTO = 0,   /**< As a request: the tuner chooses. In a plan: the kernel needs no protocol. */
   RONDO_PROTOCOL_SIMPLE = 1, /**< A counter follows the data. */
-  RONDO_PROTOCOL_LL = 2,     /**< A flag stands beside every four bytes: low latency, half the bandwidth. */
-  RONDO_PROTOCOL_LL128 = 3   /**< A flag stands beside every 120 bytes: only kernels on devices, only on request. */
+  RONDO_PROTOCOL_LL = 2      /**< A flag stands beside every four bytes: low latency, half the bandwidth. */
 } rondo_protocol_t;
 /** The code that runs a plan (docs/load-store.md). */
 typedef enum rondo_kernel {

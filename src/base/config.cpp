@@ -91,7 +91,7 @@ constexpr std::array variables{
                    shared<&Config::algorithm>,
                    {"algorithm", offsetof(rondo_config_t, algorithm),
                     take_name<&Config::algorithm, &rondo_config_t::algorithm, rondo_algorithm_string>}},
-    ConfigVariable{"RONDO_PROTOCOL", "auto, simple, ll, ll128", "how the interpreter hands data over",
+    ConfigVariable{"RONDO_PROTOCOL", "auto, simple, ll", "how the interpreter hands data over",
                    set_protocol,
                    [](const Config &config) { return show_name(rondo_protocol_string(config.protocol)); },
                    shared<&Config::protocol>,

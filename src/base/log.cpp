@@ -3,8 +3,6 @@
 
 #include <fcntl.h>
 #include <poll.h>
-#include <spdlog/sinks/base_sink.h>
-#include <spdlog/spdlog.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -14,10 +12,11 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <memory>
+#include <ctime>
 #include <mutex>
 #include <optional>
 #include <span>
+#include <utility>
 
 #include "src/base/parse.h"
 #include "src/base/spelling.h"
@@ -30,16 +29,6 @@ namespace {
 constexpr std::array level_names{"debug", "info", "warning", "error"};
 constexpr std::array<const char *, subsystem_count> subsystem_names{
     "config", "bootstrap", "topology", "transport", "plan", "memory", "device", "failure"};
-
-spdlog::level::level_enum to_spdlog(Level level) {
-  switch (level) {
-    case Level::debug: return spdlog::level::debug;
-    case Level::info: return spdlog::level::info;
-    case Level::warning: return spdlog::level::warn;
-    case Level::error: return spdlog::level::err;
-  }
-  return spdlog::level::err;
-}
 
 std::string host() {
   std::array<char, 256> name{};
@@ -71,18 +60,20 @@ std::string_view variable(const char *name) {
 }
 
 /// Writes lines to a descriptor. A line that cannot be written is lost: no log raises a signal or stops a rank.
-class DescriptorSink final : public spdlog::sinks::base_sink<std::mutex> {
+class Sink {
  public:
-  /// @param own  closed with the sink; if invalid, standard error is used
-  /// @param path  of the file, for the message about a lost line
-  DescriptorSink(FileDescriptor own, std::string path) : own_(std::move(own)), path_(std::move(path)) {}
+  /// Sends lines to the file instead of standard error. `path` is for the message about a lost line.
+  void use(FileDescriptor file, std::string path) {
+    own_ = std::move(file);
+    path_ = std::move(path);
+  }
 
- protected:
-  void sink_it_(const spdlog::details::log_msg &message) override {
-    spdlog::memory_buf_t line;
-    formatter_->format(message, line);
+  /// Writes a whole line. Any thread may call it. Nothing is kept back, so that a process that is killed has its last
+  /// lines in the file.
+  void write(std::string_view line) {
+    const std::lock_guard lock(mutex_);
     const SignalsAbsorbed absorbed;
-    const int error = write_all(own_.valid() ? own_.get() : STDERR_FILENO, {line.data(), line.size()});
+    const int error = write_all(own_.valid() ? own_.get() : STDERR_FILENO, line);
     if (error != 0 && error_ == 0 && own_.valid()) {
       const std::string why = "rondo: warning: config: RONDO_LOG_FILE: lines are lost: cannot write " +
                               in_quotes(path_) + ": " + std::strerror(error) + "\n";
@@ -90,7 +81,6 @@ class DescriptorSink final : public spdlog::sinks::base_sink<std::mutex> {
     }
     error_ = error;
   }
-  void flush_() override {}  // nothing is kept back: a process that is killed has its last lines in the file
 
  private:
   /// Waits for a reader that lags, but not again before it has read. Returns errno, or 0.
@@ -107,7 +97,8 @@ class DescriptorSink final : public spdlog::sinks::base_sink<std::mutex> {
     return 0;
   }
 
-  FileDescriptor own_;
+  std::mutex mutex_;
+  FileDescriptor own_;  ///< invalid: standard error
   std::string path_;
   int error_ = 0;  ///< of the latest line
 };
@@ -120,30 +111,32 @@ const char *not_opened(const std::string &path) {
   return S_ISSOCK(about.st_mode) ? "it is a socket, which cannot be opened as a file" : std::strerror(ENXIO);
 }
 
-/// spdlog's logger is ours alone: it is not entered in spdlog's registry, so an application's own use of spdlog is not
-/// disturbed.
+/// Returns the present time in UTC, as "2026-11-23T03:10:06.123456Z".
+std::string time_text() {
+  timespec now{};
+  tm parts{};
+  ::clock_gettime(CLOCK_REALTIME, &now);
+  ::gmtime_r(&now.tv_sec, &parts);
+  std::array<char, 64> text{};
+  const size_t size = std::strftime(text.data(), text.size(), "%Y-%m-%dT%H:%M:%S", &parts);
+  std::snprintf(text.data() + size, text.size() - size, ".%06ldZ", now.tv_nsec / 1000);
+  return text.data();
+}
+
 struct Log {
+  const std::string host_name = host();
   Filter filter;
+  Sink sink;
   Result<void> file;
-  std::optional<spdlog::logger> logger;
   std::atomic<int64_t> process_rank{-1};  // relaxed: a number for people, no data rides on it
 
   Log() {
     if (auto wanted = parse_filter(variable("RONDO_LOG")); wanted.ok()) filter = wanted.value();
-    spdlog::sink_ptr sink;
-    if (const std::string_view pattern = variable("RONDO_LOG_FILE"); !pattern.empty()) file = open(pattern, sink);
-    if (sink == nullptr) sink = std::make_shared<DescriptorSink>(FileDescriptor(), "");
-    logger.emplace("rondo", std::move(sink));
-    // spdlog reads a % in the name of a host as its own.
-    std::string name = host();
-    std::erase(name, '%');
-    logger->set_formatter(std::make_unique<spdlog::pattern_formatter>("%Y-%m-%dT%H:%M:%S.%fZ " + name + ":%P %v",
-                                                                      spdlog::pattern_time_type::utc));
-    logger->set_level(spdlog::level::debug);
+    if (const std::string_view pattern = variable("RONDO_LOG_FILE"); !pattern.empty()) file = open(pattern);
   }
 
-  static Result<void> open(std::string_view pattern, spdlog::sink_ptr &sink) {
-    RONDO_TRY_ASSIGN(const std::string path, file_path(pattern, host(), ::getpid()));
+  Result<void> open(std::string_view pattern) {
+    RONDO_TRY_ASSIGN(const std::string path, file_path(pattern, host_name, ::getpid()));
     const auto refuse = [&path](const char *why) {
       return invalid_argument("the file " + in_quotes(path) + " cannot be written (" + why +
                               "); name one in a folder that exists and that you may write to");
@@ -152,7 +145,7 @@ struct Log {
     constexpr int flags = O_WRONLY | O_APPEND | O_CREAT | O_NONBLOCK | O_NOCTTY | O_CLOEXEC;
     FileDescriptor opened(::open(path.c_str(), flags, 0666));
     if (!opened.valid()) return refuse(errno == ENXIO ? not_opened(path) : std::strerror(errno));
-    sink = std::make_shared<DescriptorSink>(std::move(opened), path);
+    sink.use(std::move(opened), path);
     return {};
   }
 };
@@ -216,9 +209,9 @@ void write(Level level, Source source, const std::string &message) {
   if (!enabled(level, source.subsystem)) return;
   Log &log = instance();
   const int64_t rank = source.rank >= 0 ? source.rank : log.process_rank.load(std::memory_order_relaxed);
-  log.logger->log(to_spdlog(level), "rank " + (rank >= 0 ? std::to_string(rank) : "-") + " rondo: " +
-                                        level_names[static_cast<size_t>(level)] + ": " +
-                                        subsystem_names[static_cast<size_t>(source.subsystem)] + ": " + message);
+  log.sink.write(time_text() + " " + log.host_name + ":" + std::to_string(::getpid()) + " rank " +
+                 (rank >= 0 ? std::to_string(rank) : "-") + " rondo: " + level_names[static_cast<size_t>(level)] +
+                 ": " + subsystem_names[static_cast<size_t>(source.subsystem)] + ": " + message + "\n");
 }
 
 bool enabled(Level level, Subsystem subsystem) {

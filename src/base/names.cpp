@@ -60,7 +60,7 @@ const char *rondo_algorithm_string(rondo_algorithm_t algorithm) noexcept {
 }
 
 const char *rondo_protocol_string(rondo_protocol_t protocol) noexcept {
-  static constexpr std::array names{"auto", "simple", "ll", "ll128"};
+  static constexpr std::array names{"auto", "simple", "ll"};
   return name_of(names, protocol);
 }
 

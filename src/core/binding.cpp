@@ -75,7 +75,6 @@ Result<PlanChoice> Communicator::choose(rondo_collective_t collective, uint64_t 
   input.slot_count = geometry.slot_count;
   input.slot_bytes = geometry.slot_bytes;
   input.ll_slot_bytes = geometry.ll_slot_bytes;
-  input.ll128_slot_bytes = geometry.ll128_slot_bytes;
   input.post_bytes = capabilities_.post_bytes;
   input.exchange_chunk_bytes = capabilities_.exchange_chunk_bytes;
   input.exchange_channels = capabilities_.exchange_channels;

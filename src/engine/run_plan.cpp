@@ -48,7 +48,6 @@ constexpr size_t few_lanes = 4;
 template <size_t capacity>
 RunOutcome run_by_protocol(const Plan &plan, const Buffers &buffers, const HostReducer &reducer,
                            std::span<HostLinks> links, Waiter &waiter) {
-  assert(plan.choice.protocol != RONDO_PROTOCOL_LL128);  // the tuner never lets it come here
   return plan.choice.protocol == RONDO_PROTOCOL_LL
              ? run_lanes<HostLl, capacity>(plan, buffers, reducer, links, waiter)
              : run_lanes<HostSimple, capacity>(plan, buffers, reducer, links, waiter);

@@ -36,11 +36,10 @@ std::set<rondo_algorithm_t> possible_algorithms(const EdgeRequest &request, rond
   input.rank_count = rank_count;
   input.oversubscribed = request.oversubscribed;
   input.host_count = static_cast<uint32_t>(nodes.size());
-  // The sizes of slots do not matter to the algorithm, but which protocols have slots does. Slots of ll128 exist if it
-  // is requested. Slots of ll do not exist between hosts, and inside of a host not for every executor. A row of a table
-  // is not taken if its protocol has no slots.
+  // The sizes of slots do not matter to the algorithm, but which protocols have slots does. Slots of ll do
+  // not exist between hosts, and inside of a host not for every executor. A row of a table is not taken if its protocol
+  // has no slots.
   input.slot_bytes = 1024;
-  if (request.overrides.protocol == RONDO_PROTOCOL_LL128) input.ll128_slot_bytes = 1024;
   input.table = request.table;
   if (collective != RONDO_BARRIER) input.overrides = request.overrides;
   const std::set<uint64_t> sizes = sizes_to_ask(request, collective);

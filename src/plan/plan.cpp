@@ -16,7 +16,6 @@ uint32_t align_elements(uint32_t element_bytes) { return static_cast<uint32_t>(c
 uint64_t slot_elements(const PlanChoice &choice, const ConnectionGeometry &geometry, uint32_t element_bytes) {
   uint32_t bytes = geometry.slot_bytes;
   if (choice.protocol == RONDO_PROTOCOL_LL) bytes = geometry.ll_slot_bytes;
-  if (choice.protocol == RONDO_PROTOCOL_LL128) bytes = geometry.ll128_slot_bytes;
   return bytes / element_bytes;  // whole: they are multiples of 8
 }
 

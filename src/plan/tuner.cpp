@@ -63,8 +63,7 @@ constexpr std::array algorithm_table{
 };
 
 /// The rest, by algorithm and size. `ll` saves a hop's second cache line while half the bandwidth does not matter. Two
-/// channels are the double tree's two trees. Small chunks pipeline a chain, large ones save slots' counters. The rows
-/// of `ll128` count only if it is requested.
+/// channels are the double tree's two trees. Small chunks pipeline a chain, large ones save slots' counters.
 struct DetailRow {
   rondo_algorithm_t algorithm;
   uint64_t bytes_max;
@@ -88,19 +87,11 @@ constexpr std::array detail_table{
     DetailRow{RONDO_ALGORITHM_HIERARCHICAL, any_bytes, RONDO_PROTOCOL_SIMPLE, 1, 128 * KiB},
     DetailRow{RONDO_ALGORITHM_HIERARCHICAL_TREE, 32 * KiB, RONDO_PROTOCOL_LL, 2, 4 * KiB},
     DetailRow{RONDO_ALGORITHM_HIERARCHICAL_TREE, any_bytes, RONDO_PROTOCOL_SIMPLE, 2, 64 * KiB},
-    // Four whole slots of a device, which is half of its slots. Nothing was measured.
-    DetailRow{RONDO_ALGORITHM_ONE_SHOT, any_bytes, RONDO_PROTOCOL_LL128, 1, 30 * KiB},
-    DetailRow{RONDO_ALGORITHM_TWO_SHOT, any_bytes, RONDO_PROTOCOL_LL128, 1, 30 * KiB},
-    DetailRow{RONDO_ALGORITHM_TREE, any_bytes, RONDO_PROTOCOL_LL128, 2, 30 * KiB},
-    DetailRow{RONDO_ALGORITHM_HALVING_DOUBLING, any_bytes, RONDO_PROTOCOL_LL128, 1, 30 * KiB},
-    DetailRow{RONDO_ALGORITHM_RING, any_bytes, RONDO_PROTOCOL_LL128, 1, 30 * KiB},
-    DetailRow{RONDO_ALGORITHM_HIERARCHICAL, any_bytes, RONDO_PROTOCOL_LL128, 1, 30 * KiB},
-    DetailRow{RONDO_ALGORITHM_HIERARCHICAL_TREE, any_bytes, RONDO_PROTOCOL_LL128, 2, 30 * KiB},
 };
 
-/// These rows replace the ones above if a network joins some of the ranks, except for ll128. Each chunk costs calls of
-/// the network. A single chunk on its way leaves the network idle until its end is noticed, so chunks are large or on
-/// two channels. Much more data on its way leaves the caches (docs/lab/between-hosts.md).
+/// These rows replace the ones above if a network joins some of the ranks. Each chunk costs calls of the network. A
+/// single chunk on its way leaves the network idle until its end is noticed, so chunks are large or on two channels.
+/// Much more data on its way leaves the caches (docs/lab/between-hosts.md).
 constexpr std::array network_table{
     DetailRow{RONDO_ALGORITHM_ONE_SHOT, any_bytes, RONDO_PROTOCOL_SIMPLE, 1, 256 * KiB},
     DetailRow{RONDO_ALGORITHM_HIERARCHICAL, any_bytes, RONDO_PROTOCOL_SIMPLE, 2, 128 * KiB},
@@ -109,10 +100,8 @@ constexpr uint64_t whole_slot_bytes_max = 512 * KiB;  // larger chunks of one_sh
 
 /// Returns the row for an algorithm and size; a test walks over all of them.
 const DetailRow &detail_for(const TunerInput &input, rondo_algorithm_t algorithm) {
-  const bool wants_ll128 = input.overrides.protocol == RONDO_PROTOCOL_LL128;
   const auto fits = [&](const DetailRow &row) {
-    return row.algorithm == algorithm && input.bytes <= row.bytes_max &&
-           (row.protocol == RONDO_PROTOCOL_LL128) == wants_ll128;
+    return row.algorithm == algorithm && input.bytes <= row.bytes_max;
   };
   const auto *const of_network = std::find_if(network_table.begin(), network_table.end(), fits);
   if (input.several_hosts() && of_network != network_table.end()) return *of_network;
@@ -261,26 +250,13 @@ std::optional<PlanChoice> choose_measured(const TunerInput &input, rondo_collect
   return {};
 }
 
-/// Returns the error that ll or ll128 was requested, and there are no slots for it.
-Error no_protocol(const TunerInput &input) {
-  std::string others = "'auto', 'simple'";
-  if (input.ll_slot_bytes != 0) others += ", 'll'";
-  if (input.ll128_slot_bytes != 0) others += ", 'll128'";
-  const bool ll128 = input.overrides.protocol == RONDO_PROTOCOL_LL128;
-  return {RONDO_ERROR_UNSUPPORTED, std::string("the protocol ") +
-                                       (ll128 ? "'ll128' that was asked for is for kernels on CUDA devices alone"
-                                              : "'ll' that was asked for is not available here") +
-                                       "; these can be: " + others};
-}
-
 uint64_t slot_bytes_of(const TunerInput &input, rondo_protocol_t protocol) {
-  if (protocol == RONDO_PROTOCOL_LL) return input.ll_slot_bytes;
-  return protocol == RONDO_PROTOCOL_LL128 ? input.ll128_slot_bytes : input.slot_bytes;
+  return protocol == RONDO_PROTOCOL_LL ? input.ll_slot_bytes : input.slot_bytes;
 }
 
 /// The bytes for which the interpreter on a device gets one more block. A block moves them in less time than its steps
 /// take, which wait for each other. A step takes 7 us by simple and 4 by ll, beside 97 GB/s (docs/lab/tuner.md).
-/// With ll and ll128 a block gets the bytes that fill a slot, since each slot is a step.
+/// With ll a block gets the bytes that fill a slot, since each slot is a step.
 constexpr uint64_t simple_block_bytes = 16 * KiB;
 
 uint32_t channels_for(const TunerInput &input, uint32_t least, rondo_protocol_t protocol) {
@@ -304,12 +280,11 @@ std::span<const AlgorithmRow> algorithm_rows() { return algorithm_table; }
 Result<PlanChoice> choose_plan(const TunerInput &input, std::span<const Algorithm> registry) {
   assert(input.rank_count >= 1 && input.slot_count >= 2 && input.slot_bytes >= chunk_align_bytes);
   assert(input.ll_slot_bytes == 0 || input.ll_slot_bytes >= chunk_align_bytes);
-  assert(input.ll128_slot_bytes == 0 || input.ll128_slot_bytes >= chunk_align_bytes);
   assert(input.element_bytes > 0 && chunk_align_bytes % input.element_bytes == 0);
   const PlanChoice &wanted = input.overrides;
-  const bool wants_ll128 = wanted.protocol == RONDO_PROTOCOL_LL128;
-  if ((wanted.protocol == RONDO_PROTOCOL_LL || wants_ll128) && slot_bytes_of(input, wanted.protocol) == 0)
-    return no_protocol(input);
+  if (wanted.protocol == RONDO_PROTOCOL_LL && input.ll_slot_bytes == 0)
+    return Error{RONDO_ERROR_UNSUPPORTED,
+                 "the protocol 'll' that was asked for is not available here; these can be: 'auto', 'simple'"};
 
   const auto collective = traits_of(input.collective).has_data ? input.collective : RONDO_ALL_REDUCE;
   if (const auto measured = choose_measured(input, collective, registry)) return *measured;
@@ -320,8 +295,7 @@ Result<PlanChoice> choose_plan(const TunerInput &input, std::span<const Algorith
   PlanChoice choice{algorithm, detail.protocol, detail.channels, detail.chunk_bytes, RONDO_KERNEL_INTERPRETER};
   if (input.several_hosts() && algorithm == RONDO_ALGORITHM_ONE_SHOT && detail.protocol == RONDO_PROTOCOL_SIMPLE)
     choice.chunk_bytes = std::clamp<uint64_t>(input.slot_bytes, detail.chunk_bytes, whole_slot_bytes_max);
-  if (wanted.protocol == RONDO_PROTOCOL_SIMPLE || wanted.protocol == RONDO_PROTOCOL_LL)
-    choice.protocol = wanted.protocol;
+  if (wanted.protocol != RONDO_PROTOCOL_AUTO) choice.protocol = wanted.protocol;
   if (choice.protocol == RONDO_PROTOCOL_LL && input.ll_slot_bytes == 0) choice.protocol = RONDO_PROTOCOL_SIMPLE;
   choice.channels = wanted.channels != 0 ? wanted.channels : channels_for(input, choice.channels, choice.protocol);
   if (input.default_chunk_bytes != 0) choice.chunk_bytes = input.default_chunk_bytes;

@@ -25,7 +25,6 @@ struct TunerInput {
   uint32_t slot_count = 8;      ///< of a connection, at least 2
   uint64_t slot_bytes = 0;      ///< payload of a slot with `simple`, at least 64
   uint64_t ll_slot_bytes = 0;   ///< payload of a slot with `ll`, at least 64; 0 without `ll`
-  uint64_t ll128_slot_bytes = 0;  ///< payload of a slot with `ll128`, at least 120; 0 without `ll128`
   uint64_t post_bytes = 0;      ///< load_store: the most that a one_shot takes, or 0 without load_store
   uint64_t exchange_chunk_bytes = 0;  ///< load_store: the largest chunk, except of one_shots
   uint32_t exchange_channels = 0;     ///< load_store by kernels of a device: the most channels, or 0 on hosts

@@ -52,8 +52,6 @@ Result<void> check_row(const TuningRow &row) {
     return invalid_argument("a row names one algorithm, one kernel and a protocol of the interpreter, not 'auto'");
   if (!interpreted && choice.protocol != RONDO_PROTOCOL_AUTO)
     return invalid_argument("the kernel 'load_store' has no protocol; leave it 'auto'");
-  if (choice.protocol == RONDO_PROTOCOL_LL128)
-    return invalid_argument("the protocol 'll128' is used where it is asked for, not by a table");
   const std::string name = rondo_algorithm_string(choice.algorithm);
   if (!algorithm->supports(row.collective))
     return invalid_argument("the algorithm '" + name + "' cannot do " + rondo_collective_string(row.collective));

@@ -10,11 +10,6 @@
 //     ll slots         slot_count * ll_stride            written by the sender; see ll.h
 //     simple slots     slot_count * slot_bytes           written by the sender
 //
-// If ll128 was requested, at multiples of 128:
-//
-//     ll128 head       128 B   written by the receiver
-//     ll128 slots      slot_count * ll128_stride         written by the sender; see ll128.h
-//
 // Counters are monotonic from 0; slot = counter & (slot_count - 1). Fresh memory is zero and means "nothing yet".
 #pragma once
 
@@ -60,15 +55,10 @@ enum class PayloadKind : uint32_t {
   return kind == PayloadKind::in_slot ? 0 : 1u << static_cast<uint32_t>(kind);
 }
 
-/// The protocol `ll128` moves lines, each of which brings its own flag.
-inline constexpr uint32_t ll128_line_bytes = 128;
-inline constexpr uint32_t ll128_line_payload_bytes = 120;
-
 struct ConnectionGeometry {
   uint32_t slot_count = 4;        ///< a power of two, at least 2
   uint32_t slot_bytes = 65536;    ///< payload of a `simple` slot, a multiple of 64
   uint32_t ll_slot_bytes = 2048;  ///< payload of an `ll` slot, a multiple of 4
-  uint32_t ll128_slot_bytes = 0;  ///< payload of an `ll128` slot, a multiple of 120; 0 without such slots
 
   /// Returns the bytes of an ll slot: a unit of 8 bytes for each 4 bytes of payload, in whole pairs. If the payload
   /// fills lines, the slot has one line more. Otherwise slots a power of two apart would meet in one set of a cache.
@@ -78,23 +68,14 @@ struct ConnectionGeometry {
   [[nodiscard]] RONDO_HD size_t headers_offset() const { return 2 * cache_line_bytes; }
   [[nodiscard]] RONDO_HD size_t ll_offset() const { return headers_offset() + size_t{slot_count} * sizeof(SlotHeader); }
   [[nodiscard]] RONDO_HD size_t slots_offset() const { return ll_offset() + slot_count * ll_stride(); }
-  [[nodiscard]] RONDO_HD uint32_t ll128_lines() const { return ll128_slot_bytes / ll128_line_payload_bytes; }
-  [[nodiscard]] RONDO_HD size_t ll128_stride() const { return size_t{ll128_lines()} * ll128_line_bytes; }
-  [[nodiscard]] RONDO_HD size_t ll128_offset() const {
-    const size_t end = slots_offset() + size_t{slot_count} * slot_bytes;
-    return (end + ll128_line_bytes - 1) / ll128_line_bytes * ll128_line_bytes;
-  }
-  [[nodiscard]] RONDO_HD size_t bytes() const {
-    if (ll128_slot_bytes == 0) return slots_offset() + size_t{slot_count} * slot_bytes;
-    return ll128_offset() + ll128_line_bytes + slot_count * ll128_stride();
-  }
+  [[nodiscard]] RONDO_HD size_t bytes() const { return slots_offset() + size_t{slot_count} * slot_bytes; }
 
   bool operator==(const ConnectionGeometry &) const = default;
 };
 
 /// A connection as one end sees it: the same bytes, mapped anywhere.
 struct ConnectionView {
-  std::byte *base = nullptr;  ///< 64-byte aligned; with ll128 on a device, 128-byte aligned
+  std::byte *base = nullptr;  ///< 64-byte aligned
   ConnectionGeometry geometry;
   /// The memory that holds the heads: this connection's, or the one of the way back. The latter lies in the sender's
   /// memory, so each side stores into the other's and reads its own. The peer writes all of it, heads and slots.
@@ -111,14 +92,6 @@ struct ConnectionView {
   }
   [[nodiscard]] RONDO_HD std::byte *payload(uint64_t counter) const {
     return base + geometry.slots_offset() + slot(counter) * geometry.slot_bytes;
-  }
-  [[nodiscard]] RONDO_HD uint64_t &ll128_head() const {
-    return reinterpret_cast<PaddedCounter *>(credit + geometry.ll128_offset())->value;
-  }
-  /// Returns the lines of a slot, as words.
-  [[nodiscard]] RONDO_HD uint64_t *ll128_words(uint64_t counter) const {
-    return reinterpret_cast<uint64_t *>(base + geometry.ll128_offset() + ll128_line_bytes +
-                                        slot(counter) * geometry.ll128_stride());
   }
 };
 

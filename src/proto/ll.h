@@ -38,8 +38,8 @@ namespace rondo {
 
 namespace ll {
 
-/// Flags of ll128's lines and of load_store's posts, which have 32 bits for the counter only, and repeat after 2^31.
-/// Both are cleared once in sweep_period, so once between two equal flags.
+/// Flags of load_store's posts, which have 32 bits for the counter only, repeat after 2^31. Posts are cleared once in
+/// sweep_period, so once between two equal flags.
 inline constexpr uint64_t sweep_period = uint64_t{1} << 30;
 [[nodiscard]] RONDO_HD constexpr uint32_t flag_of(uint64_t counter) {
   return static_cast<uint32_t>(counter) << 1 | 1u;  // never 0: fresh memory is stale

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// With memory_line.h the only file of src/proto with atomics. Shared words are plain integers in memory that several
-// ranks (threads, processes, devices) map; they are touched through these functions only. There are no free-standing
-// fences: order rides on the flag or counter itself, which ThreadSanitizer can check. (Releases has the one exception.)
+// This is the only file of src/proto with atomics. Shared words are plain integers in memory that several ranks
+// (threads, processes, devices) map; they are touched through these functions only. There are no free-standing fences:
+// order rides on the flag or counter itself, which ThreadSanitizer can check. (Releases has the one exception.)
 //
 // `sync` loads and stores are sequentially consistent. A rank that is about to sleep stores "I sleep" and then checks
 // the flags once more. Its peer stores a flag and then checks whether the rank sleeps. One of the two must see the
@@ -53,11 +53,8 @@ enum class Site : uint8_t {
   simple_post,                ///< S3
   simple_release,             ///< R3
   ll_post,                    ///< W2 of unit 0
-  ll128_post,                 ///< W2 of a line: what ties its mark to its payload where there is no device
-  ll128_release,              ///< R2
   simple_ready_vote,          ///< in a group: thread 0 has seen free slots (S1) and full ones (R1) before any uses one
   ll_ready_vote,              ///< in a group: credit (W1) and every thread's words of all operands before any uses one
-  ll128_ready_vote,           ///< in a group: as ll_ready_vote
   slice_barrier,              ///< in a group: operands read, results written and counters taken before the slice is
                               ///< published
   lane_end,                   ///< the lanes of a kernel before the last one of them reports

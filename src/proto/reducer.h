@@ -48,6 +48,9 @@ template <class T>
 using WorkType = std::conditional_t<!std::is_integral_v<T>, T,
                                     std::conditional_t<sizeof(T) <= 4, uint32_t, uint64_t>>;
 
+/// An operation that is known at run time; its value is that of rondo_op_t. An avg is a sum with a divisor.
+enum class ReduceOp : uint32_t { sum = 0, prod = 1, min = 2, max = 3 };
+
 struct SumOp {
   template <class T>
   [[nodiscard]] RONDO_HD static constexpr T apply(T a, T b) {

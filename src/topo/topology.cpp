@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The only file that knows hwloc. Its own reader of XML is not used: it crashes on what a stranger may write (a fuzzer
-// showed it), so src/topo/xml.cpp reads the format instead.
+// This is the only file that knows hwloc. hwloc's reader of XML is not used, for two reasons. A fuzzer crashed it
+// within seconds, and hwloc 2 does not read the files of hwloc 3. So src/topo/xml.cpp reads the format.
 #include "src/topo/topology.h"
 
 #include <hwloc.h>

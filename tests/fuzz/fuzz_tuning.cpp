@@ -20,7 +20,6 @@ void check_choice(const TuningTable &table, const TuningRow &row, bool with_load
   input.element_bytes = 4;
   input.slot_bytes = 4096;
   input.ll_slot_bytes = 2048;
-  input.ll128_slot_bytes = 7680;
   if (with_load_store) input.post_bytes = input.exchange_chunk_bytes = 65536;
   input.table = &table;
   const auto chosen = choose_plan(input);
@@ -31,7 +30,6 @@ void check_choice(const TuningTable &table, const TuningRow &row, bool with_load
   FUZZ_CHECK(chosen.value().channels >= 1 && chosen.value().channels <= 8);
   FUZZ_CHECK(chosen.value().chunk_bytes >= 64 && chosen.value().chunk_bytes % 64 == 0);
   FUZZ_CHECK(with_load_store || chosen.value().kernel != RONDO_KERNEL_LOAD_STORE);
-  FUZZ_CHECK(chosen.value().protocol != RONDO_PROTOCOL_LL128);
 }
 
 }  // namespace

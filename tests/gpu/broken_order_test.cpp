@@ -22,7 +22,7 @@ using namespace rondo::test;
 
 namespace {
 
-constexpr ConnectionGeometry geometry{2, 256, 256, 360};
+constexpr ConnectionGeometry geometry{2, 256, 256};
 constexpr device::LoadStoreGeometry load_store_geometry{0, 0, 6016, 256};
 constexpr uint32_t rank_count = 2;
 constexpr uint32_t channel_count = 2;  // whose lanes end apart
@@ -112,19 +112,13 @@ Child run_child() {
 }
 
 constexpr soft_cuda::KernelEntry entries[] = {
-    {"rondo_run_simple_int32_sum",
-     soft_cuda::run_emulated<device::GroupSimple, device::GroupReducer<Element<int32_t>, SumOp>>,
+    {"rondo_run_simple_int32", soft_cuda::run_emulated<device::GroupSimple, device::GroupReducer<Element<int32_t>>>,
      sizeof(device::DeviceOperations)},
-    {"rondo_run_ll_int32_sum", soft_cuda::run_emulated<device::GroupLl, device::GroupReducer<Element<int32_t>, SumOp>>,
+    {"rondo_run_ll_int32", soft_cuda::run_emulated<device::GroupLl, device::GroupReducer<Element<int32_t>>>,
      sizeof(device::DeviceOperations)},
     {"rondo_run_simple_copy", soft_cuda::run_emulated<device::GroupSimple, device::GroupCopier>,
      sizeof(device::DeviceOperations)},
     {"rondo_run_ll_copy", soft_cuda::run_emulated<device::GroupLl, device::GroupCopier>,
-     sizeof(device::DeviceOperations)},
-    {"rondo_run_ll128_int32_sum",
-     soft_cuda::run_emulated<device::GroupLl128, device::GroupReducer<Element<int32_t>, SumOp>>,
-     sizeof(device::DeviceOperations)},
-    {"rondo_run_ll128_copy", soft_cuda::run_emulated<device::GroupLl128, device::GroupCopier>,
      sizeof(device::DeviceOperations)},
     {"rondo_run_load_store_int32_sum",
      soft_cuda::run_load_store_emulated<device::RankReduction<Element<int32_t>, SumOp>>,
@@ -145,7 +139,7 @@ TEST_CASE("order of the kernels: what the child runs", "[.][child]") {
   for (uint32_t round = 0; round < 5; ++round)
     for (const Traffic &traffic : traffics)
       for (const uint32_t lane_threads : {4u, 1u}) {
-        for (const auto protocol : {RONDO_PROTOCOL_SIMPLE, RONDO_PROTOCOL_LL, RONDO_PROTOCOL_LL128})
+        for (const auto protocol : {RONDO_PROTOCOL_SIMPLE, RONDO_PROTOCOL_LL})
           right = is_right(traffic, RONDO_ALGORITHM_RING, protocol, lane_threads) && right;
         if (traffic.collective == RONDO_ALL_REDUCE)
           right = is_right(traffic, RONDO_ALGORITHM_ONE_SHOT, RONDO_PROTOCOL_AUTO, lane_threads,

@@ -324,7 +324,7 @@ TEST_CASE("budgets: a hop releases once by simple; by ll never on one device, an
 // One channel and one slice. A lane begins and ends with a barrier; a step has one behind all that it waits for, and
 // one before it publishes. By tree a rank has two lanes of a step each, by ring one of 2 n - 1 steps.
 TEST_CASE("budgets: a step has two barriers, however many links it waits for and sends on", "[budget]") {
-  for (const auto protocol : {RONDO_PROTOCOL_SIMPLE, RONDO_PROTOCOL_LL, RONDO_PROTOCOL_LL128})
+  for (const auto protocol : {RONDO_PROTOCOL_SIMPLE, RONDO_PROTOCOL_LL})
     for (const auto algorithm : {RONDO_ALGORITHM_RING, RONDO_ALGORITHM_TREE})
       for (const int ranks : {2, 4, 8}) {
         rondo_config_t config = on_device();
@@ -333,7 +333,7 @@ TEST_CASE("budgets: a step has two barriers, however many links it waits for and
         config.protocol = protocol;
         config.channels = 1;
         const auto bytes = static_cast<size_t>(ranks) * rondo::cache_line_bytes;  // ring: a line for each step
-        const Counted counted = count(RONDO_ALL_REDUCE, placed(ranks, config), bytes);
+        const Counted counted = count(RONDO_ALL_REDUCE, same_device(ranks, config), bytes);
         const bool ring = algorithm == RONDO_ALGORITHM_RING;
         const int steps = ring ? 2 * ranks - 1 : 2, lanes = ring ? 1 : 2;
         const double most = 2 * steps + 2 * lanes;
@@ -348,7 +348,7 @@ TEST_CASE("budgets: a step has two barriers, however many links it waits for and
 
 // Slots have been used before, so a sender has to poll for credit.
 TEST_CASE("budgets: links between devices load from their own device alone", "[budget]") {
-  for (const auto protocol : {RONDO_PROTOCOL_SIMPLE, RONDO_PROTOCOL_LL, RONDO_PROTOCOL_LL128})
+  for (const auto protocol : {RONDO_PROTOCOL_SIMPLE, RONDO_PROTOCOL_LL})
     for (const auto algorithm : {RONDO_ALGORITHM_RING, RONDO_ALGORITHM_TREE}) {
       std::vector<rondo_config_t> configs = on_devices({0, 1, 2});
       for (rondo_config_t &config : configs) {

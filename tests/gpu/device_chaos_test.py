@@ -55,8 +55,7 @@ class Life:
         self.delay_us = int(10 ** draw.uniform(0, 5))
         self.count = draw.choice((2, 1000, 20_000, 100_000))
         executor = draw.choice(("auto", "kernel", "kernel", "copy"))  # auto: copy, for processes without MPS
-        # It is not known of every device whether it can do ll128.
-        protocols = ("auto", "simple", "ll", "load_store") + (("ll128",) if ONLY_SOFT[0] in kinds else ())
+        protocols = ("auto", "simple", "ll", "load_store")
         protocol = draw.choice(protocols if executor == "kernel" else ("auto", "simple"))
         algorithms = ("auto", "ring", "tree", "one_shot", "two_shot", "halving_doubling")
         kernel = "load_store" if protocol == "load_store" else "auto"
@@ -81,8 +80,6 @@ class Life:
         self.environment["SOFT_CUDA_MPS"] = draw.choice(("off", "on"))
         self.environment["DEVICE_CHAOS_REGISTERS"] = draw.choice(("0", "1"))
         devices = draw.choice(("1", "2", "4")) if ONLY_SOFT[0] in kinds else "1"
-        if protocol == "ll128":  # refused where two ranks share a device
-            devices = "4"
         self.environment |= {"SOFT_CUDA_DEVICES": devices, "DEVICE_CHAOS_DEVICES": devices}
 
     def __str__(self):

@@ -24,7 +24,6 @@ struct Kind {
 constexpr Kind kinds[] = {
     {"kernels, simple", RONDO_DEVICE_EXECUTOR_KERNEL, RONDO_PROTOCOL_SIMPLE},
     {"kernels, ll", RONDO_DEVICE_EXECUTOR_KERNEL, RONDO_PROTOCOL_LL},
-    {"kernels, ll128", RONDO_DEVICE_EXECUTOR_KERNEL, RONDO_PROTOCOL_LL128},
     {"kernels, load_store", RONDO_DEVICE_EXECUTOR_KERNEL, RONDO_PROTOCOL_AUTO, RONDO_KERNEL_LOAD_STORE},
     {"kernels", RONDO_DEVICE_EXECUTOR_KERNEL, RONDO_PROTOCOL_AUTO},
     {"copies", RONDO_DEVICE_EXECUTOR_COPY, RONDO_PROTOCOL_AUTO},
@@ -69,7 +68,6 @@ TEST_CASE("device disagreements: every rank is told, whatever runs its calls") {
       std::puts("skipped: device disagreements by copies: what released streams move races on purpose");
       continue;
     }
-    if (kind.protocol == RONDO_PROTOCOL_LL128 && !has_ll128("device disagreements", 4)) continue;
     for (uint64_t seed = 1; seed <= count; ++seed) {
       if (!share.has_next()) continue;
       const Disagreement drawn = draw(seed, kind);

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Ranks that are processes, on one device except for some of ll128: sums, moves, a rank that is killed, and a rank that
-does not start. RONDO_DEVICE_EXECUTOR sets the executor; auto is copies, unless the device says that processes share it
-by MPS."""
+"""Ranks that are processes, mostly on one device: sums, moves, a rank that is killed, and a rank that does not start.
+RONDO_DEVICE_EXECUTOR sets the executor; auto is copies, unless the device says that processes share it by MPS."""
 
 import functools
 import os
@@ -20,7 +19,7 @@ run_job = functools.partial(job.run_job, seconds=180)  # a timeout of 60 s is am
 PROGRAM = sys.argv.pop(1)
 IN_SOFTWARE = "softcuda" in os.environ.get("RONDO_CUDA_LIBRARY", "")
 needs_software = unittest.skipUnless(IN_SOFTWARE, "needs what only the driver in software can be told to do")
-BY_LINES = {"RONDO_DEVICE_EXECUTOR": "kernel", "RONDO_PROTOCOL": "ll128"}
+BY_LL = {"RONDO_DEVICE_EXECUTOR": "kernel", "RONDO_PROTOCOL": "ll"}
 ON_TWO_DEVICES = {"SOFT_CUDA_DEVICES": "2", "DEVICE_RANK_DEVICES": "2"}
 EXECUTOR = os.environ.get("RONDO_DEVICE_EXECUTOR", "auto")
 
@@ -94,22 +93,12 @@ class DeviceProcesses(unittest.TestCase):
                 self.assertIn(f"rondo_comm_finalize: one_shot, {kernel},", rank.output)
 
     @needs_software
-    def test_processes_with_a_device_each_sum_by_lines_that_bring_their_flags(self):
+    def test_processes_with_a_device_each_sum_by_ll(self):
         for handles in ("ipc", "vmm"):
-            ranks = run_job(PROGRAM, 2, ["sums"], BY_LINES | ON_TWO_DEVICES | {"RONDO_DEVICE_HANDLES": handles})
+            ranks = run_job(PROGRAM, 2, ["sums"], BY_LL | ON_TWO_DEVICES | {"RONDO_DEVICE_HANDLES": handles})
             for rank in ranks.values():
                 told = rank.last()
                 self.assertEqual((told.status, told.message), ("ok", "kernel"), rank.output)
-
-    def test_lines_are_refused_to_processes_that_share_a_device(self):
-        for mps in ("off", "on"):
-            ranks = run_job(PROGRAM, 2, ["sums"], BY_LINES | {"SOFT_CUDA_MPS": mps})
-            for rank in ranks.values():
-                told = rank.last()
-                if not IN_SOFTWARE and "compute capability" in told.message:
-                    self.skipTest(told.message)
-                self.assertEqual(told.status, "unsupported", rank.output)
-                self.assertIn("ranks 0 and 1 share a device", told.message)
 
     def test_processes_sum_directly_from_the_places_of_all(self):
         for algorithm in ("one_shot", "two_shot"):
@@ -121,16 +110,6 @@ class DeviceProcesses(unittest.TestCase):
                     for rank in ranks.values():
                         told = rank.last()
                         self.assertEqual((told.status, told.message), ("ok", "kernel"), rank.output)
-
-    @needs_software
-    def test_a_device_that_may_take_lines_apart_is_refused_and_its_rank_named(self):
-        ranks = run_job(PROGRAM, 2, ["sums"], BY_LINES | ON_TWO_DEVICES,
-                        own_environment={1: {"SOFT_CUDA_CAPABILITY": "120"}})
-        for rank in ranks.values():
-            told = rank.last()
-            self.assertEqual(told.status, "unsupported", rank.output)
-            self.assertIn("compute capability 12.0", told.message)
-        self.assertIn("rank 1", ranks[0].last().message)
 
     def test_processes_sum_through_either_kind_of_memory(self):
         for handles in ("ipc", "vmm"):

@@ -220,27 +220,6 @@ inline std::vector<rondo_status_t> call_each(Ranks &ranks,
   return statuses;
 }
 
-/// Returns a configuration for each rank, on the device that it asks for. With ll128 ranks take the devices in turn,
-/// since ranks that share one are refused.
-inline std::vector<rondo_config_t> placed(int rank_count, const rondo_config_t &config) {
-  std::vector<rondo_config_t> configs(static_cast<size_t>(rank_count), config);
-  if (config.protocol != RONDO_PROTOCOL_LL128) return configs;
-  const int devices = std::max(1, device_count());
-  for (int rank = 0; rank < rank_count; ++rank) configs[static_cast<size_t>(rank)].device = rank % devices;
-  return configs;
-}
-
-/// Says what is left out where that many ranks cannot have ll128.
-inline bool has_ll128(const char *what, int rank_count) {
-  rondo_config_t config = on_device();
-  config.protocol = RONDO_PROTOCOL_LL128;
-  if (Ranks(placed(rank_count, config)).status() == RONDO_OK) return true;
-  // There it is, for as many ranks as SOFT_CUDA_DEVICES says.
-  if (in_software() && std::getenv("SOFT_CUDA_CAPABILITY") == nullptr) FAIL(error_message());
-  std::printf("skipped: %s with ll128, %d ranks: %s\n", what, rank_count, error_message().c_str());
-  return false;
-}
-
 /// The worlds of the devices that are asked for, given up in turn from the last.
 class Worlds {
  public:
@@ -282,10 +261,10 @@ inline std::vector<rondo_config_t> on_devices(const std::vector<CuDevice> &devic
   return configs;
 }
 
-/// Ranks that are threads, each with a stream of its own, on device 0 by default, or placed().
+/// Ranks that are threads, each with a stream of its own, on device 0 by default.
 struct DeviceRanks {
   explicit DeviceRanks(int rank_count, const rondo_config_t &config = on_device())
-      : DeviceRanks(placed(rank_count, config)) {}
+      : DeviceRanks(std::vector(static_cast<size_t>(rank_count), config)) {}
   explicit DeviceRanks(const std::vector<rondo_config_t> &of_configs)
       : configs(of_configs), worlds(configs), world(worlds.of(configs[0].device)), ranks(configs) {
     if (ranks.status() != RONDO_OK) FAIL(error_message());

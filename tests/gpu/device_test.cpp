@@ -61,11 +61,9 @@ TEST_CASE("device: ranks on two devices write into each other's memory") {
 
 TEST_CASE("device: every algorithm and protocol, over two channels") {
   constexpr int rank_count = 4;
-  const bool ll128 = has_ll128("every algorithm and protocol", rank_count);
   for (const rondo_algorithm_t algorithm : {RONDO_ALGORITHM_RING, RONDO_ALGORITHM_TREE, RONDO_ALGORITHM_ONE_SHOT,
                                             RONDO_ALGORITHM_TWO_SHOT, RONDO_ALGORITHM_HALVING_DOUBLING})
-    for (const rondo_protocol_t protocol : {RONDO_PROTOCOL_SIMPLE, RONDO_PROTOCOL_LL, RONDO_PROTOCOL_LL128}) {
-      if (protocol == RONDO_PROTOCOL_LL128 && !ll128) continue;
+    for (const rondo_protocol_t protocol : {RONDO_PROTOCOL_SIMPLE, RONDO_PROTOCOL_LL}) {
       rondo_config_t config = on_device();
       config.algorithm = algorithm;
       config.protocol = protocol;

@@ -62,16 +62,13 @@ class DeviceWorld {
           device::DeviceLinkEnds &ends = this->ends(rank, channel, peer);
           const ConnectionView out = connection(channel, rank, peer), in = connection(channel, peer, rank);
           out.simple_head() = out.ll_head() = first_counter;
-          if (geometry.ll128_slot_bytes != 0) out.ll128_head() = first_counter;
           ends = {peer,
                   peer == rank ? 0 : kind_bit(PayloadKind::address),
                   (rank ^ peer) % 2,  // some links order what callers do, others need not
                   SimpleSender(out, first_counter),
                   SimpleReceiver(in, first_counter),
                   LlSender(out, first_counter),
-                  LlReceiver(in, first_counter),
-                  Ll128Sender(out, first_counter),
-                  Ll128Receiver(in, first_counter)};
+                  LlReceiver(in, first_counter)};
         }
   }
 
@@ -206,6 +203,7 @@ class DeviceWorld {
     operation.on_one_device = number % 2;  // here it only decides what a one_shot polls beside its words
     operation.poll_count = number % 3 == 0 ? 3 : 1;
     operation.divisor = plan.key.signature.op == RONDO_AVG ? rank_count_ : 0;
+    operation.op = device::reduce_op(plan);
     return operation;
   }
 

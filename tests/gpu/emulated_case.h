@@ -17,12 +17,11 @@
 
 namespace rondo::test {
 
-constexpr rondo_protocol_t device_protocols[] = {RONDO_PROTOCOL_SIMPLE, RONDO_PROTOCOL_LL, RONDO_PROTOCOL_LL128};
+constexpr rondo_protocol_t device_protocols[] = {RONDO_PROTOCOL_SIMPLE, RONDO_PROTOCOL_LL};
 
 /// Returns the most that a slot carries.
 [[nodiscard]] inline uint32_t slot_payload_bytes(rondo_protocol_t protocol, const ConnectionGeometry &slots) {
-  if (protocol == RONDO_PROTOCOL_LL) return slots.ll_slot_bytes;
-  return protocol == RONDO_PROTOCOL_LL128 ? slots.ll128_slot_bytes : slots.slot_bytes;
+  return protocol == RONDO_PROTOCOL_LL ? slots.ll_slot_bytes : slots.slot_bytes;
 }
 
 struct EmulatedCase {
@@ -222,8 +221,7 @@ inline void run_joint(DeviceWorld &world, std::vector<CaseRank> &ranks, uint64_t
     return make_case_rank(of, geometry, rank, random);
   };
   EmulatedCase on_host = it;  // how data is handed over does not matter to the result
-  if (it.protocol == RONDO_PROTOCOL_LL128 || it.kernel == RONDO_KERNEL_LOAD_STORE)
-    on_host.protocol = RONDO_PROTOCOL_SIMPLE;
+  if (it.kernel == RONDO_KERNEL_LOAD_STORE) on_host.protocol = RONDO_PROTOCOL_SIMPLE;
   std::vector<CaseRank> host;
   for (uint32_t rank = 0; rank < it.rank_count; ++rank) host.push_back(make(on_host, rank));
   const auto rounded_once = results_rounded_once(it, host);

@@ -15,7 +15,7 @@
 
 namespace rondo::test {
 
-inline constexpr ConnectionGeometry drawn_geometry{4, 512, 128, 480};
+inline constexpr ConnectionGeometry drawn_geometry{4, 512, 128};
 
 [[nodiscard]] inline uint32_t between(Random &random, uint32_t low, uint32_t high) {
   return std::uniform_int_distribution<uint32_t>(low, high)(random);

@@ -11,7 +11,7 @@ using namespace rondo::test;
 
 namespace {
 
-constexpr ConnectionGeometry geometry{2, 256, 64, 240};
+constexpr ConnectionGeometry geometry{2, 256, 64};
 
 EmulatedCase tree_case(rondo_protocol_t protocol) {
   EmulatedCase it;
@@ -33,12 +33,9 @@ std::vector<uint64_t> published(DeviceWorld &world, const EmulatedCase &it, uint
       for (uint64_t slot = 0; slot < geometry.slot_count; ++slot) {
         words.push_back(memory::load_acquire(out.header(slot).sequence));
         words.push_back(memory::load_acquire(out.ll_units(slot)[0]));
-        for (uint32_t line = 1; line <= geometry.ll128_lines(); ++line)
-          words.push_back(memory::load_acquire(out.ll128_words(slot)[line * memory::line_words - 1]));
       }
       words.push_back(memory::load_acquire(in.simple_head()));
       words.push_back(memory::load_acquire(in.ll_head()));
-      words.push_back(memory::load_acquire(in.ll128_head()));
     }
   return words;
 }

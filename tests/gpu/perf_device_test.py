@@ -49,8 +49,8 @@ class DevicePerf(PerfCase):
                 self.perf("all_reduce", "--ranks", 4, "--device", "cuda:0", "-b", 30, "-e", "70K", "-f", 300, *FEW_RUNS,
                           *more)
 
-    def test_threads_with_a_device_each_are_right_by_lines(self):
-        for more in (("--protocol", "ll128"), ("-d", "float64", "--protocol", "ll128", "--algorithm", "tree")):
+    def test_threads_with_a_device_each_are_right_by_ll(self):
+        for more in (("--protocol", "ll"), ("-d", "float64", "--protocol", "ll", "--algorithm", "tree")):
             with self.subTest(more=more):
                 self.perf("all_reduce", "--ranks", 4, "--device", "cuda", "-b", 30, "-e", "70K", "-f", 300, *FEW_RUNS,
                           *more, SOFT_CUDA_DEVICES="4")
@@ -312,10 +312,6 @@ class DevicePerf(PerfCase):
         self.refuse(2, "cuda:ORDINAL", options=("--device", "cuda:x"))
         self.refuse(2, "--device cuda", options=("--graph",))
         self.refuse(2, "--buffers alloc", options=("--device", "cuda", "--buffers", "alloc"))
-        self.refuse(2, "'ll128'", "'simple', 'll'", options=("--protocol", "ll128"))
-        self.refuse(2, "'ll128'", "ranks 0 and 1 share a device", options=("--device", "cuda", "--protocol", "ll128"))
-        self.refuse(2, "'ll128'", "NVLink", options=("--device", "cuda", "--protocol", "ll128"), SOFT_CUDA_DEVICES="2",
-                    SOFT_CUDA_NVLINK="off")
 
     def test_memory_that_does_not_suffice_is_told_with_what_to_do(self):
         self.refuse(2, "lower --maxbytes", most="200M", SOFT_CUDA_MEMORY="300000000")

@@ -119,7 +119,6 @@ class DevicesOfSeveralHosts(HostsTest):
     def test_what_moves_inside_of_a_host_alone_is_refused_on_every_rank(self):
         with net.Hosts(2) as hosts:
             for environment, text in (({"RONDO_DEVICE_EXECUTOR": "copy"}, "RONDO_DEVICE_EXECUTOR=kernel or auto"),
-                                      ({"RONDO_PROTOCOL": "ll128"}, "for ranks of one host"),
                                       ({"RONDO_PROTOCOL": "ll"}, "'ll' that was asked for is not available here"),
                                       ({"RONDO_KERNEL": "load_store"}, "ranks of one host")):
                 job = Job(hosts, [0, 1], [PROGRAM, "sums"], environment).finish(60)

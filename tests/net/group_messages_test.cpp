@@ -359,7 +359,7 @@ TEST_CASE("messages between hosts: above 64 ranks they are refused at the call",
 }
 
 TEST_CASE("messages between hosts: slots are as large as the memory for all of them allows", "[net]") {
-  const ConnectionGeometry geometry{4, 512 * 1024, 0, 0};
+  const ConnectionGeometry geometry{4, 512 * 1024, 0};
   for (const uint32_t ranks : {2u, 3u, 16u, message_ranks_max})
     for (const NetworkChoice network : {NetworkChoice::tcp, NetworkChoice::verbs}) {
       const ConnectionGeometry chosen = hosts::choose_message_slots(geometry, network, ranks);
@@ -368,5 +368,5 @@ TEST_CASE("messages between hosts: slots are as large as the memory for all of t
       CHECK(chosen.slot_bytes >= 4096);
       CHECK(bytes <= size_t{network == NetworkChoice::verbs ? 2u : 8u} << 20);
     }
-  CHECK(hosts::choose_message_slots({2, 64, 0, 0}, NetworkChoice::tcp, 64).slot_bytes == 64);
+  CHECK(hosts::choose_message_slots({2, 64, 0}, NetworkChoice::tcp, 64).slot_bytes == 64);
 }

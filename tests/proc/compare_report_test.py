@@ -7,10 +7,11 @@ import tempfile
 import unittest
 from dataclasses import replace
 from pathlib import Path
-from xml.etree import ElementTree
+from unittest import mock
 
 from compare_support import SETTING, floor, line, row  # finds the modules below, too
 import compare
+import peers
 import plot
 import report
 import results
@@ -151,18 +152,28 @@ class Report(unittest.TestCase):
         self.assertIn("| 1K | 0.1 | 1024 (1024-1024) | 4096 (4096-4096) | 8192 (8192-8192) | fast | 0.25 |", text)
         self.assertIn("geometric mean of the ratios 0.25 over 3 of 3 sizes", text)
         self.assertEqual(text.count("bar 0.5: 3 met"), 2)
-        picture, lines, _ = self.picture(found, [SETTING], ["fast", "slow"], [64, 256, 1024])
-        # The summary and its legend; near has a floor, and each state has a ratio.
-        self.assertEqual(len(lines), 2 + (3 + 1 + 1) + (3 + 1))
-        self.assertTrue(all(len(each.get("points").split()) == 3 for each in lines))
+        _, curves, _ = self.picture(found, [SETTING], ["fast", "slow"], [64, 256, 1024])
+        # The summary; near has a floor, and each state has a ratio.
+        self.assertEqual(len(curves), 1 + (3 + 1 + 1) + (3 + 1))
+        self.assertTrue(all(len(each.get_xdata()) == 3 for each in curves))
 
     def picture(self, found, chosen, contenders, sizes):
-        """Returns the picture, its curves, and how many of its points are hollow."""
+        """Returns the panel of the summary or None, the curves, and how many of their points are hollow."""
+        try:
+            plot.require()
+        except peers.Missing as why:
+            print(f"skipped: compare report: {why}")
+            self.skipTest(str(why))
         parts = list(report.sections(found, chosen, contenders, sizes, 2))
-        picture = ElementTree.fromstring(plot.svg(parts, sizes))
-        circles = [each for each in picture.iter() if each.tag.endswith("circle")]
-        return (picture, [each for each in picture.iter() if each.tag.endswith("polyline")],
-                sum(each.get("fill") == "white" for each in circles))
+        panels = plot.picture(parts, sizes).axes
+        lines = [each for panel in panels for each in panel.get_lines()]
+        return (next((panel for panel in panels if panel.get_gid() == "summary"), None), self.curves(lines),
+                sum(len(each.get_xdata()) for each in lines if each.get_label() == plot.HOLLOW))
+
+    @staticmethod
+    def curves(lines):
+        """Returns what is neither a level nor hollow points."""
+        return [each for each in lines if each.get_label()[0] != "_" and not each.get_label().startswith("bar ")]
 
     def test_the_summary_has_a_line_for_each_setting_in_the_state_with_the_most_ratios_and_of_sure_ones_only(self):
         chosen = [self.named(name) for name in ("private-in-place", "mapped-in-place", "half", "create")]
@@ -172,22 +183,20 @@ class Report(unittest.TestCase):
                 for _ in range(count)]
         rows += [row(name, 1.0) for name in ("rondo", "fast") for _ in range(2)]
         rows += [row("rondo", 1.0, "far", 1 << 16, chosen[2], name) for name in ("bfloat16", "float16")] * 2
-        picture, lines, hollow = self.picture(results.Results(rows, 2), chosen, ["fast"], sizes)
-        summary = next(each for each in picture if each.get("id") == "summary")
-        told = [each.text for each in summary if each.tag.endswith("text")]
-        self.assertIn("Rondo's time by that of the best peer: far", told)
-        for text in ("0.50", "private-in-place, 2 of 3 sizes", "0.75", "mapped-in-place, 2 of 3 sizes"):
-            self.assertIn(text, told)  # of several kinds of buffers the slower
-        self.assertEqual(sum(each.tag.endswith("polyline") for each in summary), 2 * 2)  # and the legend's
-        self.assertFalse(any(each.get("fill") == "white" for each in summary))
+        summary, _, hollow = self.picture(results.Results(rows, 2), chosen, ["fast"], sizes)
+        self.assertEqual(summary.get_title("left"), "Rondo's time by that of the best peer: far")
+        # The slower of several kinds of buffers counts.
+        self.assertEqual([each.get_label() for each in self.curves(summary.get_lines())],
+                         ["0.50  private-in-place, 2 of 3 sizes", "0.75  mapped-in-place, 2 of 3 sizes"])
+        self.assertEqual([each for each in summary.get_lines() if each.get_label() == plot.HOLLOW], [])
         # These points are at the last size. The first setting has the times of Rondo and of the peer, and a ratio. The
         # second has the same for mapped buffers, of two kinds. The third has time of float32 for half's.
         self.assertEqual(hollow, (2 + 1) + (3 + 2) + 1)
 
     def test_without_a_size_that_has_enough_runs_there_is_no_summary_and_all_points_are_hollow(self):
         found = results.Results([row("rondo", 1.0), row("fast", 4.0)], 2)
-        picture, _, hollow = self.picture(found, [SETTING], ["fast"], [64])
-        self.assertEqual([each.get("id") for each in picture if each.get("id")], [])
+        summary, _, hollow = self.picture(found, [SETTING], ["fast"], [64])
+        self.assertIsNone(summary)
         self.assertEqual(hollow, 3)
 
     def test_a_state_in_which_no_peer_was_measured_has_no_ratio_and_no_verdict(self):
@@ -198,8 +207,27 @@ class Report(unittest.TestCase):
         alone = line(rows, "far", setting=mapped, known=())
         self.assertEqual((alone.ratios, alone.sure), ((None, None), (False, False)))
         self.assertIn("1 too few runs", report.markdown(found, [mapped], ["fast"], [64], 2))
-        picture, *_ = self.picture(found, [mapped], ["fast"], [64])
-        self.assertEqual([each.get("id") for each in picture if each.get("id")], [])
+        self.assertIsNone(self.picture(found, [mapped], ["fast"], [64])[0])
+
+    def test_a_picture_is_an_svg_that_is_the_same_each_time(self):
+        rows = [row(name, us, size=size) for size in (64, 256) for name, us in (("rondo", 1.0), ("fast", 4.0))]
+        found = results.Results(rows, 1)
+        self.picture(found, [SETTING], ["fast"], [64, 256])
+        parts = list(report.sections(found, [SETTING], ["fast"], [64, 256], 2))
+        with tempfile.TemporaryDirectory() as folder:
+            paths = [Path(folder) / name for name in ("one.svg", "two.svg")]
+            for path in paths:
+                plot.save(plot.picture(parts, [64, 256]), path)
+            texts = [path.read_text(encoding="utf-8") for path in paths]
+        self.assertEqual(texts[0], texts[1])
+        self.assertIn("ratio to the best", texts[0])
+
+    def test_without_matplotlib_a_picture_is_refused_before_anything_is_measured(self):
+        with tempfile.TemporaryDirectory() as folder, mock.patch("importlib.util.find_spec", return_value=None), \
+                mock.patch.object(compare, "say") as say, mock.patch.object(compare, "measure") as measure:
+            self.assertEqual(compare.main(["--plot", f"{folder}/x.svg"]), 2)
+        measure.assert_not_called()
+        self.assertIn("python3-matplotlib", say.call_args.args[0])
 
     def test_means_are_over_sizes_with_enough_runs_of_all_that_were_asked_for(self):
         rows = [row(name, us * factor, size=size) for size, factor, count in ((64, 1, 5), (256, 9, 4), (1024, 1, 5))

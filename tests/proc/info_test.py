@@ -140,7 +140,7 @@ class Info(unittest.TestCase):
         for options, variables, status, part in [
                 (["--ranks", "0"], {}, 2, "--ranks"), (["--rank"], {}, 2, "--help"),
                 ([], {"RONDO_PROTOCOL": "quick"}, 2,
-                 "'quick' is not a known protocol; known are: auto, simple, ll, ll128"),
+                 "'quick' is not a known protocol; known are: auto, simple, ll"),
                 ([], {"RONDO_PROTOCOL": "direct"}, 2, "'direct' is not a known protocol"),
                 ([], {"RONDO_TOPOLOGY_FILE": RONDO}, 2, "RONDO_TOPOLOGY_FILE"),
                 (["--topology-xml", "/nonexistent/x.xml"], {}, 2, "/nonexistent/x.xml")]:

@@ -80,7 +80,7 @@ CASES = [
     (["perf", "all_gather", "--ranks", "2", "--algorithm", "two_shot"], {}, "these can: ring, one_shot"),
     (["perf", "all_gather", "--ranks", "2", "--kernel", "load_store"], {}, "use 'auto'"),
     (["perf", "broadcast", "--ranks", "2"], {"RONDO_ALGORITHM": "halving_doubling"}, "these can:"),
-    (["run", "-n", "2", "--", RONDO, "perf", "all_reduce", "--protocol", "ll128"], {}, "'auto', 'simple', 'll'"),
+    (["run", "-n", "2", "--", RONDO, "perf", "all_reduce", "--protocol", "ll128"], {}, "known are: auto, simple, ll"),
     (["run", "-n", "2", "--", RONDO, "perf", "all_reduce", "--kernel", "load_store", "--channels", "8"], {},
      "on one channel"),
     # Files.

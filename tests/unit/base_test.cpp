@@ -17,7 +17,7 @@ TEST_CASE("names: each name parses back to its value, and an unknown one is answ
   }
   const auto refused = parse_name("quick", rondo_protocol_string, "protocol");
   REQUIRE_FALSE(refused.ok());
-  CHECK(refused.error().message == "unknown protocol 'quick'; known are: auto, simple, ll, ll128");
+  CHECK(refused.error().message == "unknown protocol 'quick'; known are: auto, simple, ll");
 }
 
 TEST_CASE("names: a collective is read in the spellings of other libraries") {

@@ -135,7 +135,7 @@ TEST_CASE("config: a bad value is refused with variable, value and what is known
         "RONDO_ALGORITHM: 'star' is not a known algorithm; known are: auto, ring, tree, halving_doubling, one_shot, "
         "two_shot, hierarchical, hierarchical_tree");
   CHECK(refusal("RONDO_PROTOCOL", "LL64") ==
-        "RONDO_PROTOCOL: 'LL64' is not a known protocol; known are: auto, simple, ll, ll128");
+        "RONDO_PROTOCOL: 'LL64' is not a known protocol; known are: auto, simple, ll");
   CHECK(refusal("RONDO_CHANNELS", "129") == "RONDO_CHANNELS: '129' is not a number from 1 to 128");
   CHECK(refusal("RONDO_CHUNK_BYTES", "63") ==
         "RONDO_CHUNK_BYTES: '63' is not a size from 64 to 1G bytes, as in 4096, 64K, 1M or 1G");
@@ -157,7 +157,7 @@ TEST_CASE("config: a bad value is refused with variable, value and what is known
 
 TEST_CASE("config: values are read whatever their case, but for names of files") {
   const Config config = parse({{"RONDO_ALGORITHM", "Ring"},
-                               {"RONDO_PROTOCOL", "LL128"},
+                               {"RONDO_PROTOCOL", "LL"},
                                {"RONDO_CHANNELS", "AUTO"},
                                {"RONDO_SLOT_COUNT", "Auto"},
                                {"RONDO_SLOT_BYTES", "64K"},
@@ -173,7 +173,7 @@ TEST_CASE("config: values are read whatever their case, but for names of files")
                                {"RONDO_TUNING_FILE", "/tmp/Tuning.JSON"}})
                             .value();
   CHECK(config.algorithm == RONDO_ALGORITHM_RING);
-  CHECK(config.protocol == RONDO_PROTOCOL_LL128);
+  CHECK(config.protocol == RONDO_PROTOCOL_LL);
   CHECK(config.channels == 0);
   CHECK(config.slot_count == 0);
   CHECK(config.network == NetworkChoice::ucx);

@@ -103,7 +103,7 @@ TEST_CASE("group info: the ranks of one host are one node, and three on one core
 TEST_CASE("group info: each setting that ranks must agree on is compared, and told as it is written") {
   const auto text_of = [](const ConfigVariable &variable) {  // another value than the default
     for (const char *value :
-         {"tree", "ll128", "interpreter", "ucx", "sleep", "copy", "vmm", "shared", "on", "4", "64"})
+         {"tree", "ll", "interpreter", "ucx", "sleep", "copy", "vmm", "shared", "on", "4", "64"})
       if (Config config; variable.parse(value, config).ok() && variable.show(config) == value) return value;
     return "";
   };

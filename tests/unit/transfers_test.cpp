@@ -40,7 +40,7 @@ class Connections {
     return {base_ + stride_ * (from * rank_count_ + to), geometry_};
   }
 
-  const ConnectionGeometry geometry_{2, 256, 0, 0};
+  const ConnectionGeometry geometry_{2, 256, 0};
   const uint32_t rank_count_;
   std::vector<std::byte> memory_;
   std::byte *base_ = nullptr;

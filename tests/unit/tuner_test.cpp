@@ -125,39 +125,8 @@ TEST_CASE("tuner: an override that cannot be is refused with those that can") {
   CHECK(choose_plan(input, registry).value().protocol == RONDO_PROTOCOL_SIMPLE);
   input.overrides.protocol = RONDO_PROTOCOL_LL;
   CHECK(choose_plan(input, registry).error().status == RONDO_ERROR_UNSUPPORTED);
-}
-
-TEST_CASE("tuner: ll128 is chosen where it is asked for and nowhere else") {
-  for (int number = 0; scheduled_collective_string(static_cast<rondo_collective_t>(number)) != nullptr; ++number)
-    for (const Algorithm &algorithm : algorithms())
-      for (const uint32_t rank_count : {1u, 2u, 5u, 16u, 65u, 300u})
-        for (const uint64_t bytes : sizes) {
-          TunerInput input = with(static_cast<rondo_collective_t>(number), rank_count, bytes);
-          input.ll128_slot_bytes = 7680;
-          CHECK(choose_plan(input).value().protocol != RONDO_PROTOCOL_LL128);
-          input.overrides.protocol = RONDO_PROTOCOL_LL128;
-          if (algorithm.supports(input.collective) && rank_count <= algorithm.rank_count_max)
-            input.overrides.algorithm = algorithm.id;
-          const PlanChoice choice = choose_plan(input).value();
-          CHECK(choice.protocol == RONDO_PROTOCOL_LL128);
-          CHECK((choice.chunk_bytes == 30 << 10 && choice.channels >= 1));
-          input.slot_count = 2;
-          CHECK(choose_plan(input).value().chunk_bytes == 7680);
-          input.overrides.chunk_bytes = 1000;
-          CHECK(choose_plan(input).value().chunk_bytes == 960);
-        }
-}
-
-TEST_CASE("tuner: ll128 that cannot be is refused with the protocols that can") {
-  TunerInput input = with(RONDO_ALL_REDUCE, 4, 8);
-  input.overrides.protocol = RONDO_PROTOCOL_LL128;
-  CHECK(choose_plan(input, registry).error().status == RONDO_ERROR_UNSUPPORTED);
   CHECK(choose_plan(input, registry).error().message ==
-        "the protocol 'll128' that was asked for is for kernels on CUDA devices alone; these can be: 'auto', 'simple', "
-        "'ll'");
-  input.post_bytes = 64;
-  input.ll_slot_bytes = 0;
-  CHECK(choose_plan(input, registry).error().message.ends_with("these can be: 'auto', 'simple'"));
+        "the protocol 'll' that was asked for is not available here; these can be: 'auto', 'simple'");
 }
 
 TEST_CASE("tuner: a chunk is rounded down to whole cache lines and to all slots but one") {
@@ -183,7 +152,6 @@ TEST_CASE("tuner: the interpreter on a device has as many blocks as help, on the
   input.connection_channels = 16;
   input.slot_bytes = 128 << 10;
   input.ll_slot_bytes = 4 << 10;
-  input.ll128_slot_bytes = 7680;
   input.overrides.algorithm = RONDO_ALGORITHM_TWO_SHOT;
   const auto channels = [&](uint64_t bytes, rondo_protocol_t protocol = RONDO_PROTOCOL_AUTO) {
     input.bytes = bytes;
@@ -198,7 +166,6 @@ TEST_CASE("tuner: the interpreter on a device has as many blocks as help, on the
   CHECK(channels(uint64_t{1} << 40) == 16);
   CHECK(channels(4 << 10, RONDO_PROTOCOL_LL) == 1);
   CHECK(channels(32 << 10, RONDO_PROTOCOL_LL) == 8);
-  CHECK(channels(32 << 10, RONDO_PROTOCOL_LL128) == 5);
   input.overrides.algorithm = RONDO_ALGORITHM_AUTO;
   input.overrides.channels = 3;
   CHECK(channels(1 << 20) == 3);

@@ -180,8 +180,6 @@ TEST_CASE("tuning table: rows that no tuner could have meant are refused by numb
                  "'load_store'"));
   CHECK(contains(refusal({row(2, 64, {RONDO_ALGORITHM_ONE_SHOT, RONDO_PROTOCOL_AUTO, 2, 64, RONDO_KERNEL_LOAD_STORE})}),
                  "'load_store'"));
-  CHECK(
-      contains(refusal({row(2, 64, by(RONDO_ALGORITHM_RING, RONDO_PROTOCOL_LL128, 1, 64))}), "where it is asked for"));
   const PlanChoice slots{RONDO_ALGORITHM_ONE_SHOT, RONDO_PROTOCOL_SIMPLE, 1, 64, RONDO_KERNEL_LOAD_STORE};
   CHECK(contains(refusal({row(2, 64, slots)}), "the kernel 'load_store' has no protocol"));
   const PlanChoice no_kernel{RONDO_ALGORITHM_ONE_SHOT, RONDO_PROTOCOL_SIMPLE, 1, 64, RONDO_KERNEL_AUTO};
@@ -323,7 +321,7 @@ TEST_CASE("tuning file: what is not understood is refused with its place") {
   CHECK(contains(parse_refusal(with(good, "\"ring\"", "\"star\"")),
                  "rows[0]: algorithm: 'star' is unknown; known are: auto, ring"));
   CHECK(contains(parse_refusal(with(good, "\"simple\"", "7")), "rows[0]: protocol: wants a name"));
-  CHECK(contains(parse_refusal(with(good, "\"simple\"", "\"ll128\"")), "rows[0]: the protocol 'll128'"));
+  CHECK(contains(parse_refusal(with(good, "\"simple\"", "\"ll128\"")), "rows[0]: protocol: 'll128' is unknown"));
   CHECK(contains(parse_refusal(with(good, "\"bytes_max\": 64", "\"bytes_max\": \"all\"")), "rows[0]: bytes_max"));
   CHECK(contains(parse_refusal(with(good, "\"ranks\": 2", "\"ranks\": 2, \"buffers\": \"disk\"")),
                  "rows[0]: buffers: 'disk' is unknown; known are: host, device, shared_device, peer_devices"));

@@ -173,7 +173,7 @@ ConnectionGeometry choose_message_slots(const ConnectionGeometry &geometry, Netw
   const size_t budget = network == NetworkChoice::verbs ? registered_message_bytes_max : message_bytes_max;
   const size_t share = budget / (size_t{2} * (rank_count - 1) * geometry.slot_count);
   const auto fitting = static_cast<uint32_t>(std::bit_floor(std::max(share, message_slot_bytes_min)));
-  return {geometry.slot_count, std::min(geometry.slot_bytes, fitting), 0, 0};
+  return {geometry.slot_count, std::min(geometry.slot_bytes, fitting), 0};
 }
 
 Result<std::unique_ptr<Transport>> connect(const GroupRequest &request, std::unique_ptr<Transport> local,

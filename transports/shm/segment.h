@@ -42,7 +42,7 @@ struct alignas(cache_line_bytes) SegmentHeader {
   uint64_t clock_offset_ns = 0;  ///< as int64_t
   uint64_t clock_uncertainty_ns = 0;
 };
-static_assert(sizeof(SegmentHeader) == 3 * cache_line_bytes);
+static_assert(sizeof(SegmentHeader) == 2 * cache_line_bytes);
 
 /// The state of the file with the recording of a failed communicator.
 enum class DumpState : uint64_t { none = 0, claimed = 1, finished = 2 };
@@ -63,7 +63,7 @@ struct SegmentShape {
   uint32_t group_rank_count = 0;  ///< ranks of all hosts, with which messages are counted; 0 if all are here
 
   /// Returns the geometry of connections for messages, which only have slots of the protocol simple.
-  [[nodiscard]] ConnectionGeometry messages() const { return {message_slot_count, message_slot_bytes, 0, 0}; }
+  [[nodiscard]] ConnectionGeometry messages() const { return {message_slot_count, message_slot_bytes, 0}; }
 
   [[nodiscard]] size_t boards_offset() const;
   [[nodiscard]] size_t message_boards_offset() const;

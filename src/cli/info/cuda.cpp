@@ -33,10 +33,9 @@ std::string uuid_text(const DeviceUuid &uuid) {
 /// Adds the resources that the kernels take on the device.
 Result<void> add_kernels(const CudaDriver &driver, const CudaDevice &device, const Config &config, Json &entry) {
   RONDO_TRY_ASSIGN(const PrimaryContext context, retain_primary_context(driver, device.ordinal));
-  RONDO_TRY_ASSIGN(const KernelSet kernels, KernelSet::load(context, kernel_families(RONDO_DEVICE_EXECUTOR_KERNEL,
-                                                                                     config.protocol, config.kernel)));
-  const bool with_ll128 = config.protocol == RONDO_PROTOCOL_LL128;
-  RONDO_TRY_ASSIGN(const BlockBudget budget, block_budget(kernels, device, with_ll128));
+  const auto families = kernel_families(RONDO_DEVICE_EXECUTOR_KERNEL, config.kernel);
+  RONDO_TRY_ASSIGN(const KernelSet kernels, KernelSet::load(context, families));
+  RONDO_TRY_ASSIGN(const BlockBudget budget, block_budget(kernels, device));
   const uint32_t blocks = connection_channels(config.channels, config.max_ctas);
   entry["budget"] = {{"block_threads", budget.block_threads},
                      {"block_shared_bytes", budget.shared_bytes},

@@ -96,7 +96,7 @@ Result<sim::DeviceCosts> read_costs(const std::string &path) {
     }
   });
   if (!taken)
-    return invalid_argument(path + " is no table of costs; `gpu-check --part A` measures one (device_costs)");
+    return invalid_argument(path + " is no table of costs; `gpu-check --only costs` measures one (device_costs)");
   struct Wanted {
     const char *name;
     double *to;

@@ -94,7 +94,7 @@ Result<Parsed> parse_options(Arguments args) {
   app.begin_group("On a device, by counts");
   app.add_option("--counts", options.counts, "what rondo perf --count --json has counted, in place of all above")
       ->type_name("FILE");
-  app.add_option("--costs", options.costs, "what gpu-check --part A has measured [an H200]")
+  app.add_option("--costs", options.costs, "what gpu-check --only costs has measured [an H200]")
       ->type_name("FILE");
   app.begin_group("Output");
   app.add_json(options.json, "write the result");
