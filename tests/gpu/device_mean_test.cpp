@@ -130,7 +130,7 @@ TEST_CASE("device: a mean of integers never overflows, called and replayed, whil
 }
 
 TEST_CASE("device: communicators end while the division of a mean may still run") {
-  for (int life = 0; life < 5; ++life) {
+  for (int round = 0; round < 5; ++round) {
     DeviceRanks group(rank_count);
     Means<int64_t> means(group, 30'000, RONDO_INT64);
     for (int rank = 0; rank < rank_count; ++rank) REQUIRE(means.call(RONDO_ALL_REDUCE, rank) == RONDO_OK);
