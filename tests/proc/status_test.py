@@ -297,7 +297,7 @@ class Refused(unittest.TestCase):
         generator = random.Random(seed)
         for _ in range(5):
             head = struct.pack("<QQQQ", MAGIC, 1, 2, 4) + generator.randbytes(96)
-            self.segment(head + generator.randbytes(4 * 85000))
+            self.segment(head + generator.randbytes(4 * 87000))
             for arguments in (["--json"], [], ["--dump", "-"]):
                 done = status(os.getpid(), *arguments)
                 self.assertEqual((done.returncode, done.stderr), (0, ""), arguments)
