@@ -12,7 +12,7 @@ import gpu_check_mps
 from gpu_check_figures import MIB
 
 PARTS = ("A", "B", "C", "D", "E")
-NO_LL128 = "the protocol 'll128' that was asked for"  # how Rondo refuses it where devices are not known to bear it
+NO_LL128 = "the requested protocol 'll128'"  # how Rondo refuses it where devices are not known to bear it
 OWN_DEVICES = {"SOFT_CUDA_DEVICES": "8"}  # of the driver in software: a device for each rank of ll128
 SHARED = {"RONDO_DEVICE_LAUNCH": "shared"}  # one kernel for all ranks that are threads
 COPIES = {"RONDO_DEVICE_EXECUTOR": "copy"}

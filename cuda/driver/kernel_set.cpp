@@ -22,7 +22,7 @@ Result<std::shared_ptr<const Library>> load_image(const PrimaryContext &context)
   if (library.ok()) return std::make_shared<const Library>(std::move(library).value());
   if (image.data != nullptr) return library.error();
   return Error{RONDO_ERROR_UNSUPPORTED,
-               "this build of Rondo has no CUDA kernels, since there was no nvcc; build it with one (" +
+               "this build of Rondo has no CUDA kernels, because nvcc was missing; build it with nvcc (" +
                    library.error().message + ")"};
 }
 
@@ -87,7 +87,8 @@ std::vector<std::string> kernel_names(KernelFamily family) {
 Result<std::shared_ptr<const KernelSet::Loaded>> KernelSet::load_family(const PrimaryContext &context,
                                                                         KernelFamily family) {
   static auto *const images = new SharedTable<CuDevice, const Library>;
-  // An image that lacks a family lacks it for all ranks of the process: all ranks of a communicator find the same.
+  // If an image lacks a family, it lacks it for all ranks of the process, so all ranks of a communicator get the same
+  // answer.
   static auto *const lacking = new std::map<std::pair<CuDevice, KernelFamily>, Error>;  // with load()'s table locked
   const std::pair name_of_family{context.get().device, family};
   if (const auto known = lacking->find(name_of_family); known != lacking->end()) return known->second;
@@ -124,7 +125,7 @@ Result<KernelSet> KernelSet::load(const PrimaryContext &context, const std::vect
     if (!loaded.ok() && (family == KernelFamily::ll128 || family == KernelFamily::load_store)) {
       Error error = loaded.error();
       error.message = std::string(family == KernelFamily::ll128
-                                      ? "the kernels of the protocol 'll128', which was asked for, cannot be loaded; "
+                                      ? "the kernels of the requested protocol 'll128' cannot be loaded; "
                                         "use 'auto', 'simple' or 'll' ("
                                       : "the kernels 'load_store' cannot be loaded; use RONDO_KERNEL=interpreter (") +
                       error.message + ")";

@@ -9,7 +9,8 @@
 namespace rondo::cuda {
 namespace {
 
-/// Compute capabilities of the devices of which it is known; one is added when it has been seen there.
+/// Compute capabilities of devices that are known to keep lines whole. A capability is added after a test on such a
+/// device.
 constexpr std::array known_capabilities{80, 90, 100};
 
 std::string capability_string(int capability) {
@@ -18,8 +19,8 @@ std::string capability_string(int capability) {
 
 Error refusal(const std::string &why) {
   return {RONDO_ERROR_UNSUPPORTED,
-          "the protocol 'll128' that was asked for (config or RONDO_PROTOCOL) cannot be: " + why +
-              ", so data could be taken before it is there; use 'auto', 'simple' or 'll'"};
+          "the requested protocol 'll128' (config or RONDO_PROTOCOL) cannot be used: " + why +
+              ", so a rank could read data before it has arrived; use 'auto', 'simple' or 'll'"};
 }
 
 /// Refuses ranks that share a device, the same on all ranks. Between ranks that shared a device of capability 9.0
@@ -29,7 +30,7 @@ Result<void> check_own_devices(std::span<const PlacementInfo> infos) {
     for (size_t other = 0; other < rank; ++other)
       if (infos[other].device == infos[rank].device)
         return refusal("ranks " + std::to_string(other) + " and " + std::to_string(rank) +
-                       " share a device, and inside of one a line of 128 bytes may not stay in one piece");
+                       " share a device, within which a line of 128 bytes may be split");
   return {};
 }
 
@@ -42,7 +43,7 @@ Result<void> check_lines(const CudaDriver &driver, const CudaDevice &own, std::s
     std::string list;
     for (const int each : known) list += (list.empty() ? "" : ", ") + capability_string(each);
     return refusal(name + " (" + own.name + ") has compute capability " + capability_string(own.compute_capability) +
-                   ", and lines of 128 bytes are known to stay in one piece on " + list + " alone");
+                   ", and lines of 128 bytes are known to stay whole only on " + list);
   }
   RONDO_TRY(check_own_devices(infos));
   RONDO_TRY_ASSIGN(const auto devices, cuda_devices(driver));
@@ -53,10 +54,10 @@ Result<void> check_lines(const CudaDriver &driver, const CudaDevice &own, std::s
     const auto found = std::find_if(devices.begin(), devices.end(), [&](const auto &it) { return it.uuid == theirs; });
     if (found == devices.end())
       return refusal("this process does not see " + who +
-                     " (CUDA_VISIBLE_DEVICES), so it is not known whether NVLink leads there");
-    // NVML, which knows links by their names, need not be installed.
+                     " (CUDA_VISIBLE_DEVICES), so it is not known whether NVLink joins them");
+    // NVML, which reports links by name, need not be installed.
     if (!has_native_atomics(driver, own.ordinal, found->ordinal))
-      return refusal("no NVLink leads from " + name + " to " + who + ", and PCIe may take lines of 128 bytes apart");
+      return refusal("no NVLink connects " + name + " to " + who + ", and PCIe may split lines of 128 bytes");
   }
   return {};
 }

@@ -116,7 +116,7 @@ class DescriptorSink final : public spdlog::sinks::base_sink<std::mutex> {
 const char *not_opened(const std::string &path) {
   struct stat about {};
   if (::stat(path.c_str(), &about) != 0) return std::strerror(ENXIO);
-  if (S_ISFIFO(about.st_mode)) return "it is a FIFO that nobody reads";
+  if (S_ISFIFO(about.st_mode)) return "it is a FIFO that no program reads";
   return S_ISSOCK(about.st_mode) ? "it is a socket, which cannot be opened as a file" : std::strerror(ENXIO);
 }
 
@@ -134,7 +134,7 @@ struct Log {
     if (const std::string_view pattern = variable("RONDO_LOG_FILE"); !pattern.empty()) file = open(pattern, sink);
     if (sink == nullptr) sink = std::make_shared<DescriptorSink>(FileDescriptor(), "");
     logger.emplace("rondo", std::move(sink));
-    // spdlog reads a % in the name of a host as its own.
+    // spdlog would interpret a % in the name of a host.
     std::string name = host();
     std::erase(name, '%');
     logger->set_formatter(std::make_unique<spdlog::pattern_formatter>("%Y-%m-%dT%H:%M:%S.%fZ " + name + ":%P %v",

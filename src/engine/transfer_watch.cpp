@@ -142,7 +142,8 @@ std::string TransferWatch::calls_of(const TransferQueue &queue) const {
   const std::string calls = queue.sends ? "rondo_recv" : "rondo_send";
   const std::string whom = (queue.sends ? " from rank " : " to rank ") + std::to_string(rank_);
   if (!report_ || reporter_ != queue.peer)
-    return "how often " + peer + " has called " + calls + whom + " is not known, since its host has not answered";
+    return "the number of times that " + peer + " has called " + calls + whom +
+           " is not known, because its host has not answered";
   return peer + " has called " + calls + " " + std::to_string(report_->pair.entered) + " times" + whom + ", and " +
          doing(queue.peer, report_->batches);
 }
@@ -151,7 +152,7 @@ void TransferWatch::time_out(uint64_t now_ns) {
   const TransferQueue &queue = late_queue();
   raise(RONDO_ERROR_TIMEOUT, queue.peer,
         name_of(queue) + " on rank " + std::to_string(rank_) + " timed out after " + show_seconds(now_ns - start_ns_) +
-            " s; " + calls_of(queue) + "; look at that rank, or raise timeout_ms (RONDO_TIMEOUT)");
+            " s; " + calls_of(queue) + "; check that rank, or raise timeout_ms (RONDO_TIMEOUT)");
 }
 
 MessageReport TransferWatch::await_report(const TransferQueue &queue) {
@@ -168,7 +169,7 @@ void TransferWatch::explain_fault(const TransferQueue &queue, int own_shortage) 
   const Transfer &head = queue.head();
   const std::string during = " during " + name_of(queue) + " on rank " + std::to_string(rank_);
   if (queue.state.fault == Fault::unreadable) {
-    // The memory of a rank that dies goes before its process is seen to end.
+    // The memory of a dying rank disappears before its process is seen to end.
     for (int look = 0; look < fault_looks_max && own_shortage == 0; ++look) {
       if (ranks_.failed() || check_ended(queue, ranks_.find_dead(), false)) return;
       sleep_for_ns(fault_look_interval_ns);

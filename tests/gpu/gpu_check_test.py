@@ -147,7 +147,7 @@ class GpuCheck(unittest.TestCase):
 
     def test_ll128_is_skipped_where_it_is_refused_and_nothing_else_is(self):
         says = (f"case \"$*\" in info*) exec {self.bundle}/bin/rondo \"$@\";; "
-                "*ll128*) echo \"the protocol 'll128' that was asked for cannot be: of old\";; esac\nexit 3")
+                "*ll128*) echo \"the requested protocol 'll128' cannot be: of old\";; esac\nexit 3")
         results, _ = self.check("--part", "B", status=1, bundle=self.broken_bundle(rondo=says))
         self.assertEqual({test["result"] for test in results["tests"] if "ll128" in test["test"]}, {"skipped"})
         self.assertEqual({test["result"] for test in results["tests"] if "ll128" not in test["test"]}, {"failed"})

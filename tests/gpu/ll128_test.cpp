@@ -101,7 +101,7 @@ TEST_CASE("ll128: devices without NVLink between them are refused, a rank alone 
   {
     const Ranks ranks({with_ll128(on_device(0)), with_ll128(on_device(1))});
     CHECK(ranks.status() == RONDO_ERROR_UNSUPPORTED);
-    check_message({"'ll128'", "no NVLink leads from CUDA device 0 to the device of rank 1", "'simple'"});
+    check_message({"'ll128'", "no NVLink connects CUDA device 0 to the device of rank 1", "'simple'"});
   }
   check_sum({1}, 5000);
   CHECK(Ranks({on_device(0), on_device(1)}).status() == RONDO_OK);

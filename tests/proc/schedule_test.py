@@ -108,7 +108,7 @@ class Schedule(unittest.TestCase):
                 (["--algorithm", "rung"], "unknown algorithm 'rung'; known are: auto, ring, tree, halving_doubling, "
                                           "one_shot, two_shot, hierarchical, hierarchical_tree"),
                 (["--algorithm", "ring", "--collective", "all"], "unknown collective 'all'; known are: all_reduce"),
-                (["--algorithm", "auto"], "auto is no algorithm to print; name one of ring, tree, halving_doubling"),
+                (["--algorithm", "auto"], "auto is no single algorithm; name one of ring, tree, halving_doubling"),
                 (["--algorithm", "auto", "--collective", "all_gather"], "name one of ring, one_shot, hierarchical\n"),
                 ([], "--algorithm is required"),
                 (["--algorithm", "ring", "--ranks", "65", "--svg"], "at most 64 ranks, not 65"),
