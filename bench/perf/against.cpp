@@ -15,7 +15,7 @@ struct OtherId {
 
 constexpr int result_success = 0, result_in_progress = 7;
 
-/// The interface's numbers of our types and operations, by ours.
+/// The numbers of types and operations in that interface, by Rondo's numbers.
 constexpr std::array<int, 12> type_numbers{0, 1, 2, 3, 4, 5, 6, 9, 7, 8, 10, 11};
 constexpr std::array<int, 5> op_numbers{0, 1, 3, 2, 4};
 
@@ -56,7 +56,7 @@ Outcome OtherLibrary::open(const std::string &path) {
   library_.find(functions_->reduce, "ncclReduce");
   if (library_.missing().empty()) return std::nullopt;
   return Failure{Exit::usage,
-                 "--against: " + path + " has not the interface of nccl.h; it lacks " + library_.missing()};
+                 "--against: " + path + " does not have the interface of nccl.h: it lacks " + library_.missing()};
 }
 
 std::string OtherLibrary::version() const {

@@ -28,13 +28,13 @@ Outcome DeviceCalls::wait_for_other() {
     if (auto failure = session_.device->ended(ended)) return failure;
     if (ended) break;
     if (clock_ns() > deadline_ns)
-      return Failure{Exit::communication, "calls of the other library have not ended in time (--timeout)"};
+      return Failure{Exit::communication, "calls of the other library did not end in time; raise --timeout"};
     std::this_thread::yield();
   }
   return session_.other->check();
 }
 
-/// Waits for the stream, which ends whatever becomes of its kernels. The communicator knows what became of them.
+/// Waits for the stream, which ends even if its kernels fail. The communicator knows whether they failed.
 Outcome DeviceCalls::wait() {
   if (session_.other != nullptr) return wait_for_other();
   if (auto failure = session_.device->wait()) return failure;
@@ -50,7 +50,7 @@ Outcome DeviceCalls::prepare() {
   // The first call copies the plan to the device, which is not to be a part of the graph.
   if (auto failure = enqueue(1)) return failure;
   if (auto failure = wait()) return failure;
-  // Making a graph may wait for the device: nobody's kernel may wait for us meanwhile.
+  // Making a graph may wait for the device, so no kernel may wait for this rank meanwhile.
   if (auto failure = session_.group.barrier()) return failure;
   if (auto failure = session_.first == nullptr ? capture() : capture_with_all()) return failure;
   return session_.group.barrier();

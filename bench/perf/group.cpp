@@ -40,7 +40,9 @@ Outcome Team::wait() {
     if (spin % spins_per_check != 0) continue;
     if (failed_.load(std::memory_order_acquire)) return first_failure();  // pairs with the release in fail()
     if (clock_ns() > deadline_ns) {
-      const Failure late{Exit::communication, "a rank did not come to the barrier between two runs in time"};
+      const Failure late{
+          Exit::communication,
+          "a rank did not reach the barrier between two runs in time; check that all ranks run, or raise --timeout"};
       fail(late);
       return late;
     }
@@ -118,7 +120,8 @@ Outcome Group::gather_members(const DeviceName &device, std::vector<Member> &mem
     members = team_->members;
     return team_->wait();
   }
-  // A sum of everybody's own place and zeros elsewhere: the algorithm under test may know nothing but all-reduce.
+  // An all-reduce of each rank's own value and zeros elsewhere, because the algorithm under test may support nothing
+  // but all-reduce.
   static_assert(std::is_trivially_copyable_v<Member>);
   members.resize(static_cast<size_t>(ranks_));
   std::memset(static_cast<void *>(members.data()), 0, members.size() * sizeof mine);

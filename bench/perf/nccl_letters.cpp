@@ -29,7 +29,7 @@ Outcome take_ranks(const CLI::App &app, const NcclWords &words, const SharedWord
     return refuse("-g counts GPUs, and --device is host; give --ranks N for ranks on host memory");
   if (gpus_given && shared.device == "host") shared.device = "cuda";
   if (app.count("--ranks") != 0 && (threads_given || gpus_given))
-    return refuse("--ranks and -t or -g exclude each other; --ranks N is what -t N says");
+    return refuse("--ranks and -t or -g exclude each other; --ranks N does the same as -t N");
   const int ranks = words.threads * words.gpus;
   if (ranks == 1) return std::nullopt;
   if (in_a_job())
@@ -67,13 +67,13 @@ Outcome take_graph(const CLI::App &app, const NcclWords &words, const SharedWord
 /// Refuses letters that nccl-tests has had since 2.14, unless they ask for the default.
 Outcome refuse_later(const CLI::App &app, const NcclWords &words) {
   if (app.count("--device_cta_count") != 0)
-    return refuse("-V is for -D, which is not there; --max-ctas N limits the blocks of a collective");
+    return refuse("-V belongs to -D, which rondo perf does not have; --max-ctas N limits the blocks of a collective");
   if (app.count("--cta_policy") != 0)
     return refuse("-x: there is no such policy; --max-ctas N limits the blocks of a collective");
-  if (words.memory != 0) return refuse("-M: rondo info --ranks N tells what memory a communicator has; leave it out");
-  if (words.unaligned != 0) return refuse("-u: buffers begin at the same place always; leave it out");
+  if (words.memory != 0) return refuse("-M: rondo info --ranks N shows the memory of a communicator; leave -M out");
+  if (words.unaligned != 0) return refuse("-u: buffers always have the same alignment; leave -u out");
   if (words.default_stream != 0)
-    return refuse("-y 1: a rank's calls go to a stream of its own always; leave it out, or give -y 0");
+    return refuse("-y 1: each rank's calls always use a stream of its own; leave -y out, or give -y 0");
   if (words.run_times != 0 || words.skipped_runs != "0")
     return refuse("-I, -K: --json has the median, the least and the greatest time of the runs, and -w N makes N "
                   "untimed runs before them; leave -I and -K out");
@@ -89,18 +89,19 @@ Outcome refuse_rest(const CLI::App &app, const NcclWords &words) {
     return refuse("-z 3 waits after the calls of -m, with a barrier between runs; -z 0 does that here: use it");
   if (words.average != 3)
     return refuse("-a " + std::to_string(words.average) +
-                  " asks for rank 0's time, the mean or the least of the ranks; rondo perf tells the slowest "
-                  "rank's: leave it out, or give -a 3");
+                  " asks for rank 0's time, the mean or the least of the ranks; rondo perf reports the slowest rank's; "
+                  "leave -a out, or give -a 3");
   if (words.run_cycles != 1) return refuse("-N: rondo perf runs once; start it again, in a loop of the shell");
   if (words.cpu_time != 0)
     return refuse("-C: rondo perf does not report the host's time for a call; use --stream 1 and a profiler");
   if (words.timestamps != 0)
-    return refuse("-S: rows have no time of day; --json has that of the run, and RONDO_LOG=plan=debug tells when a "
-                  "size begins");
+    return refuse(
+        "-S: rows have no time of day; --json has the time of the run, and RONDO_LOG=plan=debug logs when a size "
+        "begins");
   if (words.local_register > 1)
     return refuse("-R 2 asks for symmetric windows; memory that all ranks of a host map is --buffers alloc");
   if (words.device_implementation != "0")
-    return refuse("-D: there are no collectives to call from kernels of one's own; leave it out");
+    return refuse("-D: rondo perf has no collectives that kernels can call; leave -D out");
   return refuse_later(app, words);
 }
 
@@ -129,7 +130,7 @@ void add_nccl_options(CLI::App &app, Options &options, NcclWords &words) {
       ->type_name("0|1");
   add("-J,--output_file", options.json_path, "as --json")->type_name("FILE");
   add("-F", options.csv_path, "as --csv")->type_name("FILE");
-  add("-a,--average", words.average, "3: the slowest rank's time, which is what rondo perf tells")
+  add("-a,--average", words.average, "3: the slowest rank's time, which rondo perf reports")
       ->check(console::InRange(0, 3))
       ->type_name("3");
   add("-p,--parallel_init", words.parallel_init, "ranks that are threads always start side by side")
@@ -158,7 +159,7 @@ Outcome take_nccl_options(const CLI::App &app, const NcclWords &words, const Sha
   if (words.local_register == 1 && app.count("--buffers") == 0) shared.buffers = "registered";
   if (app.count("--blocking") != 0) {
     if (app.count("--stream") != 0)
-      return refuse("-z and --stream exclude each other; -z 0 is what --stream 1 says");
+      return refuse("-z and --stream exclude each other; -z 0 does the same as --stream 1");
     shared.stream = words.blocking == 0 ? 1 : 0;
     if (app.count("--agg_iters") == 0) options.aggregate_count = words.blocking == 0 ? device_aggregate_count : 1;
   }

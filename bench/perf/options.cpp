@@ -100,7 +100,7 @@ void add_choice_options(console::CommandLine &app, Options &options, Words &word
   app.add_option("-d,--datatype", words.type, "element type, or all [float32]")->type_name("TYPE");
   app.add_option("-o,--op", words.op, "sum, prod, min, max, avg, or all [sum]")->type_name("OP");
   app.begin_group("Ranks and buffers");
-  app.add_option("--ranks", options.ranks, "run so many ranks as threads of this process, 1 to 1024")
+  app.add_option("--ranks", options.ranks, "run N ranks as threads of this process, 1 to 1024")
       ->check(console::InRange(1, rank_count_max))
       ->type_name("N");
   app.add_option("--device", words.device,
@@ -134,7 +134,7 @@ void add_run_options(console::CommandLine &app, Options &options, Words &words) 
   app.add_option("--stream", words.stream, "1: enqueue on a host stream and wait for it [0]")
       ->check(console::InRange(0u, 1u))
       ->type_name("0|1");
-  app.add_option("--seed", options.seed, "of the inputs [1]")->type_name("N");
+  app.add_option("--seed", options.seed, "seed of the inputs [1]")->type_name("N");
   app.add_flag("--no-rewrite", words.no_rewrite, "do not write fresh inputs between timed runs");
   app.add_flag("--out-of-place-only", words.only_out_of_place, "leave out the in-place runs");
   app.add_flag("--in-place-only", words.only_in_place, "leave out the out-of-place runs");
@@ -144,17 +144,18 @@ void add_device_options(console::CommandLine &app, Options &options, Words &word
   app.begin_group("On devices");
   app.add_flag("--graph", words.graph, "capture a run's calls into a graph once, and replay it");
   app.add_flag("--one-graph", words.one_graph, "with --graph and --ranks: the calls of all ranks in one graph");
-  app.add_flag("--together", words.together,
-               "with --graph and --ranks: no rank's stream begins a run before all have it, so that no launch is "
-               "measured");
+  app.add_flag(
+      "--together", words.together,
+      "with --graph and --ranks: begin a run on all ranks' streams at once, so that launches are not measured");
   app.add_flag("--count", words.count,
                "with --ranks, on the CUDA driver in software: what a call's kernels do to memory");
   app.add_option("--against", options.against_path,
-                 "one rank each, or two with NCCL_MULTI_RANK_GPU_ENABLE=1: time this library, which has the interface "
-                 "of nccl.h, too")
+                 "also time this library, which has the interface of nccl.h; one rank a device, or two with "
+                 "NCCL_MULTI_RANK_GPU_ENABLE=1")
       ->type_name("LIBRARY");
-  app.add_option("--beside-product", options.product_size,
-                 "what products of N x N matrices on the side, N from 16 to 32768, cost the collective, and it them")
+  app.add_option(
+         "--beside-product", options.product_size,
+         "run N x N matrix products, N from 16 to 32768, beside the calls, and report how much each slows the other")
       ->check(console::InRange(product_size_min, product_size_max))
       ->type_name("N");
   app.add_option("--product-library", options.product_library,
@@ -250,7 +251,7 @@ Outcome take_threads(const Words &words, Options &options) {
   if (words.together && (!words.graph || options.ranks == 0))
     return Failure{Exit::usage, "--together is for graphs of ranks that are threads; add --graph and --ranks"};
   if (words.one_graph && (!words.graph || options.ranks == 0))
-    return Failure{Exit::usage, "--one-graph is of ranks that are threads; add --graph and --ranks"};
+    return Failure{Exit::usage, "--one-graph is for ranks that are threads; add --graph and --ranks"};
   if (words.count && (!options.on_device || options.ranks == 0))
     return Failure{Exit::usage, "--count is for ranks that are threads on devices; add --device cuda and --ranks"};
   options.one_graph = words.one_graph;
@@ -266,9 +267,9 @@ Outcome take_device(const CLI::App &app, const Words &words, Options &options) {
   if (words.device == "host" && !options.against_path.empty())
     return Failure{Exit::usage, "--against needs devices, one for each rank; add --device cuda"};
   if (words.device == "host" && options.product_size != 0)
-    return Failure{Exit::usage, "--beside-product needs devices that compute beside; add --device cuda"};
+    return Failure{Exit::usage, "--beside-product multiplies on devices; add --device cuda"};
   if (words.device == "host" && options.config.channels > host_channel_count_max)
-    return Failure{Exit::usage, "--channels takes 0 to 8 on host memory, and more with --device cuda alone"};
+    return Failure{Exit::usage, "--channels takes 0 to 8 on host memory; for more, add --device cuda"};
   if (words.device == "host") return std::nullopt;
   if (exchanges_blocks(options.collective))
     return Failure{Exit::usage, words.collective + " is for host memory in this version; leave --device out"};
@@ -278,7 +279,7 @@ Outcome take_device(const CLI::App &app, const Words &words, Options &options) {
   if (!ordinals) return unknown("device", words.device, "host, cuda, cuda:ORDINAL,...");
   options.ordinals = *ordinals;
   if (options.buffers == Buffers::alloc || options.buffers == Buffers::moved)
-    return Failure{Exit::usage, "--buffers " + words.buffers + " is about host memory; with --device " + words.device +
+    return Failure{Exit::usage, "--buffers " + words.buffers + " is for host memory; with --device " + words.device +
                                     " give private or registered, or leave it out"};
   options.on_device = true;
   options.graph = words.graph;

@@ -62,8 +62,8 @@ Outcome ProductLibrary::open(const std::string &path) {
   library_.find(functions_->status_string, "cublasGetStatusString");
   library_.find(functions_->gemm, "cublasGemmEx");
   if (library_.missing().empty()) return std::nullopt;
-  return Failure{Exit::usage, "--product-library: " + library_.path() + " has not the interface of cuBLAS; it lacks " +
-                                  library_.missing()};
+  return Failure{Exit::usage, "--product-library: " + library_.path() +
+                                  " does not have the interface of cuBLAS: it lacks " + library_.missing()};
 }
 
 std::string ProductLibrary::describe(int status) const {

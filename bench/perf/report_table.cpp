@@ -189,7 +189,7 @@ std::string table_head(const Options &options, const Machine &machine, const std
     text += format("#  Rank %2zu Pid %6lld on %s device %s\n", rank, static_cast<long long>(members[rank].process),
                    members[rank].host, device_text(members[rank].device).c_str());
   if (members.size() == 1 && options.ranks == 0)
-    text += "# One rank has nobody to exchange data with: add --ranks N, or start N with rondo run -n N\n";
+    text += "# One rank exchanges no data: add --ranks N, or start N ranks with rondo run -n N\n";
   if (machine.setup_ms) text += format("# Communicator made in %.1f ms\n", *machine.setup_ms);
   for (size_t rank = 0; rank < machine.copy_GBps.size(); ++rank)
     if (first_on_device(members, rank) == rank)

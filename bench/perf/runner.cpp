@@ -90,7 +90,8 @@ Outcome plan_of(rondo_comm_t comm, const Case &what, Row &row) {
   }
   rondo_plan_info_t plan = RONDO_PLAN_INFO_INIT;
   const rondo_status_t status = rondo_comm_query_plan(comm, what.collective, row.count, what.type, &plan);
-  // Its own reason, not what the communicator has come to since: another rank with the same reason may have gone.
+  // This reports the rank's own error, not the later failure of the communicator, because another rank with the same
+  // error may have left.
   if (status != RONDO_OK) return communication_failure(nullptr, "rondo_comm_query_plan", status);
   row.algorithm = rondo_algorithm_string(plan.algorithm);
   row.protocol = rondo_protocol_string(plan.protocol);
@@ -220,7 +221,7 @@ Outcome open_start(Session &session) {
 Outcome open_one_graph(Session &session, std::span<const Member> members) {
   for (size_t rank = 0; rank < members.size(); ++rank)
     if (first_on_device(members, rank) != 0)
-      return Failure{Exit::usage, "--one-graph is of ranks that share a device; give --device cuda:0"};
+      return Failure{Exit::usage, "--one-graph is for ranks that share a device; give --device cuda:0"};
   if (auto failure = session.device->check_one_graph(session.group.ranks())) return failure;
   session.first = session.device;
   return session.group.broadcast(std::as_writable_bytes(std::span(&session.first, 1)));
@@ -331,17 +332,17 @@ Outcome run_rank(const RankParts &parts, std::vector<Series> &all) {
   if (!failure && options.use_stream && parts.device == nullptr) failure = stream.create();
   session.stream = stream.get();
   if (!failure) failure = run_cases(session, parts, rivals, arenas, ranks, all);
-  // Nothing that a kernel of ours may use is freed while that waits for a rank which has given up.
+  // Nothing that a kernel of this rank may use is freed while the kernel waits for a rank that has given up.
   if (failure && parts.team != nullptr) parts.team->fail(*failure);  // what the others meet next follows from it
   if (failure) (void)rondo_comm_abort(parts.comm);
   if (failure && rivals.other) {  // whose kernels no abort of ours ends, and which waits for graphs that have its calls
     parts.device->forget_graph();
     rivals.other->abort();
   }
-  // A replay must have ended before the communicator does, which knows of none; the abort ends it.
+  // The communicator does not know of replays, and they must end before it does. So an abort ends them.
   if (failure && options.graph && parts.device != nullptr) (void)parts.device->wait();
   if (!failure && (rivals.other || rivals.beside)) {
-    // Giving memory back waits for a device, which must not wait for a rank that has not come so far.
+    // Freeing memory waits for a device, which must not wait for a rank that has not reached this point.
     rivals.other.reset();
     rivals.beside.reset();
     failure = session.group.barrier();

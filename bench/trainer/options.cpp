@@ -20,7 +20,7 @@ constexpr console::Manual manual{
     "share/doc/rondo/docs/trainer-report.md explains every figure of the report.",
     "rondo train [OPTIONS]",
     "  rondo run -n 2 rondo train --model nano --steps 50 --report run\n"
-    "      two ranks; then look at run/report.html\n"
+    "      two ranks; then open run/report.html\n"
     "  rondo run -n 2 rondo train --model tiny --no-overlap --report plain\n"
     "      the same with all communication after the backward pass, to compare with\n"
     "  rondo run -n 2 rondo train --corpus ~/texts --steps 1000 --checkpoint run.ckpt --checkpoint-every 100\n"
@@ -68,7 +68,7 @@ void add_learning_options(console::CommandLine &app, Options &options) {
                  "passes on each rank whose gradients make one step, 1 to 65536 [1]")
       ->check(console::InRange(1, 65'536))
       ->type_name("N");
-  app.add_option("--seed", options.seed, "of the first parameters and of the samples' order [1]")
+  app.add_option("--seed", options.seed, "seed of the first parameters and of the samples' order [1]")
       ->check(console::InRange(uint64_t{0}, seed_max))
       ->type_name("N");
   app.add_option("--corpus", options.corpus,
@@ -111,8 +111,8 @@ void add_rank_options(console::CommandLine &app, Options &options, Words &words)
                  "MiB of gradients that travel together, 0.001 to 4096 [the lesser of 1 and an eighth of all]")
       ->check(console::InRange(0.001, 4096.0))
       ->type_name("X");
-  auto *const overlap = app.add_flag("--overlap", words.overlap,
-                                     "start a bucket's all-reduce when its last gradient is there [yes]");
+  auto *const overlap =
+      app.add_flag("--overlap", words.overlap, "start a bucket's all-reduce when its last gradient is ready [yes]");
   app.add_flag("--no-overlap", words.no_overlap, "start all of them after the backward pass")->excludes(overlap);
   auto *const wire = app.add_option("--wire", words.wire,
                                     "type of the gradients in the all-reduce: float32, bfloat16, float16 [float32]")
@@ -122,7 +122,7 @@ void add_rank_options(console::CommandLine &app, Options &options, Words &words)
       ->type_name("HOW");
   app.add_option("--mode", words.mode,
                  "sync: each step with all ranks' gradients; local-sgd: steps of each rank's own, then the mean; "
-                 "async-ps: rank 0 updates by the gradients of the others as they come [sync]")
+                 "async-ps: rank 0 updates with the gradients of the others as they arrive [sync]")
       ->type_name("MODE");
   app.add_option("--local-steps", options.local_steps, "of local-sgd: steps between two means [8]")
       ->check(console::InRange(1, 1'000'000))

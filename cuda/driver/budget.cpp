@@ -46,11 +46,10 @@ Result<BlockClaim> claim_blocks(const DeviceUuid &device, uint64_t blocks, uint6
   uint64_t &all = claims().of(device);
   const uint64_t claimed = all - reserved.get().blocks;
   if (claimed > limit || blocks > limit - claimed)
-    return Error{RONDO_ERROR_OUT_OF_RESOURCES, "a rank wants " + std::to_string(blocks) +
-                                                   " blocks, the ranks of this process and its other "
-                                                   "communicators have " +
-                                                   std::to_string(claimed) + " of the " + std::to_string(limit) +
-                                                   " that can be resident at once"};
+    return Error{RONDO_ERROR_OUT_OF_RESOURCES, "a rank needs " + std::to_string(blocks) + " blocks, but of the " +
+                                                   std::to_string(limit) + " that can be resident at once " +
+                                                   std::to_string(claimed) +
+                                                   " belong to ranks and communicators of this process"};
   all = claimed + blocks;
   static_cast<void>(reserved.release());
   return BlockClaim({device, blocks});

@@ -20,7 +20,7 @@ Result<void *> find_entry(GetProcAddress get, const std::string &library, const 
   ProcAddressResult found = ProcAddressResult::success;
   const CuStatus status = get(name, &function, version, proc_address_default, &found);
   if (status == CuStatus::success && found == ProcAddressResult::success && function != nullptr) return function;
-  const char *const why = found == ProcAddressResult::version_not_sufficient ? " in the wanted version" : "";
+  const char *const why = found == ProcAddressResult::version_not_sufficient ? " in the required version" : "";
   return unusable(library, std::string("it has no ") + name + why + "; Rondo needs one for CUDA " +
                                cuda_version_string(driver_version_min) + " or newer");
 }

@@ -22,7 +22,7 @@ Result<std::shared_ptr<const Library>> load_image(const PrimaryContext &context)
   if (library.ok()) return std::make_shared<const Library>(std::move(library).value());
   if (image.data != nullptr) return library.error();
   return Error{RONDO_ERROR_UNSUPPORTED,
-               "this build of Rondo has no CUDA kernels, since there was no nvcc; build it with one (" +
+               "this build of Rondo has no CUDA kernels, because nvcc was missing; build it with nvcc (" +
                    library.error().message + ")"};
 }
 
@@ -86,7 +86,8 @@ std::vector<std::string> kernel_names(KernelFamily family) {
 Result<std::shared_ptr<const KernelSet::Loaded>> KernelSet::load_family(const PrimaryContext &context,
                                                                         KernelFamily family) {
   static auto *const images = new SharedTable<CuDevice, const Library>;
-  // An image that lacks a family lacks it for all ranks of the process: all ranks of a communicator find the same.
+  // If an image lacks a family, it lacks it for all ranks of the process, so all ranks of a communicator get the same
+  // answer.
   static auto *const lacking = new std::map<std::pair<CuDevice, KernelFamily>, Error>;  // with load()'s table locked
   const std::pair name_of_family{context.get().device, family};
   if (const auto known = lacking->find(name_of_family); known != lacking->end()) return known->second;

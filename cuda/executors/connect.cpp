@@ -17,7 +17,7 @@
 namespace rondo::cuda {
 namespace {
 
-/// More share what they register only where load_store is asked for: nothing was counted of them.
+/// More ranks share registered buffers only if load_store is requested, because nothing was counted for them.
 constexpr uint32_t region_ranks_by_default = 16;
 
 /// Returns 0 also if the driver does not know the attribute.
@@ -96,7 +96,7 @@ Result<void> connect_chosen(PlacedRequest &request, InfoExchange &info_exchange,
   RONDO_TRY_ASSIGN(const auto infos, info_exchange.infos(placement_key, own));
   if (!on_one_node(infos) && request.executor == RONDO_DEVICE_EXECUTOR_COPY)
     return Error{RONDO_ERROR_UNSUPPORTED,
-                 "the ranks are on several hosts, between which the copy-engine executor moves nothing; use "
+                 "the copy-engine executor cannot move data between hosts, and the ranks are on several; use "
                  "RONDO_DEVICE_EXECUTOR=kernel or auto"};
   request.executor = choose_executor(request.executor, infos);
   request.neighbours = neighbours_of(request.rank, infos);
@@ -146,8 +146,8 @@ std::string warning_of_queues(const PlacedRequest &request, bool shares, bool ca
   return std::string(captured ? "captured calls have a kernel for each rank: " : "") +
          std::to_string(here.in_process) + " ranks of this process share CUDA device " +
          std::to_string(request.settings.device) + ", but CUDA gives it " + std::to_string(queue_count()) +
-         " hardware queues, which the application's streams use as well: ranks whose streams share one wait for each "
-         "other until the timeout. Set CUDA_DEVICE_MAX_CONNECTIONS=32 before the process's first use of CUDA" +
+         " hardware queues, which the application's streams use as well. Ranks whose streams share a queue wait "
+         "for each other until the timeout. Set CUDA_DEVICE_MAX_CONNECTIONS=32 before the process's first use of CUDA" +
          (can_share ? ", or leave out RONDO_DEVICE_LAUNCH=own" : "");
 }
 
@@ -196,9 +196,10 @@ Result<DeviceHandles> choose_handles(DeviceHandles wanted, std::span<const Place
   if (wanted == DeviceHandles::automatic && all_here) return DeviceHandles::ipc;
   if (wanted == DeviceHandles::automatic) return lacks == infos.end() ? DeviceHandles::vmm : DeviceHandles::ipc;
   if (wanted == DeviceHandles::ipc || lacks == infos.end()) return wanted;
-  return Error{RONDO_ERROR_UNSUPPORTED, "the device of rank " + std::to_string(lacks - infos.begin()) +
-                                            " has no memory that is handed over by a descriptor, which "
-                                            "RONDO_DEVICE_HANDLES=vmm asks for; set it to ipc or auto"};
+  return Error{
+      RONDO_ERROR_UNSUPPORTED,
+      "the device of rank " + std::to_string(lacks - infos.begin()) +
+          " cannot share memory by descriptors, which RONDO_DEVICE_HANDLES=vmm requires; set it to ipc or auto"};
 }
 
 Result<void> check_device(const std::string &library, int32_t device) {
@@ -218,7 +219,7 @@ Result<OwnedDeviceExecutor> connect_device(const DeviceRequest &asked, Store &st
                         (key == regions_key && knows_all && request.region_devices.empty()) ||
                         (key == peers_key && knows_all && !agrees_on_peers(request));
     if (connected.ok() || unused) continue;
-    // A rank that has failed goes to where the others wait for it. If it was there already, this changes nothing.
+    // A failed rank enters the step at which the others wait for it. If it has entered already, this changes nothing.
     static_cast<void>(info_exchange.outcome(key, connected));
   }
   RONDO_TRY(info_exchange.outcome(connected_key, connected));

@@ -141,7 +141,7 @@ Result<void> KernelExecutor::connect(const PlacedRequest &asked, InfoExchange &i
   const uint32_t wanted = request.on_one_node() ? request.settings.channels : request.links->channel_count();
   shape.channel_count = connection_channels(wanted, request.settings.max_ctas);
   RONDO_TRY_ASSIGN(const bool reaches, reaches_region_devices(context_, request));
-  // A measured table may have rows of it for ranks that share nothing, too.
+  // A measured table may have rows for it even for ranks that share nothing.
   if (wants_load_store(request) && !has_load_store_ && (reaches || request.measured_load_store)) {
     RONDO_TRY_ASSIGN(has_load_store_, load_load_store(context_, request, kernels_));
   }
@@ -197,15 +197,14 @@ Result<void> KernelExecutor::join_group(const PlacedRequest &request, const Bloc
     joint_blocks_max_ = joint_blocks_max(request, budget);
   } else if (request.load_store()) {
     return Error{RONDO_ERROR_UNSUPPORTED,
-                 "RONDO_DEVICE_LAUNCH=shared asks for kernels of several ranks, which 'load_store' has for up to " +
-                     std::to_string(device::ranks_per_kernel_max) + " that are all threads of one process on one "
-                     "device; use RONDO_KERNEL=interpreter, or RONDO_DEVICE_LAUNCH=own"};
+                 "'load_store' has shared kernels only for up to " + std::to_string(device::ranks_per_kernel_max) +
+                     " threads of one process; use RONDO_KERNEL=interpreter, or RONDO_DEVICE_LAUNCH=own"};
   }
   place_ = neighbours.position - before;
   capture_warning_ = warning_of_queues(request, true, true);
   own_warning_ = warning_of_queues(request, false, false);
   patience_ns_ = request.wants_shared_launch() ? LaunchGroup::endless_ns : request.settings.timeout_ns / 4;
-  // The segment of the first is theirs alone, and stays as long as one of them is there.
+  // Only these ranks use the first rank's segment, which exists as long as one of them does.
   RONDO_TRY_ASSIGN(group_, LaunchGroup::join(context_, segment_.address_of(neighbours.first) + group, count));
   return {};
 }
@@ -265,8 +264,8 @@ Result<DevicePointer> KernelExecutor::address_for(CudaPlan &plan, const DeviceCa
   }
   if (call.captured && !plan.uploaded)
     log::warning({log::Subsystem::device, rank_},
-                 "a captured call reads its plan in host memory, with each replay, since the copy to the device waits "
-                 "behind a kernel; capture while no collective waits, or set CUDA_DEVICE_MAX_CONNECTIONS=32");
+                 "each replay of a captured call reads its plan from host memory, because a kernel delays the copy to "
+                 "the device; capture while no collective waits, or set CUDA_DEVICE_MAX_CONNECTIONS=32");
   return plan.uploaded ? device_address_of(plan) : reinterpret_cast<DevicePointer>(host_image_of(plan));
 }
 

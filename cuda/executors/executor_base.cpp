@@ -115,8 +115,9 @@ void ExecutorBase::join_stream_users(const PlacedRequest &request) {
 Result<void> ExecutorBase::follow_last_stream(CuStream stream, bool captured) {
   if (!launched_any_ || stream == last_stream_) return {};
   if (!recorded_)
-    return Error{RONDO_ERROR_OUT_OF_RESOURCES,
-                 "no event could be recorded behind the last call, so none on another stream can follow it"};
+    return Error{
+        RONDO_ERROR_OUT_OF_RESOURCES,
+        "no event could be recorded after the last call, so no call on another stream can follow it; use one stream"};
   if (!captured)
     return cuda_check(*driver_, driver_->stream_wait_event(stream, launched_.get().object, 0), "cuStreamWaitEvent");
   // A captured stream cannot wait for what was not captured with it.
@@ -153,7 +154,7 @@ bool ExecutorBase::last_call_has_ended() const {
 }
 
 void ExecutorBase::note_last_stream(CuStream stream) {
-  // The call is on its way; only one on another stream needs the event.
+  // The call is enqueued. Only a call on another stream needs the event.
   recorded_ = driver_->event_record(launched_.get().object, stream) == CuStatus::success;
   last_stream_ = stream;
   launched_any_ = true;

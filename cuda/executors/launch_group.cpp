@@ -158,7 +158,7 @@ Result<void> LaunchGroup::launch(uint32_t place, const LaunchPart &part, const u
     }
     given_up_ = true;
     own.waits = false;
-    return Error{RONDO_ERROR_ABORTED, "it was told to stop while it waited for the ranks that share its kernel"};
+    return Error{RONDO_ERROR_ABORTED, "the call was aborted while it waited for the ranks that share its kernel"};
   }
   const Outcome outcome = own.outcome;
   if (!captured) lock.unlock();

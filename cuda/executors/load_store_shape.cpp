@@ -66,8 +66,9 @@ Result<bool> reaches_region_devices(const PrimaryContext &context, const PlacedR
         std::find_if(devices.begin(), devices.end(), [&](const CudaDevice &device) { return device.uuid == wanted; });
     if (found != devices.end() && (found->ordinal == own || has_native_atomics(*driver, own, found->ordinal))) continue;
     log::info({log::Subsystem::device, request.rank},
-              "what is registered is not shared: device " + std::to_string(own) + " does no atomics on that of another "
-              "rank, or this process does not see it (CUDA_VISIBLE_DEVICES)");
+              "registered buffers are not shared: device " + std::to_string(own) +
+                  " cannot perform atomics on the device of another rank, or this process does not see that device "
+                  "(CUDA_VISIBLE_DEVICES)");
     return false;
   }
   return true;
@@ -176,7 +177,7 @@ Result<BlockClaim> claim_residency(const CudaDevice &device, const std::string &
       "that are not needed, or use copies (RONDO_DEVICE_EXECUTOR=copy)";
   const uint32_t ranks = neighbours.in_process + neighbours.in_others;
   if (ranks * channels > budget.blocks)
-    return Error{RONDO_ERROR_OUT_OF_RESOURCES, std::to_string(ranks) + " ranks on " + name + " want " +
+    return Error{RONDO_ERROR_OUT_OF_RESOURCES, std::to_string(ranks) + " ranks on " + name + " need " +
                                                    std::to_string(ranks * channels) + " blocks with " +
                                                    std::to_string(channels) + " channels each, but " +
                                                    std::to_string(budget.blocks) + " can be resident at once" + advice};

@@ -36,7 +36,7 @@ std::optional<uint32_t> wait_for_holders(const RankQueries &ranks, uint64_t pati
 }
 
 std::string still_open(const RankQueries &ranks, uint32_t holder) {
-  return ranks.describe(holder) + " still has it open, since work is in flight in its process or on its device";
+  return ranks.describe(holder) + " still has it open, because work is in flight in its process or on its device";
 }
 
 }  // namespace
@@ -58,8 +58,7 @@ Result<void> withdraw_region(Regions &regions, const RankQueries &ranks, const v
       ranks, close_patience_ns, [&](const std::vector<uint32_t> &dead) { return regions.find_holder(first, dead); });
   if (!holder) return {};
   Error error{RONDO_NOT_READY, "no later call uses the registered buffer, but " + still_open(ranks, *holder) +
-                                       "; free it when that process has closed it, or ended: before, deregister it "
-                                       "again, behind a later collective"};
+                                   ". Do not free it yet: run one more collective, then deregister it again"};
   error.peer = static_cast<int32_t>(*holder);
   return error;
 }
@@ -71,14 +70,14 @@ bool leave_regions(Regions &regions, RegionFollower &follower, const RankQueries
     return regions.find_other_holder(dead);
   };
   auto holder = wait_for_holders(ranks, quiesce_patience_ns, find);
-  // This may wait for what other communicators have in flight, and for work of the application.
+  // This may wait for work of other communicators and of the application.
   const bool left = follower.end(now_ns() + quiesce_patience_ns);
   // Other ranks whose processes were as busy reach this point at the same time.
   if (holder) holder = wait_for_holders(ranks, close_patience_ns, find);
   if (holder)
     log::warning({log::Subsystem::memory, rank},
                  "a registered buffer must not be freed yet: " + still_open(ranks, *holder) +
-                     "; free it when that process has closed it, or ended");
+                     "; free it after that process has closed it or ended");
   return left || follower.end(0);
 }
 

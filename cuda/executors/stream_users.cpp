@@ -22,7 +22,7 @@ Error same_stream(uint32_t own, uint32_t other, const UsedStream &used) {
   const std::string name = used.stream == nullptr ? "the default stream" : "the stream";
   return Error{RONDO_ERROR_INVALID_ARGUMENT,
                name + " of rank " + std::to_string(own) + " has a call of rank " + std::to_string(other) +
-                   " on the same device, which waits for this call and would come before it; give each rank on a "
+                   " on the same device, which would run first and wait for this call; give each rank on a "
                    "device a stream of its own, made with cudaStreamNonBlocking"};
 }
 
@@ -66,7 +66,7 @@ void StreamUsers::leave(uint32_t place) {
   places_[place] = {};
 }
 
-/// A captured call runs with each replay, so only a call of another capture says that its capture is over.
+/// A captured call runs with each replay, so only a call of another capture shows that its capture is over.
 void StreamUsers::forget_ended(Place &place) {
   if (place.uses.empty()) return;
   const uint64_t ended = place.ended();

@@ -98,7 +98,6 @@ std::string reducing_name(const Plan &plan) {
   return type_name(plan) + "_" + rondo_op_string(static_cast<rondo_op_t>(reduce_op(plan)));
 }
 
-
 /// Returns the bytes of a channel's chunk, or of each block's part of one.
 uint64_t place_chunk_bytes(const Plan &plan, const LoadStoreGeometry &geometry) {
   const uint64_t chunk_bytes = std::min<uint64_t>(plan.choice.chunk_bytes, geometry.chunk_bytes);

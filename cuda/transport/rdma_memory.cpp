@@ -73,7 +73,7 @@ Result<GpuDirect> gpu_direct_of(const CudaDriver &driver, CuDevice device) {
     return Error{RONDO_ERROR_UNSUPPORTED, "CUDA device " + std::to_string(device) + why};
   };
   if (ask(DeviceAttribute::gpu_direct_rdma_supported) == 0)
-    return refuse(" lets no network card reach its memory (GPUDirect RDMA), says its driver");
+    return refuse(" does not support GPUDirect RDMA, according to its driver");
   GpuDirect ways;
   // The reader is a kernel of the device itself: its owner.
   ways.needs_flush =

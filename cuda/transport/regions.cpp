@@ -70,7 +70,7 @@ Result<void> Regions::announce(const void *first, uint64_t bytes) {
   RONDO_TRY(guard.status());
   RONDO_TRY_ASSIGN(const PointerInfo info, pointer_info(driver, first));
   if (!info.legacy_ipc_capable)
-    return Error{RONDO_ERROR_UNSUPPORTED, "it is no memory of cudaMalloc, of which alone there are handles"};
+    return Error{RONDO_ERROR_UNSUPPORTED, "it is not memory of cudaMalloc, and only such memory can be shared"};
   IpcMemoryHandle handle{};
   RONDO_TRY(cuda_check(driver, driver.ipc_get_mem_handle(&handle, info.range_start), "cuIpcGetMemHandle"));
   const std::lock_guard lock(own_mutex_);

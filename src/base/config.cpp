@@ -91,13 +91,17 @@ constexpr std::array variables{
                    shared<&Config::algorithm>,
                    {"algorithm", offsetof(rondo_config_t, algorithm),
                     take_name<&Config::algorithm, &rondo_config_t::algorithm, rondo_algorithm_string>}},
-    ConfigVariable{"RONDO_PROTOCOL", "auto, simple, ll", "how the interpreter hands data over",
+    ConfigVariable{"RONDO_PROTOCOL",
+                   "auto, simple, ll",
+                   "how the interpreter hands data over",
                    set_protocol,
                    [](const Config &config) { return show_name(rondo_protocol_string(config.protocol)); },
                    shared<&Config::protocol>,
                    {"protocol", offsetof(rondo_config_t, protocol),
                     take_name<&Config::protocol, &rondo_config_t::protocol, rondo_protocol_string>}},
-    ConfigVariable{"RONDO_KERNEL", "auto, interpreter, load_store", "what runs the plan of a collective",
+    ConfigVariable{"RONDO_KERNEL",
+                   "auto, interpreter, load_store",
+                   "what runs the plan of a collective",
                    [](std::string_view text, Config &config) {
                      return set_name(config.kernel, text, rondo_kernel_string, "kernel");
                    },
@@ -105,7 +109,9 @@ constexpr std::array variables{
                    shared<&Config::kernel>,
                    {"kernel", offsetof(rondo_config_t, kernel),
                     take_name<&Config::kernel, &rondo_config_t::kernel, rondo_kernel_string>}},
-    ConfigVariable{"RONDO_CHANNELS", "auto, 1-128", "parallel lanes of a collective",
+    ConfigVariable{"RONDO_CHANNELS",
+                   "auto, 1-128",
+                   "parallel lanes of a collective",
                    [](std::string_view text, Config &config) {
                      return set_choice(config.channels, text, parse_number(text, 1, device_channels_max));
                    },
@@ -113,7 +119,9 @@ constexpr std::array variables{
                    shared<&Config::channels>,
                    {"channels", offsetof(rondo_config_t, channels),
                     take_number<&Config::channels, &rondo_config_t::channels, 1, device_channels_max>}},
-    ConfigVariable{"RONDO_CHUNK_BYTES", "auto, 64-1G", "the schedule's unit",
+    ConfigVariable{"RONDO_CHUNK_BYTES",
+                   "auto, 64-1G",
+                   "the schedule's unit",
                    [](std::string_view text, Config &config) {
                      return set_choice(config.chunk_bytes, text, parse_bytes(text, chunk_bytes_min, chunk_bytes_max));
                    },
@@ -121,33 +129,34 @@ constexpr std::array variables{
                    shared<&Config::chunk_bytes>,
                    {"chunk_bytes", offsetof(rondo_config_t, chunk_bytes),
                     take_number<&Config::chunk_bytes, &rondo_config_t::chunk_bytes, chunk_bytes_min, chunk_bytes_max>}},
-    ConfigVariable{"RONDO_TIMEOUT", "seconds, 0.001-4000000", "for each operation",
+    ConfigVariable{"RONDO_TIMEOUT",
+                   "seconds, 0.001-4000000",
+                   "for each operation",
                    [](std::string_view text, Config &config) { return set(config.timeout_ns, parse_seconds(text)); },
                    [](const Config &config) { return show_seconds(config.timeout_ns); },
                    not_shared,
                    {"timeout_ms", offsetof(rondo_config_t, timeout_ms),
                     take_milliseconds<&Config::timeout_ns, &rondo_config_t::timeout_ms>}},
-    ConfigVariable{"RONDO_INIT_TIMEOUT", "seconds, 0.001-4000000", "for the whole of initialisation",
-                   [](std::string_view text, Config &config) {
-                     return set(config.init_timeout_ns, parse_seconds(text));
-                   },
-                   [](const Config &config) { return show_seconds(config.init_timeout_ns); },
-                   not_shared,
-                   {"init_timeout_ms", offsetof(rondo_config_t, init_timeout_ms),
-                    take_milliseconds<&Config::init_timeout_ns, &rondo_config_t::init_timeout_ms>}},
-    ConfigVariable{"RONDO_INTERFACE", "name or address, or several", "the network interface to meet by, and the rails",
+    ConfigVariable{
+        "RONDO_INIT_TIMEOUT",
+        "seconds, 0.001-4000000",
+        "for the whole of initialisation",
+        [](std::string_view text, Config &config) { return set(config.init_timeout_ns, parse_seconds(text)); },
+        [](const Config &config) { return show_seconds(config.init_timeout_ns); },
+        not_shared,
+        {"init_timeout_ms", offsetof(rondo_config_t, init_timeout_ms),
+         take_milliseconds<&Config::init_timeout_ns, &rondo_config_t::init_timeout_ms>}},
+    ConfigVariable{"RONDO_INTERFACE",
+                   "name or address, or several",
+                   "the network interface to meet by, and the rails",
                    [](std::string_view text, Config &config) { return set_text(config.network_interface, text); },
                    [](const Config &config) { return config.network_interface; },
                    not_shared,
-                   {"network_interface", offsetof(rondo_config_t, network_interface),
-                    take_interface}},
-    ConfigVariable{"RONDO_SOCKETS", "1-8",
-                   "TCP connections, or queue pairs of verbs, with a rank of another host on each rail",
-                   [](std::string_view text, Config &config) {
-                     return set(config.sockets, parse_number(text, 1, sockets_max));
-                   },
-                   [](const Config &config) { return std::to_string(config.sockets); },
-                   shared<&Config::sockets>},
+                   {"network_interface", offsetof(rondo_config_t, network_interface), take_interface}},
+    ConfigVariable{
+        "RONDO_SOCKETS", "1-8", "TCP connections, or queue pairs of verbs, with a rank of another host on each rail",
+        [](std::string_view text, Config &config) { return set(config.sockets, parse_number(text, 1, sockets_max)); },
+        [](const Config &config) { return std::to_string(config.sockets); }, shared<&Config::sockets>},
     ConfigVariable{"RONDO_FRAME_TAGS", "off, on", "whether each frame over TCP between hosts has a tag",
                    [](std::string_view text, Config &config) { return set_switch(config.frame_tags, text, "on"); },
                    [](const Config &config) { return show_switch(config.frame_tags, "on"); },
@@ -162,12 +171,11 @@ constexpr std::array variables{
                    },
                    [](const Config &config) { return show_name(network_choice_string(config.network)); },
                    shared<&Config::network>},
-    ConfigVariable{"RONDO_NETWORK_TIMEOUT", "seconds, 1-600", "for which another host may be silent",
-                   [](std::string_view text, Config &config) {
-                     return set_network_timeout(config.network_timeout_ns, text);
-                   },
-                   [](const Config &config) { return show_seconds(config.network_timeout_ns); },
-                   shared<&Config::network_timeout_ns>},
+    ConfigVariable{
+        "RONDO_NETWORK_TIMEOUT", "seconds, 1-600", "how long another host may be silent",
+        [](std::string_view text, Config &config) { return set_network_timeout(config.network_timeout_ns, text); },
+        [](const Config &config) { return show_seconds(config.network_timeout_ns); },
+        shared<&Config::network_timeout_ns>},
     ConfigVariable{"RONDO_NETWORK_DEVICE_SLOTS", "off, auto, on",
                    "whether slots of links to other hosts are in memory of a CUDA device",
                    [](std::string_view text, Config &config) {
@@ -179,11 +187,10 @@ constexpr std::array variables{
                    "the RDMA devices of RONDO_NETWORK=verbs, a rail each",
                    [](std::string_view text, Config &config) { return set_text(config.ib_devices, text); },
                    [](const Config &config) { return config.ib_devices; }},
-    ConfigVariable{"RONDO_IB_GID_INDEX", "auto, 0-255", "the entry of their tables of addresses",
-                   [](std::string_view text, Config &config) { return set_gid_index(config.ib_gid_index, text); },
-                   [](const Config &config) {
-                     return config.ib_gid_index < 0 ? "auto" : std::to_string(config.ib_gid_index);
-                   }},
+    ConfigVariable{
+        "RONDO_IB_GID_INDEX", "auto, 0-255", "the entry of their tables of addresses",
+        [](std::string_view text, Config &config) { return set_gid_index(config.ib_gid_index, text); },
+        [](const Config &config) { return config.ib_gid_index < 0 ? "auto" : std::to_string(config.ib_gid_index); }},
     ConfigVariable{"RONDO_SIMD", "auto, plain, avx2, avx512, avx512_bf16", "the instructions of the host's reducers",
                    [](std::string_view text, Config &config) {
                      return set_name(config.simd, text, simd_target_string, "instruction set");
@@ -212,7 +219,7 @@ constexpr std::array variables{
     ConfigVariable{"RONDO_TOPOLOGY_FILE", "path", "hwloc XML to use in place of what the machine says",
                    [](std::string_view text, Config &config) { return set_text(config.topology_file, text); },
                    [](const Config &config) { return config.topology_file; }},
-    ConfigVariable{"RONDO_TUNING_FILE", "path", "a table of rondo tune, asked before the built-in ones",
+    ConfigVariable{"RONDO_TUNING_FILE", "path", "a table of rondo tune, used before the built-in ones",
                    [](std::string_view text, Config &config) { return set_text(config.tuning_file, text); },
                    [](const Config &config) { return config.tuning_file; }},
     ConfigVariable{"RONDO_RECORDER_DIR", "path", "where a failed communicator's flight recording is written",
@@ -221,20 +228,20 @@ constexpr std::array variables{
     ConfigVariable{"RONDO_CUDA_LIBRARY", "name or path", "the CUDA driver's library",
                    [](std::string_view text, Config &config) { return set_text(config.cuda_library, text); },
                    [](const Config &config) { return config.cuda_library; }},
-    ConfigVariable{"RONDO_NVML_LIBRARY", "name or path", "the library that knows NVLinks (NVML)",
+    ConfigVariable{"RONDO_NVML_LIBRARY", "name or path", "the NVML library, which reports NVLinks",
                    [](std::string_view text, Config &config) { return set_text(config.nvml_library, text); },
                    [](const Config &config) { return config.nvml_library; }},
-    ConfigVariable{"RONDO_DEVICE_EXECUTOR", "auto, kernel, copy", "what runs collectives on a CUDA device",
-                   [](std::string_view text, Config &config) {
-                     return set_name(config.device_executor, text, rondo_device_executor_string, "executor");
-                   },
-                   [](const Config &config) {
-                     return show_name(rondo_device_executor_string(config.device_executor));
-                   },
-                   shared<&Config::device_executor>,
-                   {"device_executor", offsetof(rondo_config_t, device_executor),
-                    take_name<&Config::device_executor, &rondo_config_t::device_executor,
-                              rondo_device_executor_string>}},
+    ConfigVariable{
+        "RONDO_DEVICE_EXECUTOR",
+        "auto, kernel, copy",
+        "what runs collectives on a CUDA device",
+        [](std::string_view text, Config &config) {
+          return set_name(config.device_executor, text, rondo_device_executor_string, "executor");
+        },
+        [](const Config &config) { return show_name(rondo_device_executor_string(config.device_executor)); },
+        shared<&Config::device_executor>,
+        {"device_executor", offsetof(rondo_config_t, device_executor),
+         take_name<&Config::device_executor, &rondo_config_t::device_executor, rondo_device_executor_string>}},
     ConfigVariable{"RONDO_DEVICE_HANDLES", "auto, ipc, vmm", "how memory of a CUDA device is handed to other processes",
                    [](std::string_view text, Config &config) {
                      return set_name(config.device_handles, text, device_handles_string, "kind of handle");
@@ -247,7 +254,9 @@ constexpr std::array variables{
                    },
                    [](const Config &config) { return show_name(device_launch_string(config.device_launch)); },
                    shared<&Config::device_launch>},
-    ConfigVariable{"RONDO_MAX_CTAS", "auto, 1-1024", "blocks of a collective on a CUDA device, at most",
+    ConfigVariable{"RONDO_MAX_CTAS",
+                   "auto, 1-1024",
+                   "blocks of a collective on a CUDA device, at most",
                    [](std::string_view text, Config &config) {
                      return set_choice(config.max_ctas, text, parse_number(text, 1, max_ctas_max));
                    },
@@ -256,7 +265,7 @@ constexpr std::array variables{
                    {"max_ctas", offsetof(rondo_config_t, max_ctas),
                     take_number<&Config::max_ctas, &rondo_config_t::max_ctas, 1, max_ctas_max>}},
     ConfigVariable{"RONDO_LOG", "debug, info, warning, error; of a subsystem: info,plan=debug",
-                   "the least grave messages that are written",
+                   "the lowest level of messages that are written",
                    [](std::string_view text, Config &config) { return set_log(config.log, text); },
                    [](const Config &config) { return config.log; }},
     ConfigVariable{"RONDO_LOG_FILE", "path; %h: host, %p: process", "where messages go, in place of standard error",

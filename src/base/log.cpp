@@ -107,7 +107,7 @@ class Sink {
 const char *not_opened(const std::string &path) {
   struct stat about {};
   if (::stat(path.c_str(), &about) != 0) return std::strerror(ENXIO);
-  if (S_ISFIFO(about.st_mode)) return "it is a FIFO that nobody reads";
+  if (S_ISFIFO(about.st_mode)) return "it is a FIFO that no program reads";
   return S_ISSOCK(about.st_mode) ? "it is a socket, which cannot be opened as a file" : std::strerror(ENXIO);
 }
 

@@ -104,14 +104,14 @@ Result<std::string> pick_address(const std::vector<HostAddress> &addresses, std:
     const std::string plain = endpoint_of(parsed.value()).host;
     const bool known = std::ranges::any_of(addresses, [&](const HostAddress &each) { return each.address == plain; });
     if (known || plain.compare(0, 4, "127.") == 0) return plain;
-    return invalid_argument("address " + in_quotes(wanted) + " is not of this host; there are: " +
-                            listed(addresses));
+    return invalid_argument("address " + in_quotes(wanted) +
+                            " is not an address of this host, which has: " + listed(addresses));
   }
   const HostAddress *found = best(addresses, [&](const HostAddress &each) { return each.interface == wanted; });
   if (found != nullptr) return found->address;
   return invalid_argument("network interface " + in_quotes(wanted) +
-                          " does not exist, is down or has no address; there are: " + listed(addresses) +
-                          (wanted.front() == '^' ? "; name those to use, as ^ excludes none" : ""));
+                          " does not exist, is down or has no address; this host has: " + listed(addresses) +
+                          (wanted.front() == '^' ? "; name the interfaces to use, because ^ excludes none here" : ""));
 }
 
 std::vector<std::string> pick_offers(const std::vector<HostAddress> &addresses) {
@@ -216,7 +216,7 @@ Result<void> check_rails(std::string_view network_interfaces) {
   if (network_interfaces.empty()) return {};
   if (network_interfaces.front() == ',' || network_interfaces.back() == ',' ||
       network_interfaces.find(",,") != std::string_view::npos)
-    return invalid_argument(in_quotes(network_interfaces) + " has an empty place where a network interface should be");
+    return invalid_argument(in_quotes(network_interfaces) + " has an empty entry; name a network interface there");
   if (rail_count(network_interfaces) <= rails_max) return {};
   return invalid_argument(in_quotes(network_interfaces) + " has more than " + std::to_string(rails_max) +
                           " network interfaces");

@@ -108,7 +108,7 @@ bool send_descriptors(int client, std::span<const int> descriptors) {
   return true;
 }
 
-Error owner_is_gone() { return {RONDO_ERROR_REMOTE, "the process that owns the shared memory is gone, or gave up"}; }
+Error owner_is_gone() { return {RONDO_ERROR_REMOTE, "the process that owns the shared memory has ended, or gave up"}; }
 
 /// The owner ended, or it never was on this machine.
 Error nobody_listens() {
@@ -169,7 +169,7 @@ class Handout {
         awaited_(processes.begin(), processes.end()),
         missing_(awaited_) {}
 
-  /// True: the last of the processes that are awaited has taken it.
+  /// Returns true if the last of the expected processes has fetched it.
   [[nodiscard]] bool done() const { return !awaited_.empty() && missing_.empty(); }
   [[nodiscard]] bool stopped() const { return stopped_; }
   [[nodiscard]] const std::set<uint64_t> &missing() const { return missing_; }
@@ -206,7 +206,7 @@ class Handout {
       if (!client.valid()) {
         const int why = errno;
         pollfd entry{listener_, POLLIN, 0};
-        // For want of a descriptor accept() fails even where nobody waits.
+        // Without a free descriptor, accept() fails even if no process waits.
         if (!ran_out(why) || ::poll(&entry, 1, 0) <= 0) return {};
         if (pending_.empty() && !spare_.valid()) return system_error("accept of a local process", why);
         if (pending_.empty()) spare_.reset();
@@ -284,7 +284,8 @@ Result<std::unique_ptr<FdOffer>> FdOffer::make(FileDescriptor descriptor, uint64
 
 Result<void> FdOffer::start(uint64_t deadline_ns) {
   RONDO_TRY_ASSIGN(thread_, start_thread("handing out descriptors", [this, deadline_ns] {
-                     // For want of descriptors, say, others give theirs back: until the deadline it tries again.
+                     // If no descriptor is free, for instance, another may be freed soon. So this tries again until the
+                     // deadline.
                      while (!ended_.load(std::memory_order_acquire)) {  // pairs with the release in ~FdOffer
                        const auto served = server_.serve(descriptors_, {}, deadline_ns);
                        if (served.ok() || served.error().status != RONDO_ERROR_OUT_OF_RESOURCES) return;
@@ -308,7 +309,8 @@ Result<FileDescriptor> connect_to_owner(const FdTicket &ticket, uint64_t deadlin
   while (true) {  // ends at the deadline
     FileDescriptor socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
     if (!socket.valid()) return system_error("socket(AF_UNIX)", errno);
-    // A full backlog makes connect() wait, in the order of arrival: looking now and then would not get a place.
+    // If the backlog is full, a blocking connect() waits in the order of arrival. Repeated attempts without waiting
+    // might never get a place.
     constexpr timeval patience{0, 10 * look_ns / 1000};
     ::setsockopt(socket.get(), SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof patience);
     if (::connect(socket.get(), reinterpret_cast<const sockaddr *>(&address.address), address.bytes) == 0)

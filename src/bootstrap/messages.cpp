@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "src/base/parse.h"
+
 namespace rondo {
 namespace {
 
@@ -182,6 +184,11 @@ uint32_t page_count(const std::vector<ByteView> &parts, uint32_t first) {
     if (count > 0 && used_bytes > page_bytes) break;
   }
   return count;
+}
+
+std::string step_of(const std::string &key) {
+  const size_t begin = key.find_first_not_of('/', std::min(key.find('/'), key.size()));
+  return in_quotes(key.find('/') == std::string::npos || begin == std::string::npos ? key : key.substr(begin));
 }
 
 }  // namespace rondo

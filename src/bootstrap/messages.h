@@ -68,4 +68,7 @@ struct Reply {
 /// Returns how many of `parts` from `first` on fit into one reply; at least one if there is one.
 [[nodiscard]] uint32_t page_count(const std::vector<ByteView> &parts, uint32_t first);
 
+/// Returns what a user reads of a key such as "g0/join" or "g0//ports": the name of the step, without the group.
+[[nodiscard]] std::string step_of(const std::string &key);
+
 }  // namespace rondo

@@ -28,13 +28,13 @@ struct Command {
 };
 
 constexpr std::array commands{
-    Command{"info", "tell what is found on this machine, what is configured and what would be chosen", run_info},
-    Command{"nccl", "print where the library is that takes the place of NCCL's", run_nccl},
+    Command{"info", "show what this machine has, what is configured and what would be chosen", run_info},
+    Command{"nccl", "print the path of the library that replaces NCCL's", run_nccl},
     Command{"perf", "time and verify a collective over message sizes", run_perf},
-    Command{"run", "start the ranks of a job on this machine and look after them", run_run},
+    Command{"run", "start the ranks of a job, and supervise them", run_run},
     Command{"schedule", "print what each rank does in a collective: text, JSON, Graphviz, SVG", run_schedule},
     Command{"sim", "simulate a collective among thousands of ranks on a described network", run_sim},
-    Command{"status", "tell what the ranks of running jobs do, and which are waited for", run_status},
+    Command{"status", "show what the ranks of running jobs do, and which are awaited", run_status},
     Command{"trace", "make one timeline of the ranks' operations, for Perfetto and Chrome", run_trace},
     Command{"train", "train a small model data-parallel, and measure how much communication hides", run_train},
     Command{"tune", "measure this machine and write the table that RONDO_TUNING_FILE loads", run_tune},

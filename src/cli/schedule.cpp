@@ -58,7 +58,7 @@ Result<Parsed> parse_options(Arguments args) {
   app.add_json(options.json, "write it");
   app.add_option("--plot", options.plot, "draw it into FILE.svg in place of text; - is standard output")
       ->type_name("FILE");
-  auto *const drawn = app.add_flag("--svg", svg, "as --plot -");
+  auto *const drawn = app.add_flag("--svg", svg, "the same as --plot -");
   app.add_flag("--dot", options.dot, "print a Graphviz graph in place of text");
   if (auto answer = app.read(args)) {
     if (answer->is_help) return Parsed(std::move(answer->text));
@@ -91,8 +91,8 @@ std::string algorithms_with(rondo_collective_t collective) {
   return names;
 }
 
-/// Returns each output with its destination. The text goes to standard output, unless another output does. With a
-/// drawing in a file, a line that names the file stands for the text.
+/// Returns each output with its destination. The text goes to standard output, unless another output does. If a drawing
+/// goes to a file, a line with its name replaces the text.
 Result<std::vector<Text>> print(ScheduleOptions options) {
   RONDO_TRY_ASSIGN(options.args.collective, parse_collective(options.collective));
   const std::string known = algorithms_with(options.args.collective);

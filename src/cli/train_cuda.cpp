@@ -40,8 +40,9 @@ class TrainDevice final : public train::Device {
     static constexpr char no_image[8] = {};  // the driver in software brings kernels of its own
     auto library = load_library(context_, image != nullptr ? image : no_image);
     if (!library.ok() && image == nullptr)
-      return Error{RONDO_ERROR_UNSUPPORTED, "this build of rondo train has no CUDA kernels, since there was no nvcc; "
-                                            "build it with one (" + library.error().message + ")"};
+      return Error{RONDO_ERROR_UNSUPPORTED,
+                   "this build of rondo train has no CUDA kernels, because nvcc was missing; build it with nvcc (" +
+                       library.error().message + ")"};
     RONDO_TRY_ASSIGN(library_, std::move(library));
     return {};
   }

@@ -29,7 +29,7 @@ Pool &pool() {
   return *instance;
 }
 
-/// Returns the communicator's status; the status of the question itself where that fails.
+/// Returns the communicator's status, or the error of the query if that fails.
 rondo_status_t status_of(rondo_comm_t handle) {
   rondo_status_t status = RONDO_OK;
   const rondo_status_t asked = rondo_comm_get_async_error(handle, &status);
@@ -52,8 +52,8 @@ void set_ready(ncclComm *comm, rondo_comm_t handle) {
 
 ncclResult_t still_being_made(const char *function) {
   return fail(ncclInvalidArgument, std::string(function) +
-                                       ": the communicator is still being made; call ncclCommGetAsyncError until it "
-                                       "no longer says ncclInProgress, or end the group that makes it");
+                                       ": the communicator is still being made; call ncclCommGetAsyncError until it no "
+                                       "longer returns ncclInProgress, or end the group that makes it");
 }
 
 }  // namespace
@@ -95,8 +95,9 @@ bool retire(ncclComm *comm, rondo_comm_t handle) {
 ncclResult_t check_alive(const ncclComm *comm, const char *function) {
   if (comm == nullptr) return fail(ncclInvalidArgument, std::string(function) + ": the communicator is NULL");
   if (!comm->alive)
-    return fail(ncclInvalidArgument,
-                std::string(function) + ": the handle is of no communicator; it was destroyed or aborted before");
+    return fail(
+        ncclInvalidArgument,
+        std::string(function) + ": the handle is not of a communicator, or of one that was destroyed or aborted");
   return ncclSuccess;
 }
 

@@ -143,21 +143,21 @@ NCCL_EXPORT const char *ncclGetErrorString(ncclResult_t result) {
     case ncclSuccess:
       return "no error";
     case ncclUnhandledCudaError:
-      return "CUDA error (ncclGetLastError tells more)";
+      return "CUDA error (ncclGetLastError has details)";
     case ncclSystemError:
-      return "system error (ncclGetLastError tells more)";
+      return "system error (ncclGetLastError has details)";
     case ncclInternalError:
-      return "internal error of Rondo (ncclGetLastError tells more)";
+      return "internal error of Rondo (ncclGetLastError has details)";
     case ncclInvalidArgument:
-      return "invalid argument (ncclGetLastError tells more)";
+      return "invalid argument (ncclGetLastError has details)";
     case ncclInvalidUsage:
-      return "invalid usage (ncclGetLastError tells more)";
+      return "invalid usage (ncclGetLastError has details)";
     case ncclRemoteError:
-      return "remote rank or network failed (ncclGetLastError tells more)";
+      return "remote rank or network failed (ncclGetLastError has details)";
     case ncclInProgress:
       return "operation in progress";
     case ncclTimeout:
-      return "timeout (ncclGetLastError tells more)";
+      return "timeout (ncclGetLastError has details)";
   }
   return "unknown result";
 }

@@ -25,7 +25,7 @@ constexpr char parameters[] =
     "Rondo has none of NCCL's parameters; share/doc/rondo/docs/nccl.md lists the variables that count";
 constexpr char encryption[] = "Rondo does not encrypt what collectives move";
 constexpr char device_code[] = "Rondo does not have the interface for communication from device code";
-constexpr char properties[] = "Rondo does not tell these properties yet; use ncclCommCount and its like";
+constexpr char properties[] = "Rondo does not report these properties yet; use ncclCommCount and its like";
 
 }  // namespace
 

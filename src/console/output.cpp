@@ -17,8 +17,7 @@ namespace rondo::console {
 namespace {
 
 std::string cannot_write(const std::string &path, int error) {
-  if (error == ENXIO)
-    return "cannot write " + path + ": it is a FIFO or device at whose other end is nobody; start its reader first";
+  if (error == ENXIO) return "cannot write " + path + ": no program reads this FIFO or device; start its reader first";
   if (error == EFBIG)
     return "cannot write " + path + ": it would pass the limit on file sizes; raise that (ulimit -f)";
   return "cannot write " + path + ": " + std::strerror(error) +
@@ -69,7 +68,7 @@ Complaint check_output(const std::string &path) {
 
 Complaint check_plot(const std::string &path) {
   if (path.empty() || path == "-" || path.ends_with(".svg")) return std::nullopt;
-  return "--plot: '" + path + "' does not end in .svg, which is what is drawn; name a file FILE.svg";
+  return "--plot: '" + path + "' does not end in .svg; name a file FILE.svg";
 }
 
 Complaint check_shared(std::span<const Output> outputs) {

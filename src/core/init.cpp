@@ -39,7 +39,7 @@ Result<std::shared_ptr<Communicator>> connect_all(const Rendezvous &group, const
   debug_lines::links(group.rank, settings, info, transport->links());
   RONDO_TRY_ASSIGN(auto executor, connect_executor(args, *group.store, transport->links()));
   log::debug({log::Subsystem::device, group.rank}, "runs on " + executor->describe());
-  // On several hosts, a rank that has heard of all may end the store before this one has.
+  // On several hosts, a rank that has seen all ranks arrive may end the store before this rank has.
   const uint64_t lag_ns = info.one_node() ? 0 : ranks_lag_ns;
   RONDO_TRY(wait_for_all(transport->ranks(), group.size, *group.store, deadline_ns, lag_ns));
   debug_lines::made(group.rank, settings, info, executor->describe());
@@ -65,7 +65,8 @@ Result<rondo_unique_id_t> serve_unique_id(std::string_view network_interface) {
   return served.id;
 }
 
-/// Completes the error that the others get about a rank that runs the store. It may have failed before it reached it.
+/// Completes the error that the others get about a rank that runs the store. It may have failed before it reached the
+/// store.
 Error about_host(Error error, uint32_t rank) {
   error.message = "rank " + std::to_string(rank) + " failed: " + error.message;
   if (error.peer < 0) error.peer = static_cast<int32_t>(rank);
@@ -112,13 +113,13 @@ Result<void> look_for_failure(const Ranks &ranks, Store &store) {
 }
 
 /// Adds to the error of a failed initialisation which rank it was, and what to do if the whole took too long. A wait
-/// that has a shorter deadline of its own has said that itself.
+/// with a shorter deadline has reported that itself.
 Error at_init(Error error, uint32_t rank, uint32_t rank_count, uint64_t timeout_ns, uint64_t deadline_ns) {
   if (error.status == RONDO_ERROR_TIMEOUT && now_ns() >= deadline_ns)
-    error.message += "; it took longer than the " + show_seconds(timeout_ns) + " s of init_timeout_ms "
-                     "(RONDO_INIT_TIMEOUT). Look whether all " + std::to_string(rank_count) +
-                     " ranks were started and can reach each other (RONDO_LOG=debug tells how far each came), or raise "
-                     "it where they need longer to start";
+    error.message += "; it took longer than the " + show_seconds(timeout_ns) +
+                     " s of init_timeout_ms (RONDO_INIT_TIMEOUT). Check that all " + std::to_string(rank_count) +
+                     " ranks were started and can reach each other (RONDO_LOG=debug reports how far each came). If "
+                     "they need longer to start, raise it";
   error.message = "rank " + std::to_string(rank) + " of " + std::to_string(rank_count) +
                   " could not initialise its communicator: " + error.message;
   if (error.rank < 0) error.rank = static_cast<int32_t>(rank);
@@ -149,12 +150,12 @@ Result<void> wait_for_all(const Ranks &ranks, uint32_t rank_count, Store &store,
                      -1, static_cast<int32_t>(peer)};
       if (now >= next_look_ns) {
         auto known = look_for_failure(ranks, store);
-        // A rank ends the store, or dies, only now that all have come: then that is no failure of the initialisation.
+        // If a rank ends the store or dies after all ranks have arrived, the initialisation has not failed.
         if (!known.ok() && all_have_come(ranks, rank_count)) return {};
         if (!known.ok() && known.error().status == RONDO_ERROR_ABORTED) return known;  // somebody's word, and no guess
         if (!known.ok() && failed_since_ns == 0) failed_since_ns = now;
-        // The first failure is checked once more even where nothing lags. The dead rank may have ended because the
-        // store's process had, and the store was asked before that rank was.
+        // The first failure is checked once more even if nothing lags. The dead rank may have ended because the store's
+        // process had ended, and the store was checked before that rank.
         if (!known.ok() && failed_since_ns != now && now - failed_since_ns >= lag_ns) return known;
         next_look_ns = now_ns() + failure_look_interval_ns;
       }
@@ -212,7 +213,7 @@ Result<Initialisation> init_unique_id(const rondo_unique_id_t &id, int rank, int
 }
 
 Result<Initialisation> init_environment(const rondo_config_t *config) {
-  // Also a call that is refused below counts: the other ranks go on to their next one, too.
+  // A call that is refused below counts as well, because the other ranks continue with their next one.
   const auto generation =
       static_cast<uint32_t>(process().environment_communicator_count.fetch_add(1, std::memory_order_relaxed));
   RONDO_TRY_ASSIGN(const Settings settings, settings_of(config));
@@ -227,7 +228,7 @@ Result<Initialisation> init_environment(const rondo_config_t *config) {
     const auto join = [&]() -> Result<std::shared_ptr<Communicator>> {
       const bool serving = process().id_servers.contains(job_server_name);
       RONDO_TRY_ASSIGN(auto group, join_job(job, generation, serving, settings.network_interface, deadline_ns, cancel));
-      // All generations of such a job meet at one port: the server stays for the next.
+      // All generations of such a job meet at one port, so the server stays for the next one.
       const bool serves = job.rendezvous == Job::RendezvousMethod::listen && group.server != nullptr;
       if (serves) process().id_servers.add(job_server_name, std::move(group.server));
       auto comm = assemble(group, settings, deadline_ns);

@@ -63,7 +63,7 @@ std::optional<Error> PendingInits::why_not(const void *handle) {
   if (found == entries_.end()) return std::nullopt;
   if (found->second->failure) return found->second->failure;
   return Error{RONDO_NOT_READY,
-               "the communicator is still being made; rondo_comm_get_async_error() tells when it is ready"};
+               "the communicator is still being made; rondo_comm_get_async_error() reports when it is ready"};
 }
 
 bool PendingInits::cancel(const void *handle) {

@@ -10,15 +10,15 @@
 namespace rondo {
 namespace {
 
-/// Set by the handler of fork() in the child, before fork() returns there: no other thread exists that could read it.
+/// The fork() handler sets it in the child before fork() returns there. No other thread exists then that could read it.
 std::atomic<bool> &forked() {
   static std::atomic<bool> flag = false;
   return flag;
 }
 
 /// Finishes initialisations and servers at exit(), which would end their threads before all ranks have their replies.
-/// Those ranks would hear that the store is gone, and not what failed. Nor may a communicator be made while all else
-/// goes. A child of a fork() has no such threads.
+/// Those ranks would learn that the store is gone, and not what failed. No communicator may be made during the shutdown
+/// either. A child of a fork() has no such threads.
 void end_threads() {
   if (!check_not_forked().ok()) return;
   process().pending_inits.finish_all();
@@ -59,7 +59,7 @@ const Result<TuningTable> &Process::tuning() {
 Result<void> check_not_forked() {
   if (!forked().load(std::memory_order_relaxed)) return {};
   return Error{RONDO_ERROR_UNSUPPORTED,
-               "this process is a fork() of one that had used Rondo, whose threads and memory it does not have; start "
+               "this process was forked from one that had used Rondo, and does not have its threads and memory; start "
                "processes by exec, or fork before the first call of Rondo"};
 }
 

@@ -94,7 +94,7 @@ Result<void> DeviceExecutor::enqueue_one(const WorkItem &work, void *stream) {
   call.divisor = static_cast<rondo_op_t>(plan.key.signature.op) == RONDO_AVG ? operations_->rank_count() : 0;
   call.captured = work.captured;
   call.buffers.signature = work.history;
-  // A send window is only ever read: the schedule has no step that writes it.
+  // A send window is only read: the schedule has no step that writes it.
   call.buffers.send = {const_cast<std::byte *>(work.send), plan.send.begin, {}};
   call.buffers.recv = {work.recv, plan.recv.begin, {}};
   const DeviceMessages blocks{blocks_of(work), work.turn, work.number, true, work.captured};
@@ -176,14 +176,14 @@ Result<void> DeviceExecutor::enqueue_messages(MessageBatch &batch, StreamRef str
   return operations_->report_failure();
 }
 
-/// If the communicator has failed, that is its failure and not this.
+/// If the communicator has failed already, that failure counts and not this one.
 Error DeviceExecutor::opening_timed_out() const {
   return {RONDO_ERROR_TIMEOUT,
           "rank " + std::to_string(operations_->rank()) + " waited longer than its timeout of " +
               show_seconds(operations_->timeout_ns()) +
-              " s while its process opened or closed memory that others had registered or deregistered, which waits "
-              "for all work on a device, the application's included; look at what does not end on " + describe() +
-              ", or on another device of the process, or raise timeout_ms (RONDO_TIMEOUT)"};
+              " s while its process opened or closed memory that other ranks had registered or deregistered. That "
+              "waits for all work on a device, the application's included. Check what does not end on " +
+              describe() + ", or on another device of the process, or raise timeout_ms (RONDO_TIMEOUT)"};
 }
 
 void DeviceExecutor::look_for_failure() {
@@ -193,14 +193,14 @@ void DeviceExecutor::look_for_failure() {
 
 bool DeviceExecutor::quiesce() {
   if (monitor_ == nullptr) return true;
-  std::string what = "work on ";
+  std::string what;
   if (monitor_->quiesce(quiesce_patience_ns)) {
     if (stop_sharing()) return true;
-    what = "opening or closing memory that others have registered waits for " + what;
+    what = "Opening or closing memory that other ranks have registered waits for it. ";
   }
   abandoned_ = true;
   log::warning({log::Subsystem::device, operations_->rank()},
-               what + describe() + ", which has not ended; the memory of its communicator is left until it has");
+               "work on " + describe() + " has not ended. " + what + "The communicator's memory is freed when it has");
   return false;
 }
 
@@ -214,7 +214,7 @@ void DeviceExecutor::end() {
   if (!abandoned_) Launches::of_process().remove(*this);
 }
 
-/// A stream that comes to an operation of a communicator which is gone passes it.
+/// A stream passes operations of a communicator that is gone.
 void DeviceExecutor::live_on(std::shared_ptr<Executor> self) {
   const SignalsBlocked blocked;
   std::thread([this, self = std::move(self)] {
@@ -243,7 +243,7 @@ void DeviceExecutorDeleter::operator()(DeviceExecutor *executor) const noexcept 
     if (handed_over) {
       thread.value().detach();
       log::warning(log::Subsystem::device, "a communicator's memory on " + device +
-                                               " is given back later, since the driver waits for other work there");
+                                               " is freed later, because the driver waits for other work there");
     }
   } catch (const std::bad_alloc &) {  // of what is said, or of the thread
   }

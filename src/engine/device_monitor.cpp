@@ -13,7 +13,8 @@ namespace {
 constexpr std::chrono::nanoseconds busy_interval{stop_interval_ns};
 constexpr auto idle_interval = std::chrono::milliseconds(10);  // replays of graphs come without a call
 constexpr uint64_t device_check_interval_ns = 20'000'000;
-// At why another rank gave up. Looks and not a time: a machine that is busy or stands still holds both ranks up.
+// Counts checks for the reason why another rank gave up. It does not count time, because a busy or suspended machine
+// delays both ranks.
 constexpr uint32_t others_looks_max = 40'000, others_looks_per_death_check = 400;
 constexpr uint64_t others_look_ns = 50'000;
 
@@ -110,7 +111,7 @@ bool DeviceMonitor::look(std::unique_lock<std::mutex> &lock) {
   const DeviceReport report = device_.report();
   carry_over(report);
   const bool running = report.begun_calls != report.ended_calls;
-  // A look between a replay's last two writes has taken its end for the beginning of the next one.
+  // A check between the last two writes of a replay mistook its end for the beginning of the next replay.
   if (!running) replay_ = watched_begun_ = 0;
   const bool busy = running || !outstanding_.empty();
   const uint64_t now = now_ns();
@@ -207,7 +208,7 @@ void DeviceMonitor::look_at_replay(const DeviceReport &report, uint64_t now_ns) 
   } else if (now_ns - replay_since_ns_ >= operations_.timeout_ns()) {
     error = {RONDO_ERROR_TIMEOUT,
              "an operation of a replayed graph on rank " + std::to_string(operations_.rank()) +
-                 " timed out; look whether every rank has launched its graph, or raise timeout_ms (RONDO_TIMEOUT)"};
+                 " timed out; check that every rank has launched its graph, or raise timeout_ms (RONDO_TIMEOUT)"};
   } else {
     return;
   }
@@ -262,7 +263,7 @@ void DeviceMonitor::report_batch_fault(const DeviceReport &report, const Known &
 }
 
 /// The kernel stopped, but not because of this rank, which is stopped only after the communicator's failure is on
-/// record. So another rank's kernel gave up first, and that rank's monitor is about to say why, unless it dies before.
+/// record. So another rank's kernel gave up first. That rank's monitor will report why, unless it dies before.
 void DeviceMonitor::await_reason(const DeviceReport &report) {
   for (uint32_t look = 1; look <= others_looks_max; ++look) {
     if (ranks_.failed()) return;

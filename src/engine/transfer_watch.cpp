@@ -149,7 +149,8 @@ std::string TransferWatch::calls_of(const Transfer &head) const {
   const std::string calls = head.sends ? "rondo_recv" : "rondo_send";
   const std::string whom = (head.sends ? " from rank " : " to rank ") + std::to_string(rank_);
   if (!report_ || reporter_ != head.peer)
-    return "how often " + peer + " has called " + calls + whom + " is not known, since its host has not answered";
+    return "the number of times that " + peer + " has called " + calls + whom +
+           " is not known, because its host has not answered";
   return peer + " has called " + calls + " " + std::to_string(report_->pair.entered) + " times" + whom + ", and " +
          doing(head.peer, report_->batches);
 }
@@ -158,7 +159,7 @@ void TransferWatch::time_out(uint64_t now_ns) {
   const Transfer &head = heads_.head(heads_.late_head());
   raise(RONDO_ERROR_TIMEOUT, head.peer,
         name_of(head) + " on rank " + std::to_string(rank_) + " timed out after " + show_seconds(now_ns - start_ns_) +
-            " s; " + calls_of(head) + "; look at that rank, or raise timeout_ms (RONDO_TIMEOUT)");
+            " s; " + calls_of(head) + "; check that rank, or raise timeout_ms (RONDO_TIMEOUT)");
 }
 
 MessageReport TransferWatch::await_report(const Transfer &head) {
@@ -174,7 +175,7 @@ MessageReport TransferWatch::await_report(const Transfer &head) {
 void TransferWatch::explain_fault(const Transfer &head, Fault fault, int own_shortage) {
   const std::string during = " during " + name_of(head) + " on rank " + std::to_string(rank_);
   if (fault == Fault::unreadable) {
-    // The memory of a rank that dies goes before its process is seen to end.
+    // The memory of a dying rank disappears before its process is seen to end.
     for (int look = 0; look < fault_looks_max && own_shortage == 0; ++look) {
       if (ranks_.failed() || tell_ended(head, ranks_.find_dead())) return;
       sleep_for_ns(fault_look_interval_ns);

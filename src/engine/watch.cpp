@@ -13,8 +13,8 @@ namespace {
 
 constexpr uint64_t death_check_interval_ns = 50'000'000;
 constexpr uint64_t fault_look_interval_ns = 5'000'000;
-// Not times, which pass where the machine stands still. What a rank of another host has called may come a heartbeat a
-// hop later; of this host all is there, but perhaps that a process has ended.
+// Counts polls, not time, because time passes while the machine stands still. News of a call on another host may take a
+// heartbeat for each hop. Of this host everything is known at once, except the end of a process.
 constexpr int far_looks_max = 400, near_looks_max = 100;
 constexpr const char *advice =
     "; call the same collectives in the same order with equal arguments and configuration";
@@ -152,7 +152,7 @@ void OperationWatch::tell_disagreement(uint32_t peer, const Common &latest) {
             ranks_.describe_rank(peer) + " called " + name(theirs) + advice);
 }
 
-/// One rank finalizes while the other one still calls: it has gone too early, which is no wrong call.
+/// One rank finalizes while the other one still calls. It left too early, which is not a wrong call.
 bool OperationWatch::tell_finalized(uint32_t peer, uint64_t operation, const Signature &own, const Signature &theirs) {
   const bool own_end = is_finalize(own);
   if (own_end == is_finalize(theirs)) return false;
@@ -193,7 +193,7 @@ void OperationWatch::time_out(uint64_t now_ns) {
                                  : "every other rank has finished it";
   raise(RONDO_ERROR_TIMEOUT, first, operation_,
         operation_name() + " on rank " + std::to_string(rank_) + " timed out after " + seconds(now_ns - start_ns_) +
-            "; " + reason + "; look at those ranks, or raise timeout_ms (RONDO_TIMEOUT)");
+            "; " + reason + "; check those ranks, or raise timeout_ms (RONDO_TIMEOUT)");
 }
 
 void OperationWatch::explain_fault(uint32_t peer, Fault fault, int own_shortage) {
@@ -213,7 +213,7 @@ void OperationWatch::explain_fault(uint32_t peer, Fault fault, int own_shortage)
     if (fault == Fault::unreadable && check_ended_ranks(next_death_check_ns_)) return;
     sleep_for_ns(fault_look_interval_ns);
   }
-  // It may have come during the last sleep: before a deadline that is near, that is most of the time.
+  // The record may have arrived during the last sleep, which is most of the time if the deadline is near.
   if (fault == Fault::unreadable ? check_ended_ranks(next_death_check_ns_) : disagrees(peer)) return;
   const std::string name = ranks_.describe_rank(peer);
   const auto number = static_cast<int32_t>(peer);
@@ -223,14 +223,15 @@ void OperationWatch::explain_fault(uint32_t peer, Fault fault, int own_shortage)
   }
   if (fault == Fault::withdrawn)
     return raise(RONDO_ERROR_MISMATCH, number, operation_,
-                 name + " has launched a graph that was captured with a registered buffer, and has deregistered that "
-                        "since" + during + "; capture it again");
+                 name + " launched a graph that was captured with a buffer, and has deregistered this buffer since" +
+                     during + "; capture it again");
   // A rank of this host records its call before it sends a slot, so such a slot from it is a defect.
   if (fault == Fault::foreign_slot && !ranks_.is_near(peer) && !is_known_to_agree(peer))
     return raise(RONDO_ERROR_MISMATCH, number, operation_,
                  name + " sent a slot of another operation" + during +
-                     (latest_in_common(peer) ? ", and what that rank called in its place is not known here yet"
-                                             : ", and no operation is recorded of both any more") + advice);
+                     (latest_in_common(peer) ? ", and this rank does not know yet what that rank called instead"
+                                             : ", and no operation of both is recorded any more") +
+                     advice);
   raise(RONDO_ERROR_INTERNAL, number, operation_,
         name + (fault == Fault::wrong_size ? " sent a slot of another size" : " sent a slot of another operation") +
             during);

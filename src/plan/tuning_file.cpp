@@ -27,7 +27,8 @@ constexpr std::array row_keys{"collective", "ranks",     "buffers",  "oversubscr
 constexpr std::array file_keys{"format", "version", "rows", "created", "made_by", "machine", "settings", "costs",
                                "fits", "networks", "measurements"};
 
-/// Goes through the text once before it becomes a value: finds where it stops being JSON, and what a value would hide.
+/// Reads the text once before it becomes a value. It finds where the text is not JSON, and faults that a value would
+/// hide.
 class Inspector : public nlohmann::json_sax<Json> {
  public:
   std::string problem;
@@ -45,7 +46,7 @@ class Inspector : public nlohmann::json_sax<Json> {
   bool end_array() override { return leave(); }
   bool key(string_t &name) override {
     if (levels_.back().insert(name).second) return true;
-    problem = "the key " + in_quotes(name) + " is there twice in one object";
+    problem = "the key " + in_quotes(name) + " occurs twice in one object";
     return false;
   }
   bool parse_error(size_t position, const std::string &, const nlohmann::detail::exception &) override {

@@ -41,7 +41,7 @@ Result<Hwloc> load(Detail detail) {
   for (const char *component : {"opencl", "cuda", "nvml", "rsmi", "levelzero", "gl"})
     static_cast<void>(hwloc_topology_set_components(raw, HWLOC_TOPOLOGY_COMPONENTS_FLAG_BLACKLIST, component));
   hwloc_topology_set_flags(raw, HWLOC_TOPOLOGY_FLAG_INCLUDE_DISALLOWED);  // marked as such, not left out
-  if (hwloc_topology_load(raw) != 0) return system_error("hwloc cannot look at this machine", errno);
+  if (hwloc_topology_load(raw) != 0) return system_error("hwloc cannot read this machine", errno);
   return hwloc;
 }
 
@@ -133,7 +133,7 @@ hwloc_obj_t object_of(hwloc_topology_t hwloc, const PciAddress &address) {
   return hwloc_topology_insert_misc_object(hwloc, hwloc_get_root_obj(hwloc), name.c_str());
 }
 
-/// Writes what NVML says of a device into hwloc's tree. What is there already, from a file, stays.
+/// Writes NVML's facts about a device into hwloc's tree. Facts that a file gave already stay.
 Result<void> annotate(hwloc_topology_t hwloc, const Device &device) {
   const hwloc_obj_t object = object_of(hwloc, device.address);
   const auto add = [object](const char *name, const std::string &value) {

@@ -87,7 +87,7 @@ class MachineReader {
   /// Takes each tag of the text, in turn.
   [[nodiscard]] Result<void> take(const XmlTag &tag) {
     if (!began_) RONDO_TRY(check_root(tag));
-    if (began_ && frames_.empty()) return invalid_argument("something behind </topology>");
+    if (began_ && frames_.empty()) return invalid_argument("something follows </topology>");
     began_ = true;
     if (tag.opens) RONDO_TRY(open(tag));
     if (!tag.closes) return {};
@@ -111,7 +111,7 @@ class MachineReader {
     const std::string_view version = tag.attribute("version");
     third_format_ = version.starts_with("3.");
     if (third_format_ || version.starts_with("2.")) return {};
-    return invalid_argument("version " + in_quotes(version) + " of hwloc's format, of which 2 and 3 can be read");
+    return invalid_argument("version " + in_quotes(version) + " of hwloc's format; versions 2 and 3 can be read");
   }
 
   Result<void> open(const XmlTag &tag) {

@@ -98,8 +98,8 @@ void check_handles(Ranks &ranks) {
                               ranks.part(0).stream()),
                 ncclInvalidArgument, "finalized");
   NCCL(ncclCommDestroy(comm));
-  CHECK_REFUSED(ncclCommDestroy(comm), ncclInvalidArgument, "destroyed or aborted before");
-  CHECK_REFUSED(ncclCommAbort(comm), ncclInvalidArgument, "destroyed or aborted before");
+  CHECK_REFUSED(ncclCommDestroy(comm), ncclInvalidArgument, "that was destroyed or aborted");
+  CHECK_REFUSED(ncclCommAbort(comm), ncclInvalidArgument, "that was destroyed or aborted");
   ranks.comm(0) = nullptr;
 }
 

@@ -131,7 +131,7 @@ class DeviceProcesses(unittest.TestCase):
         for rank in ranks.values():
             told = rank.last()
             self.assertEqual(told.status, "unsupported", rank.output)
-            self.assertIn("the device of rank 1 has no memory", told.message)
+            self.assertIn("the device of rank 1 cannot share memory", told.message)
 
     @needs_software
     def test_a_rank_that_cannot_open_such_memory_is_named(self):

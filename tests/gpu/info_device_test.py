@@ -48,7 +48,7 @@ class InfoDevice(unittest.TestCase):
             self.assertEqual(device["gpu_direct"],
                              {"available": True, "why_not": None, "flushed_by_host": flushed, "dmabuf": True})
             self.assertEqual("which the host flushes" in info(SOFT_CUDA_GPUDIRECT=kind), flushed)
-        for kind, why in (("off", "lets no network card reach"), ("unordered", "does not order")):
+        for kind, why in (("off", "does not support GPUDirect RDMA"), ("unordered", "does not order")):
             (device,) = cuda(SOFT_CUDA_GPUDIRECT=kind)["devices"]
             self.assertFalse(device["gpu_direct"]["available"])
             self.assertIn(why, device["gpu_direct"]["why_not"])

@@ -195,7 +195,7 @@ class DevicePerf(PerfCase):
         self.perf("all_reduce", "--ranks", 2, "--device", "cuda:0", "-b", 8, "-e", 8, *FEW_RUNS)
         for arguments, text in ((("--counts", counts), "has no counts"), (("--counts", costs), "has no counts"),
                                 (("--counts", "nowhere"), "cannot read"), (("--costs", costs), "add --counts"),
-                                (("--counts", counts, "--ranks", 2), "the file says what ran")):
+                                (("--counts", counts, "--ranks", 2), "its file says what ran")):
             done, out, err = call(RONDO, "sim", *arguments)
             self.assertEqual(done, 2, out + err)
             self.assertIn(text, err)

@@ -11,7 +11,8 @@ from region_job import DEVICES, ELEMENTS, SANITIZED, RegionCase, moved, plans_in
 # The first kernel of load_store: before it come those that every communicator loads.
 LOADING_FAULT = "cuLibraryGetKernel#99=2"
 TIMEOUT, REMOTE, ABORTED = 8, 9, 11  # of rondo_status_t
-# For steps that are to exceed it. A device is busy until a step says otherwise: what ends before has not waited.
+# A limit for steps that must exceed it. A device is busy until a step releases it, so work that ends before has not
+# waited.
 SHORT_S = 6
 SHORT = {"REGION_RANK_TIMEOUT_MS": str(SHORT_S * 1000)}
 
@@ -197,7 +198,8 @@ class Regions(RegionCase):
         self.assertEqual(ranks[0].last().status, "ok", ranks[0].output)
 
     def test_a_peer_that_leaves_while_a_call_waits_for_memory_to_be_opened_ends_that_call_and_is_named(self):
-        # Rank 0's call waits for rank 1's memory when rank 2 goes, which nobody else notices: rank 1 does not call.
+        # Rank 0's call waits for rank 1's memory when rank 2 leaves. No other rank notices that, because rank 1 does
+        # not call.
         for leave in ("destroy", "return"):
             with self.subTest(leave=leave):
                 ranks = self.job(3, ["sum=first", "0:busy", "0:post=busy", "1:await=busy", "1:register", "0:not_quiet",
@@ -237,8 +239,8 @@ class Regions(RegionCase):
         self.assertGreaterEqual(float(seconds), 4, rank.output)
         self.assertEqual(device, "busy", rank.output)
         self.assertEqual(claimed_blocks, "0", rank.output)  # another communicator may have them
-        self.assertIn("opening or closing memory that others have registered waits for work on CUDA device 0",
-                      rank.output)
+        self.assertRegex(rank.output,
+                         r"work on CUDA device 0 .*has not ended\. Opening or closing memory that other ranks")
 
     def test_a_call_that_waits_for_memory_to_be_opened_is_right_when_the_device_goes_on(self):
         ranks = self.busy_job(["0:register", "0:idle"], ["sum=behind", "shared", "sum=in_place"])
@@ -268,7 +270,7 @@ class Regions(RegionCase):
                              "2:other_start", "other_end"])
         for number in (0, 1):
             self.assertNotIn("must not be freed", ranks[number].output)
-        self.assertRegex(ranks[2].output, r"must not be freed yet: rank [01].* still has it open, .*; free it when")
+        self.assertRegex(ranks[2].output, r"must not be freed yet: rank [01].* still has it open, .*; free it after")
 
     def test_devices_without_atomics_between_them_share_nothing_and_go_through_places_where_that_is_asked_for(self):
         for environment, kernel in (({}, "interpreter"), ({"RONDO_KERNEL": "load_store"}, "load_store")):
@@ -279,7 +281,7 @@ class Regions(RegionCase):
     def test_if_one_rank_cannot_share_what_it_registers_all_choose_the_interpreter(self):
         kernels = {"RONDO_DEVICE_EXECUTOR": "kernel", "RONDO_LOG": "info"}
         for own_environment, size, devices, said in (
-                ({1: {"SOFT_CUDA_NVLINK": "off"}}, 3, 3, "device 1 does no atomics"),
+                ({1: {"SOFT_CUDA_NVLINK": "off"}}, 3, 3, "device 1 cannot perform atomics"),
                 ({1: {"SOFT_CUDA_MPS": "off"}}, 2, 1, ""),
                 ({2: {"SOFT_CUDA_MPS": "off"}}, 3, 2, ""),
                 ({1: {"SOFT_CUDA_FAULTS": LOADING_FAULT}}, 3, 3, "go on without load_store")):
@@ -296,7 +298,7 @@ class Regions(RegionCase):
                                        "RONDO_LOG": "info"})
         self.check_plan(ranks, "interpreter")
         for rank in ranks.values():
-            self.assertIn("does no atomics", rank.output)
+            self.assertIn("cannot perform atomics", rank.output)
             self.assertNotIn("go on without load_store", rank.output)
 
     def test_kernels_that_cannot_be_loaded_are_an_error_where_they_are_asked_for(self):

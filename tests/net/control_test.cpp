@@ -43,7 +43,7 @@ TEST_CASE("control plane: a connection that ends within a cell has ended, and wh
   OneEnd strange;
   strange.say(Bytes(net::cell_bytes, std::byte{7}));
   CHECK(strange.run([&] { return dead_of(*strange.control) == std::vector<uint32_t>{1}; }));
-  CHECK(strange.control->why_dead(1) == " sent what is no message of this version of Rondo");
+  CHECK(strange.control->why_dead(1) == " sent a message that this version of Rondo does not understand");
 }
 
 TEST_CASE("control plane: what one rank of a host reads, all ranks of the host know", "[net]") {

@@ -77,7 +77,7 @@ class DevicesOfSeveralHosts(HostsTest):
         self.need_ucx(RONDO)
         cases = [({"RONDO_NETWORK": "tcp"}, "tcp copies payloads by the host"),
                  ({"RONDO_NETWORK": "tcp", "SOFT_CUDA_GPUDIRECT": "off"}, "tcp copies payloads by the host"),
-                 ({"SOFT_CUDA_GPUDIRECT": "off"}, "lets no network card reach its memory"),
+                 ({"SOFT_CUDA_GPUDIRECT": "off"}, "does not support GPUDirect RDMA"),
                  ({"SOFT_CUDA_GPUDIRECT": "unordered"}, "does not order what network cards write")]
         if not takes_cuda_memory(RONDO):
             cases.append(({"SOFT_CUDA_HOST_READS": "off"}, "takes no memory of CUDA devices"))
@@ -89,7 +89,8 @@ class DevicesOfSeveralHosts(HostsTest):
                     job = Job(hosts, [0, 1], [PROGRAM, "sums"], WHERE_CAN_BE | environment).finish(60)
                     self.expect_slots(job, [in_host(text)] * 2)
             job = Job(hosts, [0, 1], [PROGRAM, "sums"], IN_DEVICES, ONE_CANNOT).finish(60)
-            self.expect(job, range(2), "unsupported", r"rank 1 \(host h1, process \d+\): .*lets no network card", {1})
+            self.expect(job, range(2), "unsupported",
+                        r"rank 1 \(host h1, process \d+\): .*does not support GPUDirect RDMA", {1})
 
     def expect_slots(self, job, where):
         """Checks that the ranks' sums are right, and that each rank says where its slots are."""
@@ -103,7 +104,7 @@ class DevicesOfSeveralHosts(HostsTest):
             job = Job(hosts, [0, 1], [PROGRAM, "sums"], WHERE_CAN_BE).finish(60)
             self.expect_slots(job, [IN_DEVICE] * 2)
             job = Job(hosts, [0, 1], [PROGRAM, "sums"], WHERE_CAN_BE, ONE_CANNOT).finish(60)
-            self.expect_slots(job, [IN_DEVICE, in_host("lets no network card reach its memory")])
+            self.expect_slots(job, [IN_DEVICE, in_host("does not support GPUDirect RDMA")])
 
     def test_a_killed_rank_is_named_on_every_other(self):
         with net.Hosts(2) as hosts:

@@ -67,14 +67,14 @@ class Preflight(unittest.TestCase):
                 for output in self.ranks():
                     self.assertRegex(output, r"rank 0 \(host h0, process \d+\) at 10\.201\.17\.1")
                     self.assertRegex(output, r"rank 1 \(host h1, process \d+\) at 10\.201\.17\.2")
-                    self.assertRegex(output, r"small packets, but of a slot of \d+ bytes each way .*ip link set dev "
+                    self.assertRegex(output, r"small packets, but a slot of \d+ bytes does not pass: .*ip link set dev "
                                              r"NAME mtu N|the other end has closed the connection|Connection reset")
                 self.on(host, net.NFT, "delete table ip t")
 
     def test_what_large_packets_do_not_pass_is_told_to_ranks_that_are_not_concerned(self):
         self.drop(1, "ip length > 1000")
         outputs = self.ranks(layout=(0, 0, 1))
-        told = [output for output in outputs if "small packets, but of a slot of" in output]
+        told = [output for output in outputs if "small packets, but a slot of" in output]
         self.assertGreaterEqual(len(told), 2, outputs)
 
     def test_the_rail_that_large_packets_do_not_pass_is_named(self):
@@ -82,7 +82,7 @@ class Preflight(unittest.TestCase):
         outputs = self.ranks(environment={"RONDO_INTERFACE": "eth0,eth1"})
         for output in outputs:
             self.assertRegex(output, r"by rail 1, from 10\.201\.18\.\d to 10\.201\.18\.\d")
-        self.assertTrue(any("small packets, but of a slot of" in output for output in outputs), outputs)
+        self.assertTrue(any("small packets, but a slot of" in output for output in outputs), outputs)
 
     def test_a_firewall(self):
         self.drop(0, "tcp flags syn")
@@ -91,9 +91,9 @@ class Preflight(unittest.TestCase):
             self.assertNotIn("init_timeout_ms", output)
         self.assertRegex(outputs[1], r"rank 1 \(host h1, process \d+\) at 10\.201\.17\.2 cannot connect to rank 0 "
                                      r"\(host h0, process \d+\) at 10\.201\.17\.1:\d+: it did not answer in time; "
-                                     r"look for a firewall between the hosts, or choose the network with "
+                                     r"check the firewalls between the hosts, or choose the network with "
                                      r"RONDO_INTERFACE")
-        self.assertRegex(outputs[0], r"no connection came in time to 10\.201\.17\.1:\d+ from rank 1 \(host h1|"
+        self.assertRegex(outputs[0], r"no connection arrived in time at 10\.201\.17\.1:\d+ from rank 1 \(host h1|"
                                      r"cannot connect to rank 0")
 
     def test_an_interface_that_the_others_cannot_reach(self):
@@ -105,14 +105,14 @@ class Preflight(unittest.TestCase):
     def test_over_ucx_the_same(self):
         self.drop(1, "ip length > 1000")
         outputs = self.ranks_over_ucx()
-        self.assertTrue(any("small packets, but of a slot of" in output for output in outputs), outputs)
+        self.assertTrue(any("small packets, but a slot of" in output for output in outputs), outputs)
 
     def test_the_network_of_ucx_that_large_packets_do_not_pass(self):
         # The control plane's own is another one, and is fine.
         self.drop(1, "iifname eth0 ip length > 1000")
         outputs = self.ranks_over_ucx(RONDO_INTERFACE="eth1", UCX_NET_DEVICES="eth0", RONDO_INIT_TIMEOUT="15")
         for output in outputs:
-            self.assertRegex(output, r"cannot reach rank \d \(host h\d, .* over UCX: .*at the MTU")
+            self.assertRegex(output, r"cannot reach rank \d \(host h\d, .* over UCX: .*and the MTU")
 
     def ranks_over_ucx(self, **environment):
         outputs = self.ranks(environment=dict({"RONDO_NETWORK": "ucx", "UCX_TLS": "tcp,self"}, **environment))

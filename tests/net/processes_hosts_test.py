@@ -70,7 +70,7 @@ class Processes(HostsTest):
             job.finish(120)
             for rank in range(2):
                 self.expect(job, [rank], "remote rank failed",
-                            r"control connection .*was (reset|closed by this system)", {1 - rank})
+                            r"(control connection .*was reset|this system closed its control connection)", {1 - rank})
 
 
 if __name__ == "__main__":

@@ -73,11 +73,11 @@ class Rails(HostsTest):
                     ("RONDO_INTERFACE", ("eth0,eth1", "eth0"), "the number of rails"),
                     ("RONDO_IB_HCA", ("rxe0", "rxe0,rxe1"), "the number of rails"),
                     ("RONDO_INTERFACE", ("eth0,eth0", "eth0,eth0"), "twice"),
-                    ("RONDO_INTERFACE", ("eth0,", "eth0,"), "empty place"),
+                    ("RONDO_INTERFACE", ("eth0,", "eth0,"), "empty entry"),
                     ("RONDO_INTERFACE", ("eth0,eth7", "eth0,eth7"), "'eth7' does not exist")):
                 network = "verbs" if variable == "RONDO_IB_HCA" else "tcp"
                 # Rank 0 runs the store. If it refuses its own setting at once, rank 1 waits for a store in vain.
-                patience = {"RONDO_INIT_TIMEOUT": "3"} if text == "empty place" else {}
+                patience = {"RONDO_INIT_TIMEOUT": "3"} if text == "empty entry" else {}
                 job = Job(hosts, [0, 1], [PROGRAM, "sum", "5", "1000"], patience, [
                     {variable: each, "RONDO_NETWORK": network} for each in environments]).finish(60)
                 with self.subTest(environments=environments):

@@ -234,7 +234,7 @@ echo "again: $(cat /sys/class/infiniband/rxe0/ports/1/hw_counters/duplicate_requ
     def test_what_keeps_two_machines_apart_is_told_by_both(self):
         to_rdma = "match ip protocol 17 0xff match ip dport 4791 0xffff"
         no_way = (r"rank [01] \(host vm[01].* cannot reach rank [01] \(host vm[01].*over verbs, from rxe0 port 1 .* to "
-                  r"rxe0 port 1 .*RONDO_IB_GID_INDEX, at a firewall \(RoCE v2 is UDP to port 4791\) and at the MTU "
+                  r"rxe0 port 1 .*RONDO_IB_GID_INDEX, the firewalls \(RoCE v2 is UDP to port 4791\) and the MTU "
                   r"between the hosts")
         # A full packet of this device has 1024 bytes and headers, an acknowledgement and a small write have less.
         in_the_way = (

@@ -118,7 +118,7 @@ TEST_CASE("verbs: a rail for each device of the list, else for each address; no 
         std::string::npos);
   for (const char *const list : {",b", "b,", "a:1,,b"}) {
     CAPTURE(list);
-    CHECK(chosen(ports, Wish{list, -1, {}}).find("with an empty place") != std::string::npos);
+    CHECK(chosen(ports, Wish{list, -1, {}}).find("with an empty entry") != std::string::npos);
   }
   CHECK(chosen(ports, Wish{"b,b,b,b,b,b,b,b,b", -1, {}}).find("more than 8") != std::string::npos);
 }

@@ -131,7 +131,7 @@ class Log(Case):
 
     def test_a_fifo_that_nobody_reads_is_refused_at_once(self):
         ranks = run_job(PROGRAM, 1, ["sum", "1", "1"], {"RONDO_LOG_FILE": self.fifo()}, seconds=HANG_S)
-        self.assertIn("a FIFO that nobody reads", ranks[0].last().message)
+        self.assertIn("a FIFO that no program reads", ranks[0].last().message)
 
     def test_a_socket_is_refused_as_one(self):
         with tempfile.TemporaryDirectory() as folder, socket.socket(socket.AF_UNIX) as listener:
@@ -191,7 +191,7 @@ class Outputs(Case):
             os.close(reader)
 
     def test_a_fifo_that_nobody_reads_is_refused(self):
-        self.refused(self.run_command("schedule", "--algorithm", "ring", "--json", self.fifo()), "nobody")
+        self.refused(self.run_command("schedule", "--algorithm", "ring", "--json", self.fifo()), "no program reads")
 
     @unittest.skipIf(os.geteuid() != 0, "only root makes devices")
     def test_a_device_stays_a_device(self):

@@ -139,7 +139,7 @@ class Meet(unittest.TestCase):
     def test_an_address_of_no_interface_is_refused_at_once(self):
         (status, said), = self.finish(self.rank(0, 29_903, MASTER_ADDR="192.0.2.7"))
         self.assertNotEqual(status, 0)
-        self.assertRegex(said, "invalid argument: .*MASTER_ADDR: '192.0.2.7' is no address of this host")
+        self.assertRegex(said, "invalid argument: .*MASTER_ADDR: '192.0.2.7' is not an address of this host")
         self.assertNotIn("RONDO_PORT", said)
 
 

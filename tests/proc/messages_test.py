@@ -151,7 +151,7 @@ class Timeout(unittest.TestCase):
                                       r"torchrun; store at 127\.0\.0\.1:\d+: not arrived at the step 'join': "
                                       r"rank 1 \(1 of 2\); it took longer than the "
                                       r"14\.5 s of init_timeout_ms \(RONDO_INIT_TIMEOUT\)\. "
-                                      r"Look whether all 2 ranks were started")
+                                      r"Check that all 2 ranks were started")
 
 
 if __name__ == "__main__":

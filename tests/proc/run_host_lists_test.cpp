@@ -37,7 +37,7 @@ TEST_CASE("run hosts: a file of hosts, as of mpirun and of batch systems") {
   std::string names;
   for (const HostShare &share : hosts.value()) names += share.host + " " + std::to_string(share.rank_count) + ", ";
   CHECK(names == "a 3, b 3, n1 8, n2 8, ::1 1, ");
-  CHECK(parse_hostfile("a\nb -x\n").error().message.find("line 2, 'b -x': behind the host comes slots=N") == 0);
+  CHECK(parse_hostfile("a\nb -x\n").error().message.find("line 2, 'b -x': after the host, give slots=N") == 0);
   for (const char *text : {"", "# none\n", "a slots=0", "a slots=x", "-o x", "a;b", "a b"})
     CHECK_FALSE(parse_hostfile(text).ok());
   const RunInputs inputs{[](const std::string &path) -> Result<std::string> {

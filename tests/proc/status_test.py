@@ -234,7 +234,7 @@ class Refused(unittest.TestCase):
     def test_garbage_in_the_place_of_a_segment_is_refused_with_the_reason(self):
         magic = 0x726F6E646F000000
         for part, data, seals in (("too short", b"x" * 8, F_SEAL_SHRINK), ("not sealed", b"x" * 65536, 0),
-                                  ("begins otherwise", b"x" * 65536, F_SEAL_SHRINK),
+                                  ("does not begin as one", b"x" * 65536, F_SEAL_SHRINK),
                                   ("has layout 99", struct.pack("<Q", magic + 99) + b"x" * 65536, F_SEAL_SHRINK),
                                   ("ranks and has", struct.pack("<Q", MAGIC) + b"x" * 65536, F_SEAL_SHRINK)):
             with self.subTest(part=part):

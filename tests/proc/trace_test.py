@@ -24,7 +24,7 @@ def trace(*arguments):
 
 
 class Timeline:
-    """A document, read and checked as every one of them must be."""
+    """Reads a document, and checks what holds for every document."""
 
     def __init__(self, case, text):
         document = json.loads(text)
@@ -138,7 +138,7 @@ class Files(RunTest):
         self.assertEqual(len(timeline.groups), 3)  # host b's process once
         wait, = timeline.of(timeline.lane(0, "1" * 32), "wait")
         self.assertEqual((wait["name"], wait["dur"]), ("rank 1 is awaited", 1))
-        self.refused("clock of host c differs from that of host a", files[0], files[3])
+        self.refused("clock of host c with the clock of host a", files[0], files[3])
         self.refused("is given twice", files[0], files[0])
 
     def test_what_is_no_recording_is_refused(self):

@@ -151,7 +151,7 @@ class Resume(TrainCase):
                                      model=model, preexec_fn=small_files)
         self.assertEqual(status, 2, out + err)
         self.assertIn("cannot save the checkpoint", err)
-        self.assertIn("an earlier one there is as it was", err)
+        self.assertIn("an earlier checkpoint there is unchanged", err)
         self.assertEqual(self.checkpoint.read_bytes(), good)
         self.assertEqual([path.name for path in self.folder.iterdir() if re.search("partial", path.name)], [])
 
@@ -210,7 +210,7 @@ class Resume(TrainCase):
         corpus.write_bytes(text)
         self.saved("--corpus", corpus)
         corpus.write_bytes(text[:100_000] + b"x" + text[100_001:])
-        self.refused(("of another run: checksum of the corpus is",), "--steps", 8, "--corpus", corpus, "--resume",
+        self.refused(("to another run: checksum of the corpus is",), "--steps", 8, "--corpus", corpus, "--resume",
                      self.checkpoint)
 
 

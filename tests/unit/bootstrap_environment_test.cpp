@@ -327,7 +327,7 @@ TEST_CASE("address: a list of interfaces is a rail each") {
   config.network = NetworkChoice::verbs;
   CHECK(rail_count(config) == 2);
   for (const char *empty : {",lo", "lo,", "lo,,127.0.0.2", ","}) {
-    CHECK(choose_addresses(empty).error().message.find("empty place") != std::string::npos);
+    CHECK(choose_addresses(empty).error().message.find("empty entry") != std::string::npos);
     CHECK(choose_address(empty).error().status == RONDO_ERROR_INVALID_ARGUMENT);
   }
   CHECK(choose_addresses("lo,127.0.0.1").error().message.find("names the address 127.0.0.1 twice") !=

@@ -164,7 +164,7 @@ TEST_CASE("a descriptor on offer: when the offer has ended a taker is told at on
   const auto late = take_descriptor(ticket, now_ns() + patience_ns);
   REQUIRE_FALSE(late.ok());
   CHECK(late.error().status == RONDO_ERROR_REMOTE);
-  CHECK(late.error().message.find("is gone, or gave up") != std::string::npos);
+  CHECK(late.error().message.find("has ended, or gave up") != std::string::npos);
   CHECK(late.error().message.find("boot_id, as copies of a running machine do: reboot one") != std::string::npos);
 }
 

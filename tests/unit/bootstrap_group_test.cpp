@@ -167,7 +167,7 @@ TEST_CASE("store group: a wrong size and a rank that comes twice are told to all
       REQUIRE(rank->told);
       CHECK(rank->told->status == RONDO_ERROR_MISMATCH);
       CHECK(rank->told->peer == 2);
-      CHECK(rank->told->message.find(twice ? "came twice" : "5 ranks; others say 4") != std::string::npos);
+      CHECK(rank->told->message.find(twice ? "joined twice" : "5 ranks; others say 4") != std::string::npos);
     }
   }
 }

@@ -220,7 +220,7 @@ TEST_CASE("rendezvous: a rank that comes twice, or with another size, ends the w
     for (std::thread &rank : ranks) rank.join();
     for (const Error &error : errors) {
       CHECK(error.status == RONDO_ERROR_MISMATCH);
-      CHECK(error.message.find(twice ? "rank 1 came twice" : "others say") != std::string::npos);
+      CHECK(error.message.find(twice ? "rank 1 joined twice" : "others say") != std::string::npos);
     }
   }
 }

@@ -136,14 +136,14 @@ TEST_CASE("listen place: rank 0 listens so that others reach it, or says what is
   for (const char *foreign : {"192.0.2.7", "10.1.0.5"}) {  // the second is of an interface that is down
     const std::string why = listens(foreign, {address(foreign)}, own);
     CHECK(why.find(foreign) != std::string::npos);
-    CHECK(why.find("no address of this host") != std::string::npos);
+    CHECK(why.find("not an address of this host") != std::string::npos);
     CHECK(why.find("10.0.0.5 (eth0)") != std::string::npos);
     CHECK(why.find("RONDO_INTERFACE") != std::string::npos);
     CHECK(why.find("port") == std::string::npos);
   }
   CHECK(listens("192.0.2.7", {address("192.0.2.7")}, own, "10.0.0.5") == "10.0.0.5 10.0.0.5");
   const auto refused = join_job(job_of_two(0, "192.0.2.7", 29'500), 0, false, "", soon());
-  CHECK(refused.error().message.find("no address of this host") != std::string::npos);
+  CHECK(refused.error().message.find("not an address of this host") != std::string::npos);
 }
 
 TEST_CASE("rendezvous: a port that is taken is spoken of, and a job of the same description is told", "[file]") {

@@ -97,12 +97,13 @@ TEST_CASE("perf report: one rank without a launcher is told how to be more") {
   Options options;
   Machine machine;
   machine.members.resize(1);
-  CHECK_THAT(table_head(options, machine, "1"), Contains("# One rank has nobody") && Contains("rondo run -n N\n"));
+  CHECK_THAT(table_head(options, machine, "1"),
+             Contains("# One rank exchanges no data") && Contains("rondo run -n N\n"));
   options.ranks = 1;  // asked for
-  CHECK_THAT(table_head(options, machine, "1"), !Contains("nobody"));
+  CHECK_THAT(table_head(options, machine, "1"), !Contains("exchanges no data"));
   options.ranks = 0;
   machine.members.resize(2);
-  CHECK_THAT(table_head(options, machine, "1"), !Contains("nobody"));
+  CHECK_THAT(table_head(options, machine, "1"), !Contains("exchanges no data"));
 }
 
 TEST_CASE("perf report: the table has nccl-tests' columns, and says OK or FAILED") {

@@ -296,7 +296,7 @@ TEST_CASE("observe: what is not a segment, or one of another layout, is refused 
   segment->header().magic = magic + 7;
   CHECK(refusal(segment->descriptor()).find("has layout " + std::to_string((magic + 7) & 0xFFFF)) != std::string::npos);
   segment->header().magic = ~magic;
-  CHECK(refusal(segment->descriptor()).find("begins otherwise") != std::string::npos);
+  CHECK(refusal(segment->descriptor()).find("does not begin as one") != std::string::npos);
   segment->header().magic = magic;
   for (const uint64_t rank_count : {uint64_t{0}, uint64_t{1} << 20, UINT64_MAX}) {
     segment->header().rank_count = rank_count;

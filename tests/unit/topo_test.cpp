@@ -229,7 +229,7 @@ TEST_CASE("topology: XML that is not balanced, repeats a processor or is of anot
   CHECK(import_topology("<topology version=\"3.0\">" + pu + "</topology>").ok());
   const auto later = import_topology("<topology version=\"4.0\">" + pu + "</topology>");
   REQUIRE_FALSE(later.ok());
-  CHECK(later.error().message.find("version '4.0' of hwloc's format, of which 2 and 3 can be read") == 0);
+  CHECK(later.error().message.find("version '4.0' of hwloc's format; versions 2 and 3 can be read") == 0);
   for (const std::string &bad :
        {begin + pu, begin + pu + pu + "</topology>", begin + "</topology>", begin + pu + "</object></topology>",
         begin + pu + "</topology>" + pu, begin + "<object type=\"PU\" os_index=\"99999\"/></topology>",

@@ -312,7 +312,7 @@ TEST_CASE("tuning file: what is not understood is refused with its place") {
   CHECK(contains(parse_refusal(with(good, "\"rows\"", "\"lines\"")), "unknown key 'lines'; known are: format"));
   CHECK(contains(parse_refusal(with(good, "\"rows\": [{", "\"rows\": 3, \"costs\": [{")), "rows: wants a list"));
   CHECK(contains(parse_refusal(with(good, "\"ranks\": 2", "\"ranks\": 2, \"ranks\": 4")),
-                 "the key 'ranks' is there twice"));
+                 "the key 'ranks' occurs twice"));
   CHECK(contains(parse_refusal(with(good, "\"ranks\": 2, ", "")), "rows[0]: ranks: wants a whole number"));
   CHECK(contains(parse_refusal(with(good, "\"ranks\": 2", "\"ranks\": 2.5")), "rows[0]: ranks: wants a whole number"));
   CHECK(contains(parse_refusal(with(good, "\"ranks\": 2", "\"ranks\": 99999999999")),

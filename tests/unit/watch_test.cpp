@@ -103,8 +103,8 @@ TEST_CASE("watch: the reason of a fault is not awaited past the deadline of the 
 
 TEST_CASE("watch: a slot of another operation is a disagreement also where the deadline is near and the record missing",
           "[unit]") {
-  // Rank 1's call of operation 2 comes behind its slot. Where it is here and equal, or rank 1 is on this host, the slot
-  // is a defect.
+  // Rank 1's call of operation 2 arrives after its slot. If the call has arrived and is equal, or if rank 1 is on this
+  // host, the slot is a defect.
   for (const auto &[known, far] : {std::pair(false, true), std::pair(true, true), std::pair(false, false)}) {
     CAPTURE(known, far);
     SceneRanks ranks(2);
@@ -116,7 +116,7 @@ TEST_CASE("watch: a slot of another operation is a disagreement also where the d
     REQUIRE(ranks.failed());
     CHECK(ranks.failure().status == (known || !far ? RONDO_ERROR_INTERNAL : RONDO_ERROR_MISMATCH));
     CHECK(ranks.failure().peer == 1);
-    const bool says_unknown = ranks.failure().message.find("is not known here yet") != std::string::npos;
+    const bool says_unknown = ranks.failure().message.find("does not know yet") != std::string::npos;
     CHECK(says_unknown == (!known && far));
   }
 }

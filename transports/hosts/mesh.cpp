@@ -312,8 +312,8 @@ class Acceptor {
       }
       error.message += (error.message.empty() ? "" : ", ") + request_.group.infos[peer].describe(peer);
     }
-    error.message = "no connection came in time to " + here + " from " + error.message +
-                    "; look for a firewall between the hosts, or choose the network with RONDO_INTERFACE";
+    error.message = "no connection arrived in time at " + here + " from " + error.message +
+                    "; check the firewalls between the hosts, or choose the network with RONDO_INTERFACE";
     return error;
   }
 
@@ -364,7 +364,7 @@ Result<Connection> connect_peer(const MeshRequest &request, const Mesh &mesh, ui
     error.message = request.group.infos[request.rank].describe(request.rank) + " at " + request.own_address(rail) +
                     " cannot connect to " + request.group.infos[peer].describe(peer) + " at " +
                     format_endpoint(theirs) + ": " + error.message +
-                    "; look for a firewall between the hosts, or choose the network with RONDO_INTERFACE";
+                    "; check the firewalls between the hosts, or choose the network with RONDO_INTERFACE";
     return error;
   }
 }
@@ -381,7 +381,7 @@ Result<Mesh> connect_mesh(const MeshRequest &request, Store &store) {
     listeners.push_back(std::move(listener));
   }
   RONDO_TRY_ASSIGN(mesh.endpoints, exchange_ports(request, own, store));
-  // All ranks listen by now: a connection that does not succeed soon never does.
+  // All ranks listen by now, so a connection that does not succeed soon never will.
   MeshRequest soon = request;
   soon.deadline_ns = std::min(request.deadline_ns, now_ns() + connect_patience_ns);
   // A rank connects to lower ranks only, and waits for them, so there is no circle.

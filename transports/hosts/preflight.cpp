@@ -81,7 +81,9 @@ Result<void> Pair::advance(const PreflightRequest &request) {
     if (moved < 0) break;
     for (size_t at = 0; at < static_cast<size_t>(moved); ++at)
       if (block[at] != expected_at(received_ + at))
-        return broken(request, "other bytes came than were sent; what changes packets between the hosts?");
+        return broken(
+            request,
+            "the bytes that arrived differ from those that were sent; find what changes packets between the hosts");
     received_ += static_cast<size_t>(moved);
     moved_ns_ = now_ns();
   }
@@ -96,10 +98,10 @@ Error Pair::stalled(const PreflightRequest &request) const {
   static_cast<void>(::getsockopt(peer_.socket.get(), IPPROTO_TCP, TCP_INFO, &info, &bytes));
   const size_t arrived = sent_ - std::min(sent_, static_cast<size_t>(unacknowledged));
   Error error{RONDO_ERROR_TIMEOUT,
-              request.own_name + " and " + name() + " reach each other with small packets, but of a slot of " +
-                  std::to_string(slot_bytes_) + " bytes each way " + std::to_string(arrived) +
-                  " have arrived there and " + std::to_string(received_) +
-                  " here, and nothing has moved for 5 s; packets carry up to " + std::to_string(info.tcpi_snd_mss) +
+              request.own_name + " and " + name() + " reach each other with small packets, but a slot of " +
+                  std::to_string(slot_bytes_) + " bytes does not pass: " + std::to_string(arrived) +
+                  " bytes arrived there, " + std::to_string(received_) +
+                  " here, and nothing moved for 5 s. Packets carry up to " + std::to_string(info.tcpi_snd_mss) +
                   " bytes. Give the interfaces of both hosts the MTU that the network between them carries (ip link "
                   "set dev NAME mtu N), let the firewall pass large packets and ICMP \"fragmentation needed\", or "
                   "choose another network with RONDO_INTERFACE"};

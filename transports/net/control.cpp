@@ -31,7 +31,7 @@ std::string reason_of(int error, uint64_t timeout_ns) {
     case ECONNRESET:  // the kernel resets connections of a process that ended with unread data, too
       return " has ended, or its control connection was reset";
     case ECONNABORTED:
-      return " can no longer be heard: its control connection was closed by this system, as `ss -K` does";
+      return " cannot be reached any more: this system closed its control connection, as `ss -K` does";
     case ETIMEDOUT:
     case EHOSTUNREACH:
     case ENETUNREACH:
@@ -39,7 +39,7 @@ std::string reason_of(int error, uint64_t timeout_ns) {
       return " gave no answer for " + show_seconds(timeout_ns) + (timeout_ns % 1'000'000'000 == 0 ? ".0" : "") +
              " s; is the network between the hosts cut?";
     case EPROTO:
-      return " sent what is no message of this version of Rondo";
+      return " sent a message that this version of Rondo does not understand";
     default:
       return std::string(" cannot be reached (") + std::strerror(error) + ")";
   }
@@ -119,10 +119,10 @@ bool Control::is_deserted() const {
   return true;
 }
 
-/// Repeats what is to be said until it has arrived, since nobody will send it later. What the other hosts have not
-/// acknowledged may be lost. The kernel sends nothing again if received bytes are unread when the connection is closed,
-/// or if the network goes with its last process, as a container's does. So this waits for acknowledgements, for a
-/// while. Ranks that leave at one moment may all find that they are the last: it is said once.
+/// Repeats the last updates until they have arrived, because no rank will send them later. What the other hosts have
+/// not acknowledged may be lost. The kernel sends nothing again if received bytes are unread when the connection is
+/// closed, or if the network goes with its last process, as a container's does. So this waits for acknowledgements, for
+/// a while. If several ranks leave at once, each may find that it is the last. It is reported once.
 void Control::say_farewell() {
   const uint64_t begun_ns = now_ns();
   if (parts_.local->failed()) send_failure();  // a full connection may have left it out
@@ -138,7 +138,8 @@ void Control::say_farewell() {
 /// Says farewell to all neighbours. Returns false if a connection was full.
 bool Control::tell_farewell() {
   const uint64_t limit = std::max(ControlLines::failure_max + own_cells(), ControlLines::buffered_max);
-  // First what other hosts may hear by this one alone: what is joined by it is seen to part when it has left.
+  // First sends the updates that other hosts can only get through this host. When this host has left, the hosts that it
+  // joined are seen as parted.
   news_.call_due(UINT64_MAX);
   news_.tell(lines_, limit - own_cells());
   bool done = true;
@@ -186,7 +187,8 @@ void Control::step(uint64_t now_ns) {
   if (lock.held()) serve(now_ns, std::exchange(someone_died_, false));
 }
 
-/// True: the process of a rank of this host has ended since the last look. `all`: processes without a handle, too.
+/// Returns true if the process of a rank of this host has ended since the last check. `all`: processes without a
+/// handle, too.
 bool Control::look_for_dead(bool all) {
   const bool fired = ::poll(processes_.data(), processes_.size(), 0) > 0;
   if (!fired && !all) return false;
@@ -212,14 +214,15 @@ void Control::serve(uint64_t now_ns, bool someone_died) {
     RemoteHost &peer = parts_.share.memory.host(host);
     if (peer.lost == 0) receive(host);
     if (peer.lost == 0 && peer.send_error != 0) news_.lose(host, static_cast<int>(peer.send_error));
-    // Before the next heartbeat is sent, so that the first of these looks sees one that was sent when the last one was.
+    // Runs before the next heartbeat is sent. So when its first check finds a heartbeat unacknowledged, that heartbeat
+    // was sent one interval ago.
     if (beats && peer.lost == 0 && lines_.is_silent(host, now_ns)) {
       news_.lose(host, ETIMEDOUT);
       lines_.give_up(host);
     }
     if (peer.lost == 0) static_cast<void>(lines_.send_rest(host));
   }
-  // Before the news: that a rank has left comes behind the failure for which it did.
+  // Runs before the other updates, so that a failure is sent before the report that a rank left because of it.
   const uint64_t told = shared.failure_told;
   if (parts_.local->failed() && (told == 0 || (beats && told <= failure_repeats))) send_failure();
   const bool asked = memory::load_sync(shared.tell) != 0 && memory::exchange_if(shared.tell, 1, 0);
@@ -269,7 +272,7 @@ void Control::receive(uint32_t neighbour) {
   if (ended) news_.lose(neighbour, *ended);
 }
 
-/// False: nothing that comes can be understood any more.
+/// Returns false if nothing that arrives can be understood any more.
 bool Control::take(uint32_t neighbour, ByteReader cell) {
   const auto magic = cell.number<uint32_t>();
   const auto kind = static_cast<CellKind>(cell.number<uint32_t>());
@@ -336,7 +339,7 @@ void Control::watch(std::vector<pollfd> &descriptors) const {
   const std::lock_guard own(mutex_);
   for (const pollfd &process : processes_)
     if (process.fd >= 0) descriptors.push_back(process);
-  // Events there would wake this rank again and again, as long as a stopped rank has the lock.
+  // As long as a stopped rank has the lock, events there would wake this rank again and again.
   if (!is_to_serve(now_ns()) || locked_out_ >= locked_out_max) return;
   descriptors.push_back({parts_.share.bell.get(), POLLIN, 0});
   for (const uint32_t host : overlay_.neighbours(host_))

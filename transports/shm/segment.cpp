@@ -27,7 +27,7 @@ Error not_a_segment(const std::string &why) {
   return invalid_argument("this is not a communicator's shared segment: " + why);
 }
 
-/// A file that could shrink could kill its reader; so could one of huge pages, of which there may be none left.
+/// Reading a file that shrinks would kill the reader. So would a file of huge pages if no huge page is left.
 Result<void> check_file(int descriptor) {
   struct statfs system {};
   if (::fstatfs(descriptor, &system) != 0 || system.f_type != TMPFS_MAGIC)
@@ -45,7 +45,7 @@ Result<SegmentShape> observed_shape(int descriptor, size_t file_bytes) {
       ::pread(descriptor, static_cast<void *>(&header), sizeof header, 0) != sizeof header)
     return not_a_segment("it cannot be read");
   if (magic == 0) return Error{RONDO_NOT_READY, "the communicator is being made; ask again"};
-  if ((magic & ~layout_mask) != (segment_magic & ~layout_mask)) return not_a_segment("it begins otherwise");
+  if ((magic & ~layout_mask) != (segment_magic & ~layout_mask)) return not_a_segment("it does not begin as one");
   if (magic != segment_magic)
     return Error{RONDO_ERROR_MISMATCH, "the communicator's memory has layout " + std::to_string(magic & layout_mask) +
                                            " and this version of Rondo reads layout " +
@@ -61,7 +61,7 @@ Result<SegmentShape> observed_shape(int descriptor, size_t file_bytes) {
 }
 
 /// Puts empty memory over the parts of a file that have no pages yet. Reading them would make those pages: a sparse
-/// file of a few bytes could take all memory there is. What is written there later is not seen.
+/// file of a few bytes could use up all memory. Data written there later is not seen.
 Result<void> cover_holes(const Mapping &mapping, int descriptor) {
   const auto [address, bytes] = mapping.get();
   const auto page = static_cast<size_t>(::sysconf(_SC_PAGESIZE));

@@ -75,7 +75,7 @@ class TcpNetwork final : public net::Network {
   void look_for_silence();
   static void note(Socket &socket, const std::string &what);
   static void lose(Socket &socket, const std::string &what);
-  /// Returns whether nothing that is of use can arrive on the socket yet.
+  /// Returns whether no useful data can arrive on the socket yet.
   [[nodiscard]] bool is_quiet(const Socket &socket) const { return socket.messages_only && !opened_; }
   [[nodiscard]] Socket &socket_of(const Link &link, uint64_t counter) {
     return *sockets_[link.first_socket + counter % per_peer_];
@@ -227,7 +227,7 @@ bool TcpNetwork::parse(Socket &socket, net::EventList &events) {
     std::memcpy(&socket.frame, socket.staging.data() + socket.staged_first, sizeof(FrameHeader));
     socket.staged_first += sizeof(FrameHeader);
     if (!begin_frame(socket, events))
-      lose(socket, std::string("it sent what is no frame of this version of Rondo") +
+      lose(socket, std::string("it sent a frame that this version of Rondo does not understand") +
                        (socket.tagger ? ", or the frame was changed on its way" : ""));
   }
   return false;
@@ -268,7 +268,7 @@ void TcpNetwork::end_tag(Socket &socket, const wire::FrameTag &tag, net::EventLi
   const FrameHeader &frame = socket.frame;
   const std::byte *const payload = socket.payload - frame.bytes;
   if (!wire::equal_tags(tag, socket.tagger->next(bytes_of_header(frame), {payload, frame.bytes}))) {
-    lose(socket, "a frame has a wrong tag: its bytes are not those that were sent");
+    lose(socket, "a frame has a wrong tag: its bytes were changed on their way");
     return;
   }
   take_credit(socket, events);

@@ -68,11 +68,11 @@ ucs_status_t Receiver::on_message(void *self, const void *header, size_t header_
 ucs_status_t Receiver::take(Peer &peer, const Incoming &incoming) {
   const Header &header = incoming.header;
   const auto refuse = [&](const char *wrong) {
-    lose(peer, std::string("it sent what is no message of this version of Rondo: ") + wrong);
+    lose(peer, std::string("it sent an invalid message: ") + wrong);
     return UCS_OK;
   };
   if (header.channel >= peer.links.size()) return refuse("there is no such channel");
-  if (header.bytes != incoming.bytes) return refuse("it has not the bytes that it says");
+  if (header.bytes != incoming.bytes) return refuse("its size differs from its header");
   Link &link = *peer.links[header.channel];
   if (header.consumed > link.sent) return refuse("it gives credit for what was not sent");
   for (; link.consumed < header.consumed; ++link.consumed)  // a message that was overtaken says less

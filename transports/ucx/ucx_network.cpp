@@ -21,7 +21,7 @@ constexpr uint64_t close_patience_ns = 1'000'000'000;
 /// smallest buffer of a socket takes it.
 constexpr uint64_t surely_left_bytes = 4096;
 constexpr const char *advice =
-    "; look for a firewall between the hosts, at UCX_TLS and UCX_NET_DEVICES and at the MTU of these devices, or set "
+    "; check the firewalls between the hosts, UCX_TLS, UCX_NET_DEVICES and the MTU of these devices, or set "
     "RONDO_NETWORK=tcp";
 
 /// Returns whether all that was sent to the peer leaves without further calls.
@@ -154,7 +154,7 @@ Result<void> UcxNetwork::connect(const JoinRequest &request, Store &store) {
     RONDO_TRY(watch.look());
     start_flushes();
     if (now_ns() >= request.deadline_ns)
-      return refused(missing != nullptr ? *missing : *peers_.front(), RONDO_ERROR_TIMEOUT, "no answer came in time");
+      return refused(missing != nullptr ? *missing : *peers_.front(), RONDO_ERROR_TIMEOUT, "no answer arrived in time");
     if (!moved) yield_core();
   }
 }
@@ -319,11 +319,11 @@ Result<std::unique_ptr<net::Network>> make_network(const std::vector<net::NearLi
                          worker.value()->check_device_memory(request.rdma_memory).ok();
   RONDO_TRY_ASSIGN(auto introductions, exchange_addresses(request, address, in_device, store));
   auto network = std::make_unique<UcxNetwork>(std::move(worker).value(), links, std::move(introductions), request);
-  // All ranks wait here: a rank that ended the store early would look failed to the others.
+  // All ranks wait here, because a rank that ended the store early would look failed to the others.
   Result<void> met = network->connect(request, store);
   if (!met.ok())
     if (auto why = StoreWatch(store).hear_why(); !why.ok()) met = std::move(why);
-  // A peer that has not met all of its own may still wait for what UCX here has kept or is to answer.
+  // A peer that has not met all of its peers may still wait for data that UCX holds here, or for its answer.
   const IdleWork work(store, [&network] { network->progress(); });
   RONDO_TRY(check_outcomes(store, request.key_prefix + "/ucx/met", request.rank, request.rank_count, met,
                            request.deadline_ns));

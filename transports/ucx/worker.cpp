@@ -27,7 +27,7 @@ Result<void> Worker::open_context() {
   params.name = "rondo";
   if (status == UCS_OK) status = api_.ucp_init_version(UCP_API_MAJOR, UCP_API_MINOR, &params, config, &context_);
   api_.ucp_config_release(config);
-  if (status != UCS_OK) return error("opening UCX (look at UCX_TLS and UCX_NET_DEVICES)", status);
+  if (status != UCS_OK) return error("opening UCX (check UCX_TLS and UCX_NET_DEVICES)", status);
   ucp_context_attr_t attributes{};
   attributes.field_mask = UCP_ATTR_FIELD_REQUEST_SIZE | UCP_ATTR_FIELD_MEMORY_TYPES;
   status = api_.ucp_context_query(context_, &attributes);
@@ -42,7 +42,7 @@ Result<void> Worker::open_worker() {
   params.field_mask = UCP_WORKER_PARAM_FIELD_THREAD_MODE;
   params.thread_mode = UCS_THREAD_MODE_SERIALIZED;
   ucs_status_t status = api_.ucp_worker_create(context_, &params, &worker_);
-  if (status != UCS_OK) return error("opening a UCX worker (look at UCX_TLS and UCX_NET_DEVICES)", status);
+  if (status != UCS_OK) return error("opening a UCX worker (check UCX_TLS and UCX_NET_DEVICES)", status);
   status = api_.ucp_worker_get_efd(worker_, &event_descriptor_);
   if (status != UCS_OK) return error("ucp_worker_get_efd", status);
   return {};

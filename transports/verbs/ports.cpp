@@ -80,7 +80,7 @@ Result<std::vector<PortWish>> split(const RailsWish &wish) {
     end = devices.find(',', begin);
     if (end == begin)
       return Error{RONDO_ERROR_INVALID_ARGUMENT,
-                   "RONDO_IB_HCA is '" + wish.devices + "', with an empty place where a device should be"};
+                   "RONDO_IB_HCA is '" + wish.devices + "', with an empty entry; name a device there"};
     add(devices.substr(begin, end - begin));
   }
   if (wishes.size() <= rails_max) return wishes;

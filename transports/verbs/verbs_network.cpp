@@ -24,8 +24,8 @@ constexpr uint32_t events_per_completion = 2;  // and the events of slots that w
 constexpr uint32_t idle_polls_per_look = 1024;            // between reads of the device's events, a system call each
 constexpr uint64_t farewell_patience_ns = 2'000'000'000;  // of what has not reached the peers when the links are closed
 constexpr const char *advice =
-    "; look at RONDO_IB_HCA and RONDO_IB_GID_INDEX, at a firewall (RoCE v2 is UDP to port 4791) and at the MTU between "
-    "the hosts, or set RONDO_NETWORK=tcp";
+    "; check RONDO_IB_HCA, RONDO_IB_GID_INDEX, the firewalls (RoCE v2 is UDP to port 4791) and the MTU between the "
+    "hosts, or set RONDO_NETWORK=tcp";
 
 class VerbsNetwork final : public net::Network {
  public:
@@ -41,7 +41,7 @@ class VerbsNetwork final : public net::Network {
   bool put(uint32_t link, const net::Message &message) override;
   bool credit(uint32_t link, uint64_t consumed) override;
   uint32_t poll(std::span<net::Event> events) override;
-  /// Returns true, since what was posted is the device's: it sends, and sends again, without further calls.
+  /// Returns true, because the device owns all posted work. It sends, and sends again, without further calls.
   bool flushed() const override { return true; }
   void watch(std::vector<pollfd> &descriptors) const override;
   Error why_lost(uint32_t peer) const override;
@@ -182,7 +182,7 @@ Result<void> VerbsNetwork::greet(const JoinRequest &request, Store &store) {
     if (missing == nullptr) return {};
     RONDO_TRY(watch.look());
     if (now_ns() >= request.deadline_ns)
-      return refused(*missing->peer, *missing->path, RONDO_ERROR_TIMEOUT, "no answer came in time");
+      return refused(*missing->peer, *missing->path, RONDO_ERROR_TIMEOUT, "no answer arrived in time");
     yield_core();
   }
 }
@@ -264,7 +264,7 @@ void VerbsNetwork::take_word(Peer &peer, Path &path, const Immediate &word, net:
         break;
     }
   }
-  if (wrong != nullptr) path.lose(std::string("it sent what is no message of this version of Rondo: ") + wrong);
+  if (wrong != nullptr) path.lose(std::string("it sent an invalid message: ") + wrong);
 }
 
 const char *VerbsNetwork::take_slot(Peer &peer, Link &link, PathLink &ends, const Immediate &word,

@@ -137,7 +137,7 @@ Outcome Products::find_functions() {
   library_.find(functions_->multiply, "cublasLtMatmul");
   if (library_.missing().empty()) return std::nullopt;
   return Failure{Exit::usage, "--product-library: " + library_.path() +
-                                  " has not the interface of cuBLASLt; it lacks " + library_.missing()};
+                                  " does not have the interface of cuBLASLt: it lacks " + library_.missing()};
 }
 
 Outcome Products::check(const char *what, int status) const {
@@ -200,7 +200,7 @@ Outcome Products::choose_way(const ProductBatch &batch, Plan &plan) {
                            functions_->choose(handle_, plan.description, plan.a, plan.b, plan.c, plan.c, made, 1,
                                               &found, &found_count)))
     return failure;
-  if (found_count < 1) return check("cublasLtMatmulAlgoGetHeuristic found no way", found.status);
+  if (found_count < 1) return check("cublasLtMatmulAlgoGetHeuristic found no algorithm", found.status);
   plan.way = found.way;
   return std::nullopt;
 }

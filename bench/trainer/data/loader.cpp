@@ -62,7 +62,7 @@ Loader::~Loader() {
 Outcome Loader::next(const Batch *&batch) {
   std::unique_lock lock(mutex_);
   if (!changed_.wait_for(lock, deadline, [this] { return !full_.empty() || failure_; }))
-    return Failure{Exit::usage, "no samples came within a minute; is the corpus on a disk that does not answer?"};
+    return Failure{Exit::usage, "no samples arrived within a minute; check that the disk with the corpus answers"};
   if (full_.empty()) return failure_;
   empty_.push_back(std::exchange(current_, std::move(full_.front())));
   full_.pop_front();

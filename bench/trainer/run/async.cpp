@@ -71,8 +71,9 @@ class Server {
     const bool moved = moved_.wait_for(lock, deadline, [&] { return failure_ || lead() <= options_.staleness; });
     if (failure_) return failure_;
     if (!moved)
-      return Failure{Exit::communication, "rank " + std::to_string(index + 1) + " is --staleness steps ahead and has " +
-                                              "waited in vain for the slowest worker; look what became of that"};
+      return Failure{Exit::communication,
+                     "rank " + std::to_string(index + 1) + " is --staleness steps ahead and has " +
+                         "waited too long for the slowest worker; check whether that worker still runs"};
     staleness_.lead_max = std::max(staleness_.lead_max, lead());
     std::memcpy(reply, trainer_.parameters(), bytes_);
     read_[index] = trainer_.progress().updates;

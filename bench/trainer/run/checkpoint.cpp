@@ -35,7 +35,8 @@ std::string folder_of(const std::string &path) {
 }
 
 Failure save_failure(const std::string &path, const std::string &why) {
-  return {Exit::usage, "cannot save the checkpoint " + path + ": " + why + "; an earlier one there is as it was"};
+  return {Exit::usage,
+          "cannot save the checkpoint " + path + ": " + why + "; an earlier checkpoint there is unchanged"};
 }
 
 Failure load_failure(const std::string &path, const std::string &why) {
@@ -202,7 +203,7 @@ Outcome Checkpoint::load(Run &run) const {
   const json wanted = settings_of(options_, ranks_, corpus_), &found = header["settings"];
   for (const auto &[name, value] : wanted.items())
     if (!found.contains(name) || found[name] != value)
-      return load_failure(path, "it is of another run: " + name + " is " + found.value(name, json()).dump() +
+      return load_failure(path, "it belongs to another run: " + name + " is " + found.value(name, json()).dump() +
                                     " there and " + value.dump() + " here; give the same options");
   std::vector<float> state(trainer_.state().whole_count());
   if (!stream.read(state.data(), state.size() * sizeof(float))) return truncated;

@@ -84,10 +84,10 @@ Outcome Trainer::compare_ranks() {
   if (odd.empty()) return std::nullopt;
   std::string names;
   for (const size_t rank : odd) names += (names.empty() ? "rank " : ", rank ") + std::to_string(rank);
-  return Failure{Exit::diverged, "after step " + std::to_string(progress_.step) +
-                                     " the parameters are no longer the same on all ranks: " + names +
-                                     " differs from the others. Look for faulty memory there, or start again from the "
-                                     "last checkpoint"};
+  return Failure{
+      Exit::diverged,
+      "after step " + std::to_string(progress_.step) + " the parameters are no longer the same on all ranks: " + names +
+          " differs from the others. Check the memory of that host, or start again from the last checkpoint"};
 }
 
 }  // namespace rondo::train

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Launchers, one function each: what the environment says about the job.
+// Each launcher has a function that reads the job from the environment.
 #include "src/bootstrap/launch/environment.h"
 
 #include <sodium.h>
@@ -143,7 +143,8 @@ Result<Job> torchrun_job(const Variables &variables) {
   return job;
 }
 
-/// A file name for a job: what may not stand in one becomes '_', and then a digest keeps it unique.
+/// Returns a file name for a job. Characters that a file name cannot have become '_', and a digest keeps the name
+/// unique.
 std::string file_name(const std::string &launcher, const std::string &job) {
   std::string name = launcher + "-";
   bool changed = job.size() > name_bytes_max;
@@ -205,8 +206,8 @@ Result<Job> mpich_job(const Variables &variables, const EnvironmentView &environ
     const std::string name = environment.launcher_address ? environment.launcher_address() : "";
     if (name.empty())
       return Error{RONDO_ERROR_UNSUPPORTED,
-                   "MPICH runs this job on several hosts, and no hydra_pmi_proxy with a --control-port is seen above "
-                   "this process, after which the ranks could name their place to meet; use rondo_comm_init() with a "
+                   "MPICH runs this job on several hosts, but no parent of this process is a hydra_pmi_proxy with a "
+                   "--control-port, from which the ranks could derive where to meet; use rondo_comm_init() with a "
                    "unique id, or rondo run --hosts"};
     return rendezvous_by_file(variables, job, "mpich", name);
   }
@@ -276,7 +277,7 @@ constexpr std::array<ForeignRank, 5> foreign_ranks{{{"PMIX_RANK", "PMIx"},
                                                     {"JSM_NAMESPACE_RANK", "JSM"},
                                                     {"MV2_COMM_WORLD_RANK", "MVAPICH2"}}};
 
-/// A process about which no launcher says enough is alone, unless a variable says that it is one rank of several.
+/// A process that no launcher describes completely is alone, unless a variable says that it is one of several ranks.
 Result<Job> lone_job(const Variables &variables) {
   const bool has_rank = variables.has("RANK"), has_size = variables.has("WORLD_SIZE");
   if (has_rank && has_size) {
@@ -298,9 +299,11 @@ Result<Job> lone_job(const Variables &variables) {
     if (variables.has(each.variable))
       return Error{RONDO_ERROR_UNSUPPORTED,
                    std::string(each.variable) + " is " + in_quotes(variables.text(each.variable)) + ": " +
-                       each.launcher + " started this process as a rank, but its variables do not tell how many ranks "
-                       "there are and where they meet. Set RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT for each "
-                       "rank, use rondo run, or unset " + each.variable + " if this process is to be alone"};
+                       each.launcher +
+                       " started this process as a rank, but its variables do not say how many ranks the job has and "
+                       "where they meet. Set RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT for each "
+                       "rank, use rondo run, or unset " +
+                       each.variable + " if this process is to be alone"};
   return Job{};
 }
 

@@ -49,7 +49,7 @@ Result<ListenPlace> pick_listen_place(const Endpoint &master, const std::vector<
     if (!is_known && !is_loopback(address) && is_one_of(own, here.host)) reached.push_back(here);
   }
   if (reached.size() == 1) return ListenPlace{reached[0], reached[0]};
-  // Another host may reach some of these addresses only.
+  // Another host may reach only some of these addresses.
   if (reached.size() > 1) return ListenPlace{{any_address(own), master.port}, reached[0]};
   for (const SocketAddress &address : master_is) {
     if (!is_loopback(address)) continue;
@@ -60,9 +60,9 @@ Result<ListenPlace> pick_listen_place(const Endpoint &master, const std::vector<
   const std::string address = master_is.empty() ? "no address" : endpoint_of(master_is.front()).host;
   return invalid_argument("MASTER_ADDR: " + in_quotes(master.host) +
                           (address == master.host ? "" : ", which is " + address + ",") +
-                          " is no address of this host, where rank 0 is to listen; there are: " + listed(own) +
-                          ". Give the address of rank 0's host. If what arrives there is forwarded to this host, as by "
-                          "a service of Kubernetes, set RONDO_INTERFACE for rank 0 to the interface it arrives on");
+                          " is not an address of this host, on which rank 0 listens. This host has: " + listed(own) +
+                          ". Give the address of rank 0's host. If a service, as of Kubernetes, forwards connections "
+                          "to this host, set RONDO_INTERFACE for rank 0 to the interface on which they arrive");
 }
 
 Result<ListenPlace> find_listen_place(const Endpoint &master, std::string_view network_interface,
@@ -81,10 +81,10 @@ Result<ListenPlace> find_listen_place(const Endpoint &master, std::string_view n
                                                 format_endpoint(place.value().listen));
       return place;
     }
-    // A pod that was started again has another address, of which the name service hears a moment later.
+    // A pod that was restarted has another address, which the name service learns a moment later.
     const bool again = resolver.is_name() && now_ns() + own_name_interval_ns < deadline_ns;
     if (!again || (cancel != nullptr && cancel->requested())) return place;
-    if (first) log::warning(log::Subsystem::bootstrap, place.error().message + ". It is looked up again");
+    if (first) log::warning(log::Subsystem::bootstrap, place.error().message + ". Rondo looks it up again");
     sleep_for_ns(own_name_interval_ns);
   }
 }

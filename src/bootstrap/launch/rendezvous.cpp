@@ -119,7 +119,7 @@ Result<Rendezvous> rendezvous_at_rank_0(const Job &job, bool serving, std::strin
                           deadline_ns, cancel);
 }
 
-/// Nobody answers there, or another job's store does.
+/// Nothing answers there, or the store of another job does.
 bool may_be_stale(rondo_status_t status) {
   return status == RONDO_ERROR_REMOTE || status == RONDO_ERROR_TIMEOUT || status == RONDO_ERROR_AUTHENTICATION;
 }
@@ -153,8 +153,8 @@ Result<Rendezvous> follow_file(const RendezvousFile &file, const Rendezvous &ren
     }
     Error error = store.error();
     error.status = RONDO_ERROR_TIMEOUT;
-    error.message += "; that is where " + file.path() + " says that rank 0 is. Where an earlier job has left that "
-                     "file, rank 0 of this job did not come";
+    error.message += "; rank 0 listens there according to " + file.path() +
+                     ". If an earlier job left that file, rank 0 of this job has not started; start it";
     return error;
   }
 }
@@ -164,7 +164,7 @@ Result<Rendezvous> rendezvous_by_file(const Job &job, uint32_t generation, std::
   RONDO_TRY_ASSIGN(RendezvousFile file,
                    RendezvousFile::open(job.directory, job.name + "-" + std::to_string(generation)));
   if (job.rank != 0) return follow_file(file, rendezvous, deadline_ns, cancel);
-  // Ranks on one host need no network; a chosen interface is kept to.
+  // Ranks on one host need no network, but a chosen interface is used.
   const bool loopback = network_interface.empty() && !job.several_hosts;
   RONDO_TRY_ASSIGN(UniqueIdServer made, start_unique_id_server(loopback ? "127.0.0.1" : network_interface));
   RONDO_TRY(file.publish(made.id));

@@ -27,7 +27,7 @@ std::array<std::byte, 32> check_of(ByteView bytes) {
   return out;
 }
 
-/// A process that is a zombie still has its entry in /proc, but that is for a moment only.
+/// A zombie process still has its entry in /proc, but only for a moment.
 bool writer_lives(const RendezvousRecord &record) {
   if (record.boot != boot_digest()) return true;
   const auto stat = process_stat(record.pid);
@@ -138,7 +138,11 @@ Result<rondo_unique_id_t> RendezvousFile::wait(uint64_t deadline_ns, const Cance
       return Error{RONDO_ERROR_ABORTED, "it was aborted here while it waited for " + path_};
     const uint64_t now = now_ns();
     if (now >= deadline_ns)
-      return Error{RONDO_ERROR_TIMEOUT, "rendezvous: rank 0 did not come (it would have written " + path_ + ")", -1, 0};
+      return Error{RONDO_ERROR_TIMEOUT,
+                   "rendezvous: rank 0 did not write its address in time; check that it was started and that all ranks "
+                   "share the folder (file: " +
+                       path_ + ")",
+                   -1, 0};
     sleep_for_ns(std::min(poll_ns, deadline_ns - now));
   }
 }

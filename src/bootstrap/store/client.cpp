@@ -298,17 +298,21 @@ class Connector {
     gone_ = (was_there_ || host_.runs_already) && at_ns - refused_since_ns_ >= refusal_patience_ns;
   }
 
+  /// Returns the process that runs the store, for people.
+  [[nodiscard]] std::string host_text() const {
+    return host_.name + (host_.rank < 0 ? "" : " (rank " + std::to_string(host_.rank) + ")");
+  }
+
   [[nodiscard]] Error store_gone() const {
-    const std::string rank = host_.rank < 0 ? "" : " (rank " + std::to_string(host_.rank) + ")";
     return {RONDO_ERROR_REMOTE,
-            "nobody listens at " + name_ + ", where the store was: " + host_.name + rank + " has ended, or given up",
-            -1, host_.rank};
+            "no process listens at " + name_ + ", where the store was: " + host_text() + " has ended, or given up", -1,
+            host_.rank};
   }
 
   [[nodiscard]] Error timed_out() const {
     const std::string why = last_.empty() ? "" : " (" + last_ + ")";
     return {RONDO_ERROR_TIMEOUT,
-            "no store at " + name_ + " within the deadline" + why + "; does " + host_.name +
+            "no store at " + name_ + " within the deadline" + why + "; does " + host_text() +
                 " run, and is the address reachable from here?" +
                 (host_.runs_already ? " RONDO_INTERFACE chooses the address, on the host of the store" : ""),
             -1, host_.rank};

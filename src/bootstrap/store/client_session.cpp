@@ -87,8 +87,9 @@ void StoreClientSession::take_answer(Reply reply) {
     reply_ = std::move(reply);
   } else if (reply.kind == Reply::Kind::later) {
     later_ = true;
-    fail(RONDO_ERROR_REMOTE, "this rank has met others there already: in an earlier program of this job, which still "
-                             "runs, or in another job, which needs a MASTER_PORT of its own");
+    fail(RONDO_ERROR_REMOTE,
+         "this rank has already joined there. Either an earlier program of this job still runs, or another job uses "
+         "this port; give each job its own MASTER_PORT");
   } else if (reply.kind == Reply::Kind::failure) {
     state_ = State::failed;
     failure_ = std::move(reply.error);
@@ -160,8 +161,9 @@ void StoreClientSession::expire(uint64_t now_ns) {
 void StoreClientSession::on_time(uint64_t now_ns) {
   if (!in_flight_ || now_ns < deadline_ns_) return;
   if (cancelled_)
-    return fail(RONDO_ERROR_TIMEOUT, "no answer about '" + key_ + "', not even about which ranks are missing; the "
-                                     "process that runs the store is stopped or unreachable");
+    return fail(RONDO_ERROR_TIMEOUT, "no answer about the step " + step_of(key_) +
+                                         ", not even which ranks are missing; "
+                                         "the process that runs the store is stopped or unreachable");
   cancelled_ = true;
   deadline_ns_ = now_ns + cancel_grace_ns;
   Request cancel;

@@ -31,12 +31,6 @@ Reply notice(Error error) {
 
 Error mismatch(std::string message) { return {RONDO_ERROR_MISMATCH, std::move(message)}; }
 
-/// Returns what a user reads of a key such as "g0/join" or "g0//ports": the name of the step, without the group.
-std::string step_of(const std::string &key) {
-  const size_t begin = key.find_first_not_of('/', std::min(key.find('/'), key.size()));
-  return in_quotes(key.find('/') == std::string::npos || begin == std::string::npos ? key : key.substr(begin));
-}
-
 /// Returns e.g. "not arrived at the step 'ports': ranks 1, 4, 5 (3 of 8)".
 Error missing_ranks(const std::string &key, uint32_t count, const std::map<uint32_t, Bytes> &parts) {
   std::string list;
@@ -153,7 +147,7 @@ void StoreCore::stop_waiting(uint64_t client) {
   waiting_.erase(found);
 }
 
-/// Nobody asks for the keys of a group any more that its ranks have left.
+/// Once its ranks have left a group, no client asks for its keys.
 void StoreCore::drop_vacated_keys() {
   for (const uint64_t number : groups_.take_vacated()) {
     const auto found = keys_.find(number);
@@ -164,7 +158,7 @@ void StoreCore::drop_vacated_keys() {
   }
 }
 
-/// Returns what was charged for the entry and not given back.
+/// Returns the bytes that were charged for the entry and not released.
 size_t StoreCore::price_bytes(const Entry &entry) {
   if (!entry.is_gather) return entry.value.size();
   if (entry.gather.over) return 0;
@@ -267,8 +261,8 @@ Result<void> StoreCore::add_part(Entry &entry, Request &request) {
     return {};
   }
   if (found->second == request.value) return {};
-  Error error = mismatch("rank " + std::to_string(request.rank) + " came to the step " + step_of(request.key) +
-                         " twice, with different values; each rank must be given out once");
+  Error error = mismatch("rank " + std::to_string(request.rank) + " arrived at the step " + step_of(request.key) +
+                         " twice, with different values; give each rank number to one process only");
   error.peer = static_cast<int32_t>(request.rank);
   return error;
 }

@@ -17,7 +17,7 @@ Error about(rondo_status_t status, uint32_t rank, const std::string &what) {
 
 Error ended(uint32_t rank) {
   return about(RONDO_ERROR_REMOTE, rank,
-               "ended, or lost its connection, before the communicator was made; look at its own output");
+               "ended, or lost its connection, before the communicator was made; read its own output");
 }
 
 Error two_jobs() {
@@ -43,7 +43,8 @@ Error StoreGroups::why_not(const Group &group, uint32_t rank, uint32_t count) co
                  "says that this communicator has " + std::to_string(count) + " ranks; others say " +
                      std::to_string(group.count) + "; give the same size to all");
   if (group.come[rank])
-    return about(RONDO_ERROR_MISMATCH, rank, "came twice; each rank must be given out once, and an id used once");
+    return about(RONDO_ERROR_MISMATCH, rank,
+                 "joined twice; give each rank number to one process only, and use each unique id once");
   for (const uint32_t gone : ended_)
     if (gone < count && !group.come[gone]) return ended(gone);
   return {RONDO_OK, ""};
@@ -60,8 +61,8 @@ bool StoreGroups::is_done(const Membership &member) const {
   return group.all_have_come() && group.count == member.count && !group.present.contains(member.rank);
 }
 
-/// Answers a rank that enters a group of an earlier program. If a rival has come, the rank counts as one of the rival's
-/// job.
+/// Answers a rank that enters a group of an earlier program. If a rival has connected, the rank counts as a member of
+/// the rival's job.
 Result<StoreGroups::Entry> StoreGroups::enter_later(uint32_t rank) {
   if (now_ns_ >= rival_end_ns_) rival_.reset();
   if (rival_ && rival_ranks_.insert(rank).second) return *rival_;
@@ -104,7 +105,7 @@ Result<StoreGroups::Entry> StoreGroups::enter(uint64_t client, const Membership 
 }
 
 /// The lower bound rises, so that what is remembered of ended groups does not grow with their number. It passes over a
-/// generation that has not ended, as one that failed elsewhere, once many later ones have.
+/// generation that has not ended, for instance one that failed elsewhere, once many later ones have ended.
 void StoreGroups::note_done(uint32_t generation) {
   if (generation >= done_count_) done_.insert(generation);
   if (done_.size() > out_of_order_max) done_count_ = *done_.begin();

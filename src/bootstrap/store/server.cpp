@@ -53,13 +53,13 @@ HubLimits limits_for(int descriptors) {
   return limits;
 }
 
-/// Closed without the wait that a connection usually ends in: a flood of strangers would leave thousands of them.
+/// Closes without the usual waiting state, because a flood of strangers would leave thousands of connections in it.
 void drop(int socket) {
   const linger at_once{1, 0};
   ::setsockopt(socket, SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once);
 }
 
-/// A member whose host died without a word is noticed within half a minute.
+/// The death of a member's host is noticed within half a minute.
 void keep_alive(int socket) {
   const int on = 1, idle_s = 10, interval_s = 5, count = 4;
   ::setsockopt(socket, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
@@ -177,7 +177,7 @@ class Server final : public StoreServer {
     connections_.clear();
   }
 
-  /// Until the next deadline; the listener is watched only while somebody may come in.
+  /// Waits until the next deadline. The listener is watched only while a connection can be accepted.
   int timeout_ms() {
     const uint64_t now = now_ns();
     uint64_t next_ns = std::min(hub_.next_deadline_ns(), stop_at_ns_);
@@ -233,7 +233,8 @@ class Server final : public StoreServer {
   }
 
   /// Handles the case that no descriptor is free and no stranger has one. If that lasts, it fails all groups and frees
-  /// the spare descriptor: new clients are let in by it one by one, and get the error. Returns false before that.
+  /// the spare descriptor. With that descriptor it accepts new clients one by one, and they get the error. Returns
+  /// false before that.
   bool use_spare(int why) {
     const uint64_t now = now_ns();
     if (drought_since_ns_ == no_deadline) {
@@ -243,7 +244,7 @@ class Server final : public StoreServer {
     }
     if (!spare_.valid() || now - drought_since_ns_ < drought_max_ns) return false;
     spare_.reset();
-    Error error = system_error("the process that runs the store cannot take in all ranks: accept", why);
+    Error error = system_error("the process that runs the store cannot accept all ranks: accept", why);
     hub_.fail_all(error, now);
     return true;
   }
@@ -292,7 +293,7 @@ class Server final : public StoreServer {
     }
   }
 
-  /// Strangers may be among them: one warning, and no more than a word in the errors of this process.
+  /// Some of them may be strangers. So it logs one warning, and adds a short note to errors of this process.
   void note_other_secret(const std::string &peer) {
     {
       const std::lock_guard lock(posted_mutex_);
@@ -300,8 +301,9 @@ class Server final : public StoreServer {
       if (++turned_away_count_ > 1) return;
     }
     log::warning(log::Subsystem::bootstrap,
-                 "store: a client at " + peer + " has another secret. If it is a rank of this job, it has another "
-                 "unique id or RONDO_SECRET; or, where that is not set, MASTER_PORT or TORCHELASTIC_RUN_ID");
+                 "store: a client at " + peer +
+                     " has another secret. If it is a rank of this job, give it the same unique id or RONDO_SECRET. If "
+                     "RONDO_SECRET is not set, MASTER_PORT and TORCHELASTIC_RUN_ID must be equal");
   }
 
   void write_some(uint64_t number) {

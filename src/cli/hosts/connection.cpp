@@ -46,7 +46,7 @@ std::string shell_word(const std::string &text) {
   ::_exit(255);
 }
 
-/// Returns one line, without what a terminal would do with the rest.
+/// Returns one line without control characters for a terminal.
 std::string as_line(std::string text) {
   for (char &c : text)
     if (static_cast<unsigned char>(c) < ' ') c = ' ';
@@ -79,8 +79,8 @@ std::string HostConnection::why_lost(const std::string &remote_rondo) {
   const int code = status >= 0 && WIFEXITED(status) ? WEXITSTATUS(status) : -1;
   if (phase != Phase::connecting) return "the connection to it has ended" + quoted;
   if (code == 126 || code == 127)
-    return "there is no rondo at " + remote_rondo + quoted + "; install the same version there, or say with "
-           "--remote-rondo where it is";
+    return "there is no rondo at " + remote_rondo + quoted +
+           "; install the same version there, or give its path by --remote-rondo";
   if (code == 255) return "ssh cannot reach it" + quoted;
   return "rondo did not answer there" + quoted;
 }

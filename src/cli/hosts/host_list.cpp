@@ -30,7 +30,7 @@ Result<void> expand_part(std::string_view part, std::string_view begin, std::str
   RONDO_TRY_ASSIGN(const uint64_t from, parse_number(first, 0, range_number_max));
   RONDO_TRY_ASSIGN(const uint64_t to, parse_number(last, 0, range_number_max));
   if (to < from || to - from >= range_host_count_max - names.size())
-    return invalid_argument("a range goes up, and a list has 1024 hosts at most");
+    return invalid_argument("a range must ascend, and a list has at most 1024 hosts");
   for (uint64_t number = from; number <= to; ++number) {
     std::string digits = std::to_string(number);
     if (digits.size() < first.size()) digits.insert(0, first.size() - digits.size(), '0');
@@ -49,7 +49,7 @@ Result<Names> expand(std::string_view host) {
   for (std::string_view rest = host.substr(open + 1, close - open - 1);;) {
     const size_t comma = std::min(rest.find(','), rest.size());
     if (!expand_part(rest.substr(0, comma), host.substr(0, open), host.substr(close + 1), names).ok())
-      return invalid_argument("a range is of numbers, as in node[01-03,07], and has 1024 hosts at most");
+      return invalid_argument("a range consists of numbers, as in node[01-03,07], and has at most 1024 hosts");
     if (comma == rest.size()) return names;
     rest.remove_prefix(comma + 1);
   }
@@ -57,7 +57,7 @@ Result<Names> expand(std::string_view host) {
 
 Result<uint32_t> parse_count(std::string_view text) {
   const auto ranks = parse_number(text, 1, rank_count_max);
-  if (!ranks.ok()) return invalid_argument("behind the colon comes a number of ranks, 1 to 1024");
+  if (!ranks.ok()) return invalid_argument("after the colon, give a number of ranks from 1 to 1024");
   return static_cast<uint32_t>(ranks.value());
 }
 
@@ -70,14 +70,14 @@ Result<std::vector<HostShare>> parse_entry(std::string_view entry) {
     if (close == entry.npos) return invalid_argument("the bracket is not closed");
     names.emplace_back(entry.substr(1, close - 1));
     count = entry.substr(close + 1);
-    if (!count.empty() && count.front() != ':') return invalid_argument("behind the bracket comes a colon");
+    if (!count.empty() && count.front() != ':') return invalid_argument("only a colon may follow the bracket");
   } else {
     const size_t colon = std::min(entry.find(':'), entry.size());
     RONDO_TRY_ASSIGN(names, expand(entry.substr(0, colon)));
     count = entry.substr(colon);
   }
   uint32_t ranks = 1;
-  if (!std::all_of(names.begin(), names.end(), is_name)) return invalid_argument("that is no name of a host");
+  if (!std::all_of(names.begin(), names.end(), is_name)) return invalid_argument("that is not the name of a host");
   if (!count.empty()) {
     RONDO_TRY_ASSIGN(ranks, parse_count(count.substr(1)));
   }
@@ -110,8 +110,7 @@ Result<std::vector<HostShare>> parse_line(std::istringstream &words) {
   while (words >> word) {
     const std::string_view setting = word;
     if (setting.starts_with(bound)) continue;  // more are never started
-    if (!setting.starts_with(slots))
-      return invalid_argument("behind the host comes slots=N, not " + in_quotes(setting));
+    if (!setting.starts_with(slots)) return invalid_argument("after the host, give slots=N, not " + in_quotes(setting));
     RONDO_TRY_ASSIGN(const uint32_t ranks, parse_count(setting.substr(slots.size())));
     for (HostShare &share : shares) share.rank_count = ranks;
   }

@@ -103,7 +103,7 @@ Json image_json() {
 // ---- for people ----
 
 std::string image_text(const Json &image) {
-  if (image["bytes"] == 0) return "none in this build, since there was no nvcc";
+  if (image["bytes"] == 0) return "none in this build, because nvcc was missing";
   std::string list;
   for (const Json &each : image["architectures"]) list += (list.empty() ? "" : ", ") + each.get<std::string>();
   return image["bytes"].dump() + " bytes, for architectures " + list;

@@ -30,8 +30,8 @@ using Parsed = std::variant<InfoOptions, std::string>;  // the string is the hel
 
 constexpr console::Manual manual{
     "rondo info",
-    "Tells what Rondo finds on this machine, what is configured, and which plans it would choose here. Ranks of\n"
-    "several hosts are told by RONDO_LOG=debug, when they have met.",
+    "Shows what Rondo finds on this machine, what is configured, and which plans it would choose here. For a job "
+    "on\nseveral hosts, RONDO_LOG=debug reports the same once the ranks have met.",
     "rondo info [OPTIONS]",
     "  rondo info --ranks 4\n"
     "  rondo info --ranks 16 --hosts 2                     plans for a job of two hosts like this one\n"
@@ -90,7 +90,7 @@ Result<void> show(const InfoOptions &options) {
   const auto document = info_document(input);
   if (options.json != "-") RONDO_TRY(write("-", console::fitted(info_text(document), stdout)));
   if (options.json.empty()) return {};
-  // Names come from files and the environment: what is not UTF-8 is replaced, not thrown at us.
+  // Names from files and the environment may not be UTF-8. Bad bytes are replaced, because the JSON writer would throw.
   return write(options.json, document.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n");
 }
 

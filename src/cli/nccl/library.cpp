@@ -17,7 +17,7 @@ constexpr std::string_view preload = "LD_PRELOAD=";
 Result<std::string> nccl_library() {
   std::error_code failure;
   const fs::path command = fs::read_symlink("/proc/self/exe", failure);
-  if (failure) return Error{RONDO_ERROR_SYSTEM, "where this rondo is cannot be told: " + failure.message()};
+  if (failure) return Error{RONDO_ERROR_SYSTEM, "the path of this command cannot be read: " + failure.message()};
   const fs::path folder = command.parent_path();
   for (const fs::path &place : {folder / RONDO_NCCL_INSTALLED, fs::path(RONDO_NCCL_PREFIX),
                                 folder / "../compat/libnccl.so.2"}) {
@@ -32,8 +32,9 @@ Result<std::string> nccl_library() {
 Result<void> preload_nccl(std::vector<std::string> &environment) {
   RONDO_TRY_ASSIGN(std::string entry, nccl_library());
   if (entry.find_first_of(" :") != std::string::npos)
-    return Error{RONDO_ERROR_UNSUPPORTED, "LD_PRELOAD cannot hold " + entry + ", since spaces and colons end a name "
-                                          "there; install Rondo in a folder without them"};
+    return Error{RONDO_ERROR_UNSUPPORTED,
+                 "LD_PRELOAD cannot hold " + entry +
+                     ", because spaces and colons end a name there; install Rondo in a folder without them"};
   entry.insert(0, preload);
   const char *const inherited = std::getenv("LD_PRELOAD");
   std::string others = inherited != nullptr ? inherited : "";

@@ -57,12 +57,12 @@ struct Raw {
 
 constexpr console::Manual manual{
     "rondo run",
-    "Starts N ranks of PROGRAM on this machine, or ranks on several hosts, and looks after them until all have ended:\n"
-    "when one fails, the others are ended. Options end at the first word that is none, or at --.",
+    "Starts N ranks of PROGRAM on this machine, or ranks on several hosts, and supervises them until all have "
+    "ended.\nIf one fails, it ends the others. Options end at the first word that is not an option, or at --.",
     "rondo run -n N | --hosts LIST | --hostfile FILE [OPTIONS] [--] PROGRAM [ARGUMENTS]",
     "  rondo run -n 4 ./train --epochs 3\n"
     "  rondo run -n 4 --tag-output --timeout 600 --bind core -- rondo perf all_reduce\n"
-    "  rondo run -n 2 --env RONDO_LOG=debug ./train    what goes on inside\n"
+    "  rondo run -n 2 --env RONDO_LOG=debug ./train    with debug messages\n"
     "  rondo run --hosts a:2,b:2 ./train               two ranks on each of two hosts\n"};
 
 void add_options(console::CommandLine &app, RunOptions *options, Raw *raw) {
@@ -77,7 +77,7 @@ void add_options(console::CommandLine &app, RunOptions *options, Raw *raw) {
                  "core: rank i has the i-th core, counted round; none: any [share]")
       ->transform(CLI::IsMember({"share", "core", "none"}, CLI::ignore_case))
       ->type_name("share|core|none");
-  app.add_option("--env", options->environment, "set a variable for the ranks, or copy NAME from here; may come again")
+  app.add_option("--env", options->environment, "set a variable for the ranks, or copy NAME from here; may be repeated")
       ->allow_extra_args(false)
       ->type_name("NAME[=VALUE]");
   app.add_flag("--nccl", options->nccl, "let the ranks use Rondo in place of NCCL: preload its libnccl.so.2");
@@ -98,7 +98,7 @@ void add_options(console::CommandLine &app, RunOptions *options, Raw *raw) {
       ->type_name("S");
   app.add_flag("--keep-going", options->keep_going,
                "let the others go on when a rank fails; the job's status is 0 if any rank's is");
-  app.add_option("--grace", raw->grace_seconds, "seconds from SIGTERM to SIGKILL where a job is ended [2]")
+  app.add_option("--grace", raw->grace_seconds, "seconds from SIGTERM to SIGKILL when a job is ended [2]")
       ->check(console::InRange(0.0, run_seconds_max))
       ->type_name("S");
 }
@@ -160,17 +160,17 @@ Result<void> take_hosts(const Raw &raw, const RunInputs &inputs, RunOptions *opt
                             std::to_string(run_rank_count_max));
   options->rank_count = sum;
   options->ssh = ssh_words(raw.ssh);
-  if (options->ssh.empty()) return invalid_argument("--ssh wants a command");
+  if (options->ssh.empty()) return invalid_argument("--ssh takes a command");
   if (!options->remote_rondo.empty()) return {};
   std::error_code failure;
   options->remote_rondo = std::filesystem::read_symlink("/proc/self/exe", failure);
-  if (failure) return invalid_argument("where this rondo is cannot be told; give --remote-rondo");
+  if (failure) return invalid_argument("the path of this command cannot be read; give --remote-rondo PATH");
   return {};
 }
 
 Result<RunOptions> finish(std::vector<std::string> rest, const Raw &raw, const RunInputs &inputs, RunOptions options) {
   if (std::isnan(raw.timeout_seconds) || std::isnan(raw.grace_seconds))  // within its range, which only compares
-    return invalid_argument("--timeout and --grace want a number of seconds");
+    return invalid_argument("--timeout and --grace take a number of seconds");
   if (options.agent) return options;
   RONDO_TRY(complete_environment(inputs, options.environment));
   RONDO_TRY(take_hosts(raw, inputs, &options));

@@ -120,7 +120,7 @@ Result<sim::DeviceCosts> read_costs(const std::string &path) {
 
 std::string counted_text(const CountedCalls &calls, const sim::DeviceCosts &costs) {
   std::string text = calls.collective + ", " + std::to_string(calls.calls.front().ranks.size()) +
-                     " ranks, by what their kernels were counted to do, with the costs of " + costs.device + "\n";
+                     " ranks, from counts of what their kernels did and the costs of " + costs.device + "\n";
   text += "       bytes  algorithm         by            time us     kernel      chain     orders     moving\n";
   for (const CountedCall &call : calls.calls) {
     const sim::DeviceTime time = sim::time_on_device(call.ranks, costs);

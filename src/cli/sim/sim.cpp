@@ -37,8 +37,8 @@ using Parsed = std::variant<SimOptions, std::string>;  // the string is the help
 
 constexpr console::Manual manual{
     "rondo sim",
-    "Simulates a collective among ranks that are not there: the very schedules, on a model of links and ports,\n"
-    "with times for data. share/doc/rondo/docs/simulator.md has the model.",
+    "Simulates a collective without starting its ranks. The real schedules run on a model of links and ports, which "
+    "has\ntimes and no data. share/doc/rondo/docs/simulator.md describes the model.",
     "rondo sim [OPTIONS]",
     "  rondo sim --ranks 16384 --algorithm ring --bytes 1G    how long a ring among 16,384 ranks takes\n"
     "  rondo sim --nodes 16 --gpus 8 --plot sim.svg           draw all algorithms by size and by ranks\n"
@@ -102,7 +102,8 @@ Result<Parsed> parse_options(Arguments args) {
                  "draw time by size, and by ranks to 131072, into FILE.svg, in a minute or two; - is standard output")
       ->type_name("FILE");
   app.add_flag("--alone", options.alone, "do not compare with the other algorithms");
-  app.add_flag("--every", options.every, "simulate every rank and tile, though they repeat: slow, the same result");
+  app.add_flag("--every", options.every,
+               "simulate every rank and tile, even those that repeat: slow, with the same result");
   if (auto answer = app.read(args)) {
     if (answer->is_help) return Parsed(std::move(answer->text));
     return invalid_argument(std::move(answer->text));
@@ -150,10 +151,11 @@ struct Question {
 /// Chooses by the tuning table, which covers one machine and the numbers of ranks that were measured.
 Result<void> choose_tuned(const SimOptions &options, Question *question) {
   if (!options.topology.empty() || options.nodes != 0 || options.gpus != 0 || options.rack_nodes != 0)
-    return invalid_argument("--table says what the machine is: leave --topology, --nodes, --gpus and --rack out");
+    return invalid_argument("--table describes the machine; leave --topology, --nodes, --gpus and --rack out");
   if (!options.plot.empty())
-    return invalid_argument("--plot draws numbers of ranks that the table of one machine has no costs for; "
-                            "leave it out, or give a --topology");
+    return invalid_argument(
+        "--plot needs costs for many numbers of ranks, which the table of one machine does not have; leave it out, or "
+        "give --topology");
   sim::SimCase &what = question->what;
   RONDO_TRY_ASSIGN(question->tuned, TunedNetworks::read(options.table, what.collective, what.overrides.kernel));
   RONDO_TRY_ASSIGN(what.network, question->tuned->at(options.ranks, what.bytes));
@@ -208,7 +210,9 @@ Result<void> report_counted(const SimOptions &options) {
   alone.counts = options.counts;
   alone.costs = options.costs;
   alone.json = options.json;
-  if (options != alone) return invalid_argument("--counts goes with --costs and --json alone: the file says what ran");
+  if (options != alone)
+    return invalid_argument(
+        "--counts takes no options except --costs and --json, because its file says what ran; leave the others out");
   RONDO_TRY_ASSIGN(const CountedCalls calls, read_counts(options.counts));
   sim::DeviceCosts costs;
   if (!options.costs.empty()) {
@@ -247,7 +251,7 @@ Result<void> report(const SimOptions &options, const Question &question) {
 Result<void> answer(const SimOptions &options) {
   if (!options.counts.empty()) return report_counted(options);
   if (!options.costs.empty())
-    return invalid_argument("--costs says what steps of kernels cost; add --counts, which says what they do");
+    return invalid_argument("--costs needs the counts of what kernels did; add --counts FILE");
   RONDO_TRY_ASSIGN(const Question question, make_question(options));
   return report(options, question);
 }

@@ -40,7 +40,7 @@ std::string how(const sim::SimCase &what, const sim::SimResult &result) {
   text += ", " + counted(result.outcome.move_count, "slice") + " of steps";
   const uint64_t skipped = result.outcome.skipped_tile_count;
   if (skipped != 0) text += ", without " + counted(skipped, "tile") + " that ";
-  if (skipped != 0) text += result.exact ? "repeat" : "were reckoned at the pace of those before (an estimate)";
+  if (skipped != 0) text += result.exact ? "repeat" : "were extrapolated from those before (an estimate)";
   return text;
 }
 

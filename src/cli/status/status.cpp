@@ -34,10 +34,10 @@ using Parsed = std::variant<StatusOptions, std::string>;  // the string is the h
 
 constexpr console::Manual manual{
     "rondo status",
-    "Tells what the ranks of running jobs on this host do, how long already, and which are waited for. It only reads\n"
-    "the memory that the ranks share; on each host of a job it tells of the ranks there.",
+    "Shows what the ranks of running jobs on this host do, for how long, and which are awaited. It only reads "
+    "the\nmemory that the ranks share. On each host of a job, it shows the ranks of that host.",
     "rondo status PID [OPTIONS]\n       rondo status --job [PID] [OPTIONS]",
-    "  rondo status --job                        this user's jobs here: which ranks are waited for?\n"
+    "  rondo status --job                        this user's jobs here: which ranks are awaited?\n"
     "  rondo status 4711 --json status.json      the communicators of one process, for scripts\n"
     "  rondo status --job 4711 --dump ops.jsonl  the last operations of each rank below a launcher\n"};
 
@@ -51,18 +51,19 @@ Result<Parsed> parse_options(Arguments args) {
   constexpr pid_t pid_max = std::numeric_limits<pid_t>::max();
   StatusOptions options;
   console::CommandLine app(manual);
-  auto *const process = app.add_option("process", options.process, "look at the communicators of this process")
+  auto *const process = app.add_option("process", options.process, "show the communicators of this process")
                             ->check(console::InRange(1, pid_max))
                             ->type_name("PID");
-  auto *const job = app.add_option("--job", options.launcher,
-                                   "look at the processes below PID, a launcher such as rondo run; without PID, at "
-                                   "all processes of this user")
-                        ->expected(0, 1)
-                        ->check(console::InRange(0, pid_max))
-                        ->type_name("[PID]")
-                        ->excludes(process);
+  auto *const job =
+      app.add_option(
+             "--job", options.launcher,
+             "show the processes below PID, a launcher such as rondo run; without PID, all processes of this user")
+          ->expected(0, 1)
+          ->check(console::InRange(0, pid_max))
+          ->type_name("[PID]")
+          ->excludes(process);
   app.add_flag("--all-users", options.everybody,
-               "with --job and no PID: at the processes of all users, whose memory root reads then");
+               "with --job and no PID: show the processes of all users, which root may do");
   app.add_json(options.json, "write it", is_number);
   app.add_option("--dump", options.dump,
                  "write the flight recording, the last operations of each rank, to FILE (- is standard output), and "
@@ -73,7 +74,7 @@ Result<Parsed> parse_options(Arguments args) {
     return invalid_argument(std::move(answer->text));
   }
   if (!options.json.empty() && !options.dump.empty())
-    return invalid_argument("--json and --dump exclude each other: --dump is all it writes; see rondo status --help");
+    return invalid_argument("--json and --dump exclude each other; give one of them, see rondo status --help");
   for (const console::Complaint &complaint :
        {console::check_output(options.json), console::check_output(options.dump)})
     if (complaint) return invalid_argument(*complaint);
@@ -104,12 +105,14 @@ Result<shm::Observed> observe(const StatusOptions &options) {
 Error nothing_found(const StatusOptions &options) {
   if (!options.job)
     return invalid_argument("process " + std::to_string(options.process) +
-                            " has no communicator: it has not made one yet, or has destroyed it. The ranks below a "
-                            "launcher: rondo status --job " + std::to_string(options.process));
+                            " has no communicator: it has not made one yet, or has destroyed it. If it is a launcher, "
+                            "use rondo status --job " +
+                            std::to_string(options.process));
   if (options.launcher != 0)
     return invalid_argument("no process below " + std::to_string(options.launcher) + " has a communicator");
-  return invalid_argument(options.everybody ? "no process has a communicator that this user may look at"
-                                            : "no process of this user has a communicator; of all users: --all-users");
+  return invalid_argument(options.everybody
+                              ? "no process has a communicator that this user may read"
+                              : "no process of this user has a communicator; --all-users shows those of all users");
 }
 
 Result<void> write(const std::string &path, const std::string &text) {

@@ -179,9 +179,9 @@ Result<void> Timeline::align() {
   }
   for (const Source &source : sources_)
     if (!offsets_.contains(source.clock))
-      return invalid_argument("nothing tells how the clock of host " + source.host + " differs from that of host " +
-                              sources_.front().host + ": give recordings, of both hosts, of a communicator that had " +
-                              "ranks on both for a second");
+      return invalid_argument("no recording compares the clock of host " + source.host + " with the clock of host " +
+                              sources_.front().host + "; give recordings from both hosts of a communicator that had " +
+                              "ranks on both for at least a second");
   auto earliest = std::numeric_limits<int64_t>::max();
   const auto moved = [&](const TracedLane &lane, uint64_t at_ns) {
     return static_cast<int64_t>(at_ns) + offsets_.at(lane.clock).to_first_ns;

@@ -288,7 +288,9 @@ Result<std::vector<Measured>> measure_devices(const Options &options, const Conf
   const bool can_share = config.device_executor != RONDO_DEVICE_EXECUTOR_COPY &&
                          config.device_launch != DeviceLaunch::shared;
   if (!can_share) {
-    std::fputs("rondo tune: no ranks as threads, which with these settings one kernel runs, or copies do\n", stderr);
+    std::fputs(
+        "rondo tune: measures no ranks as threads, because with these settings one kernel runs them, or copies do\n",
+        stderr);
     std::erase_if(groups, [](const Group &group) { return group.buffers != BufferPlace::device; });
   }
   std::erase_if(groups, [&](const Group &group) {

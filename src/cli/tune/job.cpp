@@ -21,7 +21,7 @@ Result<Measured> run_job(const Job &job) {
     return Error{RONDO_ERROR_REMOTE, "measuring " + std::string(rondo_collective_string(job.group.collective)) +
                                          " among " + std::to_string(job.group.rank_count) +
                                          " ranks failed: rondo run ended with status " + std::to_string(status) +
-                                         "; what it wrote above tells why"};
+                                         "; its output above says why"};
   return read_measured(result_path);
 }
 

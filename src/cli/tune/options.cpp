@@ -21,7 +21,7 @@ struct Raw {
   bool quick = false;
 };
 
-/// A list, or as here from, to and the factor between; the last one is always among them.
+/// A list, or the first size, the last size and the factor between. The last size is always included.
 constexpr const char *default_sizes = "8-64M/4";
 constexpr const char *quick_sizes = "8-1M/32";
 
@@ -88,7 +88,7 @@ Result<Options> finish(const Raw &raw, Options options) {
   RONDO_TRY_ASSIGN(options.sizes, sizes_of(sizes));
   if (options.sizes.size() > size_count_max)
     return invalid_argument("--sizes: more than " + std::to_string(size_count_max));
-  if (options.output.empty()) return invalid_argument("-o: wants the name of a file");
+  if (options.output.empty()) return invalid_argument("-o takes the name of a file");
   if (options.hosts && !options.device.empty())
     return invalid_argument("--device measures devices of this host, --hosts links between hosts; give one of them");
   return options;

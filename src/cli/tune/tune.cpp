@@ -20,13 +20,13 @@ using namespace tune;
 constexpr double cost_seconds = 0.1, quick_cost_seconds = 0.02;  // of each rate
 constexpr uint64_t quick_sample_ns = 5'000'000;
 
-/// Reads the configuration. The environment's algorithm and table are what is to be found out, so they are removed.
-/// Slots, waiting and the like are as they will be.
+/// Reads the configuration. The environment's algorithm and table are removed, because they are what is measured.
+/// Slots, waiting and similar settings stay.
 Result<Config> configuration() {
   for (const char *name : {"RONDO_ALGORITHM", "RONDO_PROTOCOL", "RONDO_KERNEL", "RONDO_CHANNELS", "RONDO_CHUNK_BYTES",
                            "RONDO_TUNING_FILE"}) {
     if (const char *value = std::getenv(name); value != nullptr && *value != '\0')
-      std::fprintf(stderr, "rondo tune: leaves %s out of account\n", name);
+      std::fprintf(stderr, "rondo tune: ignores %s\n", name);
     ::unsetenv(name);
   }
   RONDO_TRY_ASSIGN(const Config config, read_config());
@@ -42,7 +42,7 @@ void announce(const std::vector<Job> &jobs) {
                seconds);
 }
 
-/// Reports the rounds that others disturbed, and adds what a table may be built on to the findings.
+/// Reports the rounds that other programs disturbed, and adds the undisturbed sizes to the findings.
 void take_quiet(const Options &options, Measured measured, Findings &findings) {
   if (measured.repeated_count != 0 || measured.disturbed_count != 0)
     std::fprintf(stderr, "  other programs disturbed %s; measured again: %u\n",

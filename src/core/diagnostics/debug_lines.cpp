@@ -30,7 +30,7 @@ const char *reach(uint32_t kinds) {
   if ((kinds & kind_bit(PayloadKind::address)) != 0) return "at their addresses, in this process";
   if (mapped && across) return "mapped or by process_vm_readv";
   if (mapped) return "mapped";
-  return across ? "by process_vm_readv" : "staged in slots alone";
+  return across ? "by process_vm_readv" : "copied through slots";
 }
 
 const char *place_of_result(const Plan &plan) {
