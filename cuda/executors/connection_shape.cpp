@@ -26,18 +26,19 @@ ConnectionGeometry choose_slots(const PlacedRequest &request, uint32_t channel_c
   return slots;
 }
 
-uint32_t choose_message_channels(const DeviceRequest &request) {
+uint32_t choose_message_channels(const PlacedRequest &request) {
   return request.on_one_node() && request.rank_count <= batch_ranks_max ? message_channels_max : 0;
 }
 
-ConnectionGeometry choose_message_slots(const DeviceRequest &request) {
+ConnectionGeometry choose_message_slots(const PlacedRequest &request) {
   constexpr uint32_t bytes_max = 64 << 10, bytes_min = 4 << 10, count = 4;
+  const Settings &asked = request.settings;
   ConnectionGeometry slots;
-  slots.slot_count = request.slot_count != 0 ? request.slot_count : count;
-  slots.slot_bytes = request.slot_bytes != 0 ? request.slot_bytes : bytes_max;
+  slots.slot_count = asked.slot_count != 0 ? static_cast<uint32_t>(asked.slot_count) : count;
+  slots.slot_bytes = asked.slot_bytes != 0 ? static_cast<uint32_t>(asked.slot_bytes) : bytes_max;
   const uint64_t slot_count = uint64_t{request.rank_count} * message_channels_max * slots.slot_count;
   const auto fits = [&] { return slots.slot_bytes * slot_count <= message_memory_bytes; };
-  while (request.slot_bytes == 0 && slots.slot_bytes > bytes_min && !fits()) slots.slot_bytes /= 2;
+  while (asked.slot_bytes == 0 && slots.slot_bytes > bytes_min && !fits()) slots.slot_bytes /= 2;
   slots.ll_slot_bytes = 0;
   return slots;
 }

@@ -29,8 +29,8 @@ inline constexpr uint64_t message_memory_bytes = 8 << 20;
 /// The most parts of a message, each of which has a connection.
 inline constexpr uint32_t message_channels_max = 4;
 /// Returns the channels of connections for messages: 0 between nodes, and above batch_ranks_max ranks.
-[[nodiscard]] uint32_t choose_message_channels(const DeviceRequest &request);
+[[nodiscard]] uint32_t choose_message_channels(const PlacedRequest &request);
 /// Returns the slots for messages: those that are asked for, otherwise what fits into message_memory_bytes.
-[[nodiscard]] ConnectionGeometry choose_message_slots(const DeviceRequest &request);
+[[nodiscard]] ConnectionGeometry choose_message_slots(const PlacedRequest &request);
 
 }  // namespace rondo::cuda
