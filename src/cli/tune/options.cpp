@@ -68,7 +68,7 @@ Result<std::vector<uint64_t>> sizes_of(const std::string &text) {
 }
 
 const char *tuned_collective_string(rondo_collective_t collective) {
-  return collective == RONDO_BARRIER ? nullptr : planned_collective_string(collective);
+  return collective == RONDO_BARRIER ? nullptr : scheduled_collective_string(collective);
 }
 
 Result<rondo_collective_t> tuned_collective(const std::string &part) {
