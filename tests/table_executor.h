@@ -85,7 +85,7 @@ class TableExecutor final : public rondo::Executor {
 
   [[nodiscard]] rondo::ExecutorCapabilities capabilities() const override {
     rondo::ExecutorCapabilities own;
-    own.geometry = {4, 4096, 64, 0};
+    own.geometry = {4, 4096, 64};
     own.runs_in_call = true;
     own.checks_buffers = wishes_.checks_buffers;
     own.barrier_send = const_cast<std::byte *>(&barrier_[0]);
