@@ -51,7 +51,7 @@ struct Rank {
   [[nodiscard]] Result<void> call() {
     OperationKey key;
     key.signature = {RONDO_ALL_REDUCE, RONDO_INT32, RONDO_SUM, 0, 1, 0};
-    plan = build_plan(key, {RONDO_ALGORITHM_RING, RONDO_PROTOCOL_SIMPLE, 1, 1024}, {4, 4096, 64, 0}, 0, 1).value();
+    plan = build_plan(key, {RONDO_ALGORITHM_RING, RONDO_PROTOCOL_SIMPLE, 1, 1024}, {4, 4096, 64}, 0, 1).value();
     WorkItem work;
     work.plan = plan.get();
     work.turn = work.number = ++number;
