@@ -14,12 +14,6 @@ bool is_integer(rondo_type_t type) {
          type == RONDO_INT64 || type == RONDO_UINT64;
 }
 
-/// Returns the end of the last block, or the count.
-uint64_t elements_of(const OperationKey &key) {
-  if (key.blocks.empty()) return key.signature.count;
-  return key.blocks.back().begin + key.blocks.back().count;
-}
-
 }  // namespace
 
 bool is_integer_mean(const Signature &signature, uint32_t rank_count) {
@@ -32,7 +26,7 @@ uint32_t mean_words(rondo_type_t type) { return mean_words_of(rondo_type_size(ty
 Result<OperationKey> widen(const OperationKey &called, uint32_t rank) {
   const auto type = static_cast<rondo_type_t>(called.signature.type);
   const uint64_t words = mean_words(type), element_bytes = words * rondo_type_size(word_type(type));
-  if (!checked_mul(elements_of(called), element_bytes))
+  if (!checked_mul(vector_elements(called), element_bytes))
     return Error{RONDO_ERROR_OUT_OF_RESOURCES,
                  describe(called.signature) + " needs a workspace of " + std::to_string(element_bytes) +
                      " bytes for each element, which is more than addresses can count; divide it into several calls"};

@@ -37,19 +37,18 @@ Partition partition_of(const Plan &plan, uint32_t channel, uint32_t element_byte
   return partition;
 }
 
-/// Returns the end of the last block, or the count.
-uint64_t vector_elements(const OperationKey &key) {
-  uint64_t end = key.blocks.empty() ? key.signature.count : 0;
-  for (const Range &block : key.blocks) end = std::max(end, block.begin + block.count);
-  return end;
-}
-
 constexpr uint64_t mix(uint64_t hash, uint64_t value) {
   hash = (hash ^ value) * 0x9E37'79B9'7F4A'7C15u;  // the golden ratio's bits: spreads every input bit upward
   return hash ^ (hash >> 32);
 }
 
 }  // namespace
+
+uint64_t vector_elements(const OperationKey &key) {
+  uint64_t end = key.blocks.empty() ? key.signature.count : 0;
+  for (const Range &block : key.blocks) end = std::max(end, block.begin + block.count);
+  return end;
+}
 
 std::string describe(const Signature &signature) {
   const auto collective = static_cast<rondo_collective_t>(signature.collective);

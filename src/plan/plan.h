@@ -54,6 +54,9 @@ struct OperationKey {
   bool operator==(const OperationKey &) const = default;
 };
 
+/// Returns the elements of the logical vector: the end of the last block, or the count.
+[[nodiscard]] uint64_t vector_elements(const OperationKey &key);
+
 struct PlannedLane {
   uint32_t channel = 0;
   LaneProgram program;  ///< points into the plan
