@@ -11,7 +11,7 @@ namespace rondo::cuda {
 struct CopyProgress::Words {
   // Words of calls that are not captured.
   alignas(cache_line_bytes) uint64_t begun = 0;  ///< calls
-  uint64_t number = 0;                           ///< of the last operation that ended
+  uint64_t turn = 0;                             ///< of the last operation that ended
   uint64_t ended = 0;                            ///< calls; written last
   // Words of captured calls.
   alignas(cache_line_bytes) uint64_t replaying = 0;
@@ -41,7 +41,7 @@ Result<void> CopyProgress::end(const StreamWork &work, const DeviceCall &call, b
     return work.write(place_of(words().replaying), 0);
   }
   Result<void> told;
-  if (done) told = work.write(place_of(words().number), call.number);
+  if (done) told = work.write(place_of(words().turn), call.turn);
   // The end is written after a failure as well, because enqueued work ends, and a thread will wait for it.
   const auto ended = work.write(place_of(words().ended), enqueued_count_);
   return told.ok() ? ended : told;
@@ -65,7 +65,7 @@ DeviceReport CopyProgress::report() const {
   // read pairs with the stream's writes and copies in begin() and end().
   const uint64_t ended = memory::load_acquire(words().ended);
   const uint64_t turned = memory::load_acquire(words().wheel[0]);
-  report.ended_number = memory::load_acquire(words().number);
+  report.ended_number = memory::load_acquire(words().turn);
   const uint64_t begun = std::max(memory::load_acquire(words().begun), ended);
   const bool replaying = memory::load_acquire(words().replaying) != 0;
   replay_count_ += (turned + wheel_words - replay_count_ % wheel_words) % wheel_words;

@@ -388,7 +388,7 @@ Result<void> KernelExecutor::launch_messages(const DeviceMessages &messages, voi
   const DeviceCall call{nullptr, {}, messages.turn, messages.number, 0, messages.captured};
   if (group_ != nullptr && !own_warning_.empty())
     log::warning({log::Subsystem::device, rank_}, std::exchange(own_warning_, {}));
-  RONDO_TRY(transfers_->launch(messages, operation_of(call, 0, 0), report().ended_number, stream));
+  RONDO_TRY(transfers_->launch(messages, operation_of(call, 0, 0), [this] { return report().ended_number; }, stream));
   note_launched(call, stream);
   return {};
 }

@@ -57,10 +57,6 @@ struct PlacedRequest : DeviceRequest {
     return executor == RONDO_DEVICE_EXECUTOR_KERNEL && neighbours.in_process == rank_count && rank_count > 1 &&
            rank_count <= device::ranks_per_kernel_max;
   }
-  /// Returns whether neither a kernel nor a protocol is asked for.
-  [[nodiscard]] bool is_free() const {
-    return settings.kernel == RONDO_KERNEL_AUTO && settings.protocol == RONDO_PROTOCOL_AUTO;
-  }
   /// Returns whether kernels of load_store are asked for and possible. `executor` is as chosen.
   [[nodiscard]] bool load_store() const {
     return executor == RONDO_DEVICE_EXECUTOR_KERNEL && settings.kernel == RONDO_KERNEL_LOAD_STORE && on_one_node();

@@ -142,7 +142,9 @@ Result<void> ExecutorBase::narrow(const Plan &plan, const DeviceCall &call, uint
   const ContextGuard guard(*driver_, context_.get().context);
   RONDO_TRY(guard.status());
   RONDO_TRY(means_.narrow(*driver_, plan, call.buffers, rank_count, stream));
-  if (!call.captured) note_last_stream(stream);
+  if (call.captured) return {};
+  note_last_stream(stream);
+  narrowed_turn_.store(call.turn, std::memory_order_release);
   return {};
 }
 

@@ -3,6 +3,7 @@
 // on the caller's streams, and answers queries about buffers and errors. Only cuda includes this header.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -53,6 +54,9 @@ class ExecutorBase : public DeviceExecutor {
   [[nodiscard]] Result<Buffers> widen(const Plan &plan, const DeviceCall &call, void *stream) override;
   [[nodiscard]] Result<void> narrow(const Plan &plan, const DeviceCall &call, uint32_t rank_count,
                                     void *stream) override;
+  [[nodiscard]] bool has_narrowed(uint64_t turn) const override {
+    return narrowed_turn_.load(std::memory_order_acquire) >= turn && last_call_has_ended();
+  }
   /// Notes that `stream` has the latest call now.
   void note_last_stream(CuStream stream);
   [[nodiscard]] bool last_call_has_ended() const;
@@ -85,8 +89,10 @@ class ExecutorBase : public DeviceExecutor {
   MeanWorkspace means_;
   Event launched_;  ///< recorded after every call that was not captured
   CuStream last_stream_ = nullptr;
-  bool launched_any_ = false;
-  bool recorded_ = true;  ///< launched_, after the last call
+  // The monitor reads these while a thread enqueues.
+  std::atomic<bool> launched_any_ = false;
+  std::atomic<bool> recorded_ = true;        ///< launched_, after the last call
+  std::atomic<uint64_t> narrowed_turn_ = 0;  ///< of the latest mean of integers whose division is enqueued
   std::shared_ptr<StreamUsers> stream_users_;  ///< null: no other rank of this process is on this device
   uint32_t stream_place_ = 0;                  ///< of this rank there
 };

@@ -6,13 +6,20 @@
 #include <string>
 
 #include "cuda/driver/budget.h"
+#include "cuda/executors/connection_shape.h"
 #include "cuda/kernels/plan_image.h"
+#include "src/base/clock.h"
 #include "src/proto/memory.h"
 
 namespace rondo::cuda {
 namespace {
 
 constexpr uint64_t list_memory_bytes = 512 << 10;
+// The budget of blocks counts the shared memory of a block that runs a plan.
+static_assert(device::transfer_shared_bytes(2 * batch_ranks_max * message_channels_max, 1) <=
+              device::shared_bytes_for(channel_lanes_max, device::ll_scratch_bytes_for(ll_slot_bytes)));
+
+constexpr uint64_t list_patience_ns = 5'000'000'000, list_check_ns = 50'000;
 
 device::DeviceTransfer device_transfer(const DeviceBatch &batch, const DeviceBatch::Part &part, uint32_t rank_count) {
   const Transfer &of = batch.transfers()[part.transfer];
@@ -70,14 +77,24 @@ uint64_t Transfers::sent_bytes() const {
   return memory::load_relaxed(words()[queue_count_max() + block_count_]);  // ordered by E3
 }
 
-/// Returns memory for the batch's list.
-Result<device::DeviceTransfer *> Transfers::make_list(const DeviceMessages &messages, uint64_t ended_turn) {
+/// Takes memory for a list, after it has given back the lists of operations up to `ended_turn`.
+std::optional<uint64_t> Transfers::take_list(uint64_t bytes, uint64_t ended_turn) {
   while (!held_.empty() && held_.front().turn <= ended_turn) {
     lists_.give_back(held_.front().offset, held_.front().bytes);
     held_.pop_front();
   }
+  return lists_.take(bytes);
+}
+
+/// Returns memory for the batch's list.
+Result<device::DeviceTransfer *> Transfers::make_list(const DeviceMessages &messages,
+                                                      const std::function<uint64_t()> &ended_turn) {
   const uint64_t bytes = messages.batch->parts().size() * sizeof(device::DeviceTransfer);
-  const auto offset = lists_.take(bytes);
+  std::optional<uint64_t> offset = take_list(bytes, ended_turn());
+  for (const uint64_t until_ns = now_ns() + list_patience_ns; !offset && !held_.empty() && now_ns() < until_ns;) {
+    sleep_for_ns(list_check_ns);
+    offset = take_list(bytes, ended_turn());
+  }
   if (!offset)
     return Error{RONDO_ERROR_OUT_OF_RESOURCES,
                  "a list of " + std::to_string(messages.batch->transfers().size()) +
@@ -88,8 +105,8 @@ Result<device::DeviceTransfer *> Transfers::make_list(const DeviceMessages &mess
   return reinterpret_cast<device::DeviceTransfer *>(static_cast<std::byte *>(memory_.get().object) + *offset);
 }
 
-Result<void> Transfers::launch(const DeviceMessages &messages, const device::DeviceOperation &base, uint64_t ended_turn,
-                               CuStream stream) {
+Result<void> Transfers::launch(const DeviceMessages &messages, const device::DeviceOperation &base,
+                               const std::function<uint64_t()> &ended_turn, CuStream stream) {
   const DeviceBatch &batch = *messages.batch;
   device::TransferOperation operation;
   operation.base = base;

@@ -5,7 +5,9 @@
 
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <memory>
+#include <optional>
 
 #include "cuda/driver/kernel_set.h"
 #include "cuda/kernels/transfer.h"
@@ -23,9 +25,10 @@ class Transfers final : public BatchProgress {
   Transfers(const Transfers &) = delete;
   Transfers &operator=(const Transfers &) = delete;
 
-  /// Launches a batch. `base` has what every kernel of the rank gets. Operations up to `ended_turn` have ended.
+  /// Launches a batch. `base` has what every kernel of the rank gets. ended_turn() returns the turn up to which
+  /// operations have ended. If the memory for lists is in use, this waits some seconds for operations to end.
   [[nodiscard]] Result<void> launch(const DeviceMessages &messages, const device::DeviceOperation &base,
-                                    uint64_t ended_turn, CuStream stream);
+                                    const std::function<uint64_t()> &ended_turn, CuStream stream);
 
   [[nodiscard]] uint32_t block_count(uint32_t queue_count) const override;
   [[nodiscard]] uint32_t parts_done(uint64_t turn, uint32_t queue) const override;
@@ -38,7 +41,9 @@ class Transfers final : public BatchProgress {
     uint64_t offset = 0, bytes = 0;
   };
   explicit Transfers(const Segment &segment);
-  [[nodiscard]] Result<device::DeviceTransfer *> make_list(const DeviceMessages &messages, uint64_t ended_turn);
+  [[nodiscard]] Result<device::DeviceTransfer *> make_list(const DeviceMessages &messages,
+                                                           const std::function<uint64_t()> &ended_turn);
+  [[nodiscard]] std::optional<uint64_t> take_list(uint64_t bytes, uint64_t ended_turn);
   [[nodiscard]] uint32_t queue_count_max() const;
   [[nodiscard]] uint64_t *words() const { return static_cast<uint64_t *>(words_.get().object); }
 

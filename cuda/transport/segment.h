@@ -81,8 +81,8 @@ struct SegmentLinks {
 class Segment {
  public:
   /// Allocates and clears the segment, describes it to the others, and opens those that this rank needs. It opens the
-  /// segments of permitted peers on this node. Where load_store may run, it opens all of them, since each rank reads
-  /// every place. Every rank calls it. `stream` is to work on.
+  /// segments of permitted peers on this node. If load_store may run, or ranks exchange messages, it opens all of them.
+  /// Every rank calls it. `stream` is to work on.
   [[nodiscard]] static Result<Segment> connect(const PrimaryContext &context, CuStream stream, const DeviceUuid &uuid,
                                                const SegmentShape &shape, DeviceHandles handles,
                                                const SegmentLinks &links, InfoExchange &info_exchange);

@@ -60,7 +60,10 @@ bool EnqueueWait::is_over() {
   if (now >= deadline_ns_) return true;
   if (now < next_peers_check_ns_) return false;
   next_peers_check_ns_ = now + peers_check_interval_ns;
-  const auto ended = find_ended_rank(ranks, operations_.rank(), operations_.rank_count(), number_, RankEnd::any);
+  // Messages have no number, so only a death counts.
+  const bool has_number = number_ != 0;
+  const auto ended = find_ended_rank(ranks, operations_.rank(), operations_.rank_count(),
+                                     has_number ? number_ : UINT64_MAX, has_number ? RankEnd::any : RankEnd::death);
   if (ended) ranks.raise(*ended);
   return ended.has_value();
 }

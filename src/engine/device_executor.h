@@ -105,6 +105,9 @@ class DeviceExecutor : public Executor {
   [[nodiscard]] virtual const BatchProgress *batch_progress() const { return nullptr; }
   /// Says whether all that was enqueued has ended, as long as no calls come meanwhile.
   [[nodiscard]] virtual bool drained() const = 0;
+  /// Says whether the division of the mean of integers with this turn, the latest one that report() has as ended, has
+  /// ended as well.
+  [[nodiscard]] virtual bool has_narrowed(uint64_t turn) const = 0;
   /// Says whether peers have shared or withdrawn memory, and this rank has not followed yet.
   [[nodiscard]] virtual bool has_peer_news() const { return false; }
   /// Has another thread follow the peers, if nothing of the process is in flight now. Does not wait. That thread may

@@ -23,8 +23,24 @@ void DeviceHeads::refresh() {
     const Transfer &transfer = batch_->transfers()[index];
     if (!done[index] && seen.emplace(transfer.peer, transfer.sends).second) heads.push_back(index);
   }
-  if (!heads.empty() || heads_.empty()) heads_ = std::move(heads);
-  if (heads_.empty()) heads_.push_back(0);
+  if (heads.empty() && heads_.empty()) heads.push_back(0);
+  if (heads.empty() || heads == heads_) return;
+  heads_ = std::move(heads);
+  noted_.clear();  // the kernel has moved since the note
+}
+
+bool DeviceHeads::has_begun() const {
+  for (uint32_t queue = 0; queue < batch_->queue_count(); ++queue)
+    if (progress_.parts_done(turn_, queue) != 0) return true;
+  for (uint32_t block = 0; block < progress_.block_count(batch_->queue_count()); ++block)
+    if (progress_.quiet_checks(turn_, block) != 0) return true;
+  return false;
+}
+
+bool DeviceHeads::is_done(uint32_t transfer) const {
+  for (const DeviceBatch::Part &part : batch_->parts())
+    if (part.transfer == transfer && part.position >= progress_.parts_done(turn_, part.queue)) return false;
+  return true;
 }
 
 const Transfer *DeviceHeads::receiving_from(uint32_t peer) const {
@@ -35,7 +51,7 @@ const Transfer *DeviceHeads::receiving_from(uint32_t peer) const {
   return nullptr;
 }
 
-bool DeviceHeads::is_blocked(size_t) {
+bool DeviceHeads::is_blocked(size_t index) {
   const uint32_t block_count = progress_.block_count(batch_->queue_count());
   const bool first = noted_.empty();
   noted_.resize(block_count);
@@ -47,7 +63,7 @@ bool DeviceHeads::is_blocked(size_t) {
     const bool again = quiet == UINT32_MAX || quiet >= noted_[block] + 2 || (quiet < noted_[block] && quiet >= 2);
     blocked = blocked && again;
   }
-  return blocked;
+  return blocked && !is_done(heads_[index]);  // read last: the message may have arrived since the counts were read
 }
 
 size_t DeviceHeads::late_head() {

@@ -21,6 +21,8 @@ class DeviceHeads final : public TransferHeads {
 
   /// Reads what the kernel has reported. If all messages are complete, the heads stay as they are.
   void refresh();
+  /// Returns whether the kernel has reported anything of the batch.
+  [[nodiscard]] bool has_begun() const;
   /// Returns the head that receives from the peer, or null.
   [[nodiscard]] const Transfer *receiving_from(uint32_t peer) const;
 
@@ -33,6 +35,8 @@ class DeviceHeads final : public TransferHeads {
   [[nodiscard]] bool reads_slots() const override { return false; }
 
  private:
+  [[nodiscard]] bool is_done(uint32_t transfer) const;
+
   const BatchProgress &progress_;
   const std::shared_ptr<const DeviceBatch> batch_;
   const uint64_t turn_;

@@ -48,7 +48,8 @@ void DeviceMonitor::add(const WorkItem &work, const OperationInfo &what, Operati
                         std::shared_ptr<const DeviceBatch> blocks) {
   cost.on_device = true;
   cost.ran = !work.captured;
-  add(std::unique_lock(mutex_), {work.turn, work.number, what, cost, work.captured, std::move(blocks), {}});
+  add(std::unique_lock(mutex_),
+      {work.turn, work.number, what, cost, work.captured, work.plan->widened, std::move(blocks), {}});
 }
 
 void DeviceMonitor::add(const DeviceMessages &messages) {
@@ -141,7 +142,7 @@ bool DeviceMonitor::look(std::unique_lock<std::mutex> &lock) {
   }
   if (now >= next_device_check_ns_ && !ranks_.failed()) {
     next_device_check_ns_ = now + device_check_interval_ns;
-    tell_device_error(report);
+    tell_device_error();
   }
   if (ranks_.failed()) {
     device_.stop();  // each time: what ended the waits of a stream may be overwritten
@@ -155,9 +156,14 @@ bool DeviceMonitor::look(std::unique_lock<std::mutex> &lock) {
   return busy;
 }
 
+bool DeviceMonitor::has_ended(const Outstanding &front, const DeviceReport &report) const {
+  if (front.captured || front.turn < report.ended_number) return true;  // a later operation follows the division
+  if (front.turn > report.ended_number) return false;
+  return !front.widened || ranks_.failed() || device_.has_narrowed(front.turn);
+}
+
 void DeviceMonitor::carry_over(const DeviceReport &report) {
-  while (!outstanding_.empty() &&
-         (outstanding_.front().captured || outstanding_.front().turn <= report.ended_number)) {
+  while (!outstanding_.empty() && has_ended(outstanding_.front(), report)) {
     const Outstanding ended = std::move(outstanding_.front());
     outstanding_.pop_front();
     end(ended, (report.failed && ended.turn >= report.failed_number) ||
@@ -188,7 +194,20 @@ void DeviceMonitor::look_at_running(uint64_t now_ns) {
   if (watch_) static_cast<void>(watch_->look(now_ns));
   if (!batch_watch_) return;
   batch_watch_->heads.refresh();
+  // A replay may run before the batch, and wait for any rank.
+  if (!batch_watch_->heads.has_begun() && now_ns >= next_peers_check_ns_) {
+    next_peers_check_ns_ = now_ns + device_check_interval_ns;
+    if (raise_death()) return;
+  }
   static_cast<void>(batch_watch_->watch.look(now_ns));
+}
+
+bool DeviceMonitor::raise_death() {
+  auto death = find_ended_rank(ranks_, operations_.rank(), operations_.rank_count(), UINT64_MAX, RankEnd::death);
+  if (!death) return false;
+  death->rank = static_cast<int32_t>(operations_.rank());
+  ranks_.raise(*death);
+  return true;
 }
 
 /// A kernel of a replayed graph has no number of its own: deaths and its deadline are all that can be seen.
@@ -219,12 +238,12 @@ void DeviceMonitor::look_at_replay(const DeviceReport &report, uint64_t now_ns) 
 void DeviceMonitor::report_fault() {
   const DeviceReport report = device_.report();
   report_fault(report);
-  if (!ranks_.failed()) tell_device_error(report);
+  if (!ranks_.failed()) tell_device_error();
 }
 
-void DeviceMonitor::tell_device_error(const DeviceReport &report) {
+void DeviceMonitor::tell_device_error() {
   const auto sound = device_.check_device();
-  if (!sound.ok()) operations_.raise(sound.error(), known(report.ended_number).number + 1);
+  if (!sound.ok()) operations_.raise(sound.error(), ranks_.completed_operation(operations_.rank()) + 1);
 }
 
 void DeviceMonitor::report_fault(const DeviceReport &report) {
@@ -256,8 +275,14 @@ bool DeviceMonitor::report_differing_block(const DeviceReport &report, const Kno
   return false;
 }
 
+/// Parts of several messages of a peer are under way at once, so the one with the fault need not be the head.
 void DeviceMonitor::report_batch_fault(const DeviceReport &report, const Known &failed) {
   BatchWatch explaining(*this, failed);
+  for (const Transfer &each : failed.batch->transfers()) {
+    if (each.sends || each.peer != report.peer) continue;
+    const auto sent = ranks_.messages()->find(report.peer, operations_.rank(), true, each.message);
+    if (sent && sent->bytes != each.bytes) return explaining.watch.explain_fault(each, report.fault, 0);
+  }
   if (const Transfer *const head = explaining.heads.receiving_from(report.peer))
     explaining.watch.explain_fault(*head, report.fault, 0);
 }

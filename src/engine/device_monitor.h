@@ -55,6 +55,7 @@ class DeviceMonitor {
     OperationInfo what;
     OperationCost cost;
     bool captured = false;
+    bool widened = false;  ///< a mean of integers, which ends with a division that the report does not have
     std::shared_ptr<const DeviceBatch> batch;  ///< of messages, or of a collective's blocks, or null
     std::vector<uint64_t> records;             ///< of the batch's messages
 
@@ -82,11 +83,14 @@ class DeviceMonitor {
   /// Checks what runs. Returns true if it is to be checked again soon.
   bool look(std::unique_lock<std::mutex> &lock);
   void carry_over(const DeviceReport &report);
+  [[nodiscard]] bool has_ended(const Outstanding &front, const DeviceReport &report) const;
   void look_at_running(uint64_t now_ns);
+  /// Fails the communicator if a rank has died, whatever it owes. Returns whether one has.
+  bool raise_death();
   void look_at_replay(const DeviceReport &report, uint64_t now_ns);
   void report_fault(const DeviceReport &report);
   void await_reason(const DeviceReport &report);
-  void tell_device_error(const DeviceReport &report);
+  void tell_device_error();
 
   DeviceExecutor &device_;
   Operations &operations_;

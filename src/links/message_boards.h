@@ -68,7 +68,7 @@ class MessageBoards {
   virtual Result<void> open() { return {}; }
 
   // This rank publishes what it does, in this order.
-  /// The next batch has messages of this pair and direction up to number `last`. Once for each pair and direction.
+  /// The next batch has messages of this pair and direction up to number `last`.
   virtual void announce(uint32_t peer, bool sends, uint64_t last) = 0;
   virtual void enter_batch() = 0;
   /// Returns the number of the message's record.

@@ -21,7 +21,7 @@ struct Told {
   void call(uint64_t number, bool is_captured, Gate *gate = nullptr) {
     const StreamWork work{&world.cu, world.stream(), wait_value_geq};
     DeviceCall call;
-    call.number = number;
+    call.turn = number;
     call.captured = is_captured;
     REQUIRE(progress.begin(work, is_captured).ok());
     if (gate != nullptr) gate->close(world.stream());

@@ -129,6 +129,19 @@ TEST_CASE("device: a mean of integers never overflows, called and replayed, whil
   check_type<uint64_t>(group, RONDO_UINT64);
 }
 
+TEST_CASE("device: a flush waits for the division of a mean") {
+  rondo_config_t config = on_device();
+  config.device_executor = GENERATE(RONDO_DEVICE_EXECUTOR_KERNEL, RONDO_DEVICE_EXECUTOR_COPY);
+  DeviceRanks group(rank_count, config);
+  Means<int64_t> means(group, 30'000, RONDO_INT64);
+  for (uint64_t seed = 0; seed < 20; ++seed) {
+    means.write(seed);
+    for (int rank = 0; rank < rank_count; ++rank) REQUIRE(means.call(RONDO_ALL_REDUCE, rank) == RONDO_OK);
+    for (int rank = 0; rank < rank_count; ++rank) REQUIRE(rondo_comm_flush(group.ranks[rank]) == RONDO_OK);
+    means.check(RONDO_ALL_REDUCE, seed);
+  }
+}
+
 TEST_CASE("device: communicators end while the division of a mean may still run") {
   for (int round = 0; round < 5; ++round) {
     DeviceRanks group(rank_count);

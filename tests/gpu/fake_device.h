@@ -39,6 +39,7 @@ class FakeDevice final : public rondo::DeviceExecutor {
   }
   void stop() override {}
   [[nodiscard]] bool drained() const override { return !busy; }
+  [[nodiscard]] bool has_narrowed(uint64_t) const override { return true; }
   [[nodiscard]] rondo::Result<void> check_device() const override {
     return lost ? rondo::Error{RONDO_ERROR_SYSTEM, "as the test wants"} : rondo::Result<void>();
   }
