@@ -13,7 +13,7 @@ from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence
 import torch
 import torch.distributed as dist
 
-from .._errors import InvalidArgument, UnsupportedError
+from .._errors import AbortedError, InvalidArgument, UnsupportedError
 from ._failures import Names
 from ._lanes import Body, DeviceLane, HostLane
 from ._memory import allocate
@@ -50,7 +50,7 @@ class ProcessGroup(dist.ProcessGroup):
         self._seconds, self._options = timeout.total_seconds(), dict(options or {})
         self._ranks = ranks or list(range(size))
         self._lanes: Dict[torch.device, Any] = {}
-        self._lock = threading.Lock()
+        self._lock, self._making, self._closed = threading.Lock(), threading.Lock(), False
         self._messages = Channels(store, rank, self._ranks, self._seconds, self._options)
         self._completer = Completer()
         self._window: Optional[List[Work]] = None
@@ -103,7 +103,7 @@ class ProcessGroup(dist.ProcessGroup):
         """Has nothing to set: the library numbers operations."""
 
     def _set_default_timeout(self, timeout: timedelta) -> None:
-        self._seconds = timeout.total_seconds()  # of communicators that are made from now on
+        self._seconds = self._messages.seconds = timeout.total_seconds()  # of communicators made from now on
 
     set_timeout = _set_default_timeout
 
@@ -114,18 +114,25 @@ class ProcessGroup(dist.ProcessGroup):
         lane = self._lanes.get(device)
         if lane is not None:
             return lane
-        with self._lock:
+        if device.type not in ("cpu", "cuda"):
+            raise UnsupportedError(f"the backend rondo has CPU and CUDA tensors, not {device}")
+        with self._making:  # not the lock that abort() needs
             if device not in self._lanes:
-                if device.type not in ("cpu", "cuda"):
-                    raise UnsupportedError(f"the backend rondo has CPU and CUDA tensors, not {device}")
                 names, host = Names(self._ranks), device.type == "cpu"
-                comm = rendezvous(self._store, f"collectives/{device.type}", self._rank, self._size, self._seconds,
-                                  None if host else device.index, self._options)
-                self._lanes[device] = HostLane(comm, names) if host else DeviceLane(comm, names, device)
+                place = sum(made.type == device.type for made in self._lanes)
+                comm = rendezvous(self._store, f"collectives/{device.type}/{place}", self._rank, self._size,
+                                  self._seconds, None if host else device.index, self._options)
+                with self._lock:
+                    if self._closed:
+                        comm.abort()
+                        comm.destroy()
+                        raise AbortedError("the process group was shut down")
+                    self._lanes[device] = HostLane(comm, names) if host else DeviceLane(comm, names, device)
             return self._lanes[device]
 
     def _close(self, abort: bool) -> None:
         with self._lock:
+            self._closed = True
             lanes, self._lanes = list(self._lanes.values()), {}
         self._messages.close(abort)
         for lane in lanes:
@@ -344,7 +351,7 @@ class ProcessGroup(dist.ProcessGroup):
                                    "libnccl.so.2")
         channel, names = self._messages.get(source, target, tag)
         outputs = tensors if source != self._rank else []
-        works = [channel.post(moved(tensor), Work(names, outputs, self._completer, source=source))
+        works = [channel.post(moved(tensor), Work(names, outputs, channel.completer, source=source))
                  for tensor in tensors]
         if self._window is not None:
             self._window.extend(works)

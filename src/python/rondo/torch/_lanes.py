@@ -12,7 +12,7 @@ from typing import Any, Callable, Deque, Optional, Sequence
 import torch
 
 from .._communicator import Communicator
-from .._errors import AbortedError, CommFailedError, Error, MismatchError, RemoteError
+from .._errors import AbortedError, CommFailedError, Error, MismatchError, RemoteError, RevokedError
 from .._errors import TimeoutError  # pylint: disable=redefined-builtin
 from .._streams import Stream
 from ._failures import Names
@@ -20,7 +20,8 @@ from ._tensors import Finish
 from ._work import Completer, Work
 
 Body = Callable[[Communicator, Any], Any]
-FATAL = (RemoteError, TimeoutError, MismatchError, AbortedError, CommFailedError)  # the communicator has failed
+# The communicator has failed.
+FATAL = (RemoteError, TimeoutError, MismatchError, AbortedError, RevokedError, CommFailedError)
 
 
 class HostLane:

@@ -12,11 +12,11 @@ from typing import Any, List, Mapping, Optional, Tuple
 
 from .._buffers import Buffer
 from .._communicator import Communicator
-from .._errors import AbortedError
+from .._errors import AbortedError, Error
 from .._streams import Stream
 from ._failures import Names
 from ._store import rendezvous
-from ._work import Work
+from ._work import Completer, Work
 
 
 class Channel:
@@ -25,6 +25,7 @@ class Channel:
     def __init__(self, store: Any, source: int, target: int, tag: int, sends: bool, seconds: float,
                  options: Mapping[str, Any]) -> None:
         self._sends = sends
+        self.completer = Completer()  # messages of other channels may end in another order
         self._lock = threading.Lock()
         self._pending: List[Tuple[Buffer, Work]] = []
         self._comm: Optional[Communicator] = None
@@ -54,19 +55,21 @@ class Channel:
 
     def _connect(self, *arguments: Any) -> None:
         """Waits for the other rank, then enqueues what was posted in the meantime."""
-        comm, failed = None, None
+        comm, stream, failed = None, None, None
         try:
             comm = rendezvous(*arguments)
+            stream = Stream()
         except Exception as error:  # pylint: disable=broad-except
             failed = error
         with self._lock:
-            if comm is not None and self._error is not None:  # it was closed
+            self._error = self._error or failed  # it may have been closed meanwhile
+            if self._error is None:
+                self._comm, self._stream = comm, stream
+            elif comm is not None:
                 comm.abort()
+                if stream is not None:
+                    stream.destroy()
                 comm.destroy()
-                comm = None
-            self._error = self._error or failed
-            if comm is not None:
-                self._comm, self._stream = comm, Stream()
             pending, self._pending = self._pending, []
             for buffer, work in pending:
                 if self._error is not None:
@@ -85,6 +88,8 @@ class Channel:
                 comm.abort()
             try:
                 stream.destroy()
+            except Error:
+                pass  # each Work has its failure
             finally:
                 comm.destroy()
 
@@ -94,7 +99,7 @@ class Channels:
 
     def __init__(self, store: Any, rank: int, ranks: List[int], seconds: float, options: Mapping[str, Any]) -> None:
         self._store, self._rank, self._ranks = store, rank, ranks
-        self._seconds, self._options = seconds, options
+        self.seconds, self._options = seconds, options  # `seconds` is the timeout of channels made from now on
         self._channels: dict[Tuple[int, int, int], Tuple[Channel, Names]] = {}
         self._lock = threading.Lock()
 
@@ -106,7 +111,7 @@ class Channels:
             if found is None:
                 ends = [self._ranks[source], self._ranks[target]]
                 names = Names(ends, f"a message from rank {ends[0]} to rank {ends[1]}")
-                channel = Channel(self._store, source, target, tag, source == self._rank, self._seconds, self._options)
+                channel = Channel(self._store, source, target, tag, source == self._rank, self.seconds, self._options)
                 found = self._channels[key] = channel, names
         return found
 

@@ -50,6 +50,7 @@ def joined(store: Any, key: str, rank: int, size: int, seconds: float, device: O
         store.set(key, name)
         return Communicator(name, 0, size, device=device, **chosen)
     except BaseException:
+        store.delete_key(key)  # a later attempt has another id
         try:
             name.free()
         except Error:

@@ -74,7 +74,10 @@ class Work(C10dWork):
             if self._done:
                 return
             if error is None and self._finish is not None:
-                self._finish()
+                try:
+                    self._finish()
+                except Exception as failed:  # pylint: disable=broad-except
+                    error = failed
             self._finish = self._inner = None
             self._error, self._done = error, True
 
