@@ -272,7 +272,7 @@ Outcome take_device(const CLI::App &app, const Words &words, Options &options) {
     return Failure{Exit::usage, "--channels takes 0 to 8 on host memory; for more, add --device cuda"};
   if (words.device == "host") return std::nullopt;
   if (exchanges_blocks(options.collective))
-    return Failure{Exit::usage, words.collective + " is for host memory in this version; leave --device out"};
+    return Failure{Exit::usage, "rondo perf times " + words.collective + " on host memory only; leave --device out"};
   if (options.product_size != 0 && !options.against_path.empty())
     return Failure{Exit::usage, "--beside-product and --against exclude each other; give one of them"};
   const auto ordinals = console::parse_cuda_devices(words.device);
@@ -291,7 +291,7 @@ Outcome take_device(const CLI::App &app, const Words &words, Options &options) {
 /// Refuses what an exchange of messages lacks.
 Outcome check_messages(const Words &words) {
   if (words.device != "host")
-    return Failure{Exit::usage, words.collective + " needs host memory in this version; leave out --device"};
+    return Failure{Exit::usage, "rondo perf times " + words.collective + " on host memory only; leave --device out"};
   if (words.only_in_place)
     return Failure{Exit::usage, words.collective + " has no in-place form; leave out --in-place-only"};
   return std::nullopt;

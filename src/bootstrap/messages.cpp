@@ -14,7 +14,7 @@ constexpr uint32_t no_peer = ~uint32_t{0};
 constexpr size_t page_bytes = 64u << 10;
 
 bool valid_status(uint32_t status) {
-  return status >= RONDO_ERROR_INVALID_ARGUMENT && status <= RONDO_ERROR_INTERNAL;
+  return status >= RONDO_ERROR_INVALID_ARGUMENT && status <= RONDO_ERROR_REVOKED;
 }
 
 /// Decodes `status | peer | message`. With `may_be_ok` the status may be RONDO_OK.

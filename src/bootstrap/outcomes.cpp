@@ -38,7 +38,7 @@ Result<std::vector<Bytes>> gather_outcomes(Store &store, std::string_view key, u
     ByteReader reader(gathered.value()[peer]);
     const auto status = static_cast<rondo_status_t>(reader.number<uint32_t>());
     const ByteView rest = reader.rest();
-    if (reader.failed() || status > RONDO_ERROR_INTERNAL)
+    if (reader.failed() || status > RONDO_ERROR_REVOKED)
       return Error{RONDO_ERROR_MISMATCH, "rank " + std::to_string(peer) + " runs another version of Rondo"};
     if (status != RONDO_OK) {
       const std::string failed = names.empty() ? "rank " + std::to_string(peer) + " failed" : names[peer];

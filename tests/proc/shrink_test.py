@@ -9,7 +9,7 @@ import sys
 import unittest
 from pathlib import Path
 
-from job import run_job
+from job import JobTest
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import side_by_side  # noqa: E402
@@ -25,23 +25,9 @@ def shape_of(seed):
     return rank_count, draw.randint(1, min(rank_count - 1, 3))
 
 
-class Shrink(unittest.TestCase):
-    def job(self, rank_count, *arguments, **options):
-        ranks = run_job(PROGRAM, rank_count, [str(argument) for argument in arguments], seconds=120, **options)
-        for rank in ranks.values():
-            self.assertNotIn("WRONG", rank.output)
-        return ranks
-
-    def expect(self, ranks, status, skip=(), text="", peer=None):
-        for number, rank in ranks.items():
-            if number in skip:
-                continue
-            with self.subTest(rank=number):
-                last = rank.last()
-                self.assertEqual(last.status, status, last.message)
-                self.assertIn(text, last.message)
-                if peer is not None:
-                    self.assertEqual(last.peer, peer, last.message)
+class Shrink(JobTest):
+    program = PROGRAM
+    seconds = 120
 
     def dead(self, ranks, count):
         dead = {number for number, rank in ranks.items() if rank.process.returncode == -signal.SIGKILL}

@@ -13,6 +13,7 @@
 #include "src/base/clock.h"
 #include "src/core/shrink_note.h"
 #include "tests/catch.h"
+#include "tests/unit/nonblocking.h"
 #include "tests/unit/ranks.h"
 
 using rondo::Note;
@@ -20,30 +21,17 @@ using rondo::RankSet;
 using rondo::ShrinkNote;
 using rondo::ShrinkPhase;
 using rondo_test::error_message;
+using rondo_test::outcome_of;
 using rondo_test::Ranks;
+using rondo_test::state_of;
 
 namespace {
 
-constexpr uint64_t second_ns = 1'000'000'000;
-
+/// Returns the configuration of a communicator whose calls have more time than a test may take, too.
 rondo_config_t nonblocking() {
-  rondo_config_t config = RONDO_CONFIG_INIT;
-  config.nonblocking = 1;
-  config.timeout_ms = config.init_timeout_ms = 600'000;  // nothing ends by it
+  rondo_config_t config = rondo_test::nonblocking();
+  config.timeout_ms = config.init_timeout_ms;
   return config;
-}
-
-rondo_status_t state_of(rondo_comm_t comm) {
-  rondo_status_t status = RONDO_ERROR_INTERNAL;
-  return rondo_comm_get_async_error(comm, &status) == RONDO_OK ? status : RONDO_ERROR_INTERNAL;
-}
-
-/// Returns the outcome of the attempt, or RONDO_NOT_READY if it has none within two minutes.
-rondo_status_t outcome_of(rondo_comm_t comm) {
-  const uint64_t deadline_ns = rondo::now_ns() + 120 * second_ns;
-  while (state_of(comm) == RONDO_NOT_READY && rondo::now_ns() < deadline_ns)
-    std::this_thread::sleep_for(std::chrono::microseconds(100));
-  return state_of(comm);
 }
 
 /// Returns the sum of `value` over the ranks, or -1 after a failure.

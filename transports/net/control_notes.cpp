@@ -32,7 +32,8 @@ std::vector<Note> Control::notes(uint32_t rank) {
   for (const Note &note : peer.notes)
     if (note.number != 0) found.push_back(note);
   const uint64_t now = now_ns();
-  if (peer.ended != 0 || now - peer.notes_asked_ns < ask_notes_ns || !may_ask(now)) return found;
+  // A rank that has ended is asked for as well: any rank of its host can answer.
+  if (now - peer.notes_asked_ns < ask_notes_ns || !may_ask(now)) return found;
   peer.notes_asked_ns = now;
   ++header().asked_count;
   send_towards(parts_.host_of[rank], Cell(CellKind::ask_notes).put(Inquiry{rank, 0, host_, hops_max}));
