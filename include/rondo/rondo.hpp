@@ -204,6 +204,17 @@ public:
     return Communicator(part);
   }
 
+  /** Makes a communicator of the ranks without `count` excluded ones, as rondo_comm_shrink() does. */
+  Communicator shrink(const int *excluded, int count, unsigned flags = 0) const {
+    rondo_comm_t rest = nullptr;
+    check(rondo_comm_shrink(comm_, excluded, count, flags, nullptr, &rest));
+    return Communicator(rest);
+  }
+  /** Ends all operations on all ranks with RONDO_ERROR_REVOKED. shrink() is left. */
+  void revoke() const { check(rondo_comm_revoke(comm_), comm_); }
+  /** Waits until this rank's operations are complete. */
+  void flush() const { check(rondo_comm_flush(comm_), comm_); }
+
   /** Returns the number of this rank. */
   int rank() const { return number(rondo_comm_rank); }
   /** Returns the number of ranks. */

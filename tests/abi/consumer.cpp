@@ -22,6 +22,7 @@ void collectives(const rondo::Communicator &comm) {
   rondo::Memory<float> x(4);
   for (float &each : x) each = static_cast<float>(rank + 1);
   comm.all_reduce(x.data(), x.data(), x.size());
+  comm.flush();
   expect(x[3] == 3.0F, "all_reduce");
   comm.reduce(x.data(), x.data(), x.size(), 1, RONDO_MAX);
 
