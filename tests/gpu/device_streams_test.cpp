@@ -93,6 +93,23 @@ TEST_CASE("streams: ranks may use one stream for calls that do not wait for each
   }
 }
 
+TEST_CASE("streams: another rank may use the stream of a call that has ended, whatever their numbers") {
+  rondo_config_t config = Pair::with(RONDO_DEVICE_EXECUTOR_KERNEL);
+  config.kernel = RONDO_KERNEL_INTERPRETER;
+  DeviceRanks group(2, config);
+  const DeviceBuffer sent(group.world, bytes_of(whole_numbers(1, 16))), received(group.world, Pair::ones());
+  const auto broadcast = [&](int rank, rondo_stream_t stream) {
+    return rondo_broadcast(sent.pointer(), (rank == 0 ? received : sent).pointer(), 16, RONDO_FLOAT32, 1,
+                           group.ranks[rank], stream);
+  };
+  // The root has what it needs, so its two calls end before the other rank has begun.
+  for (int call = 0; call < 2; ++call) REQUIRE(broadcast(1, group.stream(1)) == RONDO_OK);
+  CU_OK(group.world.cu.stream_synchronize(static_cast<rondo::cuda::CuStream>(group.stream(1))));
+  for (int call = 0; call < 2; ++call) CHECK(broadcast(0, group.stream(1)) == RONDO_OK);
+  group.complete();
+  CHECK_VALUES(received.read(), whole_numbers(1, 16));
+}
+
 TEST_CASE("streams: two ranks may not be captured on one stream, but in captures of their own") {
   for (const rondo_device_executor_t executor : both) {
     CAPTURE(executor);
