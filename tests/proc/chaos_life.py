@@ -84,12 +84,13 @@ STATUS = statuses()
 
 
 def processes_with(token):
-    """Returns the processes whose environment has `token`; the dead that nobody has reaped yet have none."""
+    """Returns the processes whose environment has the variable `token`; the dead that nobody has reaped yet have none.
+    Other lives run at the same time, whose tokens may begin with this one."""
     found = []
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
             try:
-                if token.encode() in (entry / "environ").read_bytes():
+                if token.encode() in (entry / "environ").read_bytes().split(b"\0"):
                     found.append(int(entry.name))
             except OSError:
                 pass
