@@ -160,7 +160,7 @@ TEST_CASE("residency: what is claimed on a device is refused to others until it 
   const auto refused = claim_blocks(device, 3, 8);
   REQUIRE_FALSE(refused.ok());
   CHECK(refused.error().status == RONDO_ERROR_OUT_OF_RESOURCES);
-  CHECK(refused.error().message.find("have 6 of the 8") != std::string::npos);
+  CHECK(refused.error().message.find("of the 8 that can be resident at once 6 belong") != std::string::npos);
   CHECK(claim_blocks(device, 2, 8).ok());  // given back at once
   CHECK(claim_blocks(other, 8, 8).ok());
   first.value().reset();

@@ -296,7 +296,7 @@ TEST_CASE("simulator: load_store, one_shot of two ranks takes its closed form", 
 TEST_CASE("simulator: load_store, bytes over links and steps are those of the programs", "[sim]") {
   for (const uint32_t ranks : {2u, 3u, 8u}) {
     CAPTURE(ranks);
-    const uint64_t bytes = uint64_t{ranks} * 32768 * 3;  // three tiles
+    const uint64_t bytes = uint64_t{ranks} * 65536 * 3;  // three tiles
     const auto ring = Simulator().simulate(load_store_case(ranks, RONDO_ALGORITHM_RING, bytes));
     REQUIRE(ring.ok());
     // Each rank adds to n - 1 accumulators of a tile and fetches n - 1 sums of it.
