@@ -26,6 +26,8 @@ _rondo_values() {
     'tune --collectives') _rondo_collectives tune --collectives | sed 's/ barrier$//' ;;
     'sim --collective') _rondo_collectives sim --collective ;;
     'schedule --collective') _rondo_collectives schedule --algorithm ring --collective ;;
+    'schedule --algorithm')
+      echo "ring tree halving_doubling one_shot two_shot hierarchical hierarchical_tree" ;;
     *' --algorithm') echo "auto ring tree halving_doubling one_shot two_shot hierarchical hierarchical_tree" ;;
     *' --protocol') echo "auto simple ll" ;;
     *' --kernel') echo "auto interpreter load_store" ;;

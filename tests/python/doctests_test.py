@@ -16,6 +16,8 @@ class Examples(unittest.TestCase):
     def test_the_docstrings_say_what_happens(self):
         attempted = 0
         for module in pkgutil.iter_modules(rondo.__path__, "rondo."):
+            if module.name == "rondo.torch":  # needs PyTorch, and has no examples to run
+                continue
             done = doctest.testmod(importlib.import_module(module.name))
             self.assertEqual(done.failed, 0, module.name)
             attempted += done.attempted
