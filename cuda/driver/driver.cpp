@@ -25,7 +25,7 @@ Result<void *> find_entry(GetProcAddress get, const std::string &library, const 
                                cuda_version_string(driver_version_min) + " or newer");
 }
 
-/// Returns the error of `status` before there is a driver that can describe it.
+/// Returns the error for `status` while the driver cannot be asked yet to describe it.
 Result<void> check_init(const CudaDriver &driver, CuStatus status) {
   switch (status) {
     case CuStatus::success:

@@ -61,7 +61,7 @@ DeviceReport CopyProgress::report() const {
   const std::lock_guard lock(mutex_);
   DeviceReport report;
   report.ends_when_stopped = true;
-  // Ends are read before begins: a call that begins meanwhile counts as running, and no running call is missed. Each
+  // The count of ended calls is read first. So a call that begins meanwhile counts as running, and none is missed. Each
   // read pairs with the stream's writes and copies in begin() and end().
   const uint64_t ended = memory::load_acquire(words().ended);
   const uint64_t turned = memory::load_acquire(words().wheel[0]);

@@ -45,9 +45,9 @@ struct PeersInfo {
 [[nodiscard]] Result<void> agree_on_peers(const PrimaryContext &context, uint32_t channel_count,
                                           InfoExchange &info_exchange, PlacedRequest &request);
 
-/// Writes a call's buffers for the rank's windows into `operation`. A buffer that no peer touches is posted as the
-/// other buffer, and so is one that the call does not have. No peer touches recv of a reduce_scatter and send of an
-/// all_gather. If `regions` is null, windows have addresses. A context must be current.
+/// Fills `operation` with the call's buffers. If the call lacks a buffer, or no peer touches it, the other buffer takes
+/// its place. No peer touches recv of a reduce_scatter and send of an all_gather. If `regions` is null, windows have
+/// addresses. A context must be current.
 void post_buffers(const CudaDriver &driver, Regions *regions, BufferPlace place, const CudaPlan &plan,
                   const DeviceCall &call, device::LoadStoreOperation &operation);
 

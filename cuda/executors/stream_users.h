@@ -44,8 +44,8 @@ class StreamUsers {
   void enter(uint32_t place, uint32_t rank, std::function<uint64_t()> ended);
   void leave(uint32_t place);
   /// Notes that the rank at `place` will enqueue its next operation on `used`. That holds until its next reserve() or
-  /// enqueued(). Returns RONDO_ERROR_INVALID_ARGUMENT, and has no effect, if the operation would come after one of
-  /// another rank that waits for it.
+  /// enqueued(). Returns RONDO_ERROR_INVALID_ARGUMENT, and has no effect, if an operation of another rank that waits
+  /// for this one would run before it.
   [[nodiscard]] Result<void> reserve(uint32_t place, const UsedStream &used);
   /// Takes back the rank's reserve(), if there is one.
   void cancel(uint32_t place);

@@ -82,7 +82,7 @@ class Segment {
  public:
   /// Allocates and clears the segment, describes it to the others, and opens those that this rank needs. It opens the
   /// segments of permitted peers on this node. If load_store may run, or ranks exchange messages, it opens all of them.
-  /// Every rank calls it. `stream` is to work on.
+  /// Every rank calls it, and it works on `stream`.
   [[nodiscard]] static Result<Segment> connect(const PrimaryContext &context, CuStream stream, const DeviceUuid &uuid,
                                                const SegmentShape &shape, DeviceHandles handles,
                                                const SegmentLinks &links, InfoExchange &info_exchange);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The CUDA devices that the command can use: the driver by the configuration, and what it shows.
+// Finds the CUDA devices that the command can use, by the driver that the configuration names.
 #pragma once
 
 #include <vector>

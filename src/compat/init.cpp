@@ -190,7 +190,7 @@ NCCL_EXPORT ncclResult_t ncclCommInitRankConfig(ncclComm_t *comm, int rank_count
 }
 NCCL_ALIAS(CommInitRankConfig)
 
-/// Uses the first id. Of the other ids, this process drops those that it made, and ends their listeners.
+/// Uses the first id. Other ids that this process has made are dropped, and their listeners end.
 NCCL_EXPORT ncclResult_t ncclCommInitRankScalable(ncclComm_t *comm, int rank_count, int rank, int id_count,
                                                   ncclUniqueId *ids, ncclConfig_t *config) {
   constexpr const char *function = "ncclCommInitRankScalable";

@@ -224,7 +224,7 @@ void Shrink::compare(Watched &watched, const Note &note, const ShrinkNote &shrin
   watched.differing_number = note.number;
 }
 
-/// Returns the difference to the call of another shrink that this rank has seen of the member.
+/// Returns an error if this rank has seen the member call shrink with other arguments.
 Result<void> Shrink::check_difference(uint32_t member) const {
   const Watched &watched = watched_[member];
   if (watched.differs_since_ns == 0) return {};

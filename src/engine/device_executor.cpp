@@ -139,8 +139,8 @@ std::shared_ptr<const DeviceBatch> DeviceExecutor::blocks_of(const WorkItem &wor
 template <class Launch>
 Result<void> DeviceExecutor::launch_held(uint64_t number, bool captured, const Launch &launches) {
   EnqueueWait wait(*this, *operations_, number);
-  // Opening memory of peers may wait for the device, so it comes before this call is in flight. If other work is in
-  // flight now, a later call opens it.
+  // Opening memory of peers may wait for the device, so it is done before this call is in flight. If other work is in
+  // flight now, a later call does it.
   const bool follows = !captured && has_peer_news() && try_quiet().owns_lock();
   if (follows && !follow_peers(wait)) return opening_timed_out();
   const auto held = Launches::of_process().hold(wait);

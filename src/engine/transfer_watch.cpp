@@ -74,7 +74,7 @@ bool TransferWatch::has_ended(uint32_t peer, std::span<const uint32_t> dead) con
   return state == RankState::alive && std::find(dead.begin(), dead.end(), peer) != dead.end();
 }
 
-/// Receives first what the peer sent before it ended, since the slots are read after its end was seen.
+/// Reports that the peer of a head has ended. What the peer sent before is received first, after its end was seen.
 bool TransferWatch::check_ended(size_t index, std::span<const uint32_t> dead) {
   const Transfer &head = heads_.head(index);
   if (!has_ended(head.peer, dead) || awaits(head.peer) || !heads_.is_blocked(index)) return false;

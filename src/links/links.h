@@ -20,7 +20,7 @@
 
 namespace rondo {
 
-/// The FIFOs on this side of all links to other hosts, in one piece: for a device, which has to register memory.
+/// The FIFOs of all links to other hosts on this side, in one piece, since a network device has to register them.
 struct NetworkMemory {
   std::shared_ptr<const void> owner;  ///< its holder may use the memory when the links are gone
   std::span<std::byte> bytes;

@@ -90,7 +90,7 @@ inline constexpr Collective unknown_collective{
   return number < collective_table.size() ? collective_table[number] : unknown_collective;
 }
 
-/// Returns whether the number is a collective, not the end of a message and not unknown.
+/// Returns whether the value names a collective. Send, receive and unknown values do not.
 [[nodiscard]] bool is_collective(rondo_collective_t collective);
 
 /// Returns whether an algorithm has a schedule for it.

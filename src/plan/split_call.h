@@ -33,7 +33,7 @@ struct SplitCall {
   return record;
 }
 
-/// Returns the call that a record is of, or none if it is another operation.
+/// Returns the split call that a record describes, or none if it describes another operation.
 [[nodiscard]] constexpr std::optional<SplitCall> split_call_of(const Signature &record) {
   if (record.collective != split_signature.collective || record.op != split_signature.op) return std::nullopt;
   return SplitCall{static_cast<int32_t>(record.count >> 32), static_cast<int32_t>(record.count), record.root,

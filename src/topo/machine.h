@@ -74,8 +74,8 @@ inline constexpr const char *device_nvlinks_info = "RondoNVLinks";  ///< nvlinks
 /// Checks the counts. RONDO_ERROR_INVALID_ARGUMENT: more of something than any machine has.
 [[nodiscard]] Result<void> check_counts(const Machine &machine);
 
-/// Assembles the topology. RONDO_ERROR_INVALID_ARGUMENT: no processing unit, one or a device twice, or more parts than
-/// any machine has.
+/// Assembles the topology. RONDO_ERROR_INVALID_ARGUMENT: there is no processing unit, a unit or a device is listed
+/// twice, or there are more parts than any machine has.
 [[nodiscard]] Result<Topology> assemble(const Machine &machine);
 
 }  // namespace rondo

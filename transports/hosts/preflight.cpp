@@ -61,7 +61,7 @@ Error Pair::broken(const PreflightRequest &request, const std::string &how) cons
   return error;
 }
 
-/// Sends and receives what moves. Both ends send at once, so neither waits for the other.
+/// Sends and receives as much as does not block. Both ends send at once, so neither waits for the other.
 Result<void> Pair::advance(const PreflightRequest &request) {
   std::array<std::byte, block_bytes> block;
   while (sent_ < slot_bytes_) {

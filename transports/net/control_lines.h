@@ -28,8 +28,8 @@ class ControlLines {
   static constexpr uint64_t unheard_max = 64;
   /// Such a limit with the last messages: a failure, and that all ranks of a host have left.
   static constexpr uint64_t failure_max = unheard_max + 8, buffered_max = failure_max + 20;
-  /// Sends a cell. Returns false if it was left out, since the connection is full or at its end, or the host has said
-  /// nothing since `limit` cells.
+  /// Sends a cell. Returns false if it was not sent: the connection is full or closed, or the host has not been heard
+  /// from since `limit` cells were sent.
   bool send(uint32_t host, const Cell &cell, uint64_t limit = unheard_max) const;
   /// Returns true if nothing is left of the cell that was sent in part.
   bool send_rest(uint32_t host) const;

@@ -287,7 +287,7 @@ const char *VerbsNetwork::take_slot(Peer &peer, Link &link, PathLink &ends, cons
   return nullptr;
 }
 
-/// Adds the events of arrivals in order, up to the first that has not arrived.
+/// Adds the events of arrivals in order, and stops at the first slot that has not arrived.
 void VerbsNetwork::tell_arrivals(Link &link, net::EventList &events) {
   for (;;) {  // bounded by the slots of a link
     Arrival &arrival = link.arrivals[link.ends.incoming.slot(link.arrived)];

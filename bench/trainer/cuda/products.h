@@ -17,7 +17,7 @@ namespace rondo::train {
 /// In which precision a product's factors are multiplied; arrays and sums are floats in any case.
 enum class Precision { float32, tf32, bfloat16 };
 
-/// `count` products at a time; a_step, b_step and c_step are the floats between the beginnings of their matrices.
+/// A batch of `count` products. a_step, b_step and c_step are the distances from matrix to matrix, in floats.
 struct ProductBatch {
   Product first;
   size_t count = 1;

@@ -70,7 +70,7 @@ json median_times(const Run &run) {
           {"step", of(&StepTimes::step_ns)}};
 }
 
-/// Returns the library's figures of a step of mode sync. The other modes communicate in some steps only.
+/// Returns the library's figures for each step, in mode sync only. Other modes do not communicate in each step.
 json library_of(const Options &options, const Run &run) {
   if (options.mode != Mode::sync) return nullptr;
   const auto of = [&](uint64_t LibraryCounts::*part) {

@@ -194,7 +194,7 @@ Outcome Trainer::find_norm(Work work, StepRecord &record) {
   return std::nullopt;
 }
 
-/// Where ranks update shares, a bucket's parameters are gathered while the next bucket's are updated.
+/// If each rank updates a share, a bucket's parameters are gathered while the next bucket is updated.
 void Trainer::update(Work work, double norm, double rate, const float *gradients) {
   AdamUpdate update;
   update.gradient_scale = static_cast<float>(clip_scale(norm, options_.clip));

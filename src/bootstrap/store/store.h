@@ -84,7 +84,7 @@ class Store {
   virtual void leave(const Result<void> &) {}
 };
 
-/// While it lives, calls of `store` that wait do `work` meanwhile; then again what they did before.
+/// While this object exists, a call of `store` that waits runs `work` meanwhile. Its end restores what ran before.
 class IdleWork {
  public:
   IdleWork(Store &store, std::function<void()> work)

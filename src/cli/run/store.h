@@ -22,8 +22,8 @@ struct JobStore {
 /// Starts the store with a fresh secret, on a thread of its own: fork nothing after this.
 [[nodiscard]] Result<JobStore> start_job_store();
 
-/// Starts the store for ranks of several hosts, and a thread. It offers the address that RONDO_INTERFACE chooses, or
-/// all that the ranks may reach.
+/// Starts the store for ranks of several hosts, and a thread that serves it. It offers the address that RONDO_INTERFACE
+/// chooses, or otherwise every address that ranks may reach.
 [[nodiscard]] Result<JobStore> start_job_store_for_hosts(const std::string &secret);
 
 }  // namespace rondo::cli

@@ -62,7 +62,7 @@ struct Crossing {
   rondo_algorithm_t algorithm = RONDO_ALGORITHM_RING;
 };
 
-/// Sets the sizes of load_store's exchange, as that many ranks of a host would have them; 0 among more ranks.
+/// Sets the sizes of load_store's exchange as on a host with the network's ranks, or to 0 if it serves fewer ranks.
 void set_exchange(sim::Network *network);
 
 /// The progress of several simulations. Each has a weight, the number of its ranks, which is about proportional to its

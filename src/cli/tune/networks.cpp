@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The simulator's networks for this machine: at each size that was measured, the costs with which simulated times are
-// nearest to the measured ones. The search starts at the machine's own costs. Pure.
+// This file fits the simulator's network to this machine. For each measured size it finds the costs whose simulated
+// times are nearest to the measured ones, and starts the search at the machine's own costs. It only computes.
 #include <algorithm>
 #include <array>
 #include <cmath>

@@ -110,7 +110,7 @@ void reduce_steps(const ReductionArgs &shared_args, size_t bytes) {
   }
 }
 
-/// A few elements, fewer than a step: in padded copies, so that nothing beyond the buffers is touched.
+/// Reduces the last elements, fewer than a step, in padded copies. So nothing beyond the buffers is touched.
 template <class Codec, class Op>
 void reduce_few(const ReductionArgs &args, size_t begin, size_t bytes) {
   alignas(64) std::byte padded[Codec::step_bytes] = {};
