@@ -41,7 +41,8 @@ bool is_known(uint64_t value, const char *(*name)(Enum)) {
 
 /// True: all its enumerators have names.
 bool is_known(const TimedOperation &timed) {
-  return is_collective(static_cast<rondo_collective_t>(timed.signature.collective)) &&
+  return timed.signature.collective < collective_table.size() &&
+         is_collective(static_cast<rondo_collective_t>(timed.signature.collective)) &&
          is_known(timed.signature.type, rondo_type_string) && is_known(timed.signature.op, rondo_op_string) &&
          is_known(timed.algorithm, rondo_algorithm_string) && is_known(timed.protocol, rondo_protocol_string) &&
          is_known(timed.kernel, rondo_kernel_string) &&
