@@ -26,7 +26,7 @@ constexpr uint32_t one_device_one_shot_ranks_max = 8;
 /// algorithm.
 constexpr std::array load_store_table{
     //      too few cores  ranks  bytes     algorithm                 chunk
-    LoadStoreRow{false, 2, 3 * KiB, RONDO_ALGORITHM_ONE_SHOT, 64 * KiB},
+    LoadStoreRow{false, 2, 4 * KiB, RONDO_ALGORITHM_ONE_SHOT, 64 * KiB},
     LoadStoreRow{false, 2, any_bytes, RONDO_ALGORITHM_RING, 64 * KiB},
     LoadStoreRow{false, any_ranks, 4 * KiB, RONDO_ALGORITHM_ONE_SHOT, 64 * KiB},
     LoadStoreRow{false, any_ranks, any_bytes, RONDO_ALGORITHM_TWO_SHOT, 128 * KiB},
