@@ -62,8 +62,10 @@ bool EnqueueWait::is_over() {
   next_peers_check_ns_ = now + peers_check_interval_ns;
   // Messages have no number, so only a death counts.
   const bool has_number = number_ != 0;
-  const auto ended = find_ended_rank(ranks, operations_.rank(), operations_.rank_count(),
-                                     has_number ? number_ : UINT64_MAX, has_number ? RankEnd::any : RankEnd::death);
+  auto ended = find_ended_rank(ranks, operations_.rank(), operations_.rank_count(), has_number ? number_ : UINT64_MAX,
+                               has_number ? RankEnd::any : RankEnd::death);
+  if (ended && !has_number)
+    ended->message += "; rank " + std::to_string(operations_.rank()) + " waits in a call that enqueues messages";
   if (ended) ranks.raise(*ended);
   return ended.has_value();
 }

@@ -29,14 +29,6 @@ void DeviceHeads::refresh() {
   noted_.clear();  // the kernel has moved since the note
 }
 
-bool DeviceHeads::has_begun() const {
-  for (uint32_t queue = 0; queue < batch_->queue_count(); ++queue)
-    if (progress_.parts_done(turn_, queue) != 0) return true;
-  for (uint32_t block = 0; block < progress_.block_count(batch_->queue_count()); ++block)
-    if (progress_.quiet_checks(turn_, block) != 0) return true;
-  return false;
-}
-
 bool DeviceHeads::is_done(uint32_t transfer) const {
   for (const DeviceBatch::Part &part : batch_->parts())
     if (part.transfer == transfer && part.position >= progress_.parts_done(turn_, part.queue)) return false;

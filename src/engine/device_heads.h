@@ -21,8 +21,6 @@ class DeviceHeads final : public TransferHeads {
 
   /// Reads what the kernel has reported. If all messages are complete, the heads stay as they are.
   void refresh();
-  /// Returns whether the kernel has reported anything of the batch.
-  [[nodiscard]] bool has_begun() const;
   /// Returns the head that receives from the peer, or null.
   [[nodiscard]] const Transfer *receiving_from(uint32_t peer) const;
 

@@ -194,20 +194,7 @@ void DeviceMonitor::look_at_running(uint64_t now_ns) {
   if (watch_) static_cast<void>(watch_->look(now_ns));
   if (!batch_watch_) return;
   batch_watch_->heads.refresh();
-  // A replay may run before the batch, and wait for any rank.
-  if (!batch_watch_->heads.has_begun() && now_ns >= next_peers_check_ns_) {
-    next_peers_check_ns_ = now_ns + device_check_interval_ns;
-    if (raise_death()) return;
-  }
   static_cast<void>(batch_watch_->watch.look(now_ns));
-}
-
-bool DeviceMonitor::raise_death() {
-  auto death = find_ended_rank(ranks_, operations_.rank(), operations_.rank_count(), UINT64_MAX, RankEnd::death);
-  if (!death) return false;
-  death->rank = static_cast<int32_t>(operations_.rank());
-  ranks_.raise(*death);
-  return true;
 }
 
 /// A kernel of a replayed graph has no number of its own: deaths and its deadline are all that can be seen.

@@ -85,8 +85,6 @@ class DeviceMonitor {
   void carry_over(const DeviceReport &report);
   [[nodiscard]] bool has_ended(const Outstanding &front, const DeviceReport &report) const;
   void look_at_running(uint64_t now_ns);
-  /// Fails the communicator if a rank has died, whatever it owes. Returns whether one has.
-  bool raise_death();
   void look_at_replay(const DeviceReport &report, uint64_t now_ns);
   void report_fault(const DeviceReport &report);
   void await_reason(const DeviceReport &report);
