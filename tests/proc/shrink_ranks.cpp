@@ -7,29 +7,16 @@
 //     differ RANK           that rank excludes rank 1 and the last one, the others exclude rank 1 alone
 //     healthy               shrinks without a failure, beside sums on the parent
 //     revoke RANK           that rank revokes while the others wait for it
-#include <dlfcn.h>
 #include <signal.h>
-#include <sys/socket.h>
 
 #include <algorithm>
-#include <atomic>
 #include <chrono>
-#include <cstring>
-#include <filesystem>
-#include <fstream>
 #include <random>
 #include <thread>
 
-#include "tests/proc/rank_program.h"
+#include "tests/proc/part_program.h"
 
 namespace {
-
-std::atomic<bool> strikes{false};
-
-int fail(const Rank &self, const char *what) {
-  std::printf("rank %d: WRONG %s\n", self.rank, what);
-  return 3;
-}
 
 rondo_status_t shrink(const Rank &self, const std::vector<int> &excluded, unsigned flags, Rank *rest) {
   rest->comm = nullptr;
@@ -57,20 +44,6 @@ int lost_rank() {
 
 /// Reports a call whose failure is not the communicator's.
 int report_call(const Rank &self, rondo_status_t status) { return report({nullptr, self.rank, self.size}, status); }
-
-long entries_of(const char *folder) {
-  const std::filesystem::directory_iterator entries(folder);
-  return std::distance(begin(entries), end(entries));
-}
-
-/// Counts what may be left of a communicator.
-struct Held {
-  long descriptors = entries_of("/proc/self/fd"), threads = entries_of("/proc/self/task"), mappings = 0;
-  Held() {
-    std::ifstream maps("/proc/self/maps");
-    for (std::string line; std::getline(maps, line);) mappings += line.find("rondo-") != std::string::npos ? 1 : 0;
-  }
-};
 
 /// Shrinks once, without a failure: what the first shrink leaves is made once a process.
 rondo_status_t warm_up(const Rank &self) {
@@ -212,33 +185,9 @@ int run_revoke(const Rank &self, const Arguments &args) {
   return rondo_comm_destroy(rest.comm) == RONDO_OK ? 0 : fail(self, "DESTROY");
 }
 
-struct Scenario {
-  const char *name;
-  int (*run)(const Rank &, const Arguments &);
-};
-
 constexpr Scenario scenarios[]{{"survive", run_survive}, {"chaos", run_chaos},     {"strike", run_strike},
                                {"differ", run_differ},   {"healthy", run_healthy}, {"revoke", run_revoke}};
 
 }  // namespace
 
-/// In the library's place: the victim of `strike` dies here.
-extern "C" int connect(int socket, const sockaddr *address, socklen_t bytes) {
-  if (strikes) ::raise(SIGKILL);
-  static const auto real = reinterpret_cast<int (*)(int, const sockaddr *, socklen_t)>(::dlsym(RTLD_NEXT, "connect"));
-  return real(socket, address, bytes);
-}
-
-int main(int argc, char **argv) {
-  if (argc < 2) return 2;
-  Rank self;
-  if (rondo_comm_init_env(&self.comm, nullptr) != RONDO_OK) return report(self, RONDO_ERROR_INTERNAL);
-  if (rondo_comm_rank(self.comm, &self.rank) != RONDO_OK) return 2;
-  if (rondo_comm_size(self.comm, &self.size) != RONDO_OK) return 2;
-  for (const Scenario &scenario : scenarios) {
-    if (std::strcmp(scenario.name, argv[1]) != 0) continue;
-    const int outcome = scenario.run(self, Arguments(argv + 2, argv + argc));
-    return rondo_comm_destroy(self.comm) == RONDO_OK ? outcome : 2;
-  }
-  return 2;
-}
+int main(int argc, char **argv) { return run_scenario(argc, argv, scenarios); }

@@ -9,25 +9,17 @@
 //                          another configuration
 //     strike RANK COLORS   that rank dies as it connects to the store of its part; ranks of one part have equal
 //                          rank % COLORS
-#include <dlfcn.h>
 #include <signal.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <atomic>
 #include <chrono>
 #include <cstdlib>
-#include <cstring>
-#include <filesystem>
-#include <fstream>
 #include <thread>
 
-#include "tests/proc/rank_program.h"
+#include "tests/proc/part_program.h"
 
 namespace {
-
-std::atomic<bool> strikes{false};
 
 rondo_status_t wait_until_made(rondo_comm_t comm) {
   rondo_status_t status = RONDO_NOT_READY;
@@ -47,11 +39,6 @@ rondo_status_t split(const Rank &self, int color, int key, const rondo_config_t 
   if (made != RONDO_OK) return made;
   const rondo_status_t ranked = rondo_comm_rank(part->comm, &part->rank);
   return ranked != RONDO_OK ? ranked : rondo_comm_size(part->comm, &part->size);
-}
-
-int fail(const Rank &self, const char *what) {
-  std::printf("rank %d: WRONG %s\n", self.rank, what);
-  return 3;
 }
 
 /// Sums on a part and on the parent, each checked.
@@ -102,20 +89,6 @@ int run_parts(const Rank &self, const Arguments &args) {
   }
   return report(self, rondo_comm_finalize(self.comm));
 }
-
-long entries_of(const char *folder) {
-  const std::filesystem::directory_iterator entries(folder);
-  return std::distance(begin(entries), end(entries));
-}
-
-/// Counts what may be left of a part.
-struct Held {
-  long descriptors = entries_of("/proc/self/fd"), threads = entries_of("/proc/self/task"), mappings = 0;
-  Held() {
-    std::ifstream maps("/proc/self/maps");
-    for (std::string line; std::getline(maps, line);) mappings += line.find("rondo") != std::string::npos ? 1 : 0;
-  }
-};
 
 int run_many(const Rank &self, const Arguments &args) {
   Held before;
@@ -193,34 +166,10 @@ int run_strike(const Rank &self, const Arguments &args) {
   return report({nullptr, self.rank, self.size}, status);
 }
 
-struct Scenario {
-  const char *name;
-  int (*run)(const Rank &, const Arguments &);
-};
-
 constexpr Scenario scenarios[]{{"parts", run_parts},   {"many", run_many},    {"time", run_time},
                                {"dead", run_dead},     {"late", run_late},    {"other", run_other},
                                {"config", run_config}, {"strike", run_strike}};
 
 }  // namespace
 
-/// In the library's place: the victim of `strike` dies here.
-extern "C" int connect(int socket, const sockaddr *address, socklen_t bytes) {
-  if (strikes) ::raise(SIGKILL);
-  static const auto real = reinterpret_cast<int (*)(int, const sockaddr *, socklen_t)>(::dlsym(RTLD_NEXT, "connect"));
-  return real(socket, address, bytes);
-}
-
-int main(int argc, char **argv) {
-  if (argc < 2) return 2;
-  Rank self;
-  if (rondo_comm_init_env(&self.comm, nullptr) != RONDO_OK) return report(self, RONDO_ERROR_INTERNAL);
-  if (rondo_comm_rank(self.comm, &self.rank) != RONDO_OK) return 2;
-  if (rondo_comm_size(self.comm, &self.size) != RONDO_OK) return 2;
-  for (const Scenario &scenario : scenarios) {
-    if (std::strcmp(scenario.name, argv[1]) != 0) continue;
-    const int outcome = scenario.run(self, Arguments(argv + 2, argv + argc));
-    return rondo_comm_destroy(self.comm) == RONDO_OK ? outcome : 2;
-  }
-  return 2;
-}
+int main(int argc, char **argv) { return run_scenario(argc, argv, scenarios); }
