@@ -19,36 +19,14 @@ class Caller {
       : program_(program), rank_(rank), comms_(std::move(comms)), stream_(stream), buffers_(2 * program.items.size()) {}
 
   rondo_status_t run() {
-    const auto &cuts = program_.cuts[rank_];
-    for (size_t each = 0; each < cuts.size(); ++each) {
-      const size_t end = each + 1 < cuts.size() ? cuts[each + 1] : program_.items.size();
-      if (const auto status = run_group(cuts[each], end); status != RONDO_OK) return status;
-    }
+    const auto made = run_calls(program_, rank_, [this](size_t index) { return call(index); });
+    if (made != RONDO_OK) return made;
     if (stream_ != nullptr)
       if (const auto status = rondo_stream_synchronize(stream_); status != RONDO_OK) return status;
     return right() ? RONDO_OK : RONDO_ERROR_INTERNAL;
   }
 
  private:
-  rondo_status_t run_group(size_t begin, size_t end) {
-    size_t call_count = 0;
-    bool to_itself = false;
-    for (size_t index = begin; index < end; ++index) {
-      const Item &item = program_.items[index];
-      call_count += item.concerns(rank_) ? 1 : 0;
-      to_itself |= !item.collective && item.from == rank_ && item.to == rank_;
-    }
-    const bool group = call_count > 1 || to_itself;
-    if (group) static_cast<void>(rondo_group_begin());
-    rondo_status_t first = RONDO_OK;
-    for (size_t index = begin; index < end; ++index) {
-      const rondo_status_t status = call(index);
-      if (first == RONDO_OK) first = status;
-    }
-    const rondo_status_t ended = group ? rondo_group_end() : RONDO_OK;
-    return first != RONDO_OK ? first : ended;
-  }
-
   rondo_status_t call(size_t index) {
     const Item &item = program_.items[index];
     const rondo_comm_t comm = comms_[item.comm];

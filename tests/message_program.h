@@ -9,6 +9,8 @@
 #include <random>
 #include <vector>
 
+#include "rondo/rondo.h"
+
 namespace rondo_test {
 
 /// The collectives that exchange blocks.
@@ -129,5 +131,32 @@ class ProgramMaker {
   std::mt19937_64 random_;
   const Limits limits_;
 };
+
+/// Makes the rank's calls, in its groups. call(index) makes the calls for an item that concerns the rank. Returns the
+/// first status that is not RONDO_OK.
+template <class Call>
+rondo_status_t run_calls(const MessageProgram &program, uint32_t rank, const Call &call) {
+  const auto &cuts = program.cuts[rank];
+  for (size_t each = 0; each < cuts.size(); ++each) {
+    const size_t end = each + 1 < cuts.size() ? cuts[each + 1] : program.items.size();
+    size_t call_count = 0;
+    bool to_itself = false;
+    for (size_t index = cuts[each]; index < end; ++index) {
+      const Item &item = program.items[index];
+      call_count += item.concerns(rank) ? 1 : 0;
+      to_itself |= !item.collective && item.from == rank && item.to == rank;
+    }
+    const bool group = call_count > 1 || to_itself;
+    if (group) static_cast<void>(rondo_group_begin());
+    rondo_status_t first = RONDO_OK;
+    for (size_t index = cuts[each]; index < end; ++index) {
+      const rondo_status_t status = program.items[index].concerns(rank) ? call(index) : RONDO_OK;
+      if (first == RONDO_OK) first = status;
+    }
+    const rondo_status_t ended = group ? rondo_group_end() : RONDO_OK;
+    if (first != RONDO_OK || ended != RONDO_OK) return first != RONDO_OK ? first : ended;
+  }
+  return RONDO_OK;
+}
 
 }  // namespace rondo_test

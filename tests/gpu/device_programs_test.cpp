@@ -28,12 +28,7 @@ class DeviceCaller {
   }
 
   rondo_status_t run() const {
-    const auto &cuts = program_.cuts[rank_];
-    for (size_t each = 0; each < cuts.size(); ++each) {
-      const size_t end = each + 1 < cuts.size() ? cuts[each + 1] : program_.items.size();
-      if (const auto status = run_group(cuts[each], end); status != RONDO_OK) return status;
-    }
-    return RONDO_OK;
+    return run_calls(program_, rank_, [this](size_t index) { return call(index); });
   }
 
   /// Call it when the streams have passed all calls.
@@ -77,25 +72,6 @@ class DeviceCaller {
     for (size_t i = 0; i < sums.size(); ++i)
       for (uint32_t rank = 0; rank < program_.rank_count; ++rank) sums[i] += contribution(item, rank, i);
     return bytes_of(sums);
-  }
-
-  rondo_status_t run_group(size_t begin, size_t end) const {
-    size_t call_count = 0;
-    bool to_itself = false;
-    for (size_t index = begin; index < end; ++index) {
-      const Item &item = program_.items[index];
-      call_count += item.concerns(rank_) ? 1 : 0;
-      to_itself |= !item.collective && item.from == rank_ && item.to == rank_;
-    }
-    const bool group = call_count > 1 || to_itself;
-    if (group) static_cast<void>(rondo_group_begin());
-    rondo_status_t first = RONDO_OK;
-    for (size_t index = begin; index < end; ++index) {
-      const rondo_status_t status = program_.items[index].concerns(rank_) ? call(index) : RONDO_OK;
-      if (first == RONDO_OK) first = status;
-    }
-    const rondo_status_t ended = group ? rondo_group_end() : RONDO_OK;
-    return first != RONDO_OK ? first : ended;
   }
 
   [[nodiscard]] rondo_status_t call(size_t index) const {
