@@ -89,6 +89,18 @@ ncclResult_t init_all(ncclComm_t *comms, int device_count, const int *devices) {
   return result;
 }
 
+/// Begins the initialisation of a communicator that comes from `parent`, or keeps it for the end of a group. `inherits`
+/// means that no configuration was given. *made is null if it fails.
+ncclResult_t begin_from(ncclComm *parent, Initialisation initialisation, bool inherits, ncclComm_t *made) {
+  initialisation.parent = parent;
+  initialisation.inherits = inherits;
+  const bool blocking = inherits ? parent->blocking : initialisation.settings.blocking;
+  initialisation.comm = *made = make_communicator(0, 0, parent->device, blocking);
+  const ncclResult_t result = run_or_keep(std::move(initialisation));
+  if (result != ncclSuccess && result != ncclInProgress) *made = nullptr;
+  return result;
+}
+
 /// A rank without a color does not wait. Communicators that this library makes are nonblocking, and parts inherit that.
 ncclResult_t split(ncclComm *parent, int color, int key, ncclComm_t *part, const ncclConfig_t *config) {
   constexpr const char *function = "ncclCommSplit";
@@ -105,15 +117,9 @@ ncclResult_t split(ncclComm *parent, int color, int key, ncclComm_t *part, const
     rondo_comm_t none = nullptr;
     return pass_on(rondo_comm_split(handle, RONDO_NO_COLOR, key, nullptr, &none), handle);
   }
-  initialisation.parent = parent;
   initialisation.color = color;
   initialisation.key = key;
-  initialisation.inherits = config == nullptr;
-  const bool blocking = initialisation.inherits ? parent->blocking : initialisation.settings.blocking;
-  initialisation.comm = *part = make_communicator(0, 0, parent->device, blocking);
-  const ncclResult_t result = run_or_keep(std::move(initialisation));
-  if (result != ncclSuccess && result != ncclInProgress) *part = nullptr;
-  return result;
+  return begin_from(parent, std::move(initialisation), config == nullptr, part);
 }
 
 ncclResult_t shrink(ncclComm *parent, const int *excluded, int excluded_count, ncclComm_t *rest,
@@ -130,16 +136,10 @@ ncclResult_t shrink(ncclComm *parent, const int *excluded, int excluded_count, n
   Initialisation initialisation;
   if (const ncclResult_t read = read_settings(config, function, &initialisation.settings); read != ncclSuccess)
     return read;
-  initialisation.parent = parent;
   initialisation.shrinks = true;
   initialisation.excluded.assign(excluded, excluded + excluded_count);
   initialisation.shrink_flags = flags == ncclShrinkAbort ? unsigned{RONDO_SHRINK_ABORT} : 0u;
-  initialisation.inherits = config == nullptr;
-  const bool blocking = initialisation.inherits ? parent->blocking : initialisation.settings.blocking;
-  initialisation.comm = *rest = make_communicator(0, 0, parent->device, blocking);
-  const ncclResult_t result = run_or_keep(std::move(initialisation));
-  if (result != ncclSuccess && result != ncclInProgress) *rest = nullptr;
-  return result;
+  return begin_from(parent, std::move(initialisation), config == nullptr, rest);
 }
 
 ncclResult_t revoke(ncclComm *comm, int flags) {
