@@ -58,7 +58,7 @@ Error Operations::report_failure() {
   Error error = ranks_.failure();
   // Relaxed: it picks the thread that reports first, and no data rides on it.
   if (!failure_told_.exchange(true, std::memory_order_relaxed)) {
-    // Which is to be reported at once.
+    // A failure is reported at once, unless somebody has chosen it.
     parts_.on_failure(error.status != RONDO_ERROR_ABORTED && error.status != RONDO_ERROR_REVOKED);
     return error;
   }

@@ -34,7 +34,7 @@ struct RankInfo {
   bool operator==(const RankInfo &) const = default;
 };
 
-/// Where the ranks are, equal on all of them. A node is a host, or a container that shares neither processes nor
+/// Has the node of each rank, equal on all ranks. A node is a host, or a container that shares neither processes nor
 /// network with others; nodes are counted in the order of their lowest ranks.
 class GroupInfo {
  public:
