@@ -18,7 +18,7 @@ Report look_for_ucx() {
 
 Result<std::unique_ptr<net::Network>> make_network(const std::vector<net::NearLink> &, const JoinRequest &request,
                                                    Store &store) {
-  auto introductions = exchange_addresses(request, Error{RONDO_ERROR_UNSUPPORTED, not_built}, store);
+  auto introductions = exchange_addresses(request, Error{RONDO_ERROR_UNSUPPORTED, not_built}, false, store);
   if (!introductions.ok()) return std::move(introductions).error();
   return Error{RONDO_ERROR_UNSUPPORTED, not_built};
 }
