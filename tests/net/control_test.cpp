@@ -71,6 +71,29 @@ TEST_CASE("control plane: a question is answered for the rank that it is about",
   CHECK_FALSE(world.controls[1]->entered(3, 41).has_value());
 }
 
+TEST_CASE("control plane: an answer about messages serves no other question", "[net]") {
+  OneEnd end;
+  Cell answers[2] = {Cell(CellKind::pair), Cell(CellKind::pair)};
+  for (uint64_t message = 3; message <= 4; ++message) {
+    CHECK_FALSE(end.control->pair(1, false, message, 0).has_value());  // asks
+    ByteReader asked = end.hear(CellKind::ask_pair);
+    const net::Inquiry about = net::inquiry_of(asked);
+    REQUIRE(about.operation == message);
+    Cell &answer = answers[message - 3].put(about);
+    for (int field = 0; field < 2; ++field) answer.put(asked.number<uint32_t>());  // with whom, and who sends
+    answer.put(asked.number<uint64_t>());                                          // when it was asked
+    for (int count = 0; count < 4; ++count) answer.put(10 * message);
+    answer.put(uint32_t{0});
+  }
+  end.say(answers[1].bytes());
+  end.say(answers[0].bytes());
+  end.say(status_of(1, RankState::alive, 3).bytes());
+  REQUIRE(end.run([&] { return end.control->status(1).entered == 3; }));
+  const auto report = end.control->pair(1, false, 4, 0);
+  REQUIRE(report.has_value());
+  CHECK(report->pair.entered == 40);
+}
+
 TEST_CASE("control plane: when the rank that serves leaves, the next one does", "[net]") {
   TwoHosts world(2);
   REQUIRE(world.run({0, 2}, second_ns, [&] { return world.controls[2]->status(1).state == RankState::alive; }));

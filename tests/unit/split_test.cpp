@@ -10,6 +10,7 @@
 #include <thread>
 #include <vector>
 
+#include "src/api/lookup.h"
 #include "tests/catch.h"
 #include "tests/unit/nonblocking.h"
 #include "tests/unit/ranks.h"
@@ -102,6 +103,27 @@ TEST_CASE("split: a rank without a color gets NULL, and so may all") {
       CHECK(parts[static_cast<size_t>(rank)] ==
             (rank < left_out ? Part{RONDO_OK, false} : Part{RONDO_OK, true, rank - 1, 3, 6}));
   }
+}
+
+TEST_CASE("split: each part has a secret of its own, also if the first member is the same") {
+  Ranks ranks(2);
+  const auto secrets = ranks.each<std::vector<std::vector<std::byte>>>([](int, rondo_comm_t comm) {
+    std::vector<std::vector<std::byte>> found;
+    for (int split = 0; split < 2; ++split) {
+      rondo_comm_t part = nullptr;
+      if (rondo_comm_split(comm, 0, 0, nullptr, &part) != RONDO_OK) break;
+      {
+        const auto made = rondo::communicator_of(part);
+        const auto &bytes = made.value()->secret().bytes;
+        found.emplace_back(bytes.begin(), bytes.end());
+      }
+      if (rondo_comm_destroy(part) != RONDO_OK) break;
+    }
+    return found;
+  });
+  REQUIRE(secrets[0].size() == 2);
+  CHECK(secrets[0][0] != secrets[0][1]);
+  CHECK(secrets[0] == secrets[1]);
 }
 
 TEST_CASE("split: part and parent compute beside each other, and the part outlives the parent") {
