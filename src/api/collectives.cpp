@@ -7,11 +7,8 @@ using namespace rondo;
 namespace {
 
 /// Describes a vector that is not divided into blocks.
-Result<BlockLayout> whole_vector(size_t count, rondo_type_t type) {
-  BlockLayout layout;
-  RONDO_TRY_ASSIGN(layout.end_bytes, bytes_of(count, type));
-  layout.total_count = count;
-  return layout;
+BlockLayout whole(size_t count, size_t bytes) {
+  return {.total_count = count, .end_bytes = bytes};
 }
 
 /// Submits a call whose blocks have the sizes that `layout` says.
@@ -27,8 +24,9 @@ extern "C" {
 rondo_status_t rondo_all_reduce(const void *send, void *recv, size_t count, rondo_type_t type, rondo_op_t op,
                                 rondo_comm_t handle, rondo_stream_t stream) noexcept {
   return run_collective(handle, [&](const Target &target) -> Result<void> {
-    RONDO_TRY_ASSIGN(const auto layout, whole_vector(count, type));
+    RONDO_TRY_ASSIGN(const size_t bytes, bytes_of(count, type));
     RONDO_TRY(check_op(op));
+    const BlockLayout layout = whole(count, bytes);
     return submit_checked(target, {signature_of(RONDO_ALL_REDUCE, type, op, count), send, recv}, layout, stream);
   });
 }
@@ -78,21 +76,21 @@ rondo_status_t rondo_all_gather_v(const void *send, void *recv, const size_t *co
 rondo_status_t rondo_broadcast(const void *send, void *recv, size_t count, rondo_type_t type, int root,
                                rondo_comm_t handle, rondo_stream_t stream) noexcept {
   return run_collective(handle, [&](const Target &target) -> Result<void> {
-    RONDO_TRY_ASSIGN(const auto layout, whole_vector(count, type));
+    RONDO_TRY_ASSIGN(const size_t bytes, bytes_of(count, type));
     RONDO_TRY(check_root(root, target.comm->rank_count()));
     const Signature signature = signature_of(RONDO_BROADCAST, type, RONDO_SUM, count, static_cast<uint32_t>(root));
-    return submit_checked(target, {signature, send, recv}, layout, stream);
+    return submit_checked(target, {signature, send, recv}, whole(count, bytes), stream);
   });
 }
 
 rondo_status_t rondo_reduce(const void *send, void *recv, size_t count, rondo_type_t type, rondo_op_t op, int root,
                             rondo_comm_t handle, rondo_stream_t stream) noexcept {
   return run_collective(handle, [&](const Target &target) -> Result<void> {
-    RONDO_TRY_ASSIGN(const auto layout, whole_vector(count, type));
+    RONDO_TRY_ASSIGN(const size_t bytes, bytes_of(count, type));
     RONDO_TRY(check_op(op));
     RONDO_TRY(check_root(root, target.comm->rank_count()));
     const Signature signature = signature_of(RONDO_REDUCE, type, op, count, static_cast<uint32_t>(root));
-    return submit_checked(target, {signature, send, recv}, layout, stream);
+    return submit_checked(target, {signature, send, recv}, whole(count, bytes), stream);
   });
 }
 

@@ -59,7 +59,7 @@ bool LoadStoreCall::reduce_hop(RingProgress &progress) const {
 void LoadStoreCall::add_to_sum(std::span<const std::byte *const, 2> operands, std::span<std::byte *const> outputs,
                                uint64_t count, uint32_t summed) const {
   if (end_.trace_ != nullptr) end_.trace_->reduced(operands, outputs, count * element_bytes_);
-  ReductionArgs args{};
+  ReductionArgs args;
   for (const std::byte *const operand : operands) args.add_input(operand);
   for (std::byte *const output : outputs) args.add_output(output);
   args.count = count;

@@ -43,13 +43,14 @@ struct MemoryHandle {
   bool exported = false;                    ///< false: copy always
   bool replaced = false;                    ///< mapped: other memory is at its address by now, see RegionRef
   PayloadKind kind = PayloadKind::in_slot;  ///< mapped or process: how other processes read [first, first + bytes)
-  const std::byte *first = nullptr;
-  uint64_t bytes = 0;
-  uint64_t inode = 0;          ///< mapped: of the memfd that holds it
-  uint64_t region_offset = 0;  ///< mapped: of `first`
-  uint64_t region_bytes = 0;   ///< mapped
-  int32_t descriptor = -1;     ///< mapped
-  uint32_t region = 0;         ///< mapped: the low half of its number
+  // An exported handle alone has these. Clearing them would be a good part of a small call.
+  const std::byte *first;
+  uint64_t bytes;
+  uint64_t inode;          ///< mapped: of the memfd that holds it
+  uint64_t region_offset;  ///< mapped: of `first`
+  uint64_t region_bytes;   ///< mapped
+  int32_t descriptor;      ///< mapped
+  uint32_t region;         ///< mapped: the low half of its number
 
   /// Returns how a peer that accepts these kinds (bits PayloadKind) gets [at, at + size) of the buffer; in_slot means
   /// by copy.

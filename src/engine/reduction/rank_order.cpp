@@ -41,7 +41,7 @@ void reduce_in_rank_order(const HostReducer &reducer, std::span<const std::byte 
   assert(operands.size() >= 2 && outputs.size() <= reduce_outputs_max);
   const ReductionFunction function = reduce_function(reducer, count * element_bytes);
   if (partials == Partials::wide && operands.size() > reduce_inputs_max) {
-    ReductionArgs args{};
+    ReductionArgs args;
     args.count = count;
     add_operands(args, operands, 0, reduce_inputs_max, 0);
     args.more = operands.subspan(reduce_inputs_max);
@@ -57,7 +57,7 @@ void reduce_in_rank_order(const HostReducer &reducer, std::span<const std::byte 
   for (size_t begin = 0; begin < count; begin += whole) {
     const size_t offset = begin * element_bytes;
     for (size_t next = 0; next < operands.size();) {  // the partial result waits in `partial` for the next operands
-      ReductionArgs args{};
+      ReductionArgs args;
       args.count = std::min(whole, count - begin);
       if (next != 0) args.inputs[args.input_count++] = partial;
       const size_t last = std::min(operands.size(), next + at_once - args.input_count);

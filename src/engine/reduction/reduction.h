@@ -15,18 +15,19 @@ inline constexpr uint32_t reduce_inputs_max = 4;   // acc, src, recv[0], recv[1]
 inline constexpr uint32_t reduce_outputs_max = 3;  // dst, send[0], send[1]
 
 /// Pointers need no alignment. An output may be equal to an input (acc and dst); otherwise they do not overlap.
+/// Without `{}` the arrays are not cleared, because that would take longer than a small reduction.
 struct ReductionArgs {
   const std::byte *inputs[reduce_inputs_max];
   std::byte *outputs[reduce_outputs_max];
-  uint32_t input_count;   ///< 1..reduce_inputs_max
-  uint32_t output_count;  ///< 1..reduce_outputs_max
-  size_t count;           ///< elements
-  uint32_t divisor;       ///< the number of ranks in the last step of an avg, otherwise 0
-  MeanShifts mean_shifts; ///< of the inputs of an avg of floats; all of `more` have the last byte
-  bool past_caches;       ///< a hint, for one large output: as stream_copy() writes
+  uint32_t input_count = 0;     ///< 1..reduce_inputs_max
+  uint32_t output_count = 0;    ///< 1..reduce_outputs_max
+  size_t count = 0;             ///< elements
+  uint32_t divisor = 0;         ///< the number of ranks in the last step of an avg, otherwise 0
+  MeanShifts mean_shifts = 0;   ///< of the inputs of an avg of floats; all of `more` have the last byte
+  bool past_caches = false;     ///< a hint, for one large output: as stream_copy() writes
   /// Operands after the inputs, of a reduction that holds one of every rank; empty in a step. They begin at `more_at`.
   std::span<const std::byte *const> more;
-  size_t more_at;  ///< bytes
+  size_t more_at = 0;  ///< bytes
 
   void add_input(const std::byte *input) { inputs[input_count++] = input; }
   void add_output(std::byte *output) { outputs[output_count++] = output; }
