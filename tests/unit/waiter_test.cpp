@@ -3,15 +3,19 @@
 #include "src/engine/waiter.h"
 
 #include <sched.h>
+#include <unistd.h>
 
 #include <atomic>
+#include <memory>
 
 #include "src/base/clock.h"
 #include "src/topo/binding.h"
 #include "tests/catch.h"
+#include "tests/test_clock.h"
 #include "tests/timed.h"
 #include "tests/unit/executor_world.h"
 #include "tests/unit/ranks.h"
+#include "transports/shm/peers.h"
 
 using namespace rondo;
 
@@ -89,4 +93,29 @@ TEST_CASE("waiter: two threads on one of two processors do not spin for each oth
     return now_ns() - began_ns;
   });
   CHECK_FALSE(failed);
+}
+
+TEST_CASE("waiter: a peer shares the processor only if it has waited there a short time ago") {
+  cpu_set_t allowed, one;
+  REQUIRE(::sched_getaffinity(0, sizeof allowed, &allowed) == 0);
+  CPU_ZERO(&one);
+  CPU_SET(::sched_getcpu(), &one);
+  REQUIRE(::sched_setaffinity(0, sizeof one, &one) == 0);
+  rondo_test::HeldClock clock;
+  shm::SegmentShape shape;
+  shape.geometry = {2, 64, 64};
+  shape.rank_count = 2;
+  const auto segment = shm::Segment::create({1, 2}, shape).value();
+  std::unique_ptr<shm::ShmPeers> ranks[2];
+  for (uint32_t rank = 0; rank < 2; ++rank) {
+    segment->board(rank).process = static_cast<uint64_t>(::getpid());
+    ranks[rank] = shm::ShmPeers::create(segment, rank).value();
+  }
+  CHECK_FALSE(ranks[0]->shares_processor());  // rank 1 has not waited yet
+  CHECK(ranks[1]->shares_processor());
+  CHECK(ranks[0]->shares_processor());
+  clock.advance(50'000'000);
+  CHECK_FALSE(ranks[0]->shares_processor());  // rank 1 may be elsewhere by now
+  CHECK(ranks[1]->shares_processor());
+  REQUIRE(::sched_setaffinity(0, sizeof allowed, &allowed) == 0);
 }

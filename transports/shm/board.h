@@ -63,7 +63,8 @@ struct alignas(cache_line_bytes) RankBoard {
   uint32_t bell = 0;  ///< futex word
   uint32_t unused_bell = 0;
   uint64_t process_namespace = 0;  ///< in which `process` counts; written once by the rank
-  uint64_t processor = 0;          ///< 1 + the processor on which the rank last waited for long; 0 if on none
+  /// Where and when the rank last waited for long: the time in ms << 16 | 1 + the processor. 0: it has not yet.
+  uint64_t processor = 0;
   RankCounters counters;
   OperationRecord records[recorded_operation_count];  ///< of operation n at n % recorded_operation_count
   NoteRecord notes[kept_note_count];                  ///< of note n at n % kept_note_count

@@ -17,6 +17,7 @@
 #include <cstdio>
 #include <string>
 
+#include "src/base/clock.h"
 #include "src/base/kernel_file.h"
 #include "src/base/process_stat.h"
 #include "src/proto/memory.h"
@@ -25,6 +26,9 @@ namespace rondo::shm {
 namespace {
 
 constexpr size_t map_line_bytes = 100;  // of a line of /proc/PID/maps, up to the inode and beyond
+constexpr uint32_t processor_bits = 16;  // of RankBoard::processor
+constexpr uint64_t processor_mask = (uint64_t{1} << processor_bits) - 1;
+constexpr uint64_t recent_ms = 10;  // more than the time for which a kernel lets another thread run
 
 /// Opens descriptor `descriptor` of process `process` as one of ours.
 FileDescriptor open_foreign(int process, int descriptor) {
@@ -149,11 +153,18 @@ uint32_t ShmPeers::readable_kinds(uint32_t peer, bool try_mapping, bool try_cros
 bool ShmPeers::shares_processor() {
   const int found = ::sched_getcpu();
   if (found < 0) return false;
-  const uint64_t own = static_cast<uint64_t>(found) + 1;
+  const uint64_t processor = static_cast<uint64_t>(found) + 1, now_ms = now_ns() / 1'000'000;
+  const uint64_t own = now_ms << processor_bits | processor;
   uint64_t &noted = segment_->board(rank_).processor;  // a hint: it orders nothing
   if (memory::load_relaxed(noted) != own) memory::store_relaxed(noted, own);
-  for (uint32_t peer = 0; peer < peers_.size(); ++peer)
-    if (peer != rank_ && memory::load_relaxed(segment_->board(peer).processor) == own) return true;
+  for (uint32_t peer = 0; peer < peers_.size(); ++peer) {
+    if (peer == rank_) continue;
+    const uint64_t theirs = memory::load_relaxed(segment_->board(peer).processor);
+    // An old note does not count: since then the peer may have moved, without another long wait. A note can be a
+    // millisecond newer than `now_ms`.
+    const uint64_t age_ms = now_ms + 1 - (theirs >> processor_bits);
+    if ((theirs & processor_mask) == processor && age_ms <= recent_ms) return true;
+  }
   return false;
 }
 
