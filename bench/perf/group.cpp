@@ -10,6 +10,7 @@
 #include <type_traits>
 
 #include "bench/perf/buffers.h"
+#include "src/base/cpu.h"
 
 namespace rondo::perf {
 
@@ -19,12 +20,13 @@ uint64_t clock_ns() {
   return static_cast<uint64_t>(now.tv_sec) * 1'000'000'000u + static_cast<uint64_t>(now.tv_nsec);
 }
 
-Team::Team(int ranks, uint64_t timeout_ns)
+Team::Team(int ranks, uint64_t timeout_ns, bool have_cores)
     : numbers(static_cast<size_t>(ranks)),
       counts(static_cast<size_t>(ranks)),
       members(static_cast<size_t>(ranks)),
       ranks_(ranks),
-      timeout_ns_(timeout_ns) {}
+      timeout_ns_(timeout_ns),
+      spins_before_yield_(have_cores ? 8192 : 256) {}
 
 Outcome Team::wait() {
   constexpr uint32_t spins_per_check = 256;
@@ -37,6 +39,7 @@ Outcome Team::wait() {
   }
   const uint64_t deadline_ns = clock_ns() + timeout_ns_;
   for (uint32_t spin = 1; round_.load(std::memory_order_acquire) == round; ++spin) {  // pairs with the release above
+    cpu_pause();
     if (spin % spins_per_check != 0) continue;
     if (failed_.load(std::memory_order_acquire)) return first_failure();  // pairs with the release in fail()
     if (clock_ns() > deadline_ns) {
@@ -46,7 +49,7 @@ Outcome Team::wait() {
       fail(late);
       return late;
     }
-    std::this_thread::yield();
+    if (spin >= spins_before_yield_) std::this_thread::yield();
   }
   return std::nullopt;
 }

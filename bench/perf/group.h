@@ -32,7 +32,9 @@ struct Member {
 /// The shared side of ranks that are threads of this process.
 class Team {
  public:
-  Team(int ranks, uint64_t timeout_ns);
+  /// @param have_cores  each rank has a core of its own. Then a rank spins for long before it offers that core to
+  ///                    other programs: a rank that leaves a wait late would be timed as a part of the next call.
+  Team(int ranks, uint64_t timeout_ns, bool have_cores);
 
   /// Waits until all ranks have arrived. Returns a failure if one has failed, or did not arrive in time.
   [[nodiscard]] Outcome wait();
@@ -48,6 +50,7 @@ class Team {
  private:
   const int ranks_;
   const uint64_t timeout_ns_;
+  const uint32_t spins_before_yield_;
   std::atomic<int> arrived_{0};
   std::atomic<uint64_t> round_{0};
   std::atomic<bool> failed_{false};

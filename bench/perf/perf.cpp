@@ -127,8 +127,8 @@ Outcome run_threads(const Options &options, Place &place, std::vector<Series> &a
   const rondo_status_t status =
       make_timed(ranks[0], [&] { return rondo_comm_init_all(comms.data(), options.ranks, configs.data()); });
   if (status != RONDO_OK) return start_failure("rondo_comm_init_all", status);
-  Team team(options.ranks, timeout_ns(options));
   const std::vector<Processors> shares = allowed_shares(static_cast<uint32_t>(count));
+  Team team(options.ranks, timeout_ns(options), !shares.empty());
   std::vector<std::thread> threads;
   for (size_t rank = 0; rank < count; ++rank) {
     ranks[rank].comm = comms[rank];
