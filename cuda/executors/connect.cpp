@@ -6,12 +6,11 @@
 #include <span>
 #include <string_view>
 
-#include "cuda/driver/budget.h"
 #include "cuda/executors/choose.h"
 #include "cuda/executors/executor_base.h"
 #include "cuda/transport/info_exchange.h"
 #include "cuda/kernels/operation.h"
-#include "cuda/executors/load_store_shape.h"
+#include "cuda/executors/residency.h"
 #include "src/base/log.h"
 
 namespace rondo::cuda {
@@ -45,7 +44,6 @@ Result<PlacementInfo> own_info(const DeviceRequest &request) {
   own.mps = has(*driver, device.ordinal, DeviceAttribute::mps_enabled);
   own.can_vmm = has(*driver, device.ordinal, DeviceAttribute::virtual_memory_management_supported) &
                 has(*driver, device.ordinal, DeviceAttribute::posix_descriptor_handles_supported);
-  own.claimed_blocks = static_cast<uint32_t>(claimed_blocks(device.uuid));
   own.node = request.group.node_of(request.rank);
   own.ordinal = static_cast<uint32_t>(device.ordinal);
   RONDO_TRY_ASSIGN(own.linked_devices, linked_devices(*driver, device.ordinal));
@@ -53,7 +51,7 @@ Result<PlacementInfo> own_info(const DeviceRequest &request) {
   return own;
 }
 
-/// Returns the same on all ranks, except for what agree_on_peers() finds later.
+/// Returns the same on all ranks, except for what agree_on_channels() finds later.
 bool shares_by_regions(const PlacedRequest &request, std::span<const PlacementInfo> infos) {
   const bool runs_kernels = request.executor == RONDO_DEVICE_EXECUTOR_KERNEL && request.on_one_node();
   const bool by_default = request.is_free() && request.rank_count <= region_ranks_by_default;
@@ -106,8 +104,6 @@ Result<void> connect_chosen(PlacedRequest &request, InfoExchange &info_exchange,
   request.one_process = std::all_of(infos.begin(), infos.end(), [&](const PlacementInfo &info) {
     return info.node != own.node || info.process == own.process;
   });
-  for (const PlacementInfo &info : infos)
-    request.claimed_blocks = std::max<uint64_t>(request.claimed_blocks, info.claimed_blocks);
   request.peer_devices = peer_devices_of(request.rank, infos);
   if (shares_by_regions(request, infos))
     for (const PlacementInfo &info : infos) request.region_devices.push_back(info.device);
@@ -217,7 +213,7 @@ Result<OwnedDeviceExecutor> connect_device(const DeviceRequest &asked, Store &st
     const bool knows_all = executor != nullptr;  // where the others are, and what they agree on
     const bool unused = (key == flags_key && request.executor == RONDO_DEVICE_EXECUTOR_KERNEL) ||
                         (key == regions_key && knows_all && request.region_devices.empty()) ||
-                        (key == peers_key && knows_all && !agrees_on_peers(request));
+                        (key == peers_key && knows_all && !agrees_on_channels(request));
     if (connected.ok() || unused) continue;
     // A failed rank enters the step at which the others wait for it. If it has entered already, this changes nothing.
     static_cast<void>(info_exchange.outcome(key, connected));

@@ -5,16 +5,6 @@
 
 namespace rondo::cuda {
 
-uint32_t choose_connection_channels(const PlacedRequest &request, const BlockBudget &budget, uint32_t least) {
-  const bool alone_there = request.neighbours.in_process == request.rank_count && request.on_one_node();
-  // With MPS, no process knows what other processes claim.
-  if (!alone_there || request.mps || request.rank_count < 2 || request.settings.channels != 0) return least;
-  const uint64_t left = half_of_free_blocks(budget, request.claimed_blocks);
-  uint64_t wanted = blocks_for_each_rank(budget, left, request.rank_count);
-  if (request.settings.max_ctas != 0) wanted = std::min<uint64_t>(wanted, request.settings.max_ctas);
-  return std::max(least, static_cast<uint32_t>(std::min<uint64_t>(wanted, default_channels_max)));
-}
-
 ConnectionGeometry choose_slots(const PlacedRequest &request, uint32_t channel_count) {
   ConnectionGeometry slots;
   const Settings &asked = request.settings;

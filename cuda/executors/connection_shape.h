@@ -13,13 +13,6 @@ namespace rondo::cuda {
 
 inline constexpr uint32_t default_channels_max = 64;  ///< where nobody asks for a number
 
-/// Returns the channels of a rank's connections, at least `least`; the result is the same on all ranks. If all ranks
-/// are threads of one process on one device, they divide its multiprocessors. They take at most half of the free
-/// blocks, since other communicators want some, too. Elsewhere ranks know nothing of each other's devices, and use
-/// `least`.
-[[nodiscard]] uint32_t choose_connection_channels(const PlacedRequest &request, const BlockBudget &budget,
-                                                  uint32_t least);
-
 /// Returns the slots that are asked for, otherwise what fits into the memory of a rank's slots (cuda/driver/budget.h).
 /// Between hosts it returns the links' slots, since a plan is for slots of one size.
 [[nodiscard]] ConnectionGeometry choose_slots(const PlacedRequest &request, uint32_t channel_count);

@@ -15,6 +15,7 @@
 #include "cuda/executors/launch_group.h"
 #include "cuda/executors/load_store_shape.h"
 #include "cuda/executors/peer_loss.h"
+#include "cuda/executors/residency.h"
 #include "cuda/kernels/plan_image.h"
 #include "cuda/executors/plan_uploads.h"
 #include "cuda/executors/result_reader.h"
@@ -146,15 +147,16 @@ Result<void> KernelExecutor::connect(const PlacedRequest &asked, InfoExchange &i
     RONDO_TRY_ASSIGN(has_load_store_, load_load_store(context_, request, kernels_));
   }
   RONDO_TRY_ASSIGN(const BlockBudget budget, block_budget(kernels_, device_));
-  shape.channel_count = choose_connection_channels(request, budget, shape.channel_count);
+  ChannelCounts channels = wanted_channels(request, budget, shape.channel_count);
+  if (!has_load_store_ || !reaches) channels.load_store = 0;
+  RONDO_TRY_ASSIGN(const auto claims, ClaimGroup::join(device_, describe(), request, budget, channels));
+  blocks_ = claims->take(request.neighbours.position);
+  channels.limit(claims->blocks());
+  RONDO_TRY_ASSIGN(channels, agree_on_channels(context_, channels, info_exchange, request));
+  shape.channel_count = channels.connections;
   shape.geometry = choose_slots(request, shape.channel_count);
-  if (agrees_on_peers(request)) {
-    auto own = choose_load_store(request, budget, shape.channel_count);
-    if (has_load_store_ && reaches) blocks_ = reserve_blocks(device_, request, shape.channel_count, budget, own);
-    const uint32_t channels = has_load_store_ && reaches ? own.channel_count : 0;
-    RONDO_TRY(agree_on_peers(context_, channels, info_exchange, request));
-  }
-  if (has_load_store_) shape.load_store = choose_load_store(request, budget, shape.channel_count);
+  if (has_load_store_) shape.load_store = choose_load_store(request, channels.load_store);
+  shrink_claim(blocks_, std::max(shape.channel_count, shape.load_store.channel_count));
   if (shape.load_store.rank_count != 0) shape.buffers = place_of_buffers(request);
   shape.message_channels = choose_message_channels(request);
   shape.message_geometry = choose_message_slots(request);
@@ -174,9 +176,6 @@ Result<void> KernelExecutor::connect(const PlacedRequest &asked, InfoExchange &i
     }
   }
   RONDO_TRY_ASSIGN(transfers_, Transfers::make(context_, kernels_, segment_, shape.channel_count));
-  const uint64_t blocks = blocks_of_a_rank(shape.channel_count, shape.load_store);
-  RONDO_TRY_ASSIGN(
-      blocks_, claim_residency(device_, describe(), blocks, request.neighbours, budget, std::move(blocks_)));
   join_stream_users(request);
   return join_group(request, budget);
 }
