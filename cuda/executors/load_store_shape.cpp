@@ -5,6 +5,7 @@
 #include <optional>
 #include <vector>
 
+#include "cuda/executors/connection_shape.h"
 #include "cuda/kernels/plan_image.h"
 #include "src/base/log.h"
 
@@ -17,6 +18,9 @@ constexpr uint32_t load_store_post_bytes = 64 << 10;
 constexpr uint32_t load_store_chunk_bytes = 256 << 10;
 constexpr uint32_t unused_chunk_bytes = cache_line_bytes;  // of a place: ranks that share buffers pass no chunks on
 constexpr uint32_t peer_chunk_bytes = 64 << 10;
+// A place of 2 ranks has chunks of 16 KiB then and takes 3.3 MiB, and one of 8 ranks has 32 KiB and 4.9 MiB.
+constexpr uint64_t frugal_place_bytes = 5 << 19, frugal_place_rank_bytes = 1 << 19;
+constexpr uint32_t frugal_chunk_bytes_min = 4 << 10;
 
 /// Returns whether kernels on peer devices can read and write the buffers. Peer access is to memory of cuMemAlloc,
 /// while memory of pools and mapped memory have lists of devices of their own. Returns false also if the driver does
@@ -110,6 +114,9 @@ device::LoadStoreGeometry choose_load_store(const PlacedRequest &request, uint32
   device::LoadStoreGeometry shape{request.rank_count, channel_count, load_store_post_bytes, load_store_chunk_bytes};
   if (buffers == BufferPlace::device) return shape;
   shape.chunk_bytes = shares_partly(buffers) ? peer_chunk_bytes : unused_chunk_bytes;
+  const uint64_t bytes_max = frugal_place_bytes + frugal_place_rank_bytes * request.rank_count;
+  while (is_frugal(request) && shape.chunk_bytes > frugal_chunk_bytes_min && shape.bytes() > bytes_max)
+    shape.chunk_bytes /= 2;
   return shape;
 }
 

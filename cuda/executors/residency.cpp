@@ -33,20 +33,23 @@ bool agrees_on_channels(const PlacedRequest &request) {
          (!has_fixed_channels(request) || agrees_on_peers(request));
 }
 
-ChannelCounts wanted_channels(const PlacedRequest &request, const BlockBudget &budget, uint32_t connections) {
+ChannelCounts wanted_channels(const PlacedRequest &request, const BlockBudget &budget, uint32_t connections,
+                              bool can_load_store) {
   ChannelCounts wanted{connections, 0};
   const uint64_t limit = request.settings.max_ctas != 0 ? request.settings.max_ctas : UINT64_MAX;
   const uint64_t ranks = uint64_t{request.neighbours.in_process} + request.neighbours.in_others;
   const uint64_t part = std::min(budget.multiprocessors / ranks, limit);
   const bool is_fixed = has_fixed_channels(request);
   const bool all_here = request.neighbours.in_process == request.rank_count && request.on_one_node();
+  const BufferPlace buffers = wants_load_store(request) ? place_of_buffers(request) : BufferPlace::device;
+  // All collectives go by load_store there, and the slots of many connections would take much memory.
+  const bool spares = can_load_store && buffers == BufferPlace::shared_device && is_frugal(request);
   // With MPS, no process knows what other processes claim.
-  if (!is_fixed && all_here && !request.mps && request.rank_count > 1)
+  if (!is_fixed && all_here && !spares && !request.mps && request.rank_count > 1)
     wanted.connections =
         std::max(connections, static_cast<uint32_t>(std::min<uint64_t>(part, default_channels_max)));
-  if (!wants_load_store(request)) return wanted;
+  if (!wants_load_store(request) || !can_load_store) return wanted;
   wanted.load_store = wanted.connections;
-  const BufferPlace buffers = place_of_buffers(request);
   const bool shares = buffers != BufferPlace::device && !(buffers == BufferPlace::registered && request.mps);
   if (is_fixed || !shares) return wanted;
   const uint64_t most = shares_partly(buffers) ? peer_channels_max : device_channels_max;

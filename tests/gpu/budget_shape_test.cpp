@@ -90,25 +90,30 @@ TEST_CASE("budgets: a rank wants its multiprocessors, by load_store and by conne
   const auto wanted = [&](uint32_t ranks, uint32_t most = 0) {
     request.rank_count = request.neighbours.in_process = ranks;
     settings.max_ctas = most;
-    const ChannelCounts counts = wanted_channels(request, budget, connection_channels(settings.channels, most));
+    const ChannelCounts counts = wanted_channels(request, budget, connection_channels(settings.channels, most), true);
     return std::pair(counts.connections, counts.load_store);
   };
   CHECK(wanted(1) == std::pair(4u, 0u));
-  CHECK(wanted(2) == std::pair(64u, 66u));
-  CHECK(wanted(8) == std::pair(16u, 16u));
+  CHECK(wanted(2) == std::pair(4u, 66u));
+  CHECK(wanted(8) == std::pair(4u, 16u));
   CHECK(wanted(64) == std::pair(4u, 4u));
-  CHECK(wanted(8, 5) == std::pair(5u, 5u));
+  CHECK(wanted(8, 5) == std::pair(4u, 5u));
   CHECK(wanted(2, 1) == std::pair(1u, 1u));
+  settings.kernel = RONDO_KERNEL_INTERPRETER;
+  CHECK(wanted(2) == std::pair(64u, 0u));
+  CHECK(wanted(8) == std::pair(16u, 0u));
+  settings.kernel = RONDO_KERNEL_AUTO;
+  CHECK(wanted_channels(request, budget, 4, false).connections == 16);  // without kernels of load_store
   settings.channels = 7;  // asked for
   CHECK(wanted(8) == std::pair(7u, 7u));
   settings.channels = 0;
   request.rank_count = 9;  // one is elsewhere
   settings.max_ctas = 0;
-  CHECK(wanted_channels(request, budget, 4).connections == 4);
-  CHECK(wanted_channels(request, budget, 4).load_store == 0);
+  CHECK(wanted_channels(request, budget, 4, true).connections == 4);
+  CHECK(wanted_channels(request, budget, 4, true).load_store == 0);
   CHECK(choose_load_store(request, 4).rank_count == 0);
   settings.kernel = RONDO_KERNEL_LOAD_STORE;
-  CHECK(wanted_channels(request, budget, 4).load_store == 4);
+  CHECK(wanted_channels(request, budget, 4, true).load_store == 4);
   CHECK(choose_load_store(request, 4).channel_count == 4);
   CHECK(choose_load_store(request, 4).chunk_bytes == 256 << 10);
 }

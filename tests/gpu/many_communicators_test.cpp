@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // These tests make many communicators in one process on one device, as frameworks do: what each of them costs, and when
 // the next one is refused. The device has the blocks of an H100.
-#include <filesystem>
-#include <iterator>
+#include <algorithm>
+#include <cstdio>
 #include <memory>
 #include <vector>
 
@@ -27,7 +27,49 @@ void sum(const World &world, const std::vector<rondo::cuda::Stream> &streams, co
   for (const DeviceBuffer &buffer : buffers) CHECK_VALUES(buffer.read(), std::vector<float>(count, 3));
 }
 
+/// Returns the bytes of the device that nobody has.
+size_t free_bytes(const World &world) {
+  size_t free = 0, total = 0;
+  CU_OK(world.cu.mem_get_info(&free, &total));
+  return free;
+}
+
+/// Returns the most memory that a rank of a communicator takes on a device.
+size_t bytes_of_rank(const std::vector<rondo_config_t> &configs) {
+  const Worlds worlds(configs);
+  const World &world = worlds.of(0);
+  const bool on_one = std::all_of(configs.begin(), configs.end(), [](const auto &it) { return it.device == 0; });
+  const size_t before = free_bytes(world);
+  const Ranks ranks(configs);
+  CAPTURE(error_message());
+  REQUIRE(ranks.status() == RONDO_OK);
+  return (before - free_bytes(world)) / (on_one ? configs.size() : 1);
+}
+
+constexpr size_t MiB = size_t{1} << 20;
+
 }  // namespace
+
+TEST_CASE("many communicators: a rank takes at most 6 MiB of a device with 2 ranks, and 16 MiB with 8") {
+  for (const auto executor : {RONDO_DEVICE_EXECUTOR_KERNEL, RONDO_DEVICE_EXECUTOR_COPY})
+    for (const int ranks : {2, 8}) {
+      std::vector<rondo_config_t> one, several;
+      for (int rank = 0; rank < ranks; ++rank) {
+        one.push_back(on_device());
+        several.push_back(on_device(rank));
+      }
+      for (auto *const configs : {&one, &several})
+        for (rondo_config_t &config : *configs) config.device_executor = executor;
+      const bool copies = executor == RONDO_DEVICE_EXECUTOR_COPY;
+      const size_t most = ranks == 8 || copies ? 16 * MiB : 6 * MiB;
+      CAPTURE(copies, ranks);
+      CHECK(bytes_of_rank(one) <= most);
+      CHECK(bytes_of_rank(several) <= most);
+      std::printf("%s, %d ranks: %.1f MiB of one device, %.1f MiB of each of several\n", copies ? "copies" : "kernels",
+                  ranks, static_cast<double>(bytes_of_rank(one)) / MiB,
+                  static_cast<double>(bytes_of_rank(several)) / MiB);
+    }
+}
 
 TEST_CASE("many communicators: 64 of two ranks work beside each other on one device, and are refused with numbers") {
   const World world;
