@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // This file turns a request into the executor that serves it.
 #include <algorithm>
+#include <atomic>
 #include <cstdlib>
 #include <set>
 #include <span>
@@ -109,9 +110,7 @@ Result<void> connect_chosen(PlacedRequest &request, InfoExchange &info_exchange,
     for (const PlacementInfo &info : infos) request.region_devices.push_back(info.device);
   request.handles_are_free = request.handles == DeviceHandles::automatic;
   RONDO_TRY_ASSIGN(request.handles, choose_handles(request.handles, infos));
-  if (const std::string warning = warning_of_queues(request, request.shares_launches, false);
-      !warning.empty())
-    log::warning({log::Subsystem::device, request.rank}, warning);
+  warn_of_queues(request.rank, warning_of_queues(request, request.shares_launches, false));
   executor.reset(
       (request.executor == RONDO_DEVICE_EXECUTOR_COPY ? make_copy_executor() : make_kernel_executor()).release());
   return executor->connect(request, info_exchange);
@@ -145,6 +144,12 @@ std::string warning_of_queues(const PlacedRequest &request, bool shares, bool ca
          " hardware queues, which the application's streams use as well. Ranks whose streams share a queue wait "
          "for each other until the timeout. Set CUDA_DEVICE_MAX_CONNECTIONS=32 before the process's first use of CUDA" +
          (can_share ? ", or leave out RONDO_DEVICE_LAUNCH=own" : "");
+}
+
+void warn_of_queues(uint32_t rank, std::string &&warning) {
+  static std::atomic_flag has_warned;  // one remedy helps all communicators of the process
+  if (!warning.empty() && !has_warned.test_and_set()) log::warning({log::Subsystem::device, rank}, warning);
+  warning.clear();
 }
 
 Neighbours neighbours_of(uint32_t rank, std::span<const PlacementInfo> infos) {

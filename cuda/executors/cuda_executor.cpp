@@ -338,9 +338,8 @@ Result<void> KernelExecutor::run_together(LaunchPart &part, const DeviceCall &ca
     gathers_.store(false, std::memory_order_relaxed);
   }
   if (launched && !call.captured) last_turn_ = call.turn;  // also where an error followed: it will run
-  std::string *const warning = call.captured ? &capture_warning_ : &own_warning_;
-  if (!launched && !warning->empty() && (call.captured || group_->has_lost_patience()))
-    log::warning({log::Subsystem::device, rank_}, std::exchange(*warning, {}));
+  if (!launched && (call.captured || group_->has_lost_patience()))
+    warn_of_queues(rank_, std::move(call.captured ? capture_warning_ : own_warning_));
   return done;
 }
 
@@ -386,8 +385,7 @@ Result<void> KernelExecutor::launch_messages(const DeviceMessages &messages, voi
   RONDO_TRY(guard.status());
   RONDO_TRY(follow_last_stream(stream, messages.captured));
   const DeviceCall call{nullptr, {}, messages.turn, messages.number, 0, messages.captured};
-  if (group_ != nullptr && !own_warning_.empty())
-    log::warning({log::Subsystem::device, rank_}, std::exchange(own_warning_, {}));
+  if (group_ != nullptr) warn_of_queues(rank_, std::move(own_warning_));
   RONDO_TRY(transfers_->launch(messages, operation_of(call, 0, 0), [this] { return report().ended_number; }, stream));
   note_launched(call, stream);
   return {};

@@ -67,6 +67,8 @@ struct PlacedRequest : DeviceRequest {
 /// possible queues are needed. `shares`: ranks share launches. `captured`: the calls of each rank are captured by
 /// themselves. `request` is as chosen.
 [[nodiscard]] std::string warning_of_queues(const PlacedRequest &request, bool shares, bool captured);
+/// Logs such a warning, unless it is "" or the process has logged one before. It leaves "".
+void warn_of_queues(uint32_t rank, std::string &&warning);
 
 /// Returns RONDO_ERROR_UNSUPPORTED without a driver, RONDO_ERROR_INVALID_ARGUMENT if there is no such device.
 [[nodiscard]] Result<void> check_device(const std::string &library, int32_t device);
