@@ -2,6 +2,7 @@
 #include "cuda/driver/budget.h"
 
 #include <mutex>
+#include <numeric>
 
 #include "cuda/kernels/load_store_kernels.h"
 #include "cuda/kernels/plan_image.h"
@@ -14,11 +15,11 @@ struct Claims {
   std::mutex mutex;
   std::vector<ClaimedBlocks> devices;
 
-  /// Returns the claim on `device`, with `mutex` held.
-  [[nodiscard]] uint64_t &of(const DeviceUuid &device) {
+  /// Returns the claims on `device`, with `mutex` held.
+  [[nodiscard]] ClaimedBlocks &of(const DeviceUuid &device) {
     for (ClaimedBlocks &it : devices)
-      if (it.device == device) return it.blocks;
-    return devices.emplace_back(ClaimedBlocks{device, 0}).blocks;
+      if (it.device == device) return it;
+    return devices.emplace_back(ClaimedBlocks{device, 0, 0});
   }
 };
 
@@ -38,26 +39,54 @@ static_assert(device::load_store_shared_bytes(device::load_store_rank_count_max)
 
 void BlockClaimTraits::close(const Handle &handle) {
   const std::lock_guard lock(claims().mutex);
-  claims().of(handle.device) -= handle.blocks;
+  ClaimedBlocks &all = claims().of(handle.device);
+  all.blocks -= handle.blocks;
+  all.rank_count -= handle.rank_count;
 }
 
-Result<BlockClaim> claim_blocks(const DeviceUuid &device, uint64_t blocks, uint64_t limit, BlockClaim &&reserved) {
+uint64_t share_of_rank(const BlockBudget &budget, const ClaimedBlocks &claimed, uint64_t rank_count) {
+  const auto rest = [](uint64_t all, uint64_t taken) { return all - std::min(all, taken); };
+  const uint64_t free = rest(budget.blocks, claimed.blocks);
+  const uint64_t kept_ranks = rest(std::min(kept_ranks_max, budget.blocks / 2), claimed.rank_count + rank_count);
+  const uint64_t left = rest(free, kept_ranks);
+  const uint64_t wide = std::min({budget.multiprocessors, free / 2, left}) / rank_count;
+  const uint64_t narrow = std::min<uint64_t>(default_channel_count, left / rank_count);
+  return std::max({wide, narrow, uint64_t{1}});
+}
+
+Result<std::vector<BlockClaim>> claim_blocks(const DeviceUuid &device, const BlockBudget &budget,
+                                             const BlockWish &wish) {
+  const uint64_t ranks = std::accumulate(wish.rank_counts.begin(), wish.rank_counts.end(), uint64_t{0});
+  std::vector<BlockClaim> made;
+  made.reserve(wish.rank_counts.size());
   const std::lock_guard lock(claims().mutex);
-  uint64_t &all = claims().of(device);
-  const uint64_t claimed = all - reserved.get().blocks;
-  if (claimed > limit || blocks > limit - claimed)
-    return Error{RONDO_ERROR_OUT_OF_RESOURCES, "a rank needs " + std::to_string(blocks) + " blocks, but of the " +
-                                                   std::to_string(limit) + " that can be resident at once " +
-                                                   std::to_string(claimed) +
-                                                   " belong to ranks and communicators of this process"};
-  all = claimed + blocks;
-  static_cast<void>(reserved.release());
-  return BlockClaim({device, blocks});
+  ClaimedBlocks &all = claims().of(device);
+  const uint64_t each = std::max(wish.least, std::min(wish.most, share_of_rank(budget, all, ranks)));
+  if (all.blocks > budget.blocks || each * ranks > budget.blocks - all.blocks)
+    return Error{RONDO_ERROR_OUT_OF_RESOURCES,
+                 std::to_string(ranks) + (ranks == 1 ? " rank needs " : " ranks need ") +
+                     std::to_string(each * ranks) + " blocks, " + std::to_string(each) + " each, but of the " +
+                     std::to_string(budget.blocks) + " that can be resident at once " + std::to_string(all.blocks) +
+                     " belong to " + std::to_string(all.rank_count) + " ranks of other communicators"};
+  for (const uint64_t rank_count : wish.rank_counts)
+    made.emplace_back(ClaimedBlocks{device, each * rank_count, rank_count});
+  all.blocks += each * ranks;
+  all.rank_count += ranks;
+  return made;
+}
+
+void shrink_claim(BlockClaim &claim, uint64_t blocks) {
+  const std::lock_guard lock(claims().mutex);
+  ClaimedBlocks now = claim.release();
+  const uint64_t kept = std::min(now.blocks, blocks * now.rank_count);
+  claims().of(now.device).blocks -= now.blocks - kept;
+  now.blocks = kept;
+  claim = BlockClaim(now);
 }
 
 uint64_t claimed_blocks(const DeviceUuid &device) {
   const std::lock_guard lock(claims().mutex);
-  return claims().of(device);
+  return claims().of(device).blocks;
 }
 
 Result<BlockBudget> block_budget(const KernelSet &kernels, const CudaDevice &device) {

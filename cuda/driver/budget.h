@@ -2,7 +2,6 @@
 // This file says what kernels use of a device, and how many of their blocks the device holds at once.
 #pragma once
 
-#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -33,15 +32,17 @@ inline constexpr uint32_t slot_bytes_max = 128 << 10, slot_bytes_min = 4 << 10;
 inline constexpr uint32_t slot_count_max = 8, slot_count_min = 4;
 /// Returns the slots of a connection if no number is requested. Slots get fewer before they shrink, since each slot
 /// costs a wait.
-[[nodiscard]] constexpr uint32_t slot_count_for(uint32_t rank_count, uint32_t channel_count) {
+[[nodiscard]] constexpr uint32_t slot_count_for(uint32_t rank_count, uint32_t channel_count,
+                                                uint64_t memory_bytes = slot_memory_bytes) {
   const uint64_t bytes = uint64_t{rank_count} * channel_count * slot_bytes_max;
-  return bytes * slot_count_max > slot_memory_bytes ? slot_count_min : slot_count_max;
+  return bytes * slot_count_max > memory_bytes ? slot_count_min : slot_count_max;
 }
 /// Returns the bytes of a slot if no size is requested. It is a power of two.
-[[nodiscard]] constexpr uint32_t slot_bytes_for(uint32_t rank_count, uint32_t channel_count, uint32_t slot_count) {
+[[nodiscard]] constexpr uint32_t slot_bytes_for(uint32_t rank_count, uint32_t channel_count, uint32_t slot_count,
+                                                uint64_t memory_bytes = slot_memory_bytes) {
   const uint64_t slots = uint64_t{rank_count} * channel_count * slot_count;
   uint32_t bytes = slot_bytes_max;
-  while (bytes > slot_bytes_min && bytes * slots > slot_memory_bytes) bytes /= 2;
+  while (bytes > slot_bytes_min && bytes * slots > memory_bytes) bytes /= 2;
   return bytes;
 }
 
@@ -55,39 +56,49 @@ struct BlockBudget {
   uint64_t multiprocessors = 0;
 };
 
-/// Returns how many of the free blocks one communicator takes: other communicators want some, too.
-[[nodiscard]] inline uint64_t half_of_free_blocks(const BlockBudget &budget, uint64_t claimed_blocks) {
-  return (budget.blocks - std::min(budget.blocks, claimed_blocks)) / 2;
-}
-/// Returns the blocks of each rank on a device: its multiprocessors, or `left` if that is less, divided by the ranks.
-[[nodiscard]] inline uint64_t blocks_for_each_rank(const BlockBudget &budget, uint64_t left, uint64_t rank_count) {
-  return std::min(budget.multiprocessors, left) / rank_count;
-}
 
 /// Returns the budget for a communicator that uses `kernels`. Blocks of load_store fit it, since they have no more
 /// threads and less shared memory.
 [[nodiscard]] Result<BlockBudget> block_budget(const KernelSet &kernels, const CudaDevice &device);
 
-/// The blocks of a device that a rank of this process may have, and the estimated use by other processes.
+/// The blocks of a device that ranks may have: a rank of this process, or also ranks of other processes, as estimated.
 struct ClaimedBlocks {
   DeviceUuid device{};
   uint64_t blocks = 0;
+  uint64_t rank_count = 0;  ///< that share them
 
   bool operator==(const ClaimedBlocks &) const = default;
 };
+
+/// The ranks of all communicators for which a device keeps a block each, as long as half of its blocks suffices. They
+/// are 64 communicators of two ranks.
+inline constexpr uint64_t kept_ranks_max = 128;
+/// Returns the blocks that each of `rank_count` ranks of one more communicator may take on the device. Together they
+/// leave a block to each rank that may follow, as kept_ranks_max says. Of the rest they take half of the free blocks,
+/// but no more than there are multiprocessors. If that is little, each takes up to default_channel_count blocks of the
+/// rest, and 1 in any case.
+[[nodiscard]] uint64_t share_of_rank(const BlockBudget &budget, const ClaimedBlocks &claimed, uint64_t rank_count);
 struct BlockClaimTraits {
   using Handle = ClaimedBlocks;
   static constexpr Handle invalid{};
   static void close(const Handle &handle);
 };
-/// Blocks that are claimed at the moment.
+/// Returns the blocks that are claimed at the moment.
 [[nodiscard]] uint64_t claimed_blocks(const DeviceUuid &device);
 /// Kernels of all holders may be in flight together. Any thread.
 using BlockClaim = UniqueHandle<BlockClaimTraits>;
-/// Claims `blocks` of a device. `limit` bounds all claims of this process on the device. The new claim replaces
-/// `reserved`, an earlier one on the device. The message of RONDO_ERROR_OUT_OF_RESOURCES says what others have.
-[[nodiscard]] Result<BlockClaim> claim_blocks(const DeviceUuid &device, uint64_t blocks, uint64_t limit,
-                                              BlockClaim &&reserved = {});
+/// What the ranks of a communicator want of a device. Each of them gets the same number of blocks.
+struct BlockWish {
+  std::vector<uint64_t> rank_counts;  ///< for each claim, the ranks that share it
+  uint64_t least = 1, most = 1;       ///< blocks of a rank
+};
+/// Claims blocks for all ranks of a communicator on a device at once: share_of_rank(), within the limits of `wish`. All
+/// claims of this process on the device stay within `budget`. The message of RONDO_ERROR_OUT_OF_RESOURCES begins with
+/// the ranks, and has the numbers of blocks.
+[[nodiscard]] Result<std::vector<BlockClaim>> claim_blocks(const DeviceUuid &device, const BlockBudget &budget,
+                                                           const BlockWish &wish);
+/// Gives back what is more than `blocks` for each rank.
+void shrink_claim(BlockClaim &claim, uint64_t blocks);
 
 /// The facts that the driver reports about a kernel.
 struct KernelFacts {

@@ -22,7 +22,6 @@ struct PlacementInfo {
   uint32_t mps = 0;       ///< 1: its contexts are shared by MPS, so processes run beside each other
   uint32_t can_copy = 0;  ///< 1: its device has what the copy-engine executor needs
   uint32_t can_vmm = 0;   ///< 1: its device has memory with descriptors
-  uint32_t claimed_blocks = 0;  ///< of its device, by the communicators that its process has already
   uint32_t node = 0;
   uint32_t ordinal = 0;         ///< of its device, in its process
   uint64_t linked_devices = 0;  ///< a bit for each ordinal: its device reaches memory there, and does atomics on it

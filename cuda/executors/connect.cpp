@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 // This file turns a request into the executor that serves it.
 #include <algorithm>
+#include <atomic>
 #include <cstdlib>
 #include <set>
 #include <span>
 #include <string_view>
 
-#include "cuda/driver/budget.h"
 #include "cuda/executors/choose.h"
 #include "cuda/executors/executor_base.h"
 #include "cuda/transport/info_exchange.h"
 #include "cuda/kernels/operation.h"
-#include "cuda/executors/load_store_shape.h"
+#include "cuda/executors/residency.h"
 #include "src/base/log.h"
 
 namespace rondo::cuda {
@@ -45,7 +45,6 @@ Result<PlacementInfo> own_info(const DeviceRequest &request) {
   own.mps = has(*driver, device.ordinal, DeviceAttribute::mps_enabled);
   own.can_vmm = has(*driver, device.ordinal, DeviceAttribute::virtual_memory_management_supported) &
                 has(*driver, device.ordinal, DeviceAttribute::posix_descriptor_handles_supported);
-  own.claimed_blocks = static_cast<uint32_t>(claimed_blocks(device.uuid));
   own.node = request.group.node_of(request.rank);
   own.ordinal = static_cast<uint32_t>(device.ordinal);
   RONDO_TRY_ASSIGN(own.linked_devices, linked_devices(*driver, device.ordinal));
@@ -53,7 +52,7 @@ Result<PlacementInfo> own_info(const DeviceRequest &request) {
   return own;
 }
 
-/// Returns the same on all ranks, except for what agree_on_peers() finds later.
+/// Returns the same on all ranks, except for what agree_on_channels() finds later.
 bool shares_by_regions(const PlacedRequest &request, std::span<const PlacementInfo> infos) {
   const bool runs_kernels = request.executor == RONDO_DEVICE_EXECUTOR_KERNEL && request.on_one_node();
   const bool by_default = request.is_free() && request.rank_count <= region_ranks_by_default;
@@ -106,16 +105,12 @@ Result<void> connect_chosen(PlacedRequest &request, InfoExchange &info_exchange,
   request.one_process = std::all_of(infos.begin(), infos.end(), [&](const PlacementInfo &info) {
     return info.node != own.node || info.process == own.process;
   });
-  for (const PlacementInfo &info : infos)
-    request.claimed_blocks = std::max<uint64_t>(request.claimed_blocks, info.claimed_blocks);
   request.peer_devices = peer_devices_of(request.rank, infos);
   if (shares_by_regions(request, infos))
     for (const PlacementInfo &info : infos) request.region_devices.push_back(info.device);
   request.handles_are_free = request.handles == DeviceHandles::automatic;
   RONDO_TRY_ASSIGN(request.handles, choose_handles(request.handles, infos));
-  if (const std::string warning = warning_of_queues(request, request.shares_launches, false);
-      !warning.empty())
-    log::warning({log::Subsystem::device, request.rank}, warning);
+  warn_of_queues(request.rank, warning_of_queues(request, request.shares_launches, false));
   executor.reset(
       (request.executor == RONDO_DEVICE_EXECUTOR_COPY ? make_copy_executor() : make_kernel_executor()).release());
   return executor->connect(request, info_exchange);
@@ -149,6 +144,12 @@ std::string warning_of_queues(const PlacedRequest &request, bool shares, bool ca
          " hardware queues, which the application's streams use as well. Ranks whose streams share a queue wait "
          "for each other until the timeout. Set CUDA_DEVICE_MAX_CONNECTIONS=32 before the process's first use of CUDA" +
          (can_share ? ", or leave out RONDO_DEVICE_LAUNCH=own" : "");
+}
+
+void warn_of_queues(uint32_t rank, std::string &&warning) {
+  static std::atomic_flag has_warned;  // one remedy helps all communicators of the process
+  if (!warning.empty() && !has_warned.test_and_set()) log::warning({log::Subsystem::device, rank}, warning);
+  warning.clear();
 }
 
 Neighbours neighbours_of(uint32_t rank, std::span<const PlacementInfo> infos) {
@@ -217,7 +218,7 @@ Result<OwnedDeviceExecutor> connect_device(const DeviceRequest &asked, Store &st
     const bool knows_all = executor != nullptr;  // where the others are, and what they agree on
     const bool unused = (key == flags_key && request.executor == RONDO_DEVICE_EXECUTOR_KERNEL) ||
                         (key == regions_key && knows_all && request.region_devices.empty()) ||
-                        (key == peers_key && knows_all && !agrees_on_peers(request));
+                        (key == peers_key && knows_all && !agrees_on_channels(request));
     if (connected.ok() || unused) continue;
     // A failed rank enters the step at which the others wait for it. If it has entered already, this changes nothing.
     static_cast<void>(info_exchange.outcome(key, connected));

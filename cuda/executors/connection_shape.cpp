@@ -4,23 +4,36 @@
 #include <algorithm>
 
 namespace rondo::cuda {
+namespace {
 
-uint32_t choose_connection_channels(const PlacedRequest &request, const BlockBudget &budget, uint32_t least) {
-  const bool alone_there = request.neighbours.in_process == request.rank_count && request.on_one_node();
-  // With MPS, no process knows what other processes claim.
-  if (!alone_there || request.mps || request.rank_count < 2 || request.settings.channels != 0) return least;
-  const uint64_t left = half_of_free_blocks(budget, request.claimed_blocks);
-  uint64_t wanted = blocks_for_each_rank(budget, left, request.rank_count);
-  if (request.settings.max_ctas != 0) wanted = std::min<uint64_t>(wanted, request.settings.max_ctas);
-  return std::max(least, static_cast<uint32_t>(std::min<uint64_t>(wanted, default_channels_max)));
+/// Returns the memory for slots of a rank whose request is frugal. If ranks share buffers, slots serve exchanges of
+/// blocks, and short calls between devices. Otherwise all collectives go through them.
+uint64_t frugal_slots_bytes(uint32_t rank_count, BufferPlace buffers) {
+  constexpr uint64_t for_rank = 1 << 20;
+  const uint64_t all = std::min(for_rank * rank_count, slot_memory_bytes);
+  if (buffers == BufferPlace::device) return all;
+  constexpr uint64_t few_bytes = 4 << 20;
+  return shares_partly(buffers) ? all / 2 : std::max(std::min(all, few_bytes), all / 2);
 }
 
-ConnectionGeometry choose_slots(const PlacedRequest &request, uint32_t channel_count) {
+}  // namespace
+
+bool is_frugal(const PlacedRequest &request) {
+  const Settings &asked = request.settings;
+  return request.is_free() && request.on_one_node() && asked.algorithm == RONDO_ALGORITHM_AUTO &&
+         asked.channels == 0 && asked.tuning_hash == 0;
+}
+
+ConnectionGeometry choose_slots(const PlacedRequest &request, uint32_t channel_count, BufferPlace buffers) {
   ConnectionGeometry slots;
   const Settings &asked = request.settings;
-  slots.slot_count = asked.slot_count != 0 ? asked.slot_count : slot_count_for(request.rank_count, channel_count);
-  slots.slot_bytes = asked.slot_bytes != 0 ? static_cast<uint32_t>(asked.slot_bytes)
-                                           : slot_bytes_for(request.rank_count, channel_count, slots.slot_count);
+  const uint64_t memory_bytes =
+      is_frugal(request) ? frugal_slots_bytes(request.rank_count, buffers) : slot_memory_bytes;
+  slots.slot_count = asked.slot_count != 0 ? asked.slot_count
+                                           : slot_count_for(request.rank_count, channel_count, memory_bytes);
+  slots.slot_bytes = asked.slot_bytes != 0
+                         ? static_cast<uint32_t>(asked.slot_bytes)
+                         : slot_bytes_for(request.rank_count, channel_count, slots.slot_count, memory_bytes);
   slots.ll_slot_bytes = ll_slot_bytes;
   if (!request.on_one_node()) slots = request.links->geometry();
   return slots;
@@ -30,8 +43,9 @@ uint32_t choose_message_channels(const PlacedRequest &request) {
   return request.on_one_node() && request.rank_count <= batch_ranks_max ? message_channels_max : 0;
 }
 
-ConnectionGeometry choose_message_slots(const PlacedRequest &request) {
-  constexpr uint32_t bytes_max = 64 << 10, bytes_min = 4 << 10, count = 4;
+ConnectionGeometry choose_message_slots(const PlacedRequest &request, BufferPlace buffers) {
+  constexpr uint32_t bytes_min = 4 << 10, count = 4;
+  const uint32_t bytes_max = is_frugal(request) && buffers != BufferPlace::shared_device ? 32 << 10 : 64 << 10;
   const Settings &asked = request.settings;
   ConnectionGeometry slots;
   slots.slot_count = asked.slot_count != 0 ? static_cast<uint32_t>(asked.slot_count) : count;
@@ -41,6 +55,12 @@ ConnectionGeometry choose_message_slots(const PlacedRequest &request) {
   while (asked.slot_bytes == 0 && slots.slot_bytes > bytes_min && !fits()) slots.slot_bytes /= 2;
   slots.ll_slot_bytes = 0;
   return slots;
+}
+
+uint64_t choose_plan_bytes(uint32_t rank_count, uint32_t channel_count) {
+  constexpr uint64_t plan_count = 256;  // as many as PlanCache keeps
+  constexpr uint64_t channel_bytes = 128, rank_bytes = 40, bytes_min = 256 << 10, bytes_max = 4 << 20;
+  return std::clamp(plan_count * channel_count * (channel_bytes + rank_bytes * rank_count), bytes_min, bytes_max);
 }
 
 }  // namespace rondo::cuda

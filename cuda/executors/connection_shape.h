@@ -13,16 +13,15 @@ namespace rondo::cuda {
 
 inline constexpr uint32_t default_channels_max = 64;  ///< where nobody asks for a number
 
-/// Returns the channels of a rank's connections, at least `least`; the result is the same on all ranks. If all ranks
-/// are threads of one process on one device, they divide its multiprocessors. They take at most half of the free
-/// blocks, since other communicators want some, too. Elsewhere ranks know nothing of each other's devices, and use
-/// `least`.
-[[nodiscard]] uint32_t choose_connection_channels(const PlacedRequest &request, const BlockBudget &budget,
-                                                  uint32_t least);
+/// Returns whether nobody asked for another choice than the built-in one. Frameworks make many such communicators, so
+/// each has little memory: at most 6 MiB of a rank's device with 2 ranks, and 16 MiB with 8.
+[[nodiscard]] bool is_frugal(const PlacedRequest &request);
 
-/// Returns the slots that are asked for, otherwise what fits into the memory of a rank's slots (cuda/driver/budget.h).
-/// Between hosts it returns the links' slots, since a plan is for slots of one size.
-[[nodiscard]] ConnectionGeometry choose_slots(const PlacedRequest &request, uint32_t channel_count);
+/// Returns the slots that are asked for, otherwise what fits into the memory of a rank's slots: slot_memory_bytes
+/// (cuda/driver/budget.h), or less if the request is frugal. `buffers` says how ranks share buffers; if they do,
+/// load_store does most of the work. Between hosts it returns the links' slots, since a plan is for slots of one size.
+[[nodiscard]] ConnectionGeometry choose_slots(const PlacedRequest &request, uint32_t channel_count,
+                                              BufferPlace buffers);
 
 /// The slots for messages of one rank, together.
 inline constexpr uint64_t message_memory_bytes = 8 << 20;
@@ -30,7 +29,11 @@ inline constexpr uint64_t message_memory_bytes = 8 << 20;
 inline constexpr uint32_t message_channels_max = 4;
 /// Returns the channels of connections for messages: 0 between nodes, and above batch_ranks_max ranks.
 [[nodiscard]] uint32_t choose_message_channels(const PlacedRequest &request);
-/// Returns the slots for messages: those that are asked for, otherwise what fits into message_memory_bytes.
-[[nodiscard]] ConnectionGeometry choose_message_slots(const PlacedRequest &request);
+/// Returns the slots for messages: those that are asked for, otherwise what fits into message_memory_bytes. If the
+/// request is frugal, only ranks on one device that share buffers have more than half of that.
+[[nodiscard]] ConnectionGeometry choose_message_slots(const PlacedRequest &request, BufferPlace buffers);
+
+/// Returns the memory for plans: for as many as a communicator caches, of few lanes, within limits.
+[[nodiscard]] uint64_t choose_plan_bytes(uint32_t rank_count, uint32_t channel_count);
 
 }  // namespace rondo::cuda

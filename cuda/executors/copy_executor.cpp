@@ -40,6 +40,7 @@
 #include <optional>
 #include <vector>
 
+#include "cuda/executors/connection_shape.h"
 #include "cuda/executors/copy_progress.h"
 #include "cuda/executors/copy_walk.h"
 #include "cuda/executors/executor_base.h"
@@ -51,9 +52,10 @@
 namespace rondo::cuda {
 namespace {
 
-constexpr uint32_t default_channel_count = 1;  // one copy at a time uses a link of a device up
+constexpr uint32_t copy_channel_count = 1;  // one copy at a time uses a link of a device up
 constexpr uint32_t default_slot_count = 4;
 constexpr uint64_t slots_bytes_max = 64 << 20;  // of all connections of a rank, where slots may be smaller
+constexpr uint64_t frugal_slots_bytes_max = 12 << 20;
 constexpr uint32_t default_slot_bytes_max = 4 << 20, default_slot_bytes_min = 64 << 10;
 constexpr uint64_t chunk_bytes_min = 256 << 10;
 constexpr uint32_t reduce_threads = 256;
@@ -83,8 +85,8 @@ struct CopyOperands {
   void add_output(DevicePointer address) { outputs[output_count++] = address; }
 };
 
-uint32_t default_slot_bytes(uint32_t rank_count, uint32_t channel_count) {
-  const uint64_t share = slots_bytes_max / default_slot_count / rank_count / channel_count;
+uint32_t default_slot_bytes(uint32_t rank_count, uint32_t channel_count, uint64_t memory_bytes) {
+  const uint64_t share = memory_bytes / default_slot_count / rank_count / channel_count;
   const auto bytes = static_cast<uint32_t>(std::min<uint64_t>(share, default_slot_bytes_max));
   return std::max(bytes / 4096 * 4096, default_slot_bytes_min);
 }
@@ -156,10 +158,12 @@ Result<void> CopyExecutor::connect(const PlacedRequest &request, InfoExchange &i
   SegmentShape shape;
   shape.rank_count = request.rank_count;
   const Settings &asked = request.settings;
-  shape.channel_count = asked.channels != 0 ? asked.channels : default_channel_count;
+  shape.channel_count = asked.channels != 0 ? asked.channels : copy_channel_count;
   shape.geometry.slot_count = asked.slot_count != 0 ? asked.slot_count : default_slot_count;
   shape.geometry.slot_bytes = asked.slot_bytes != 0 ? static_cast<uint32_t>(asked.slot_bytes)
-                                                    : default_slot_bytes(shape.rank_count, shape.channel_count);
+                                                    : default_slot_bytes(shape.rank_count, shape.channel_count,
+                                                                         is_frugal(request) ? frugal_slots_bytes_max
+                                                                                            : slots_bytes_max);
   shape.geometry.ll_slot_bytes = 0;  // a copy engine has no protocol but flags after data
   // Scratch: a sum on its way to several peers, and what progress_ needs.
   shape.plan_bytes = uint64_t{shape.geometry.slot_bytes} + CopyProgress::scratch_bytes;

@@ -15,6 +15,7 @@
 #include "cuda/executors/launch_group.h"
 #include "cuda/executors/load_store_shape.h"
 #include "cuda/executors/peer_loss.h"
+#include "cuda/executors/residency.h"
 #include "cuda/kernels/plan_image.h"
 #include "cuda/executors/plan_uploads.h"
 #include "cuda/executors/result_reader.h"
@@ -96,7 +97,7 @@ class KernelExecutor final : public ExecutorBase {
   }
   /// Returns the plan's image for this host address, which kernels read while the copy to the device is late.
   [[nodiscard]] std::byte *host_image_of(const CudaPlan &plan) const {
-    return host_plans() + plan_memory_bytes + plan.offset;
+    return host_plans() + segment_.shape().plan_bytes + plan.offset;
   }
   [[nodiscard]] Result<device::PlanImage> make_image(const Plan &plan, uint64_t address) const {
     return device::make_plan_image(
@@ -146,23 +147,25 @@ Result<void> KernelExecutor::connect(const PlacedRequest &asked, InfoExchange &i
     RONDO_TRY_ASSIGN(has_load_store_, load_load_store(context_, request, kernels_));
   }
   RONDO_TRY_ASSIGN(const BlockBudget budget, block_budget(kernels_, device_));
-  shape.channel_count = choose_connection_channels(request, budget, shape.channel_count);
-  shape.geometry = choose_slots(request, shape.channel_count);
-  if (agrees_on_peers(request)) {
-    auto own = choose_load_store(request, budget, shape.channel_count);
-    if (has_load_store_ && reaches) blocks_ = reserve_blocks(device_, request, shape.channel_count, budget, own);
-    const uint32_t channels = has_load_store_ && reaches ? own.channel_count : 0;
-    RONDO_TRY(agree_on_peers(context_, channels, info_exchange, request));
-  }
-  if (has_load_store_) shape.load_store = choose_load_store(request, budget, shape.channel_count);
+  ChannelCounts channels = wanted_channels(request, budget, shape.channel_count, has_load_store_ && reaches);
+  RONDO_TRY_ASSIGN(const auto claims, ClaimGroup::join(device_, describe(), request, budget, channels));
+  blocks_ = claims->take(request.neighbours.position);
+  channels.limit(claims->blocks());
+  RONDO_TRY_ASSIGN(channels, agree_on_channels(context_, channels, info_exchange, request));
+  shape.channel_count = channels.connections;
+  if (has_load_store_) shape.load_store = choose_load_store(request, channels.load_store);
+  const uint32_t block_count = std::max(shape.channel_count, shape.load_store.channel_count);
+  shrink_claim(blocks_, block_count);
   if (shape.load_store.rank_count != 0) shape.buffers = place_of_buffers(request);
+  shape.geometry = choose_slots(request, shape.channel_count, shape.buffers);
   shape.message_channels = choose_message_channels(request);
-  shape.message_geometry = choose_message_slots(request);
-  shape.plan_bytes = plan_memory_bytes;
+  shape.message_geometry = choose_message_slots(request, shape.buffers);
+  shape.plan_bytes = choose_plan_bytes(shape.rank_count, shape.channel_count);
+  plan_memory_.give(shape.plan_bytes);
   RONDO_TRY_ASSIGN(words_, allocate_host_memory(context_, sizeof(HostWords)));
   ::new (words_.get().object) HostWords();
   uploads_.emplace(context_, stream_, words().abort);
-  RONDO_TRY_ASSIGN(host_plans_, allocate_host_memory(context_, 2 * plan_memory_bytes));
+  RONDO_TRY_ASSIGN(host_plans_, allocate_host_memory(context_, 2 * shape.plan_bytes));
   if (!request.region_devices.empty()) shape.region_bytes = Regions::table_bytes(shape.rank_count);
   RONDO_TRY(connect_segment(request, shape, info_exchange));
   if (!asked.region_devices.empty()) {  // also where ranks have not agreed: a rank that failed before does not know
@@ -173,10 +176,7 @@ Result<void> KernelExecutor::connect(const PlacedRequest &asked, InfoExchange &i
       RONDO_TRY_ASSIGN(follower_, RegionFollower::start([this](RegionRound round) { run_round(round); }));
     }
   }
-  RONDO_TRY_ASSIGN(transfers_, Transfers::make(context_, kernels_, segment_, shape.channel_count));
-  const uint64_t blocks = blocks_of_a_rank(shape.channel_count, shape.load_store);
-  RONDO_TRY_ASSIGN(
-      blocks_, claim_residency(device_, describe(), blocks, request.neighbours, budget, std::move(blocks_)));
+  RONDO_TRY_ASSIGN(transfers_, Transfers::make(context_, kernels_, segment_, block_count));
   join_stream_users(request);
   return join_group(request, budget);
 }
@@ -338,9 +338,8 @@ Result<void> KernelExecutor::run_together(LaunchPart &part, const DeviceCall &ca
     gathers_.store(false, std::memory_order_relaxed);
   }
   if (launched && !call.captured) last_turn_ = call.turn;  // also where an error followed: it will run
-  std::string *const warning = call.captured ? &capture_warning_ : &own_warning_;
-  if (!launched && !warning->empty() && (call.captured || group_->has_lost_patience()))
-    log::warning({log::Subsystem::device, rank_}, std::exchange(*warning, {}));
+  if (!launched && (call.captured || group_->has_lost_patience()))
+    warn_of_queues(rank_, std::move(call.captured ? capture_warning_ : own_warning_));
   return done;
 }
 
@@ -386,8 +385,7 @@ Result<void> KernelExecutor::launch_messages(const DeviceMessages &messages, voi
   RONDO_TRY(guard.status());
   RONDO_TRY(follow_last_stream(stream, messages.captured));
   const DeviceCall call{nullptr, {}, messages.turn, messages.number, 0, messages.captured};
-  if (group_ != nullptr && !own_warning_.empty())
-    log::warning({log::Subsystem::device, rank_}, std::exchange(own_warning_, {}));
+  if (group_ != nullptr) warn_of_queues(rank_, std::move(own_warning_));
   RONDO_TRY(transfers_->launch(messages, operation_of(call, 0, 0), [this] { return report().ended_number; }, stream));
   note_launched(call, stream);
   return {};

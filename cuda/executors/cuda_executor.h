@@ -42,14 +42,12 @@ struct PlacedRequest : DeviceRequest {
   bool apart = false;            ///< a setting of the tests: ranks on one device use the code for several devices
   bool mps = false;             ///< kernels of other processes, any number of them, may run on this rank's device
   bool one_process = false;     ///< all ranks of this rank's node are threads of its process
-  uint64_t claimed_blocks = 0;  ///< the most that any rank's process had claimed of its device
   /// Devices other than this rank's, if all ranks are threads of one process on several devices. Each device must reach
   /// the memory of each other one and do atomics there; otherwise it is empty.
   std::vector<CuDevice> peer_devices{};
   /// The devices of all ranks, by rank, if ranks share what they register; otherwise empty. Such ranks are several
   /// processes of one node, do not take turns on a device, and have load_store unless their devices forbid it.
   std::vector<DeviceUuid> region_devices{};
-  uint32_t peer_channels = 0;  ///< channels of load_store with peer devices; 0 until agreed on
 
   /// Returns whether all ranks are threads of this process on one device, and one kernel can run them all. `executor`
   /// is as chosen.
@@ -69,6 +67,8 @@ struct PlacedRequest : DeviceRequest {
 /// possible queues are needed. `shares`: ranks share launches. `captured`: the calls of each rank are captured by
 /// themselves. `request` is as chosen.
 [[nodiscard]] std::string warning_of_queues(const PlacedRequest &request, bool shares, bool captured);
+/// Logs such a warning, unless it is "" or the process has logged one before. It leaves "".
+void warn_of_queues(uint32_t rank, std::string &&warning);
 
 /// Returns RONDO_ERROR_UNSUPPORTED without a driver, RONDO_ERROR_INVALID_ARGUMENT if there is no such device.
 [[nodiscard]] Result<void> check_device(const std::string &library, int32_t device);

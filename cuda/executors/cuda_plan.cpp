@@ -30,7 +30,7 @@ Result<uint64_t> PlanMemory::take(size_t bytes, PlanUploads &uploads) {
   if (const auto offset = arena.take(bytes)) return *offset;
   return Error{RONDO_ERROR_OUT_OF_RESOURCES,
                "a plan of " + std::to_string(bytes) + " bytes does not fit into a communicator's " +
-                   std::to_string(plan_memory_bytes) + " bytes on its device, beside those of calls that have not "
+                   std::to_string(all_bytes) + " bytes on its device, beside those of calls that have not "
                    "ended and of graphs; have fewer calls of different sizes under way"};
 }
 

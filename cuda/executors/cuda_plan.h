@@ -14,8 +14,6 @@
 
 namespace rondo::cuda {
 
-inline constexpr uint64_t plan_memory_bytes = 4 << 20;  // a plan of 64 ranks takes 4 KiB a channel
-
 struct PlanRange {
   uint64_t offset = 0, bytes = 0;
 };
@@ -25,9 +23,15 @@ class PlanUploads;
 /// The memory for plans: in the segment, and in the host's copy of it.
 struct PlanMemory {
   std::mutex mutex;  ///< guards what follows
-  Arena arena{plan_memory_bytes};
+  uint64_t all_bytes = 0;
+  Arena arena{0};
   std::vector<PlanRange> late;  ///< of plans that are gone, whose copies may not have ended: not given back yet
 
+  /// Gives it the memory, once.
+  void give(uint64_t bytes) {
+    all_bytes = bytes;
+    arena = Arena(bytes);
+  }
   /// Returns whether take() would find room.
   [[nodiscard]] bool has_room(size_t bytes, PlanUploads &uploads);
   /// Takes memory for a plan. Returns its offset.

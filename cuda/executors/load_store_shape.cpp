@@ -5,6 +5,7 @@
 #include <optional>
 #include <vector>
 
+#include "cuda/executors/connection_shape.h"
 #include "cuda/kernels/plan_image.h"
 #include "src/base/log.h"
 
@@ -16,10 +17,10 @@ constexpr uint32_t warp_threads = 32;
 constexpr uint32_t load_store_post_bytes = 64 << 10;
 constexpr uint32_t load_store_chunk_bytes = 256 << 10;
 constexpr uint32_t unused_chunk_bytes = cache_line_bytes;  // of a place: ranks that share buffers pass no chunks on
-// With several devices, a call with a buffer that peers cannot read takes 12 MiB of two ranks' places. 32 blocks have
-// 32 KiB in flight each, which is 1 MiB, or some 2 us at 450 GB/s.
-constexpr uint32_t peer_channels_max = 32;
 constexpr uint32_t peer_chunk_bytes = 64 << 10;
+// A place of 2 ranks has chunks of 16 KiB then and takes 3.3 MiB, and one of 8 ranks has 32 KiB and 4.9 MiB.
+constexpr uint64_t frugal_place_bytes = 5 << 19, frugal_place_rank_bytes = 1 << 19;
+constexpr uint32_t frugal_chunk_bytes_min = 4 << 10;
 
 /// Returns whether kernels on peer devices can read and write the buffers. Peer access is to memory of cuMemAlloc,
 /// while memory of pools and mapped memory have lists of devices of their own. Returns false also if the driver does
@@ -74,31 +75,6 @@ Result<bool> reaches_region_devices(const PrimaryContext &context, const PlacedR
   return true;
 }
 
-Result<void> agree_on_peers(const PrimaryContext &context, uint32_t channel_count, InfoExchange &info_exchange,
-                            PlacedRequest &request) {
-  PeersInfo own{channel_count};
-  std::vector<PrimaryContext> peers;  // held until the ranks there have theirs
-  for (const CuDevice peer : request.peer_devices) {
-    auto opened = open_peer_device(context, peer);
-    if (opened.ok()) {
-      peers.push_back(std::move(opened).value());
-      continue;
-    }
-    log::info({log::Subsystem::device, request.rank}, "buffers are not shared: " + opened.error().message);
-    own.channel_count = 0;
-  }
-  RONDO_TRY_ASSIGN(const auto infos, info_exchange.infos(peers_key, own));
-  request.peer_channels = own.channel_count;
-  for (const PeersInfo &info : infos) request.peer_channels = std::min(request.peer_channels, info.channel_count);
-  if (request.peer_channels == 0) {
-    request.peer_devices.clear();
-    request.region_devices.clear();
-  } else if (request.handles_are_free && request.one_process) {
-    request.handles = DeviceHandles::ipc;  // plain memory, at one address for all
-  }
-  return {};
-}
-
 void post_buffers(const CudaDriver &driver, Regions *regions, BufferPlace place, const CudaPlan &plan,
                   const DeviceCall &call, device::LoadStoreOperation &operation) {
   Buffers touched = call.buffers;
@@ -132,59 +108,16 @@ Result<bool> load_load_store(const PrimaryContext &context, const PlacedRequest 
   return false;
 }
 
-uint64_t blocks_of_a_rank(uint32_t channel_count, const device::LoadStoreGeometry &load_store) {
-  return std::max(channel_count, load_store.channel_count);
-}
-
-device::LoadStoreGeometry choose_load_store(const PlacedRequest &request, const BlockBudget &budget,
-                                            uint32_t channel_count) {
+device::LoadStoreGeometry choose_load_store(const PlacedRequest &request, uint32_t channel_count) {
   if (!wants_load_store(request)) return {};
-  const uint32_t ranks = request.rank_count;
   const BufferPlace buffers = place_of_buffers(request);
-  device::LoadStoreGeometry shape{ranks, channel_count, load_store_post_bytes, load_store_chunk_bytes};
+  device::LoadStoreGeometry shape{request.rank_count, channel_count, load_store_post_bytes, load_store_chunk_bytes};
   if (buffers == BufferPlace::device) return shape;
-  const bool on_peers = shares_partly(buffers);
-  shape.chunk_bytes = on_peers ? peer_chunk_bytes : unused_chunk_bytes;
-  if (request.settings.channels != 0) return shape;  // the user asked for this number
-  const bool in_processes = buffers == BufferPlace::registered;
-  if (in_processes && request.mps) return shape;
-  const uint64_t neighbours = uint64_t{request.neighbours.in_process} + request.neighbours.in_others;
-  const uint64_t half = budget.blocks / 2;
-  const uint64_t left = in_processes ? half - std::min(half, request.claimed_blocks)
-                                     : half_of_free_blocks(budget, request.claimed_blocks);
-  const uint64_t most = on_peers ? peer_channels_max : device_channels_max;
-  uint64_t wanted = std::min(blocks_for_each_rank(budget, left, neighbours), most);
-  wanted = std::max<uint64_t>(wanted, channel_count);
-  if (request.settings.max_ctas != 0) wanted = std::min<uint64_t>(wanted, request.settings.max_ctas);
-  if (on_peers && request.peer_channels != 0) wanted = std::min<uint64_t>(wanted, request.peer_channels);
-  shape.channel_count = static_cast<uint32_t>(wanted);
+  shape.chunk_bytes = shares_partly(buffers) ? peer_chunk_bytes : unused_chunk_bytes;
+  const uint64_t bytes_max = frugal_place_bytes + frugal_place_rank_bytes * request.rank_count;
+  while (is_frugal(request) && shape.chunk_bytes > frugal_chunk_bytes_min && shape.bytes() > bytes_max)
+    shape.chunk_bytes /= 2;
   return shape;
-}
-
-BlockClaim reserve_blocks(const CudaDevice &device, const PlacedRequest &request, uint32_t channel_count,
-                          const BlockBudget &budget, device::LoadStoreGeometry &wanted) {
-  if (place_of_buffers(request) != BufferPlace::registered || wanted.channel_count <= channel_count) return {};
-  auto reserved = claim_blocks(device.uuid, wanted.channel_count, budget.blocks / 2);
-  if (reserved.ok()) return std::move(reserved).value();
-  wanted.channel_count = channel_count;
-  return {};
-}
-
-Result<BlockClaim> claim_residency(const CudaDevice &device, const std::string &name, uint64_t channels,
-                                   const Neighbours &neighbours, const BlockBudget &budget, BlockClaim &&reserved) {
-  constexpr char advice[] =
-      "; ask for fewer channels (RONDO_MAX_CTAS, RONDO_CHANNELS), put fewer ranks on the device, destroy communicators "
-      "that are not needed, or use copies (RONDO_DEVICE_EXECUTOR=copy)";
-  const uint32_t ranks = neighbours.in_process + neighbours.in_others;
-  if (ranks * channels > budget.blocks)
-    return Error{RONDO_ERROR_OUT_OF_RESOURCES, std::to_string(ranks) + " ranks on " + name + " need " +
-                                                   std::to_string(ranks * channels) + " blocks with " +
-                                                   std::to_string(channels) + " channels each, but " +
-                                                   std::to_string(budget.blocks) + " can be resident at once" + advice};
-  const uint64_t others = neighbours.position == 0 ? neighbours.in_others * channels : 0;
-  auto claimed = claim_blocks(device.uuid, channels + others, budget.blocks, std::move(reserved));
-  if (!claimed.ok()) return Error{claimed.error().status, "on " + name + " " + claimed.error().message + advice};
-  return claimed;
 }
 
 uint32_t joint_blocks_max(const PlacedRequest &request, const BlockBudget &budget) {

@@ -26,24 +26,13 @@ namespace rondo::cuda {
 /// - device: In all other cases.
 [[nodiscard]] BufferPlace place_of_buffers(const PlacedRequest &request);
 
-/// Returns whether each rank must call agree_on_peers(): ranks on several devices must agree on whether they share
-/// buffers, and by how many channels. The result is the same on all ranks.
+/// Returns whether ranks on several devices must agree on whether they share buffers, and by how many channels. The
+/// result is the same on all ranks.
 [[nodiscard]] bool agrees_on_peers(const PlacedRequest &request);
-
-/// The message of a rank to the others in agree_on_peers().
-struct PeersInfo {
-  uint32_t channel_count = 0;  ///< channels that its device has for it, or 0 if it cannot share buffers
-};
 
 /// Returns false, and logs why, if this process does not see the device of another rank, or if its own device does no
 /// atomics there.
 [[nodiscard]] Result<bool> reaches_region_devices(const PrimaryContext &context, const PlacedRequest &request);
-
-/// Lets kernels of `context` reach callers' buffers on the peer devices. If all ranks can do that, they share buffers,
-/// by the channels that all of them have. Otherwise `request` is changed as if no device reached another. Devices may
-/// differ, because one that has its maximum of peers refuses another. `channel_count` has the meaning of PeersInfo.
-[[nodiscard]] Result<void> agree_on_peers(const PrimaryContext &context, uint32_t channel_count,
-                                          InfoExchange &info_exchange, PlacedRequest &request);
 
 /// Fills `operation` with the call's buffers. If the call lacks a buffer, or no peer touches it, the other buffer takes
 /// its place. No peer touches recv of a reduce_scatter and send of an all_gather. If `regions` is null, windows have
@@ -62,31 +51,9 @@ void post_buffers(const CudaDriver &driver, Regions *regions, BufferPlace place,
 [[nodiscard]] Result<bool> load_load_store(const PrimaryContext &context, const PlacedRequest &request,
                                            KernelSet &kernels);
 
-/// Returns the geometry of load_store, or none if ranks do not want it. `channel_count` is the channels of connections.
-/// Ranks that share buffers divide the multiprocessors of the device, and each has one channel for each of its
-/// multiprocessors. These channels take at most half of the free blocks, because other communicators need some, too.
-/// In several processes, ranks have more than `channel_count` only while all claims stay within half of the device's
-/// blocks. With MPS they never do, because nobody knows there what other processes claim. The result is the same on all
-/// ranks of a device, and on all ranks of all devices once they have agreed.
-[[nodiscard]] device::LoadStoreGeometry choose_load_store(const PlacedRequest &request, const BlockBudget &budget,
-                                                          uint32_t channel_count);
-
-/// Returns the blocks of the budget that one rank of the communicator takes. Its kernels follow each other.
-[[nodiscard]] uint64_t blocks_of_a_rank(uint32_t channel_count, const device::LoadStoreGeometry &load_store);
-
-/// Holds the `wanted` channels until ranks have agreed, if they are several processes and want more than
-/// `channel_count`. Other communicators that are made at the same time may have left too little of half of the device's
-/// blocks, by the same claims. Then `wanted` becomes `channel_count`, and no blocks are held.
-[[nodiscard]] BlockClaim reserve_blocks(const CudaDevice &device, const PlacedRequest &request, uint32_t channel_count,
-                                        const BlockBudget &budget, device::LoadStoreGeometry &wanted);
-
-/// Claims `channels` resident blocks for this rank. The first rank of a process also claims the blocks of the ranks in
-/// other processes. A block that is not resident never runs while the others wait for it, and calls of several
-/// communicators may be in flight at once. RONDO_ERROR_OUT_OF_RESOURCES means that the blocks do not all fit. `name` is
-/// the device's name for messages. `reserved` is the claim of reserve_blocks(), which the new claim replaces.
-[[nodiscard]] Result<BlockClaim> claim_residency(const CudaDevice &device, const std::string &name, uint64_t channels,
-                                                 const Neighbours &neighbours, const BlockBudget &budget,
-                                                 BlockClaim &&reserved = {});
+/// Returns the geometry of load_store, or none if ranks do not want it. `channel_count` is the number of channels that
+/// ranks have agreed on, or the number of their connections' channels if ranks do not share buffers.
+[[nodiscard]] device::LoadStoreGeometry choose_load_store(const PlacedRequest &request, uint32_t channel_count);
 
 /// Returns the most blocks of a joint kernel, whose blocks wait for no other. They are all that fit on the device,
 /// unless fewer are requested for each rank.

@@ -4,11 +4,11 @@
 #include <algorithm>
 #include <chrono>
 #include <optional>
+#include <system_error>
 
 #include "src/base/clock.h"
 #include "src/base/log.h"
 #include "src/base/parse.h"
-#include "src/base/start_thread.h"
 #include "src/engine/device_executor.h"
 
 namespace rondo::cuda {
@@ -83,20 +83,26 @@ bool leave_regions(Regions &regions, RegionFollower &follower, const RankQueries
 
 Result<std::unique_ptr<RegionFollower>> RegionFollower::start(std::function<void(RegionRound)> run_round) {
   auto follower = std::make_unique<RegionFollower>(std::move(run_round));
-  RONDO_TRY_ASSIGN(follower->thread_,
-                   start_thread("what ranks share on devices", [self = follower.get()] { self->run(); }));
+  try {
+    SharedThread::of_followers().add(*follower);
+  } catch (const std::system_error &error) {
+    follower->ended_ = true;
+    return Error{RONDO_ERROR_OUT_OF_RESOURCES,
+                 std::string("no thread could be started for what ranks share on devices: ") + error.what() +
+                     "; raise the limit on threads (ulimit -u)"};
+  }
   return follower;
 }
 
 RegionFollower::~RegionFollower() {
-  static_cast<void>(end(0));
-  if (thread_.joinable()) thread_.join();
+  while (!end(now_ns() + quiesce_patience_ns)) continue;  // as long as the driver waits
+  SharedThread::of_followers().remove(*this);
 }
 
 bool RegionFollower::end(uint64_t deadline_ns) {
   std::unique_lock lock(mutex_);
   next_ = RegionRound::leave;
-  asked_.notify_one();
+  SharedThread::of_followers().wake();
   const uint64_t now = now_ns();
   const std::chrono::nanoseconds patience(deadline_ns > now ? deadline_ns - now : 0);
   return done_.wait_for(lock, patience, [this] { return ended_; });
@@ -108,13 +114,13 @@ void RegionFollower::wake(RegionRound round) {
     next_ = std::max(next_, round);
     ++asked_count_;
   }
-  asked_.notify_one();
+  SharedThread::of_followers().wake();
 }
 
 bool RegionFollower::follow(EnqueueWait &wait) {
   std::unique_lock lock(mutex_);
   const uint64_t number = ++asked_count_;
-  asked_.notify_one();
+  SharedThread::of_followers().wake();
   const auto is_done = [&] { return done_count_ >= number; };
   for (bool over = false; !over && !done_.wait_for(lock, wait_look_interval, is_done);) {
     lock.unlock();  // it checks the other ranks
@@ -124,21 +130,20 @@ bool RegionFollower::follow(EnqueueWait &wait) {
   return is_done();
 }
 
-/// Runs the rounds. A round that began before a request does not count for it, since it may have seen less.
-void RegionFollower::run() {
+/// Runs a round if it was asked for. A round that began before a request does not count for it, since it may have seen
+/// less; the request has woken the thread.
+bool RegionFollower::take_turn() {
   std::unique_lock lock(mutex_);
-  for (;;) {
-    asked_.wait(lock, [this] { return asked_count_ != done_count_ || next_ == RegionRound::leave; });
-    const uint64_t asked = asked_count_;
-    const RegionRound round = next_;
-    lock.unlock();
-    run_round_(round);
-    lock.lock();
-    done_count_ = asked;
-    ended_ = round == RegionRound::leave;
-    done_.notify_all();
-    if (ended_) return;
-  }
+  if (ended_ || (asked_count_ == done_count_ && next_ != RegionRound::leave)) return false;
+  const uint64_t asked = asked_count_;
+  const RegionRound round = next_;
+  lock.unlock();
+  run_round_(round);
+  lock.lock();
+  done_count_ = asked;
+  ended_ = round == RegionRound::leave;
+  done_.notify_all();
+  return false;
 }
 
 }  // namespace rondo::cuda

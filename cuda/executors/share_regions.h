@@ -10,12 +10,12 @@
 #include <memory>
 #include <mutex>
 #include <string>
-#include <thread>
 #include <utility>
 #include <vector>
 
 #include "cuda/transport/regions.h"
 #include "src/base/result.h"
+#include "src/engine/shared_thread.h"
 
 namespace rondo {
 class EnqueueWait;
@@ -36,37 +36,36 @@ void share_region(Regions &regions, uint32_t rank, const void *first, size_t byt
 [[nodiscard]] Result<void> withdraw_region(Regions &regions, const RankQueries &ranks, const void *first);
 /// The work of a thread with memory of peers. `leave_if_quiet`: leave, once nothing of the process is in flight.
 enum class RegionRound { follow, leave_if_quiet, leave };
-/// Follows what peers share, and leaves it, on a thread of its own. The driver's calls wait for the device, which no
+/// Follows what peers share, and leaves it, on a thread that all followers of the process share. The driver's calls wait for the device, which no
 /// deadline ends. The device may be busy with work of the application, or with a replay that was launched and has not
 /// begun. The monitor must be able to end such a replay when its time is up.
-class RegionFollower {
+class RegionFollower final : private ThreadSharer {
  public:
   [[nodiscard]] static Result<std::unique_ptr<RegionFollower>> start(std::function<void(RegionRound)> run_round);
   explicit RegionFollower(std::function<void(RegionRound)> run_round) : run_round_(std::move(run_round)) {}
   RegionFollower(const RegionFollower &) = delete;
   RegionFollower &operator=(const RegionFollower &) = delete;
-  /// Ends the thread as end() does, and waits as long as the driver does.
-  ~RegionFollower();
+  /// Leaves as end() does, and waits as long as the driver does.
+  ~RegionFollower() override;
 
   /// Asks for a round without waiting; any thread. A request during a round makes another one. Rounds never turn back:
   /// after one that leaves, nothing is followed.
   void wake(RegionRound round = RegionRound::follow);
   /// Asks for a round and waits until it is done. Returns false if `wait` ends before; the thread goes on.
   [[nodiscard]] bool follow(EnqueueWait &wait);
-  /// Lets the thread leave, whatever is in flight, and end. Returns false if it has not ended at `deadline_ns`. It may
-  /// be called again.
+  /// Lets the thread leave, whatever is in flight. Returns false if it has not left at `deadline_ns`. It may be called
+  /// again.
   [[nodiscard]] bool end(uint64_t deadline_ns);
 
  private:
-  void run();
+  [[nodiscard]] bool take_turn() override;
 
   const std::function<void(RegionRound)> run_round_;
-  std::mutex mutex_;                      ///< guards what follows
-  std::condition_variable asked_, done_;  ///< of a round: for the thread, and for calls
+  std::mutex mutex_;              ///< guards what follows
+  std::condition_variable done_;  ///< a round
   uint64_t asked_count_ = 0, done_count_ = 0;
   RegionRound next_ = RegionRound::follow;
   bool ended_ = false;  ///< its last round
-  std::thread thread_;
 };
 
 /// Ends the sharing of all memory of this rank and of the others, when the rank has nothing in flight any more.

@@ -15,7 +15,7 @@ namespace rondo::cuda {
 
 // The ranks exchange these in this order.
 inline constexpr char placement_key[] = "/cuda-placement";  ///< PlacementInfo
-inline constexpr char peers_key[] = "/cuda-peers";          ///< PeersInfo, where ranks agree on peers
+inline constexpr char peers_key[] = "/cuda-peers";          ///< ChannelCounts, where ranks agree on them
 inline constexpr char segment_key[] = "/cuda";              ///< SegmentInfo
 inline constexpr char regions_key[] = "/cuda-regions";      ///< a file, where ranks share buffers by regions
 inline constexpr char flags_key[] = "/cuda-flags";          ///< a file, of the copy-engine executor

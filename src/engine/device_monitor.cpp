@@ -4,19 +4,16 @@
 #include <chrono>
 
 #include "src/base/clock.h"
-#include "src/base/start_thread.h"
 #include "src/engine/blocks.h"
 
 namespace rondo {
 namespace {
 
 constexpr std::chrono::nanoseconds busy_interval{stop_interval_ns};
-constexpr auto idle_interval = std::chrono::milliseconds(10);  // replays of graphs come without a call
 constexpr uint64_t device_check_interval_ns = 20'000'000;
-// Counts checks for the reason why another rank gave up. It does not count time, because a busy or suspended machine
-// delays both ranks.
-constexpr uint32_t others_looks_max = 40'000, others_looks_per_death_check = 400;
-constexpr uint64_t others_look_ns = 50'000;
+// Counts checks for the reason why another rank gave up, one in each stop_interval_ns. It does not count time, because
+// a busy or suspended machine delays both ranks.
+constexpr uint32_t reason_checks_max = 10'000, reason_checks_per_death_check = 100;
 
 }  // namespace
 
@@ -25,18 +22,10 @@ DeviceMonitor::DeviceMonitor(DeviceExecutor &device, Operations &operations)
       operations_(operations),
       ranks_(operations.ranks()),
       known_(recorded_operation_count) {
-  const SignalsBlocked blocked;
-  thread_ = std::thread([this] { run(); });
+  SharedThread::of_monitors().add(*this);
 }
 
-DeviceMonitor::~DeviceMonitor() {
-  {
-    const std::lock_guard lock(mutex_);
-    ending_ = true;
-  }
-  changed_.notify_all();
-  thread_.join();
-}
+DeviceMonitor::~DeviceMonitor() { SharedThread::of_monitors().remove(*this); }
 
 DeviceMonitor::BatchWatch::BatchWatch(const DeviceMonitor &monitor, const Known &known)
     : heads(*monitor.device_.batch_progress(), known.batch, known.turn, *monitor.ranks_.messages(),
@@ -69,10 +58,8 @@ void DeviceMonitor::add(const DeviceMessages &messages) {
 void DeviceMonitor::add(std::unique_lock<std::mutex> lock, Outstanding added) {
   known_[added.turn % known_.size()] = {added.turn, added.number, added.batch};
   outstanding_.push_back(std::move(added));
-  ++added_count_;
-  const bool was_idle = idle_;
   lock.unlock();
-  if (was_idle) changed_.notify_all();
+  SharedThread::of_monitors().wake();
 }
 
 void DeviceMonitor::withdraw(uint64_t turn) {
@@ -93,22 +80,8 @@ bool DeviceMonitor::quiesce(uint64_t patience_ns) {
   }
 }
 
-void DeviceMonitor::run() {
+bool DeviceMonitor::take_turn() {
   std::unique_lock lock(mutex_);
-  while (!ending_) {
-    const bool busy = look(lock);
-    const uint64_t seen = added_count_;
-    if (busy) {
-      changed_.wait_for(lock, busy_interval, [&] { return ending_; });
-    } else {
-      idle_ = true;
-      changed_.wait_for(lock, idle_interval, [&] { return ending_ || added_count_ != seen; });
-      idle_ = false;
-    }
-  }
-}
-
-bool DeviceMonitor::look(std::unique_lock<std::mutex> &lock) {
   const DeviceReport report = device_.report();
   carry_over(report);
   const bool running = report.begun_calls != report.ended_calls;
@@ -134,7 +107,7 @@ bool DeviceMonitor::look(std::unique_lock<std::mutex> &lock) {
   }
   const bool has_operation = !outstanding_.empty();
   lock.unlock();  // what follows takes its time, and calls the communicator
-  report_fault(report);
+  if (!report_fault(report, reason_checks_)) return true;
   if (running && has_operation) {
     look_at_running(now);
   } else if (running) {
@@ -152,7 +125,6 @@ bool DeviceMonitor::look(std::unique_lock<std::mutex> &lock) {
     }
   }
   if (device_.has_peer_news()) device_.ask_to_follow_peers();
-  lock.lock();
   return busy;
 }
 
@@ -224,7 +196,8 @@ void DeviceMonitor::look_at_replay(const DeviceReport &report, uint64_t now_ns) 
 
 void DeviceMonitor::report_fault() {
   const DeviceReport report = device_.report();
-  report_fault(report);
+  uint32_t reason_checks = 0;
+  while (!report_fault(report, reason_checks)) sleep_for_ns(stop_interval_ns);  // bounded by reason_checks_max
   if (!ranks_.failed()) tell_device_error();
 }
 
@@ -233,11 +206,14 @@ void DeviceMonitor::tell_device_error() {
   if (!sound.ok()) operations_.raise(sound.error(), ranks_.completed_operation(operations_.rank()) + 1);
 }
 
-void DeviceMonitor::report_fault(const DeviceReport &report) {
-  if (!report.failed || ranks_.failed()) return;
-  if (report.fault == Fault::none) return await_reason(report);
+bool DeviceMonitor::report_fault(const DeviceReport &report, uint32_t &reason_checks) {
+  if (!report.failed || ranks_.failed()) return true;
+  if (report.fault == Fault::none) return find_reason(report, reason_checks);
   const Known failed = known(report.failed_number);
-  if (failed.batch != nullptr && failed.number == 0) return report_batch_fault(report, failed);
+  if (failed.batch != nullptr && failed.number == 0) {
+    report_batch_fault(report, failed);
+    return true;
+  }
   uint64_t number = failed.number;
   auto what = ranks_.entered(operations_.rank(), number);
   if (!what) {  // its record is overwritten; ranks that disagree on it disagree on the latest one, too
@@ -245,9 +221,10 @@ void DeviceMonitor::report_fault(const DeviceReport &report) {
     what = ranks_.entered(operations_.rank(), number);
   }
   const OperationInfo entered = what ? *what : OperationInfo{};
-  if (report_differing_block(report, failed, entered.signature)) return;
+  if (report_differing_block(report, failed, entered.signature)) return true;
   OperationWatch(ranks_, operations_.rank(), operations_.rank_count(), number, entered, operations_.timeout_ns())
       .explain_fault(report.peer, report.fault);
+  return true;
 }
 
 /// Reports a block of a _v collective whose sizes differ. Returns false if that is not the fault.
@@ -276,19 +253,17 @@ void DeviceMonitor::report_batch_fault(const DeviceReport &report, const Known &
 
 /// The kernel stopped, but not because of this rank, which is stopped only after the communicator's failure is on
 /// record. So another rank's kernel gave up first. That rank's monitor will report why, unless it dies before.
-void DeviceMonitor::await_reason(const DeviceReport &report) {
-  for (uint32_t look = 1; look <= others_looks_max; ++look) {
-    if (ranks_.failed()) return;
-    sleep_for_ns(others_look_ns);
-    if (look % others_looks_per_death_check != 0) continue;
-    if (auto death =
-            find_ended_rank(ranks_, operations_.rank(), operations_.rank_count(), UINT64_MAX, RankEnd::death)) {
-      death->operation = known(report.failed_number).number;
-      return ranks_.raise(*death);
-    }
+bool DeviceMonitor::find_reason(const DeviceReport &report, uint32_t &reason_checks) {
+  if (++reason_checks >= reason_checks_max) {
+    operations_.raise({RONDO_ERROR_REMOTE, "another rank gave up this operation"}, known(report.failed_number).number);
+    return true;
   }
-  operations_.raise({RONDO_ERROR_REMOTE, "another rank gave up this operation"},
-                    known(report.failed_number).number);
+  if (reason_checks % reason_checks_per_death_check != 0) return false;
+  auto death = find_ended_rank(ranks_, operations_.rank(), operations_.rank_count(), UINT64_MAX, RankEnd::death);
+  if (!death) return false;
+  death->operation = known(report.failed_number).number;
+  ranks_.raise(*death);
+  return true;
 }
 
 }  // namespace rondo

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// This thread watches the operations of a rank that run on its device. It carries over the kernels' reports, and stops
+// This class watches the operations of a rank that run on its device. It carries over the kernels' reports, and stops
 // the kernels when a rank has failed, disagrees or does not arrive. Calls on a device return before they have begun, so
-// no caller waits for them.
+// no caller waits for them, but a thread of the process does (src/engine/shared_thread.h).
 #pragma once
 
 #include <condition_variable>
@@ -10,24 +10,24 @@
 #include <memory>
 #include <mutex>
 #include <optional>
-#include <thread>
 #include <vector>
 
 #include "src/engine/device_executor.h"
 #include "src/engine/device_heads.h"
 #include "src/engine/operations.h"
+#include "src/engine/shared_thread.h"
 #include "src/engine/transfer_watch.h"
 #include "src/engine/watch.h"
 
 namespace rondo {
 
-class DeviceMonitor {
+class DeviceMonitor final : private ThreadSharer {
  public:
   /// Both outlive the monitor.
   DeviceMonitor(DeviceExecutor &device, Operations &operations);
   DeviceMonitor(const DeviceMonitor &) = delete;
   DeviceMonitor &operator=(const DeviceMonitor &) = delete;
-  ~DeviceMonitor();  ///< after quiesce(): the kernels must have ended
+  ~DeviceMonitor() override;  ///< after quiesce(): the kernels must have ended
 
   /// Adds an operation that will be enqueued now. Turns come in order. The kernel of a captured operation will run
   /// without a report of its own, so the operation counts as done when its turn comes.
@@ -74,20 +74,20 @@ class DeviceMonitor {
     TransferWatch watch;
   };
 
-  void run();
   void add(std::unique_lock<std::mutex> lock, Outstanding added);
   void end(const Outstanding &ended, bool failed);
   [[nodiscard]] Known known(uint64_t turn);
   [[nodiscard]] bool report_differing_block(const DeviceReport &report, const Known &failed, const Signature &call);
   void report_batch_fault(const DeviceReport &report, const Known &failed);
-  /// Checks what runs. Returns true if it is to be checked again soon.
-  bool look(std::unique_lock<std::mutex> &lock);
+  [[nodiscard]] bool take_turn() override;
   void carry_over(const DeviceReport &report);
   [[nodiscard]] bool has_ended(const Outstanding &front, const DeviceReport &report) const;
   void look_at_running(uint64_t now_ns);
   void look_at_replay(const DeviceReport &report, uint64_t now_ns);
-  void report_fault(const DeviceReport &report);
-  void await_reason(const DeviceReport &report);
+  /// Returns false if another rank owes the reason of its end. Call it again after stop_interval_ns then, with the same
+  /// count of `reason_checks`.
+  [[nodiscard]] bool report_fault(const DeviceReport &report, uint32_t &reason_checks);
+  [[nodiscard]] bool find_reason(const DeviceReport &report, uint32_t &reason_checks);
   void tell_device_error();
 
   DeviceExecutor &device_;
@@ -97,9 +97,6 @@ class DeviceMonitor {
   std::condition_variable changed_;
   std::deque<Outstanding> outstanding_;
   std::vector<Known> known_;  ///< the latest operations, by turn; those that no other turn has overwritten
-  uint64_t added_count_ = 0;
-  bool idle_ = false;  ///< the thread waits to be woken, which costs 1.5 us; otherwise it polls
-  bool ending_ = false;
 
   // The monitor's thread alone uses these.
   std::optional<OperationWatch> watch_;  ///< of the collective that runs
@@ -110,7 +107,7 @@ class DeviceMonitor {
   uint64_t replay_since_ns_ = 0;
   bool told_ = false;  ///< the device was stopped
   uint64_t next_device_check_ns_ = 0, next_peers_check_ns_ = 0;
-  std::thread thread_;  ///< last: it uses all of the above
+  uint32_t reason_checks_ = 0;  ///< for the reason why another rank gave up
 };
 
 }  // namespace rondo

@@ -5,6 +5,7 @@
 
 #include "cuda/executors/connection_shape.h"
 #include "cuda/executors/load_store_shape.h"
+#include "cuda/executors/residency.h"
 #include "cuda/kernels/load_store_shared.h"
 #include "tests/catch.h"
 
@@ -20,11 +21,8 @@ BlockBudget budget_of_132() {
   return budget;
 }
 
-/// Puts all ranks on one device, in one process.
-void put_there(PlacedRequest &request, uint32_t ranks, uint64_t claimed_blocks) {
-  request.rank_count = request.neighbours.in_process = ranks;
-  request.claimed_blocks = claimed_blocks;
-}
+/// Returns what communicators of as many ranks have claimed.
+ClaimedBlocks claimed(uint64_t blocks, uint64_t ranks) { return {{}, blocks, ranks}; }
 
 }  // namespace
 
@@ -46,62 +44,81 @@ TEST_CASE("budgets: fewer slots before they are smaller", "[budget]") {
   CHECK(slot_bytes_for(2, 64, slot_count_for(2, 64)) == 128 << 10);
 }
 
-TEST_CASE("budgets: channels of connections are a device's multiprocessors, and leave half of what is free",
+TEST_CASE("budgets: a rank's share of a device is its multiprocessors, later what others need not have, and one at last",
           "[budget]") {
-  rondo::Settings settings;
-  const rondo::GroupInfo group;
-  PlacedRequest request{{{0, 1, settings, group}}};
   const BlockBudget budget = budget_of_132();
-  const auto channels_of = [&](uint32_t ranks, uint64_t claimed, uint32_t most = 0) {
-    put_there(request, ranks, claimed);
-    settings.max_ctas = most;
-    return choose_connection_channels(request, budget, connection_channels(settings.channels, most));
+  const auto share = [&](uint64_t ranks, uint64_t blocks, uint64_t others) {
+    return share_of_rank(budget, claimed(blocks, others), ranks);
   };
-  CHECK(channels_of(1, 0) == 4);  // it has no connections
-  CHECK(channels_of(2, 0) == 64);
-  CHECK(channels_of(8, 0) == 16);
-  CHECK(channels_of(8, 128) == 8);
-  CHECK(channels_of(8, 192) == 4);
-  CHECK(channels_of(8, 300) == 4);
-  CHECK(channels_of(64, 0) == 4);
-  CHECK(channels_of(8, 0, 5) == 5);
-  CHECK(channels_of(8, 0, 1) == 1);
-  settings.channels = 7;  // asked for
-  CHECK(channels_of(8, 0) == 7);
-  settings.channels = 0;
-  request.rank_count = 9;  // one is elsewhere
-  settings.max_ctas = 0;
-  CHECK(choose_connection_channels(request, budget, 4) == 4);
+  CHECK(share(1, 0, 0) == 132);
+  CHECK(share(2, 0, 0) == 66);
+  CHECK(share(8, 0, 0) == 16);
+  CHECK(share(64, 0, 0) == 3);      // 64 blocks are for 64 more ranks
+  CHECK(share(2, 132, 2) == 4);     // 124 of the 132 that are left are for 62 communicators of two
+  CHECK(share(2, 140, 4) == 1);
+  CHECK(share(8, 128, 8) == 3);
+  CHECK(share(1, 128, 4) == 13);    // processes with a device each have 32 blocks in four communicators before
+  CHECK(share(8, 264 - 8, 200) == 1);
+  CHECK(share(8, 300, 200) == 1);   // which is refused
 }
 
-TEST_CASE("budgets: blocks of ranks that share buffers are a device's, and leave half of what is free", "[budget]") {
+TEST_CASE("budgets: a device has blocks for 64 communicators of two ranks, or half as many as it has blocks", "[budget]") {
+  BlockBudget budget = budget_of_132();
+  for (const auto &[blocks, multiprocessors] : {std::pair(264u, 132u), std::pair(64u, 64u), std::pair(32u, 16u)}) {
+    budget.blocks = blocks;
+    budget.multiprocessors = multiprocessors;
+    for (const uint32_t ranks : {1u, 2u, 8u}) {
+      ClaimedBlocks all = claimed(0, 0);
+      for (;;) {
+        const uint64_t each = share_of_rank(budget, all, ranks);
+        if (all.blocks + each * ranks > blocks) break;
+        all.blocks += each * ranks;
+        all.rank_count += ranks;
+      }
+      CAPTURE(blocks, ranks, all.rank_count);
+      CHECK(all.rank_count >= std::min<uint64_t>(kept_ranks_max, blocks / 2));
+    }
+  }
+}
+
+TEST_CASE("budgets: a rank wants its multiprocessors, by load_store and by connections among threads alone", "[budget]") {
   rondo::Settings settings;
   const rondo::GroupInfo group;
   PlacedRequest request{{{0, 1, settings, group}}};
   request.executor = RONDO_DEVICE_EXECUTOR_KERNEL;
   const BlockBudget budget = budget_of_132();
-  const auto channels_of = [&](uint32_t ranks, uint64_t claimed, uint32_t most = 0) {
-    put_there(request, ranks, claimed);
+  const auto wanted = [&](uint32_t ranks, uint32_t most = 0) {
+    request.rank_count = request.neighbours.in_process = ranks;
     settings.max_ctas = most;
-    const auto load_store = choose_load_store(request, budget, most == 0 ? 4 : std::min(most, 4u));
-    // A rank then takes these, and the next communicator finds all ranks' blocks claimed.
-    CHECK(blocks_of_a_rank(4, load_store) == std::max(4u, load_store.channel_count));
-    return load_store.channel_count;
+    const ChannelCounts counts = wanted_channels(request, budget, connection_channels(settings.channels, most), true);
+    return std::pair(counts.connections, counts.load_store);
   };
-  CHECK(channels_of(8, 0) == 16);
-  CHECK(channels_of(2, 0) == 66);
-  CHECK(channels_of(64, 0) == 4);
-  CHECK(channels_of(8, 128) == 8);  // a second communicator takes half of what the first has left,
-  CHECK(channels_of(8, 192) == 4);   // and a third what its connections want
-  CHECK(channels_of(2, 0, 5) == 5);
-  CHECK(channels_of(2, 0, 1) == 1);
+  CHECK(wanted(1) == std::pair(4u, 0u));
+  CHECK(wanted(2) == std::pair(4u, 66u));
+  CHECK(wanted(8) == std::pair(4u, 16u));
+  CHECK(wanted(64) == std::pair(4u, 4u));
+  CHECK(wanted(8, 5) == std::pair(4u, 5u));
+  CHECK(wanted(2, 1) == std::pair(1u, 1u));
+  settings.kernel = RONDO_KERNEL_INTERPRETER;
+  CHECK(wanted(2) == std::pair(64u, 0u));
+  CHECK(wanted(8) == std::pair(16u, 0u));
+  settings.kernel = RONDO_KERNEL_AUTO;
+  CHECK(wanted_channels(request, budget, 4, false).connections == 16);  // without kernels of load_store
   settings.channels = 7;  // asked for
-  CHECK(choose_load_store(request, budget, 7).channel_count == 7);
-  request.neighbours.in_process = 1;  // some are elsewhere
-  CHECK(choose_load_store(request, budget, 4).rank_count == 0);
+  CHECK(wanted(8) == std::pair(7u, 7u));
+  settings.channels = 0;
+  request.rank_count = 9;  // one is elsewhere
+  settings.max_ctas = 0;
+  CHECK(wanted_channels(request, budget, 4, true).connections == 4);
+  CHECK(wanted_channels(request, budget, 4, true).load_store == 0);
+  CHECK(choose_load_store(request, 4).rank_count == 0);
   settings.kernel = RONDO_KERNEL_LOAD_STORE;
-  CHECK(choose_load_store(request, budget, 4).channel_count == 4);
-  CHECK(choose_load_store(request, budget, 4).chunk_bytes == 256 << 10);
+  CHECK(wanted_channels(request, budget, 4, true).load_store == 4);
+  CHECK(choose_load_store(request, 4).channel_count == 4);
+  CHECK(choose_load_store(request, 4).chunk_bytes == 256 << 10);
+}
+
+TEST_CASE("budgets: a block has a thread for each word of a short post, and a warp for headers", "[budget]") {
   CHECK(load_store_threads(false, 0) == 256);
   CHECK(load_store_threads(true, 1) == 64);  // a warp for words, and one for headers
   CHECK(load_store_threads(true, 32) == 64);

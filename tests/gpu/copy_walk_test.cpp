@@ -155,16 +155,27 @@ TEST_CASE("residency: what is claimed on a device is refused to others until it 
   DeviceUuid device{}, other{};
   device.bytes[0] = 77;
   other.bytes[0] = 78;
-  auto first = claim_blocks(device, 6, 8);
+  BlockBudget budget;
+  budget.blocks = budget.multiprocessors = 8;
+  const auto claim = [&](const DeviceUuid &on, uint64_t ranks, uint64_t least, uint64_t most) {
+    return claim_blocks(on, budget, {std::vector<uint64_t>(ranks, 1), least, most});
+  };
+  auto first = claim(device, 2, 3, 3);
   REQUIRE(first.ok());
-  const auto refused = claim_blocks(device, 3, 8);
+  REQUIRE(first.value().size() == 2);
+  const auto refused = claim(device, 3, 1, 4);
   REQUIRE_FALSE(refused.ok());
   CHECK(refused.error().status == RONDO_ERROR_OUT_OF_RESOURCES);
-  CHECK(refused.error().message.find("of the 8 that can be resident at once 6 belong") != std::string::npos);
-  CHECK(claim_blocks(device, 2, 8).ok());  // given back at once
-  CHECK(claim_blocks(other, 8, 8).ok());
-  first.value().reset();
-  CHECK(claim_blocks(device, 8, 8).ok());
+  CHECK(refused.error().message == "3 ranks need 3 blocks, 1 each, but of the 8 that can be resident at once 6 belong "
+                                   "to 2 ranks of other communicators");
+  CHECK(claimed_blocks(device) == 6);
+  CHECK(claim(device, 2, 1, 4).ok());  // given back at once
+  CHECK(claim(other, 1, 8, 8).ok());
+  shrink_claim(first.value()[0], 1);
+  CHECK(claimed_blocks(device) == 4);
+  first.value().clear();
+  CHECK(claim(device, 8, 1, 1).ok());
+  CHECK(claimed_blocks(device) == 0);
 }
 
 TEST_CASE("peers: devices of one process, each of which reaches each other and does atomics there") {

@@ -154,9 +154,11 @@ class DevicePerf(PerfCase):
             report, _ = self.perf("all_reduce", "--ranks", 2, "--device", "cuda", "-b", "1M", "-e", "1M", *FEW_RUNS,
                                   "--channels", channels, "--max-ctas", budget)
             self.assertEqual(report["results"][0]["channels"], expected)
-        self.refuse(3, "8 blocks", "4 can be resident", "RONDO_MAX_CTAS", SOFT_CUDA_RESIDENT_BLOCKS="4")
+        self.refuse(3, "8 blocks", "4 that can be resident", "RONDO_MAX_CTAS", SOFT_CUDA_RESIDENT_BLOCKS="4",
+                    RONDO_CHANNELS="4")
+        self.refuse(3, "2 blocks", "1 that can be resident", SOFT_CUDA_RESIDENT_BLOCKS="1")
         self.perf("all_reduce", "--ranks", 2, "--device", "cuda", "-b", "64K", "-e", "64K", *FEW_RUNS,
-                  SOFT_CUDA_RESIDENT_BLOCKS="4", RONDO_MAX_CTAS="2")
+                  SOFT_CUDA_RESIDENT_BLOCKS="4")
 
     def simulated(self, *arguments):
         done, out, err = call(RONDO, "sim", *arguments, "--json", "-")

@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+// A thread that does the work of many objects of the process in turns. Frameworks make many communicators, so a thread
+// for each rank would be hundreds of threads.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <cstdint>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+namespace rondo {
+
+/// An object that shares a thread with others.
+class ThreadSharer {
+ public:
+  virtual ~ThreadSharer() = default;
+  /// Does what is to be done now. The thread alone calls it, and no other sharer's work goes on meanwhile. Returns true
+  /// if it is to be called again after stop_interval_ns (src/engine/device_executor.h).
+  [[nodiscard]] virtual bool take_turn() = 0;
+};
+
+/// Any thread may use it, except for the one that it starts.
+class SharedThread {
+ public:
+  /// Checks the ranks on devices, of all communicators of the process.
+  [[nodiscard]] static SharedThread &of_monitors();
+  /// Follows what other processes share (cuda/executors/share_regions.h). It may wait for a driver, and so for devices.
+  [[nodiscard]] static SharedThread &of_followers();
+
+  /// After `idle_interval`, all sharers have a turn although nothing has called wake().
+  explicit SharedThread(std::chrono::nanoseconds idle_interval) : idle_interval_(idle_interval) {}
+
+  /// Adds a sharer, and starts the thread with the first one. It throws std::system_error as std::thread does.
+  void add(ThreadSharer &sharer);
+  /// Returns when the thread does not use the sharer any more. The thread ends with the last one.
+  void remove(ThreadSharer &sharer);
+  /// Gives all sharers a turn soon. Waking an idle thread costs 1.5 us; a busy one polls.
+  void wake() {
+    wake_count_.fetch_add(1, std::memory_order_seq_cst);  // with the load below it pairs with run()
+    if (is_idle_.load(std::memory_order_seq_cst)) notify();
+  }
+
+ private:
+  void run();
+  void notify();
+  [[nodiscard]] bool give_turns(std::unique_lock<std::mutex> &lock);
+
+  const std::chrono::nanoseconds idle_interval_;
+  std::mutex lifecycle_mutex_;  ///< held while the thread is started or ended
+  std::mutex mutex_;            ///< guards what follows; taken after the one above
+  std::condition_variable changed_, turn_ended_;
+  std::vector<ThreadSharer *> sharers_;
+  ThreadSharer *current_ = nullptr;  ///< whose turn it is
+  std::atomic<uint64_t> wake_count_ = 0;
+  std::atomic<bool> is_idle_ = false;
+  std::thread thread_;  ///< guarded by lifecycle_mutex_
+};
+
+}  // namespace rondo

@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+// These tests make many communicators in one process on one device, as frameworks do: what each of them costs, and when
+// the next one is refused. The device has the blocks of an H100.
+#include <algorithm>
+#include <cstdio>
+#include <memory>
+#include <vector>
+
+#include "tests/gpu/device_ranks.h"
+
+using namespace rondo_test;
+
+namespace {
+
+constexpr size_t count = 1000;
+
+/// Sums on one communicator, in place, and compares.
+void sum(const World &world, const std::vector<rondo::cuda::Stream> &streams, const Ranks &ranks) {
+  std::vector<DeviceBuffer> buffers;
+  for (int rank = 0; rank < ranks.size(); ++rank) {
+    buffers.emplace_back(world, bytes_of(std::vector<float>(count, static_cast<float>(rank + 1))));
+    void *const pointer = buffers.back().pointer();
+    REQUIRE(rondo_all_reduce(pointer, pointer, count, RONDO_FLOAT32, RONDO_SUM, ranks[rank],
+                             streams[static_cast<size_t>(rank)].get().object) == RONDO_OK);
+  }
+  for (const auto &stream : streams) CU_OK(world.cu.stream_synchronize(stream.get().object));
+  for (const DeviceBuffer &buffer : buffers) CHECK_VALUES(buffer.read(), std::vector<float>(count, 3));
+}
+
+/// Returns the bytes of the device that nobody has.
+size_t free_bytes(const World &world) {
+  size_t free = 0, total = 0;
+  CU_OK(world.cu.mem_get_info(&free, &total));
+  return free;
+}
+
+/// Returns the most memory that a rank of a communicator takes on a device.
+size_t bytes_of_rank(const std::vector<rondo_config_t> &configs) {
+  const Worlds worlds(configs);
+  const World &world = worlds.of(0);
+  const bool on_one = std::all_of(configs.begin(), configs.end(), [](const auto &it) { return it.device == 0; });
+  const size_t before = free_bytes(world);
+  const Ranks ranks(configs);
+  CAPTURE(error_message());
+  REQUIRE(ranks.status() == RONDO_OK);
+  return (before - free_bytes(world)) / (on_one ? configs.size() : 1);
+}
+
+constexpr size_t MiB = size_t{1} << 20;
+
+}  // namespace
+
+TEST_CASE("many communicators: a rank takes at most 6 MiB of a device with 2 ranks, and 16 MiB with 8") {
+  for (const auto executor : {RONDO_DEVICE_EXECUTOR_KERNEL, RONDO_DEVICE_EXECUTOR_COPY})
+    for (const int ranks : {2, 8}) {
+      std::vector<rondo_config_t> one, several;
+      for (int rank = 0; rank < ranks; ++rank) {
+        one.push_back(on_device());
+        several.push_back(on_device(rank));
+      }
+      for (auto *const configs : {&one, &several})
+        for (rondo_config_t &config : *configs) config.device_executor = executor;
+      const bool copies = executor == RONDO_DEVICE_EXECUTOR_COPY;
+      const size_t most = ranks == 8 || copies ? 16 * MiB : 6 * MiB;
+      CAPTURE(copies, ranks);
+      CHECK(bytes_of_rank(one) <= most);
+      CHECK(bytes_of_rank(several) <= most);
+      std::printf("%s, %d ranks: %.1f MiB of one device, %.1f MiB of each of several\n", copies ? "copies" : "kernels",
+                  ranks, static_cast<double>(bytes_of_rank(one)) / MiB,
+                  static_cast<double>(bytes_of_rank(several)) / MiB);
+    }
+}
+
+TEST_CASE("many communicators: 64 of two ranks work beside each other on one device, and are refused with numbers") {
+  const World world;
+  std::vector<rondo::cuda::Stream> streams;
+  for (int rank = 0; rank < 2; ++rank) streams.push_back(world.another_stream());
+  std::vector<std::unique_ptr<Ranks>> all;
+  for (int made = 0; made < 64; ++made) {
+    all.push_back(std::make_unique<Ranks>(2, on_device()));
+    CAPTURE(made, error_message());
+    REQUIRE(all.back()->status() == RONDO_OK);
+  }
+  for (const auto &ranks : all) sum(world, streams, *ranks);
+  rondo_config_t wide = on_device();
+  wide.channels = 128;
+  CHECK(Ranks(2, wide).status() == RONDO_ERROR_OUT_OF_RESOURCES);
+  const std::string message = error_message();
+  CAPTURE(message);
+  CHECK(message.find("2 ranks need 256 blocks, 128 each, but of the 264 that can be resident at once") !=
+        std::string::npos);
+  CHECK(message.find("belong to 128 ranks of other communicators") != std::string::npos);
+}
