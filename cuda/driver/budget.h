@@ -29,19 +29,23 @@ inline constexpr uint32_t block_threads_max = 256;
 
 /// The most device memory that the slots of `simple` of one rank use: slots shrink as ranks and channels grow.
 inline constexpr uint64_t slot_memory_bytes = 64 << 20;
+/// The most host memory that the slots of one rank use, where devices do not reach each other.
+inline constexpr uint64_t host_slot_memory_bytes = 16 << 20;
 inline constexpr uint32_t slot_bytes_max = 128 << 10, slot_bytes_min = 4 << 10;
 inline constexpr uint32_t slot_count_max = 8, slot_count_min = 4;
 /// Returns the slots of a connection if no number is requested. Slots get fewer before they shrink, since each slot
 /// costs a wait.
-[[nodiscard]] constexpr uint32_t slot_count_for(uint32_t rank_count, uint32_t channel_count) {
+[[nodiscard]] constexpr uint32_t slot_count_for(uint32_t rank_count, uint32_t channel_count,
+                                                uint64_t memory_bytes = slot_memory_bytes) {
   const uint64_t bytes = uint64_t{rank_count} * channel_count * slot_bytes_max;
-  return bytes * slot_count_max > slot_memory_bytes ? slot_count_min : slot_count_max;
+  return bytes * slot_count_max > memory_bytes ? slot_count_min : slot_count_max;
 }
 /// Returns the bytes of a slot if no size is requested. It is a power of two.
-[[nodiscard]] constexpr uint32_t slot_bytes_for(uint32_t rank_count, uint32_t channel_count, uint32_t slot_count) {
+[[nodiscard]] constexpr uint32_t slot_bytes_for(uint32_t rank_count, uint32_t channel_count, uint32_t slot_count,
+                                                uint64_t memory_bytes = slot_memory_bytes) {
   const uint64_t slots = uint64_t{rank_count} * channel_count * slot_count;
   uint32_t bytes = slot_bytes_max;
-  while (bytes > slot_bytes_min && bytes * slots > slot_memory_bytes) bytes /= 2;
+  while (bytes > slot_bytes_min && bytes * slots > memory_bytes) bytes /= 2;
   return bytes;
 }
 

@@ -18,9 +18,12 @@ uint32_t choose_connection_channels(const PlacedRequest &request, const BlockBud
 ConnectionGeometry choose_slots(const PlacedRequest &request, uint32_t channel_count) {
   ConnectionGeometry slots;
   const Settings &asked = request.settings;
-  slots.slot_count = asked.slot_count != 0 ? asked.slot_count : slot_count_for(request.rank_count, channel_count);
+  const uint64_t memory_bytes = request.pairs_apart.empty() ? slot_memory_bytes : host_slot_memory_bytes;
+  slots.slot_count =
+      asked.slot_count != 0 ? asked.slot_count : slot_count_for(request.rank_count, channel_count, memory_bytes);
   slots.slot_bytes = asked.slot_bytes != 0 ? static_cast<uint32_t>(asked.slot_bytes)
-                                           : slot_bytes_for(request.rank_count, channel_count, slots.slot_count);
+                                           : slot_bytes_for(request.rank_count, channel_count, slots.slot_count,
+                                                            memory_bytes);
   slots.ll_slot_bytes = ll_slot_bytes;
   if (!request.on_one_node()) slots = request.links->geometry();
   return slots;

@@ -140,9 +140,8 @@ Result<void> KernelExecutor::connect(const PlacedRequest &asked, InfoExchange &i
   shape.rank_count = request.rank_count;
   const uint32_t wanted = request.on_one_node() ? request.settings.channels : request.links->channel_count();
   shape.channel_count = connection_channels(wanted, request.settings.max_ctas);
-  RONDO_TRY_ASSIGN(const bool reaches, reaches_region_devices(context_, request));
   // A measured table may have rows for it even for ranks that share nothing.
-  if (wants_load_store(request) && !has_load_store_ && (reaches || request.measured_load_store)) {
+  if (wants_load_store(request) && !has_load_store_) {
     RONDO_TRY_ASSIGN(has_load_store_, load_load_store(context_, request, kernels_));
   }
   RONDO_TRY_ASSIGN(const BlockBudget budget, block_budget(kernels_, device_));
@@ -150,8 +149,8 @@ Result<void> KernelExecutor::connect(const PlacedRequest &asked, InfoExchange &i
   shape.geometry = choose_slots(request, shape.channel_count);
   if (agrees_on_peers(request)) {
     auto own = choose_load_store(request, budget, shape.channel_count);
-    if (has_load_store_ && reaches) blocks_ = reserve_blocks(device_, request, shape.channel_count, budget, own);
-    const uint32_t channels = has_load_store_ && reaches ? own.channel_count : 0;
+    if (has_load_store_) blocks_ = reserve_blocks(device_, request, shape.channel_count, budget, own);
+    const uint32_t channels = has_load_store_ ? own.channel_count : 0;
     RONDO_TRY(agree_on_peers(context_, channels, info_exchange, request));
   }
   if (has_load_store_) shape.load_store = choose_load_store(request, budget, shape.channel_count);
@@ -163,9 +162,9 @@ Result<void> KernelExecutor::connect(const PlacedRequest &asked, InfoExchange &i
   ::new (words_.get().object) HostWords();
   uploads_.emplace(context_, stream_, words().abort);
   RONDO_TRY_ASSIGN(host_plans_, allocate_host_memory(context_, 2 * plan_memory_bytes));
-  if (!request.region_devices.empty()) shape.region_bytes = Regions::table_bytes(shape.rank_count);
+  if (request.shares_regions) shape.region_bytes = Regions::table_bytes(shape.rank_count);
   RONDO_TRY(connect_segment(request, shape, info_exchange));
-  if (!asked.region_devices.empty()) {  // also where ranks have not agreed: a rank that failed before does not know
+  if (asked.shares_regions) {  // also where ranks have not agreed: a rank that failed before does not know
     const DevicePointer table = segment_.address() + shape.regions_offset();
     RONDO_TRY_ASSIGN(auto regions, Regions::connect(context_, stream_.get().object, table, info_exchange));
     if (shape.region_bytes != 0) {

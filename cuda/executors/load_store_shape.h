@@ -35,10 +35,6 @@ struct PeersInfo {
   uint32_t channel_count = 0;  ///< channels that its device has for it, or 0 if it cannot share buffers
 };
 
-/// Returns false, and logs why, if this process does not see the device of another rank, or if its own device does no
-/// atomics there.
-[[nodiscard]] Result<bool> reaches_region_devices(const PrimaryContext &context, const PlacedRequest &request);
-
 /// Lets kernels of `context` reach callers' buffers on the peer devices. If all ranks can do that, they share buffers,
 /// by the channels that all of them have. Otherwise `request` is changed as if no device reached another. Devices may
 /// differ, because one that has its maximum of peers refuses another. `channel_count` has the meaning of PeersInfo.
@@ -52,7 +48,7 @@ void post_buffers(const CudaDriver &driver, Regions *regions, BufferPlace place,
                   const DeviceCall &call, device::LoadStoreOperation &operation);
 
 /// Returns whether a communicator has the kernels of load_store and places for them. It has them if it requests them,
-/// or if its ranks share buffers and it requests nothing else.
+/// or if its ranks share buffers and it requests nothing else. All its devices must reach each other.
 [[nodiscard]] bool wants_load_store(const PlacedRequest &request);
 
 /// Loads the kernels of load_store for a communicator that did not request them. Returns false if they cannot be loaded
