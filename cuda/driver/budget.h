@@ -28,6 +28,8 @@ inline constexpr uint32_t block_threads_max = 256;
 
 /// The most device memory that the slots of `simple` of one rank use: slots shrink as ranks and channels grow.
 inline constexpr uint64_t slot_memory_bytes = 64 << 20;
+/// The most host memory that the slots of one rank use, where devices do not reach each other.
+inline constexpr uint64_t host_slot_memory_bytes = 16 << 20;
 inline constexpr uint32_t slot_bytes_max = 128 << 10, slot_bytes_min = 4 << 10;
 inline constexpr uint32_t slot_count_max = 8, slot_count_min = 4;
 /// Returns the slots of a connection if no number is requested. Slots get fewer before they shrink, since each slot

@@ -12,9 +12,6 @@
 
 namespace rondo::cuda {
 
-/// Devices of higher ordinals do not share buffers.
-inline constexpr int linked_devices_max = 64;
-
 /// The placement that a rank sends to the others. Names of devices and processes are valid inside of a node only.
 struct PlacementInfo {
   DeviceUuid device{};
@@ -24,7 +21,6 @@ struct PlacementInfo {
   uint32_t can_vmm = 0;   ///< 1: its device has memory with descriptors
   uint32_t node = 0;
   uint32_t ordinal = 0;         ///< of its device, in its process
-  uint64_t linked_devices = 0;  ///< a bit for each ordinal: its device reaches memory there, and does atomics on it
 };
 
 /// Returns whether all ranks are on one node.
@@ -42,7 +38,8 @@ struct Neighbours {
 };
 [[nodiscard]] Neighbours neighbours_of(uint32_t rank, std::span<const PlacementInfo> infos);
 
-/// Returns PlacedRequest::peer_devices, in ascending order. It is either empty for all ranks, or for none.
+/// Returns PlacedRequest::peer_devices, in ascending order, where all devices do atomics on each other's memory. It is
+/// either empty for all ranks, or for none.
 [[nodiscard]] std::vector<CuDevice> peer_devices_of(uint32_t rank, std::span<const PlacementInfo> infos);
 
 /// Chooses the executor, which is the same on all ranks. By default it is the copy-engine executor where contexts take

@@ -11,6 +11,8 @@
 #include "cuda/executors/executor_base.h"
 #include "cuda/transport/info_exchange.h"
 #include "cuda/kernels/operation.h"
+#include "cuda/executors/load_store_shape.h"
+#include "cuda/executors/reach.h"
 #include "cuda/executors/residency.h"
 #include "src/base/log.h"
 
@@ -26,16 +28,6 @@ uint32_t has(const CudaDriver &driver, CuDevice device, DeviceAttribute attribut
   return value.ok() && value.value() != 0 ? 1 : 0;
 }
 
-/// Returns PlacementInfo::linked_devices.
-Result<uint64_t> linked_devices(const CudaDriver &driver, CuDevice own) {
-  int count = 0;
-  RONDO_TRY(cuda_check(driver, driver.device_get_count(&count), "cuDeviceGetCount"));
-  uint64_t linked = 0;
-  for (CuDevice peer = 0; peer < std::min(count, linked_devices_max); ++peer)
-    if (peer != own && has_native_atomics(driver, own, peer)) linked |= uint64_t{1} << peer;
-  return linked;
-}
-
 Result<PlacementInfo> own_info(const DeviceRequest &request) {
   RONDO_TRY_ASSIGN(const CudaDriver *const driver, cuda_driver(request.settings.cuda_library));
   RONDO_TRY_ASSIGN(const CudaDevice device, device_of(*driver, request.settings.device));
@@ -47,13 +39,13 @@ Result<PlacementInfo> own_info(const DeviceRequest &request) {
                 has(*driver, device.ordinal, DeviceAttribute::posix_descriptor_handles_supported);
   own.node = request.group.node_of(request.rank);
   own.ordinal = static_cast<uint32_t>(device.ordinal);
-  RONDO_TRY_ASSIGN(own.linked_devices, linked_devices(*driver, device.ordinal));
   own.can_copy = has(*driver, device.ordinal, DeviceAttribute::can_use_64_bit_stream_mem_ops);
   return own;
 }
 
-/// Returns the same on all ranks, except for what agree_on_channels() finds later.
-bool shares_by_regions(const PlacedRequest &request, std::span<const PlacementInfo> infos) {
+/// Returns whether ranks would share what they register, if their devices do atomics on each other's memory. The result
+/// is the same on all ranks, except for what agree_on_channels() finds later.
+bool wants_regions(const PlacedRequest &request, std::span<const PlacementInfo> infos) {
   const bool runs_kernels = request.executor == RONDO_DEVICE_EXECUTOR_KERNEL && request.on_one_node();
   const bool by_default = request.is_free() && request.rank_count <= region_ranks_by_default;
   return runs_kernels && (request.settings.kernel == RONDO_KERNEL_LOAD_STORE || by_default) && !request.one_process &&
@@ -86,6 +78,59 @@ bool acts_apart() {
   return text != nullptr && std::string_view(text) == "on";
 }
 
+/// Logs why registered buffers are not shared, on each rank whose device lacks atomics.
+void tell_no_atomics(const PlacedRequest &request, const ReachTable &reach) {
+  for (uint32_t peer = 0; peer < request.rank_count; ++peer) {
+    if (peer == request.rank || reach.between(request.rank, peer) == PeerReach::atomics) continue;
+    return log::info({log::Subsystem::device, request.rank},
+                     "registered buffers are not shared: device " + std::to_string(request.settings.device) +
+                         " cannot perform atomics on the device of rank " + std::to_string(peer) +
+                         ", or that one not on it");
+  }
+}
+
+/// Logs the consequence of pairs of ranks whose devices do not reach each other. One rank of each node does.
+void tell_pairs_apart(const PlacedRequest &request, std::span<const PlacementInfo> infos) {
+  const auto first = std::find_if(request.pairs_apart.begin(), request.pairs_apart.end(), [&](const auto &pair) {
+    return infos[pair.first].node == infos[request.rank].node;
+  });
+  if (first == request.pairs_apart.end() || first->first != request.rank) return;
+  const auto count = std::count_if(request.pairs_apart.begin(), request.pairs_apart.end(), [&](const auto &pair) {
+    return infos[pair.first].node == infos[request.rank].node;
+  });
+  log::info({log::Subsystem::device, request.rank},
+            "the devices of ranks " + std::to_string(first->first) + " and " + std::to_string(first->second) +
+                " do not reach each other's memory" +
+                (count > 1 ? ", and neither do those of " + std::to_string(count - 1) + " more pairs" : "") +
+                ": data between such ranks goes through host memory, and the communicator has no load_store "
+                "(nvidia-smi topo -p2p r shows which devices do)");
+}
+
+/// Finds out which devices reach each other. Adds to `request` what follows from that.
+Result<void> add_reach(PlacedRequest &request, std::span<const PlacementInfo> infos, InfoExchange &info_exchange) {
+  ReachTable reach;
+  if (has_several_devices(infos)) {
+    RONDO_TRY_ASSIGN(const CudaDriver *const driver, cuda_driver(request.settings.cuda_library));
+    RONDO_TRY_ASSIGN(const CudaDevice device, device_of(*driver, request.settings.device));
+    RONDO_TRY_ASSIGN(reach, find_reach(*driver, device, infos, request.settings.nvml_library, info_exchange));
+  }
+  request.pairs_apart = reach.pairs_apart(infos);
+  tell_pairs_apart(request, infos);
+  if (!request.pairs_apart.empty() && request.load_store()) {
+    const auto [rank, peer] = request.pairs_apart.front();
+    return Error{RONDO_ERROR_UNSUPPORTED,
+                 "load_store needs devices that reach each other's memory, but those of ranks " + std::to_string(rank) +
+                     " and " + std::to_string(peer) + " do not; use RONDO_KERNEL=auto or interpreter"};
+  }
+  if (reach.all_do_atomics()) {
+    request.peer_devices = peer_devices_of(request.rank, infos);
+    request.shares_regions = wants_regions(request, infos);
+  } else if (request.pairs_apart.empty() && wants_regions(request, infos)) {
+    tell_no_atomics(request, reach);
+  }
+  return {};
+}
+
 using ConnectingExecutor = std::unique_ptr<ExecutorBase, DeviceExecutorDeleter>;
 
 /// Connects `executor` as ExecutorBase::connect() says. Adds to `request` what was found and chosen.
@@ -105,9 +150,7 @@ Result<void> connect_chosen(PlacedRequest &request, InfoExchange &info_exchange,
   request.one_process = std::all_of(infos.begin(), infos.end(), [&](const PlacementInfo &info) {
     return info.node != own.node || info.process == own.process;
   });
-  request.peer_devices = peer_devices_of(request.rank, infos);
-  if (shares_by_regions(request, infos))
-    for (const PlacementInfo &info : infos) request.region_devices.push_back(info.device);
+  RONDO_TRY(add_reach(request, infos, info_exchange));
   request.handles_are_free = request.handles == DeviceHandles::automatic;
   RONDO_TRY_ASSIGN(request.handles, choose_handles(request.handles, infos));
   warn_of_queues(request.rank, warning_of_queues(request, request.shares_launches, false));
@@ -174,10 +217,8 @@ std::vector<CuDevice> peer_devices_of(uint32_t rank, std::span<const PlacementIn
   for (const PlacementInfo &one : infos)
     for (const PlacementInfo &other : infos) {
       if (one.node != other.node || !(one.process == other.process)) return {};
-      if (one.device == other.device) continue;
-      const auto ordinal = static_cast<int>(other.ordinal);
-      if (ordinal >= linked_devices_max || (one.linked_devices >> ordinal & 1) == 0) return {};
-      if (one.device == infos[rank].device) peers.insert(ordinal);
+      if (!(one.device == other.device) && one.device == infos[rank].device)
+        peers.insert(static_cast<CuDevice>(other.ordinal));
     }
   return {peers.begin(), peers.end()};
 }
@@ -214,10 +255,13 @@ Result<OwnedDeviceExecutor> connect_device(const DeviceRequest &asked, Store &st
   InfoExchange info_exchange(store, request.key_prefix, request.rank, request.rank_count, request.deadline_ns);
   ConnectingExecutor executor;
   const auto connected = connect_chosen(request, info_exchange, executor);
-  for (const char *const key : {placement_key, peers_key, segment_key, regions_key, flags_key}) {
+  for (const char *const key :
+       {placement_key, reach_key, peers_key, host_links_key, segment_key, regions_key, flags_key}) {
     const bool knows_all = executor != nullptr;  // where the others are, and what they agree on
     const bool unused = (key == flags_key && request.executor == RONDO_DEVICE_EXECUTOR_KERNEL) ||
-                        (key == regions_key && knows_all && request.region_devices.empty()) ||
+                        (key == reach_key && knows_all) ||
+                        (key == host_links_key && knows_all && request.pairs_apart.empty()) ||
+                        (key == regions_key && knows_all && !request.shares_regions) ||
                         (key == peers_key && knows_all && !agrees_on_channels(request));
     if (connected.ok() || unused) continue;
     // A failed rank enters the step at which the others wait for it. If it has entered already, this changes nothing.

@@ -27,8 +27,8 @@ bool is_frugal(const PlacedRequest &request) {
 ConnectionGeometry choose_slots(const PlacedRequest &request, uint32_t channel_count, BufferPlace buffers) {
   ConnectionGeometry slots;
   const Settings &asked = request.settings;
-  const uint64_t memory_bytes =
-      is_frugal(request) ? frugal_slots_bytes(request.rank_count, buffers) : slot_memory_bytes;
+  uint64_t memory_bytes = is_frugal(request) ? frugal_slots_bytes(request.rank_count, buffers) : slot_memory_bytes;
+  if (!request.pairs_apart.empty()) memory_bytes = std::min(memory_bytes, host_slot_memory_bytes);
   slots.slot_count = asked.slot_count != 0 ? asked.slot_count
                                            : slot_count_for(request.rank_count, channel_count, memory_bytes);
   slots.slot_bytes = asked.slot_bytes != 0

@@ -40,6 +40,7 @@
 #include <optional>
 #include <vector>
 
+#include "cuda/driver/budget.h"
 #include "cuda/executors/connection_shape.h"
 #include "cuda/executors/copy_progress.h"
 #include "cuda/executors/copy_walk.h"
@@ -85,8 +86,10 @@ struct CopyOperands {
   void add_output(DevicePointer address) { outputs[output_count++] = address; }
 };
 
-uint32_t default_slot_bytes(uint32_t rank_count, uint32_t channel_count, uint64_t memory_bytes) {
-  const uint64_t share = memory_bytes / default_slot_count / rank_count / channel_count;
+uint32_t default_slot_bytes(const PlacedRequest &request, uint32_t channel_count) {
+  uint64_t memory_bytes = is_frugal(request) ? frugal_slots_bytes_max : slots_bytes_max;
+  if (!request.pairs_apart.empty()) memory_bytes = std::min(memory_bytes, host_slot_memory_bytes);
+  const uint64_t share = memory_bytes / default_slot_count / request.rank_count / channel_count;
   const auto bytes = static_cast<uint32_t>(std::min<uint64_t>(share, default_slot_bytes_max));
   return std::max(bytes / 4096 * 4096, default_slot_bytes_min);
 }
@@ -161,9 +164,7 @@ Result<void> CopyExecutor::connect(const PlacedRequest &request, InfoExchange &i
   shape.channel_count = asked.channels != 0 ? asked.channels : copy_channel_count;
   shape.geometry.slot_count = asked.slot_count != 0 ? asked.slot_count : default_slot_count;
   shape.geometry.slot_bytes = asked.slot_bytes != 0 ? static_cast<uint32_t>(asked.slot_bytes)
-                                                    : default_slot_bytes(shape.rank_count, shape.channel_count,
-                                                                         is_frugal(request) ? frugal_slots_bytes_max
-                                                                                            : slots_bytes_max);
+                                                    : default_slot_bytes(request, shape.channel_count);
   shape.geometry.ll_slot_bytes = 0;  // a copy engine has no protocol but flags after data
   // Scratch: a sum on its way to several peers, and what progress_ needs.
   shape.plan_bytes = uint64_t{shape.geometry.slot_bytes} + CopyProgress::scratch_bytes;
@@ -224,8 +225,11 @@ Result<std::unique_ptr<PreparedPlan>> CopyExecutor::prepare(const Plan &plan) {
 }
 
 DevicePointer CopyExecutor::slot(uint32_t channel, uint32_t sender, uint32_t receiver, uint64_t counter) const {
-  return segment_.address_of(receiver) + segment_.shape().connection_offset(channel, sender) +
-         geometry().slots_offset() + slot_index(counter) * geometry().slot_bytes;
+  const DevicePointer connection =
+      host_links_.reaches(sender == rank_ ? receiver : sender)
+          ? host_links_.connection(channel, sender, receiver)
+          : segment_.address_of(receiver) + segment_.shape().connection_offset(channel, sender);
+  return connection + geometry().slots_offset() + slot_index(counter) * geometry().slot_bytes;
 }
 
 Result<void> CopyExecutor::launch(const DeviceCall &call, void *stream_handle) {

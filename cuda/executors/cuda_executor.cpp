@@ -141,13 +141,12 @@ Result<void> KernelExecutor::connect(const PlacedRequest &asked, InfoExchange &i
   shape.rank_count = request.rank_count;
   const uint32_t wanted = request.on_one_node() ? request.settings.channels : request.links->channel_count();
   shape.channel_count = connection_channels(wanted, request.settings.max_ctas);
-  RONDO_TRY_ASSIGN(const bool reaches, reaches_region_devices(context_, request));
   // A measured table may have rows for it even for ranks that share nothing.
-  if (wants_load_store(request) && !has_load_store_ && (reaches || request.measured_load_store)) {
+  if (wants_load_store(request) && !has_load_store_) {
     RONDO_TRY_ASSIGN(has_load_store_, load_load_store(context_, request, kernels_));
   }
   RONDO_TRY_ASSIGN(const BlockBudget budget, block_budget(kernels_, device_));
-  ChannelCounts channels = wanted_channels(request, budget, shape.channel_count, has_load_store_ && reaches);
+  ChannelCounts channels = wanted_channels(request, budget, shape.channel_count, has_load_store_);
   RONDO_TRY_ASSIGN(const auto claims, ClaimGroup::join(device_, describe(), request, budget, channels));
   blocks_ = claims->take(request.neighbours.position);
   channels.limit(claims->blocks());
@@ -166,9 +165,9 @@ Result<void> KernelExecutor::connect(const PlacedRequest &asked, InfoExchange &i
   ::new (words_.get().object) HostWords();
   uploads_.emplace(context_, stream_, words().abort);
   RONDO_TRY_ASSIGN(host_plans_, allocate_host_memory(context_, 2 * shape.plan_bytes));
-  if (!request.region_devices.empty()) shape.region_bytes = Regions::table_bytes(shape.rank_count);
+  if (request.shares_regions) shape.region_bytes = Regions::table_bytes(shape.rank_count);
   RONDO_TRY(connect_segment(request, shape, info_exchange));
-  if (!asked.region_devices.empty()) {  // also where ranks have not agreed: a rank that failed before does not know
+  if (asked.shares_regions) {  // also where ranks have not agreed: a rank that failed before does not know
     const DevicePointer table = segment_.address() + shape.regions_offset();
     RONDO_TRY_ASSIGN(auto regions, Regions::connect(context_, stream_.get().object, table, info_exchange));
     if (shape.region_bytes != 0) {

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "cuda/kernels/operation.h"
@@ -45,9 +46,12 @@ struct PlacedRequest : DeviceRequest {
   /// Devices other than this rank's, if all ranks are threads of one process on several devices. Each device must reach
   /// the memory of each other one and do atomics there; otherwise it is empty.
   std::vector<CuDevice> peer_devices{};
-  /// The devices of all ranks, by rank, if ranks share what they register; otherwise empty. Such ranks are several
-  /// processes of one node, do not take turns on a device, and have load_store unless their devices forbid it.
-  std::vector<DeviceUuid> region_devices{};
+  /// Ranks share what they register. They are several processes of one node, do not take turns on a device, and their
+  /// devices do atomics on each other's memory.
+  bool shares_regions = false;
+  /// Ranks of a node whose devices do not reach each other, the lesser rank first, in ascending order. Their links go
+  /// through the host's memory, and no rank has load_store.
+  std::vector<std::pair<uint32_t, uint32_t>> pairs_apart{};
 
   /// Returns whether all ranks are threads of this process on one device, and one kernel can run them all. `executor`
   /// is as chosen.

@@ -38,8 +38,14 @@ Result<void> ExecutorBase::connect_segment(const PlacedRequest &request, const S
   if (!request.on_one_node()) {
     RONDO_TRY_ASSIGN(network_, NetworkLinks::connect(context_, *request.links, nodes_of(request.group), request.rank));
   }
+  if (!request.pairs_apart.empty()) {
+    const HostLinksShape in_host{request.pairs_apart,    nodes_of(request.group),  shape.channel_count,
+                                 shape.connection_bytes(), shape.message_channels, shape.message_connection_bytes()};
+    RONDO_TRY_ASSIGN(host_links_, HostLinks::connect(context_, in_host, info_exchange));
+  }
   RONDO_TRY_ASSIGN(segment_, Segment::connect(context_, stream_.get().object, device_.uuid, shape, request.handles,
-                                              {request.permitted, &network_, request.one_process}, info_exchange));
+                                              {request.permitted, &network_, request.one_process, &host_links_},
+                                              info_exchange));
   return {};
 }
 

@@ -82,6 +82,7 @@ class ExecutorBase : public DeviceExecutor {
   PrimaryContext context_;
   KernelSet kernels_;
   NetworkLinks network_;
+  HostLinks host_links_;
   Segment segment_;
   Stream stream_;
 

@@ -41,7 +41,7 @@ BufferPlace place_of_buffers(const PlacedRequest &request) {
   if (request.shares_launches && !request.fits_one_kernel()) return BufferPlace::device;
   if (request.neighbours.in_process == request.rank_count)
     return request.apart ? BufferPlace::peer_devices : BufferPlace::shared_device;
-  if (!request.region_devices.empty()) return BufferPlace::registered;
+  if (request.shares_regions) return BufferPlace::registered;
   return request.peer_devices.empty() ? BufferPlace::device : BufferPlace::peer_devices;
 }
 
@@ -51,28 +51,11 @@ bool agrees_on_peers(const PlacedRequest &request) {
 
 bool wants_load_store(const PlacedRequest &request) {
   if (request.executor != RONDO_DEVICE_EXECUTOR_KERNEL || request.rank_count < 2 ||
-      request.rank_count > device::load_store_rank_count_max)
+      request.rank_count > device::load_store_rank_count_max || !request.pairs_apart.empty())
     return false;
   return request.load_store() ||
          (request.is_free() && (place_of_buffers(request) != BufferPlace::device ||
                                 (request.measured_load_store && request.on_one_node() && !request.shares_launches)));
-}
-
-Result<bool> reaches_region_devices(const PrimaryContext &context, const PlacedRequest &request) {
-  if (request.region_devices.empty()) return true;
-  const auto &[driver, own, object] = context.get();
-  RONDO_TRY_ASSIGN(const auto devices, cuda_devices(*driver));
-  for (const DeviceUuid &wanted : request.region_devices) {
-    const auto found =
-        std::find_if(devices.begin(), devices.end(), [&](const CudaDevice &device) { return device.uuid == wanted; });
-    if (found != devices.end() && (found->ordinal == own || has_native_atomics(*driver, own, found->ordinal))) continue;
-    log::info({log::Subsystem::device, request.rank},
-              "registered buffers are not shared: device " + std::to_string(own) +
-                  " cannot perform atomics on the device of another rank, or this process does not see that device "
-                  "(CUDA_VISIBLE_DEVICES)");
-    return false;
-  }
-  return true;
 }
 
 void post_buffers(const CudaDriver &driver, Regions *regions, BufferPlace place, const CudaPlan &plan,

@@ -30,9 +30,6 @@ namespace rondo::cuda {
 /// result is the same on all ranks.
 [[nodiscard]] bool agrees_on_peers(const PlacedRequest &request);
 
-/// Returns false, and logs why, if this process does not see the device of another rank, or if its own device does no
-/// atomics there.
-[[nodiscard]] Result<bool> reaches_region_devices(const PrimaryContext &context, const PlacedRequest &request);
 
 /// Fills `operation` with the call's buffers. If the call lacks a buffer, or no peer touches it, the other buffer takes
 /// its place. No peer touches recv of a reduce_scatter and send of an all_gather. If `regions` is null, windows have
@@ -41,7 +38,7 @@ void post_buffers(const CudaDriver &driver, Regions *regions, BufferPlace place,
                   const DeviceCall &call, device::LoadStoreOperation &operation);
 
 /// Returns whether a communicator has the kernels of load_store and places for them. It has them if it requests them,
-/// or if its ranks share buffers and it requests nothing else.
+/// or if its ranks share buffers and it requests nothing else. All its devices must reach each other.
 [[nodiscard]] bool wants_load_store(const PlacedRequest &request);
 
 /// Loads the kernels of load_store for a communicator that did not request them. Returns false if they cannot be loaded

@@ -102,7 +102,7 @@ Result<ChannelCounts> agree_on_channels(const PrimaryContext &context, ChannelCo
   if (!agrees_on_peers(request)) return own;
   if (own.load_store == 0) {
     request.peer_devices.clear();
-    request.region_devices.clear();
+    request.shares_regions = false;
     own.load_store = own.connections;  // for places, where load_store was asked for
   } else if (request.handles_are_free && request.one_process) {
     request.handles = DeviceHandles::ipc;  // plain memory, at one address for all

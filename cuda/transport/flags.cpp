@@ -1,58 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cuda/transport/flags.h"
 
-#include <sys/stat.h>
-
-#include <cerrno>
-#include <utility>
-
 #include "cuda/transport/shared_file.h"
-#include "cuda/driver/shared_table.h"
 #include "src/proto/connection.h"
 #include "src/proto/memory.h"
 
 namespace rondo::cuda {
-namespace {
-
-struct FlagMemory {
-  PrimaryContext context;  ///< gone after the registration
-  Mapping mapping;
-  HostRegistration registration;
-};
-
-using MappedFiles = SharedTable<std::pair<dev_t, ino_t>, const FlagMemory>;
-
-/// Returns the mappings of this process, by device and inode of the memory. All ranks of a process use one mapping, so
-/// that its threads use the same addresses.
-MappedFiles &mapped() {
-  static auto *const all = new MappedFiles;
-  return *all;
-}
-
-Result<std::shared_ptr<const FlagMemory>> map_file(const PrimaryContext &context, const FileDescriptor &file,
-                                                   uint64_t bytes) {
-  struct stat status {};
-  if (::fstat(file.get(), &status) != 0) return system_error("fstat of the flags", errno);
-  if (static_cast<uint64_t>(status.st_size) != bytes)
-    return Error{RONDO_ERROR_INTERNAL,
-                 "the flags have " + std::to_string(status.st_size) + " bytes instead of " + std::to_string(bytes)};
-  return mapped().find_or_make({status.st_dev, status.st_ino}, [&]() -> Result<std::shared_ptr<const FlagMemory>> {
-    auto made = std::make_shared<FlagMemory>();
-    const CudaDriver &driver = *context.get().driver;
-    RONDO_TRY_ASSIGN(made->context, retain_primary_context(driver, context.get().device));
-    RONDO_TRY_ASSIGN(made->mapping, map_shared_file(file, "the flags", bytes));
-    void *const address = made->mapping.get().address;
-    const ContextGuard guard(driver, context.get().context);
-    RONDO_TRY(guard.status());
-    RONDO_TRY(cuda_check(driver,
-                         driver.mem_host_register(address, bytes, host_register_portable | host_register_device_map),
-                         "cuMemHostRegister of the flags"));
-    made->registration = HostRegistration({&driver, context.get().context, address});
-    return std::shared_ptr<const FlagMemory>(std::move(made));
-  });
-}
-
-}  // namespace
 
 uint64_t FlagShape::place_bytes() const {
   const uint64_t bytes = (static_cast<uint64_t>(FlagWord::count) + 2 * uint64_t{slot_count}) * sizeof(uint64_t);
@@ -70,15 +23,11 @@ Result<Flags> Flags::connect(const PrimaryContext &context, const FlagShape &sha
   Flags flags;
   flags.shape_ = shape;
   flags.rank_ = info_exchange.rank();
-  RONDO_TRY_ASSIGN(const auto file, share_file(flags_key, "the flags", shape.bytes(), info_exchange));
-  RONDO_TRY_ASSIGN(const auto memory, map_file(context, file, shape.bytes()));
+  RONDO_TRY_ASSIGN(const auto file, share_file(flags_key, "the flags", shape.bytes(), 0, info_exchange));
+  RONDO_TRY_ASSIGN(const auto memory, register_shared_file(context, file, "the flags", shape.bytes()));
   flags.base_ = memory->mapping.get().address;
   flags.memory_ = memory;
-  const CudaDriver &driver = *context.get().driver;
-  const ContextGuard guard(driver, context.get().context);
-  RONDO_TRY(guard.status());
-  RONDO_TRY(cuda_check(driver, driver.mem_host_get_device_pointer(&flags.address_, flags.base_, 0),
-                       "cuMemHostGetDevicePointer of the flags"));
+  RONDO_TRY_ASSIGN(flags.address_, device_address(context, *memory, "the flags"));
   return flags;
 }
 

@@ -29,7 +29,7 @@ Result<std::unique_ptr<Regions>> Regions::connect(const PrimaryContext &context,
                                                   InfoExchange &info_exchange) {
   constexpr char what[] = "the table of regions";
   const uint64_t bytes = file_bytes(info_exchange.rank_count());
-  RONDO_TRY_ASSIGN(const auto file, share_file(regions_key, what, bytes, info_exchange));
+  RONDO_TRY_ASSIGN(const auto file, share_file(regions_key, what, bytes, 0, info_exchange));
   RONDO_TRY_ASSIGN(auto memory, map_shared_file(file, what, bytes));
   return std::make_unique<Regions>(context, stream, table, std::move(memory), info_exchange.rank(),
                                    info_exchange.rank_count());

@@ -40,6 +40,7 @@ Result<OpenedMemory> take_vmm(const PrimaryContext &context, const SegmentInfo &
 }  // namespace
 
 uint64_t SegmentShape::connection_bytes() const { return aligned(geometry.bytes()); }
+uint64_t SegmentShape::message_connection_bytes() const { return aligned(message_geometry.bytes()); }
 uint64_t SegmentShape::connection_offset(uint32_t channel, uint32_t sender) const {
   return (uint64_t{channel} * rank_count + sender) * connection_bytes();
 }
@@ -53,7 +54,7 @@ uint64_t SegmentShape::barrier_offset(uint32_t which) const {
 uint64_t SegmentShape::place_offset() const { return aligned(barrier_offset(2)); }
 uint64_t SegmentShape::message_connection_offset(uint32_t channel, uint32_t sender) const {
   return aligned(place_offset() + load_store.bytes()) +
-         (uint64_t{channel} * rank_count + sender) * aligned(message_geometry.bytes());
+         (uint64_t{channel} * rank_count + sender) * message_connection_bytes();
 }
 uint64_t SegmentShape::message_ends_offset() const { return message_connection_offset(message_channels, 0); }
 uint64_t SegmentShape::regions_offset() const {
@@ -85,15 +86,15 @@ Result<Segment> Segment::connect(const PrimaryContext &context, CuStream stream,
   }
   RONDO_TRY_ASSIGN(const auto infos, info_exchange.infos(segment_key, own));
   RONDO_TRY(segment.open_peers(context, infos, links, info_exchange));
-  RONDO_TRY(segment.fill_ends(context, stream, infos, *links.network, info_exchange.rank()));
-  RONDO_TRY(segment.fill_message_ends(context, stream, infos, info_exchange.rank()));
+  RONDO_TRY(segment.fill_ends(context, stream, infos, links, info_exchange.rank()));
+  RONDO_TRY(segment.fill_message_ends(context, stream, infos, links, info_exchange.rank()));
   return segment;
 }
 
 Result<void> Segment::check_links(const Plan &plan) const {
   for (const Schedule &schedule : plan.schedules)
     for (const uint32_t peer : schedule.peers)
-      if (peers_[peer] == 0 && !on_network_[peer])
+      if (peers_[peer] == 0 && !through_host_[peer])
         return Error{RONDO_ERROR_INTERNAL,
                      std::string(rondo_algorithm_string(plan.choice.algorithm)) + " has a link with rank " +
                          std::to_string(peer) +
@@ -138,42 +139,51 @@ Result<void> Segment::open_peers(const PrimaryContext &context, const std::vecto
     if (info.bytes != own.bytes)
       return Error{RONDO_ERROR_MISMATCH, "ranks " + std::to_string(rank) + " and " + std::to_string(peer) +
                                              " have segments of different sizes on their devices"};
-    on_network_.push_back(links.network->reaches(peer));
+    through_host_.push_back(links.network->reaches(peer) || (links.host != nullptr && links.host->reaches(peer)));
     // Ranks that share a kernel know each other by the segment of the first.
     const bool same_device = info.process == own.process && info.uuid == own.uuid;
-    if (on_network_[peer] || !(wants_all || same_device || links.permitted[peer])) continue;
+    if (through_host_[peer] || !(wants_all || same_device || links.permitted[peer])) continue;
     RONDO_TRY_ASSIGN(peers_[peer], open_peer(context, info, own, peer, info_exchange));
   }
   return {};
 }
 
-std::pair<ConnectionView, ConnectionView> Segment::views_of(const std::vector<SegmentInfo> &infos, uint32_t rank,
-                                                            uint32_t peer, uint64_t outgoing_offset,
-                                                            uint64_t incoming_offset,
-                                                            const ConnectionGeometry &geometry) const {
-  ConnectionView out{reinterpret_cast<std::byte *>(peers_[peer] + outgoing_offset), geometry};
-  ConnectionView in{reinterpret_cast<std::byte *>(address() + incoming_offset), geometry};
+std::pair<ConnectionView, ConnectionView> Segment::views_of(const std::vector<SegmentInfo> &infos,
+                                                            const SegmentLinks &links, uint32_t rank, uint32_t peer,
+                                                            uint32_t channel, bool of_messages) const {
+  const ConnectionGeometry &geometry = of_messages ? shape_.message_geometry : shape_.geometry;
+  const auto view = [&](DevicePointer base) { return ConnectionView{reinterpret_cast<std::byte *>(base), geometry}; };
+  if (links.host != nullptr && links.host->reaches(peer)) {  // heads are near, as all of the link is
+    const auto in_host = [&](uint32_t sender, uint32_t receiver) {
+      return view(of_messages ? links.host->message_connection(channel, sender, receiver)
+                              : links.host->connection(channel, sender, receiver));
+    };
+    return {in_host(rank, peer), in_host(peer, rank)};
+  }
+  const auto offset = [&](uint32_t sender) {
+    return of_messages ? shape_.message_connection_offset(channel, sender) : shape_.connection_offset(channel, sender);
+  };
+  ConnectionView out = view(peers_[peer] + offset(rank)), in = view(address() + offset(peer));
   // A receiver may give back the last slots when the sender has left already. Memory of CUDA IPC is gone then.
   if (own_->is_vmm() || infos[peer].process == infos[rank].process) std::swap(out.credit, in.credit);
   return {out, in};
 }
 
 Result<void> Segment::fill_ends(const PrimaryContext &context, CuStream stream, const std::vector<SegmentInfo> &infos,
-                                const NetworkLinks &network, uint32_t rank) {
+                                const SegmentLinks &links, uint32_t rank) {
   std::vector<device::DeviceLinkEnds> ends(size_t{shape_.channel_count} * shape_.rank_count);
   for (uint32_t channel = 0; channel < shape_.channel_count; ++channel)
     for (uint32_t peer = 0; peer < shape_.rank_count; ++peer) {
       device::DeviceLinkEnds &it = ends[size_t{channel} * shape_.rank_count + peer];
       it.peer = peer;
-      if (network.reaches(peer)) {
-        it.simple_out = network.sender(channel, peer);
-        it.simple_in = network.receiver(channel, peer);
+      if (links.network->reaches(peer)) {
+        it.simple_out = links.network->sender(channel, peer);
+        it.simple_in = links.network->receiver(channel, peer);
         continue;
       }
-      if (peers_[peer] == 0) continue;
+      if (peers_[peer] == 0 && !through_host_[peer]) continue;
       it.orders = infos[peer].uuid == infos[rank].uuid ? 0 : 1;
-      const auto [out, in] = views_of(infos, rank, peer, shape_.connection_offset(channel, rank),
-                                      shape_.connection_offset(channel, peer), shape_.geometry);
+      const auto [out, in] = views_of(infos, links, rank, peer, channel, false);
       it.simple_out = SimpleSender(out);
       it.simple_in = SimpleReceiver(in);
       it.ll_out = LlSender(out);
@@ -183,15 +193,15 @@ Result<void> Segment::fill_ends(const PrimaryContext &context, CuStream stream, 
 }
 
 Result<void> Segment::fill_message_ends(const PrimaryContext &context, CuStream stream,
-                                        const std::vector<SegmentInfo> &infos, uint32_t rank) {
+                                        const std::vector<SegmentInfo> &infos, const SegmentLinks &links,
+                                        uint32_t rank) {
   if (shape_.message_channels == 0) return {};
   std::vector<device::DeviceLinkEnds> ends(size_t{shape_.message_channels} * shape_.rank_count);
   for (uint32_t channel = 0; channel < shape_.message_channels; ++channel)
     for (uint32_t peer = 0; peer < shape_.rank_count; ++peer) {
       device::DeviceLinkEnds &it = ends[size_t{channel} * shape_.rank_count + peer];
       it.peer = peer;
-      const auto [out, in] = views_of(infos, rank, peer, shape_.message_connection_offset(channel, rank),
-                                      shape_.message_connection_offset(channel, peer), shape_.message_geometry);
+      const auto [out, in] = views_of(infos, links, rank, peer, channel, true);
       it.simple_out = SimpleSender(out);
       it.simple_in = SimpleReceiver(in);
     }

@@ -23,6 +23,7 @@
 #include "cuda/kernels/load_store_place.h"
 #include "cuda/kernels/operation.h"
 #include "cuda/driver/process_name.h"
+#include "cuda/transport/host_links.h"
 #include "cuda/transport/network_links.h"
 #include "cuda/transport/shared_memory.h"
 #include "src/engine/executor.h"
@@ -47,6 +48,7 @@ struct SegmentShape {
 
   [[nodiscard]] bool shares_buffers() const { return buffers != BufferPlace::device; }
   [[nodiscard]] uint64_t connection_bytes() const;  ///< of one, rounded up
+  [[nodiscard]] uint64_t message_connection_bytes() const;  ///< likewise
   [[nodiscard]] uint64_t connection_offset(uint32_t channel, uint32_t sender) const;
   [[nodiscard]] uint64_t ends_offset(uint32_t channel, uint32_t peer) const;
   [[nodiscard]] uint64_t progress_offset() const;
@@ -76,20 +78,21 @@ struct SegmentLinks {
   std::vector<bool> permitted;          ///< by rank, the peers in schedules (src/plan/edges.h); if empty, all
   const NetworkLinks *network = nullptr;  ///< to the ranks of other nodes
   bool one_process = false;               ///< all ranks of this node are threads of one: none opens a handle
+  const HostLinks *host = nullptr;        ///< to ranks of this node whose memory it does not reach; or null
 };
 
 class Segment {
  public:
   /// Allocates and clears the segment, describes it to the others, and opens those that this rank needs. It opens the
   /// segments of permitted peers on this node. If load_store may run, or ranks exchange messages, it opens all of them.
-  /// Every rank calls it, and it works on `stream`.
+  /// It opens none that `links.host` reaches. Every rank calls it, and it works on `stream`.
   [[nodiscard]] static Result<Segment> connect(const PrimaryContext &context, CuStream stream, const DeviceUuid &uuid,
                                                const SegmentShape &shape, DeviceHandles handles,
                                                const SegmentLinks &links, InfoExchange &info_exchange);
 
   [[nodiscard]] const SegmentShape &shape() const { return shape_; }
   [[nodiscard]] DevicePointer address() const { return own_->address(); }
-  /// Returns where this rank sees the segment of `rank`. 0: no plan has a link there, or a network has it.
+  /// Returns where this rank sees the segment of `rank`. 0: no plan has a link there, or it goes through the host.
   [[nodiscard]] DevicePointer address_of(uint32_t rank) const { return peers_[rank]; }
   /// Returns whether a rank's segment ends with the rank: other processes must not use CUDA IPC memory after that.
   [[nodiscard]] bool ends_with_owner() const { return !own_->is_vmm() && !opened_.empty(); }
@@ -109,14 +112,15 @@ class Segment {
                                   uint32_t peer, InfoExchange &info_exchange);
   Result<DevicePointer> open_neighbour(const PrimaryContext &context, const SegmentInfo &info, uint32_t peer);
   Result<void> fill_ends(const PrimaryContext &context, CuStream stream, const std::vector<SegmentInfo> &infos,
-                         const NetworkLinks &network, uint32_t rank);
+                         const SegmentLinks &links, uint32_t rank);
   Result<void> fill_message_ends(const PrimaryContext &context, CuStream stream, const std::vector<SegmentInfo> &infos,
-                                 uint32_t rank);
-  /// Returns the views of the two connections with a peer of this node, each at its offset in the receiver's segment.
-  [[nodiscard]] std::pair<ConnectionView, ConnectionView> views_of(const std::vector<SegmentInfo> &infos, uint32_t rank,
-                                                                   uint32_t peer, uint64_t outgoing_offset,
-                                                                   uint64_t incoming_offset,
-                                                                   const ConnectionGeometry &geometry) const;
+                                 const SegmentLinks &links, uint32_t rank);
+  /// Returns the views of the two connections with a peer of this node. Each is at its offset in the receiver's
+  /// segment, or in the host's memory.
+  [[nodiscard]] std::pair<ConnectionView, ConnectionView> views_of(const std::vector<SegmentInfo> &infos,
+                                                                   const SegmentLinks &links, uint32_t rank,
+                                                                   uint32_t peer, uint32_t channel,
+                                                                   bool of_messages) const;
 
   SegmentShape shape_;
   std::shared_ptr<const SharedMemory> own_;
@@ -124,7 +128,7 @@ class Segment {
   std::vector<OpenedMemory> opened_;
   std::vector<PrimaryContext> peer_contexts_;  ///< of other devices that this process uses
   std::vector<DevicePointer> peers_;           ///< where each rank's segment is, for this one
-  std::vector<bool> on_network_;               ///< by rank
+  std::vector<bool> through_host_;             ///< by rank: its links are in the host's memory
 };
 
 /// Gives out pieces of [0, bytes), aligned to 256. First fit.

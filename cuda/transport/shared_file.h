@@ -1,20 +1,41 @@
 // SPDX-License-Identifier: Apache-2.0
-// Host memory that all ranks of a node have in common: a file without a name, which rank 0 makes and the others take.
+// Host memory that all ranks of a node have in common: a file without a name, which one of them makes and the others
+// take. All ranks of a process use one mapping of it, so that its threads use the same addresses.
 // Only cuda includes this header.
 #pragma once
 
 #include <cstdint>
+#include <memory>
+#include <string>
 
+#include "cuda/driver/handles.h"
 #include "cuda/transport/info_exchange.h"
 #include "src/base/unique_handle.h"
 
 namespace rondo::cuda {
 
-/// Shares a file of `bytes` zeros; every rank calls it, with the same `bytes`. `what` is for people, as "the flags".
-[[nodiscard]] Result<FileDescriptor> share_file(const char *key, const char *what, uint64_t bytes,
+/// Shares a file of `bytes` zeros, which rank `maker` makes. Every rank of the communicator calls it. On a node, all
+/// give the same `bytes` and `maker`. If `bytes` is 0, the node has no file. `what` is for people, as "the flags".
+[[nodiscard]] Result<FileDescriptor> share_file(const char *key, const char *what, uint64_t bytes, uint32_t maker,
                                                 InfoExchange &info_exchange);
 
 /// Maps all of such a file.
 [[nodiscard]] Result<Mapping> map_shared_file(const FileDescriptor &file, const char *what, uint64_t bytes);
+
+/// All of such a file, for the devices of this process.
+struct RegisteredFile {
+  PrimaryContext context;  ///< gone after the registration
+  Mapping mapping;
+  HostRegistration registration;
+};
+
+/// Maps and registers all of such a file, or returns what another rank of this process has made of it.
+[[nodiscard]] Result<std::shared_ptr<const RegisteredFile>> register_shared_file(const PrimaryContext &context,
+                                                                                 const FileDescriptor &file,
+                                                                                 const std::string &what,
+                                                                                 uint64_t bytes);
+/// Returns where the device of `context` sees the file.
+[[nodiscard]] Result<DevicePointer> device_address(const PrimaryContext &context, const RegisteredFile &file,
+                                                   const std::string &what);
 
 }  // namespace rondo::cuda

@@ -124,32 +124,77 @@ std::optional<Device> device_of(const NvmlTable &nvml, DeviceHandle handle) {
   return device;
 }
 
-}  // namespace
+/// The devices that NVML lets us read, without their links.
+struct Listing {
+  std::vector<DeviceHandle> handles;
+  std::vector<Device> devices;
+};
 
-Result<std::vector<Device>> ask_nvml(const std::string &library) {
-  RONDO_TRY_ASSIGN(const NvmlTable nvml, load(library));
+/// Begins a session, which ends before `nvml` does, and lists the devices.
+Result<Listing> list_devices(const std::string &library, const NvmlTable &nvml, Session &session) {
   if (const Status status = nvml.init(); status != Status::success)
     return unusable(library, "nvmlInit_v2: " + nvml.text(status));
-  const Session session(&nvml);
+  session = Session(&nvml);
   unsigned count = 0;
   if (const Status status = nvml.device_get_count(&count); status != Status::success)
     return unusable(library, "nvmlDeviceGetCount_v2: " + nvml.text(status));
-  std::vector<DeviceHandle> handles;
-  std::vector<Device> devices;
+  Listing found;
   for (unsigned index = 0; index < std::min<unsigned>(count, device_count_max); ++index) {
     DeviceHandle handle = nullptr;
     if (nvml.device_get_handle_by_index(index, &handle) != Status::success) continue;
     auto device = device_of(nvml, handle);
     if (!device) continue;
-    handles.push_back(handle);
-    devices.push_back(std::move(*device));
+    found.handles.push_back(handle);
+    found.devices.push_back(std::move(*device));
   }
-  for (size_t index = 0; index < devices.size(); ++index) {
-    auto links = links_of(nvml, handles[index], devices);
-    devices[index].nvlinks_known = links.has_value();
-    if (links) devices[index].nvlinks = std::move(*links);
+  return found;
+}
+
+PeerReach reach_of(const NvmlTable &nvml, DeviceHandle own, DeviceHandle peer) {
+  if (nvml.device_get_p2p_status == nullptr) return PeerReach::unknown;
+  PeerReach reach = PeerReach::atomics;
+  for (const PeerCapability asked : {PeerCapability::read, PeerCapability::write, PeerCapability::atomics}) {
+    PeerStatus status = PeerStatus::unknown;
+    if (nvml.device_get_p2p_status(own, peer, asked, &status) != Status::success || status == PeerStatus::unknown)
+      return asked == PeerCapability::atomics ? PeerReach::access : PeerReach::unknown;
+    if (status != PeerStatus::ok) reach = asked == PeerCapability::atomics ? PeerReach::access : PeerReach::none;
+    if (reach == PeerReach::none) break;
   }
-  return devices;
+  return reach;
+}
+
+}  // namespace
+
+Result<std::vector<Device>> ask_nvml(const std::string &library) {
+  RONDO_TRY_ASSIGN(const NvmlTable nvml, load(library));
+  Session session;
+  RONDO_TRY_ASSIGN(Listing found, list_devices(library, nvml, session));
+  for (size_t index = 0; index < found.devices.size(); ++index) {
+    auto links = links_of(nvml, found.handles[index], found.devices);
+    found.devices[index].nvlinks_known = links.has_value();
+    if (links) found.devices[index].nvlinks = std::move(*links);
+  }
+  return std::move(found.devices);
+}
+
+std::vector<PeerReach> ask_nvml_about_peers(const std::string &library, const std::string &own,
+                                            std::span<const std::string> peers) {
+  std::vector<PeerReach> reaches(peers.size(), PeerReach::unknown);
+  const auto nvml = load(library);
+  if (!nvml.ok()) return reaches;
+  Session session;
+  const auto found = list_devices(library, nvml.value(), session);
+  if (!found.ok()) return reaches;
+  const auto handle_of = [&](const std::string &uuid) -> DeviceHandle {
+    for (size_t index = 0; index < found.value().devices.size(); ++index)
+      if (!uuid.empty() && found.value().devices[index].uuid == uuid) return found.value().handles[index];
+    return nullptr;
+  };
+  const DeviceHandle from = handle_of(own);
+  for (size_t index = 0; index < peers.size(); ++index)
+    if (const DeviceHandle to = handle_of(peers[index]); from != nullptr && to != nullptr)
+      reaches[index] = reach_of(nvml.value(), from, to);
+  return reaches;
 }
 
 }  // namespace rondo

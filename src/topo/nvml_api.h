@@ -38,6 +38,8 @@ struct PciInfo {
 static_assert(sizeof(PciInfo) == 68 && offsetof(PciInfo, domain) == 16 && offsetof(PciInfo, bus_id) == 36);
 
 enum class EnableState : int { disabled = 0, enabled = 1 };
+enum class PeerCapability : int { read = 0, write = 1, atomics = 3 };
+enum class PeerStatus : int { ok = 0, unknown = 6 };  ///< the values between say what is in the way
 enum class RemoteType : int { device = 0, processor = 1, nvswitch = 2, unknown = 255 };
 inline constexpr unsigned uuid_bytes = 96;
 
@@ -55,6 +57,8 @@ inline constexpr unsigned uuid_bytes = 96;
   ENTRY(device_get_handle_by_index, nvmlDeviceGetHandleByIndex_v2, true, (unsigned index, DeviceHandle *device))      \
   ENTRY(device_get_pci_info, nvmlDeviceGetPciInfo_v3, true, (DeviceHandle device, PciInfo *info))                     \
   ENTRY(device_get_uuid, nvmlDeviceGetUUID, false, (DeviceHandle device, char *uuid, unsigned bytes))                 \
+  ENTRY(device_get_p2p_status, nvmlDeviceGetP2PStatus, false,                                                         \
+        (DeviceHandle device, DeviceHandle peer, PeerCapability capability, PeerStatus *status))                      \
   ENTRY(nvlink_get_state, nvmlDeviceGetNvLinkState, false, (DeviceHandle device, unsigned link, EnableState *state))  \
   ENTRY(nvlink_get_version, nvmlDeviceGetNvLinkVersion, false,                                                        \
         (DeviceHandle device, unsigned link, unsigned *version))                                                      \

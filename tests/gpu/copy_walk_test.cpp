@@ -7,6 +7,7 @@
 #include "cuda/driver/budget.h"
 #include "cuda/executors/choose.h"
 #include "cuda/executors/copy_walk.h"
+#include "cuda/executors/reach.h"
 #include "cuda/transport/flags.h"
 #include "src/plan/algorithm.h"
 #include "tests/catch.h"
@@ -178,32 +179,49 @@ TEST_CASE("residency: what is claimed on a device is refused to others until it 
   CHECK(claimed_blocks(device) == 0);
 }
 
-TEST_CASE("peers: devices of one process, each of which reaches each other and does atomics there") {
-  constexpr uint64_t all = 0b111;
-  const auto on = [](uint32_t ordinal, uint64_t linked, uint64_t process = 10) {
+TEST_CASE("peers: the other devices of one process") {
+  const auto on = [](uint32_t ordinal, uint64_t process = 10) {
     PlacementInfo made = info(static_cast<unsigned char>(100 + ordinal), process);
     made.ordinal = ordinal;
-    made.linked_devices = linked;
     return made;
   };
   const auto peers = [](uint32_t rank, const std::vector<PlacementInfo> &infos) {
     return peer_devices_of(rank, infos);
   };
-  const std::vector<PlacementInfo> linked{on(0, all), on(2, all), on(1, all), on(2, all)};
-  CHECK(peers(0, linked) == std::vector<CuDevice>{1, 2});
-  CHECK(peers(1, linked) == std::vector<CuDevice>{0, 1});
-  CHECK(peers(0, {on(0, all), on(0, all)}).empty());              // one device
-  CHECK(peers(0, {on(0, all), on(1, all, 11)}).empty());          // processes
-  CHECK(peers(0, {on(0, all), on(64, all)}).empty());             // a device that no bit is for
-  std::vector<PlacementInfo> hosts = linked;
+  const std::vector<PlacementInfo> several{on(0), on(2), on(1), on(2)};
+  CHECK(peers(0, several) == std::vector<CuDevice>{1, 2});
+  CHECK(peers(1, several) == std::vector<CuDevice>{0, 1});
+  CHECK(peers(0, {on(0), on(0)}).empty());      // one device
+  CHECK(peers(0, {on(0), on(1, 11)}).empty());  // processes
+  std::vector<PlacementInfo> hosts = several;
   hosts[3].node = 1;
-  // One pair that is not linked, in one direction, keeps all from it: also ranks that are not of the pair.
-  std::vector<PlacementInfo> apart = linked;
-  apart[1].linked_devices = 0b101;
-  for (uint32_t rank = 0; rank < 4; ++rank) {
-    CHECK(peers(rank, hosts).empty());
-    CHECK(peers(rank, apart).empty());
-  }
+  for (uint32_t rank = 0; rank < 4; ++rank) CHECK(peers(rank, hosts).empty());
+}
+
+TEST_CASE("reach: the less of what two ranks say holds, and one that does not know believes the other") {
+  constexpr auto unknown = PeerReach::unknown, none = PeerReach::none, access = PeerReach::access,
+                 atomics = PeerReach::atomics;
+  const std::vector<PlacementInfo> infos{info(1, 10), info(2, 11), info(3, 12)};
+  CHECK(has_several_devices(infos));
+  CHECK_FALSE(has_several_devices(std::vector{info(1, 10), info(1, 11)}));
+  CHECK(ReachTable().all_do_atomics());
+  const ReachTable all(3, std::vector(9, atomics));
+  CHECK((all.all_do_atomics() && all.pairs_apart(infos).empty()));
+  const ReachTable some(3, {atomics, unknown, access,  //
+                            access, atomics, unknown,  //
+                            atomics, unknown, atomics});
+  CHECK(some.between(0, 1) == access);
+  CHECK(some.between(2, 0) == access);
+  CHECK(some.between(1, 2) == none);  // nobody knows
+  CHECK_FALSE(some.all_do_atomics());
+  CHECK(some.pairs_apart(infos) == std::vector<std::pair<uint32_t, uint32_t>>{{1, 2}});
+  // One direction is enough.
+  const ReachTable off(2, {atomics, none, atomics, atomics});
+  CHECK(off.pairs_apart(std::vector{info(1, 10), info(2, 10)}).size() == 1);
+  std::vector<PlacementInfo> hosts{info(1, 10), info(2, 10)};
+  hosts[1].node = 1;
+  CHECK_FALSE(has_several_devices(hosts));
+  CHECK(off.pairs_apart(hosts).empty());
 }
 
 TEST_CASE("memory: descriptors where all devices have them, unless asked for otherwise") {

@@ -2,7 +2,8 @@
 // Every type, operation, collective, algorithm and protocol on device memory, bit-equal to the host executor. The same
 // calls run on two communicators, one on a device and one on the host, from equal memory with rubbish around the data.
 // RONDO_TEST_MATRIX: small (default), large (for a real device), tiny (for tools that slow kernels down).
-// RONDO_TEST_MATRIX_RANKS: this many ranks alone. The test prints what has been done, since a large one takes minutes.
+// RONDO_TEST_MATRIX_RANKS: this many ranks alone. RONDO_TEST_DEVICES: the ranks are on this many devices in turn, by
+// the interpreter alone. The test prints what has been done, since a large one takes minutes.
 #include <algorithm>
 #include <array>
 #include <cstdlib>
@@ -46,6 +47,19 @@ Matrix matrix_of_environment() {
   if (ranks != nullptr) matrix.rank_counts = {std::atoi(ranks)};
   REQUIRE((matrix.rank_counts.front() >= 1 && matrix.rank_counts.front() <= 8));
   return matrix;
+}
+
+int devices_of_environment() {
+  const char *const text = std::getenv("RONDO_TEST_DEVICES");
+  return text == nullptr ? 1 : std::atoi(text);
+}
+
+/// Returns a configuration for each rank, on its device.
+std::vector<rondo_config_t> on_their_devices(int rank_count, const rondo_config_t &config) {
+  std::vector configs(static_cast<size_t>(rank_count), config);
+  for (size_t rank = 0; rank < configs.size(); ++rank)
+    configs[rank].device = static_cast<int>(rank) % devices_of_environment();
+  return configs;
 }
 
 /// "ring by simple, 8 ranks: 130 calls in 4.2 s"
@@ -133,10 +147,9 @@ class Pair {
       : cu_(worlds.of(0).cu), host_(rank_count, host_config), algorithm_(host_config.algorithm),
         chunk_bytes_(host_config.chunk_bytes), device_way_(device_way) {
     rondo_config_t config = host_config;
-    config.device = 0;
     config.protocol = device_way.protocol;
     config.kernel = device_way.kernel;
-    const std::vector configs(static_cast<size_t>(rank_count), config);
+    const std::vector configs = on_their_devices(rank_count, config);
     for (const rondo_config_t &each : configs) {
       const World &world = worlds.of(each.device);
       streams_.push_back(world.another_stream());
@@ -329,7 +342,8 @@ TEST_CASE("device matrix: every combination is bit-equal to the host executor") 
   CAPTURE(seed);
   Random random(seed);
   const Elements elements(random);
-  const Worlds worlds({on_device()});  // kept: making a context takes longer than all calls of a combination
+  // Kept, because making a context takes longer than all calls of a combination.
+  const Worlds worlds(on_their_devices(devices_of_environment(), on_device()));
   // That one kernel of load_store takes.
   const auto load_store_ranks_max = static_cast<int>(calls_wait() ? rondo::device::ranks_per_kernel_max
                                                                   : rondo::device::load_store_rank_count_max);
@@ -337,8 +351,8 @@ TEST_CASE("device matrix: every combination is bit-equal to the host executor") 
     for (const rondo::Algorithm &algorithm : rondo::algorithms())
       for (const Way &way : {Way{RONDO_PROTOCOL_SIMPLE}, Way{RONDO_PROTOCOL_LL},
                              Way{RONDO_PROTOCOL_AUTO, RONDO_KERNEL_LOAD_STORE}}) {
-        if (way.load_store() &&
-            (rank_count == 1 || rank_count > load_store_ranks_max || !is_load_store(algorithm.id)))
+        if (way.load_store() && (devices_of_environment() > 1 || rank_count == 1 ||
+                                 rank_count > load_store_ranks_max || !is_load_store(algorithm.id)))
           continue;
         check_way(worlds, algorithm, way, matrix, rank_count, elements, random);
       }

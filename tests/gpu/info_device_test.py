@@ -54,6 +54,18 @@ class InfoDevice(unittest.TestCase):
             self.assertIn(why, device["gpu_direct"]["why_not"])
             self.assertIn(why, info(SOFT_CUDA_GPUDIRECT=kind))
 
+    def test_which_devices_reach_each_other(self):
+        machine = {"SOFT_CUDA_DEVICES": "3", "SOFT_CUDA_PEERS": "0-1"}
+        for nvlink, words in (("on", "with atomics"), ("off", "without atomics")):
+            first, _, last = cuda(SOFT_CUDA_NVLINK=nvlink, **machine)["devices"]
+            self.assertEqual(first["peers"], [{"ordinal": 1, "access": True, "atomics": nvlink == "on"},
+                                              {"ordinal": 2, "access": False, "atomics": False}])
+            self.assertEqual([peer["access"] for peer in last["peers"]], [False, False])
+            text = info(SOFT_CUDA_NVLINK=nvlink, **machine)
+            self.assertIn(f"reaches the memory of 1, {words}", text)
+            self.assertIn("does not reach the memory of 0, 1: data to and from them goes through host memory", text)
+        self.assertNotIn("reach", info(SOFT_CUDA_DEVICES="1"))
+
     def test_the_image_is_that_of_the_build(self):
         image = cuda()["image"]
         self.assertEqual(image["bytes"] > 0, bool(image["architectures"]))

@@ -304,13 +304,11 @@ TEST_CASE("peers: devices without atomics between them go on as before, and so d
 TEST_CASE("load_store: a device serves 128 ranks of processes, however many others begin at once", "[peers]") {
   CudaDevice device;
   device.uuid.bytes[0] = 79;
-  DeviceUuid elsewhere{};
-  elsewhere.bytes[0] = 80;
   const rondo::Settings settings;
   const rondo::GroupInfo group;
   PlacedRequest request{{{0, 2, settings, group}}};
   request.executor = RONDO_DEVICE_EXECUTOR_KERNEL;
-  request.region_devices = {device.uuid, elsewhere};
+  request.shares_regions = true;
   BlockBudget budget;
   budget.multiprocessors = 132;
   budget.blocks = 264;

@@ -45,6 +45,29 @@ std::string links(const Device &device) { return device.nvlinks_known ? nvlinks_
 
 }  // namespace
 
+TEST_CASE("nvml: it says what a device does with the memory of others, whatever CUDA sees") {
+  const Variable devices("SOFT_NVML_DEVICES", "3");
+  const auto uuid = [](int number) { return "736f6674-2d63-7564-612d-6465762d000" + std::to_string(number); };
+  const std::vector<std::string> peers{uuid(1), uuid(2), uuid(3), ""};
+  const auto reaches = [&] { return ask_nvml_about_peers(library(), uuid(0), peers); };
+  using enum PeerReach;
+  const auto beside_unknown = [](PeerReach first, PeerReach second) {
+    return std::vector{first, second, unknown, unknown};  // of a device that is not there, and of none
+  };
+  CHECK(reaches() == beside_unknown(atomics, atomics));
+  {
+    const Variable pairs("SOFT_CUDA_PEERS", "0-2");
+    CHECK(reaches() == beside_unknown(none, atomics));
+    const Variable apart("SOFT_CUDA_NVLINK", "off");
+    CHECK(reaches() == beside_unknown(none, access));
+  }
+  for (const char *const fault : {"nvmlInit_v2=9", "nvmlDeviceGetCount_v2=999", "nvmlDeviceGetP2PStatus=3"}) {
+    const Variable faults("SOFT_NVML_FAULTS", fault);
+    CHECK(reaches() == beside_unknown(unknown, unknown));
+  }
+  CHECK(ask_nvml_about_peers("libno_such.so", uuid(0), peers) == beside_unknown(unknown, unknown));
+}
+
 TEST_CASE("nvml: devices are told with address, UUID and links to devices and switches") {
   const Variable devices("SOFT_NVML_DEVICES", "4");
   const Variable table("SOFT_NVML_LINKS", "0-1*4 1-2*2 0-s5*3 0-s6*1 2-hidden*6 3-off*5 3-cpu*2");

@@ -362,18 +362,3 @@ TEST_CASE("soft cuda: two devices copy between each other and do not mix their o
   CU_OK(cu.ctx_disable_peer_access(here.handle()));
   CU_FAILS(cu.ctx_disable_peer_access(here.handle()), CuStatus::peer_access_not_enabled);
 }
-
-TEST_CASE("soft cuda: devices without peers say so, and refuse access", "[no peers]") {
-  World here(0), there(1);
-  const CudaDriver &cu = there.cu;
-  int value = 1;
-  CU_OK(cu.device_can_access_peer(&value, 0, 1));
-  CHECK(value == 0);
-  for (const auto attribute : {PeerAttribute::access_supported, PeerAttribute::native_atomics_supported}) {
-    value = 1;
-    CU_OK(cu.device_get_p2p_attribute(&value, attribute, 0, 1));
-    CHECK(value == 0);
-  }
-  CHECK_FALSE(has_native_atomics(cu, 0, 1));
-  CU_FAILS(cu.ctx_enable_peer_access(here.handle(), 0), CuStatus::peer_access_unsupported);
-}

@@ -51,7 +51,7 @@ int attribute_of(const State &driver, const Device &device, DeviceAttribute attr
     case DeviceAttribute::mem_sync_domain_count:
       return driver.settings.capability >= 90 ? 4 : 1;
     case DeviceAttribute::pci_bus_id:
-      return device.ordinal + 1;
+      return device.number + 1;
     case DeviceAttribute::gpu_direct_rdma_supported:
       return driver.settings.gpu_direct != GpuDirect::off ? 1 : 0;
     case DeviceAttribute::gpu_direct_rdma_flush_writes_options:
@@ -151,9 +151,9 @@ CuStatus cuDeviceGetUuid_v2(DeviceUuid *uuid, CuDevice ordinal) {
 }
 
 CuStatus cuDeviceGetPCIBusId(char *id, int bytes, CuDevice ordinal) {
-  return call_on_device(Entry::device_get_pci_bus_id, ordinal, [&](State &, Lock &, Device &) {
+  return call_on_device(Entry::device_get_pci_bus_id, ordinal, [&](State &, Lock &, Device &device) {
     std::array<char, 16> text{};
-    std::snprintf(text.data(), text.size(), "0000:%02x:00.0", static_cast<unsigned>(ordinal + 1) & 0xFF);
+    std::snprintf(text.data(), text.size(), "0000:%02x:00.0", static_cast<unsigned>(device.number + 1) & 0xFF);
     return copy_text(text.data(), id, bytes);
   });
 }
@@ -176,22 +176,25 @@ CuStatus cuDeviceTotalMem_v2(size_t *bytes, CuDevice ordinal) {
 }
 
 CuStatus cuDeviceCanAccessPeer(int *can_access, CuDevice ordinal, CuDevice peer) {
-  return call_on_device(Entry::device_can_access_peer, ordinal, [&](State &driver, Lock &, Device &) {
-    if (device_of(driver, peer) == nullptr) return CuStatus::invalid_device;
+  return call_on_device(Entry::device_can_access_peer, ordinal, [&](State &driver, Lock &, Device &device) {
+    const Device *const other = device_of(driver, peer);
+    if (other == nullptr) return CuStatus::invalid_device;
     if (can_access == nullptr) return CuStatus::invalid_value;
-    *can_access = ordinal != peer && driver.settings.peers;
+    *can_access = ordinal != peer && driver.settings.peers.reach(device.number, other->number);
     return CuStatus::success;
   });
 }
 
 CuStatus cuDeviceGetP2PAttribute(int *value, PeerAttribute attribute, CuDevice from, CuDevice to) {
-  return call_on_device(Entry::device_get_p2p_attribute, from, [&](State &driver, Lock &, Device &) {
+  return call_on_device(Entry::device_get_p2p_attribute, from, [&](State &driver, Lock &, Device &device) {
     // "CUDA_ERROR_INVALID_DEVICE if srcDevice or dstDevice are not valid or if they represent the same device."
-    if (device_of(driver, to) == nullptr || from == to) return CuStatus::invalid_device;
+    const Device *const other = device_of(driver, to);
+    if (other == nullptr || from == to) return CuStatus::invalid_device;
     const int number = static_cast<int>(attribute);
     if (value == nullptr || number < 1 || number > 4) return CuStatus::invalid_value;
     const Settings &settings = driver.settings;
-    *value = attribute == PeerAttribute::performance_rank || !settings.peers ? 0 : 1;
+    const bool reach = settings.peers.reach(device.number, other->number);
+    *value = attribute == PeerAttribute::performance_rank || !reach ? 0 : 1;
     if (attribute == PeerAttribute::native_atomics_supported && !settings.nvlink) *value = 0;
     return CuStatus::success;
   });
@@ -287,7 +290,8 @@ CuStatus cuCtxEnablePeerAccess(CuContext peer, unsigned flags) {
     // "CUDA_ERROR_INVALID_CONTEXT if there is no current context, peerContext is not a valid context, or if the
     // current context is peerContext."
     if (other == nullptr || other == context) return CuStatus::invalid_context;
-    if (!driver.settings.peers) return CuStatus::peer_access_unsupported;
+    if (!driver.settings.peers.reach(context->device->number, other->device->number))
+      return CuStatus::peer_access_unsupported;
     return context->peers.insert(other->device->ordinal).second ? CuStatus::success
                                                                 : CuStatus::peer_access_already_enabled;
   });

@@ -82,11 +82,11 @@ CuStatus error_text(CuStatus error, const char **text, const char *ErrorText::*f
 }
 
 /// Returns a UUID that is equal in all processes, as a device's is.
-DeviceUuid uuid_of(int ordinal) {
+DeviceUuid uuid_of(int number) {
   DeviceUuid uuid{};
   std::memcpy(uuid.bytes, "soft-cuda-dev-", 14);
-  uuid.bytes[14] = static_cast<unsigned char>(ordinal >> 8);
-  uuid.bytes[15] = static_cast<unsigned char>(ordinal);
+  uuid.bytes[14] = static_cast<unsigned char>(number >> 8);
+  uuid.bytes[15] = static_cast<unsigned char>(number);
   return uuid;
 }
 
@@ -98,13 +98,14 @@ CuStatus initialise(State &driver) {
     std::fprintf(stderr, "soft cuda: %s\n", why.c_str());
     return CuStatus::invalid_value;
   }
-  if (settings.device_count == 0) return CuStatus::no_device;
+  if (settings.visible.empty()) return CuStatus::no_device;
   driver.settings = settings;
-  driver.devices.resize(static_cast<size_t>(settings.device_count));
-  for (int ordinal = 0; ordinal < settings.device_count; ++ordinal) {
-    Device &device = driver.devices[static_cast<size_t>(ordinal)];
-    device.ordinal = ordinal;
-    device.uuid = uuid_of(ordinal);
+  driver.devices.resize(settings.visible.size());
+  for (size_t ordinal = 0; ordinal < settings.visible.size(); ++ordinal) {
+    Device &device = driver.devices[ordinal];
+    device.ordinal = static_cast<int>(ordinal);
+    device.number = settings.visible[ordinal];
+    device.uuid = uuid_of(device.number);
     device.blocks = std::make_unique<Places>(settings.resident_blocks);
     device.kernels = std::make_unique<Places>(settings.serial ? 1 : UINT32_MAX);
   }

@@ -20,6 +20,7 @@ CuStatus map_import(State &driver, const Context &context, const Fetched &fetche
   auto physical = std::make_shared<Physical>();
   physical->descriptor = fetched.descriptor;
   physical->device = fetched.device;
+  if (!driver.settings.peers.reach(context.device->number, fetched.device)) return CuStatus::peer_access_unsupported;
   struct stat file {};
   if (::fstat(fetched.descriptor, &file) != 0 || static_cast<uint64_t>(file.st_size) < fetched.bytes ||
       fetched.bytes == 0 || device_of_descriptor(fetched.descriptor) != fetched.device)
@@ -32,10 +33,10 @@ CuStatus map_import(State &driver, const Context &context, const Fetched &fetche
   range.base = reinterpret_cast<uint64_t>(address);
   range.bytes = fetched.bytes;
   range.map_bytes = physical->bytes;
-  range.device = fetched.device;
+  range.device = ordinal_of(driver, fetched.device);
   range.context = context.handle;
   range.import_key = key;
-  range.access = uint64_t{1} << context.device->ordinal;
+  range.access = uint64_t{1} << context.device->number;
   range.physical = std::move(physical);
   *pointer = driver.memory.add(std::move(range)).base;
   return CuStatus::success;
@@ -54,8 +55,8 @@ CuStatus cuIpcGetMemHandle(IpcMemoryHandle *handle, DevicePointer pointer) {
     // "dptr: base pointer to previously allocated device memory" means memory of cuMemAlloc, not of cuMemMap.
     if (handle == nullptr || range == nullptr || range->base != pointer || range->kind != RangeKind::device)
       return CuStatus::invalid_value;
-    return offer(range->physical->descriptor, ExportKind::memory, range->device, range->bytes, range->physical,
-                 handle->bytes);
+    return offer(range->physical->descriptor, ExportKind::memory, range->physical->device, range->bytes,
+                 range->physical, handle->bytes);
   });
 }
 
@@ -66,8 +67,10 @@ CuStatus cuIpcOpenMemHandle_v2(DevicePointer *pointer, IpcMemoryHandle handle, u
     synchronise_implicitly(driver, lock, context);
     // If the context has opened the handle before, the driver counts one more reference and returns the same pointer.
     if (Range *const known = find_import(driver, key)) {
+      if (!driver.settings.peers.reach(context->device->number, known->physical->device))
+        return CuStatus::peer_access_unsupported;
       ++known->references;
-      known->access |= uint64_t{1} << context->device->ordinal;
+      known->access |= uint64_t{1} << context->device->number;
       *pointer = known->base;
       return CuStatus::success;
     }

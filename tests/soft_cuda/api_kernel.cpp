@@ -24,15 +24,15 @@ constexpr uint64_t shared_bytes_min = 16 << 10;
 
 using KernelList = const KernelEntry *(*)();
 
-/// Returns a bit for each device whose kernels may touch the range. Of a mapping these are the devices that it is for,
-/// of an import the devices whose context opened it. Otherwise they are its own device, and devices with peer access to
-/// memory of cuMemAlloc.
+/// Returns a bit for each device, by its number, whose kernels may touch the range. Of a mapping these are the devices
+/// that it is for, of an import the devices whose context opened it. Otherwise they are its own device, and devices
+/// with peer access to memory of cuMemAlloc.
 uint64_t reached_by(const State &driver, const Range &range) {
   if (range.kind == RangeKind::mapped || range.kind == RangeKind::imported) return range.access;
-  uint64_t devices = uint64_t{1} << range.device;
+  uint64_t devices = uint64_t{1} << range.physical->device;
   for (const Device &device : driver.devices)
     if (device.primary != nullptr && device.primary->peers.contains(range.device) && range.kind == RangeKind::device)
-      devices |= uint64_t{1} << device.ordinal;
+      devices |= uint64_t{1} << device.number;
   return devices;
 }
 
@@ -47,9 +47,7 @@ void find_memory(uintptr_t address, MemoryExtent &extent) {
   extent.begin = range.base + range.bytes;
   if (address >= extent.begin) return;
   extent = {range.base, range.base + range.bytes,
-            !is_on_device(range.kind)   ? MemoryExtent::host
-            : range.physical != nullptr ? range.physical->device
-                                        : range.device,
+            is_on_device(range.kind) ? range.physical->device : MemoryExtent::host,
             is_on_device(range.kind) ? reached_by(driver, range) : UINT64_MAX};
 }
 
@@ -165,7 +163,7 @@ CuStatus launch(State &driver, Lock &lock, const std::shared_ptr<Stream> &stream
   made.grid_size = static_cast<uint32_t>(shape.grid);
   made.thread_count = driver.settings.block_threads;
   made.shared_bytes = std::max<uint64_t>(config.shared_bytes, shared_bytes_min);
-  made.device = device.ordinal;
+  made.device = device.number;
   made.find_memory = find_memory;
   made.parameters.resize(parameter_bytes);
   if (parameter_bytes != 0) std::memcpy(made.parameters.data(), parameters[0], parameter_bytes);

@@ -101,7 +101,7 @@ CuStatus cuMemAlloc_v2(DevicePointer *pointer, size_t bytes) {
     const uint64_t total = driver.settings.memory_bytes;
     if (bytes > total || map_bytes > total - device.used_bytes) return CuStatus::out_of_memory;
     CuStatus status = CuStatus::success;
-    auto physical = make_physical(map_bytes, device.ordinal, &device.used_bytes, status);
+    auto physical = make_physical(map_bytes, device.number, &device.used_bytes, status);
     if (physical == nullptr) return status;
     void *const address = map_physical(*physical, map_bytes);
     if (address == nullptr) return CuStatus::out_of_memory;

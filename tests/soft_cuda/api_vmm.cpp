@@ -45,7 +45,8 @@ bool overlaps_mapping(const State &driver, uint64_t address, size_t bytes) {
 CuStatus import_descriptor(State &driver, int descriptor, MemoryHandle *handle) {
   struct stat file {};
   const int device = device_of_descriptor(descriptor);
-  if (device_of(driver, device) == nullptr || ::fstat(descriptor, &file) != 0) return CuStatus::unknown;
+  // A device takes memory of one that CUDA_VISIBLE_DEVICES hides.
+  if (device < 0 || device >= driver.settings.device_count || ::fstat(descriptor, &file) != 0) return CuStatus::unknown;
   auto physical = std::make_shared<Physical>();
   physical->descriptor = ::fcntl(descriptor, F_DUPFD_CLOEXEC, 0);
   if (physical->descriptor < 0) return CuStatus::operating_system;
@@ -89,7 +90,7 @@ CuStatus cuMemCreate(MemoryHandle *handle, size_t bytes, const MemoryProperties 
     Device &device = *device_of(driver, properties->location.id);
     if (bytes > driver.settings.memory_bytes - device.used_bytes) return CuStatus::out_of_memory;
     CuStatus status = CuStatus::success;
-    auto physical = make_physical(bytes, device.ordinal, &device.used_bytes, status);
+    auto physical = make_physical(bytes, device.number, &device.used_bytes, status);
     if (physical == nullptr) return status;
     physical->exportable = properties->requested_handle_types == HandleType::posix_descriptor;
     *handle = ++driver.memory.next_handle;
@@ -150,7 +151,7 @@ CuStatus cuMemMap(DevicePointer address, size_t bytes, size_t offset, MemoryHand
     range.kind = RangeKind::mapped;
     range.base = address;
     range.bytes = range.map_bytes = bytes;
-    range.device = physical->device;
+    range.device = ordinal_of(driver, physical->device);
     range.accessible = false;
     range.physical = physical;
     driver.memory.add(std::move(range));
@@ -191,6 +192,10 @@ CuStatus cuMemSetAccess(DevicePointer address, size_t bytes, const MemoryAccess 
     for (uint64_t at = address; at < address + bytes;) {
       Range *const range = driver.memory.find(at);
       if (range == nullptr || range->kind != RangeKind::mapped || range->base != at) return CuStatus::invalid_value;
+      for (size_t index = 0; index < count; ++index)
+        if (access[index].flags != AccessFlags::none &&
+            !driver.settings.peers.reach(device_of(driver, access[index].location.id)->number, range->physical->device))
+          return CuStatus::not_supported;
       covered += range->bytes;
       at += range->bytes;
     }
@@ -202,7 +207,7 @@ CuStatus cuMemSetAccess(DevicePointer address, size_t bytes, const MemoryAccess 
       at += range->bytes;
       status = map_range(*range, access[count - 1].flags);
       for (size_t index = 0; index < count; ++index) {
-        const uint64_t bit = uint64_t{1} << access[index].location.id;
+        const uint64_t bit = uint64_t{1} << device_of(driver, access[index].location.id)->number;
         range->access = access[index].flags == AccessFlags::none ? range->access & ~bit : range->access | bit;
       }
     }

@@ -22,7 +22,7 @@ enum class RangeKind { device, imported, mapped, host, registered };
 struct Physical {
   int descriptor = -1;
   size_t bytes = 0;
-  int device = 0;
+  int device = 0;  ///< its number in the machine
   bool exportable = true;  ///< as a descriptor
   std::atomic<uint64_t> *account =
       nullptr;  ///< the device's used bytes, to which it adds; null for another process's memory
@@ -38,13 +38,13 @@ struct Range {
   uint64_t base = 0;
   size_t bytes = 0;      ///< as asked for
   size_t map_bytes = 0;  ///< whole pages
-  int device = 0;
+  int device = 0;        ///< its ordinal, or -1 where this process does not see it
   CuContext context = nullptr;
   uint64_t id = 0;
   uint64_t references = 1;  ///< of an import
   uint64_t import_key = 0;  ///< of an import: which export it is
   bool accessible = true;   ///< of a mapping: its access was set
-  uint64_t access = 0;      ///< a bit for each device that a mapping was set for, or that opened an import
+  uint64_t access = 0;      ///< a bit by a device's number: a mapping was set for it, or it opened an import
   std::shared_ptr<Physical> physical;
 };
 

@@ -56,6 +56,7 @@ struct HardwareQueue {
 
 struct Device {
   int ordinal = 0;
+  int number = 0;  ///< in the machine
   DeviceUuid uuid{};
   std::atomic<uint64_t> used_bytes = 0;  ///< relaxed: a count that orders nothing
   std::shared_ptr<Context> primary;      ///< while it is retained

@@ -112,6 +112,40 @@ bool read_variable(const char *name, uint64_t least, uint64_t most, Target &targ
   return true;
 }
 
+/// Reads "on", "off", or the pairs of devices that reach each other: "0-1 2-3".
+bool read_peers(Peers &peers, std::string &why) {
+  const char *const text = variable("SOFT_CUDA_PEERS");
+  if (text == nullptr || std::string_view(text) == "on") return true;
+  peers.all = false;
+  if (std::string_view(text) == "off") return true;
+  for (std::string_view rest = text; !rest.empty();) {
+    std::string_view pair = take(rest, ' ');
+    uint64_t first = 0, second = 0;
+    if (!read_number(take(pair, '-'), 0, 63, first) || !read_number(pair, first + 1, 63, second)) {
+      why = "SOFT_CUDA_PEERS takes on, off, or pairs such as \"0-1 2-3\", the lesser device first";
+      return false;
+    }
+    peers.pairs.emplace(static_cast<int>(first), static_cast<int>(second));
+  }
+  return true;
+}
+
+/// Reads the list of devices that the process sees, "2,0". By default it sees all.
+bool read_visible(Settings &settings, std::string &why) {
+  const char *const text = variable("SOFT_CUDA_VISIBLE");
+  for (int device = 0; text == nullptr && device < settings.device_count; ++device)
+    settings.visible.push_back(device);
+  for (std::string_view rest = text == nullptr ? "" : text; !rest.empty();) {
+    uint64_t device = 0;
+    if (!read_number(take(rest, ','), 0, static_cast<uint64_t>(settings.device_count) - 1, device)) {
+      why = "SOFT_CUDA_VISIBLE takes devices that there are, such as 2,0";
+      return false;
+    }
+    settings.visible.push_back(static_cast<int>(device));
+  }
+  return true;
+}
+
 bool read_choice(const char *name, std::string_view yes, std::string_view no, bool &target, std::string &why) {
   const char *const text = variable(name);
   if (text == nullptr) return true;
@@ -137,7 +171,7 @@ bool read_settings(Settings &settings, std::string &why) {
       !read_choice("SOFT_CUDA_MPS", "on", "off", settings.mps, why) ||
       !read_choice("SOFT_CUDA_VMM", "on", "off", settings.vmm, why) ||
       !read_choice("SOFT_CUDA_NVLINK", "on", "off", settings.nvlink, why) ||
-      !read_choice("SOFT_CUDA_PEERS", "on", "off", settings.peers, why) ||
+      !read_peers(settings.peers, why) || !read_visible(settings, why) ||
       !read_gpu_direct(settings.gpu_direct, why) ||
       !read_choice("SOFT_CUDA_DMABUF", "on", "off", settings.dmabuf, why) ||
       !read_choice("SOFT_CUDA_HOST_READS", "on", "off", settings.host_reads, why) ||

@@ -3,7 +3,9 @@
 #pragma once
 
 #include <cstdint>
+#include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "cuda/driver/driver_api.h"
@@ -35,8 +37,19 @@ struct Faults {
 /// card says that it has written, with `flush` when the host has flushed it, too. With `unordered` it never may.
 enum class GpuDirect { off, ordered, flush, unordered };
 
+/// Which devices of the machine reach each other's memory.
+struct Peers {
+  bool all = true;
+  std::set<std::pair<int, int>> pairs;  ///< otherwise these alone, the lesser first
+
+  [[nodiscard]] bool reach(int from, int to) const {
+    return all || from == to || pairs.contains({from < to ? from : to, from < to ? to : from});
+  }
+};
+
 struct Settings {
-  int device_count = 1;
+  int device_count = 1;     ///< of the machine
+  std::vector<int> visible;  ///< those that this process sees, in its order
   uint32_t resident_blocks = 64;  ///< of a device
   uint32_t blocks_per_multiprocessor = 1;  ///< small ones
   uint32_t claimed_blocks = 0;    ///< that it says it can hold; 0 for the real number
@@ -49,7 +62,7 @@ struct Settings {
   bool mps = false;            ///< the devices say that processes share them by MPS
   bool vmm = true;             ///< the devices say that they have memory with descriptors
   bool nvlink = true;          ///< the devices say that NVLink is between them
-  bool peers = true;           ///< a device can have access to another's memory
+  Peers peers;
   GpuDirect gpu_direct = GpuDirect::off;
   bool dmabuf = false;         ///< the devices say that they give out dmabufs, and what they give out is none
   bool host_reads = false;     ///< the driver says that the host reads memory of the devices at its addresses

@@ -13,8 +13,8 @@ struct MemoryExtent {
   static constexpr int none = -2, host = -1;
   uintptr_t begin = 0;
   uintptr_t end = 0;
-  int place = none;  ///< none, host, or a device's ordinal
-  uint64_t reached_by = UINT64_MAX;  ///< a bit for each device whose kernels may touch it
+  int place = none;  ///< none, host, or a device's number
+  uint64_t reached_by = UINT64_MAX;  ///< a bit for each device, by its number, whose kernels may touch it
 };
 
 /// The reason why a thread of a block waits.

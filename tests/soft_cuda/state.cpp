@@ -113,6 +113,12 @@ Device *device_of(State &driver, CuDevice ordinal) {
              : nullptr;
 }
 
+int ordinal_of(const State &driver, int number) {
+  for (const Device &device : driver.devices)
+    if (device.number == number) return device.ordinal;
+  return -1;
+}
+
 std::shared_ptr<Stream> stream_of(State &driver, CuStream handle, CuStatus &why) {
   const auto number = reinterpret_cast<uint64_t>(handle);
   if (number > 1) {

@@ -68,6 +68,9 @@ std::shared_ptr<Context> current_context(State &state, CuStatus &why);
 /// Returns the device of `ordinal`, or null.
 Device *device_of(State &state, CuDevice ordinal);
 
+/// Returns the ordinal of a device of the machine, or -1 if this process does not see it.
+int ordinal_of(const State &state, int number);
+
 /// Returns the stream of a handle. For null it is the current context's legacy default one; null with `why` if none.
 std::shared_ptr<Stream> stream_of(State &state, CuStream handle, CuStatus &why);
 

@@ -39,6 +39,16 @@ unsigned device_count() {
   return text.empty() ? 1 : number(std::string(text));
 }
 
+/// Returns whether SOFT_CUDA_PEERS has the pair.
+bool are_peers(unsigned lesser, unsigned greater) {
+  std::string_view text = variable("SOFT_CUDA_PEERS");
+  if (text.empty() || text == "on") return true;
+  const std::string wanted = std::to_string(lesser) + "-" + std::to_string(greater);
+  while (!text.empty())
+    if (take(text, ' ') == wanted) return true;
+  return false;
+}
+
 /// Reads "3", "s0", "hidden", "cpu" or "off".
 Link read_end(const std::string &text) {
   if (text == "hidden") return {EndKind::hidden_switch, 0};
@@ -156,6 +166,19 @@ Status nvmlDeviceGetUUID(DeviceHandle device, char *uuid, unsigned bytes) {
   // "soft-cuda-dev-" and the number, as the CUDA driver in software has it.
   const int length = std::snprintf(uuid, bytes, "GPU-736f6674-2d63-7564-612d-6465762d%04x", of);
   return length < static_cast<int>(bytes) ? Status::success : Status::insufficient_size;
+}
+
+/// Reports what the CUDA driver in software says of the same machine.
+Status nvmlDeviceGetP2PStatus(DeviceHandle device, DeviceHandle peer, PeerCapability capability, PeerStatus *status) {
+  constexpr auto chipset_not_supported = static_cast<PeerStatus>(1);
+  if (const Status fault = fault_of("nvmlDeviceGetP2PStatus"); fault != Status::success) return fault;
+  unsigned from = 0, to = 0;
+  if (!number_of(device, from) || !number_of(peer, to) || from == to) return Status::invalid_argument;
+  const bool reach = capability == PeerCapability::atomics && variable("SOFT_CUDA_NVLINK") == "off"
+                         ? false
+                         : are_peers(from < to ? from : to, from < to ? to : from);
+  *status = reach ? PeerStatus::ok : chipset_not_supported;
+  return Status::success;
 }
 
 Status nvmlDeviceGetNvLinkState(DeviceHandle device, unsigned link, EnableState *state) {

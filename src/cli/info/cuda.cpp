@@ -66,7 +66,22 @@ Json gpu_direct_json(const CudaDriver &driver, const CudaDevice &device) {
           {"dmabuf", ways.value().dmabuf}};
 }
 
-Json device_json(const CudaDriver &driver, const CudaDevice &device, const Config &config) {
+/// Says which of the other devices of this process this one reaches, and how.
+Json peers_json(const CudaDriver &driver, const CudaDevice &device, const std::vector<CudaDevice> &all) {
+  Json peers = Json::array();
+  for (const CudaDevice &other : all) {
+    if (other.ordinal == device.ordinal) continue;
+    int access = 0;
+    if (driver.device_can_access_peer(&access, device.ordinal, other.ordinal) != CuStatus::success) access = 0;
+    peers.push_back({{"ordinal", other.ordinal},
+                     {"access", access != 0},
+                     {"atomics", access != 0 && has_native_atomics(driver, device.ordinal, other.ordinal)}});
+  }
+  return peers;
+}
+
+Json device_json(const CudaDriver &driver, const CudaDevice &device, const std::vector<CudaDevice> &all,
+                 const Config &config) {
   Json entry{{"ordinal", device.ordinal},
              {"name", device.name},
              {"uuid", uuid_text(device.uuid)},
@@ -75,7 +90,8 @@ Json device_json(const CudaDriver &driver, const CudaDevice &device, const Confi
               std::to_string(device.compute_capability / 10) + "." + std::to_string(device.compute_capability % 10)},
              {"multiprocessors", device.multiprocessor_count},
              {"memory_bytes", device.memory_bytes},
-             {"gpu_direct", gpu_direct_json(driver, device)}};
+             {"gpu_direct", gpu_direct_json(driver, device)},
+             {"peers", peers_json(driver, device, all)}};
   if (const auto added = add_kernels(driver, device, config, entry); !added.ok())
     entry["error"] = added.error().message;
   return entry;
@@ -85,7 +101,7 @@ Result<void> add_devices(const Config &config, Json &cuda) {
   RONDO_TRY_ASSIGN(const CudaDriver *const driver, cuda_driver(config.cuda_library));
   cuda["driver"] = cuda_version_string(driver->version);
   RONDO_TRY_ASSIGN(const auto devices, cuda_devices(*driver));
-  for (const CudaDevice &device : devices) cuda["devices"].push_back(device_json(*driver, device, config));
+  for (const CudaDevice &device : devices) cuda["devices"].push_back(device_json(*driver, device, devices, config));
   return {};
 }
 
@@ -141,6 +157,19 @@ std::string gpu_direct_text(const Json &ways) {
          (ways["dmabuf"].get<bool>() ? "; it gives out dmabufs" : "; it gives out no dmabufs");
 }
 
+/// Adds a line for each way in which the device reaches others.
+void add_peer_lines(std::string &out, const Json &peers) {
+  std::string atomics, access, none;
+  for (const Json &peer : peers) {
+    std::string &list = peer["atomics"].get<bool>() ? atomics : peer["access"].get<bool>() ? access : none;
+    list += (list.empty() ? "" : ", ") + peer["ordinal"].dump();
+  }
+  if (!atomics.empty()) add_line(out, "", "reaches the memory of " + atomics + ", with atomics");
+  if (!access.empty()) add_line(out, "", "reaches the memory of " + access + ", without atomics: no shared buffers");
+  if (!none.empty())
+    add_line(out, "", "does not reach the memory of " + none + ": data to and from them goes through host memory");
+}
+
 void add_device_lines(std::string &out, const Json &device) {
   add_line(out, "device " + device["ordinal"].dump(),
            device["name"].get<std::string>() + ", compute capability " +
@@ -148,6 +177,7 @@ void add_device_lines(std::string &out, const Json &device) {
                " multiprocessors, " + show_volume(device["memory_bytes"].get<double>()));
   add_line(out, "", device["uuid"].get<std::string>() + ", PCI " + device["pci_bus_id"].get<std::string>());
   add_line(out, "", gpu_direct_text(device["gpu_direct"]));
+  add_peer_lines(out, device["peers"]);
   if (device.contains("error")) add_line(out, "", device["error"]);
   if (!device.contains("budget")) return;
   const Json &budget = device["budget"];

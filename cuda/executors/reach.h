@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+// This file finds out which devices of a communicator reach each other's memory. Where the driver sees both devices, it
+// asks the driver. Otherwise CUDA_VISIBLE_DEVICES hides one of them, and it asks NVML.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "cuda/driver/driver.h"
+#include "cuda/executors/choose.h"
+#include "cuda/transport/info_exchange.h"
+#include "src/topo/nvml.h"
+
+namespace rondo::cuda {
+
+/// The table says what the devices of two ranks of a node do with each other's memory. It is the same on all ranks.
+class ReachTable {
+ public:
+  /// Makes the table of a communicator in which no node has ranks on two devices.
+  ReachTable() = default;
+  /// Makes a table of what each rank says of each other one: rows by rank, of `rank_count` each.
+  ReachTable(uint32_t rank_count, std::vector<PeerReach> said) : rank_count_(rank_count), said_(std::move(said)) {}
+
+  /// Returns the less of what the two say of each other. A rank that does not know believes the other. If neither
+  /// knows, it returns `none`.
+  [[nodiscard]] PeerReach between(uint32_t rank, uint32_t peer) const;
+  /// Returns the ranks of a node that do not reach each other, the lesser first, in ascending order.
+  [[nodiscard]] std::vector<std::pair<uint32_t, uint32_t>> pairs_apart(std::span<const PlacementInfo> infos) const;
+  /// Returns whether all ranks of each node reach each other, with atomics.
+  [[nodiscard]] bool all_do_atomics() const;
+
+ private:
+  uint32_t rank_count_ = 0;
+  std::vector<PeerReach> said_;  ///< empty: all reach each other
+};
+
+/// Returns whether a node has ranks on two devices, so that they must find out. The result is the same on all ranks.
+[[nodiscard]] bool has_several_devices(std::span<const PlacementInfo> infos);
+
+/// Exchanges what each rank's device does with the memory of the others. Every rank calls it if has_several_devices().
+/// `device` is this rank's, and `nvml_library` is Config::nvml_library. It logs what cannot be found out.
+[[nodiscard]] Result<ReachTable> find_reach(const CudaDriver &driver, const CudaDevice &device,
+                                            std::span<const PlacementInfo> infos, const std::string &nvml_library,
+                                            InfoExchange &info_exchange);
+
+}  // namespace rondo::cuda

@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+// Links between ranks of a node whose devices do not reach each other's memory. Their connections lie in pinned memory
+// of the host, in one file a node, which both ranks map and both devices see. Kernels use them like any connection. A
+// link costs two trips over PCI instead of one.
+//
+// Layout    for each such pair of ranks, from the lesser to the greater rank and then back:
+//             connections          channel_count, by channel; src/proto/connection.h
+//           and behind all of these, for each pair likewise:
+//             connections          message_channels, of messages
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "cuda/transport/info_exchange.h"
+#include "cuda/transport/shared_file.h"
+
+namespace rondo::cuda {
+
+struct HostLinksShape {
+  std::vector<std::pair<uint32_t, uint32_t>> pairs;  ///< of all nodes, the lesser rank first, in ascending order
+  std::vector<uint32_t> nodes;                       ///< by rank
+  uint32_t channel_count = 1;
+  uint64_t connection_bytes = 0;  ///< a multiple of 64
+  uint32_t message_channels = 0;
+  uint64_t message_connection_bytes = 0;  ///< likewise
+};
+
+class HostLinks {
+ public:
+  /// Makes no links, because all devices of a node reach each other.
+  HostLinks() = default;
+  /// Makes and maps the memory; every rank of the communicator calls it, with the same shape. The memory lives as long
+  /// as this object.
+  [[nodiscard]] static Result<HostLinks> connect(const PrimaryContext &context, HostLinksShape shape,
+                                                 InfoExchange &info_exchange);
+
+  /// Returns whether the links with that rank are here.
+  [[nodiscard]] bool reaches(uint32_t peer) const { return peer < reached_.size() && reached_[peer]; }
+  // They return the device's address of a connection, of which this rank is one end and reaches() the other.
+  [[nodiscard]] DevicePointer connection(uint32_t channel, uint32_t sender, uint32_t receiver) const;
+  [[nodiscard]] DevicePointer message_connection(uint32_t channel, uint32_t sender, uint32_t receiver) const;
+
+ private:
+  /// Returns the number of a directed link.
+  [[nodiscard]] uint64_t link_of(uint32_t sender, uint32_t receiver) const;
+  [[nodiscard]] uint64_t messages_offset() const {
+    return 2 * shape_.pairs.size() * shape_.channel_count * shape_.connection_bytes;
+  }
+
+  HostLinksShape shape_;        ///< with the pairs of this rank's node alone
+  std::vector<bool> reached_;  ///< by rank
+  std::shared_ptr<const RegisteredFile> memory_;
+  DevicePointer address_ = 0;
+};
+
+}  // namespace rondo::cuda
