@@ -17,9 +17,10 @@ constexpr size_t count = 1000;
 /// Sums on one communicator, in place, and compares.
 void sum(const World &world, const std::vector<rondo::cuda::Stream> &streams, const Ranks &ranks) {
   std::vector<DeviceBuffer> buffers;
-  for (int rank = 0; rank < ranks.size(); ++rank) {
+  for (int rank = 0; rank < ranks.size(); ++rank)  // before all calls, because allocating may wait for kernels
     buffers.emplace_back(world, bytes_of(std::vector<float>(count, static_cast<float>(rank + 1))));
-    void *const pointer = buffers.back().pointer();
+  for (int rank = 0; rank < ranks.size(); ++rank) {
+    void *const pointer = buffers[static_cast<size_t>(rank)].pointer();
     REQUIRE(rondo_all_reduce(pointer, pointer, count, RONDO_FLOAT32, RONDO_SUM, ranks[rank],
                              streams[static_cast<size_t>(rank)].get().object) == RONDO_OK);
   }
