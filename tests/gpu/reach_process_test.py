@@ -50,7 +50,8 @@ class Reach(RegionCase):
                 self.assertEqual([TOLD in rank.output for rank in ranks.values()], [True] + [False] * (size - 1))
 
     def test_eight_processes_sum_in_the_order_of_ranks(self):
-        ranks = self.job(8, ["plan", "sum=all_reduce"], COUNT | {"SOFT_CUDA_PEERS": "off", "RONDO_ALGORITHM": "two_shot"})
+        ranks = self.job(8, ["plan", "sum=all_reduce"],
+                         COUNT | {"SOFT_CUDA_PEERS": "off", "RONDO_ALGORITHM": "two_shot"})
         self.check_plan(ranks, "interpreter")
         self.check_links(ranks, lambda one, other: False, ["all_reduce"])
 
@@ -98,7 +99,8 @@ class Reach(RegionCase):
         self.check_links(ranks, lambda one, other: (one, other) in ((0, 1), (2, 3)))
 
     def test_where_nobody_knows_about_hidden_devices_data_goes_through_the_host_and_a_warning_says_why(self):
-        ranks = self.hidden(2, ["plan", *STEPS], {"SOFT_NVML_FAULTS": "nvmlDeviceGetP2PStatus=3", "RONDO_LOG": "warning"})
+        ranks = self.hidden(2, ["plan", *STEPS],
+                            {"SOFT_NVML_FAULTS": "nvmlDeviceGetP2PStatus=3", "RONDO_LOG": "warning"})
         self.check_plan(ranks, "interpreter")
         self.check_links(ranks, lambda one, other: False)
         for rank in ranks.values():
