@@ -12,6 +12,9 @@
 
 namespace rondo::cuda {
 
+/// More ranks share registered buffers only if load_store is requested, because nothing was counted for them.
+inline constexpr uint32_t region_ranks_by_default = 16;
+
 /// The placement that a rank sends to the others. Names of devices and processes are valid inside of a node only.
 struct PlacementInfo {
   DeviceUuid device{};

@@ -19,9 +19,6 @@
 namespace rondo::cuda {
 namespace {
 
-/// More ranks share registered buffers only if load_store is requested, because nothing was counted for them.
-constexpr uint32_t region_ranks_by_default = 16;
-
 /// Returns 0 also if the driver does not know the attribute.
 uint32_t has(const CudaDriver &driver, CuDevice device, DeviceAttribute attribute) {
   const auto value = device_attribute(driver, device, attribute);

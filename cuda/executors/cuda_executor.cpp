@@ -19,6 +19,7 @@
 #include "cuda/kernels/plan_image.h"
 #include "cuda/executors/plan_uploads.h"
 #include "cuda/executors/result_reader.h"
+#include "cuda/executors/segment_memory.h"
 #include "cuda/executors/share_regions.h"
 #include "cuda/executors/transfers.h"
 #include "cuda/kernels/load_store_kernels.h"
@@ -137,35 +138,24 @@ Result<void> KernelExecutor::connect(const PlacedRequest &asked, InfoExchange &i
   RONDO_TRY(open(request));
   rank_ = request.rank;
   has_load_store_ = request.load_store();
-  SegmentShape shape;
-  shape.rank_count = request.rank_count;
-  const uint32_t wanted = request.on_one_node() ? request.settings.channels : request.links->channel_count();
-  shape.channel_count = connection_channels(wanted, request.settings.max_ctas);
   // A measured table may have rows for it even for ranks that share nothing.
   if (wants_load_store(request) && !has_load_store_) {
     RONDO_TRY_ASSIGN(has_load_store_, load_load_store(context_, request, kernels_));
   }
   RONDO_TRY_ASSIGN(const BlockBudget budget, block_budget(kernels_, device_));
-  ChannelCounts channels = wanted_channels(request, budget, shape.channel_count, has_load_store_);
+  ChannelCounts channels = wanted_channels(request, budget, has_load_store_);
   RONDO_TRY_ASSIGN(const auto claims, ClaimGroup::join(device_, describe(), request, budget, channels));
   blocks_ = claims->take(request.neighbours.position);
   channels.limit(claims->blocks());
   RONDO_TRY_ASSIGN(channels, agree_on_channels(context_, channels, info_exchange, request));
-  shape.channel_count = channels.connections;
-  if (has_load_store_) shape.load_store = choose_load_store(request, channels.load_store);
+  const SegmentShape shape = choose_segment(request, channels, has_load_store_);
   const uint32_t block_count = std::max(shape.channel_count, shape.load_store.channel_count);
   shrink_claim(blocks_, block_count);
-  if (shape.load_store.rank_count != 0) shape.buffers = place_of_buffers(request);
-  shape.geometry = choose_slots(request, shape.channel_count, shape.buffers);
-  shape.message_channels = choose_message_channels(request);
-  shape.message_geometry = choose_message_slots(request, shape.buffers);
-  shape.plan_bytes = choose_plan_bytes(shape.rank_count, shape.channel_count);
   plan_memory_.give(shape.plan_bytes);
   RONDO_TRY_ASSIGN(words_, allocate_host_memory(context_, sizeof(HostWords)));
   ::new (words_.get().object) HostWords();
   uploads_.emplace(context_, stream_, words().abort);
   RONDO_TRY_ASSIGN(host_plans_, allocate_host_memory(context_, 2 * shape.plan_bytes));
-  if (request.shares_regions) shape.region_bytes = Regions::table_bytes(shape.rank_count);
   RONDO_TRY(connect_segment(request, shape, info_exchange));
   if (asked.shares_regions) {  // also where ranks have not agreed: a rank that failed before does not know
     const DevicePointer table = segment_.address() + shape.regions_offset();

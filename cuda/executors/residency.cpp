@@ -33,8 +33,9 @@ bool agrees_on_channels(const PlacedRequest &request) {
          (!has_fixed_channels(request) || agrees_on_peers(request));
 }
 
-ChannelCounts wanted_channels(const PlacedRequest &request, const BlockBudget &budget, uint32_t connections,
-                              bool can_load_store) {
+ChannelCounts wanted_channels(const PlacedRequest &request, const BlockBudget &budget, bool can_load_store) {
+  const uint32_t given = request.on_one_node() ? request.settings.channels : request.links->channel_count();
+  const uint32_t connections = connection_channels(given, request.settings.max_ctas);
   ChannelCounts wanted{connections, 0};
   const uint64_t limit = request.settings.max_ctas != 0 ? request.settings.max_ctas : UINT64_MAX;
   const uint64_t ranks = uint64_t{request.neighbours.in_process} + request.neighbours.in_others;

@@ -33,10 +33,10 @@ struct ChannelCounts {
     load_store = std::min(load_store, blocks);
   }
 };
-/// Returns the channels that a rank would have on a device where nothing is claimed. `connections` is the number of its
-/// connections as asked for, or otherwise the least. `can_load_store`: it has the kernels, and reaches the buffers.
+/// Returns the channels that a rank would have on a device where nothing is claimed. `can_load_store`: it has the
+/// kernels, and reaches the buffers.
 [[nodiscard]] ChannelCounts wanted_channels(const PlacedRequest &request, const BlockBudget &budget,
-                                            uint32_t connections, bool can_load_store);
+                                            bool can_load_store);
 
 /// The claims of the ranks of a communicator that are threads of this process on one device.
 class ClaimGroup {
@@ -61,8 +61,8 @@ class ClaimGroup {
 };
 
 /// Makes all ranks have the channels that each of them can have, unless their number is given. With several devices, it
-/// also lets kernels of `context` reach callers' buffers on the peer devices. If not all ranks can do that, `request` is
-/// changed as if no device reached another. Devices may differ, because one that has its maximum of peers refuses
+/// also lets kernels of `context` reach callers' buffers on the peer devices. If not all ranks can do that, `request`
+/// is changed as if no device reached another. Devices may differ, because one that has its maximum of peers refuses
 /// another.
 [[nodiscard]] Result<ChannelCounts> agree_on_channels(const PrimaryContext &context, ChannelCounts own,
                                                       InfoExchange &info_exchange, PlacedRequest &request);

@@ -6,6 +6,7 @@
 #include "cuda/executors/connection_shape.h"
 #include "cuda/executors/load_store_shape.h"
 #include "cuda/executors/residency.h"
+#include "cuda/executors/segment_memory.h"
 #include "cuda/kernels/load_store_shared.h"
 #include "tests/catch.h"
 
@@ -44,7 +45,7 @@ TEST_CASE("budgets: fewer slots before they are smaller", "[budget]") {
   CHECK(slot_bytes_for(2, 64, slot_count_for(2, 64)) == 128 << 10);
 }
 
-TEST_CASE("budgets: a rank's share of a device is its multiprocessors, later what others need not have, and one at last",
+TEST_CASE("budgets: a rank's share of a device is its multiprocessors, then what others need not have, then one block",
           "[budget]") {
   const BlockBudget budget = budget_of_132();
   const auto share = [&](uint64_t ranks, uint64_t blocks, uint64_t others) {
@@ -62,7 +63,7 @@ TEST_CASE("budgets: a rank's share of a device is its multiprocessors, later wha
   CHECK(share(8, 300, 200) == 1);   // which is refused
 }
 
-TEST_CASE("budgets: a device has blocks for 64 communicators of two ranks, or half as many as it has blocks", "[budget]") {
+TEST_CASE("budgets: a device has blocks for 128 ranks, or for half as many as it has blocks", "[budget]") {
   BlockBudget budget = budget_of_132();
   for (const auto &[blocks, multiprocessors] : {std::pair(264u, 132u), std::pair(64u, 64u), std::pair(32u, 16u)}) {
     budget.blocks = blocks;
@@ -81,7 +82,7 @@ TEST_CASE("budgets: a device has blocks for 64 communicators of two ranks, or ha
   }
 }
 
-TEST_CASE("budgets: a rank wants its multiprocessors, by load_store and by connections among threads alone", "[budget]") {
+TEST_CASE("budgets: a rank wants its multiprocessors, by load_store or by connections among threads", "[budget]") {
   rondo::Settings settings;
   const rondo::GroupInfo group;
   PlacedRequest request{{{0, 1, settings, group}}};
@@ -90,7 +91,7 @@ TEST_CASE("budgets: a rank wants its multiprocessors, by load_store and by conne
   const auto wanted = [&](uint32_t ranks, uint32_t most = 0) {
     request.rank_count = request.neighbours.in_process = ranks;
     settings.max_ctas = most;
-    const ChannelCounts counts = wanted_channels(request, budget, connection_channels(settings.channels, most), true);
+    const ChannelCounts counts = wanted_channels(request, budget, true);
     return std::pair(counts.connections, counts.load_store);
   };
   CHECK(wanted(1) == std::pair(4u, 0u));
@@ -103,19 +104,35 @@ TEST_CASE("budgets: a rank wants its multiprocessors, by load_store and by conne
   CHECK(wanted(2) == std::pair(64u, 0u));
   CHECK(wanted(8) == std::pair(16u, 0u));
   settings.kernel = RONDO_KERNEL_AUTO;
-  CHECK(wanted_channels(request, budget, 4, false).connections == 16);  // without kernels of load_store
+  CHECK(wanted_channels(request, budget, false).connections == 16);  // without kernels of load_store
   settings.channels = 7;  // asked for
   CHECK(wanted(8) == std::pair(7u, 7u));
   settings.channels = 0;
   request.rank_count = 9;  // one is elsewhere
   settings.max_ctas = 0;
-  CHECK(wanted_channels(request, budget, 4, true).connections == 4);
-  CHECK(wanted_channels(request, budget, 4, true).load_store == 0);
+  CHECK(wanted_channels(request, budget, true).connections == 4);
+  CHECK(wanted_channels(request, budget, true).load_store == 0);
   CHECK(choose_load_store(request, 4).rank_count == 0);
   settings.kernel = RONDO_KERNEL_LOAD_STORE;
-  CHECK(wanted_channels(request, budget, 4, true).load_store == 4);
+  CHECK(wanted_channels(request, budget, true).load_store == 4);
   CHECK(choose_load_store(request, 4).channel_count == 4);
   CHECK(choose_load_store(request, 4).chunk_bytes == 256 << 10);
+}
+
+TEST_CASE("budgets: a rank has at most 6 MiB among 2 ranks and 16 MiB among 8, and more if a kernel is asked for",
+          "[budget]") {
+  rondo::Settings settings;
+  const BlockBudget budget = budget_of_132();
+  for (const bool on_one_device : {true, false}) {
+    CHECK(plan_segment_memory(settings, budget, 2, on_one_device).all <= 6 << 20);
+    CHECK(plan_segment_memory(settings, budget, 8, on_one_device).all <= 16 << 20);
+    const SegmentMemory memory = plan_segment_memory(settings, budget, 8, on_one_device);
+    const uint64_t named = memory.connections + memory.places + memory.messages + memory.plans;
+    CHECK(memory.all >= named);
+    CHECK(memory.all - named < 1 << 20);
+  }
+  settings.kernel = RONDO_KERNEL_INTERPRETER;
+  CHECK(plan_segment_memory(settings, budget, 2, true).connections > 64 << 20);
 }
 
 TEST_CASE("budgets: a block has a thread for each word of a short post, and a warp for headers", "[budget]") {

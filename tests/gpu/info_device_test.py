@@ -18,8 +18,8 @@ def info(*options, **variables):
     return done.stdout
 
 
-def cuda(**variables):
-    return json.loads(info("--json", **variables))["cuda"]
+def cuda(*options, **variables):
+    return json.loads(info("--json", *options, **variables))["cuda"]
 
 
 class InfoDevice(unittest.TestCase):
@@ -72,7 +72,7 @@ class InfoDevice(unittest.TestCase):
         self.assertIn(f"{image['bytes']} bytes, for" if image["bytes"] else "none in this build", info())
 
     def test_the_budget_says_how_many_ranks_fit(self):
-        for variables, per_rank, ranks in (({}, 4, 16), ({"RONDO_MAX_CTAS": "2"}, 2, 32),
+        for variables, per_rank, ranks in (({}, 4, 64), ({"RONDO_MAX_CTAS": "2"}, 2, 64),
                                            ({"RONDO_CHANNELS": "8"}, 8, 8),
                                            ({"RONDO_CHANNELS": "8", "RONDO_MAX_CTAS": "1"}, 1, 64)):
             (device,) = cuda(SOFT_CUDA_RESIDENT_BLOCKS="64", **variables)["devices"]
@@ -81,6 +81,18 @@ class InfoDevice(unittest.TestCase):
             self.assertEqual(budget["slot_memory_bytes"], 64 << 20)
         self.assertIn("64 blocks of 256 threads", info(SOFT_CUDA_RESIDENT_BLOCKS="64"))
         self.assertLessEqual(cuda()["devices"][0]["budget"]["block_shared_bytes"], 48 << 10)
+
+    def test_the_memory_of_a_rank_is_shown_by_kind_before_it_is_allocated(self):
+        mib = 1 << 20
+        for ranks, most in ((2, 6), (8, 16)):
+            (device,) = cuda("--ranks", str(ranks), SOFT_CUDA_RESIDENT_BLOCKS="264",
+                             SOFT_CUDA_BLOCKS_PER_MULTIPROCESSOR="2")["devices"]
+            for where in ("one_device", "several_devices"):
+                memory = device["memory"][where]
+                self.assertLessEqual(memory["all"], most * mib)
+                self.assertLessEqual(sum(size for kind, size in memory.items() if kind != "all"), memory["all"])
+        self.assertRegex(info("--ranks", "2"), r"for 2 ranks here, each takes 4\.\d MiB of its memory by kernels: "
+                                             r"connections 2\.\d MiB")
 
     def test_where_there_is_no_driver_it_says_why(self):
         told = cuda(RONDO_CUDA_LIBRARY="libno_such.so")

@@ -318,7 +318,7 @@ TEST_CASE("load_store: a device serves 128 ranks of processes, however many othe
     std::vector<BlockClaim> claims;
     for (uint32_t number = 0; number < 300; ++number) {
       request.key_prefix = std::to_string(number);
-      const auto joined = ClaimGroup::join(device, "it", request, budget, wanted_channels(request, budget, 4, true));
+      const auto joined = ClaimGroup::join(device, "it", request, budget, wanted_channels(request, budget, true));
       if (!joined.ok()) return number;
       CHECK(joined.value()->blocks() <= (processes > 1 ? 4 : 32));
       claims.push_back(joined.value()->take(0));
@@ -330,7 +330,7 @@ TEST_CASE("load_store: a device serves 128 ranks of processes, however many othe
   CHECK(claimed_blocks(device.uuid) == 0);
   request.mps = false;
   request.neighbours.in_others = 0;
-  const auto joined = ClaimGroup::join(device, "it", request, budget, wanted_channels(request, budget, 4, true));
+  const auto joined = ClaimGroup::join(device, "it", request, budget, wanted_channels(request, budget, true));
   REQUIRE(joined.ok());
   CHECK(joined.value()->blocks() == 32);
   BlockClaim claim = joined.value()->take(0);

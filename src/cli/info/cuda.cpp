@@ -10,6 +10,7 @@
 
 #include "cuda/driver/budget.h"
 #include "cuda/driver/kernels_image.h"
+#include "cuda/executors/segment_memory.h"
 #include "cuda/transport/rdma_memory.h"
 #include "src/base/size.h"
 #include "src/cli/info/lines.h"
@@ -30,8 +31,17 @@ std::string uuid_text(const DeviceUuid &uuid) {
   return text;
 }
 
+Json memory_json(const SegmentMemory &memory) {
+  return {{"connections", memory.connections},
+          {"places", memory.places},
+          {"messages", memory.messages},
+          {"plans", memory.plans},
+          {"all", memory.all}};
+}
+
 /// Adds the resources that the kernels take on the device.
-Result<void> add_kernels(const CudaDriver &driver, const CudaDevice &device, const Config &config, Json &entry) {
+Result<void> add_kernels(const CudaDriver &driver, const CudaDevice &device, const Config &config, uint32_t rank_count,
+                         Json &entry) {
   RONDO_TRY_ASSIGN(const PrimaryContext context, retain_primary_context(driver, device.ordinal));
   const auto families = kernel_families(RONDO_DEVICE_EXECUTOR_KERNEL, config.kernel);
   RONDO_TRY_ASSIGN(const KernelSet kernels, KernelSet::load(context, families));
@@ -42,8 +52,13 @@ Result<void> add_kernels(const CudaDriver &driver, const CudaDevice &device, con
                      {"blocks_per_multiprocessor", budget.blocks_per_multiprocessor},
                      {"blocks", budget.blocks},
                      {"blocks_per_rank", blocks},
-                     {"ranks", budget.blocks / blocks},
+                     {"ranks", budget.blocks / (config.channels != 0 ? blocks : 1)},
                      {"slot_memory_bytes", slot_memory_bytes}};
+  Settings settings;
+  static_cast<Config &>(settings) = config;
+  entry["memory"] = {{"ranks", rank_count},
+                     {"one_device", memory_json(plan_segment_memory(settings, budget, rank_count, true))},
+                     {"several_devices", memory_json(plan_segment_memory(settings, budget, rank_count, false))}};
   RONDO_TRY_ASSIGN(const auto facts, kernel_facts(context));
   Json list = Json::array();
   for (const KernelFacts &kernel : facts)
@@ -81,7 +96,7 @@ Json peers_json(const CudaDriver &driver, const CudaDevice &device, const std::v
 }
 
 Json device_json(const CudaDriver &driver, const CudaDevice &device, const std::vector<CudaDevice> &all,
-                 const Config &config) {
+                 const Config &config, uint32_t rank_count) {
   Json entry{{"ordinal", device.ordinal},
              {"name", device.name},
              {"uuid", uuid_text(device.uuid)},
@@ -92,16 +107,17 @@ Json device_json(const CudaDriver &driver, const CudaDevice &device, const std::
              {"memory_bytes", device.memory_bytes},
              {"gpu_direct", gpu_direct_json(driver, device)},
              {"peers", peers_json(driver, device, all)}};
-  if (const auto added = add_kernels(driver, device, config, entry); !added.ok())
+  if (const auto added = add_kernels(driver, device, config, rank_count, entry); !added.ok())
     entry["error"] = added.error().message;
   return entry;
 }
 
-Result<void> add_devices(const Config &config, Json &cuda) {
+Result<void> add_devices(const Config &config, uint32_t rank_count, Json &cuda) {
   RONDO_TRY_ASSIGN(const CudaDriver *const driver, cuda_driver(config.cuda_library));
   cuda["driver"] = cuda_version_string(driver->version);
   RONDO_TRY_ASSIGN(const auto devices, cuda_devices(*driver));
-  for (const CudaDevice &device : devices) cuda["devices"].push_back(device_json(*driver, device, devices, config));
+  for (const CudaDevice &device : devices)
+    cuda["devices"].push_back(device_json(*driver, device, devices, config, rank_count));
   return {};
 }
 
@@ -170,6 +186,12 @@ void add_peer_lines(std::string &out, const Json &peers) {
     add_line(out, "", "does not reach the memory of " + none + ": data to and from them goes through host memory");
 }
 
+void add_memory_line(std::string &out, const std::string &who, const Json &memory) {
+  const auto text = [&](const char *kind) { return show_volume(memory[kind].get<double>()); };
+  add_line(out, "", who + text("all") + " of its memory by kernels: connections " + text("connections") + ", places " +
+                        text("places") + ", messages " + text("messages") + ", plans " + text("plans"));
+}
+
 void add_device_lines(std::string &out, const Json &device) {
   add_line(out, "device " + device["ordinal"].dump(),
            device["name"].get<std::string>() + ", compute capability " +
@@ -184,21 +206,25 @@ void add_device_lines(std::string &out, const Json &device) {
   add_line(out, "",
            budget["blocks"].dump() + " blocks of " + budget["block_threads"].dump() + " threads and " +
                budget["block_shared_bytes"].dump() + " bytes of shared memory fit at once: " + budget["ranks"].dump() +
-               " ranks of at least " + budget["blocks_per_rank"].dump());
+               " ranks at most");
   add_line(out, "", "slots of a rank take at most " +
                         show_bytes(budget["slot_memory_bytes"].get<uint64_t>()) + " bytes of its memory");
+  const Json &memory = device["memory"];
+  const std::string ranks = counted(memory["ranks"].get<uint64_t>(), "rank");
+  add_memory_line(out, "for " + ranks + " here, each takes ", memory["one_device"]);
+  add_memory_line(out, "for " + ranks + " on several devices, each takes ", memory["several_devices"]);
   if (device.contains("kernels")) add_kernel_lines(out, device["kernels"]);
 }
 
 }  // namespace
 
-Json cuda_document(const Config &config) {
+Json cuda_document(const Config &config, uint32_t rank_count) {
   Json cuda{{"library", config.cuda_library},
             {"driver", nullptr},
             {"error", nullptr},
             {"image", image_json()},
             {"devices", Json::array()}};
-  if (const auto added = add_devices(config, cuda); !added.ok()) cuda["error"] = added.error().message;
+  if (const auto added = add_devices(config, rank_count, cuda); !added.ok()) cuda["error"] = added.error().message;
   return cuda;
 }
 

@@ -9,8 +9,9 @@
 
 namespace rondo::cli {
 
-/// Loads the kernels on every device, which takes a moment there.
-[[nodiscard]] nlohmann::ordered_json cuda_document(const Config &config);
+/// Loads the kernels on every device, which takes a moment there. It says what memory each of `rank_count` ranks would
+/// take.
+[[nodiscard]] nlohmann::ordered_json cuda_document(const Config &config, uint32_t rank_count);
 
 /// Returns the text for people, with a line for each kernel that differs from the one above it.
 [[nodiscard]] std::string cuda_text(const nlohmann::ordered_json &cuda);

@@ -160,7 +160,7 @@ Json info_document(const InfoInput &input) {
   const Capabilities &can = input.capabilities;
   const auto host = host_id();
   const auto congestion = hosts::Congestion::make(input.config.tcp_congestion);
-  const Json cuda = cuda_document(input.config);
+  const Json cuda = cuda_document(input.config, input.rank_count);
   const ucx::Report ucx = ucx::look_for_ucx();
   const verbs::Report verbs = verbs::look_for_verbs();
   const bool has_kernels = device::kernels_image().data != nullptr;

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cuda/executors/segment_memory.h"
+
+#include <algorithm>
+
+#include "cuda/executors/connection_shape.h"
+#include "cuda/executors/load_store_shape.h"
+#include "cuda/transport/regions.h"
+
+namespace rondo::cuda {
+
+SegmentShape choose_segment(const PlacedRequest &request, const ChannelCounts &channels, bool has_load_store) {
+  SegmentShape shape;
+  shape.rank_count = request.rank_count;
+  shape.channel_count = channels.connections;
+  if (has_load_store) shape.load_store = choose_load_store(request, channels.load_store);
+  if (shape.load_store.rank_count != 0) shape.buffers = place_of_buffers(request);
+  shape.geometry = choose_slots(request, shape.channel_count, shape.buffers);
+  shape.message_channels = choose_message_channels(request);
+  shape.message_geometry = choose_message_slots(request, shape.buffers);
+  shape.plan_bytes = choose_plan_bytes(shape.rank_count, shape.channel_count);
+  if (request.shares_regions) shape.region_bytes = Regions::table_bytes(shape.rank_count);
+  return shape;
+}
+
+SegmentMemory plan_segment_memory(const Settings &settings, const BlockBudget &budget, uint32_t rank_count,
+                                  bool on_one_device) {
+  const GroupInfo one_host;
+  PlacedRequest request{{{0, rank_count, settings, one_host}}};
+  request.executor = RONDO_DEVICE_EXECUTOR_KERNEL;
+  request.neighbours.in_process = on_one_device ? rank_count : 1;
+  request.shares_regions = !on_one_device && request.is_free() && rank_count <= region_ranks_by_default;
+  ChannelCounts channels = wanted_channels(request, budget, true);
+  channels.limit(static_cast<uint32_t>(share_of_rank(budget, {}, request.neighbours.in_process)));
+  const SegmentShape shape = choose_segment(request, channels, wants_load_store(request));
+  SegmentMemory memory;
+  memory.connections = shape.progress_offset();
+  memory.places = shape.load_store.bytes();
+  memory.messages = shape.regions_offset() - shape.message_connection_offset(0, 0);
+  memory.plans = shape.plan_bytes;
+  memory.all = shape.bytes();
+  return memory;
+}
+
+}  // namespace rondo::cuda

@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+// This header says what a rank with kernels has in its memory on a device, before anything is allocated.
+#pragma once
+
+#include <cstdint>
+
+#include "cuda/driver/budget.h"
+#include "cuda/executors/residency.h"
+#include "cuda/transport/segment.h"
+
+namespace rondo::cuda {
+
+/// Returns the shape of a rank's segment, with the channels that ranks have agreed on.
+[[nodiscard]] SegmentShape choose_segment(const PlacedRequest &request, const ChannelCounts &channels,
+                                          bool has_load_store);
+
+/// The bytes of a rank's memory on its device, by what is in it.
+struct SegmentMemory {
+  uint64_t connections = 0;
+  uint64_t places = 0;  ///< of load_store
+  uint64_t messages = 0;
+  uint64_t plans = 0;
+  uint64_t all = 0;  ///< these and less than 1 MiB of other things
+};
+/// Returns what a rank of the process's first communicator takes, among `rank_count` ranks on one host. They are
+/// threads of one process on one device, or processes with a device each. These devices reach each other.
+[[nodiscard]] SegmentMemory plan_segment_memory(const Settings &settings, const BlockBudget &budget,
+                                                uint32_t rank_count, bool on_one_device);
+
+}  // namespace rondo::cuda

@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+// These tests share a thread among objects that come and go. ThreadSanitizer sees their order.
+#include "src/engine/shared_thread.h"
+
+#include "tests/catch.h"
+
+using namespace rondo;
+
+namespace {
+
+class Sharer final : public ThreadSharer {
+ public:
+  Sharer(SharedThread &thread, bool busy) : thread_(thread), busy_(busy) { thread_.add(*this); }
+  ~Sharer() override { thread_.remove(*this); }
+  Sharer(const Sharer &) = delete;
+  Sharer &operator=(const Sharer &) = delete;
+
+  bool take_turn() override {
+    ++work_;
+    turns_.fetch_add(1, std::memory_order_release);  // pairs with wait_for_turn()
+    return busy_ && work_ % 7 != 0;
+  }
+  void wait_for_turn() {
+    const uint32_t before = turns_.load(std::memory_order_acquire);
+    thread_.wake();
+    while (turns_.load(std::memory_order_acquire) == before) std::this_thread::yield();  // bounded by the test's limit
+  }
+
+ private:
+  SharedThread &thread_;
+  const bool busy_;
+  uint64_t work_ = 0;  ///< of the thread alone
+  std::atomic<uint32_t> turns_ = 0;
+};
+
+}  // namespace
+
+TEST_CASE("shared thread: each sharer has its turn when it is woken, and none when it is gone") {
+  SharedThread shared(std::chrono::hours(1));  // so a wake that is lost lets the test hang
+  std::vector<std::thread> users;
+  for (int user = 0; user < 4; ++user)
+    users.emplace_back([&shared, user] {
+      for (int round = 0; round < 200; ++round) {
+        Sharer first(shared, (user + round) % 3 == 0);
+        if (round % 2 == 0) first.wait_for_turn();
+        if (round % 5 != 0) continue;
+        Sharer second(shared, false);
+        second.wait_for_turn();
+      }
+    });
+  for (std::thread &user : users) user.join();
+  SUCCEED();
+}
