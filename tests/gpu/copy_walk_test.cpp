@@ -6,7 +6,9 @@
 
 #include "cuda/driver/budget.h"
 #include "cuda/executors/choose.h"
+#include "cuda/executors/connection_shape.h"
 #include "cuda/executors/copy_walk.h"
+#include "cuda/executors/load_store_shape.h"
 #include "cuda/executors/reach.h"
 #include "cuda/transport/flags.h"
 #include "src/plan/algorithm.h"
@@ -222,6 +224,30 @@ TEST_CASE("reach: the less of what two ranks say holds, and one that does not kn
   hosts[1].node = 1;
   CHECK_FALSE(has_several_devices(hosts));
   CHECK(off.pairs_apart(hosts).empty());
+}
+
+TEST_CASE("slots: those in the host's memory are smaller") {
+  const Settings settings;
+  const GroupInfo group;
+  PlacedRequest request{{{0, 8, settings, group}}};
+  const auto bytes = [&] {
+    const ConnectionGeometry slots = choose_slots(request, 4);
+    return uint64_t{8} * 4 * slots.slot_count * slots.slot_bytes;
+  };
+  CHECK(bytes() > host_slot_memory_bytes);
+  request.pairs_apart = {{0, 1}};
+  CHECK(bytes() == host_slot_memory_bytes);
+}
+
+TEST_CASE("load_store: ranks whose devices do not reach each other have none, whatever was measured") {
+  const Settings settings;
+  const GroupInfo group;
+  PlacedRequest request{{{0, 2, settings, group}}};
+  request.executor = RONDO_DEVICE_EXECUTOR_KERNEL;
+  request.measured_load_store = true;
+  CHECK(wants_load_store(request));
+  request.pairs_apart = {{0, 1}};
+  CHECK_FALSE(wants_load_store(request));
 }
 
 TEST_CASE("memory: descriptors where all devices have them, unless asked for otherwise") {

@@ -251,9 +251,17 @@ TEST_CASE("device messages: ranks on two devices exchange") {
   for (size_t rank = 0; rank < 4; ++rank) configs[rank].device = static_cast<int>(rank % 2);
   DeviceRanks group(configs);
   const Exchange exchange(group, {1, 70'000});
-  CHECK(all_ok(call_each(group.ranks, [&](int rank, rondo_comm_t comm) { return exchange.call(rank, comm); })));
+  std::vector<DeviceBuffer> sums;
+  for (int rank = 0; rank < 4; ++rank)
+    sums.emplace_back(group.world_of(rank), bytes_of(whole_numbers(static_cast<uint64_t>(rank), 5'000)));
+  CHECK(all_ok(call_each(group.ranks, [&](int rank, rondo_comm_t comm) {
+    void *const sum = sums[static_cast<size_t>(rank)].pointer();  // beside messages, by links of its own
+    const auto status = rondo_all_reduce(sum, sum, 5'000, RONDO_FLOAT32, RONDO_SUM, comm, group.stream(rank));
+    return status == RONDO_OK ? exchange.call(rank, comm) : status;
+  })));
   group.complete();
   exchange.check();
+  for (const DeviceBuffer &sum : sums) CHECK_VALUES(sum.read(), sum_over_ranks(0, 4, 5'000));
 }
 
 TEST_CASE("device messages: more messages in a group than a kernel's parameter holds") {

@@ -34,6 +34,14 @@ class DevicesOfSeveralHosts(HostsTest):
                 with self.subTest(layout=layout, scenario=scenario):
                     self.expect_right(layout, [scenario])
 
+    def test_devices_of_a_host_that_do_not_reach_each_other(self):
+        # On one host, or on both, there are ranks on both devices.
+        apart = {"SOFT_CUDA_DEVICES": "2", "DEVICE_RANK_DEVICES": "2", "SOFT_CUDA_PEERS": "off"}
+        for layout in ([0, 1, 1], [1, 0, 0, 1, 1]):
+            for scenario in ("sums", "moves"):
+                with self.subTest(layout=layout, scenario=scenario):
+                    self.expect_right(layout, [scenario], apart)
+
     def test_graphs_are_replayed_between_calls(self):
         self.expect_right([0, 0, 1], ["sums", "replayed"])
 
