@@ -28,8 +28,9 @@ rondo_status_t rondo_all_reduce(const void *send, void *recv, size_t count, rond
                                 rondo_comm_t handle, rondo_stream_t stream) noexcept {
   return run_collective(handle, [&](const Target &target) -> Result<void> {
     RONDO_TRY_ASSIGN(const auto layout, whole_vector(count, type));
-    RONDO_TRY(check_op(op));
-    return submit_checked(target, {signature_of(RONDO_ALL_REDUCE, type, op, count), send, recv}, layout, stream);
+    Call call{signature_of(RONDO_ALL_REDUCE, type, op, count), send, recv};
+    RONDO_TRY(resolve_op(*target.comm, op, call));
+    return submit_checked(target, std::move(call), layout, stream);
   });
 }
 
@@ -38,9 +39,9 @@ rondo_status_t rondo_reduce_scatter(const void *send, void *recv, size_t recv_co
   return run_collective(handle, [&](const Target &target) -> Result<void> {
     const Communicator &comm = *target.comm;
     RONDO_TRY_ASSIGN(const auto layout, even_blocks(recv_count, comm.rank_count(), comm.rank(), type));
-    RONDO_TRY(check_op(op));
-    const Signature signature = signature_of(RONDO_REDUCE_SCATTER, type, op, recv_count);
-    return submit_blocks(target, {signature, send, recv}, layout, stream);
+    Call call{signature_of(RONDO_REDUCE_SCATTER, type, op, recv_count), send, recv};
+    RONDO_TRY(resolve_op(comm, op, call));
+    return submit_blocks(target, std::move(call), layout, stream);
   });
 }
 
@@ -48,10 +49,10 @@ rondo_status_t rondo_reduce_scatter_v(const void *send, void *recv, const size_t
                                       rondo_op_t op, rondo_comm_t handle, rondo_stream_t stream) noexcept {
   return run_collective(handle, [&](const Target &target) -> Result<void> {
     const Communicator &comm = *target.comm;
-    RONDO_TRY(check_op(op));
     RONDO_TRY_ASSIGN(const auto layout, check_blocks(counts, nullptr, comm.rank_count(), comm.rank(), type));
-    const Signature signature = signature_of(RONDO_REDUCE_SCATTER, type, op, layout.total_count);
-    return submit_blocks(target, {signature, send, recv, false, counts, nullptr}, layout, stream);
+    Call call{signature_of(RONDO_REDUCE_SCATTER, type, op, layout.total_count), send, recv, false, counts, nullptr};
+    RONDO_TRY(resolve_op(comm, op, call));
+    return submit_blocks(target, std::move(call), layout, stream);
   });
 }
 
@@ -89,10 +90,10 @@ rondo_status_t rondo_reduce(const void *send, void *recv, size_t count, rondo_ty
                             rondo_comm_t handle, rondo_stream_t stream) noexcept {
   return run_collective(handle, [&](const Target &target) -> Result<void> {
     RONDO_TRY_ASSIGN(const auto layout, whole_vector(count, type));
-    RONDO_TRY(check_op(op));
+    Call call{signature_of(RONDO_REDUCE, type, op, count, static_cast<uint32_t>(root)), send, recv};
+    RONDO_TRY(resolve_op(*target.comm, op, call));
     RONDO_TRY(check_root(root, target.comm->rank_count()));
-    const Signature signature = signature_of(RONDO_REDUCE, type, op, count, static_cast<uint32_t>(root));
-    return submit_checked(target, {signature, send, recv}, layout, stream);
+    return submit_checked(target, std::move(call), layout, stream);
   });
 }
 
