@@ -104,7 +104,7 @@ Result<BlockBudget> block_budget(const KernelSet &kernels, const CudaDevice &dev
 Result<std::vector<KernelFacts>> kernel_facts(const PrimaryContext &context) {
   const CudaDriver &driver = *context.get().driver;
   const std::vector<KernelFamily> families{KernelFamily::plans, KernelFamily::load_store, KernelFamily::joint,
-                                           KernelFamily::reduce, KernelFamily::mean};
+                                           KernelFamily::reduce, KernelFamily::operands};
   RONDO_TRY_ASSIGN(const KernelSet kernels, KernelSet::load(context, families));
   const ContextGuard guard(driver, context.get().context);
   RONDO_TRY(guard.status());

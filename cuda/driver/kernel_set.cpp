@@ -57,9 +57,9 @@ Result<void> launch_kernel(const CudaDriver &driver, const LoadedKernel &kernel,
 }
 
 std::vector<KernelFamily> kernel_families(rondo_device_executor_t executor, rondo_kernel_t kernel) {
-  if (executor == RONDO_DEVICE_EXECUTOR_COPY) return {KernelFamily::reduce, KernelFamily::mean};
-  if (kernel == RONDO_KERNEL_LOAD_STORE) return {KernelFamily::plans, KernelFamily::mean, KernelFamily::load_store};
-  return {KernelFamily::plans, KernelFamily::mean};
+  if (executor == RONDO_DEVICE_EXECUTOR_COPY) return {KernelFamily::reduce, KernelFamily::operands};
+  if (kernel == RONDO_KERNEL_LOAD_STORE) return {KernelFamily::plans, KernelFamily::operands, KernelFamily::load_store};
+  return {KernelFamily::plans, KernelFamily::operands};
 }
 
 std::vector<std::string> kernel_names(KernelFamily family) {
@@ -77,8 +77,8 @@ std::vector<std::string> kernel_names(KernelFamily family) {
       return device::joint_kernel_names();
     case KernelFamily::reduce:
       return device::reduce_kernel_names();
-    case KernelFamily::mean:
-      return {"rondo_mean_widen", "rondo_mean_narrow"};
+    case KernelFamily::operands:
+      return {"rondo_mean_widen", "rondo_mean_narrow", "rondo_scale"};
   }
   return {};
 }
@@ -93,7 +93,7 @@ Result<std::shared_ptr<const KernelSet::Loaded>> KernelSet::load_family(const Pr
   if (const auto known = lacking->find(name_of_family); known != lacking->end()) return known->second;
   const CudaDriver &driver = *context.get().driver;
   auto loaded = std::make_shared<Loaded>();
-  loaded->waits = family != KernelFamily::reduce && family != KernelFamily::joint && family != KernelFamily::mean;
+  loaded->waits = family != KernelFamily::reduce && family != KernelFamily::joint && family != KernelFamily::operands;
   RONDO_TRY_ASSIGN(loaded->library, images->find_or_make(context.get().device, [&] { return load_image(context); }));
   const auto domain_count = device_attribute(driver, context.get().device, DeviceAttribute::mem_sync_domain_count);
   const bool has_domains = domain_count.ok() && domain_count.value() > 1;

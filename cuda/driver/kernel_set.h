@@ -18,7 +18,7 @@ enum class KernelFamily : uint8_t {
   load_store,  ///< that are a collective each
   joint,       ///< each of these kernels runs all ranks, and waits for none
   reduce,      ///< that reduce slices for the copy executor, and wait for nobody
-  mean,        ///< that widen and narrow integers for a mean, and wait for nobody
+  operands,    ///< that widen and narrow integers for a mean, or scale, and wait for nobody
 };
 
 /// Returns the kernels that a communicator with these settings uses. `kernel` is as asked for, and load_store also for

@@ -215,7 +215,7 @@ Result<bool> CopyExecutor::check_stream(StreamRef stream) const {
 
 Result<std::unique_ptr<PreparedPlan>> CopyExecutor::prepare(const Plan &plan) {
   RONDO_TRY(segment_.check_links(plan));
-  RONDO_TRY(reserve_words(plan));
+  RONDO_TRY(reserve_operands(plan));
   auto made = std::make_unique<CopyPlan>();
   made->plan = &plan;
   if (const std::string name = device::reduce_kernel_name(plan); !name.empty()) {

@@ -199,7 +199,7 @@ Result<void> KernelExecutor::join_group(const PlacedRequest &request, const Bloc
 }
 
 Result<std::unique_ptr<PreparedPlan>> KernelExecutor::prepare(const Plan &plan) {
-  RONDO_TRY(reserve_words(plan));
+  RONDO_TRY(reserve_operands(plan));
   auto made = std::make_unique<CudaPlan>(plan_memory_, device::reduce_op(plan));
   if (plan.schedules.empty()) return std::unique_ptr<PreparedPlan>(std::move(made));  // it exchanges blocks
   RONDO_TRY_ASSIGN(made->kernel, kernels_.find(device::kernel_name(plan)));

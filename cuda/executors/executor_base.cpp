@@ -133,13 +133,14 @@ Result<void> ExecutorBase::follow_last_stream(CuStream stream, bool captured) {
       "synchronize that stream before the capture begins");
 }
 
-Result<Buffers> ExecutorBase::widen(const Plan &plan, const DeviceCall &call, void *stream_handle) {
+Result<Buffers> ExecutorBase::prepare_operands(const Plan &plan, const DeviceCall &call, void *stream_handle) {
   auto *const stream = static_cast<CuStream>(stream_handle);
   const ContextGuard guard(*driver_, context_.get().context);
   RONDO_TRY(guard.status());
   RONDO_TRY(follow_last_stream(stream, call.captured));
-  RONDO_TRY(means_.widen(*driver_, plan, call.buffers, stream));
-  return means_.buffers_of(plan, call.buffers);
+  RONDO_TRY(plan.widened ? operands_.widen(*driver_, plan, call.buffers, stream)
+                         : operands_.scale(*driver_, plan, call.buffers, call.factor, stream));
+  return operands_.buffers_of(plan, call.buffers);
 }
 
 Result<void> ExecutorBase::narrow(const Plan &plan, const DeviceCall &call, uint32_t rank_count,
@@ -147,7 +148,7 @@ Result<void> ExecutorBase::narrow(const Plan &plan, const DeviceCall &call, uint
   auto *const stream = static_cast<CuStream>(stream_handle);
   const ContextGuard guard(*driver_, context_.get().context);
   RONDO_TRY(guard.status());
-  RONDO_TRY(means_.narrow(*driver_, plan, call.buffers, rank_count, stream));
+  RONDO_TRY(operands_.narrow(*driver_, plan, call.buffers, rank_count, stream));
   if (call.captured) return {};
   note_last_stream(stream);
   narrowed_turn_.store(call.turn, std::memory_order_release);

@@ -11,7 +11,7 @@
 
 #include "src/engine/device_executor.h"
 #include "cuda/executors/cuda_executor.h"
-#include "cuda/executors/mean_workspace.h"
+#include "cuda/executors/operand_workspace.h"
 #include "cuda/executors/stream_users.h"
 #include "cuda/driver/kernel_set.h"
 #include "cuda/transport/segment.h"
@@ -50,8 +50,8 @@ class ExecutorBase : public DeviceExecutor {
   /// Orders a call after the last one, whatever streams they are on: calls share the ends of the communicator's links.
   [[nodiscard]] Result<void> follow_last_stream(CuStream stream, bool captured);
   /// Makes room for what the plan needs beside the caller's buffers. prepare() calls it.
-  [[nodiscard]] Result<void> reserve_words(const Plan &plan) { return means_.reserve(context_, kernels_, plan); }
-  [[nodiscard]] Result<Buffers> widen(const Plan &plan, const DeviceCall &call, void *stream) override;
+  [[nodiscard]] Result<void> reserve_operands(const Plan &plan) { return operands_.reserve(context_, kernels_, plan); }
+  [[nodiscard]] Result<Buffers> prepare_operands(const Plan &plan, const DeviceCall &call, void *stream) override;
   [[nodiscard]] Result<void> narrow(const Plan &plan, const DeviceCall &call, uint32_t rank_count,
                                     void *stream) override;
   [[nodiscard]] bool has_narrowed(uint64_t turn) const override {
@@ -87,7 +87,7 @@ class ExecutorBase : public DeviceExecutor {
   Stream stream_;
 
  private:
-  MeanWorkspace means_;
+  OperandWorkspace operands_;
   Event launched_;  ///< recorded after every call that was not captured
   CuStream last_stream_ = nullptr;
   // The monitor reads these while a thread enqueues.

@@ -2,6 +2,7 @@
 // The kernels for devices: a line each around the bodies in run.h, load_store.h and joint.h, and their group.
 #include "cuda/kernels/list.h"
 #include "cuda/kernels/mean.h"
+#include "cuda/kernels/scale.h"
 #include "cuda/kernels/transfer.h"
 
 namespace rondo::device {
@@ -156,3 +157,8 @@ RONDO_REDUCE_KERNELS(RONDO_REDUCE_KERNEL)
     ::rondo::device::run_mean<Direction>(::rondo::device::GridGroup{}, operation);    \
   }
 RONDO_MEAN_KERNELS(RONDO_MEAN_KERNEL)
+
+extern "C" __global__ void __launch_bounds__(::rondo::device::block_threads_max, 1)
+    rondo_scale(const __grid_constant__ ::rondo::device::ScaleOperation operation) {
+  ::rondo::device::run_scale<::rondo::device::DeviceFloat16Element>(::rondo::device::GridGroup{}, operation);
+}

@@ -26,7 +26,8 @@ RONDO_API size_t rondo_type_size(rondo_type_t type) RONDO_NOEXCEPT;
 /** Returns the name of an element type, such as "float32", in static storage. The command line and the environment use
  *  the same names. An unknown value has the name NULL, so that a loop from 0 can list all values. Any thread. */
 RONDO_API const char *rondo_type_string(rondo_type_t type) RONDO_NOEXCEPT;
-/** Returns the name of a reduction, such as "sum", as rondo_type_string() does. Any thread. */
+/** Returns the name of a reduction, such as "sum", as rondo_type_string() does. The name of every value from
+ *  RONDO_OP_DYNAMIC on is "premul_sum". Any thread. */
 RONDO_API const char *rondo_op_string(rondo_op_t op) RONDO_NOEXCEPT;
 /** Returns the name of a collective, such as "all_reduce", as rondo_type_string() does. Any thread. */
 RONDO_API const char *rondo_collective_string(rondo_collective_t collective) RONDO_NOEXCEPT;

@@ -202,6 +202,25 @@ RONDO_API rondo_status_t rondo_scatter(const void *send, void *recv, size_t recv
 RONDO_API rondo_status_t rondo_scatter_v(const void *send, const size_t *counts, const size_t *displacements,
                                          void *recv, size_t recv_count, rondo_type_t type, int root, rondo_comm_t comm,
                                          rondo_stream_t stream) RONDO_NOEXCEPT;
+
+/** Makes an operation that multiplies each rank's elements by a factor of that rank, and then adds them. It is an `op`
+ * of rondo_all_reduce(), rondo_reduce_scatter(), its _v form and rondo_reduce(), on this communicator and with this
+ * type alone. Each rank makes its own, and the factors may differ. A product has the bits of RONDO_PROD for two
+ * elements: it is rounded to the type before it is added, and integers wrap. One call at a time.
+ * @param op         receives the operation, a value from RONDO_OP_DYNAMIC on.
+ * @param scalar     the factor, an element of `type`. With RONDO_RESIDENCE_DEVICE, it must stay as long as calls and
+ *                   graphs use the operation, and it is yours.
+ * @param type       type of the factor and of the elements.
+ * @param residence  where `scalar` is, and when it is read.
+ * @return RONDO_ERROR_INVALID_ARGUMENT: a pointer is NULL, `scalar` is not memory of the communicator's device, or the
+ *         type or residence is unknown. RONDO_ERROR_OUT_OF_RESOURCES: 65,536 operations of this process exist. */
+RONDO_API rondo_status_t rondo_op_create_premul_sum(rondo_op_t *op, const void *scalar, rondo_type_t type,
+                                                    rondo_residence_t residence, rondo_comm_t comm) RONDO_NOEXCEPT;
+
+/** Ends an operation of rondo_op_create_premul_sum(). Calls that are enqueued, captured or kept in a group still use
+ * it. The end of the communicator ends its operations. One call at a time.
+ * @return RONDO_ERROR_INVALID_ARGUMENT: `op` is no such operation of `comm`, or was destroyed. */
+RONDO_API rondo_status_t rondo_op_destroy(rondo_op_t op, rondo_comm_t comm) RONDO_NOEXCEPT;
 /** @} */
 
 /** @addtogroup rondo_messages

@@ -90,8 +90,17 @@ typedef enum rondo_op {
   RONDO_PROD = 1, /**< the product */
   RONDO_MIN = 2,  /**< the minimum */
   RONDO_MAX = 3,  /**< the maximum */
-  RONDO_AVG = 4   /**< the mean */
+  RONDO_AVG = 4,  /**< the mean */
+  RONDO_OP_DYNAMIC = 0x100,   /**< Values from here on are made by rondo_op_create_premul_sum(). */
+  RONDO_OP_LAST = 0x7FFFFFFF  /**< No value is above this one. */
 } rondo_op_t;
+/** The place of the factor of rondo_op_create_premul_sum(). */
+typedef enum rondo_residence {
+  RONDO_RESIDENCE_HOST = 0, /**< Host memory, which is read during the call. */
+  /** Memory of the communicator's device, or host memory if it has none. It is read whenever an operation runs, and so
+   *  by each replay of a graph. */
+  RONDO_RESIDENCE_DEVICE = 1
+} rondo_residence_t;
 /** The collectives, and the two ends of a message. Queries of plans take a collective as an argument. Statistics and
  *  errors name all of them. To run one, call its function. */
 typedef enum rondo_collective {

@@ -75,13 +75,13 @@ Result<void> submit_lists(const Target &target, Call call, Side sends, Side rece
 }
 
 /// Runs a call of equal blocks.
-Result<void> submit_even(const Target &target, Call call, size_t count, rondo_type_t type, int root,
+Result<void> submit_even(const Target &target, Call &&call, size_t count, rondo_type_t type, int root,
                          rondo_stream_t stream) {
   const Communicator &comm = *target.comm;
   const auto collective = static_cast<rondo_collective_t>(call.signature.collective);
   RONDO_TRY_ASSIGN(const auto layout, even_blocks(count, comm.rank_count(), comm.rank(), type));
   RONDO_TRY(check_call(comm, collective, root));
-  return submit_checked(target, call, layout, stream);
+  return submit_checked(target, std::move(call), layout, stream);
 }
 
 /// Runs a gather_v or a scatter_v. This rank's block has `part_count` elements; the rest counts on the root alone.

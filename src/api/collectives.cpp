@@ -12,9 +12,9 @@ BlockLayout whole(size_t count, size_t bytes) {
 }
 
 /// Submits a call whose blocks have the sizes that `layout` says.
-Result<void> submit_blocks(const Target &target, Call call, const BlockLayout &layout, rondo_stream_t stream) {
+Result<void> submit_blocks(const Target &target, Call &&call, const BlockLayout &layout, rondo_stream_t stream) {
   call.signature.counts_hash = layout.hash;
-  return submit_checked(target, call, layout, stream);
+  return submit_checked(target, std::move(call), layout, stream);
 }
 
 }  // namespace
@@ -25,9 +25,9 @@ rondo_status_t rondo_all_reduce(const void *send, void *recv, size_t count, rond
                                 rondo_comm_t handle, rondo_stream_t stream) noexcept {
   return run_collective(handle, [&](const Target &target) -> Result<void> {
     RONDO_TRY_ASSIGN(const size_t bytes, bytes_of(count, type));
-    RONDO_TRY(check_op(op));
-    const BlockLayout layout = whole(count, bytes);
-    return submit_checked(target, {signature_of(RONDO_ALL_REDUCE, type, op, count), send, recv}, layout, stream);
+    Call call{signature_of(RONDO_ALL_REDUCE, type, op, count), send, recv};
+    RONDO_TRY(resolve_op(*target.comm, op, call));
+    return submit_checked(target, std::move(call), whole(count, bytes), stream);
   });
 }
 
@@ -36,9 +36,9 @@ rondo_status_t rondo_reduce_scatter(const void *send, void *recv, size_t recv_co
   return run_collective(handle, [&](const Target &target) -> Result<void> {
     const Communicator &comm = *target.comm;
     RONDO_TRY_ASSIGN(const auto layout, even_blocks(recv_count, comm.rank_count(), comm.rank(), type));
-    RONDO_TRY(check_op(op));
-    const Signature signature = signature_of(RONDO_REDUCE_SCATTER, type, op, recv_count);
-    return submit_blocks(target, {signature, send, recv}, layout, stream);
+    Call call{signature_of(RONDO_REDUCE_SCATTER, type, op, recv_count), send, recv};
+    RONDO_TRY(resolve_op(comm, op, call));
+    return submit_blocks(target, std::move(call), layout, stream);
   });
 }
 
@@ -46,10 +46,10 @@ rondo_status_t rondo_reduce_scatter_v(const void *send, void *recv, const size_t
                                       rondo_op_t op, rondo_comm_t handle, rondo_stream_t stream) noexcept {
   return run_collective(handle, [&](const Target &target) -> Result<void> {
     const Communicator &comm = *target.comm;
-    RONDO_TRY(check_op(op));
     RONDO_TRY_ASSIGN(const auto layout, check_blocks(counts, nullptr, comm.rank_count(), comm.rank(), type));
-    const Signature signature = signature_of(RONDO_REDUCE_SCATTER, type, op, layout.total_count);
-    return submit_blocks(target, {signature, send, recv, false, counts, nullptr}, layout, stream);
+    Call call{signature_of(RONDO_REDUCE_SCATTER, type, op, layout.total_count), send, recv, false, counts, nullptr};
+    RONDO_TRY(resolve_op(comm, op, call));
+    return submit_blocks(target, std::move(call), layout, stream);
   });
 }
 
@@ -58,8 +58,8 @@ rondo_status_t rondo_all_gather(const void *send, void *recv, size_t send_count,
   return run_collective(handle, [&](const Target &target) -> Result<void> {
     const Communicator &comm = *target.comm;
     RONDO_TRY_ASSIGN(const auto layout, even_blocks(send_count, comm.rank_count(), comm.rank(), type));
-    const Signature signature = signature_of(RONDO_ALL_GATHER, type, RONDO_SUM, send_count);
-    return submit_blocks(target, {signature, send, recv}, layout, stream);
+    Call call{signature_of(RONDO_ALL_GATHER, type, RONDO_SUM, send_count), send, recv};
+    return submit_blocks(target, std::move(call), layout, stream);
   });
 }
 
@@ -68,8 +68,9 @@ rondo_status_t rondo_all_gather_v(const void *send, void *recv, const size_t *co
   return run_collective(handle, [&](const Target &target) -> Result<void> {
     const Communicator &comm = *target.comm;
     RONDO_TRY_ASSIGN(const auto layout, check_blocks(counts, displacements, comm.rank_count(), comm.rank(), type));
-    const Signature signature = signature_of(RONDO_ALL_GATHER, type, RONDO_SUM, layout.total_count);
-    return submit_blocks(target, {signature, send, recv, false, counts, displacements}, layout, stream);
+    Call call{signature_of(RONDO_ALL_GATHER, type, RONDO_SUM, layout.total_count), send, recv, false, counts,
+              displacements};
+    return submit_blocks(target, std::move(call), layout, stream);
   });
 }
 
@@ -78,8 +79,8 @@ rondo_status_t rondo_broadcast(const void *send, void *recv, size_t count, rondo
   return run_collective(handle, [&](const Target &target) -> Result<void> {
     RONDO_TRY_ASSIGN(const size_t bytes, bytes_of(count, type));
     RONDO_TRY(check_root(root, target.comm->rank_count()));
-    const Signature signature = signature_of(RONDO_BROADCAST, type, RONDO_SUM, count, static_cast<uint32_t>(root));
-    return submit_checked(target, {signature, send, recv}, whole(count, bytes), stream);
+    Call call{signature_of(RONDO_BROADCAST, type, RONDO_SUM, count, static_cast<uint32_t>(root)), send, recv};
+    return submit_checked(target, std::move(call), whole(count, bytes), stream);
   });
 }
 
@@ -87,10 +88,10 @@ rondo_status_t rondo_reduce(const void *send, void *recv, size_t count, rondo_ty
                             rondo_comm_t handle, rondo_stream_t stream) noexcept {
   return run_collective(handle, [&](const Target &target) -> Result<void> {
     RONDO_TRY_ASSIGN(const size_t bytes, bytes_of(count, type));
-    RONDO_TRY(check_op(op));
+    Call call{signature_of(RONDO_REDUCE, type, op, count, static_cast<uint32_t>(root)), send, recv};
+    RONDO_TRY(resolve_op(*target.comm, op, call));
     RONDO_TRY(check_root(root, target.comm->rank_count()));
-    const Signature signature = signature_of(RONDO_REDUCE, type, op, count, static_cast<uint32_t>(root));
-    return submit_checked(target, {signature, send, recv}, whole(count, bytes), stream);
+    return submit_checked(target, std::move(call), whole(count, bytes), stream);
   });
 }
 

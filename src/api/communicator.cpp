@@ -270,6 +270,7 @@ rondo_status_t rondo_comm_destroy(rondo_comm_t handle) noexcept {
     const auto comm = process().communicators.remove(handle);
     if (comm == nullptr) return invalid_handle(HandleKind::communicator, handle);
     comm->close();
+    process().created_ops.remove_all(*comm);
     for (const auto &registration : comm->registration_cache().clear())
       static_cast<void>(process().registrations.remove(registration->handle));
     return {};

@@ -19,6 +19,18 @@ namespace rondo {
   return {static_cast<uint32_t>(collective), static_cast<uint32_t>(type), static_cast<uint32_t>(op), root, count, 0};
 }
 
+/// Checks the operation of a call that reduces, whose type is known. Writes an operation that was made for the
+/// communicator into the call.
+[[nodiscard]] inline Result<void> resolve_op(const Communicator &comm, rondo_op_t op, Call &call) {
+  if (op < RONDO_OP_DYNAMIC) return check_op(op);
+  RONDO_TRY_ASSIGN(const CreatedOp made, process().created_ops.find(op, comm));
+  const auto type = static_cast<rondo_type_t>(call.signature.type);
+  if (made.type != type) return refused_type(op, made.type, type);
+  call.signature.op = premul_sum_op;
+  call.factor = made.factor;
+  return {};
+}
+
 /// Runs check_buffer(), and checks that the memory is of the communicator's device, if it has one.
 [[nodiscard]] inline Result<void> check_buffer(const Communicator &comm, const char *name, const void *buffer,
                                                size_t bytes) {
@@ -61,8 +73,8 @@ struct Target {
   return {};
 }
 
-/// Checks the buffers, and submits the call.
-[[nodiscard]] inline Result<void> submit_checked(const Target &target, Call call, const BlockLayout &layout,
+/// Checks the buffers, and submits the call. `call` is no copy, because to copy what was just written takes time.
+[[nodiscard]] inline Result<void> submit_checked(const Target &target, Call &&call, const BlockLayout &layout,
                                                  rondo_stream_t stream) {
   RONDO_TRY(check_buffers(*target.comm, layout, call));
   return submit(target, call, stream);

@@ -110,6 +110,11 @@ Error refused_buffer(const char *name, const void *buffer, size_t bytes) {
                           " bytes reaches past the end of the address space");
 }
 
+Error refused_type(rondo_op_t op, rondo_type_t made, rondo_type_t called) {
+  return invalid_argument("op " + std::to_string(static_cast<int>(op)) + " was made for " + rondo_type_string(made) +
+                          ", but the call has " + rondo_type_string(called) + "; make an op for each type");
+}
+
 Error refused_overlap() {
   return invalid_argument(
       "send and recv overlap, but not as an operation in place; rondo.h says at each collective what "

@@ -15,11 +15,14 @@ namespace rondo {
 // The inline checks below return these errors when they refuse.
 [[nodiscard]] Error refused_buffer(const char *name, const void *buffer, size_t bytes);
 [[nodiscard]] Error refused_overlap();
+/// Returns the error that an operation was made for another type than that of the call.
+[[nodiscard]] Error refused_type(rondo_op_t op, rondo_type_t made, rondo_type_t called);
 
 /// Returns count * size of the type; unknown types and overflow are refused.
 [[nodiscard]] Result<size_t> bytes_of(size_t count, rondo_type_t type);
 /// Returns bytes * rank_count; overflow is refused.
 [[nodiscard]] Result<size_t> times_ranks(size_t bytes, uint32_t rank_count);
+/// Accepts what RONDO_SUM and its like name.
 [[nodiscard]] Result<void> check_op(rondo_op_t op);
 [[nodiscard]] Result<void> check_root(int root, uint32_t rank_count);
 /// Checks that `buffer` is not null unless `bytes` is 0, and within the address space.

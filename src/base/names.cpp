@@ -50,7 +50,8 @@ const char *rondo_type_string(rondo_type_t type) noexcept {
 
 const char *rondo_op_string(rondo_op_t op) noexcept {
   static constexpr std::array names{"sum", "prod", "min", "max", "avg"};
-  return name_of(names, op);
+  const unsigned number = number_of(op);
+  return number >= RONDO_OP_DYNAMIC && number <= RONDO_OP_LAST ? "premul_sum" : name_of(names, op);
 }
 
 const char *rondo_algorithm_string(rondo_algorithm_t algorithm) noexcept {

@@ -57,6 +57,12 @@ enum ncclRedOp_t : int {
   ncclMaxRedOp = 0x7fffffff,
 };
 
+/// Where the factor of a created operation is.
+enum ncclScalarResidence_t : int {
+  ncclScalarDevice = 0,         ///< memory of the device, read whenever an operation runs
+  ncclScalarHostImmediate = 1,  ///< host memory, read by the call that creates
+};
+
 constexpr int ncclSplitNoColor = -1;  ///< The macro NCCL_SPLIT_NOCOLOR has this value.
 constexpr int ncclShrinkAbort = 1;    ///< The macro NCCL_SHRINK_ABORT has this value.
 
@@ -129,6 +135,10 @@ ncclResult_t ncclAllGather(const void *send, void *recv, size_t send_count, nccl
                            cudaStream_t stream);
 ncclResult_t ncclReduceScatter(const void *send, void *recv, size_t recv_count, ncclDataType_t type, ncclRedOp_t op,
                                ncclComm_t comm, cudaStream_t stream);
+
+ncclResult_t ncclRedOpCreatePreMulSum(ncclRedOp_t *op, void *scalar, ncclDataType_t type,
+                                      ncclScalarResidence_t residence, ncclComm_t comm);
+ncclResult_t ncclRedOpDestroy(ncclRedOp_t op, ncclComm_t comm);
 
 ncclResult_t ncclAlltoAll(const void *send, void *recv, size_t count, ncclDataType_t type, ncclComm_t comm,
                           cudaStream_t stream);

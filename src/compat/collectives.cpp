@@ -39,8 +39,11 @@ ncclResult_t check(const Arguments &call, ncclComm *comm) {
   if (comm->finalized) return refuse(call, "the communicator was finalized; only ncclCommDestroy is left");
   if (call.type < 0 || call.type >= ncclNumTypes)
     return refuse(call, "the data type " + std::to_string(call.type) + " is unknown");
-  if (call.op < 0 || call.op >= ncclNumOps)
-    return refuse(call, "the operation " + std::to_string(call.op) + " is unknown; Rondo has no created operations");
+  const bool created = static_cast<rondo_op_t>(call.op) >= RONDO_OP_DYNAMIC;
+  if (call.op < 0 || (call.op >= ncclNumOps && !created))
+    return refuse(call, "the operation " + std::to_string(call.op) + " is unknown");
+  if (created && ends_with_group(call.op))
+    return refuse(call, "the operation " + std::to_string(call.op) + " was destroyed in this group");
   if (call.root < 0 || call.root >= comm->rank_count)
     return refuse(call, std::string("the ") + (call.is_message() ? "peer" : "root") + " is " +
                             std::to_string(call.root) + "; it must be a rank, 0 to " +
@@ -59,11 +62,14 @@ ncclResult_t check(const Arguments &call, ncclComm *comm) {
 ncclResult_t submit(const Arguments &call, ncclComm *comm, cudaStream_t stream) {
   if (const ncclResult_t checked = check(call, comm); checked != ncclSuccess) return note(checked);
   if (call.count == 0 && !call.is_message()) return ncclSuccess;
-  return run_or_keep(Collective{call.kind, call.send, call.recv, call.count, types[call.type], ops[call.op], call.root,
-                                comm, stream});
+  const rondo_op_t op = call.op < ncclNumOps ? ops[call.op] : static_cast<rondo_op_t>(call.op);
+  return run_or_keep(Collective{call.kind, call.send, call.recv, call.count, type_of(call.type), op, call.root, comm,
+                                stream});
 }
 
 }  // namespace
+
+rondo_type_t rondo::compat::type_of(ncclDataType_t type) { return types[type]; }
 
 NCCL_EXPORT ncclResult_t ncclAllReduce(const void *send, void *recv, size_t count, ncclDataType_t type, ncclRedOp_t op,
                                        ncclComm_t comm, cudaStream_t stream) {

@@ -16,18 +16,26 @@ struct End {
   bool abort;
 };
 
+/// The end of a created operation.
+struct OpEnd {
+  rondo_op_t op;
+  ncclComm *comm;
+};
+
 struct Group {
   int depth = 0;
   ncclResult_t refusal = ncclSuccess;
   std::string sentence;  ///< of the refusal
   std::vector<Initialisation> initialisations;
   std::vector<Collective> collectives;
+  std::vector<OpEnd> op_ends;
   std::vector<End> ends;
 
   void clear() {
     refusal = ncclSuccess;
     initialisations.clear();
     collectives.clear();
+    op_ends.clear();
     ends.clear();
   }
 };
@@ -68,6 +76,22 @@ ncclResult_t run(const Collective &collective) {
   const rondo_comm_t handle = collective.comm->handle;
   const rondo_status_t status = call(collective, handle);
   return status == RONDO_OK ? ncclSuccess : pass_on(status, handle);
+}
+
+ncclResult_t end(const OpEnd &it) {
+  const rondo_comm_t handle = it.comm->handle;
+  const rondo_status_t status = rondo_op_destroy(it.op, handle);
+  return status == RONDO_OK ? ncclSuccess : pass_on(status, handle);
+}
+
+/// Ends operations, then communicators. Returns `result`, or the first failure if that is none.
+ncclResult_t end_kept(const Group &of, ncclResult_t result) {
+  const auto add = [&](ncclResult_t ended) {
+    if (!is_failure(result)) result = ended != ncclSuccess ? ended : result;
+  };
+  for (const OpEnd &each : of.op_ends) add(end(each));
+  for (const End &each : of.ends) add(end_communicator(each.comm, each.abort));
+  return result;
 }
 
 /// Gives a communicator of one rank an id of its own, because the caller's id may be invalid.
@@ -181,11 +205,7 @@ ncclResult_t end_group() {
   Group &own = group();
   if (own.depth == 0) return fail(ncclInvalidUsage, "ncclGroupEnd: this thread has started no group");
   if (--own.depth > 0) return ncclSuccess;
-  ncclResult_t result = run_kept(own);
-  for (const End &each : own.ends) {
-    const ncclResult_t ended = end_communicator(each.comm, each.abort);
-    if (!is_failure(result)) result = ended != ncclSuccess ? ended : result;
-  }
+  const ncclResult_t result = end_kept(own, run_kept(own));
   own.clear();
   return result;
 }
@@ -194,7 +214,7 @@ void drop_group() {
   Group &own = group();
   if (own.depth == 0 || --own.depth > 0) return;
   give_up(own.initialisations, ncclInvalidUsage);
-  for (const End &each : own.ends) static_cast<void>(end_communicator(each.comm, each.abort));
+  static_cast<void>(end_kept(own, ncclSuccess));
   own.clear();
 }
 
@@ -232,6 +252,19 @@ ncclResult_t end_or_keep(ncclComm *comm, bool abort) {
   if (own.depth == 0) return end_communicator(comm, abort);
   own.ends.push_back({comm, abort});
   return ncclSuccess;
+}
+
+ncclResult_t end_or_keep(rondo_op_t op, ncclComm *comm) {
+  Group &own = group();
+  if (own.depth == 0) return end(OpEnd{op, comm});
+  own.op_ends.push_back({op, comm});
+  return ncclSuccess;
+}
+
+bool ends_with_group(ncclRedOp_t op) {
+  const std::vector<OpEnd> &ends = group().op_ends;
+  return std::any_of(ends.begin(), ends.end(),
+                     [&](const OpEnd &each) { return each.op == static_cast<rondo_op_t>(op); });
 }
 
 }  // namespace rondo::compat

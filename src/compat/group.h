@@ -54,5 +54,12 @@ ncclResult_t run_or_keep(const Collective &collective);
 /// Starts the making of a communicator, and waits for it if the communicator is a blocking one.
 ncclResult_t run_or_keep(Initialisation initialisation);
 ncclResult_t end_or_keep(ncclComm *comm, bool abort);
+/// Ends a created operation of `comm`, in a group behind its calls.
+ncclResult_t end_or_keep(rondo_op_t op, ncclComm *comm);
+/// Returns whether the group has kept the end of a created operation.
+[[nodiscard]] bool ends_with_group(ncclRedOp_t op);
+
+/// Returns Rondo's type for a known one of NCCL's.
+[[nodiscard]] rondo_type_t type_of(ncclDataType_t type);
 
 }  // namespace rondo::compat

@@ -17,7 +17,6 @@ ncclResult_t refuse(const char *function, const char *reason) {
 }
 
 constexpr char configured[] = "Rondo takes no configuration for a single call yet; use the function without Config";
-constexpr char created_ops[] = "Rondo has no operations with a factor yet";
 constexpr char derived[] = "Rondo cannot grow a communicator yet; make one from a new unique id";
 constexpr char life[] = "Rondo cannot suspend or resume a communicator yet";
 constexpr char windows[] = "Rondo has no windows yet; ncclCommWindowRegister gave a null handle";
@@ -58,8 +57,6 @@ NCCL_UNSUPPORTED(CommResume, life)
 NCCL_UNSUPPORTED(CommMemStats, properties)
 NCCL_UNSUPPORTED(CommQueryProperties, properties)
 NCCL_UNSUPPORTED(SetEncryption, encryption)
-NCCL_UNSUPPORTED(RedOpCreatePreMulSum, created_ops)
-NCCL_UNSUPPORTED(RedOpDestroy, created_ops)
 NCCL_UNSUPPORTED(WinGetUserPtr, windows)
 
 NCCL_UNSUPPORTED(ParamBind, parameters)

@@ -7,6 +7,7 @@
 #include "src/core/diagnostics/debug_lines.h"
 #include "src/plan/algorithm.h"
 #include "src/plan/integer_mean.h"
+#include "src/plan/premul.h"
 
 namespace rondo {
 namespace {
@@ -115,11 +116,14 @@ Result<std::unique_ptr<const Plan>> Communicator::build(const Call &call) const 
     RONDO_TRY_ASSIGN(key, widen(key, rank_));
     elements *= mean_words(static_cast<rondo_type_t>(call.signature.type));
   }
+  const bool scales = is_premul_sum(call.signature);
+  if (scales) key = sum_of_scaled(key, rank_, rank_count_);
   RONDO_TRY_ASSIGN(const auto choice, choose(collective, elements, static_cast<rondo_type_t>(key.signature.type),
                                              call.counts != nullptr || call.lists != nullptr));
   RONDO_TRY_ASSIGN(auto plan,
                    build_plan(key, choice, capabilities_.geometry, rank_, rank_count_, group_.node_of_ranks()));
   if (widens) plan->widen_from(call.signature);
+  if (scales) plan->scale_from(call.signature, scaling_of(call.signature, rank_, rank_count_));
   return std::unique_ptr<const Plan>(std::move(plan));
 }
 

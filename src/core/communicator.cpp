@@ -99,6 +99,7 @@ Result<void> Communicator::give_numbers(std::span<const Call> calls, std::span<W
     work.number = collectives.number;
     work.history = fingerprint(collectives.history);
     work.lists = call.lists;
+    work.factor = call.factor;
     bound->last_turn = work.turn;  // under the lock that eviction needs too
     bound->captured |= work.captured;
   }

@@ -35,6 +35,7 @@ struct Call {
   const size_t *counts = nullptr;         ///< _v: rank_count entries, read during submit() only
   const size_t *displacements = nullptr;  ///< _v: null if blocks follow each other without gaps
   std::shared_ptr<const BlockLists> lists = nullptr;  ///< replaces both for a _v that exchanges blocks
+  Factor factor = {};                                 ///< of a premul sum
 };
 
 /// One end of a message as the API has checked it.

@@ -11,6 +11,7 @@
 
 #include "src/base/config.h"
 #include "src/base/result.h"
+#include "src/core/created_ops.h"
 #include "src/core/handle_table.h"
 #include "src/core/host_event.h"
 #include "src/core/id_servers.h"
@@ -31,6 +32,7 @@ struct Process {
   HandleTable<HostStream> streams{HandleKind::stream};
   HandleTable<HostEvent> events{HandleKind::event};
   HandleTable<Registration> registrations{HandleKind::registration};
+  CreatedOps created_ops;
   RegionTable regions;
   SegmentTable segments;
   IdServers id_servers;

@@ -98,6 +98,7 @@ Result<void> DeviceExecutor::enqueue_one(const WorkItem &work, void *stream) {
   call.number = work.number;
   call.divisor = static_cast<rondo_op_t>(plan.key.signature.op) == RONDO_AVG ? operations_->rank_count() : 0;
   call.captured = work.captured;
+  call.factor = work.factor;
   call.buffers.signature = work.history;
   // A send window is only read: the schedule has no step that writes it.
   call.buffers.send = {const_cast<std::byte *>(work.send), plan.send.begin, {}};
@@ -110,7 +111,7 @@ Result<void> DeviceExecutor::enqueue_one(const WorkItem &work, void *stream) {
   if (work.lists != nullptr) cost.bytes = work.lists->total_bytes;
   monitor_->add(work, entered, cost, blocks.batch);
   const auto launched = launch_held(work.number, work.captured, [&]() -> Result<void> {
-    if (!plan.schedules.empty()) return plan.widened ? launch_mean(plan, call, stream) : launch(call, stream);
+    if (!plan.schedules.empty()) return launch_plan(plan, call, stream);
     if (blocks.batch == nullptr) return Error{RONDO_ERROR_OUT_OF_RESOURCES, "out of memory"};
     return launch_messages(blocks, stream);
   });
@@ -121,11 +122,12 @@ Result<void> DeviceExecutor::enqueue_one(const WorkItem &work, void *stream) {
   return operations_->report_failure();
 }
 
-Result<void> DeviceExecutor::launch_mean(const Plan &plan, const DeviceCall &call, void *stream) {
-  DeviceCall on_words = call;
-  RONDO_TRY_ASSIGN(on_words.buffers, widen(plan, call, stream));
-  RONDO_TRY(launch(on_words, stream));
-  return narrow(plan, call, operations_->rank_count(), stream);
+Result<void> DeviceExecutor::launch_plan(const Plan &plan, const DeviceCall &call, void *stream) {
+  if (!plan.widened && plan.scaling == Scaling::none) return launch(call, stream);
+  DeviceCall prepared = call;
+  RONDO_TRY_ASSIGN(prepared.buffers, prepare_operands(plan, call, stream));
+  RONDO_TRY(launch(prepared, stream));
+  return plan.widened ? narrow(plan, call, operations_->rank_count(), stream) : Result<void>();
 }
 
 std::shared_ptr<const DeviceBatch> DeviceExecutor::blocks_of(const WorkItem &work) const {

@@ -50,6 +50,7 @@ struct DeviceCall {
   uint64_t number = 0;    ///< of the collective: equal on all ranks
   uint32_t divisor = 0;   ///< the number of ranks for avg, otherwise 0
   bool captured = false;  ///< into a graph, as check_stream() reported; it runs with each launch of the graph
+  Factor factor = {};     ///< of a premul sum
 };
 
 /// A batch of messages as the device gets it.
@@ -123,8 +124,9 @@ class DeviceExecutor : public Executor {
   /// Enqueues and returns. Where ranks share a kernel, it returns when all of them have arrived, or by stop(). `stream`
   /// is the caller's, null for the default stream. Work that a failure leaves running ends by itself, or by stop().
   [[nodiscard]] virtual Result<void> launch(const DeviceCall &call, void *stream) = 0;
-  /// Enqueues, before launch(), the widening of the operands of a widened plan. Returns the buffers for launch().
-  [[nodiscard]] virtual Result<Buffers> widen(const Plan &plan, const DeviceCall &call, void *stream) = 0;
+  /// Enqueues, before launch(), the widening of the operands of a widened plan, or the scaling of those of a premul
+  /// sum. Returns the buffers for launch().
+  [[nodiscard]] virtual Result<Buffers> prepare_operands(const Plan &plan, const DeviceCall &call, void *stream) = 0;
   /// Enqueues, after launch(), the division of the sums into the buffers of `call`.
   [[nodiscard]] virtual Result<void> narrow(const Plan &plan, const DeviceCall &call, uint32_t rank_count,
                                             void *stream) = 0;
@@ -148,7 +150,7 @@ class DeviceExecutor : public Executor {
 
  private:
   [[nodiscard]] Result<void> enqueue_one(const WorkItem &work, void *stream);
-  [[nodiscard]] Result<void> launch_mean(const Plan &plan, const DeviceCall &call, void *stream);
+  [[nodiscard]] Result<void> launch_plan(const Plan &plan, const DeviceCall &call, void *stream);
   /// Returns the blocks of a plan that exchanges them. Null: it does not, or there is no memory.
   [[nodiscard]] std::shared_ptr<const DeviceBatch> blocks_of(const WorkItem &work) const;
   /// Calls launches() while no quiet moment begins. `number`: of the collective, or 0.

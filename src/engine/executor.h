@@ -20,6 +20,7 @@
 #include "src/engine/blocks.h"
 #include "src/engine/transfers.h"
 #include "src/plan/plan.h"
+#include "src/plan/premul.h"
 #include "src/proto/connection.h"
 
 namespace rondo {
@@ -77,6 +78,7 @@ struct WorkItem {
   uint32_t history = 0;   ///< fingerprint() of it and all before it
   bool captured = false;  ///< into a graph, as check_stream() said: it runs when that is launched
   std::shared_ptr<const BlockLists> lists = nullptr;  ///< of a _v collective that exchanges blocks
+  Factor factor = {};     ///< of a premul sum
 };
 
 class Executor {

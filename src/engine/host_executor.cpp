@@ -12,6 +12,7 @@
 #include "src/base/float_mode.h"
 #include "src/engine/host_stream.h"
 #include "src/engine/reduction/integer_mean.h"
+#include "src/engine/reduction/scale.h"
 #include "src/engine/run_plan.h"
 #include "src/engine/watch.h"
 
@@ -113,7 +114,8 @@ Result<std::unique_ptr<PreparedPlan>> HostExecutor::prepare(const Plan &plan) {
   const auto op = static_cast<rondo_op_t>(plan.key.signature.op);
   bound->send_bytes = plan.send.count * rondo_type_size(type);
   bound->recv_bytes = plan.recv.count * rondo_type_size(type);
-  bound->exports = !plan.widened && std::max(bound->send_bytes, bound->recv_bytes) >= export_bytes_min;
+  bound->exports = !plan.widened && plan.scaling != Scaling::into_workspace &&
+                   std::max(bound->send_bytes, bound->recv_bytes) >= export_bytes_min;
   bound->reducer.divisor = op == RONDO_AVG ? parts_.rank_count : 0;
   bound->reducer.function = reduce_function(type, op);
   bound->reducer.small_function = reduce_function_plain(type, op);
@@ -211,13 +213,14 @@ bool HostExecutor::quiesce() {
   return true;
 }
 
-/// Exports what is worth it, where peers can read it.
-void HostExecutor::export_buffers(const WorkItem &work, const Bound &bound, Buffers &buffers) const {
+/// Exports what is worth it, where peers can read it. `send`: what the plan sends.
+void HostExecutor::export_buffers(const WorkItem &work, const std::byte *send, const Bound &bound,
+                                  Buffers &buffers) const {
   const auto find = [&](const std::byte *first, uint64_t bytes, MemoryHandle &handle) {
     if (bytes >= export_bytes_min) handle = operations_->registration_cache().find(first, bytes);
   };
-  find(work.send, bound.send_bytes, buffers.send.handle);
-  const bool same_buffer = work.recv == work.send && work.plan->recv == work.plan->send;
+  find(send, bound.send_bytes, buffers.send.handle);
+  const bool same_buffer = work.recv == send && work.plan->recv == work.plan->send;
   if (same_buffer)
     buffers.recv.handle = buffers.send.handle;
   else
@@ -236,12 +239,19 @@ bool HostExecutor::run_transfers(const WorkItem &work, const HostStream *stream)
 
   Buffers buffers;
   buffers.signature = work.history;
-  // A send window is only read: the schedule has no step that writes it.
-  buffers.send.data = const_cast<std::byte *>(work.send);
+  // A send window is only read: the schedule has no step that writes it, except in place.
+  const std::unique_ptr<std::byte[]> scaled = scaled_operands_of(plan);
+  buffers.send.data = plan.scaling == Scaling::into_recv ? work.recv
+                      : scaled != nullptr                ? scaled.get()
+                                                         : const_cast<std::byte *>(work.send);
   buffers.send.origin = plan.send.begin;
   buffers.recv.data = work.recv;
   buffers.recv.origin = plan.recv.begin;
-  if (bound.exports) export_buffers(work, bound, buffers);
+  if (bound.exports) export_buffers(work, buffers.send.data, bound, buffers);
+  // If peers can read recv, they read the scaled operands there.
+  const bool scales_on_the_way = plan.scaling == Scaling::into_recv && !buffers.recv.handle.exported &&
+                                 plan.choice.kernel == RONDO_KERNEL_LOAD_STORE;
+  if (scales_on_the_way) buffers.send.data = const_cast<std::byte *>(work.send);
   std::optional<MeanWorkspace> workspace;
   if (plan.widened) {
     workspace.emplace(work);
@@ -255,10 +265,13 @@ bool HostExecutor::run_transfers(const WorkItem &work, const HostStream *stream)
   if (!ranks.failed()) {
     Waiter waiter(parts_.wait, links_.peers(), watch);
     const DefaultFloatMode mode;  // else ranks whose callers run in different modes would get different results
+    std::optional<OperandScaler> scaler;
+    if (plan.scaling != Scaling::none) scaler.emplace(work);
+    if (scaler && !scales_on_the_way) (*scaler)(buffers.send.data, work.send, bound.send_bytes);
     if (stay_in_reach(work.number, waiter)) {
       if (plan.schedules.empty()) outcome = blocks_.run(work, *operations_, waiter);
       else if (plan.choice.kernel == RONDO_KERNEL_LOAD_STORE)
-        outcome = exchange_.run(plan, buffers, bound.reducer, waiter);
+        outcome = exchange_.run(plan, buffers, bound.reducer, waiter, scales_on_the_way ? &*scaler : nullptr);
       else outcome = run_plan(plan, buffers, bound.reducer, bound.links, waiter);
     }
   }

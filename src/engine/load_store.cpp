@@ -35,17 +35,19 @@ bool reduces_cheaply(rondo_type_t type, rondo_op_t op) {
 
 }  // namespace
 
-RunOutcome ExchangeEnd::run(const Plan &plan, const Buffers &buffers, const HostReducer &reducer, Waiter &waiter) {
-  return LoadStoreCall(*this, plan, buffers, reducer, waiter).run(plan.choice.algorithm);
+RunOutcome ExchangeEnd::run(const Plan &plan, const Buffers &buffers, const HostReducer &reducer, Waiter &waiter,
+                            const OperandScaler *scaler) {
+  return LoadStoreCall(*this, plan, buffers, reducer, waiter, scaler).run(plan.choice.algorithm);
 }
 
 // operands_ and results_ are set by the forms that need them.
 LoadStoreCall::LoadStoreCall(ExchangeEnd &end, const Plan &plan, const Buffers &buffers, const HostReducer &reducer,
-                             Waiter &waiter)
+                             Waiter &waiter, const OperandScaler *scaler)
     : end_(end),
       buffers_(buffers),
       reducer_(reducer),
       waiter_(waiter),
+      scaler_(scaler),
       tiles_(plan.lanes.front().program.partition),
       count_(plan.key.signature.count),
       element_bytes_(plan.lanes.front().program.element_bytes),
@@ -76,10 +78,12 @@ RunOutcome LoadStoreCall::run_one_shot() {
   const uint64_t number = ++end_.posts_;
   assert(bytes() <= view.geometry.post_bytes);
   const uint64_t flag = post_flag(number, buffers_.signature);
-  copy(view.post_payload(rank, number, bytes()), buffers_.send.data, bytes());  // P1
-  publish(view.post(rank, number).flag, flag);                                  // P2
+  const std::byte *own = buffers_.send.data;  // not the payload, whose lines the peers are taking
+  if (scaler_ != nullptr) own = scaled(buffers_.recv.data, own, bytes());
+  copy(view.post_payload(rank, number, bytes()), own, bytes());  // P1
+  publish(view.post(rank, number).flag, flag);                   // P2
 
-  operands_[rank] = buffers_.send.data;  // not the payload, whose lines the peers are taking
+  operands_[rank] = own;
   for (uint32_t peer = 0; peer < rank_count(); ++peer) {
     if (peer == rank) continue;
     operands_[peer] = view.post_payload(peer, number, bytes());

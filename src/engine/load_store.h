@@ -10,6 +10,7 @@
 #include <span>
 #include <vector>
 
+#include "src/engine/reduction/scale.h"
 #include "src/engine/run_plan.h"
 #include "src/proto/exchange.h"
 
@@ -43,8 +44,10 @@ class ExchangeEnd {
         wake_(wake),
         cache_bytes_(cache_bytes) {}
 
-  /// Runs an all-reduce whose plan names the kernel load_store. Allocates nothing.
-  [[nodiscard]] RunOutcome run(const Plan &plan, const Buffers &buffers, const HostReducer &reducer, Waiter &waiter);
+  /// Runs an all-reduce whose plan names the kernel load_store. Allocates nothing. With `scaler`, this rank's operands
+  /// are scaled on the way, and neither of its buffers is exported.
+  [[nodiscard]] RunOutcome run(const Plan &plan, const Buffers &buffers, const HostReducer &reducer, Waiter &waiter,
+                               const OperandScaler *scaler = nullptr);
 
   /// Reports all calls to come to `trace`, which outlives them. For tests.
   void trace_to(ExchangeTrace &trace) { trace_ = &trace; }

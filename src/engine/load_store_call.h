@@ -19,7 +19,7 @@ namespace rondo {
 class LoadStoreCall {
  public:
   LoadStoreCall(ExchangeEnd &end, const Plan &plan, const Buffers &buffers, const HostReducer &reducer,
-                Waiter &waiter);
+                Waiter &waiter, const OperandScaler *scaler);
 
   [[nodiscard]] RunOutcome run(rondo_algorithm_t algorithm);
 
@@ -98,6 +98,16 @@ class LoadStoreCall {
     else
       std::memcpy(to, from, size);
   }
+  /// Scales operands of this rank, and returns `to`.
+  [[nodiscard]] const std::byte *scaled(std::byte *to, const std::byte *from, size_t size) const {
+    (*scaler_)(to, from, size);
+    return to;
+  }
+  /// Copies operands of this rank to where peers read them, scaled if that is asked for.
+  void copy_operands(std::byte *to, const std::byte *from, size_t size) const {
+    if (scaler_ == nullptr) return copy(to, from, size);
+    (*scaler_)(to, from, size);
+  }
   void reduce(const HostReducer &reducer, std::span<const std::byte *const> operands,
               std::span<std::byte *const> outputs, uint64_t count, bool past_caches = false) const {
     if (end_.trace_ != nullptr) end_.trace_->reduced(operands, outputs, count * element_bytes_);
@@ -132,6 +142,7 @@ class LoadStoreCall {
   const Buffers &buffers_;
   const HostReducer &reducer_;
   Waiter &waiter_;
+  const OperandScaler *const scaler_;  ///< of a premul sum whose operands are scaled on the way, otherwise null
   const Partition &tiles_;  ///< of the schedule: a ring's order of reductions follows from them
   const uint64_t count_;
   const uint32_t element_bytes_;

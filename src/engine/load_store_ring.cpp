@@ -39,13 +39,14 @@ bool LoadStoreCall::reduce_hop(RingProgress &progress) const {
   const Range part = tiles_.range(progress.tile, owner);
   if (part.count != 0) {
     const uint64_t in_buffer = part.begin * element_bytes_, part_bytes = part.count * element_bytes_;
-    const std::byte *const own = buffers_.send.data + in_buffer;
+    const std::byte *own = buffers_.send.data + in_buffer;
     std::byte *const recv = buffers_.recv.data + in_buffer;
     std::byte *const sum = end_.view_.accumulator(owner, chunk);
+    if (scaler_ != nullptr && !first) own = scaled(recv, own, part_bytes);
     const std::array<const std::byte *, 2> operands{own, sum};
     const std::array<std::byte *, 2> outputs{sum, recv};
     if (first)
-      copy(sum, own, part_bytes);
+      copy_operands(sum, own, part_bytes);
     else
       add_to_sum(operands, std::span(outputs).first(last && !streams() ? 2 : 1), part.count, progress.hop);
     if (last && streams()) copy(recv, sum, part_bytes, true);

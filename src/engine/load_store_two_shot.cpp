@@ -79,8 +79,8 @@ void LoadStoreCall::contribute(uint64_t chunk) const {
     const std::byte *const from = buffers_.send.data + all.begin * element_bytes_;
     const uint64_t before = (own.begin - all.begin) * element_bytes_;
     const uint64_t after = before + own.count * element_bytes_;
-    copy(to, from, before);
-    copy(to + after, from + after, all.count * element_bytes_ - after);
+    copy_operands(to, from, before);
+    copy_operands(to + after, from + after, all.count * element_bytes_ - after);
   }
   publish(own_place().contributed.value, end_.chunks_ + chunk + 1);  // C2
 }
@@ -117,6 +117,9 @@ void LoadStoreCall::reduce_range(uint64_t chunk, Range range) const {
     for (uint32_t index = 0; index < rank_count(); ++index)
       operands[index] = operand(chunk, (first + index) % rank_count(), piece.begin);
     const uint64_t in_range = (piece.begin - range.begin) * element_bytes_;
+    const std::byte *&own = operands[(end_.rank_ + rank_count() - first) % rank_count()];
+    if (scaler_ != nullptr)  // to where the sum goes, which is in the cache then
+      own = scaled((apart_from_caches ? result : recv) + in_range, own, piece.count * element_bytes_);
     std::byte *const outputs[] = {result + in_range, recv + in_range};  // of which some are written
     const std::span<std::byte *const> all_outputs(outputs);
     reduce(reducer_, std::span(operands).first(rank_count()),

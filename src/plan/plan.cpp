@@ -44,6 +44,11 @@ constexpr uint64_t mix(uint64_t hash, uint64_t value) {
 
 }  // namespace
 
+const char *op_string(const Signature &signature) {
+  const bool premul = signature.op == premul_sum_op;
+  return rondo_op_string(premul ? RONDO_OP_DYNAMIC : static_cast<rondo_op_t>(signature.op));
+}
+
 uint64_t vector_elements(const OperationKey &key) {
   uint64_t end = key.blocks.empty() ? key.signature.count : 0;
   for (const Range &block : key.blocks) end = std::max(end, block.begin + block.count);
@@ -62,7 +67,7 @@ std::string describe(const Signature &signature) {
   text += " of " + (by_pairs ? "" : std::to_string(signature.count) + " ") +
           rondo_type_string(static_cast<rondo_type_t>(signature.type));
   if (traits.reduces)
-    text += std::string(" (") + rondo_op_string(static_cast<rondo_op_t>(signature.op)) + ")";
+    text += std::string(" (") + op_string(signature) + ")";
   if (traits.root != RootRole::none)
     text += (traits.root == RootRole::sends ? " from rank " : " to rank ") + std::to_string(signature.root);
   if (signature.counts_hash != 0) text += " in uneven blocks";
@@ -117,6 +122,12 @@ void Plan::widen_from(const Signature &called_as) {
   called = called_as;
   widened = true;
   vector_bytes = vector_bytes / (word_bytes * mean_words(type)) * rondo_type_size(type);
+  identity = identity_of(called, choice);
+}
+
+void Plan::scale_from(const Signature &called_as, Scaling where) {
+  called = called_as;
+  scaling = where;
   identity = identity_of(called, choice);
 }
 

@@ -28,6 +28,12 @@ struct Signature {
   bool operator==(const Signature &) const = default;
 };
 
+/// The operation of a signature that stands for every premul sum. Ranks need not have equal factors.
+inline constexpr uint32_t premul_sum_op = 0xFF;
+
+/// Returns the name of the operation.
+[[nodiscard]] const char *op_string(const Signature &signature);
+
 /// The signature of rondo_comm_finalize(): a barrier, except for the operation, so that no barrier matches it.
 inline constexpr Signature finalize_signature{RONDO_BARRIER, RONDO_UINT8, RONDO_MIN, 0, 1, 0};
 
@@ -62,6 +68,9 @@ struct PlannedLane {
   LaneProgram program;  ///< points into the plan
 };
 
+/// Where an executor puts the scaled operands of a premul sum (src/plan/premul.h).
+enum class Scaling : uint8_t { none, into_recv, into_workspace };
+
 class Plan {
  public:
   Plan(const Plan &) = delete;
@@ -69,10 +78,13 @@ class Plan {
 
   /// Makes the plan of a mean of integers, `called_as`, from the plan that adds the words.
   void widen_from(const Signature &called_as);
+  /// Makes the plan of a premul sum, `called_as`, from the plan that adds the scaled operands.
+  void scale_from(const Signature &called_as, Scaling where);
 
   OperationKey key;
-  Signature called;      ///< as the caller gave it: that of `key`, except in a mean of integers
+  Signature called;      ///< as the caller gave it: that of `key`, except in a mean of integers or a premul sum
   bool widened = false;  ///< a mean of integers: the plan adds words (src/plan/integer_mean.h)
+  Scaling scaling = Scaling::none;  ///< other than none: a premul sum (src/plan/premul.h)
   PlanChoice choice;
   std::vector<Schedule> schedules;  ///< one a channel; none if it exchanges blocks
   std::vector<PlannedLane> lanes;   ///< of all channels

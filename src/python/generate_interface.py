@@ -14,6 +14,7 @@ from pathlib import Path
 SCALARS = {"int": "c_int", "unsigned": "c_uint", "size_t": "c_size_t", "int32_t": "c_int32", "uint32_t": "c_uint32",
            "int64_t": "c_int64", "uint64_t": "c_uint64", "double": "c_double"}
 POINTERS = {"void": "c_void_p", "char": "c_char_p"}
+BOUNDS = {"RONDO_OP_DYNAMIC", "RONDO_OP_LAST"}  # of operations that a program makes, which Python has as objects
 HEAD = '''# SPDX-License-Identifier: Apache-2.0
 """This module was generated from Rondo's public headers. It has the numbers, structs and prototypes of the C API."""
 # pylint: disable=invalid-name,too-few-public-methods
@@ -79,7 +80,8 @@ def lines(told, text):
     for enum, values in told["enums"].items():
         yield f"\n\nclass {camel_case(enum)}(IntEnum):\n    \"\"\"The values of {enum}.\"\"\"\n"
         for name, value in values.items():
-            yield f"    {member(enum, name)} = {value}"
+            if name not in BOUNDS:
+                yield f"    {member(enum, name)} = {value}"
     for struct, layout in told["structs"].items():
         yield f"\n\nclass {struct}(Structure):\n    \"\"\"The layout of {struct}.\"\"\"\n"
         fields = [f'("{field["name"]}", {types.python(field["type"])}' +

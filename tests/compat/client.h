@@ -15,6 +15,7 @@ void check_shrink();
 void check_memory();
 void check_graphs();
 void check_messages();
+void check_ops();
 void check_unsupported();
 void check_version();
 void check_sum();

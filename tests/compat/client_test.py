@@ -103,6 +103,10 @@ class Programs(unittest.TestCase):
     def test_a_group_is_captured_and_replayed(self):
         self.check("graphs")
 
+    def test_operations_with_a_factor_by_kernels_and_by_copies(self):
+        self.check("ops")
+        self.check("ops", RONDO_DEVICE_EXECUTOR="copy")
+
     def test_what_is_not_supported_says_so(self):
         self.check("unsupported")
 

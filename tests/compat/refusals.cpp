@@ -23,7 +23,7 @@ constexpr const char *unsupported[] = {
     "ncclLsaBarrierCreateRequirement", "ncclParamBind", "ncclParamDumpAll", "ncclParamGet",
     "ncclParamGetAllParameterKeys", "ncclParamGetI16", "ncclParamGetI32", "ncclParamGetI64", "ncclParamGetI8",
     "ncclParamGetParameter", "ncclParamGetStr", "ncclParamGetU16", "ncclParamGetU32", "ncclParamGetU64",
-    "ncclParamGetU8", "ncclPutSignal", "ncclRedOpCreatePreMulSum", "ncclRedOpDestroy", "ncclReduceConfig",
+    "ncclParamGetU8", "ncclPutSignal", "ncclReduceConfig",
     "ncclReduceScatterConfig", "ncclScatterConfig", "ncclSetEncryption", "ncclSignal",
     "ncclWaitSignal", "ncclWinGetUserPtr"};
 

@@ -59,8 +59,8 @@ class FakeDevice final : public rondo::DeviceExecutor {
   uint64_t follower_patience_ns = 10'000'000'000;  ///< of stop_sharing(), for a follower that is not stuck
 
  protected:
-  [[nodiscard]] rondo::Result<rondo::Buffers> widen(const rondo::Plan &, const rondo::DeviceCall &call,
-                                                    void *) override {
+  [[nodiscard]] rondo::Result<rondo::Buffers> prepare_operands(const rondo::Plan &,
+                                                              const rondo::DeviceCall &call, void *) override {
     return call.buffers;  // it has no memory
   }
   [[nodiscard]] rondo::Result<void> narrow(const rondo::Plan &, const rondo::DeviceCall &, uint32_t, void *) override {

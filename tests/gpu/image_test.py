@@ -41,6 +41,7 @@ def kernel_names(types):
             for operation in OPERATIONS:
                 yield f"rondo_{stem}_{name}_{operation}"
     yield from MEAN_KERNELS
+    yield "rondo_scale"
 
 
 def resources(report):

@@ -53,6 +53,18 @@ def reductions(rank, size):
     x = torch.full((3,), rank + 1.0)
     dist.all_reduce(x, dist.ReduceOp.AVG)
     equal(x, torch.full((3,), (size + 1) / 2))
+    factors = [0.5 + each for each in range(size)]
+    for dtype in (torch.float16, torch.bfloat16, torch.float32, torch.float64):
+        mine = of_rank(0, dtype=dtype) + rank
+        expected = sum(factor * (of_rank(0, dtype=torch.float64) + each) for each, factor in enumerate(factors))
+        for factor in (factors[rank], torch.tensor(factors[rank], dtype=dtype)):
+            scaled = dist._make_nccl_premul_sum(factor)
+            x = mine.clone()
+            dist.all_reduce(x, scaled)
+            equal(x, expected.to(dtype))
+            whole, part = mine.repeat(size), torch.empty(6, dtype=dtype)
+            dist.reduce_scatter_tensor(part, whole, scaled)
+            equal(part, expected.to(dtype))
     x = torch.full((3,), 2, dtype=torch.int64)
     dist.all_reduce(x, dist.ReduceOp.PRODUCT)
     equal(x, torch.full((3,), 2 ** size))

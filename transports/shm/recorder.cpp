@@ -43,7 +43,8 @@ bool is_known(uint64_t value, const char *(*name)(Enum)) {
 bool is_known(const TimedOperation &timed) {
   return timed.signature.collective < collective_table.size() &&
          is_collective(static_cast<rondo_collective_t>(timed.signature.collective)) &&
-         is_known(timed.signature.type, rondo_type_string) && is_known(timed.signature.op, rondo_op_string) &&
+         is_known(timed.signature.type, rondo_type_string) &&
+         (timed.signature.op == premul_sum_op || is_known(timed.signature.op, rondo_op_string)) &&
          is_known(timed.algorithm, rondo_algorithm_string) && is_known(timed.protocol, rondo_protocol_string) &&
          is_known(timed.kernel, rondo_kernel_string) &&
          timed.state <= OperationState::failed;

@@ -166,7 +166,7 @@ std::string operation_line(const RecordedOperation &operation, uint32_t rank, ui
                     {"state", operation_state_string(operation.state)},
                     {"collective", rondo_collective_string(static_cast<rondo_collective_t>(signature.collective))},
                     {"type", rondo_type_string(static_cast<rondo_type_t>(signature.type))},
-                    {"op", rondo_op_string(static_cast<rondo_op_t>(signature.op))},
+                    {"op", op_string(signature)},
                     {"root", signature.root},
                     {"count", signature.count},
                     {"uneven_blocks", signature.counts_hash != 0},

@@ -19,6 +19,7 @@ from ._errors import (AbortedError, AuthenticationError, CommFailedError, Error,
                       RevokedError, SystemCallError, TimeoutError, UnsupportedError)
 from ._groups import Group, group
 from ._interface import VERSION, Algorithm, Collective, DeviceExecutor, Kernel, Op, Protocol, Status, Type
+from ._ops import PremulSum
 from ._streams import Event, Stream, Work
 
 __version__ = ".".join(map(str, VERSION))
@@ -26,7 +27,7 @@ __all__ = [
     "AbortedError", "Algorithm", "AuthenticationError", "Buffer", "Collective", "CommFailedError", "Communicator",
     "DeviceExecutor", "Error", "Event", "Group", "InternalError", "InvalidArgument", "InvalidHandle", "InvalidUsage",
     "Kernel", "Memory", "MismatchError", "NotReadyError", "Op", "OperationStatistics", "OutOfResourcesError", "Plan",
-    "Properties", "Protocol", "Registration", "RemoteError", "RevokedError", "Statistics", "Status", "Stream",
-    "SystemCallError", "TimeoutError", "Type", "UniqueId", "UnsupportedError", "Work", "empty", "group", "init",
-    "init_all", "unique_id",
+    "PremulSum", "Properties", "Protocol", "Registration", "RemoteError", "RevokedError", "Statistics", "Status",
+    "Stream", "SystemCallError", "TimeoutError", "Type", "UniqueId", "UnsupportedError", "Work", "empty", "group",
+    "init", "init_all", "unique_id",
 ]

@@ -16,6 +16,7 @@ from ._errors import InvalidArgument, check, failure
 from ._groups import state
 from ._interface import Op, Type
 from ._library import C
+from ._ops import PremulSum
 from ._streams import Stream, Work, handle_of
 
 OPS: Dict[Any, int] = {**{op.name.lower(): int(op) for op in Op}, **{op: int(op) for op in Op}}
@@ -29,8 +30,8 @@ def op_number(op: Any) -> int:
     try:
         return OPS[op]
     except (KeyError, TypeError):
-        raise InvalidArgument(f"{op!r} is no reduction. There are: {', '.join(each.name.lower() for each in Op)}"
-                              ) from None
+        raise InvalidArgument(f"{op!r} is no reduction. There are: {', '.join(each.name.lower() for each in Op)}, "
+                              "PremulSum(factor)") from None
 
 
 def number_of(value: Any, name: str) -> int:
@@ -148,9 +149,9 @@ class Calls:
         recv = send if out is None else describe(out)
         if recv[1] != send[1] or recv[2] != send[2] or not recv[3]:
             unfit(recv, send[1], send[2])
-        if stream is not None or state.group is not None:
-            return self._call(_all_reduce, (send[0], recv[0], send[1], send[2], op_number(op)),
-                              stream, data if out is None else out, (send, recv))
+        if stream is not None or state.group is not None or type(op) is PremulSum:
+            return self._reduce(_all_reduce, (send[0], recv[0], send[1], send[2]), op, (),
+                                stream, data if out is None else out, (send, recv))
         status = _all_reduce(send[0], recv[0], send[1], send[2], op_number(op), self._handle, None)
         if status:
             raise failure(status, self._handle)
@@ -169,8 +170,8 @@ class Calls:
         result, recv = data if out is None else out, NOTHING
         if self.rank == root:
             recv = output(result, send[1], send[2])
-        return self._call(C.rondo_reduce, (send[0], recv[0], send[1], send[2], op_number(op), number_of(root, "root")),
-                          stream, result, (send, recv))
+        return self._reduce(C.rondo_reduce, (send[0], recv[0], send[1], send[2]), op, (number_of(root, "root"),),
+                            stream, result, (send, recv))
 
     def all_gather(self, data: Any, out: Any = None, stream: Any = None) -> Any:
         """Collects the arrays of all ranks on every rank. A new output has the shape (size, *data.shape).
@@ -217,8 +218,8 @@ class Calls:
             shape = shape_of(data, send)
             out = new_like(data, send, shape[1:] if shape[:1] == (self.size,) else (count,), count)
         recv = output(out, count, send[2])
-        return self._call(C.rondo_reduce_scatter, (send[0], recv[0], count, send[2], op_number(op)),
-                          stream, out, (send, recv))
+        return self._reduce(C.rondo_reduce_scatter, (send[0], recv[0], count, send[2]), op, (),
+                            stream, out, (send, recv))
 
     def reduce_scatter_v(self, data: Any, counts: Sequence[int], out: Any = None, op: Any = "sum",
                          stream: Any = None) -> Any:
@@ -229,8 +230,8 @@ class Calls:
         if out is None:
             out = new_like(data, send, (each[self.rank],), each[self.rank])
         recv = output(out, each[self.rank], send[2])
-        return self._call(C.rondo_reduce_scatter_v, (send[0], recv[0], each, send[2], op_number(op)),
-                          stream, out, (send, recv))
+        return self._reduce(C.rondo_reduce_scatter_v, (send[0], recv[0], each, send[2]), op, (),
+                            stream, out, (send, recv))
 
     def all_to_all(self, data: Any, out: Any = None, stream: Any = None) -> Any:
         """Exchanges a block between every two ranks: block r of `data` goes to rank r, in place or into `out`."""
@@ -339,6 +340,17 @@ class Calls:
         if not recv[3]:
             unfit(recv, recv[1], recv[2])
         return self._call(C.rondo_recv, (recv[0], recv[1], recv[2], number_of(peer, "peer")), stream, out, recv)
+
+    def _reduce(self, function: Callable[..., int], before: Tuple[Any, ...], op: Any, after: Tuple[Any, ...],
+                stream: Any, result: Any, held: Any) -> Any:
+        """Calls a function of C that takes an operation behind the type, which is the last argument of `before`."""
+        if type(op) is not PremulSum:
+            return self._call(function, (*before, op_number(op), *after), stream, result, held)
+        made = op._make(self._handle, before[-1])
+        try:
+            return self._call(function, (*before, made, *after), stream, result, (held, op.factor))
+        finally:
+            C.rondo_op_destroy(made, self._handle)  # what was enqueued or kept in a group still uses it
 
     def _call(self, function: Callable[..., int], arguments: Tuple[Any, ...], stream: Any, result: Any,
               held: Any) -> Any:

@@ -11,6 +11,7 @@ from torch._C._distributed_c10d import ReduceOp
 from .._buffers import Buffer
 from .._errors import InvalidArgument, UnsupportedError
 from .._interface import Op, Type
+from .._ops import PremulSum
 
 TYPES = {torch.int8: Type.INT8, torch.uint8: Type.UINT8, torch.int32: Type.INT32, torch.int64: Type.INT64,
          torch.uint32: Type.UINT32, torch.uint64: Type.UINT64, torch.float16: Type.FLOAT16,
@@ -55,10 +56,21 @@ def bitwise(tensor: torch.Tensor, reduction: Any) -> Any:
     return BITWISE.get(operation)
 
 
-def reduced(tensor: torch.Tensor, reduction: Any) -> Tuple[Buffer, Op]:
+def premul_sum(reduction: Any) -> PremulSum:
+    """Returns the sum with the factor of a ReduceOp of _make_nccl_premul_sum(), which keeps it in its pickled state."""
+    state = reduction.__getstate__() if hasattr(reduction, "op") else ()
+    if len(state) != 2 or state[1] is None:
+        raise InvalidArgument("PREMUL_SUM has no factor: pass torch.distributed._make_nccl_premul_sum(factor)")
+    return PremulSum(moved(state[1]) if isinstance(state[1], torch.Tensor) else state[1])
+
+
+def reduced(tensor: torch.Tensor, reduction: Any) -> Tuple[Buffer, Any]:
     """Describes a tensor whose elements are reduced, and the reduction."""
     operation = number_of(reduction)
-    if tensor.dtype is torch.bool:
+    op: Any
+    if operation == ReduceOp.PREMUL_SUM and tensor.dtype is not torch.bool:
+        op = premul_sum(reduction)
+    elif tensor.dtype is torch.bool:
         tensor, op = check(tensor).view(torch.uint8), LOGICAL.get(operation)
     else:
         op = OPS.get(operation)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The words of a rank's means of integers on its device (src/proto/integer_mean.h). One workspace serves all calls of
-// the communicator, which its stream order keeps apart. It grows for a plan that needs more. Graphs and calls in
-// flight may use what it was before, so that stays until the communicator ends.
+// The operands of a rank's means of integers (src/proto/integer_mean.h) and premul sums (src/plan/premul.h) on its
+// device. One workspace serves all calls of the communicator, which its stream order keeps apart. It grows for a plan
+// that needs more. Graphs and calls in flight may use what it was before, so that stays until the communicator ends.
 #pragma once
 
 #include <memory>
@@ -9,32 +9,37 @@
 
 #include "cuda/driver/kernel_set.h"
 #include "cuda/kernels/mean.h"
+#include "cuda/kernels/scale.h"
 #include "cuda/transport/shared_memory.h"
-#include "src/plan/plan.h"
+#include "src/engine/executor.h"
 #include "src/proto/interpreter.h"
 
 namespace rondo::cuda {
 
-class MeanWorkspace {
+class OperandWorkspace {
  public:
-  /// Makes room for the words of a widened plan. It does not wait for the device, where that has virtual memory.
+  /// Makes room for the operands of a plan that needs it, and finds the kernels. It does not wait for the device, where
+  /// that has virtual memory.
   [[nodiscard]] Result<void> reserve(const PrimaryContext &context, const KernelSet &kernels, const Plan &plan);
 
-  /// Returns `called` with the workspace in place of the caller's buffers.
+  /// Returns `called` with the buffers that the plan works on in place of the caller's.
   [[nodiscard]] Buffers buffers_of(const Plan &plan, const Buffers &called) const;
   /// Enqueues the widening of the send buffer. The stream's context is current.
   [[nodiscard]] Result<void> widen(const CudaDriver &driver, const Plan &plan, const Buffers &called,
                                    CuStream stream) const;
+  /// Enqueues the scaling of the send buffer likewise.
+  [[nodiscard]] Result<void> scale(const CudaDriver &driver, const Plan &plan, const Buffers &called,
+                                   const Factor &factor, CuStream stream) const;
   /// Enqueues the division of the sums into the recv buffer, if this rank has one. The stream's context is current.
   [[nodiscard]] Result<void> narrow(const CudaDriver &driver, const Plan &plan, const Buffers &called,
                                     uint32_t rank_count, CuStream stream) const;
 
  private:
-  [[nodiscard]] std::byte *words() const { return reinterpret_cast<std::byte *>(memory_.back()->address()); }
+  [[nodiscard]] std::byte *operands() const { return reinterpret_cast<std::byte *>(memory_.back()->address()); }
 
   std::vector<std::shared_ptr<const SharedMemory>> memory_;  ///< the last one is in use
   uint64_t bytes_ = 0;                                       ///< of the last one
-  LoadedKernel widen_, narrow_;
+  LoadedKernel widen_, narrow_, scale_;
 };
 
 }  // namespace rondo::cuda

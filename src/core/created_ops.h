@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+// The operations that rondo_op_create_premul_sum() made and rondo_op_destroy() has not ended. A value of rondo_op_t
+// names a slot and its generation, so an ended one is recognised, and one of another communicator as well.
+//
+//   31 30           16 15           0
+//   | 0 | generation  | slot         |     generation: from 1, so every value is above RONDO_OP_DYNAMIC
+//
+// A generation returns after 2^15 - 1 operations in one slot.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "src/base/result.h"
+#include "src/base/short_lock.h"
+#include "src/plan/premul.h"
+
+namespace rondo {
+
+class Communicator;
+
+struct CreatedOp {
+  const Communicator *comm = nullptr;  ///< whose operation it is; only compared
+  rondo_type_t type = RONDO_INT8;
+  Factor factor;
+};
+
+/// Any thread.
+class CreatedOps {
+ public:
+  static constexpr uint32_t slot_count_max = 1 << 16;
+
+  /// RONDO_ERROR_OUT_OF_RESOURCES: all slots are in use. Throws std::bad_alloc.
+  [[nodiscard]] Result<rondo_op_t> add(const CreatedOp &made);
+  /// RONDO_ERROR_INVALID_ARGUMENT: `op` is not one of `comm`.
+  [[nodiscard]] Result<CreatedOp> find(rondo_op_t op, const Communicator &comm) const;
+  /// Does as find(), and ends the operation.
+  [[nodiscard]] Result<void> remove(rondo_op_t op, const Communicator &comm);
+  /// Ends all operations of `comm`.
+  void remove_all(const Communicator &comm);
+
+ private:
+  static constexpr uint32_t generation_max = (1 << 15) - 1;
+  static constexpr uint32_t no_slot = UINT32_MAX;
+
+  struct Slot {
+    CreatedOp made;  ///< `comm` is null: free
+    uint32_t generation = 1;
+    uint32_t next_free = no_slot;
+  };
+
+  [[nodiscard]] Result<uint32_t> slot_of(rondo_op_t op, const Communicator &comm) const;
+  void free_slot(uint32_t index);
+
+  mutable ShortLock lock_;
+  std::vector<Slot> slots_;  ///< grows and never shrinks: generations must not be forgotten
+  uint32_t first_free_ = no_slot;
+  uint32_t live_count_ = 0;
+};
+
+}  // namespace rondo

@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+// A premul sum on host memory: each operand is scaled before its plan adds it (src/plan/premul.h). A product is that of
+// RONDO_PROD, bit for bit, because the same functions compute it.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+
+#include "src/engine/executor.h"
+#include "src/engine/reduction/reduction.h"
+
+namespace rondo {
+
+/// Returns memory for the scaled operands of a plan that puts them into a workspace, otherwise null. Throws
+/// std::bad_alloc. It belongs to one call, so a plan in the cache holds no memory.
+[[nodiscard]] std::unique_ptr<std::byte[]> scaled_operands_of(const Plan &plan);
+
+/// Scales operands of one call.
+class OperandScaler {
+ public:
+  /// Reads the factor of `work`, a premul sum.
+  explicit OperandScaler(const WorkItem &work);
+
+  /// Scales `bytes` bytes of elements at `from` and writes them to `to`, which may be `from`.
+  void operator()(std::byte *to, const std::byte *from, size_t bytes) const;
+
+ private:
+  static constexpr size_t factors_bytes = 4096;  ///< of copies of the factor, which stay in the first-level cache
+
+  size_t element_bytes_;
+  ReductionFunction multiply_;
+  alignas(64) std::byte factors_[factors_bytes];  ///< as many as a call needs
+};
+
+}  // namespace rondo
