@@ -40,6 +40,8 @@
 #include <optional>
 #include <vector>
 
+#include "cuda/executors/connection_shape.h"
+#include "cuda/executors/copy_messages.h"
 #include "cuda/executors/copy_progress.h"
 #include "cuda/executors/copy_walk.h"
 #include "cuda/executors/executor_base.h"
@@ -51,10 +53,6 @@
 namespace rondo::cuda {
 namespace {
 
-constexpr uint32_t default_channel_count = 1;  // one copy at a time uses a link of a device up
-constexpr uint32_t default_slot_count = 4;
-constexpr uint64_t slots_bytes_max = 64 << 20;  // of all connections of a rank, where slots may be smaller
-constexpr uint32_t default_slot_bytes_max = 4 << 20, default_slot_bytes_min = 64 << 10;
 constexpr uint64_t chunk_bytes_min = 256 << 10;
 constexpr uint32_t reduce_threads = 256;
 constexpr uint32_t reduce_bytes_per_thread = 64;
@@ -73,28 +71,13 @@ struct CopyEnds {
   bool sends = false, receives = false;             ///< of a captured call: it will
 };
 
-/// Addresses that a slice reads and writes.
-struct CopyOperands {
-  DevicePointer inputs[device::inputs_max] = {};
-  DevicePointer outputs[device::outputs_max] = {};
-  uint32_t input_count = 0, output_count = 0;
-
-  void add_input(DevicePointer address) { inputs[input_count++] = address; }
-  void add_output(DevicePointer address) { outputs[output_count++] = address; }
-};
-
-uint32_t default_slot_bytes(uint32_t rank_count, uint32_t channel_count) {
-  const uint64_t share = slots_bytes_max / default_slot_count / rank_count / channel_count;
-  const auto bytes = static_cast<uint32_t>(std::min<uint64_t>(share, default_slot_bytes_max));
-  return std::max(bytes / 4096 * 4096, default_slot_bytes_min);
-}
-
 class CopyExecutor final : public ExecutorBase {
  public:
   ~CopyExecutor() override { begin_to_end(); }
   [[nodiscard]] ExecutorCapabilities capabilities() const override {
     ExecutorCapabilities own = ExecutorBase::capabilities();
     own.kind = RONDO_DEVICE_EXECUTOR_COPY;
+    own.sends_messages = own.exchanges_blocks = messages_ != nullptr;
     return own;
   }
   /// Returns a size with enough chunks to overlap, but so few that a call does not fill the stream's launch queue.
@@ -104,9 +87,17 @@ class CopyExecutor final : public ExecutorBase {
   [[nodiscard]] Result<bool> check_stream(StreamRef stream) const override;
   [[nodiscard]] Result<std::unique_ptr<PreparedPlan>> prepare(const Plan &plan) override;
   [[nodiscard]] Result<void> launch(const DeviceCall &call, void *stream) override;
-  [[nodiscard]] DeviceReport report() const override { return progress_.report(); }
-  [[nodiscard]] bool drained() const override { return progress_.drained(); }
-  void stop() override { flags_.release(); }
+  [[nodiscard]] Result<void> launch_messages(const DeviceMessages &messages, void *stream) override;
+  [[nodiscard]] const BatchProgress *batch_progress() const override { return messages_.get(); }
+  [[nodiscard]] DeviceReport report() const override;
+  [[nodiscard]] bool drained() const override {
+    return progress_.drained() && (messages_ == nullptr || messages_->is_idle());
+  }
+  void stop() override {
+    flags_.release();
+    if (messages_ != nullptr) messages_->stop();
+  }
+  [[nodiscard]] Result<void> check_device() const override;
 
   [[nodiscard]] Result<void> connect(const PlacedRequest &request, InfoExchange &info_exchange) override;
 
@@ -133,6 +124,8 @@ class CopyExecutor final : public ExecutorBase {
   template <class Visit>
   [[nodiscard]] Result<void> each_captured_end(const Visit &visit);
 
+  template <class Enqueue>
+  [[nodiscard]] Result<void> enqueue_call(const DeviceCall &call, void *stream, const Enqueue &enqueue);
   [[nodiscard]] Result<void> enqueue_all(const DeviceCall &call, const StreamWork &work);
   [[nodiscard]] Result<void> wait_for_links(const CopySlice &slice, const DeviceCall &call, const StreamWork &work);
   [[nodiscard]] CopyOperands operands_of(const CopySlice &slice, const DeviceCall &call);
@@ -148,30 +141,27 @@ class CopyExecutor final : public ExecutorBase {
   std::vector<CopyEnds> captured_ends_;  ///< of the call that is being captured
   CopyProgress progress_;
   Flags flags_;
+  std::unique_ptr<CopyMessages> messages_;  ///< null: ranks exchange no messages; after all that it uses
 };
 
 Result<void> CopyExecutor::connect(const PlacedRequest &request, InfoExchange &info_exchange) {
   RONDO_TRY(open(request));
   rank_ = request.rank;
-  SegmentShape shape;
-  shape.rank_count = request.rank_count;
-  const Settings &asked = request.settings;
-  shape.channel_count = asked.channels != 0 ? asked.channels : default_channel_count;
-  shape.geometry.slot_count = asked.slot_count != 0 ? asked.slot_count : default_slot_count;
-  shape.geometry.slot_bytes = asked.slot_bytes != 0 ? static_cast<uint32_t>(asked.slot_bytes)
-                                                    : default_slot_bytes(shape.rank_count, shape.channel_count);
-  shape.geometry.ll_slot_bytes = 0;  // a copy engine has no protocol but flags after data
+  SegmentShape shape = choose_copy_shape(request);
   // Scratch: a sum on its way to several peers, and what progress_ needs.
   shape.plan_bytes = uint64_t{shape.geometry.slot_bytes} + CopyProgress::scratch_bytes;
-  shape.cleared = false;  // flags are elsewhere
   RONDO_TRY(progress_.open(context_));
   RONDO_TRY(check_memory_operations());
   RONDO_TRY(connect_segment(request, shape, info_exchange));
   progress_.use_scratch(segment_.address() + segment_.shape().plans_offset() + shape.geometry.slot_bytes);
   ends_.resize(size_t{shape.channel_count} * shape.rank_count);
   captured_ends_.resize(ends_.size());
-  const FlagShape flags{shape.rank_count, shape.channel_count, shape.geometry.slot_count};
+  const FlagShape flags{shape.rank_count, shape.channel_count, shape.geometry.slot_count, shape.message_channels,
+                        shape.message_geometry};
   RONDO_TRY_ASSIGN(flags_, Flags::connect(context_, flags, info_exchange));
+  if (shape.message_channels != 0) {
+    RONDO_TRY_ASSIGN(messages_, CopyMessages::make(context_, stream_.get().object, segment_, flags_, rank_));
+  }
   join_stream_users(request);
   return {};
 }
@@ -213,6 +203,7 @@ Result<std::unique_ptr<PreparedPlan>> CopyExecutor::prepare(const Plan &plan) {
   RONDO_TRY(reserve_words(plan));
   auto made = std::make_unique<CopyPlan>();
   made->plan = &plan;
+  if (plan.schedules.empty()) return std::unique_ptr<PreparedPlan>(std::move(made));  // it exchanges blocks
   if (const std::string name = device::reduce_kernel_name(plan); !name.empty()) {
     RONDO_TRY_ASSIGN(made->reduce, kernels_.find(name));
   }
@@ -224,14 +215,36 @@ DevicePointer CopyExecutor::slot(uint32_t channel, uint32_t sender, uint32_t rec
          geometry().slots_offset() + slot_index(counter) * geometry().slot_bytes;
 }
 
-Result<void> CopyExecutor::launch(const DeviceCall &call, void *stream_handle) {
+Result<void> CopyExecutor::launch(const DeviceCall &call, void *stream) {
+  return enqueue_call(call, stream, [&](const StreamWork &work) { return enqueue_all(call, work); });
+}
+
+Result<void> CopyExecutor::launch_messages(const DeviceMessages &messages, void *stream) {
+  const DeviceCall call{nullptr, {}, messages.turn, messages.number, 0, messages.captured};
+  return enqueue_call(call, stream, [&](const StreamWork &work) { return messages_->enqueue(messages, work); });
+}
+
+DeviceReport CopyExecutor::report() const {
+  DeviceReport report = progress_.report();
+  if (messages_ != nullptr) messages_->add_failure(report);
+  return report;
+}
+
+Result<void> CopyExecutor::check_device() const {
+  RONDO_TRY(ExecutorBase::check_device());
+  return messages_ != nullptr ? messages_->check() : Result<void>();
+}
+
+/// Enqueues what enqueue(work) does, between the words that report its progress.
+template <class Enqueue>
+Result<void> CopyExecutor::enqueue_call(const DeviceCall &call, void *stream_handle, const Enqueue &enqueue) {
   auto *const stream = static_cast<CuStream>(stream_handle);
   const StreamWork work = work_on(stream);
   const ContextGuard guard(*driver_, context_.get().context);
   RONDO_TRY(guard.status());
   RONDO_TRY(follow_last_stream(stream, call.captured));
   RONDO_TRY(progress_.begin(work, call.captured));
-  const auto done = enqueue_all(call, work);
+  const auto done = enqueue(work);
   const auto ended = progress_.end(work, call, done.ok());
   note_enqueued(call.turn, call.number);
   if (done.ok() && ended.ok() && !call.captured) note_last_stream(stream);

@@ -8,6 +8,8 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "cuda/driver/driver_api.h"
+#include "cuda/kernels/reduce.h"
 #include "src/plan/plan.h"
 
 namespace rondo::cuda {
@@ -43,6 +45,16 @@ struct SlicePeers {
 [[nodiscard]] inline SlicePeers targets_of(const CopySlice &slice) {
   return peers_of(slice, step_send, slice.step->send_link);
 }
+
+/// Addresses that a slice reads and writes.
+struct CopyOperands {
+  DevicePointer inputs[device::inputs_max] = {};
+  DevicePointer outputs[device::outputs_max] = {};
+  uint32_t input_count = 0, output_count = 0;
+
+  void add_input(DevicePointer address) { inputs[input_count++] = address; }
+  void add_output(DevicePointer address) { outputs[output_count++] = address; }
+};
 
 /// Calls visit(slice), which returns a Result<void>, for each slice; ends at the first failure and passes it on.
 template <class Visit>

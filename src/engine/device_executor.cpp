@@ -152,11 +152,9 @@ Result<void> DeviceExecutor::launch_held(uint64_t number, bool captured, const L
 Result<void> DeviceExecutor::open_messages() {
   if (!capabilities().sends_messages)
     return Error{RONDO_ERROR_UNSUPPORTED,
-                 "messages on device memory need the kernel executor, and all ranks, at most " +
-                     std::to_string(batch_ranks_max) + ", on one host; this communicator is on " + describe() +
-                     (capabilities().kind == RONDO_DEVICE_EXECUTOR_COPY
-                          ? " with the copy executor: set RONDO_DEVICE_EXECUTOR=kernel"
-                          : ", and its ranks are more or on several hosts: use host memory there")};
+                 "messages on device memory need all ranks, at most " + std::to_string(batch_ranks_max) +
+                     ", on one host; this communicator is on " + describe() +
+                     ", and its ranks are more or on several hosts: use host memory there"};
   return operations_->ranks().messages()->open();
 }
 
