@@ -4,25 +4,6 @@
 #include <algorithm>
 
 namespace rondo::cuda {
-namespace {
-
-// Of the copy-engine executor:
-constexpr uint32_t copy_channel_count = 1;  // one copy at a time uses a link of a device up
-constexpr uint32_t copy_slot_count = 4;
-constexpr uint64_t copy_slots_bytes_max = 64 << 20;  // of all connections of a rank, where slots may be smaller
-constexpr uint32_t copy_slot_bytes_max = 4 << 20, copy_slot_bytes_min = 64 << 10;
-// Of its slots for messages:
-constexpr uint32_t copy_message_channels = 2;  // one for messages, one for the blocks of collectives
-constexpr uint64_t copy_message_memory_bytes = 16 << 20;
-constexpr uint32_t copy_message_slot_bytes_max = 1 << 20;
-
-uint32_t default_copy_slot_bytes(uint32_t rank_count, uint32_t channel_count) {
-  const uint64_t share = copy_slots_bytes_max / copy_slot_count / rank_count / channel_count;
-  const auto bytes = static_cast<uint32_t>(std::min<uint64_t>(share, copy_slot_bytes_max));
-  return std::max(bytes / 4096 * 4096, copy_slot_bytes_min);
-}
-
-}  // namespace
 
 uint32_t choose_connection_channels(const PlacedRequest &request, const BlockBudget &budget, uint32_t least) {
   const bool alone_there = request.neighbours.in_process == request.rank_count && request.on_one_node();
@@ -49,34 +30,17 @@ uint32_t choose_message_channels(const PlacedRequest &request) {
   return request.on_one_node() && request.rank_count <= batch_ranks_max ? message_channels_max : 0;
 }
 
-ConnectionGeometry choose_message_slots(const PlacedRequest &request, uint32_t channels, uint32_t bytes_max,
-                                        uint64_t memory_bytes) {
-  constexpr uint32_t bytes_min = 4 << 10, count = 4;
+ConnectionGeometry choose_message_slots(const PlacedRequest &request) {
+  constexpr uint32_t bytes_max = 64 << 10, bytes_min = 4 << 10, count = 4;
   const Settings &asked = request.settings;
   ConnectionGeometry slots;
   slots.slot_count = asked.slot_count != 0 ? static_cast<uint32_t>(asked.slot_count) : count;
   slots.slot_bytes = asked.slot_bytes != 0 ? static_cast<uint32_t>(asked.slot_bytes) : bytes_max;
-  const uint64_t slot_count = uint64_t{request.rank_count} * channels * slots.slot_count;
-  const auto fits = [&] { return slots.slot_bytes * slot_count <= memory_bytes; };
+  const uint64_t slot_count = uint64_t{request.rank_count} * message_channels_max * slots.slot_count;
+  const auto fits = [&] { return slots.slot_bytes * slot_count <= message_memory_bytes; };
   while (asked.slot_bytes == 0 && slots.slot_bytes > bytes_min && !fits()) slots.slot_bytes /= 2;
   slots.ll_slot_bytes = 0;
   return slots;
-}
-
-SegmentShape choose_copy_shape(const PlacedRequest &request) {
-  const Settings &asked = request.settings;
-  SegmentShape shape;
-  shape.rank_count = request.rank_count;
-  shape.channel_count = asked.channels != 0 ? asked.channels : copy_channel_count;
-  shape.geometry.slot_count = asked.slot_count != 0 ? asked.slot_count : copy_slot_count;
-  shape.geometry.slot_bytes = asked.slot_bytes != 0 ? static_cast<uint32_t>(asked.slot_bytes)
-                                                    : default_copy_slot_bytes(shape.rank_count, shape.channel_count);
-  shape.geometry.ll_slot_bytes = 0;  // a copy engine has no protocol but flags after data
-  if (choose_message_channels(request) != 0) shape.message_channels = copy_message_channels;
-  shape.message_geometry = choose_message_slots(request, copy_message_channels, copy_message_slot_bytes_max,
-                                                copy_message_memory_bytes);
-  shape.cleared = false;  // flags are elsewhere
-  return shape;
 }
 
 }  // namespace rondo::cuda

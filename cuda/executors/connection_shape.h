@@ -7,7 +7,6 @@
 
 #include "cuda/driver/budget.h"
 #include "cuda/executors/cuda_executor.h"
-#include "cuda/transport/segment.h"
 #include "src/proto/connection.h"
 
 namespace rondo::cuda {
@@ -31,14 +30,7 @@ inline constexpr uint64_t message_memory_bytes = 8 << 20;
 inline constexpr uint32_t message_channels_max = 4;
 /// Returns the channels of connections for messages: 0 between nodes, and above batch_ranks_max ranks.
 [[nodiscard]] uint32_t choose_message_channels(const PlacedRequest &request);
-/// Returns the slots for messages: those that are asked for, otherwise what fits into `memory_bytes`, of at most
-/// `bytes_max`. A rank has `channels` connections with each rank.
-[[nodiscard]] ConnectionGeometry choose_message_slots(const PlacedRequest &request,
-                                                      uint32_t channels = message_channels_max,
-                                                      uint32_t bytes_max = 64 << 10,
-                                                      uint64_t memory_bytes = message_memory_bytes);
-
-/// Returns the shape of segments of the copy-engine executor, without scratch.
-[[nodiscard]] SegmentShape choose_copy_shape(const PlacedRequest &request);
+/// Returns the slots for messages: those that are asked for, otherwise what fits into message_memory_bytes.
+[[nodiscard]] ConnectionGeometry choose_message_slots(const PlacedRequest &request);
 
 }  // namespace rondo::cuda

@@ -40,7 +40,6 @@
 #include <optional>
 #include <vector>
 
-#include "cuda/executors/connection_shape.h"
 #include "cuda/executors/copy_messages.h"
 #include "cuda/executors/copy_progress.h"
 #include "cuda/executors/copy_walk.h"
@@ -53,6 +52,10 @@
 namespace rondo::cuda {
 namespace {
 
+constexpr uint32_t default_channel_count = 1;  // one copy at a time uses a link of a device up
+constexpr uint32_t default_slot_count = 4;
+constexpr uint64_t slots_bytes_max = 64 << 20;  // of all connections of a rank, where slots may be smaller
+constexpr uint32_t default_slot_bytes_max = 4 << 20, default_slot_bytes_min = 64 << 10;
 constexpr uint64_t chunk_bytes_min = 256 << 10;
 constexpr uint32_t reduce_threads = 256;
 constexpr uint32_t reduce_bytes_per_thread = 64;
@@ -64,12 +67,11 @@ class CopyPlan final : public PreparedPlan {
   LoadedKernel reduce;  ///< null: it only moves, or (a barrier) what it moves does not matter
 };
 
-/// This rank's ends of the two connections with one peer on one channel, after all work that was enqueued.
-struct CopyEnds {
-  uint64_t posted = 0, received = 0;                ///< slots; a captured call counts its own
-  uint64_t posted_number = 0, received_number = 0;  ///< the latest operation that used it
-  bool sends = false, receives = false;             ///< of a captured call: it will
-};
+uint32_t default_slot_bytes(uint32_t rank_count, uint32_t channel_count) {
+  const uint64_t share = slots_bytes_max / default_slot_count / rank_count / channel_count;
+  const auto bytes = static_cast<uint32_t>(std::min<uint64_t>(share, default_slot_bytes_max));
+  return std::max(bytes / 4096 * 4096, default_slot_bytes_min);
+}
 
 class CopyExecutor final : public ExecutorBase {
  public:
@@ -141,15 +143,24 @@ class CopyExecutor final : public ExecutorBase {
   std::vector<CopyEnds> captured_ends_;  ///< of the call that is being captured
   CopyProgress progress_;
   Flags flags_;
-  std::unique_ptr<CopyMessages> messages_;  ///< null: ranks exchange no messages; after all that it uses
+  std::unique_ptr<CopyMessages> messages_;  ///< may be null; after all that it uses
 };
 
 Result<void> CopyExecutor::connect(const PlacedRequest &request, InfoExchange &info_exchange) {
   RONDO_TRY(open(request));
   rank_ = request.rank;
-  SegmentShape shape = choose_copy_shape(request);
+  SegmentShape shape;
+  shape.rank_count = request.rank_count;
+  const Settings &asked = request.settings;
+  shape.channel_count = asked.channels != 0 ? asked.channels : default_channel_count;
+  shape.geometry.slot_count = asked.slot_count != 0 ? asked.slot_count : default_slot_count;
+  shape.geometry.slot_bytes = asked.slot_bytes != 0 ? static_cast<uint32_t>(asked.slot_bytes)
+                                                    : default_slot_bytes(shape.rank_count, shape.channel_count);
+  shape.geometry.ll_slot_bytes = 0;  // a copy engine has no protocol but flags after data
   // Scratch: a sum on its way to several peers, and what progress_ needs.
   shape.plan_bytes = uint64_t{shape.geometry.slot_bytes} + CopyProgress::scratch_bytes;
+  shape.cleared = false;  // flags are elsewhere
+  CopyMessages::add_to(shape, request);
   RONDO_TRY(progress_.open(context_));
   RONDO_TRY(check_memory_operations());
   RONDO_TRY(connect_segment(request, shape, info_exchange));
@@ -168,16 +179,7 @@ Result<void> CopyExecutor::connect(const PlacedRequest &request, InfoExchange &i
 
 /// Checks the device at connect(), since a launch that fails later would fail the communicator.
 Result<void> CopyExecutor::check_memory_operations() {
-  RONDO_TRY_ASSIGN(const int can_wait,
-                   device_attribute(*driver_, device_.ordinal, DeviceAttribute::can_use_64_bit_stream_mem_ops));
-  if (can_wait == 0)
-    return Error{RONDO_ERROR_UNSUPPORTED,
-                 describe() +
-                     " has no stream memory operations of 64 bits, which the copy-engine executor needs; set "
-                     "RONDO_DEVICE_EXECUTOR=kernel"};
-  RONDO_TRY_ASSIGN(const int can_flush,
-                   device_attribute(*driver_, device_.ordinal, DeviceAttribute::can_flush_remote_writes));
-  if (can_flush != 0) wait_flags_ |= wait_value_flush;
+  RONDO_TRY_ASSIGN(wait_flags_, wait_flags_of(*driver_, device_.ordinal, describe()));
   const ContextGuard guard(*driver_, context_.get().context);
   RONDO_TRY(guard.status());
   const auto tried = try_capture(work_on(stream_.get().object), context_.get().context, progress_.spare_word());

@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cuda/executors/copy_messages.h"
 
+#include <algorithm>
 #include <chrono>
 #include <new>
 #include <string>
+#include <utility>
 
+#include "cuda/executors/connection_shape.h"
 #include "src/base/clock.h"
 #include "src/base/start_thread.h"
 #include "src/proto/memory.h"
@@ -15,7 +18,7 @@ namespace {
 constexpr size_t captured_batches_max = 1 << 16;
 constexpr uint32_t yields_before_naps = 1000;
 constexpr uint64_t nap_ns = 20'000;
-// Between two looks for a batch that begins. A graph may be replayed at any time.
+// The thread checks at these intervals whether a batch begins. A graph may be replayed at any time.
 constexpr std::chrono::microseconds begin_interval{50}, replay_interval{100}, late_replay_interval{1000};
 constexpr uint32_t recent_looks = 2000;
 
@@ -107,6 +110,20 @@ Result<std::unique_ptr<CopyMessages>> CopyMessages::make(const PrimaryContext &c
   made->use(made->report_words_.data(), queue_count_max, 1);
   made->make_ends(flags, rank);
   return made;
+}
+
+void CopyMessages::add_to(SegmentShape &shape, const PlacedRequest &request) {
+  constexpr uint32_t channel_count = 2;
+  constexpr uint64_t memory_bytes = 4 << 20;  // of all slots for messages of a rank, where slots may be smaller
+  constexpr uint64_t bytes_max = 256 << 10, bytes_min = 4 << 10;
+  if (choose_message_channels(request) == 0) return;
+  shape.message_channels = channel_count;
+  const Settings &asked = request.settings;
+  const uint32_t slot_count = asked.slot_count != 0 ? asked.slot_count : 4;
+  const uint64_t share = memory_bytes / channel_count / request.rank_count / slot_count;
+  const uint64_t slot_bytes = std::clamp(share / bytes_min * bytes_min, bytes_min, bytes_max);
+  shape.message_geometry = {slot_count, static_cast<uint32_t>(asked.slot_bytes != 0 ? asked.slot_bytes : slot_bytes),
+                            0};
 }
 
 void CopyMessages::make_ends(const Flags &flags, uint32_t rank) {

@@ -26,6 +26,7 @@
 #include <thread>
 #include <vector>
 
+#include "cuda/executors/cuda_executor.h"
 #include "cuda/executors/result_reader.h"
 #include "cuda/executors/stream_work.h"
 #include "cuda/executors/transfers.h"
@@ -40,6 +41,9 @@ class CopyMessages final : public TransferWords {
   [[nodiscard]] static Result<std::unique_ptr<CopyMessages>> make(const PrimaryContext &context, CuStream stream,
                                                                   const Segment &segment, const Flags &flags,
                                                                   uint32_t rank);
+  /// Adds the connections for messages to the shape of a segment: one with each rank for messages, and one for the
+  /// blocks of collectives.
+  static void add_to(SegmentShape &shape, const PlacedRequest &request);
   CopyMessages(const CopyMessages &) = delete;
   CopyMessages &operator=(const CopyMessages &) = delete;
   ~CopyMessages() override;

@@ -46,6 +46,13 @@ struct SlicePeers {
   return peers_of(slice, step_send, slice.step->send_link);
 }
 
+/// This rank's ends of the two connections with one peer on one channel, after all work that was enqueued.
+struct CopyEnds {
+  uint64_t posted = 0, received = 0;                ///< slots; a captured call counts its own
+  uint64_t posted_number = 0, received_number = 0;  ///< the latest operation that used it
+  bool sends = false, receives = false;             ///< of a captured call: it will
+};
+
 /// Addresses that a slice reads and writes.
 struct CopyOperands {
   DevicePointer inputs[device::inputs_max] = {};
