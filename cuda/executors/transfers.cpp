@@ -78,7 +78,7 @@ Result<std::unique_ptr<Transfers>> Transfers::make(const PrimaryContext &context
   std::unique_ptr<Transfers> made(new Transfers(segment));
   made->driver_ = context.get().driver;
   RONDO_TRY_ASSIGN(made->kernel_, kernels.find(device::transfer_kernel_name));
-  const uint32_t queue_count_max = 2 * segment.shape().rank_count * segment.shape().message_channels;
+  const uint32_t queue_count_max = 2 * segment.shape().rank_count * message_channels_max;  // of blocks, too
   RONDO_TRY_ASSIGN(made->words_,
                    allocate_host_memory(context, word_count(queue_count_max, block_count) * sizeof(uint64_t)));
   made->use(static_cast<uint64_t *>(made->words_.get().object), queue_count_max, block_count);

@@ -243,6 +243,7 @@ class TransferBlock {
   [[nodiscard]] RONDO_HD bool differs_in_size(const TransferHead &head, const DeviceTransfer &transfer) const {
     const SlotHeader &header = head.ends->simple_in.header();
     if (header.signature != transfer.signature || header.region_bytes == transfer.whole_bytes) return false;
+    if (header.region_bytes == 0 && header.bytes != 0) return false;  // it came over a network, which does not say it
     if (group_.rank() == 0) memory::store_relaxed(*operation_.report.sent_bytes, header.region_bytes);
     return true;
   }

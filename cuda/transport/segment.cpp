@@ -86,7 +86,7 @@ Result<Segment> Segment::connect(const PrimaryContext &context, CuStream stream,
   RONDO_TRY_ASSIGN(const auto infos, info_exchange.infos(segment_key, own));
   RONDO_TRY(segment.open_peers(context, infos, links, info_exchange));
   RONDO_TRY(segment.fill_ends(context, stream, infos, *links.network, info_exchange.rank()));
-  RONDO_TRY(segment.fill_message_ends(context, stream, infos, info_exchange.rank()));
+  RONDO_TRY(segment.fill_message_ends(context, stream, infos, *links.network, info_exchange.rank()));
   return segment;
 }
 
@@ -183,13 +183,19 @@ Result<void> Segment::fill_ends(const PrimaryContext &context, CuStream stream, 
 }
 
 Result<void> Segment::fill_message_ends(const PrimaryContext &context, CuStream stream,
-                                        const std::vector<SegmentInfo> &infos, uint32_t rank) {
+                                        const std::vector<SegmentInfo> &infos, const NetworkLinks &network,
+                                        uint32_t rank) {
   if (shape_.message_channels == 0) return {};
   std::vector<device::DeviceLinkEnds> ends(size_t{shape_.message_channels} * shape_.rank_count);
   for (uint32_t channel = 0; channel < shape_.message_channels; ++channel)
     for (uint32_t peer = 0; peer < shape_.rank_count; ++peer) {
       device::DeviceLinkEnds &it = ends[size_t{channel} * shape_.rank_count + peer];
       it.peer = peer;
+      if (network.reaches(peer)) {
+        it.simple_out = network.message_sender(peer);
+        it.simple_in = network.message_receiver(peer);
+        continue;
+      }
       const auto [out, in] = views_of(infos, rank, peer, shape_.message_connection_offset(channel, rank),
                                       shape_.message_connection_offset(channel, peer), shape_.message_geometry);
       it.simple_out = SimpleSender(out);

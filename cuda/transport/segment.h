@@ -111,7 +111,7 @@ class Segment {
   Result<void> fill_ends(const PrimaryContext &context, CuStream stream, const std::vector<SegmentInfo> &infos,
                          const NetworkLinks &network, uint32_t rank);
   Result<void> fill_message_ends(const PrimaryContext &context, CuStream stream, const std::vector<SegmentInfo> &infos,
-                                 uint32_t rank);
+                                 const NetworkLinks &network, uint32_t rank);
   /// Returns the views of the two connections with a peer of this node, each at its offset in the receiver's segment.
   [[nodiscard]] std::pair<ConnectionView, ConnectionView> views_of(const std::vector<SegmentInfo> &infos, uint32_t rank,
                                                                    uint32_t peer, uint64_t outgoing_offset,

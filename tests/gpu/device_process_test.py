@@ -39,6 +39,10 @@ class DeviceProcesses(unittest.TestCase):
         for handles in ("ipc", "vmm"):
             self.check("messages", "copy", {"RONDO_DEVICE_EXECUTOR": "copy", "RONDO_DEVICE_HANDLES": handles})
 
+    def test_processes_exchange_blocks(self):
+        for executor in ("kernel", "copy"):
+            self.check("blocks", executor, {"RONDO_DEVICE_EXECUTOR": executor})
+
     @needs_software
     def test_no_stream_of_messages_by_copies_waits_for_another_rank(self):
         # The waiting stream of the caller has one hardware queue, so all that moves the message has the other.
