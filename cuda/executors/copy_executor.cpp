@@ -42,6 +42,7 @@
 
 #include "cuda/driver/budget.h"
 #include "cuda/executors/connection_shape.h"
+#include "cuda/executors/copy_messages.h"
 #include "cuda/executors/copy_progress.h"
 #include "cuda/executors/copy_walk.h"
 #include "cuda/executors/executor_base.h"
@@ -69,23 +70,6 @@ class CopyPlan final : public PreparedPlan {
   LoadedKernel reduce;  ///< null: it only moves, or (a barrier) what it moves does not matter
 };
 
-/// This rank's ends of the two connections with one peer on one channel, after all work that was enqueued.
-struct CopyEnds {
-  uint64_t posted = 0, received = 0;                ///< slots; a captured call counts its own
-  uint64_t posted_number = 0, received_number = 0;  ///< the latest operation that used it
-  bool sends = false, receives = false;             ///< of a captured call: it will
-};
-
-/// Addresses that a slice reads and writes.
-struct CopyOperands {
-  DevicePointer inputs[device::inputs_max] = {};
-  DevicePointer outputs[device::outputs_max] = {};
-  uint32_t input_count = 0, output_count = 0;
-
-  void add_input(DevicePointer address) { inputs[input_count++] = address; }
-  void add_output(DevicePointer address) { outputs[output_count++] = address; }
-};
-
 uint32_t default_slot_bytes(const PlacedRequest &request, uint32_t channel_count) {
   uint64_t memory_bytes = is_frugal(request) ? frugal_slots_bytes_max : slots_bytes_max;
   if (!request.pairs_apart.empty()) memory_bytes = std::min(memory_bytes, host_slot_memory_bytes);
@@ -100,6 +84,7 @@ class CopyExecutor final : public ExecutorBase {
   [[nodiscard]] ExecutorCapabilities capabilities() const override {
     ExecutorCapabilities own = ExecutorBase::capabilities();
     own.kind = RONDO_DEVICE_EXECUTOR_COPY;
+    own.sends_messages = own.exchanges_blocks = messages_ != nullptr;
     return own;
   }
   /// Returns a size with enough chunks to overlap, but so few that a call does not fill the stream's launch queue.
@@ -109,9 +94,17 @@ class CopyExecutor final : public ExecutorBase {
   [[nodiscard]] Result<bool> check_stream(StreamRef stream) const override;
   [[nodiscard]] Result<std::unique_ptr<PreparedPlan>> prepare(const Plan &plan) override;
   [[nodiscard]] Result<void> launch(const DeviceCall &call, void *stream) override;
-  [[nodiscard]] DeviceReport report() const override { return progress_.report(); }
-  [[nodiscard]] bool drained() const override { return progress_.drained(); }
-  void stop() override { flags_.release(); }
+  [[nodiscard]] Result<void> launch_messages(const DeviceMessages &messages, void *stream) override;
+  [[nodiscard]] const BatchProgress *batch_progress() const override { return messages_.get(); }
+  [[nodiscard]] DeviceReport report() const override;
+  [[nodiscard]] bool drained() const override {
+    return progress_.drained() && (messages_ == nullptr || messages_->is_idle());
+  }
+  void stop() override {
+    flags_.release();
+    if (messages_ != nullptr) messages_->stop();
+  }
+  [[nodiscard]] Result<void> check_device() const override;
 
   [[nodiscard]] Result<void> connect(const PlacedRequest &request, InfoExchange &info_exchange) override;
 
@@ -138,6 +131,8 @@ class CopyExecutor final : public ExecutorBase {
   template <class Visit>
   [[nodiscard]] Result<void> each_captured_end(const Visit &visit);
 
+  template <class Enqueue>
+  [[nodiscard]] Result<void> enqueue_call(const DeviceCall &call, void *stream, const Enqueue &enqueue);
   [[nodiscard]] Result<void> enqueue_all(const DeviceCall &call, const StreamWork &work);
   [[nodiscard]] Result<void> wait_for_links(const CopySlice &slice, const DeviceCall &call, const StreamWork &work);
   [[nodiscard]] CopyOperands operands_of(const CopySlice &slice, const DeviceCall &call);
@@ -153,6 +148,7 @@ class CopyExecutor final : public ExecutorBase {
   std::vector<CopyEnds> captured_ends_;  ///< of the call that is being captured
   CopyProgress progress_;
   Flags flags_;
+  std::unique_ptr<CopyMessages> messages_;  ///< may be null; after all that it uses
 };
 
 Result<void> CopyExecutor::connect(const PlacedRequest &request, InfoExchange &info_exchange) {
@@ -169,30 +165,27 @@ Result<void> CopyExecutor::connect(const PlacedRequest &request, InfoExchange &i
   // Scratch: a sum on its way to several peers, and what progress_ needs.
   shape.plan_bytes = uint64_t{shape.geometry.slot_bytes} + CopyProgress::scratch_bytes;
   shape.cleared = false;  // flags are elsewhere
+  CopyMessages::add_to(shape, request);
   RONDO_TRY(progress_.open(context_));
   RONDO_TRY(check_memory_operations());
   RONDO_TRY(connect_segment(request, shape, info_exchange));
   progress_.use_scratch(segment_.address() + segment_.shape().plans_offset() + shape.geometry.slot_bytes);
   ends_.resize(size_t{shape.channel_count} * shape.rank_count);
   captured_ends_.resize(ends_.size());
-  const FlagShape flags{shape.rank_count, shape.channel_count, shape.geometry.slot_count};
+  const FlagShape flags{shape.rank_count, shape.channel_count, shape.geometry.slot_count, shape.message_channels,
+                        shape.message_geometry};
   RONDO_TRY_ASSIGN(flags_, Flags::connect(context_, flags, info_exchange));
+  if (shape.message_channels != 0) {
+    RONDO_TRY_ASSIGN(messages_, CopyMessages::make(context_, stream_.get().object, segment_, host_links_, flags_,
+                                                     rank_));
+  }
   join_stream_users(request);
   return {};
 }
 
 /// Checks the device at connect(), since a launch that fails later would fail the communicator.
 Result<void> CopyExecutor::check_memory_operations() {
-  RONDO_TRY_ASSIGN(const int can_wait,
-                   device_attribute(*driver_, device_.ordinal, DeviceAttribute::can_use_64_bit_stream_mem_ops));
-  if (can_wait == 0)
-    return Error{RONDO_ERROR_UNSUPPORTED,
-                 describe() +
-                     " has no stream memory operations of 64 bits, which the copy-engine executor needs; set "
-                     "RONDO_DEVICE_EXECUTOR=kernel"};
-  RONDO_TRY_ASSIGN(const int can_flush,
-                   device_attribute(*driver_, device_.ordinal, DeviceAttribute::can_flush_remote_writes));
-  if (can_flush != 0) wait_flags_ |= wait_value_flush;
+  RONDO_TRY_ASSIGN(wait_flags_, wait_flags_of(*driver_, device_.ordinal, describe()));
   const ContextGuard guard(*driver_, context_.get().context);
   RONDO_TRY(guard.status());
   const auto tried = try_capture(work_on(stream_.get().object), context_.get().context, progress_.spare_word());
@@ -218,6 +211,7 @@ Result<std::unique_ptr<PreparedPlan>> CopyExecutor::prepare(const Plan &plan) {
   RONDO_TRY(reserve_operands(plan));
   auto made = std::make_unique<CopyPlan>();
   made->plan = &plan;
+  if (plan.schedules.empty()) return std::unique_ptr<PreparedPlan>(std::move(made));  // it exchanges blocks
   if (const std::string name = device::reduce_kernel_name(plan); !name.empty()) {
     RONDO_TRY_ASSIGN(made->reduce, kernels_.find(name));
   }
@@ -232,14 +226,36 @@ DevicePointer CopyExecutor::slot(uint32_t channel, uint32_t sender, uint32_t rec
   return connection + geometry().slots_offset() + slot_index(counter) * geometry().slot_bytes;
 }
 
-Result<void> CopyExecutor::launch(const DeviceCall &call, void *stream_handle) {
+Result<void> CopyExecutor::launch(const DeviceCall &call, void *stream) {
+  return enqueue_call(call, stream, [&](const StreamWork &work) { return enqueue_all(call, work); });
+}
+
+Result<void> CopyExecutor::launch_messages(const DeviceMessages &messages, void *stream) {
+  const DeviceCall call{nullptr, {}, messages.turn, messages.number, 0, messages.captured};
+  return enqueue_call(call, stream, [&](const StreamWork &work) { return messages_->enqueue(messages, work); });
+}
+
+DeviceReport CopyExecutor::report() const {
+  DeviceReport report = progress_.report();
+  if (messages_ != nullptr) messages_->add_failure(report);
+  return report;
+}
+
+Result<void> CopyExecutor::check_device() const {
+  RONDO_TRY(ExecutorBase::check_device());
+  return messages_ != nullptr ? messages_->check() : Result<void>();
+}
+
+/// Enqueues what enqueue(work) does, between the words that report its progress.
+template <class Enqueue>
+Result<void> CopyExecutor::enqueue_call(const DeviceCall &call, void *stream_handle, const Enqueue &enqueue) {
   auto *const stream = static_cast<CuStream>(stream_handle);
   const StreamWork work = work_on(stream);
   const ContextGuard guard(*driver_, context_.get().context);
   RONDO_TRY(guard.status());
   RONDO_TRY(follow_last_stream(stream, call.captured));
   RONDO_TRY(progress_.begin(work, call.captured));
-  const auto done = enqueue_all(call, work);
+  const auto done = enqueue(work);
   const auto ended = progress_.end(work, call, done.ok());
   note_enqueued(call.turn, call.number);
   if (done.ok() && ended.ok() && !call.captured) note_last_stream(stream);

@@ -8,6 +8,8 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "cuda/driver/driver_api.h"
+#include "cuda/kernels/reduce.h"
 #include "src/plan/plan.h"
 
 namespace rondo::cuda {
@@ -43,6 +45,23 @@ struct SlicePeers {
 [[nodiscard]] inline SlicePeers targets_of(const CopySlice &slice) {
   return peers_of(slice, step_send, slice.step->send_link);
 }
+
+/// This rank's ends of the two connections with one peer on one channel, after all work that was enqueued.
+struct CopyEnds {
+  uint64_t posted = 0, received = 0;                ///< slots; a captured call counts its own
+  uint64_t posted_number = 0, received_number = 0;  ///< the latest operation that used it
+  bool sends = false, receives = false;             ///< of a captured call: it will
+};
+
+/// Addresses that a slice reads and writes.
+struct CopyOperands {
+  DevicePointer inputs[device::inputs_max] = {};
+  DevicePointer outputs[device::outputs_max] = {};
+  uint32_t input_count = 0, output_count = 0;
+
+  void add_input(DevicePointer address) { inputs[input_count++] = address; }
+  void add_output(DevicePointer address) { outputs[output_count++] = address; }
+};
 
 /// Calls visit(slice), which returns a Result<void>, for each slice; ends at the first failure and passes it on.
 template <class Visit>

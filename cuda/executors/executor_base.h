@@ -38,6 +38,7 @@ class ExecutorBase : public DeviceExecutor {
   }
   [[nodiscard]] StreamRef own_stream() const override { return {nullptr, stream_.get().object}; }
   [[nodiscard]] Result<void> check_device() const override;
+  [[nodiscard]] Result<void> open_messages() override;
 
  protected:
   [[nodiscard]] const ConnectionGeometry &geometry() const { return segment_.shape().geometry; }
@@ -87,6 +88,7 @@ class ExecutorBase : public DeviceExecutor {
   Stream stream_;
 
  private:
+  Links *network_links_ = nullptr;  ///< null: all ranks are on one node
   OperandWorkspace operands_;
   Event launched_;  ///< recorded after every call that was not captured
   CuStream last_stream_ = nullptr;

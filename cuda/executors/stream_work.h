@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 
 #include "cuda/driver/handles.h"
 
@@ -27,6 +28,20 @@ struct StreamWork {
     return cuda_check(*driver, driver->memcpy_async(to, from, bytes, stream), what);
   }
 };
+
+/// Returns the flags of waits for words that other devices write. RONDO_ERROR_UNSUPPORTED: the device, which `name`
+/// describes, has no such waits.
+[[nodiscard]] inline Result<unsigned> wait_flags_of(const CudaDriver &driver, CuDevice device,
+                                                    const std::string &name) {
+  RONDO_TRY_ASSIGN(const int can_wait,
+                   device_attribute(driver, device, DeviceAttribute::can_use_64_bit_stream_mem_ops));
+  if (can_wait == 0)
+    return Error{RONDO_ERROR_UNSUPPORTED,
+                 name + " has no stream memory operations of 64 bits, which the copy-engine executor needs; set "
+                        "RONDO_DEVICE_EXECUTOR=kernel"};
+  RONDO_TRY_ASSIGN(const int can_flush, device_attribute(driver, device, DeviceAttribute::can_flush_remote_writes));
+  return wait_value_geq | (can_flush != 0 ? unsigned{wait_value_flush} : 0u);
+}
 
 /// Captures a wait and a write of `word` and throws the graph away: an error where the driver takes neither into one.
 /// `work`: of a stream that has nothing to do.

@@ -44,6 +44,32 @@ uint32_t count_in(const uint64_t &word, uint64_t turn) {
 
 }  // namespace
 
+void list_transfers(const DeviceBatch &batch, uint32_t rank_count, device::DeviceTransfer *to) {
+  for (const DeviceBatch::Part &part : batch.parts()) *to++ = device_transfer(batch, part, rank_count);
+}
+
+void TransferWords::use(uint64_t *words, uint32_t queue_count_max, uint32_t block_count_max) {
+  words_ = words;
+  queue_count_max_ = queue_count_max;
+  block_count_max_ = block_count_max;
+  std::fill_n(words, word_count(queue_count_max, block_count_max), 0);
+}
+
+/// A collective whose blocks are all empty has no queues, and a block that reports its end.
+uint32_t TransferWords::block_count(uint32_t queue_count) const {
+  return std::clamp(queue_count, 1u, block_count_max_);
+}
+
+uint32_t TransferWords::parts_done(uint64_t turn, uint32_t queue) const { return count_in(words_[queue], turn); }
+
+uint32_t TransferWords::quiet_checks(uint64_t turn, uint32_t block) const {
+  return count_in(words_[queue_count_max_ + block], turn);
+}
+
+uint64_t TransferWords::sent_bytes() const {
+  return memory::load_relaxed(words_[queue_count_max_ + block_count_max_]);  // ordered by E3
+}
+
 Transfers::Transfers(const Segment &segment) : segment_(segment), lists_(list_memory_bytes) {}
 
 Result<std::unique_ptr<Transfers>> Transfers::make(const PrimaryContext &context, const KernelSet &kernels,
@@ -51,30 +77,13 @@ Result<std::unique_ptr<Transfers>> Transfers::make(const PrimaryContext &context
   if (segment.shape().message_channels == 0) return std::unique_ptr<Transfers>();
   std::unique_ptr<Transfers> made(new Transfers(segment));
   made->driver_ = context.get().driver;
-  made->block_count_ = block_count;
   RONDO_TRY_ASSIGN(made->kernel_, kernels.find(device::transfer_kernel_name));
-  const size_t word_count = size_t{made->queue_count_max()} + block_count + 1;
-  RONDO_TRY_ASSIGN(made->words_, allocate_host_memory(context, word_count * sizeof(uint64_t)));
-  std::fill_n(made->words(), word_count, 0);
+  const uint32_t queue_count_max = 2 * segment.shape().rank_count * message_channels_max;  // of blocks, too
+  RONDO_TRY_ASSIGN(made->words_,
+                   allocate_host_memory(context, word_count(queue_count_max, block_count) * sizeof(uint64_t)));
+  made->use(static_cast<uint64_t *>(made->words_.get().object), queue_count_max, block_count);
   RONDO_TRY_ASSIGN(made->memory_, allocate_host_memory(context, list_memory_bytes));
   return made;
-}
-
-uint32_t Transfers::queue_count_max() const {
-  return 2 * segment_.shape().rank_count * segment_.shape().message_channels;
-}
-
-/// A collective whose blocks are all empty has no queues, and a block that reports its end.
-uint32_t Transfers::block_count(uint32_t queue_count) const { return std::clamp(queue_count, 1u, block_count_); }
-
-uint32_t Transfers::parts_done(uint64_t turn, uint32_t queue) const { return count_in(words()[queue], turn); }
-
-uint32_t Transfers::quiet_checks(uint64_t turn, uint32_t block) const {
-  return count_in(words()[queue_count_max() + block], turn);
-}
-
-uint64_t Transfers::sent_bytes() const {
-  return memory::load_relaxed(words()[queue_count_max() + block_count_]);  // ordered by E3
 }
 
 /// Takes memory for a list, after it has given back the lists of operations up to `ended_turn`.
@@ -115,7 +124,7 @@ Result<void> Transfers::launch(const DeviceMessages &messages, const device::Dev
   operation.ends = reinterpret_cast<device::DeviceLinkEnds *>(messages.blocks ? segment_.ends_address(0, 0)
                                                                                : segment_.message_ends_address());
   operation.slot_bytes = messages.blocks ? shape.geometry.slot_bytes : shape.message_geometry.slot_bytes;
-  operation.report = {words(), words() + queue_count_max(), words() + queue_count_max() + block_count_};
+  operation.report = report();
   operation.queue_count = batch.queue_count();
   operation.block_count = operation.base.lane_count = block_count(batch.queue_count());
   device::DeviceTransfer *to = operation.few;
@@ -123,8 +132,7 @@ Result<void> Transfers::launch(const DeviceMessages &messages, const device::Dev
     RONDO_TRY_ASSIGN(to, make_list(messages, ended_turn));
     operation.list = to;
   }
-  for (const DeviceBatch::Part &part : batch.parts())
-    *to++ = device_transfer(batch, part, shape.rank_count);
+  list_transfers(batch, shape.rank_count, to);
   const LaunchSize size{operation.block_count, block_threads_max,
                         device::transfer_shared_bytes(operation.queue_count, operation.block_count)};
   return launch_kernel(*driver_, kernel_, size, &operation, stream, "launching messages");

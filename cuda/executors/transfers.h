@@ -16,7 +16,33 @@
 
 namespace rondo::cuda {
 
-class Transfers final : public BatchProgress {
+/// Writes the parts of a batch as the kernel takes them.
+void list_transfers(const DeviceBatch &batch, uint32_t rank_count, device::DeviceTransfer *to);
+
+/// The words of TransferReport, as the host reads them.
+class TransferWords : public BatchProgress {
+ public:
+  [[nodiscard]] uint32_t block_count(uint32_t queue_count) const override;
+  [[nodiscard]] uint32_t parts_done(uint64_t turn, uint32_t queue) const override;
+  [[nodiscard]] uint32_t quiet_checks(uint64_t turn, uint32_t block) const override;
+  [[nodiscard]] uint64_t sent_bytes() const override;
+
+ protected:
+  [[nodiscard]] static size_t word_count(uint32_t queue_count_max, uint32_t block_count_max) {
+    return size_t{queue_count_max} + block_count_max + 1;
+  }
+  /// Takes word_count() words, which are cleared here and outlive this.
+  void use(uint64_t *words, uint32_t queue_count_max, uint32_t block_count_max);
+  [[nodiscard]] device::TransferReport report() const {
+    return {words_, words_ + queue_count_max_, words_ + queue_count_max_ + block_count_max_};
+  }
+
+ private:
+  uint64_t *words_ = nullptr;  ///< by queue, then by block, then sent_bytes
+  uint32_t queue_count_max_ = 0, block_count_max_ = 1;
+};
+
+class Transfers final : public TransferWords {
  public:
   /// Loads nothing: `kernels` has the kernel. `block_count` is the most blocks of a batch, which are claimed. Null: the
   /// ranks exchange no messages.
@@ -30,11 +56,6 @@ class Transfers final : public BatchProgress {
   [[nodiscard]] Result<void> launch(const DeviceMessages &messages, const device::DeviceOperation &base,
                                     const std::function<uint64_t()> &ended_turn, CuStream stream);
 
-  [[nodiscard]] uint32_t block_count(uint32_t queue_count) const override;
-  [[nodiscard]] uint32_t parts_done(uint64_t turn, uint32_t queue) const override;
-  [[nodiscard]] uint32_t quiet_checks(uint64_t turn, uint32_t block) const override;
-  [[nodiscard]] uint64_t sent_bytes() const override;
-
  private:
   struct List {
     uint64_t turn = 0;
@@ -44,14 +65,11 @@ class Transfers final : public BatchProgress {
   [[nodiscard]] Result<device::DeviceTransfer *> make_list(const DeviceMessages &messages,
                                                            const std::function<uint64_t()> &ended_turn);
   [[nodiscard]] std::optional<uint64_t> take_list(uint64_t bytes, uint64_t ended_turn);
-  [[nodiscard]] uint32_t queue_count_max() const;
-  [[nodiscard]] uint64_t *words() const { return static_cast<uint64_t *>(words_.get().object); }
 
   const Segment &segment_;
   const CudaDriver *driver_ = nullptr;
   LoadedKernel kernel_;
-  uint32_t block_count_ = 1;
-  HostMemory words_;  ///< of TransferReport: by queue, then by block, then sent_bytes
+  HostMemory words_;  ///< of TransferReport
   HostMemory memory_;  ///< for lists
   Arena lists_;
   std::deque<List> held_;  ///< of batches that may run, in the order of turns; a list of a graph stays

@@ -85,6 +85,16 @@ struct TransferSimple : GroupSimple {
   }
 };
 
+/// Moves the bytes of slices by the threads of the block. Another carrier has the same members
+/// (cuda/executors/copy_messages.cpp).
+struct BlockCarrier {
+  using Links = TransferLinks;
+  using Protocol = TransferSimple;
+  /// Returns the link of a transfer, by DeviceTransfer::link. The caller fills in what TransferLinks has.
+  [[nodiscard]] RONDO_HD Links links(uint32_t) const { return {}; }
+  [[nodiscard]] RONDO_HD GroupCopier copier() const { return {}; }
+};
+
 /// The state of a queue, in shared memory. Thread 0 writes it, but `ready`.
 struct TransferHead {
   DeviceLinkEnds *ends;
@@ -107,11 +117,13 @@ static_assert(sizeof(TransferHead) == 32);
 }
 
 /// A block of the kernel.
-template <Group G>
+template <Group G, class Carrier>
 class TransferBlock {
  public:
-  RONDO_HD TransferBlock(G group, const TransferOperation &operation, uint32_t block, std::byte *shared)
+  RONDO_HD TransferBlock(G group, const TransferOperation &operation, uint32_t block, std::byte *shared,
+                         const Carrier &carrier)
       : group_(group),
+        carrier_(carrier),
         operation_(operation),
         list_(operation.list != nullptr ? operation.list : operation.few),
         heads_(reinterpret_cast<TransferHead *>(shared + lane_control_bytes)),
@@ -212,14 +224,14 @@ class TransferBlock {
       Buffers buffers;
       buffers.signature = transfer.signature;
       buffers.send.data = buffers.recv.data = transfer.data;
-      TransferLinks links;
+      typename Carrier::Links links = carrier_.links(transfer.link);
       links.ends = &heads_[index].ends;
       links.program = &program;
       links.whole_bytes = transfer.whole_bytes;
       if (!sending && differs_in_size(head, transfer))
         return pack_verdict(Outcome::fault, Fault::wrong_size, head.ends->peer);
       const Progress progress =
-          advance<G, TransferSimple>(group_, state, program, buffers, GroupCopier{}, links);
+          advance<G, typename Carrier::Protocol>(group_, state, program, buffers, carrier_.copier(), links);
       if (progress == Progress::failed) return pack_verdict(Outcome::fault, state.fault, head.ends->peer);
       if (progress == Progress::moved) note_slice(index, head, transfer, sending, state);
     }
@@ -231,6 +243,7 @@ class TransferBlock {
   [[nodiscard]] RONDO_HD bool differs_in_size(const TransferHead &head, const DeviceTransfer &transfer) const {
     const SlotHeader &header = head.ends->simple_in.header();
     if (header.signature != transfer.signature || header.region_bytes == transfer.whole_bytes) return false;
+    if (header.region_bytes == 0 && header.bytes != 0) return false;  // it came over a network, which does not say it
     if (group_.rank() == 0) memory::store_relaxed(*operation_.report.sent_bytes, header.region_bytes);
     return true;
   }
@@ -256,6 +269,7 @@ class TransferBlock {
   }
 
   const G group_;
+  const Carrier carrier_;
   const TransferOperation &operation_;
   const DeviceTransfer *const list_;
   TransferHead *const heads_;
@@ -265,9 +279,10 @@ class TransferBlock {
 };
 
 /// Runs a block. `shared` is its shared memory, transfer_shared_bytes().
-template <Group G>
-RONDO_HD void run_transfers(G group, const TransferOperation &operation, uint32_t block, std::byte *shared) {
-  TransferBlock<G>(group, operation, block, shared).run();
+template <Group G, class Carrier = BlockCarrier>
+RONDO_HD void run_transfers(G group, const TransferOperation &operation, uint32_t block, std::byte *shared,
+                            const Carrier &carrier = {}) {
+  TransferBlock<G, Carrier>(group, operation, block, shared, carrier).run();
 }
 
 }  // namespace rondo::device

@@ -14,9 +14,13 @@ uint64_t FlagShape::place_bytes() const {
 uint64_t FlagShape::place_offset(uint32_t rank, uint32_t channel, uint32_t peer) const {
   return ((uint64_t{rank} * channel_count + channel) * rank_count + peer) * place_bytes();
 }
+uint64_t FlagShape::message_offset(uint32_t receiver, uint32_t channel, uint32_t sender) const {
+  const uint64_t index = (uint64_t{receiver} * message_channels + channel) * rank_count + sender;
+  return place_offset(rank_count, 0, 0) + index * message_geometry.slots_offset();  // a multiple of a cache line
+}
 uint64_t FlagShape::bytes() const {
   constexpr uint64_t page_bytes = 4096;
-  return (place_offset(rank_count, 0, 0) + page_bytes - 1) / page_bytes * page_bytes;
+  return (message_offset(rank_count, 0, 0) + page_bytes - 1) / page_bytes * page_bytes;
 }
 
 Result<Flags> Flags::connect(const PrimaryContext &context, const FlagShape &shape, InfoExchange &info_exchange) {

@@ -9,6 +9,8 @@
 //             captured_posted, captured_consumed    the same in a captured call, which counts from 0
 //             arrived                               1: the peer has come to a captured call in which it receives
 //             signatures                            slot_count * 2: SlotSignature of the operation that a slot begins
+//           after all parts, the FIFOs of messages, without their payloads: by receiver, channel and sender. Threads of
+//           the host alone use them (cuda/executors/copy_messages.h)
 // Values    of the first two grow; the next three are 0 between captured calls (cuda/executors/copy_executor.cpp). All
 //           are less than `released`: each wait is "greater or equal", so one value ends all of them.
 #pragma once
@@ -19,6 +21,7 @@
 
 #include "cuda/transport/info_exchange.h"
 #include "cuda/driver/handles.h"
+#include "src/proto/connection.h"
 
 namespace rondo::cuda {
 
@@ -44,10 +47,14 @@ struct FlagShape {
   uint32_t rank_count = 1;
   uint32_t channel_count = 1;
   uint32_t slot_count = 2;
+  uint32_t message_channels = 0;  ///< 0: ranks exchange no messages
+  ConnectionGeometry message_geometry;
 
   [[nodiscard]] uint64_t place_bytes() const;
   /// Returns where the place of `rank` for its connections with `peer` begins.
   [[nodiscard]] uint64_t place_offset(uint32_t rank, uint32_t channel, uint32_t peer) const;
+  /// Returns where the FIFO of messages from `sender` to `receiver` begins.
+  [[nodiscard]] uint64_t message_offset(uint32_t receiver, uint32_t channel, uint32_t sender) const;
   [[nodiscard]] uint64_t bytes() const;
 };
 
@@ -65,6 +72,11 @@ class Flags {
   /// Returns the address of SlotSignature::value; the opposite follows it.
   [[nodiscard]] DevicePointer signature(uint32_t rank, uint32_t channel, uint32_t peer, uint64_t slot) const {
     return word(FlagWord::count, rank, channel, peer) + 2 * slot * sizeof(uint64_t);
+  }
+
+  /// Returns the FIFO of messages from `sender` to `receiver`, as the host sees it. Its payloads are elsewhere.
+  [[nodiscard]] ConnectionView messages(uint32_t receiver, uint32_t channel, uint32_t sender) const {
+    return {base_ + shape_.message_offset(receiver, channel, sender), shape_.message_geometry};
   }
 
   /// Ends every wait of this rank, until a stream, a peer's or its own, writes such a word again. Any thread.

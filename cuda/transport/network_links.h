@@ -33,21 +33,40 @@ class NetworkLinks {
   [[nodiscard]] SimpleReceiver receiver(uint32_t channel, uint32_t peer) const {
     return SimpleReceiver(on_device(links_->incoming(channel, peer)));
   }
+  // These views are of the link for messages.
+  [[nodiscard]] SimpleSender message_sender(uint32_t peer) const {
+    return SimpleSender(on_device(links_->outgoing_messages(peer)), 0, links_->device_message_slots(peer));
+  }
+  [[nodiscard]] SimpleReceiver message_receiver(uint32_t peer) const {
+    return SimpleReceiver(on_device(links_->incoming_messages(peer)));
+  }
 
  private:
+  /// Memory of the links that the device sees.
+  struct Registered {
+    std::span<std::byte> bytes;
+    HostRegistration registration;
+    DevicePointer address = 0;
+  };
+  [[nodiscard]] static Result<Registered> register_links(const PrimaryContext &context, std::span<std::byte> bytes);
   [[nodiscard]] ConnectionView on_device(ConnectionView view) const {
-    if (view.base == nullptr) return view;  // no plan has this link
-    view.base = reinterpret_cast<std::byte *>(address_ + static_cast<uint64_t>(view.base - memory_.bytes.data()));
-    view.credit = view.base;  // near, as all of the link is
-    return view;
+    for (const Registered *const each : {&collectives_, &messages_}) {
+      const auto offset = static_cast<uint64_t>(view.base - each->bytes.data());
+      if (view.base == nullptr || offset >= each->bytes.size()) continue;
+      view.base = reinterpret_cast<std::byte *>(each->address + offset);
+      view.credit = view.base;  // near, as all of the link is
+      return view;
+    }
+    return {};  // no plan has this link
   }
 
   const Links *links_ = nullptr;
   std::vector<uint32_t> nodes_;
   uint32_t rank_ = 0;
   NetworkMemory memory_;
-  HostRegistration registration_;  ///< of memory_, and gone before it
-  DevicePointer address_ = 0;
+  // Parts of memory_, and gone before it.
+  Registered collectives_;
+  Registered messages_;
 };
 
 }  // namespace rondo::cuda

@@ -201,6 +201,11 @@ Result<void> Segment::fill_message_ends(const PrimaryContext &context, CuStream 
     for (uint32_t peer = 0; peer < shape_.rank_count; ++peer) {
       device::DeviceLinkEnds &it = ends[size_t{channel} * shape_.rank_count + peer];
       it.peer = peer;
+      if (links.network->reaches(peer)) {
+        it.simple_out = links.network->message_sender(peer);
+        it.simple_in = links.network->message_receiver(peer);
+        continue;
+      }
       const auto [out, in] = views_of(infos, links, rank, peer, channel, true);
       it.simple_out = SimpleSender(out);
       it.simple_in = SimpleReceiver(in);

@@ -135,8 +135,8 @@ RONDO_API rondo_status_t rondo_reduce(const void *send, void *recv, size_t count
 RONDO_API rondo_status_t rondo_barrier(rondo_comm_t comm, rondo_stream_t stream) RONDO_NOEXCEPT;
 
 /** Exchanges a block between every two ranks: recv[r * count + i] = send[rank * count + i] of rank r, for i < count and
- * every r. On a device, this function and the five below need the kernel executor and at most 64 ranks of one
- * host. All ranks that exchange a block must be connected, as all ranks of one host are.
+ * every r. On a device, this function and the five below take at most 64 ranks. All ranks that exchange a block must
+ * be connected, as all ranks of one host are.
  * @param send   count * size elements; equal to recv (in place) or disjoint.
  * @param recv   count * size elements.
  * @param count  elements of one block.
@@ -242,8 +242,7 @@ RONDO_API rondo_status_t rondo_op_destroy(rondo_op_t op, rondo_comm_t comm) ROND
  * A complete send does not mean that the peer has called rondo_recv(). The buffers of one group must not overlap,
  * except that several sends may read the same memory.
  *
- * On several hosts, messages need host memory and at most 64 ranks. On a device, they need the kernel executor and at
- * most 64 ranks of one host. One call at a time per communicator. docs/messages.md has the rules in full.
+ * On several hosts, and on devices, messages take at most 64 ranks. One call at a time per communicator. docs/messages.md has the rules in full.
  *
  * A message returns one of these statuses, from its call or from the end of its group:
  * - RONDO_OK: The message is complete, enqueued on the stream, or kept in the group.

@@ -162,16 +162,23 @@ Result<void> Communicator::finalize() {
   uint64_t own = 0, sum = 0;  // of messages; on one host all ranks see each other's counts
   Call barrier;
   barrier.signature = finalize_signature;
-  if (capabilities_.sends_messages && !group_.one_node()) {
+  const bool between_hosts = capabilities_.sends_messages && !group_.one_node();
+  const bool on_device = settings_.device != RONDO_DEVICE_HOST;
+  if (between_hosts && !on_device) {
     own = unreceived_share();
     barrier = {counting_finalize_signature, &own, &sum};
   }
   RONDO_TRY(submit(barrier, executor_->own_stream()));
   if (!drain().ok()) return operations_.report_failure();
-  const auto lost = sum != 0 ? std::optional(name_unreceived(sum)) : find_unreceived();
+  auto lost = sum != 0 ? std::optional(name_unreceived(sum)) : find_unreceived();
+  if (!lost && between_hosts && on_device) lost = find_unreceived_abroad();
   if (lost) {
     ranks_.raise(*lost);
     return operations_.report_failure();
+  }
+  if (between_hosts && on_device) {  // until every rank has asked
+    RONDO_TRY(submit(barrier, executor_->own_stream()));
+    if (!drain().ok()) return operations_.report_failure();
   }
   const std::lock_guard lock(submit_lock_);
   finalized_ = true;

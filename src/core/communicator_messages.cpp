@@ -109,6 +109,31 @@ std::optional<Error> Communicator::find_unreceived() {
   return std::nullopt;
 }
 
+/// Asks the ranks of other hosts what they have received of this rank's messages. It runs after a barrier of finalize.
+std::optional<Error> Communicator::find_unreceived_abroad() {
+  constexpr uint64_t ask_interval_ns = 1'000'000;
+  MessageBoards &boards = *ranks_.messages();
+  const uint64_t begun_ns = now_ns();
+  for (uint32_t to = 0; to < rank_count_; ++to) {
+    uint64_t sent = 0;
+    {
+      const std::lock_guard lock(submit_lock_);
+      if (!messages_.empty() && !boards.knows(to)) sent = messages_[2 * size_t{to} + 1].number;
+    }
+    while (sent != 0 && !ranks_.failed()) {
+      if (const auto report = boards.report(to, rank_, false, 0, begun_ns)) {
+        if (report->pair.entered < sent) return unreceived(rank_, to, sent, report->pair.entered);
+        break;
+      }
+      if (now_ns() - begun_ns >= operations_.timeout_ns())
+        return Error{RONDO_ERROR_TIMEOUT, "the host of " + ranks_.describe_rank(to) +
+                                              " has not said in rondo_comm_finalize which messages that rank received"};
+      sleep_for_ns(ask_interval_ns);
+    }
+  }
+  return std::nullopt;
+}
+
 /// No rank receives more than was sent to it, so that the sum over all ranks is 0 only if all of it was received.
 uint64_t Communicator::unreceived_share() {
   const std::lock_guard lock(submit_lock_);

@@ -62,10 +62,8 @@ std::vector<bool> linked_ranks(const ConnectArgs &args) {
   return linked;
 }
 
-/// Returns whether ranks of several hosts exchange messages: on host memory, up to a number of ranks.
-bool carries_messages(const Settings &settings, const GroupInfo &group) {
-  return settings.device == RONDO_DEVICE_HOST && group.rank_count() <= message_ranks_max;
-}
+/// Returns whether ranks of several hosts exchange messages: up to a number of ranks.
+bool carries_messages(const GroupInfo &group) { return group.rank_count() <= message_ranks_max; }
 
 /// Returns the slots of links. Plans depend on them, so all hosts must have the same, however many ranks they have.
 ConnectionGeometry slots_of(const GroupInfo &group, const Settings &settings, uint32_t channel_count) {
@@ -162,7 +160,7 @@ Result<std::unique_ptr<Transport>> connect_ranks(const ConnectArgs &args, Store 
   // On one host the segment chooses the same geometry, and that of messages.
   request.slot_count = group.one_node() ? args.settings.slot_count : geometry.slot_count;
   request.slot_bytes = group.one_node() ? static_cast<uint32_t>(args.settings.slot_bytes) : geometry.slot_bytes;
-  if (!group.one_node() && carries_messages(args.settings, group))
+  if (!group.one_node() && carries_messages(group))
     request.message_slot_bytes =
         hosts::choose_message_slots(geometry, network_of(args.settings).choice, args.rank_count).slot_bytes;
   request.mapping = args.settings.mapping;
@@ -175,7 +173,7 @@ Result<std::unique_ptr<Transport>> connect_ranks(const ConnectArgs &args, Store 
   if (group.infos[args.rank].interfaces.empty()) return no_interface(args.settings);
   hosts::GroupRequest several{args};
   several.linked = linked_ranks(args);
-  several.messages = carries_messages(args.settings, group);
+  several.messages = carries_messages(group);
   several.network = &network_of(args.settings);
   several.near_ib_devices = near_devices(args.settings);
   several.congestion = std::move(congestion);

@@ -28,7 +28,7 @@ bool is_own_in_place(const WorkItem &work, const Blocks &blocks, uint32_t rank) 
 }
 
 /// Returns the blocks of a collective that exchanges blocks, as transfers. One to this rank itself has both ends.
-std::vector<Transfer> transfers_of(const WorkItem &work, uint32_t rank, uint32_t rank_count) {
+std::vector<Transfer> transfers_of(const WorkItem &work, const Ranks &ranks, uint32_t rank, uint32_t rank_count) {
   const Blocks blocks(work.plan->key.signature, work.lists.get(), rank);
   const bool in_place = work.plan->key.in_place && blocks.exchanges_in_place();
   std::vector<Transfer> transfers;
@@ -37,7 +37,10 @@ std::vector<Transfer> transfers_of(const WorkItem &work, uint32_t rank, uint32_t
     const std::byte *const base = sends ? work.send : work.recv;
     // A send buffer is only ever read, except where it is the same as the other one.
     auto *const data = block.bytes == 0 ? nullptr : const_cast<std::byte *>(base + block.begin_bytes);
-    transfers.push_back({data, block.bytes, 1, work.history, peer, 0, sends, nullptr, in_place});
+    // A slot from another host does not say how large its block is. So its signature has the size of a _v block.
+    const bool signs_size = work.lists != nullptr && !ranks.is_near(peer);
+    const uint32_t signature = signs_size ? fingerprint(extend_history(work.history, block.bytes)) : work.history;
+    transfers.push_back({data, block.bytes, 1, signature, peer, 0, sends, nullptr, in_place});
   };
   const bool moves_own = !in_place && blocks.sends_to(rank) && blocks.receives_from(rank) &&
                          !is_own_in_place(work, blocks, rank);
@@ -133,8 +136,8 @@ Result<void> DeviceExecutor::launch_plan(const Plan &plan, const DeviceCall &cal
 std::shared_ptr<const DeviceBatch> DeviceExecutor::blocks_of(const WorkItem &work) const {
   if (!work.plan->schedules.empty()) return nullptr;
   try {
-    return std::make_shared<const DeviceBatch>(transfers_of(work, operations_->rank(), operations_->rank_count()),
-                                               part_count_max(true));
+    const auto blocks = transfers_of(work, operations_->ranks(), operations_->rank(), operations_->rank_count());
+    return std::make_shared<const DeviceBatch>(blocks, part_count_max(true));
   } catch (const std::bad_alloc &) {
     return nullptr;
   }
@@ -154,11 +157,9 @@ Result<void> DeviceExecutor::launch_held(uint64_t number, bool captured, const L
 Result<void> DeviceExecutor::open_messages() {
   if (!capabilities().sends_messages)
     return Error{RONDO_ERROR_UNSUPPORTED,
-                 "messages on device memory need the kernel executor, and all ranks, at most " +
-                     std::to_string(batch_ranks_max) + ", on one host; this communicator is on " + describe() +
-                     (capabilities().kind == RONDO_DEVICE_EXECUTOR_COPY
-                          ? " with the copy executor: set RONDO_DEVICE_EXECUTOR=kernel"
-                          : ", and its ranks are more or on several hosts: use host memory there")};
+                 "messages on device memory take at most " + std::to_string(batch_ranks_max) +
+                     " ranks; this communicator on " + describe() +
+                     " has more: use communicators of fewer ranks, or host memory on one host"};
   return operations_->ranks().messages()->open();
 }
 

@@ -61,7 +61,8 @@ bool DeviceHeads::is_blocked(size_t index) {
 size_t DeviceHeads::late_head() {
   const auto is_late = [&](uint32_t index) {
     const Transfer &transfer = batch_->transfers()[index];
-    return boards_.pair(transfer.peer, rank_, !transfer.sends).entered < transfer.message;
+    return boards_.knows(transfer.peer) &&
+           boards_.pair(transfer.peer, rank_, !transfer.sends).entered < transfer.message;
   };
   const auto late = std::find_if(heads_.begin(), heads_.end(), is_late);
   return late != heads_.end() ? static_cast<size_t>(late - heads_.begin()) : 0;

@@ -243,7 +243,7 @@ bool DeviceMonitor::report_differing_block(const DeviceReport &report, const Kno
 void DeviceMonitor::report_batch_fault(const DeviceReport &report, const Known &failed) {
   BatchWatch explaining(*this, failed);
   for (const Transfer &each : failed.batch->transfers()) {
-    if (each.sends || each.peer != report.peer) continue;
+    if (each.sends || each.peer != report.peer || !ranks_.messages()->knows(each.peer)) continue;
     const auto sent = ranks_.messages()->find(report.peer, operations_.rank(), true, each.message);
     if (sent && sent->bytes != each.bytes) return explaining.watch.explain_fault(each, report.fault, 0);
   }

@@ -232,6 +232,11 @@ void OperationWatch::explain_fault(uint32_t peer, Fault fault, int own_shortage)
                      (latest_in_common(peer) ? ", and this rank does not know yet what that rank called instead"
                                              : ", and no operation of both is recorded any more") +
                      advice);
+  // The signature of such a block has its size (src/engine/device_executor.cpp).
+  if (fault == Fault::foreign_slot && !ranks_.is_near(peer) && entered_.signature.counts_hash == counts_of_pairs)
+    return raise(RONDO_ERROR_MISMATCH, number, operation_,
+                 name + " sends rank " + std::to_string(rank_) + " a block of another count than rank " +
+                     std::to_string(rank_) + " expects" + during + "; give both ranks the same count for this block");
   raise(RONDO_ERROR_INTERNAL, number, operation_,
         name + (fault == Fault::wrong_size ? " sent a slot of another size" : " sent a slot of another operation") +
             during);

@@ -25,6 +25,8 @@ struct NetworkMemory {
   std::shared_ptr<const void> owner;  ///< its holder may use the memory when the links are gone
   std::span<std::byte> bytes;
   std::shared_ptr<const RdmaMemory> device;  ///< likewise, with slots for payloads; may be null
+  std::shared_ptr<const void> message_owner = nullptr;  ///< likewise
+  std::span<std::byte> message_bytes{};                 ///< of the links for messages; may be empty
 };
 
 class Links {
@@ -46,6 +48,8 @@ class Links {
   [[nodiscard]] virtual ConnectionView incoming_messages(uint32_t) const { return {}; }
   /// Returns where, in network_memory().device, a device writes payloads for outgoing(), or null for the slots there.
   [[nodiscard]] virtual std::byte *device_slots(uint32_t, uint32_t) const { return nullptr; }
+  /// Returns the same for outgoing_messages().
+  [[nodiscard]] virtual std::byte *device_message_slots(uint32_t) const { return nullptr; }
   /// Returns what all ranks map for the kernel load_store. Its rank_count is 0 if the ranks share no memory.
   [[nodiscard]] virtual ExchangeView exchange() const = 0;
 

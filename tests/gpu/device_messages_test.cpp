@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Messages on device memory by the kernel executor, through the public interface.
+// Messages on device memory through the public interface, by the kernel executor or as RONDO_DEVICE_EXECUTOR says.
+// "[copy fault]" wants an error of a copy.
+#include <cstdlib>
 #include <string>
 #include <vector>
 
@@ -15,9 +17,9 @@ std::vector<float> message(int from, int to, size_t number, size_t count) {
   return whole_numbers(static_cast<uint64_t>(from * 1000 + to) * 100 + number, count);
 }
 
-rondo_config_t by_kernels() {
+rondo_config_t on_executor() {
   rondo_config_t config = on_device();
-  config.device_executor = RONDO_DEVICE_EXECUTOR_KERNEL;
+  if (std::getenv("RONDO_DEVICE_EXECUTOR") == nullptr) config.device_executor = RONDO_DEVICE_EXECUTOR_KERNEL;
   return config;
 }
 
@@ -84,7 +86,7 @@ void check_failure(rondo_comm_t comm, rondo_status_t status, const std::vector<s
 TEST_CASE("device messages: a rank sends and another one receives on a stream") {
   for (const size_t count : {size_t{0}, size_t{1}, size_t{1000}, size_t{300'000}}) {
     CAPTURE(count);
-    DeviceRanks group(2, by_kernels());
+    DeviceRanks group(2, on_executor());
     const DeviceBuffer sent(group.world, bytes_of(whole_numbers(7, count)));
     const DeviceBuffer received(group.world, bytes_of(std::vector<float>(count, -1)));
     REQUIRE(rondo_send(sent.pointer(), count, RONDO_FLOAT32, 1, group.ranks[0], group.stream(0)) == RONDO_OK);
@@ -98,7 +100,7 @@ TEST_CASE("device messages: a rank sends and another one receives on a stream") 
 TEST_CASE("device messages: groups of all ranks, with themselves, of sizes from nothing to many slots") {
   for (const int size : {1, 2, 3, 8}) {
     CAPTURE(size);
-    DeviceRanks group(size, by_kernels());
+    DeviceRanks group(size, on_executor());
     const Exchange exchange(group, {0, 5, 100'000, 0, 17});
     for (int round = 0; round < 3; ++round)
       CHECK(all_ok(call_each(group.ranks, [&](int rank, rondo_comm_t comm) { return exchange.call(rank, comm); })));
@@ -109,15 +111,36 @@ TEST_CASE("device messages: groups of all ranks, with themselves, of sizes from 
 }
 
 TEST_CASE("device messages: messages larger than all slots of a pair cross in one group") {
-  DeviceRanks group(2, by_kernels());
+  DeviceRanks group(2, on_executor());
   const Exchange exchange(group, {700'000, 3});
   CHECK(all_ok(call_each(group.ranks, [&](int rank, rondo_comm_t comm) { return exchange.call(rank, comm); })));
   group.complete();
   exchange.check();
 }
 
+TEST_CASE("device messages: a group meets calls that come one after the other") {
+  constexpr size_t large = 3'000'000, small = 10;  // the large one does not fit into the slots
+  DeviceRanks group(2, on_executor());
+  const DeviceBuffer x(group.world, bytes_of(whole_numbers(1, large)));
+  const DeviceBuffer y(group.world, bytes_of(whole_numbers(2, small)));
+  const DeviceBuffer to_x(group.world, bytes_of(std::vector<float>(large, -1)));
+  const DeviceBuffer to_y(group.world, bytes_of(std::vector<float>(small, -1)));
+  const auto call = [](auto function, const DeviceBuffer &buffer, size_t count, int peer, DeviceRanks &of, int rank) {
+    return function(buffer.pointer(), count, RONDO_FLOAT32, peer, of.ranks[rank], of.stream(rank));
+  };
+  REQUIRE(rondo_group_begin() == RONDO_OK);
+  CHECK(call(rondo_recv, to_y, small, 1, group, 0) == RONDO_OK);
+  CHECK(call(rondo_send, x, large, 1, group, 0) == RONDO_OK);
+  REQUIRE(rondo_group_end() == RONDO_OK);
+  CHECK(call(rondo_recv, to_x, large, 0, group, 1) == RONDO_OK);
+  CHECK(call(rondo_send, y, small, 0, group, 1) == RONDO_OK);
+  group.complete();
+  CHECK_VALUES(to_x.read(), whole_numbers(1, large));
+  CHECK_VALUES(to_y.read(), whole_numbers(2, small));
+}
+
 TEST_CASE("device messages: batches and collectives of a communicator run in the order of their calls") {
-  DeviceRanks group(3, by_kernels());
+  DeviceRanks group(3, on_executor());
   constexpr size_t count = 5'000;
   const Exchange exchange(group, {count});
   std::vector<DeviceBuffer> sums;
@@ -147,7 +170,7 @@ TEST_CASE("device messages: batches and collectives of a communicator run in the
 }
 
 TEST_CASE("device messages: sizes that differ are named on both ranks") {
-  DeviceRanks group(2, by_kernels());
+  DeviceRanks group(2, on_executor());
   const DeviceBuffer sent(group.world, std::vector<std::byte>(400'000));
   const DeviceBuffer received(group.world, std::vector<std::byte>(4096));
   REQUIRE(rondo_send(sent.pointer(), 4, RONDO_FLOAT32, 1, group.ranks[0], group.stream(0)) == RONDO_OK);
@@ -163,7 +186,7 @@ TEST_CASE("device messages: sizes that differ are named on both ranks") {
 TEST_CASE("device messages: of several messages of a group, the one whose sizes differ is named") {
   constexpr size_t small = 256, large = 1 << 18;
   for (int round = 0; round < 10; ++round) {
-    DeviceRanks group(2, by_kernels());
+    DeviceRanks group(2, on_executor());
     const DeviceBuffer sent(group.world, std::vector<std::byte>(large * sizeof(float)));
     const DeviceBuffer received(group.world, std::vector<std::byte>(large * sizeof(float)));
     CHECK(all_ok(call_each(group.ranks, [&](int rank, rondo_comm_t comm) {
@@ -182,7 +205,7 @@ TEST_CASE("device messages: of several messages of a group, the one whose sizes 
 }
 
 TEST_CASE("device messages: a message without a counterpart times out with what the peer has called") {
-  rondo_config_t config = by_kernels();
+  rondo_config_t config = on_executor();
   config.timeout_ms = 500;
   DeviceRanks group(2, config);
   const DeviceBuffer buffer(group.world, std::vector<std::byte>(64));
@@ -196,7 +219,7 @@ TEST_CASE("device messages: a message without a counterpart times out with what 
 }
 
 TEST_CASE("device messages: what a rank sent before it left is received, then its end is told") {
-  DeviceRanks group(2, by_kernels());
+  DeviceRanks group(2, on_executor());
   const DeviceBuffer sent(group.world, bytes_of(whole_numbers(3, 1000)));
   const DeviceBuffer received(group.world, bytes_of(std::vector<float>(1000, -1)));
   REQUIRE(rondo_send(sent.pointer(), 1000, RONDO_FLOAT32, 1, group.ranks[0], group.stream(0)) == RONDO_OK);
@@ -210,7 +233,7 @@ TEST_CASE("device messages: what a rank sent before it left is received, then it
 }
 
 TEST_CASE("device messages: a message that nobody receives is named at finalize") {
-  DeviceRanks group(2, by_kernels());
+  DeviceRanks group(2, on_executor());
   const DeviceBuffer buffer(group.world, std::vector<std::byte>(64));
   REQUIRE(rondo_send(buffer.pointer(), 8, RONDO_INT8, 1, group.ranks[0], group.stream(0)) == RONDO_OK);
   group.synchronize();
@@ -223,7 +246,7 @@ TEST_CASE("device messages: a message that nobody receives is named at finalize"
 }
 
 TEST_CASE("device messages: a captured group is replayed") {
-  DeviceRanks group(2, by_kernels());
+  DeviceRanks group(2, on_executor());
   const Exchange exchange(group, {0, 20'000, 3});
   std::vector<rondo::cuda::GraphExec> graphs;
   for (int rank = 0; rank < 2; ++rank)
@@ -244,9 +267,76 @@ TEST_CASE("device messages: a captured group is replayed") {
   CHECK(all_ok(group.ranks.run([](int, rondo_comm_t comm) { return rondo_comm_finalize(comm); })));
 }
 
+TEST_CASE("device messages: captured blocks and messages among calls yield what they must at each replay") {
+  constexpr size_t count = 3'000;
+  DeviceRanks group(3, on_executor());
+  const Exchange exchange(group, {count, 2});
+  std::vector<DeviceBuffer> from, to;
+  std::vector<rondo::cuda::GraphExec> graphs;
+  for (int rank = 0; rank < 3; ++rank) {
+    from.emplace_back(group.world, bytes_of(whole_numbers(static_cast<uint64_t>(rank), 3 * count)));
+    to.emplace_back(group.world, bytes_of(std::vector<float>(3 * count, -1)));
+  }
+  const auto call = [&](int rank, rondo_comm_t comm) {
+    const auto own = static_cast<size_t>(rank);
+    const auto status = rondo_all_to_all(from[own].pointer(), to[own].pointer(), count, RONDO_FLOAT32, comm,
+                                         group.stream(rank));
+    return status == RONDO_OK ? exchange.call(rank, comm) : status;
+  };
+  for (int rank = 0; rank < 3; ++rank)
+    graphs.push_back(captured(group.world_of(rank), group.stream(rank),
+                              [&] { CHECK(call(rank, group.ranks[rank]) == RONDO_OK); }));
+  for (int replay = 0; replay < 4; ++replay) {
+    for (const DeviceBuffer &buffer : to) buffer.write(bytes_of(std::vector<float>(3 * count, -1)));
+    if (replay == 2) CHECK(all_ok(call_each(group.ranks, call)));
+    for (int rank = 0; rank < 3; ++rank) group.launch(graphs[static_cast<size_t>(rank)], rank);
+    group.complete();
+    exchange.check();
+    for (size_t rank = 0; rank < 3; ++rank) {
+      const auto got = values_of<float>(to[rank].read());
+      for (size_t peer = 0; peer < 3; ++peer) {
+        const auto sent = whole_numbers(peer, 3 * count);
+        const auto at = [&](const auto &values, size_t block) {
+          const auto begin = values.begin() + static_cast<std::ptrdiff_t>(block * count);
+          return std::vector<float>(begin, begin + count);
+        };
+        CHECK_VALUES(at(got, peer), at(sent, rank));
+      }
+    }
+  }
+  CHECK(all_ok(group.ranks.run([](int, rondo_comm_t comm) { return rondo_comm_finalize(comm); })));
+}
+
+TEST_CASE("device messages: a replay without a counterpart ends with the timeout") {
+  rondo_config_t config = on_executor();
+  config.timeout_ms = 500;
+  DeviceRanks group(2, config);
+  const Exchange exchange(group, {10});
+  const auto graph = captured(group.world, group.stream(0),
+                              [&] { CHECK(exchange.call(0, group.ranks[0]) == RONDO_OK); });
+  group.launch(graph, 0);
+  for (int rank = 0; rank < 2; ++rank)
+    check_failure(group.ranks[rank], RONDO_ERROR_TIMEOUT, {"a replayed graph on rank 0 timed out"});
+  group.launch(graph, 0);  // it ends, too
+  group.synchronize();
+}
+
+// SOFT_CUDA_FAULTS=cuMemcpyAsync#NUMBER=1, one of the copies of a message
+TEST_CASE("device messages: an error of a copy is told to both ranks", "[.][copy fault]") {
+  DeviceRanks group(2, on_executor());
+  const Exchange exchange(group, {1000});
+  static_cast<void>(call_each(group.ranks, [&](int rank, rondo_comm_t comm) { return exchange.call(rank, comm); }));
+  for (int rank = 0; rank < 2; ++rank) {
+    const rondo_error_t error = await_failure(group.ranks[rank]);
+    CAPTURE(error.message);
+    CHECK(std::string(error.message).find("CUDA_ERROR_INVALID_VALUE") != std::string::npos);
+  }
+  group.synchronize();
+}
+
 TEST_CASE("device messages: ranks on two devices exchange") {
   if (!has_two_devices("messages between devices")) return;
-  rondo_config_t config = by_kernels();
+  rondo_config_t config = on_executor();
   std::vector<rondo_config_t> configs(4, config);
   for (size_t rank = 0; rank < 4; ++rank) configs[rank].device = static_cast<int>(rank % 2);
   DeviceRanks group(configs);
@@ -265,7 +355,7 @@ TEST_CASE("device messages: ranks on two devices exchange") {
 }
 
 TEST_CASE("device messages: more messages in a group than a kernel's parameter holds") {
-  DeviceRanks group(2, by_kernels());
+  DeviceRanks group(2, on_executor());
   const Exchange exchange(group, std::vector<size_t>(150, 33));
   for (int round = 0; round < 30; ++round)  // their lists together are larger than the memory for lists
     CHECK(all_ok(call_each(group.ranks, [&](int rank, rondo_comm_t comm) { return exchange.call(rank, comm); })));
@@ -275,7 +365,7 @@ TEST_CASE("device messages: more messages in a group than a kernel's parameter h
 
 TEST_CASE("device blocks: counts of two ranks that differ are named on both") {
   for (const size_t expected : {size_t{96}, size_t{0}}) {
-    DeviceRanks group(2, by_kernels());
+    DeviceRanks group(2, on_executor());
     std::vector<DeviceBuffer> buffers;
     for (int buffer = 0; buffer < 4; ++buffer) buffers.emplace_back(group.world, std::vector<std::byte>(4096));
     CHECK(all_ok(call_each(group.ranks, [&](int rank, rondo_comm_t comm) {
@@ -290,7 +380,7 @@ TEST_CASE("device blocks: counts of two ranks that differ are named on both") {
 }
 
 TEST_CASE("device blocks: ranks that disagree on the call are told, with both calls") {
-  DeviceRanks group(2, by_kernels());
+  DeviceRanks group(2, on_executor());
   const DeviceBuffer send(group.world, std::vector<std::byte>(4096)), recv(group.world, std::vector<std::byte>(4096));
   CHECK(rondo_all_to_all(send.pointer(), recv.pointer(), 8, RONDO_FLOAT32, group.ranks[0], group.stream(0)) ==
         RONDO_OK);

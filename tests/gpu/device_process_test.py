@@ -35,14 +35,29 @@ class DeviceProcesses(unittest.TestCase):
         for handles in ("ipc", "vmm"):
             self.check("messages", "kernel", {"RONDO_DEVICE_EXECUTOR": "kernel", "RONDO_DEVICE_HANDLES": handles})
 
+    def test_processes_exchange_messages_by_copies(self):
+        for handles in ("ipc", "vmm"):
+            self.check("messages", "copy", {"RONDO_DEVICE_EXECUTOR": "copy", "RONDO_DEVICE_HANDLES": handles})
+
+    def test_processes_exchange_blocks(self):
+        for executor in ("kernel", "copy"):
+            self.check("blocks", executor, {"RONDO_DEVICE_EXECUTOR": executor})
+
+    @needs_software
+    def test_no_stream_of_messages_by_copies_waits_for_another_rank(self):
+        # The waiting stream of the caller has one hardware queue, so all that moves the message has the other.
+        self.check("messages", "copy", {"RONDO_DEVICE_EXECUTOR": "copy", "SOFT_CUDA_QUEUES": "2",
+                                        "DEVICE_RANK_COUNT": "3000000"})
+
     def test_a_rank_that_is_killed_during_messages_is_named(self):
-        ranks = run_job(PROGRAM, 3, ["messages_kill"], {"RONDO_DEVICE_EXECUTOR": "kernel"})
-        self.assertEqual(ranks[1].process.returncode, -9)
-        for number in (0, 2):
-            told = ranks[number].last()
-            self.assertEqual((told.status, told.peer), ("remote rank failed", 1), ranks[number].output)
-            # Which check notices the death first differs, and so does what the message adds.
-            self.assertRegex(told.message, r"^rank 1 \(host \S+, process \d+\) has ended")
+        for executor in ("kernel", "copy"):
+            ranks = run_job(PROGRAM, 3, ["messages_kill"], {"RONDO_DEVICE_EXECUTOR": executor})
+            self.assertEqual(ranks[1].process.returncode, -9)
+            for number in (0, 2):
+                told = ranks[number].last()
+                self.assertEqual((told.status, told.peer), ("remote rank failed", 1), ranks[number].output)
+                # Which check notices the death first differs, and so does what the message adds.
+                self.assertRegex(told.message, r"^rank 1 \(host \S+, process \d+\) has ended")
 
     def test_processes_replay_graphs_between_calls(self):
         self.check("sums", "copy" if EXECUTOR == "auto" else EXECUTOR, replayed=True)

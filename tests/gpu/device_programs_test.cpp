@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Random programs of messages, groups, collectives and exchanges of blocks on device memory by the kernel executor,
-// against what they must yield. A rank is a thread with a stream for each communicator.
+// Random programs of messages, groups, collectives and exchanges of blocks on device memory, against what they must
+// yield. They run by the kernel executor, or as RONDO_DEVICE_EXECUTOR says. A rank is a thread with a stream for each
+// communicator.
 #include <cstdio>
 #include <cstdlib>
 #include <memory>
@@ -119,7 +120,7 @@ void run_program(uint64_t seed, DeviceRanks &group) {
 void run_programs(uint64_t first, uint64_t last, int rank_count) {
   std::unique_ptr<DeviceRanks> group;
   rondo_config_t config = on_device();
-  config.device_executor = RONDO_DEVICE_EXECUTOR_KERNEL;
+  if (std::getenv("RONDO_DEVICE_EXECUTOR") == nullptr) config.device_executor = RONDO_DEVICE_EXECUTOR_KERNEL;
   for (uint64_t seed = first; seed <= last; ++seed) {
     INFO("RONDO_SEED=" << seed);
     if (static_cast<int>(seed % 7) + 2 != rank_count) continue;

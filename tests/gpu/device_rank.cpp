@@ -51,7 +51,8 @@ int move_once(const DeviceProcess &self, int round) {
 }
 
 /// Sends one half of the buffer to the next rank, and receives the other half from the one before, in a group.
-int message_once(const DeviceProcess &self, int round) {
+/// `short_by`: elements that rank 0 leaves out of what it sends.
+int message_once(const DeviceProcess &self, int round, size_t short_by) {
   using rondo::cuda::CuStatus;
   const size_t half = self.count / 2;
   const auto value = [&](int rank, size_t i) { return static_cast<int32_t>(i % 1000) + 1000 * rank + 7 * round; };
@@ -65,12 +66,57 @@ int message_once(const DeviceProcess &self, int round) {
   auto *const pointer = reinterpret_cast<int32_t *>(at);
   const int next = (self.rank + 1) % self.size, previous = (self.rank + self.size - 1) % self.size;
   if (const auto begun = rondo_group_begin(); begun != RONDO_OK) return begun;
-  static_cast<void>(rondo_send(pointer, half, RONDO_INT32, next, self.comm, stream));
+  const size_t sent = self.rank == 0 ? half - short_by : half;
+  static_cast<void>(rondo_send(pointer, sent, RONDO_INT32, next, self.comm, stream));
   static_cast<void>(rondo_recv(pointer + half, half, RONDO_INT32, previous, self.comm, stream));
   if (const auto ended = rondo_group_end(); ended != RONDO_OK) return ended;
   if (const int outcome = copy_back(self, values.data(), bytes); outcome != RONDO_OK) return outcome;
   for (size_t i = 0; i < half; ++i)
     if (values[half + i] != value(previous, i)) return wrong_value;
+  return RONDO_OK;
+}
+
+constexpr size_t block_stride = 9'001;  ///< elements between the blocks of two ranks
+
+/// Exchanges blocks of uneven sizes with all ranks, then equal blocks in place. `short_by`: elements that rank 0 leaves
+/// out of what it sends to rank 1.
+int exchange_blocks(const DeviceProcess &self, int round, size_t short_by) {
+  using rondo::cuda::CuStatus;
+  const auto size = static_cast<size_t>(self.size), own = static_cast<size_t>(self.rank);
+  const auto count_of = [&](size_t from, size_t to) {
+    return 1 + (3 * from + 5 * to + static_cast<size_t>(round)) % 4 * 3'000;
+  };
+  const auto value = [&](size_t from, size_t to, size_t i) {
+    return static_cast<int32_t>(100'000 * from + 10'000 * to + i % 1'000) + round;
+  };
+  std::vector<size_t> to, from, displacements;
+  std::vector<int32_t> values(2 * size * block_stride, -1);
+  for (size_t peer = 0; peer < size; ++peer) {
+    to.push_back(count_of(own, peer));
+    from.push_back(count_of(peer, own));
+    displacements.push_back(peer * block_stride);
+    for (size_t i = 0; i < block_stride; ++i) values[peer * block_stride + i] = value(own, peer, i);
+  }
+  if (self.rank == 0) to[1] -= short_by;
+  const size_t bytes = values.size() * sizeof(int32_t);
+  const rondo::cuda::ContextGuard guard(*self.cu, self.context.get().context);
+  auto *const stream = self.stream.get().object;
+  if (self.cu->memcpy_htod_async(self.buffer.get().object, values.data(), bytes, stream) != CuStatus::success)
+    return driver_failed;
+  auto *const send = reinterpret_cast<int32_t *>(self.buffer.get().object);
+  auto *const recv = send + size * block_stride;
+  const auto uneven = rondo_all_to_all_v(send, to.data(), displacements.data(), recv, from.data(),
+                                         displacements.data(), RONDO_INT32, self.comm, stream);
+  if (uneven != RONDO_OK) return uneven;
+  const auto even = rondo_all_to_all(send, send, block_stride, RONDO_INT32, self.comm, stream);
+  if (even != RONDO_OK) return even;
+  if (const int outcome = copy_back(self, values.data(), bytes); outcome != RONDO_OK) return outcome;
+  for (size_t peer = 0; peer < size; ++peer)
+    for (size_t i = 0; i < block_stride; ++i) {
+      const int32_t wanted = value(peer, own, i);
+      if (values[peer * block_stride + i] != wanted) return wrong_value;
+      if (values[(size + peer) * block_stride + i] != (i < from[peer] ? wanted : -1)) return wrong_value;
+    }
   return RONDO_OK;
 }
 
@@ -106,9 +152,13 @@ int main(int argument_count, char **arguments) {
       std::this_thread::sleep_for(std::chrono::seconds(12));
     const bool by_graph = replayed && round % 2 == death_round % 2;
     outcome = scenario == "moves"                  ? move_once(self, round)
-              : scenario.starts_with("messages") ? message_once(self, round)
+              : scenario.starts_with("blocks")     ? exchange_blocks(self, round, scenario == "blocks_differ" ? 1 : 0)
+              : scenario.starts_with("messages") ? message_once(self, round, scenario == "messages_differ" ? 1 : 0)
                                                    : sum_once(self, round, count, by_graph ? &graph : nullptr);
   }
+  if (outcome == RONDO_OK && scenario == "messages_lost" && self.rank == 0)
+    outcome = rondo_send(reinterpret_cast<void *>(self.buffer.get().object), 1, RONDO_INT32, 1, self.comm,
+                         self.stream.get().object);
   if (outcome == RONDO_OK) outcome = rondo_comm_finalize(self.comm);
   report(self, outcome);
   if (made) static_cast<void>(rondo_comm_destroy(self.comm));

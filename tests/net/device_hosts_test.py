@@ -14,6 +14,7 @@ UCX = {"RONDO_NETWORK": "ucx", "UCX_TLS": "tcp,self"}
 IN_DEVICES = UCX | {"UCX_RNDV_THRESH": "1K", "RONDO_NETWORK_DEVICE_SLOTS": "on", "SOFT_CUDA_GPUDIRECT": "flush",
                     "SOFT_CUDA_HOST_READS": "on"}
 WHERE_CAN_BE = IN_DEVICES | {"RONDO_NETWORK_DEVICE_SLOTS": "auto", "RONDO_LOG": "transport=info"}
+BLOCKS = {"RONDO_ALGORITHM": "one_shot"}  # it connects each two ranks
 ONE_CANNOT = [{"SOFT_CUDA_GPUDIRECT": "flush"}, {"SOFT_CUDA_GPUDIRECT": "off"}]
 IN_DEVICE = "slots of links to other hosts are in memory of the device"
 
@@ -113,6 +114,34 @@ class DevicesOfSeveralHosts(HostsTest):
             self.expect_slots(job, [IN_DEVICE] * 2)
             job = Job(hosts, [0, 1], [PROGRAM, "sums"], WHERE_CAN_BE, ONE_CANNOT).finish(60)
             self.expect_slots(job, [IN_DEVICE, in_host("does not support GPUDirect RDMA")])
+
+    def test_messages(self):
+        for layout in ([0, 1], [0, 1, 1, 0]):
+            with self.subTest(layout=layout):
+                self.expect_right(layout, ["messages"])
+
+    def test_messages_with_slots_in_the_devices(self):
+        self.need_ucx(RONDO)
+        self.expect_right([0, 1, 1], ["messages"], IN_DEVICES)
+
+    def test_messages_that_fail_are_named_on_every_rank(self):
+        sizes = "rank 1 receives message 1 from rank 0 as 4000 bytes .*, rank 0 sent 3996 bytes"
+        with net.Hosts(2) as hosts:
+            for scenario, status, text, layout in (
+                    ("messages_differ", "ranks disagree", sizes, [0, 1]),
+                    ("messages_lost", "ranks disagree", "which received [0-9]+ of them", [0, 1, 0])):
+                with self.subTest(scenario=scenario):
+                    job = Job(hosts, layout, [PROGRAM, scenario], {"DEVICE_RANK_COUNT": "2000"}).finish(60)
+                    self.expect(job, range(len(layout)), status, text)
+            job = Job(hosts, [0, 1, 1], [PROGRAM, "blocks_differ"], BLOCKS).finish(60)
+            self.expect(job, range(3), "ranks disagree", "rank 0 .* sends rank 1 a block of another count than rank 1")
+            job = Job(hosts, [0, 1, 1], [PROGRAM, "messages_kill"]).finish(60)
+            self.expect(job, [0, 2], "remote rank failed", r"rank 1 \(host h1", {1})
+
+    def test_blocks(self):
+        for layout in ([0, 1], [0, 1, 1, 0]):
+            with self.subTest(layout=layout):
+                self.expect_right(layout, ["blocks"], BLOCKS)
 
     def test_a_killed_rank_is_named_on_every_other(self):
         with net.Hosts(2) as hosts:

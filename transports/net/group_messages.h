@@ -18,6 +18,7 @@ class GroupMessages final : public MessageBoards {
   struct Parts {
     MessageBoards *local = nullptr;     ///< of this host: ranks are counted by `local_index`, and peers in the group
     std::vector<uint32_t> local_index;  ///< by rank, as in GroupParts
+    std::function<void()> expect;  ///< A batch begins.
     /// Sees to it that what a completed batch has posted leaves without another call of this rank.
     std::function<void()> settle;
     /// Asks a rank of another host, as Control::pair().
@@ -29,7 +30,10 @@ class GroupMessages final : public MessageBoards {
     crosses_hosts_ |= !knows(peer);
     parts_.local->announce(peer, sends, last);
   }
-  void enter_batch() override { parts_.local->enter_batch(); }
+  void enter_batch() override {
+    parts_.local->enter_batch();
+    if (crosses_hosts_) parts_.expect();
+  }
   [[nodiscard]] uint64_t begin(const MessageInfo &message) override { return parts_.local->begin(message); }
   void complete(uint64_t record, const MessageInfo &message, bool in_call) override {
     parts_.local->complete(record, message, in_call);

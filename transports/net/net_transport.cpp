@@ -115,6 +115,10 @@ class GroupLinks final : public Links {
     const NearLink *const link = group_.memory.find(channel, peer);
     return link != nullptr ? link->device_outgoing : nullptr;
   }
+  std::byte *device_message_slots(uint32_t peer) const override {
+    const NearLink *const link = group_.memory.find_messages(peer);
+    return link != nullptr ? link->device_outgoing : nullptr;
+  }
   ExchangeView exchange() const override { return {}; }  // which all ranks would have to map
   uint32_t readable_kinds(uint32_t peer) const override {
     return group_.is_local(peer) ? local_.readable_kinds(group_.index_of(peer)) : 0;
@@ -142,7 +146,13 @@ class GroupRanks final : public Ranks {
   explicit GroupRanks(Group &group) : group_(group), local_(group.local_ranks) {
     if (!group.parts.messages || local_.messages() == nullptr) return;
     messages_.emplace(GroupMessages::Parts{
-        local_.messages(), group.parts.local_index, [this] { settle(); },
+        local_.messages(), group.parts.local_index,
+        [&group] {
+          if (!group.parts.rings) group.sentinel->expect_posts();
+        },
+        [this] {
+          if (group_.parts.rings) settle();  // else the links are the sentinel's all the time
+        },
         [&group](uint32_t of, bool sends, uint64_t message, uint64_t since_ns) {
           return group.control->pair(of, sends, message, since_ns);
         }});
@@ -270,7 +280,12 @@ class GroupTransport final : public Transport {
       local.raise(error);
     };
     if (!group_.parts.rings)
-      hooks.in_flight = [&local, own] { return local.latest_operation(own) > local.completed_operation(own); };
+      hooks.in_flight = [&local, own] {
+        if (local.latest_operation(own) > local.completed_operation(own)) return true;
+        if (local.messages() == nullptr) return false;
+        const BatchCounts batches = local.messages()->batches(own);
+        return batches.entered > batches.completed;
+      };
     RONDO_TRY_ASSIGN(group_.sentinel, Sentinel::start(*group_.control, *group_.progress, std::move(hooks)));
     return {};
   }

@@ -51,7 +51,11 @@ class NearMemory {
   /// Returns the link for messages, or null.
   [[nodiscard]] const NearLink *find_messages(uint32_t peer) const;
   [[nodiscard]] NetworkMemory memory() const {
-    return {mapping_, {mapping_->get().address, mapping_->get().bytes}, device_};
+    NetworkMemory memory{mapping_, {mapping_->get().address, mapping_->get().bytes}, device_};
+    if (message_mapping_ == nullptr) return memory;
+    memory.message_owner = message_mapping_;
+    memory.message_bytes = {message_mapping_->get().address, message_mapping_->get().bytes};
+    return memory;
   }
 
   /// Returns the bytes of the slots that links would have in memory of a device.

@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: Apache-2.0
+// The messages of one rank by the copy-engine executor. A thread of the rank runs the body of the kernel of messages
+// (cuda/kernels/transfer.h), as a block of one thread. It moves each slice by a copy on a stream of Rondo's own.
+//
+// Streams   The caller's stream writes that a batch has begun, and waits until the thread says that it is done. The
+//           thread enqueues a copy only when its slot is ready. So no stream waits for another rank, and the proof of
+//           docs/messages.md holds for the thread.
+// FIFOs     Headers and heads are words of host memory that threads alone use (cuda/transport/flags.h). The payloads
+//           are slots in the receiver's segment. A header is published when the copy into its slot has ended, and a
+//           slot is given back when the copy out of it has.
+// Queues    A stream that waits may hold up others in its hardware queue. The thread has two streams that use different
+//           queues. For each batch it takes one on which a write has passed since the caller's stream waits.
+// Replays   A captured call writes which batch it is and waits for a word of its own, which it sets back to 0. The
+//           thread sets the other one back before the batch. Calls of a rank follow each other, so one pair of words
+//           serves all captured calls.
+// Failure   After stop() the thread begins nothing more, and ends the waits of the rank's streams. It does so between
+//           copies, so no copy uses a buffer whose stream has gone on.
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <thread>
+#include <vector>
+
+#include "cuda/executors/cuda_executor.h"
+#include "cuda/executors/result_reader.h"
+#include "cuda/executors/stream_work.h"
+#include "cuda/executors/transfers.h"
+#include "cuda/transport/flags.h"
+#include "cuda/transport/segment.h"
+
+namespace rondo::cuda {
+
+class CopyMessages final : public TransferWords {
+ public:
+  /// Makes the messages of a rank. `stream` is one of the executor's own. All of it outlives this.
+  [[nodiscard]] static Result<std::unique_ptr<CopyMessages>> make(const PrimaryContext &context, CuStream stream,
+                                                                  const Segment &segment, const HostLinks &host_links,
+                                                                  const Flags &flags, uint32_t rank);
+  /// Adds the connections for messages to the shape of a segment: one with each rank for messages, and one for the
+  /// blocks of collectives.
+  static void add_to(SegmentShape &shape, const PlacedRequest &request);
+  CopyMessages(const CopyMessages &) = delete;
+  CopyMessages &operator=(const CopyMessages &) = delete;
+  ~CopyMessages() override;
+
+  /// Enqueues a batch. `work` is of the caller's stream.
+  [[nodiscard]] Result<void> enqueue(const DeviceMessages &messages, const StreamWork &work);
+  /// Adds to the streams' report whether a batch has failed. Any thread; so are the functions after it.
+  void add_failure(DeviceReport &report) const;
+  /// Returns whether no copy is under way.
+  [[nodiscard]] bool is_idle() const;
+  /// Returns why a copy could not be made, until stop() is called.
+  [[nodiscard]] Result<void> check() const;
+  /// Ends what waits for this rank's messages, now and later. Call it again as long as streams may wait.
+  void stop();
+
+ private:
+  struct Words;
+  struct Carrier;
+  struct Batch {
+    std::shared_ptr<const DeviceBatch> messages;
+    std::vector<device::DeviceTransfer> list;
+    uint64_t turn = 0;
+    bool blocks = false;
+    bool captured = false;
+  };
+  /// Hands the core over while nothing moves.
+  class Rests {
+   public:
+    void rest();
+    void end() { count_ = 0; }
+
+   private:
+    uint32_t count_ = 0;
+  };
+
+  CopyMessages(const PrimaryContext &context, const Segment &segment);
+  void make_ends(const HostLinks &host_links, const Flags &flags, uint32_t rank);
+  [[nodiscard]] Words &words() const { return *static_cast<Words *>(pinned_.get().object); }
+  [[nodiscard]] static DevicePointer place_of(const uint64_t &word) { return reinterpret_cast<DevicePointer>(&word); }
+  [[nodiscard]] Result<void> enqueue_waits(const Batch &batch, const StreamWork &work);
+
+  void run();
+  [[nodiscard]] bool has_failed() const;
+  [[nodiscard]] Batch *find_begun();
+  void wait_for_begin(std::unique_lock<std::mutex> &lock, uint32_t looks);
+  void run_batch(const Batch &batch);
+  [[nodiscard]] bool pick_stream();
+  [[nodiscard]] Result<bool> try_stream(uint32_t which);
+  void copy(std::byte *to, const std::byte *from, uint64_t bytes);
+  void fail(const Error &error);
+
+  const CudaDriver *driver_;
+  const CuContext context_;
+  const Segment &segment_;
+  HostMemory pinned_;
+  std::vector<uint64_t> report_words_;
+  std::vector<device::DeviceLinkEnds> ends_;  ///< by channel and peer
+  std::vector<uint64_t> to_slots_;  ///< likewise: from where the FIFO would have its payloads to where they are
+  Stream second_stream_;
+  device::DeviceResult result_;
+  ResultReader results_;
+  uint64_t abort_ = 0;
+
+  // The thread alone uses these.
+  device::DeviceProgress progress_;
+  CuStream streams_[2] = {};
+  CuStream stream_ = nullptr;  ///< that the present batch uses
+  uint64_t probes_[2] = {};    ///< the latest that was written to each
+  uint64_t probe_ = 0;
+  bool broken_ = false;  ///< a copy has failed: nothing is published any more
+  Rests rests_;
+  std::vector<uint64_t> shared_;  ///< TransferBlock's memory
+
+  mutable std::mutex mutex_;  ///< guards what follows
+  std::condition_variable changed_;
+  std::deque<Batch> pending_;   ///< not captured; the first one may run
+  std::deque<Batch> captured_;  ///< for replays
+  std::optional<Error> error_;
+  uint64_t enqueued_count_ = 0;  ///< batches that were not captured
+  uint64_t stop_count_ = 0;      ///< calls of stop()
+  bool running_ = false;
+  bool ending_ = false;
+  std::thread thread_;  ///< from the first batch on
+};
+
+}  // namespace rondo::cuda
