@@ -135,9 +135,18 @@ void add_rank_options(console::CommandLine &app, Options &options, Words &words)
                  "1: each rank updates a share of the parameters and has that share's moments only (ZeRO-1) [0]")
       ->check(console::InRange(0u, 1u))
       ->type_name("0|1");
-  app.add_option("--tensor-parallel", options.slices,
+  app.add_option("--tensor-parallel", options.parts.slices,
                  "ranks that share a model: each has some of the heads and of the MLP of every layer [1]")
       ->check(console::InRange(1, 1'024))
+      ->type_name("N");
+  app.add_option("--pipeline-parallel", options.parts.stages,
+                 "ranks that share a model: each has some neighbouring layers, and the passes of --accumulate follow "
+                 "each other through them [1]")
+      ->check(console::InRange(1, 256))
+      ->type_name("N");
+  app.add_option("--experts", options.parts.experts,
+                 "MLPs of each layer, of which a router chooses one for each token; ranks divide them; 0: one MLP [0]")
+      ->check(console::InRange(0, 1'024))
       ->type_name("N");
   app.add_flag("--recompute", options.recompute,
                "keep a layer's input only, and compute its activations again in the backward pass");
@@ -217,7 +226,17 @@ Outcome take_division(const Words &words, Options &options) {
   if (options.sharded && options.compression.feeds_back())
     return Failure{Exit::usage, "--zero 1 adds gradients up by reduce-scatter, which takes floats of 32 or 16 bits and "
                                 "not --compress " + name_of(options.compression) + "; leave one of them out"};
-  return check_slices(options.shape, options.slices);
+  options.shape.experts = options.parts.experts;
+  if (options.shape.experts > 0 && (options.ranks_a_model() > 1 || options.sharded || options.recompute ||
+                                    options.compression.feeds_back()))
+    return Failure{Exit::usage, "--experts goes with gradients of 32 or 16 bits, and not with --tensor-parallel, "
+                                "--pipeline-parallel, --zero or --recompute; leave these out"};
+  if (options.parts.stages > 1 && (options.parts.slices > 1 || options.compression.feeds_back()))
+    return Failure{Exit::usage, "--pipeline-parallel goes with gradients of 32 or 16 bits, and not with "
+                                "--tensor-parallel; leave out --compress " + name_of(options.compression) +
+                                " or --tensor-parallel"};
+  if (auto failure = check_stages(options.shape, options.parts.stages)) return failure;
+  return check_slices(options.shape, options.parts.slices);
 }
 
 /// Sets buckets to an eighth of a rank's gradients, 1 MiB at most, so that most of them can travel during the backward
@@ -225,7 +244,8 @@ Outcome take_division(const Words &words, Options &options) {
 void take_buckets(const CLI::App &app, Options &options) {
   constexpr double buckets_min = 8, mb_max = 1, mb = 1 << 20;
   if (app.count("--bucket-mb") != 0) return;
-  const auto bytes = static_cast<double>(make_layout(options.shape, {0, options.slices}).count * sizeof(float));
+  const Layout layout = make_layout(options.shape, {0, options.parts.slices}, {0, options.parts.stages});
+  const auto bytes = static_cast<double>(layout.count * sizeof(float));
   options.bucket_mb = std::min(mb_max, bytes / mb / buckets_min);
 }
 
@@ -258,9 +278,10 @@ Outcome take_mode(const Words &words, Options &options) {
   if (!known)
     return unknown("--mode", words.mode, "sync, local-sgd, async-ps");
   if (options.mode == Mode::sync) return std::nullopt;
-  if (options.sharded || options.slices > 1 || options.compression.method != Method::none)
-    return Failure{Exit::usage, "--zero, --tensor-parallel, --compress and --wire go with --mode sync only; leave them "
-                                "out with " + words.mode};
+  if (options.sharded || options.ranks_a_model() > 1 || options.shape.experts > 0 ||
+      options.compression.method != Method::none)
+    return Failure{Exit::usage, "--zero, --tensor-parallel, --pipeline-parallel, --experts, --compress and --wire go "
+                                "with --mode sync only; leave them out with " + words.mode};
   if (options.mode == Mode::async_ps && (!options.checkpoint.empty() || !options.resume.empty() ||
                                          options.validate_every != 0))
     return Failure{Exit::usage, "--mode async-ps has no moment at which all ranks are at the same step, so it takes no "
@@ -288,9 +309,12 @@ Outcome take_device(const Words &words, Options &options) {
                          options.ordinal < 0))
     return unknown("--device", words.device, "host, cuda, cuda:ORDINAL");
   options.on_device = true;
-  if (options.mode == Mode::sync && options.slices == 1 && !options.compression.feeds_back()) return std::nullopt;
+  if (options.mode == Mode::sync && options.ranks_a_model() == 1 && options.shape.experts == 0 &&
+      !options.compression.feeds_back())
+    return std::nullopt;
   return Failure{Exit::usage, "--device cuda goes with --mode sync and a --compress of 16 bits, and not with "
-                                "--tensor-parallel; leave out what is different, or train on the host"};
+                              "--tensor-parallel, --pipeline-parallel or --experts; leave out what is different, or "
+                              "train on the host"};
 }
 
 Outcome take_rest(const Words &words, Options &options) {
@@ -315,7 +339,7 @@ const char *name_of(Mode mode) {
 }
 
 size_t Options::samples_a_step(size_t ranks) const {
-  const size_t workers = mode == Mode::async_ps ? ranks - 1 : ranks / slices;
+  const size_t workers = mode == Mode::async_ps ? ranks - 1 : ranks / ranks_a_model();
   return workers * batch * accumulate;
 }
 

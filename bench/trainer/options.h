@@ -13,6 +13,7 @@
 #include "bench/failure.h"
 #include "bench/trainer/cuda/products.h"
 #include "bench/trainer/exchange/compression.h"
+#include "bench/trainer/lanes/group.h"
 #include "bench/trainer/model/shape.h"
 #include "rondo/rondo.h"
 
@@ -49,7 +50,7 @@ struct Options {
   Compression compression;  ///< of the gradients on the wire
   bool sharded = false;     ///< ZeRO, stage 1: each rank updates a share of the parameters
   bool recompute = false;   ///< activations are computed again in the backward pass
-  size_t slices = 1;        ///< ranks that share a model
+  Parts parts;              ///< of a model, on ranks that share it
 
   double learning_rate = 1e-3, weight_decay = 0.1, clip = 1.0;
   uint64_t warmup = 10;  ///< steps in which the learning rate rises
@@ -66,6 +67,8 @@ struct Options {
   [[nodiscard]] bool reports() const { return !report.empty() || !json.empty(); }
   /// Returns the samples of one step on all ranks.
   [[nodiscard]] size_t samples_a_step(size_t ranks) const;
+  /// Returns the ranks that share samples.
+  [[nodiscard]] size_t ranks_a_model() const { return parts.slices * parts.stages; }
   /// Returns the stream for lines that people read.
   [[nodiscard]] std::FILE *lines() const { return json == "-" ? stderr : stdout; }
   uint32_t measure_rounds = 9;

@@ -52,7 +52,8 @@ Outcome check_agreement(const Options &options, const CorpusMark &corpus, Group 
         uint64_t{options.batch}, uint64_t{options.accumulate}, options.steps, options.seed, corpus.bytes,
         corpus.checksum,
         static_cast<uint64_t>(options.bucket_mb * 1e6), uint64_t{options.overlap}, uint64_t{options.sharded},
-        uint64_t{options.slices}, static_cast<uint64_t>(options.mode), options.local_steps, options.staleness,
+        uint64_t{options.parts.slices}, uint64_t{options.parts.stages}, uint64_t{options.parts.experts},
+        static_cast<uint64_t>(options.mode), options.local_steps, options.staleness,
         options.validate_every, uint64_t{options.validation_batches}, options.check_every,
         uint64_t{options.on_device}, static_cast<uint64_t>(options.precision),
         uint64_t{options.measure_rounds}, uint64_t{options.reports()}, uint64_t{options.resume.empty()}})
@@ -72,6 +73,8 @@ void summarise(const Options &options, const Run &run) {
   std::fprintf(options.lines(), "%s, %zu parameters, ranks: %zu: %.1f samples/s, validation %.3f bits a byte\n",
                options.shape.name.c_str(), run.parameters, run.ranks, samples_per_second(options, run),
                bits_per_byte(run.validations.back().loss));
+  if (options.parts.stages > 1 && options.reports())
+    std::fprintf(options.lines(), "pipeline: %s\n", pipeline_text(pipeline_of_run(options, run)).c_str());
   const OverlapFigures overlap = overlap_of(options, run);
   if (const std::string words = headline(overlap); !words.empty())
     std::fprintf(options.lines(), "overlap: %s\n", words.c_str());
@@ -142,7 +145,7 @@ Outcome train_ranks(const Options &options, const Corpus &corpus, const Samples 
   run.parameters = trainer.whole_layout().count;
   run.wire_bytes = trainer.exchange().wire_bytes();
   run.received_bytes = trainer.exchange().received_bytes();
-  run.plain_bytes = 2 * trainer.layout().count * sizeof(float) * (ranks.data().size() - 1) / ranks.data().size();
+  run.plain_bytes = trainer.exchange().plain_bytes();
   run.bucket_count = trainer.exchange().buckets().size();
   run.corpus_bytes = corpus.bytes();
   run.corpus_files = corpus.file_count();
@@ -175,7 +178,7 @@ int run_train(std::span<const char *const> args, Devices &devices) {
   Run run;
   run.memory_before = process_memory_bytes();
   Ranks ranks;
-  if (auto failure = ranks.join(options.config, options.slices)) return tell(*failure);
+  if (auto failure = ranks.join(options.config, options.parts)) return tell(*failure);
   if (auto failure = train_ranks(options, corpus, samples, devices, ranks, run)) {
     failure->message = "rank " + std::to_string(ranks.all().rank()) + ": " + failure->message;
     return tell(*failure);

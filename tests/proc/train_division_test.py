@@ -14,6 +14,10 @@ TrainCase.rondo = sys.argv.pop(1)
 LARGE = ("--width", 192, "--layers", 4, "--heads", 4, "--context", 128, "--batch", 8)
 
 
+# With a layer for each of four stages.
+DEEP = ("--width", 32, "--layers", 4, "--heads", 2, "--context", 32, "--batch", 4)
+
+
 class Division(TrainCase):
     def near(self, one, other, share):
         for mine, its in zip(self.losses(one)[0] + self.losses(one)[1], self.losses(other)[0] + self.losses(other)[1]):
@@ -81,6 +85,68 @@ class Division(TrainCase):
         self.near(four, data, 1e-3)
         self.assertNotEqual(self.losses(two), self.losses(data))
 
+    def test_stages_of_a_pipeline_learn_what_one_rank_does(self):
+        for stages, copies, passes in ((2, 1, 1), (2, 1, 4), (2, 2, 3), (4, 1, 4), (4, 2, 2)):
+            rest = ("--steps", 12, "--validate-every", 4, "--accumulate", passes)
+            whole = self.train(copies, *rest, report="whole", model=DEEP)
+            pipe = self.train(stages * copies, *rest, "--pipeline-parallel", stages, report="pipe", model=DEEP)
+            with self.subTest(stages=stages, copies=copies, passes=passes):
+                self.near(pipe, whole, 1e-4)
+                for one, other in zip(pipe["steps"], whole["steps"]):
+                    self.assertAlmostEqual(one["gradient_norm"], other["gradient_norm"], places=3)
+                self.assertEqual((pipe["parameters"], pipe["ranks"]), (whole["parameters"], stages * copies))
+                self.assertLess(pipe["memory_bytes"]["parameters"], whole["memory_bytes"]["parameters"])
+                ideal = (stages - 1) / (passes + stages - 1)
+                self.assertAlmostEqual(pipe["pipeline"]["ideal_idle_share"], ideal)
+                self.assertRegex(pipe["pipeline"]["headline"], rf"ideally (idle )?{100 * ideal:.0f} %")
+                self.assertIsNone(whole["pipeline"])
+                self.assertGreater(min(step["time_us"]["stage_wait"] for step in pipe["steps"]), 0)
+
+    def test_a_pipeline_goes_with_what_saves_memory_and_bytes(self):
+        rest = ("--steps", 8, "--accumulate", 2)
+        plain = self.train(2, *rest, report="plain", model=DEEP)
+        for words, share in ((("--recompute",), 1e-4), (("--zero", 1), 1e-4), (("--wire", "bfloat16"), 1e-2),
+                             (("--wire", "float16"), 1e-2), (("--no-overlap",), 1e-4)):
+            pipe = self.train(4, *rest, "--pipeline-parallel", 2, *words, report="pipe", model=DEEP)
+            with self.subTest(words=words):
+                self.near(pipe, plain, share)
+
+    def test_a_run_goes_on_with_and_without_a_pipeline(self):
+        checkpoint = self.folder / "run.ckpt"
+        rest = ("--accumulate", 2, "--learning-rate", 1e-2, "--warmup", 100)
+        whole = self.train(1, "--steps", 8, *rest, report="whole", model=DEEP)
+        for begun, resumed in ((2, 4), (4, 1), (1, 2)):
+            self.train(begun, "--steps", 4, *rest, "--pipeline-parallel", begun, "--checkpoint", checkpoint,
+                       report="begun", model=DEEP)
+            rested = self.train(resumed, "--steps", 8, *rest, "--pipeline-parallel", resumed, "--resume", checkpoint,
+                                report="resumed", model=DEEP)
+            self.assertEqual(len(rested["steps"]), 4)
+            self.near(rested, whole, 1e-4)
+
+    def test_a_stage_that_dies_is_named_by_its_number_in_the_run(self):
+        ranks = self.start_ranks(4, "--steps", 1_000_000, "--pipeline-parallel", 2, "--accumulate", 2)
+        self.assertIn("step 1/", ranks[0].stdout.readline())
+        ranks[3].kill()
+        _, err = ranks[2].communicate(timeout=60)
+        self.assertEqual(ranks[2].returncode, 3, err)
+        self.assertRegex(err, r"rank 2: rondo_\w+: .*rank 3\b")
+        for rank in (0, 1):
+            _, err = ranks[rank].communicate(timeout=60)
+            self.assertEqual(ranks[rank].returncode, 3, err)
+
+    def test_ranks_that_divide_experts_learn_what_one_rank_does(self):
+        for ranks, experts in ((2, 2), (2, 4), (4, 2), (4, 4)):
+            rest = ("--steps", 10, "--validate-every", 5, "--validation-batches", 5, "--experts", experts)
+            whole = self.train(1, *rest, "--accumulate", ranks, report="whole")
+            split = self.train(ranks, *rest, report="split")
+            with self.subTest(ranks=ranks, experts=experts):
+                self.near(split, whole, 1e-3)
+                self.assertEqual(split["parameters"], whole["parameters"])
+                self.assertLess(split["memory_bytes"]["parameters"], whole["memory_bytes"]["parameters"])
+                self.assertEqual(split["experts"]["ranks"], min(ranks, experts))
+                self.assertGreater(split["experts"]["bytes_sent"], 0)
+                self.assertEqual(whole["experts"]["bytes_sent"], 0)
+
     def test_a_rank_that_diverges_is_named_among_those_that_share_models(self):
         status, out, err = self.call(4, "--steps", 8, "--check-every", 1, "--tensor-parallel", 2, "--flip-bit", "3:4")
         self.assertEqual(status, 1, out + err)
@@ -108,6 +174,8 @@ class Division(TrainCase):
     def test_a_run_goes_on_bit_for_bit_however_it_is_divided(self):
         for at, (ranks, words) in enumerate(((2, ("--zero", 1)), (2, ("--tensor-parallel", 2)),
                                              (4, ("--tensor-parallel", 2, "--zero", 1)), (2, ("--compress", "int8")),
+                                             (4, ("--pipeline-parallel", 2, "--zero", 1, "--accumulate", 3)),
+                                             (4, ("--experts", 2)),
                                              (3, ("--compress", "powersgd:2")), (2, ("--compress", "topk:0.1")))):
             checkpoint = self.folder / f"run{at}.ckpt"
             rest = ("--validation-batches", 2, "--measure", 0, *words)
@@ -129,6 +197,14 @@ class Division(TrainCase):
 
     def test_what_cannot_be_divided_is_refused(self):
         for words, ranks, arguments in (
+                (("2 layers", "3 stages", "--pipeline-parallel"), 1, ("--pipeline-parallel", 3)),
+                (("number of ranks, 3,", "multiple of the 2 of --pipeline-parallel"), 3, ("--pipeline-parallel", 2)),
+                (("--pipeline-parallel", "leave out"), 1, ("--pipeline-parallel", 2, "--tensor-parallel", 2)),
+                (("--pipeline-parallel", "int8"), 1, ("--pipeline-parallel", 2, "--compress", "int8")),
+                (("--experts", "leave these out"), 1, ("--experts", 2, "--pipeline-parallel", 2)),
+                (("--experts", "leave these out"), 1, ("--experts", 2, "--recompute")),
+                (("--mode sync only",), 1, ("--experts", 2, "--mode", "local-sgd")),
+                (("--device cuda goes with",), 1, ("--experts", 2, "--device", "cuda")),
                 (("2 heads", "--tensor-parallel"), 1, ("--tensor-parallel", 4)),
                 (("number of ranks, 3,", "multiple of the 2 of --tensor-parallel"), 3, ("--tensor-parallel", 2)),
                 (("--zero 1", "int8", "leave one"), 1, ("--zero", 1, "--compress", "int8")),

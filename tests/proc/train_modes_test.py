@@ -1,12 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """`rondo train --mode`: local SGD and a parameter server with bounded staleness, against synchronous training."""
 
-import os
-import subprocess
 import sys
 import unittest
 
-from job import HeldPort
 from train_support import TrainCase
 
 TrainCase.rondo = sys.argv.pop(1)
@@ -67,23 +64,13 @@ class Modes(TrainCase):
                     self.assertGreater(run["staleness"]["max"], 2)
 
     def test_a_worker_that_is_killed_ends_the_server_and_the_other_workers(self):
-        port = HeldPort()
-        self.addCleanup(port.socket.close)
-        ranks = []  # as torchrun would start them: no launcher ends the others
-        for rank in range(3):
-            words = {"RANK": rank, "WORLD_SIZE": 3, "LOCAL_RANK": rank, "LOCAL_WORLD_SIZE": 3,
-                     "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port.number}
-            ranks.append(subprocess.Popen(self.command(1, "--steps", 1_000_000, "--mode", "async-ps"),
-                                          stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-                                          env=os.environ | {name: str(value) for name, value in words.items()}))
-            self.addCleanup(ranks[-1].wait)
-            self.addCleanup(ranks[-1].kill)
+        ranks = self.start_ranks(3, "--steps", 1_000_000, "--mode", "async-ps")
         self.assertIn("step 1/", ranks[1].stdout.readline())
         ranks[2].kill()
         for rank in (0, 1):
             _, err = ranks[rank].communicate(timeout=60)
             self.assertEqual(ranks[rank].returncode, 3, err)
-            self.assertIn(f"rank {rank}: rondo_broadcast: ", err)
+            self.assertIn(f"rank {rank}: rondo_recv: ", err)
 
     def test_what_a_mode_does_not_go_with_is_refused(self):
         for words, arguments in {("unknown --mode 'gossip'", "local-sgd"): ("--mode", "gossip"),

@@ -9,6 +9,8 @@ import tempfile
 import unittest
 from pathlib import Path
 
+from job import HeldPort
+
 WORDS = "the ring sends each block to its right and adds what comes from its left until every rank has the sum".split()
 SMALL = ("--width", 32, "--layers", 2, "--heads", 2, "--context", 32, "--batch", 4)
 
@@ -49,6 +51,21 @@ class TrainCase(unittest.TestCase):
                                      env=dict(os.environ, **environment))
         self.assertEqual((status, err), (0, ""), out)
         return json.loads((folder / "report.json").read_text(encoding="utf-8"))
+
+    def start_ranks(self, ranks, *arguments, model=SMALL):
+        """Starts ranks as torchrun would: no launcher ends the others. Returns their processes."""
+        port = HeldPort()
+        self.addCleanup(port.socket.close)
+        processes = []
+        for rank in range(ranks):
+            words = {"RANK": rank, "WORLD_SIZE": ranks, "LOCAL_RANK": rank, "LOCAL_WORLD_SIZE": ranks,
+                     "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port.number}
+            processes.append(subprocess.Popen(self.command(1, *arguments, model=model), stdout=subprocess.PIPE,
+                                              stderr=subprocess.PIPE, text=True,
+                                              env=os.environ | {name: str(value) for name, value in words.items()}))
+            self.addCleanup(processes[-1].wait)
+            self.addCleanup(processes[-1].kill)
+        return processes
 
     def losses(self, report):
         return [loss for _, loss in report["loss"]["train"]], [point["loss"] for point in report["loss"]["validation"]]

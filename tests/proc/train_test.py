@@ -139,7 +139,7 @@ class Report(TrainCase):
         self.assertGreater(report["samples_per_second"], 0)
         self.assertGreater(report["speedup"], 0)
         parts = ("forward", "backward", "optimizer", "data_wait", "waiting", "in_flight", "skew", "communication",
-                 "exposed", "joint", "step")
+                 "exposed", "joint", "stage_wait", "step")
         for step in report["steps"]:
             time = step["time_us"]
             self.assertEqual(set(time), set(parts))

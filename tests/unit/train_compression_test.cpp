@@ -52,7 +52,7 @@ Floats mean_of_sums(const Layout &layout, const Compression &compression, size_t
     const auto compute = make_host_compute();
     Group group;
     failed[rank] = group.take(comms[rank]).has_value();
-    Exchange exchange(layout, {30'000, compression, true, false, 1}, group, *compute);
+    Exchange exchange(layout, {30'000, compression, true, false, 1}, group, group, *compute);
     failed[rank] = exchange.open().has_value() || failed[rank];
     if (rank == 0) wire_bytes = exchange.wire_bytes();
     const Floats mine = gradients_of(layout, rank);

@@ -71,7 +71,7 @@ Options options_of(std::vector<const char *> args) {
 }
 
 std::vector<Bucket> buckets_of(const Options &options) {
-  return make_buckets(make_layout(options.shape, {0, options.slices}),
+  return make_buckets(make_layout(options.shape, {0, options.parts.slices}),
                       static_cast<size_t>(options.bucket_mb * 1'048'576));
 }
 

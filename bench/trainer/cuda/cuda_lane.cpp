@@ -22,7 +22,7 @@ class CudaLane final : public Lane {
 
   Outcome open(Group &group, rondo_config_t config) {
     config.device = device_.facts().ordinal;
-    if (auto failure = group_.join_part(group, 0, group.rank(), group.size(), config)) return failure;
+    if (auto failure = group_.join_part(group, 0, &config)) return failure;
     if (auto failure = device_.make_stream(stream_)) return failure;
     if (auto failure = device_.make_event(computed_)) return failure;
     if (auto failure = device_.make_event(origin_)) return failure;

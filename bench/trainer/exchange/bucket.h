@@ -13,9 +13,11 @@ namespace rondo::train {
 /// Gradients that travel together: floats [offset, offset + count), which are tensors [first, end) of the layout.
 struct Bucket {
   size_t first = 0, end = 0, offset = 0, count = 0;
+  bool of_experts = false;
 };
 
-/// A bucket ends before the tensor that would make it larger than `bytes`. A larger tensor has a bucket of its own.
+/// A bucket ends before the tensor that would make it larger than `bytes`, and where experts begin or end. A larger
+/// tensor has a bucket of its own.
 [[nodiscard]] std::vector<Bucket> make_buckets(const Layout &layout, size_t bytes);
 
 /// Shares of a bucket are nearly equal and whole vectors of floats; the first ranks have what is left over.

@@ -20,11 +20,15 @@ struct Road {
   const Layout &layout;
   const std::vector<Bucket> &buckets;
   Group &group;
+  Group &same;  ///< ranks that have the same experts, which add up their gradients
   Compute &compute;
   Lane &lane;
   rondo_stream_t stream = nullptr;  ///< the lane's
   float *gradients = nullptr;
 };
+
+/// Returns the least bytes that one rank receives in all-reduces of all buckets, with elements of this size.
+[[nodiscard]] size_t all_reduced_bytes(const Road &road, size_t element_bytes);
 
 class Carrier {
  public:

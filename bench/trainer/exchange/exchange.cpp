@@ -20,8 +20,8 @@ std::unique_ptr<Carrier> make_carrier(const Road &road, const Exchange::Settings
 
 }  // namespace
 
-Exchange::Exchange(const Layout &layout, const Settings &settings, Group &group, Compute &compute)
-    : layout_(layout), settings_(settings), group_(group), compute_(compute),
+Exchange::Exchange(const Layout &layout, const Settings &settings, Group &group, Group &same, Compute &compute)
+    : layout_(layout), settings_(settings), group_(group), same_(same), compute_(compute),
       buckets_(make_buckets(layout, settings.bucket_bytes)), overlap_(settings.overlap),
       times_(buckets_.size() * round_count + 1) {  // the last: the losses
   for (const Bucket &bucket : buckets_) {
@@ -42,7 +42,8 @@ Outcome Exchange::open() {
     note(lane_->make_event(times.ended));
   }
   if (failure_) return failure_;
-  carrier_ = make_carrier({layout_, buckets_, group_, compute_, *lane_, lane_->stream(), gradients_.get()}, settings_);
+  carrier_ = make_carrier(
+      {layout_, buckets_, group_, same_, compute_, *lane_, lane_->stream(), gradients_.get()}, settings_);
   return carrier_->open();
 }
 
@@ -53,6 +54,11 @@ size_t Exchange::wire_bytes() const {
 size_t Exchange::received_bytes() const {
   const size_t others = layout_.count * sizeof(float) * (group_.size() - 1) / group_.size();
   return carrier_->received_bytes() + (settings_.sharded ? others : 0);
+}
+
+size_t Exchange::plain_bytes() const {
+  const Road road{layout_, buckets_, group_, same_, compute_, *lane_};
+  return all_reduced_bytes(road, sizeof(float));
 }
 
 void Exchange::note(Outcome outcome) {

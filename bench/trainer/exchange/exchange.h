@@ -30,7 +30,8 @@ class Exchange {
     uint64_t seed = 1;
   };
 
-  Exchange(const Layout &layout, const Settings &settings, Group &group, Compute &compute);
+  /// @param same  ranks that have the same experts; without experts it does not count.
+  Exchange(const Layout &layout, const Settings &settings, Group &group, Group &same, Compute &compute);
   Exchange(const Exchange &) = delete;
   Exchange &operator=(const Exchange &) = delete;
 
@@ -42,6 +43,7 @@ class Exchange {
   [[nodiscard]] size_t memory_bytes() const { return carrier_->memory_bytes(); }
   [[nodiscard]] size_t wire_bytes() const;      ///< that one rank hands to collectives in a step
   [[nodiscard]] size_t received_bytes() const;  ///< that one rank must receive at least for them
+  [[nodiscard]] size_t plain_bytes() const;     ///< likewise, if gradients were all-reduced as floats
   [[nodiscard]] bool sharded() const { return settings_.sharded; }
   [[nodiscard]] const Carrier &carrier() const { return *carrier_; }
 
@@ -92,7 +94,7 @@ class Exchange {
 
   const Layout &layout_;
   const Settings settings_;
-  Group &group_;
+  Group &group_, &same_;
   Compute &compute_;
   const std::vector<Bucket> buckets_;
   bool overlap_;

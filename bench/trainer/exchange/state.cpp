@@ -55,21 +55,41 @@ Outcome State::write(const Sink &sink) {
 
 Outcome State::write_array(const float *values, const Sink &sink) {
   const bool writes = ranks_.all().rank() == 0;
-  if (ranks_.slices() == 1) {
+  if (ranks_.sharers() == 1) {
     if (writes) sink(values, layout_.count);
     return std::nullopt;
   }
+  if (ranks_.stage().count > 1) return write_stages(values, sink);
   std::vector<float> slices, whole;
   for (const Tensor &tensor : layout_.tensors) {
-    slices.resize(tensor.count * ranks_.slices());
+    slices.resize(tensor.count * ranks_.sharers());
     if (auto failure = ranks_.joint().gather(values + tensor.offset, tensor.count * sizeof(float), slices.data()))
       return failure;
     whole.resize(tensor.whole_count());
-    for (size_t index = 0; index < ranks_.slices(); ++index)
+    for (size_t index = 0; index < ranks_.sharers(); ++index)
       each_run_of(slice_of(tensor, index), [&](size_t from, size_t to, size_t count) {
         std::copy_n(slices.data() + index * tensor.count + from, count, whole.data() + to);
       });
     if (writes) sink(whole.data(), whole.size());
+  }
+  return std::nullopt;
+}
+
+/// Takes the first stage's if two stages have a tensor.
+Outcome State::write_stages(const float *values, const Sink &sink) {
+  Group &joint = ranks_.joint();
+  const size_t count = whole_.tensors.size();
+  std::vector<size_t> mine(count, no_tensor), places(count * joint.size());
+  for (size_t index = 0; index < layout_.tensors.size(); ++index) mine[layout_.tensors[index].number] = index;
+  if (auto failure = joint.gather(mine.data(), count * sizeof(size_t), places.data())) return failure;
+  std::vector<float> tensor;
+  for (size_t number = 0; number < count; ++number) {
+    size_t owner = 0;
+    while (owner + 1 < joint.size() && places[owner * count + number] == no_tensor) ++owner;
+    tensor.resize(whole_.tensors[number].count);
+    if (owner == joint.rank()) std::copy_n(layout_.in(values, mine[number]), tensor.size(), tensor.data());
+    if (auto failure = joint.broadcast(tensor.data(), tensor.size() * sizeof(float), owner)) return failure;
+    if (ranks_.all().rank() == 0) sink(tensor.data(), tensor.size());
   }
   return std::nullopt;
 }
@@ -117,23 +137,39 @@ Outcome State::deal_out(bool resumed) {
 Outcome State::deal_first_parameters() {
   HostView view(compute_, parameters_.get(), layout_.count);
   float *const parameters = view.get();
-  if (auto failure = ranks_.data().broadcast(parameters, layout_.count * sizeof(float))) return failure;
-  for (const Tensor &tensor : layout_.tensors)
-    if (ranks_.slices() > 1 && !tensor.split())
-      if (auto failure = ranks_.joint().broadcast(parameters + tensor.offset, tensor.count * sizeof(float)))
-        return failure;
+  if (auto failure = ranks_.same().broadcast(parameters, layout_.count * sizeof(float))) return failure;
+  if (ranks_.stage().count > 1) {
+    if (auto failure = deal_tokens(parameters)) return failure;
+  } else if (ranks_.sharers() > 1) {
+    for (const Tensor &tensor : layout_.tensors)
+      if (!tensor.split())
+        if (auto failure = ranks_.joint().broadcast(parameters + tensor.offset, tensor.count * sizeof(float)))
+          return failure;
+  }
   view.write_back();
   return compute_.finish();
 }
 
+/// The last stage takes the first one's token embedding.
+Outcome State::deal_tokens(float *parameters) {
+  const Stage stage{ranks_.stage().index, ranks_.stage().count};
+  if (!stage.first() && !stage.last()) return std::nullopt;
+  float *const tokens = layout_.in(parameters, layout_.token);
+  const size_t count = layout_.tensors[layout_.token].count;
+  if (stage.first()) return ranks_.joint().send(tokens, count, stage.count - 1);
+  return ranks_.joint().receive(tokens, count, 0);
+}
+
 Outcome State::deal_array(size_t array, float *values) {
   std::vector<float> whole;
-  for (size_t index = 0; index < layout_.tensors.size(); ++index) {
-    const Tensor &tensor = layout_.tensors[index];
-    whole.resize(tensor.whole_count());
+  size_t index = 0;  // of what this rank has
+  for (const Tensor &each : whole_.tensors) {
+    whole.resize(each.count);
     if (!filled_.empty())
-      std::copy_n(filled_.data() + array * whole_.count + whole_.tensors[index].offset, whole.size(), whole.data());
+      std::copy_n(filled_.data() + array * whole_.count + each.offset, whole.size(), whole.data());
     if (auto failure = ranks_.all().broadcast(whole.data(), whole.size() * sizeof(float))) return failure;
+    if (index == layout_.tensors.size() || layout_.tensors[index].number != each.number) continue;
+    const Tensor &tensor = layout_.tensors[index++];
     each_run_of(tensor, [&](size_t to, size_t from, size_t count) {
       std::copy_n(whole.data() + from, count, values + tensor.offset + to);
     });

@@ -37,12 +37,14 @@ class State {
   [[nodiscard]] size_t own_state_count() const;
   // Values and moments are in the host's memory.
   [[nodiscard]] Outcome write_array(const float *values, const Sink &sink);
+  [[nodiscard]] Outcome write_stages(const float *values, const Sink &sink);
   [[nodiscard]] Outcome write_moments(const float *moments, const Sink &sink);
   [[nodiscard]] Outcome write_carrier_state(const Sink &sink);
   [[nodiscard]] Outcome deal_array(size_t array, float *values);
   [[nodiscard]] Outcome deal_moments(size_t array, float *moments);
   [[nodiscard]] Outcome deal_carrier_state();
   [[nodiscard]] Outcome deal_first_parameters();
+  [[nodiscard]] Outcome deal_tokens(float *parameters);
 
   const Layout &layout_, &whole_;
   Ranks &ranks_;

@@ -8,6 +8,7 @@
 
 #include "bench/trainer/figures/memory.h"
 #include "bench/trainer/figures/overlap.h"
+#include "bench/trainer/figures/pipeline.h"
 #include "bench/trainer/figures/timeline.h"
 
 namespace rondo::train {
@@ -19,6 +20,7 @@ struct StepRecord {
   double norm = 0;    ///< of the gradients, before clipping
   double rate = 0;
   bool skipped = false;  ///< float16 gradients that were out of range
+  uint64_t expert_bytes = 0;  ///< of tokens, results and gradients that this rank sent to other ranks' experts and back
   StepTimes times;
 };
 
@@ -42,6 +44,7 @@ struct Run {
   std::vector<Validation> validations;
   std::vector<Round> rounds;
   Staleness staleness;
+  std::vector<double> idle_shares;  ///< of a pipeline, in each step of this process
   MemoryBytes memory;
   size_t memory_before = 0;  ///< what the process had before it joined the others
   std::vector<std::vector<Span>> spans;  ///< of each rank, of the last steps

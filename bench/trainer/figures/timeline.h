@@ -15,12 +15,12 @@ inline uint64_t now_ns() {
 }
 
 enum class Part : uint32_t {
-  data_wait, forward, backward, gradient_wait, optimizer, parameter_wait,
+  data_wait, forward, backward, stage_wait, gradient_wait, optimizer, parameter_wait,
   bucket, shares, mean  // communication
 };
 
 inline const char *part_name(Part part) {
-  constexpr const char *names[] = {"data wait", "forward",   "backward",           "wait for gradients",
+  constexpr const char *names[] = {"data wait", "forward", "backward", "wait for stages", "wait for gradients",
                                    "optimizer", "wait for parameters", "bucket", "shares of bucket",
                                    "mean of ranks"};
   return names[static_cast<uint32_t>(part)];
@@ -49,6 +49,8 @@ struct StepTimes {
   uint64_t last_backward_ns = 0;  ///< part of backward_ns: the last pass, during which buckets can travel
   uint64_t waiting_ns = 0;        ///< computation waited for collectives, and these perhaps for a late rank
   uint64_t joint_ns = 0;          ///< part of forward and backward: sums over the ranks that share a model
+  uint64_t passes_ns = 0;         ///< on a stage of a pipeline, all turns of a step
+  uint64_t stage_wait_ns = 0;     ///< on a stage of a pipeline, in messages to and from others
   uint64_t step_ns = 0;
   // settle() of traffic.h finds these.
   uint64_t in_flight_ns = 0;      ///< all collectives, each from its turn on the stream to its end

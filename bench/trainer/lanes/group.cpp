@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "bench/trainer/lanes/group.h"
 
+#include <numeric>
 #include <vector>
 
 namespace rondo::train {
@@ -25,7 +26,9 @@ Group::~Group() {
 
 Outcome Group::check(const char *call, rondo_status_t status) const {
   if (status == RONDO_OK) return std::nullopt;
-  return communication_failure(comm_, call, status);
+  Failure failure = communication_failure(comm_, call, status);
+  if (!about_.empty()) failure.message += " (these ranks are the ranks " + about_ + " of the run, in this order)";
+  return failure;
 }
 
 Outcome Group::join(const rondo_config_t &config) {
@@ -44,27 +47,17 @@ Outcome Group::take(rondo_comm_t comm) {
   return std::nullopt;
 }
 
-Outcome Group::join_part(Group &all, size_t first, size_t rank, size_t size, const rondo_config_t &config) {
-  rondo_unique_id_t mine{};
-  if (rank == 0)
-    if (auto failure = all.check("rondo_get_unique_id", rondo_get_unique_id(&mine, &config))) return failure;
-  std::vector<rondo_unique_id_t> ids(all.size());
-  if (auto failure = all.gather(&mine, sizeof mine, ids.data())) return failure;
-  rank_ = rank;
-  size_ = size;
-  return check("rondo_comm_init", rondo_comm_init(&comm_, &ids[first], static_cast<int>(rank), static_cast<int>(size),
-                                                  &config));
-}
-
-Outcome Group::join_pair(Group &all, size_t one, size_t other, const rondo_config_t &config) {
-  rondo_unique_id_t id{};
-  if (all.rank() == one)
-    if (auto failure = all.check("rondo_get_unique_id", rondo_get_unique_id(&id, &config))) return failure;
-  if (auto failure = all.broadcast(&id, sizeof id, one)) return failure;
-  if (all.rank() != one && all.rank() != other) return std::nullopt;
-  rank_ = all.rank() == one ? 0 : 1;
-  size_ = 2;
-  return check("rondo_comm_init", rondo_comm_init(&comm_, &id, static_cast<int>(rank_), 2, &config));
+Outcome Group::join_part(Group &all, int color, const rondo_config_t *config) {
+  rondo_comm_t part = nullptr;
+  const int key = static_cast<int>(all.rank());
+  if (auto failure = all.check("rondo_comm_split", rondo_comm_split(all.comm(), color, key, config, &part)))
+    return failure;
+  std::vector<int> colors(all.size());
+  if (auto failure = all.gather(&color, sizeof color, colors.data())) return failure;
+  if (part == nullptr) return std::nullopt;
+  for (size_t rank = 0; rank < colors.size(); ++rank)
+    if (colors[rank] == color) about_ += (about_.empty() ? "" : ", ") + std::to_string(rank);
+  return take(part);
 }
 
 Outcome Group::broadcast(void *data, size_t bytes, size_t from) {
@@ -90,6 +83,33 @@ Outcome Group::least(double *values, size_t count) { return all_reduce(values, c
 
 Outcome Group::barrier() { return check("rondo_barrier", rondo_barrier(comm_, nullptr)); }
 
+Outcome Group::send(const float *values, size_t count, size_t to) {
+  return check("rondo_send", rondo_send(values, count, RONDO_FLOAT32, static_cast<int>(to), comm_, nullptr));
+}
+
+Outcome Group::receive(float *values, size_t count, size_t from) {
+  return check("rondo_recv", rondo_recv(values, count, RONDO_FLOAT32, static_cast<int>(from), comm_, nullptr));
+}
+
+Outcome Group::exchange_counts(const uint64_t *mine, uint64_t *theirs, size_t each) {
+  return check("rondo_all_to_all", rondo_all_to_all(mine, theirs, each, RONDO_UINT64, comm_, nullptr));
+}
+
+Outcome Group::exchange_blocks(const float *send, const size_t *send_counts, float *recv, const size_t *recv_counts) {
+  return check("rondo_all_to_all_v", rondo_all_to_all_v(send, send_counts, nullptr, recv, recv_counts, nullptr,
+                                                        RONDO_FLOAT32, comm_, nullptr));
+}
+
+Outcome Group::exchange(std::span<const Message> messages) {
+  if (auto failure = check("rondo_group_begin", rondo_group_begin())) return failure;
+  for (const Message &message : messages) {  // if a call is refused, the end returns why
+    const int peer = static_cast<int>(message.peer);
+    (void)(message.arrives ? rondo_recv(message.values, message.count, RONDO_FLOAT32, peer, comm_, nullptr)
+                           : rondo_send(message.values, message.count, RONDO_FLOAT32, peer, comm_, nullptr));
+  }
+  return check("rondo_group_end", rondo_group_end());
+}
+
 LibraryCounts Group::counts() const {
   rondo_statistics_t seen = RONDO_STATISTICS_INIT;
   if (rondo_comm_statistics(comm_, &seen) != RONDO_OK) return {};
@@ -98,22 +118,27 @@ LibraryCounts Group::counts() const {
 
 Outcome Group::finish() { return check("rondo_comm_finalize", rondo_comm_finalize(comm_)); }
 
-Outcome Ranks::join(const rondo_config_t &config, size_t slices) {
+Outcome Ranks::join(const rondo_config_t &config, const Parts &parts) {
   if (auto failure = all_.join(config)) return failure;
-  if (all_.size() % slices != 0)
+  parts_ = parts;
+  sharers_ = parts.experts > 0 ? std::gcd(parts.experts, all_.size()) : parts.slices * parts.stages;
+  if (all_.size() % sharers_ != 0)
     return Failure{Exit::usage, "the number of ranks, " + std::to_string(all_.size()) + ", is no multiple of the " +
-                                    std::to_string(slices) + " of --tensor-parallel; start such a multiple"};
-  slices_ = slices;
-  if (slices == 1) return std::nullopt;
-  const size_t slice = all_.rank() % slices, model = all_.rank() / slices;
-  if (auto failure = joint_.join_part(all_, model * slices, slice, slices, config)) return failure;
-  if (auto failure = data_.join_part(all_, slice, model, all_.size() / slices, config)) return failure;
-  return std::nullopt;
+                                    std::to_string(sharers_) + " of " +
+                                    (parts.stages > 1 ? "--pipeline-parallel" : "--tensor-parallel") +
+                                    "; start such a multiple"};
+  if (sharers_ == 1) return std::nullopt;
+  if (auto failure = joint_.join_part(all_, static_cast<int>(all_.rank() / sharers_))) return failure;
+  return same_.join_part(all_, static_cast<int>(all_.rank() % sharers_));
 }
+
+Place Ranks::slice() const { return parts_.stages > 1 ? Place{} : Place{joint_.rank(), sharers_}; }
+
+Place Ranks::stage() const { return parts_.stages > 1 ? Place{joint_.rank(), sharers_} : Place{}; }
 
 size_t Ranks::memory_bytes() {
   size_t bytes = 0;
-  for (const Group *group : {&all_, &data_, &joint_}) {
+  for (const Group *group : {&all_, &same_, &joint_}) {
     uint64_t used = 0;
     rondo_comm_properties_t about = RONDO_COMM_PROPERTIES_INIT;
     if (group->comm() == nullptr || rondo_comm_memory(group->comm(), nullptr, &used) != RONDO_OK ||
@@ -125,7 +150,7 @@ size_t Ranks::memory_bytes() {
 }
 
 Outcome Ranks::finish() {
-  for (Group *const group : {&joint_, &data_, &all_})
+  for (Group *const group : {&joint_, &same_, &all_})
     if (group->comm() != nullptr)
       if (auto failure = group->finish()) return failure;
   return std::nullopt;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <span>
 #include <string>
 
 #include "bench/failure.h"
@@ -18,6 +19,14 @@ namespace rondo::train {
 /// Memory that the ranks of this host can read in place, by rondo_mem_alloc(); zeroed.
 [[nodiscard]] Outcome allocate_shared(size_t count, Buffer &buffer);
 
+/// Floats on their way from or to a peer.
+struct Message {
+  float *values = nullptr;
+  size_t count = 0;
+  size_t peer = 0;
+  bool arrives = false;
+};
+
 class Group {
  public:
   Group() = default;
@@ -29,12 +38,9 @@ class Group {
   [[nodiscard]] Outcome join(const rondo_config_t &config);
   /// Takes over a communicator that was made elsewhere.
   [[nodiscard]] Outcome take(rondo_comm_t comm);
-  /// Makes a communicator of two ranks of `all`; `one` is its rank 0. Every rank of `all` calls this at the same time,
-  /// and the others get none.
-  [[nodiscard]] Outcome join_pair(Group &all, size_t one, size_t other, const rondo_config_t &config);
-  /// Makes a communicator of some ranks of `all`; every rank of `all` calls this at once, each for its own part.
-  /// @param first  the rank in `all` that is the part's rank 0; this one is its `rank` of `size`.
-  [[nodiscard]] Outcome join_part(Group &all, size_t first, size_t rank, size_t size, const rondo_config_t &config);
+  /// Makes communicators of those ranks of `all` that give the same color; every rank of `all` calls this at once. With
+  /// RONDO_NO_COLOR, a rank gets none. @param config  null: that of `all`.
+  [[nodiscard]] Outcome join_part(Group &all, int color, const rondo_config_t *config = nullptr);
 
   [[nodiscard]] rondo_comm_t comm() const { return comm_; }
   [[nodiscard]] size_t rank() const { return rank_; }
@@ -48,6 +54,15 @@ class Group {
   [[nodiscard]] Outcome average(float *values, size_t count);
   [[nodiscard]] Outcome least(double *values, size_t count);
   [[nodiscard]] Outcome barrier();
+  [[nodiscard]] Outcome send(const float *values, size_t count, size_t to);
+  [[nodiscard]] Outcome receive(float *values, size_t count, size_t from);
+  /// Gives each rank its `each` numbers of `mine`.
+  [[nodiscard]] Outcome exchange_counts(const uint64_t *mine, uint64_t *theirs, size_t each);
+  /// Gives each rank its block of floats. Blocks stand one after another, in the order of ranks.
+  [[nodiscard]] Outcome exchange_blocks(const float *send, const size_t *send_counts, float *recv,
+                                        const size_t *recv_counts);
+  /// Sends and receives all of these at once.
+  [[nodiscard]] Outcome exchange(std::span<const Message> messages);
 
   /// Returns what the library has counted so far.
   [[nodiscard]] LibraryCounts counts() const;
@@ -63,19 +78,37 @@ class Group {
 
   rondo_comm_t comm_ = nullptr;
   size_t rank_ = 0, size_ = 1;
+  std::string about_;  ///< of a part, for failures: which ranks of the run it has
 };
 
-/// The division of the work among ranks. Ranks that share a model are neighbours. Ranks that have the same slice of it
+/// The way in which ranks share a model. At most one of these is more than its default.
+struct Parts {
+  size_t slices = 1;   ///< of each layer
+  size_t stages = 1;   ///< of a pipeline
+  size_t experts = 0;  ///< of each layer
+};
+
+/// One of `count` neighbours that share a model.
+struct Place {
+  size_t index = 0, count = 1;
+};
+
+/// The division of the work among ranks. Ranks that share a model are neighbours. Ranks that have the same part of it
 /// train data-parallel. If each rank has a whole model, these are all ranks.
 class Ranks {
  public:
-  /// Makes the communicators. @param slices  ranks that share a model.
-  [[nodiscard]] Outcome join(const rondo_config_t &config, size_t slices);
+  /// Makes the communicators.
+  [[nodiscard]] Outcome join(const rondo_config_t &config, const Parts &parts);
 
   [[nodiscard]] Group &all() { return all_; }
-  [[nodiscard]] Group &data() { return slices_ > 1 ? data_ : all_; }
+  /// Ranks that have other samples and add up their gradients.
+  [[nodiscard]] Group &data() { return parts_.experts > 0 ? all_ : same(); }
+  /// Ranks that have the same part of a model; they add up gradients of experts.
+  [[nodiscard]] Group &same() { return sharers_ > 1 ? same_ : all_; }
   [[nodiscard]] Group &joint() { return joint_; }  ///< of one rank, and not to be used, where each has a whole model
-  [[nodiscard]] size_t slices() const { return slices_; }
+  [[nodiscard]] size_t sharers() const { return sharers_; }  ///< ranks that share a model
+  [[nodiscard]] Place slice() const;  ///< of layers or of their experts
+  [[nodiscard]] Place stage() const;
 
   /// Returns the used bytes of all communicators' memory. Of its host's memory, they are one rank's part.
   [[nodiscard]] size_t memory_bytes();
@@ -83,8 +116,9 @@ class Ranks {
   [[nodiscard]] Outcome finish();
 
  private:
-  size_t slices_ = 1;
-  Group all_, data_, joint_;
+  Parts parts_;
+  size_t sharers_ = 1;
+  Group all_, same_, joint_;
 };
 
 }  // namespace rondo::train

@@ -26,18 +26,25 @@ class Dealer {
 
 }  // namespace
 
-Model::Model(const Shape &shape, size_t batch, Compute &compute, bool recompute, Joint joint)
-    : shape_(shape), joint_(std::move(joint)), layout_(make_layout(shape, joint_.slice)), batch_(batch),
-      rows_(batch * shape.context), own_width_(shape.width / joint_.slice.count), compute_(compute),
-      recompute_(recompute) {
-  layers_.resize(shape.layers);
+Model::Model(const Shape &shape, size_t batch, Compute &compute, bool recompute, Joint joint, Stage stage,
+             size_t slots)
+    : shape_(shape), joint_(std::move(joint)), stage_(stage), layout_(make_layout(shape, joint_.slice, stage)),
+      batch_(batch), rows_(batch * shape.context), compute_(compute), recompute_(recompute), inputs_(slots) {
+  own_width_ = shared() ? shape.width / joint_.slice.count : shape.width;
+  own_heads_ = shared() ? shape.heads / joint_.slice.count : shape.heads;
+  if (shape.experts > 0) experts_ = std::make_unique<Experts>(shape, rows_, compute, joint_.roads);
+  layers_.resize(layout_.layers.size() * slots);
   place(nullptr);
   memory_ = compute.allocate(float_count_);
   if (memory_ == nullptr) return;
   place(memory_.get());
-  if (!shared()) return;
-  joint_memory_ = joint_.allocate(rows_ * shape.width);
-  narrow_ = joint_memory_.get();
+  if (joint_floats() == 0) return;
+  joint_memory_ = joint_.allocate(joint_floats());
+  float *const joint_memory = joint_memory_.get();
+  if (shared()) narrow_ = joint_memory;
+  if (!staged() || joint_memory == nullptr) return;
+  last_ = joint_memory;
+  flow_ = joint_memory + rows_ * shape.width;
 }
 
 void Model::place(float *memory) {
@@ -52,30 +59,41 @@ void Model::place(float *memory) {
     layer.means1 = deal.take(rows_);
     layer.scales1 = deal.take(rows_);
     layer.qkv = deal.take(3 * own_floats);
-    layer.weights = deal.take(batch_ * shape_.heads / joint_.slice.count * shape_.context * shape_.context);
+    layer.weights = deal.take(batch_ * own_heads_ * shape_.context * shape_.context);
     layer.attended = deal.take(own_floats);
     layer.middle = deal.take(row_floats);
     layer.normed2 = deal.take(row_floats);
     layer.means2 = deal.take(rows_);
     layer.scales2 = deal.take(rows_);
+    if (shape_.experts > 0) continue;  // they keep what they need
     layer.up = deal.take(4 * own_floats);
     layer.bent = deal.take(4 * own_floats);
   }
-  last_ = deal.take(row_floats);
-  normed_ = deal.take(row_floats);
-  means_ = deal.take(rows_);
-  scales_ = deal.take(rows_);
-  logits_ = deal.take(rows_ * vocabulary);
-  losses_ = deal.take(rows_);
-  attention_scratch_ =
-      deal.take(compute_.attention_scratch(shape_.context, shape_.heads / joint_.slice.count));
-  flow_ = deal.take(row_floats);
+  if (!staged()) {  // otherwise peers read and write them
+    last_ = deal.take(row_floats);
+    flow_ = deal.take(row_floats);
+  }
+  if (stage_.last()) {
+    normed_ = deal.take(row_floats);
+    means_ = deal.take(rows_);
+    scales_ = deal.take(rows_);
+    logits_ = deal.take(rows_ * vocabulary);
+    losses_ = deal.take(rows_);
+  }
+  attention_scratch_ = deal.take(compute_.attention_scratch(shape_.context, own_heads_));
   wide_ = deal.take(4 * own_floats);
   if (!shared()) narrow_ = deal.take(row_floats);
   float_count_ = deal.used();
 }
 
-size_t Model::activation_floats() const { return float_count_ + (shared() ? rows_ * shape_.width : 0); }
+size_t Model::joint_floats() const {
+  if (staged()) return 2 * rows_ * shape_.width;
+  return shared() ? rows_ * shape_.width : 0;
+}
+
+size_t Model::activation_floats() const {
+  return float_count_ + joint_floats() + (experts_ == nullptr ? 0 : experts_->float_count());
+}
 
 void Model::linear(const float *x, const float *weight, const float *bias, const float *base, float *out, size_t in,
                    size_t out_width) {
@@ -105,14 +123,21 @@ void Model::join_gradients() {
 }
 
 Attention Model::attention_of(const Activations &activations) const {
-  return {batch_, shape_.context, own_width_, shape_.heads / joint_.slice.count, activations.qkv, activations.weights,
+  return {batch_, shape_.context, own_width_, own_heads_, activations.qkv, activations.weights,
           attention_scratch_};
 }
 
-void Model::layer_forward(const float *parameters, size_t layer) {
+template <class Float>
+ExpertFloats<Float> Model::experts_of(Float *all, size_t layer) const {
+  const LayerTensors &tensors = layout_.layers[layer];
+  return {layout_.in(all, tensors.router), layout_.in(all, tensors.up_weight), layout_.in(all, tensors.up_bias),
+          layout_.in(all, tensors.down_weight), layout_.in(all, tensors.down_bias)};
+}
+
+void Model::layer_forward(const float *parameters, size_t layer, size_t slot) {
   const auto parameter = [&](size_t tensor) { return layout_.in(parameters, tensor); };
   const LayerTensors &tensors = layout_.layers[layer];
-  const Activations &kept = layers_[layer];
+  const Activations &kept = at(slot, layer);
   const size_t width = shape_.width, own = own_width_;
   compute_.normalize(kept.input, parameter(tensors.norm1_gain), parameter(tensors.norm1_bias), kept.normed1,
                      kept.means1, kept.scales1, rows_, width);
@@ -121,27 +146,34 @@ void Model::layer_forward(const float *parameters, size_t layer) {
   linear_joint(kept.attended, parameter(tensors.out_weight), parameter(tensors.out_bias), kept.input, kept.middle, own);
   compute_.normalize(kept.middle, parameter(tensors.norm2_gain), parameter(tensors.norm2_bias), kept.normed2,
                      kept.means2, kept.scales2, rows_, width);
+  if (experts_ != nullptr) return;
   linear(kept.normed2, parameter(tensors.up_weight), parameter(tensors.up_bias), nullptr, kept.up, width, 4 * own);
   compute_.gelu(kept.up, kept.bent, rows_ * 4 * own);
 }
 
-void Model::layer_end(const float *parameters, size_t layer, float *out) {
+void Model::layer_end(const float *parameters, size_t layer, size_t slot, float *out) {
   const LayerTensors &tensors = layout_.layers[layer];
-  const Activations &kept = layers_[layer];
+  const Activations &kept = at(slot, layer);
+  if (experts_ != nullptr)
+    return experts_->forward(layer, experts_of(parameters, layer), kept.normed2, kept.middle, out);
   linear_joint(kept.bent, layout_.in(parameters, tensors.down_weight), layout_.in(parameters, tensors.down_bias),
                kept.middle, out, 4 * own_width_);
 }
 
-const float *Model::forward(const float *parameters, const uint8_t *inputs, const uint8_t *targets) {
-  inputs_ = compute_.take_tokens(inputs, rows_, TokenPlace::inputs);
-  targets_ = compute_.take_tokens(targets, rows_, TokenPlace::targets);
+const float *Model::forward(const float *parameters, const uint8_t *inputs, const uint8_t *targets, size_t slot) {
   const auto parameter = [&](size_t tensor) { return layout_.in(parameters, tensor); };
-  compute_.embed(inputs_, parameter(layout_.token), parameter(layout_.position), layers_[0].input, rows_,
-                 shape_.context, shape_.width);
-  for (size_t layer = 0; layer < shape_.layers; ++layer) {
-    layer_forward(parameters, layer);
-    layer_end(parameters, layer, layer + 1 < shape_.layers ? layers_[layer + 1].input : last_);
+  const size_t layers = layout_.layers.size();
+  if (stage_.first()) {
+    inputs_[slot] = compute_.take_tokens(inputs, rows_, TokenPlace::inputs);
+    compute_.embed(inputs_[slot], parameter(layout_.token), parameter(layout_.position), input(slot), rows_,
+                   shape_.context, shape_.width);
   }
+  if (stage_.last()) targets_ = compute_.take_tokens(targets, rows_, TokenPlace::targets);
+  for (size_t layer = 0; layer < layers; ++layer) {
+    layer_forward(parameters, layer, slot);
+    layer_end(parameters, layer, slot, layer + 1 < layers ? at(slot, layer + 1).input : last_);
+  }
+  if (!stage_.last()) return nullptr;
   compute_.normalize(last_, parameter(layout_.norm_gain), parameter(layout_.norm_bias), normed_, means_, scales_, rows_,
                      shape_.width);
   compute_.multiply({false, true, rows_, vocabulary, shape_.width, normed_, shape_.width, parameter(layout_.token),
@@ -150,9 +182,36 @@ const float *Model::forward(const float *parameters, const uint8_t *inputs, cons
   return losses_;
 }
 
+void Model::mlp_backward(const float *parameters, size_t layer, const Activations &kept, float *gradients,
+                         const Ready &ready) {
+  const auto parameter = [&](size_t tensor) { return layout_.in(parameters, tensor); };
+  const auto gradient = [&](size_t tensor) { return layout_.in(gradients, tensor); };
+  const LayerTensors &tensors = layout_.layers[layer];
+  const size_t width = shape_.width, own = own_width_;
+  if (experts_ != nullptr) {
+    experts_->backward(layer, experts_of(parameters, layer), kept.normed2, flow_, experts_of(gradients, layer),
+                       narrow_);
+    for (const size_t tensor :
+         {tensors.down_weight, tensors.down_bias, tensors.up_weight, tensors.up_bias, tensors.router})
+      ready(tensor);
+    return;
+  }
+  linear_backward(kept.bent, parameter(tensors.down_weight), flow_, gradient(tensors.down_weight),
+                  gradient(tensors.down_bias), wide_, 4 * own, width);
+  ready(tensors.down_weight);
+  ready(tensors.down_bias);
+  compute_.gelu_backward(kept.up, wide_, rows_ * 4 * own);
+  linear_backward(kept.normed2, parameter(tensors.up_weight), wide_, gradient(tensors.up_weight),
+                  gradient(tensors.up_bias), narrow_, width, 4 * own);
+  join_gradients();
+  ready(tensors.up_weight);
+  ready(tensors.up_bias);
+}
+
 /// flow_ holds the gradient of the layer's output on entry, of its input on return. Both residual connections pass it
 /// on unchanged, so what the branches find is added to it.
-void Model::layer_backward(const float *parameters, size_t layer, float *gradients, const Ready &ready) {
+void Model::layer_backward(const float *parameters, size_t layer, size_t slot, float *gradients,
+                           const Ready &ready) {
   const auto parameter = [&](size_t tensor) { return layout_.in(parameters, tensor); };
   const auto gradient = [&](size_t tensor) { return layout_.in(gradients, tensor); };
   const auto done = [&](size_t first, size_t second) {
@@ -160,16 +219,9 @@ void Model::layer_backward(const float *parameters, size_t layer, float *gradien
     ready(second);
   };
   const LayerTensors &tensors = layout_.layers[layer];
-  const Activations &kept = layers_[layer];
+  const Activations &kept = at(slot, layer);
   const size_t width = shape_.width, own = own_width_;
-  linear_backward(kept.bent, parameter(tensors.down_weight), flow_, gradient(tensors.down_weight),
-                  gradient(tensors.down_bias), wide_, 4 * own, width);
-  done(tensors.down_weight, tensors.down_bias);
-  compute_.gelu_backward(kept.up, wide_, rows_ * 4 * own);
-  linear_backward(kept.normed2, parameter(tensors.up_weight), wide_, gradient(tensors.up_weight),
-                  gradient(tensors.up_bias), narrow_, width, 4 * own);
-  join_gradients();
-  done(tensors.up_weight, tensors.up_bias);
+  mlp_backward(parameters, layer, kept, gradients, ready);
   compute_.normalize_backward(kept.middle, parameter(tensors.norm2_gain), kept.means2, kept.scales2, narrow_, flow_,
                               gradient(tensors.norm2_gain), gradient(tensors.norm2_bias), rows_, width);
   done(tensors.norm2_gain, tensors.norm2_bias);
@@ -186,7 +238,7 @@ void Model::layer_backward(const float *parameters, size_t layer, float *gradien
   done(tensors.norm1_gain, tensors.norm1_bias);
 }
 
-void Model::backward(const float *parameters, float loss_scale, float *gradients, const Ready &ready) {
+void Model::output_backward(const float *parameters, float loss_scale, float *gradients, const Ready &ready) {
   const size_t width = shape_.width;
   const float *const tokens = layout_.in(parameters, layout_.token);
   float *const token_gradients = layout_.in(gradients, layout_.token);
@@ -200,14 +252,24 @@ void Model::backward(const float *parameters, float loss_scale, float *gradients
                               width);
   ready(layout_.norm_gain);
   ready(layout_.norm_bias);
-  for (size_t layer = shape_.layers; layer-- > 0;) {
-    if (recompute_ && layer + 1 < shape_.layers) layer_forward(parameters, layer);  // the last one's are still there
-    layer_backward(parameters, layer, gradients, ready);
+}
+
+void Model::backward(const float *parameters, float loss_scale, float *gradients, const Ready &ready, size_t slot) {
+  const size_t width = shape_.width, layers = layout_.layers.size(), slots = inputs_.size();
+  if (stage_.last()) output_backward(parameters, loss_scale, gradients, ready);
+  for (size_t layer = layers; layer-- > 0;) {
+    const bool there = slots == 1 && layer + 1 == layers;  // nothing was computed in its place
+    if (recompute_ && !there) layer_forward(parameters, layer, slot);
+    layer_backward(parameters, layer, slot, gradients, ready);
   }
-  compute_.embed_backward(inputs_, flow_, token_gradients, layout_.in(gradients, layout_.position), rows_,
-                          shape_.context, width);
-  ready(layout_.position);
-  ready(layout_.token);
+  if (stage_.first()) {
+    float *const token_gradients = layout_.in(gradients, layout_.token);
+    if (!stage_.last()) compute_.zero(token_gradients, vocabulary * width);
+    compute_.embed_backward(inputs_[slot], flow_, token_gradients, layout_.in(gradients, layout_.position), rows_,
+                            shape_.context, width);
+    ready(layout_.position);
+  }
+  if (stage_.first() || stage_.last()) ready(layout_.token);
 }
 
 }  // namespace rondo::train

@@ -4,8 +4,11 @@
 #pragma once
 
 #include <functional>
+#include <memory>
+#include <vector>
 
 #include "bench/trainer/compute/compute.h"
+#include "bench/trainer/model/experts.h"
 #include "bench/trainer/model/shape.h"
 
 namespace rondo::train {
@@ -15,6 +18,7 @@ struct Joint {
   Slice slice;
   std::function<Buffer(size_t count)> allocate;              ///< memory for such sums
   std::function<void(float *values, size_t count)> add_up;  ///< over the ranks that share the model, on all of them
+  ExpertRoads roads = {};                                   ///< of a model with experts
 };
 
 class Model {
@@ -26,20 +30,35 @@ class Model {
   /// @param recompute  of each layer's activations keep the input alone, and compute the others again in the backward
   ///                   pass: the same bits, with the memory of one layer, for a third more computation.
   /// @param joint      one slice: the whole model, and nothing is added up.
-  Model(const Shape &shape, size_t batch, Compute &compute, bool recompute = false, Joint joint = {});
+  /// @param stage      of a pipeline. One of one is the whole model.
+  /// @param slots      forward passes that may wait for their backward passes. Each has a slot of activations.
+  Model(const Shape &shape, size_t batch, Compute &compute, bool recompute = false, Joint joint = {}, Stage stage = {},
+        size_t slots = 1);
 
   /// Returns false if memory ran out; nothing else may be called then.
-  [[nodiscard]] bool allocated() const { return narrow_ != nullptr; }
+  [[nodiscard]] bool allocated() const {
+    return narrow_ != nullptr && last_ != nullptr && (experts_ == nullptr || experts_->allocated());
+  }
+  /// Returns null in a model without experts. If their memory runs out in a pass, allocated() becomes false.
+  [[nodiscard]] const Experts *experts() const { return experts_.get(); }
   [[nodiscard]] size_t activation_floats() const;
   [[nodiscard]] size_t rows() const { return rows_; }
   [[nodiscard]] const Layout &layout() const { return layout_; }
 
-  /// Computes the loss of every token of `inputs` and `targets`, which are batch * context bytes of the host. @return
-  /// rows() losses in the backend's memory; valid until the next call.
-  const float *forward(const float *parameters, const uint8_t *inputs, const uint8_t *targets);
+  // Between stages, rows() * width floats.
+  [[nodiscard]] float *input(size_t slot) const { return layers_[slot * layout_.layers.size()].input; }
+  [[nodiscard]] float *output() const { return last_; }
+  /// Returns the gradient of the output before backward(), and of the input after it.
+  [[nodiscard]] float *flow() const { return flow_; }
 
-  /// Writes the gradients of loss_scale * (the sum of the last forward()'s losses), tensor after tensor.
-  void backward(const float *parameters, float loss_scale, float *gradients, const Ready &ready);
+  /// Computes the loss of every token of `inputs` and `targets`, which are batch * context bytes of the host. They stay
+  /// as they are until the backward pass of the slot. Stages but the first begin with input(slot). @return rows()
+  /// losses in the backend's memory, valid until the next call. Stages but the last return null, and leave output().
+  const float *forward(const float *parameters, const uint8_t *inputs, const uint8_t *targets, size_t slot = 0);
+
+  /// Writes the gradients of loss_scale * (the sum of the slot's losses), tensor after tensor. Stages but the last
+  /// begin with flow(), and it holds the gradient of input(slot) on return.
+  void backward(const float *parameters, float loss_scale, float *gradients, const Ready &ready, size_t slot = 0);
 
  private:
   /// The backward pass needs these of a layer's forward pass. All except `input` may be shared with another layer.
@@ -49,7 +68,12 @@ class Model {
   };
 
   void place(float *memory);
-  [[nodiscard]] bool shared() const { return joint_.slice.count > 1; }
+  [[nodiscard]] bool shared() const { return joint_.slice.count > 1 && shape_.experts == 0; }
+  [[nodiscard]] bool staged() const { return stage_.count > 1; }
+  [[nodiscard]] size_t joint_floats() const;
+  [[nodiscard]] const Activations &at(size_t slot, size_t layer) const {
+    return layers_[slot * layout_.layers.size() + layer];
+  }
   /// Writes out = base + bias + x * weight^T, without base if that is null.
   void linear(const float *x, const float *weight, const float *bias, const float *base, float *out, size_t in,
               size_t out_width);
@@ -62,26 +86,36 @@ class Model {
   /// found.
   void join_gradients();
   /// Runs all of a layer but its end, which is the last product.
-  void layer_forward(const float *parameters, size_t layer);
-  void layer_end(const float *parameters, size_t layer, float *out);
-  void layer_backward(const float *parameters, size_t layer, float *gradients, const Ready &ready);
+  void layer_forward(const float *parameters, size_t layer, size_t slot);
+  void layer_end(const float *parameters, size_t layer, size_t slot, float *out);
+  void layer_backward(const float *parameters, size_t layer, size_t slot, float *gradients, const Ready &ready);
+  /// Runs the backward pass of a layer's MLP or experts: from flow_ to narrow_.
+  void mlp_backward(const float *parameters, size_t layer, const Activations &kept, float *gradients,
+                    const Ready &ready);
+  template <class Float>
+  [[nodiscard]] ExpertFloats<Float> experts_of(Float *all, size_t layer) const;
+  /// Finds the gradients of what follows the last layer, and in flow_ the gradient of its output.
+  void output_backward(const float *parameters, float loss_scale, float *gradients, const Ready &ready);
   [[nodiscard]] Attention attention_of(const Activations &activations) const;
 
   Shape shape_;
   Joint joint_;
+  Stage stage_;
   Layout layout_;
   size_t batch_, rows_;
-  size_t own_width_;  ///< of the heads that this rank has, together
+  size_t own_heads_ = 0, own_width_ = 0;  ///< this rank's heads, and their width together
   Compute &compute_;
   bool recompute_;
+  std::unique_ptr<Experts> experts_;
   size_t float_count_ = 0;
   Buffer memory_, joint_memory_;
-  std::vector<Activations> layers_;
+  std::vector<Activations> layers_;  ///< of the stage's layers, slot after slot
   float *last_ = nullptr, *normed_ = nullptr, *means_ = nullptr, *scales_ = nullptr;  ///< after the last layer
   float *logits_ = nullptr, *losses_ = nullptr, *attention_scratch_ = nullptr;
   float *flow_ = nullptr, *wide_ = nullptr;  ///< gradients on their way back
   float *narrow_ = nullptr;                  ///< likewise, and what ranks that share the model add up
-  const uint8_t *inputs_ = nullptr, *targets_ = nullptr;
+  std::vector<const uint8_t *> inputs_;  ///< of each slot
+  const uint8_t *targets_ = nullptr;
 };
 
 }  // namespace rondo::train

@@ -44,10 +44,17 @@ class Builder {
     return add({name, 0, count, 1, start}, cut, count);
   }
 
+  /// Says whether this rank has the tensors that follow. Others only count.
+  void keep(bool kept) { kept_ = kept; }
+
   Layout layout;
+  bool expert = false;  ///< the tensors that follow are of experts
 
  private:
   size_t add(Tensor tensor, Cut cut, size_t rows) {
+    tensor.number = number_++;
+    tensor.of_experts = expert;
+    if (!kept_) return no_tensor;
     const size_t whole = tensor.count;
     if (cut == Cut::thirds) tensor.blocks = 3;
     if (cut == Cut::columns) tensor.blocks = rows;
@@ -61,6 +68,8 @@ class Builder {
   }
 
   const Slice slice_;
+  bool kept_ = true;
+  size_t number_ = 0;
 };
 
 }  // namespace
@@ -105,39 +114,56 @@ Outcome check_slices(const Shape &shape, size_t count) {
   return std::nullopt;
 }
 
-Layout make_layout(const Shape &shape, const Slice &slice) {
+Outcome check_stages(const Shape &shape, size_t count) {
+  if (count <= shape.layers) return std::nullopt;
+  return impossible(std::to_string(shape.layers) + " layers are too few for " + std::to_string(count) +
+                    " stages; give a smaller --pipeline-parallel or more layers");
+}
+
+Layout make_layout(const Shape &shape, const Slice &slice, const Stage &stage) {
   const size_t width = shape.width;
+  const size_t first = shape.layers * stage.index / stage.count, end = shape.layers * (stage.index + 1) / stage.count;
+  const size_t each = shape.experts > 0 ? shape.experts : 1;
+  const auto heads = [&](Cut cut) { return shape.experts > 0 ? Cut::none : cut; };  // ranks then divide experts only
   Builder build(slice);
-  build.layout.layers.resize(shape.layers);
+  build.layout.layers.resize(end - first);
+  build.keep(stage.last());
   build.layout.norm_gain = build.vector("norm.gain", width, Start::ones, Cut::none);
   build.layout.norm_bias = build.vector("norm.bias", width, Start::zeros, Cut::none);
   for (size_t layer = shape.layers; layer-- > 0;) {
     const std::string prefix = "layer" + std::to_string(layer) + ".";
-    LayerTensors &tensors = build.layout.layers[layer];
-    tensors.down_weight = build.matrix(prefix + "down.weight", width, 4 * width, Cut::columns);
-    tensors.down_bias = build.vector(prefix + "down.bias", width, Start::zeros, Cut::none);
-    tensors.up_weight = build.matrix(prefix + "up.weight", 4 * width, width, Cut::rows);
-    tensors.up_bias = build.vector(prefix + "up.bias", 4 * width, Start::zeros, Cut::rows);
+    LayerTensors unused{};
+    build.keep(layer >= first && layer < end);
+    LayerTensors &tensors = layer >= first && layer < end ? build.layout.layers[layer - first] : unused;
+    build.expert = shape.experts > 0;
+    const Cut inside = build.expert ? Cut::rows : Cut::columns, bias = build.expert ? Cut::rows : Cut::none;
+    tensors.down_weight = build.matrix(prefix + "down.weight", each * width, 4 * width, inside);
+    tensors.down_bias = build.vector(prefix + "down.bias", each * width, Start::zeros, bias);
+    tensors.up_weight = build.matrix(prefix + "up.weight", each * 4 * width, width, Cut::rows);
+    tensors.up_bias = build.vector(prefix + "up.bias", each * 4 * width, Start::zeros, Cut::rows);
+    build.expert = false;
+    if (shape.experts > 0) tensors.router = build.matrix(prefix + "router", shape.experts, width, Cut::none);
     tensors.norm2_gain = build.vector(prefix + "norm2.gain", width, Start::ones, Cut::none);
     tensors.norm2_bias = build.vector(prefix + "norm2.bias", width, Start::zeros, Cut::none);
-    tensors.out_weight = build.matrix(prefix + "out.weight", width, width, Cut::columns);
+    tensors.out_weight = build.matrix(prefix + "out.weight", width, width, heads(Cut::columns));
     tensors.out_bias = build.vector(prefix + "out.bias", width, Start::zeros, Cut::none);
-    tensors.qkv_weight = build.matrix(prefix + "qkv.weight", 3 * width, width, Cut::thirds);
-    tensors.qkv_bias = build.vector(prefix + "qkv.bias", 3 * width, Start::zeros, Cut::thirds);
+    tensors.qkv_weight = build.matrix(prefix + "qkv.weight", 3 * width, width, heads(Cut::thirds));
+    tensors.qkv_bias = build.vector(prefix + "qkv.bias", 3 * width, Start::zeros, heads(Cut::thirds));
     tensors.norm1_gain = build.vector(prefix + "norm1.gain", width, Start::ones, Cut::none);
     tensors.norm1_bias = build.vector(prefix + "norm1.bias", width, Start::zeros, Cut::none);
   }
+  build.keep(stage.first());
   build.layout.position = build.matrix("position", shape.context, width, Cut::none);
+  build.keep(stage.first() || stage.last());
   build.layout.token = build.matrix("token", vocabulary, width, Cut::none);
   return build.layout;
 }
 
 void initialise(const Layout &layout, uint64_t seed, float *parameters) {
   constexpr double deviation = 0.02;
-  for (size_t index = 0; index < layout.tensors.size(); ++index) {
-    const Tensor &tensor = layout.tensors[index];
+  for (const Tensor &tensor : layout.tensors) {
     float *const values = parameters + tensor.offset;
-    Random random(seed * 1'000'003u + index);
+    Random random(seed * 1'000'003u + tensor.number);
     for (size_t at = 0; at < tensor.whole_count(); ++at) {  // a slice draws what others have, too
       float value = tensor.start == Start::ones ? 1.0f : 0.0f;
       if (tensor.start == Start::normal) value = static_cast<float>(deviation * random.normal());

@@ -25,6 +25,7 @@ struct Shape {
   size_t layers = 4;
   size_t heads = 4;
   size_t context = 128;  ///< tokens of a sample
+  size_t experts = 0;    ///< MLPs of a layer, of which a router chooses one for each token, or 0 for one MLP
 
   [[nodiscard]] size_t head_width() const { return width / heads; }
 };
@@ -36,13 +37,26 @@ struct Shape {
 /// Says what is wrong with a shape that flags have made.
 [[nodiscard]] Outcome check_shape(const Shape &shape);
 
-/// One rank's part of a model that `count` ranks share: one of as many equal parts of each layer's heads and MLP.
+/// One rank's part of a model that `count` ranks share: one of as many equal parts of each layer's heads and MLP. In a
+/// model with experts, it is a part of them alone.
 struct Slice {
   size_t index = 0, count = 1;
 };
 
 /// Says what is wrong with sharing a model among `count` ranks.
 [[nodiscard]] Outcome check_slices(const Shape &shape, size_t count);
+
+/// A stage of a pipeline of `count` ranks: some neighbouring layers. The first stage embeds tokens, too, and the last
+/// one finds the loss. As both use the token embedding's matrix, both have it.
+struct Stage {
+  size_t index = 0, count = 1;
+
+  [[nodiscard]] bool first() const { return index == 0; }
+  [[nodiscard]] bool last() const { return index + 1 == count; }
+};
+
+/// Says what is wrong with a pipeline of `count` stages.
+[[nodiscard]] Outcome check_stages(const Shape &shape, size_t count);
 
 /// The values with which a tensor begins.
 enum class Start { zeros, ones, normal };
@@ -55,7 +69,9 @@ struct Tensor {
   size_t count = 0;    ///< floats
   size_t columns = 1;  ///< of a matrix; 1 for a vector
   Start start = Start::zeros;
+  bool of_experts = false;
   size_t blocks = 1, stride = 0, begin = 0;
+  size_t number = 0;  ///< index in the whole model's layout
 
   [[nodiscard]] bool decays() const { return start == Start::normal; }  ///< weight decay is for matrices
   [[nodiscard]] size_t length() const { return count / blocks; }
@@ -66,12 +82,15 @@ struct Tensor {
 /// Indices into Layout::tensors of one layer's tensors.
 struct LayerTensors {
   size_t down_weight, down_bias, up_weight, up_bias, norm2_gain, norm2_bias;
+  size_t router;  ///< with experts; then the four first tensors have one expert's after another
   size_t out_weight, out_bias, qkv_weight, qkv_bias, norm1_gain, norm1_bias;
 };
 
+inline constexpr size_t no_tensor = SIZE_MAX;  ///< index of a tensor that the stage does not have
+
 struct Layout {
   std::vector<Tensor> tensors;      ///< in the order of the backward pass
-  std::vector<LayerTensors> layers; ///< from the model's input to its output
+  std::vector<LayerTensors> layers; ///< of this stage, from the model's input to its output
   size_t norm_gain = 0, norm_bias = 0, position = 0, token = 0;
   size_t count = 0;                 ///< floats of all
 
@@ -79,7 +98,7 @@ struct Layout {
   [[nodiscard]] float *in(float *all, size_t tensor) const { return all + tensors[tensor].offset; }
 };
 
-[[nodiscard]] Layout make_layout(const Shape &shape, const Slice &slice = {});
+[[nodiscard]] Layout make_layout(const Shape &shape, const Slice &slice = {}, const Stage &stage = {});
 
 /// Fills `parameters`, layout.count floats: matrices from a normal distribution of standard deviation 0.02, gains 1,
 /// biases 0. The same seed gives the same numbers with the same mathematical library, and a slice the same as the whole

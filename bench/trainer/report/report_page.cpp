@@ -47,7 +47,8 @@ th { color: var(--dim); } td:first-child, th:first-child { text-align: left; }
 )page";
 
 constexpr const char *script = R"page(
-const colours = {'data wait': '#9aa5b1', forward: '#3b82c4', backward: '#7a5cc2', 'wait for gradients': '#e0a23a',
+const colours = {'data wait': '#9aa5b1', forward: '#3b82c4', backward: '#7a5cc2',
+  'wait for stages': '#b9a27c', 'wait for gradients': '#e0a23a',
   optimizer: '#3fa37a', 'wait for parameters': '#c98a2b', bucket: '#d0524f',
   'exposed communication': '#e0a23a', 'late ranks': '#8f6f2f', other: '#c3ccd6'};
 const byId = name => document.getElementById(name);
@@ -66,7 +67,7 @@ function drawHead() {
     `${report.settings.samples_a_step} samples of ` +
     `${report.settings.context} bytes, ` +
     `${report.buckets} bucket${report.buckets > 1 ? 's' : ''} (compress ${report.settings.compress}), ` +
-    `overlap ${report.settings.overlap ? 'on' : 'off'}`;
+    `overlap ${report.settings.overlap ? 'on' : 'off'}` + (report.pipeline ? '; ' + report.pipeline.headline : '');
   byId('tiles').innerHTML = tiles.map(([big, small, meaning], at) =>
     `<div class="tile${report.overlap && at === 0 ? ' wide' : ''}"><b>${big}</b><span>${small}</span>` +
     `<small>${meaning}</small></div>`).join('');
@@ -97,6 +98,7 @@ function drawLoss() {
 function drawBreakdown() {
   const time = report.time_us, late = Math.max(0, time.waiting - time.exposed);
   const parts = [['data wait', time.data_wait], ['forward', time.forward], ['backward', time.backward],
+    ...(report.pipeline ? [['wait for stages', time.stage_wait]] : []),
     ['exposed communication', time.exposed], ['late ranks', late], ['optimizer', time.optimizer]];
   parts.push(['other', Math.max(0, time.step - parts.reduce((sum, [, us]) => sum + us, 0))]);
   let at = 0, out = '';
@@ -130,8 +132,8 @@ function drawTimeline() {
     out += `<text x="${110 + 220 * line}" y="${y + 12}" text-anchor="${line < 4 ? 'middle' : 'end'}">
       ${ms((end - begin) * line / 4)}</text>`;
   byId('timeline').innerHTML = `<svg viewBox="0 0 1000 ${y + 18}">${out}</svg>` +
-    key(['data wait', 'forward', 'backward', 'wait for gradients', 'optimizer', 'bucket'].map(
-      name => [name, colours[name]]));
+    key(['data wait', 'forward', 'backward', ...(report.pipeline ? ['wait for stages'] : []), 'wait for gradients',
+      'optimizer', 'bucket'].map(name => [name, colours[name]]));
 }
 
 function drawTables() {

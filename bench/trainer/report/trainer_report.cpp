@@ -30,6 +30,7 @@ json times_of(const StepTimes &times) {
           {"communication", us(times.communication_ns)},
           {"exposed", us(times.exposed_ns)},
           {"joint", us(times.joint_ns)},
+          {"stage_wait", us(times.stage_wait_ns)},
           {"step", us(times.step_ns)}};
 }
 
@@ -67,6 +68,7 @@ json median_times(const Run &run) {
           {"communication", of(&StepTimes::communication_ns)},
           {"exposed", of(&StepTimes::exposed_ns)},
           {"joint", of(&StepTimes::joint_ns)},
+          {"stage_wait", of(&StepTimes::stage_wait_ns)},
           {"step", of(&StepTimes::step_ns)}};
 }
 
@@ -157,6 +159,24 @@ json staleness_of(const Options &options, const Run &run) {
           {"lead_max", run.staleness.lead_max}};
 }
 
+json pipeline_of(const Options &options, const Run &run) {
+  if (options.parts.stages == 1) return nullptr;
+  const PipelineFigures figures = pipeline_of_run(options, run);
+  return {{"headline", pipeline_text(figures)},
+          {"ideal_idle_share", figures.ideal},
+          {"idle_share", figures.told ? estimate_of(figures.idle) : json()}};
+}
+
+/// Returns what the division of the experts costs a step. The median is of whole steps, since each routes anew.
+json experts_of(const Options &options, const Run &run) {
+  if (options.shape.experts == 0) return nullptr;
+  std::vector<double> bytes;
+  for (const StepRecord &step : run.steps) bytes.push_back(static_cast<double>(step.expert_bytes));
+  return {{"count", options.shape.experts},
+          {"ranks", std::gcd(options.shape.experts, run.ranks)},
+          {"bytes_sent", bytes.empty() ? 0 : static_cast<uint64_t>(median(bytes))}};
+}
+
 json settings_of(const Options &options, size_t ranks) {
   return {{"batch", options.batch},
           {"accumulate", options.accumulate},
@@ -172,7 +192,9 @@ json settings_of(const Options &options, size_t ranks) {
           {"compress", name_of(options.compression)},
           {"zero", options.sharded ? 1 : 0},
           {"recompute", options.recompute},
-          {"tensor_parallel", options.slices},
+          {"tensor_parallel", options.parts.slices},
+          {"pipeline_parallel", options.parts.stages},
+          {"experts", options.shape.experts},
           {"local_steps", options.mode == Mode::local_sgd ? options.local_steps : 1},
           {"samples_a_step", options.samples_a_step(ranks)},
           {"learning_rate", options.learning_rate},
@@ -183,7 +205,7 @@ json settings_of(const Options &options, size_t ranks) {
 
 /// Returns how many times as fast as one rank alone the run is, or null if that was not measured.
 json speedup_of(const Options &options, const Run &run) {
-  if (run.rounds.empty() || options.slices > 1) return nullptr;
+  if (run.rounds.empty() || options.ranks_a_model() > 1 || options.shape.experts > 0) return nullptr;
   if (options.mode != Mode::sync) {
     const double alone_us = median(of_rounds(run, [](const Round &round) { return us(round.alone_ns); }));
     return samples_per_second(options, run) * alone_us / 1e6 / static_cast<double>(options.batch * options.accumulate);
@@ -201,8 +223,14 @@ Outcome write_file(const std::string &path, const std::string &text) {
 
 }  // namespace
 
+PipelineFigures pipeline_of_run(const Options &options, const Run &run) {
+  const size_t skipped = run.idle_shares.size() > 2 * warmup_steps ? warmup_steps : 0;
+  return pipeline_figures(options.parts.stages, options.accumulate,
+                          {run.idle_shares.begin() + static_cast<ptrdiff_t>(skipped), run.idle_shares.end()});
+}
+
 OverlapFigures overlap_of(const Options &options, const Run &run) {
-  return overlap_figures(run.rounds, options.overlap, run.ranks / options.slices);
+  return overlap_figures(run.rounds, options.overlap, run.ranks / options.ranks_a_model());
 }
 
 double samples_per_second(const Options &options, const Run &run) {
@@ -241,6 +269,8 @@ json to_json(const Options &options, const Run &run) {
           {"bytes_saved", static_cast<int64_t>(run.plain_bytes) - static_cast<int64_t>(run.received_bytes)},
           {"buckets", run.bucket_count},
           {"staleness", staleness_of(options, run)},
+          {"pipeline", pipeline_of(options, run)},
+          {"experts", experts_of(options, run)},
           {"memory_bytes", memory_of(run.memory)},
           {"steps", std::move(steps)}};
 }

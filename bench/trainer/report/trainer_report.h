@@ -28,6 +28,9 @@ namespace rondo::train {
 /// Returns what overlap gained in the run: the figures that the report has and the text output shows.
 [[nodiscard]] OverlapFigures overlap_of(const Options &options, const Run &run);
 
+/// Returns how long stages idled, without the first steps; for a run with a pipeline.
+[[nodiscard]] PipelineFigures pipeline_of_run(const Options &options, const Run &run);
+
 /// Samples of all ranks in a second, by the median step without the first ones, which warm up.
 [[nodiscard]] double samples_per_second(const Options &options, const Run &run);
 

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <chrono>
 #include <condition_variable>
-#include <cstring>
 #include <memory>
 #include <mutex>
 #include <system_error>
@@ -23,7 +22,7 @@ class Server {
  public:
   Server(const Options &options, Trainer &trainer, std::vector<std::unique_ptr<Group>> &pairs)
       : options_(options), trainer_(trainer), pairs_(pairs), clocks_(pairs.size(), 0), read_(pairs.size(), 0),
-        bytes_(trainer.layout().count * sizeof(float)) {}
+        count_(trainer.layout().count) {}
 
   /// Until all workers have made their steps.
   Outcome run(Staleness &staleness) {
@@ -44,9 +43,9 @@ class Server {
     auto failure = allocate_shared(trainer_.layout().count, gradients);
     if (!failure) failure = allocate_shared(trainer_.layout().count, reply);
     for (uint64_t step = 0; step < options_.steps && !failure; ++step) {
-      failure = pairs_[index]->broadcast(gradients.get(), bytes_, worker);
+      failure = pairs_[index]->receive(gradients.get(), count_, worker);
       if (!failure) failure = update(index, gradients.get(), reply.get());
-      if (!failure) failure = pairs_[index]->broadcast(reply.get(), bytes_, server);
+      if (!failure) failure = pairs_[index]->send(reply.get(), count_, worker);
     }
     if (!failure) failure = pairs_[index]->finish();
     if (failure) fail(*failure);
@@ -75,7 +74,7 @@ class Server {
                      "rank " + std::to_string(index + 1) + " is --staleness steps ahead and has " +
                          "waited too long for the slowest worker; check whether that worker still runs"};
     staleness_.lead_max = std::max(staleness_.lead_max, lead());
-    std::memcpy(reply, trainer_.parameters(), bytes_);
+    std::copy_n(trainer_.parameters(), count_, reply);
     read_[index] = trainer_.progress().updates;
     return std::nullopt;
   }
@@ -98,18 +97,18 @@ class Server {
   std::vector<uint64_t> read_;    ///< updates that each worker's parameters had in them
   Staleness staleness_;
   Outcome failure_;
-  const size_t bytes_;
+  const size_t count_;  ///< of gradients, and of parameters
 };
 
 Outcome work(const Options &options, size_t ranks, bool shown, Trainer &trainer, Group &pair,
              std::vector<StepRecord> &records) {
-  const size_t bytes = trainer.layout().count * sizeof(float);
+  const size_t count = trainer.layout().count;
   for (uint64_t step = 0; step < options.steps; ++step) {
     StepRecord record;
     if (auto failure = trainer.find_gradients(record)) return failure;
     const uint64_t begin_ns = now_ns();
-    if (auto failure = pair.broadcast(trainer.exchange().gradients(), bytes, worker)) return failure;
-    if (auto failure = pair.broadcast(trainer.parameters(), bytes, server)) return failure;
+    if (auto failure = pair.send(trainer.exchange().gradients(), count, server)) return failure;
+    if (auto failure = pair.receive(trainer.parameters(), count, server)) return failure;
     StepTimes &times = record.times;
     times.waiting_ns = times.in_flight_ns = times.communication_ns = times.exposed_ns = now_ns() - begin_ns;
     times.step_ns += times.waiting_ns;
@@ -138,7 +137,8 @@ Outcome train_async(const Options &options, Ranks &ranks, Trainer &trainer, Run 
   std::vector<std::unique_ptr<Group>> pairs;
   for (size_t rank = 1; rank < all.size(); ++rank) {
     pairs.push_back(std::make_unique<Group>());
-    if (auto failure = pairs.back()->join_pair(all, 0, rank, options.config)) return failure;
+    const bool member = all.rank() == 0 || all.rank() == rank;
+    if (auto failure = pairs.back()->join_part(all, member ? 0 : RONDO_NO_COLOR)) return failure;
   }
   Outcome failure;
   if (all.rank() == 0) {

@@ -3,8 +3,8 @@
 // gradients when they arrive. The worker then continues with the updated parameters. Others may have changed them since
 // it read them. A worker that is too many steps ahead of the slowest waits (bounded staleness).
 //
-// The server and each worker have a communicator of their own. A broadcast in it goes from one to the other, so no rank
-// waits for a worker that is not concerned.
+// The server and each worker have a communicator of their own, in which they send each other messages. So no rank waits
+// for a worker that is not concerned.
 #pragma once
 
 #include "bench/trainer/figures/records.h"

@@ -50,8 +50,9 @@ json settings_of(const Options &options, size_t ranks, const CorpusMark &corpus)
                 {"layers", options.shape.layers},
                 {"heads", options.shape.heads},
                 {"context", options.shape.context},
+                {"experts", options.shape.experts},
                 {"batch", options.batch},
-                {"ranks x accumulate", ranks / options.slices * options.accumulate},
+                {"ranks x accumulate", ranks / options.ranks_a_model() * options.accumulate},
                 {"seed", options.seed},
                 {"mode", name_of(options.mode)},
                 {"compress", name_of(options.compression)},
@@ -63,7 +64,7 @@ json settings_of(const Options &options, size_t ranks, const CorpusMark &corpus)
                 {"checksum of the corpus", corpus.checksum}};
   if (options.compression.feeds_back()) {
     settings["ranks"] = ranks;
-    settings["tensor-parallel"] = options.slices;
+    settings["tensor-parallel"] = options.parts.slices;
     settings["bucket-mb"] = options.bucket_mb;
   }
   if (options.mode == Mode::local_sgd) {

@@ -74,7 +74,7 @@ Outcome measure_rounds(Trainer &trainer, const Options &options, Ranks &ranks, s
       if (auto failure = measure(trainer, ranks, Work::communication, true, communication)) return failure;
       if (auto failure = measure_both(trainer, ranks, number % 2 == 0, options.overlap, round)) return failure;
     }
-    if (ranks.slices() == 1)
+    if (ranks.sharers() == 1)
       if (auto failure = measure_alone(trainer, group, first_worker, round.alone_ns)) return failure;
     round.computation_ns = computation.step_ns;
     round.backward_ns = computation.last_backward_ns;

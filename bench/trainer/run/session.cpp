@@ -66,6 +66,8 @@ Outcome Session::run(Run &result) {
   if (auto failure = measure_memory(result)) return failure;
   if (!options_.reports()) return std::nullopt;
   if (auto failure = settle_pending(result)) return failure;
+  if (options_.parts.stages > 1)
+    if (auto failure = gather_idle_shares(result)) return failure;
   if (options_.mode != Mode::async_ps)  // there, ranks do different things
     if (auto failure = gather_spans(result)) return failure;
   if (group_.rank() == 0 && !result.steps.empty()) show_measuring(options_, result.steps.back().times.step_ns);
@@ -114,6 +116,18 @@ Outcome Session::validate(Run &result) {
   return std::nullopt;
 }
 
+Outcome Session::gather_idle_shares(Run &result) {
+  std::vector<StageTimes> mine, all(result.steps.size() * group_.size()), of_step(group_.size());
+  for (const StepRecord &step : result.steps)
+    mine.push_back({step.times.passes_ns, step.times.forward_ns + step.times.backward_ns});
+  if (auto failure = group_.gather(mine.data(), mine.size() * sizeof(StageTimes), all.data())) return failure;
+  for (size_t step = 0; step < mine.size(); ++step) {
+    for (size_t rank = 0; rank < group_.size(); ++rank) of_step[rank] = all[rank * mine.size() + step];
+    result.idle_shares.push_back(idle_share(of_step));
+  }
+  return std::nullopt;
+}
+
 Outcome Session::settle_pending(Run &result) {
   const auto records = std::span(result.steps).last(pending_.size());
   if (auto failure = settle_steps(ranks_.data(), pending_, records)) return failure;
@@ -131,14 +145,19 @@ Outcome Session::measure_memory(Run &result) {
   return group_.barrier();
 }
 
-/// All ranks have as many spans: their steps have the same parts.
+/// Ranks may have different numbers of spans, as stages of a pipeline do.
 Outcome Session::gather_spans(Run &result) {
-  const size_t count = spans_.size();
-  std::vector<Span> all(count * group_.size());
-  if (auto failure = group_.gather(spans_.data(), count * sizeof(Span), all.data())) return failure;
-  for (size_t rank = 0; rank < group_.size(); ++rank)
-    result.spans.emplace_back(all.begin() + static_cast<ptrdiff_t>(rank * count),
-                              all.begin() + static_cast<ptrdiff_t>((rank + 1) * count));
+  const size_t mine = spans_.size();
+  std::vector<size_t> counts(group_.size());
+  if (auto failure = group_.gather(&mine, sizeof mine, counts.data())) return failure;
+  const size_t most = *std::max_element(counts.begin(), counts.end());
+  std::vector<Span> all(most * group_.size());
+  spans_.resize(most);
+  if (auto failure = group_.gather(spans_.data(), most * sizeof(Span), all.data())) return failure;
+  for (size_t rank = 0; rank < group_.size(); ++rank) {
+    const auto begin = all.begin() + static_cast<ptrdiff_t>(rank * most);
+    result.spans.emplace_back(begin, begin + static_cast<ptrdiff_t>(counts[rank]));
+  }
   return std::nullopt;
 }
 

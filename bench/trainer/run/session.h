@@ -21,6 +21,7 @@ class Session {
   [[nodiscard]] Outcome validate(Run &result);
   [[nodiscard]] Outcome measure_memory(Run &result);
   [[nodiscard]] Outcome gather_spans(Run &result);
+  [[nodiscard]] Outcome gather_idle_shares(Run &result);
   [[nodiscard]] Outcome settle_pending(Run &result);
 
   const Options &options_;

@@ -9,23 +9,10 @@
 #include <utility>
 
 #include "bench/trainer/compute/host_view.h"
+#include "bench/trainer/run/lap.h"
 
 namespace rondo::train {
 namespace {
-
-/// Adds the time since `begin_ns` to `sum_ns` and notes it as a span. @return now.
-uint64_t lap(uint64_t begin_ns, Part part, uint64_t step, uint64_t &sum_ns, std::vector<Span> *spans) {
-  const uint64_t end_ns = now_ns();
-  sum_ns += end_ns - begin_ns;
-  if (spans != nullptr) spans->push_back({part, 0, step, begin_ns, end_ns, begin_ns});
-  return end_ns;
-}
-
-double mean(const float *values, size_t count) {
-  double sum = 0;
-  for (size_t at = 0; at < count; ++at) sum += static_cast<double>(values[at]);
-  return sum / static_cast<double>(count);
-}
 
 Exchange::Settings exchange_settings(const Options &options) {
   return {static_cast<size_t>(options.bucket_mb * 1'048'576.0), options.compression, options.overlap, options.sharded,
@@ -36,9 +23,11 @@ Exchange::Settings exchange_settings(const Options &options) {
 
 Trainer::Trainer(const Options &options, Ranks &ranks, Compute &compute, const Corpus &corpus, const Samples &samples)
     : options_(options), ranks_(ranks), data_(ranks.data()), compute_(compute), corpus_(corpus), samples_(samples),
-      model_(options.shape, options.batch, compute, options.recompute, make_joint()),
+      stage_{ranks.stage().index, ranks.stage().count},
+      model_(options.shape, options.batch, compute, options.recompute, make_joint(), stage_,
+             slots_of(stage_, options.accumulate)),
       whole_(make_layout(options.shape)),
-      exchange_(layout(), exchange_settings(options), data_, compute),
+      exchange_(layout(), exchange_settings(options), data_, ranks.same(), compute),
       optimizer_(pieces_of(layout(), exchange_.buckets(), options.sharded ? data_.rank() : 0,
                            options.sharded ? data_.size() : 1),
                  compute),
@@ -47,6 +36,9 @@ Trainer::Trainer(const Options &options, Ranks &ranks, Compute &compute, const C
       state_(layout(), whole_, ranks, compute, exchange_, optimizer_, parameters_),
       validation_batch_(options.batch * options.shape.context, compute.sample_memory()), losses_(batches_a_step()) {
   if (options.accumulate > 1) pass_gradients_ = compute.allocate(layout().count);
+  if (stage_.count == 1) return;
+  for (size_t slot = 0; slot < slots_of(stage_, options.accumulate); ++slot)
+    slots_.emplace_back(model_.rows(), compute.sample_memory());
 }
 
 size_t Trainer::worker_count() const {
@@ -68,11 +60,34 @@ Joint Trainer::make_joint() {
     if (failure && !joint_failure_) joint_failure_ = std::move(failure);
     joint_ns_ += now_ns() - begin_ns;
   };
-  return {{ranks_.joint().rank(), ranks_.slices()}, allocate, add_up};
+  const auto exchange_counts = [this](const uint64_t *mine, uint64_t *theirs, size_t each) {
+    const uint64_t begin_ns = now_ns();
+    auto failure = ranks_.joint().exchange_counts(mine, theirs, each);
+    if (failure) std::fill_n(theirs, each * ranks_.sharers(), 0);
+    if (failure && !joint_failure_) joint_failure_ = std::move(failure);
+    joint_ns_ += now_ns() - begin_ns;
+  };
+  const auto exchange_floats = [this](const float *send, const size_t *send_counts, float *recv,
+                                      const size_t *recv_counts) {
+    const uint64_t begin_ns = now_ns();
+    auto failure = ranks_.joint().exchange_blocks(send, send_counts, recv, recv_counts);
+    if (failure && !joint_failure_) joint_failure_ = std::move(failure);
+    joint_ns_ += now_ns() - begin_ns;
+  };
+  const Slice slice{ranks_.slice().index, ranks_.slice().count};
+  return {slice, allocate, add_up, {slice, allocate, exchange_counts, exchange_floats}};
+}
+
+Outcome Trainer::joint_failure() const {
+  if (joint_failure_ || model_.allocated()) return joint_failure_;
+  return Failure{Exit::usage, "there is not enough memory for the tokens that came to this rank's experts; choose a "
+                              "smaller --batch or --context"};
 }
 
 Outcome Trainer::allocate() {
   if (joint_failure_) return joint_failure_;
+  if (stage_.count > 1 && (stage_.first() || stage_.last()))
+    if (auto failure = compute_.allocate_shared(layout().tensors[layout().token].count, peer_tokens_)) return failure;
   if (options_.sharded)  // the others read it in place
     if (auto failure = compute_.allocate_shared(layout().count, parameters_)) return failure;
   if (!model_.allocated() || !optimizer_.allocated() || parameters_ == nullptr ||
@@ -95,6 +110,7 @@ Outcome Trainer::begin() {
   const Sharing sharing{options_.shape.context, options_.batch, options_.seed, batches_a_step(),
                         worker() * options_.accumulate, options_.accumulate, progress_.step};
   if (worker() >= worker_count()) return std::nullopt;  // a parameter server
+  if (!stage_.first() && !stage_.last()) return std::nullopt;  // it sees no tokens
   loader_ = std::make_unique<Loader>(corpus_, samples_, sharing, compute_.sample_memory());
   return loader_->start();
 }
@@ -105,7 +121,8 @@ MemoryBytes Trainer::memory() const {
           .gradients = pass_gradients_ == nullptr ? all : 2 * all,
           .optimizer = 2 * optimizer_.count() * sizeof(float),
           .activations = model_.activation_floats() * sizeof(float),
-          .communication = exchange_.memory_bytes() + ranks_.memory_bytes(),
+          .communication = exchange_.memory_bytes() + ranks_.memory_bytes() +
+                           (peer_tokens_ == nullptr ? 0 : layout().tensors[layout().token].count * sizeof(float)),
           .computation = compute_.own_bytes()};
 }
 
@@ -117,6 +134,7 @@ void Trainer::gradient_ready(size_t tensor, size_t pass, Work work) {
     if (pass == 0) compute_.zero(sum, about.count);
     compute_.add(pass_gradients_.get() + about.offset, sum, about.count);
   }
+  if (stage_.count > 1 && tensor == layout().token) return;  // that of the other end is not there yet
   if (work == Work::all && pass + 1 == options_.accumulate) exchange_.tensor_ready(tensor);
 }
 
@@ -129,7 +147,7 @@ Outcome Trainer::run_pass(const Batch &batch, size_t pass, Work work, StepTimes 
   const uint64_t middle_ns = lap(begin_ns, Part::forward, step, times.forward_ns, spans);
   const size_t batches = options_.mode == Mode::sync ? batches_a_step() : options_.accumulate;
   const float share = 1.0f / static_cast<float>(model_.rows() * batches);
-  model_.backward(parameters_.get(), share, options_.accumulate > 1 ? pass_gradients_.get() : exchange_.gradients(),
+  model_.backward(parameters_.get(), share, pass_gradients(),
                   [&](size_t tensor) { gradient_ready(tensor, pass, work); });
   if (auto failure = compute_.finish()) return failure;
   const uint64_t end_ns = lap(middle_ns, Part::backward, step, times.backward_ns, spans);
@@ -138,11 +156,12 @@ Outcome Trainer::run_pass(const Batch &batch, size_t pass, Work work, StepTimes 
   times.backward_ns -= std::min(waited_ns, times.backward_ns);
   times.last_backward_ns = end_ns - middle_ns - std::min(waited_ns, end_ns - middle_ns);
   times.waiting_ns += waited_ns;
-  return joint_failure_;
+  return joint_failure();
 }
 
 Outcome Trainer::run_passes(Work work, StepTimes &times, std::vector<Span> *spans) {
   std::fill(losses_.begin(), losses_.end(), 0.0);
+  if (stage_.count > 1 && work != Work::communication) return run_pipeline(work, times, spans);
   for (size_t pass = 0; pass < options_.accumulate && work != Work::communication; ++pass) {
     const uint64_t begin_ns = now_ns();
     if (batch_ == nullptr || !rehearsing_)
@@ -170,7 +189,9 @@ Outcome Trainer::wait_for_gradients(Work work) {
   for (size_t part = 0; part < optimizer_.part_count() && work != Work::communication; ++part) {
     for (const Piece &piece : optimizer_.part(part)) {
       while (layout().tensors[tensor].offset + layout().tensors[tensor].count <= piece.offset) ++tensor;
-      (layout().tensors[tensor].split() ? split_squares_ : common_squares_) += squares_[number++];
+      const bool again = stage_.count > 1 && !stage_.first() && tensor == layout().token;  // the first stage counts it
+      const double square = squares_[number++];
+      if (!again) (stage_.count > 1 || layout().tensors[tensor].split() ? split_squares_ : common_squares_) += square;
     }
   }
   return std::nullopt;
@@ -178,14 +199,19 @@ Outcome Trainer::wait_for_gradients(Work work) {
 
 Outcome Trainer::find_norm(Work work, StepRecord &record) {
   double squares[] = {split_squares_, common_squares_};
-  const bool sharded = exchange_.sharded() && work == Work::all, split = ranks_.slices() > 1 && work == Work::all;
+  const bool sharded = exchange_.sharded() && work == Work::all, split = ranks_.sharers() > 1 && work == Work::all;
   Interval time{now_ns(), 0};
   if (sharded) {
     if (auto failure = data_.sum(squares, 2)) return failure;
     traffic_.flights.push_back({{time.begin_ns, now_ns()}, false});
   }
-  if (split)
-    if (auto failure = ranks_.joint().sum(squares, 1)) return failure;
+  if (split) {
+    std::vector<double> sums{squares[0]};
+    if (stage_.count > 1) sums.insert(sums.end(), losses_.begin(), losses_.end());  // which the last stage alone has
+    if (auto failure = ranks_.joint().sum(sums.data(), sums.size())) return failure;
+    squares[0] = sums[0];
+    if (stage_.count > 1) std::copy(sums.begin() + 1, sums.end(), losses_.begin());
+  }
   record.norm = std::sqrt(squares[0] + squares[1]);
   if (!sharded && !split) return std::nullopt;
   time.end_ns = now_ns();
@@ -253,8 +279,10 @@ Outcome Trainer::step(StepRecord &record, std::vector<Span> *spans) {
   if (static_cast<size_t>(options_.delay_rank) == ranks_.all().rank())
     std::this_thread::sleep_for(std::chrono::milliseconds(options_.delay_ms));
   const LibraryCounts before = data_.counts();
+  const uint64_t sent_bytes = model_.experts() == nullptr ? 0 : model_.experts()->sent_bytes();
   if (auto failure = run_step(own ? Work::computation : Work::all, record, spans)) return failure;
   const LibraryCounts after = data_.counts();
+  if (model_.experts() != nullptr) record.expert_bytes = model_.experts()->sent_bytes() - sent_bytes;
   record.times.library = {after.operations - before.operations, after.bytes - before.bytes,
                           after.in_flight_ns - before.in_flight_ns, after.exposed_ns - before.exposed_ns};
   record.loss = std::accumulate(losses_.begin(), losses_.end(), 0.0) /

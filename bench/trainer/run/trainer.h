@@ -2,7 +2,8 @@
 // One rank of data-parallel training. Every rank has all parameters, computes gradients on its own samples, adds them
 // to the others', and makes the same update. Ranks that share a model (--tensor-parallel) have a slice of each layer
 // instead. They use the same samples and add up their parts of activations. Ranks that have the same slice then train
-// data-parallel. With --zero 1 each rank updates its share and gets the others' shares.
+// data-parallel. In a pipeline (--pipeline-parallel) they have some of the layers each instead. With --zero 1 each rank
+// updates its share and gets the others' shares.
 #pragma once
 
 #include <memory>
@@ -16,6 +17,7 @@
 #include "bench/trainer/model/model.h"
 #include "bench/trainer/model/optimizer.h"
 #include "bench/trainer/options.h"
+#include "bench/trainer/run/turns.h"
 
 namespace rondo::train {
 
@@ -83,10 +85,24 @@ class Trainer {
   /// Ends a round: all ranks take the mean of their parameters and moments.
   [[nodiscard]] Outcome take_mean(StepRecord &record, std::vector<Span> *spans);
   [[nodiscard]] Joint make_joint();
+  /// Returns what went wrong in a pass between ranks that share a model, or for lack of memory.
+  [[nodiscard]] Outcome joint_failure() const;
   [[nodiscard]] Outcome run_passes(Work work, StepTimes &times, std::vector<Span> *spans);
   [[nodiscard]] Outcome run_pass(const Batch &batch, size_t pass, Work work, StepTimes &times,
                                  std::vector<Span> *spans);
   void gradient_ready(size_t tensor, size_t pass, Work work);
+  /// Runs the passes of a step on a stage of a pipeline.
+  [[nodiscard]] Outcome run_pipeline(Work work, StepTimes &times, std::vector<Span> *spans);
+  [[nodiscard]] Outcome run_turn(const Turn &turn, Work work, StepTimes &times, std::vector<Span> *spans);
+  /// Exchanges messages with the neighbouring stages, where there are any.
+  [[nodiscard]] Outcome exchange_stages(const Turn &turn);
+  /// Adds up what the first and the last stage found of the token embedding's gradient, on both.
+  [[nodiscard]] Outcome join_tokens();
+  /// Finds the mean loss of a batch, on the last stage.
+  [[nodiscard]] Outcome validate_batch(size_t batch, double &loss);
+  [[nodiscard]] float *pass_gradients() const {
+    return options_.accumulate > 1 ? pass_gradients_.get() : exchange_.gradients();
+  }
   /// Waits for the gradients of all ranks, and sums up their squares.
   [[nodiscard]] Outcome wait_for_gradients(Work work);
   /// Finds the norm of all gradients, on whichever rank they are.
@@ -102,6 +118,7 @@ class Trainer {
   const Samples &samples_;
   uint64_t joint_ns_ = 0;  ///< in sums over the ranks that share a model
   Outcome joint_failure_;  ///< the first of these
+  const Stage stage_;
   Model model_;
   const Layout whole_;
   Exchange exchange_;
@@ -112,6 +129,8 @@ class Trainer {
   State state_;
   std::unique_ptr<Loader> loader_;
   Batch validation_batch_;
+  std::vector<Batch> slots_;      ///< of a pipeline: samples of the passes that wait for their backward passes
+  Buffer peer_tokens_;            ///< of a pipeline: what join_tokens() receives
   std::vector<double> squares_;  ///< of each piece of the gradients, in their order
   const Batch *batch_ = nullptr;  ///< the last one
   std::vector<double> losses_;    ///< of the step's batches; a rank fills in its own

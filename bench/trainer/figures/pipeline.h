@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+// These figures say how long the stages of a pipeline idle, beside how long the schedule makes them idle.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+#include "bench/trainer/figures/overlap.h"
+
+namespace rondo::train {
+
+/// The time of one rank from the first turn of a step to its last, and what of that was computation.
+struct StageTimes {
+  uint64_t passes_ns = 0, computation_ns = 0;
+};
+
+/// Returns the share of the longest passes_ns in which a rank did not compute, as the mean over ranks; 0 if there is no
+/// time.
+[[nodiscard]] double idle_share(const std::vector<StageTimes> &ranks);
+
+struct PipelineFigures {
+  double ideal = 0;   ///< share of the passes: (stages - 1) / (passes + stages - 1), if all stages take equally long
+  Estimate idle;      ///< share of the passes, over steps
+  bool told = false;  ///< the spread is less than the ideal share
+};
+
+[[nodiscard]] PipelineFigures pipeline_figures(size_t stages, size_t passes, const std::vector<double> &idle_shares);
+
+/// Returns one sentence, without a full stop.
+[[nodiscard]] std::string pipeline_text(const PipelineFigures &figures);
+
+}  // namespace rondo::train

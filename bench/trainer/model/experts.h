@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+// This is a mixture of experts in the place of a layer's MLP. A router chooses one MLP for each token (top-1), and
+// multiplies its output by the probability with which it chose.
+//
+// Ranks divide the experts. They first exchange how many tokens they send, so no expert has a fixed capacity and no
+// token is left out. Tokens travel to the rank of their expert, and results travel back. The backward pass makes both
+// ways again: gradients of results there, gradients of tokens back. So every rank computes what one rank would.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+#include "bench/trainer/compute/compute.h"
+#include "bench/trainer/model/shape.h"
+
+namespace rondo::train {
+
+/// The communication of ranks that divide the experts. Blocks for the ranks stand one after another, in their order.
+struct ExpertRoads {
+  Slice slice;  ///< of the experts
+  std::function<Buffer(size_t count)> allocate;  ///< memory for what is sent
+  /// Gives each rank its `each` numbers.
+  std::function<void(const uint64_t *mine, uint64_t *theirs, size_t each)> exchange_counts;
+  /// Gives each rank its floats; counts are of floats.
+  std::function<void(const float *send, const size_t *send_counts, float *recv, const size_t *recv_counts)>
+      exchange_floats;
+};
+
+/// The parameters of a layer's experts, or their gradients. All but the router's are of this rank's experts, one after
+/// another.
+template <class Float>
+struct ExpertFloats {
+  Float *router, *up_weight, *up_bias, *down_weight, *down_bias;
+};
+
+class Experts {
+ public:
+  /// @param rows  tokens of a pass on this rank.
+  Experts(const Shape &shape, size_t rows, Compute &compute, ExpertRoads roads);
+
+  /// Returns false if memory ran out. What passes computed is meaningless then.
+  [[nodiscard]] bool allocated() const { return allocated_; }
+  [[nodiscard]] size_t float_count() const { return float_count_; }
+  /// Returns the bytes of tokens, results and gradients that this rank has sent to others so far.
+  [[nodiscard]] uint64_t sent_bytes() const { return sent_bytes_; }
+
+  /// Writes out = base + what the experts of `layer` make of x, row by row.
+  void forward(size_t layer, const ExpertFloats<const float> &parameters, const float *x, const float *base,
+               float *out);
+  /// Writes the gradients of the parameters, and of x into x_gradients.
+  void backward(size_t layer, const ExpertFloats<const float> &parameters, const float *x, const float *out_gradients,
+                const ExpertFloats<float> &gradients, float *x_gradients);
+
+ private:
+  struct Growing {
+    Buffer memory;
+    size_t count = 0;
+    [[nodiscard]] float *get() const { return memory.get(); }
+  };
+  /// The backward pass needs these of a layer's forward pass.
+  struct Kept {
+    Buffer chances;                 ///< rows * experts: the probabilities of the router
+    Buffer results;                 ///< of this rank's tokens, in the order of `places`
+    std::vector<uint32_t> chosen;   ///< of each row: its expert
+    std::vector<size_t> places;     ///< of each row: where it stands among the rows in the order of experts
+    std::vector<uint64_t> counts;   ///< of each expert: rows of this rank
+    std::vector<uint64_t> arrived;  ///< of each rank and own expert: rows that came
+    Growing tokens, up, bent;       ///< of all rows that came
+  };
+
+  [[nodiscard]] size_t own_count() const { return shape_.experts / roads_.slice.count; }
+  [[nodiscard]] bool divided() const { return roads_.slice.count > 1; }
+  [[nodiscard]] Buffer take(size_t count, bool travels);
+  void grow(Growing &memory, size_t count, bool travels);
+  void route(const float *x, const float *router, Kept &kept);
+  void exchange_counts(Kept &kept);
+  /// Moves rows to the ranks of their experts, or back.
+  void move(const Kept &kept, const float *from, float *to, bool back);
+  /// Calls visit(own expert, first row, rows) for the rows that came of each rank for each own expert.
+  template <class Visit>
+  void each_part(const Kept &kept, const Visit &visit) const;
+  void expert_backward(Kept &kept, const ExpertFloats<const float> &parameters, const ExpertFloats<float> &gradients);
+
+  const Shape shape_;
+  const size_t rows_;
+  Compute &compute_;
+  const ExpertRoads roads_;
+  bool allocated_ = true;
+  size_t float_count_ = 0;
+  uint64_t sent_bytes_ = 0;
+  std::vector<Kept> layers_;
+  Buffer outgoing_;          ///< rows in the order of experts, on their way to the experts
+  Buffer chance_gradients_;  ///< of the router's products
+  Buffer bias_sums_;
+  Growing incoming_;         ///< results or gradients of the rows that came
+  Growing wide_;             ///< gradients inside the experts
+};
+
+}  // namespace rondo::train

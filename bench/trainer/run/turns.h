@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+// This file orders what a stage of a pipeline does in a step, by the schedule 1F1B.
+//
+// A stage first makes as many forward passes as later stages need to begin. Then it alternates: one forward pass, one
+// backward pass. So at most count - index passes wait for their backward passes, however many a step has.
+#pragma once
+
+#include <cstddef>
+#include <vector>
+
+#include "bench/trainer/model/shape.h"
+
+namespace rondo::train {
+
+/// A pass, or messages to and from neighbouring stages that travel at once.
+struct Turn {
+  enum class Kind { forward, backward, messages };
+  Kind kind = Kind::messages;
+  size_t pass = 0;  ///< also of from_previous: the pass that will begin with it
+  bool to_next = false, from_next = false, to_previous = false, from_previous = false;
+};
+
+/// Returns the turns of a step of `passes` passes. Where two neighbours send to each other, both do it in one turn, so
+/// that none waits for the other to receive first.
+[[nodiscard]] std::vector<Turn> turns_of(const Stage &stage, size_t passes);
+
+/// Returns how many passes of a stage wait for their backward passes at most. Pass n has the slot n % slots.
+[[nodiscard]] size_t slots_of(const Stage &stage, size_t passes);
+
+}  // namespace rondo::train
