@@ -33,7 +33,7 @@ _rondo_values() {
     *' --kernel') echo "auto interpreter load_store" ;;
     'perf -d' | 'perf --datatype')
       echo "int8 uint8 int32 uint32 int64 uint64 float16 bfloat16 float32 float64 float8_e4m3 float8_e5m2 all" ;;
-    'perf -o' | 'perf --op') echo "sum prod min max avg all" ;;
+    'perf -o' | 'perf --op') echo "sum prod min max avg mulsum all" ;;
     'perf --buffers') echo "private alloc registered moved" ;;
     'run --bind') echo "share core none" ;;
     'train --model') echo "nano tiny small gpt2" ;;

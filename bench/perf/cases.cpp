@@ -52,6 +52,9 @@ double bus_factor(rondo_collective_t collective, int ranks) {
   return shares == 0 ? 1 : shares * static_cast<double>(ranks - 1) / static_cast<double>(ranks);
 }
 
-const char *op_name(const Case &what) { return traits_of(what.collective).reduces ? rondo_op_string(what.op) : "none"; }
+const char *op_name(const Case &what) {
+  if (!traits_of(what.collective).reduces) return "none";
+  return what.op == mulsum ? "mulsum" : rondo_op_string(what.op);
+}
 
 }  // namespace rondo::perf

@@ -37,7 +37,14 @@ struct Case {
   rondo_op_t op = RONDO_SUM;
   int root = 0;
   int ranks = 1;
+  rondo_op_t made = RONDO_SUM;  ///< what this rank calls with where `op` is mulsum
 };
+
+/// The operation of nccl-tests that each rank makes with a factor of its own.
+inline constexpr rondo_op_t mulsum = RONDO_OP_DYNAMIC;
+
+/// Returns the factor of a rank in mulsum, as in nccl-tests.
+[[nodiscard]] constexpr uint32_t factor_of(size_t rank) { return rank % 2 == 0 ? 1 : 2; }
 
 /// Elements [first, first + count) of the logical vector.
 struct Part {

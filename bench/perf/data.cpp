@@ -54,11 +54,19 @@ uint64_t mean_of_integers(const std::vector<uint64_t> &inputs, const TypeFacts &
   return wrap_bits(static_cast<uint64_t>(sum / static_cast<Exact>(inputs.size())), facts.bits);
 }
 
+/// Returns the sum of what ranks multiply by their factors.
+uint64_t mulsum_of_integers(std::vector<uint64_t> inputs, const TypeFacts &facts) {
+  for (size_t rank = 0; rank < inputs.size(); ++rank) inputs[rank] *= factor_of(rank);
+  return reduce_integers(inputs, facts, RONDO_SUM);
+}
+
 std::vector<uint64_t> make_integer_row(Random &random, const TypeFacts &facts, rondo_op_t op, int ranks) {
   std::vector<uint64_t> row;  // sums wrap and means do not overflow, so any numbers will do
   for (int rank = 0; rank < ranks; ++rank)  // odd factors keep products from 0
     row.push_back(wrap_bits(random.bits() | (op == RONDO_PROD ? 1 : 0), facts.bits));
-  row.push_back(op == RONDO_AVG ? mean_of_integers(row, facts) : reduce_integers(row, facts, op));
+  row.push_back(op == RONDO_AVG ? mean_of_integers(row, facts)
+                : op == mulsum  ? mulsum_of_integers(row, facts)
+                                : reduce_integers(row, facts, op));
   return row;
 }
 
@@ -107,7 +115,8 @@ std::vector<uint64_t> make_float_row(Random &random, const TypeFacts &facts, ron
     for (double &value : values) value += 0.0;  // no -0: a sum's zero is +0 in any order only if no summand is -0
   }
   std::vector<uint64_t> row;
-  for (const double value : values) row.push_back(float_bits(facts, value));
+  for (size_t rank = 0; rank < values.size(); ++rank)  // the halves are exact, too
+    row.push_back(float_bits(facts, op == mulsum ? values[rank] / factor_of(rank) : values[rank]));
   row.push_back(float_bits(facts, reduce_floats(values, facts, op)));
   return row;
 }
@@ -118,6 +127,12 @@ std::vector<uint64_t> make_row(rondo_type_t type, rondo_op_t op, int ranks, uint
   const TypeFacts facts = facts_of(type);
   Random random(seed);
   return facts.integer ? make_integer_row(random, facts, op, ranks) : make_float_row(random, facts, op, ranks);
+}
+
+uint64_t make_factor(rondo_type_t type, int rank) {
+  const TypeFacts facts = facts_of(type);
+  const uint32_t factor = factor_of(static_cast<size_t>(rank));
+  return facts.integer ? factor : float_bits(facts, factor);
 }
 
 Sequence::Sequence(size_t element_bytes, uint64_t seed) : element_bytes_(element_bytes), seed_(seed) {

@@ -31,6 +31,9 @@ using Column = std::array<uint64_t, row_count>;
 /// Returns the inputs of all ranks, then the result, of one row, as the bits of elements.
 [[nodiscard]] std::vector<uint64_t> make_row(rondo_type_t type, rondo_op_t op, int ranks, uint64_t seed);
 
+/// Returns the bits of a rank's factor in mulsum.
+[[nodiscard]] uint64_t make_factor(rondo_type_t type, int rank);
+
 /// An endless sequence of elements, computed from their position.
 class Sequence {
  public:

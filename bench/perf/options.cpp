@@ -98,7 +98,7 @@ void add_choice_options(console::CommandLine &app, Options &options, Words &word
   app.add_option("-i,--stepbytes", words.step_bytes, "fixed step from size to size, in place of the factor")
       ->type_name("SIZE");
   app.add_option("-d,--datatype", words.type, "element type, or all [float32]")->type_name("TYPE");
-  app.add_option("-o,--op", words.op, "sum, prod, min, max, avg, or all [sum]")->type_name("OP");
+  app.add_option("-o,--op", words.op, "sum, prod, min, max, avg, mulsum; all is the first five [sum]")->type_name("OP");
   app.begin_group("Ranks and buffers");
   app.add_option("--ranks", options.ranks, "run N ranks as threads of this process, 1 to 1024")
       ->check(console::InRange(1, rank_count_max))
@@ -217,10 +217,12 @@ Outcome take_names(const Words &words, Options &options) {
   }
   if (words.op == "all") {
     options.ops = all_of(rondo_op_string);
+  } else if (words.op == "mulsum") {
+    options.ops = {mulsum};
   } else if (const auto op = find_name(words.op, rondo_op_string)) {
     options.ops = {*op};
   } else {
-    return unknown("operation", words.op, names_of(rondo_op_string) + ", all");
+    return unknown("operation", words.op, names_of(rondo_op_string) + ", mulsum, all");
   }
   if (only_moves(*collective)) options.ops = {RONDO_SUM};  // not used
   const auto algorithm = find_name(words.plan.algorithm, rondo_algorithm_string);
@@ -266,6 +268,8 @@ Outcome take_device(const CLI::App &app, const Words &words, Options &options) {
     return Failure{Exit::usage, "--graph needs a device that has graphs; add --device cuda"};
   if (words.device == "host" && !options.against_path.empty())
     return Failure{Exit::usage, "--against needs devices, one for each rank; add --device cuda"};
+  if (words.op == "mulsum" && !options.against_path.empty())
+    return Failure{Exit::usage, "--against has no mulsum; give one of the other operations"};
   if (words.device == "host" && options.product_size != 0)
     return Failure{Exit::usage, "--beside-product multiplies on devices; add --device cuda"};
   if (words.device == "host" && options.config.channels > host_channel_count_max)

@@ -12,6 +12,7 @@
 
 #include "bench/perf/beside.h"
 #include "bench/perf/counting.h"
+#include "bench/perf/data.h"
 #include "bench/perf/floor.h"
 #include "bench/perf/timing.h"
 #include "bench/perf/turns.h"
@@ -258,6 +259,16 @@ std::vector<int> roots_of(const Options &options, int ranks) {
   return all;
 }
 
+/// Makes the operation of a mulsum. It ends with the communicator.
+Outcome make_op(const Session &session, Case &what) {
+  if (what.op != mulsum) return std::nullopt;
+  const uint64_t factor = make_factor(what.type, session.group.rank());
+  const rondo_status_t status =
+      rondo_op_create_premul_sum(&what.made, &factor, what.type, RONDO_RESIDENCE_HOST, session.comm);
+  if (status == RONDO_OK) return std::nullopt;
+  return communication_failure(session.comm, "rondo_op_create_premul_sum", status);
+}
+
 Outcome run_cases(Session &session, const RankParts &parts, Rivals &rivals, Arenas &arenas, int ranks,
                   std::vector<Series> &all) {
   const Options &options = session.options;
@@ -293,6 +304,7 @@ Outcome run_cases(Session &session, const RankParts &parts, Rivals &rivals, Aren
     for (const rondo_op_t op : options.ops) {
       for (const int root : roots) {
         all.push_back({{options.collective, type, op, root, ranks}, {}, machine});
+        if (auto failure = make_op(session, all.back().what)) return failure;
         all.back().graph = options.graph, all.back().one_graph = options.one_graph;
         all.back().together = options.together;
         if (parts.other != nullptr)

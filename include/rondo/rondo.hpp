@@ -168,6 +168,34 @@ private:
   rondo_registration_t handle_ = nullptr;
 };
 
+/** The sum of elements that each rank multiplies by its own factor. It stands for an operation of one communicator and
+ *  one element type, as rondo_op_create_premul_sum() makes it. Calls that are enqueued do not need the object. */
+class PremulSum {
+public:
+  /** Takes the factor. */
+  template <class T> PremulSum(rondo_comm_t comm, T factor) : comm_(comm) { make(&factor, RONDO_RESIDENCE_HOST); }
+  /** Has the factor read at its address whenever an operation runs. */
+  template <class T> PremulSum(rondo_comm_t comm, T *factor) : comm_(comm) { make(factor, RONDO_RESIDENCE_DEVICE); }
+  PremulSum(PremulSum &&other) noexcept : comm_(other.comm_), op_(std::exchange(other.op_, RONDO_SUM)) {}
+  PremulSum &operator=(PremulSum &&other) noexcept {
+    std::swap(comm_, other.comm_);
+    std::swap(op_, other.op_);
+    return *this;
+  }
+  ~PremulSum() {
+    if (op_ != RONDO_SUM) (void)rondo_op_destroy(op_, comm_);
+  }
+  operator rondo_op_t() const noexcept { return op_; } // NOLINT: it stands for its value
+
+private:
+  template <class T> void make(T *factor, rondo_residence_t residence) {
+    check(rondo_op_create_premul_sum(&op_, factor, type_of<std::remove_cv_t<T>>(), residence, comm_), comm_);
+  }
+
+  rondo_comm_t comm_ = nullptr;
+  rondo_op_t op_ = RONDO_SUM;
+};
+
 /** One rank of a communicator. The end of the object destroys it. If an exception causes that end, the communicator is
  *  aborted before, so that other ranks do not wait for this one. */
 class Communicator {

@@ -57,7 +57,7 @@ enum ncclRedOp_t : int {
   ncclMaxRedOp = 0x7fffffff,
 };
 
-/// Where the factor of a created operation is.
+/// The place of the factor of a created operation.
 enum ncclScalarResidence_t : int {
   ncclScalarDevice = 0,         ///< memory of the device, read whenever an operation runs
   ncclScalarHostImmediate = 1,  ///< host memory, read by the call that creates

@@ -124,8 +124,8 @@ class DeviceExecutor : public Executor {
   /// Enqueues and returns. Where ranks share a kernel, it returns when all of them have arrived, or by stop(). `stream`
   /// is the caller's, null for the default stream. Work that a failure leaves running ends by itself, or by stop().
   [[nodiscard]] virtual Result<void> launch(const DeviceCall &call, void *stream) = 0;
-  /// Enqueues, before launch(), the widening of the operands of a widened plan, or the scaling of those of a premul
-  /// sum. Returns the buffers for launch().
+  /// Enqueues, before launch(), the widening or the scaling of the operands of a plan that needs it. Returns the
+  /// buffers for launch().
   [[nodiscard]] virtual Result<Buffers> prepare_operands(const Plan &plan, const DeviceCall &call, void *stream) = 0;
   /// Enqueues, after launch(), the division of the sums into the buffers of `call`.
   [[nodiscard]] virtual Result<void> narrow(const Plan &plan, const DeviceCall &call, uint32_t rank_count,

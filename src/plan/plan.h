@@ -68,7 +68,7 @@ struct PlannedLane {
   LaneProgram program;  ///< points into the plan
 };
 
-/// Where an executor puts the scaled operands of a premul sum (src/plan/premul.h).
+/// The place where an executor puts the scaled operands of a premul sum (src/plan/premul.h).
 enum class Scaling : uint8_t { none, into_recv, into_workspace };
 
 class Plan {

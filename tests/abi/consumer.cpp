@@ -24,6 +24,13 @@ void collectives(const rondo::Communicator &comm) {
   comm.all_reduce(x.data(), x.data(), x.size());
   comm.flush();
   expect(x[3] == 3.0F, "all_reduce");
+  float factor = 0.5F, y = 4.0F;
+  const rondo::PremulSum by_value(comm.get(), factor), by_address(comm.get(), &factor);
+  factor = 0.25F;
+  comm.all_reduce(&y, &y, 1, by_value);
+  expect(y == 4.0F, "all_reduce by a premul sum");
+  comm.all_reduce(&y, &y, 1, by_address);
+  expect(y == 2.0F, "all_reduce by a premul sum whose factor is read when it runs");
   comm.reduce(x.data(), x.data(), x.size(), 1, RONDO_MAX);
 
   std::vector<std::int64_t> pair(2, 7), mine(1, rank);

@@ -49,12 +49,13 @@ auto &at(Vector &all, int rank) {
 class Calls {
  public:
   Calls(DeviceRanks &group, size_t count, rondo_type_t type) : group_(group), count_(count), type_(type) {
-    for (uint64_t rank = 0; rank < rank_count; ++rank) {
-      operands_.push_back(drawn(type, count, 10 + rank));
-      factors_.push_back(drawn(type, 1, 20 + rank));
-      scalars_.emplace_back(group.world, factors_.back());
-      send_.emplace_back(group.world, operands_.back());
-      recv_.emplace_back(group.world, std::vector<std::byte>(operands_.back().size()));
+    for (int rank = 0; rank < rank_count; ++rank) {
+      const World &world = group.world_of(rank);
+      operands_.push_back(drawn(type, count, 10 + static_cast<uint64_t>(rank)));
+      factors_.push_back(drawn(type, 1, 20 + static_cast<uint64_t>(rank)));
+      scalars_.emplace_back(world, factors_.back());
+      send_.emplace_back(world, operands_.back());
+      recv_.emplace_back(world, std::vector<std::byte>(operands_.back().size()));
     }
   }
 
@@ -139,6 +140,15 @@ TEST_CASE("device: a premul sum has the bits of a sum of the products, for every
   CAPTURE(rondo_device_executor_string(config.device_executor), rondo_kernel_string(config.kernel));
   DeviceRanks group(rank_count, config);
   for (int type = RONDO_INT8; type <= RONDO_FLOAT8_E5M2; ++type) check_type(group, static_cast<rondo_type_t>(type));
+}
+
+TEST_CASE("device: ranks on two devices take a premul sum") {
+  if (!has_two_devices("premul sums of ranks on two devices")) return;
+  rondo_config_t config = on_device();
+  config.device_executor = GENERATE(RONDO_DEVICE_EXECUTOR_KERNEL, RONDO_DEVICE_EXECUTOR_COPY);
+  CAPTURE(rondo_device_executor_string(config.device_executor));
+  DeviceRanks group(on_devices({0, 1, 0}, config));
+  for (const auto type : {RONDO_INT8, RONDO_BFLOAT16, RONDO_FLOAT64}) check_type(group, type);
 }
 
 TEST_CASE("device: each replay of a premul sum reads the factor on the device anew") {

@@ -42,46 +42,6 @@ class Collectives(unittest.TestCase):
         wanted = [[of([2, 3, 4]), of([5, 5, 5])] for of in OPS.values()]
         self.each(body, lambda rank: wanted * 2)
 
-    def test_sums_with_a_factor_of_each_rank(self):
-        def body(comm):
-            factor = array.array("d", [0])
-            by_number, by_address = rondo.PremulSum(comm.rank + 0.5), rondo.PremulSum(factor)
-            made = [comm.all_reduce(array.array("f", [2, 4]), op=by_number).tolist(),
-                    comm.reduce(array.array("d", [2]), root=1, op=by_number).tolist(),
-                    comm.reduce_scatter(array.array("f", [2, 4, 6]), op=by_number).tolist(),
-                    comm.reduce_scatter_v(array.array("f", [2, 4, 6]), [0, 1, 2], op=by_number).tolist(),
-                    comm.all_reduce(ints([1]), op=rondo.PremulSum(-comm.rank)).tolist()]
-            for factor[0] in (1, 3):  # read anew by each call
-                made.append(comm.all_reduce(array.array("d", [comm.rank]), op=by_address).tolist())
-            with rondo.group():
-                kept = comm.all_reduce(array.array("f", [2]), op=by_number)
-            stream = rondo.Stream()
-            later = array.array("f", [2])
-            comm.all_reduce(later, op=by_number, stream=stream).wait()
-            stream.destroy()
-            return [*made, kept.tolist(), later.tolist()]
-        self.each(body, lambda rank: [[9, 18], [9 if rank == 1 else 2], [9 * (rank + 1)], [[], [9], [18, 27]][rank],
-                                      [-3], [3], [9], [9], [9]])
-
-    def test_what_is_no_factor_is_refused(self):
-        with rondo.init() as comm:
-            for op, words in ((rondo.PremulSum(0.5), "0.5 is no int32"),
-                              (rondo.PremulSum(ints([1, 2])), "2 elements, not one"),
-                              (rondo.PremulSum(array.array("f", [1])), "made for float32, but the call has int32")):
-                with self.assertRaisesRegex(rondo.InvalidArgument, words):
-                    comm.all_reduce(ints([1]), op=op)
-
-    def test_factors_of_small_floats_are_rounded_to_nearest(self):
-        cases = (("float16", 1 / 3, 0x3555), ("float16", 65520, 0x7C00), ("float16", -2 ** -25, 0x8000),
-                 ("bfloat16", 1 + 2 ** -8, 0x3F80), ("bfloat16", 1 + 3 * 2 ** -8, 0x3F82),
-                 ("float8_e4m3", 464, 0x7E), ("float8_e4m3", 465, 0x7F), ("float8_e5m2", 2 ** -16, 1))
-        for type_, factor, bits in cases:
-            with rondo.init() as comm:
-                one = {"float16": 0x3C00, "bfloat16": 0x3F80, "float8_e4m3": 0x38, "float8_e5m2": 0x3C}[type_]
-                x = array.array("H" if "16" in type_ else "B", [one])
-                comm.all_reduce(rondo.Buffer(x, type_), op=rondo.PremulSum(factor))
-                self.assertEqual(x[0], bits, (type_, factor))
-
     def test_broadcast_and_reduce_from_and_to_each_root(self):
         def body(comm):
             made = []

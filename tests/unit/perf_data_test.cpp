@@ -105,6 +105,23 @@ TEST_CASE("perf data: every type and operation has its result bit for bit in any
   }
 }
 
+TEST_CASE("perf data: the products of mulsum have their sum bit for bit in any order") {
+  const uint64_t seed = seed_from_environment();
+  CAPTURE(seed);
+  std::mt19937_64 random(seed);
+  for (const rondo_type_t type : all_of(rondo_type_string)) {
+    for (int ranks = 1; ranks <= 64; ++ranks) {
+      const std::vector<uint64_t> row = make_row(type, rondo::perf::mulsum, ranks, random());
+      std::vector<uint64_t> products;
+      for (int rank = 0; rank < ranks; ++rank)
+        products.push_back(reduce_in_random_order(
+            {row[static_cast<size_t>(rank)], rondo::perf::make_factor(type, rank)}, type, RONDO_PROD, random));
+      CAPTURE(rondo_type_string(type), ranks);
+      REQUIRE(reduce_in_random_order(products, type, RONDO_SUM, random) == row.back());
+    }
+  }
+}
+
 TEST_CASE("perf data: a lost or doubled contribution changes many results of every type") {
   // Sums and products; a minimum rightly does not care. At 64 ranks a float8 e5m2 sum has 8 contributions.
   for (const rondo_type_t type : all_of(rondo_type_string)) {
