@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The collectives of rondo.h: arguments checked, then run, or kept in the thread's group.
+// This file has the collectives of rondo.h that have a schedule. Each function checks its arguments, and then runs the
+// call, or keeps it in the thread's group.
 #include "src/api/run_collective.h"
 
 using namespace rondo;
@@ -14,7 +15,7 @@ Result<BlockLayout> whole_vector(size_t count, rondo_type_t type) {
   return layout;
 }
 
-/// Submits a call whose blocks have the sizes that `layout` says.
+/// Submits a call with the blocks of `layout`.
 Result<void> submit_blocks(const Target &target, Call call, const BlockLayout &layout, rondo_stream_t stream) {
   call.signature.counts_hash = layout.hash;
   return submit_checked(target, call, layout, stream);
