@@ -49,7 +49,7 @@ typedef enum rondo_status {
   RONDO_ERROR_UNSUPPORTED = 4, /**< This version knows the request, but it is not available here. The error says why. */
   RONDO_ERROR_OUT_OF_RESOURCES = 5, /**< Memory, descriptors or threads ran out. Nothing was enqueued. */
   RONDO_ERROR_SYSTEM = 6, /**< A call to the operating system failed. The error has its name and errno. */
-  RONDO_ERROR_AUTHENTICATION = 7, /**< The other end of a bootstrap connection did not prove to know the secret. */
+  RONDO_ERROR_AUTHENTICATION = 7, /**< The other end of a bootstrap connection did not prove that it has the secret. */
   RONDO_ERROR_TIMEOUT = 8, /**< A deadline passed. The communicator has failed: shrink, abort and destroy are left. */
   RONDO_ERROR_REMOTE = 9, /**< Another rank died or left. The communicator has failed, as after a timeout. */
   RONDO_ERROR_MISMATCH = 10, /**< Ranks disagree on an operation. The communicator has failed, as after a timeout. */

@@ -23,8 +23,8 @@ class RdmaMemory {
   [[nodiscard]] virtual int dmabuf() const = 0;
   /// Runs `work` while the device is current on this thread. Networks that know devices need this for all their calls.
   virtual void run(const std::function<void()> &work) const = 0;
-  /// Makes data that a network has reported as received visible to kernels that the host informs afterwards. The caller
-  /// must be inside of run().
+  /// Makes all data that the network reported as received before this call visible to kernels. Only kernels that the
+  /// host informs after this call are sure to see them. The caller must be inside of run().
   [[nodiscard]] virtual Result<void> flush() const = 0;
 };
 
