@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /** @file
  * This header declares handles, configuration, the life of a communicator, queries and errors. Programs include
- * rondo/rondo.h, which includes this header and says what holds for every function. */
+ * rondo/rondo.h, which includes this header. The rules that hold for every function stand in rondo/rondo.h. */
 #ifndef RONDO_COMMUNICATOR_H
 #define RONDO_COMMUNICATOR_H
 
@@ -16,40 +16,41 @@ extern "C" {
 
 /** @addtogroup rondo_library
  * @{ */
-/** Returns a short English name of `status`, such as "timeout", in static storage. The result is never NULL, not even
- *  for an unknown value. Any thread. */
+/** Returns a short English name of `status`, such as "timeout", in static storage. For an unknown value it returns a
+ *  name, too, never NULL. Any thread. */
 RONDO_API const char *rondo_status_string(rondo_status_t status) RONDO_NOEXCEPT;
 /** Writes the version of the loaded library. Each pointer may be NULL. Any thread. */
 RONDO_API void rondo_version(int *major, int *minor, int *patch) RONDO_NOEXCEPT;
 /** Returns the size of one element in bytes, or 0 for an unknown type. Any thread. */
 RONDO_API size_t rondo_type_size(rondo_type_t type) RONDO_NOEXCEPT;
 /** Returns the name of an element type, such as "float32", in static storage. The command line and the environment use
- *  the same names. An unknown value has the name NULL, so that a loop from 0 can list all values. Any thread. */
+ *  the same names. For an unknown value it returns NULL, so that a loop from 0 can list all values. Any thread. */
 RONDO_API const char *rondo_type_string(rondo_type_t type) RONDO_NOEXCEPT;
 /** Returns the name of a reduction, such as "sum", as rondo_type_string() does. The name of every value from
  *  RONDO_OP_DYNAMIC on is "premul_sum". Any thread. */
 RONDO_API const char *rondo_op_string(rondo_op_t op) RONDO_NOEXCEPT;
-/** Returns the name of a collective, such as "all_reduce", as rondo_type_string() does. Any thread. */
+/** Returns the name of a collective, such as "all_reduce", in the same way as rondo_type_string(). Any thread. */
 RONDO_API const char *rondo_collective_string(rondo_collective_t collective) RONDO_NOEXCEPT;
-/** Returns the name of an algorithm, such as "ring", as rondo_type_string() does. Any thread. */
+/** Returns the name of an algorithm, such as "ring", in the same way as rondo_type_string(). Any thread. */
 RONDO_API const char *rondo_algorithm_string(rondo_algorithm_t algorithm) RONDO_NOEXCEPT;
-/** Returns the name of a protocol, such as "ll", as rondo_type_string() does. Any thread. */
+/** Returns the name of a protocol, such as "ll", in the same way as rondo_type_string(). Any thread. */
 RONDO_API const char *rondo_protocol_string(rondo_protocol_t protocol) RONDO_NOEXCEPT;
-/** Returns the name of a kernel, such as "interpreter", as rondo_type_string() does. Any thread. */
+/** Returns the name of a kernel, such as "interpreter", in the same way as rondo_type_string(). Any thread. */
 RONDO_API const char *rondo_kernel_string(rondo_kernel_t kernel) RONDO_NOEXCEPT;
-/** Returns the name of an executor, such as "kernel", as rondo_type_string() does. Any thread. */
+/** Returns the name of an executor, such as "kernel", in the same way as rondo_type_string(). Any thread. */
 RONDO_API const char *rondo_device_executor_string(rondo_device_executor_t executor) RONDO_NOEXCEPT;
 /** @} */
 
 /** @ingroup rondo_comm
- *  The handle by which one rank holds a communicator. It is opaque. Rondo recognises a destroyed handle and refuses it
- *  without dereferencing it. */
+ *  The handle by which one rank uses a communicator. It is opaque. Calls refuse a destroyed handle, and never
+ *  dereference it. */
 typedef struct rondo_comm *rondo_comm_t;
 
 /** @ingroup rondo_streams
- *  A queue of operations that run in order, made by rondo_stream_create(). With NULL, a call returns when its operation
- *  is complete. On a CUDA device it is a cudaStream_t instead, which may be under capture, and NULL is the default
- *  stream. There a call waits only for its launch. */
+ *  A queue of operations that run in order. Which queue it is depends on the device of the communicator:
+ *  - Host memory: a stream of rondo_stream_create(). With NULL, a call returns when its operation is complete.
+ *  - CUDA device: a cudaStream_t, which may be under capture. NULL is CUDA's default stream. A call returns when its
+ *    operation is enqueued. */
 typedef void *rondo_stream_t;
 
 /** @ingroup rondo_streams
@@ -61,9 +62,10 @@ typedef struct rondo_registration *rondo_registration_t;
 
 /** @addtogroup rondo_config
  * @{ */
-/** The wishes for a communicator. Fill the struct by RONDO_CONFIG_INIT or rondo_config_default(), then change what you
- *  need. A call reads it only while it runs. Later versions only append fields, and `size` says which fields the caller
- *  knows. A field that is at its default yields to its environment variable, named below (docs/environment.md). */
+/** The configuration of a communicator. Initialise the struct by RONDO_CONFIG_INIT or rondo_config_default(), then
+ *  change fields as needed. Rondo does not use the struct after the call. Later versions only append fields, and `size`
+ *  says which fields the caller knows. An environment variable, named beside the field, replaces the default value of
+ *  that field (docs/environment.md). */
 typedef struct rondo_config {
   size_t size;                   /**< size of this struct in bytes, as the caller knows it */
   int32_t device;                /**< RONDO_DEVICE_HOST, or a CUDA device ordinal */
@@ -86,41 +88,42 @@ typedef struct rondo_config {
   { sizeof(rondo_config_t), RONDO_DEVICE_HOST, 0, 0, RONDO_ALGORITHM_AUTO, RONDO_PROTOCOL_AUTO, 0,                   \
     RONDO_KERNEL_AUTO, 0, NULL, RONDO_DEVICE_EXECUTOR_AUTO, 0, 0, 0 }
 
-/** Writes the defaults of RONDO_CONFIG_INIT, for languages that know no macros. Any thread.
+/** Writes the values of RONDO_CONFIG_INIT, for languages without C macros. Any thread.
  * @param config  receives the defaults.
  * @param size    size of the caller's struct in bytes, which is written to its field `size`.
- * @return RONDO_ERROR_INVALID_ARGUMENT if `config` is NULL, or `size` is less than that of any version. */
+ * @return RONDO_ERROR_INVALID_ARGUMENT if `config` is NULL, or `size` is less than in the first version. */
 RONDO_API rondo_status_t rondo_config_default(rondo_config_t *config, size_t size) RONDO_NOEXCEPT;
 /** @} */
 
 /** @addtogroup rondo_comm
  * A communicator is a group of ranks. Its ranks make it together, use it, and destroy it.
  * @{ */
-/** The name of a communicator that is to be made. It carries a secret, and the address at which the process of rank 0
- *  listens. Hand it only to members of the group, never on a command line. */
+/** The name of a communicator that is yet to be made. It contains a secret, and the address at which the process of
+ * rank 0 listens. Give it only to members of the group, and never on a command line. */
 typedef struct rondo_unique_id {
   char internal[RONDO_UNIQUE_ID_BYTES]; /**< Opaque content: copy all of it. */
 } rondo_unique_id_t;
 
-/** Makes an id and starts to listen for the group in this process. The process must stay alive until the communicator
- * is made. One id makes one communicator. To give up an unused id, call rondo_unique_id_free() in this process. Any
+/** Makes an id, and starts to listen for the group in this process. The process must live until the communicator is
+ * made. One id makes one communicator. To discard an unused id, call rondo_unique_id_free() in this process. Any
  * thread.
  * @param id      receives the id.
- * @param config  NULL for the defaults. This call uses its network_interface. */
+ * @param config  NULL for the defaults. This call reads only its network_interface. */
 RONDO_API rondo_status_t rondo_get_unique_id(rondo_unique_id_t *id, const rondo_config_t *config) RONDO_NOEXCEPT;
 
-/** Gives up an id that this process made and did not use. Its listener, thread and descriptors end, and ranks that wait
- *  for the group fail with RONDO_ERROR_REMOTE. The call has no effect after rondo_comm_init() with the id, or on an id
- *  of another process. Any thread.
+/** Discards an id that this process made and did not use. The listener, its thread and its descriptors end, and ranks
+ *  that wait for the group fail with RONDO_ERROR_REMOTE. After rondo_comm_init() with the id, or on an id of another
+ *  process, the call has no effect. Any thread.
  * @return RONDO_ERROR_INVALID_ARGUMENT if `id` is NULL, or was not written by rondo_get_unique_id(). */
 RONDO_API rondo_status_t rondo_unique_id_free(const rondo_unique_id_t *id) RONDO_NOEXCEPT;
 
 /** Makes the communicator of `id`. The call blocks until all `size` ranks have called it, or init_timeout_ms has
- * passed. Ranks may be processes, threads of one process, or both. Each thread makes this call for its own rank.
+ * passed. Ranks may be processes, threads of one process, or both. Each thread makes this call for its own rank. Any
+ * thread.
  *
- * With config->nonblocking the call returns at once, and a thread makes the communicator. Until that is done, other
- * calls with the handle return RONDO_NOT_READY. If it fails, they return the failure (docs/bootstrap.md).
- * rondo_comm_abort() and rondo_comm_destroy() end the attempt. Any thread.
+ * With config->nonblocking the call returns at once, and a thread makes the communicator. Until the communicator is
+ * made, other calls with the handle return RONDO_NOT_READY. If that thread fails, they return its failure
+ * (docs/bootstrap.md). rondo_comm_abort() and rondo_comm_destroy() end the attempt.
  * @param comm    receives the handle, and is unchanged on failure. End it with rondo_comm_destroy().
  * @param id      id from rondo_get_unique_id().
  * @param rank    number of this rank, 0 to size - 1. Each rank joins once.
@@ -135,14 +138,14 @@ RONDO_API rondo_status_t rondo_unique_id_free(const rondo_unique_id_t *id) RONDO
 RONDO_API rondo_status_t rondo_comm_init(rondo_comm_t *comm, const rondo_unique_id_t *id, int rank, int size,
                                          const rondo_config_t *config) RONDO_NOEXCEPT;
 
-/** Makes a communicator of all ranks of the job that the environment describes. It reads the environment of `rondo
- * run`, torchrun, Open MPI, MPICH and Slurm. Without a launcher, this process is the only rank. A program may call it
- * repeatedly, in the same order on every rank. In all else it behaves as rondo_comm_init().
+/** Makes a communicator of all ranks of the job that the environment describes. It reads the environment variables of
+ * `rondo run`, torchrun, Open MPI, MPICH and Slurm. Without a launcher, this process is the only rank. A program may
+ * call it repeatedly, in the same order on every rank. Apart from that, it behaves like rondo_comm_init().
  *
  * One call at a time per process. If the previous communicator was nonblocking, it must be ready or destroyed first. */
 RONDO_API rondo_status_t rondo_comm_init_env(rondo_comm_t *comm, const rondo_config_t *config) RONDO_NOEXCEPT;
 
-/** Makes a communicator whose ranks are all in this process, by one call for all of them. Drive each rank from its own
+/** Makes a communicator whose ranks are all in this process. One call makes all of them. Drive each rank from its own
  * thread, or with streams: a collective without a stream blocks until the other ranks call it. Any thread.
  * @param comms    receives `size` handles. comms[r] is the handle of rank r.
  * @param size     number of ranks.
@@ -150,36 +153,36 @@ RONDO_API rondo_status_t rondo_comm_init_env(rondo_comm_t *comm, const rondo_con
 RONDO_API rondo_status_t rondo_comm_init_all(rondo_comm_t *comms, int size,
                                              const rondo_config_t *configs) RONDO_NOEXCEPT;
 
-/** Splits a communicator into parts. The ranks that give an equal color make a new communicator. They are numbered in
- * the order of their keys; ranks with equal keys keep their order. The call is a collective of `comm`: every rank calls
- * it, in the same order among its other collectives. It is refused in a group.
+/** Splits a communicator into parts. All ranks that give the same color form one part, a new communicator. In a part,
+ * ranks are numbered in the order of their keys. Ranks with equal keys keep their order. The call is a collective of
+ * `comm`: every rank calls it, in the same order among its other collectives. It is refused in a group.
  *
- * A part is a communicator like every other: it inherits no registration, and is destroyed on its own. If the making of
- * a part fails, `comm` is as before. If a rank does not call, or calls something else, `comm` fails as in every
+ * A part is an independent communicator: destroy it by its own call. It inherits no registration. If a part cannot be
+ * made, `comm` remains usable. If a rank does not call, or calls another collective, `comm` fails as in every
  * collective.
  *
  * With config->nonblocking the call returns at once, and a thread makes the part, as in rondo_comm_init(). Later
- * operations of this rank on `comm` wait until all ranks have called.
+ * operations of this rank on `comm` wait until all ranks have called rondo_comm_split().
  * @param color   0 or more, or RONDO_NO_COLOR for no part.
  * @param key     any number.
- * @param config  NULL for the configuration of `comm`. The ranks of a part must give equal values of the fields that
- *                rondo_comm_init() names.
+ * @param config  NULL for the configuration of `comm`. The ranks of a part must agree on the fields that are listed at
+ *                rondo_comm_init().
  * @param part    receives the handle, or NULL with RONDO_NO_COLOR. It is unchanged on failure.
- * @return The statuses of a collective and of rondo_comm_init(). Ranks in a rondo_error_t have their numbers in
- *         `comm`.
+ * @return The statuses of a collective and of rondo_comm_init(). A rondo_error_t numbers the ranks as `comm` does.
  * - RONDO_ERROR_REMOTE: A rank died, or ended its communicator.
  * - RONDO_ERROR_MISMATCH: The ranks of a part differ in configuration, or a rank called another collective.
  * - RONDO_ERROR_INVALID_USAGE: This thread has begun a group. */
 RONDO_API rondo_status_t rondo_comm_split(rondo_comm_t comm, int color, int key, const rondo_config_t *config,
                                           rondo_comm_t *part) RONDO_NOEXCEPT;
 
-/** Makes a communicator of the ranks that are not excluded. Each of them calls it with the same ranks; excluded ranks
- * do not call. They keep their order. The call is no collective of `comm`. It works on a failed or revoked
- * communicator, and without RONDO_SHRINK_ABORT the operations of `comm` go on. It is refused in a group.
+/** Makes a new communicator of some ranks of `comm`, such as the ranks that are alive after a failure
+ * (docs/recovery.md). Every rank that is not excluded is a member and makes this call, with the same excluded ranks.
+ * Excluded ranks do not call. The members keep their order. The call works on a failed or revoked `comm`, too. It is
+ * not a collective: without RONDO_SHRINK_ABORT, operations of `comm` continue. It is refused in a group.
  *
- * Ranks that are left after a failure go on with it (docs/recovery.md). If another rank ends meanwhile, all members
- * that are left fail with RONDO_ERROR_REMOTE. Call it again and exclude that rank, too. On one host either all
- * members get the communicator, or none. `comm` stays, and is destroyed on its own. Registrations are not inherited.
+ * If another rank ends during the call, all other members fail with RONDO_ERROR_REMOTE. Call again, and exclude that
+ * rank, too. If all ranks are on one host, either all members get the communicator, or none. Destroy `comm` by its own
+ * call. The new communicator inherits no registration.
  *
  * With config->nonblocking the call returns at once, and a thread makes the communicator, as in rondo_comm_init().
  * @param excluded        excluded_count ranks of `comm`, in any order. May be NULL if the count is 0.
@@ -187,12 +190,12 @@ RONDO_API rondo_status_t rondo_comm_split(rondo_comm_t comm, int color, int key,
  * @param flags           0 or RONDO_SHRINK_ABORT.
  * @param config          NULL for the configuration of `comm`.
  * @param rest            receives the handle, and is unchanged on failure.
- * @return The statuses of rondo_comm_init(). rondo_comm_last_error(NULL, ...) has the ranks as `comm` counts them.
+ * @return The statuses of rondo_comm_init(). rondo_comm_last_error(NULL, ...) numbers the ranks as `comm` does.
  * - RONDO_ERROR_REMOTE: A member died, or ended its communicator.
- * - RONDO_ERROR_MISMATCH: Members exclude different ranks for 2 s. The message has both lists.
- * - RONDO_ERROR_TIMEOUT: A member did not call within timeout_ms, or was not made within init_timeout_ms.
- * - RONDO_ERROR_INVALID_ARGUMENT: A rank does not exist, or is this rank, or a flag is unknown.
- * - RONDO_ERROR_INVALID_USAGE: This thread has begun a group, or the shrink before is still running. */
+ * - RONDO_ERROR_MISMATCH: For 2 s, members excluded different ranks. The error has both lists.
+ * - RONDO_ERROR_TIMEOUT: A member did not call within timeout_ms, or did not get ready within init_timeout_ms.
+ * - RONDO_ERROR_INVALID_ARGUMENT: An excluded rank does not exist, or is this rank, or a flag is unknown.
+ * - RONDO_ERROR_INVALID_USAGE: This thread has begun a group, or an earlier shrink of `comm` is still running. */
 RONDO_API rondo_status_t rondo_comm_shrink(rondo_comm_t comm, const int *excluded, int excluded_count, unsigned flags,
                                            const rondo_config_t *config, rondo_comm_t *rest) RONDO_NOEXCEPT;
 
@@ -224,7 +227,7 @@ typedef struct rondo_comm_properties {
 #define RONDO_COMM_PROPERTIES_INIT \
   { sizeof(rondo_comm_properties_t), 0, 0, 0, 0, 0, 0, 0, 0, 0, RONDO_DEVICE_EXECUTOR_AUTO, 0 }
 
-/** Writes what RONDO_COMM_PROPERTIES_INIT has, under the rules of rondo_config_default(). */
+/** Writes the values of RONDO_COMM_PROPERTIES_INIT. The rules of rondo_config_default() apply. */
 RONDO_API rondo_status_t rondo_comm_properties_default(rondo_comm_properties_t *properties, size_t size)
     RONDO_NOEXCEPT;
 
@@ -232,25 +235,25 @@ RONDO_API rondo_status_t rondo_comm_properties_default(rondo_comm_properties_t *
 RONDO_API rondo_status_t rondo_comm_get_properties(rondo_comm_t comm, rondo_comm_properties_t *properties)
     RONDO_NOEXCEPT;
 
-/** Writes the size of the communicator's memory on this host, summed over its ranks here. A pointer may be NULL. Any
- * thread.
+/** Writes the size of the communicator's memory on this host, summed over its ranks on this host. Each pointer may be
+ * NULL. Any thread.
  * @param reserved_bytes  receives the bytes that are mapped.
- * @param used_bytes      receives the part of them whose pages were touched so far. */
+ * @param used_bytes      receives the mapped bytes whose pages were touched so far. */
 RONDO_API rondo_status_t rondo_comm_memory(rondo_comm_t comm, uint64_t *reserved_bytes, uint64_t *used_bytes)
     RONDO_NOEXCEPT;
 
-/** The sums over a rank's operations of one kind. */
+/** The sums over all operations of one kind on one rank. */
 typedef struct rondo_operation_statistics {
   uint64_t operations;   /**< number of complete operations */
   uint64_t bytes;        /**< bytes of whole vectors as in rondo perf: all blocks of an all_gather, 0 for a barrier */
-  uint64_t in_flight_ns; /**< time from this rank's start of each operation to its end, waits for late ranks included */
+  uint64_t in_flight_ns; /**< sum of the times from an operation's start on this rank to its end, with all waits */
   uint64_t exposed_ns;   /**< part of in_flight_ns in which a caller of this rank waited; the rest was overlapped */
 } rondo_operation_statistics_t;
 
-/** The work of a communicator on this rank since it was made. Set `size`, or use the INIT macro, before the call. */
+/** The work of a communicator on this rank since its creation. Set `size`, or use the INIT macro, before the call. */
 typedef struct rondo_statistics {
   size_t size;        /**< size of this struct in bytes, as the caller knows it */
-  int32_t waits_seen; /**< 0 on a device, where Rondo does not see the waits of callers and exposed_ns has no meaning */
+  int32_t waits_seen; /**< 1 on host memory. 0 on a device: Rondo does not see callers wait, so ignore exposed_ns. */
   uint32_t reserved;  /**< always 0 */
   rondo_operation_statistics_t total; /**< sum over all collectives */
   rondo_operation_statistics_t collectives[RONDO_STATISTICS_COLLECTIVES]; /**< sums indexed by rondo_collective_t */
@@ -258,17 +261,19 @@ typedef struct rondo_statistics {
 /** The initialiser of a rondo_statistics_t. */
 #define RONDO_STATISTICS_INIT { sizeof(rondo_statistics_t), 0, 0, { 0, 0, 0, 0 }, { { 0, 0, 0, 0 } } }
 
-/** Writes what RONDO_STATISTICS_INIT has, under the rules of rondo_config_default(). */
+/** Writes the values of RONDO_STATISTICS_INIT. The rules of rondo_config_default() apply. */
 RONDO_API rondo_status_t rondo_statistics_default(rondo_statistics_t *statistics, size_t size) RONDO_NOEXCEPT;
 
-/** Writes the cost of this rank's operations so far. The numbers only grow, so take the difference of two calls. They
- * count neither failed operations nor the replays of a graph. Any thread.
+/** Writes the statistics of this rank's operations so far. The numbers only grow, so take the difference of two calls.
+ * Failed operations and replays of a captured graph are not counted. Any thread.
  *
- * A caller waits in a collective without a stream, at a full stream, in rondo_stream_synchronize(),
- * rondo_stream_destroy() and rondo_event_synchronize(), and in rondo_stream_wait_event() without a stream.
+ * exposed_ns grows while a caller waits. These calls wait:
+ * - a collective without a stream, or on a full stream;
+ * - rondo_stream_synchronize(), rondo_stream_destroy() and rondo_event_synchronize();
+ * - rondo_stream_wait_event() without a stream.
  *
- * On a device, an operation is in flight from its call, or from the end of its predecessor if that is later. It ends
- * when Rondo has seen its end, which is a fraction of a millisecond late. */
+ * On a device, an operation counts as started at its call, or at the end of its predecessor if that is later. Rondo
+ * notices the end of an operation on a device a fraction of a millisecond late. */
 RONDO_API rondo_status_t rondo_comm_statistics(rondo_comm_t comm, rondo_statistics_t *statistics) RONDO_NOEXCEPT;
 
 /** The plan that the tuner would choose for an operation. Set `size`, or use the INIT macro, before the call. */
@@ -285,10 +290,10 @@ typedef struct rondo_plan_info {
 #define RONDO_PLAN_INFO_INIT \
   { sizeof(rondo_plan_info_t), RONDO_ALGORITHM_AUTO, RONDO_PROTOCOL_AUTO, 0, RONDO_KERNEL_AUTO, 0 }
 
-/** Writes what RONDO_PLAN_INFO_INIT has, under the rules of rondo_config_default(). */
+/** Writes the values of RONDO_PLAN_INFO_INIT. The rules of rondo_config_default() apply. */
 RONDO_API rondo_status_t rondo_plan_info_default(rondo_plan_info_t *info, size_t size) RONDO_NOEXCEPT;
 
-/** Writes the plan of a collective, and moves no data. It does not know the plans of the _v functions. Any thread.
+/** Writes the plan of a collective, and moves no data. It does not cover the _v functions. Any thread.
  * @param collective  the collective.
  * @param count       elements, as the function of that collective takes them.
  * @param info        receives the plan. */
@@ -312,52 +317,53 @@ typedef struct rondo_error {
 /** The initialiser of a rondo_error_t. */
 #define RONDO_ERROR_INIT { sizeof(rondo_error_t), RONDO_OK, -1, -1, 0, 0, { 0 } }
 
-/** Writes what RONDO_ERROR_INIT has, under the rules of rondo_config_default(). */
+/** Writes the values of RONDO_ERROR_INIT. The rules of rondo_config_default() apply. */
 RONDO_API rondo_status_t rondo_error_default(rondo_error_t *error, size_t size) RONDO_NOEXCEPT;
 
-/** Writes why this thread's last call on `comm` was refused, unless a failure was reported to the thread since. If the
- * call was not refused, writes the first failure of the communicator, or of its initialisation. Any thread.
- * @param comm   NULL for the last refused or failed call of this thread on any object, such as a failed init.
+/** Writes why this thread's last call on `comm` was refused. If the call was not refused, or a failure was reported to
+ * this thread since, the function writes the first failure of the communicator or of its initialisation. Any thread.
+ * @param comm   communicator, or NULL for this thread's last refused or failed call on any object. A failed
+ *               rondo_comm_init() leaves no handle, so pass NULL.
  * @param error  receives the failure. */
 RONDO_API rondo_status_t rondo_comm_last_error(rondo_comm_t comm, rondo_error_t *error) RONDO_NOEXCEPT;
 
 /** Returns the message that rondo_comm_last_error() would write, or "" if nothing failed. The result is never NULL. The
- * text belongs to this thread and stays valid until its next call of this function. Any thread. */
+ * text is valid until this thread calls this function again. Any thread. */
 RONDO_API const char *rondo_last_error_message(rondo_comm_t comm) RONDO_NOEXCEPT;
 
-/** Writes the state of everything that is enqueued, without waiting. The state is RONDO_OK, or the first failure, which
- * is final. It is RONDO_NOT_READY while the communicator is being made. The call also checks the peers, so it notices a
- * peer's death when no operation is in flight. Any thread. */
+/** Writes the state of all enqueued operations, without waiting. The state is RONDO_OK, or the first failure, which
+ * never changes. While the communicator is being made, it is RONDO_NOT_READY. The call also checks the peers, so it
+ * notices a peer's death even if no operation is in flight. Any thread. */
 RONDO_API rondo_status_t rondo_comm_get_async_error(rondo_comm_t comm, rondo_status_t *status) RONDO_NOEXCEPT;
 /** @} */
 
 /** @addtogroup rondo_comm
  * @{ */
-/** Waits until this rank's operations are complete. It waits for other ranks only as these operations do, and the
- * communicator stays usable.
+/** Waits until this rank's operations are complete. Other ranks need not call it. The communicator remains usable.
  * @return The first failure of the communicator. */
 RONDO_API rondo_status_t rondo_comm_flush(rondo_comm_t comm) RONDO_NOEXCEPT;
 
 /** Waits until this rank's operations are complete and every rank has called this function. Afterwards only
  * rondo_comm_destroy() is allowed. One call at a time.
- * @return RONDO_ERROR_TIMEOUT and RONDO_ERROR_REMOTE have the same meaning as for an operation. */
+ * @return RONDO_ERROR_TIMEOUT and RONDO_ERROR_REMOTE have the same meaning as for a collective. */
 RONDO_API rondo_status_t rondo_comm_finalize(rondo_comm_t comm) RONDO_NOEXCEPT;
 
-/** Waits for this rank's operations, then frees everything. Between hosts it also waits up to 2 s until other hosts
- * have what this rank sent over TCP. The handle is invalid afterwards, whatever the outcome. Peers that wait for this
- * rank fail with RONDO_ERROR_REMOTE.
+/** Waits for this rank's operations, then frees all resources. Between hosts it also waits, for up to 2 s, until the
+ * other hosts have received what this rank sent over TCP. The handle is invalid afterwards, whether the call succeeds
+ * or fails. Peers that wait for this rank fail with RONDO_ERROR_REMOTE.
  *
- * A failed communicator is destroyed with RONDO_OK. Make no other call on `comm` at the same time. If a device's driver
- * stays busy for more than 5 s, a thread goes on to free the device's memory. */
+ * Destroying a failed communicator returns RONDO_OK. Make no other call on `comm` at the same time. If a device's
+ * driver stays busy for more than 5 s, the call returns, and a thread frees the device's memory later. */
 RONDO_API rondo_status_t rondo_comm_destroy(rondo_comm_t comm) RONDO_NOEXCEPT;
 
 /** Ends all operations of the communicator with RONDO_ERROR_REVOKED, on this rank and all others, so that they can call
  * rondo_comm_shrink(). Later operations return RONDO_ERROR_REVOKED, too. A communicator that has failed keeps its
- * failure. It does not wait. Any thread, even while another call on `comm` blocks. */
+ * failure. The call does not wait. Any thread, even while another call on `comm` blocks. */
 RONDO_API rondo_status_t rondo_comm_revoke(rondo_comm_t comm) RONDO_NOEXCEPT;
 
-/** Ends all operations of the communicator with RONDO_ERROR_ABORTED, on this rank and all others. It does not wait, and
- * frees nothing: call rondo_comm_destroy() afterwards. Any thread, even while another call on `comm` blocks. */
+/** Ends all operations of the communicator with RONDO_ERROR_ABORTED, on this rank and all others. The call does not
+ * wait, and frees nothing: call rondo_comm_destroy() afterwards. Any thread, even while another call on `comm`
+ * blocks. */
 RONDO_API rondo_status_t rondo_comm_abort(rondo_comm_t comm) RONDO_NOEXCEPT;
 /** @} */
 

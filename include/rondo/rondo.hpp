@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /** @file
- * This header wraps rondo/rondo.h for C++17: handles that free what they hold, and exceptions in place of statuses. It
- * needs nothing but the C header. A method has the contract of the function in rondo.h with its name. */
+ * This header wraps rondo/rondo.h for C++17. Handles free what they hold, and failures throw exceptions. It needs
+ * nothing but the C header. A method has the contract of the C function with the same name. */
 #ifndef RONDO_RONDO_HPP
 #define RONDO_RONDO_HPP
 
@@ -21,7 +21,7 @@ namespace rondo {
 /** A failed call. what() says what happened, where, and what to do. */
 class Error : public std::runtime_error {
 public:
-  /** Takes over what the library knows about the latest failure of this thread, or of `comm`. */
+  /** Copies the description of the latest failure of this thread, or of `comm`, from the library. */
   explicit Error(rondo_status_t status, rondo_comm_t comm = nullptr) : Error(status, details(status, comm)) {}
 
   /** Returns the status, which says what the caller may still do. */
@@ -30,7 +30,7 @@ public:
   std::optional<int> rank() const noexcept { return at_least(rank_, 0); }
   /** Returns the rank that the failure is about. */
   std::optional<int> peer() const noexcept { return at_least(peer_, 0); }
-  /** Returns the number of the operation on its communicator, from 1, or 0 for none. */
+  /** Returns the number of the failed operation on its communicator, from 1, or 0 if the failure is about none. */
   std::uint64_t operation() const noexcept { return operation_; }
 
 private:
@@ -60,7 +60,8 @@ inline void check(rondo_status_t status, rondo_comm_t comm = nullptr) {
   if (status != RONDO_OK) throw Error(status, comm);
 }
 
-/** Returns the element type of a number of C++. For float16, bfloat16 and float8, call the functions of rondo.h. */
+/** Returns the element type for an arithmetic type of C++. For float16, bfloat16 and float8, call the C functions of
+ *  rondo.h. */
 template <class T> constexpr rondo_type_t type_of() noexcept {
   static_assert(std::is_arithmetic_v<T> && !std::is_same_v<T, bool> && !std::is_same_v<T, long double> &&
                     !(std::is_integral_v<T> && sizeof(T) == 2),
@@ -126,14 +127,14 @@ private:
   std::size_t size_ = 0;
 };
 
-/** A group of calls of this thread. end() enqueues them. If an exception leaves the scope before, none is enqueued. */
+/** A group of this thread's calls. end() enqueues them. If the object dies before end(), none of them is enqueued. */
 class Group {
 public:
-  /** Begins the group, or a group inside of one. */
+  /** Begins the group. It may be nested in another group. */
   Group() { check(rondo_group_begin()); }
   Group(const Group &) = delete;
   Group &operator=(const Group &) = delete;
-  /** Gives up the calls of a group that was not ended, together with all groups around it. */
+  /** Discards the calls of this group and of all groups around it, if end() was not called. */
   ~Group() {
     if (!ended_) (void)rondo_group_cancel(nullptr);
   }
@@ -200,11 +201,11 @@ private:
  *  aborted before, so that other ranks do not wait for this one. */
 class Communicator {
 public:
-  /** Joins the communicator of `id`, of which the process of rank 0 called rondo_get_unique_id(). */
+  /** Joins the communicator of `id`, as rondo_comm_init() does. */
   Communicator(const rondo_unique_id_t &id, int rank, int size, const rondo_config_t &config = RONDO_CONFIG_INIT) {
     check(rondo_comm_init(&comm_, &id, rank, size, &config));
   }
-  /** Takes over a handle of the C interface, such as one of rondo_comm_init_all(). */
+  /** Takes ownership of a handle of the C interface, such as a handle from rondo_comm_init_all(). */
   explicit Communicator(rondo_comm_t comm) noexcept : comm_(comm) {}
   Communicator(Communicator &&other) noexcept
       : comm_(std::exchange(other.comm_, nullptr)), exceptions_(other.exceptions_) {}
@@ -225,20 +226,20 @@ public:
     check(rondo_comm_init_env(&comm, &config));
     return Communicator(comm);
   }
-  /** Makes a communicator of the ranks with an equal color. It is empty, so get() is NULL, for RONDO_NO_COLOR. */
+  /** Makes a communicator of the ranks with an equal color. For RONDO_NO_COLOR the object is empty: get() is NULL. */
   Communicator split(int color, int key = 0) const {
     rondo_comm_t part = nullptr;
     check(rondo_comm_split(comm_, color, key, nullptr, &part), comm_);
     return Communicator(part);
   }
 
-  /** Makes a communicator of the ranks without `count` excluded ones, as rondo_comm_shrink() does. */
+  /** Makes a communicator without the `count` excluded ranks, as rondo_comm_shrink() does. */
   Communicator shrink(const int *excluded, int count, unsigned flags = 0) const {
     rondo_comm_t rest = nullptr;
     check(rondo_comm_shrink(comm_, excluded, count, flags, nullptr, &rest));
     return Communicator(rest);
   }
-  /** Ends all operations on all ranks with RONDO_ERROR_REVOKED. shrink() is left. */
+  /** Ends all operations on all ranks with RONDO_ERROR_REVOKED. Afterwards call shrink(). */
   void revoke() const { check(rondo_comm_revoke(comm_), comm_); }
   /** Waits until this rank's operations are complete. */
   void flush() const { check(rondo_comm_flush(comm_), comm_); }

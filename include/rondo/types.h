@@ -6,12 +6,12 @@
 #define RONDO_TYPES_H
 
 /** @defgroup rondo_library Version and names
- * A program can compare the version of its header with the version of the library that was loaded. The enumerators have
- * short names, which the command line and the environment use as well. */
+ * A program can compare the version of its header with the version of the loaded library. Each enumerator has a short
+ * name. The command line and the environment use the same names. */
 /** @defgroup rondo_errors Statuses and errors
  * Every call that can fail returns a rondo_status_t. docs/errors.md lists the causes of each status. */
 /** @defgroup rondo_types Types and choices
- * These enumerations are the element types, the reductions, and the choices that the tuner makes by default. */
+ * These enumerations list the element types, the reductions, and the choices that the tuner otherwise makes. */
 /** @defgroup rondo_config Configuration */
 /** @defgroup rondo_comm Communicators */
 /** @defgroup rondo_queries Properties, statistics and plans */
@@ -39,17 +39,17 @@
 
 /** @addtogroup rondo_errors
  * @{ */
-/** The outcome of a call. Each status says what the caller may still do; docs/errors.md has the causes. */
+/** The outcome of a call. Each status says what the caller may still do; docs/errors.md lists the causes. */
 typedef enum rondo_status {
   RONDO_OK = 0,        /**< The call is done. With a stream, its operation is enqueued. */
-  RONDO_NOT_READY = 1, /**< The object is not finished yet: a query, or a communicator being made. Ask again. */
+  RONDO_NOT_READY = 1, /**< The object is not ready yet, or its work is not done yet. Ask again. */
   /** An argument is wrong. Nothing was done, and every object is as before. Correct the call. */
   RONDO_ERROR_INVALID_ARGUMENT = 2,
   RONDO_ERROR_INVALID_HANDLE = 3, /**< The handle was destroyed, finalized, or never made in this process. */
   RONDO_ERROR_UNSUPPORTED = 4, /**< This version knows the request, but it is not available here. The error says why. */
   RONDO_ERROR_OUT_OF_RESOURCES = 5, /**< Memory, descriptors or threads ran out. Nothing was enqueued. */
   RONDO_ERROR_SYSTEM = 6, /**< A call to the operating system failed. The error has its name and errno. */
-  RONDO_ERROR_AUTHENTICATION = 7, /**< The other end of a bootstrap connection did not prove to know the secret. */
+  RONDO_ERROR_AUTHENTICATION = 7, /**< The other end of a bootstrap connection did not prove that it has the secret. */
   RONDO_ERROR_TIMEOUT = 8, /**< A deadline passed. The communicator has failed: shrink, abort and destroy are left. */
   RONDO_ERROR_REMOTE = 9, /**< Another rank died or left. The communicator has failed, as after a timeout. */
   RONDO_ERROR_MISMATCH = 10, /**< Ranks disagree on an operation. The communicator has failed, as after a timeout. */
@@ -58,7 +58,7 @@ typedef enum rondo_status {
    *  first failure. */
   RONDO_ERROR_COMM_FAILED = 12,
   RONDO_ERROR_INTERNAL = 13, /**< Rondo has a defect. Please report it with the message of the error. */
-  /** The call does not fit the calls before it, such as a group end without a begin. Nothing was enqueued. */
+  /** The call is not allowed after the calls before it, such as a group end without a begin. Nothing was enqueued. */
   RONDO_ERROR_INVALID_USAGE = 14,
   RONDO_ERROR_REVOKED = 15 /**< A rank called rondo_comm_revoke(). Shrink, flush, abort and destroy are left. */
 } rondo_status_t;
@@ -66,8 +66,8 @@ typedef enum rondo_status {
 
 /** @addtogroup rondo_types
  * @{ */
-/** The element types. Integers wrap modulo 2^bits. The types float16, bfloat16 and float8 are added in float32, and
- *  each step rounds once, to nearest with ties to even. docs/schedules.md gives the order of the steps. */
+/** The element types. Integers wrap modulo 2^bits. Values of float16, bfloat16 and float8 are reduced in float32. Each
+ *  step of the schedule rounds once, to nearest with ties to even. docs/schedules.md gives the order of the steps. */
 typedef enum rondo_type {
   RONDO_INT8 = 0,     /**< int8_t */
   RONDO_UINT8 = 1,    /**< uint8_t */
@@ -102,7 +102,7 @@ typedef enum rondo_residence {
   RONDO_RESIDENCE_DEVICE = 1
 } rondo_residence_t;
 /** The collectives, and the two ends of a message. Queries of plans take a collective as an argument. Statistics and
- *  errors name all of them. To run one, call its function. */
+ *  errors name all of these. To run an operation, call the function that is named beside it. */
 typedef enum rondo_collective {
   RONDO_ALL_REDUCE = 0,     /**< rondo_all_reduce() */
   RONDO_REDUCE_SCATTER = 1, /**< rondo_reduce_scatter() */
@@ -119,40 +119,40 @@ typedef enum rondo_collective {
 /** The algorithm of a collective (docs/schedules.md). */
 typedef enum rondo_algorithm {
   RONDO_ALGORITHM_AUTO = 0,             /**< The tuner chooses. */
-  RONDO_ALGORITHM_RING = 1,             /**< Chunks go round; each rank sends the fewest bytes. */
+  RONDO_ALGORITHM_RING = 1,             /**< Chunks travel around a ring of ranks. Each rank sends the fewest bytes. */
   RONDO_ALGORITHM_TREE = 2,             /**< Two binary trees carry half of the data each. */
   RONDO_ALGORITHM_HALVING_DOUBLING = 3, /**< Ranks exchange at distances of powers of two. */
   RONDO_ALGORITHM_ONE_SHOT = 4,         /**< Every rank sends all of its data to every other rank. */
-  RONDO_ALGORITHM_TWO_SHOT = 5,         /**< Every rank reduces its part of all data, then sends it to all. */
+  RONDO_ALGORITHM_TWO_SHOT = 5,         /**< Every rank reduces one part of the data, then sends the result to all. */
   RONDO_ALGORITHM_HIERARCHICAL = 6,     /**< The steps run inside each host, between hosts, then inside again. */
   RONDO_ALGORITHM_HIERARCHICAL_TREE = 7 /**< Each host has a tree, and another tree joins the hosts. */
 } rondo_algorithm_t;
-/** The protocol by which the interpreter hands data over (docs/architecture.md). */
+/** The protocol by which the interpreter passes data between ranks (docs/protocols.md). */
 typedef enum rondo_protocol {
-  RONDO_PROTOCOL_AUTO = 0,   /**< As a request: the tuner chooses. In a plan: the kernel needs no protocol. */
-  RONDO_PROTOCOL_SIMPLE = 1, /**< A counter follows the data. */
-  RONDO_PROTOCOL_LL = 2      /**< A flag stands beside every four bytes: low latency, half the bandwidth. */
+  RONDO_PROTOCOL_AUTO = 0,   /**< In a request: the tuner chooses. In a plan: the kernel needs no protocol. */
+  RONDO_PROTOCOL_SIMPLE = 1, /**< The sender writes data, then advances a counter. */
+  RONDO_PROTOCOL_LL = 2      /**< Every four bytes of data carry a flag: low latency, half the bandwidth. */
 } rondo_protocol_t;
 /** The code that runs a plan (docs/load-store.md). */
 typedef enum rondo_kernel {
   RONDO_KERNEL_AUTO = 0,        /**< The tuner chooses. */
-  RONDO_KERNEL_INTERPRETER = 1, /**< It steps through the schedule of any algorithm, over connections, by a protocol. */
-  /** Each rank stores in memory that all ranks of a host map, and loads what others stored. On host memory, this kernel
-   *  runs all_reduce, by one_shot, two_shot or ring. On devices it runs every collective, but not by ring. */
+  RONDO_KERNEL_INTERPRETER = 1, /**< It runs the schedule of any algorithm, over connections, by a protocol. */
+  /** Each rank stores data in memory that all ranks of a host map, and loads what others stored. On host memory, this
+   *  kernel runs all_reduce, by one_shot, two_shot or ring. On devices it runs every collective, but not by ring. */
   RONDO_KERNEL_LOAD_STORE = 2
 } rondo_kernel_t;
 
 /** The executor that runs collectives on a CUDA device (docs/gpu.md). */
 typedef enum rondo_device_executor {
-  RONDO_DEVICE_EXECUTOR_AUTO = 0,   /**< Copies if processes take turns on a device, otherwise kernels. */
+  RONDO_DEVICE_EXECUTOR_AUTO = 0,   /**< Copies if processes use a device in turns, otherwise kernels. */
   RONDO_DEVICE_EXECUTOR_KERNEL = 1, /**< One kernel runs each collective. */
   RONDO_DEVICE_EXECUTOR_COPY = 2    /**< Copies move the data, and a kernel reduces operands. */
 } rondo_device_executor_t;
 
 #define RONDO_DEVICE_HOST (-1)    /**< The value of rondo_config_t.device for buffers in host memory. */
-#define RONDO_NO_COLOR (-1)       /**< The color of a rank that gets no communicator from rondo_comm_split(). */
+#define RONDO_NO_COLOR (-1)       /**< The color of a rank that joins no part of rondo_comm_split(). */
 #define RONDO_UNIQUE_ID_BYTES 128 /**< The size of rondo_unique_id_t. */
-/** The entries of rondo_statistics_t.collectives. They exceed the collectives, so that the struct keeps its size. */
+/** The number of entries of rondo_statistics_t.collectives. It leaves room for collectives of later versions. */
 #define RONDO_STATISTICS_COLLECTIVES 16
 /** @} */
 
@@ -160,9 +160,9 @@ typedef enum rondo_device_executor {
  * @{ */
 /** The flags of rondo_comm_register(). */
 enum {
-  /** Moves the whole pages of the buffer, in place, into memory that peers can map. Addresses and contents stay. No
-   *  other thread may write to the pages during the call, and a child of fork() shares them. Map nothing over them
-   *  while the registration lasts. */
+  /** Moves the whole pages of the buffer into memory that peers can map. Their addresses and contents do not change. No
+   *  other thread may write to the pages during the call, and a child of fork() shares them. Do not map other memory
+   *  over them while the registration lasts. */
   RONDO_REGISTER_MOVE_PAGES = 1
 };
 /** @} */
@@ -171,7 +171,7 @@ enum {
  * @{ */
 /** The flags of rondo_comm_shrink(). */
 enum {
-  RONDO_SHRINK_ABORT = 1 /**< Ends the operations of the parent first, on all of its ranks, as rondo_comm_revoke(). */
+  RONDO_SHRINK_ABORT = 1 /**< Ends the operations of the parent first, on all ranks, as rondo_comm_revoke() does. */
 };
 /** @} */
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The collectives of rondo.h that exchange blocks: arguments checked, then run, or kept in the thread's group.
+// This file has the collectives of rondo.h that exchange blocks. Each function checks its arguments, and then runs the
+// call, or keeps it in the thread's group.
 #include <string>
 #include <vector>
 
@@ -13,14 +14,14 @@ Signature signature_of(rondo_collective_t collective, rondo_type_t type, size_t 
   return rondo::signature_of(collective, type, RONDO_SUM, count, static_cast<uint32_t>(root));
 }
 
-/// Returns the signature of a _v function: each two ranks compare the counts of their blocks.
+/// Returns the signature of a _v function. With it, every two ranks compare the counts of their own blocks.
 Signature signature_by_pairs(rondo_collective_t collective, rondo_type_t type, int root = 0) {
   Signature signature = signature_of(collective, type, 0, root);
   signature.counts_hash = counts_of_pairs;
   return signature;
 }
 
-/// Checks what comes before buffers: the root, and whether the communicator has this collective.
+/// Checks the root, and whether the communicator has this collective. It precedes the checks of buffers.
 Result<void> check_call(const Communicator &comm, rondo_collective_t collective, int root = 0) {
   RONDO_TRY(check_root(root, comm.rank_count()));
   return comm.check_block_exchange(collective);
@@ -28,12 +29,12 @@ Result<void> check_call(const Communicator &comm, rondo_collective_t collective,
 
 /// The blocks that a _v function sends or receives.
 struct Side {
-  std::vector<Block> blocks;  ///< by rank
+  std::vector<Block> blocks;  ///< indexed by rank
   uint64_t total_bytes = 0;
-  size_t end_bytes = 0;  ///< from the buffer's beginning to the last block's end
+  size_t end_bytes = 0;  ///< bytes from the begin of the buffer to the end of the last block
 };
 
-/// Makes a side of all blocks. `name`: of the counts.
+/// Makes a side from the counts of all ranks. `name` is the name of the counts in an error.
 Result<Side> make_side(const char *name, const size_t *counts, const size_t *displacements, uint32_t rank_count,
                        rondo_type_t type) {
   Side side;
@@ -48,7 +49,7 @@ Result<Side> make_side(const char *name, const size_t *counts, const size_t *dis
   return side;
 }
 
-/// Makes a side with one block: that of `peer`.
+/// Makes a side with one block, which goes to or comes from `peer`.
 Side lone_side(uint32_t peer, uint32_t rank_count, size_t bytes) {
   Side side;
   side.blocks.resize(rank_count);
@@ -57,7 +58,7 @@ Side lone_side(uint32_t peer, uint32_t rank_count, size_t bytes) {
   return side;
 }
 
-/// Checks that a rank sends itself what it expects of itself.
+/// Checks that this rank sends itself as many bytes as it expects from itself.
 Result<void> check_own(const Communicator &comm, const Side &sends, const Side &receives, size_t size) {
   const uint64_t sent = sends.blocks[comm.rank()].bytes, received = receives.blocks[comm.rank()].bytes;
   if (sent == received) return {};
@@ -66,7 +67,7 @@ Result<void> check_own(const Communicator &comm, const Side &sends, const Side &
                           " of itself; give both the same count");
 }
 
-/// Submits a _v call whose arguments are right.
+/// Submits a _v call whose arguments have been checked.
 Result<void> submit_lists(const Target &target, Call call, Side sends, Side receives, uint64_t total_bytes,
                           rondo_stream_t stream) {
   call.lists = std::make_shared<const BlockLists>(
@@ -84,7 +85,8 @@ Result<void> submit_even(const Target &target, Call &&call, size_t count, rondo_
   return submit_checked(target, std::move(call), layout, stream);
 }
 
-/// Runs a gather_v or a scatter_v. This rank's block has `part_count` elements; the rest counts on the root alone.
+/// Runs a gather_v or a scatter_v. This rank's block has `part_count` elements. `counts` and `displacements` are used
+/// on the root only.
 Result<void> submit_rooted(const Target &target, Call call, size_t part_count, const size_t *counts,
                            const size_t *displacements, rondo_type_t type, int root, rondo_stream_t stream) {
   const Communicator &comm = *target.comm;

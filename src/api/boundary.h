@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every C entry point does this around its work. It refuses a fork()'s child, and turns a Result into a status and the
-// thread's last error. It lets no exception out: memory or threads may run out inside the standard library.
+// Every C entry point runs its body in at_boundary(). It refuses a call in a child of fork(), and turns a Result into a
+// status and the thread's last error. It lets no exception out, since the standard library may throw for lack of memory
+// or threads.
 #pragma once
 
 #include <exception>
@@ -20,7 +21,7 @@ template <class Body>
   try {
     if (auto usable = check_not_forked(); !usable.ok()) return to_status(usable);
     return to_status(std::forward<Body>(body)());
-    // The messages fit into a std::string without allocating.
+    // These messages are so short that std::string needs no allocation.
   } catch (const std::bad_alloc &) {
     return fail({RONDO_ERROR_OUT_OF_RESOURCES, "out of memory"});
   } catch (const std::system_error &) {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The collectives of rondo.h: arguments checked, then run, or kept in the thread's group.
+// This file has the collectives of rondo.h that have a schedule. Each function checks its arguments, and then runs the
+// call, or keeps it in the thread's group.
 #include "src/api/run_collective.h"
 
 using namespace rondo;

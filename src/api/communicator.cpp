@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// rondo_comm_* and what goes with them: validation and translation.
+// This file implements rondo_comm_* and the queries: it validates arguments and translates results.
 #include <algorithm>
 #include <cstring>
 
@@ -15,7 +15,7 @@ using namespace rondo;
 
 namespace {
 
-/// Writes `ours` into the caller's struct, as far as the caller's version knows it. Both begin with `size`.
+/// Copies `ours` into the caller's struct, up to the size that the caller's version has. Both begin with `size`.
 template <class T>
 Result<void> write_sized(T *theirs, T ours, size_t first_version_bytes, const char *name) {
   if (theirs == nullptr) return invalid_argument(std::string(name) + " is NULL");
@@ -28,7 +28,7 @@ Result<void> write_sized(T *theirs, T ours, size_t first_version_bytes, const ch
   return {};
 }
 
-/// Returns what ended `handle`'s communicator, or keeps it from being one: its failure, the failure of its making, or
+/// Returns the error that the communicator of `handle` has: its failure, the failure of its initialisation, or
 /// RONDO_NOT_READY.
 Result<std::optional<Error>> trouble_of(rondo_comm_t handle) {
   auto comm = communicator_of(handle);
@@ -63,7 +63,7 @@ rondo_operation_statistics_t to_public(const RecordedCounts &counts) {
   return {counts.operations, counts.bytes, counts.in_flight_ns, counts.exposed_ns};
 }
 
-/// Converts the argument `count` of a collective to elements of the whole logical vector.
+/// Converts the argument `count` of a collective to the number of elements of the whole logical vector.
 Result<uint64_t> vector_elements(const Communicator &comm, rondo_collective_t collective, size_t count,
                                  rondo_type_t type) {
   RONDO_TRY_ASSIGN(const size_t bytes, bytes_of(count, type));
@@ -172,7 +172,7 @@ rondo_status_t rondo_comm_get_properties(rondo_comm_t handle, rondo_comm_propert
     const uint32_t direct = kind_bit(PayloadKind::address);
     for (uint32_t peer = 0; peer < comm->rank_count(); ++peer) {
       const uint32_t kinds = peer == comm->rank() ? direct : links.readable_kinds(peer);
-      every &= (kinds & direct) != 0 ? ~0u : kinds;  // a thread of this process reads everything
+      every &= (kinds & direct) != 0 ? ~0u : kinds;  // a thread of this process can read every buffer
     }
     ours.mapped_buffers = (every & kind_bit(PayloadKind::mapped)) != 0 ? 1 : 0;
     ours.cross_memory = (every & kind_bit(PayloadKind::process)) != 0 ? 1 : 0;
@@ -223,7 +223,7 @@ rondo_status_t rondo_comm_query_plan(rondo_comm_t handle, rondo_collective_t col
 }
 
 rondo_status_t rondo_comm_last_error(rondo_comm_t handle, rondo_error_t *error) noexcept {
-  const rondo_error_t last = to_public(last_error());  // at_boundary() below must not be what is reported
+  const rondo_error_t last = to_public(last_error());  // read first, because at_boundary() below may replace it
   const bool refused = last_refusal(handle) != nullptr;
   return at_boundary([&]() -> Result<void> {
     rondo_error_t ours = last;
@@ -239,7 +239,7 @@ const char *rondo_last_error_message(rondo_comm_t handle) noexcept {
   if (const Error *refusal = last_refusal(handle)) return hold_message(refusal->message);
   const char *message = nullptr;
   if (handle != nullptr)
-    static_cast<void>(at_boundary([&]() -> Result<void> {  // an invalid handle is this thread's last error then
+    static_cast<void>(at_boundary([&]() -> Result<void> {  // an invalid handle becomes this thread's last error
       RONDO_TRY_ASSIGN(const auto trouble, trouble_of(handle));
       if (is_failure(trouble)) message = hold_message(trouble->message);
       return {};
@@ -252,7 +252,7 @@ rondo_status_t rondo_comm_get_async_error(rondo_comm_t handle, rondo_status_t *s
     RONDO_TRY_ASSIGN(const auto trouble, trouble_of(handle));
     if (status == nullptr) return invalid_argument("status is NULL");
     *status = trouble ? trouble->status : RONDO_OK;
-    if (*status != RONDO_OK) set_failed_communicator(nullptr);  // what the caller hears of now is this, no refusal
+    if (*status != RONDO_OK) set_failed_communicator(nullptr);  // the last error is now this failure, not a refusal
     return {};
   });
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The defaults of each struct that has a size, for callers that know no initialiser macros.
+// This file writes the defaults of each struct that has a size, for callers that cannot use initialiser macros.
 #include <algorithm>
 #include <cstddef>
 #include <cstring>
@@ -11,11 +11,11 @@ using namespace rondo;
 
 namespace {
 
-/// No later version is larger: a greater size is an uninitialised one.
+/// A bound above the size of every later version. A greater size means that the field is not initialised.
 constexpr size_t size_max = 4096;
 
-/// Writes the defaults. `size_min` is the size of the first version. A caller of a later version gets zeros behind the
-/// fields that this one knows.
+/// Writes the defaults. `size_min` is the size of the first version. If the caller has a later version than this
+/// library, its additional fields get zeros.
 template <class Struct>
 Result<void> write_default(Struct *target, size_t size, Struct defaults, size_t size_min, const char *name) {
   if (target == nullptr) return invalid_argument(std::string(name) + " is NULL");

@@ -1,2 +1,2 @@
 // SPDX-License-Identifier: Apache-2.0
-// librondo.so is all of the internal archive; a target needs a source of its own.
+// librondo.so consists of the internal archive. This file exists because the build target needs a source.

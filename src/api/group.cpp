@@ -18,19 +18,19 @@
 namespace rondo::group {
 namespace {
 
-/// The calls of one communicator.
+/// The calls of a group on one communicator.
 struct Part {
   rondo_comm_t handle = nullptr;
   std::shared_ptr<Communicator> comm;
   std::vector<Call> calls;
   std::vector<Message> messages;
-  std::vector<rondo_stream_t> streams;  ///< each once, in the order of the calls; null is the call itself
-  std::vector<std::unique_ptr<size_t[]>> counts;  ///< of calls
-  // At the end of the group:
-  std::vector<std::shared_ptr<HostStream>> held;  ///< by streams; null is the call itself
-  StreamRef lead;                                 ///< on which it runs
+  std::vector<rondo_stream_t> streams;  ///< each stream once, in the order of the calls; null is the call itself
+  std::vector<std::unique_ptr<size_t[]>> counts;  ///< copies of the counts of calls
+  // These are set at the end of the group:
+  std::vector<std::shared_ptr<HostStream>> held;  ///< the objects of `streams`; null stands for the call itself
+  StreamRef lead;                                 ///< the stream on which the part runs
 
-  /// Empties the part, which keeps its memory.
+  /// Empties the part, but keeps its memory for the next group.
   void clear() {
     comm.reset();
     calls.clear();
@@ -51,7 +51,7 @@ class Group {
     if (count_ == parts_.size()) parts_.emplace_back();
     return parts_[count_++];
   }
-  /// Empties the group, which keeps the memory of an ordinary one.
+  /// Empties the group, but keeps its memory unless it is unusually large.
   void clear() {
     depth = 0;
     refusal.reset();
@@ -67,7 +67,7 @@ class Group {
   static constexpr size_t kept_call_count = 64;
 
   std::vector<Part> parts_;
-  size_t count_ = 0;  ///< of parts_, which are in use
+  size_t count_ = 0;  ///< number of entries of parts_ that are in use
 };
 
 Group &own_group() {
@@ -75,7 +75,8 @@ Group &own_group() {
   return group;
 }
 
-/// This pointer stands beside the group, because a variable without a constructor is cheaper to read.
+/// Is true while the thread has a group. It is a separate variable, because one without a constructor is faster to
+/// read.
 thread_local bool open = false;
 
 Part &part_of(rondo_comm_t handle, const std::shared_ptr<Communicator> &comm, rondo_stream_t stream) {
@@ -99,7 +100,7 @@ const size_t *keep_counts(Part &part, const size_t *counts) {
   return part.counts.emplace_back(std::move(copy)).get();
 }
 
-/// Messages to this rank itself have both ends in the group, of equal sizes.
+/// Checks messages of this rank to itself: each send needs a receive of the same size in the group.
 Result<void> check_own_messages(const Part &part) {
   std::vector<uint64_t> sent, received;
   for (const Message &message : part.messages)
@@ -125,13 +126,13 @@ Result<StreamRef> stream_ref(rondo_stream_t stream, std::shared_ptr<HostStream> 
   return StreamRef{held.get(), nullptr};
 }
 
-/// Finds the streams of a part, and checks all but plans, before anything of any communicator runs. `alone`: submit()
-/// takes all of the part or nothing, and checks the communicator.
+/// Finds the streams of a part and checks it before any part runs, except for its plans. With `alone`, it is the only
+/// part, and submit() checks the communicator and takes all of the part or nothing.
 Result<void> check(Part &part, bool alone) {
   if (!process().communicators.holds(part.handle, part.comm.get()))
     return invalid_handle(HandleKind::communicator, part.handle);
   RONDO_TRY(check_own_messages(part));
-  // If one of several streams is the call itself, everything runs in the call.
+  // If one of several streams is null, everything runs in the call, so null goes first.
   const auto null = std::find(part.streams.begin(), part.streams.end(), nullptr);
   if (null != part.streams.end()) std::iter_swap(null, part.streams.begin());
   for (const rondo_stream_t stream : part.streams) {
@@ -147,7 +148,7 @@ Result<void> check(Part &part, bool alone) {
   return {};
 }
 
-/// Makes what is enqueued on `behind` later wait for what is enqueued on `before` by now.
+/// Makes later operations on `behind` wait for the operations that are now on `before`.
 Result<void> join(HostStream *before, HostStream *behind) {
   const auto event = std::make_shared<HostEvent>();
   RONDO_TRY(event->record(before));
@@ -158,7 +159,7 @@ Result<void> run(const Part &part) {
   HostStream *const lead = part.lead.host;
   for (size_t other = 1; other < part.held.size(); ++other) RONDO_TRY(join(part.held[other].get(), lead));
   RONDO_TRY(part.comm->submit(part.calls, part.messages, part.lead));
-  if (lead == nullptr) return {};  // all of it is complete
+  if (lead == nullptr) return {};  // everything ran in the call, so it is complete
   for (size_t other = 1; other < part.held.size(); ++other) RONDO_TRY(join(lead, part.held[other].get()));
   return {};
 }
@@ -171,7 +172,8 @@ Result<void> run_safely(const Part &part) noexcept {
   }
 }
 
-/// Threads that each run one part. None of them runs before release(), so that nothing has begun if one cannot start.
+/// Threads that each run one part. They start, but wait for release(). So nothing has begun if one of them cannot
+/// start.
 class Helpers {
  public:
   explicit Helpers(size_t count) : results_(count), released_(go_.get_future().share()) { threads_.reserve(count); }
@@ -187,13 +189,13 @@ class Helpers {
     threads_.push_back(std::move(thread));
     return {};
   }
-  /// Lets the threads run their parts, or end without.
+  /// Lets the threads run their parts, or end without running them.
   void release(bool runs) {
     if (!is_released_) go_.set_value(runs);
     is_released_ = true;
     if (!runs) join();
   }
-  /// Waits for all of them. Returns their results.
+  /// Waits until all threads have ended, and returns their results.
   std::span<Result<void>> join() {
     for (std::thread &thread : threads_)
       if (thread.joinable()) thread.join();
@@ -210,7 +212,8 @@ class Helpers {
 
 bool runs_in_call(const Part &part) { return part.lead.none() && part.comm->capabilities().runs_in_call; }
 
-/// Enqueues parts first. Of those that run in the call, each but the last has a thread, so that none waits for another.
+/// Runs all parts. It enqueues first the parts that do not run in the call. Of the others, each part but the last gets
+/// a thread, so that no part waits for another.
 Result<void> run_all(std::span<const Part> all) {
   Result<void> first;
   const auto note = [&](Result<void> result) {
@@ -241,14 +244,14 @@ Group take() {
   return std::exchange(own_group(), Group{});
 }
 
-/// Gives the memory of a group to the thread's next one.
+/// Returns the group's memory to the thread, for its next group.
 void give_back(Group &group) {
   group.clear();
   Group &own = own_group();
   if (group.keeps_memory() && !own.keeps_memory() && own.depth == 0) own = std::move(group);
 }
 
-/// Checks all parts before anything of any communicator runs. One part alone is prepared by submit().
+/// Checks all parts before any part runs. A single part is prepared by submit() itself.
 Result<void> check_all(std::span<Part> parts) {
   const bool alone = parts.size() == 1;
   for (Part &part : parts) RONDO_TRY(check(part, alone));
@@ -280,7 +283,7 @@ Result<void> end() {
   Group &own = own_group();
   if (own.depth == 0) return no_group("rondo_group_end");
   if (--own.depth != 0) return {};
-  Group group = take();  // no longer this thread's: what runs may use groups itself
+  Group group = take();  // detached from the thread, because code that runs now may open groups itself
   Result<void> result = run(group);
   give_back(group);
   return result;

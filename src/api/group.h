@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Groups of calls, one for each thread. The calls between rondo_group_begin() and rondo_group_end() are kept here, and
-// the outermost end enqueues them. The third exception to "no mutable globals", for the reason that last_error.h gives.
+// Each thread can have a group of calls. This file keeps the calls between rondo_group_begin() and rondo_group_end(),
+// and the outermost end enqueues them. It is the third exception to "no mutable globals", for the reason in
+// last_error.h.
 #pragma once
 
 #include <memory>
@@ -11,25 +12,25 @@
 
 namespace rondo::group {
 
-/// True: this thread has a group, so that calls are kept.
+/// Returns whether this thread has a group. Then calls are kept.
 [[nodiscard]] bool is_open() noexcept;
 
 void begin();
-/// Ends the innermost group; the outermost one runs what was kept.
+/// Ends the innermost group. The end of the outermost group runs the kept calls.
 Result<void> end();
 Result<void> cancel();
 
-/// Keeps a call in the group that is open. Counts and displacements are copied.
+/// Keeps a call in the open group. It copies counts and displacements.
 Result<void> keep(rondo_comm_t handle, const std::shared_ptr<Communicator> &comm, const Call &call,
                   rondo_stream_t stream);
 Result<void> keep(rondo_comm_t handle, const std::shared_ptr<Communicator> &comm, const Message &message,
                   rondo_stream_t stream);
-/// Returns the communicator of the handle if the open group has calls of it, or null. Valid until the next call.
+/// Returns the communicator of the handle if the open group has calls on it, otherwise null. Valid until the next call.
 [[nodiscard]] const std::shared_ptr<Communicator> *find(rondo_comm_t handle);
-/// A call inside the group was refused: the outermost end returns the first refusal.
+/// Notes that a call inside the group was refused. The outermost end returns the first of these errors.
 void refuse(const Error &error);
 
-/// Runs the body of a call that groups keep.
+/// Runs the body of a function whose calls groups keep. If it fails inside a group, notes the refusal.
 template <class Body>
 Result<void> keep_refusal(Body &&body) {
   try {
@@ -37,7 +38,7 @@ Result<void> keep_refusal(Body &&body) {
     if (!result.ok() && is_open()) refuse(result.error());
     return result;
   } catch (const std::bad_alloc &) {
-    if (is_open()) refuse({RONDO_ERROR_OUT_OF_RESOURCES, "out of memory"});  // the text fits without allocating
+    if (is_open()) refuse({RONDO_ERROR_OUT_OF_RESOURCES, "out of memory"});  // so short that it needs no allocation
     throw;
   }
 }

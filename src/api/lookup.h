@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// This file turns handles into objects, or returns RONDO_ERROR_INVALID_HANDLE.
+// These functions turn handles into objects. They return RONDO_ERROR_INVALID_HANDLE for handles that have none.
 #pragma once
 
 #include <memory>
@@ -14,7 +14,7 @@ namespace rondo {
   auto comm = process().communicators.find(handle);
   if (comm != nullptr) return comm;
   if (const auto why = process().pending_inits.why_not(handle)) return *why;
-  comm = process().communicators.find(handle);  // it may have come to be meanwhile
+  comm = process().communicators.find(handle);  // its initialisation may have ended since the first search
   if (comm == nullptr) return invalid_handle(HandleKind::communicator, handle);
   return comm;
 }
@@ -25,7 +25,7 @@ namespace rondo {
   return stream;
 }
 
-/// Returns null for the null stream, which stands for "the call itself".
+/// Returns null for the null stream, with which work runs in the call.
 [[nodiscard]] inline Result<std::shared_ptr<HostStream>> stream_or_call(rondo_stream_t handle) {
   if (handle == nullptr) return std::shared_ptr<HostStream>();
   return stream_of(handle);

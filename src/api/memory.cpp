@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// rondo_mem_alloc and rondo_mem_free: validation and translation.
+// This file implements rondo_mem_alloc() and rondo_mem_free(): it validates arguments and translates results.
 #include "src/api/boundary.h"
 #include "src/base/log.h"
 #include "src/base/parse.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Messages and groups of rondo.h: arguments checked, nothing else.
+// This file implements messages and groups of rondo.h. It only checks arguments.
 #include "src/api/boundary.h"
 #include "src/api/group.h"
 #include "src/api/lookup.h"
@@ -15,7 +15,7 @@ Result<void> check_peer(int peer, uint32_t rank_count) {
                           std::to_string(rank_count - 1));
 }
 
-/// Enqueues one end of a message. `name` is that of its buffer in errors.
+/// Checks one end of a message, and runs or keeps it. `name` is the buffer's name in errors.
 rondo_status_t call_message(const char *name, bool sends, const void *buffer, size_t count, rondo_type_t type, int peer,
                             rondo_comm_t handle, rondo_stream_t stream) noexcept {
   return at_boundary(handle, [&] {
@@ -33,7 +33,7 @@ rondo_status_t call_message(const char *name, bool sends, const void *buffer, si
       RONDO_TRY(check_buffer(name, buffer, bytes));
       RONDO_TRY(comm->check_buffer(name, buffer, bytes));
       const auto rank = static_cast<uint32_t>(peer);
-      // A send only reads it.
+      // A send only reads the buffer, so the cast is safe.
       auto *const data = const_cast<std::byte *>(static_cast<const std::byte *>(buffer));
       const Message message{rank, sends, type, data, bytes};
       if (group::is_open()) return group::keep(handle, comm, message, stream);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// This file gives handles to communicators that were made, or that are being made.
+// This file gives handles to communicators that are made, or are being made.
 #pragma once
 
 #include <memory>
@@ -16,7 +16,7 @@ namespace rondo {
   return static_cast<rondo_comm_t>(handle);
 }
 
-/// Makes the communicator, or begins to. The handle is NULL if this rank gets none.
+/// Makes the communicator, or starts to make it. If this rank gets no communicator, the handle is NULL.
 [[nodiscard]] inline Result<rondo_comm_t> make(Result<Initialisation> begun) {
   RONDO_TRY_ASSIGN(auto initialisation, std::move(begun));
   if (!initialisation.nonblocking) {

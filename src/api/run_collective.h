@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The functions of rondo.h that are collectives share this. Each checks its arguments, and then runs the call or keeps
+// The collectives of rondo.h share these functions. A collective checks its arguments, and then runs the call, or keeps
 // it in the thread's group.
 #pragma once
 
@@ -52,7 +52,7 @@ struct Target {
 }
 
 /// Checks the buffers of a call whose other arguments are right, and notes whether it is in place. The table of
-/// collectives says which buffers this rank has. Another buffer is ignored, so it becomes null.
+/// collectives says which buffers this rank has. It sets a buffer that is not used on this rank to null.
 [[nodiscard]] inline Result<void> check_buffers(const Communicator &comm, const BlockLayout &layout, Call &call) {
   const Collective &traits = traits_of(static_cast<rondo_collective_t>(call.signature.collective));
   const bool part_is_send = traits.source == BufferLayout::own_block;
@@ -80,7 +80,7 @@ struct Target {
   return submit(target, call, stream);
 }
 
-/// Runs `body`, which takes the communicator, as the body of a collective.
+/// Runs `body` as the body of a collective. It passes the communicator to `body`.
 template <class Body>
 [[nodiscard]] rondo_status_t run_collective(rondo_comm_t handle, const Body &body) noexcept {
   return at_boundary(handle, [&] {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// rondo_comm_shrink(), rondo_comm_revoke() and rondo_comm_flush(): validation and translation.
+// This file implements rondo_comm_shrink(), rondo_comm_revoke() and rondo_comm_flush(): it validates arguments and
+// translates results.
 #include <span>
 #include <string>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// rondo_comm_split(): validation and translation.
+// This file implements rondo_comm_split(): it validates arguments and translates results.
 #include <string>
 
 #include "src/api/boundary.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// rondo_stream_* and rondo_event_*: validation and translation.
+// This file implements rondo_stream_* and rondo_event_*: it validates arguments and translates results.
 #include <sched.h>
 
 #include <memory>
@@ -18,8 +18,8 @@ Result<std::shared_ptr<HostEvent>> event_of(rondo_event_t handle) {
   return event;
 }
 
-/// Returns how long the next stream's thread may poll for work before it sleeps. That is 0 unless there are more than
-/// two cores a stream.
+/// Returns how long the thread of the next stream may poll for work before it sleeps. That is 0 unless there are more
+/// than two cores for each stream.
 uint64_t spin_ns_for_next_stream() {
   cpu_set_t cores;
   if (::sched_getaffinity(0, sizeof cores, &cores) != 0) return 0;
@@ -48,7 +48,7 @@ rondo_status_t rondo_stream_destroy(rondo_stream_t stream) noexcept {
     if (found->on_own_thread())
       return invalid_argument("rondo_stream_destroy came from an operation of that stream: it would wait for itself");
     const auto removed = process().streams.remove(stream);
-    if (removed == nullptr) return invalid_handle(HandleKind::stream, stream);  // destroyed beside this call
+    if (removed == nullptr) return invalid_handle(HandleKind::stream, stream);  // another call has destroyed it
     return removed->close();
   });
 }

@@ -19,7 +19,7 @@ Error overlapping(uint32_t a, uint32_t b) {
                           " overlap; give disjoint displacements");
 }
 
-constexpr uint32_t pairwise_rank_count_max = 64;  // beyond it sorting costs less, and an allocation does not matter
+constexpr uint32_t pairwise_rank_count_max = 64;  // for more ranks sorting is faster, although it allocates
 
 bool overlap(const size_t *counts, const size_t *displacements, uint32_t a, uint32_t b) {
   return counts[a] != 0 && counts[b] != 0 && displacements[a] < displacements[b] + counts[b] &&
@@ -33,7 +33,7 @@ class BlockHash {
     const uint64_t words[2] = {begin, count};
     crypto_generichash_update(&state_, reinterpret_cast<const unsigned char *>(words), sizeof words);
   }
-  /// Never 0.
+  /// Returns the hash, which is never 0.
   [[nodiscard]] uint64_t finish() {
     unsigned char digest[digest_bytes];
     crypto_generichash_final(&state_, digest, sizeof digest);

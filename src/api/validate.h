@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Checks of the arguments of a collective. Each failure is RONDO_ERROR_INVALID_ARGUMENT and says what is wrong.
+// These functions check the arguments of a collective. Each failure is RONDO_ERROR_INVALID_ARGUMENT with the reason.
 #pragma once
 
 #include <algorithm>
@@ -12,26 +12,26 @@
 
 namespace rondo {
 
-// The inline checks below return these errors when they refuse.
+// The inline checks below return these errors if they refuse an argument.
 [[nodiscard]] Error refused_buffer(const char *name, const void *buffer, size_t bytes);
 [[nodiscard]] Error refused_overlap();
 /// Returns the error that an operation was made for another type than that of the call.
 [[nodiscard]] Error refused_type(rondo_op_t op, rondo_type_t made, rondo_type_t called);
 
-/// Returns count * size of the type; unknown types and overflow are refused.
+/// Returns count * size of the type. It fails for unknown types and for overflow.
 [[nodiscard]] Result<size_t> bytes_of(size_t count, rondo_type_t type);
-/// Returns bytes * rank_count; overflow is refused.
+/// Returns bytes * rank_count. It fails for overflow.
 [[nodiscard]] Result<size_t> times_ranks(size_t bytes, uint32_t rank_count);
 /// Accepts what RONDO_SUM and its like name.
 [[nodiscard]] Result<void> check_op(rondo_op_t op);
 [[nodiscard]] Result<void> check_root(int root, uint32_t rank_count);
-/// Checks that `buffer` is not null unless `bytes` is 0, and within the address space.
+/// Checks that `buffer` is not null (unless `bytes` is 0) and lies within the address space.
 [[nodiscard]] inline Result<void> check_buffer(const char *name, const void *buffer, size_t bytes) {
   const auto begin = reinterpret_cast<uintptr_t>(buffer);
   if (bytes == 0 || (buffer != nullptr && checked_add<uintptr_t>(begin, bytes))) return {};
   return refused_buffer(name, buffer, bytes);
 }
-/// Checks that `inner` is `in_place`, or disjoint from `outer`.
+/// Checks that `inner` equals `in_place`, or does not overlap `outer`.
 [[nodiscard]] inline Result<void> check_overlap(const void *outer, size_t outer_bytes, const void *inner,
                                                 size_t inner_bytes, const void *in_place) {
   if (inner == in_place || inner_bytes == 0 || outer_bytes == 0) return {};
@@ -41,32 +41,33 @@ namespace rondo {
   return refused_overlap();
 }
 
-/// The blocks of a reduce-scatter or an all-gather, one a rank, in the buffer that holds all of them.
+/// The blocks of a reduce-scatter or an all-gather, one for each rank, in the buffer that holds all of them.
 struct BlockLayout {
-  size_t total_count = 0;  ///< elements of all blocks
-  size_t end_bytes = 0;    ///< from the buffer's beginning to the last block's end
+  size_t total_count = 0;  ///< number of elements of all blocks
+  size_t end_bytes = 0;    ///< bytes from the begin of the buffer to the end of the last block
   size_t own_bytes = 0;
   size_t own_offset_bytes = 0;
-  uint64_t hash = 0;  ///< of counts and displacements, never 0 then; 0 if all blocks are of one size
+  uint64_t hash = 0;  ///< hash of counts and displacements, which is never 0; 0 if all blocks have the same size
 };
 
-/// Checks that no two blocks overlap. The ends of all blocks fit into the address space.
+/// Checks that no two blocks overlap. The caller has checked that all blocks end within the address space.
 [[nodiscard]] Result<void> check_disjoint(const size_t *counts, const size_t *displacements, uint32_t rank_count);
-/// Returns the error that `what` has more elements than the address space holds.
+/// Returns the error for `what` having more elements than the address space holds.
 [[nodiscard]] Error refused_overflow(const std::string &what);
-/// Lays out one block after another, each of `count` elements. Unknown types and overflow are refused.
+/// Lays out consecutive blocks of `count` elements each. It fails for unknown types and for overflow.
 [[nodiscard]] Result<BlockLayout> even_blocks(size_t count, uint32_t rank_count, uint32_t rank, rondo_type_t type);
-/// The extent of blocks that counts and displacements lay out, in elements.
+/// The extent, in elements, of blocks with given counts and displacements.
 struct BlockExtent {
-  size_t total_count = 0;  ///< of all blocks
-  size_t end = 0;          ///< from the buffer's beginning to the last block's end
+  size_t total_count = 0;  ///< number of elements of all blocks
+  size_t end = 0;          ///< elements from the begin of the buffer to the end of the last block
 };
 
-/// Returns the error that the block of rank `peer` reaches past the address space. `name`: of the counts.
+/// Returns the error for a block of rank `peer` that exceeds the address space. `name` is the name of the counts.
 [[nodiscard]] Error refused_block(const char *name, uint32_t peer, size_t count, size_t begin);
 
-/// Calls take(peer, begin, count) for each block, in elements. Null `displacements` mean that one follows another. An
-/// empty block begins at 0, so its displacement does not count. NULL counts, unknown types and overflow are refused.
+/// Calls take(peer, begin, count) for each block, in elements. If `displacements` is null, the blocks follow each
+/// other. An empty block begins at 0, whatever its displacement is. It fails for NULL counts, unknown types and
+/// overflow.
 template <class Take>
 [[nodiscard]] Result<BlockExtent> lay_out(const char *name, const size_t *counts, const size_t *displacements,
                                           uint32_t rank_count, rondo_type_t type, const Take &take) {
@@ -88,7 +89,7 @@ template <class Take>
   return extent;
 }
 
-/// Checks the blocks of `counts`, as lay_out() does. Overlapping blocks are refused.
+/// Checks the blocks of `counts`, as lay_out() does. It also fails if blocks overlap.
 [[nodiscard]] Result<BlockLayout> check_blocks(const size_t *counts, const size_t *displacements, uint32_t rank_count,
                                                uint32_t rank, rondo_type_t type);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tells a thread from outside to give up what it waits for.
+// This class makes a thread give up a wait, at the request of another thread.
 #pragma once
 
 #include <sys/eventfd.h>
@@ -23,9 +23,9 @@ class Cancel {
     return cancel;
   }
 
-  /// Requests the cancellation, for good. Any thread may call it.
+  /// Requests the cancellation, which is final. Any thread may call it.
   void request() {
-    requested_.store(true, std::memory_order_relaxed);  // no data rides on it
+    requested_.store(true, std::memory_order_relaxed);  // relaxed: no other data depends on it
     const uint64_t one = 1;
     [[maybe_unused]] const ssize_t written = ::write(bell_.get(), &one, sizeof one);
   }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Arithmetic that says when it does not fit, and rounding.
+// These functions do arithmetic that reports a result which does not fit its type. round_up() rounds to a multiple.
 #pragma once
 
 #include <concepts>
@@ -23,7 +23,7 @@ template <std::unsigned_integral T>
   return out;
 }
 
-/// Returns the least multiple of `to` that is not below `value`; the caller knows that it fits.
+/// Returns the least multiple of `to` that is not below `value`. The caller knows that it fits.
 template <std::unsigned_integral T>
 [[nodiscard]] constexpr T round_up(T value, T to) {
   return ceil_div(value, to) * to;

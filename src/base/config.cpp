@@ -30,8 +30,8 @@ Error refused_field(const char *name, uint64_t value, const std::string &wanted)
   return invalid_argument("rondo_config_t." + std::string(name) + " is " + std::to_string(value) + wanted);
 }
 
-/// Takes the value of a caller's field. The field may hold no enumerator, so it is read as a number. 0 is "auto" and
-/// leaves the setting.
+/// Takes the value of a field of the caller's struct. The field may hold no valid enumerator, so it is read as a
+/// number. 0 means "auto" and does not change the setting.
 template <auto setting, auto field, auto enumerator_name>
 Result<void> take_name(const rondo_config_t &caller, const char *name, Config &config) {
   using Enum = std::remove_reference_t<decltype(config.*setting)>;
@@ -46,7 +46,7 @@ Result<void> take_name(const rondo_config_t &caller, const char *name, Config &c
   return refused_field(name, value, ", which is none of: " + known_names<Enum>(enumerator_name));
 }
 
-/// Takes a number from a caller's field; 0 leaves the setting.
+/// Takes a number from a field of the caller's struct. 0 does not change the setting.
 template <auto setting, auto field, uint64_t min, uint64_t max>
 Result<void> take_number(const rondo_config_t &caller, const char *name, Config &config) {
   const auto value = caller.*field;
@@ -58,7 +58,7 @@ Result<void> take_number(const rondo_config_t &caller, const char *name, Config 
   return {};
 }
 
-/// Takes milliseconds from a caller's field; 0 leaves the setting.
+/// Takes milliseconds from a field of the caller's struct. 0 does not change the setting.
 template <auto setting, auto field>
 Result<void> take_milliseconds(const rondo_config_t &caller, const char *, Config &config) {
   if (caller.*field != 0) config.*setting = caller.*field * ns_per_ms;

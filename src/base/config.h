@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Holds what a user may set: the environment, read once into a Config, and rondo_config_t over it. Both are passed down
-// as plain data. Nothing else in the library reads the environment, with two exceptions. One is the description of a
-// job by its launcher (src/bootstrap/launch/environment.h). The other is the log, which must work before there is a
-// Config.
+// This file holds the settings of a user: the environment, which is read once into a Config, and rondo_config_t, which
+// overrides it. Both are passed down as plain data. Other code of the library does not read the environment, with two
+// exceptions. One is the description of a job by its launcher (src/bootstrap/launch/environment.h). The other is the
+// log, which must work before a Config exists.
 //
-// One table has a line for each variable: its name, the values it takes, its meaning, how it is read and shown. The
-// line also names the field of rondo_config_t that sets the same, and says whether ranks must agree on the value. The
-// functions parse_config(), merge() and the comparison of ranks (src/core/group_info.cpp) use that table alone. A test
-// checks that docs/environment.md has all of it.
+// One table has a line for each variable: its name, its values, its meaning, and how it is read and shown. The line
+// also names the field of rondo_config_t with the same meaning, and says whether ranks must agree on the value. Only
+// this table is used by parse_config(), merge() and the comparison of ranks (src/core/group_info.cpp). A test checks
+// that docs/environment.md has every variable.
 #pragma once
 
 #include <cstddef>
@@ -22,22 +22,22 @@
 
 namespace rondo {
 
-inline constexpr uint32_t channels_max = 8;           ///< on host memory
-inline constexpr uint32_t device_channels_max = 128;  ///< each is a block
+inline constexpr uint32_t channels_max = 8;           ///< most channels on host memory
+inline constexpr uint32_t device_channels_max = 128;  ///< most channels on a device, where each is a block
 inline constexpr uint32_t max_ctas_max = 1024;
 inline constexpr uint64_t chunk_bytes_min = 64;
 inline constexpr uint64_t chunk_bytes_max = uint64_t{1} << 30;
 
-/// A waiting rank hands its core over in one of these ways. automatic: it spins while there are cores for all ranks.
-/// With more ranks than cores it yields, then sleeps on a futex.
+/// The way in which a waiting rank uses its core. automatic: if there are cores for all ranks, it spins. Otherwise it
+/// yields, then sleeps on a futex.
 enum class WaitMode { automatic, spin, yield, sleep };
 [[nodiscard]] const char *wait_mode_string(WaitMode mode);
 
-/// Which instructions the host's reducers use. automatic: the best that this processor has.
+/// The instructions that the host's reducers use. automatic: the best that this processor has.
 enum class SimdTarget { automatic, plain, avx2, avx512, avx512_bf16 };
 [[nodiscard]] const char *simd_target_string(SimdTarget target);
 
-/// The way in which device memory is handed to other processes. automatic: vmm if the devices of all ranks can,
+/// The way in which other processes get access to device memory. automatic: vmm if the devices of all ranks support it,
 /// otherwise ipc.
 enum class DeviceHandles { automatic, ipc, vmm };
 [[nodiscard]] const char *device_handles_string(DeviceHandles handles);
@@ -48,7 +48,7 @@ enum class DeviceHandles { automatic, ipc, vmm };
 enum class DeviceLaunch { automatic, own, shared };
 [[nodiscard]] const char *device_launch_string(DeviceLaunch launch);
 
-/// The network that joins ranks of different hosts. automatic: tcp.
+/// The network between ranks of different hosts. automatic: tcp.
 enum class NetworkChoice { automatic, tcp, ucx, verbs };
 [[nodiscard]] const char *network_choice_string(NetworkChoice choice);
 
@@ -59,7 +59,7 @@ enum class NetworkChoice { automatic, tcp, ucx, verbs };
 enum class DeviceSlots { off, automatic, on };
 [[nodiscard]] const char *device_slots_string(DeviceSlots slots);
 
-/// The environment's wishes; a variable that is not set, or empty, leaves the default here.
+/// The settings of the environment. If a variable is not set, or empty, the default here applies.
 struct Config {
   rondo_algorithm_t algorithm = RONDO_ALGORITHM_AUTO;
   rondo_protocol_t protocol = RONDO_PROTOCOL_AUTO;
@@ -69,88 +69,88 @@ struct Config {
   uint64_t timeout_ns = 300'000'000'000;
   uint64_t init_timeout_ns = 60'000'000'000;
   std::string network_interface;  ///< names or addresses, with commas; empty for any
-  uint32_t sockets = 1;           ///< by TCP, to each rank of another host on each of these interfaces
+  uint32_t sockets = 1;           ///< TCP connections to each rank of another host on each of these interfaces
   NetworkChoice network = NetworkChoice::automatic;
-  uint64_t network_timeout_ns = 1'000'000'000;  ///< for which another host may be silent before its ranks are lost
+  uint64_t network_timeout_ns = 1'000'000'000;  ///< longest silence of another host before its ranks count as lost
   DeviceSlots device_slots = DeviceSlots::off;
-  bool frame_tags = false;        ///< a tag on each frame over TCP that only the two ranks can make
-  std::string tcp_congestion = "auto";  ///< of sockets between hosts: auto, system, or as the kernel calls it
-  std::string ib_devices;     ///< for verbs, a rail each, e.g. "mlx5_0,mlx5_1:1"; empty for any
+  bool frame_tags = false;        ///< true: each frame over TCP has a tag that only the two ranks can make
+  std::string tcp_congestion = "auto";  ///< between hosts: auto, system, or the kernel's name of an algorithm
+  std::string ib_devices;     ///< for verbs, one for each rail, such as "mlx5_0,mlx5_1:1"; empty for any
   int32_t ib_gid_index = -1;  ///< for verbs; -1 to choose by the host's address
   SimdTarget simd = SimdTarget::automatic;
   WaitMode wait = WaitMode::automatic;
   bool mapping = true;        ///< peers may map buffers of rondo_mem_alloc() and moved registrations
   bool cross_memory = true;   ///< peers may read buffers by process_vm_readv
-  uint32_t slot_count = 0;    ///< of a connection, a power of two; 0 leaves it to the transport
-  uint64_t slot_bytes = 0;    ///< a multiple of 64; 0 leaves it to the transport
+  uint32_t slot_count = 0;    ///< slots of a connection, a power of two; 0 lets the transport choose
+  uint64_t slot_bytes = 0;    ///< bytes of a slot, a multiple of 64; 0 lets the transport choose
   std::string topology_file;  ///< hwloc XML to use in place of this machine; empty to read this machine
-  std::string tuning_file;    ///< of `rondo tune`; empty for the built-in tables
-  std::string recorder_dir;   ///< where a failed communicator's flight recording is written; empty for nowhere
+  std::string tuning_file;    ///< table of `rondo tune`; empty for the built-in tables
+  std::string recorder_dir;   ///< folder for flight recordings of failed communicators; empty for none
   std::string cuda_library = "libcuda.so.1";       ///< the CUDA driver
-  std::string nvml_library = "libnvidia-ml.so.1";  ///< what knows NVLinks; missing, they are unknown
+  std::string nvml_library = "libnvidia-ml.so.1";  ///< library that knows NVLinks; without it they are unknown
   rondo_device_executor_t device_executor = RONDO_DEVICE_EXECUTOR_AUTO;
   DeviceHandles device_handles = DeviceHandles::automatic;
   DeviceLaunch device_launch = DeviceLaunch::automatic;
-  uint32_t max_ctas = 0;  ///< blocks of a collective on a device, at most; 0 for no limit
+  uint32_t max_ctas = 0;  ///< most blocks of a collective on a device; 0 for no limit
   std::string log = "warning";
-  std::string log_file;  ///< empty: standard error
-  std::vector<std::string> given;  ///< the variables that were set, in the order of the table
+  std::string log_file;  ///< empty for standard error
+  std::vector<std::string> given;  ///< variables that were set, in the order of the table
 };
 
-/// The settings in force for one communicator: Config, overridden by the caller's rondo_config_t.
+/// The settings of one communicator: Config, overridden by the caller's rondo_config_t.
 struct Settings : Config {
   int32_t device = RONDO_DEVICE_HOST;
-  bool nonblocking = false;  ///< the initialisation
-  uint64_t tuning_hash = 0;  ///< of the table in tuning_file, which src/core reads; 0 if none
+  bool nonblocking = false;  ///< whether the initialisation returns at once
+  uint64_t tuning_hash = 0;  ///< hash of the table in tuning_file, set by src/core; 0 if none
 };
 
-/// The field of rondo_config_t that sets the same as a variable.
+/// The field of rondo_config_t that has the same meaning as a variable.
 struct CallerField {
-  const char *name = nullptr;  ///< null: there is none
-  size_t offset = 0;           ///< a caller whose struct ends there, or before, does not know the field
-  /// A field at its default leaves `config` as it is. `name` is for the error.
+  const char *name = nullptr;  ///< null if there is no such field
+  size_t offset = 0;           ///< if a caller's struct is no larger than this, it does not have the field
+  /// Applies the field to `config`. A field with its default value changes nothing. `name` is for the error.
   Result<void> (*take)(const rondo_config_t &caller, const char *name, Config &config) = nullptr;
 };
 
-/// A setting as the number that ranks compare.
+/// A setting as a number, which ranks compare.
 struct SharedNumber {
-  uint64_t (*get)(const Config &config) = nullptr;  ///< null: ranks need not agree on the setting
+  uint64_t (*get)(const Config &config) = nullptr;  ///< null if ranks need not agree on the setting
   void (*put)(Config &config, uint64_t number) = nullptr;
 };
 
 struct ConfigVariable {
   const char *name;
-  const char *values;   ///< what it takes, for people
-  const char *meaning;  ///< one line
+  const char *values;   ///< valid values, for people
+  const char *meaning;  ///< one line for people
   Result<void> (*parse)(std::string_view text, Config &config);
-  std::string (*show)(const Config &config);  ///< as the variable would be written; "" for none
+  std::string (*show)(const Config &config);  ///< returns the variable's text; "" for none
   SharedNumber shared{};
   CallerField field{};
 };
 
 [[nodiscard]] std::span<const ConfigVariable> config_variables();
 
-/// A variable's value, or null where it is not set.
+/// Returns the value of a variable, or null if it is not set.
 using EnvironmentLookup = std::function<const char *(const char *name)>;
 
-/// Parses all variables without I/O. RONDO_ERROR_INVALID_ARGUMENT names the variable, its value and the values it
-/// takes.
+/// Parses all variables without I/O. RONDO_ERROR_INVALID_ARGUMENT names the variable, its value and the valid values.
 [[nodiscard]] Result<Config> parse_config(const EnvironmentLookup &lookup);
 
-/// Calls parse_config() on this process's environment; the log's file must be open, too.
+/// Calls parse_config() on this process's environment. It also fails if the log's file could not be opened.
 [[nodiscard]] Result<Config> read_config();
 
-/// Returns a line for each variable of `entries` ("NAME=VALUE") that begins with RONDO_ and that nothing of ours knows.
-/// The line names the variable that may be meant.
+/// Returns a line for each unknown variable of `entries` ("NAME=VALUE") that begins with RONDO_. The line names the
+/// known variable that the user may have meant.
 [[nodiscard]] std::vector<std::string> unknown_variables(std::span<const std::string> entries);
 
-/// Logs the unknown variables of this process's environment as warnings, once, however often it is called. A rank that
-/// `rondo run` started leaves them to rank 0, which has the same environment.
+/// Logs the unknown variables of this process's environment as warnings. Only the first call does. If `rondo run`
+/// started this rank, only rank 0 logs them, because all ranks have the same environment.
 void warn_of_unknown_variables();
 
-/// Merges the settings of a communicator. A field of `caller` at its default leaves the environment's value. `caller`
-/// may be null (all defaults). Its size may be that of an earlier version, or of a later one if the tail that this
-/// version does not know is zero. RONDO_ERROR_INVALID_ARGUMENT names the field.
+/// Merges the settings of a communicator. If a field of `caller` has its default value, the environment's value
+/// applies. `caller` may be null, which means all defaults. Its size may be that of an earlier version. It may be that
+/// of a later version if all fields that this version does not know are zero. RONDO_ERROR_INVALID_ARGUMENT names the
+/// field.
 [[nodiscard]] Result<Settings> merge(const rondo_config_t *caller, const Config &environment);
 
 }  // namespace rondo

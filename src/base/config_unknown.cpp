@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Variables that are misspelt: RONDO_* names that nothing of ours reads, and the known name that is nearest.
+// This file finds misspelt variables: names RONDO_* that no code of Rondo reads, and the known names nearest to them.
 #include <unistd.h>
 
 #include <algorithm>
@@ -20,7 +20,7 @@ constexpr std::string_view prefix = "RONDO_";
 constexpr std::array<std::string_view, 7> job_variables{"RONDO_RANK",   "RONDO_SIZE", "RONDO_LOCAL_RANK",
                                                         "RONDO_STORE",  "RONDO_SECRET", "RONDO_PORT",
                                                         "RONDO_RENDEZVOUS_DIR"};
-/// Variables of CMake (where the package is), of libnccl.so.2, and of the project's own tests and scripts.
+/// Variables of CMake (the location of the package), of libnccl.so.2, and of the project's own tests and scripts.
 constexpr std::array<std::string_view, 11> foreign_variables{
     "RONDO_ROOT",        "RONDO_DIR",          "RONDO_SEED",      "RONDO_SEED_COUNT", "RONDO_NETWORK_SEEDS",
     "RONDO_SOURCE_ROOT", "RONDO_DISAGREEMENTS", "RONDO_DRIVER_PEER", "RONDO_KERNELS_ARCHITECTURES", "RONDO_JOBS",
@@ -37,8 +37,8 @@ bool contains(std::span<const std::string_view> names, std::string_view name) {
   return std::find(names.begin(), names.end(), name) != names.end();
 }
 
-/// Returns the nearest known name, or "" if none is near. A name is near if at most two letters must change, or at most
-/// a third of the letters after RONDO_.
+/// Returns the nearest known name, or "" if no name is near. A name is near if at most two letters differ, or at most a
+/// third of the letters after RONDO_.
 std::string nearest(std::string_view name, std::span<const std::string_view> known) {
   std::string list;
   for (const std::string_view each : known) list += (list.empty() ? "" : ", ") + std::string(each);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Converts the text of an environment variable to a value of Config, and a value to text. Only the table of variables
-// in config.cpp uses it. A setter says what is wrong with a text; parse_config() puts the variable before it.
+// These functions convert the text of an environment variable to a value of Config, and a value to text. Only the table
+// of variables in config.cpp uses them. The error of a setter describes the text; parse_config() adds the variable.
 #pragma once
 
 #include <bit>
@@ -22,7 +22,7 @@ inline constexpr uint64_t slot_bytes_max = uint64_t{64} << 20;
 inline constexpr size_t text_bytes_max = 4096;
 inline constexpr uint64_t gid_index_max = 255;
 
-/// Assigns the value of a Result to `target`, narrowing where the parser has checked the range.
+/// Assigns the value of a Result to `target`. The parser has checked that it fits.
 template <class Target, class Value>
 Result<void> set(Target &target, Result<Value> value) {
   if (!value.ok()) return std::move(value).error();
@@ -30,7 +30,7 @@ Result<void> set(Target &target, Result<Value> value) {
   return {};
 }
 
-/// Sets a number that may be left to Rondo: "auto" is 0.
+/// Sets a number that Rondo may choose. "auto" gives 0.
 template <class Target>
 Result<void> set_choice(Target &target, std::string_view text, Result<uint64_t> value) {
   if (equal_in_any_case(text, "auto")) value = uint64_t{0};
@@ -81,7 +81,7 @@ inline Result<void> set_gid_index(int32_t &target, std::string_view text) {
   return {};
 }
 
-/// Sets the patience between hosts. Less than a second is too short for heartbeats, and the system has its own limit.
+/// Sets the timeout between hosts. It must be at least a second because of heartbeats, and at most the system's limit.
 inline Result<void> set_network_timeout(uint64_t &target, std::string_view text) {
   constexpr uint64_t second_ns = 1'000'000'000, least = 1, most = 600;
   const auto value = parse_seconds(text);
@@ -103,7 +103,7 @@ inline Result<void> set_log_file(std::string &target, std::string_view text) {
   return set_text(target, text);
 }
 
-/// Shows a number. 0 means "not chosen here".
+/// Shows a number. 0 means that Rondo chooses.
 inline std::string show_choice(uint64_t value, std::string (*show)(uint64_t)) {
   return value == 0 ? "auto" : show(value);
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The register of the library's own descriptors: a bit for each number, so that the child of a fork() can read it
-// without a lock.
+// This file registers the library's own descriptors. It has a bit for each number, so that the child of a fork() can
+// read it without a lock.
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -15,9 +15,9 @@ namespace rondo {
 namespace {
 
 constexpr int word_bits = 64;
-constexpr int tracked_max = 1 << 20;  // the kernel's own limit (fs.nr_open) unless an administrator raises it
+constexpr int tracked_max = 1 << 20;  // the kernel's limit (fs.nr_open), unless an administrator has raised it
 
-/// All accesses are relaxed: a descriptor passes between threads by other means, and the child of a fork() has one.
+/// All accesses are relaxed. Descriptors pass between threads by other means, and the child of a fork() has one thread.
 struct Register {
   std::array<std::atomic<uint64_t>, tracked_max / word_bits> words{};
   std::atomic<int> words_used{0};
@@ -55,7 +55,7 @@ int take_descriptor(int descriptor) {
     const int moved = ::fcntl(descriptor, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
     const int why = errno;
     ::close(descriptor);
-    errno = why == EINVAL ? EMFILE : why;  // EINVAL: the limit on descriptors is 3 or less
+    errno = why == EINVAL ? EMFILE : why;  // EINVAL means that the limit on descriptors is 3 or less
     descriptor = moved;
   }
   if (descriptor >= 0) enter(descriptor);
@@ -65,7 +65,7 @@ int take_descriptor(int descriptor) {
 void forget_descriptor(int descriptor) { static_cast<void>(remove(descriptor)); }
 
 void close_descriptor(int descriptor) {
-  // It is removed before it is closed, because the number may then belong to a file of the program.
+  // The descriptor is removed before it is closed, because its number may then belong to a file of the program.
   if (remove(descriptor)) ::close(descriptor);
 }
 

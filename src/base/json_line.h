@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// JSON objects for files that have one a line. Members keep their order. A line costs a few microseconds, because
-// nlohmann's own lists of members, which would be converted once more, are not used.
+// This file makes JSON objects for files with one object in each line. Members keep their order. A line costs a few
+// microseconds. It would cost more with nlohmann's own lists of members, which are converted once more.
 #pragma once
 
 #include <initializer_list>
@@ -25,7 +25,7 @@ struct JsonMember {
   return Json(std::move(object));
 }
 
-/// Returns the line in ASCII, without its end. Bytes that are no UTF-8 become U+FFFD.
+/// Returns the object as a line of ASCII without a line end. Bytes that are not UTF-8 become U+FFFD.
 [[nodiscard]] inline std::string json_line(std::initializer_list<JsonMember> members) {
   return json_object(members).dump(-1, ' ', true, Json::error_handler_t::replace);
 }

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// Files of /proc and /sys.
+// These functions read files of /proc and /sys.
 #pragma once
 
 #include <string>
 
 namespace rondo {
 
-/// Returns the text of a file of the kernel's; empty where it cannot be read.
+/// Returns the text of a file of the kernel, or "" if it cannot be read.
 [[nodiscard]] std::string read_kernel_file(const std::string &path);
-/// Returns its first line, without the end of the line.
+/// Returns the first line of the file, without the line end.
 [[nodiscard]] std::string read_kernel_line(const std::string &path);
 
 }  // namespace rondo

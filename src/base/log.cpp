@@ -59,17 +59,17 @@ std::string_view variable(const char *name) {
   return value == nullptr ? std::string_view() : std::string_view(value);
 }
 
-/// Writes lines to a descriptor. A line that cannot be written is lost: no log raises a signal or stops a rank.
+/// Writes lines to a descriptor. If a line cannot be written, it is lost: the log raises no signal and stops no rank.
 class Sink {
  public:
-  /// Sends lines to the file instead of standard error. `path` is for the message about a lost line.
+  /// Makes later lines go to the file instead of standard error. `path` is for a message about a lost line.
   void use(FileDescriptor file, std::string path) {
     own_ = std::move(file);
     path_ = std::move(path);
   }
 
-  /// Writes a whole line. Any thread may call it. Nothing is kept back, so that a process that is killed has its last
-  /// lines in the file.
+  /// Writes a whole line. Any thread may call it. Nothing is buffered, so the last lines of a killed process are in the
+  /// file.
   void write(std::string_view line) {
     const std::lock_guard lock(mutex_);
     const SignalsAbsorbed absorbed;
@@ -83,10 +83,11 @@ class Sink {
   }
 
  private:
-  /// Waits for a reader that lags, but not again before it has read. Returns errno, or 0.
+  /// Writes the text. If the reader is slow, it waits for it, but only once until the reader has read. Returns errno,
+  /// or 0.
   int write_all(int descriptor, std::string_view text) const {
     constexpr int patience_ms = 1000;
-    for (size_t done = 0; done < text.size();) {  // each turn writes, waits once, or ends
+    for (size_t done = 0; done < text.size();) {  // each iteration writes, waits once, or ends
       const ssize_t written = ::write(descriptor, text.data() + done, text.size() - done);
       if (written > 0) done += static_cast<size_t>(written);
       if (written >= 0 || errno == EINTR) continue;
@@ -98,9 +99,9 @@ class Sink {
   }
 
   std::mutex mutex_;
-  FileDescriptor own_;  ///< invalid: standard error
+  FileDescriptor own_;  ///< invalid for standard error
   std::string path_;
-  int error_ = 0;  ///< of the latest line
+  int error_ = 0;  ///< error of the latest line
 };
 
 /// Returns why open() failed with ENXIO.
@@ -111,7 +112,7 @@ const char *not_opened(const std::string &path) {
   return S_ISSOCK(about.st_mode) ? "it is a socket, which cannot be opened as a file" : std::strerror(ENXIO);
 }
 
-/// Returns the present time in UTC, as "2026-11-23T03:10:06.123456Z".
+/// Returns the current time in UTC, as "2026-11-23T03:10:06.123456Z".
 std::string time_text() {
   timespec now{};
   tm parts{};
@@ -128,7 +129,7 @@ struct Log {
   Filter filter;
   Sink sink;
   Result<void> file;
-  std::atomic<int64_t> process_rank{-1};  // relaxed: a number for people, no data rides on it
+  std::atomic<int64_t> process_rank{-1};  // relaxed: no other data depends on it
 
   Log() {
     if (auto wanted = parse_filter(variable("RONDO_LOG")); wanted.ok()) filter = wanted.value();
@@ -141,7 +142,7 @@ struct Log {
       return invalid_argument("the file " + in_quotes(path) + " cannot be written (" + why +
                               "); name one in a folder that exists and that you may write to");
     };
-    // Without waiting for the reader of a FIFO.
+    // O_NONBLOCK: if it is a FIFO, do not wait for a reader.
     constexpr int flags = O_WRONLY | O_APPEND | O_CREAT | O_NONBLOCK | O_NOCTTY | O_CLOEXEC;
     FileDescriptor opened(::open(path.c_str(), flags, 0666));
     if (!opened.valid()) return refuse(errno == ENXIO ? not_opened(path) : std::strerror(errno));
@@ -150,7 +151,7 @@ struct Log {
   }
 };
 
-/// Returns the log, which is never destroyed: our threads may still run while the process exits.
+/// Returns the log. It is never destroyed, because threads of Rondo may still run while the process exits.
 Log &instance() {
   static Log *const made = new Log;
   return *made;
@@ -161,7 +162,7 @@ Log &instance() {
 Result<Filter> parse_filter(std::string_view text) {
   Filter filter;
   bool first = true;
-  while (!text.empty()) {  // one entry a turn
+  while (!text.empty()) {  // each iteration takes one entry
     const size_t comma = std::min(text.find(','), text.size());
     const std::string_view entry = text.substr(0, comma);
     text.remove_prefix(std::min(comma + 1, text.size()));

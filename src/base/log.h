@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Messages for a person, one line each:
+// This file writes messages for people, one line each:
 //
 //     2026-11-23T03:10:06.123456Z node1:4711 rank 3 rondo: warning: transport: ...
 //
-// A line has the time (UTC), host:process, the rank that the message is about ("-" if unknown), level, subsystem,
-// message. The function that decides an error logs it, once; callers pass it on. RONDO_LOG says which messages are
-// written, and RONDO_LOG_FILE where to. Both are read here, since the log must work before there is a Config (which
-// checks them again).
+// A line has the time (UTC), host:process, the rank that the message is about ("-" if unknown), level, subsystem and
+// message. The function that decides an error logs it, once, and its callers only return the error. RONDO_LOG selects
+// the messages, and RONDO_LOG_FILE their destination. This file reads both variables itself, since the log must work
+// before a Config exists. The Config checks them again.
 #pragma once
 
 #include <array>
@@ -24,7 +24,7 @@ enum class Level { debug, info, warning, error };
 enum class Subsystem { config, bootstrap, topology, transport, plan, memory, device, failure };
 inline constexpr size_t subsystem_count = 8;
 
-/// The lowest level of each subsystem that is written.
+/// The lowest level that is written, for each subsystem.
 struct Filter {
   std::array<Level, subsystem_count> least = [] {
     std::array<Level, subsystem_count> all;
@@ -35,12 +35,12 @@ struct Filter {
   bool operator==(const Filter &) const = default;
 };
 
-/// Parses e.g. "info", "info,bootstrap=debug" or "plan=debug": a level for all, and levels of subsystems over it. The
-/// case of letters does not matter.
+/// Parses "info", "info,bootstrap=debug" or "plan=debug": a level for all subsystems, and levels of some that override
+/// it. The case of letters does not matter.
 [[nodiscard]] Result<Filter> parse_filter(std::string_view text);
 
-/// Returns the file that a RONDO_LOG_FILE names. %h is the host, %p the process, %% a percent sign, and no other
-/// sequence begins with %.
+/// Returns the file that a RONDO_LOG_FILE names. %h is the host, %p the process, and %% a percent sign. Other sequences
+/// that begin with % are errors.
 [[nodiscard]] Result<std::string> file_path(std::string_view pattern, std::string_view host, int64_t process);
 
 /// Fails if RONDO_LOG_FILE is set and could not be opened. Messages then go to standard error.
@@ -51,10 +51,10 @@ struct Source {
   Source(Subsystem subsystem_of, int64_t rank_of = -1) : subsystem(subsystem_of), rank(rank_of) {}  // NOLINT: implicit
 
   Subsystem subsystem;
-  int64_t rank;  ///< -1: that of set_process_rank(), if there is one
+  int64_t rank;  ///< -1 for the rank of set_process_rank(), if any
 };
 
-/// Sets the rank for messages that name no rank: the one rank that this process is, as its launcher says.
+/// Sets the rank of messages that name none. Its launcher says that this process is that one rank.
 void set_process_rank(uint32_t rank);
 
 void write(Level level, Source source, const std::string &message);

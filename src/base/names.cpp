@@ -7,7 +7,7 @@
 
 namespace {
 
-/// Returns an enumerator as a number. A caller may pass a number that is no enumerator, e.g. at the end of a loop over
+/// Returns an enumerator as a number. A caller may pass a number that is no enumerator, as at the end of a loop over
 /// all names.
 template <class Enum>
 unsigned number_of(const Enum &value) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Names of types, operations, algorithms and protocols, and the parsing of them; that of the version.
+// These functions return and parse the names of types, operations, algorithms and protocols. One returns the version.
 #pragma once
 
 #include <string>
@@ -14,10 +14,10 @@ namespace rondo {
 /// Returns the library's version, such as "0.1.0".
 [[nodiscard]] std::string version_text();
 
-/// More values than any enumeration with names has; a name may be missing in between.
+/// A bound above the number of values of any named enumeration. Some values below it may have no name.
 inline constexpr int named_values_max = 16;
 
-/// Returns every name of an enumeration in order, as "int8, uint8, ...". `name` is one of the rondo_*_string functions.
+/// Returns all names of an enumeration in order, as "int8, uint8, ...". `name` is one of the rondo_*_string functions.
 template <class Enum>
 [[nodiscard]] std::string known_names(const char *(*name)(Enum)) {
   std::string list;

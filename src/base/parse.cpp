@@ -11,7 +11,7 @@ namespace {
 constexpr uint64_t ns_per_ms = 1'000'000;
 constexpr uint64_t ns_per_second = 1'000'000'000;
 
-/// Parses all of `text` as digits; from_chars alone would stop at the first other character.
+/// Parses `text` if all of it is digits. from_chars() alone would stop at the first other character.
 std::optional<uint64_t> digits(std::string_view text) {
   uint64_t value = 0;
   const auto [end, failure] = std::from_chars(text.data(), text.data() + text.size(), value);
@@ -56,7 +56,7 @@ Result<uint64_t> parse_seconds(std::string_view text) {
   const size_t point = text.find('.');
   const std::string_view fraction = point == text.npos ? "0" : text.substr(point + 1);
   const auto whole = digits(text.substr(0, point));
-  // Nine digits are nanoseconds; what is finer is cut off, but must still be digits.
+  // Nine digits are nanoseconds. Further digits are cut off, but they must be digits.
   std::string nine(fraction.substr(0, 9));
   nine.resize(9, '0');
   const bool rest_is_digits = fraction.find_first_not_of("0123456789") == fraction.npos && !fraction.empty();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Numbers, sizes and durations as people write them, from the environment and the command line. The text may be
-// anything; what is refused is answered with what would be accepted.
+// These functions parse numbers, sizes and durations as people write them in the environment and on the command line.
+// The text may be anything. The error for a refused text says what would be accepted.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@
 
 namespace rondo {
 
-/// `text` between quotes for a message: one line whatever it holds, cut off when it is long.
+/// Returns `text` in quotes, for a message. The result is one line, and a long text is cut off.
 [[nodiscard]] std::string in_quotes(std::string_view text);
 
 /// Compares two texts without regard to the case of their ASCII letters, which has no meaning in a value.
@@ -26,9 +26,9 @@ namespace rondo {
 
 /// Parses seconds in [0.001, seconds_max], with decimal fractions allowed. The result is in nanoseconds.
 [[nodiscard]] Result<uint64_t> parse_seconds(std::string_view text);
-inline constexpr uint64_t seconds_max = 4'000'000;  // 46 days; fits rondo_config_t's milliseconds
+inline constexpr uint64_t seconds_max = 4'000'000;  // 46 days, which fit into the milliseconds of rondo_config_t
 
-/// Returns e.g. "300" or "0.25": seconds, as parse_seconds() reads them.
+/// Returns a duration in seconds that parse_seconds() can read, such as "300" or "0.25".
 [[nodiscard]] std::string show_seconds(uint64_t duration_ns);
 
 }  // namespace rondo

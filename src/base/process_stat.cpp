@@ -29,10 +29,10 @@ std::optional<uint64_t> field(std::string_view text, int wanted) {
 
 std::optional<ProcessStat> parse_process_stat(std::string_view text) {
   const size_t open = text.find('(');
-  const size_t close = text.rfind(')');  // a name may hold spaces and parentheses
+  const size_t close = text.rfind(')');  // a name may contain spaces and parentheses
   if (open == std::string_view::npos || close == std::string_view::npos || close < open) return std::nullopt;
   if (text.size() < close + 3) return std::nullopt;
-  const std::string_view rest = text.substr(close + 2);  // state ppid pgrp ...; starttime is the 22nd of all
+  const std::string_view rest = text.substr(close + 2);  // state ppid pgrp ...; starttime is field 22
   const auto parent = field(rest, 1);
   const auto thread_count = field(rest, 17);
   const auto start = field(rest, 19);

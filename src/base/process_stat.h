@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reads from /proc/PID/stat a process's name, its parent, its start time, and whether it has ended.
+// These functions read /proc/PID/stat: a process's name, its parent, its start time, and whether it has ended.
 #pragma once
 
 #include <sys/types.h>
@@ -14,19 +14,19 @@ namespace rondo {
 struct ProcessStat {
   std::string name;  ///< at most 15 characters, as the kernel keeps it
   pid_t parent = 0;
-  uint64_t start_ticks = 0;   ///< since boot; with the pid, names a process for good until the next boot
+  uint64_t start_ticks = 0;  ///< in ticks since boot; together with the pid, it identifies a process
   char state = '\0';          ///< R, S, D, Z, T, t, X, ...
-  uint64_t thread_count = 0;  ///< one of the main thread, which counts although it has ended
+  uint64_t thread_count = 0;  ///< includes the main thread, even if it has ended
 
-  /// Returns whether all its threads have ended, and its parent has not reaped it yet. A main thread may end before the
-  /// others do.
+  /// Returns whether all threads of the process have ended and its parent has not reaped it yet. A main thread may end
+  /// before the others.
   [[nodiscard]] bool ended() const { return (state == 'Z' || state == 'X' || state == 'x') && thread_count <= 1; }
 };
 
 /// Parses the text of /proc/PID/stat. It does no I/O.
 [[nodiscard]] std::optional<ProcessStat> parse_process_stat(std::string_view text);
 
-/// Returns a process's stat, or nothing if there is no such process, or no /proc that shows it.
+/// Returns the stat of a process. Returns nothing if there is no such process, or if /proc does not show it.
 [[nodiscard]] std::optional<ProcessStat> process_stat(pid_t pid);
 
 }  // namespace rondo

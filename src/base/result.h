@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Internal functions return Result<T>, which holds a value or an Error. Nothing of ours throws.
+// Internal functions return Result<T>, which holds a value or an Error. Rondo's code does not throw.
 #pragma once
 
 #include <cassert>
@@ -16,20 +16,20 @@ namespace rondo {
 struct Error {
   rondo_status_t status = RONDO_ERROR_INTERNAL;
   std::string message;
-  int32_t rank = -1;       ///< the rank that noticed it, -1: unknown here (the communicator fills it in)
-  int32_t peer = -1;       ///< the rank that it is about, -1: none
-  uint64_t operation = 0;  ///< operation number, 0: none
+  int32_t rank = -1;       ///< rank that noticed the failure, or -1 if unknown here (the communicator fills it in)
+  int32_t peer = -1;       ///< rank that the failure is about, or -1
+  uint64_t operation = 0;  ///< number of the operation, or 0
 };
 
 [[nodiscard]] inline Error invalid_argument(std::string message) {
   return {RONDO_ERROR_INVALID_ARGUMENT, std::move(message)};
 }
 
-/// Returns whether the system says by this errno that descriptors or memory have run out.
+/// Returns whether this errno means that descriptors or memory have run out.
 [[nodiscard]] bool ran_out(int error_number);
 
-/// Returns RONDO_ERROR_SYSTEM with errno's text, e.g. system_error("connect to 127.0.0.1:4000", errno). If ran_out(),
-/// the status is RONDO_ERROR_OUT_OF_RESOURCES.
+/// Returns RONDO_ERROR_SYSTEM with errno's text. An example is system_error("connect to 127.0.0.1:4000", errno). If
+/// ran_out() is true, the status is RONDO_ERROR_OUT_OF_RESOURCES.
 [[nodiscard]] Error system_error(const std::string &what, int error_number);
 
 template <class T>
@@ -70,14 +70,15 @@ class [[nodiscard]] Result<void> {
 #define RONDO_CONCAT_2(a, b) a##b
 #define RONDO_CONCAT(a, b) RONDO_CONCAT_2(a, b)
 
-/// Passes a failure of `expression` (a Result) on to the caller.
+/// Returns the failure of `expression` (a Result) from the calling function.
 #define RONDO_TRY(expression)                                          \
   do {                                                                 \
     if (auto rondo_result = (expression); !rondo_result.ok())          \
       return std::move(rondo_result).error();                          \
   } while (false)
 
-/// Declares or assigns `target` from a Result's value, or passes its failure on: RONDO_TRY_ASSIGN(auto fd, open(...)).
+/// Sets `target` to the value of a Result, or returns its failure: RONDO_TRY_ASSIGN(auto fd, open(...)). It may declare
+/// `target`.
 #define RONDO_TRY_ASSIGN(target, expression) \
   RONDO_TRY_ASSIGN_AS(RONDO_CONCAT(rondo_result_, __LINE__), target, expression)
 #define RONDO_TRY_ASSIGN_AS(name, target, expression)  \

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A system library that is opened at run time, and its functions by name. It is never closed: it may have threads, and
-// work that ends with the process.
+// This class opens a system library at run time, and finds its functions by name. It never closes the library, which
+// may have threads, and work that ends with the process.
 #pragma once
 
 #include <dlfcn.h>
@@ -13,9 +13,9 @@ namespace rondo {
 
 class RuntimeLibrary {
  public:
-  /// Opens the named file. False: it cannot be opened, see why().
+  /// Opens the named file. Returns false if it cannot be opened; why() has the reason.
   bool open(const std::string &path) { return try_open(path); }
-  /// Opens the named file, or if `path` is empty the first of `usual` that can be opened.
+  /// Opens the named file. If `path` is empty, opens the first file of `usual` that can be opened.
   bool open(const std::string &path, std::span<const char *const> usual) {
     if (!path.empty()) return try_open(path);
     for (const char *const name : usual)
@@ -23,14 +23,14 @@ class RuntimeLibrary {
     return false;
   }
 
-  /// Opens the library only if something has loaded it already.
+  /// Opens the library only if the process has loaded it already.
   bool open_loaded(const std::string &path) {
     path_ = path;
     handle_ = ::dlopen(path.c_str(), RTLD_NOW | RTLD_NOLOAD);
     return handle_ != nullptr;
   }
 
-  /// Finds a function, or sets null if the library lacks it. If it is needed, missing() names it then.
+  /// Finds a function. If the library lacks it, sets null, and if it is needed, missing() then names it.
   template <class Function>
   void find(Function *&function, const char *name, bool needed = true) {
     void *const found = ::dlsym(handle_, name);
@@ -38,11 +38,11 @@ class RuntimeLibrary {
     function = reinterpret_cast<Function *>(found);
   }
 
-  /// Returns the file that was opened, or tried last.
+  /// Returns the file that was opened, or the last one that was tried.
   [[nodiscard]] const std::string &path() const { return path_; }
   /// Returns the error of each file that could not be opened.
   [[nodiscard]] const std::string &why() const { return why_; }
-  /// Returns the functions that were not found; empty if none.
+  /// Returns the needed functions that were not found, or "".
   [[nodiscard]] const std::string &missing() const { return missing_; }
 
  private:

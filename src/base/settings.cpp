@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// merge(): rondo_config_t over the environment, field by field of the table in config.cpp. The struct comes from a
-// caller of any version.
+// This file merges rondo_config_t over the environment, field by field of the table in config.cpp. The struct comes
+// from a caller of any version.
 #include <algorithm>
 #include <cstddef>
 
@@ -13,7 +13,7 @@ constexpr size_t size_first_version = offsetof(rondo_config_t, network_interface
 constexpr size_t size_second_version = offsetof(rondo_config_t, max_ctas) + sizeof(uint32_t);
 constexpr size_t size_third_version = offsetof(rondo_config_t, reserved) + sizeof(uint32_t);
 static_assert(sizeof(rondo_config_t) == size_third_version && size_second_version > size_first_version);
-/// No later version is larger; a greater `size` is an uninitialised one, whose tail is better not read.
+/// A bound above the size of every later version. A greater `size` is not initialised, so the struct is not read.
 constexpr size_t size_max = 4096;
 
 Result<void> check_size(const rondo_config_t &caller) {
@@ -31,8 +31,8 @@ Result<void> check_size(const rondo_config_t &caller) {
   return {};
 }
 
-/// Drops a setting that contradicts the caller's. The kernel load_store has no protocol. If the caller asks for one of
-/// the two, the environment's value of the other does not count.
+/// Drops a setting of the environment that contradicts the caller's. The kernel load_store has no protocol. So if the
+/// caller requests one of the two, the environment's value of the other is ignored.
 void drop_what_contradicts(const rondo_config_t &caller, Settings &settings) {
   if (settings.kernel != RONDO_KERNEL_LOAD_STORE) return;
   if (caller.kernel == RONDO_KERNEL_LOAD_STORE && caller.protocol == RONDO_PROTOCOL_AUTO)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A lock for a few instructions on the path of every call: it costs one read-modify-write, where a std::mutex costs two
-// and two calls. A thread that fails to take it is not woken: it yields the core, then naps, since the holder may have
-// a lower priority. So it is not for work that often takes long.
+// This lock is for a few instructions on the path of every call. It costs one read-modify-write, while a std::mutex
+// costs two, and two calls. A thread that fails to take it is not woken. The thread yields the core, then naps, since
+// the holder may have a lower priority. So do not use the lock for work that often takes long.
 #pragma once
 
 #include <atomic>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Keeps a system call of the library from ending the program by a signal.
+// This class prevents system calls of the library from ending the program by a signal.
 #pragma once
 
 #include <signal.h>
@@ -9,9 +9,10 @@
 
 namespace rondo {
 
-/// Makes two kinds of write in this thread fail while it lives. A write to a pipe that nobody reads fails with EPIPE,
-/// one beyond the limit of `ulimit -f` with EFBIG. Neither raises SIGPIPE or SIGXFSZ. The kernel sends both signals to
-/// the thread that made the call, so a signal that arrives meanwhile is taken here, unless one was pending before.
+/// While it lives, two kinds of write in this thread fail without a signal. A write to a pipe without a reader fails
+/// with EPIPE instead of SIGPIPE. A write beyond the limit of `ulimit -f` fails with EFBIG instead of SIGXFSZ. The
+/// kernel sends both signals to the thread that made the call. So this object consumes a signal that arrives while it
+/// lives, unless one was pending before.
 class SignalsAbsorbed {
  public:
   SignalsAbsorbed() {
@@ -27,7 +28,7 @@ class SignalsAbsorbed {
   ~SignalsAbsorbed() {
     const int error = errno;
     constexpr timespec no_time{};
-    while (::sigtimedwait(&absorbed_, nullptr, &no_time) > 0) {  // bounded: each of the two is pending once at most
+    while (::sigtimedwait(&absorbed_, nullptr, &no_time) > 0) {  // ends, as each of the two is pending once at most
     }
     ::pthread_sigmask(SIG_SETMASK, &before_, nullptr);
     errno = error;

@@ -19,7 +19,7 @@ constexpr std::array units{Unit{"G", 30}, Unit{"M", 20}, Unit{"K", 10}};
 constexpr size_t decimals_max = 9;
 
 std::string three_digits(double value) {
-  constexpr double three_digits_end = 999.5;  // from here on %.3g would write an exponent: 1020K, not 1.02e+03K
+  constexpr double three_digits_end = 999.5;  // from here on %.3g would print 1.02e+03K in place of 1020K
   std::array<char, 64> text{};
   std::snprintf(text.data(), text.size(), value < three_digits_end ? "%.3g" : "%.0f", value);
   return text.data();
@@ -62,7 +62,7 @@ std::optional<uint64_t> read_bytes(std::string_view text) {
   if (!fraction) return std::nullopt;
   uint64_t one = 1;
   for (size_t at = 0; at < decimals.size(); ++at) one *= 10;
-  const uint64_t part = *fraction << *shift;  // below 2^30 * 2^30
+  const uint64_t part = *fraction << *shift;  // no overflow: below 2^30 * 2^30
   if (part % one != 0) return std::nullopt;
   return checked_add(*bytes, part / one);
 }
@@ -97,7 +97,7 @@ std::string show_volume(double bytes) {
 }
 
 std::string show_duration(double time_us) {
-  constexpr double next = 0.9995;  // of a unit: what is more is not written as 1000 of the smaller one
+  constexpr double next = 0.9995;  // of a unit: a larger value would be shown as 1000 of the smaller unit
   if (time_us < next) return three_digits(time_us * 1e3) + " ns";
   if (time_us < next * 1e3) return three_digits(time_us) + " us";
   if (time_us < next * 1e6) return three_digits(time_us / 1e3) + " ms";

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reads and writes numbers of bytes, everywhere alike, with K, M or G (powers of 1,024). Writes times and counts.
+// These functions read and write numbers of bytes with K, M or G (powers of 1,024). Others write times and counts. All
+// of Rondo uses them.
 #pragma once
 
 #include <cstdint>
@@ -9,11 +10,11 @@
 
 namespace rondo {
 
-/// Parses a number of bytes: digits, an optional fraction, and K, M or G, also as KB or KiB, in any case. Returns
-/// nothing for other text, for a number that is not whole, or for more than 64 bits.
+/// Parses a number of bytes: digits, an optional fraction, and K, M or G, which may be KB or KiB, in any case. Returns
+/// nothing for other text, for a number of bytes that is not whole, or for more than 64 bits.
 [[nodiscard]] std::optional<uint64_t> read_bytes(std::string_view text);
 
-/// Returns e.g. "64", "4K", "1M" or "1G": exact, and the shortest form that read_bytes() reads back as `bytes`.
+/// Returns the shortest exact form that read_bytes() reads back as `bytes`, such as "64", "4K", "1M" or "1G".
 [[nodiscard]] std::string show_bytes(uint64_t bytes);
 
 /// Returns a computed number of bytes to three digits: "1.75G", "1020K", "977K".
@@ -25,7 +26,7 @@ namespace rondo {
 /// Returns a time with its unit, to three digits: "850 ns", "12.3 us", "4.5 ms", "75 s".
 [[nodiscard]] std::string show_duration(double time_us);
 
-/// Returns e.g. "1 rank" or "3 processes". `what` is one of them.
+/// Returns a count with its noun, such as "1 rank" or "3 processes". `what` is the singular.
 [[nodiscard]] std::string counted(uint64_t count, std::string_view what);
 
 }  // namespace rondo

@@ -7,13 +7,13 @@
 namespace rondo {
 namespace {
 
-constexpr size_t text_bytes_max = 64;  // no name is as long, and the distance costs the product of the lengths
+constexpr size_t text_bytes_max = 64;  // above the length of every name; the time grows with the product of the lengths
 
 char lower(char letter) {
   return letter >= 'A' && letter <= 'Z' ? static_cast<char>(letter - 'A' + 'a') : letter;
 }
 
-/// Returns how many letters must be inserted, removed or changed to make one of the other (Levenshtein).
+/// Returns how many letters must be inserted, removed or changed to turn one text into the other (Levenshtein).
 size_t edit_distance(std::string_view one, std::string_view other) {
   std::vector<size_t> row(other.size() + 1);
   for (size_t column = 0; column < row.size(); ++column) row[column] = column;

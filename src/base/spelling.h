@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Suggests the name that a user may have meant.
+// These functions suggest the name that a user may have meant.
 #pragma once
 
 #include <string>
@@ -11,11 +11,11 @@ namespace rondo {
 /// `letters_max` letters must be inserted, removed or changed.
 [[nodiscard]] std::string nearest_name(std::string_view text, std::string_view list, size_t letters_max);
 
-/// Returns e.g. "; did you mean ring?", or "" if no name of `list` is near. One letter may be wrong, and in a long text
-/// one of three.
+/// Returns a hint such as "; did you mean ring?", or "" if no name of `list` is near. One letter may be wrong. In a
+/// long text, one of three may be.
 [[nodiscard]] std::string did_you_mean(std::string_view text, std::string_view list);
 
-/// Returns the end of a message about an unknown name. It has the names of `list`, and did_you_mean().
+/// Returns the end of a message about an unknown name: the names of `list`, and did_you_mean().
 [[nodiscard]] std::string known_are(std::string_view text, std::string_view list);
 
 /// Returns the letters of `text` in lower case, without '-' and '_'.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The library's own threads.
+// This file starts the library's own threads.
 #pragma once
 
 #include <signal.h>
@@ -13,7 +13,7 @@
 
 namespace rondo {
 
-/// Signals belong to the application's threads: ours are born with all of them blocked.
+/// Blocks all signals while it lives. Signals belong to the application's threads, so ours start with all blocked.
 class SignalsBlocked {
  public:
   SignalsBlocked() {
@@ -29,7 +29,7 @@ class SignalsBlocked {
   sigset_t before_{};
 };
 
-/// Runs `body`. RONDO_ERROR_OUT_OF_RESOURCES says what for: "a stream".
+/// Starts a thread that runs `body`. RONDO_ERROR_OUT_OF_RESOURCES names the purpose, such as "a stream".
 template <class Body>
 [[nodiscard]] Result<std::thread> start_thread(const std::string &purpose, Body body) {
   const SignalsBlocked blocked;

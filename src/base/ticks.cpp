@@ -12,7 +12,7 @@
 namespace rondo {
 namespace {
 
-/// Returns whether the processor says that its counter neither stops nor changes its pace.
+/// Returns whether the processor reports that its counter never stops and never changes its rate.
 bool has_invariant_counter() {
 #if defined(__x86_64__)
   constexpr unsigned power_leaf = 0x80000007;
@@ -27,8 +27,8 @@ bool has_invariant_counter() {
 #endif
 }
 
-/// Returns whether the kernel trusts the counter. It drops the counter from this list when it sees that the cores'
-/// counters differ.
+/// Returns whether the kernel trusts the counter. If it sees that the counters of the cores differ, it drops the
+/// counter from this list.
 bool kernel_trusts_counter() {
   const std::string names =
       " " + read_kernel_line("/sys/devices/system/clocksource/clocksource0/available_clocksource") + " ";
@@ -42,7 +42,7 @@ TickSource best_tick_source() {
 }
 
 TickMark mark_ticks(TickSource source) {
-  // The thread may lose its core between the two clocks: the closest of a few attempts counts.
+  // The thread may lose its core between reading the two clocks, so the closest of a few attempts is used.
   constexpr int attempt_count = 8;
   TickMark best;
   uint64_t best_gap_ns = UINT64_MAX;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ticks are for times that are taken at every operation and read seldom. They are converted only when read.
+// Ticks are for times that every operation takes and that are seldom read. They are converted to times when read.
 #pragma once
 
 #include <cstdint>
@@ -9,12 +9,13 @@
 namespace rondo {
 
 /// The unit of ticks.
-/// - counter: the processor's time stamp counter, if it keeps one pace on all cores. It costs a few nanoseconds even
-///   where clock_gettime() is a system call.
+/// - counter: the processor's time stamp counter, if it has one rate on all cores. It costs a few nanoseconds, even if
+///   clock_gettime() is a system call.
 /// - clock: now_ns()
 enum class TickSource : uint64_t { clock = 0, counter = 1 };
 
-/// Returns the counter if processor and kernel both vouch for it. Ranks of one host share the choice of one of them.
+/// Returns the counter if processor and kernel both trust it. The ranks of a host share the choice that one of them
+/// makes.
 [[nodiscard]] TickSource best_tick_source();
 
 [[nodiscard]] inline uint64_t read_ticks([[maybe_unused]] TickSource source) {
@@ -24,7 +25,7 @@ enum class TickSource : uint64_t { clock = 0, counter = 1 };
   return now_ns();
 }
 
-/// One moment by both clocks.
+/// One moment, read by both clocks.
 struct TickMark {
   uint64_t ticks = 0;
   uint64_t at_ns = 0;
@@ -32,8 +33,8 @@ struct TickMark {
 
 [[nodiscard]] TickMark mark_ticks(TickSource source);
 
-/// Converts `ticks` to a time, by a mark from before and one from after. Ticks outside of the marks count as the nearer
-/// mark.
+/// Converts `ticks` to a time, by one mark from before and one from after. Ticks outside of the marks get the time of
+/// the nearer mark.
 [[nodiscard]] uint64_t ticks_to_ns(uint64_t ticks, const TickMark &before, const TickMark &after);
 
 }  // namespace rondo

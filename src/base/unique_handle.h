@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Owns a C handle. The traits have `using Handle`, `static constexpr Handle invalid` and `static void close(Handle)`.
-// If owning takes more than that, they also have `static Handle take(Handle)` and `static void forget(Handle)`.
+// This class owns a C handle. Its traits have `using Handle`, `static constexpr Handle invalid` and
+// `static void close(Handle)`. If owning takes more work, they also have `static Handle take(Handle)` and
+// `static void forget(Handle)`.
 #pragma once
 
 #include <unistd.h>
@@ -50,17 +51,18 @@ class UniqueHandle {
   Handle handle_ = Traits::invalid;
 };
 
-/// Takes over a descriptor that the system has just returned; passes on -1. A descriptor of 0 to 2 is moved above 2. If
-/// the program was started without standard streams, its prints thus cannot go into a file or socket of Rondo's.
-/// Returns the descriptor, which is then registered for close_inherited_descriptors(), or -1 with errno.
+/// Takes ownership of a descriptor that the system has just returned, and registers it for
+/// close_inherited_descriptors(). Returns the descriptor, or -1 with errno. It passes on -1. A descriptor of 0 to 2 is
+/// moved above 2. So if the program was started without standard streams, it does not print into a file or socket of
+/// Rondo.
 [[nodiscard]] int take_descriptor(int descriptor);
-/// Removes a descriptor from the register and leaves it open: another object owns it from now on.
+/// Removes a descriptor from the register and leaves it open, because another object owns it from now on.
 void forget_descriptor(int descriptor);
-/// Removes a descriptor from the register and closes it. Does nothing where it is not registered any more, since the
-/// child of a fork() may have opened another file under its number.
+/// Removes a descriptor from the register and closes it. If it is not registered any more, it does nothing, since the
+/// child of a fork() may have opened another file with the same number.
 void close_descriptor(int descriptor);
-/// Closes every registered descriptor. For the child handler of fork(): a socket that stays open in a child hides the
-/// death of its rank from the other ranks. Calls nothing but close().
+/// Closes every registered descriptor. The child handler of fork() calls it, because a socket that stays open in a
+/// child hides the death of its rank from the other ranks. It calls nothing but close().
 void close_inherited_descriptors();
 
 struct FileDescriptorTraits {
@@ -70,7 +72,7 @@ struct FileDescriptorTraits {
   static void forget(Handle handle) { forget_descriptor(handle); }
   static void close(Handle handle) { close_descriptor(handle); }
 };
-/// An own descriptor, always above 2. It is closed in children of fork() once the library is in use.
+/// A descriptor of the library, always above 2. It is closed in children of fork() once the library is in use.
 using FileDescriptor = UniqueHandle<FileDescriptorTraits>;
 
 struct MappedRange {
@@ -87,8 +89,8 @@ struct MappingTraits {
 };
 using Mapping = UniqueHandle<MappingTraits>;
 
-/// Leaves shared memory of the library's out of children of fork(), which would keep it after the ranks have ended.
-/// A failure is harmless: the child has a mapping that it does not use.
+/// Excludes a mapping of shared memory from children of fork(), which would keep it after the ranks have ended. A
+/// failure is harmless: the child has a mapping that it does not use.
 inline void keep_from_children(const Mapping &mapping) {
   static_cast<void>(::madvise(mapping.get().address, mapping.get().bytes, MADV_DONTFORK));
 }

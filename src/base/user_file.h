@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reads a file that a user named. Whatever the name leads to, it is never waited for: only regular files are opened.
+// These functions read a file that a user named. They open only regular files, so they never wait for a FIFO or device.
 #pragma once
 
 #include <fcntl.h>
@@ -13,7 +13,7 @@
 
 namespace rondo {
 
-/// Returns "a FIFO", "a device" etc., or null for a regular file.
+/// Returns a name such as "a FIFO" or "a device", or null for a regular file.
 inline const char *special_kind(mode_t mode) {
   if (S_ISREG(mode)) return nullptr;
   if (S_ISDIR(mode)) return "a folder";
@@ -22,14 +22,14 @@ inline const char *special_kind(mode_t mode) {
   return "a device";
 }
 
-/// A descriptor to read from, or why there is none: "it is a FIFO or pipe, no regular file".
+/// A descriptor for reading, or the reason for having none, such as "it is a FIFO or pipe, no regular file".
 struct UserFile {
-  int descriptor = -1;  ///< the caller's to close
+  int descriptor = -1;  ///< the caller closes it
   size_t bytes = 0;
   std::string problem;
 };
 
-/// Opens a regular file for reading. The caller takes the descriptor over.
+/// Opens a regular file for reading. The caller owns the descriptor.
 [[nodiscard]] inline UserFile open_user_file(const std::string &path) {
   UserFile file;
   const auto refuse = [&file](const std::string &why) {
@@ -40,8 +40,8 @@ struct UserFile {
   };
   struct stat about {};
   if (::stat(path.c_str(), &about) != 0) return refuse(std::strerror(errno));
-  // Opening a device may have an effect, so the kind is checked first. It is checked again once the file is open, since
-  // another file may have replaced the first.
+  // Opening a device may have an effect, so the kind of file is checked first. It is checked again after opening, since
+  // another file may have replaced the first one.
   for (int look = 0; look < 2; ++look) {
     if (const char *kind = special_kind(about.st_mode))
       return refuse("it is " + std::string(kind) + ", no regular file");
@@ -53,12 +53,12 @@ struct UserFile {
   return file;
 }
 
-/// Reads up to `bytes_max` + 1 bytes of an open file, so that the caller sees whether it is longer than `bytes_max`.
-/// Returns what went wrong, or nothing.
+/// Reads up to `bytes_max` + 1 bytes of an open file. So the caller sees whether the file is longer than `bytes_max`.
+/// Returns an error, or nothing.
 [[nodiscard]] inline std::optional<std::string> read_open_file(int descriptor, size_t bytes_max, std::string &text) {
   constexpr size_t piece_bytes = 64 * 1024;
   text.clear();
-  for (size_t wanted = bytes_max + 1; wanted > 0;) {  // ends with the file, or at bytes_max + 1
+  for (size_t wanted = bytes_max + 1; wanted > 0;) {  // ends with the file, or after bytes_max + 1 bytes
     const size_t before = text.size(), piece = wanted < piece_bytes ? wanted : piece_bytes;
     text.resize(before + piece);
     const ssize_t got = ::read(descriptor, text.data() + before, piece);
@@ -71,7 +71,7 @@ struct UserFile {
   return std::nullopt;
 }
 
-/// Reads a file that a user named as read_open_file() does.
+/// Reads a file that a user named, like read_open_file().
 [[nodiscard]] inline std::optional<std::string> read_user_file(const std::string &path, size_t bytes_max,
                                                                std::string &text) {
   const UserFile file = open_user_file(path);

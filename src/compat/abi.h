@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// This file declares the binary interface of libnccl.so.2 as far as Rondo implements it: names, numbers, layouts.
-// It serves the library, and test programs on systems without NVIDIA's header. tests/compat compares it with that
-// header where one is installed. Releases 2.28 to 2.32 use these numbers, and none of them changed an older one.
+// This file declares the binary interface of libnccl.so.2, as far as Rondo implements it: names, numbers, layouts. The
+// library uses it, and so do test programs on systems without NVIDIA's header. If that header is installed,
+// tests/compat compares the two. Releases 2.28 to 2.32 use these numbers, and none of them changed an older number.
 #pragma once
 
 #include <cstddef>
@@ -66,8 +66,9 @@ enum ncclScalarResidence_t : int {
 constexpr int ncclSplitNoColor = -1;  ///< The macro NCCL_SPLIT_NOCOLOR has this value.
 constexpr int ncclShrinkAbort = 1;    ///< The macro NCCL_SHRINK_ABORT has this value.
 
-/// Later releases append fields. `size` says how many of them the caller has; a field that nobody set is INT32_MIN or
-/// null. The fields are named as far as Rondo reads them or a caller of release 2.30 sets them.
+/// The configuration of a communicator. Later releases append fields, and `size` says which fields the caller has. A
+/// field that was not set is INT32_MIN or null. The struct has the fields that Rondo reads, or that a caller of release
+/// 2.30 sets.
 struct ncclConfig_t {
   size_t size;
   unsigned magic;
@@ -92,7 +93,7 @@ struct ncclConfig_t {
   int graphStreamOrdering;
 };
 
-/// A strided set of ranks, of the device-side interface.
+/// A strided set of ranks. It belongs to the device-side interface.
 struct ncclTeam_t {
   int nRanks;
   int rank;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The collectives and messages. Their arguments are checked by the call itself, so that a group knows before it runs
-// anything.
+// This file has the collectives and messages. Each call checks its arguments itself, so that a group knows of a wrong
+// call before it runs anything.
 #include <string>
 
 #include "src/compat/exports.h"
@@ -24,7 +24,7 @@ struct Arguments {
   size_t count;
   ncclDataType_t type;
   ncclRedOp_t op = ncclSum;
-  int root = 0;  ///< of a message, the peer
+  int root = 0;  ///< root, or the peer of a message
 
   [[nodiscard]] bool is_message() const { return kind == RONDO_SEND || kind == RONDO_RECV; }
 };
@@ -33,7 +33,7 @@ ncclResult_t refuse(const Arguments &call, const std::string &what) {
   return fail(ncclInvalidArgument, std::string(call.function) + ": " + what);
 }
 
-/// Checks what does not depend on the communicator's device; Rondo checks the rest.
+/// Checks the arguments that do not depend on the communicator's device. Rondo checks the others.
 ncclResult_t check(const Arguments &call, ncclComm *comm) {
   if (const ncclResult_t ready = check_ready(comm, call.function); ready != ncclSuccess) return ready;
   if (comm->finalized) return refuse(call, "the communicator was finalized; only ncclCommDestroy is left");
@@ -58,7 +58,7 @@ ncclResult_t check(const Arguments &call, ncclComm *comm) {
   return ncclSuccess;
 }
 
-/// Runs or keeps the call. A collective of no elements ends here, on all ranks alike; a message of none is sent.
+/// Runs or keeps the call. A collective without elements ends here, on all ranks. A message without elements is sent.
 ncclResult_t submit(const Arguments &call, ncclComm *comm, cudaStream_t stream) {
   if (const ncclResult_t checked = check(call, comm); checked != ncclSuccess) return note(checked);
   if (call.count == 0 && !call.is_message()) return ncclSuccess;

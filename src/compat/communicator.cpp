@@ -17,11 +17,11 @@ namespace {
 
 constexpr long first_nap_ns = 20'000, longest_nap_ns = 500'000;
 
-/// Every ncclComm that this process has, for as long as it lives.
+/// All ncclComm objects of this process. They are never freed.
 struct Pool {
   std::mutex mutex;
   std::vector<std::unique_ptr<ncclComm>> all;
-  std::vector<ncclComm *> free;  ///< the one that ended first comes first
+  std::vector<ncclComm *> free;  ///< unused objects; the one that ended first is reused first
 };
 
 Pool &pool() {
@@ -36,7 +36,7 @@ rondo_status_t status_of(rondo_comm_t handle) {
   return asked == RONDO_OK ? status : asked;
 }
 
-/// Keeps the communicator's own failure as the last error.
+/// Stores the communicator's own failure as the last error.
 ncclResult_t fail_with(rondo_comm_t handle, rondo_status_t status) {
   if (status == RONDO_OK) return ncclSuccess;
   return fail(result_of(status), rondo_last_error_message(handle));
@@ -118,7 +118,8 @@ ncclResult_t state_of(ncclComm *comm) {
   return fail_with(handle, status);
 }
 
-/// Polls: Rondo offers no call that waits for the end of an initialisation. Its own deadline bounds the loop.
+/// Waits by polling, since Rondo has no call that waits for an initialisation. The initialisation's deadline ends the
+/// loop.
 ncclResult_t wait_until_made(ncclComm *comm) {
   const rondo_comm_t handle = comm->handle;
   timespec nap{0, first_nap_ns};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// This file declares what a program holds as ncclComm_t: a rank's part of a communicator of Rondo.
+// This file declares ncclComm_t: one rank's side of a communicator of Rondo.
 #pragma once
 
 #include <atomic>
@@ -8,42 +8,42 @@
 #include "rondo/rondo.h"
 #include "src/compat/abi.h"
 
-/// The memory of an ended one stays allocated and is used for a later one. So a handle that a program uses after its
-/// end is noticed, as long as no new communicator has taken its place.
-/// The atomics are read by threads that poll or abort while another one makes or ends the communicator.
+/// A rank's communicator. Its memory is kept after its end, and a later communicator reuses it. So the use of a handle
+/// after its end is noticed, until a new communicator uses the memory. Threads that poll or abort read the atomics,
+/// while another thread makes or ends the communicator.
 struct ncclComm {
-  std::atomic<bool> alive = false;             ///< pairs with itself: it is false from the end on
-  std::atomic<bool> ready = false;             ///< pairs with itself: once true, the communicator has been made
+  std::atomic<bool> alive = false;             ///< pairs with itself: false once the communicator has ended
+  std::atomic<bool> ready = false;             ///< pairs with itself: true once the communicator is made
   std::atomic<rondo_comm_t> handle = nullptr;  ///< pairs with itself; null until the group that makes it has ended
-  std::atomic<bool> finalized = false;         ///< pairs with itself: of two threads that finalize, one is refused
-  std::atomic<bool> revoked = false;           ///< likewise, of two that revoke
-  ncclResult_t refusal = ncclSuccess;  ///< why it will never have a handle
-  std::atomic<int> rank = 0, rank_count = 0;  ///< written before `ready`; a part of a split learns them then
+  std::atomic<bool> finalized = false;         ///< pairs with itself: if two threads finalize, one is refused
+  std::atomic<bool> revoked = false;           ///< pairs with itself: if two threads revoke, one is refused
+  ncclResult_t refusal = ncclSuccess;  ///< reason why it will never have a handle
+  std::atomic<int> rank = 0, rank_count = 0;  ///< written before `ready`; only then a part of a split knows them
   int device = 0;
   bool blocking = true;
 };
 
 namespace rondo::compat {
 
-/// Returns a new one without a handle. Any thread.
+/// Returns a new communicator without a handle. Any thread.
 [[nodiscard]] ncclComm *make_communicator(int rank, int rank_count, int device, bool blocking);
 
-/// Takes `comm` out of use if it still has `handle`. False: another thread has ended it. Any thread.
+/// Retires `comm` if it still has `handle`. Returns false if another thread has ended it. Any thread.
 [[nodiscard]] bool retire(ncclComm *comm, rondo_comm_t handle);
 
-/// Checks that `comm` is in use. `function` begins the sentence of a refusal.
+/// Checks that `comm` is in use. `function` begins the message of an error.
 [[nodiscard]] ncclResult_t check_alive(const ncclComm *comm, const char *function);
 
-/// Checks also that its making has ended well. A communicator that is still being made gives ncclInvalidArgument.
+/// Checks in addition that its initialisation has succeeded. While that is still running, returns ncclInvalidArgument.
 [[nodiscard]] ncclResult_t check_ready(ncclComm *comm, const char *function);
 
-/// Returns the state of `comm`, which is in use: ncclSuccess, ncclInProgress or its failure.
+/// Returns the state of a `comm` that is in use: ncclSuccess, ncclInProgress or its failure.
 [[nodiscard]] ncclResult_t state_of(ncclComm *comm);
 
-/// Waits until the making of `comm` has ended. A failure ends `comm`.
+/// Waits until the initialisation of `comm` has ended. If it failed, ends `comm`.
 ncclResult_t wait_until_made(ncclComm *comm);
 
-/// Ends `comm`, whether it is usable or not. `abort` ends its operations on all ranks first.
+/// Ends `comm`, even if it has failed. With `abort`, first ends its operations on all ranks.
 ncclResult_t end_communicator(ncclComm *comm, bool abort);
 
 }  // namespace rondo::compat

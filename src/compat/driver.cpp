@@ -18,9 +18,9 @@ using Address = uint64_t;
 
 constexpr Status success = 0, invalid_context = 201;
 
-/// The functions have the names under which the driver exports them.
+/// The functions of the driver, with the names under which the driver exports them.
 struct Driver {
-  std::string trouble;  ///< empty: all of them were found, and the driver is initialised
+  std::string trouble;  ///< empty if all functions were found and the driver is initialised
   Status (*init)(unsigned) = nullptr;
   Status (*error_name)(Status, const char **) = nullptr;
   Status (*get_device)(int *) = nullptr;
@@ -70,7 +70,7 @@ Driver open_driver() {
   return driver;
 }
 
-/// The driver is never closed: its threads may go on until the process ends.
+/// Returns the driver, which is never closed, because its threads may run until the process ends.
 const Driver &driver() {
   static const auto *const instance = new Driver(open_driver());
   return *instance;
@@ -88,7 +88,7 @@ class CurrentContext {
     int device = 0;
     const Status status = driver().get_device(&device);
     if (status != invalid_context) return check(status, "cuCtxGetDevice");
-    // The context is not released, because its allocations last only as long as it does.
+    // The context is not released, because memory that was allocated in it would be freed.
     Context context = nullptr;
     if (const auto found = check(driver().device_get(&device, 0), "cuDeviceGet"); found != ncclSuccess) return found;
     if (const auto retained = check(driver().retain(&context, device), "cuDevicePrimaryCtxRetain");

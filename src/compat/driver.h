@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The few calls of the CUDA driver that the library makes itself. The driver is opened by the first of them.
+// These are the few calls of the CUDA driver that this library makes itself. The first of them opens the driver.
 #pragma once
 
 #include <cstddef>
@@ -8,8 +8,7 @@
 
 namespace rondo::compat {
 
-/// Writes the device that the calling thread has made current; device 0 where it has made none, as the CUDA runtime
-/// has it.
+/// Writes the device that is current on the calling thread. If none is, it is device 0, as in the CUDA runtime.
 ncclResult_t current_device(int *device);
 
 /// Allocates memory of the current device. Any thread.

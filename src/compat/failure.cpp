@@ -12,20 +12,20 @@ namespace {
 
 constexpr int default_version = 23007;
 constexpr int first_version_with_timeout = 23000;
-constexpr int version_min = 20000, version_max = 99999;  // major * 10,000 + minor * 100 + patch
+constexpr int version_min = 20000, version_max = 99999;  // numbers are major * 10,000 + minor * 100 + patch
 
 struct LastFailure {
   std::mutex mutex;
   std::string sentence;
 };
 
-/// It is never destroyed: threads may ask until the process ends.
+/// Returns the last failure. It is never destroyed, because threads may read it until the process ends.
 LastFailure &kept() {
   static auto *const instance = new LastFailure;
   return *instance;
 }
 
-/// Reads "2.28.9" or "22809".
+/// Parses a version such as "2.28.9" or "22809".
 std::optional<int> parse_version(const char *text) {
   long parts[3] = {};
   int count = 0;
@@ -50,7 +50,7 @@ bool has_timeouts() {
   return version >= first_version_with_timeout;
 }
 
-/// Tells whether a driver's error is the reason, as its name in the message shows.
+/// Returns whether the reason is an error of the driver, whose name is then in the message.
 bool is_of_driver(const std::string &message) { return message.find("CUDA_ERROR_") != std::string::npos; }
 
 }  // namespace
@@ -92,7 +92,7 @@ ncclResult_t result_of(rondo_status_t status) {
 ncclResult_t pass_on(rondo_status_t status, rondo_comm_t comm) {
   if (status == RONDO_OK) return ncclSuccess;
   rondo_error_t error = RONDO_ERROR_INIT;
-  // A communicator that failed before keeps the reason; any other refusal is the thread's last error.
+  // A communicator that failed earlier has the reason. Otherwise it is this thread's last error.
   static_cast<void>(rondo_comm_last_error(status == RONDO_ERROR_COMM_FAILED ? comm : nullptr, &error));
   const std::string message = error.message;
   const rondo_status_t reason = error.status == RONDO_OK ? status : error.status;

@@ -25,7 +25,7 @@ struct OpEnd {
 struct Group {
   int depth = 0;
   ncclResult_t refusal = ncclSuccess;
-  std::string sentence;  ///< of the refusal
+  std::string sentence;  ///< text of the refusal
   std::vector<Initialisation> initialisations;
   std::vector<Collective> collectives;
   std::vector<OpEnd> op_ends;
@@ -121,7 +121,7 @@ ncclResult_t start(Initialisation &initialisation) {
   return ncclSuccess;
 }
 
-/// Ends the communicators that were started, so that no rank waits for a missing one. Their handles then give the
+/// Ends the communicators that were started, so that no rank waits for a missing one. Their handles then return the
 /// reason.
 void give_up(const std::vector<Initialisation> &initialisations, ncclResult_t refusal) {
   for (const Initialisation &each : initialisations) {
@@ -133,7 +133,8 @@ void give_up(const std::vector<Initialisation> &initialisations, ncclResult_t re
   }
 }
 
-/// All of them are begun before the first is waited for: they may be ranks of one communicator.
+/// Runs all initialisations. All of them begin before it waits for the first one, as they may be ranks of one
+/// communicator.
 ncclResult_t run_all(std::vector<Initialisation> &initialisations) {
   for (Initialisation &each : initialisations)
     if (const ncclResult_t started = start(each); started != ncclSuccess) {
@@ -157,7 +158,8 @@ ncclResult_t run_each(const std::vector<Collective> &collectives) {
   return ncclSuccess;
 }
 
-/// Messages that cross must be a group of Rondo's. Collectives alone need none.
+/// Runs all collectives and messages. With messages, they form a group of Rondo, because messages may cross.
+/// Collectives alone need no group.
 ncclResult_t run_all(const std::vector<Collective> &collectives) {
   const auto is_message = [](const Collective &each) { return each.kind == RONDO_SEND || each.kind == RONDO_RECV; };
   if (std::none_of(collectives.begin(), collectives.end(), is_message)) return run_each(collectives);
@@ -170,7 +172,7 @@ ncclResult_t run_all(const std::vector<Collective> &collectives) {
   return ended == RONDO_OK ? ncclSuccess : pass_on(ended, nullptr);
 }
 
-/// A group waits for all of its communicators or for none.
+/// Checks that a group has only blocking or only nonblocking communicators, because it waits for all or for none.
 ncclResult_t check_blocking(const Group &of) {
   bool blocking = false, nonblocking = false;
   const auto count = [&](const ncclComm *comm) { (comm->blocking ? blocking : nonblocking) = true; };
@@ -280,7 +282,7 @@ NCCL_ALIAS(GroupStart)
 NCCL_EXPORT ncclResult_t ncclGroupEnd() { return end_group(); }
 NCCL_ALIAS(GroupEnd)
 
-/// Ends the group as ncclGroupEnd() would, so that the thread is not left in it, but runs nothing.
+/// Ends the group as ncclGroupEnd() would, so that the thread is not in a group any more, but runs nothing.
 NCCL_EXPORT ncclResult_t ncclGroupSimulateEnd() {
   drop_group();
   return fail(ncclInvalidUsage,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Calls between ncclGroupStart() and the outermost ncclGroupEnd() of a thread: they are checked and kept, and the end
-// runs them. Outside of a group a call runs at once. All functions concern the calling thread's group.
+// A thread's calls between ncclGroupStart() and the outermost ncclGroupEnd() are checked and kept, and the end runs
+// them. Outside of a group a call runs at once. All functions use the group of the calling thread.
 #pragma once
 
 #include <vector>
@@ -10,7 +10,7 @@
 
 namespace rondo::compat {
 
-/// A collective or message whose arguments have been checked.
+/// A collective or message whose arguments were checked.
 struct Collective {
   rondo_collective_t kind;
   const void *send;
@@ -18,21 +18,21 @@ struct Collective {
   size_t count;
   rondo_type_t type;
   rondo_op_t op;
-  int root;  ///< of a message, the peer
+  int root;  ///< root, or the peer of a message
   ncclComm *comm;
   cudaStream_t stream;
 };
 
-/// A rank's part in the making of a communicator.
+/// One rank's initialisation of a communicator.
 struct Initialisation {
   ncclComm *comm = nullptr;
-  rondo_unique_id_t id{};  ///< a communicator of one rank does not use it, nor does a part of a split
-  ncclComm *parent = nullptr;  ///< of which it is a part, or null if it is made from the id
-  int color = 0, key = 0;      ///< of a part of a split
-  bool shrinks = false;        ///< it is what the parent shrinks to, and the next two count
+  rondo_unique_id_t id{};  ///< not used by a communicator of one rank, or by a part of a split
+  ncclComm *parent = nullptr;  ///< parent of a part, or null if the communicator is made from the id
+  int color = 0, key = 0;      ///< arguments of a split
+  bool shrinks = false;        ///< true if the parent shrinks to it; then the next two fields are used
   std::vector<int> excluded;
   unsigned shrink_flags = 0;
-  bool inherits = false;       ///< a part takes its parent's settings
+  bool inherits = false;       ///< true if it takes its parent's settings
   Settings settings;
 };
 
@@ -40,18 +40,18 @@ struct Initialisation {
 
 void start_group();
 
-/// Ends the innermost group. The outermost end runs what was kept; after a refusal it runs no initialisation and no
-/// collective, and returns that refusal.
+/// Ends the innermost group. The outermost end runs the kept calls. If a call was refused, it runs no initialisation
+/// and no collective, and returns that refusal.
 ncclResult_t end_group();
 
-/// Ends the innermost group as end_group() does, but drops what was kept.
+/// Ends the innermost group like end_group(), but discards the kept calls.
 void drop_group();
 
-/// Keeps a failed result, with its sentence, as the group's refusal, unless it has one. Returns `result`.
+/// Stores a failed result and its message as the group's refusal, unless the group has one. Returns `result`.
 ncclResult_t note(ncclResult_t result);
 
 ncclResult_t run_or_keep(const Collective &collective);
-/// Starts the making of a communicator, and waits for it if the communicator is a blocking one.
+/// Starts an initialisation. If the communicator is blocking, waits for it. In a group, the group's end does so.
 ncclResult_t run_or_keep(Initialisation initialisation);
 ncclResult_t end_or_keep(ncclComm *comm, bool abort);
 /// Ends a created operation of `comm`, in a group behind its calls.

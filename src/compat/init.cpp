@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Communicators are made, ended and asked here.
+// This file makes, ends and queries communicators.
 #include <cstring>
 #include <string>
 #include <vector>
@@ -31,7 +31,7 @@ struct Place {
   int rank, rank_count, device;
 };
 
-/// Writes the handle before anything is waited for: another thread may abort the making with it.
+/// Makes a communicator. It writes the handle before it waits, so that another thread can abort the initialisation.
 ncclResult_t make(ncclComm_t *comm, const Place &place, const ncclUniqueId &id, Settings settings) {
   Initialisation initialisation;
   initialisation.comm = make_communicator(place.rank, place.rank_count, place.device, settings.blocking);
@@ -90,7 +90,7 @@ ncclResult_t init_all(ncclComm_t *comms, int device_count, const int *devices) {
 }
 
 /// Begins the initialisation of a communicator that comes from `parent`, or keeps it for the end of a group. `inherits`
-/// means that no configuration was given. *made is null if it fails.
+/// is true if the caller gave no configuration. If it fails, *made is null.
 ncclResult_t begin_from(ncclComm *parent, Initialisation initialisation, bool inherits, ncclComm_t *made) {
   initialisation.parent = parent;
   initialisation.inherits = inherits;
@@ -101,7 +101,8 @@ ncclResult_t begin_from(ncclComm *parent, Initialisation initialisation, bool in
   return result;
 }
 
-/// A rank without a color does not wait. Communicators that this library makes are nonblocking, and parts inherit that.
+/// Splits a communicator. A rank without a color does not wait. The communicators of this library are nonblocking, and
+/// parts inherit that.
 ncclResult_t split(ncclComm *parent, int color, int key, ncclComm_t *part, const ncclConfig_t *config) {
   constexpr const char *function = "ncclCommSplit";
   if (part == nullptr) return refuse(function, "newcomm is NULL");
@@ -151,7 +152,7 @@ ncclResult_t revoke(ncclComm *comm, int flags) {
   return pass_on(rondo_comm_revoke(handle), handle);
 }
 
-/// Waits for this rank's operations alone. A nonblocking communicator's are left to ncclCommDestroy().
+/// Waits for this rank's operations only. If the communicator is nonblocking, ncclCommDestroy() waits for them instead.
 ncclResult_t finalize(ncclComm *comm) {
   if (const ncclResult_t ready = check_ready(comm, "ncclCommFinalize"); ready != ncclSuccess) return ready;
   if (comm->finalized.exchange(true)) return refuse("ncclCommFinalize", "the communicator was finalized before");
@@ -165,7 +166,7 @@ ncclResult_t end(const char *function, ncclComm *comm, bool abort) {
   return end_or_keep(comm, abort);
 }
 
-/// Writes one of the numbers that a communicator has from its making on.
+/// Writes a number that a communicator has had since it was made.
 template <class T>
 ncclResult_t tell(const char *function, ncclComm *comm, T ncclComm::*member, int *value) {
   if (const ncclResult_t ready = check_ready(comm, function); ready != ncclSuccess) return ready;
@@ -190,7 +191,7 @@ NCCL_EXPORT ncclResult_t ncclCommInitRankConfig(ncclComm_t *comm, int rank_count
 }
 NCCL_ALIAS(CommInitRankConfig)
 
-/// Uses the first id. Other ids that this process has made are dropped, and their listeners end.
+/// Uses the first id. Other ids that this process has made are discarded, and their listeners end.
 NCCL_EXPORT ncclResult_t ncclCommInitRankScalable(ncclComm_t *comm, int rank_count, int rank, int id_count,
                                                   ncclUniqueId *ids, ncclConfig_t *config) {
   constexpr const char *function = "ncclCommInitRankScalable";

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory of devices, and what NCCL's interface has to prepare it for collectives. Registrations and windows are hints.
-// Rondo answers as NCCL does if it cannot use one: with success and a null handle.
+// This file has memory of devices, and the calls that prepare memory for collectives. Registrations and windows are
+// only hints. If Rondo cannot use one, it returns success and a null handle, as NCCL does.
 #include <string>
 
 #include "src/compat/communicator.h"
@@ -16,7 +16,7 @@ ncclResult_t refuse(const char *function, const std::string &what) {
   return fail(ncclInvalidArgument, std::string(function) + ": " + what);
 }
 
-/// Writes a null handle if the arguments describe a buffer.
+/// Writes a null handle. Fails if the arguments do not describe a buffer.
 template <class Handle>
 ncclResult_t take_hint(const char *function, ncclComm *comm, const void *buffer, size_t bytes, Handle *handle) {
   if (const ncclResult_t ready = check_ready(comm, function); ready != ncclSuccess) return ready;

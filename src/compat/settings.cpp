@@ -16,9 +16,9 @@ namespace {
 
 constexpr unsigned config_magic = 0xcafebeef;
 constexpr int unset = INT_MIN;
-constexpr long ctas_max = 1024;  // RONDO_MAX_CTAS has no higher limit
-// NCCL has no deadlines, and frameworks have their own of 10 minutes or more, which should pass first. A rank that dies
-// is noticed within a second all the same.
+constexpr long ctas_max = 1024;  // the limit of RONDO_MAX_CTAS
+// NCCL has no deadlines. Frameworks have their own, of 10 minutes or more, which should pass before Rondo's. The death
+// of a rank is still noticed within a second.
 constexpr uint32_t timeout_ms = 30 * 60 * 1000;
 
 const char *variable(const char *name) {
@@ -26,7 +26,7 @@ const char *variable(const char *name) {
   return text != nullptr && *text != '\0' ? text : nullptr;
 }
 
-/// Returns the variable's number, or `otherwise` where it is not set or no number from 0.
+/// Returns the variable's number. If it is not set, or is no number from 0, returns `otherwise`.
 long number(const char *name, long otherwise) {
   const char *const text = variable(name);
   if (text == nullptr) return otherwise;
@@ -35,8 +35,8 @@ long number(const char *name, long otherwise) {
   return *end == '\0' && value >= 0 ? value : otherwise;
 }
 
-/// Translates NCCL_SOCKET_IFNAME if it lists interfaces of this host by their whole names ("eth0,eth1", "=eth0").
-/// Beginnings of names and exclusions ("eth", "^docker") have no counterpart, so Rondo chooses then.
+/// Translates NCCL_SOCKET_IFNAME if it lists interfaces of this host by their full names ("eth0,eth1", "=eth0").
+/// Prefixes and exclusions ("eth", "^docker") have no counterpart in Rondo. Then Rondo chooses the interface.
 std::string listed_interfaces() {
   const char *const text = variable("NCCL_SOCKET_IFNAME");
   if (text == nullptr || variable("RONDO_INTERFACE") != nullptr) return {};
@@ -53,7 +53,7 @@ ncclResult_t refuse(const char *function, const std::string &what) {
   return fail(ncclInvalidArgument, std::string(function) + ": " + what);
 }
 
-/// Copies as many fields as the caller's release has; the others stay unset.
+/// Copies the fields that the caller's release has. Other fields stay unset.
 ncclConfig_t known_fields(const ncclConfig_t *theirs) {
   ncclConfig_t ours{};
   ours.blocking = ours.minCTAs = ours.maxCTAs = unset;

@@ -12,14 +12,14 @@ namespace rondo::compat {
 
 struct Settings {
   bool blocking = true;
-  uint32_t max_ctas = 0;  ///< 0: no limit
-  std::string interfaces;  ///< names with commas between them; Rondo chooses if empty
+  uint32_t max_ctas = 0;  ///< 0 for no limit
+  std::string interfaces;  ///< names separated by commas; if empty, Rondo chooses
 
-  /// Returns Rondo's configuration, which refers to this object.
+  /// Returns Rondo's configuration. It refers to this object, which must outlive it.
   [[nodiscard]] rondo_config_t config(int device) const;
 };
 
-/// Reads `config`, which may be null, and the environment. `function` begins the sentence of a refusal.
+/// Reads `config`, which may be null, and the environment. `function` begins the message of an error.
 ncclResult_t read_settings(const ncclConfig_t *config, const char *function, Settings *settings);
 
 /// Returns the settings of a caller that gives no ncclConfig_t.

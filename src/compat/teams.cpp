@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Teams of ranks, of the device-side interface. Rondo offers device code no access to other ranks' memory. So the team
-// that has such access is this rank alone, and every rank is a rail of its own.
+// Teams of ranks belong to the device-side interface. Rondo gives device code no access to other ranks' memory. So the
+// team of ranks with such access has only this rank, and every rank is its own rail.
 #include "src/compat/communicator.h"
 #include "src/compat/exports.h"
 
@@ -8,7 +8,7 @@ using namespace rondo::compat;
 
 namespace {
 
-/// Returns a team without ranks where `comm` is not usable: these functions have no other way to say so.
+/// Returns a team. If `comm` is not usable, the team has no ranks, because these functions return no error.
 ncclTeam_t team_of(ncclComm *comm, const char *function, bool alone) {
   if (check_ready(comm, function) != ncclSuccess) return {0, 0, 0};
   return alone ? ncclTeam_t{1, 0, 1} : ncclTeam_t{comm->rank_count, comm->rank, 1};
@@ -31,14 +31,14 @@ NCCL_ALIAS(TeamCft)
 NCCL_EXPORT ncclTeam_t ncclTeamCftMultimem(ncclComm_t comm) { return team_of(comm, "ncclTeamCftMultimem", true); }
 NCCL_ALIAS(TeamCftMultimem)
 
-/// Returns the number in the communicator of a rank of `team`; -1 where `comm` is not usable.
+/// Returns the number in the communicator of a rank of `team`, or -1 if `comm` is not usable.
 NCCL_EXPORT int ncclTeamRankToWorld(ncclComm_t comm, ncclTeam_t team, int rank) {
   if (check_ready(comm, "ncclTeamRankToWorld") != ncclSuccess) return -1;
   return comm->rank + (rank - team.rank) * team.stride;
 }
 NCCL_ALIAS(TeamRankToWorld)
 
-/// Returns the number in this rank's team of one of a rank of `team`; -1 where `comm` is not usable.
+/// Returns the number in this rank's team of a rank of `team`, or -1 if `comm` is not usable.
 NCCL_EXPORT int ncclTeamRankToLsa(ncclComm_t comm, ncclTeam_t team, int rank) {
   if (check_ready(comm, "ncclTeamRankToLsa") != ncclSuccess) return -1;
   return (rank - team.rank) * team.stride;

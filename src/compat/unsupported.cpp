@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Functions of NCCL's interface that Rondo cannot serve yet. A program that was linked with NCCL needs their names to
-// start; when it calls one, it gets ncclInvalidUsage, and ncclGetLastError() says why. They read no argument, so none
-// is declared: the callee of C's calling conventions may ignore them.
+// Rondo does not support these functions of NCCL's interface yet. A program that was linked with NCCL needs their names
+// to start. If it calls one, it gets ncclInvalidUsage, and ncclGetLastError() returns the reason. The functions read no
+// argument, so none is declared. C's calling conventions allow the callee to ignore arguments.
 #include <string>
 
 #include "src/compat/exports.h"
@@ -28,7 +28,7 @@ constexpr char properties[] = "Rondo does not report these properties yet; use n
 
 }  // namespace
 
-/// Defines a function that may be called between ncclGroupStart() and ncclGroupEnd(); the end returns its refusal.
+/// Defines a function that may be called in a group. The end of the group then returns its refusal.
 #define NCCL_UNSUPPORTED_CALL(name, reason) \
   NCCL_EXPORT ncclResult_t nccl##name() { return note(refuse("nccl" #name, reason)); } \
   NCCL_ALIAS(name)
@@ -89,11 +89,11 @@ NCCL_UNSUPPORTED(GinOutboxCreateRequirement, device_code)
 NCCL_UNSUPPORTED(LLA2ACreateRequirement, device_code)
 NCCL_UNSUPPORTED(LsaBarrierCreateRequirement, device_code)
 
-/// Returns no slots: there is nothing that would use them.
+/// Returns 0 slots, because nothing would use them.
 NCCL_EXPORT int ncclLLA2ACalcSlots() { return 0; }
 NCCL_ALIAS(LLA2ACalcSlots)
 
-/// Does nothing: the library reads no variable for debugging more than once.
+/// Does nothing, because this library reads the variables for debugging only once.
 NCCL_EXPORT void ncclResetDebugInit() {}
 NCCL_ALIAS(ResetDebugInit)
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Plans of a communicator: the tuner's choice, the plan, and what the executor prepares for it.
+// This file makes the plans of a communicator: the tuner chooses, the plan is built, and the executor prepares it.
 #include <algorithm>
 
 #include "src/base/clock.h"
@@ -15,11 +15,11 @@ namespace {
 constexpr uint64_t room_patience_ns = 1'000'000'000;
 constexpr uint64_t room_look_ns = 50'000;
 
-/// Blocks up to these bytes go by the protocol ll, if they are equal.
+/// The largest block, in bytes, that goes by the protocol ll if all blocks have the same size.
 constexpr uint64_t ll_block_bytes_max = 1024;
 
-/// Returns the blocks of the logical vector, by rank: even blocks of `count`, or as counts and displacements say. An
-/// uneven block that is empty begins at 0, so its displacement does not count.
+/// Returns the blocks of the logical vector, by rank. They are even blocks of `count`, or blocks with the given counts
+/// and displacements. An empty block begins at 0, whatever its displacement is.
 std::vector<Range> blocks_of(const Call &call, uint32_t rank_count) {
   const auto collective = static_cast<rondo_collective_t>(call.signature.collective);
   if (!uses_blocks(collective)) return {};
@@ -38,7 +38,8 @@ uint64_t elements_of(const Call &call, uint32_t rank_count) {
   return call.counts != nullptr ? call.signature.count : vector_count(collective, call.signature.count, rank_count);
 }
 
-/// Connections are made before the first plan, to the peers of those that can be chosen (src/plan/edges.h).
+/// Checks that each peer of the plan is connected. Connections are made before the first plan, to the peers of all
+/// plans that can be chosen (src/plan/edges.h).
 Result<void> check_links(const Plan &plan, const Links &links, uint32_t rank, std::span<const uint32_t> node_of) {
   for (const Schedule &schedule : plan.schedules)
     for (const uint32_t peer : schedule.peers) {
@@ -85,8 +86,8 @@ Result<PlanChoice> Communicator::choose(rondo_collective_t collective, uint64_t 
                      settings_.kernel};
   input.table = tuning_;
   if (collective == RONDO_BARRIER) {
-    input.overrides = {};  // it and finalize must work whatever was asked for
-    // A barrier over links polls only the rank's own memory, and its stores arrive before a peer can leave. So all
+    input.overrides = {};  // a barrier and finalize must work, whatever plan the user requests
+    // In a barrier over links, a rank polls only its own memory, and its stores arrive before a peer can leave. So all
     // memory may be freed after finalize.
     if (!capabilities_.places_stay) input.post_bytes = 0;
   }
@@ -102,8 +103,8 @@ Result<BoundPlan *> Communicator::plan_for(const Call &call) {
   const PlanKey key{call.signature, call.in_place};
   if (BoundPlan *const known = plans_.find(key); known != nullptr) return known;
   RONDO_TRY_ASSIGN(auto bound, bind(call));
-  // Without a failure operations are executed in order. After a failure no plan may be destroyed, because operations
-  // may still run.
+  // Without a failure, operations are executed in order, so a plan is unused once its last operation was executed.
+  // After a failure no plan may be destroyed, because operations may still run.
   return &plans_.add(key, std::move(bound), ranks_.failed() ? 0 : operations_.executed());
 }
 
@@ -137,8 +138,9 @@ Result<std::unique_ptr<BoundPlan>> Communicator::bind(const Call &call) {
   return bound;
 }
 
-/// Evicts plans that no call uses until this one has room. If calls use all plans, it waits a moment for one to end.
-/// Without room, prepare() fails later. After a failure it evicts nothing, since operations may still run.
+/// Evicts unused plans until the executor has room for this one. If calls use all plans, it waits a moment for a call
+/// to end. If no room is found, prepare() fails later. After a failure it evicts nothing, since operations may still
+/// run.
 void Communicator::make_room(const Plan &plan) {
   const uint64_t deadline_ns = now_ns() + room_patience_ns;
   while (!executor_->has_room(plan) && !ranks_.failed()) {

@@ -32,7 +32,7 @@ Communicator::Communicator(Parts parts)
 Communicator::~Communicator() { executor_->end(); }
 
 Result<void> Communicator::submit(std::span<const Call> calls, StreamRef stream) {
-  if (calls.size() == 1) {  // nothing is allocated for it
+  if (calls.size() == 1) {  // a single call needs no allocation
     WorkItem work;
     return submit_as({&work, 1}, calls, stream);
   }
@@ -80,8 +80,8 @@ Result<void> Communicator::remove_registration(const Registration *registration)
   return registrations_.remove(registration);
 }
 
-/// Gives the calls their numbers. The caller holds submit_lock_. A plan whose operation is not enqueued is only kept
-/// longer.
+/// Gives the calls their numbers. The caller holds submit_lock_. If an operation is not enqueued afterwards, its plan
+/// is only kept longer than needed.
 Result<void> Communicator::give_numbers(std::span<const Call> calls, std::span<WorkItem> works) {
   OperationSequence collectives = collectives_;
   uint64_t turn = turn_;
@@ -159,7 +159,7 @@ void Communicator::fail(const Error &error) {
 
 Result<void> Communicator::finalize() {
   if (!drain().ok()) return operations_.report_failure();
-  uint64_t own = 0, sum = 0;  // of messages; on one host all ranks see each other's counts
+  uint64_t own = 0, sum = 0;  // counts of messages; on one host they are not needed, as all ranks see each other's
   Call barrier;
   barrier.signature = finalize_signature;
   const bool between_hosts = capabilities_.sends_messages && !group_.one_node();
@@ -194,7 +194,7 @@ Result<void> Communicator::flush() {
 void Communicator::close() {
   if (const auto drained = drain(); !drained.ok())
     log::debug({log::Subsystem::failure, rank_}, "destroy: " + drained.error().message);
-  // After a failure drain() does not wait.
+  // drain() does not wait after a failure, so operations may still run here.
   const bool ended = executor_->quiesce();
   executor_->end();
   if (!ended) executor_->live_on(executor_);

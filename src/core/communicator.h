@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// This is a communicator as one rank holds it. It owns everything below it: transport, executor and plans. The API
+// This class is one rank's side of a communicator. It owns the transport, the executor and the plans. The API
 // validates arguments and calls submit(), which gives each operation its number and its plan. The executor then runs
 // the operations in the order of their numbers.
 #pragma once
@@ -26,7 +26,7 @@
 
 namespace rondo {
 
-/// A collective as the API has checked it.
+/// A collective, after the API has checked its arguments.
 struct Call {
   Signature signature;
   const void *send = nullptr;
@@ -38,28 +38,28 @@ struct Call {
   Factor factor = {};                                 ///< of a premul sum
 };
 
-/// One end of a message as the API has checked it.
+/// One end of a message, after the API has checked its arguments.
 struct Message {
   uint32_t peer = 0;
   bool sends = false;
   rondo_type_t type = RONDO_INT8;
-  std::byte *data = nullptr;  ///< a send only reads it
+  std::byte *data = nullptr;  ///< buffer; a send only reads it
   uint64_t bytes = 0;
 };
 
 class Communicator : public std::enable_shared_from_this<Communicator> {
  public:
-  /// The parts that make a communicator, once every rank has met.
+  /// The objects of which a communicator is made, once all ranks have met.
   struct Parts {
     uint32_t rank = 0;
     uint32_t rank_count = 1;
     Settings settings;
     GroupInfo group;
     std::unique_ptr<Transport> transport;
-    std::shared_ptr<Executor> executor;  ///< may use the transport
+    std::shared_ptr<Executor> executor;  ///< executor, which may use the transport
     RegionTable *regions = nullptr;
-    const TuningTable *tuning = nullptr;  ///< outlives the communicator; may be null
-    Secret secret{};                      ///< of its bootstrap; only its ranks know it
+    const TuningTable *tuning = nullptr;  ///< may be null; outlives the communicator
+    Secret secret{};                      ///< secret of its bootstrap, known only to its ranks
   };
   explicit Communicator(Parts parts);
   Communicator(const Communicator &) = delete;
@@ -94,20 +94,21 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
 
   /// Submits the calls, then all messages as one operation. Messages to this rank itself come in pairs.
   Result<void> submit(std::span<const Call> calls, std::span<const Message> messages, StreamRef stream);
-  /// Prepares for messages. RONDO_ERROR_UNSUPPORTED says why this communicator carries none. Any thread may call it.
+  /// Prepares for messages. If this communicator carries none, the result is RONDO_ERROR_UNSUPPORTED with the reason.
+  /// Any thread may call it.
   [[nodiscard]] Result<void> open_messages();
-  /// Returns RONDO_ERROR_UNSUPPORTED with the reason if this communicator cannot exchange blocks. It is due before
-  /// such a collective. All ranks get the same answer. Any thread may call it.
+  /// Returns RONDO_ERROR_UNSUPPORTED with the reason if this communicator cannot exchange blocks. Callers check this
+  /// before such a collective. All ranks get the same answer. Any thread may call it.
   [[nodiscard]] Result<void> check_block_exchange(rondo_collective_t collective) const;
-  /// Returns what submit() on `stream` would refuse at once.
+  /// Returns the error with which submit() on `stream` would fail at once.
   [[nodiscard]] Result<void> check_usable(StreamRef stream);
-  /// Withdraws what check_usable() has noted, if nothing is submitted after it.
+  /// Discards what check_usable() has noted about the stream. It is called if no submit() follows.
   void forget_stream() { executor_->forget_stream(); }
-  /// Makes the plans of the calls, so that submit() finds them. Returns why one of the calls cannot run.
+  /// Makes the plans of the calls, so that submit() finds them. Fails with the reason if one of the calls cannot run.
   [[nodiscard]] Result<void> prepare(std::span<const Call> calls);
 
-  /// Gives a split its turn among the operations of this rank. The other ranks see `record`, which must live as long as
-  /// the result. end_split() must follow.
+  /// Gives a split its place in the order of this rank's operations. The other ranks see `record`, which must live as
+  /// long as the result. The caller must call end_split() later.
   [[nodiscard]] Result<WorkItem> begin_split(const Signature &record);
   /// Waits until all ranks have begun the split. Later operations of this rank wait for it. Any thread may call it.
   [[nodiscard]] Result<void> end_split(const WorkItem &split);
@@ -116,7 +117,7 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   [[nodiscard]] Result<PlanChoice> choose(rondo_collective_t collective, uint64_t vector_elements, rondo_type_t type,
                                           bool uneven_blocks = false) const;
 
-  /// Returns the figures of what this rank has completed so far.
+  /// Returns the sums over all operations that this rank has completed so far.
   [[nodiscard]] RecordedStatistics statistics() const;
 
   /// Returns the first failure, if any, after a check for peers that have died.
@@ -124,13 +125,14 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   void abort();
   /// Ends all operations, here and on the other ranks, with RONDO_ERROR_REVOKED.
   void revoke();
-  /// Revokes it, and on host memory waits until no operation of this rank uses its buffers any more.
+  /// Calls revoke(). On host memory, it also waits until no operation of this rank uses its buffers.
   void end_operations();
-  /// Publishes what the other ranks read by ranks().notes().
+  /// Publishes a note, which the other ranks read by ranks().notes().
   void post(const Note &note) { ranks_.post(note); }
-  /// Fails the communicator with an error that was found elsewhere, unless it is finalized. Any thread may call it.
+  /// Raises an error that another part of the program found, unless the communicator is finalized. Any thread may call
+  /// it.
   void fail(const Error &error);
-  /// Waits for this rank's operations, then for every rank to do the same.
+  /// Waits for this rank's operations, then until every rank has called it.
   Result<void> finalize();
   /// Waits for this rank's operations, and returns the failure if there is one.
   Result<void> flush();
@@ -155,7 +157,7 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   Result<std::unique_ptr<BoundPlan>> bind(const Call &call);
   void make_room(const Plan &plan);
   void record_failure(bool waits);
-  /// Returns the number of the collective after the latest that this rank has completed.
+  /// Returns the number that follows the latest collective that this rank has completed.
   [[nodiscard]] uint64_t next_number() const { return ranks_.completed_operation(rank_) + 1; }
 
   const uint32_t rank_;
@@ -167,24 +169,24 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   mutable bool joins_all_ = false;  ///< result of joins_all_hosts(), from the first call that needs it
   const Secret secret_;
   const std::unique_ptr<Transport> transport_;
-  Links &links_;  ///< of transport_
-  Ranks &ranks_;  ///< of transport_
+  Links &links_;  ///< links of transport_
+  Ranks &ranks_;  ///< ranks of transport_
   FailureDump dump_;
   std::atomic<bool> failure_logged_ = false;  ///< relaxed: it only makes the first thread log
   RegistrationCache registrations_;
   ShrinkLog shrink_log_;
   Operations operations_;
   const std::shared_ptr<Executor> executor_;  ///< outlives the plans
-  const ExecutorCapabilities capabilities_;   ///< of executor_
+  const ExecutorCapabilities capabilities_;   ///< capabilities of executor_
 
-  /// Guards plans_, collectives_, messages_, turn_, finalized_. Work that does not run in the call is enqueued while
-  /// this lock is held, so that streams keep the order of turns. Enqueueing may block if a queue is full, or if other
-  /// ranks of a shared kernel have not called yet. Other callers sleep meanwhile.
+  /// Guards plans_, collectives_, messages_, turn_, finalized_. Work that does not run in the caller's thread is
+  /// enqueued under this lock, so that streams keep the order of turns. Enqueueing may block: a queue may be full, or
+  /// other ranks of a shared kernel may not have called yet. Other callers sleep meanwhile.
   ShortLock submit_lock_;
   PlanCache plans_;
   OperationSequence collectives_;
-  std::vector<OperationSequence> messages_;  ///< by peer: received, then sent
-  uint64_t turn_ = 0;  ///< of the latest operation
+  std::vector<OperationSequence> messages_;  ///< two entries for each peer: received, then sent
+  uint64_t turn_ = 0;  ///< turn of the latest operation
   bool finalized_ = false;
 };
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The communicator says whether it can exchange blocks: all_to_all, gather and scatter.
+// This file decides whether a communicator can exchange blocks, as all_to_all, gather and scatter need.
 #include <string>
 
 #include "src/core/communicator.h"
@@ -9,7 +9,7 @@ namespace rondo {
 
 Result<void> Communicator::check_block_exchange(rondo_collective_t collective) const {
   if (!capabilities_.exchanges_blocks) {
-    Error error = executor_->open_messages().error();  // the same reason
+    Error error = executor_->open_messages().error();  // what prevents messages prevents blocks, too
     error.message = std::string("rondo_") + rondo_collective_string(collective) + ": " + error.message;
     return error;
   }

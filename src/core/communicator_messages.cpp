@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Messages of a communicator: their numbers, and the check for messages that were never received.
+// This file numbers the messages of a communicator, and finds messages that were never received.
 #include <mutex>
 #include <string>
 
@@ -10,7 +10,7 @@ namespace rondo {
 
 Result<void> Communicator::open_messages() {
   if (capabilities_.sends_messages) return executor_->open_messages();
-  if (settings_.device != RONDO_DEVICE_HOST) return executor_->open_messages();  // says why not
+  if (settings_.device != RONDO_DEVICE_HOST) return executor_->open_messages();  // it fails with the reason
   if (!group_.one_node())
     return Error{RONDO_ERROR_UNSUPPORTED,
                  "rondo_send and rondo_recv take at most " + std::to_string(message_ranks_max) +
@@ -92,8 +92,8 @@ Error Communicator::unreceived(uint32_t from, uint32_t to, uint64_t sent, uint64
   return error;
 }
 
-/// It runs after the barrier of finalize. By then every rank has completed all its messages, and all ranks of a host
-/// see the same counts.
+/// Looks for a message that was sent on this host and never received. It runs after the barrier of finalize, when every
+/// rank has completed all its messages, and all ranks of a host see the same counts.
 std::optional<Error> Communicator::find_unreceived() {
   const MessageBoards *const boards = ranks_.messages();
   if (boards == nullptr) return std::nullopt;
@@ -143,9 +143,9 @@ uint64_t Communicator::unreceived_share() {
   return share;
 }
 
-/// Names a message that nobody received, after the barrier of finalize has counted them. The boards have what ranks of
-/// one host have exchanged. A rank asks the ranks of other hosts what they have sent to it. The rank that finds a
-/// difference raises it for all.
+/// Names a message that no rank received, after the barrier of finalize has counted the messages. For ranks of one
+/// host, the boards have the counts. For other hosts, each rank asks the ranks there what they have sent to it. The
+/// rank that finds a difference raises it for all.
 Error Communicator::name_unreceived(uint64_t unreceived_count) {
   constexpr uint64_t ask_interval_ns = 1'000'000;
   if (auto here = find_unreceived()) return *std::move(here);

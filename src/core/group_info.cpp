@@ -23,7 +23,7 @@ namespace {
 
 constexpr uint32_t peer_info_version = 14;
 
-/// The fixed-size part of what a rank sends; the process's number, the host's name and the interfaces follow.
+/// The fixed-size part of a rank's peer info. The process's number, the host's name and the interfaces follow it.
 struct PeerInfo {
   uint32_t version = peer_info_version;
   uint32_t library_version = RONDO_VERSION_MAJOR << 16 | RONDO_VERSION_MINOR << 8 | RONDO_VERSION_PATCH;
@@ -31,16 +31,16 @@ struct PeerInfo {
   uint32_t on_device = 0;
   uint64_t rails = 0;
   uint64_t tuning_hash = 0;
-  std::array<uint64_t, 48> settings{};  ///< as config_variables(); 0 where ranks need not agree
+  std::array<uint64_t, 48> settings{};  ///< in the order of config_variables(); 0 if ranks need not agree
   std::array<unsigned char, 32> host{};
-  std::array<uint64_t, 4> host_parts{};  ///< a digest each of what host_id() is made of
-  std::array<uint64_t, 16> cores{};  ///< processing units of this rank's affinity
+  std::array<uint64_t, 4> host_parts{};  ///< digests of the parts of host_id()
+  std::array<uint64_t, 16> cores{};  ///< bits of the processing units in this rank's affinity
 };
 static_assert(std::is_trivially_copyable_v<PeerInfo>);
 
 constexpr std::array host_part_names{"kernel", "PID namespace", "network namespace", "user namespace"};
 
-/// Returns a digest of each part of "BOOT/pid:N/net:N/user:N", in the order of host_part_names.
+/// Returns digests of the parts of "BOOT/pid:N/net:N/user:N", in the order of host_part_names.
 std::array<uint64_t, 4> host_parts_of(std::string_view host) {
   std::array<uint64_t, 4> parts{};
   for (uint64_t &part : parts) {
@@ -54,7 +54,7 @@ std::array<uint64_t, 4> host_parts_of(std::string_view host) {
   return parts;
 }
 
-/// Says why processes of the two share no memory; empty if they do.
+/// Describes why processes of the two ranks share no memory. The text is empty if they do.
 std::string why_apart(const PeerInfo &own, const PeerInfo &theirs) {
   if (own.host == theirs.host) return {};
   if (own.host_parts[0] != theirs.host_parts[0]) return "another machine";
@@ -81,7 +81,7 @@ Result<PeerInfo> own_peer_info(uint32_t rank_count, const Settings &settings) {
   info.host_parts = host_parts_of(host);
   cpu_set_t cores;
   CPU_ZERO(&cores);
-  // It fails if the machine has more processors than a cpu_set_t holds. Then only the first ones count.
+  // The call fails if the machine has more processors than a cpu_set_t holds. Then only the first processors count.
   if (::sched_getaffinity(0, sizeof cores, &cores) != 0)
     for (size_t core = 0; core < info.cores.size() * 64; ++core) CPU_SET(core, &cores);
   for (size_t core = 0; core < info.cores.size() * 64; ++core)
@@ -92,7 +92,7 @@ Result<PeerInfo> own_peer_info(uint32_t rank_count, const Settings &settings) {
 std::vector<NetworkInterface> own_interfaces(const std::string &network_interface, const std::string &by_route) {
   std::vector<NetworkInterface> interfaces;
   const auto addresses = choose_addresses(network_interface, by_route);
-  if (!addresses.ok()) return interfaces;  // the registry says what is wrong where they are needed
+  if (!addresses.ok()) return interfaces;  // if an interface is needed, the registry reports what is wrong
   for (const HostAddress &each : addresses.value()) interfaces.push_back({each.interface, each.address});
   return interfaces;
 }
@@ -104,7 +104,7 @@ void append_text(Bytes &bytes, const std::string &text) {
 
 std::string read_text(ByteReader &reader) { return std::string(text_of(reader.bytes(reader.number<uint16_t>()))); }
 
-/// `by_route`: Store::own_address().
+/// Encodes the peer info. `by_route` is the result of Store::own_address().
 Bytes encode(const PeerInfo &info, const Settings &settings, const std::string &by_route) {
   const auto fixed = std::as_bytes(std::span(&info, 1));
   Bytes bytes(fixed.begin(), fixed.end());
@@ -119,8 +119,8 @@ Bytes encode(const PeerInfo &info, const Settings &settings, const std::string &
   return bytes;
 }
 
-/// Returns a better interface for a rank on the host of the store. There, the route to the store does not show which
-/// network joins the hosts. But ranks of other hosts have sent their addresses on that network.
+/// Returns a better interface for a rank on the host of the store. Its route to the store is local, so it does not
+/// show which network joins the hosts. The addresses that ranks of other hosts have sent do show that.
 std::optional<NetworkInterface> interface_of_route(const GroupInfo &group, uint32_t rank, const Settings &settings) {
   const std::vector<NetworkInterface> &own = group.infos[rank].interfaces;
   if (!settings.network_interface.empty() || own.size() != 1) return std::nullopt;
@@ -133,10 +133,10 @@ std::optional<NetworkInterface> interface_of_route(const GroupInfo &group, uint3
   return std::nullopt;
 }
 
-/// The infos that all ranks have sent, by rank.
+/// The peer infos that all ranks have sent, by rank.
 struct Told {
   std::vector<PeerInfo> peers;
-  std::vector<RankInfo> ranks;  ///< without their nodes
+  std::vector<RankInfo> ranks;  ///< infos without their nodes
 };
 
 Result<Told> decode(const std::vector<Bytes> &parts) {
@@ -156,7 +156,7 @@ Result<Told> decode(const std::vector<Bytes> &parts) {
       std::string name = read_text(reader);
       info.interfaces.push_back({std::move(name), read_text(reader)});
     }
-    // The fixed part of another version can still be read, and gives a better error.
+    // If the versions differ, the fixed part can still be read, and comparing it gives a better error.
     if (!reader.complete() && peer.version == peer_info_version)
       return Error{RONDO_ERROR_MISMATCH, "ranks run different versions of Rondo"};
   }
@@ -188,7 +188,7 @@ Error disagreement(uint32_t rank, uint32_t peer, const std::string &what, const 
           static_cast<int32_t>(rank), static_cast<int32_t>(peer)};
 }
 
-/// The setting as the variable would be written.
+/// Returns the value of the setting as a user would write it in the environment variable.
 std::string shown(const ConfigVariable &variable, uint64_t number) {
   Config config;
   variable.shared.put(config, number);
@@ -245,7 +245,7 @@ Result<GroupInfo> exchange_peer_info(Store &store, const std::string &key_prefix
   RONDO_TRY_ASSIGN(const auto parts, store.gather(key_prefix + "/peer_info", rank, rank_count,
                                                   encode(own, settings, store.own_address()), deadline_ns));
   auto decoded = decode(parts);
-  // All ranks find the same disagreement. The rank that runs the store must not leave before all ranks know it.
+  // All ranks find the same disagreement. The rank that runs the store must not leave before all ranks have found it.
   if (const auto agreed = decoded.ok() ? compare(decoded.value().peers, rank) : Result<void>(decoded.error());
       !agreed.ok())
     return gather_outcomes(store, key_prefix + "/disagreed", rank, rank_count, agreed.error(), deadline_ns).error();

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The ranks of a new communicator exchange peer info first. A rank then knows the group (src/links/group_info.h).
+// The ranks of a new communicator exchange peer info first. From that, each rank makes the group info
+// (src/links/group_info.h).
 #pragma once
 
 #include <cstdint>
@@ -12,8 +13,9 @@
 
 namespace rondo {
 
-/// Sends the others what this rank is and has, and compares versions, sizes and settings. RONDO_ERROR_MISMATCH names
-/// two ranks that differ and in what; RONDO_ERROR_TIMEOUT names the ranks that did not arrive.
+/// Exchanges peer info with all ranks through the store, and compares versions, sizes and settings.
+/// RONDO_ERROR_MISMATCH names two ranks that differ, and in what. RONDO_ERROR_TIMEOUT names the ranks that did not
+/// arrive.
 [[nodiscard]] Result<GroupInfo> exchange_peer_info(Store &store, const std::string &key_prefix, uint32_t rank,
                                                    uint32_t rank_count, const Settings &settings,
                                                    const Topology &topology, uint64_t deadline_ns);

@@ -1,17 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-// Users hold handles instead of addresses. A handle names a slot of a table and the slot's generation. So a destroyed,
-// foreign or invented handle is recognised by comparison alone; nothing is dereferenced to find that out.
+// Users hold handles instead of addresses. A handle names a slot of a table and the slot's generation. So a comparison
+// recognises a handle that was destroyed, belongs to another object, or was never made. Nothing is dereferenced.
 //
 //   63      60 59      56 55                           16 15           0
 //   | marker 5 |  kind    |  generation (1 .. 2^40 - 1)  |  slot        |
 //
-// The marker keeps handles apart from plain addresses (which begin with 0000 or 1111), from NULL and from CUDA's
-// special stream values 1 and 2. The kind distinguishes an event from a stream. A generation returns after 2^40
-// removals from one slot. At a million a second that takes two weeks of nothing else, and it matters only if the stale
-// handle is then used.
+// The marker distinguishes handles from plain addresses (which begin with 0000 or 1111), from NULL, and from CUDA's
+// special stream values 1 and 2. The kind distinguishes an event from a stream. A generation repeats after 2^40
+// removals from one slot. At a million removals a second that takes two weeks, and it matters only if a handle that old
+// is still used.
 //
-// Every call reads the table. So the slots are shared out over shards, each with its own lock and cache line, and ranks
-// that are threads seldom meet. The object is returned with shared ownership: it outlives a removal beside it.
+// Every call reads the table. So the slots are spread over shards, each with its own lock and cache line, and ranks
+// that are threads seldom wait for each other. Callers get shared ownership of the object, so it survives a concurrent
+// removal.
 #pragma once
 
 #include <array>
@@ -41,28 +42,28 @@ inline constexpr uint64_t handle_marker = 5;
 inline constexpr uint64_t handle_generation_max = (uint64_t{1} << 40) - 1;
 inline constexpr uint32_t handle_slot_count = 65'536;
 
-/// Returns the parts of a handle, or nothing if Rondo cannot have made it.
+/// Returns the fields of a handle, or nothing if Rondo cannot have made it.
 [[nodiscard]] std::optional<HandleFields> decode_handle(const void *handle);
 [[nodiscard]] void *encode_handle(const HandleFields &fields);
 
-/// Returns RONDO_ERROR_INVALID_HANDLE and says what is wrong: null, another kind, ended, or never ours.
+/// Returns RONDO_ERROR_INVALID_HANDLE with the reason: null, another kind, destroyed, or never made.
 [[nodiscard]] Error invalid_handle(HandleKind expected, const void *handle);
 /// Returns RONDO_ERROR_OUT_OF_RESOURCES, for an insert() that returned null.
 [[nodiscard]] Error no_more_handles(HandleKind kind);
 
-/// At most 65,536 live handles of one kind. Any thread.
+/// A table of at most 65,536 live handles of one kind. Any thread may use it.
 template <class T>
 class HandleTable {
  public:
-  /// `first_generation` is for tests of the wrap.
+  /// Makes an empty table. Tests of the generation's wrap give `first_generation`.
   explicit HandleTable(HandleKind kind, uint64_t first_generation = 1)
       : kind_(kind), first_generation_(first_generation) {}
   HandleTable(const HandleTable &) = delete;
   HandleTable &operator=(const HandleTable &) = delete;
 
-  /// Makes a new handle for `object`. Returns null when the table is full or memory ran out.
+  /// Makes a new handle for `object`. Returns null if the table is full or memory ran out.
   [[nodiscard]] void *insert(std::shared_ptr<T> object) {
-    // Relaxed: it only spreads the load, and no data rides on it.
+    // Relaxed: it only spreads the load, and no other data depends on it.
     const uint32_t start = next_shard_.fetch_add(1, std::memory_order_relaxed);
     for (uint32_t i = 0; i < shard_count; ++i) {
       const uint32_t shard = (start + i) % shard_count;
@@ -71,8 +72,8 @@ class HandleTable {
     return nullptr;
   }
 
-  /// Makes a new handle, which find() and remove() do not know before fill() gives it an object. The caller owes
-  /// fill(), or release(), which gives the handle up. Returns null as insert() does.
+  /// Makes a new handle without an object. find() and remove() do not know the handle until fill() gives it an object.
+  /// The caller must call fill(), or release() to free the handle. Returns null in the same cases as insert().
   [[nodiscard]] void *reserve() { return insert(nullptr); }
   void fill(const void *reserved, std::shared_ptr<T> object) {
     const HandleFields fields = *decode_handle(reserved);
@@ -87,7 +88,7 @@ class HandleTable {
     static_cast<void>(free_slot(shard, fields.slot / shard_count));
   }
 
-  /// Returns the object, or null when the handle is not (or no longer) one of this table.
+  /// Returns the object, or null if the handle is not in this table, or not any more.
   [[nodiscard]] std::shared_ptr<T> find(const void *handle) const {
     const auto fields = decode_handle(handle);
     if (!fields || fields->kind != kind_) return nullptr;
@@ -137,14 +138,14 @@ class HandleTable {
   static constexpr uint32_t no_slot = UINT32_MAX;
 
   struct Slot {
-    std::shared_ptr<T> object;  // null: free, or reserved
-    uint64_t generation = 1;    // of the live handle, or of the next one
+    std::shared_ptr<T> object;  // null if the slot is free or reserved
+    uint64_t generation = 1;    // generation of the live handle, or of the next handle
     uint32_t next_free = no_slot;
   };
 
   struct alignas(64) Shard {
     mutable ShortLock mutex;
-    std::vector<Slot> slots;  // grows to slots_per_shard, never shrinks: generations must not be forgotten
+    std::vector<Slot> slots;  // grows to slots_per_shard and never shrinks, so that generations are kept
     uint32_t first_free = no_slot;
   };
 

@@ -12,7 +12,7 @@ Result<void> HostEvent::record(HostStream *stream) {
   uint64_t generation = 0;
   {
     const std::lock_guard lock(mutex_);
-    pending_.push_back({next_, stream});  // the one place where memory can run out, and nothing has changed yet
+    pending_.push_back({next_, stream});  // only this line can run out of memory, and nothing has changed before it
     generation = next_++;
   }
   if (stream == nullptr) {
@@ -57,7 +57,7 @@ std::optional<uint64_t> HostEvent::timestamp_ns() const {
   return timestamp_ns_;
 }
 
-/// Others may wait for it only from now on. A wait that entered the same stream before the record would never end.
+/// Makes the record visible to waits. Before, a wait could enter the same stream ahead of the record, and never end.
 void HostEvent::publish_record(uint64_t generation) {
   const std::lock_guard lock(mutex_);
   latest_ = std::max(latest_, generation);
@@ -67,9 +67,9 @@ void HostEvent::complete_record(uint64_t generation) {
   {
     const std::lock_guard lock(mutex_);
     const auto done = std::ranges::lower_bound(pending_, generation, {}, &Pending::generation);
-    if (done->waiter_count != 0) done->stream->end_waits(done->waiter_count);  // its thread is this one
+    if (done->waiter_count != 0) done->stream->end_waits(done->waiter_count);  // this runs in the stream's thread
     pending_.erase(done);
-    latest_ = std::max(latest_, generation);  // the stream may have been quicker than record()
+    latest_ = std::max(latest_, generation);  // the stream may reach the point before record() publishes it
     if (generation > timed_) {
       timed_ = generation;
       timestamp_ns_ = now_ns();
@@ -78,18 +78,18 @@ void HostEvent::complete_record(uint64_t generation) {
   completed_.notify_all();
 }
 
-/// The stream refused the record; nobody can wait for it yet.
+/// Removes a record that the stream has refused. No thread can wait for it yet.
 void HostEvent::withdraw_record(uint64_t generation) {
   const std::lock_guard lock(mutex_);
   std::erase_if(pending_, [&](const Pending &each) { return each.generation == generation; });
 }
 
-/// Waits for a record. The stream that records bounds the wait: it runs every task that it has accepted. A record
-/// precedes each wait for it in the order of the calls, so no circle can arise.
+/// Waits for a record. The wait ends because the stream runs every task that it has accepted. A record precedes each
+/// wait for it in the order of the calls, so waits cannot form a circle.
 void HostEvent::wait_for(uint64_t generation, bool is_caller) {
   std::unique_lock lock(mutex_);
   if (is_caller && pending(generation)) {
-    // The stream has still to take mutex_ in complete_record(), so it is alive.
+    // The stream is alive, because it must still take mutex_ in complete_record().
     Pending &awaited = *std::ranges::lower_bound(pending_, generation, {}, &Pending::generation);
     if (awaited.stream != nullptr) {
       awaited.stream->begin_wait();

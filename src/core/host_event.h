@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// An event: a point in a stream that others can wait for. Each record is a generation; a wait is for the generation
-// that was the latest when it began, so recording again does not change what it waits for. Records of one event on
-// several streams may complete in any order: the event keeps the list of those that are still to come.
+// An event is a point in a stream that others can wait for. Each record is a generation. A wait is for the latest
+// generation at the time when the wait began, so a later record does not change the wait. Records of one event on
+// several streams may complete in any order. The event keeps a list of the records that are not done yet.
 #pragma once
 
 #include <condition_variable>
@@ -17,31 +17,33 @@ namespace rondo {
 
 class HostStream;
 
-/// Shared: tasks of streams own their event, so that its handle may be destroyed before they have run. Any thread.
+/// An event with shared ownership. Tasks of streams own it too, so its handle may be destroyed before they run. Any
+/// thread.
 class HostEvent : public std::enable_shared_from_this<HostEvent> {
  public:
-  /// Records this point: it is done when `stream` reaches it, or now if `stream` is null.
+  /// Records this point of `stream`. The record is done when the stream reaches the point. With null it is done now.
   Result<void> record(HostStream *stream);
 
-  /// Makes what is enqueued on `stream` from now on wait for the latest record. With null the caller itself waits,
-  /// since a call without a stream is complete on return.
+  /// Makes later operations on `stream` wait for the latest record. With null, the caller itself waits, because a call
+  /// without a stream is complete on return.
   Result<void> hold(HostStream *stream);
 
   /// Waits for the latest record.
   Result<void> synchronize();
 
-  /// Says whether the latest record is done, or there is none.
+  /// Returns whether the latest record is done. It is true if there is no record.
   [[nodiscard]] bool done() const;
 
-  /// Returns when the latest record was passed, CLOCK_MONOTONIC; nothing before that and without a record.
+  /// Returns the time, by CLOCK_MONOTONIC, at which the latest record was done. Empty if it is not done, or there is
+  /// none.
   [[nodiscard]] std::optional<uint64_t> timestamp_ns() const;
 
  private:
-  /// A record that is still to come.
+  /// A record that is not done yet.
   struct Pending {
     uint64_t generation = 0;
-    HostStream *stream = nullptr;  // that will reach it, and lives until then; null for this very call
-    uint64_t waiter_count = 0;     // callers, not streams, that wait for it
+    HostStream *stream = nullptr;  // the stream that will reach the point; it lives until then. Null for this call.
+    uint64_t waiter_count = 0;     // number of callers, not streams, that wait for the record
   };
 
   void publish_record(uint64_t generation);
@@ -50,12 +52,12 @@ class HostEvent : public std::enable_shared_from_this<HostEvent> {
   void wait_for(uint64_t generation, bool is_caller);
   [[nodiscard]] bool pending(uint64_t generation) const;
 
-  mutable std::mutex mutex_;  // guards all
+  mutable std::mutex mutex_;  // guards all members
   std::condition_variable completed_;
   uint64_t next_ = 1;
-  uint64_t latest_ = 0;                // generation of what is enqueued; 0 if never recorded
-  uint64_t timed_ = 0;                 // the highest generation that is done, and
-  uint64_t timestamp_ns_ = 0;          // when it was passed
+  uint64_t latest_ = 0;                // generation of the latest enqueued record; 0 if never recorded
+  uint64_t timed_ = 0;                 // highest generation that is done
+  uint64_t timestamp_ns_ = 0;          // time at which generation timed_ was done
   std::vector<Pending> pending_;       // ascending; at most one for each queued task of the streams
 };
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The store servers that this process runs. Each unique id that it made has one until its group is complete. The job
-// whose rank 0 it is has one for all communicators from the environment. Any thread.
+// This class holds the store servers that run in this process. Each unique id that this process made has a server until
+// its group is complete. If this process has rank 0 of a job, one more server is for all communicators that are made
+// from the environment. Any thread.
 #pragma once
 
 #include <map>
@@ -24,19 +25,19 @@ class IdServers {
     return servers_.contains(group);
   }
 
-  /// Reports to its clients which rank's process this is.
+  /// Reports to the server's clients that this process has rank `rank`.
   void hosted_by(const std::string &group, uint32_t rank) {
     const std::lock_guard lock(mutex_);
     if (const auto found = servers_.find(group); found != servers_.end()) found->second->hosted_by(rank);
   }
 
-  /// Ends the group for its clients if that rank, whose process has ended, has not entered it.
+  /// Reports that the process of `rank` has ended. If the rank had not entered the group, the group fails.
   void rank_ended(const std::string &group, uint32_t rank) {
     const std::lock_guard lock(mutex_);
     if (const auto found = servers_.find(group); found != servers_.end()) found->second->rank_ended(rank);
   }
 
-  /// Reports to its clients why that rank is not going to be among them.
+  /// Reports to the server's clients that `rank` will not join, and why.
   void host_failed(const std::string &group, const Error &error) {
     const std::lock_guard lock(mutex_);
     if (const auto found = servers_.find(group); found != servers_.end()) found->second->host_failed(error);
@@ -48,9 +49,9 @@ class IdServers {
     if (const auto found = servers_.find(group); found != servers_.end()) found->second->on_rival(std::move(report));
   }
 
-  /// Ends the server of `group`, if it is here.
+  /// Ends the server of `group`, if this process has it.
   void remove(const std::string &group) {
-    std::unique_ptr<StoreServer> ended;  // goes after the lock: it joins its thread
+    std::unique_ptr<StoreServer> ended;  // destroyed after the lock is released, because that joins a thread
     const std::lock_guard lock(mutex_);
     if (const auto found = servers_.find(group); found != servers_.end()) {
       ended = std::move(found->second);
@@ -58,9 +59,9 @@ class IdServers {
     }
   }
 
-  /// Ends all, each of which first sends the replies that it owes.
+  /// Ends all servers. Each of them first sends the replies that it owes.
   void remove_all() {
-    Servers ended;  // as above
+    Servers ended;  // destroyed after the lock is released
     const std::lock_guard lock(mutex_);
     ended.swap(servers_);
   }

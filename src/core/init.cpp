@@ -22,7 +22,7 @@ namespace {
 constexpr uint64_t state_look_interval_ns = 50'000;
 constexpr uint64_t failure_look_interval_ns = 10'000'000;
 constexpr uint64_t ranks_lag_ns = 1'000'000'000;  // five heartbeats between hosts
-constexpr const char *job_server_name = "job";  // no unique id is called so
+constexpr const char *job_server_name = "job";  // no unique id has this name
 
 Result<std::shared_ptr<Communicator>> connect_all(const Rendezvous &group, const Settings &settings,
                                                   uint64_t deadline_ns) {
@@ -39,7 +39,7 @@ Result<std::shared_ptr<Communicator>> connect_all(const Rendezvous &group, const
   debug_lines::links(group.rank, settings, info, transport->links());
   RONDO_TRY_ASSIGN(auto executor, connect_executor(args, *group.store, transport->links()));
   log::debug({log::Subsystem::device, group.rank}, "runs on " + executor->describe());
-  // On several hosts, a rank that has seen all ranks arrive may end the store before this rank has.
+  // On several hosts, another rank may see all ranks arrive and end the store before this rank has seen them.
   const uint64_t lag_ns = info.one_node() ? 0 : ranks_lag_ns;
   RONDO_TRY(wait_for_all(transport->ranks(), group.size, *group.store, deadline_ns, lag_ns));
   debug_lines::made(group.rank, settings, info, executor->describe());
@@ -54,7 +54,7 @@ Result<std::shared_ptr<Communicator>> connect_all(const Rendezvous &group, const
 Result<std::shared_ptr<Communicator>> assemble(const Rendezvous &group, const Settings &settings,
                                                uint64_t deadline_ns) {
   auto comm = connect_all(group, settings, deadline_ns);
-  group.store->leave(comm.ok() ? Result<void>() : comm.error());  // so that no other rank waits for this one
+  group.store->leave(comm.ok() ? Result<void>() : comm.error());  // with an error, so that no rank waits for this one
   return comm;
 }
 
@@ -65,16 +65,17 @@ Result<rondo_unique_id_t> serve_unique_id(std::string_view network_interface) {
   return served.id;
 }
 
-/// Completes the error that the others get about a rank that runs the store. It may have failed before it reached the
-/// store.
+/// Completes the error that other ranks get if this rank, which runs the store, fails. It may fail before it connects
+/// to the store.
 Error about_host(Error error, uint32_t rank) {
   error.message = "rank " + std::to_string(rank) + " failed: " + error.message;
   if (error.peer < 0) error.peer = static_cast<int32_t>(rank);
   return error;
 }
 
-/// A second job with the same description may have got its ranks into this job's first communicator, for as long as
-/// they would have waited for each other. After that, they can only have been refused.
+/// Watches for a second job with the same description. Until the initialisation timeout, ranks of that job may have
+/// entered this job's first communicator, which then fails. Later they can only have been refused, so a warning
+/// suffices.
 void watch_for_rivals(const std::shared_ptr<Communicator> &comm, uint64_t init_timeout_ns) {
   const auto report = [weak = std::weak_ptr(comm), until_ns = now_ns() + init_timeout_ns](const Error &error) {
     const auto made = weak.lock();
@@ -91,15 +92,15 @@ bool all_have_come(const Ranks &ranks, uint32_t rank_count) {
   return true;
 }
 
-/// Says whether the store has done its work. A live rank that has shut its store down had seen every rank check in. So
-/// this rank will see each of them, too, or learn that it died.
+/// Returns whether the store ended because it was no longer needed. If a rank that ran the store is alive, every rank
+/// had arrived before it shut the store down. So this rank will see each of them, too, or learn that it died.
 bool store_has_served(const Ranks &ranks, const Store &store, const Error &known, const std::vector<uint32_t> &dead) {
   if (!store.gone() || known.peer < 0) return false;
   const auto host = static_cast<uint32_t>(known.peer);
   return ranks.state(host) != RankState::absent && std::ranges::find(dead, host) == dead.end();
 }
 
-/// Returns what keeps a rank from arriving, as far as it is known by now.
+/// Returns the failure that keeps a rank from arriving, if one is known by now.
 Result<void> look_for_failure(const Ranks &ranks, Store &store) {
   const auto known = store.check();
   const std::vector<uint32_t> dead = ranks.find_dead();
@@ -112,8 +113,8 @@ Result<void> look_for_failure(const Ranks &ranks, Store &store) {
   return {};
 }
 
-/// Adds to the error of a failed initialisation which rank it was, and what to do if the whole took too long. A wait
-/// with a shorter deadline has reported that itself.
+/// Adds to the error of a failed initialisation the number of this rank, and advice if the whole took too long. A wait
+/// with a shorter deadline of its own has reported that itself.
 Error at_init(Error error, uint32_t rank, uint32_t rank_count, uint64_t timeout_ns, uint64_t deadline_ns) {
   if (error.status == RONDO_ERROR_TIMEOUT && now_ns() >= deadline_ns)
     error.message += "; it took longer than the " + show_seconds(timeout_ns) +
@@ -131,7 +132,7 @@ Error at_init(Error error, uint32_t rank, uint32_t rank_count, uint64_t timeout_
 Result<Settings> settings_of(const rondo_config_t *config) {
   if (!process().config.ok()) return process().config.error();
   RONDO_TRY_ASSIGN(Settings settings, merge(config, process().config.value()));
-  RONDO_TRY(check_device(settings));  // before the other ranks learn of this one
+  RONDO_TRY(check_device(settings));  // before other ranks can wait for this rank
   RONDO_TRY(check_interfaces(settings.network_interface));
   if (!process().tuning().ok()) return process().tuning().error();
   settings.tuning_hash = process().tuning().value().hash();
@@ -141,7 +142,7 @@ Result<Settings> settings_of(const rondo_config_t *config) {
 Result<void> wait_for_all(const Ranks &ranks, uint32_t rank_count, Store &store, uint64_t deadline_ns,
                           uint64_t lag_ns) {
   uint64_t next_look_ns = 0;
-  uint64_t failed_since_ns = 0;  // 0: no failure is known
+  uint64_t failed_since_ns = 0;  // 0 while no failure is known
   for (uint32_t peer = 0; peer < rank_count; ++peer) {
     while (ranks.state(peer) == RankState::absent) {
       const uint64_t now = now_ns();
@@ -150,12 +151,12 @@ Result<void> wait_for_all(const Ranks &ranks, uint32_t rank_count, Store &store,
                      -1, static_cast<int32_t>(peer)};
       if (now >= next_look_ns) {
         auto known = look_for_failure(ranks, store);
-        // If a rank ends the store or dies after all ranks have arrived, the initialisation has not failed.
+        // If all ranks have arrived, the end of the store or of a rank does not make the initialisation fail.
         if (!known.ok() && all_have_come(ranks, rank_count)) return {};
-        if (!known.ok() && known.error().status == RONDO_ERROR_ABORTED) return known;  // somebody's word, and no guess
+        if (!known.ok() && known.error().status == RONDO_ERROR_ABORTED) return known;  // a rank has reported this
         if (!known.ok() && failed_since_ns == 0) failed_since_ns = now;
-        // The first failure is checked once more even if nothing lags. The dead rank may have ended because the store's
-        // process had ended, and the store was checked before that rank.
+        // The first failure is checked once more, even if nothing lags. A rank may have died only because the store's
+        // process had ended, and this loop checked the store before it checked that rank.
         if (!known.ok() && failed_since_ns != now && now - failed_since_ns >= lag_ns) return known;
         next_look_ns = now_ns() + failure_look_interval_ns;
       }
@@ -186,7 +187,7 @@ Result<std::shared_ptr<Communicator>> make_at(const GroupServer &server, uint32_
   process().id_servers.hosted_by(group_id, rank);
   auto comm = join();
   if (!comm.ok()) process().id_servers.host_failed(group_id, about_host(comm.error(), rank));
-  process().id_servers.remove(group_id);  // one id makes one communicator; its server is here or elsewhere
+  process().id_servers.remove(group_id);  // one id makes one communicator; the server may be in another process
   if (!comm.ok()) return at_init(std::move(comm).error(), rank, rank_count, settings.init_timeout_ns, deadline_ns);
   return comm;
 }
@@ -213,7 +214,7 @@ Result<Initialisation> init_unique_id(const rondo_unique_id_t &id, int rank, int
 }
 
 Result<Initialisation> init_environment(const rondo_config_t *config) {
-  // A call that is refused below counts as well, because the other ranks continue with their next one.
+  // A call that is refused below counts, too, because the other ranks continue with their next call.
   const auto generation =
       static_cast<uint32_t>(process().environment_communicator_count.fetch_add(1, std::memory_order_relaxed));
   RONDO_TRY_ASSIGN(const Settings settings, settings_of(config));
@@ -228,7 +229,7 @@ Result<Initialisation> init_environment(const rondo_config_t *config) {
     const auto join = [&]() -> Result<std::shared_ptr<Communicator>> {
       const bool serving = process().id_servers.contains(job_server_name);
       RONDO_TRY_ASSIGN(auto group, join_job(job, generation, serving, settings.network_interface, deadline_ns, cancel));
-      // All generations of such a job meet at one port, so the server stays for the next one.
+      // All communicators of such a job use one port, so the server stays for the next one.
       const bool serves = job.rendezvous == Job::RendezvousMethod::listen && group.server != nullptr;
       if (serves) process().id_servers.add(job_server_name, std::move(group.server));
       auto comm = assemble(group, settings, deadline_ns);
@@ -237,7 +238,7 @@ Result<Initialisation> init_environment(const rondo_config_t *config) {
     };
     auto comm = join();
     if (comm.ok()) return comm;
-    process().id_servers.remove(job_server_name);  // the next communicator makes another
+    process().id_servers.remove(job_server_name);  // the next communicator makes a new server
     return at_init(std::move(comm).error(), job.rank, job.size, settings.init_timeout_ns, deadline_ns);
   };
   return Initialisation{run, settings.nonblocking};
@@ -245,7 +246,7 @@ Result<Initialisation> init_environment(const rondo_config_t *config) {
 
 Result<std::vector<std::shared_ptr<Communicator>>> init_all(int size, const rondo_config_t *configs) {
   const auto count = static_cast<size_t>(size);
-  // The caller's struct may be of another version than ours: its own size says how far apart the entries are.
+  // The caller's struct may have another size than ours. Its field `size` gives the distance between the entries.
   const auto config_of = [&](size_t rank) -> const rondo_config_t * {
     if (configs == nullptr) return nullptr;
     return reinterpret_cast<const rondo_config_t *>(reinterpret_cast<const std::byte *>(configs) +
@@ -256,7 +257,7 @@ Result<std::vector<std::shared_ptr<Communicator>>> init_all(int size, const rond
     if (settings.nonblocking)
       return invalid_argument("rondo_comm_init_all() waits for its ranks, which are all here; set nonblocking to 0");
   }
-  RONDO_TRY_ASSIGN(const rondo_unique_id_t id, serve_unique_id("127.0.0.1"));  // nobody outside is to come
+  RONDO_TRY_ASSIGN(const rondo_unique_id_t id, serve_unique_id("127.0.0.1"));  // all ranks are in this process
   RONDO_TRY_ASSIGN(const UniqueId decoded, decode_unique_id(id));
   std::vector<std::optional<Result<std::shared_ptr<Communicator>>>> made(count);
   const Error exhausted{RONDO_ERROR_OUT_OF_RESOURCES, "out of memory or threads"};
@@ -274,7 +275,7 @@ Result<std::vector<std::shared_ptr<Communicator>>> init_all(int size, const rond
     for (size_t rank = 1; rank < count; ++rank) threads.emplace_back(init, rank);
     init(0);
   } catch (const std::system_error &) {
-    process().id_servers.remove(group_name(decoded));  // so that the ranks which have begun end now
+    process().id_servers.remove(group_name(decoded));  // ends the ranks that have begun
   }
   for (std::thread &thread : threads) thread.join();
   std::vector<std::shared_ptr<Communicator>> comms;

@@ -15,14 +15,14 @@
 namespace rondo {
 namespace {
 
-constexpr uint64_t report_patience_ns = 500'000'000;  // of a rank that has been aborted and is waited for
+constexpr uint64_t report_patience_ns = 500'000'000;  // for an aborted rank to report to members that wait for it
 constexpr std::string_view derivation = ", format 1";
 constexpr size_t shown_members_max = 16;
 
-/// Returns the address of a rank that the members of its part can reach.
+/// Returns the address at which the members of a part can reach `rank`.
 std::string address_of(const Communicator &parent, uint32_t rank) {
   if (parent.group().one_node()) return "127.0.0.1";
-  return parent.group().infos[rank].interfaces.front().address;  // not empty: it has links to other hosts
+  return parent.group().infos[rank].interfaces.front().address;  // exists, because the rank has links to other hosts
 }
 
 }  // namespace
@@ -37,7 +37,7 @@ PartOffer Part::offer() {
   randombytes_buf(&made.nonce, sizeof made.nonce);
   auto listener = listen_for_store({address_of(*parent_, parent_->rank()), 0});
   if (listener.ok()) listener_ = std::move(listener).value();
-  else not_listening_ = std::move(listener).error();  // the other ranks wait for this one, and then learn of it
+  else not_listening_ = std::move(listener).error();  // not returned here, since the other ranks wait for this rank
   made.port = listener_.endpoint.port;
   return made;
 }
@@ -57,7 +57,7 @@ Result<void> Part::meet(std::vector<uint32_t> members, const PartOffer &first, u
   return {};
 }
 
-/// Returns the id of the part whose first member is `first`, a rank of the parent.
+/// Returns the id of the part whose first member has the rank `first` in the parent.
 UniqueId Part::id_of(uint32_t first, const PartOffer &offer) const {
   Bytes input;
   append_bytes(input, bytes_of(function_));
@@ -77,7 +77,7 @@ UniqueId Part::id_of(uint32_t first, const PartOffer &offer) const {
 
 void Part::report_given_up(uint64_t patience_ns) {
   if (members_.size() == 1) return;
-  std::unique_ptr<StoreServer> server;  // its end waits for members that have yet to hear
+  std::unique_ptr<StoreServer> server;  // its destructor waits for members that have not read the report
   if (serves()) {
     auto started = start_store_server(std::move(listener_), id_.secret);
     if (!started.ok()) return;
@@ -99,7 +99,7 @@ Part::Made Part::make(const Cancel *cancel) {
   }
   auto made = make_at({id_, store_host(), serves() ? death_watch() : nullptr}, rank_,
                       static_cast<uint32_t>(members_.size()), settings_, now_ns() + settings_.init_timeout_ns, cancel);
-  // It may not have entered the store yet. If it serves the store, that is gone, and the others know.
+  // This rank may not have entered the store yet. If it serves the store, the store's end has informed the others.
   if (!made.ok() && cancel != nullptr && cancel->requested() && !serves()) report_given_up(report_patience_ns);
   return made;
 }
@@ -108,7 +108,7 @@ StoreHost Part::store_host() const {
   return {.rank = 0, .name = parent_->ranks().describe_rank(members_.front()) + " of the parent", .runs_already = true};
 }
 
-/// Reports members that die before they have entered the store: only ranks of the parent can see that.
+/// Returns a function that reports members that die before they enter the store. Only the parent's ranks can see that.
 std::function<void()> Part::death_watch() const {
   return [parent = parent_, members = members_, name = group_name(id_),
           reported = std::vector<bool>(members_.size())]() mutable {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// A part is a communicator of some ranks of a parent, which already agree on its members.
+// A part is a communicator whose members are ranks of a parent. The members agree on the membership before.
 //
-// Meet     The first member serves the part's store on a port that it has offered. Both the secret and the name of the
-//          part are derived from the parent's secret and that member's nonce, so no secret crosses the network.
-// Make     The members make the part as every other communicator. Nothing that fails from here on concerns the parent.
+// Meet     The first member serves the part's store on a port that it has offered. The secret and the name of the part
+//          are derived from the parent's secret and that member's nonce, so no secret crosses the network.
+// Make     The members make the part like any other communicator. Failures from here on do not affect the parent.
 #pragma once
 
 #include <cstdint>
@@ -22,29 +22,29 @@ namespace rondo {
 
 /// A rank's offer to serve the store of its part.
 struct PartOffer {
-  uint32_t port = 0;   ///< 0 if it cannot listen
-  uint64_t nonce = 0;  ///< random: makes the secret of each part differ
+  uint32_t port = 0;   ///< 0 if the rank cannot listen
+  uint64_t nonce = 0;  ///< random, so that each part has another secret
 };
 
 /// Returns the settings of a part. Without a configuration they are the parent's.
 [[nodiscard]] Result<Settings> part_settings(const Communicator &parent, const rondo_config_t *config);
 
-/// One rank's making of a part. One thread at a time, except where a function says otherwise.
+/// One rank's work to make a part. One thread at a time calls it, unless a function says otherwise.
 class Part {
  public:
   using Made = Result<std::shared_ptr<Communicator>>;
 
-  /// `function` is the public function that makes it.
+  /// Begins. `function` is the name of the public function that makes the part, for messages.
   Part(std::shared_ptr<Communicator> parent, Settings settings, std::string function)
       : parent_(std::move(parent)), settings_(std::move(settings)), function_(std::move(function)) {}
 
   [[nodiscard]] Communicator &parent() const { return *parent_; }
   [[nodiscard]] const Settings &settings() const { return settings_; }
 
-  /// Listens, so that this rank can serve the store.
+  /// Starts to listen, so that this rank can serve the store.
   [[nodiscard]] PartOffer offer();
-  /// Sets the members, ranks of the parent in the order of the part, and what the first of them has offered.
-  /// RONDO_ERROR_REMOTE: it cannot listen. `operation` is for that error.
+  /// Sets the members, in the order of the part, and the offer of the first member. RONDO_ERROR_REMOTE means that the
+  /// first member cannot listen. `operation` is the operation's number in that error.
   [[nodiscard]] Result<void> meet(std::vector<uint32_t> members, const PartOffer &first, uint64_t operation);
 
   // After meet():
@@ -53,9 +53,9 @@ class Part {
   [[nodiscard]] bool serves() const { return members_.front() == parent_->rank(); }
   /// Makes the part. `cancel` may be null.
   [[nodiscard]] Made make(const Cancel *cancel);
-  /// Enters the store of the part only to leave it, so that the other members do not wait for this rank.
+  /// Enters the store of the part and leaves at once, so that the other members do not wait for this rank.
   void report_given_up(uint64_t patience_ns);
-  /// Completes an error that counts ranks as the part does: its fields count them as the parent. `call` begins it.
+  /// Completes an error of the part. Its fields then count ranks as the parent does. `call` begins the message.
   [[nodiscard]] Error explain(Error error, const std::string &call) const;
 
  private:
@@ -66,11 +66,11 @@ class Part {
   const std::shared_ptr<Communicator> parent_;
   const Settings settings_;
   const std::string function_;
-  StoreListener listener_;  ///< until this rank serves the part's store, or knows that it does not
+  StoreListener listener_;  ///< valid until this rank serves the part's store, or knows that it will not
   std::optional<Error> not_listening_;  ///< why there is no listener
   // meet() sets these:
   std::vector<uint32_t> members_;
-  uint32_t rank_ = 0;  ///< of this rank in the part
+  uint32_t rank_ = 0;  ///< number of this rank in the part
   UniqueId id_;
 };
 

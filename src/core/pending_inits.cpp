@@ -18,7 +18,7 @@ Result<void *> PendingInits::start(Initialisation initialisation) {
   if (handle == nullptr) return no_more_handles(HandleKind::communicator);
   Entry &here = *entry;
   try {
-    const std::lock_guard lock(mutex_);  // its thread ends after this
+    const std::lock_guard lock(mutex_);  // the new thread also takes it, so it cannot end before the entry is complete
     entries_.emplace(handle, std::move(entry));
     if (here.cancel != nullptr) {
       auto thread = start_thread("the initialisation of a communicator",
@@ -34,7 +34,7 @@ Result<void *> PendingInits::start(Initialisation initialisation) {
     communicators_.release(handle);
     throw;
   }
-  run(handle, here, initialisation);  // for want of a descriptor or a thread; the others learn how it goes
+  run(handle, here, initialisation);  // no thread or descriptor is left, so this thread does the work
   return handle;
 }
 
@@ -42,17 +42,17 @@ void PendingInits::run(const void *handle, Entry &entry, const Initialisation &i
   Result<std::shared_ptr<Communicator>> made = Error{RONDO_ERROR_OUT_OF_RESOURCES, "out of memory or threads"};
   try {
     made = initialisation.run(entry.cancel.get());
-  } catch (const std::exception &) {  // as it stands
+  } catch (const std::exception &) {  // the error stays as it is
   }
   const std::lock_guard lock(mutex_);
   if (!made.ok()) {
     entry.failure = std::move(made).error();
     return;
   }
-  if (entry.cancel != nullptr && entry.cancel->requested()) made.value()->abort();  // too late to be noticed
+  if (entry.cancel != nullptr && entry.cancel->requested()) made.value()->abort();  // cancelled after it was made
   communicators_.fill(handle, std::move(made).value());
   const auto found = entries_.find(handle);
-  if (found == entries_.end()) return;  // finish() has it, and waits for this thread
+  if (found == entries_.end()) return;  // finish() has taken it, and waits for this thread
   if (entry.thread.joinable()) entry.thread.detach();
   entries_.erase(found);
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Communicators that are being made by threads of their own (rondo_config_t.nonblocking), and what their handles stand
-// for until they are ready. Any thread.
+// This class holds communicators that a thread is still making (rondo_config_t.nonblocking). Until such a communicator
+// is ready, its handle refers to an entry here. Any thread.
 #pragma once
 
 #include <functional>
@@ -18,35 +18,37 @@ namespace rondo {
 
 class Communicator;
 
-/// An initialisation that has read all it needs of its caller.
+/// An initialisation that needs nothing more from its caller.
 struct Initialisation {
-  std::function<Result<std::shared_ptr<Communicator>>(const Cancel *cancel)> run;  ///< once, on any thread
-  bool nonblocking = false;                                                        ///< the caller's wish
+  std::function<Result<std::shared_ptr<Communicator>>(const Cancel *cancel)> run;  ///< called once, on any thread
+  bool nonblocking = false;                                                        ///< whether the caller asked for it
 };
 
 class PendingInits {
  public:
   explicit PendingInits(HandleTable<Communicator> &communicators) : communicators_(communicators) {}
 
-  /// Starts it and returns its handle. If no thread can be made, it waits for the end. Call finish() later.
+  /// Starts the initialisation and returns its handle. If no thread can be made, it runs in this call. The caller must
+  /// call finish() later.
   [[nodiscard]] Result<void *> start(Initialisation initialisation);
 
-  /// Returns why `handle` has no communicator: RONDO_NOT_READY, or its failure. Empty if it has one by now, or if the
-  /// handle is not of an initialisation.
+  /// Returns why `handle` has no communicator: RONDO_NOT_READY, or its failure. Empty if the communicator is made, or
+  /// if the handle belongs to no initialisation.
   [[nodiscard]] std::optional<Error> why_not(const void *handle);
 
-  /// Fails a running initialisation with RONDO_ERROR_ABORTED. Returns false if it has ended, or is not known.
+  /// Makes a running initialisation fail with RONDO_ERROR_ABORTED. Returns false if it has ended, or is not known.
   [[nodiscard]] bool cancel(const void *handle);
 
-  /// Cancels it and waits for the end of its thread. Returns true if it made no communicator; the handle is then free.
+  /// Cancels the initialisation and waits until its thread has ended. Returns true if it made no communicator. The
+  /// handle is free then.
   [[nodiscard]] bool finish(const void *handle);
   void finish_all();
 
  private:
   struct Entry {
-    std::unique_ptr<Cancel> cancel;  ///< null, and no thread: start() waits
+    std::unique_ptr<Cancel> cancel;  ///< null if there is no thread, so start() waits
     std::thread thread;
-    std::optional<Error> failure;  ///< under the mutex
+    std::optional<Error> failure;  ///< guarded by the mutex
   };
   void run(const void *handle, Entry &entry, const Initialisation &initialisation);
 
@@ -54,7 +56,7 @@ class PendingInits {
 
   HandleTable<Communicator> &communicators_;
   std::mutex mutex_;
-  std::map<const void *, std::unique_ptr<Entry>> entries_;  ///< until it is ready, or finish()
+  std::map<const void *, std::unique_ptr<Entry>> entries_;  ///< until the communicator is ready, or until finish()
 };
 
 }  // namespace rondo

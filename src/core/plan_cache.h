@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The plans of a communicator, by request. A plan stays while an operation uses it, or if an operation was captured
-// with it. Of the others, the least recently used one is evicted first.
+// This cache holds the plans of a communicator, by request. A plan stays while an operation uses it, and if an
+// operation was captured with it. Among the other plans, the least recently used plan is evicted first.
 #pragma once
 
 #include <cstdint>
@@ -17,11 +17,11 @@ namespace rondo {
 struct BoundPlan {
   std::unique_ptr<const Plan> plan;
   std::unique_ptr<PreparedPlan> prepared;
-  uint64_t last_turn = 0;  ///< of the latest operation that uses it
-  bool captured = false;        ///< a graph may run it at any time, and so it stays
+  uint64_t last_turn = 0;  ///< turn of the latest operation that uses the plan
+  bool captured = false;        ///< true if a graph may run the plan at any time, so that it stays
 };
 
-/// The key of a plan in the cache. `counts_hash` stands for uneven counts (BLAKE2b, 63 bits).
+/// The key of a plan in the cache. `counts_hash` represents uneven counts (BLAKE2b, 63 bits).
 struct PlanKey {
   Signature signature;
   bool in_place = false;
@@ -29,7 +29,7 @@ struct PlanKey {
   bool operator==(const PlanKey &) const = default;
 };
 
-/// Calls are serialised by the communicator.
+/// The cache itself. The communicator serialises all calls.
 class PlanCache {
  public:
   static constexpr size_t plan_count_max = 256;
@@ -38,11 +38,11 @@ class PlanCache {
     if (latest_ != nullptr && key == latest_key_) return latest_;
     return find_in_table(key);
   }
-  /// Adds a plan. If the cache is full, evicts one whose last turn is at most `executed`. All may be in use: then the
-  /// cache grows. Queues bound that growth; for captured plans, the memory for plans does.
+  /// Adds a plan. If the cache is full, it evicts a plan whose last turn is at most `executed`. If all plans are in
+  /// use, the cache grows. The sizes of the queues limit that growth, and for captured plans the memory for plans does.
   BoundPlan &add(const PlanKey &key, std::unique_ptr<BoundPlan> plan, uint64_t executed);
-  /// Evicts the least recently used plan whose last turn is at most `executed`, and which no graph has. False if none
-  /// is.
+  /// Evicts the least recently used plan among those that no graph uses and whose last turn is at most `executed`.
+  /// Returns false if there is no such plan.
   bool evict_one(uint64_t executed);
 
  private:
@@ -53,7 +53,7 @@ class PlanCache {
 
   std::unordered_map<PlanKey, std::unique_ptr<BoundPlan>, Hash> plans_;
   PlanKey latest_key_;
-  BoundPlan *latest_ = nullptr;  ///< what find() or add() gave last; most programs repeat one call
+  BoundPlan *latest_ = nullptr;  ///< latest result of find() or add(), since most programs repeat one call
 };
 
 }  // namespace rondo

@@ -10,15 +10,15 @@
 namespace rondo {
 namespace {
 
-/// The fork() handler sets it in the child before fork() returns there. No other thread exists then that could read it.
+/// Returns the flag that the fork() handler sets in the child, before any other thread can exist there.
 std::atomic<bool> &forked() {
   static std::atomic<bool> flag = false;
   return flag;
 }
 
-/// Finishes initialisations and servers at exit(), which would end their threads before all ranks have their replies.
-/// Those ranks would learn that the store is gone, and not what failed. No communicator may be made during the shutdown
-/// either. A child of a fork() has no such threads.
+/// Finishes initialisations and servers at exit(), which would otherwise end their threads before all ranks have their
+/// replies. Those ranks would learn that the store is gone, but not what failed. No communicator may be made during the
+/// shutdown. A child of fork() does not have these threads.
 void end_threads() {
   if (!check_not_forked().ok()) return;
   process().pending_inits.finish_all();
@@ -26,7 +26,7 @@ void end_threads() {
 }
 
 Process *make_process() {
-  static_cast<void>(forked());  // initialised before a child could need it
+  static_cast<void>(forked());  // makes the flag before a child can need it
   ::pthread_atfork(nullptr, nullptr, [] {
     forked().store(true, std::memory_order_relaxed);
     close_inherited_descriptors();

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// This file holds what a process has one of: the tables of handles, the memory that peers can map, the environment's
-// settings. It is the one documented exception, beside the last error of a thread, to "no mutable globals": C handles
-// carry no context to hang them on.
+// This file holds objects that exist once for each process: the tables of handles, the memory that peers can map, and
+// the settings of the environment. It is a documented exception to "no mutable globals", because the handles of C carry
+// no context. The other exception is the last error of a thread.
 #pragma once
 
 #include <atomic>
@@ -37,14 +37,14 @@ struct Process {
   SegmentTable segments;
   IdServers id_servers;
   PendingInits pending_inits{communicators};
-  const Result<Config> config = read_config();  ///< once; every call that needs it passes its failure on
-  /// Returns the topology of this machine, or what RONDO_TOPOLOGY_FILE says; made once, at the first communicator.
+  const Result<Config> config = read_config();  ///< read once; every call that needs it returns its failure
+  /// Returns the topology of this machine, or of RONDO_TOPOLOGY_FILE. The first communicator reads it.
   [[nodiscard]] const Result<Topology> &topology();
-  /// Returns what RONDO_TUNING_FILE says, no rows without it; read once, at the first communicator or unique id.
+  /// Returns the rows of RONDO_TUNING_FILE, or no rows if it is not set. The first communicator or unique id reads
+  /// them.
   [[nodiscard]] const Result<TuningTable> &tuning();
-  /// The number of communicators made from the environment. It numbers them, so that each has its own keys in the
-  /// store.
-  std::atomic<uint64_t> environment_communicator_count{0};  // relaxed: a number, no data rides on it
+  /// The number of communicators made from the environment. Each of them uses it as a prefix of its keys in the store.
+  std::atomic<uint64_t> environment_communicator_count{0};  // relaxed: no other data depends on it
 
  private:
   std::once_flag topology_once_;
@@ -53,13 +53,13 @@ struct Process {
   std::optional<Result<TuningTable>> tuning_;
 };
 
-/// Returns the object of this process, made at the first use. It is never destroyed: threads of streams may still run
-/// while the process exits.
+/// Returns the object of this process and makes it at the first call. It is never destroyed, because threads of streams
+/// may still run while the process exits.
 [[nodiscard]] Process &process();
 
-/// Fails in a child of a fork() that has not called exec(), if the parent had used Rondo. The child has none of the
-/// threads, and shares neither memory nor connections as the parent's objects need them. Every entry point that uses
-/// process() calls this first. Costs one load.
+/// Fails in a child of fork() that has not called exec(), if the parent had used Rondo. Such a child has no threads of
+/// Rondo, and does not share the memory and connections of the parent's objects as they need it. Every entry point that
+/// uses process() calls this first. It costs one load.
 [[nodiscard]] Result<void> check_not_forked();
 
 }  // namespace rondo

@@ -10,7 +10,7 @@
 namespace rondo {
 namespace {
 
-/// `first` may be null, as for a rank without data.
+/// Returns whether the ranges overlap. `first` may be null, for a rank without data.
 bool overlaps(const Registration &registration, const std::byte *first, size_t bytes) {
   if (first == nullptr) return false;
   return registration.first < first + bytes && first < registration.first + registration.bytes;
@@ -94,7 +94,7 @@ MemoryHandle RegistrationCache::find(const std::byte *first, size_t bytes) const
   for (const auto &registration : registrations_) {
     if (!overlaps(*registration, first, bytes)) continue;
     if (registration->moved) {
-      if (registration->moved->region() == 0) break;  // on its way back
+      if (registration->moved->region() == 0) break;  // the pages are being moved back
       const MovedPages &moved = *registration->moved;
       if (const auto region = regions_.find(moved.address(), moved.bytes()))
         set_region(*region, moved.address(), moved.bytes());

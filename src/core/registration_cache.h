@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// This file keeps which of the caller's buffers peers can read in place, and how: the allocations of rondo_mem_alloc(),
-// and what was registered with the communicator.
+// This file records which buffers of the caller peers can read in place, and how. They are the allocations of
+// rondo_mem_alloc(), and the buffers that were registered with the communicator.
 #pragma once
 
 #include <cstddef>
@@ -16,27 +16,27 @@
 
 namespace rondo {
 
-/// A buffer registered with a communicator. Its handle is this object's.
+/// A buffer that is registered with a communicator. The user's handle refers to this object.
 class Registration {
  public:
   const std::byte *first = nullptr;
   uint64_t bytes = 0;
-  std::optional<MovedPages> moved;  ///< none: read by cross-memory attach
-  void *handle = nullptr;           ///< as the user holds it
+  std::optional<MovedPages> moved;  ///< none if peers read it by cross-memory attach
+  void *handle = nullptr;           ///< handle that the user holds
 };
 
-/// Any thread.
+/// The registrations of one communicator. Any thread.
 class RegistrationCache final : public MemoryExporter {
  public:
-  /// @param exported  as ExecutorCapabilities::exports_memory
+  /// Makes an empty cache. `exported` is ExecutorCapabilities::exports_memory.
   RegistrationCache(RegionTable &regions, bool exported) : regions_(regions), exported_(exported) {}
 
   Result<std::shared_ptr<Registration>> add(void *pointer, size_t bytes, bool move);
-  /// Returns RONDO_ERROR_INVALID_ARGUMENT for anything but a registration of this communicator.
+  /// Returns RONDO_ERROR_INVALID_ARGUMENT unless `registration` belongs to this communicator.
   [[nodiscard]] Result<void> check(const Registration *registration) const;
-  /// Removes a registration. Returns errors as check() does.
+  /// Removes a registration. It fails as check() does.
   Result<void> remove(const Registration *registration);
-  /// Returns all registrations, none of which is this communicator's any more.
+  /// Removes all registrations and returns them.
   [[nodiscard]] std::vector<std::shared_ptr<Registration>> clear();
 
   /// Returns how peers may read [first, first + bytes).

@@ -20,9 +20,9 @@
 namespace rondo {
 namespace {
 
-constexpr uint32_t default_channel_count = 2;  // the double tree's two trees
+constexpr uint32_t default_channel_count = 2;  // for the two trees of the double tree
 
-/// The networks between hosts. "auto" is the first; a new network needs a line here.
+/// The networks between hosts. "auto" chooses the first one. A new network needs an entry here.
 constexpr std::array networks{
     net::NetworkKind{NetworkChoice::tcp, "tcp", true, false,
                      [](const auto &links, const net::JoinRequest &, std::vector<net::PeerSocket> sockets, Store &) {
@@ -41,21 +41,21 @@ const net::NetworkKind &network_of(const Settings &settings) {
   return found == networks.end() ? networks.front() : *found;
 }
 
-/// Returns devices for a choice among RDMA devices of one subnet. Returns none if the user names the devices, another
-/// network is used, or hwloc fails.
+/// Returns the RDMA devices that are near, for a choice among several devices of one subnet. Returns none if the user
+/// names the devices, another network is used, or hwloc fails.
 std::vector<std::string> near_devices(const Settings &settings) {
   if (settings.network != NetworkChoice::verbs || !settings.ib_devices.empty()) return {};
   const auto topology = discover_nics(settings);
   return topology.ok() ? near_rdma_devices(topology.value()) : std::vector<std::string>();
 }
 
-/// Returns how many channels links between hosts have: as many as on host memory at most, since more exist only as
-/// blocks of a device's kernels.
+/// Returns the number of channels of links between hosts. It is at most the number on host memory, because only the
+/// blocks of a device's kernels use more.
 uint32_t link_channel_count(const Settings &settings) {
   return std::clamp(settings.channels, default_channel_count, channels_max);
 }
 
-/// Returns, by rank, whether it is permitted and on another host.
+/// Returns, by rank, whether the rank is on another host and a link to it is permitted.
 std::vector<bool> linked_ranks(const ConnectArgs &args) {
   std::vector<bool> linked = args.permitted.empty() ? std::vector<bool>(args.rank_count, true) : args.permitted;
   for (const uint32_t rank : args.group.ranks_of(args.group.node_of(args.rank))) linked[rank] = false;
@@ -65,7 +65,7 @@ std::vector<bool> linked_ranks(const ConnectArgs &args) {
 /// Returns whether ranks of several hosts exchange messages: up to a number of ranks.
 bool carries_messages(const GroupInfo &group) { return group.rank_count() <= message_ranks_max; }
 
-/// Returns the slots of links. Plans depend on them, so all hosts must have the same, however many ranks they have.
+/// Returns the slots of links. Plans depend on them, so they are equal on all hosts, however many ranks a host has.
 ConnectionGeometry slots_of(const GroupInfo &group, const Settings &settings, uint32_t channel_count) {
   const auto slot_bytes = static_cast<uint32_t>(settings.slot_bytes);
   if (group.one_node())
@@ -79,14 +79,14 @@ ConnectionGeometry slots_of(const GroupInfo &group, const Settings &settings, ui
   return hosts::choose_slots(spread, channel_count, settings.slot_count, slot_bytes);
 }
 
-/// Says why this rank named no network interface.
+/// Returns the error that explains why this rank has no network interface.
 Error no_interface(const Settings &settings) {
   auto addresses = choose_addresses(settings.network_interface);
   if (!addresses.ok()) return std::move(addresses).error();
   return {RONDO_ERROR_SYSTEM, "the network interfaces of this host have changed meanwhile; try again"};
 }
 
-/// Refuses frame tags if the network does not have them, because the user would rely on them.
+/// Refuses frame tags if the network does not have them, because the user would rely on the protection.
 Result<void> check_frame_tags(const Settings &settings) {
   if (!settings.frame_tags || network_of(settings).needs_sockets) return {};
   return Error{RONDO_ERROR_UNSUPPORTED, std::string("RONDO_FRAME_TAGS=on is for TCP, and RONDO_NETWORK is ") +
@@ -157,7 +157,7 @@ Result<std::unique_ptr<Transport>> connect_ranks(const ConnectArgs &args, Store 
   request.group_rank_count = args.rank_count;
   request.channel_count = link_channel_count(args.settings);
   const ConnectionGeometry geometry = slots_of(group, args.settings, request.channel_count);
-  // On one host the segment chooses the same geometry, and that of messages.
+  // On one host, the segment chooses the same geometry itself, also for messages.
   request.slot_count = group.one_node() ? args.settings.slot_count : geometry.slot_count;
   request.slot_bytes = group.one_node() ? static_cast<uint32_t>(args.settings.slot_bytes) : geometry.slot_bytes;
   if (!group.one_node() && carries_messages(group))

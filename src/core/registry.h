@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The only place that knows which transports and executors were built.
+// Only this file knows which transports and executors were built.
 #pragma once
 
 #include <memory>
@@ -19,15 +19,15 @@ class SegmentTable;
 
 struct ConnectArgs : InitContext {
   const TuningTable *tuning = nullptr;
-  std::optional<uint32_t> mesh_hosts_max{};  ///< see hosts::GroupRequest; its default if none
-  std::vector<bool> permitted{};             ///< by rank, as permitted_ranks() says; all ranks if empty
+  std::optional<uint32_t> mesh_hosts_max{};  ///< see hosts::GroupRequest, which has a default
+  std::vector<bool> permitted{};             ///< result of permitted_ranks(), by rank; empty means all ranks
 };
 
-/// Returns, by rank, whether it is a peer in some schedule that can be chosen. The result is empty if it is not needed,
-/// because all ranks share memory of one host.
+/// Returns, by rank, whether the rank is a peer in some schedule that can be chosen. The result is empty if all ranks
+/// share the memory of one host, because then it is not needed.
 [[nodiscard]] std::vector<bool> permitted_ranks(const ConnectArgs &args);
 
-/// Returns whether each two ranks of different hosts are connected, so that blocks can go between them. The answer is
+/// Returns whether every two ranks of different hosts are connected, so that they can exchange blocks. The answer is
 /// equal on all ranks.
 [[nodiscard]] bool joins_all_hosts(const Settings &settings, const GroupInfo &group, const TuningTable *tuning);
 
@@ -42,8 +42,7 @@ struct ConnectArgs : InitContext {
 /// RONDO_ERROR_INVALID_ARGUMENT.
 [[nodiscard]] Result<void> check_device(const Settings &settings);
 
-/// Makes the rank's executor, over `links`, which outlive it. It is on the CUDA device that the settings name, or on
-/// host memory.
+/// Makes the rank's executor, on the CUDA device that the settings name, or on host memory. `links` must outlive it.
 [[nodiscard]] Result<std::shared_ptr<Executor>> connect_executor(const ConnectArgs &args, Store &store, Links &links);
 
 /// Makes the executor on host memory.

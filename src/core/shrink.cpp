@@ -15,13 +15,13 @@ namespace rondo {
 namespace {
 
 constexpr uint64_t eager_ns = 5'000'000, eager_poll_ns = 50'000, poll_ns = 1'000'000;
-constexpr uint64_t note_lag_ns = 1'000'000'000;  // for which the note of a rank of another host may be on its way
-/// For which ranks may differ in their sets: one of them may learn of a death later than the other.
+constexpr uint64_t note_lag_ns = 1'000'000'000;  // longest time in which a note of another host's rank arrives
+/// The time for which the excluded sets may differ, because one rank may learn of a death later than another.
 constexpr uint64_t difference_lag_ns = 2'000'000'000;
 
 using Made = Part::Made;
 
-/// One rank's shrink.
+/// The state of a shrink on one rank.
 class Shrink {
  public:
   Shrink(std::shared_ptr<Communicator> parent, Settings settings, bool aborts)
@@ -31,19 +31,19 @@ class Shrink {
   Shrink &operator=(const Shrink &) = delete;
   ~Shrink();
 
-  /// Posts the call.
+  /// Posts this rank's call.
   [[nodiscard]] Result<void> begin(const RankSet &excluded);
-  /// Does the rest. `cancel` may be null.
+  /// Waits for the other members and makes the communicator. `cancel` may be null.
   [[nodiscard]] Made run(const Cancel *cancel);
 
  private:
-  /// The notes of another member, as far as this rank has seen them.
+  /// The notes of another member, as far as they have arrived at this rank.
   struct Watched {
-    std::optional<ShrinkNote> note;  ///< of this call
-    uint64_t ended_ns = 0;           ///< when its end was seen, or 0
-    uint64_t differs_since_ns = 0;   ///< when its call of another shrink was seen, or 0
+    std::optional<ShrinkNote> note;  ///< latest note of this call
+    uint64_t ended_ns = 0;           ///< time at which the member's end was seen, or 0
+    uint64_t differs_since_ns = 0;   ///< time at which a call of another shrink was seen, or 0
     uint64_t differing_number = 0;   ///< number of that call's note
-    bool says_so = false;            ///< it has given that call up for the difference
+    bool says_so = false;            ///< true if the member has given that call up because of the difference
   };
 
   [[nodiscard]] Made agree_and_make(const Cancel *cancel);
@@ -64,14 +64,14 @@ class Shrink {
   [[nodiscard]] bool is_member(uint32_t rank) const { return !own_.excluded.contains(rank); }
 
   Communicator &parent_;  ///< part_ owns it
-  const Ranks &ranks_;    ///< of parent_
+  const Ranks &ranks_;    ///< ranks of parent_
   Part part_;
   const bool aborts_;
-  uint64_t number_ = 0;  ///< of this rank's note, or 0 before begin()
+  uint64_t number_ = 0;  ///< number of this rank's note, or 0 before begin()
   ShrinkNote own_;
   bool ended_ = false;  ///< run() has returned
   std::vector<uint32_t> members_;
-  std::vector<Watched> watched_;  ///< by rank
+  std::vector<Watched> watched_;  ///< indexed by rank
   std::vector<uint32_t> dead_;
 };
 
@@ -94,7 +94,7 @@ Result<void> Shrink::begin(const RankSet &excluded) {
   return {};
 }
 
-/// Ends a shrink that was begun and not run, for lack of memory or handles.
+/// Ends a shrink that was begun but not run, because memory or handles ran out.
 Shrink::~Shrink() {
   if (number_ == 0 || ended_) return;
   const Error error{RONDO_ERROR_OUT_OF_RESOURCES, ""};
@@ -137,7 +137,7 @@ Made Shrink::agree_and_make(const Cancel *cancel) {
   return confirmed.error();
 }
 
-/// Waits until all members have posted that phase.
+/// Waits until all members have posted `phase`.
 Result<void> Shrink::wait_for_all(ShrinkPhase phase, uint64_t timeout_ns, const Cancel *cancel) {
   const uint64_t begun_ns = now_ns();
   while (true) {  // ends at the deadline
@@ -158,15 +158,15 @@ Result<void> Shrink::wait_for_all(ShrinkPhase phase, uint64_t timeout_ns, const 
   }
 }
 
-/// Returns why the member will never be in that phase, as far as it is known.
+/// Returns an error if it is known by now that the member will never reach `phase`.
 Result<void> Shrink::check_member(uint32_t member, ShrinkPhase phase, uint64_t now) {
   Watched &watched = watched_[member];
   const bool has_ended = has_left(member) || std::ranges::find(dead_, member) != dead_.end();
   if (has_ended && watched.ended_ns == 0) watched.ended_ns = now;
-  read_notes(member, now);  // after the check for its end, so that its last note counts
+  read_notes(member, now);  // after the check for the member's end, so that its last note counts
   if (watched.note && watched.note->phase == ShrinkPhase::failed) {
     const ShrinkNote &failed = *watched.note;
-    if (failed.status == RONDO_ERROR_MISMATCH)  // mostly because of a rank that this one has seen, too
+    if (failed.status == RONDO_ERROR_MISMATCH)  // usually this rank has seen the differing rank, too
       for (const uint32_t other : members_) RONDO_TRY(check_difference(other));
     Error error = about(failed.status,
                         call() + ": " + ranks_.describe_rank(member) + " has given up (" +
@@ -202,9 +202,10 @@ void Shrink::read_notes(uint32_t member, uint64_t now) {
   }
 }
 
-/// Notes that a member is in another shrink. It is in none if its note says how that ended, except that it found the
-/// difference itself. A difference in ranks that have ended is no mistake, since all will know their end soon. Ranks
-/// that leave after the difference was seen may do so because of it.
+/// Notes whether the member is in a shrink with another set. A member that has posted the end of its shrink is in none,
+/// unless that shrink ended because the sets differ. A difference in dead ranks is no mistake, since all members will
+/// soon learn of the death. A rank that leaves after a difference was seen may leave because of it, so it counts as
+/// living.
 void Shrink::compare(Watched &watched, const Note &note, const ShrinkNote &shrink, uint64_t now) const {
   const bool seen = watched.differs_since_ns != 0 && watched.differing_number == note.number;
   const bool found_it = shrink.phase == ShrinkPhase::failed && shrink.status == RONDO_ERROR_MISMATCH;
@@ -224,7 +225,7 @@ void Shrink::compare(Watched &watched, const Note &note, const ShrinkNote &shrin
   watched.differing_number = note.number;
 }
 
-/// Returns an error if this rank has seen the member call shrink with other arguments.
+/// Returns an error if this rank has seen the member call rondo_comm_shrink() with other arguments.
 Result<void> Shrink::check_difference(uint32_t member) const {
   const Watched &watched = watched_[member];
   if (watched.differs_since_ns == 0) return {};

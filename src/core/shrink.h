@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Shrinks of a communicator: the ranks that are not excluded make a new one. The parent may have failed, so its
-// operations are of no use. Ranks agree by notes (src/links/notes.h).
+// A shrink makes a new communicator of the ranks that are not excluded, its members. The parent may have failed, so its
+// operations cannot be used. The members agree by notes (src/links/notes.h).
 //
-// Call     Each rank posts the set that it excludes, and the lowest member posts on which port it listens. A rank waits
-//          until it has seen the note of every member. A member that ended, gave up, or excludes other ranks ends that
-//          wait.
-// Make     The members make the new communicator (src/core/part.h), and each posts how that went.
-// Confirm  A rank returns the new communicator when all members have posted that they made it. A note outlives its
-//          rank, so on one host either all members that live return it, or none.
+// Call     Each member posts the set that it excludes, and the lowest member posts the port on which it listens. A
+//          member waits until it has seen the note of every other member. The wait fails if another member ended, gave
+//          up, or excludes other ranks.
+// Make     The members make the new communicator (src/core/part.h), and each posts its result.
+// Confirm  A member returns the new communicator when all members have posted that they made it. A note stays when its
+//          rank ends, so on one host either all living members return it, or none.
 #pragma once
 
 #include <cstdint>
@@ -19,8 +19,9 @@
 
 namespace rondo {
 
-/// Implements rondo_comm_shrink(): posts the call and returns the rest. RONDO_ERROR_INVALID_ARGUMENT: a rank that is
-/// excluded does not exist, or is this one. RONDO_ERROR_INVALID_USAGE: the shrink before this one still runs.
+/// Implements rondo_comm_shrink(). Posts the call, and returns a function that does the rest.
+/// RONDO_ERROR_INVALID_ARGUMENT: an excluded rank does not exist, or is this rank. RONDO_ERROR_INVALID_USAGE: an
+/// earlier shrink still runs.
 [[nodiscard]] Result<Initialisation> begin_shrink(std::shared_ptr<Communicator> parent, std::span<const int> excluded,
                                                   bool aborts, const rondo_config_t *config);
 

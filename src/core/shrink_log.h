@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The numbers of the shrinks of a communicator on this rank. Any thread.
+// This class numbers the shrinks of a communicator on this rank. Any thread.
 #pragma once
 
 #include <cstdint>
@@ -14,11 +14,11 @@ namespace rondo {
 class ShrinkLog {
  public:
   struct Entry {
-    uint64_t number = 0;      ///< from 1
-    uint32_t occurrence = 0;  ///< of the same set, from 1
+    uint64_t number = 0;      ///< number of the shrink, from 1
+    uint32_t occurrence = 0;  ///< count of shrinks with the same set, from 1
   };
 
-  /// Begins a shrink. Returns none while the one before it runs. end() is due.
+  /// Begins a shrink. Returns none while an earlier shrink runs. The caller must call end() later.
   [[nodiscard]] std::optional<Entry> begin(const RankSet &excluded) {
     const std::lock_guard lock(mutex_);
     if (running_) return std::nullopt;

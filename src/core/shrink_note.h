@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A rank that shrinks a communicator publishes its call and the outcome as the words of a note (src/links/notes.h).
+// A rank that shrinks a communicator publishes its call and its result in a note (src/links/notes.h). This file encodes
+// and decodes that note.
 #pragma once
 
 #include <array>
@@ -27,7 +28,7 @@ class RankSet {
   [[nodiscard]] std::vector<uint32_t> ranks() const;
   /// Returns the ranks for people: "{1, 3}".
   [[nodiscard]] std::string describe() const;
-  /// Returns the ranks that only one of the two has.
+  /// Returns the ranks that are in exactly one of the two sets.
   [[nodiscard]] RankSet difference(const RankSet &other) const;
 
   [[nodiscard]] std::span<uint64_t> words() { return words_; }
@@ -39,20 +40,20 @@ class RankSet {
 
 enum class ShrinkPhase : uint32_t {
   called = 1,  ///< the rank has called, and waits for the other members
-  made = 2,    ///< it has made its communicator
-  failed = 3   ///< it has not, and never will
+  made = 2,    ///< the rank has made its communicator
+  failed = 3   ///< the rank has not made it, and never will
 };
 
 struct ShrinkNote {
   RankSet excluded;
-  uint32_t occurrence = 1;  ///< counts the rank's shrinks with this very set
+  uint32_t occurrence = 1;  ///< count of the rank's shrinks with the same set, from 1
   ShrinkPhase phase = ShrinkPhase::called;
-  uint32_t port = 0;   ///< with `nonce`, the rank's PartOffer
+  uint32_t port = 0;   ///< port of the rank's PartOffer, like `nonce`
   uint64_t nonce = 0;
-  rondo_status_t status = RONDO_OK;  ///< failed: why
-  int32_t peer = -1;                 ///< failed: the rank that it is about, or -1
+  rondo_status_t status = RONDO_OK;  ///< with `failed`: the reason
+  int32_t peer = -1;                 ///< with `failed`: the rank that the failure is about, or -1
 
-  /// Returns whether it is of the same call as `other`, a note of another rank.
+  /// Returns whether this note and `other`, a note of another rank, belong to the same call.
   [[nodiscard]] bool matches(const ShrinkNote &other) const {
     return excluded == other.excluded && occurrence == other.occurrence;
   }
@@ -60,7 +61,7 @@ struct ShrinkNote {
 
 /// Writes the words of the note.
 void write_words(const ShrinkNote &shrink, Note &note);
-/// Returns what write_words() wrote, or none if a word has a value that it never has.
+/// Returns what write_words() wrote, or none if a word has a value that write_words() never writes.
 [[nodiscard]] std::optional<ShrinkNote> shrink_note_of(const Note &note);
 
 }  // namespace rondo

@@ -18,12 +18,12 @@ namespace rondo {
 namespace {
 
 constexpr uint64_t record_poll_ns = 50'000;
-constexpr uint64_t record_lag_ns = 1'000'000'000;  // for which the record of a rank that has ended may be on its way
+constexpr uint64_t record_lag_ns = 1'000'000'000;  // longest time in which the record of an ended rank arrives
 constexpr auto cancel_poll = std::chrono::milliseconds(1);
 
 using Made = Part::Made;
 
-/// One rank's split. A thread of its own may wait for the parent, so that the handle can be given up meanwhile.
+/// The state of a split on one rank. A separate thread may wait for the parent, so that the handle can be cancelled.
 class Split : public std::enable_shared_from_this<Split> {
  public:
   Split(std::shared_ptr<Communicator> parent, Settings settings)
@@ -32,11 +32,12 @@ class Split : public std::enable_shared_from_this<Split> {
   Split &operator=(const Split &) = delete;
   ~Split();
 
-  /// Takes the turn on the parent.
+  /// Takes the split's place among the operations of the parent.
   [[nodiscard]] Result<void> begin(int color, int key);
-  /// Does the rest. Null: this rank has no color. `cancel` may be null; it ends the wait for the parent as well.
+  /// Waits for the other ranks and makes the part. Returns null if this rank has no color. `cancel` may be null, and
+  /// ends the wait, too.
   [[nodiscard]] Made run(const Cancel *cancel);
-  /// Agrees in a thread of its own. Returns false if no thread can be started.
+  /// Starts a thread that waits for the other ranks. Returns false if no thread can be started.
   [[nodiscard]] bool agree_behind();
 
  private:
@@ -48,15 +49,15 @@ class Split : public std::enable_shared_from_this<Split> {
 
   const std::shared_ptr<Communicator> parent_;
   Part part_;
-  SplitCall call_;  ///< of this rank
+  SplitCall call_;  ///< call of this rank
   Signature record_;
   WorkItem work_;
-  bool owes_turn_ = false;  ///< the turn on the parent is taken, and agree() has not begun
+  bool owes_turn_ = false;  ///< true while the turn on the parent is taken and agree() has not begun
 
-  std::mutex mutex_;  ///< guards what follows
+  std::mutex mutex_;  ///< guards the following members
   std::condition_variable agreement_;
   std::optional<Result<void>> agreed_;
-  bool given_up_ = false;  ///< nobody waits for agreed_ any more
+  bool given_up_ = false;  ///< true if no thread waits for agreed_ any more
 };
 
 Result<void> Split::begin(int color, int key) {
@@ -73,7 +74,7 @@ Result<void> Split::begin(int color, int key) {
   return {};
 }
 
-/// If its turn is not run, nothing can be called on the parent any more.
+/// Fails the parent if its turn for this split was never run, because no later operation could run.
 Split::~Split() {
   if (owes_turn_)
     parent_->fail({RONDO_ERROR_OUT_OF_RESOURCES, "rondo_comm_split could not be continued here, for lack of memory or "
@@ -95,12 +96,12 @@ Result<void> Split::agree() {
   return part_.meet(std::move(members), {first.port, first.nonce}, work_.number);
 }
 
-/// All ranks of this host have recorded their calls by now. The record of a rank of another host may still be on its
-/// way.
+/// Returns the call of a rank. All ranks of this host have recorded their calls by now. The record of a rank of another
+/// host may still be on its way.
 Result<SplitCall> Split::call_of(uint32_t rank, uint64_t deadline_ns) const {
   if (rank == parent_->rank()) return call_;
   const Ranks &ranks = parent_->ranks();
-  uint64_t ended_ns = 0;  // the time at which its end was seen, or 0
+  uint64_t ended_ns = 0;  // time at which the rank's end was seen, or 0
   while (true) {          // ends at the deadline
     if (const auto entered = ranks.entered(rank, work_.number)) {
       if (const auto call = split_call_of(entered->signature)) return *call;

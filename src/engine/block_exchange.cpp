@@ -33,13 +33,13 @@ void copy_own(const WorkItem &work, uint32_t rank) {
   const Blocks blocks = blocks_of(work, rank);
   if (!blocks.sends_to(rank) || !blocks.receives_from(rank)) return;
   const Block from = blocks.to(rank), to = blocks.from(rank);
-  if (to.bytes == 0) return;  // the buffers may be null
+  if (to.bytes == 0) return;  // the buffers may be null then
   const std::byte *const source = work.send + from.begin_bytes;
   std::byte *const target = work.recv + to.begin_bytes;
   if (source != target) std::memcpy(target, source, to.bytes);
 }
 
-/// Returns the state of a lane that has one chunk of `bytes`.
+/// Returns the state of a lane whose only chunk has `bytes` bytes.
 LaneState whole_block(const LaneProgram &program, uint64_t bytes) {
   LaneState state;
   state.loaded = bytes != 0;
@@ -57,7 +57,7 @@ BlockExchange::Lane &BlockExchange::add_lane(const WorkItem &work, uint32_t peer
   lane.ends = &parts_.ends[peer];
   lane.block = block;
   lane.sends = sends;
-  // A send buffer is only read: except in place, no lane that sends has a step that writes it.
+  // A send buffer is only read. In place, it is also recv, which a lane writes.
   lane.data = block.bytes == 0 ? nullptr
                                : (sends ? const_cast<std::byte *>(work.send) : work.recv) + block.begin_bytes;
   lane.program.steps = sends ? &send_step : &receive_step;
@@ -68,7 +68,7 @@ BlockExchange::Lane &BlockExchange::add_lane(const WorkItem &work, uint32_t peer
   return lane;
 }
 
-/// Makes the lane send each slot's bytes, and receive as many in their place.
+/// Makes the lane send the bytes of a slot, then receive the same number of bytes into their place.
 void BlockExchange::begin_exchange(Lane &lane) const {
   lane.program.steps = exchange_steps;
   lane.program.step_count = 2;
@@ -95,7 +95,7 @@ void BlockExchange::add_lanes(const WorkItem &work) {
   const bool counts = work.lists != nullptr;
   const auto rank_count = static_cast<uint32_t>(parts_.ends.size());
   lanes_.clear();
-  lanes_.reserve(2 * size_t{rank_count});  // lanes have pointers into themselves
+  lanes_.reserve(2 * size_t{rank_count});  // lanes hold pointers into themselves, so they must not move
   for (uint32_t distance = 1; distance < rank_count; ++distance) {
     const uint32_t next = (parts_.rank + distance) % rank_count;
     const uint32_t previous = (parts_.rank + rank_count - distance) % rank_count;
@@ -106,7 +106,7 @@ void BlockExchange::add_lanes(const WorkItem &work) {
   }
 }
 
-/// Compares what the sender announced. False: they differ, and that is raised.
+/// Compares the size that the sender announced with this rank's. If they differ, raises that and returns false.
 bool BlockExchange::check_size(const Lane &lane, const WorkItem &work, Operations &operations) const {
   if (lane.sends || lane.size == lane.block.bytes) return true;
   operations.ranks().raise(differing_block(work.plan->key.signature, work.number, parts_.rank, lane.ends->peer,
@@ -124,8 +124,8 @@ Progress BlockExchange::visit(Lane &lane, const WorkItem &work, Operations &oper
     if (progress == Progress::blocked) return moved ? Progress::moved : Progress::blocked;
     if (progress != Progress::moved) return progress;
     moved = true;
-    // This does not wait until the lane is done. Then each rank would wait until its peer has read what was sent by
-    // reference.
+    // The data begins before the lane that announced the size is done. Otherwise each rank would wait until its peer
+    // has read a slot that was sent by reference.
     if (!lane.counting || lane.state.loaded) continue;
     if (!check_size(lane, work, operations)) return Progress::failed;
     begin_data(lane, work, operations);
@@ -133,7 +133,7 @@ Progress BlockExchange::visit(Lane &lane, const WorkItem &work, Operations &oper
   return Progress::moved;
 }
 
-/// Visits every lane. moved, blocked, done or failed: faulty_ is the lane.
+/// Visits every lane once. If the result is `failed`, faulty_ is the lane that failed.
 template <class Protocol>
 Progress BlockExchange::round(const WorkItem &work, Operations &operations) {
   bool moved = false, all_done = true;
@@ -152,7 +152,7 @@ Progress BlockExchange::round(const WorkItem &work, Operations &operations) {
   return moved ? Progress::moved : Progress::blocked;
 }
 
-/// Makes the lanes, and lets the first bytes of each begin.
+/// Makes the lanes, and starts the first transfer of each lane.
 void BlockExchange::begin(const WorkItem &work, Operations &operations) {
   add_lanes(work);
   const bool in_place = work.plan->key.in_place && blocks_of(work, parts_.rank).exchanges_in_place();
@@ -172,13 +172,13 @@ void BlockExchange::begin(const WorkItem &work, Operations &operations) {
 
 template <class Protocol>
 RunOutcome BlockExchange::run_lanes(const WorkItem &work, Operations &operations, Waiter &waiter) {
-  // This rank's own block comes after the first slots, for which peers may wait.
+  // This rank copies its own block after the first slots, because peers may wait for those.
   bool own_copied = false;
-  for (;;) {  // bounded by the operation's deadline, which the waiter keeps
+  for (;;) {  // ends at the operation's deadline, which the waiter checks
     const Progress progress = round<Protocol>(work, operations);
     if (progress == Progress::failed) {
       const Fault fault = faulty_->state.fault;
-      if (fault == Fault::none) return {RunOutcome::Kind::stopped, fault, 0};  // the failure is raised already
+      if (fault == Fault::none) return {RunOutcome::Kind::stopped, fault, 0};  // check_size() has raised the failure
       return {RunOutcome::Kind::fault, fault, faulty_->ends->peer};
     }
     if (!own_copied) copy_own(work, parts_.rank);

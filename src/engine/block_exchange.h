@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs all_to_all, gather and scatter on host memory: blocks go straight from rank to rank, and one thread multiplexes
-// them. A block is a lane that the interpreter runs over the FIFO of its pair and direction, the same as that of other
-// collectives. So messages never meet these blocks, and a slot shows by its signature to which collective it belongs.
+// This class runs all_to_all, gather and scatter on host memory. Blocks go straight from rank to rank, and one thread
+// multiplexes them. Each block is a lane that the interpreter runs over the FIFO of its pair and direction. Other
+// collectives use the same FIFOs, but messages do not. The signature in a slot shows to which collective it belongs.
 //
-// Order     Sends go to the ranks after this one, receives come from the ranks before it, by distance.
+// Order     Sends start with the next rank and go on by distance. Receives start with the previous rank.
 // Progress  Every round visits every lane, so all blocks complete once all ranks have called (docs/messages.md).
-// In place  An all_to_all in place is one lane a peer, which sends a slot's bytes before it receives as many in their
-//           place. Nothing goes by reference then.
-// Counts    In a _v collective the size of a block precedes it in a slot of its own. The receiver compares it.
+// In place  An all_to_all in place has one lane for each peer. The lane sends the bytes of a slot before it receives
+//           the same number into their place. No block is sent by reference then.
+// Counts    In a _v collective, a slot with the block's size precedes the block. The receiver checks the size.
 #pragma once
 
 #include <cstdint>
@@ -27,30 +27,30 @@ namespace rondo {
 class BlockExchange {
  public:
   struct Parts {
-    std::span<LinkEnds> ends;  ///< by peer
+    std::span<LinkEnds> ends;  ///< indexed by peer
     PeerAccess *peers = nullptr;
     const Scratch *scratch = nullptr;
     uint32_t rank = 0;
-    bool wake = false;  ///< ranks may sleep
+    bool wake = false;  ///< true if ranks may sleep
   };
-  /// The parts must outlive it.
+  /// Prepares the exchange. `parts` must outlive this object.
   explicit BlockExchange(const Parts &parts);
   BlockExchange(const BlockExchange &) = delete;
   BlockExchange &operator=(const BlockExchange &) = delete;
 
-  /// Runs the operation, whose plan exchanges blocks. One at a time. Only the first one allocates. After stopped or
-  /// fault nothing more was published.
+  /// Runs the operation, whose plan exchanges blocks. One operation runs at a time, and only the first one allocates.
+  /// If the outcome is `stopped` or `fault`, nothing more is published.
   [[nodiscard]] RunOutcome run(const WorkItem &work, Operations &operations, Waiter &waiter);
 
  private:
-  /// A block on its way to or from a peer, or both in place.
+  /// A block that is sent to a peer or received from it. In place, a lane does both.
   struct Lane {
     LinkEnds *ends = nullptr;
     Block block;
-    std::byte *data = nullptr;  ///< of the block
-    uint64_t size = 0;          ///< of a _v collective: the block's, as its sender says
+    std::byte *data = nullptr;  ///< begin of the block
+    uint64_t size = 0;          ///< for a _v collective: size of the block according to its sender
     bool sends = false;
-    bool counting = false;  ///< `size` is on its way
+    bool counting = false;  ///< true while `size` is being sent or received
     bool done = false;
     LaneState state;
     LaneProgram program;
@@ -72,7 +72,7 @@ class BlockExchange {
 
   const Parts parts_;
   const HostReducer copier_;
-  std::vector<Lane> lanes_;  ///< of the present operation
+  std::vector<Lane> lanes_;  ///< lanes of the current operation
   const Lane *faulty_ = nullptr;
 };
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The blocks of a collective that exchanges blocks: all_to_all, gather, scatter.
+// This file describes the blocks of the collectives that exchange blocks: all_to_all, gather, scatter.
 #pragma once
 
 #include <cstdint>
@@ -11,30 +11,30 @@
 
 namespace rondo {
 
-/// A part of a buffer.
+/// A range of bytes of a buffer.
 struct Block {
   uint64_t begin_bytes = 0;
   uint64_t bytes = 0;
 };
 
-/// The blocks of a _v collective, as one rank has called it.
+/// The blocks of a _v collective, as one rank has called it. Unused entries are possible.
 struct BlockLists {
-  std::vector<Block> sends;     ///< by the rank that receives; some may be unused
-  std::vector<Block> receives;  ///< by the rank that sends; some may be unused
-  uint64_t total_bytes = 0;     ///< for the statistics
+  std::vector<Block> sends;     ///< indexed by the rank that receives
+  std::vector<Block> receives;  ///< indexed by the rank that sends
+  uint64_t total_bytes = 0;     ///< sum of the sizes, for the statistics
 };
 
-/// Says which blocks a call has between its rank and another one.
+/// The blocks that a call of a rank sends to another rank and receives from it.
 class Blocks {
  public:
-  /// `lists` has the blocks of a _v collective, otherwise it is null. It outlives this.
+  /// Takes the call. `lists` has the blocks of a _v collective, otherwise it is null. It must outlive this object.
   Blocks(const Signature &call, const BlockLists *lists, uint32_t rank);
 
   [[nodiscard]] bool sends_to(uint32_t peer) const;
   [[nodiscard]] bool receives_from(uint32_t peer) const;
   [[nodiscard]] Block to(uint32_t peer) const;
   [[nodiscard]] Block from(uint32_t peer) const;
-  /// Returns whether a call in place sends from where it receives.
+  /// Returns whether a call in place sends from the range into which it receives.
   [[nodiscard]] bool exchanges_in_place() const { return traits_.source == traits_.target && lists_ == nullptr; }
 
  private:

@@ -10,7 +10,7 @@ namespace {
 
 constexpr uint64_t align_bytes = 256;
 
-/// Both ends compute this from the size alone.
+/// Returns the number of parts of a message. Both ends compute it from the size alone.
 uint32_t part_count(uint64_t bytes, uint32_t channel_count) {
   return static_cast<uint32_t>(std::clamp<uint64_t>(bytes / DeviceBatch::part_bytes_min, 1, channel_count));
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A batch of messages as a device runs it. Large messages are cut into parts, which go by channels of their own. Parts
-// with the same peer, direction and channel form a queue, in the order of their messages.
+// This class prepares a batch of messages for a device. Large messages are cut into parts, which use different
+// channels. The parts with the same peer, direction and channel form a queue, in the order of their messages.
 #pragma once
 
 #include <cstdint>
@@ -18,22 +18,22 @@ class DeviceBatch {
  public:
   static constexpr uint32_t none = UINT32_MAX;
   struct Part {
-    uint32_t transfer = 0;  ///< index of its message
+    uint32_t transfer = 0;  ///< index of the part's message
     uint32_t queue = 0;
-    uint32_t position = 0;  ///< in its queue
+    uint32_t position = 0;  ///< position in its queue
     uint32_t channel = 0;
-    uint64_t offset = 0;    ///< bytes
+    uint64_t offset = 0;    ///< offset in the message in bytes
     uint64_t bytes = 0;
-    uint32_t next = none;   ///< of the queue
+    uint32_t next = none;   ///< next part of the queue
   };
-  /// Parts are not smaller than this.
+  /// The smallest part in bytes, unless a whole message is smaller.
   static constexpr uint64_t part_bytes_min = 64 << 10;
 
-  /// Takes the transfers of a batch. `channel_count` is the most parts of a message, equal at both ends.
+  /// Takes the transfers of a batch. `channel_count` is the most parts of a message. Both ends give the same number.
   DeviceBatch(std::span<const Transfer> transfers, uint32_t channel_count);
 
   [[nodiscard]] std::span<const Transfer> transfers() const { return transfers_; }
-  /// Returns all parts. The first queue_count() are the heads of the queues, in the order of queues.
+  /// Returns all parts. The first queue_count() parts are the heads of the queues, in the order of the queues.
   [[nodiscard]] std::span<const Part> parts() const { return parts_; }
   [[nodiscard]] uint32_t queue_count() const { return queue_count_; }
 
@@ -43,18 +43,18 @@ class DeviceBatch {
   uint32_t queue_count_ = 0;
 };
 
-/// The report of the kernel that runs a batch, or ran the latest one. Any thread.
+/// The progress of the kernel that runs a batch, or of the latest kernel that did. Any thread.
 class BatchProgress {
  public:
   virtual ~BatchProgress() = default;
 
-  /// Returns the blocks of a kernel for that many queues.
+  /// Returns the number of blocks of a kernel with `queue_count` queues.
   [[nodiscard]] virtual uint32_t block_count(uint32_t queue_count) const = 0;
-  /// Returns how many parts of a queue are done, of the batch with that turn.
+  /// Returns how many parts of a queue are done. `turn` is the turn of the batch.
   [[nodiscard]] virtual uint32_t parts_done(uint64_t turn, uint32_t queue) const = 0;
-  /// Returns how often in a row a block has found nothing to do, UINT32_MAX if it has ended.
+  /// Returns how many checks in a row of a block have found nothing to do, or UINT32_MAX if the block has ended.
   [[nodiscard]] virtual uint32_t quiet_checks(uint64_t turn, uint32_t block) const = 0;
-  /// Returns the size, at its sender, of a message or block whose sizes differ.
+  /// Returns the size that the sender gave for a message or block whose two ends differ in size.
   [[nodiscard]] virtual uint64_t sent_bytes() const = 0;
 };
 

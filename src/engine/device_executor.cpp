@@ -22,7 +22,7 @@ namespace {
 constexpr uint64_t abandoned_interval_ns = 5'000'000;
 constexpr uint64_t peers_check_interval_ns = 20'000'000;
 
-/// Returns whether a rank's own block is in both buffers at one address.
+/// Returns whether the block that a rank sends to itself is at one address in both buffers.
 bool is_own_in_place(const WorkItem &work, const Blocks &blocks, uint32_t rank) {
   return work.send + blocks.to(rank).begin_bytes == work.recv + blocks.from(rank).begin_bytes;
 }
@@ -35,7 +35,7 @@ std::vector<Transfer> transfers_of(const WorkItem &work, const Ranks &ranks, uin
   const auto add = [&](uint32_t peer, bool sends, const Block &block) {
     if (block.bytes == 0 && work.lists == nullptr) return;
     const std::byte *const base = sends ? work.send : work.recv;
-    // A send buffer is only ever read, except where it is the same as the other one.
+    // A send buffer is only read, unless it is also the recv buffer.
     auto *const data = block.bytes == 0 ? nullptr : const_cast<std::byte *>(base + block.begin_bytes);
     // A slot from another host does not say how large its block is. So its signature has the size of a _v block.
     const bool signs_size = work.lists != nullptr && !ranks.is_near(peer);
@@ -63,7 +63,7 @@ bool EnqueueWait::is_over() {
   if (now >= deadline_ns_) return true;
   if (now < next_peers_check_ns_) return false;
   next_peers_check_ns_ = now + peers_check_interval_ns;
-  // Messages have no number, so only a death counts.
+  // A batch of messages has no number, so only the death of a rank is checked.
   const bool has_number = number_ != 0;
   auto ended = find_ended_rank(ranks, operations_.rank(), operations_.rank_count(), has_number ? number_ : UINT64_MAX,
                                has_number ? RankEnd::any : RankEnd::death);
@@ -74,7 +74,7 @@ bool EnqueueWait::is_over() {
 }
 
 DeviceExecutor::DeviceExecutor() = default;
-DeviceExecutor::~DeviceExecutor() { assert(monitor_ == nullptr); }  // its thread calls what is gone by now: end()
+DeviceExecutor::~DeviceExecutor() { assert(monitor_ == nullptr); }  // end() was called: the monitor uses this object
 
 void DeviceExecutor::start(Operations &operations) {
   operations_ = &operations;
@@ -103,13 +103,13 @@ Result<void> DeviceExecutor::enqueue_one(const WorkItem &work, void *stream) {
   call.captured = work.captured;
   call.factor = work.factor;
   call.buffers.signature = work.history;
-  // A send window is only read: the schedule has no step that writes it.
+  // The schedule has no step that writes the send window, so the cast is safe.
   call.buffers.send = {const_cast<std::byte *>(work.send), plan.send.begin, {}};
   call.buffers.recv = {work.recv, plan.recv.begin, {}};
   const DeviceMessages blocks{blocks_of(work), work.turn, work.number, true, work.captured};
   const OperationInfo entered = Operations::info_of(work);
   operations_->ranks().enter(work.number, entered);
-  // First: a launch waits where the stream's queue is full.
+  // The monitor must know the operation before launch() does, because a launch waits while the stream's queue is full.
   OperationCost cost = Operations::cost_of(plan);
   if (work.lists != nullptr) cost.bytes = work.lists->total_bytes;
   monitor_->add(work, entered, cost, blocks.batch);
@@ -146,8 +146,8 @@ std::shared_ptr<const DeviceBatch> DeviceExecutor::blocks_of(const WorkItem &wor
 template <class Launch>
 Result<void> DeviceExecutor::launch_held(uint64_t number, bool captured, const Launch &launches) {
   EnqueueWait wait(*this, *operations_, number);
-  // Opening memory of peers may wait for the device, so it is done before this call is in flight. If other work is in
-  // flight now, a later call does it.
+  // Opening memory of peers may wait for the device, so it happens before this call is in flight. If other work is in
+  // flight now, a later call opens the memory.
   const bool follows = !captured && has_peer_news() && try_quiet().owns_lock();
   if (follows && !follow_peers(wait)) return opening_timed_out();
   const auto held = Launches::of_process().hold(wait);
@@ -184,7 +184,7 @@ Result<void> DeviceExecutor::enqueue_messages(MessageBatch &batch, StreamRef str
   return operations_->report_failure();
 }
 
-/// If the communicator has failed already, that failure counts and not this one.
+/// Returns the error of a call that waited too long. It is raised only if the communicator has not failed already.
 Error DeviceExecutor::opening_timed_out() const {
   return {RONDO_ERROR_TIMEOUT,
           "rank " + std::to_string(operations_->rank()) + " waited longer than its timeout of " +
@@ -195,7 +195,7 @@ Error DeviceExecutor::opening_timed_out() const {
 }
 
 void DeviceExecutor::look_for_failure() {
-  const std::lock_guard lock(monitor_mutex_);  // end() on another thread
+  const std::lock_guard lock(monitor_mutex_);  // another thread may be in end()
   if (monitor_ != nullptr) monitor_->report_fault();
 }
 
@@ -218,15 +218,15 @@ void DeviceExecutor::end() {
     const std::lock_guard lock(monitor_mutex_);
     ending = std::move(monitor_);
   }
-  ending.reset();  // its last look still counts what this executor has in flight
+  ending.reset();  // its last check still counts the operations that are in flight here
   if (!abandoned_) Launches::of_process().remove(*this);
 }
 
-/// A stream passes operations of a communicator that is gone.
+/// Keeps the executor alive while streams still have operations of a communicator that is destroyed.
 void DeviceExecutor::live_on(std::shared_ptr<Executor> self) {
   const SignalsBlocked blocked;
   std::thread([this, self = std::move(self)] {
-    while (!drained() || !has_stopped_sharing()) {  // bounded by the process's end
+    while (!drained() || !has_stopped_sharing()) {  // ends with the process at the latest
       stop();
       sleep_for_ns(abandoned_interval_ns);
     }
@@ -253,9 +253,9 @@ void DeviceExecutorDeleter::operator()(DeviceExecutor *executor) const noexcept 
       log::warning(log::Subsystem::device, "a communicator's memory on " + device +
                                                " is freed later, because the driver waits for other work there");
     }
-  } catch (const std::bad_alloc &) {  // of what is said, or of the thread
+  } catch (const std::bad_alloc &) {  // no memory for the message or the thread
   }
-  if (!handed_over) delete executor;  // here, where it may wait
+  if (!handed_over) delete executor;  // in this thread, which may wait
 }
 
 }  // namespace rondo

@@ -18,7 +18,7 @@ void DeviceHeads::refresh() {
   for (const DeviceBatch::Part &part : batch_->parts())
     if (part.position >= progress_.parts_done(turn_, part.queue)) done[part.transfer] = false;
   std::vector<uint32_t> heads;
-  std::set<std::pair<uint32_t, bool>> seen;  // peer and direction
+  std::set<std::pair<uint32_t, bool>> seen;  // pairs of peer and direction
   for (uint32_t index = 0; index < done.size(); ++index) {
     const Transfer &transfer = batch_->transfers()[index];
     if (!done[index] && seen.emplace(transfer.peer, transfer.sends).second) heads.push_back(index);
@@ -26,7 +26,7 @@ void DeviceHeads::refresh() {
   if (heads.empty() && heads_.empty()) heads.push_back(0);
   if (heads.empty() || heads == heads_) return;
   heads_ = std::move(heads);
-  noted_.clear();  // the kernel has moved since the note
+  noted_.clear();  // the notes are older than the kernel's progress
 }
 
 bool DeviceHeads::is_done(uint32_t transfer) const {
@@ -51,7 +51,7 @@ bool DeviceHeads::is_blocked(size_t index) {
   for (uint32_t block = 0; block < block_count; ++block) {
     const uint32_t quiet = progress_.quiet_checks(turn_, block);
     if (first) noted_[block] = quiet;
-    // A check after the note has ended if two were counted since, or if a new count has begun.
+    // A full check was made after the note if two more are counted, or if a count restarted and has reached two.
     const bool again = quiet == UINT32_MAX || quiet >= noted_[block] + 2 || (quiet < noted_[block] && quiet >= 2);
     blocked = blocked && again;
   }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The present messages of a batch that a device runs, as far as its kernel has reported to the host.
+// This class knows the first incomplete message of each queue of a batch on a device, as its kernel has reported it.
 #pragma once
 
 #include <cstdint>
@@ -15,19 +15,19 @@ namespace rondo {
 
 class DeviceHeads final : public TransferHeads {
  public:
-  /// All of it outlives this. `turn` is that of the batch.
+  /// Takes the batch and its turn. All references must outlive this object.
   DeviceHeads(const BatchProgress &progress, std::shared_ptr<const DeviceBatch> batch, uint64_t turn,
               MessageBoards &boards, uint32_t rank);
 
-  /// Reads what the kernel has reported. If all messages are complete, the heads stay as they are.
+  /// Reads the kernel's report. If all messages are complete, the heads stay as they are.
   void refresh();
-  /// Returns the head that receives from the peer, or null.
+  /// Returns the head that receives from `peer`, or null.
   [[nodiscard]] const Transfer *receiving_from(uint32_t peer) const;
 
   [[nodiscard]] size_t head_count() const override { return heads_.size(); }
   [[nodiscard]] const Transfer &head(size_t index) const override { return batch_->transfers()[heads_[index]]; }
-  /// The first call for a rank that has ended only notes how far the kernel is. A later one is true if the kernel has
-  /// checked all heads since, and found nothing to do.
+  /// Returns whether the head is blocked, for a peer that has ended. The first call only notes the kernel's progress
+  /// and returns false. A later call returns true if the kernel has checked all heads since, and found nothing to do.
   [[nodiscard]] bool is_blocked(size_t index) override;
   [[nodiscard]] size_t late_head() override;
   [[nodiscard]] bool reads_slots() const override { return false; }
@@ -41,7 +41,7 @@ class DeviceHeads final : public TransferHeads {
   MessageBoards &boards_;
   const uint32_t rank_;
   std::vector<uint32_t> heads_;  ///< indices of transfers
-  std::vector<uint32_t> noted_;  ///< checks in a row that found nothing, by block; empty before the first note
+  std::vector<uint32_t> noted_;  ///< by block, checks in a row that found nothing; empty before the first note
 };
 
 }  // namespace rondo

@@ -48,7 +48,7 @@ void DeviceMonitor::add(const DeviceMessages &messages) {
   added.batch = messages.batch;
   added.records.reserve(messages.batch->transfers().size());
   MessageBoards &boards = *ranks_.messages();
-  std::unique_lock lock(mutex_);  // the monitor's thread completes records
+  std::unique_lock lock(mutex_);  // the monitor's thread also uses the boards, to complete records
   for (const Transfer &each : messages.batch->transfers()) boards.announce(each.peer, each.sends, each.message);
   boards.enter_batch();
   for (const Transfer &each : messages.batch->transfers()) added.records.push_back(boards.begin(info_of(each)));
@@ -74,7 +74,7 @@ bool DeviceMonitor::quiesce(uint64_t patience_ns) {
   std::unique_lock lock(mutex_);
   for (;;) {
     if (outstanding_.empty() && device_.drained()) return true;
-    if (!device_.check_device().ok()) return true;  // an error that sticks: nothing runs there any more
+    if (!device_.check_device().ok()) return true;  // the device has failed for good, so nothing runs on it
     if (now_ns() >= deadline_ns) return false;
     changed_.wait_for(lock, busy_interval);
   }
@@ -85,7 +85,7 @@ bool DeviceMonitor::take_turn() {
   const DeviceReport report = device_.report();
   carry_over(report);
   const bool running = report.begun_calls != report.ended_calls;
-  // A check between the last two writes of a replay mistook its end for the beginning of the next replay.
+  // If an earlier check fell between the last two writes of a replay, it counted the end as the begin of another one.
   if (!running) replay_ = watched_begun_ = 0;
   const bool busy = running || !outstanding_.empty();
   const uint64_t now = now_ns();
@@ -99,7 +99,7 @@ bool DeviceMonitor::take_turn() {
       else watch_.emplace(ranks_, operations_.rank(), operations_.rank_count(), watched_.number, watched_.what,
                           operations_.timeout_ns());
     }
-    // Replays before the operation may be running, each of which has its own time.
+    // Replays that run before the operation have timeouts of their own, so each new one restarts the time.
     if (std::exchange(watched_begun_, report.begun_calls) != report.begun_calls) {
       if (watch_) watch_->restart();
       if (batch_watch_) batch_watch_->watch.restart();
@@ -118,7 +118,7 @@ bool DeviceMonitor::take_turn() {
     tell_device_error();
   }
   if (ranks_.failed()) {
-    device_.stop();  // each time: what ended the waits of a stream may be overwritten
+    device_.stop();  // repeated, because a later write may overwrite the values that ended a stream's waits
     if (!std::exchange(told_, true)) {
       operations_.announce_failure();
       operations_.give_up_turns();
@@ -129,7 +129,7 @@ bool DeviceMonitor::take_turn() {
 }
 
 bool DeviceMonitor::has_ended(const Outstanding &front, const DeviceReport &report) const {
-  if (front.captured || front.turn < report.ended_number) return true;  // a later operation follows the division
+  if (front.captured || front.turn < report.ended_number) return true;  // a later operation ran after the division
   if (front.turn > report.ended_number) return false;
   return !front.widened || ranks_.failed() || device_.has_narrowed(front.turn);
 }
@@ -158,7 +158,7 @@ void DeviceMonitor::end(const Outstanding &ended, bool failed) {
 DeviceMonitor::Known DeviceMonitor::known(uint64_t turn) {
   const std::lock_guard lock(mutex_);
   const Known &latest = known_[turn % known_.size()];
-  return latest.turn == turn ? latest : Known{turn, turn, nullptr};  // as without messages
+  return latest.turn == turn ? latest : Known{turn, turn, nullptr};  // without messages, turn and number are equal
 }
 
 void DeviceMonitor::look_at_running(uint64_t now_ns) {
@@ -169,7 +169,7 @@ void DeviceMonitor::look_at_running(uint64_t now_ns) {
   static_cast<void>(batch_watch_->watch.look(now_ns));
 }
 
-/// A kernel of a replayed graph has no number of its own: deaths and its deadline are all that can be seen.
+/// Checks a replayed graph. Its kernel has no number of its own, so only deaths and the deadline can be checked.
 void DeviceMonitor::look_at_replay(const DeviceReport &report, uint64_t now_ns) {
   if (replay_ != report.begun_calls) {
     replay_ = report.begun_calls;
@@ -216,7 +216,7 @@ bool DeviceMonitor::report_fault(const DeviceReport &report, uint32_t &reason_ch
   }
   uint64_t number = failed.number;
   auto what = ranks_.entered(operations_.rank(), number);
-  if (!what) {  // its record is overwritten; ranks that disagree on it disagree on the latest one, too
+  if (!what) {  // the record is overwritten; ranks that disagree on it also disagree on the latest operation
     number = ranks_.latest_operation(operations_.rank());
     what = ranks_.entered(operations_.rank(), number);
   }
@@ -227,7 +227,7 @@ bool DeviceMonitor::report_fault(const DeviceReport &report, uint32_t &reason_ch
   return true;
 }
 
-/// Reports a block of a _v collective whose sizes differ. Returns false if that is not the fault.
+/// Reports a block of a _v collective whose two ends differ in size. Returns false if the fault is another one.
 bool DeviceMonitor::report_differing_block(const DeviceReport &report, const Known &failed, const Signature &call) {
   if (failed.batch == nullptr || report.fault != Fault::wrong_size) return false;
   for (const Transfer &block : failed.batch->transfers()) {
@@ -239,7 +239,8 @@ bool DeviceMonitor::report_differing_block(const DeviceReport &report, const Kno
   return false;
 }
 
-/// Parts of several messages of a peer are under way at once, so the one with the fault need not be the head.
+/// Reports the fault of a message. Parts of several messages of a peer are in flight at once, so the message with the
+/// fault need not be the head.
 void DeviceMonitor::report_batch_fault(const DeviceReport &report, const Known &failed) {
   BatchWatch explaining(*this, failed);
   for (const Transfer &each : failed.batch->transfers()) {

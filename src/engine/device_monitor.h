@@ -23,51 +23,51 @@ namespace rondo {
 
 class DeviceMonitor final : private ThreadSharer {
  public:
-  /// Both outlive the monitor.
+  /// Starts the thread. Both references must outlive the monitor.
   DeviceMonitor(DeviceExecutor &device, Operations &operations);
   DeviceMonitor(const DeviceMonitor &) = delete;
   DeviceMonitor &operator=(const DeviceMonitor &) = delete;
   ~DeviceMonitor() override;  ///< after quiesce(): the kernels must have ended
 
-  /// Adds an operation that will be enqueued now. Turns come in order. The kernel of a captured operation will run
-  /// without a report of its own, so the operation counts as done when its turn comes.
-  /// `blocks`: of a collective that exchanges blocks, or null.
+  /// Adds an operation that the caller will enqueue next. Turns come in order. A captured operation counts as done when
+  /// its turn comes, because its kernel runs later and makes no report of its own. `blocks` has the blocks of a
+  /// collective that exchanges blocks, otherwise it is null.
   void add(const WorkItem &work, const OperationInfo &what, OperationCost cost,
            std::shared_ptr<const DeviceBatch> blocks);
-  /// Adds a batch of messages likewise, and publishes it.
+  /// Adds a batch of messages in the same way, and publishes it.
   void add(const DeviceMessages &messages);
 
-  /// Takes back the latest operation, which could not be enqueued.
+  /// Removes the latest operation, which could not be enqueued.
   void withdraw(uint64_t turn);
 
-  /// Fails the communicator if a kernel has seen a fault, or the device has failed. A caller whose stream has ended
-  /// need not wait for the monitor's thread.
+  /// Fails the communicator if a kernel has reported a fault, or if the device has failed. A caller uses it to learn of
+  /// a failure at once, without waiting for the monitor's thread.
   void report_fault();
 
-  /// Waits until every kernel that was enqueued has ended, `patience_ns` at most. Returns false if some have not; what
-  /// they use must not be freed.
+  /// Waits, for `patience_ns` at most, until every enqueued kernel has ended. Returns false if some have not. The
+  /// memory that those use must not be freed.
   [[nodiscard]] bool quiesce(uint64_t patience_ns);
 
  private:
   struct Outstanding {
     uint64_t turn = 0;
-    uint64_t number = 0;  ///< of the collective, 0 for a batch of messages
+    uint64_t number = 0;  ///< number of the collective, or 0 for a batch of messages
     OperationInfo what;
     OperationCost cost;
     bool captured = false;
-    bool widened = false;  ///< a mean of integers, which ends with a division that the report does not have
-    std::shared_ptr<const DeviceBatch> batch;  ///< of messages, or of a collective's blocks, or null
-    std::vector<uint64_t> records;             ///< of the batch's messages
+    bool widened = false;  ///< true for a mean of integers, which ends with a division that the report lacks
+    std::shared_ptr<const DeviceBatch> batch;  ///< messages, or blocks of a collective, or null
+    std::vector<uint64_t> records;             ///< numbers of the records of the batch's messages
 
     [[nodiscard]] bool is_batch() const { return number == 0; }
   };
-  /// An operation that was added: what a turn of the device's reports means.
+  /// The operation that a turn in the device's reports belongs to.
   struct Known {
     uint64_t turn = 0;
     uint64_t number = 0;
     std::shared_ptr<const DeviceBatch> batch;
   };
-  /// The watch over a batch.
+  /// The watch over a batch, and its heads.
   struct BatchWatch {
     BatchWatch(const DeviceMonitor &monitor, const Known &known);
     DeviceHeads heads;
@@ -92,20 +92,20 @@ class DeviceMonitor final : private ThreadSharer {
 
   DeviceExecutor &device_;
   Operations &operations_;
-  Ranks &ranks_;  ///< of operations_
-  std::mutex mutex_;  ///< guards what follows
+  Ranks &ranks_;  ///< ranks of operations_
+  std::mutex mutex_;  ///< guards the following members
   std::condition_variable changed_;
   std::deque<Outstanding> outstanding_;
   std::vector<Known> known_;  ///< the latest operations, by turn; those that no other turn has overwritten
 
-  // The monitor's thread alone uses these.
-  std::optional<OperationWatch> watch_;  ///< of the collective that runs
-  std::optional<BatchWatch> batch_watch_;  ///< of the batch that runs
+  // Only the monitor's thread uses these.
+  std::optional<OperationWatch> watch_;  ///< watch over the collective that runs
+  std::optional<BatchWatch> batch_watch_;  ///< watch over the batch that runs
   Outstanding watched_;
-  uint64_t watched_begun_ = 0;  ///< calls that had begun at its last check
-  uint64_t replay_ = 0;         ///< the call, counted, that was seen to run without an operation of its own
+  uint64_t watched_begun_ = 0;  ///< calls that had begun at the last check
+  uint64_t replay_ = 0;         ///< number of the call that was seen to run without an operation of its own
   uint64_t replay_since_ns_ = 0;
-  bool told_ = false;  ///< the device was stopped
+  bool told_ = false;  ///< true after the device was stopped
   uint64_t next_device_check_ns_ = 0, next_peers_check_ns_ = 0;
   uint32_t reason_checks_ = 0;  ///< for the reason why another rank gave up
 };

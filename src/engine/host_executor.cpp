@@ -19,7 +19,7 @@
 namespace rondo {
 namespace {
 
-/// The task of a stream that runs `body`, whose communicator must not end before it.
+/// Returns a task for a stream that runs `body`. The task keeps the communicator alive.
 template <class Body>
 Task task_of(Operations &operations, Body body) {
   return [&operations, body = std::move(body), owner = operations.keep_communicator()]() mutable {
@@ -38,11 +38,11 @@ Error replaced_memory(const std::string &operation, uint32_t rank) {
 
 /// The links of this rank that a plan runs over, and the reducer.
 struct HostExecutor::Bound final : PreparedPlan {
-  std::vector<std::vector<LinkEnds *>> ends;  ///< channel -> link -> ends
-  std::vector<HostLinks> links;               ///< one a channel; spans of `ends`
+  std::vector<std::vector<LinkEnds *>> ends;  ///< indexed by channel and link
+  std::vector<HostLinks> links;               ///< one for each channel, with spans of `ends`
   HostReducer reducer;
   uint64_t send_bytes = 0, recv_bytes = 0;
-  bool exports = false;  ///< one of the buffers is large enough, and the plan uses them
+  bool exports = false;  ///< true if a buffer is large enough, and the plan uses it
 };
 
 HostExecutor::HostExecutor(Parts parts)
@@ -190,13 +190,13 @@ bool HostExecutor::take_turn(uint64_t turn, uint64_t number, const Body &body) {
 
 template <class Body>
 bool HostExecutor::run(uint64_t number, const Body &body) {
-  // It synchronises, and precedes every other write that quiesce() would have to wait for. Either quiesce() sees that
-  // this runs, or this sees the failure.
+  // The store synchronises with quiesce(), and no write that quiesce() waits for precedes it. So either quiesce() sees
+  // that this operation runs, or this operation sees the failure.
   running_.store(true, std::memory_order_seq_cst);
   bool done = false;
   try {
     done = body();
-  } catch (const std::exception &) {  // memory ran out: the others must not wait for this rank
+  } catch (const std::exception &) {  // memory ran out; the other ranks must not wait for this rank
     links_.set_running(false);
     operations_->raise({RONDO_ERROR_OUT_OF_RESOURCES, "out of memory"}, number);
     if (number != 0) operations_->ranks().fail(number);
@@ -207,8 +207,8 @@ bool HostExecutor::run(uint64_t number, const Body &body) {
 }
 
 bool HostExecutor::quiesce() {
-  // After a failure, running work ends by itself and reads the caller's buffers until then. Work that begins later
-  // sees the failure first. Sync, as the store in run().
+  // After a failure, running work ends by itself, and reads the caller's buffers until then. Work that begins later
+  // sees the failure first. The load is sequentially consistent, like the store in run().
   while (running_.load(std::memory_order_seq_cst)) std::this_thread::sleep_for(std::chrono::microseconds(100));
   return true;
 }
@@ -278,8 +278,8 @@ bool HostExecutor::run_transfers(const WorkItem &work, const HostStream *stream)
   links_.set_running(false);
   if (outcome.kind == RunOutcome::Kind::fault)
     watch.explain_fault(outcome.peer, outcome.fault, links_.peers().own_shortage());
-  // A rank that received everything checks as well, because a failed peer may have withdrawn its exported buffers too
-  // early.
+  // A rank that has received everything checks for a failure, too. A failed peer may have withdrawn its exported
+  // buffers while this rank read them.
   if (outcome.kind != RunOutcome::Kind::done || ranks.failed()) {
     ranks.fail(work.number);
     links_.wait_for_readers();  // the caller may free its buffers now
@@ -294,12 +294,12 @@ bool HostExecutor::run_transfers(const WorkItem &work, const HostStream *stream)
   return true;
 }
 
-/// Keeps this rank in reach of its peers. An operation that exchanges no data, such as a call of 0 elements, never
-/// blocks, so a rank could run ahead without bound. Now and then it waits here until no peer is `interval` operations
-/// behind. Otherwise it would overwrite records that a peer still needs to detect a disagreement. Returns false if the
-/// waiter says stop.
+/// Keeps this rank close to its peers. An operation that exchanges no data, such as a call of 0 elements, never blocks,
+/// so a rank could run ahead without bound. It would then overwrite records that a peer still needs to detect a
+/// disagreement. So every `interval` operations, this waits until no peer is more than `interval` operations late.
+/// Returns false if the waiter stops it.
 bool HostExecutor::stay_in_reach(uint64_t number, Waiter &waiter) const {
-  constexpr uint64_t interval = recorded_operation_count / 2;  // no lead grows by more before the next look
+  constexpr uint64_t interval = recorded_operation_count / 2;  // a lead grows by at most this before the next check
   if (number % interval != 0) return true;
   const Ranks &ranks = operations_->ranks();
   for (uint32_t peer = 0; peer < parts_.rank_count; ++peer)

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The executor on host memory. Work without a stream runs in the call. Work on a host stream is a task of the stream's
-// thread. The thread that runs an operation also waits for it and watches the peers meanwhile (watch.h).
+// This executor works on host memory. Work without a stream runs in the caller's thread. Work on a host stream is a
+// task of the stream's thread. The thread that runs an operation also waits for it, and watches the peers meanwhile
+// (watch.h).
 #pragma once
 
 #include <atomic>
@@ -25,10 +26,10 @@ class HostExecutor final : public Executor {
   struct Parts {
     uint32_t rank = 0;
     uint32_t rank_count = 1;
-    Links *links = nullptr;  ///< outlives the executor
-    WaitPolicy wait;         ///< Links::needs_progress() included
+    Links *links = nullptr;  ///< must outlive the executor
+    WaitPolicy wait;         ///< includes Links::needs_progress()
     bool oversubscribed = false;
-    std::function<bool(const void *)> is_device_memory;  ///< null: unknown
+    std::function<bool(const void *)> is_device_memory;  ///< null if that is unknown
   };
   explicit HostExecutor(Parts parts);
 
@@ -52,12 +53,12 @@ class HostExecutor final : public Executor {
  private:
   struct Bound;
 
-  // False: the communicator has failed.
+  // False if the communicator has failed.
   [[nodiscard]] bool enqueue_on(HostStream &stream, const WorkItem &work);
-  /// Executes the work of a task of `stream`, or of the call itself if that is null.
+  /// Executes the work of a task of `stream`. If `stream` is null, the work runs in the call.
   [[nodiscard]] bool execute(const WorkItem &work, const HostStream *stream);
-  /// Waits for the turn, then runs `body`, which returns false if the communicator has failed. `number`: of the
-  /// collective, or 0 for messages.
+  /// Waits until the operation's turn, then runs `body`. Returns false if the communicator has failed, as `body` does.
+  /// `number` is the number of the collective, or 0 for messages.
   template <class Body>
   [[nodiscard]] bool take_turn(uint64_t turn, uint64_t number, const Body &body);
   template <class Body>
@@ -67,8 +68,8 @@ class HostExecutor final : public Executor {
   [[nodiscard]] bool stay_in_reach(uint64_t number, Waiter &waiter) const;
 
   const Parts parts_;
-  Links &links_;                 ///< of parts_
-  std::vector<LinkEnds> ends_;   ///< [channel * rank_count + peer]
+  Links &links_;                 ///< links of parts_
+  std::vector<LinkEnds> ends_;   ///< indexed by channel * rank_count + peer
   Scratch scratch_;
   ExchangeEnd exchange_;
   BlockExchange blocks_;
@@ -77,7 +78,7 @@ class HostExecutor final : public Executor {
   std::atomic<HostMessages *> messages_ = nullptr;  ///< opened_; stored in open_messages()
   Operations *operations_ = nullptr;
   alignas(cache_line_bytes) std::byte barrier_buffer_[2] = {};
-  std::atomic<bool> running_ = false;  ///< an operation uses the caller's buffers: run(), pairs with quiesce()
+  std::atomic<bool> running_ = false;  ///< true while an operation uses the caller's buffers; pairs with quiesce()
 };
 
 }  // namespace rondo

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// The host's side of links: the ends of connections, and the protocols as the interpreter calls them.
+// This file is the host's side of links: the ends of connections, and the protocols as the interpreter calls them.
 //
-// Every thread of a group calls a protocol P.
-// All links of a step: P::wait returns moved, blocked or failed. Moved means that results can be sent, and, where a
-// group waits for operands together, that these have arrived. Posts and releases may be put off until P::publish.
-// One link: P::fetch returns moved (`operand` can be read), blocked or failed. P::stage returns where the result is to
-// be written, P::readable_kinds which exported buffers the peer reads. P::post sends the result, P::release frees the
-// operand's slot.
-// All links of the lane: P::drained says whether every handle came back.
+// A protocol P has these functions, which every thread of a group calls.
+// For all links of a step: P::wait returns moved, blocked or failed. Moved means that results can be sent. In a group
+// that waits for operands together, it also means that the operands have arrived. Posts and releases may be delayed
+// until P::publish.
+// For one link: P::fetch returns moved (`operand` can be read), blocked or failed. P::stage returns where the step
+// writes its result. P::readable_kinds returns which exported buffers the peer can read. P::post sends the result, and
+// P::release frees the operand's slot.
+// For all links of the lane: P::drained returns whether the peers have returned every memory handle.
 #pragma once
 
 #include <cstddef>
@@ -24,18 +25,18 @@
 
 namespace rondo {
 
-/// This rank's ends of the two connections with one peer on one channel. Lives as long as the communicator.
+/// This rank's ends of the two connections with one peer on one channel. They live as long as the communicator.
 struct LinkEnds {
   uint32_t peer = 0;
-  uint32_t readable_kinds = 0;  ///< bit PayloadKind: the peer can read exported buffers of this kind
+  uint32_t readable_kinds = 0;  ///< bits PayloadKind: the kinds of exported buffers that the peer can read
   SimpleSender simple_out;
   SimpleReceiver simple_in;
   LlSender ll_out;
   LlReceiver ll_in;
 };
 
-/// A further kind of payload, for messages to a rank of this host. It lies in the header itself, in place of `inode` to
-/// `region`. So one cache line moves. Kernels do not know this kind, nor do collectives.
+/// One more kind of payload, for messages to a rank of this host: the payload is in the header itself, in place of the
+/// fields `inode` to `region`. So only one cache line moves. Kernels and collectives do not use this kind.
 inline constexpr auto payload_in_header = static_cast<PayloadKind>(4);
 inline constexpr size_t header_payload_offset = offsetof(SlotHeader, inode);
 inline constexpr uint64_t header_payload_bytes = 32;
@@ -49,7 +50,7 @@ static_assert(offsetof(SlotHeader, region) + sizeof(SlotHeader::region) - header
   return reinterpret_cast<std::byte *>(&header) + header_payload_offset;
 }
 
-/// Room for payloads that are not used in place: two operands and one result.
+/// Memory for payloads that cannot be used in place: two operands and one result.
 class Scratch {
  public:
   explicit Scratch(size_t bytes) : bytes_(bytes), memory_(new std::byte[3 * bytes]) {}
@@ -61,12 +62,12 @@ class Scratch {
   std::unique_ptr<std::byte[]> memory_;
 };
 
-/// The links of one channel's schedule: link index -> ends.
+/// The links of one channel's schedule, by link index.
 struct HostLinks {
   std::span<LinkEnds *const> ends;
   PeerAccess *peers = nullptr;
   const Scratch *scratch = nullptr;
-  bool wake = false;  ///< ranks of this communicator may sleep
+  bool wake = false;  ///< true if ranks of this communicator may sleep
 };
 
 struct HostSimple {
@@ -98,7 +99,7 @@ struct HostSimple {
 
   static uint32_t readable_kinds(HostLinks &links, LinkIndex link) { return links.ends[link]->readable_kinds; }
 
-  /// Posts a slot. If `kind` is not in_slot, `exported` is exported as `handle` says.
+  /// Posts a slot. If `kind` is not in_slot, `exported` is exported, as `handle` describes.
   static void post(SingleThread, HostLinks &links, LinkIndex link, uint32_t, uint64_t bytes, uint32_t signature,
                    PayloadKind kind, const MemoryHandle *handle, const std::byte *exported) {
     SlotHeader fields;
@@ -149,7 +150,7 @@ struct HostLl {
     return Progress::failed;
   }
 
-  /// Returns one place for all links of a step: the result is packed from there into each slot.
+  /// Returns one buffer for all links of a step. The result is packed from there into each slot.
   static std::byte *stage(HostLinks &links, LinkIndex, uint32_t) { return links.scratch->result(); }
   static uint32_t readable_kinds(HostLinks &, LinkIndex) { return 0; }
 
@@ -173,7 +174,7 @@ struct HostReducer {
   using Args = ReductionArgs;
   ReductionFunction function = nullptr;
   ReductionFunction small_function = nullptr;  ///< the same result; faster for a few elements
-  uint32_t divisor = 0;                      ///< the number of ranks for avg, otherwise 0
+  uint32_t divisor = 0;                      ///< number of ranks for avg, otherwise 0
 
   void operator()(SingleThread, const Args &args) const { function(args); }
 };

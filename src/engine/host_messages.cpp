@@ -19,7 +19,7 @@ std::unique_ptr<MessageLinks> ends_of(Links &links, uint32_t rank, uint32_t rank
   return std::make_unique<MessageLinks>(peers, links.peers(), wake);
 }
 
-/// Puts messages on record, and exports the buffers of those that are worth it.
+/// Records the messages of a batch, and exports the buffers that are large enough.
 class Publisher final : public TransferObserver {
  public:
   Publisher(MessageBoards &boards, Operations &operations, bool in_call)
@@ -46,7 +46,7 @@ class Publisher final : public TransferObserver {
   const bool in_call_;
 };
 
-/// The n-th send to this rank itself meets its n-th receive.
+/// Copies the messages of this rank to itself: its n-th receive gets the data of its n-th send.
 void copy_within(std::span<Transfer> own, MessageBoards &boards, bool in_call) {
   const auto sends = std::stable_partition(own.begin(), own.end(), [](const Transfer &each) { return !each.sends; });
   for (auto receive = own.begin(), send = sends; send != own.end(); ++receive, ++send) {
@@ -69,13 +69,13 @@ HostMessages::HostMessages(Links &links, uint32_t rank, uint32_t rank_count, con
 
 bool HostMessages::run(std::span<Transfer> transfers, Operations &operations, bool in_call) {
   MessageBoards &boards = *operations.ranks().messages();
-  if (operations.ranks().failed()) return false;  // before anything is announced, copied or counted
+  if (operations.ranks().failed()) return false;  // checked before anything is announced, copied or counted
   const auto is_own = [&](const Transfer &each) { return each.peer == rank_; };
   const auto own = std::none_of(transfers.begin(), transfers.end(), is_own)
                        ? transfers.end()
                        : std::stable_partition(transfers.begin(), transfers.end(), std::not_fn(is_own));
   queues_.load(std::span(transfers.begin(), own));
-  // A pair is announced with the last number of each direction.
+  // One announcement for each pair and direction, with the number of the last message, covers all of them.
   for (const TransferQueue *const queue : queues_.active())
     boards.announce(queue->peer, queue->sends, queue->last->message);
   for (auto each = own; each != transfers.end(); ++each) boards.announce(rank_, each->sends, each->message);
@@ -103,8 +103,8 @@ bool HostMessages::run_between_ranks(Operations &operations, bool in_call) {
     const TransferQueue &faulty = queues_.faulty();
     watch.explain_fault(faulty.head(), faulty.state.fault, links_.peers().own_shortage());
   }
-  // A rank that received everything checks as well, because a failed peer may have withdrawn its exported buffers too
-  // early.
+  // A rank that has received everything checks for a failure, too. A failed peer may have withdrawn its exported
+  // buffers while this rank read them.
   if (outcome.kind == RunOutcome::Kind::done && !ranks.failed()) return true;
   for (const TransferQueue *const queue : queues_.active())
     if (queue->record != 0) boards.fail(queue->record);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The messages of one rank on host memory. It runs batches, one at a time, and publishes them to the other ranks.
+// This class runs the messages of one rank on host memory, one batch at a time, and publishes them to the other ranks.
 #pragma once
 
 #include <memory>
@@ -14,24 +14,26 @@
 
 namespace rondo {
 
-/// Below this a copy is cheaper than waiting for the peer to give the buffer back.
+/// The smallest payload that is exported. For a smaller one, a copy is cheaper than waiting until the peer has read it.
 inline constexpr size_t export_bytes_min = 8192;
 
-/// Says that an exported buffer of `rank` has other memory at its address by now. `operation` names what used it.
+/// Returns the error for an exported buffer of `rank` whose address holds other memory by now. `operation` names the
+/// operation that used it.
 [[nodiscard]] Error replaced_memory(const std::string &operation, uint32_t rank);
 
 class HostMessages {
  public:
-  /// `links` carry messages, and outlive this.
+  /// Takes links that carry messages. They must outlive this object.
   HostMessages(Links &links, uint32_t rank, uint32_t rank_count, const WaitPolicy &wait);
   HostMessages(const HostMessages &) = delete;
   HostMessages &operator=(const HostMessages &) = delete;
 
-  /// Runs the batch, whose turn it is. in_call: on the caller's thread. False: the communicator has failed.
+  /// Runs the batch, whose turn has come. With `in_call`, this is the caller's thread. Returns false if the
+  /// communicator has failed.
   [[nodiscard]] bool run(std::span<Transfer> transfers, Operations &operations, bool in_call);
 
  private:
-  /// Runs what the queues hold.
+  /// Runs the messages in the queues, which are those to and from other ranks.
   [[nodiscard]] bool run_between_ranks(Operations &operations, bool in_call);
 
   Links &links_;

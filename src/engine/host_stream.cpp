@@ -19,20 +19,19 @@ namespace {
 constexpr uint64_t ring_mask = HostStream::queue_tasks_max - 1;
 static_assert((HostStream::queue_tasks_max & ring_mask) == 0);
 
-/// steady_clock is CLOCK_MONOTONIC in libstdc++ and libc++: the clock of now_ns().
+/// Converts a time of now_ns(). In libstdc++ and libc++, steady_clock uses the same clock, CLOCK_MONOTONIC.
 std::chrono::steady_clock::time_point time_of(uint64_t deadline_ns) {
   const auto most = static_cast<uint64_t>(std::chrono::nanoseconds::max().count());
   return std::chrono::steady_clock::time_point(
       std::chrono::nanoseconds(static_cast<int64_t>(std::min(deadline_ns, most))));
 }
 
-/// Runs a task. One that throws, since memory may run out in the standard library, has failed; it does not end the
-/// process.
+/// Runs a task. If the task throws, for instance because memory ran out, the task has failed, and the process goes on.
 Result<void> run_task(Task &task) noexcept {
   try {
     return task();
   } catch (const std::bad_alloc &) {
-    return Error{RONDO_ERROR_OUT_OF_RESOURCES, "out of memory"};  // short: needs no memory itself
+    return Error{RONDO_ERROR_OUT_OF_RESOURCES, "out of memory"};  // so short that it needs no allocation
   } catch (const std::exception &) {
     return Error{RONDO_ERROR_INTERNAL, "exception"};
   }
@@ -68,7 +67,7 @@ HostStream::~HostStream() {
 
 Result<void> HostStream::enqueue(Task task, uint64_t deadline_ns) {
   std::unique_lock lock(mutex_);
-  // Relaxed: written under mutex_, which is held here.
+  // Relaxed: enqueued_ is written under mutex_, which this thread holds.
   const auto full = [&] { return enqueued_.load(std::memory_order_relaxed) - completed_ == queue_tasks_max; };
   while (full() && !closing_) {
     if (on_own_thread()) return own_thread_error("an enqueue on a full stream");
@@ -99,7 +98,7 @@ Result<void> HostStream::synchronize() {
   if (on_own_thread()) return own_thread_error("a synchronize");
   const uint64_t target = enqueued_.load(std::memory_order_relaxed);  // written under mutex_
   if (completed_ < target) {
-    if (synchronize_target_ == 0) wait_clock_.begin(now_ns());  // ends in complete()
+    if (synchronize_target_ == 0) wait_clock_.begin(now_ns());  // complete() ends it
     synchronize_target_ = std::max(synchronize_target_, target);
     ++progress_waiter_count_;
     progress_.wait(lock, [&] { return completed_ >= target; });
@@ -128,10 +127,10 @@ Result<void> HostStream::close() {
     const std::lock_guard lock(mutex_);
     if (on_own_thread()) return own_thread_error("a destroy");
     closing_ = true;
-    wait_clock_.begin(now_ns());  // to the stream's end
+    wait_clock_.begin(now_ns());  // it runs until the stream ends
   }
   work_.notify_one();
-  progress_.notify_all();  // callers that wait for a free queue entry return an error
+  progress_.notify_all();  // callers that wait for a free queue entry then return an error
   thread_.join();
   const std::lock_guard lock(mutex_);
   return take_failure();
@@ -148,7 +147,7 @@ void HostStream::run() {
   for (uint64_t number = 0; wait_for_task(number); ++number) {
     Task &task = ring_[number & ring_mask];
     Result<void> result = run_task(task);
-    task.reset();  // before it counts as complete: after a synchronization nothing of it is left
+    task.reset();  // before the task counts as complete, so that synchronize() returns after its captures are destroyed
     complete(number, std::move(result));
   }
 }
@@ -165,7 +164,8 @@ bool HostStream::wait_for_task(uint64_t number) {
   return ready();
 }
 
-/// Polls for a while without sleeping. The time halves if no task arrived, and doubles if one did.
+/// Polls for the next task for a while, without sleeping. If no task arrived, the next poll takes half as long. If one
+/// did, it takes twice as long.
 bool HostStream::spin_for_task(uint64_t number) {
   const auto ready = [&] { return enqueued_.load(std::memory_order_acquire) > number; };  // pairs with enqueue()
   if (ready()) return true;

@@ -9,12 +9,12 @@
 namespace rondo {
 namespace {
 
-constexpr int yields_before_naps = 32;  // a call may only have asked whether all is quiet
+constexpr int yields_before_naps = 32;  // the lock may be held only briefly, by a thread that asks whether all is quiet
 constexpr uint64_t quiet_look_ns = 100'000;
 
 }  // namespace
 
-/// Never destroyed: a communicator may be left to the process's end.
+/// Returns the object of the process. It is never destroyed, because a communicator may exist until the process ends.
 Launches &Launches::of_process() {
   static auto *const launches = new Launches;
   return *launches;
@@ -30,7 +30,7 @@ void Launches::remove(const DeviceExecutor &executor) {
   std::erase(executors_, &executor);
 }
 
-/// Polls, since a thread that is blocked in a lock would not notice a failure.
+/// Takes the lock by polling, because a thread that is blocked in a lock would not notice a failure.
 std::shared_lock<std::shared_mutex> Launches::hold(EnqueueWait &wait) {
   std::shared_lock lock(mutex_, std::try_to_lock);
   for (int look = 0; !lock.owns_lock() && look < yields_before_naps; ++look) {

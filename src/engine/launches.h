@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// This file finds a moment in which nothing is in flight of what this process has enqueued on devices. Some calls of a
-// driver wait for a whole device: behind a kernel that waits for other ranks they would wait for these, too.
+// This class finds quiet moments, in which no work of this process is in flight on any device. Some calls of a driver
+// wait for the whole device. If a kernel there waits for other ranks, such a call would wait for those ranks, too.
 #pragma once
 
 #include <mutex>
@@ -12,25 +12,25 @@ namespace rondo {
 class DeviceExecutor;
 class EnqueueWait;
 
-/// The process has one such object. Any thread.
+/// The launches of this process. There is one object. Any thread.
 class Launches {
  public:
   [[nodiscard]] static Launches &of_process();
 
-  /// Adds `executor` before its first call. remove() follows its last one, when nothing of it is in flight any more.
+  /// Adds `executor` before its first call. Call remove() after its last call, when none of its work is in flight.
   void add(const DeviceExecutor &executor);
   void remove(const DeviceExecutor &executor);
 
-  /// Keeps quiet moments away while a call is enqueued: none begins or goes on. The result does not own the lock if one
-  /// goes on and the wait is over. A quiet moment may last as long as what is on a device.
+  /// Prevents quiet moments while a call is enqueued. If a quiet moment is going on, the function waits for its end,
+  /// which may take as long as the work on a device. If the wait is over first, the result does not own the lock.
   [[nodiscard]] std::shared_lock<std::shared_mutex> hold(EnqueueWait &wait);
-  /// Begins a quiet moment: nothing is in flight, on devices that have not failed, and nothing will be while the result
-  /// lives. The result does not own the lock if something is in flight. Does not wait.
+  /// Begins a quiet moment, which lasts as long as the result. No work is in flight then on devices that have not
+  /// failed. If some work is in flight now, the result does not own the lock. Does not wait.
   [[nodiscard]] std::unique_lock<std::shared_mutex> try_quiet();
 
  private:
   std::shared_mutex mutex_;    ///< shared while a call is enqueued, exclusive in a quiet moment
-  std::mutex executors_mutex_;  ///< guards what follows; a launch may hold the other one for long
+  std::mutex executors_mutex_;  ///< guards executors_ only, because a launch may hold mutex_ for long
   std::vector<const DeviceExecutor *> executors_;
 };
 

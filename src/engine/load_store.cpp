@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// This file runs one_shot by load_store, chooses the form of a ring, and lets ranks announce which buffers they export.
+// This file runs one_shot by load_store, chooses the form of a ring, and announces exported buffers to the other ranks.
 #include "src/engine/load_store.h"
 
 #include <cassert>
@@ -21,7 +21,7 @@ bool is_small_float(rondo_type_t type) {
 
 bool is_large_float(rondo_type_t type) { return type == RONDO_FLOAT32 || type == RONDO_FLOAT64; }
 
-/// The scaled partial sums of a mean can be subnormal, and then they round.
+/// Returns how a ring keeps partial sums. The scaled partial sums of a mean can be subnormal, and then they round.
 Partials partials_of_ring(rondo_type_t type, rondo_op_t op) {
   const bool rounds = is_small_float(type) || (op == RONDO_AVG && is_large_float(type));
   return rounds ? Partials::rounded : Partials::native;
@@ -40,7 +40,7 @@ RunOutcome ExchangeEnd::run(const Plan &plan, const Buffers &buffers, const Host
   return LoadStoreCall(*this, plan, buffers, reducer, waiter, scaler).run(plan.choice.algorithm);
 }
 
-// operands_ and results_ are set by the forms that need them.
+// The forms that need operands_ and results_ set them.
 LoadStoreCall::LoadStoreCall(ExchangeEnd &end, const Plan &plan, const Buffers &buffers, const HostReducer &reducer,
                              Waiter &waiter, const OperandScaler *scaler)
     : end_(end),
@@ -67,7 +67,7 @@ RunOutcome LoadStoreCall::run(rondo_algorithm_t algorithm) {
 void LoadStoreCall::publish(uint64_t &word, uint64_t value) const {
   if (end_.trace_ != nullptr) end_.trace_->published(word, value);
   if (!end_.wake_) return memory::store_release(word, value);  // P2, C2, R2, G2, A2; pairs with W1, R1, G1, A1
-  memory::store_sync(word, value);                             // the same, where a peer may sleep
+  memory::store_sync(word, value);                             // sync, because a peer may sleep
   for (uint32_t peer = 0; peer < rank_count(); ++peer)
     if (peer != end_.rank_) end_.peers_->wake(peer);
 }
@@ -103,8 +103,8 @@ RunOutcome LoadStoreCall::run_one_shot() {
   return {};
 }
 
-/// The lines of the next post are in the peers' caches, since they read post number - 2 there. Requests them now, while
-/// no peer waits for this rank. Then the next post of that size can be written at once.
+/// Requests the cache lines of the next post while no peer waits for this rank. The peers read post number - 2 in the
+/// same lines, so they have them in their caches. Then a next post of that size can be written at once.
 void LoadStoreCall::fetch_back(uint64_t number, uint64_t bytes) const {
   prefetch_for_write(&end_.view_.post(end_.rank_, number));
   const std::byte *const payload = end_.view_.post_payload(end_.rank_, number, bytes);
@@ -115,7 +115,7 @@ void LoadStoreCall::fetch_back(uint64_t number, uint64_t bytes) const {
 RunOutcome LoadStoreCall::run_ring() {
   is_ring_ = true;
   announce();
-  publish(own_place().contributed.value, end_.chunks_ + 1);  // only says that the announcement is there
+  publish(own_place().contributed.value, end_.chunks_ + 1);  // publishes the announcement, and no chunk
   if (const RunOutcome met = wait_for_announcements(); !done(met)) return met;
   switch (choose_ring_form()) {
     case RingForm::exported_parts:
@@ -128,7 +128,7 @@ RunOutcome LoadStoreCall::run_ring() {
   return run_accumulators();
 }
 
-/// All ranks have seen the same announcements, so all come to the same form.
+/// Chooses the form of a ring. All ranks have seen the same announcements, so all choose the same form.
 LoadStoreCall::RingForm LoadStoreCall::choose_ring_form() const {
   if (!all_export_) return RingForm::accumulators;
   const bool whole = rank_count() == 2 && all_apart_ && cheap_ && !end_.wake_ && !outgrows_caches();
@@ -139,16 +139,16 @@ bool LoadStoreCall::can_export(const Window &window) const {
   if (!window.handle.exported || !worth_exporting()) return false;
   for (uint32_t peer = 0; peer < rank_count(); ++peer) {
     if (peer == end_.rank_) continue;
-    const auto accepted = end_.readable_kinds_[peer] & ~kind_bit(PayloadKind::process);  // staging is faster than that
+    const auto accepted = end_.readable_kinds_[peer] & ~kind_bit(PayloadKind::process);  // a copy is faster than that
     if (window.handle.choose(accepted, window.data, bytes()) == PayloadKind::in_slot) return false;
   }
   return true;
 }
 
-/// Says whether exporting pays. To write a recv buffer, the rank must take its lines back from the peers that read the
-/// last result there. For the exchange, these are few lines or none. In place the caller has paid for that when it
-/// wrote its input. Two ranks of a ring do not read each other's recv unless the other one is in place
-/// (RingForm::exported_whole). Where ranks share cores they share caches, too.
+/// Returns whether exporting the buffers pays. When a rank writes its recv buffer, it must fetch the buffer's cache
+/// lines from the peers that read the last result there. In the exchange these are few lines or none. In place, the
+/// caller has paid for that when it wrote its input. Two ranks of a ring do not read each other's recv, unless the
+/// other rank works in place (RingForm::exported_whole). Ranks that share cores share caches, too, so the lines stay.
 bool LoadStoreCall::worth_exporting() const {
   if (end_.wake_ || !apart() || (is_ring_ && rank_count() == 2 && cheap_)) return true;
   return bytes() >= chunks_worth_exporting * end_.view_.geometry.chunk_bytes;
@@ -188,7 +188,7 @@ const std::byte *LoadStoreCall::open(uint32_t peer, const ExportedBuffer &buffer
   return end_.peers_->import_payload(peer, header, nullptr);
 }
 
-/// Waits for every rank's announcement, and opens what they export.
+/// Waits for every rank's announcement, and opens the buffers that the ranks export.
 RunOutcome LoadStoreCall::wait_for_announcements() {
   all_export_ = exports_send_ && exports_recv_;
   all_apart_ = apart();

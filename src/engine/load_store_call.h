@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// One all-reduce by load_store: what its forms share. Each form is a function that ends the call; which one runs is
-// decided in load_store.cpp, for a ring once all ranks have seen what the others export.
+// This class is one all-reduce by load_store, with the code that its forms share. Each form is a function that
+// completes the call. load_store.cpp chooses the form; for a ring it does so when all ranks have announced their
+// exported buffers.
 #pragma once
 
 #include <algorithm>
@@ -15,7 +16,7 @@
 
 namespace rondo {
 
-/// The ranks process one chunk at a time; rank r reduces its r-th part. The object is made for one call, on its stack.
+/// A call, made on the stack. The ranks process one chunk at a time, and rank r reduces the r-th part of the chunk.
 class LoadStoreCall {
  public:
   LoadStoreCall(ExchangeEnd &end, const Plan &plan, const Buffers &buffers, const HostReducer &reducer,
@@ -26,16 +27,16 @@ class LoadStoreCall {
  private:
   /// The form of a ring.
   enum class RingForm : uint8_t {
-    accumulators,    ///< some rank does not export: all add to sums in the exchange
-    exported_parts,  ///< all export both buffers: each rank reduces a part, and all fetch the others' results
-    exported_whole,  ///< two ranks that export out of place: each reduces everything, and nothing is fetched
+    accumulators,    ///< some rank does not export: all ranks add to sums in the exchange
+    exported_parts,  ///< all ranks export both buffers: each reduces a part, and fetches the other ranks' results
+    exported_whole,  ///< two ranks out of place export both buffers: each reduces everything and fetches nothing
   };
   /// The progress of this rank in a ring of accumulators.
   struct RingProgress {
-    uint64_t tile = 0;  ///< of the next hop
+    uint64_t tile = 0;  ///< tile of the next hop
     uint32_t hop = 0;
-    uint64_t gathered = 0;         ///< tiles
-    uint64_t gathered_by_all = 0;  ///< as last seen: chunks of the communicator's life
+    uint64_t gathered = 0;         ///< number of tiles that this rank has gathered
+    uint64_t gathered_by_all = 0;  ///< lower bound for all ranks, in chunks of the communicator's life
   };
 
   // load_store.cpp
@@ -74,22 +75,23 @@ class LoadStoreCall {
   [[nodiscard]] uint32_t rank_count() const { return end_.view_.geometry.rank_count; }
   [[nodiscard]] ExchangePlace &place(uint32_t rank) const { return end_.view_.place(rank); }
   [[nodiscard]] ExchangePlace &own_place() const { return place(end_.rank_); }
-  /// The `offset`-th rank behind this one, round the ring.
+  /// Returns the rank that follows this rank at distance `offset` in the ring.
   [[nodiscard]] uint32_t rank_after(uint32_t offset) const { return (end_.rank_ + offset) % rank_count(); }
 
   [[nodiscard]] uint64_t bytes() const { return count_ * element_bytes_; }
   [[nodiscard]] bool apart() const { return buffers_.send.data != buffers_.recv.data; }
   [[nodiscard]] bool outgrows_caches() const { return bytes() >= end_.cache_bytes_; }
-  /// In place the lines of recv are in the cache already, since they were just read.
+  /// Returns whether results are written past the caches. In place, the lines of recv are cached already, since they
+  /// were just read.
   [[nodiscard]] bool streams() const { return apart() && outgrows_caches(); }
-  /// Calls reduce(piece, rank) for the pieces of `range` that differ in `rank`, whose operand is the first.
+  /// Calls reduce(piece, rank) for each piece of `range`. `rank` is the rank whose operand comes first in that piece.
   template <class Reduction>
   void for_each_order(Range range, const Reduction &reduce) const {
     if (in_ring_order_) return chunks_.for_each_ring_order(range, reduce);
     reduce(range, 0u);
   }
 
-  /// Copies bytes, with past_caches by streaming stores.
+  /// Copies bytes. With past_caches it uses streaming stores.
   void copy(std::byte *to, const std::byte *from, size_t size, bool past_caches = false) const {
     if (size == 0) return;
     if (end_.trace_ != nullptr) end_.trace_->copied(to, from, size);
@@ -111,14 +113,14 @@ class LoadStoreCall {
   void reduce(const HostReducer &reducer, std::span<const std::byte *const> operands,
               std::span<std::byte *const> outputs, uint64_t count, bool past_caches = false) const {
     if (end_.trace_ != nullptr) end_.trace_->reduced(operands, outputs, count * element_bytes_);
-    // A ring's results do not depend on which buffers are exported, so it rounds as if all sums went through memory.
+    // A ring's results must not depend on which buffers are exported, so it rounds as if all sums went through memory.
     const Partials partials = is_ring_ ? ring_partials_ : small_floats_ ? Partials::wide : Partials::native;
     reduce_in_rank_order(reducer, operands, outputs, count, element_bytes_, partials, past_caches);
   }
   void note_waited(const uint64_t &word, uint64_t value) const {
     if (end_.trace_ != nullptr) end_.trace_->waited(word, value);
   }
-  /// False: the waiter says stop.
+  /// Polls until ready() is true. Returns false if the waiter stops it.
   template <class Ready>
   [[nodiscard]] bool wait_until(const Ready &ready) const {
     for (uint32_t poll = 0; poll < waiter_.poll_count(); ++poll)
@@ -128,7 +130,7 @@ class LoadStoreCall {
     waiter_.moved();
     return true;
   }
-  /// Until a peer's counter has come to `value`. False: the waiter says stop.
+  /// Waits until a peer's counter has reached `value`. Returns false if the waiter stops it.
   [[nodiscard]] bool wait_for(const PaddedCounter &counter, uint64_t value) const {
     if (!wait_until([&] { return memory::load_sync(counter.value) >= value; })) return false;
     note_waited(counter.value, value);
@@ -146,18 +148,18 @@ class LoadStoreCall {
   const Partition &tiles_;  ///< of the schedule: a ring's order of reductions follows from them
   const uint64_t count_;
   const uint32_t element_bytes_;
-  const bool small_floats_;  ///< of 8 or 16 bits, which are computed in float32
+  const bool small_floats_;  ///< floats of 8 or 16 bits, which are computed in float32
   const Partials ring_partials_;
-  const bool cheap_;         ///< memory takes longer than arithmetic
+  const bool cheap_;         ///< true if memory takes longer than arithmetic
   load_store::Chunks chunks_;
   bool is_ring_ = false;
-  bool in_ring_order_ = false;  ///< a ring without accumulators
+  bool in_ring_order_ = false;  ///< true for a ring without accumulators
   bool exports_send_ = false, exports_recv_ = false;
-  bool all_export_ = false;        ///< every rank, both buffers; known once they have met
-  bool all_apart_ = false;         ///< every rank is out of place; likewise
-  bool sums_past_caches_ = false;  ///< those that are reduced right into recv
-  // The exported send and recv buffers of each rank, or null; set by wait_for_announcements(). They are not initialised
-  // before, which would make a one_shot of a few bytes slower.
+  bool all_export_ = false;        ///< true if every rank exports both buffers; known after the announcements
+  bool all_apart_ = false;         ///< true if every rank is out of place; known after the announcements
+  bool sums_past_caches_ = false;  ///< true if sums that are reduced directly into recv bypass the caches
+  // The exported send and recv buffers of each rank, or null. wait_for_announcements() sets them. They are not
+  // initialised before, because that would slow down a one_shot of a few bytes.
   std::array<const std::byte *, exchange_rank_count_max> operands_;
   std::array<const std::byte *, exchange_rank_count_max> results_;
 };

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// This file runs a ring by load_store where some rank does not export. Each part of a tile is summed in one place that
-// all ranks map, the accumulator. Ranks add what they have to it in the order of the ring; then all copy the sums out.
-// That moves as many bytes as two_shot, but in a footprint of one tile instead of one for each rank. With more ranks
-// than cores it stays in the cache that ranks of a core share. A rank does whatever can be done before it waits, so a
-// turn of the scheduler carries it over many hops.
+// This file runs a ring by load_store if some rank does not export its buffers. Each part of a tile has an accumulator,
+// memory that all ranks map. Ranks add their operands to it in the order of the ring, and then all ranks copy the sums
+// out. That moves as many bytes as two_shot, but needs memory for one tile instead of one tile for each rank. If
+// several ranks share a core, the accumulators stay in the cache that these ranks share. A rank does everything that is
+// possible before it waits, so one time slice of the scheduler lets it do many hops.
 #include "src/engine/load_store_call.h"
 
 namespace rondo {
 
-/// A tile of the schedule is a chunk of the exchange.
+/// Runs the ring. A tile of the schedule is a chunk of the exchange.
 RunOutcome LoadStoreCall::run_accumulators() {
   RingProgress progress;
   while (progress.gathered < tiles_.tile_count) {
@@ -26,7 +26,8 @@ RunOutcome LoadStoreCall::run_accumulators() {
   return {};
 }
 
-/// Adds this rank's operand to the accumulator whose turn it is. False: it is not this rank's turn yet, or all is done.
+/// Adds this rank's operand to the next accumulator. Returns false if an earlier rank has not added yet, or all hops
+/// are done.
 bool LoadStoreCall::reduce_hop(RingProgress &progress) const {
   if (progress.tile == tiles_.tile_count) return false;
   const uint64_t chunk = end_.chunks_ + progress.tile;
@@ -56,7 +57,7 @@ bool LoadStoreCall::reduce_hop(RingProgress &progress) const {
   return true;
 }
 
-/// Reduces `operands`, the own one and a sum of `summed` ranks.
+/// Reduces `operands`: this rank's operand, and a sum over `summed` ranks.
 void LoadStoreCall::add_to_sum(std::span<const std::byte *const, 2> operands, std::span<std::byte *const> outputs,
                                uint64_t count, uint32_t summed) const {
   if (end_.trace_ != nullptr) end_.trace_->reduced(operands, outputs, count * element_bytes_);
@@ -69,7 +70,7 @@ void LoadStoreCall::add_to_sum(std::span<const std::byte *const, 2> operands, st
   reduce_function(reducer_, count * element_bytes_)(args);
 }
 
-/// Returns whether all ranks have read the old contents of the accumulators that tile `chunk` takes.
+/// Returns whether all ranks have read the sums that tile `chunk` would overwrite.
 bool LoadStoreCall::may_begin(uint64_t chunk, RingProgress &progress) const {
   if (chunk < exchange_accumulator_count) return true;
   const uint64_t needed = chunk - exchange_accumulator_count + 1;
@@ -85,7 +86,7 @@ bool LoadStoreCall::may_begin(uint64_t chunk, RingProgress &progress) const {
   return true;
 }
 
-/// Copies the sums of the next tile out. False: they are not all there yet.
+/// Copies the sums of the next tile to recv. Returns false if some of them are not complete.
 bool LoadStoreCall::gather_tile(RingProgress &progress) const {
   if (progress.gathered == progress.tile) return false;
   const uint64_t chunk = end_.chunks_ + progress.gathered, hops = (chunk + 1) * rank_count();
@@ -104,14 +105,14 @@ bool LoadStoreCall::gather_tile(RingProgress &progress) const {
   return true;
 }
 
-/// Waits until all ranks have read the accumulators of a ring, before a two_shot overwrites them.
+/// Waits until all ranks have read the accumulators of a ring. A two_shot does this before it overwrites them.
 RunOutcome LoadStoreCall::settle_ring() const {
   if (!end_.ring_unsettled_) return {};
   end_.ring_unsettled_ = false;
   return wait_for_gathered(end_.chunks_);
 }
 
-/// Waits until every rank has gathered `chunks` chunks, counted through the communicator's life.
+/// Waits until every rank has gathered `chunks` chunks. The count began with the communicator.
 RunOutcome LoadStoreCall::wait_for_gathered(uint64_t chunks) const {
   for (uint32_t offset = 1; offset < rank_count(); ++offset)
     if (!wait_for(place(rank_after(offset)).gathered, chunks)) return stopped;  // see G2

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// two_shot by load_store: the rank that reduces a part reads it where its owners wrote it. It also runs a ring if all
-// ranks export both buffers, because such a ring differs only in the order of its reductions.
+// This file runs two_shot by load_store: a rank reads the part that it reduces from the places where the other ranks
+// wrote it. It also runs a ring if all ranks export both buffers, because that differs only in the order of reduction.
 #include "src/engine/load_store_call.h"
 
 namespace rondo {
@@ -9,8 +9,8 @@ RunOutcome LoadStoreCall::run_two_shot() {
   announce();
   contribute(0);
   for (uint64_t step = 1; step < chunks_.count() + 2; ++step) {
-    if (waiter_.stopped()) return stopped;  // a rank that never waits would not notice a failure otherwise
-    if (step == 1 && exports_send_ && exports_recv_) {  // before the next chunk, whose size it may change
+    if (waiter_.stopped()) return stopped;  // a rank that never waits notices a failure only here
+    if (step == 1 && exports_send_ && exports_recv_) {  // before the next chunk, because its size may change here
       if (const RunOutcome met = wait_for_announcements(); !done(met)) return met;
       if (all_export_) chunks_.enlarge(load_store::Chunks::exported_factor(end_.wake_));
     }
@@ -28,15 +28,15 @@ RunOutcome LoadStoreCall::run_two_shot() {
   return finish_gathering();
 }
 
-/// Each rank reduces as many elements in a row as in a two_shot, which is faster in memory than the ring's own parts.
-/// Two ranks out of place write sums larger than the caches by streaming stores, as all ranks do with copies. Other
-/// cases were not measured.
+/// Runs a ring in which all ranks export both buffers. Each rank reduces a contiguous range, as in a two_shot, because
+/// that is faster in memory than the ring's own parts. Two ranks out of place use streaming stores for sums that exceed
+/// the caches, as all ranks do for copies. For other cases that was not measured.
 RunOutcome LoadStoreCall::run_exported_parts() {
   in_ring_order_ = true;
   uint64_t chunk_bytes = load_store::Chunks::exported_factor(end_.wake_) * end_.view_.geometry.chunk_bytes;
   if (rank_count() == 2 && all_apart_ && cheap_ && !end_.wake_) {
     sums_past_caches_ = true;
-    chunk_bytes = 2 * end_.cache_bytes_;  // a few milliseconds; nobody could fetch from the caches what is not there
+    chunk_bytes = 2 * end_.cache_bytes_;  // a few milliseconds; such sums bypass the caches anyway
   }
   chunks_.set_bytes(chunk_bytes, element_bytes_);
   for (uint64_t step = 0; step < chunks_.count() + 1; ++step) {
@@ -51,10 +51,10 @@ RunOutcome LoadStoreCall::run_exported_parts() {
   return finish_gathering();
 }
 
-/// Runs a ring of two ranks out of place: each reads both operands and keeps the sums to itself. That moves as many
-/// bytes between them as if each fetched half of the sums. No line of recv has to be taken away from a peer that has
-/// read it. Each begins with the half that the other ends with, so that they do not ask for the same lines at once.
-/// This form is not used where they share a core, and so its caches, nor where arithmetic takes longer than memory.
+/// Runs a ring of two ranks out of place. Each rank reads both operands and keeps the sums for itself. This moves as
+/// many bytes as if each rank fetched half of the sums, and no cache line of recv moves between the ranks. Each rank
+/// begins with the half with which the other ends, so that they do not request the same lines at once. If the ranks
+/// share a core, and so its caches, or if the arithmetic is slower than memory, this form is not used.
 RunOutcome LoadStoreCall::run_exported_whole() {
   in_ring_order_ = true;
   chunks_.set_single();
@@ -62,8 +62,8 @@ RunOutcome LoadStoreCall::run_exported_whole() {
   return finish_gathering();
 }
 
-/// Waits until no peer may still read a buffer that this rank has exported. Peers read `send` before they store
-/// `reduced`, for which gather() has waited. Two ranks that reduce everything export both buffers.
+/// Waits until no peer can still read a buffer that this rank has exported. Peers read `send` before they store
+/// `reduced`, and gather() has waited for that. Two ranks that each reduce everything export both buffers.
 RunOutcome LoadStoreCall::finish_gathering() const {
   end_.chunks_ += chunks_.count();
   publish(own_place().gathered.value, end_.chunks_);  // G2
@@ -71,7 +71,7 @@ RunOutcome LoadStoreCall::finish_gathering() const {
   return wait_for_gathered(end_.chunks_);
 }
 
-/// C: copies what the others are to reduce of this chunk, or nothing if the buffer is exported.
+/// Does step C: copies what other ranks will reduce of this chunk. If the buffer is exported, nothing is copied.
 void LoadStoreCall::contribute(uint64_t chunk) const {
   if (!exports_send_) {
     const Range all = chunks_.range(chunk), own = chunks_.part(chunk, end_.rank_);
@@ -85,11 +85,11 @@ void LoadStoreCall::contribute(uint64_t chunk) const {
   publish(own_place().contributed.value, end_.chunks_ + chunk + 1);  // C2
 }
 
-/// R: reduces this rank's part of the chunk.
+/// Does step R: reduces this rank's part of the chunk.
 RunOutcome LoadStoreCall::reduce(uint64_t chunk) {
   for (uint32_t offset = 1; offset < rank_count(); ++offset) {
     const uint32_t rank = rank_after(offset);
-    // If nothing is copied on either side, the announcement was enough.
+    // If neither side copies, the announcement has shown that the data is ready.
     if (operands_[rank] == nullptr || !exports_recv_)
       if (!wait_for(place(rank).contributed, end_.chunks_ + chunk + 1)) return stopped;  // R1
   }
@@ -98,14 +98,14 @@ RunOutcome LoadStoreCall::reduce(uint64_t chunk) {
   return {};
 }
 
-/// Returns what `rank` contributes, from `element` of the buffer on.
+/// Returns the operand of `rank`, beginning at `element` of the buffer.
 const std::byte *LoadStoreCall::operand(uint64_t chunk, uint32_t rank, uint64_t element) const {
   if (rank == end_.rank_) return buffers_.send.data + element * element_bytes_;
   if (operands_[rank] != nullptr) return operands_[rank] + element * element_bytes_;
   return end_.view_.contribution(rank, end_.chunks_ + chunk) + (element - chunks_.range(chunk).begin) * element_bytes_;
 }
 
-/// Reduces `range` of the chunk into recv and, where peers do not read that, into the result's area.
+/// Reduces `range` of the chunk into recv. If peers cannot read recv, also into the result's area.
 void LoadStoreCall::reduce_range(uint64_t chunk, Range range) const {
   if (range.count == 0) return;
   const uint64_t in_buffer = range.begin * element_bytes_;
@@ -131,7 +131,7 @@ void LoadStoreCall::reduce_range(uint64_t chunk, Range range) const {
   if (apart_from_caches) copy(recv, result, range.count * element_bytes_, true);
 }
 
-/// G: fetches what the others have reduced of the chunk.
+/// Does step G: copies the parts of the chunk that other ranks have reduced.
 RunOutcome LoadStoreCall::gather(uint64_t chunk) const {
   for (uint32_t offset = 1; offset < rank_count(); ++offset) {
     const uint32_t rank = rank_after(offset);

@@ -16,8 +16,8 @@ constexpr auto turn_look_interval = std::chrono::milliseconds(1);
 
 bool Operations::wait_for_turn(uint64_t turn) {
   std::unique_lock lock(turn_mutex_);
-  turn_waiter_count_.fetch_add(1, std::memory_order_relaxed);  // see mark_executed()
-  // Every earlier operation has a deadline of its own. Only a stream that waits for an event has none.
+  turn_waiter_count_.fetch_add(1, std::memory_order_relaxed);  // read in mark_executed()
+  // Every earlier operation has a deadline of its own. The exception is a stream that waits for an event.
   uint64_t deadline_ns = now_ns() + timeout_ns();
   uint64_t seen = executed();
   while (executed() + 1 < turn && !ranks_.failed()) {
@@ -26,7 +26,7 @@ bool Operations::wait_for_turn(uint64_t turn) {
     if (std::exchange(seen, done) != done) deadline_ns = now_ns() + timeout_ns();
     if (now_ns() >= deadline_ns) ranks_.raise(turn_timed_out(turn));
   }
-  turn_waiter_count_.fetch_sub(1, std::memory_order_relaxed);  // only to save a notification
+  turn_waiter_count_.fetch_sub(1, std::memory_order_relaxed);  // relaxed: it only saves a notification
   return executed() + 1 >= turn;
 }
 
@@ -56,13 +56,13 @@ void Operations::raise_not_enqueued(Error error, uint64_t number) {
 
 Error Operations::report_failure() {
   Error error = ranks_.failure();
-  // Relaxed: it picks the thread that reports first, and no data rides on it.
+  // Relaxed: it only selects the thread that reports first, and publishes no data.
   if (!failure_told_.exchange(true, std::memory_order_relaxed)) {
-    // A failure is reported at once, unless somebody has chosen it.
+    // If the failure is no abort or revocation, which a user has called, wait until the recording is written.
     parts_.on_failure(error.status != RONDO_ERROR_ABORTED && error.status != RONDO_ERROR_REVOKED);
     return error;
   }
-  if (error.status == RONDO_ERROR_REVOKED) return error;  // a state that somebody chose, and no failure
+  if (error.status == RONDO_ERROR_REVOKED) return error;  // a user has called for this state, so it is no failure
   error.message =
       "the communicator failed earlier (" + std::string(rondo_status_string(error.status)) + "): " + error.message;
   error.status = RONDO_ERROR_COMM_FAILED;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A communicator and its executor share this: whose turn it is among the operations of this rank, how far they are, and
-// the failure that ends them all. A turn counts the operations of this rank alone. A number counts the collectives, and
-// is equal on all ranks.
+// A communicator and its executor share this class. It knows whose turn it is among the operations of this rank, which
+// operations are done, and the failure that ends all of them. A turn counts the operations of this rank only. A number
+// counts the collectives, and is equal on all ranks.
 #pragma once
 
 #include <atomic>
@@ -19,7 +19,7 @@
 
 namespace rondo {
 
-/// Which of the caller's buffers peers can read in place, and how. Any thread.
+/// Finds which of the caller's buffers peers can read in place, and how. Any thread.
 class MemoryExporter {
  public:
   virtual ~MemoryExporter() = default;
@@ -28,17 +28,17 @@ class MemoryExporter {
 
 class Operations {
  public:
-  /// This object uses these parts; all of them outlive it.
+  /// The objects that this object uses. All of them must outlive it.
   struct Parts {
     Ranks *ranks = nullptr;
     const MemoryExporter *registration_cache = nullptr;
     uint32_t rank = 0;
     uint32_t rank_count = 1;
     uint64_t timeout_ns = 0;
-    /// As long as the result lives, so does the communicator.
+    /// Returns an owner of the communicator, which keeps it alive.
     std::function<std::shared_ptr<const void>()> keep;
-    /// Notes that the communicator has failed, and that a caller will learn it. `waits`: wait for a moment until the
-    /// failure is on record.
+    /// Notes that the communicator has failed and that a caller will get the failure. With `waits`, it waits briefly
+    /// until the recording is written.
     std::function<void(bool waits)> on_failure;
   };
   explicit Operations(Parts parts) : parts_(std::move(parts)), ranks_(*parts_.ranks) {}
@@ -51,12 +51,12 @@ class Operations {
   [[nodiscard]] uint32_t rank_count() const { return parts_.rank_count; }
   [[nodiscard]] uint64_t timeout_ns() const { return parts_.timeout_ns; }
 
-  /// Returns what the ranks compare of it.
+  /// Returns the description of the operation that ranks compare.
   [[nodiscard]] static OperationInfo info_of(const WorkItem &work) {
     return {work.record != nullptr ? *work.record : work.plan->called, work.plan->choice, work.history};
   }
 
-  /// Returns what it is to the statistics, except for what its executor alone knows.
+  /// Returns the cost of an operation of the plan, without the fields that only its executor knows.
   [[nodiscard]] static OperationCost cost_of(const Plan &plan) {
     OperationCost cost;
     cost.collective = plan.called.collective;
@@ -64,29 +64,29 @@ class Operations {
     return cost;
   }
 
-  /// Returns the turn of the latest operation that is done, as are all before it.
+  /// Returns the latest turn for which this operation and all operations before it are done.
   [[nodiscard]] uint64_t executed() const { return executed_.load(std::memory_order_acquire); }  // see mark_executed()
-  /// Waits until every operation before `turn` is done. Returns false if the communicator has failed, perhaps because
-  /// one of them took longer than the timeout.
+  /// Waits until every operation before `turn` is done. Returns false if the communicator has failed. An operation that
+  /// takes longer than the timeout fails it.
   [[nodiscard]] bool wait_for_predecessor(uint64_t turn) { return executed() + 1 >= turn || wait_for_turn(turn); }
-  /// Notes that the operation of `turn` is done, and every one before it.
+  /// Notes that the operation of `turn` and all operations before it are done.
   void mark_executed(uint64_t turn) {
-    executed_.store(turn, std::memory_order_release);  // pairs with everybody's acquire
+    executed_.store(turn, std::memory_order_release);  // pairs with acquire in executed()
     // Relaxed: a new waiter may miss this notification, but it polls every millisecond.
     if (turn_waiter_count_.load(std::memory_order_relaxed) != 0) notify_turns();
   }
   /// Wakes the threads that wait for their turn after an operation has failed, so that they see the failure.
   void give_up_turns() { notify_turns(); }
 
-  /// Makes `error` the communicator's failure, unless there is one: of this rank, at that operation.
+  /// Makes `error` the communicator's failure, unless it has failed already. It names this rank and the operation.
   void raise(Error error, uint64_t number);
-  /// Fails an operation that has its number but cannot be enqueued: the other ranks must not wait for it.
+  /// Fails an operation that has a number but cannot be enqueued, so that the other ranks do not wait for it.
   void raise_not_enqueued(Error error, uint64_t number);
   [[nodiscard]] std::shared_ptr<const void> keep_communicator() const { return parts_.keep(); }
-  /// Puts the failure on record; nobody waits for that.
+  /// Starts the recording of the failure, without waiting for it.
   void announce_failure() { parts_.on_failure(false); }
-  /// Returns the failure: as it is for the first call, RONDO_ERROR_COMM_FAILED for later ones. RONDO_ERROR_REVOKED
-  /// stays as it is.
+  /// Returns the failure. The first call returns it unchanged, later calls with RONDO_ERROR_COMM_FAILED.
+  /// RONDO_ERROR_REVOKED always stays unchanged.
   [[nodiscard]] Error report_failure();
 
  private:
@@ -95,8 +95,8 @@ class Operations {
   void notify_turns();
 
   const Parts parts_;
-  Ranks &ranks_;  ///< of parts_
-  /// The turn of the latest that is done; stored in mark_executed(), pairs with executed().
+  Ranks &ranks_;  ///< ranks of parts_
+  /// The latest turn that is done. mark_executed() stores it; the store pairs with the load in executed().
   alignas(cache_line_bytes) std::atomic<uint64_t> executed_ = 0;
   std::atomic<uint32_t> turn_waiter_count_ = 0;  ///< threads in wait_for_turn()
   std::atomic<bool> failure_told_ = false;

@@ -7,7 +7,7 @@
 namespace rondo {
 namespace {
 
-/// Runs all lanes. `capacity` is at least their number; clearing more states would cost more time than a small message.
+/// Runs all lanes, of which there are at most `capacity`. Clearing more states would take longer than a small message.
 template <class Protocol, size_t capacity>
 RunOutcome run_lanes(const Plan &plan, const Buffers &buffers, const HostReducer &reducer, std::span<HostLinks> links,
                      Waiter &waiter) {
@@ -15,7 +15,7 @@ RunOutcome run_lanes(const Plan &plan, const Buffers &buffers, const HostReducer
   assert(lane_count <= capacity);
   std::array<LaneState, capacity> states{};
   uint64_t running = lane_count == 64 ? ~uint64_t{0} : (uint64_t{1} << lane_count) - 1;
-  while (running != 0) {  // bounded by the operation's deadline, which the waiter keeps
+  while (running != 0) {  // ends at the operation's deadline, which the waiter checks
     bool moved = false;
     for (uint64_t left = running; left != 0; left &= left - 1) {
       const auto lane = static_cast<uint32_t>(__builtin_ctzll(left));

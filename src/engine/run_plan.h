@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs a plan on host memory: one thread multiplexes the lanes of all channels.
+// This function runs a plan on host memory. One thread multiplexes the lanes of all channels.
 #pragma once
 
 #include <cstdint>
@@ -11,17 +11,18 @@
 
 namespace rondo {
 
-inline constexpr uint32_t lane_count_max = 64;  // of all channels together
+inline constexpr uint32_t lane_count_max = 64;  // the most lanes of all channels together
 
 /// The outcome of a run.
 struct RunOutcome {
   enum class Kind : uint8_t { done, stopped, fault };
   Kind kind = Kind::done;
-  Fault fault = Fault::none;  ///< fault: what a peer's slot had
-  uint32_t peer = 0;          ///< fault: whose
+  Fault fault = Fault::none;  ///< with `fault`: the fault of a peer's slot
+  uint32_t peer = 0;          ///< with `fault`: that peer
 };
 
-/// Runs a plan over `links`, one entry a channel. Allocates nothing. After stopped or fault nothing more was published.
+/// Runs a plan over `links`, one entry for each channel. Allocates nothing. If the outcome is `stopped` or `fault`,
+/// nothing more is published.
 [[nodiscard]] RunOutcome run_plan(const Plan &plan, const Buffers &buffers, const HostReducer &reducer,
                                   std::span<HostLinks> links, Waiter &waiter);
 

@@ -18,7 +18,7 @@ LaneProgram program_of(bool sends, uint64_t slot_bytes) {
   program.step_count = 1;
   program.reference_safe = true;
   program.slot_elements = slot_bytes;
-  return program;  // its partition is empty: begin_head() loads the one chunk
+  return program;  // with an empty partition, because begin_head() loads the only chunk
 }
 
 }  // namespace
@@ -66,7 +66,7 @@ void TransferQueues::load(std::span<Transfer> transfers) {
     TransferQueue &queue = queues_[2 * size_t{transfer.peer} + (transfer.sends ? 1 : 0)];
     if (queue.first == nullptr) {
       queue.first = &transfer;
-      // The peer has used this line last.
+      // The peer's core used this line last, so request it early.
       if (queue.sends) prefetch_for_write(&queue.links.outgoing.header(queue.links.posted));
       queue.record = 0;
       active_[active_count_++] = &queue;
@@ -86,14 +86,14 @@ void TransferQueues::start(TransferObserver &observer) {
 void TransferQueues::begin_head(TransferQueue &queue) {
   const Transfer &head = queue.head();
   queue.state = {};
-  queue.state.loaded = true;  // also of 0 bytes: they are sent as a slot without a payload
+  queue.state.loaded = true;  // even for 0 bytes, which are sent as a slot without a payload
   queue.state.rest = {0, head.bytes};
   queue.buffers.signature = head.signature;
   (queue.sends ? queue.buffers.send : queue.buffers.recv).data = head.data;
   queue.buffers.send.handle.exported = false;
   observer_->begin(queue);
   queue.links.exported = queue.buffers.send.handle.exported;
-  // A peer that reads buffers of this rank is on this host, so its FIFO is memory, which it reads as it is.
+  // Only a peer on this host reads buffers of this rank. Its FIFO is shared memory, so it sees the header as written.
   queue.links.in_header = queue.sends && !queue.links.exported && head.bytes <= header_payload_bytes &&
                           queue.links.ends.front()->readable_kinds != 0;
 }
@@ -146,7 +146,7 @@ Progress TransferQueues::round() {
 
 RunOutcome run_transfers(TransferQueues &queues, Waiter &waiter, uint32_t poll_count) {
   size_t polls = 0;
-  while (!queues.done()) {  // bounded by the operation's deadline, which the waiter keeps
+  while (!queues.done()) {  // ends at the operation's deadline, which the waiter checks
     switch (queues.round()) {
       case Progress::failed:
         return {RunOutcome::Kind::fault, queues.faulty().state.fault, queues.faulty().peer};

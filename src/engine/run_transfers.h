@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs a batch of messages on host memory: one thread multiplexes them. A message is a lane of one step, which the
-// interpreter runs over a FIFO of its pair and direction.
+// This file runs a batch of messages on host memory. One thread multiplexes the messages. A message is a lane of one
+// step, which the interpreter runs over a FIFO of its pair and direction.
 //
 // Progress  The messages of a pair and direction form a queue. Every round visits the head of every queue that is not
-//           empty, and a visit carries a few slices at most. So a batch completes as soon as each of its messages is
-//           matched by one that its peer has begun, however few slots a FIFO has (docs/messages.md has the proof).
-//           A caller that visits only some of the heads loses this guarantee.
+//           empty, and a visit moves a few slices at most. So a batch completes once each peer has begun the matching
+//           message for each of its messages, however few slots a FIFO has (docs/messages.md has the proof). A caller
+//           that visits only some of the heads loses this guarantee.
 #pragma once
 
 #include <array>
@@ -29,9 +29,9 @@ class MessageLinks {
   struct Peer {
     ConnectionView outgoing;
     ConnectionView incoming;
-    uint32_t readable_kinds = 0;  ///< bits PayloadKind: which exported buffers of this rank the peer can read
+    uint32_t readable_kinds = 0;  ///< bits of PayloadKind: kinds of exported buffers that the peer can read
   };
-  /// Makes the ends of a rank. If `wake` is set, a store wakes ranks that sleep. `access` must outlive this object.
+  /// Makes the ends of a rank. With `wake`, a store wakes ranks that sleep. `access` must outlive this object.
   MessageLinks(std::span<const Peer> peers, PeerAccess &access, bool wake);
   MessageLinks(const MessageLinks &) = delete;
   MessageLinks &operator=(const MessageLinks &) = delete;
@@ -44,9 +44,9 @@ class MessageLinks {
   [[nodiscard]] uint32_t peer_count() const { return static_cast<uint32_t>(pointers_.size() / 2); }
 
  private:
-  std::vector<LinkEnds> ends_;        ///< by peer: the receiving end, then the sending end
-  std::vector<LinkEnds *> pointers_;  ///< to each of ends_
-  std::vector<ConnectionView> outgoing_;  ///< by peer
+  std::vector<LinkEnds> ends_;        ///< two entries for each peer: the receiving end, then the sending end
+  std::vector<LinkEnds *> pointers_;  ///< pointers to the entries of ends_
+  std::vector<ConnectionView> outgoing_;  ///< indexed by peer
   PeerAccess &access_;
   const uint64_t slot_bytes_;
   Scratch scratch_;
@@ -55,15 +55,15 @@ class MessageLinks {
 
 /// The link of a queue.
 struct MessageLink : HostLinks {
-  // Only a queue that sends uses these:
+  // Only sending queues use these:
   ConnectionView outgoing;
-  uint64_t posted = 0;      ///< slots
-  bool in_header = false;   ///< the payload of the head goes in the header of its slot
-  bool exported = false;    ///< the peer may read the head's buffer
-  SlotHeader short_header;  ///< with the payload, before it is posted
+  uint64_t posted = 0;      ///< number of posted slots
+  bool in_header = false;   ///< true if the head's payload goes in the header of its slot
+  bool exported = false;    ///< true if the peer may read the head's buffer
+  SlotHeader short_header;  ///< holds a short payload before it is posted
 };
 
-/// The protocol `simple` as messages use it. A short payload goes in the header.
+/// The protocol `simple` for messages. A short payload goes in the header.
 struct MessageSimple : HostSimple {
   static std::byte *stage(MessageLink &links, LinkIndex link, uint32_t which) {
     return links.in_header ? payload_of(links.short_header) : HostSimple::stage(links, link, which);
@@ -78,8 +78,8 @@ struct MessageSimple : HostSimple {
     links.ends[link]->simple_out.post(links.short_header, links.wake);
     if (links.wake) links.peers->wake(links.ends[link]->peer);
   }
-  /// Returns true once the peer no longer reads the head's buffer. The sender's end counts a slot with the payload in
-  /// its header as a reference, although no buffer is exported then.
+  /// Returns true once the peer no longer reads the head's buffer. The sender's end counts a slot with its payload in
+  /// the header as a reference, too, but then no buffer is exported and nothing is waited for.
   static bool drained(SingleThread thread, MessageLink &links) {
     return !links.exported || HostSimple::drained(thread, links);
   }
@@ -104,7 +104,7 @@ struct TransferQueue {
   LaneState state;
   Buffers buffers;
   MessageLink links;
-  uint64_t record = 0;  ///< of the head, for the observer; 0 if the head has not begun
+  uint64_t record = 0;  ///< record of the head for the observer, or 0 if the head has not begun
 
   [[nodiscard]] const Transfer &head() const { return *first; }
   /// Returns true if the head cannot move until the peer has stored something.
@@ -124,7 +124,7 @@ class TransferObserver {
 /// The queues of a rank, which it fills with one batch after another. A batch allocates nothing.
 class TransferQueues final : public TransferHeads {
  public:
-  /// Makes empty queues. `links` outlive this.
+  /// Makes empty queues. `links` must outlive this object.
   explicit TransferQueues(const MessageLinks &links);
   TransferQueues(const TransferQueues &) = delete;
   TransferQueues &operator=(const TransferQueues &) = delete;
@@ -143,10 +143,10 @@ class TransferQueues final : public TransferHeads {
 
   /// Begins the first heads, before the first visit. `observer` outlives the run of the batch.
   void start(TransferObserver &observer);
-  /// Moves as much of active()[index] as is possible. Returns moved, blocked, failed or done. After done, the queue is
+  /// Moves as much of active()[index] as possible. Returns moved, blocked, failed or done. After `done`, the queue is
   /// empty, and another queue may have its index in active().
   [[nodiscard]] Progress visit(size_t index);
-  /// Visits the head of every queue. Returns moved, blocked, done, or failed; faulty() then says which.
+  /// Visits the head of every queue. Returns moved, blocked, done or failed. After `failed`, faulty() is the queue.
   [[nodiscard]] Progress round();
   [[nodiscard]] const TransferQueue &faulty() const { return *active_[faulty_]; }
 
@@ -155,12 +155,12 @@ class TransferQueues final : public TransferHeads {
 
   void begin_head(TransferQueue &queue);
 
-  TransferObserver *observer_ = nullptr;  ///< of the batch
-  const std::array<LaneProgram, 2> programs_;  ///< receives; sends
-  std::vector<TransferQueue> queues_;     ///< by peer: the receiving queue, then the sending queue
-  std::vector<TransferQueue *> active_;   ///< the first active_count_ are not empty
+  TransferObserver *observer_ = nullptr;  ///< observer of the batch
+  const std::array<LaneProgram, 2> programs_;  ///< programs to receive and to send
+  std::vector<TransferQueue> queues_;     ///< two entries for each peer: the receiving queue, then the sending queue
+  std::vector<TransferQueue *> active_;   ///< only the first active_count_ entries are used
   size_t active_count_ = 0;
-  size_t faulty_ = 0;  ///< in active_
+  size_t faulty_ = 0;  ///< index in active_
 };
 
 /// Runs all queues until they are empty. After the outcome `stopped` or `fault`, it publishes nothing more.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Task: a callable that is kept in place, for queues whose steady path must not allocate. What it captures must fit
-// into Task::capture_bytes and may own things (a shared_ptr); it is destroyed with the task, run or not.
+// A Task is a callable that is stored in place, for queues that must not allocate on their steady path. The captures
+// must fit into Task::capture_bytes and may own objects, such as a shared_ptr. They are destroyed with the task, even
+// if it never runs.
 #pragma once
 
 #include <concepts>
@@ -40,10 +41,10 @@ class Task {
   Task &operator=(const Task &) = delete;
   ~Task() { reset(); }
 
-  /// Runs it; a task that is empty does nothing.
+  /// Runs the task. An empty task does nothing.
   Result<void> operator()() { return operations_ == nullptr ? Result<void>() : operations_->run(capture_); }
 
-  /// Destroys what was captured.
+  /// Destroys the captures.
   void reset() noexcept {
     if (const Operations *operations = std::exchange(operations_, nullptr)) operations->destroy(capture_);
   }
@@ -51,7 +52,7 @@ class Task {
  private:
   struct Operations {
     Result<void> (*run)(void *);
-    void (*move)(void *to, void *from) noexcept;  // and destroys `from`
+    void (*move)(void *to, void *from) noexcept;  // also destroys `from`
     void (*destroy)(void *) noexcept;
   };
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The present messages of a batch that runs, as the watch over it sees them: the first that is not complete of each
-// pair and direction. The host executor and the executors of a device know them in different ways.
+// This interface shows the heads of a running batch to the watch over it. A head is the first message of a pair and
+// direction that is not complete. The host executor and the executors of a device implement it differently.
 #pragma once
 
 #include <cstddef>
@@ -15,12 +15,12 @@ class TransferHeads {
 
   [[nodiscard]] virtual size_t head_count() const = 0;
   [[nodiscard]] virtual const Transfer &head(size_t index) const = 0;
-  /// True: the head cannot move before its peer has stored something. This was read after the call began, or is not
-  /// known and false.
+  /// Returns true if the head cannot move before its peer stores something. The state is read after the call began. If
+  /// the state is not known, it returns false.
   [[nodiscard]] virtual bool is_blocked(size_t index) = 0;
-  /// Returns the head to name after the deadline. At least one exists.
+  /// Returns the head that a timeout error names. At least one head exists.
   [[nodiscard]] virtual size_t late_head() = 0;
-  /// Returns whether is_blocked() reads the slots at once.
+  /// Returns whether is_blocked() reads the slots themselves, without delay.
   [[nodiscard]] virtual bool reads_slots() const { return true; }
 };
 

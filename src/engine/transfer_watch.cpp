@@ -13,10 +13,10 @@ namespace {
 constexpr uint64_t death_check_interval_ns = 50'000'000;
 constexpr uint64_t cycle_check_interval_ns = 100'000'000;
 constexpr uint64_t fault_look_interval_ns = 5'000'000;
-constexpr uint64_t ask_ahead_max_ns = 1'000'000'000;  // before the deadline
+constexpr uint64_t ask_ahead_max_ns = 1'000'000'000;  // a peer is asked this long before the deadline
 constexpr uint64_t report_age_max_ns = 250'000'000;
-constexpr uint64_t delivery_patience_ns = 500'000'000;  // a link that has ended mostly says so at once
-constexpr int fault_looks_max = 100;  // not a time: a machine that stands still holds both ranks up
+constexpr uint64_t delivery_patience_ns = 500'000'000;  // a link that has ended usually reports it at once
+constexpr int fault_looks_max = 100;  // counts checks, not time, because a suspended machine delays both ranks
 
 std::string numbered(const char *what, uint64_t number) { return what + (" " + std::to_string(number)); }
 
@@ -47,8 +47,8 @@ bool TransferWatch::look(uint64_t now_ns) {
   return true;
 }
 
-/// Reads the peer's counts first. If all that it has entered is complete, no slot becomes free before it enters more.
-/// The slots, read after that, show whether this send needs one.
+/// Publishes which sends are blocked. It reads the peer's counts first: if the peer has completed all that it has
+/// entered, no slot becomes free before the peer enters more. The slots, read later, show whether this send needs one.
 void TransferWatch::publish_blocked() {
   for (size_t index = 0; heads_.reads_slots() && index < heads_.head_count(); ++index) {
     const Transfer &head = heads_.head(index);
@@ -62,7 +62,7 @@ void TransferWatch::publish_blocked() {
 bool TransferWatch::check_ended_peers(uint64_t now_ns) {
   if (now_ns < next_death_check_ns_) return false;
   next_death_check_ns_ = now_ns + death_check_interval_ns;
-  const std::vector<uint32_t> dead = ranks_.find_dead();  // once for all: a few system calls a process
+  const std::vector<uint32_t> dead = ranks_.find_dead();  // once for all heads, because it makes system calls
   for (size_t index = 0; index < heads_.head_count(); ++index)
     if (check_ended(index, dead)) return true;
   return false;
@@ -74,7 +74,7 @@ bool TransferWatch::has_ended(uint32_t peer, std::span<const uint32_t> dead) con
   return state == RankState::alive && std::find(dead.begin(), dead.end(), peer) != dead.end();
 }
 
-/// Reports that the peer of a head has ended. What the peer sent before is received first, after its end was seen.
+/// Reports that the peer of a head has ended. After its end was seen, data that it had sent is still received first.
 bool TransferWatch::check_ended(size_t index, std::span<const uint32_t> dead) {
   const Transfer &head = heads_.head(index);
   if (!has_ended(head.peer, dead) || awaits(head.peer) || !heads_.is_blocked(index)) return false;
@@ -88,7 +88,7 @@ bool TransferWatch::tell_ended(const Transfer &head, std::span<const uint32_t> d
   uint32_t ended = head.peer;
   std::string how = state == RankState::left ? " has destroyed its communicator" : " has finalized its communicator";
   if (has_died) how = ranks_.how_dead(ended);
-  // A rank may leave because another one died. That death is the reason, and it precedes the state that was read.
+  // A rank may leave because another rank died. Then that death is the reason. It happened before the state was read.
   if (const auto dead_rank = has_left ? find_dead_rank(ranks_, rank_, [](uint32_t) { return true; }) : std::nullopt) {
     ended = *dead_rank;
     how = ranks_.how_dead(ended);
@@ -106,7 +106,8 @@ bool TransferWatch::awaits(uint32_t ended) {
   return true;
 }
 
-/// Reports a cycle that is found twice, so that a cycle that an abort, for instance, is about to end is not reported.
+/// Reports a circle of waiting ranks if it is found twice. The second search excludes a circle that is about to end,
+/// for instance by an abort.
 bool TransferWatch::check_cycle(uint64_t now_ns) {
   if (now_ns < next_cycle_check_ns_) return false;
   next_cycle_check_ns_ = now_ns + cycle_check_interval_ns;
@@ -132,7 +133,8 @@ std::string TransferWatch::doing(uint32_t peer, const BatchCounts &batches) cons
          std::to_string(batches.completed) + " batches of messages";
 }
 
-/// A rank of another host answers after a moment, so that the question comes before the deadline, and again until then.
+/// Asks a late peer what it has called. A rank of another host answers after a moment, so this begins before the
+/// deadline, and repeats until then.
 void TransferWatch::ask_late_peer(uint64_t now_ns) {
   const uint64_t ahead_ns = std::min(ask_ahead_max_ns, timeout_ns_ / 2);
   if (now_ns - start_ns_ + ahead_ns < timeout_ns_) return;
@@ -175,7 +177,7 @@ MessageReport TransferWatch::await_report(const Transfer &head) {
 void TransferWatch::explain_fault(const Transfer &head, Fault fault, int own_shortage) {
   const std::string during = " during " + name_of(head) + " on rank " + std::to_string(rank_);
   if (fault == Fault::unreadable) {
-    // The memory of a dying rank disappears before its process is seen to end.
+    // The memory of a dying rank may disappear before its process is seen to end.
     for (int look = 0; look < fault_looks_max && own_shortage == 0; ++look) {
       if (ranks_.failed() || tell_ended(head, ranks_.find_dead())) return;
       sleep_for_ns(fault_look_interval_ns);

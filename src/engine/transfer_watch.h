@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Watches a batch of messages while it waits: a failure elsewhere, peers that ended, ranks that wait for each other in
-// a circle, the deadline. The rank that notices first records it for all (Ranks::raise).
+// This class watches a batch of messages while the rank waits in it. It checks for a failure of the communicator, peers
+// that ended, ranks that wait for each other in a circle, and the deadline. The rank that notices one of these first
+// raises it for all ranks (Ranks::raise).
 #pragma once
 
 #include <cstdint>
@@ -24,7 +25,7 @@ namespace rondo {
 
 class TransferWatch final : public Watch {
  public:
-  /// All of it outlives this.
+  /// Begins the watch. All references must outlive it.
   TransferWatch(Ranks &ranks, MessageBoards &boards, TransferHeads &heads, uint32_t rank, uint32_t rank_count,
                 uint64_t timeout_ns)
       : ranks_(ranks),
@@ -37,28 +38,29 @@ class TransferWatch final : public Watch {
   [[nodiscard]] bool stopped() override { return ranks_.failed(); }
   [[nodiscard]] bool look(uint64_t now_ns) override;
 
-  /// Records why `head` met a slot that does not fit. `own_shortage`: of PeerAccess.
+  /// Raises the reason why `head` met a wrong slot. `own_shortage` is the result of PeerAccess::own_shortage().
   void explain_fault(const Transfer &head, Fault fault, int own_shortage);
-  /// Begins its time anew: what was watched until now was something before it.
+  /// Begins the timeout anew, because the time until now belonged to earlier work.
   void restart() { start_ns_ = 0; }
 
  private:
   void publish_blocked();
   bool check_ended_peers(uint64_t now_ns);
-  /// Raises that the peer of the head has ended, if it has. `dead` was read before the slots.
+  /// Raises the end of the head's peer, if the peer has ended and the head is blocked. `dead` was read before the
+  /// slots.
   bool check_ended(size_t index, std::span<const uint32_t> dead);
-  /// Raises it likewise, whether or not the head can move.
+  /// Raises the end of the head's peer, if the peer has ended, even if the head is not blocked.
   bool tell_ended(const Transfer &head, std::span<const uint32_t> dead);
   [[nodiscard]] bool has_ended(uint32_t peer, std::span<const uint32_t> dead) const;
-  /// Returns whether something that the ended rank sent may still arrive. This ends after a while.
+  /// Returns whether data that the ended rank sent may still arrive. After a while it returns false.
   [[nodiscard]] bool awaits(uint32_t ended);
   bool check_cycle(uint64_t now_ns);
-  /// Asks the peer for which this batch waits what it has called, before the deadline comes.
+  /// Asks the peer that this batch waits for which messages it has called. It begins before the deadline.
   void ask_late_peer(uint64_t now_ns);
   void time_out(uint64_t now_ns);
-  /// Describes what the peer of `head` has called to match it, and what it does now.
+  /// Describes the calls of the peer that match `head`, and what the peer does now.
   [[nodiscard]] std::string calls_of(const Transfer &head) const;
-  /// Waits a moment for what the peer says of `head`. Empty: it has not answered.
+  /// Waits a moment for the peer's report about `head`. The result is empty if the peer has not answered.
   [[nodiscard]] MessageReport await_report(const Transfer &head);
   void raise(rondo_status_t status, uint32_t peer, const std::string &message);
   [[nodiscard]] std::string doing(uint32_t peer, const BatchCounts &batches) const;
@@ -69,17 +71,17 @@ class TransferWatch final : public Watch {
   const uint32_t rank_;
   const uint32_t rank_count_;
   const uint64_t timeout_ns_;
-  uint64_t start_ns_ = 0;  ///< the first look
+  uint64_t start_ns_ = 0;  ///< time of the first check
   uint64_t next_death_check_ns_ = 0;
   uint64_t next_cycle_check_ns_ = 0;
   struct Ended {
     uint32_t rank = 0;
     uint64_t seen_ns = 0;
   };
-  std::vector<Ended> ended_;     ///< ranks from which something may still arrive
-  std::optional<MessageReport> report_;  ///< the latest answer of the rank `reporter_`
+  std::vector<Ended> ended_;     ///< ranks from which data may still arrive
+  std::optional<MessageReport> report_;  ///< latest answer of the rank `reporter_`
   uint32_t reporter_ = 0;
-  std::vector<WaitEdge> cycle_;  ///< as the latest check found it
+  std::vector<WaitEdge> cycle_;  ///< circle that the latest check found
 };
 
 }  // namespace rondo

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // This clock measures the total time for which callers have waited for a host stream. Time in which several callers
-// wait counts once. An operation of the stream reads it at its beginning and end: the difference is how long it was
-// waited for.
+// wait counts once. An operation of the stream reads the clock at its begin and its end. The difference is the time for
+// which callers waited for the operation.
 #pragma once
 
 #include <atomic>
@@ -13,19 +13,19 @@ namespace rondo {
 
 class WaitClock {
  public:
-  /// Any thread. Costs one load while nobody waits.
+  /// Returns the total. Any thread. It costs one load if no caller waits.
   [[nodiscard]] uint64_t total_ns() const {
     const uint64_t word = word_.load(std::memory_order_acquire);  // pairs with begin() and end()
     return ((word >> 1) + ((word & 1) != 0 ? now_ns() : 0)) & time_mask;
   }
 
-  // One thread at a time calls these.
+  // One thread at a time calls these functions.
   void begin(uint64_t now_ns) {
     if (waiter_count_++ == 0) set(total_ - now_ns, true);
   }
   void end(uint64_t now_ns, uint64_t waiter_count = 1) {
     if ((waiter_count_ -= waiter_count) != 0) return;
-    total_ = ((word_.load(std::memory_order_relaxed) >> 1) + now_ns) & time_mask;  // relaxed: this side writes it
+    total_ = ((word_.load(std::memory_order_relaxed) >> 1) + now_ns) & time_mask;  // relaxed: only this side writes it
     set(total_, false);
   }
 
@@ -36,10 +36,11 @@ class WaitClock {
     word_.store(time_ns << 1 | (waiting ? 1 : 0), std::memory_order_release);  // pairs with total_ns()
   }
 
-  /// Bit 0: somebody waits. Above it the total; while somebody waits, less the time at which that began (modulo 2^63).
+  /// Bit 0 is set while a caller waits. The other bits are the total, modulo 2^63. While a caller waits, the time at
+  /// which that wait began is subtracted from it.
   std::atomic<uint64_t> word_ = 0;
   uint64_t waiter_count_ = 0;
-  uint64_t total_ = 0;  ///< at the last end
+  uint64_t total_ = 0;  ///< total at the last end()
 };
 
 }  // namespace rondo

@@ -9,10 +9,10 @@
 namespace rondo {
 namespace {
 
-/// The operation that a rank is in. If two readings are equal, it was in no other operation between them.
+/// The operation that a rank is in. If two readings are equal, the rank was in no other operation between them.
 struct Place {
   BatchCounts batches;
-  uint64_t entered = 0;  ///< collectives
+  uint64_t entered = 0;  ///< number of the latest collective
   uint64_t completed = 0;
 
   [[nodiscard]] bool in_batch() const { return batches.entered > batches.completed; }
@@ -25,11 +25,11 @@ bool needs(const Signature &call, uint32_t rank, uint32_t peer) {
   const Collective &traits = traits_of(static_cast<rondo_collective_t>(call.collective));
   if (traits.carrier == Carrier::messages) return false;
   if (!traits.has_data) return true;
-  const bool moves = call.count != 0 || call.counts_hash == counts_of_pairs;  // each two ranks exchange counts
+  const bool moves = call.count != 0 || call.counts_hash == counts_of_pairs;  // with these, every pair exchanges counts
   if (traits.root == RootRole::sends) return moves && peer == call.root;
   if (traits.root == RootRole::receives) return moves && rank == call.root;
   if (traits.carrier == Carrier::blocks) return moves;
-  return call.count != 0 && call.counts_hash == 0;  // of uneven blocks some may be empty
+  return call.count != 0 && call.counts_hash == 0;  // uneven blocks may be empty, so they prove nothing
 }
 
 class Search {
@@ -65,7 +65,7 @@ class Search {
 
   [[nodiscard]] Place place_of(uint32_t rank) const {
     Place place;
-    place.completed = ranks_.completed_operation(rank);  // before `entered`, which it follows
+    place.completed = ranks_.completed_operation(rank);  // read before `entered`, so it is not ahead of it
     place.entered = ranks_.latest_operation(rank);
     place.batches = boards_.batches(rank);
     return place;
@@ -79,11 +79,11 @@ class Search {
     path_.push_back(visit);
   }
 
-  /// Returns whether the rank of `visit` waits for `peer`; visit.edge then says in what.
+  /// Returns whether the rank of `visit` waits for `peer`. If so, visit.edge describes the operation in which it waits.
   [[nodiscard]] bool waits_for(Visit &visit, uint32_t peer) const {
     const uint32_t rank = visit.edge.rank;
     if (visit.place.in_batch()) {
-      if (!boards_.knows(peer)) return false;  // of a rank of another host only collectives are known
+      if (!boards_.knows(peer)) return false;  // only collectives are known of a rank on another host
       visit.edge.batch = visit.place.batches.entered;
       const PairCounts receives = boards_.pair(rank, peer, false);
       if (receives.entered > receives.completed && boards_.pair(peer, rank, true).entered <= receives.completed) {
@@ -110,7 +110,7 @@ class Search {
 
   [[nodiscard]] std::vector<WaitEdge> confirmed() const {
     std::vector<WaitEdge> cycle;
-    for (const Visit &visit : path_) {  // again, since each was read before the place of its peer
+    for (const Visit &visit : path_) {  // once more, because each edge was read before its peer's operation
       Visit again = visit;
       if (!waits_for(again, visit.edge.peer)) return {};
       cycle.push_back(again.edge);

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Finds ranks that wait for each other in a circle, by what they publish. Operations of a rank run one after another,
-// so a circle does not end by itself.
+// This function finds ranks that wait for each other in a circle. It uses the state that ranks publish. Operations of a
+// rank run one after another, so a circle does not end by itself.
 //
-// An edge says that a rank cannot complete its operation before another rank begins something that is not in the other
-// rank's present operation. There are three kinds of edges:
-// - A receive waits for the sender to enter the send of the same number.
+// An edge goes from a rank that waits to another rank. The first rank cannot complete its operation before the other
+// rank begins something that is not in the other rank's present operation. There are three kinds of edges:
+// - A receive waits until the sender enters the send with the same number.
 // - A send waits if its rank has seen that no slot becomes free before the receiver enters one more receive.
-// - A collective waits for the ranks that have not entered it and whose data it needs.
+// - A collective waits for the ranks whose data it needs and that have not entered it.
 // Each edge stays true until one of its two ranks enters another operation. So if the ranks of a circle are in the same
 // operations before and after their edges were read, all edges were true at one time.
 #pragma once
@@ -23,19 +23,19 @@ namespace rondo {
 struct WaitEdge {
   enum class Kind : uint8_t { send, receive, collective };
   uint32_t rank = 0;
-  uint32_t peer = 0;        ///< for which it waits
+  uint32_t peer = 0;        ///< rank that `rank` waits for
   Kind kind = Kind::send;
-  uint64_t number = 0;      ///< of the message, or of the collective
-  uint64_t batch = 0;       ///< messages: which batch of `rank` it is
+  uint64_t number = 0;      ///< number of the message or of the collective
+  uint64_t batch = 0;       ///< for messages: number of the batch of `rank`
 
   bool operator==(const WaitEdge &) const = default;
 };
 
-/// Returns the edges of a circle through `rank`, from its lowest rank on, or nothing if none exists.
+/// Returns the edges of a circle through `rank`, beginning at the circle's lowest rank. Empty if there is no circle.
 [[nodiscard]] std::vector<WaitEdge> find_wait_cycle(const Ranks &ranks, const MessageBoards &boards, uint32_t rank,
                                                     uint32_t rank_count);
 
-/// "rank 0 waits in send 1 to rank 1, which waits in send 1 to rank 0"
+/// Describes a circle: "rank 0 waits in send 1 to rank 1, which waits in send 1 to rank 0"
 [[nodiscard]] std::string describe(const std::vector<WaitEdge> &cycle, const Ranks &ranks);
 
 }  // namespace rondo

@@ -7,19 +7,19 @@
 namespace rondo {
 namespace {
 
-constexpr uint64_t look_interval_ns = 5'000'000;  // well under the second in which a dead peer must be noticed
-constexpr uint64_t sleep_ns = 20'000'000;         // a missed bell costs this at most
+constexpr uint64_t look_interval_ns = 5'000'000;  // well below the second in which a peer's death must be noticed
+constexpr uint64_t sleep_ns = 20'000'000;         // the most that a missed wake-up costs
 constexpr uint64_t nap_ns = 50'000;
-constexpr uint32_t short_spin = 16;        // then ask whether a peer needs this processor
-constexpr uint32_t spins_per_check = 64;   // whether the communicator failed: a load
-constexpr uint32_t spins_per_look = 4096;  // the clock, and now and then everything else
+constexpr uint32_t short_spin = 16;        // rounds before checking whether a peer needs this processor
+constexpr uint32_t spins_per_check = 64;   // rounds between checks of the communicator's failure, which cost a load
+constexpr uint32_t spins_per_look = 4096;  // rounds between reads of the clock; some of them check everything
 
 }  // namespace
 
 bool Waiter::idle() {
   if (policy_.progresses && peers_.progress() && !watch_.stopped()) return true;
   ++round_;
-  // A peer that last waited on this processor cannot answer while this rank spins there.
+  // If a peer last waited on this processor, it cannot answer while this rank spins here.
   if (round_ == short_spin && short_spin < policy_.spin_count && peers_.shares_processor())
     round_ = policy_.spin_count + 1;
   const bool spins = round_ <= policy_.spin_count;
@@ -28,7 +28,7 @@ bool Waiter::idle() {
   if (watch_.stopped()) return false;
   if (spins && round_ % spins_per_look != 0) return true;
   const uint64_t now = now_ns();
-  if (next_look_ns_ == 0) next_look_ns_ = now + look_interval_ns;  // a look costs more than most waits take
+  if (next_look_ns_ == 0) next_look_ns_ = now + look_interval_ns;  // not at once: a check costs more than most waits
   if (now >= next_look_ns_) {
     next_look_ns_ = now + look_interval_ns;
     if (watch_.look(now)) return false;
@@ -40,7 +40,7 @@ bool Waiter::idle() {
 }
 
 bool Waiter::rest() {
-  --round_;  // stays here until something moves
+  --round_;  // the count stays here until a lane moves
   if (!policy_.sleeps) {
     sleep_for_ns(nap_ns);
     return true;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A rank waits by this when none of its lanes can move. It spins while there are cores for all, and hands the core over
-// when there are not. Now and then it checks whether waiting still makes sense.
+// A rank uses this class to wait when none of its lanes can move. If there are cores for all ranks, it spins. Otherwise
+// it gives the core to other ranks. At intervals it checks whether it must stop.
 #pragma once
 
 #include <cstdint>
@@ -9,27 +9,27 @@
 
 namespace rondo {
 
-/// Stops a waiting rank. OperationWatch (watch.h) implements it.
+/// A check that stops a waiting rank. OperationWatch (watch.h) implements it.
 class Watch {
  public:
   virtual ~Watch() = default;
-  /// Says whether the communicator failed. It costs a load or two.
+  /// Returns whether the communicator has failed. It costs a load or two.
   [[nodiscard]] virtual bool stopped() = 0;
-  /// Checks everything: failure, deadline, disagreement, dead peers. Returns true to stop; then the failure is
-  /// recorded.
+  /// Checks everything: failure, deadline, disagreement, dead peers. Returns true if the rank must stop. Then the
+  /// failure has been raised.
   [[nodiscard]] virtual bool look(uint64_t now_ns) = 0;
 };
 
 struct WaitPolicy {
-  uint32_t poll_count = 128;   ///< polls at once, before the first round
+  uint32_t poll_count = 128;   ///< polls without a pause, before the first round
   uint32_t spin_count = 4096;  ///< rounds with a pause instruction
-  uint32_t yield_count = 64;   ///< then rounds with sched_yield
-  bool sleeps = false;         ///< then sleep until a peer rings (peers must know); otherwise nap for a short time
-  bool progresses = false;     ///< each round begins with one of PeerAccess::progress()
+  uint32_t yield_count = 64;   ///< rounds with sched_yield, after the spins
+  bool sleeps = false;         ///< afterwards, sleep until a peer wakes this rank; if false, nap for a short time
+  bool progresses = false;     ///< true if each round begins with a round of PeerAccess::progress()
 
   [[nodiscard]] static WaitPolicy dedicated() { return {128, 8192, 256, false}; }
-  /// Returns dedicated() for rounds that ask a network, and so take as long as ten others. The core is soon offered to
-  /// others, a rank of another container for instance.
+  /// Returns the policy for rounds that poll a network, each of which takes as long as ten other rounds. It offers the
+  /// core to others early, for instance to a rank of another container.
   [[nodiscard]] static WaitPolicy dedicated_to_network() { return {128, 64, 8192, false, true}; }
   [[nodiscard]] static WaitPolicy oversubscribed() { return {8, 0, 512, true}; }
 };
@@ -41,13 +41,13 @@ class Waiter {
   Waiter(const Waiter &) = delete;
   Waiter &operator=(const Waiter &) = delete;
 
-  /// Returns how often to poll before idle() pays. Data on the way from another core arrive in fewer polls.
+  /// Returns how often to poll before calling idle(). Data that another core is sending arrive before that.
   [[nodiscard]] uint32_t poll_count() const { return policy_.poll_count; }
 
-  /// Waits a little in a round without progress. Returns false to stop.
+  /// Waits a little after a round without progress. Returns false if the rank must stop.
   [[nodiscard]] bool idle();
 
-  /// Says whether the communicator failed, for code that moves on without waiting. It costs a load or two.
+  /// Returns whether the communicator has failed, for code that proceeds without waiting. It costs a load or two.
   [[nodiscard]] bool stopped() { return watch_.stopped(); }
 
   /// Notes a round with progress.
@@ -65,7 +65,7 @@ class Waiter {
   Watch &watch_;
   uint32_t round_ = 0;
   uint32_t ticket_ = 0;
-  bool armed_ = false;  ///< prepare_sleep() was called: the next idle round sleeps
+  bool armed_ = false;  ///< true after prepare_sleep(): the next idle round sleeps
   uint64_t next_look_ns_ = 0;
 };
 

@@ -13,8 +13,9 @@ namespace {
 
 constexpr uint64_t death_check_interval_ns = 50'000'000;
 constexpr uint64_t fault_look_interval_ns = 5'000'000;
-// Counts polls, not time, because time passes while the machine stands still. News of a call on another host may take a
-// heartbeat for each hop. Of this host everything is known at once, except the end of a process.
+// These limits count polls, not time, because time also passes while the machine is suspended. A record of a call on
+// another host may need a heartbeat for each hop. On this host everything is known at once, except that a process
+// ended.
 constexpr int far_looks_max = 400, near_looks_max = 100;
 constexpr const char *advice =
     "; call the same collectives in the same order with equal arguments and configuration";
@@ -44,7 +45,7 @@ std::optional<uint32_t> find_dead_rank(const Ranks &ranks, uint32_t rank, const 
 
 std::optional<Error> find_ended_rank(const Ranks &ranks, uint32_t rank, uint32_t rank_count, uint64_t operation,
                                      RankEnd which) {
-  // A rank that has completed the operation has sent all that it owes to it: its end is none of this operation's.
+  // A rank that has completed the operation has sent everything for it, so its end does not matter to the operation.
   const auto owes = [&](uint32_t peer) { return ranks.completed_operation(peer) < operation; };
   const auto ended = [&](uint32_t peer, const std::string &how) {
     Error error{RONDO_ERROR_REMOTE, ranks.describe_rank(peer) + how};
@@ -59,10 +60,10 @@ std::optional<Error> find_ended_rank(const Ranks &ranks, uint32_t rank, uint32_t
   };
   if (which == RankEnd::death) return find_death();
   for (uint32_t peer = 0; peer < rank_count; ++peer) {
-    const RankState state = ranks.state(peer);  // before owes(): a rank completes first and leaves then
+    const RankState state = ranks.state(peer);  // read before owes(), because a rank completes first and leaves later
     const bool has_left = state == RankState::left || state == RankState::finalized;
     if (peer == rank || !has_left || !owes(peer)) continue;
-    // A rank may leave because another one died. That death is the reason, and it precedes the state that was read.
+    // A rank may leave because another rank died. Then that death is the reason. It happened before the state was read.
     if (auto death = find_death()) return death;
     return ended(peer, state == RankState::left ? " has destroyed its communicator"
                                                 : " has finalized its communicator");
@@ -94,8 +95,9 @@ bool OperationWatch::look(uint64_t now_ns) {
   return true;
 }
 
-/// Checks operations that are over, too. A rank may complete one before the ranks that disagree on it have called, as
-/// the root of a broadcast does. All ranks may, as two roots do. Their histories differ from there on.
+/// Compares records with all ranks. It includes operations that are over, because a rank may complete one before the
+/// ranks that disagree on it have called. The root of a broadcast does so, and if ranks disagree on the root, all may.
+/// From there on the ranks' histories differ.
 bool OperationWatch::check_agreement() {
   for (uint32_t peer = 0; peer < rank_count_; ++peer)
     if (peer != rank_ && disagrees(peer)) return true;
@@ -111,7 +113,7 @@ bool OperationWatch::disagrees(uint32_t peer) {
 
 std::optional<OperationWatch::Common> OperationWatch::latest_in_common(uint32_t peer) const {
   const uint64_t latest = ranks_.latest_operation(peer);
-  // On a device calls are entered long before they run, and what runs may not be recorded any more.
+  // On a device, calls are entered long before they run, so the operation that runs may not be recorded any more.
   for (const uint64_t own_latest : {operation_, ranks_.latest_operation(rank_)}) {
     const uint64_t operation = std::min(own_latest, latest);
     const auto own = operation == operation_ ? entered_ : ranks_.entered(rank_, operation);
@@ -121,18 +123,18 @@ std::optional<OperationWatch::Common> OperationWatch::latest_in_common(uint32_t 
   return std::nullopt;
 }
 
-/// Its record of this operation or of a later one is here, with an equal history. At a deadline, or where a host is
-/// slow to answer, the record of a call that differs may still be missing.
+/// Returns whether the peer's record of this or a later operation has arrived with an equal history. At a deadline, or
+/// if a host is slow to answer, the record of a different call may still be missing.
 bool OperationWatch::is_known_to_agree(uint32_t peer) const {
   const auto common = latest_in_common(peer);
   return common && common->operation >= operation_ && common->theirs.history == common->own.history;
 }
 
-/// The two have different histories: goes back to where they parted.
+/// Raises a disagreement. The histories of the two ranks differ, so it searches back for their first difference.
 void OperationWatch::tell_disagreement(uint32_t peer, const Common &latest) {
   auto [operation, own, theirs] = latest;
   bool recorded = true;
-  while (operation > 1) {  // bounded by what boards keep
+  while (operation > 1) {  // ends at the oldest record
     const auto own_before = ranks_.entered(rank_, operation - 1);
     const auto theirs_before = ranks_.entered(peer, operation - 1);
     recorded = own_before && theirs_before;
@@ -152,7 +154,8 @@ void OperationWatch::tell_disagreement(uint32_t peer, const Common &latest) {
             ranks_.describe_rank(peer) + " called " + name(theirs) + advice);
 }
 
-/// One rank finalizes while the other one still calls. It left too early, which is not a wrong call.
+/// Raises that one rank has finalized while the other still calls. The first rank left too early, but no call was
+/// wrong.
 bool OperationWatch::tell_finalized(uint32_t peer, uint64_t operation, const Signature &own, const Signature &theirs) {
   const bool own_end = is_finalize(own);
   if (own_end == is_finalize(theirs)) return false;
@@ -202,18 +205,18 @@ void OperationWatch::explain_fault(uint32_t peer, Fault fault, int own_shortage)
     const Error error = unreadable_buffer(ranks_, rank_, peer, own_shortage, during);
     return raise(error.status, static_cast<int32_t>(rank_), operation_, error.message);
   }
-  // The reason may be visible later than the slot. If the owner of a buffer has just died, the memory disappears before
-  // the process is seen to end. If ranks share no memory, a record may arrive after a slot. The operation's own
-  // deadline is kept.
+  // The reason may become visible later than the slot. If the owner of a buffer has just died, the memory disappears
+  // before the process is seen to end. If ranks share no memory, a record may arrive after a slot. The search ends at
+  // the operation's deadline.
   const int looks_max = fault == Fault::unreadable || ranks_.is_near(peer) ? near_looks_max : far_looks_max;
   if (start_ns_ == 0) start_ns_ = now_ns();
   for (int look = 0; look < looks_max && (look == 0 || now_ns() - start_ns_ < timeout_ns_); ++look) {
-    // The peer first, since only a few ranks on other hosts are asked at once.
+    // The peer is checked first, because only a few ranks on other hosts are asked at a time.
     if (ranks_.failed() || disagrees(peer) || check_agreement()) return;
     if (fault == Fault::unreadable && check_ended_ranks(next_death_check_ns_)) return;
     sleep_for_ns(fault_look_interval_ns);
   }
-  // The record may have arrived during the last sleep, which is most of the time if the deadline is near.
+  // The record may have arrived during the last sleep, which is likely if the deadline is near.
   if (fault == Fault::unreadable ? check_ended_ranks(next_death_check_ns_) : disagrees(peer)) return;
   const std::string name = ranks_.describe_rank(peer);
   const auto number = static_cast<int32_t>(peer);
@@ -225,7 +228,7 @@ void OperationWatch::explain_fault(uint32_t peer, Fault fault, int own_shortage)
     return raise(RONDO_ERROR_MISMATCH, number, operation_,
                  name + " launched a graph that was captured with a buffer, and has deregistered this buffer since" +
                      during + "; capture it again");
-  // A rank of this host records its call before it sends a slot, so such a slot from it is a defect.
+  // A rank of this host records its call before it sends a slot. So a slot of another operation from it is a defect.
   if (fault == Fault::foreign_slot && !ranks_.is_near(peer) && !is_known_to_agree(peer))
     return raise(RONDO_ERROR_MISMATCH, number, operation_,
                  name + " sent a slot of another operation" + during +

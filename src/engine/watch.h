@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Watches one operation while it waits: failure elsewhere, its deadline, ranks that disagree, ranks that died or left.
-// The rank that notices first records it for all (Ranks::raise).
+// This class watches one operation while the rank waits in it. It checks for a failure of the communicator, the
+// deadline, ranks that disagree, and ranks that died or left. The rank that notices one of these first raises it for
+// all ranks (Ranks::raise).
 #pragma once
 
 #include <cstdint>
@@ -27,14 +28,14 @@ class OperationWatch final : public Watch {
   [[nodiscard]] bool stopped() override { return ranks_.failed(); }
   [[nodiscard]] bool look(uint64_t now_ns) override;
 
-  /// Restarts the time of the operation, because until now an earlier one was watched.
+  /// Begins the timeout anew, because an earlier operation was watched until now.
   void restart() { start_ns_ = 0; }
 
-  /// Records why a peer's slot did not fit this operation. `own_shortage` is PeerAccess's.
+  /// Raises the reason why a peer's slot did not fit this operation. `own_shortage` is PeerAccess::own_shortage().
   void explain_fault(uint32_t peer, Fault fault, int own_shortage = 0);
 
  private:
-  /// The infos that two ranks have entered as one operation.
+  /// The records of two ranks that both have entered an operation.
   struct Common {
     uint64_t operation = 0;
     OperationInfo own;
@@ -43,7 +44,7 @@ class OperationWatch final : public Watch {
 
   bool check_agreement();
   bool disagrees(uint32_t peer);
-  /// Returns none if no such operation exists, or no record of it.
+  /// Returns the latest operation that both ranks have entered. None if there is none, or no record of it.
   [[nodiscard]] std::optional<Common> latest_in_common(uint32_t peer) const;
   [[nodiscard]] bool is_known_to_agree(uint32_t peer) const;
   void tell_disagreement(uint32_t peer, const Common &latest);
@@ -59,30 +60,30 @@ class OperationWatch final : public Watch {
   uint64_t operation_;
   const OperationInfo &entered_;
   uint64_t timeout_ns_;
-  uint64_t start_ns_ = 0;  ///< the first look: an operation that does not wait reads no clock
+  uint64_t start_ns_ = 0;  ///< time of the first check, so an operation that does not wait reads no clock
   uint64_t next_death_check_ns_ = 0;
 };
 
-/// Describes it: "all_reduce of 8 float32 (sum) by ring, simple, 1 channels, chunks of 65536 bytes"
+/// Describes an operation: "all_reduce of 8 float32 (sum) by ring, simple, 1 channels, chunks of 65536 bytes"
 [[nodiscard]] std::string describe(const OperationInfo &entered);
 
-/// The end of a failure's message: what the caller can do now.
+/// The end of a failure's message, which says what the caller can do now.
 inline constexpr const char *what_now =
     "; only rondo_comm_shrink, rondo_comm_abort and rondo_comm_destroy are left for this communicator";
 
-/// Says why `rank` cannot read a buffer that `peer` has exported. `own_shortage`: of PeerAccess.
+/// Returns why `rank` cannot read a buffer that `peer` has exported. `own_shortage` is PeerAccess::own_shortage().
 [[nodiscard]] Error unreadable_buffer(const Ranks &ranks, uint32_t rank, uint32_t peer, int own_shortage,
                                       const std::string &during);
 
 enum class RankEnd : uint8_t { death, any };
 
-/// Returns the lowest of the dead ranks, other than `rank`, that neither left nor finalized and for which `counts` is
-/// true.
+/// Returns the lowest rank that died, other than `rank`. Ranks that had left or finalized before do not count, nor do
+/// ranks for which `counts` is false.
 [[nodiscard]] std::optional<uint32_t> find_dead_rank(const Ranks &ranks, uint32_t rank,
                                                      const std::function<bool(uint32_t)> &counts);
 
-/// RONDO_ERROR_REMOTE where a rank that has not completed `operation` has died, or (any) has finalized or destroyed
-/// its communicator.
+/// Returns RONDO_ERROR_REMOTE if a rank that has not completed `operation` has died. With RankEnd::any, also if such a
+/// rank has finalized or destroyed its communicator.
 [[nodiscard]] std::optional<Error> find_ended_rank(const Ranks &ranks, uint32_t rank, uint32_t rank_count,
                                                    uint64_t operation, RankEnd which);
 

@@ -6,7 +6,7 @@
 namespace rondo {
 
 GroupInfo::GroupInfo(std::span<const uint32_t> place_of) {
-  std::vector<uint32_t> places;  // by node
+  std::vector<uint32_t> places;  // indexed by node
   for (uint32_t rank = 0; rank < place_of.size(); ++rank) {
     const auto found = std::find(places.begin(), places.end(), place_of[rank]);
     const auto node = static_cast<uint32_t>(found - places.begin());

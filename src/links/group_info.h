@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// This file describes what every rank knows of each other one before they are connected. The ranks exchange it
-// (src/core/group_info.h); transports read it. A transport finds some facts only when it opens a device, such as GIDs
-// of verbs and capabilities of a CUDA device. Its ranks exchange those among themselves.
+// This file describes the facts that all ranks know about each rank before they are connected. The ranks exchange them
+// (src/core/group_info.h), and transports read them. Some facts are known only when a transport opens a device, such as
+// the GIDs of a verbs device or the capabilities of a CUDA device. The ranks of that transport exchange those facts
+// themselves.
 #pragma once
 
 #include <cstdint>
@@ -14,17 +15,17 @@ namespace rondo {
 /// A network interface of a rank's host.
 struct NetworkInterface {
   std::string name;     ///< "eth0"
-  std::string address;  ///< numeric, of that host; link-local IPv6 with its own "%interface"
+  std::string address;  ///< numeric address; a link-local IPv6 address ends with that host's "%interface"
 
   bool operator==(const NetworkInterface &) const = default;
 };
 
 struct RankInfo {
-  uint32_t node = 0;       ///< equal for ranks that can share memory; counted in the order of their lowest ranks
-  uint64_t process = 0;    ///< its number on its node
+  uint32_t node = 0;       ///< number of the node; equal for ranks that can share memory
+  uint64_t process = 0;    ///< process number, as its node counts
   std::string host_name;
-  std::vector<uint32_t> cores{};  ///< the processing units that it may run on, as its system counts them
-  /// The interfaces by rail, as RONDO_INTERFACE chose them; none if there is no such interface.
+  std::vector<uint32_t> cores{};  ///< processing units that the rank may use, as its system numbers them
+  /// The interfaces that RONDO_INTERFACE selects, indexed by rail. Empty if none exists.
   std::vector<NetworkInterface> interfaces{};
 
   /// Describes the rank for people: "rank 2 (host b, process 17)".
@@ -34,12 +35,12 @@ struct RankInfo {
   bool operator==(const RankInfo &) const = default;
 };
 
-/// Has the node of each rank, equal on all ranks. A node is a host, or a container that shares neither processes nor
-/// network with others; nodes are counted in the order of their lowest ranks.
+/// Holds the node of each rank. All ranks have equal values. A node is a host, or a container that shares neither
+/// processes nor network with others. Nodes are numbered in the order of their lowest ranks.
 class GroupInfo {
  public:
   GroupInfo() = default;
-  /// Fills in the node of each info. `place_of` is, by rank, a number that is equal for ranks of one node.
+  /// Computes the nodes. Two ranks with equal numbers in `place_of`, which is indexed by rank, are on one node.
   explicit GroupInfo(std::span<const uint32_t> place_of);
 
   [[nodiscard]] uint32_t rank_count() const { return static_cast<uint32_t>(node_of_.size()); }
@@ -52,17 +53,17 @@ class GroupInfo {
   [[nodiscard]] uint32_t index_on_node(uint32_t rank) const { return index_on_node_[rank]; }
   [[nodiscard]] bool one_node() const { return node_count() == 1; }
 
-  std::vector<RankInfo> infos;  ///< by rank, equal on all
-  /// The reason, by node if there are several, why this rank shares no memory with its ranks, for people. Empty if it
-  /// does.
+  std::vector<RankInfo> infos;  ///< indexed by rank, equal on all ranks
+  /// Says for people, by node, why this rank shares no memory with the ranks of that node. A text is empty if it does.
+  /// The vector is empty if there is only one node.
   std::vector<std::string> apart;
-  uint32_t core_count = 1;      ///< of this rank's node: the cores that its ranks may use, all together
-  bool oversubscribed = false;  ///< on some node there are more ranks than such cores; equal on all ranks
+  uint32_t core_count = 1;      ///< number of cores that the ranks of this rank's node may use together
+  bool oversubscribed = false;  ///< some node has more ranks than such cores; equal on all ranks
 
  private:
   std::vector<uint32_t> node_of_;
   std::vector<uint32_t> index_on_node_;
-  std::vector<std::vector<uint32_t>> ranks_;  ///< by node
+  std::vector<std::vector<uint32_t>> ranks_;  ///< indexed by node
 };
 
 }  // namespace rondo

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// This file declares what a rank knows while a communicator is made. Requests to transports and devices begin with it.
-// So each of them has all settings, and a new setting needs no member on its way.
+// This file declares the facts and settings that a rank has while it makes a communicator. Requests to transports and
+// devices contain this struct, so a new setting reaches them without a change of the code between.
 #pragma once
 
 #include <cstdint>
@@ -12,14 +12,15 @@
 
 namespace rondo {
 
-/// The objects that it refers to outlive the calls that take it. What these calls make keeps no reference to it.
+/// The referenced objects outlive every call that takes the context. Objects that such a call makes keep no reference
+/// to the context.
 struct InitContext {
   uint32_t rank = 0;
   uint32_t rank_count = 1;
-  const Settings &settings;  ///< in force for this communicator
+  const Settings &settings;  ///< the settings of this communicator
   const GroupInfo &group;
-  Secret secret{};           ///< of the job; or derived from it, where a request says so
-  std::string key_prefix{};  ///< of this communicator's keys in the store
+  Secret secret{};           ///< the job's secret, or one that is derived from it
+  std::string key_prefix{};  ///< prefix of this communicator's keys in the store
   uint64_t deadline_ns = 0;
 };
 

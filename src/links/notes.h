@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A note is what a rank publishes to the other ranks outside of its operations. A failure of the communicator does not
-// stop it. The core decides what the words mean.
+// A note is a few words that a rank publishes to the other ranks outside of its operations. Notes work on a failed
+// communicator, too. src/core decides what the words mean.
 #pragma once
 
 #include <array>
@@ -16,7 +16,7 @@ struct Note {
   std::array<uint64_t, word_count> words{};
 };
 
-/// Notes that each rank keeps.
+/// The number of latest notes that each rank keeps.
 inline constexpr size_t kept_note_count = 4;
 
 }  // namespace rondo

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory of a device that network cards read and write themselves (GPUDirect RDMA). cuda/transport/rdma_memory.h makes
-// it. Networks only use it.
+// This interface is memory of a device that network cards read and write themselves (GPUDirect RDMA).
+// cuda/transport/rdma_memory.h implements it, and networks use it.
 #pragma once
 
 #include <cstddef>
@@ -15,16 +15,16 @@ class RdmaMemory {
  public:
   virtual ~RdmaMemory() = default;
 
-  /// Returns the memory at the device's addresses. They begin and end at a page of the host.
+  /// Returns the memory, at the device's addresses. It begins and ends at a page of the host.
   [[nodiscard]] virtual std::span<std::byte> bytes() const = 0;
-  /// Says whether the host can read and write the memory there, too.
+  /// Returns whether the host can read and write the memory at these addresses, too.
   [[nodiscard]] virtual bool is_in_reach_of_host() const = 0;
-  /// Returns a dmabuf that holds bytes(); -1 if there is none.
+  /// Returns a dmabuf that contains bytes(), or -1.
   [[nodiscard]] virtual int dmabuf() const = 0;
-  /// Runs `work` with the device current on this thread: networks that know devices want that for all calls.
+  /// Runs `work` while the device is current on this thread. Networks that know devices need this for all their calls.
   virtual void run(const std::function<void()> &work) const = 0;
-  /// Makes what a network's completions report readable by kernels to which the host announces it afterwards. Call it
-  /// from within run().
+  /// Makes all data that the network reported as received before this call visible to kernels. Only kernels that the
+  /// host informs after this call are sure to see them. The caller must be inside of run().
   [[nodiscard]] virtual Result<void> flush() const = 0;
 };
 

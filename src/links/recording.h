@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The flight recorder as plain data. A rank of a communicator, and `rondo status` from outside, read it from the memory
-// that the ranks share. Reading disturbs no rank; what is read may be a moment old.
+// This interface gives the content of the flight recorder as plain data. A rank of a communicator reads it, and so does
+// `rondo status` in another process, from memory that the ranks share. Reading does not disturb the ranks, and the data
+// may be slightly old.
 #pragma once
 
 #include <array>
@@ -14,14 +15,14 @@
 
 namespace rondo {
 
-/// Operations of each rank that are kept.
+/// The number of latest operations that are kept for each rank.
 inline constexpr uint64_t recorded_operation_count = 1024;
 
-/// An operation as a rank has entered it: equal on all ranks, or they disagree.
+/// An operation as a rank has entered it. If the ranks agree, it is equal on all of them.
 struct OperationInfo {
   Signature signature;
   PlanChoice choice;
-  uint32_t history = 0;  ///< fingerprint(): equal on all ranks, or they disagree on this operation or an earlier one
+  uint32_t history = 0;  ///< digest of the history; it differs if ranks disagree on this operation or an earlier one
 
   bool operator==(const OperationInfo &) const = default;
 };
@@ -34,37 +35,37 @@ struct RecordedOperation {
   uint64_t number = 0;
   OperationInfo what;
   OperationState state = OperationState::running;
-  uint64_t entered_ns = 0;  ///< both by now_ns()
-  uint64_t ended_ns = 0;    ///< 0: still running
+  uint64_t entered_ns = 0;  ///< time of entering, by now_ns()
+  uint64_t ended_ns = 0;    ///< time of the end, by now_ns(); 0 while it runs
 };
 
 /// One end of a message.
 struct RecordedMessage {
   MessageInfo what;
   OperationState state = OperationState::running;
-  uint64_t begun_ns = 0;  ///< both by now_ns()
-  uint64_t ended_ns = 0;  ///< 0: still running
+  uint64_t begun_ns = 0;  ///< time of the begin, by now_ns()
+  uint64_t ended_ns = 0;  ///< time of the end, by now_ns(); 0 while it runs
 };
 
-/// The figures of one operation, for the statistics of the rank that completes it.
+/// The cost of one operation. It goes into the statistics of the rank that completes the operation.
 struct OperationCost {
   uint32_t collective = 0;
-  bool ran = true;  ///< false: captured into a graph, and does not count
-  /// The caller's own thread ran it: all of its time was waited for.
+  bool ran = true;  ///< false: the operation was only captured into a graph, so it does not count
+  /// True if the caller's own thread ran the operation. Then the caller waited for all of its time.
   bool in_call = false;
-  /// The operation was enqueued on a device, and began there after the one before it. How long a caller waits for a
-  /// device is not known here.
+  /// True if the operation was enqueued on a device, where it began after the operation before it. Rondo does not know
+  /// how long a caller waits for a device.
   bool on_device = false;
-  uint64_t bytes = 0;      ///< of the whole vector
-  uint64_t waited_ns = 0;  ///< on a host stream: in which callers waited for it
+  uint64_t bytes = 0;      ///< size of the whole vector
+  uint64_t waited_ns = 0;  ///< on a host stream: the time in which callers waited for the operation
 };
 
 /// Completed operations of one collective.
 struct RecordedCounts {
   uint64_t operations = 0;
-  uint64_t bytes = 0;         ///< of whole vectors
-  uint64_t in_flight_ns = 0;  ///< from entering to the end
-  uint64_t exposed_ns = 0;    ///< of that, in which a caller waited
+  uint64_t bytes = 0;         ///< sum of the sizes of the whole vectors
+  uint64_t in_flight_ns = 0;  ///< time from entering to the end
+  uint64_t exposed_ns = 0;    ///< part of in_flight_ns in which a caller waited
 
   void add(const RecordedCounts &more) {
     operations += more.operations;
@@ -74,12 +75,12 @@ struct RecordedCounts {
   }
 };
 
-/// A bound above the number of collectives, so that the memory keeps its layout when a collective is added.
+/// A bound above the number of collectives. It keeps the memory layout when a collective is added.
 inline constexpr uint32_t counted_collective_count = 16;
 
 struct RecordedStatistics {
-  std::array<RecordedCounts, counted_collective_count> collectives{};  ///< by rondo_collective_t
-  bool waits_seen = true;  ///< false: operations ran on a device, and exposed_ns says nothing
+  std::array<RecordedCounts, counted_collective_count> collectives{};  ///< indexed by rondo_collective_t
+  bool waits_seen = true;  ///< false if operations ran on a device, where exposed_ns has no meaning
 
   [[nodiscard]] RecordedCounts total() const {
     RecordedCounts sum;
@@ -88,26 +89,26 @@ struct RecordedStatistics {
   }
 };
 
-/// The measured difference that converts now_ns() of this host to now_ns() of the host of rank 0, when added.
+/// The clock of another host. now_ns() of this host plus the offset is now_ns() of rank 0's host.
 struct ClockOffset {
   int64_t offset_ns = 0;
-  uint64_t uncertainty_ns = 0;  ///< the true offset is this far away at most
+  uint64_t uncertainty_ns = 0;  ///< most distance from the true offset
 };
 
 enum class ProcessState { unknown, running, stopped, gone };
 
 struct RecordedRank {
   RankState state = RankState::absent;
-  uint64_t group_rank = 0;  ///< its number where ranks of other hosts count as well
+  uint64_t group_rank = 0;  ///< number of the rank among the ranks of all hosts
   uint64_t process = 0;
   ProcessState process_state = ProcessState::unknown;
-  uint64_t entered = 0;    ///< number of its latest operation, 0: none
-  uint64_t completed = 0;  ///< number of the latest that it has completed
-  BatchCounts batches;     ///< of messages
-  uint64_t messages = 0;   ///< number of its latest record of a message
+  uint64_t entered = 0;    ///< number of the latest operation, or 0
+  uint64_t completed = 0;  ///< number of the latest operation that is complete
+  BatchCounts batches;     ///< counts of batches of messages
+  uint64_t messages = 0;   ///< number of the latest record of a message
 };
 
-/// Calls of any thread.
+/// The recording of one communicator on this host. Any thread may call it.
 class Recording {
  public:
   virtual ~Recording() = default;
@@ -117,16 +118,16 @@ class Recording {
   /// Returns when the communicator was made, by now_ns().
   [[nodiscard]] virtual uint64_t made_ns() const = 0;
   [[nodiscard]] virtual RecordedRank rank(uint32_t rank) const = 0;
-  /// Returns none if the rank has not entered it, is recorded_operation_count further, or is writing it just now.
+  /// Returns none if the rank has not entered the operation, has overwritten its record, or is just writing it.
   [[nodiscard]] virtual std::optional<RecordedOperation> operation(uint32_t rank, uint64_t number) const = 0;
-  /// Returns the record of a message that the rank has begun, or none as for operations.
+  /// Returns the record of a message that the rank has begun. Returns none in the same cases as operation().
   [[nodiscard]] virtual std::optional<RecordedMessage> message(uint32_t rank, uint64_t record) const = 0;
-  /// Returns the figures of what the rank has completed since the communicator was made.
+  /// Returns the sums over all operations that the rank has completed since the communicator was made.
   [[nodiscard]] virtual RecordedStatistics statistics(uint32_t rank) const = 0;
-  /// Returns none if it is not measured. Ranks on one host need none.
+  /// Returns none if the offset is not measured. On one host it is not needed.
   [[nodiscard]] virtual std::optional<ClockOffset> clock_offset() const = 0;
   [[nodiscard]] virtual std::optional<Error> failure() const = 0;
-  /// Returns whether a rank has written it to a file after the failure.
+  /// Returns whether a rank has written the recording to a file after the failure.
   [[nodiscard]] virtual bool dumped() const = 0;
 };
 

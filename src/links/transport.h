@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// src/core/registry.cpp makes a transport for one rank of a communicator. It owns the rank's links, its view of the
-// other ranks, and the flight recorder. A part of the core takes the one interface that it needs, not the owner.
+// A transport connects one rank of a communicator with the others; src/core/registry.cpp makes it. It owns the rank's
+// links, its view of the other ranks, and the flight recorder. Other code takes the one interface that it needs, not
+// the transport.
 #pragma once
 
 #include "src/links/flight_recorder.h"
@@ -9,8 +10,8 @@
 
 namespace rondo {
 
-/// The three objects are the same at every call, and end with the transport. Its destructor reports to the other ranks
-/// that this one has left.
+/// Each getter returns the same object at every call; the object ends with the transport. The destructor reports to the
+/// other ranks that this rank has left.
 class Transport {
  public:
   virtual ~Transport() = default;

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// Moving pages between private anonymous memory and a memfd, while their owner uses them.
+// This file moves pages between private anonymous memory and a memfd, while their owner uses them.
 //
-// There: the contents are copied to the memfd, which is then mapped over the pages. mmap(MAP_FIXED) replaces a mapping
-// in one step. So a reader beside us sees the old pages or the new ones, which are equal; a writer may lose a write.
+// To the memfd: the contents are copied to the memfd, which is then mapped over the pages. mmap(MAP_FIXED) replaces a
+// mapping in one step. So a concurrent reader sees the old pages or the new ones, which are equal. A concurrent writer
+// may lose a write.
 //
-// Back: a private copy is made elsewhere, and mremap() puts it over the pages, in one step too.
+// Back: a private copy is made at another address, and mremap() moves it over the pages, also in one step.
 //
-// Each step leaves either the old or the new mapping in place, and the memfd keeps the contents until the end. So every
-// failure can be undone.
+// After each step either the old or the new mapping is in place, and the memfd keeps the contents until the end. So
+// every failure can be undone.
 #include <fcntl.h>
 #include <pthread.h>
 #include <sys/mman.h>
@@ -33,7 +34,7 @@ namespace {
 
 using Piece = MovedPages::Piece;
 
-/// A mapping as the kernel describes it (/proc/self/smaps).
+/// A mapping, as the kernel describes it in /proc/self/smaps.
 struct MapsEntry {
   uintptr_t begin = 0;
   uintptr_t end = 0;
@@ -45,7 +46,7 @@ struct MapsEntry {
 
 std::optional<MapsEntry> parse_range(const char *line) {
   MapsEntry range;
-  unsigned long begin = 0, end = 0, inode = 0;  // as sscanf wants them
+  unsigned long begin = 0, end = 0, inode = 0;  // the types that sscanf needs
   char permissions[5] = {};
   int name_at = 0;
   if (std::sscanf(line, "%lx-%lx %4s %*x %*x:%*x %lu %n", &begin, &end, permissions, &inode, &name_at) != 4)
@@ -66,7 +67,7 @@ struct FreeLine {
   void operator()(char *line) const { std::free(line); }
 };
 
-/// Returns the mappings that hold parts of [begin, end), ascending. The number of mappings of this process bounds it.
+/// Returns the mappings that overlap [begin, end), ascending. Their number is at most that of this process's mappings.
 Result<std::vector<MapsEntry>> read_ranges(uintptr_t begin, uintptr_t end) {
   FileDescriptor opened(::open("/proc/self/smaps", O_RDONLY | O_CLOEXEC));
   const std::unique_ptr<std::FILE, CloseFile> file(opened.valid() ? ::fdopen(opened.get(), "r") : nullptr);
@@ -127,7 +128,7 @@ std::string hex(uintptr_t address) {
   return text;
 }
 
-/// Cuts [begin, end) at the boundaries of its mappings, all of which must be movable.
+/// Cuts [begin, end) at the boundaries of its mappings. All of them must be movable.
 Result<std::vector<Piece>> cut(uintptr_t begin, uintptr_t end) {
   if (on_callers_stack(begin, end))
     return Error{RONDO_ERROR_UNSUPPORTED, "the pages of the buffer cannot be moved: they are of this thread's stack"};
@@ -147,7 +148,7 @@ Result<std::vector<Piece>> cut(uintptr_t begin, uintptr_t end) {
   return pieces;
 }
 
-/// `transfer` is pread or pwrite; the kernel may do it in parts.
+/// Transfers a piece completely. `transfer` is pread or pwrite, which the kernel may do in parts.
 template <class Transfer>
 Result<void> transfer_all(Transfer transfer, int file, std::byte *memory, const Piece &piece) {
   for (size_t done = 0; done < piece.bytes;) {
@@ -161,7 +162,7 @@ Result<void> transfer_all(Transfer transfer, int file, std::byte *memory, const 
   return {};
 }
 
-/// Puts a private copy of the memfd's part over the pages; on failure they are as before.
+/// Replaces the pages by a private copy of their part of the memfd. If it fails, the pages are unchanged.
 Result<void> restore(int file, std::byte *base, const Piece &piece) {
   void *raw = ::mmap(nullptr, piece.bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (raw == MAP_FAILED)
@@ -224,7 +225,7 @@ Result<MovedPages> move_pages(RegionTable &regions, void *pointer, size_t bytes)
   std::byte *const base = static_cast<std::byte *>(pointer) + (begin - first);
   for (const Piece &piece : pieces) RONDO_TRY(transfer_all(::pwrite, file.get(), base + piece.offset, piece));
 
-  // From here on a failure is undone by the destructor of `moved`, which knows the pieces that were replaced.
+  // If a step fails from here on, the destructor of `moved` restores the pieces that were replaced.
   MovedPages moved(regions, base, end - begin, {}, std::move(file));
   moved.pieces_.reserve(pieces.size());
   for (const Piece &piece : pieces) {

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Regions are memory of this process that other processes can map, because it belongs to a memfd. They are made by
-// rondo_mem_alloc(), and by moving the pages of a buffer of the user's own into a memfd, in place.
+// A region is memory of this process that other processes can map, because it belongs to a memfd. rondo_mem_alloc()
+// makes regions. The other way is to move the pages of a user's buffer into a memfd, in place.
 //
 // A peer maps a region by its descriptor (/proc/PID/fd/N) and keeps the mapping under (process, region id, inode). Ids
-// are never used again, so a mapping of a freed region is never taken for another's. The program may close a descriptor
-// that is not its own, and another file may get its number: compare inodes before a region's descriptor is used.
+// are never used again, so a mapping of a freed region is never taken for another region. The program may close any
+// descriptor, and another file may get its number. So compare inodes before you use a region's descriptor.
 #pragma once
 
 #include <atomic>
@@ -19,29 +19,30 @@
 
 namespace rondo {
 
-/// The identity of the file that a descriptor refers to. All memfds of a system are on one device.
+/// The identity of the file behind a descriptor. All memfds of a system are on one device.
 struct FileIdentity {
   uint64_t device = 0;
   uint64_t inode = 0;
 
   bool operator==(const FileIdentity &) const = default;
 };
-/// Returns the identity; it is all zero, which no file has, if `descriptor` is not open.
+/// Returns the identity. If `descriptor` is not open, it is all zero, which no file has.
 [[nodiscard]] FileIdentity identify(int descriptor);
 
-/// The position of a buffer in a region. It is valid as long as the region; freeing memory in use is a caller's error.
+/// The position of a buffer in a region. It is valid as long as the region. Callers must not free memory that is in
+/// use.
 struct RegionRef {
   uint64_t id = 0;            ///< from 1, never used again in this process
   uint64_t offset = 0;        ///< bytes from the region's start
-  uint64_t region_bytes = 0;  ///< whole pages
-  int descriptor = -1;        ///< of the memfd, in this process
-  uint64_t inode = 0;         ///< of the memfd
-  bool replaced = false;      ///< the program has mapped other memory there: peers would read what nobody sees
+  uint64_t region_bytes = 0;  ///< size of the region, in whole pages
+  int descriptor = -1;        ///< descriptor of the memfd in this process
+  uint64_t inode = 0;         ///< inode of the memfd
+  bool replaced = false;      ///< true if the program has mapped other memory there, so peers would read wrong data
 
   bool operator==(const RegionRef &) const = default;
 };
 
-/// Any thread.
+/// The regions of this process. Any thread.
 class RegionTable {
  public:
   static constexpr size_t regions_max = 65'536;
@@ -52,21 +53,21 @@ class RegionTable {
   RegionTable &operator=(const RegionTable &) = delete;
   ~RegionTable();  ///< frees the allocations
 
-  /// Returns zeroed memory of at least `bytes`, page-aligned. From 2 MiB on it is aligned to that, and in huge pages if
-  /// the system gives them. A child of fork() does not have it.
+  /// Returns zeroed memory of at least `bytes`, page-aligned. From 2 MiB on, it is aligned to 2 MiB, and has huge pages
+  /// if the system gives them. A child of fork() does not have the memory.
   [[nodiscard]] Result<void *> allocate(size_t bytes);
 
-  /// Frees the memory. RONDO_ERROR_INVALID_ARGUMENT: allocate() did not return it, or it is freed already.
+  /// Frees the memory. RONDO_ERROR_INVALID_ARGUMENT: allocate() did not return it, or it has been freed already.
   Result<void> free(void *pointer);
 
-  /// Returns the region that holds all of [pointer, pointer + bytes), if there is one. A buffer of 0 bytes is in none.
-  /// Every operation calls this: a shared lock, a binary search, and a comparison of three lines of the buffer and of
-  /// the memfd. If these differ, the program has mapped other memory at that address. If newly mapped memory holds the
-  /// same there, this is not noticed.
+  /// Returns the region that contains all of [pointer, pointer + bytes), if any. A buffer of 0 bytes is in no region.
+  /// Every operation calls this. It takes a shared lock, searches, and compares three lines of the buffer with the
+  /// memfd. If these differ, the program has mapped other memory at that address. If newly mapped memory has the same
+  /// values in these lines, it is not noticed.
   [[nodiscard]] std::optional<RegionRef> find(const void *pointer, size_t bytes) const;
 
-  /// Enters whole pages that a mapping of `descriptor` from its start on holds; they stay the caller's, which removes
-  /// them before it unmaps or closes. RONDO_ERROR_INVALID_ARGUMENT: overlaps another region.
+  /// Adds whole pages that map `descriptor` from its start. The caller owns both, and must remove the region before it
+  /// unmaps the pages or closes the descriptor. RONDO_ERROR_INVALID_ARGUMENT: the pages overlap another region.
   [[nodiscard]] Result<uint64_t> add(void *pointer, size_t bytes, int descriptor);
   void remove(uint64_t id);
 
@@ -78,9 +79,9 @@ class RegionTable {
     size_t bytes = 0;
     uint64_t id = 0;
     int descriptor = -1;
-    FileDescriptor own_file;  // of allocate(): the table owns pages and descriptor
+    FileDescriptor own_file;  // set if allocate() made the region: then the table owns pages and descriptor
     FileIdentity file;
-    const std::byte *second_view = nullptr;  // of the memfd, for reading; null if there was no room for it
+    const std::byte *second_view = nullptr;  // second mapping of the memfd, for reading; null if it failed
 
     [[nodiscard]] bool allocated() const { return own_file.valid(); }
   };
@@ -91,13 +92,13 @@ class RegionTable {
   mutable std::shared_mutex mutex_;
   std::vector<Region> regions_;      // ascending, disjoint
   uint64_t next_id_ = 1;
-  std::atomic<size_t> count_ = 0;    // relaxed: zero spares the lock, and a thread with a region's address saw it added
+  std::atomic<size_t> count_ = 0;    // relaxed: with 0 no lock is taken, and a thread that has a region saw it added
 };
 
-/// Frees the pages of a memfd at once, although peers still map it.
+/// Frees the pages of a memfd at once, even if peers still map it.
 void drop_pages(int descriptor, size_t bytes);
 
-/// A buffer's whole pages, moved into a memfd in place and entered in a table. Moves them back when it ends.
+/// The whole pages of a buffer, moved into a memfd in place and added to a table. The destructor moves them back.
 class MovedPages {
  public:
   /// A run of pages with one protection.
@@ -117,9 +118,9 @@ class MovedPages {
   [[nodiscard]] size_t bytes() const { return bytes_; }
   [[nodiscard]] uint64_t region() const { return region_; }
 
-  /// Makes the pages private anonymous memory again, in place, with their present contents. No other thread may write
-  /// to them meanwhile. It fails if memory runs out, or if the program has closed the memfd's descriptor. The pages
-  /// then stay as they are: usable, but shared with children of fork().
+  /// Makes the pages private anonymous memory again, in place, with their current contents. No other thread may write
+  /// to them meanwhile. It fails if memory runs out, or if the program has closed the memfd's descriptor. Then the
+  /// pages stay as they are: usable, but shared with children of fork().
   Result<void> move_back();
 
  private:
@@ -133,19 +134,20 @@ class MovedPages {
         identity_(identify(file_.get())) {}
 
   RegionTable *regions_;
-  std::byte *address_;  // null: moved back, or from
+  std::byte *address_;  // null if the pages were moved back, or the object was moved from
   size_t bytes_;
-  std::vector<Piece> pieces_;  // those that are moved by now
+  std::vector<Piece> pieces_;  // pieces that have been moved
   FileDescriptor file_;
   FileIdentity identity_;
-  uint64_t region_ = 0;  // 0: not entered
+  uint64_t region_ = 0;  // 0 if not in the table
 };
 
-/// Moves the whole pages inside [pointer, pointer + bytes); addresses, contents and protections stay. What is not kept:
-/// the pages' advice (madvise) and NUMA policy (mbind). No other thread may write to them during the call.
-/// @return RONDO_ERROR_UNSUPPORTED with the reason, and nothing changed: no whole page is in the buffer, or a page is
-///         not private anonymous memory, or is part of a stack (another thread's stack cannot be told from its heap: do
-///         not register one), locked, executable, unreadable or excluded from fork(), as memory pinned by a device is.
+/// Moves the whole pages inside of [pointer, pointer + bytes). Addresses, contents and protections stay. The pages'
+/// advice (madvise) and NUMA policy (mbind) are lost. No other thread may write to the pages during the call.
+/// @return RONDO_ERROR_UNSUPPORTED with the reason, and nothing has changed: the buffer contains no whole page, or a
+///         page cannot be moved. That is so if it is not private anonymous memory, or is part of this thread's stack,
+///         locked, executable, unreadable, or excluded from fork(), as memory pinned by a device is. The stack of
+///         another thread is not recognised, so do not register one.
 [[nodiscard]] Result<MovedPages> move_pages(RegionTable &regions, void *pointer, size_t bytes);
 
 /// The name of a region's memfd in /proc.

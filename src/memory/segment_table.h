@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The segments that a process has mapped: ranks that are threads of one process share one mapping.
+// This table has the segments that a process has mapped. Ranks that are threads of one process share one mapping.
 #pragma once
 
 #include <compare>
@@ -11,10 +11,10 @@
 namespace rondo {
 
 namespace shm {
-class Segment;  // of the transport: here its owners are counted, and no more
+class Segment;  // of the transport; this file only counts its owners
 }
 
-/// Names a segment; random.
+/// The random name of a segment.
 struct SegmentId {
   uint64_t high = 0;
   uint64_t low = 0;
@@ -22,7 +22,8 @@ struct SegmentId {
   auto operator<=>(const SegmentId &) const = default;
 };
 
-/// The segments of this process. It does not keep them alive: a segment ends with its last communicator. Any thread.
+/// The segments of this process. It does not keep them alive: a segment ends with the last communicator that uses it.
+/// Any thread.
 class SegmentTable {
  public:
   void add(const SegmentId &id, const std::shared_ptr<shm::Segment> &segment);

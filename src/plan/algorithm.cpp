@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The registry of algorithms, and the checks before a builder is called.
+// This file is the registry of algorithms, with the checks that precede a builder.
 #include "src/plan/algorithm.h"
 
 #include <array>
@@ -12,9 +12,9 @@ namespace {
 
 bool always_safe(const ScheduleArgs &) { return true; }
 
-/// Returns whether a one-shot is safe by reference. In place, a rank of a one-shot all-reduce overwrites its operand as
-/// soon as it has the others', whether or not they have read it. With all other algorithms the result cannot arrive
-/// before the operand was read.
+/// Returns whether payloads of a one-shot may be read by reference. In an all-reduce in place, a rank overwrites its
+/// operand as soon as it has the other ranks' operands, even if they have not read its own. With all other algorithms,
+/// the result cannot arrive before the operand was read.
 bool one_shot_safe(const ScheduleArgs &args) {
   return !args.in_place || args.rank_count == 1 || !is_all_reduce(args.collective);
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The registry of algorithms, with one line for each. A new algorithm needs a file with its builder, and a line.
+// The registry of algorithms has one line for each. A new algorithm needs a file with its builder, and a line here.
 #pragma once
 
 #include <cstdint>
@@ -15,19 +15,19 @@ struct Algorithm {
   rondo_algorithm_t id;
   uint32_t rank_count_max;                      ///< more ranks are refused
   bool (*supports)(rondo_collective_t);
-  Schedule (*build)(const ScheduleArgs &);      ///< pure; args are valid for this algorithm
-  /// True: with these arguments the peer may read a payload in the sender's own buffer when it consumes the slot ("by
-  /// reference"). No later step of the operation overwrites the payload before that, as the verifier proves. At the end
-  /// of an operation the executor waits until its references are consumed.
+  Schedule (*build)(const ScheduleArgs &);      ///< pure; the arguments are valid for this algorithm
+  /// Returns true if, with these arguments, a peer may read a payload in the sender's own buffer when it consumes the
+  /// slot ("by reference"). Then no later step of the operation overwrites the payload before that, as the verifier
+  /// proves. At the end of an operation, the executor waits until the peers have returned its references.
   bool (*reference_safe)(const ScheduleArgs &);
 };
 
 [[nodiscard]] std::span<const Algorithm> algorithms();
 
-/// Returns the entry of `id`, or null (RONDO_ALGORITHM_AUTO, unknown).
+/// Returns the entry of `id`, or null for RONDO_ALGORITHM_AUTO and unknown values.
 [[nodiscard]] const Algorithm *find_algorithm(rondo_algorithm_t id);
 
-/// Builds the schedule, or says why this algorithm cannot: collective not supported, too many ranks, bad rank or root.
+/// Builds the schedule, or fails with the reason: unsupported collective, too many ranks, bad rank or root.
 [[nodiscard]] Result<Schedule> build_schedule(rondo_algorithm_t id, const ScheduleArgs &args);
 
 }  // namespace rondo

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The writer of schedules and what direct algorithms share.
+// This file is the writer of schedules, and code that the direct algorithms share.
 #include "src/plan/build.h"
 
 #include <algorithm>
@@ -91,7 +91,7 @@ Schedule lone_schedule(const ScheduleArgs &args) {
 }
 
 bool needs_own_operand_link(const ScheduleArgs &args) {
-  return args.in_place && args.rank >= 2;  // ranks 0 and 1 have their operand in the first step
+  return args.in_place && args.rank >= 2;  // the operands of ranks 0 and 1 are used in the first step
 }
 
 void send_own_operand(ScheduleWriter &writer, const ScheduleArgs &args, uint32_t chunk) {

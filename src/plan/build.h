@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Helpers that the builders share: a writer of schedules in terms of ranks, not links, and the schedule of a lone rank.
+// These helpers are shared by the builders: a writer of schedules that names ranks instead of links, the schedule of a
+// single rank, and the list of builders.
 #pragma once
 
 #include <cstdint>
@@ -16,33 +17,33 @@ namespace rondo {
   return static_cast<uint8_t>(condition ? int{flag} : 0);
 }
 
-/// At most two ranks: where a step receives from, in reduction order, or sends to.
+/// The ranks, at most two, that a step receives from or sends to. Received operands are reduced in this order.
 struct Peers {
   Peers() = default;
   Peers(uint32_t first) : count(1), ranks{first, 0} {}  // NOLINT: implicit on purpose
   Peers(uint32_t first, uint32_t second) : count(2), ranks{first, second} {}
   void add(uint32_t rank, uint32_t summed_ranks = 1);
-  /// Returns one peer that sends a sum over that many ranks.
+  /// Returns one peer, which sends a sum over `summed_ranks` ranks.
   [[nodiscard]] static Peers with_sum(uint32_t rank, uint32_t summed_ranks);
 
   uint32_t count = 0;
   uint32_t ranks[2] = {0, 0};
-  uint32_t summed[2] = {1, 1};  ///< the ranks whose operands are in what each sends, if the step reduces it
+  uint32_t summed[2] = {1, 1};  ///< number of ranks in the sum that each peer sends, if the step reduces it
 };
 
-/// Appends steps and gives each rank that they name a link, one for both directions.
+/// Appends steps. Each rank that a step names gets one link, which stands for both directions.
 class ScheduleWriter {
  public:
   explicit ScheduleWriter(uint32_t chunk_count, uint32_t lane_count = 1);
 
-  /// `flags` without recv and send: these follow from the peers. If the step reduces acc, that holds the operands of
-  /// `acc_ranks` ranks.
+  /// Appends a step. `flags` are given without recv and send, which follow from the peers. If the step reduces acc, acc
+  /// holds the operands of `acc_ranks` ranks.
   void step(uint32_t chunk, unsigned flags, Peers recv, Peers send, uint32_t lane = 0, uint32_t acc_ranks = 1);
 
-  /// Sends the same payload to all of `ranks`, two a step.
+  /// Sends the same payload to all `ranks`, two in each step.
   void send_to_all(uint32_t chunk, unsigned flags, std::span<const uint32_t> ranks, uint32_t lane = 0);
 
-  /// Receives a chunk from `from` into dst and sends it on to all of `ranks`.
+  /// Receives a chunk from `from` into dst and forwards it to all `ranks`.
   void relay(uint32_t chunk, uint32_t from, std::span<const uint32_t> ranks, uint32_t lane = 0);
 
   [[nodiscard]] Schedule take();
@@ -51,36 +52,36 @@ class ScheduleWriter {
   [[nodiscard]] LinkIndex link(uint32_t rank);
 
   Schedule schedule_;
-  std::unordered_map<uint32_t, LinkIndex> many_;  ///< by rank; links beyond the first few
+  std::unordered_map<uint32_t, LinkIndex> many_;  ///< indexed by rank; has the links beyond the first few
 };
 
-/// Returns rank + offset, round the ring.
+/// Returns the rank that follows `rank` at distance `offset` in the ring.
 [[nodiscard]] constexpr uint32_t ring_rank(uint32_t rank, uint32_t offset, uint32_t rank_count) {
   return static_cast<uint32_t>((uint64_t{rank} + offset) % rank_count);
 }
 
-/// Returns the other ranks, beginning after `rank`, so that the ranks do not all turn to rank 0 first.
+/// Returns the other ranks, beginning with the one after `rank`, so that not all ranks send to rank 0 first.
 [[nodiscard]] std::vector<uint32_t> ranks_after(uint32_t rank, uint32_t rank_count);
 
-/// Builds the schedule of a group of one. It is a copy if send and recv differ; a reduction is complete at once.
+/// Builds the schedule of a group of one rank. If send and recv differ, it is a copy. A reduction is complete at once.
 [[nodiscard]] Schedule lone_schedule(const ScheduleArgs &args);
 
-/// Most ranks of a schedule that has a link to every other rank and to itself, and as many steps.
+/// The most ranks of a schedule in which each rank has a link to every rank, including itself, and a step for each.
 inline constexpr uint32_t all_links_rank_count_max = 1024;
 static_assert(all_links_rank_count_max < no_link);
-/// Most ranks of a schedule that has a chunk a rank: a chunk is 16 bits.
+/// The most ranks of a schedule that has a chunk for each rank, because a chunk number has 16 bits.
 inline constexpr uint32_t chunked_rank_count_max = 65'536;
 
 /// Reduces chunk `chunk` of all ranks in rank order, ((x0 x1) x2) ..., into dst, and finishes it. A step does one
-/// operation and so one rounding. The order is the same on every rank, so results are bit-equal (operations commute,
-/// they do not associate). The others' operands come from their links. In place the first dst would overwrite this
-/// rank's own operand before its turn. Then the operand waits in the loop-back link, where send_own_operand() put it
-/// before.
+/// operation, and so one rounding. The order is the same on every rank, so results are bit-equal. (Operations commute,
+/// but do not associate.) The other ranks' operands arrive on their links. In place, the first write to dst would
+/// overwrite this rank's own operand before it is used. So send_own_operand() puts the operand into the loop-back link
+/// first.
 void check_rank_order(ScheduleWriter &writer, const ScheduleArgs &args, uint32_t chunk);
 [[nodiscard]] bool needs_own_operand_link(const ScheduleArgs &args);
 void send_own_operand(ScheduleWriter &writer, const ScheduleArgs &args, uint32_t chunk);
 
-/// The collectives that builders know so far. A builder that learns another one says so in its own function below.
+/// Returns whether builders treat the collective as an all-reduce. The functions below name other such sets.
 [[nodiscard]] constexpr bool is_all_reduce(rondo_collective_t collective) {  // a barrier reduces one element
   return collective == RONDO_ALL_REDUCE || collective == RONDO_BARRIER;
 }
@@ -91,7 +92,7 @@ void send_own_operand(ScheduleWriter &writer, const ScheduleArgs &args, uint32_t
   return is_of_whole_vectors(collective) || collective == RONDO_REDUCE_SCATTER || collective == RONDO_ALL_GATHER;
 }
 
-// The builders, one file each, and which collectives they have; algorithm.cpp lists them.
+// The builders, one file each, and the collectives that each of them has. algorithm.cpp lists them.
 [[nodiscard]] Schedule build_ring(const ScheduleArgs &args);
 [[nodiscard]] bool ring_has(rondo_collective_t collective);
 [[nodiscard]] Schedule build_tree(const ScheduleArgs &args);

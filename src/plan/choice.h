@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A PlanChoice is the tuner's answer: the parts of a plan beside the operation.
+// A PlanChoice is the tuner's answer: the parts of a plan that do not describe the operation.
 #pragma once
 
 #include <cstdint>
@@ -12,27 +12,27 @@ namespace rondo {
 enum class BufferPlace : uint8_t {
   host,
   device,        ///< memory of devices
-  shared_device,  ///< of one device, and each rank's kernels read and write all ranks' buffers: threads of one process
-  peer_devices,  ///< likewise, of several devices, except memory that some ranks cannot read
-  registered     ///< likewise, of several processes in registered buffers; tables have no rows for it
+  shared_device,  ///< one device; kernels of each rank access all ranks' buffers, as ranks are threads
+  peer_devices,  ///< several devices; kernels access all ranks' buffers, except memory that some ranks cannot read
+  registered     ///< registered buffers of several processes, which kernels access; tables have no rows for it
 };
 
-/// Returns whether a rank may have memory that others cannot read. A collective then goes through places, which all its
-/// ranks see.
+/// Returns whether a rank may have memory that other ranks cannot read. A collective then goes through the ranks'
+/// places in the exchange, which all its ranks see.
 [[nodiscard]] constexpr bool shares_partly(BufferPlace place) {
   return place == BufferPlace::peer_devices || place == BufferPlace::registered;
 }
 
-/// The tuner's choice. As overrides it holds what the user wants, with AUTO and 0 where the tuner is free.
+/// The tuner's choice. As overrides, it holds the user's requests, with AUTO and 0 where the tuner may choose.
 struct PlanChoice {
   rondo_algorithm_t algorithm = RONDO_ALGORITHM_AUTO;
-  rondo_protocol_t protocol = RONDO_PROTOCOL_AUTO;  ///< of the interpreter; AUTO in a choice if the kernel has none
+  rondo_protocol_t protocol = RONDO_PROTOCOL_AUTO;  ///< the interpreter's; AUTO in a choice if the kernel has none
   uint32_t channels = 0;
   uint64_t chunk_bytes = 0;
   rondo_kernel_t kernel = RONDO_KERNEL_AUTO;
 
   bool operator==(const PlanChoice &) const = default;
-  /// Returns for people the protocol of the interpreter, or the name of another kernel.
+  /// Returns, for people, the protocol of the interpreter, or the name of the other kernel.
   [[nodiscard]] const char *way() const {
     return kernel == RONDO_KERNEL_LOAD_STORE ? rondo_kernel_string(kernel) : rondo_protocol_string(protocol);
   }

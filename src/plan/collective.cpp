@@ -8,7 +8,7 @@
 #include "src/base/spelling.h"
 
 extern "C" const char *rondo_collective_string(rondo_collective_t collective) noexcept {
-  unsigned number = 0;  // a caller may pass one that is no enumerator
+  unsigned number = 0;  // a caller may pass a value that is no enumerator
   static_assert(sizeof number == sizeof collective);
   std::memcpy(&number, &collective, sizeof number);
   return number < rondo::collective_table.size() ? rondo::collective_table[number].name : nullptr;
@@ -35,7 +35,7 @@ std::string collective_names(bool (*wanted)(const Collective &traits)) {
 std::string collective_spelling(std::string_view text) {
   const std::string letters = letters_of(text);
   if (letters == "bcast") return "broadcast";
-  if (letters == "sendrecv") return letters;  // a pattern of `rondo perf`
+  if (letters == "sendrecv") return letters;  // a pattern of `rondo perf`, not a collective
   const auto *const found =
       std::ranges::find(collective_table, letters, [](const Collective &each) { return letters_of(each.name); });
   return found == collective_table.end() ? std::string(text) : found->name;

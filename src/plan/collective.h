@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The table of collectives. All code that depends on the kind of a collective looks it up here: checks of arguments,
-// plans, the verifier, the tuner, executors, `rondo perf` and `rondo tune`. A new collective is a row.
+// This file has the table of collectives. All code that depends on the kind of a collective looks it up here: checks of
+// arguments, plans, the verifier, the tuner, executors, `rondo perf` and `rondo tune`. A new collective needs a row.
 //
-// Every collective works on one logical vector, of which each buffer holds a part. In all-to-all each rank sends a
-// vector of its own.
+// Every collective works on one logical vector, and each buffer holds a part of it. The exception is all-to-all, in
+// which each rank sends a vector of its own.
 #pragma once
 
 #include <array>
@@ -19,15 +19,15 @@ namespace rondo {
 
 /// The part of the logical vector that a buffer holds.
 enum class BufferLayout {
-  whole,     ///< all of it, not divided into blocks
+  whole,     ///< the whole vector, not divided into blocks
   blocks,    ///< the blocks of all ranks
   own_block  ///< the block of this rank
 };
 
-/// The part of the root, which other ranks do not have.
+/// The special role of the root.
 enum class RootRole { none, sends, receives };
 
-/// The means by which the data move.
+/// The way in which the data move.
 enum class Carrier {
   schedule,  ///< the steps of an algorithm
   blocks,    ///< blocks that go straight from rank to rank (src/engine/block_exchange.h)
@@ -38,19 +38,19 @@ struct Collective {
   rondo_collective_t id;
   const char *name;
   Carrier carrier;
-  bool has_data;  ///< false: it only waits for all ranks
+  bool has_data;  ///< false if it only waits for all ranks
   bool reduces;
   RootRole root;
-  BufferLayout source;  ///< of the send buffer
-  BufferLayout target;  ///< of the recv buffer
-  /// The times that a link carries the vector apart from one rank's share, as nccl-tests counts for the bus bandwidth.
-  /// 0: a link carries the whole vector once.
+  BufferLayout source;  ///< content of the send buffer
+  BufferLayout target;  ///< content of the recv buffer
+  /// The factor of the bus bandwidth as nccl-tests defines it: how often a link carries the vector without one rank's
+  /// share. 0 means that a link carries the whole vector once.
   uint32_t shares;
-  /// The algorithm by which load_store runs it on devices. AUTO: several for an all-reduce, none for the others.
+  /// The algorithm of load_store on devices. AUTO means several for an all-reduce, and none for other collectives.
   rondo_algorithm_t load_store;
 };
 
-/// The rows, by number.
+/// The rows, indexed by the number of the collective.
 inline constexpr std::array collective_table = [] {
   using enum BufferLayout;
   using enum RootRole;
@@ -79,7 +79,7 @@ static_assert([] {
   return collective_table.size() <= RONDO_STATISTICS_COLLECTIVES;
 }());
 
-/// The row of all other numbers, which may stand in memory that ranks share.
+/// The row for all other numbers. Such a number may be in memory that ranks share.
 inline constexpr Collective unknown_collective{
     RONDO_SEND,          nullptr,             Carrier::messages, false, false, RootRole::none,
     BufferLayout::whole, BufferLayout::whole, 0,                 RONDO_ALGORITHM_AUTO};
@@ -93,7 +93,7 @@ inline constexpr Collective unknown_collective{
 /// Returns whether the value names a collective. Send, receive and unknown values do not.
 [[nodiscard]] bool is_collective(rondo_collective_t collective);
 
-/// Returns whether an algorithm has a schedule for it.
+/// Returns whether algorithms have a schedule for the collective.
 [[nodiscard]] constexpr bool has_schedule(rondo_collective_t collective) {
   return traits_of(collective).carrier == Carrier::schedule;
 }
@@ -103,12 +103,12 @@ inline constexpr Collective unknown_collective{
   return traits_of(collective).carrier == Carrier::blocks;
 }
 
-/// Returns whether the vector consists of one block a rank. The count of a call is then that of one block.
+/// Returns whether the vector consists of one block for each rank. Then the count of a call is the count of one block.
 [[nodiscard]] constexpr bool in_blocks(rondo_collective_t collective) {
   return traits_of(collective).source != BufferLayout::whole;
 }
 
-/// Returns whether the chunks of its schedule are one block a rank, not parts of a whole.
+/// Returns whether the collective's schedule has one block for each rank as chunks, instead of parts of a whole.
 [[nodiscard]] constexpr bool uses_blocks(rondo_collective_t collective) {
   return has_schedule(collective) && in_blocks(collective);
 }
@@ -118,7 +118,7 @@ inline constexpr Collective unknown_collective{
   return traits_of(collective).root != RootRole::none;
 }
 
-/// Returns whether nothing is reduced.
+/// Returns whether the collective only moves data and reduces nothing.
 [[nodiscard]] constexpr bool only_moves(rondo_collective_t collective) { return !traits_of(collective).reduces; }
 
 /// Returns whether the rank has a send buffer.
@@ -131,7 +131,7 @@ inline constexpr Collective unknown_collective{
   return traits.root != RootRole::receives || rank == root;
 }
 
-/// Returns the elements of the logical vector, where all blocks have the same size.
+/// Returns the number of elements of the logical vector if all blocks have the same size.
 [[nodiscard]] constexpr uint64_t vector_count(rondo_collective_t collective, uint64_t count, uint32_t rank_count) {
   return in_blocks(collective) ? count * rank_count : count;
 }
@@ -139,14 +139,14 @@ inline constexpr Collective unknown_collective{
 /// Returns the name of a collective that has a schedule, or null for all other values.
 [[nodiscard]] const char *scheduled_collective_string(rondo_collective_t collective);
 
-/// Returns the names of those that `wanted` selects, as "all_reduce, reduce_scatter, ...".
+/// Returns the names of the collectives that `wanted` selects, as "all_reduce, reduce_scatter, ...".
 [[nodiscard]] std::string collective_names(bool (*wanted)(const Collective &traits));
 
-/// Returns Rondo's name of the collective that other libraries write as "allreduce", "All-Reduce" or "bcast". Returns
-/// other text as it is.
+/// Returns Rondo's name for a collective that is written as in other libraries: "allreduce", "All-Reduce" or "bcast".
+/// Other text is returned unchanged.
 [[nodiscard]] std::string collective_spelling(std::string_view text);
 
-/// Returns the collective with a schedule that is called `text`, as collective_spelling() reads it.
+/// Returns the collective called `text`, as collective_spelling() reads it. Only collectives with a schedule count.
 [[nodiscard]] Result<rondo_collective_t> parse_collective(std::string_view text);
 
 }  // namespace rondo

@@ -12,9 +12,9 @@
 namespace rondo {
 namespace {
 
-constexpr uint32_t bits_of_bytes = 40;  // no row of a built-in table begins at more bytes than this has bits
+constexpr uint32_t bits_of_bytes = 40;  // the rows of the built-in tables all begin below 2^40 bytes
 constexpr uint64_t barrier_bytes_max = 64;
-constexpr uint32_t exact_rank_count_max = 64;  // of joins_all_nodes(): schedules of all ranks take long
+constexpr uint32_t exact_rank_count_max = 64;  // for joins_all_nodes(), which builds the schedules of all ranks
 
 /// Returns every size at which the tuner's answer can change. The built-in tables' rows begin after powers of two.
 std::set<uint64_t> sizes_to_ask(const EdgeRequest &request, rondo_collective_t collective) {
@@ -27,7 +27,7 @@ std::set<uint64_t> sizes_to_ask(const EdgeRequest &request, rondo_collective_t c
   return sizes;
 }
 
-/// Returns the algorithms that the tuner chooses for the collective, whatever the operation's size and place.
+/// Returns the algorithms that the tuner can choose for the collective, over all sizes and kinds of memory.
 std::set<rondo_algorithm_t> possible_algorithms(const EdgeRequest &request, rondo_collective_t collective) {
   const auto rank_count = static_cast<uint32_t>(request.node_of.size());
   const std::set<uint32_t> nodes(request.node_of.begin(), request.node_of.end());
@@ -36,9 +36,8 @@ std::set<rondo_algorithm_t> possible_algorithms(const EdgeRequest &request, rond
   input.rank_count = rank_count;
   input.oversubscribed = request.oversubscribed;
   input.host_count = static_cast<uint32_t>(nodes.size());
-  // The sizes of slots do not matter to the algorithm, but which protocols have slots does. Slots of ll do
-  // not exist between hosts, and inside of a host not for every executor. A row of a table is not taken if its protocol
-  // has no slots.
+  // The size of slots does not affect the algorithm. It matters whether a protocol has slots. ll has no slots between
+  // hosts, and on a host only with some executors. A table's row is not used if its protocol has no slots.
   input.slot_bytes = 1024;
   input.table = request.table;
   if (collective != RONDO_BARRIER) input.overrides = request.overrides;
@@ -50,12 +49,12 @@ std::set<rondo_algorithm_t> possible_algorithms(const EdgeRequest &request, rond
     for (const BufferPlace place : {BufferPlace::host, BufferPlace::device, BufferPlace::shared_device,
                                     BufferPlace::peer_devices}) {
       input.buffers = place;
-      for (const uint32_t connection_channels : {0u, request.channel_count}) {  // 0: of copies
+      for (const uint32_t connection_channels : {0u, request.channel_count}) {  // 0 is for copies
         if (connection_channels != 0 && place == BufferPlace::host) continue;
         input.connection_channels = connection_channels;
         for (const uint64_t bytes : sizes) {
           input.bytes = bytes;
-          // An algorithm that cannot be chosen has no schedule; the call will say why.
+          // An algorithm that cannot be chosen has no schedule. A call that requests it will fail with the reason.
           if (const auto choice = choose_plan(input); choice.ok()) found.insert(choice.value().algorithm);
         }
       }
@@ -64,14 +63,14 @@ std::set<rondo_algorithm_t> possible_algorithms(const EdgeRequest &request, rond
   return found;
 }
 
-/// Adds the peers in one algorithm's schedules, of every channel and root; ends early once all are permitted.
+/// Adds the peers in the schedules of one algorithm, over all channels and roots. Ends early if all are permitted.
 void add_peers(const EdgeRequest &request, ScheduleArgs args, rondo_algorithm_t algorithm,
                std::vector<bool> &permitted) {
   const uint32_t root_count = has_root(args.collective) ? args.rank_count : 1;
   for (args.channel = 0; args.channel < request.channel_count; ++args.channel)
     for (args.root = 0; args.root < root_count; ++args.root) {
       const auto schedule = build_schedule(algorithm, args);
-      if (!schedule.ok()) return;  // it cannot do this, on any channel
+      if (!schedule.ok()) return;  // the algorithm cannot do this collective on any channel
       for (const uint32_t peer : schedule.value().peers) permitted[peer] = true;
       if (std::ranges::find(permitted, false) == permitted.end()) return;
     }
@@ -89,7 +88,7 @@ Algorithms all_possible_algorithms(const EdgeRequest &request) {
   return all;
 }
 
-/// Returns which ranks are peers of `rank` in some schedule of the algorithms.
+/// Returns, by rank, whether the rank is a peer of `rank` in some schedule of the algorithms.
 std::vector<bool> peers_in(const EdgeRequest &request, const Algorithms &algorithms, uint32_t rank) {
   std::vector<bool> permitted(request.node_of.size());
   permitted[rank] = true;
@@ -97,7 +96,7 @@ std::vector<bool> peers_in(const EdgeRequest &request, const Algorithms &algorit
   args.rank = rank;
   args.rank_count = static_cast<uint32_t>(request.node_of.size());
   args.node_of = request.node_of;
-  const HostLayout hosts(args);  // made once: there is a schedule for each root
+  const HostLayout hosts(args);  // made once, because each root has a schedule
   args.hosts = &hosts;
   for (const auto &[collective, algorithm] : algorithms) {
     args.collective = collective;

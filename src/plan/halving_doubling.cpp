@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-// Recursive halving, then doubling: an all-reduce in 2 log2(n) exchanges that moves no more than a ring does.
+// This all-reduce halves recursively, then doubles. It takes 2 log2(n) exchanges and moves no more bytes than a ring.
 //
-//     n = 4, chunk_count 4; rank r ends up with the sum of chunk r, then the exchanges run backwards
+//     n = 4, chunk_count 4; rank r first gets the sum of chunk r, then the exchanges run backwards
 //     distance 2   0 <-> 2, 1 <-> 3    each sends the half that the other keeps: 0 sends 2 and 3, keeps 0 and 1
 //     distance 1   0 <-> 1, 2 <-> 3    0 sends 1, keeps 0: complete
 //     distance 1   0 <-> 1, 2 <-> 3    0 sends 0, gets 1
 //     distance 2   0 <-> 2, 1 <-> 3    0 sends 0 and 1, gets 2 and 3
 //
-// With V(r) the operand of rank r, an exchange at distance d makes V(r) := V(r) V(r xor d) of the chunks that r keeps.
+// V(r) is the operand of rank r. An exchange at distance d sets V(r) := V(r) V(r xor d) for the chunks that r keeps.
 //
-// Any rank count is possible. Let m be the largest power of two not above it. Rank m + i first hands its operand to
-// rank i, so V(i) = x(i) x(m + i). Rank m + i takes no part in the exchanges, and gets the result at the end.
+// Any number of ranks is possible. Let m be the largest power of two not above it. Rank m + i first sends its operand
+// to rank i, so V(i) = x(i) x(m + i). Rank m + i takes no part in the exchanges, and receives the result at the end.
 //
-// Slots: an exchange sends and receives chunks in turn, so each link needs room for one chunk.
+// Slots: an exchange alternates between sending and receiving a chunk, so each link needs room for one chunk.
 #include <bit>
 #include <cassert>
 
@@ -22,7 +22,7 @@
 namespace rondo {
 namespace {
 
-/// The part of one of the 2^k ranks that exchange.
+/// The steps of one of the 2^k ranks that exchange.
 class Exchanger {
  public:
   Exchanger(const ScheduleArgs &args, uint32_t core_count)
@@ -40,7 +40,7 @@ class Exchanger {
   }
 
  private:
-  /// Exchanges `distance` chunks each way. The kept ones are acc afterwards.
+  /// Exchanges `distance` chunks in each direction. Afterwards acc holds the kept chunks.
   void halve(uint32_t distance) {
     const uint32_t partner = rank_ ^ distance;
     const uint8_t own = distance == core_count_ / 2 && !has_extra_ ? step_src : step_acc;
@@ -60,13 +60,13 @@ class Exchanger {
     }
   }
 
-  /// Returns how many operands V(rank) holds before the exchange at distance `period` / 2: one for each rank that is
-  /// `rank` modulo `period`.
+  /// Returns how many operands V(rank) holds before the exchange at distance `period` / 2. These are the operands of
+  /// all ranks that equal `rank` modulo `period`.
   [[nodiscard]] uint32_t summed(uint32_t rank, uint32_t period) const {
     return ceil_div(rank_count_ - rank % period, period);
   }
 
-  /// Returns the first of the `size` chunks that `rank` keeps when exchanges at distance `size` are done.
+  /// Returns the first of the `size` chunks that `rank` keeps after the exchanges at distance `size`.
   [[nodiscard]] static uint32_t group(uint32_t rank, uint32_t size) { return rank & ~(size - 1); }
 
   ScheduleWriter writer_;

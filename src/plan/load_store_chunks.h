@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// load_store: the chunks of a vector, and the part of each chunk that a rank reduces for all. The kernel on host memory
-// and the program (load_store_program.h) use it.
+// This class divides a vector into chunks for load_store, and each chunk into the parts that ranks reduce. The kernel
+// on host memory and the program (load_store_program.h) use it.
 #pragma once
 
 #include <algorithm>
@@ -14,7 +14,7 @@ namespace rondo::load_store {
 
 class Chunks {
  public:
-  /// Takes the plan's `tiles`, from which a ring's order of reductions follows. They must outlive this object.
+  /// Takes the plan's `tiles`, which determine a ring's order of reductions. They must outlive this object.
   Chunks(const Partition &tiles, uint64_t element_count, uint32_t rank_count)
       : tiles_(tiles), element_count_(element_count), rank_count_(rank_count), size_(tiles.chunk_elements) {}
 
@@ -25,19 +25,19 @@ class Chunks {
     return even_part(range(chunk), rank, rank_count_, tiles_.align_elements);
   }
 
-  /// Returns the factor by which chunks grow if all ranks export both buffers. Then no area of the exchange bounds a
-  /// chunk. Larger chunks save turns of the scheduler, most of all if ranks share cores. All ranks see the same
-  /// announcements, so all choose the same size.
+  /// Returns the factor by which chunks grow if all ranks export both buffers. Then no area of the exchange limits a
+  /// chunk. Larger chunks need fewer switches between ranks, which helps most if ranks share cores. All ranks see the
+  /// same announcements, so all choose the same size.
   [[nodiscard]] static uint64_t exported_factor(bool share_cores) { return share_cores ? 16 : 4; }
   void enlarge(uint64_t factor) { size_ *= factor; }
-  /// Sets whole tiles: at least one, otherwise as many as fit into `bytes`.
+  /// Makes chunks of whole tiles: as many as fit into `bytes`, but at least one.
   void set_bytes(uint64_t bytes, uint32_t element_bytes) {
     size_ = std::max<uint64_t>(bytes / (tile_elements() * element_bytes), 1) * tile_elements();
   }
   void set_single() { size_ = element_count_; }
 
-  /// Calls reduce(piece, rank) for the pieces of `range`. They differ in the rank whose operand is the first in a
-  /// ring's order. The other operands follow in rank order; the first rank follows the last one.
+  /// Calls reduce(piece, rank) for the pieces of `range`. In each piece, the operand of `rank` comes first in the
+  /// ring's order. The other operands follow in rank order, and rank 0 follows the last rank.
   template <class Reduction>
   void for_each_ring_order(Range range, const Reduction &reduce) const {
     const uint64_t end = range.begin + range.count;
@@ -56,7 +56,7 @@ class Chunks {
   const Partition &tiles_;
   const uint64_t element_count_;
   const uint32_t rank_count_;
-  uint64_t size_;  ///< of a whole chunk, in elements; in a ring of accumulators a chunk is a tile
+  uint64_t size_;  ///< elements of a whole chunk; in a ring of accumulators a chunk is a tile
 };
 
 }  // namespace rondo::load_store

@@ -37,7 +37,7 @@ class Writer {
            std::all_of(it_.exports_recv.begin(), it_.exports_recv.end(), set);
   }
 
-  // Places.
+  // These functions return where data lies.
   [[nodiscard]] Bytes buffer(Memory memory, uint32_t rank, Range range) const {
     const bool same = memory == Memory::send && it_.in_place[rank];
     return {same ? Memory::recv : memory, rank, 0, range.begin * it_.element_bytes, range.count * it_.element_bytes};
@@ -110,7 +110,7 @@ class Writer {
     return area(Memory::contribution, rank, at_.chunks + chunk, piece.begin - chunks_.range(chunk).begin, piece.count);
   }
 
-  /// Calls `reduce` in the order of LoadStoreCall::for_each_order().
+  /// Calls `reduce` in the same order as LoadStoreCall::for_each_order().
   template <class Reduction>
   void for_each_order(Range range, const Reduction &reduce) const {
     if (in_ring_order_) return chunks_.for_each_ring_order(range, reduce);
@@ -205,7 +205,7 @@ class Writer {
     finish_gathering();
   }
 
-  /// Builds a ring of accumulators. Lane 0 has the hops, lane 1 the tiles that are copied out.
+  /// Builds a ring of accumulators. Lane 0 has the hops. Lane 1 copies the finished tiles out.
   void accumulators() {
     program_.lanes.resize(2);
     for (uint64_t tile = 0; tile < it_.tiles.tile_count; ++tile) {
@@ -247,7 +247,7 @@ class Writer {
   Position &at_;
   const uint32_t n_, rank_;
   Chunks chunks_;
-  bool in_ring_order_ = false;  ///< a ring without accumulators
+  bool in_ring_order_ = false;  ///< true for a ring without accumulators
   Program program_;
 };
 

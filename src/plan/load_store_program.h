@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// A program is one rank's part in an all-reduce by load_store, as data: what it waits for, reads, reduces, writes and
-// publishes, in order. The kernel is code, not data, so that a call of 8 bytes costs no more than it must. A test
-// compares the kernel with the program (tests/unit/load_store_trace_test.cpp). Otherwise a program is used as a
-// schedule is for the interpreter: a test runs all its interleavings (tests/unit/load_store_model_test.cpp), and the
-// simulator gives it times.
+// A program describes one rank's work in an all-reduce by load_store, as data: what the rank waits for, reads, reduces,
+// writes and publishes, in order. The kernel itself is code, so that a call of 8 bytes is as fast as possible. A test
+// compares the kernel with the program (tests/unit/load_store_trace_test.cpp). Another test runs all interleavings of
+// the program (tests/unit/load_store_model_test.cpp), and the simulator gives it times.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +17,7 @@ namespace rondo::load_store {
 
 enum class Memory : uint8_t { send, recv, announcement, post, contribution, result };
 
-/// A range of bytes of a rank's buffer, or of one of its areas of the exchange. Accumulators lie in contributions.
+/// A range of bytes in a rank's buffer, or in an area of a rank's place. Accumulators lie in contributions.
 struct Bytes {
   Memory memory = Memory::send;
   uint32_t rank = 0;
@@ -28,8 +27,8 @@ struct Bytes {
   bool operator==(const Bytes &) const = default;
 };
 
-/// One operand: a copy to each output. More: they are reduced from the left, and the result goes to each output. An
-/// announcement has no operand when it is written, and no output when it is read.
+/// A copy or a reduction. One operand is copied to each output. Several operands are reduced from the left, and the
+/// result goes to each output. Writing an announcement has no operand, and reading one has no output.
 struct Work {
   std::vector<Bytes> operands;
   std::vector<Bytes> outputs;
@@ -39,8 +38,7 @@ struct Work {
 
 enum class Counter : uint8_t { post, contributed, reduced, gathered, hops_done };
 
-/// A counter of a rank, and a value. A wait ends when the counter is at least the value; a post's number has to be
-/// equal.
+/// A counter of a rank, and a value. A wait ends when the counter has reached the value. A post's number must be equal.
 struct Mark {
   Counter counter = Counter::post;
   uint32_t rank = 0;
@@ -49,15 +47,15 @@ struct Mark {
   bool operator==(const Mark &) const = default;
 };
 
-/// First the waits, then the works, then the counter is published.
+/// One step: first the waits, then the work, then the publication of a counter.
 struct ProgramStep {
   std::vector<Mark> waits;
   std::vector<Work> works;
   std::optional<Mark> publish;
 };
 
-/// The lanes of a rank, which run concurrently: any lane that can advance does. A ring of accumulators has two, hops
-/// and tiles that are copied out. Everything else has one.
+/// The lanes of a rank. They run concurrently: any lane that can advance does. A ring of accumulators has two lanes,
+/// for the hops and for copying tiles out. Every other program has one.
 struct Program {
   std::vector<std::vector<ProgramStep>> lanes;
 };
@@ -65,26 +63,26 @@ struct Program {
 /// The state of a communicator before the operation; equal on all ranks.
 struct Position {
   uint64_t posts = 0, chunks = 0;
-  bool ring_unsettled = false;  ///< the last ring's accumulators may still be read
+  bool ring_unsettled = false;  ///< true while peers may still read the last ring's accumulators
 };
 
-/// An all-reduce as one rank sees it.
+/// An all-reduce, from the view of one rank.
 struct Operation {
   rondo_algorithm_t algorithm = RONDO_ALGORITHM_ONE_SHOT;  ///< one_shot, two_shot or ring
   uint32_t rank = 0;
   ExchangeGeometry geometry;
-  Partition tiles;  ///< of the plan
+  Partition tiles;  ///< tiles of the plan
   uint64_t count = 0;
   uint32_t element_bytes = 1;
-  bool cheap = true;  ///< memory takes longer than arithmetic
-  bool wake = false;  ///< ranks share cores
-  uint64_t cache_bytes = UINT64_MAX;  ///< results from here on go past the caches
-  // Each has an entry for each rank. A buffer is exported if its rank announces it; the kernel decides that by size and
-  // kind of the buffer.
+  bool cheap = true;  ///< true if memory takes longer than arithmetic
+  bool wake = false;  ///< true if ranks share cores
+  uint64_t cache_bytes = UINT64_MAX;  ///< larger results bypass the caches
+  // These have an entry for each rank. A buffer is exported if its rank announces that. The kernel decides it by the
+  // size and kind of the buffer.
   std::vector<bool> exports_send, exports_recv, in_place;
 };
 
-/// Moves the position behind the operation.
+/// Builds the program of the operation, and advances the position past the operation.
 [[nodiscard]] Program make_program(const Operation &operation, Position &position);
 
 }  // namespace rondo::load_store

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// One-shot: every rank sends its data directly to all others. The latency is one message, and the bytes are n - 1 times
-// as many.
+// In a one-shot, every rank sends its data directly to all others. The latency is that of one message, but a rank sends
+// its data n - 1 times.
 //
 //   all-reduce, n = 3      0 --x0--> 1, 2     1 --x1--> 2, 0     2 --x2--> 0, 1     then each reduces (x0 x1) x2
 //
-// Operands are reduced in rank order on every rank (check_rank_order), so all results are bit-equal. Sends begin with
-// the rank after this one, and the rank before this one is received from first. All sends of a tile come before its
-// first receive, so each link needs room for one chunk.
+// Operands are reduced in rank order on every rank (check_rank_order), so all results are bit-equal. A rank sends first
+// to the rank after it, and receives first from the rank before it. All sends of a tile precede its first receive, so
+// each link needs room for one chunk.
 #include <cassert>
 
 #include "src/plan/build.h"

@@ -10,13 +10,13 @@
 namespace rondo {
 namespace {
 
-/// Returns the elements of a cache line. Parts of a vector begin at multiples of them, counted from its beginning.
+/// Returns the number of elements in a cache line. Parts of a vector begin at multiples of it.
 uint32_t align_elements(uint32_t element_bytes) { return static_cast<uint32_t>(cache_line_bytes) / element_bytes; }
 
 uint64_t slot_elements(const PlanChoice &choice, const ConnectionGeometry &geometry, uint32_t element_bytes) {
   uint32_t bytes = geometry.slot_bytes;
   if (choice.protocol == RONDO_PROTOCOL_LL) bytes = geometry.ll_slot_bytes;
-  return bytes / element_bytes;  // whole: they are multiples of 8
+  return bytes / element_bytes;  // exact, because bytes is a multiple of 8
 }
 
 Partition partition_of(const Plan &plan, uint32_t channel, uint32_t element_bytes) {
@@ -31,14 +31,14 @@ Partition partition_of(const Plan &plan, uint32_t channel, uint32_t element_byte
   partition.channel = channel;
   partition.channel_count = plan.choice.channels;
   partition.align_elements = align_elements(element_bytes);
-  // The tuner keeps a chunk within slot_count - 1 slots, see docs/schedules.md.
+  // The tuner limits a chunk to slot_count - 1 slots (docs/schedules.md).
   partition.chunk_elements = plan.choice.chunk_bytes / element_bytes;
   partition.tile_count = partition.count_tiles();
   return partition;
 }
 
 constexpr uint64_t mix(uint64_t hash, uint64_t value) {
-  hash = (hash ^ value) * 0x9E37'79B9'7F4A'7C15u;  // the golden ratio's bits: spreads every input bit upward
+  hash = (hash ^ value) * 0x9E37'79B9'7F4A'7C15u;  // bits of the golden ratio, which spread every input bit upward
   return hash ^ (hash >> 32);
 }
 
@@ -140,8 +140,8 @@ uint64_t identity_of(const Signature &signature, const PlanChoice &choice) {
   return mix(hash, choice.chunk_bytes);
 }
 
-uint64_t extend_history(uint64_t history, uint64_t identity) { return mix(history, identity); }  // one to one
+uint64_t extend_history(uint64_t history, uint64_t identity) { return mix(history, identity); }  // is injective
 
-uint32_t fingerprint(uint64_t history) { return static_cast<uint32_t>(history); }  // mix() spreads all bits over these
+uint32_t fingerprint(uint64_t history) { return static_cast<uint32_t>(history); }  // mix() spreads all bits to these
 
 }  // namespace rondo

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A plan: everything about an operation that does not change from call to call. Immutable; a communicator caches it.
+// A plan has everything about an operation that does not change from call to call. It is immutable, and a communicator
+// caches it.
 #pragma once
 
 #include <cstdint>
@@ -15,15 +16,15 @@
 
 namespace rondo {
 
-/// The part of an operation on which ranks must agree, and which an error prints. It is plain data, because it is
+/// The properties of an operation on which ranks must agree, and which an error prints. It is plain data, because it is
 /// written to memory that peers read.
 struct Signature {
   uint32_t collective = 0;
   uint32_t type = 0;
   uint32_t op = 0;
   uint32_t root = 0;
-  uint64_t count = 0;        ///< as the caller gave it; the total for the _v collectives
-  uint64_t counts_hash = 0;  ///< of counts and displacements, for the _v collectives; or counts_of_pairs
+  uint64_t count = 0;        ///< count of the call; the total for the _v collectives
+  uint64_t counts_hash = 0;  ///< hash of counts and displacements for the _v collectives, or counts_of_pairs
 
   bool operator==(const Signature &) const = default;
 };
@@ -37,21 +38,21 @@ inline constexpr uint32_t premul_sum_op = 0xFF;
 /// The signature of rondo_comm_finalize(): a barrier, except for the operation, so that no barrier matches it.
 inline constexpr Signature finalize_signature{RONDO_BARRIER, RONDO_UINT8, RONDO_MIN, 0, 1, 0};
 
-/// The signature of rondo_comm_finalize() where ranks of several hosts exchange messages: each rank contributes a word.
+/// The signature of rondo_comm_finalize() if ranks of several hosts exchange messages. Each rank contributes a word.
 inline constexpr Signature counting_finalize_signature{RONDO_BARRIER, RONDO_UINT64, RONDO_SUM, 0, 1, 0};
 
 [[nodiscard]] constexpr bool is_finalize(const Signature &signature) {
   return signature == finalize_signature || signature == counting_finalize_signature;
 }
 
-/// The counts_hash of a _v collective that exchanges blocks. No rank has all counts, so each two ranks compare the
-/// counts of their blocks. The signature's count is 0.
+/// The counts_hash of a _v collective that exchanges blocks. No rank knows all counts, so each two ranks compare the
+/// counts of their own blocks. The signature's count is 0.
 inline constexpr uint64_t counts_of_pairs = 1;
 
-/// Returns e.g. "all_reduce of 1000 float32 (sum)" or "broadcast of 8 int8 from rank 2".
+/// Describes an operation, as in "all_reduce of 1000 float32 (sum)" or "broadcast of 8 int8 from rank 2".
 [[nodiscard]] std::string describe(const Signature &signature);
 
-/// An operation as validated by the API.
+/// An operation whose arguments the API has checked.
 struct OperationKey {
   Signature signature;
   bool in_place = false;
@@ -60,7 +61,7 @@ struct OperationKey {
   bool operator==(const OperationKey &) const = default;
 };
 
-/// Returns the elements of the logical vector: the end of the last block, or the count.
+/// Returns the number of elements of the logical vector: the end of the last block, or the count.
 [[nodiscard]] uint64_t vector_elements(const OperationKey &key);
 
 struct PlannedLane {
@@ -76,7 +77,7 @@ class Plan {
   Plan(const Plan &) = delete;
   Plan &operator=(const Plan &) = delete;
 
-  /// Makes the plan of a mean of integers, `called_as`, from the plan that adds the words.
+  /// Turns the plan that adds the words into the plan of a mean of integers. `called_as` is the user's operation.
   void widen_from(const Signature &called_as);
   /// Makes the plan of a premul sum, `called_as`, from the plan that adds the scaled operands.
   void scale_from(const Signature &called_as, Scaling where);
@@ -86,12 +87,12 @@ class Plan {
   bool widened = false;  ///< a mean of integers: the plan adds words (src/plan/integer_mean.h)
   Scaling scaling = Scaling::none;  ///< other than none: a premul sum (src/plan/premul.h)
   PlanChoice choice;
-  std::vector<Schedule> schedules;  ///< one a channel; none if it exchanges blocks
-  std::vector<PlannedLane> lanes;   ///< of all channels
-  Range send;                       ///< of the logical vector: what the rank's send buffer holds
-  Range recv;                       ///< what its recv buffer holds
-  uint64_t vector_bytes = 0;        ///< of the whole logical vector as called; 0 for a barrier
-  uint64_t identity = 0;            ///< identity_of() `called` and its choice
+  std::vector<Schedule> schedules;  ///< one for each channel; none if the plan exchanges blocks
+  std::vector<PlannedLane> lanes;   ///< lanes of all channels
+  Range send;                       ///< range of the logical vector in the rank's send buffer
+  Range recv;                       ///< range of the logical vector in the rank's recv buffer
+  uint64_t vector_bytes = 0;        ///< size of the whole logical vector as called; 0 for a barrier
+  uint64_t identity = 0;            ///< result of identity_of() for `called` and its choice
 
  private:
   Plan() = default;
@@ -99,8 +100,8 @@ class Plan {
                                                   uint32_t, uint32_t, std::span<const uint32_t>);
 };
 
-/// Builds the plan of `rank` of `rank_count`. node_of: as in ScheduleArgs. Fails if the algorithm cannot do this
-/// (build_schedule()).
+/// Builds the plan of `rank` among `rank_count`. node_of is as in ScheduleArgs. Fails if the algorithm cannot do the
+/// operation (build_schedule()).
 [[nodiscard]] Result<std::unique_ptr<Plan>> build_plan(const OperationKey &key, const PlanChoice &choice,
                                                        const ConnectionGeometry &geometry, uint32_t rank,
                                                        uint32_t rank_count, std::span<const uint32_t> node_of = {});
@@ -108,19 +109,20 @@ class Plan {
 /// Returns a hash of everything on which ranks must agree.
 [[nodiscard]] uint64_t identity_of(const Signature &signature, const PlanChoice &choice);
 
-/// Extends a running hash over a communicator's operations, as one rank has called them. `history` is of the earlier
-/// ones; 0 if there are none. Equal histories stay equal by equal operations, and become different by different ones.
+/// Extends a hash over the operations that one rank has called on a communicator. `history` is the hash of the earlier
+/// operations, or 0 if there are none. Equal histories stay equal after equal operations, and differ after different
+/// ones.
 [[nodiscard]] uint64_t extend_history(uint64_t history, uint64_t identity);
 
-/// Returns 32 bits of the history, which the protocols carry with all that they send. So all data that a rank receives
-/// shows whether both ranks agree on this operation and on all before it.
+/// Returns the digest of a history, its low 32 bits. The protocols send it with all data. So any data that a rank
+/// receives shows whether both ranks agree on this operation and on all before it.
 [[nodiscard]] uint32_t fingerprint(uint64_t history);
 
-/// Operations that follow each other and that ranks must agree on, as one rank has called them: all collectives of a
-/// communicator are one such sequence.
+/// A sequence of operations on which ranks must agree, as one rank has called them. All collectives of a communicator
+/// form one sequence.
 struct OperationSequence {
-  uint64_t number = 0;   ///< of the latest; the first has number 1
-  uint64_t history = 0;  ///< extend_history() by all of them
+  uint64_t number = 0;   ///< number of the latest operation; the first has number 1
+  uint64_t history = 0;  ///< extend_history() over all of them
 
   void add(uint64_t identity) {
     ++number;

@@ -1,21 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ring: each rank receives from its predecessor and sends to its successor. Bandwidth-optimal, latency ~ ranks.
+// In a ring, each rank receives from its predecessor and sends to its successor. It uses the bandwidth best, and its
+// latency grows with the number of ranks.
 //
 //     n = 4, chunk 0 of an all-reduce:   1 ---> 2 ---> 3 ---> 0 ---> 1 ---> 2 ---> 3
 //                                        |  summed: x0(x3(x2 x1))    |    shared     |
 //
-// A chunk makes n hops to be summed and ends on the rank whose number it has; n - 1 more hops share it. At hop h rank p
-// handles chunk p - 1 - h (mod n), which its predecessor handled at hop h - 1. Each flag is an interval of hops. `src`
-// covers n of them, which is "every operand once". The hop n - 1 is the last of these on each rank, and finishes.
+// In n hops a chunk is summed, and it ends on the rank whose number it has. In n - 1 more hops all ranks get it. At hop
+// h rank p handles chunk p - 1 - h (mod n), which its predecessor handled at hop h - 1. Each flag is set for an
+// interval of hops. `src` is set for n hops, so every operand is used once. Hop n - 1 is the last of these on each
+// rank, and finishes.
 //
-// Reduce-scatter is the first half and all-gather the second. Broadcast and reduce are an open chain with one chunk a
-// tile, which is pipelined over the tiles.
+// Reduce-scatter is the first half of this, and all-gather the second. Broadcast and reduce are an open chain with one
+// chunk in each tile; the tiles are pipelined.
 //
-// Positions are the ranks' numbers, unless the ranks of a host do not follow each other. Then they are counted host by
-// host, so that the ring leaves each host once. A chunk has the number of the rank on which it ends.
+// Positions are the ranks' numbers if the ranks of each host are consecutive. Otherwise positions go host by host, so
+// that the ring leaves each host once. A chunk has the number of the rank on which it ends.
 //
-// Slots: every link holds a whole chunk while all ranks are at the same hop, and a hop needs one slot more to move on.
-// So a ring deadlocks unless slot_count > slots a chunk, which is 2 at least.
+// Slots: while all ranks are at the same hop, every link holds a whole chunk, and a hop needs one more slot to proceed.
+// So a ring deadlocks unless slot_count > slots of a chunk. slot_count is at least 2.
 #include <algorithm>
 #include <cassert>
 
@@ -38,13 +40,13 @@ struct Ring {
     return order.empty() ? found : order[found];
   }
 
-  /// Appends a step. `summed` is the number of ranks in the sum that it receives and reduces.
+  /// Appends a step. It receives a sum over `summed` ranks and reduces it.
   void step(ScheduleWriter &writer, uint32_t chunk, unsigned flags, bool recv, bool send, uint32_t summed = 1) const {
     writer.step(chunk, flags, recv ? Peers::with_sum(previous, summed) : Peers(), send ? Peers(next) : Peers());
   }
 
   uint32_t rank_count;
-  std::vector<uint32_t> order;  ///< by position, the rank; empty if these are equal
+  std::vector<uint32_t> order;  ///< rank at each position; empty if they are equal
   uint32_t position, previous, next;
 };
 
@@ -61,7 +63,7 @@ Schedule reduce_round(const Ring &ring, uint32_t last_hop) {
   return writer.take();
 }
 
-/// Builds an all-gather. At hop h rank p handles block p - h, its own at first.
+/// Builds an all-gather. At hop h, rank p handles block p - h, which is its own at first.
 Schedule all_gather(const Ring &ring, bool in_place) {
   ScheduleWriter writer(ring.rank_count);
   for (uint32_t hop = 0; hop < ring.rank_count; ++hop) {
@@ -72,7 +74,7 @@ Schedule all_gather(const Ring &ring, bool in_place) {
   return writer.take();
 }
 
-/// Builds root -> root + 1 -> ... -> root - 1.
+/// Builds the chain root -> root + 1 -> ... -> root - 1.
 Schedule broadcast(const Ring &ring, uint32_t root, bool in_place) {
   ScheduleWriter writer(1);
   const bool is_root = ring.at(0) == root;
@@ -81,7 +83,7 @@ Schedule broadcast(const Ring &ring, uint32_t root, bool in_place) {
   return writer.take();
 }
 
-/// Builds root + 1 -> root + 2 -> ... -> root.
+/// Builds the chain root + 1 -> root + 2 -> ... -> root.
 Schedule reduce(const Ring &ring, uint32_t root) {
   ScheduleWriter writer(1);
   uint32_t hops_left = 0;

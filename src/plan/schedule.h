@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A schedule: what one rank does on one channel, as data. Builders (src/plan/algorithm.h) are pure functions; the
-// verifier, every executor and the simulator read the same schedule. It does not depend on the message's size: the
-// interpreter runs it once for each tile.
+// A schedule is the work of one rank on one channel, as data. Builders (src/plan/algorithm.h) are pure functions that
+// return it. The verifier, every executor and the simulator read the same schedule. A schedule does not depend on the
+// message's size: the interpreter runs it once for each tile.
 #pragma once
 
 #include <cstdint>
@@ -13,8 +13,8 @@
 
 namespace rondo {
 
-/// Steps that run strictly in order. The lanes of a channel run concurrently, and only their links order them. Only one
-/// lane sends on a directed link, and only one lane receives on it.
+/// Steps that run strictly in order. The lanes of a channel run concurrently, and only their links order them. On a
+/// directed link only one lane sends, and only one lane receives.
 using Lane = std::vector<Step>;
 
 struct Schedule {
@@ -32,11 +32,11 @@ struct ScheduleArgs {
   rondo_collective_t collective = RONDO_ALL_REDUCE;
   uint32_t rank = 0;
   uint32_t rank_count = 1;
-  uint32_t root = 0;      ///< broadcast and reduce
-  uint32_t channel = 0;   ///< builders may differ by channel: the double tree's second tree is on the odd ones
+  uint32_t root = 0;      ///< for collectives with a root
+  uint32_t channel = 0;   ///< builders may differ by channel: odd channels use the second tree of the double tree
   bool in_place = false;  ///< this rank's send and recv buffers coincide, so dst overwrites src
-  std::span<const uint32_t> node_of{};  ///< by rank, equal for ranks of one host; empty if all are on one
-  /// HostLayout(*this), from a caller that builds many schedules of one rank. If null, a builder makes its own.
+  std::span<const uint32_t> node_of{};  ///< node of each rank; empty if all ranks are on one host
+  /// The layout HostLayout(*this), if a caller builds many schedules of one rank. If null, a builder makes its own.
   const HostLayout *hosts = nullptr;
 };
 

@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-// Limits the size of a chunk by the slots that a link has.
+// This file limits the size of a chunk by the number of slots of a link.
 #pragma once
 
 #include <cstdint>
 
 namespace rondo {
 
-/// The fewest slots of a link with which every builder's schedules run: a ring deadlocks with one.
+/// The fewest slots of a link with which the schedules of every builder run. A ring deadlocks with one slot.
 inline constexpr uint32_t slot_count_min = 2;
 
-/// Returns the most slots that a chunk may take if links have `slot_count` (at least slot_count_min). Then no schedule
-/// of any builder deadlocks. In a ring, and in the loop-back link of a two-shot reduce, a whole chunk fills the link
-/// and the next move needs one slot more. A test proves that this many slots work and one more does not
-/// (tests/unit/plan_verifier_test.cpp). Tree needs no bound at all; halving-doubling and the other direct algorithms
-/// bear slot_count.
+/// Returns the most slots that a chunk may take if links have `slot_count` slots (at least slot_count_min). With that,
+/// no schedule of any builder deadlocks. In a ring, and in the loop-back link of a two-shot reduce, a whole chunk fills
+/// the link and the next move needs one more slot. A test proves that this number works and one more does not
+/// (tests/unit/plan_verifier_test.cpp). Tree needs no limit. Halving-doubling and the other direct algorithms would
+/// work with slot_count.
 [[nodiscard]] constexpr uint32_t slots_per_chunk_max(uint32_t slot_count) {
   return slot_count < slot_count_min ? 0 : slot_count - 1;
 }

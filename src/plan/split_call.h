@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A split of a communicator is a barrier with a signature of its own, so that no other call matches it. In the record
-// of the operation, each rank publishes its own arguments instead of that signature. Records are only compared where
-// the histories of two ranks differ.
+// A split of a communicator is a barrier with its own signature, so that no other call matches it. In the record of the
+// operation, each rank publishes its arguments in place of that signature. That is safe, because records are compared
+// only if the histories of two ranks differ.
 #pragma once
 
 #include <cstdint>
@@ -18,13 +18,13 @@ inline constexpr Signature split_signature{RONDO_BARRIER, RONDO_UINT8, RONDO_SUM
 struct SplitCall {
   int32_t color = RONDO_NO_COLOR;
   int32_t key = 0;
-  uint32_t port = 0;   ///< on which this rank would serve the store of its part; 0 without a color
-  uint64_t nonce = 0;  ///< random: makes the secret of each part differ
+  uint32_t port = 0;   ///< port on which this rank would serve the store of its part; 0 without a color
+  uint64_t nonce = 0;  ///< random, so that each part has another secret
 
   bool operator==(const SplitCall &) const = default;
 };
 
-/// Returns the record of the call.
+/// Returns the record that publishes the call.
 [[nodiscard]] constexpr Signature record_of(const SplitCall &call) {
   Signature record = split_signature;
   record.root = call.port;

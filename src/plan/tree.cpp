@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Double binary tree: latency ~ log(ranks), and the bandwidth of both trees together when there are two channels.
+// This file has the double binary tree. Its latency grows with log(ranks). With two channels, both trees share the
+// bandwidth.
 //
-// Positions 0..n-1 form one tree. A position's height is the number of its trailing zero bits. Position 0 is on top and
-// has one child. The tree is drawn for n = 8; a position whose parent would lie beyond n hangs one level higher:
+// Positions 0 to n-1 form one tree. A position's height is the number of its trailing zero bits. Position 0 is on top
+// and has one child. The drawing is for n = 8. If a position's parent would be n or more, its parent is one level
+// higher:
 //
 //        0
 //         \------- 4           reduce: partial sums go up; a rank reduces (own, lower child's, upper child's)
@@ -10,12 +12,12 @@
 //            1 3       5 7
 //
 // Odd positions are leaves, even ones are not. The second tree (odd channels) gives every rank a position of the other
-// parity, as far as that is possible. So a rank that works for both children in one tree has few duties in the other.
-// Broadcast and reduce put the root at position 0 of both trees.
+// parity, as far as possible. So a rank that works for two children in one tree has little work in the other. Broadcast
+// and reduce put the root at position 0 of both trees.
 //
-// All-reduce has two lanes, up and down, which run at the same time. The top rank turns the stream round within its up
-// step. In one fused lane the top's send would fill the down links while the ranks below are still sending up, and all
-// would wait for each other. Two lanes need no more than one slot a link.
+// All-reduce has two lanes, up and down, which run concurrently. The top rank sends results down in the same step that
+// completes a sum. With one common lane, the top's sends could fill the links down while the ranks below still send up,
+// and all would wait for each other. Two lanes need only one slot in each link.
 #include <cassert>
 
 #include "src/plan/tree_shape.h"
@@ -23,7 +25,7 @@
 namespace rondo {
 namespace {
 
-/// A rank's view of its tree.
+/// The place of a rank in its tree.
 struct Place {
   explicit Place(const ScheduleArgs &args, bool rooted) {
     const TreePlacement placement{rooted ? args.root : 0, args.rank_count, args.channel % 2 == 1, rooted};
@@ -39,7 +41,7 @@ struct Place {
   }
 
   bool is_top = false;
-  Peers parent, children;  ///< the top has no parent
+  Peers parent, children;  ///< the rank on top has no parent
 };
 
 Schedule all_reduce(const Place &place) {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The shape of trees (src/plan/tree.cpp draws it): the parent of each place, and the rank or host there.
+// This file computes the shape of trees (src/plan/tree.cpp draws it): the parent of each position, and the rank or host
+// at that position.
 #pragma once
 
 #include <bit>
@@ -8,10 +9,10 @@
 
 namespace rondo {
 
-/// The lanes of an all-reduce: sums go up and results go down at the same time.
+/// The lanes of an all-reduce. Sums go up and results go down at the same time.
 inline constexpr uint32_t lane_up = 0, lane_down = 1;
 
-/// A binary tree over positions 0..count-1.
+/// A binary tree over the positions 0 to count - 1.
 struct Tree {
   uint32_t count;
 
@@ -21,7 +22,7 @@ struct Tree {
     return above < count ? above : position - unit;
   }
 
-  /// Returns the children, the lower one first.
+  /// Returns the children. The lower one is first.
   [[nodiscard]] Peers children(uint32_t position) const {
     Peers found;
     uint32_t half = position == 0 ? std::bit_ceil(count) / 2 : lowest_bit(position) / 2;
@@ -31,7 +32,7 @@ struct Tree {
     return found;
   }
 
-  /// Returns the sum of weight(position) over the subtree below `position`, itself included.
+  /// Returns the sum of weight(position) over the subtree of `position`, which includes `position`.
   template <class Weight>
   [[nodiscard]] uint32_t total(uint32_t position, const Weight &weight) const {
     uint32_t sum = weight(position);
@@ -44,11 +45,11 @@ struct Tree {
   [[nodiscard]] static uint32_t lowest_bit(uint32_t position) { return uint32_t{1} << std::countr_zero(position); }
 };
 
-/// The positions of the ranks in a tree. In the second tree, `placed` maps a rank's distance from the root to one.
+/// The positions of the ranks in a tree. In the second tree, `placed` maps the distance from the root to a position.
 struct TreePlacement {
   uint32_t root, count;
-  bool second;   ///< the second tree
-  bool rooted;   ///< position 0 is the root's
+  bool second;   ///< true for the second tree
+  bool rooted;   ///< true if the root is at position 0
 
   [[nodiscard]] uint32_t position(uint32_t rank) const {
     const uint32_t distance = ring_rank(rank, count - root, count);

@@ -23,14 +23,14 @@ constexpr uint64_t KiB = 1024;
 constexpr uint64_t MiB = 1024 * KiB;
 constexpr uint32_t any_ranks = std::numeric_limits<uint32_t>::max();
 constexpr uint64_t any_bytes = std::numeric_limits<uint64_t>::max();
-constexpr uint32_t straight_rank_count_max = 8;    // as one_shot's rows below
-constexpr uint32_t all_pairs_rank_count_max = 64;  // as one_shot's and two_shot's rows below
-constexpr uint64_t one_shot_bytes_max = 1 * KiB;   // likewise
+constexpr uint32_t straight_rank_count_max = 8;    // as in the rows of one_shot below
+constexpr uint32_t all_pairs_rank_count_max = 64;  // as in the rows of one_shot and two_shot below
+constexpr uint64_t one_shot_bytes_max = 1 * KiB;   // as in the rows of one_shot below
 
-// The rows weigh bytes against hops. Every byte of one_shot crosses n - 1 links, but in one hop. A two_shot moves the
-// least bytes in two hops, over links between all pairs. A ring moves the least bytes over 2 links a rank in 2n - 2
-// hops. A tree takes 2 log n hops. With too few cores each hop costs a turn of the scheduler, so few hops win for
-// longer.
+// The rows weigh bytes against hops. In one_shot, every byte crosses n - 1 links, but in one hop. A two_shot moves the
+// fewest bytes in two hops, over links between all pairs. A ring moves the fewest bytes over two links for each rank,
+// in 2n - 2 hops. A tree takes 2 log n hops. If there are too few cores, each hop waits for the scheduler, so few hops
+// win up to larger sizes.
 constexpr std::array algorithm_table{
     // collective            cores    ranks      bytes      algorithm
     AlgorithmRow{RONDO_ALL_REDUCE, any, 1, any_bytes, RONDO_ALGORITHM_ONE_SHOT},
@@ -62,8 +62,9 @@ constexpr std::array algorithm_table{
     AlgorithmRow{RONDO_REDUCE, any, any_ranks, any_bytes, RONDO_ALGORITHM_RING},
 };
 
-/// The rest, by algorithm and size. `ll` saves a hop's second cache line while half the bandwidth does not matter. Two
-/// channels are the double tree's two trees. Small chunks pipeline a chain, large ones save slots' counters.
+/// The other choices, by algorithm and size. `ll` saves the second cache line of a hop, while half the bandwidth does
+/// not matter. Two channels are for the two trees of the double tree. Small chunks pipeline a chain, and large chunks
+/// need fewer updates of slot counters.
 struct DetailRow {
   rondo_algorithm_t algorithm;
   uint64_t bytes_max;
@@ -89,16 +90,16 @@ constexpr std::array detail_table{
     DetailRow{RONDO_ALGORITHM_HIERARCHICAL_TREE, any_bytes, RONDO_PROTOCOL_SIMPLE, 2, 64 * KiB},
 };
 
-/// These rows replace the ones above if a network joins some of the ranks. Each chunk costs calls of the network. A
-/// single chunk on its way leaves the network idle until its end is noticed, so chunks are large or on two channels.
-/// Much more data on its way leaves the caches (docs/lab/between-hosts.md).
+/// These rows replace the rows above if a network connects some of the ranks. Each chunk costs calls of the network.
+/// With a single chunk in flight, the network is idle until its end is noticed. So chunks are large, or on two
+/// channels. With much more data in flight, the data leaves the caches (docs/lab/between-hosts.md).
 constexpr std::array network_table{
     DetailRow{RONDO_ALGORITHM_ONE_SHOT, any_bytes, RONDO_PROTOCOL_SIMPLE, 1, 256 * KiB},
     DetailRow{RONDO_ALGORITHM_HIERARCHICAL, any_bytes, RONDO_PROTOCOL_SIMPLE, 2, 128 * KiB},
 };
-constexpr uint64_t whole_slot_bytes_max = 512 * KiB;  // larger chunks of one_shot than its row's are a slot
+constexpr uint64_t whole_slot_bytes_max = 512 * KiB;  // up to this, a chunk of one_shot larger than its row is one slot
 
-/// Returns the row for an algorithm and size; a test walks over all of them.
+/// Returns the row for an algorithm and size. A test checks all rows.
 const DetailRow &detail_for(const TunerInput &input, rondo_algorithm_t algorithm) {
   const auto fits = [&](const DetailRow &row) {
     return row.algorithm == algorithm && input.bytes <= row.bytes_max;
@@ -110,10 +111,10 @@ const DetailRow &detail_for(const TunerInput &input, rondo_algorithm_t algorithm
   return *found;
 }
 
-/// On hosts of several ranks, up to these bytes hops over the network cost more than bytes. So a tree of one rank of
-/// each host is faster than an exchange among all. Among h hosts, rounded down to a power of two, the bound is the
-/// least of h * h * per_square and h * per_host. The values are from simulated hosts of 2 and of 8 ranks
-/// (docs/lab/tuner.md).
+/// The sizes up to which hops over the network cost more than bytes, on hosts with several ranks. There, a tree of one
+/// rank of each host is faster than an exchange among all ranks. For h hosts, rounded down to a power of two, the limit
+/// is the smaller of h * h * per_square and h * per_host. The values were measured on simulated hosts of 2 and of 8
+/// ranks (docs/lab/tuner.md).
 constexpr uint64_t hops_bytes_max = 8 * KiB;
 struct HopsRow {
   rondo_collective_t collective;
@@ -134,13 +135,13 @@ uint64_t hops_bytes_max_of(rondo_collective_t collective, uint32_t host_count) {
   return std::min(hosts * hosts * row->per_square, hosts * row->per_host);
 }
 
-constexpr uint32_t two_shot_host_count = 16;          // up to which the table for one host has it for all sizes
-constexpr uint64_t chain_bytes_per_host = 256 * KiB;  // a ring's hops cost more than its bytes up to that
+constexpr uint32_t two_shot_host_count = 16;          // up to this, the table for one host has two_shot for all sizes
+constexpr uint64_t chain_bytes_per_host = 256 * KiB;  // up to this, a ring's hops cost more than its bytes
 
-/// Chooses if each host has one rank, so hops cost more than on one host. Returns nothing if the choice for one host is
-/// right.
+/// Chooses if each host has one rank, so that hops cost more than on one host. Returns nothing if the choice for one
+/// host is right.
 std::optional<rondo_algorithm_t> choose_between_hosts(const TunerInput &input, rondo_collective_t collective) {
-  // A chain of hosts is as many hops, and a tree carries as many bytes.
+  // A chain of hosts has as many hops as hosts. A tree has fewer hops and moves as many bytes.
   if (has_root(collective) && input.rank_count > straight_rank_count_max) return RONDO_ALGORITHM_TREE;
   if (collective != RONDO_ALL_REDUCE || input.host_count <= two_shot_host_count ||
       input.bytes > std::bit_floor(input.host_count) * chain_bytes_per_host)
@@ -149,8 +150,9 @@ std::optional<rondo_algorithm_t> choose_between_hosts(const TunerInput &input, r
   return input.bytes <= one_shot_bytes_max ? RONDO_ALGORITHM_ONE_SHOT : RONDO_ALGORITHM_TWO_SHOT;
 }
 
-/// The interpreter on a device. Up to these bytes, the time depends on the number of consecutive steps. A step takes
-/// some microseconds for any size. With n ranks, one_shot needs 1.5 n steps, two_shot 3.5 n, and tree 2 log n + 1.
+/// The limits for the interpreter on a device. Up to these bytes, the time depends on the number of consecutive steps.
+/// A step takes some microseconds at any size. With n ranks, one_shot has 1.5 n steps, two_shot 3.5 n, and tree 2 log n
+/// + 1.
 constexpr uint32_t device_straight_rank_count_max = 4;
 constexpr uint64_t device_tree_bytes_max = 2 * MiB;
 
@@ -198,17 +200,17 @@ Result<rondo_algorithm_t> choose_algorithm(const TunerInput &input, rondo_collec
     if (usable(input.overrides.algorithm)) return input.overrides.algorithm;
     return none_can(input, collective, registry);
   }
-  // Among two ranks one hop moves the same bytes as two.
+  // With two ranks, one hop moves as many bytes as two hops.
   if (input.several_hosts() && input.rank_count == 2 && collective == RONDO_ALL_REDUCE &&
       usable(RONDO_ALGORITHM_ONE_SHOT))
     return RONDO_ALGORITHM_ONE_SHOT;
   if (input.shares_hosts()) {
-    // Small calls among few ranks use direct messages. Among more ranks, one message for each host is less than one for
-    // each rank.
+    // Small calls among few ranks use direct messages. Among more ranks, one message for each host costs less than one
+    // for each rank.
     const bool by_leaders =
         input.rank_count > straight_rank_count_max && usable(RONDO_ALGORITHM_HIERARCHICAL_TREE);
     const uint64_t small_bytes_max = by_leaders ? hops_bytes_max_of(collective, input.host_count) : hops_bytes_max;
-    // Every hop over the network costs more than a hop within a host, so bytes cross it as seldom as possible.
+    // A hop over the network costs more than a hop inside of a host, so bytes cross the network as seldom as possible.
     if (input.bytes > small_bytes_max && usable(RONDO_ALGORITHM_HIERARCHICAL)) return RONDO_ALGORITHM_HIERARCHICAL;
     if (by_leaders) return RONDO_ALGORITHM_HIERARCHICAL_TREE;
   } else if (input.several_hosts()) {
@@ -224,13 +226,13 @@ Result<rondo_algorithm_t> choose_algorithm(const TunerInput &input, rondo_collec
   return none_can(input, collective, registry);
 }
 
-/// Returns the choice of the measured table. Returns nothing if it has no row, or if the user requested something else.
+/// Returns the choice of the measured table. Returns nothing if no row fits, or if the user requested something else.
 std::optional<PlanChoice> choose_measured(const TunerInput &input, rondo_collective_t collective,
                                           std::span<const Algorithm> registry) {
   if (input.table == nullptr) return {};
   TunerInput asked = input;
   asked.table = nullptr;
-  // Processes were measured with buffers that are not registered.
+  // Processes were measured with buffers that were not registered.
   const BufferPlace place = input.buffers == BufferPlace::registered ? BufferPlace::device : input.buffers;
   for (const TuningRow &row :
        input.table->rows_for(collective, input.rank_count, input.oversubscribed, input.several_hosts(), place)) {
@@ -243,9 +245,9 @@ std::optional<PlanChoice> choose_measured(const TunerInput &input, rondo_collect
         (wanted.protocol != RONDO_PROTOCOL_AUTO && wanted.protocol != row.choice.protocol) ||
         (wanted.kernel != RONDO_KERNEL_AUTO && wanted.kernel != row.choice.kernel) ||
         (wanted.channels > 1 && row.choice.kernel == RONDO_KERNEL_LOAD_STORE && input.buffers == BufferPlace::host))
-      return {};  // a row for larger messages would not be for this one
+      return {};  // rows for larger messages do not apply to this message
     const auto chosen = choose_plan(asked, registry);
-    if (chosen.ok()) return chosen.value();  // else it cannot be here: the next row was measured nearest to it
+    if (chosen.ok()) return chosen.value();  // otherwise that plan is impossible here, and the next row is the nearest
   }
   return {};
 }
@@ -255,8 +257,8 @@ uint64_t slot_bytes_of(const TunerInput &input, rondo_protocol_t protocol) {
 }
 
 /// The bytes for which the interpreter on a device gets one more block. A block moves them in less time than its steps
-/// take, which wait for each other. A step takes 7 us by simple and 4 by ll, beside 97 GB/s (docs/lab/tuner.md).
-/// With ll a block gets the bytes that fill a slot, since each slot is a step.
+/// take, which wait for each other. A step takes 7 us by simple and 4 us by ll, at 97 GB/s (docs/lab/tuner.md). With
+/// ll, a block gets the bytes of one slot, since each slot is a step.
 constexpr uint64_t simple_block_bytes = 16 * KiB;
 
 uint32_t channels_for(const TunerInput &input, uint32_t least, rondo_protocol_t protocol) {
@@ -267,7 +269,7 @@ uint32_t channels_for(const TunerInput &input, uint32_t least, rondo_protocol_t 
   return static_cast<uint32_t>(std::max<uint64_t>(least, std::min<uint64_t>(wanted, input.connection_channels)));
 }
 
-/// Returns a chunk size as large as wanted, and as the slots allow.
+/// Returns the chunk size: `wanted_bytes`, but at most what the slots allow.
 uint64_t limit_chunk(uint64_t wanted_bytes, uint64_t slot_bytes, uint32_t slot_count) {
   const uint64_t most = std::min(wanted_bytes, slot_bytes * slots_per_chunk_max(slot_count));
   return std::max(most / chunk_align_bytes * chunk_align_bytes, chunk_align_bytes);

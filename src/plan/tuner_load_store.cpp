@@ -15,15 +15,15 @@ constexpr uint64_t KiB = 1024;
 constexpr uint64_t MiB = 1024 * KiB;
 constexpr uint32_t any_ranks = std::numeric_limits<uint32_t>::max();
 constexpr uint64_t any_bytes = std::numeric_limits<uint64_t>::max();
-// The largest sizes for one_shot on a device, if no algorithm is requested; the second is for ranks on one device.
-// There, 64 KiB among 8 ranks took 6.6 us by one_shot and 9.0 by two_shot. one_shot moves more bytes with more ranks.
+// The largest sizes for one_shot on a device if no algorithm is requested. The second one is for ranks on one device:
+// 64 KiB among 8 ranks took 6.6 us by one_shot and 9.0 us by two_shot. With more ranks, one_shot moves more bytes.
 constexpr uint64_t device_one_shot_bytes_max = 32 * KiB, one_device_one_shot_bytes_max = 64 * KiB;
 constexpr uint32_t one_device_one_shot_ranks_max = 8;
 
-/// With load_store the ranks of a host read data that each has written once. With one_shot each rank reads everything.
-/// With two_shot it reads its part, and the results of the others. With ring the ranks add to sums that all of them
-/// map, whose lines change hands less often. The last row of an algorithm has the chunk size for requests of that
-/// algorithm.
+/// With load_store, the ranks of a host read data that each rank has written once. With one_shot each rank reads all
+/// data. With two_shot it reads its part, and the other ranks' results. With ring the ranks add to sums that all of
+/// them map, so cache lines move between cores less often. The last row of an algorithm has the chunk size that is used
+/// if a user requests that algorithm.
 constexpr std::array load_store_table{
     //      too few cores  ranks  bytes     algorithm                 chunk
     LoadStoreRow{false, 2, 4 * KiB, RONDO_ALGORITHM_ONE_SHOT, 64 * KiB},
@@ -37,7 +37,7 @@ constexpr std::array load_store_table{
     LoadStoreRow{true, any_ranks, any_bytes, RONDO_ALGORITHM_RING, 64 * KiB},
 };
 
-/// Returns the row for a requested algorithm, or null if load_store does not do it.
+/// Returns the row for a requested algorithm, or null if load_store does not have it.
 const LoadStoreRow *row_of(rondo_algorithm_t algorithm, bool oversubscribed) {
   const LoadStoreRow *found = nullptr;
   for (const LoadStoreRow &row : load_store_table)
@@ -59,15 +59,15 @@ uint64_t limit_exchange_chunk(const TunerInput &input, uint64_t wanted_bytes) {
   return std::max(most, chunk_align_bytes);
 }
 
-/// In shared buffers a call has a block for every 16 or 64 KiB to read, but above shared_all_blocks_bytes all blocks.
-/// On one device it was measured: 8 ranks on an H200 took for 128 KiB 10.6 us with 8 blocks, 11.6 with 2 and 12.7 with
-/// 1.
+/// The bytes that one block reads in shared buffers, on one device and on several. Above shared_all_blocks_bytes a call
+/// uses all blocks. The value for one device was measured on an H200. There, 128 KiB among 8 ranks took 10.6 us with
+/// 8 blocks, 11.6 us with 2, and 12.7 us with 1.
 constexpr uint64_t one_device_block_bytes = 16 * KiB, shared_block_bytes = 64 * KiB;
 constexpr uint64_t shared_all_blocks_bytes = 4 * MiB;
-/// For a one_shot, a block for each part in which each of its threads has a word.
+/// The bytes of one block in a one_shot: each thread of the block has a word.
 constexpr uint64_t post_block_bytes = 2 * KiB;
 
-/// Returns whether collectives can go in the ranks' own buffers.
+/// Returns whether kernels can read and write the ranks' own buffers.
 bool shares_buffers(const TunerInput &input) {
   return input.buffers == BufferPlace::shared_device || shares_partly(input.buffers);
 }
@@ -82,7 +82,7 @@ uint32_t exchange_channels_for(const TunerInput &input, bool one_shot) {
   return static_cast<uint32_t>(std::clamp<uint64_t>(wanted, 1, input.exchange_channels));
 }
 
-/// Fills in the channels and chunks that are left open. Chunks are as large as their areas.
+/// Fills in channels and chunk size if they are not requested. Chunks are as large as the areas of the exchange.
 PlanChoice filled_up(const TunerInput &input, PlanChoice choice, bool one_shot) {
   choice.kernel = RONDO_KERNEL_LOAD_STORE;
   if (choice.channels == 0) choice.channels = exchange_channels_for(input, one_shot);
@@ -92,9 +92,9 @@ PlanChoice filled_up(const TunerInput &input, PlanChoice choice, bool one_shot) 
   return choice;
 }
 
-/// Chooses for collectives other than all-reduce. Ranks on one device take load_store at any size. On an H200, calls of
+/// Chooses for collectives other than all-reduce. Ranks on one device use load_store at any size. On an H200, calls of
 /// 64 B to 32 KiB among 8 ranks took 21 to 26 us by load_store, and 28 to 101 us by the interpreter. Ranks on several
-/// devices take it above the size of a one_shot; nothing was measured there.
+/// devices use it above the size of a one_shot, which was not measured.
 std::optional<PlanChoice> choose_for_other(const TunerInput &input, rondo_collective_t collective) {
   PlanChoice choice = input.overrides;
   const rondo_algorithm_t algorithm = load_store_algorithm(collective);
@@ -106,15 +106,16 @@ std::optional<PlanChoice> choose_for_other(const TunerInput &input, rondo_collec
   return filled_up(input, choice, false);
 }
 
-/// Decides for an all-reduce by size alone.
+/// Returns whether an all-reduce of this size uses one_shot.
 bool goes_by_one_shot(const TunerInput &input) {
   const bool longer =
       input.buffers == BufferPlace::shared_device && input.rank_count <= one_device_one_shot_ranks_max;
   return input.bytes <= std::min(input.post_bytes, longer ? one_device_one_shot_bytes_max : device_one_shot_bytes_max);
 }
 
-/// Chooses load_store by kernels of a device. If all ranks share their buffers, the choice follows from counts
-/// (docs/lab/gpu-budgets.md). Otherwise load_store is taken only if it is requested, since nothing was measured.
+/// Chooses load_store by kernels of a device. If all ranks share their buffers, the choice follows from counted
+/// accesses (docs/lab/gpu-budgets.md). Otherwise load_store is used only if it is requested, since nothing was
+/// measured.
 std::optional<PlanChoice> choose_load_store_on_device(const TunerInput &input, rondo_collective_t collective) {
   const PlanChoice &wanted = input.overrides;
   const bool can = input.post_bytes != 0 && input.rank_count >= 2;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reads the file of a tuning table, strict JSON. It comes from a user and decides how every rank works. So unknown
-// keys, keys that are given twice and numbers that no machine has are refused, not skipped.
+// This file reads the file of a tuning table, which is strict JSON. The file comes from a user and decides how every
+// rank works. So unknown keys, repeated keys and numbers that no machine has are refused, not ignored.
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
@@ -23,12 +23,12 @@ using Json = nlohmann::json;
 constexpr size_t depth_max = 32;
 constexpr std::array row_keys{"collective", "ranks",     "buffers",  "oversubscribed", "several_hosts", "bytes_max",
                               "algorithm",  "protocol",  "channels", "chunk_bytes",    "kernel"};
-/// `rondo tune` writes the others beside the rows.
+/// The keys of the file. `rondo tune` writes more than the rows, for people and other programs.
 constexpr std::array file_keys{"format", "version", "rows", "created", "made_by", "machine", "settings", "costs",
                                "fits", "networks", "measurements"};
 
-/// Reads the text once before it becomes a value. It finds where the text is not JSON, and faults that a value would
-/// hide.
+/// Checks the text before it becomes a value. It finds text that is not JSON, and faults that a value would hide, such
+/// as repeated keys.
 class Inspector : public nlohmann::json_sax<Json> {
  public:
   std::string problem;

@@ -73,7 +73,7 @@ Result<void> check_row(const TuningRow &row) {
 
 uint64_t hash_of(std::span<const TuningRow> rows) {
   if (rows.empty()) return 0;
-  std::vector<uint64_t> numbers;  // padding and the order of bytes of a struct must not count
+  std::vector<uint64_t> numbers;  // not the bytes of the structs, which have padding and an order of bytes
   for (const TuningRow &row : rows)
     for (const uint64_t number :
          {uint64_t{row.collective}, uint64_t{row.rank_count}, uint64_t{row.oversubscribed},
@@ -125,12 +125,12 @@ Result<TuningTable> TuningTable::make(std::vector<TuningRow> rows) {
 
 std::span<const TuningRow> TuningTable::rows_for(rondo_collective_t collective, uint32_t rank_count,
                                                  bool oversubscribed, bool several_hosts, BufferPlace buffers) const {
-  uint64_t below = 0, above = 0;  // the nearest numbers of ranks that were measured
+  uint64_t below = 0, above = 0;  // nearest measured numbers of ranks
   for (const TuningRow &row : rows_) {
     if (row.collective != collective || row.oversubscribed != oversubscribed || row.several_hosts != several_hosts ||
         row.buffers != buffers)
       continue;
-    if (row.rank_count <= rank_count) below = row.rank_count;  // they ascend
+    if (row.rank_count <= rank_count) below = row.rank_count;  // rows ascend
     if (row.rank_count >= rank_count && above == 0) above = row.rank_count;
   }
   if (below == 0 || above == 0) return {};

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Two-shot has two rounds of direct messages, and each rank works on one chunk for all. Two messages of latency, ring's
-// bytes.
+// A two-shot has two rounds of direct messages. Each rank works on one chunk for all ranks. The latency is that of two
+// messages, and it moves as many bytes as a ring.
 //
-//     all-reduce, n = 3   1. chunk c of everybody goes to rank c, which reduces (x0 x1) x2   2. rank c sends it to all
-//     broadcast           1. the root hands each other rank a chunk of its own             2. that one sends it to all
-//     reduce              1. as all-reduce                                                 2. rank c sends it to root
+//     all-reduce, n = 3   1. all send chunk c to rank c, which reduces (x0 x1) x2    2. rank c sends it to all
+//     broadcast           1. the root sends each other rank another chunk            2. that rank sends it to all
+//     reduce              1. as in all-reduce                                        2. rank c sends it to the root
 //
-// Only the root of a reduce may write its recv buffer. Another rank keeps its partial sum in its loop-back link: each
-// step takes it out and puts it back, which needs slot_count > slots a chunk.
+// Only the root of a reduce may write its recv buffer. Another rank keeps its partial sum in its loop-back link. Each
+// step takes the sum out and puts it back, which needs slot_count > slots of a chunk.
 #include <cassert>
 
 #include "src/plan/build.h"
@@ -15,7 +15,7 @@
 namespace rondo {
 namespace {
 
-/// Sends everybody's operands to the rank that reduces them. This rank's own chunk stays.
+/// Sends each operand to the rank that reduces it. This rank's own chunk stays here.
 void scatter_operands(ScheduleWriter &writer, const ScheduleArgs &args) {
   for (const uint32_t peer : ranks_after(args.rank, args.rank_count)) writer.step(peer, step_src, {}, peer);
 }
@@ -37,7 +37,7 @@ Schedule all_reduce(const ScheduleArgs &args) {
   return writer.take();
 }
 
-/// Builds a broadcast. Rank root + 1 + i hands out chunk i; the root only sends, all of it once.
+/// Builds a broadcast. Rank root + 1 + i forwards chunk i. The root only sends, each chunk once.
 Schedule broadcast(const ScheduleArgs &args) {
   const uint32_t chunk_count = args.rank_count - 1;
   const auto sharer = [&](uint32_t chunk) { return ring_rank(args.root, 1 + chunk, args.rank_count); };
@@ -60,7 +60,8 @@ Schedule broadcast(const ScheduleArgs &args) {
   return writer.take();
 }
 
-/// Does check_rank_order() without dst. The partial sum goes round the loop-back link; the last step sends it to root.
+/// Reduces like check_rank_order(), but without dst. The partial sum passes through the loop-back link, and the last
+/// step sends it to the root.
 void reduce_for_root(ScheduleWriter &writer, const ScheduleArgs &args) {
   for (uint32_t rank = 1; rank < args.rank_count; ++rank) {
     const bool last = rank + 1 == args.rank_count;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A connection: the memory of one directed link between two ranks on one channel. It holds one FIFO for each protocol,
-// each with counters of its own, so that a protocol's counters are contiguous whatever the other does.
+// A connection is the memory of one directed link between two ranks on one channel. It holds one FIFO for each
+// protocol. Each FIFO has its own counters, so they stay contiguous even if the other protocol is used in between.
 //
 // Layout: offsets are multiples of 64, and a cache line has one writer.
 //
@@ -10,7 +10,7 @@
 //     ll slots         slot_count * ll_stride            written by the sender; see ll.h
 //     simple slots     slot_count * slot_bytes           written by the sender
 //
-// Counters are monotonic from 0; slot = counter & (slot_count - 1). Fresh memory is zero and means "nothing yet".
+// Counters grow from 0, and slot = counter & (slot_count - 1). Fresh memory is zero, which means that nothing was sent.
 #pragma once
 
 #include <cstddef>
@@ -22,35 +22,35 @@ namespace rondo {
 
 inline constexpr size_t cache_line_bytes = 64;
 
-/// A counter alone in its cache line.
+/// A counter with a cache line of its own.
 struct alignas(cache_line_bytes) PaddedCounter {
   uint64_t value = 0;
 };
 static_assert(sizeof(PaddedCounter) == cache_line_bytes);
 
-/// Precedes a payload of the protocol `simple`; `sequence` is the flag that says "data is here".
+/// The header of a payload of the protocol `simple`. `sequence` is the flag that says that the data is present.
 struct alignas(cache_line_bytes) SlotHeader {
   uint64_t sequence = 0;   ///< counter + 1 once the slot is full
-  uint32_t signature = 0;  ///< of the operation and all before it: a slot of another one is never taken for ours
-  uint32_t kind = 0;       ///< PayloadKind
-  uint64_t bytes = 0;      ///< of the payload
-  uint64_t inode = 0;      ///< mapped: of the file behind the sender's region
+  uint32_t signature = 0;  ///< digest of the operation and all before it; differs in a slot of another operation
+  uint32_t kind = 0;       ///< a PayloadKind
+  uint64_t bytes = 0;      ///< size of the payload
+  uint64_t inode = 0;      ///< mapped: inode of the file behind the sender's region
   uint64_t address = 0;    ///< offset in the region if mapped, otherwise the sender's address
   uint64_t region_bytes = 0;
-  int32_t descriptor = -1;  ///< mapped: of that file, in the sender's process, which may have put another one there
-  uint32_t region = 0;      ///< mapped: the low half of the region's number
+  int32_t descriptor = -1;  ///< mapped: the sender's descriptor of that file, whose number may be reused by now
+  uint32_t region = 0;      ///< mapped: low half of the region's number
 };
 static_assert(sizeof(SlotHeader) == cache_line_bytes);
 
-/// The location of a slot's payload.
+/// The place where a slot's payload lies.
 enum class PayloadKind : uint32_t {
   in_slot = 0,
-  address = 1,  ///< in the sender's buffer, same process
+  address = 1,  ///< in the sender's buffer, in the same process
   mapped = 2,   ///< in the sender's buffer, in a region that the receiver can map
   process = 3,  ///< in the sender's buffer, to be read by cross-memory attach
 };
 
-/// Sets of kinds are bits of a word. in_slot is never in a set, because every rank can read a slot.
+/// Returns the bit of a kind in a set of kinds. in_slot is in no set, because every rank can read a slot.
 [[nodiscard]] RONDO_HD constexpr uint32_t kind_bit(PayloadKind kind) {
   return kind == PayloadKind::in_slot ? 0 : 1u << static_cast<uint32_t>(kind);
 }
@@ -60,8 +60,8 @@ struct ConnectionGeometry {
   uint32_t slot_bytes = 65536;    ///< payload of a `simple` slot, a multiple of 64
   uint32_t ll_slot_bytes = 2048;  ///< payload of an `ll` slot, a multiple of 4
 
-  /// Returns the bytes of an ll slot: a unit of 8 bytes for each 4 bytes of payload, in whole pairs. If the payload
-  /// fills lines, the slot has one line more. Otherwise slots a power of two apart would meet in one set of a cache.
+  /// Returns the bytes of an ll slot: a unit of 8 bytes for each 4 bytes of payload, in whole pairs. A slot whose units
+  /// would fill whole lines gets one line more. Otherwise slots would be a power of two apart, and share cache sets.
   [[nodiscard]] RONDO_HD size_t ll_stride() const {
     return (8 + size_t{ll_slot_bytes} * 2 + cache_line_bytes - 1) / cache_line_bytes * cache_line_bytes;
   }
@@ -73,12 +73,13 @@ struct ConnectionGeometry {
   bool operator==(const ConnectionGeometry &) const = default;
 };
 
-/// A connection as one end sees it: the same bytes, mapped anywhere.
+/// A connection as one end sees it. Both ends have the same bytes, mapped anywhere.
 struct ConnectionView {
   std::byte *base = nullptr;  ///< 64-byte aligned
   ConnectionGeometry geometry;
-  /// The memory that holds the heads: this connection's, or the one of the way back. The latter lies in the sender's
-  /// memory, so each side stores into the other's and reads its own. The peer writes all of it, heads and slots.
+  /// The memory that holds the heads of the FIFOs. By default it is this connection's memory. It can also be the memory
+  /// of the connection in the opposite direction, which lies on the sender's side. Then each side stores only into the
+  /// other side's memory and reads its own.
   std::byte *credit = base;
 
   [[nodiscard]] RONDO_HD uint64_t &simple_head() const { return reinterpret_cast<PaddedCounter *>(credit)[0].value; }

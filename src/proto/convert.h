@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Small floats to and from float32: float16, bfloat16, float8 e4m3 and e5m2. Host and device, integer code, constexpr.
+// These functions convert small floats from and to float32: float16, bfloat16, float8 e4m3 and e5m2. They are constexpr
+// integer code for host and device.
 //
 //     format    layout s.e.m  bias  largest   smallest > 0  infinity  NaN                    too large becomes
 //     float16   1.5.10        15    65504     2^-24         yes       e all ones, m != 0     infinity
@@ -7,8 +8,9 @@
 //     e5m2      1.5.2         15    57344     2^-16         yes       e all ones, m != 0     infinity
 //     e4m3      1.4.3         7     448       2^-9          no        0x7f, 0xff             NaN (OCP, not saturating)
 //
-// Up is exact. Down rounds to nearest, ties to even, once, subnormals included. A NaN stays a NaN of the same sign and
-// becomes quiet. Nothing depends on the rounding or flush-to-zero mode of the thread.
+// Conversion to float32 is exact. Conversion from float32 rounds once, to nearest with ties to even, also to subnormal
+// numbers. A NaN stays a NaN of the same sign and becomes quiet. The results do not depend on the thread's modes for
+// rounding or flushing to zero.
 #pragma once
 
 #include <cstdint>
@@ -23,7 +25,7 @@ namespace rondo {
 inline constexpr uint32_t float_infinity_bits = 0x7F800000;
 inline constexpr uint32_t float_quiet_bit = 0x00400000;
 
-/// A format with fewer exponent bits than float32, so that its subnormals are normal there.
+/// A format with fewer exponent bits than float32. So float32 represents its subnormal numbers as normal ones.
 template <int exponent_bits, int mantissa_bits, bool with_infinity>
 struct SmallFloat {
   static constexpr bool has_infinity = with_infinity;
@@ -33,11 +35,11 @@ struct SmallFloat {
   static constexpr uint32_t mantissa_mask = (1u << mantissa_bits) - 1;
   static constexpr uint32_t exponent_max = (1u << exponent_bits) - 1;
   static constexpr uint32_t magnitude_mask = sign_bit - 1;
-  /// The bits that a value beyond the largest becomes: infinity, or the NaN where there is none.
+  /// The bits of a value beyond the largest number: infinity, or NaN if the format has no infinity.
   static constexpr uint32_t overflow_bits = has_infinity ? exponent_max << mantissa_bits : magnitude_mask;
-  /// float32 bits of the smallest normal number.
+  /// The float32 bits of the smallest normal number.
   static constexpr uint32_t normal_min_float_bits = static_cast<uint32_t>(127 - bias + 1) << 23;
-  /// The smallest subnormal number: 2^(1 - bias - mantissa_bits), by its float32 exponent.
+  /// The float32 bits of the smallest subnormal number, 2^(1 - bias - mantissa_bits).
   static constexpr uint32_t unit_float_bits = static_cast<uint32_t>(127 + 1 - bias - mantissa_bits) << 23;
 
   [[nodiscard]] RONDO_HD static constexpr float to_float(uint32_t bits) {
@@ -68,7 +70,7 @@ struct SmallFloat {
   }
 
  private:
-  /// Returns whether it is infinity or NaN.
+  /// Returns whether the magnitude is infinity or NaN.
   [[nodiscard]] RONDO_HD static constexpr bool is_special(uint32_t magnitude) { return magnitude >= overflow_bits; }
 
   [[nodiscard]] RONDO_HD static constexpr uint32_t nan_bits(uint32_t magnitude) {
@@ -77,11 +79,12 @@ struct SmallFloat {
     return overflow_bits | (1u << (mantissa_bits - 1)) | payload;
   }
 
-  /// Rounds to units of the smallest subnormal. The result may be the smallest normal number, whose code follows.
+  /// Rounds to a multiple of the smallest subnormal number. The result may be the smallest normal number, whose code is
+  /// the next one.
   [[nodiscard]] RONDO_HD static constexpr uint32_t round_subnormal(uint32_t magnitude) {
     const uint32_t exponent = magnitude >> 23;
     const uint32_t shift = static_cast<uint32_t>(151 - bias - mantissa_bits) - exponent;
-    if (shift > 24) return 0;  // below half a unit; float32's own subnormals are, too
+    if (shift > 24) return 0;  // below half a unit, as are float32's own subnormals
     const uint32_t mantissa = (magnitude & 0x7FFFFFu) | 0x800000u;
     const uint32_t unit_count = mantissa >> shift;
     const uint32_t rest = mantissa & ((1u << shift) - 1);
@@ -94,7 +97,7 @@ using Float16Format = SmallFloat<5, 10, true>;
 using Float8E4m3Format = SmallFloat<4, 3, false>;
 using Float8E5m2Format = SmallFloat<5, 2, true>;
 
-/// bfloat16 is the upper half of a float32: subnormals need no care.
+/// bfloat16 is the upper half of a float32. So subnormal numbers need no special code.
 struct Bfloat16Format {
   [[nodiscard]] RONDO_HD static constexpr float to_float(uint32_t bits) {
     const bool nan = (bits & 0x7FFFu) > 0x7F80u;

@@ -1,40 +1,42 @@
 // SPDX-License-Identifier: Apache-2.0
-// load_store uses no connections. The exchange is memory that all ranks of the host map. Every rank has one place in
-// it, where it writes its contribution once and all the others read it. For all-reduce by one_shot, two_shot and ring.
+// The exchange is memory that all ranks of a host map. The kernel load_store uses it in place of connections, for
+// all-reduce by one_shot, two_shot and ring. Every rank has one place in the exchange. A rank writes its contribution
+// there once, and all other ranks read it.
 //
 // Layout    one ExchangePlace a rank, then its payloads; offsets are multiples of 64, one writer a cache line
 //             posts[2]       flag and up to 56 bytes of payload in one line; longer payloads are in post areas
 //             contributed, reduced, gathered   counters of chunks, each alone in its line
 //             hops_done      counter of hops of a ring, in a line of its own
-//             announcement   fingerprint of a two_shot or ring, and which buffers are exported instead of copied
+//             announcement   digest of a two_shot or ring, and which buffers are exported instead of copied
 //             post areas     2 * post_bytes
-//             contributions  area_count * chunk_bytes    what others are to reduce, chunk c in area c mod area_count
+//             contributions  area_count * chunk_bytes    data that others reduce; chunk c in area c mod area_count
 //             results        area_count * result_bytes   the part that this rank reduced
-//           An accumulator lies in a contribution's area, and all ranks write it, one after the other.
+//           An accumulator lies in the area of a contribution. All ranks write it, one after the other.
 //
-// one_shot  P1 write payload, plain            P2 store flag = number << 32 | fingerprint, release
+// one_shot  P1 write payload, plain            P2 store flag = number << 32 | digest, release
 //           W1 load every rank's flag, sync, until it has the number; W2 read all payloads, plain
-//   Post n and n + 2 share an area. A rank writes n + 2 when it has seen everybody's n + 1, which everybody stored
-//   after reading n: no credit is needed. That holds whatever other operations lie between.
+//   Posts n and n + 2 share an area. A rank writes post n + 2 only after it has seen post n + 1 of every rank. Every
+//   rank stored its post n + 1 after reading all posts n. So no credit is needed, whatever operations lie between.
 //
 // two_shot  C1 write chunk c's contribution    C2 store contributed = c + 1, release
-//           R1 load everybody's contributed, sync, until c + 1; read; write the own part's result
+//           R1 load every rank's contributed, sync, until c + 1; read; write this rank's part of the result
 //           R2 store reduced = c + 1, release
-//           G1 load everybody's reduced, sync, until c + 1; read the results
-//           G2 after the last chunk: store gathered, release; a rank that exported recv waits for everybody's
-//   Order in a rank: C(c), R(c-1), G(c-2), C(c+1), ... Once every rank's reduced has passed c - 3 (G),
-//   contribution c may overwrite c - 3. Once every rank's contributed has reached c (R), result c may: all ranks are
-//   past G(c-3). Chunks are counted through the communicator's life. All ranks agree on operations, so they count
-//   the same.
+//           G1 load every rank's reduced, sync, until c + 1; read the results
+//           G2 after the last chunk: store gathered, release; a rank that exported recv waits until all ranks have
+//   Order in a rank: C(c), R(c-1), G(c-2), C(c+1), ... Once every rank's reduced has passed c - 3 (G), contribution c
+//   may overwrite contribution c - 3. Once every rank's contributed has reached c (R), result c may overwrite result
+//   c - 3, because all ranks are past G(c-3). Chunks are counted through the communicator's life. All ranks agree on
+//   operations, so their counts agree.
 //
 // ring      A1 load the predecessor's hops_done, sync, until c * ranks + h; add to the accumulator of the part of hop h
-//           A2 store hops_done = c * ranks + h + 1, release        G1, G2 as above, for each tile that all have done
-//   Hop 0 of tile c waits until everybody has gathered tile c - 3. A two_shot after a ring waits until everybody has
-//   gathered the ring's last tile. A ring after a two_shot need not: a rank that has finished the two_shot has seen the
-//   last reduced of every rank.
-//   If all export, it runs as a two_shot after R1. Two ranks out of place reduce everything instead, then G2.
+//           A2 store hops_done = c * ranks + h + 1, release        G1, G2 as above, for each tile that is complete
+//   Hop 0 of tile c waits until all ranks have gathered tile c - 3. A two_shot after a ring waits until all ranks have
+//   gathered the ring's last tile. A ring after a two_shot need not wait: a rank that has finished the two_shot has
+//   seen the last reduced of every rank.
+//   If all ranks export their buffers, a ring runs as a two_shot after R1. Two ranks out of place each reduce
+//   everything instead, and then do G2.
 //
-// Abort     A rank that gave up stores no flag or counter again: its peers meet their own deadline.
+// Abort     A rank that gave up stores no flag or counter any more. Its peers stop at their own deadline.
 #pragma once
 
 #include <cstddef>
@@ -46,12 +48,12 @@
 namespace rondo {
 
 struct alignas(cache_line_bytes) ExchangePost {
-  uint64_t flag = 0;  ///< number << 32 | fingerprint
+  uint64_t flag = 0;  ///< number << 32 | digest
   std::byte payload[cache_line_bytes - sizeof(uint64_t)] = {};
 };
 static_assert(sizeof(ExchangePost) == cache_line_bytes);
 
-/// A buffer that peers may read where it is, as PayloadKind says: by address in the same process, mapped in another.
+/// A buffer that peers may read where it is: by its address in the same process, or mapped in another process.
 struct ExportedBuffer {
   uint64_t address = 0;
   uint64_t inode = 0;
@@ -59,7 +61,7 @@ struct ExportedBuffer {
   uint64_t region_bytes = 0;
   int32_t descriptor = -1;
   uint32_t region = 0;
-  uint64_t exported = 0;  ///< 0: its contents are copied into the exchange
+  uint64_t exported = 0;  ///< 0 if its contents are copied into the exchange
 };
 
 struct alignas(cache_line_bytes) ExchangeAnnouncement {
@@ -79,19 +81,20 @@ struct ExchangePlace {
 };
 static_assert(sizeof(ExchangePlace) == 8 * cache_line_bytes);
 
-/// The areas of a kind that chunks take in turn. Three are needed. With more, a line has left the peers' caches before
-/// it is written again.
+/// The least number of areas for each kind of chunk; chunks use them in turn. Three are needed. With more areas, a line
+/// has left the peers' caches before it is written again.
 inline constexpr uint32_t exchange_area_count_min = 3;
-/// Tiles whose accumulators are in use at a time: few, so that they stay in the cache.
+/// The number of tiles whose accumulators are in use at a time. It is small, so that they stay in the cache.
 inline constexpr uint32_t exchange_accumulator_count = 3;
 static_assert(exchange_accumulator_count <= exchange_area_count_min);
-/// With more ranks on a host there is no exchange, because the areas would be too small or the memory too large.
+/// The most ranks on a host for which there is an exchange. For more, the areas would be too small or the memory too
+/// large.
 inline constexpr uint32_t exchange_rank_count_max = 64;
 
 struct ExchangeGeometry {
-  uint32_t rank_count = 0;   ///< 0: there is no exchange
-  uint32_t post_bytes = 0;   ///< most of a one_shot, a multiple of 64
-  uint32_t chunk_bytes = 0;  ///< most of a two_shot's chunk, or of a ring's part, a multiple of 64
+  uint32_t rank_count = 0;   ///< 0 if there is no exchange
+  uint32_t post_bytes = 0;   ///< most bytes of a one_shot, a multiple of 64
+  uint32_t chunk_bytes = 0;  ///< most bytes of a two_shot's chunk or of a ring's part, a multiple of 64
   uint32_t area_count = exchange_area_count_min;
 
   [[nodiscard]] RONDO_HD size_t result_bytes() const {
@@ -101,7 +104,7 @@ struct ExchangeGeometry {
   [[nodiscard]] RONDO_HD size_t results_offset() const {
     return contributions_offset() + size_t{area_count} * chunk_bytes;
   }
-  /// Returns the bytes of one rank, in whole pages.
+  /// Returns the bytes of one rank's place, in whole pages.
   [[nodiscard]] RONDO_HD size_t stride() const {
     return (results_offset() + area_count * result_bytes() + 4095) / 4096 * 4096;
   }
@@ -110,7 +113,7 @@ struct ExchangeGeometry {
   bool operator==(const ExchangeGeometry &) const = default;
 };
 
-/// The exchange as one rank sees it: the same bytes, mapped anywhere.
+/// The exchange as one rank sees it. All ranks have the same bytes, mapped anywhere.
 struct ExchangeView {
   std::byte *base = nullptr;  ///< 64-byte aligned; fresh memory is zero
   ExchangeGeometry geometry;
@@ -121,7 +124,7 @@ struct ExchangeView {
   [[nodiscard]] RONDO_HD ExchangePost &post(uint32_t rank, uint64_t number) const {
     return place(rank).posts[number % 2];
   }
-  /// Returns the place of the payload of a post of `bytes`.
+  /// Returns where the payload of a post of `bytes` bytes lies.
   [[nodiscard]] RONDO_HD std::byte *post_payload(uint32_t rank, uint64_t number, uint64_t bytes) const {
     ExchangePost &line = post(rank, number);
     if (bytes <= sizeof line.payload) return line.payload;
@@ -131,7 +134,7 @@ struct ExchangeView {
     return base + rank * geometry.stride() + geometry.contributions_offset() +
            chunk % geometry.area_count * geometry.chunk_bytes;
   }
-  /// Returns the place where part `owner` of tile `chunk` of a ring is summed.
+  /// Returns where part `owner` of tile `chunk` of a ring is summed.
   [[nodiscard]] RONDO_HD std::byte *accumulator(uint32_t owner, uint64_t chunk) const {
     return contribution(owner, chunk % exchange_accumulator_count);
   }
@@ -144,7 +147,7 @@ struct ExchangeView {
 [[nodiscard]] RONDO_HD constexpr uint64_t post_flag(uint64_t number, uint32_t fingerprint) {
   return number << 32 | fingerprint;
 }
-/// Returns whether the flag belongs to post `number`, whatever its fingerprint. The area's previous post is number - 2.
+/// Returns whether the flag belongs to post `number`, whatever its digest. The area's previous post is number - 2.
 [[nodiscard]] RONDO_HD constexpr bool is_post(uint64_t flag, uint64_t number) {
   return flag >> 32 == (number & 0xFFFF'FFFFu);
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A group: the threads that advance one lane together. One thread on the host; a thread block, or part of one, on a
-// device. Every thread of the group makes the same calls in the same order.
+// A group is the threads that advance one lane together. On the host it is one thread. On a device it is a thread
+// block, or a part of one. Every thread of the group makes the same calls in the same order.
 #pragma once
 
 #include <concepts>
@@ -15,8 +15,8 @@ template <class G>
 concept Group = requires(G group, bool vote) {
   { group.rank() } -> std::same_as<uint32_t>;  // 0..size-1
   { group.size() } -> std::same_as<uint32_t>;
-  group.sync();                               // barrier; orders memory within the group
-  { group.any(vote) } -> std::same_as<bool>;  // barrier with a vote: what one thread acquired, all see
+  group.sync();                               // a barrier, which orders memory within the group
+  { group.any(vote) } -> std::same_as<bool>;  // a barrier with a vote: all threads see what one thread acquired
 };
 
 struct SingleThread {
@@ -27,13 +27,13 @@ struct SingleThread {
 };
 static_assert(Group<SingleThread>);
 
-/// Votes where the order of the vote matters; `site` is its name.
+/// Votes, at a site where other accesses rely on the order that the vote gives.
 template <memory::Site site, Group G>
 [[nodiscard]] RONDO_HD bool any_at(G group, bool vote) {
   if constexpr (memory::is_kept(site)) {
     return group.any(vote);
   } else {
-    return group.any_unordered(vote);  // an emulated block's: a test takes the order out
+    return group.any_unordered(vote);  // emulated blocks have it, for a test that removes the order
   }
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The mean of integers (docs/numerics.md). A rank widens each element to words, and the plan adds the words of all
-// ranks, which cannot overflow. A rank with results then divides each sum by the number of ranks.
+// The mean of integers (docs/numerics.md) is computed in words. A rank widens each element to words. The plan adds the
+// words of all ranks, which cannot overflow. A rank that gets results then divides each sum by the number of ranks.
 //     8 bits    one int32
 //     32 bits   one int64
 //     64 bits   two int64: the high half, with the sign of the element, and the low half, which is never negative
@@ -14,7 +14,7 @@
 
 namespace rondo {
 
-/// Returns the words of an element.
+/// Returns the number of words of an element.
 [[nodiscard]] RONDO_HD constexpr uint32_t mean_words_of(uint64_t element_bytes) { return element_bytes == 8 ? 2 : 1; }
 
 template <class T>
@@ -41,11 +41,11 @@ struct IntegerMean {
       const bool negative = carried < 0;
       auto high = static_cast<uint64_t>(carried);
       uint64_t low = low_sum & low_mask;
-      if (negative) {  // the magnitude, by the two's complement of both halves
+      if (negative) {  // computes the magnitude, as the two's complement of both halves
         high = low == 0 ? 0 - high : ~high;
         low = (0 - low) & low_mask;
       }
-      // A long division by halves: what is left of the high half is below `ranks`.
+      // Long division by halves. The remainder of the high half is below `ranks`.
       const uint64_t rest = (high % ranks << half_bits) + low;
       const uint64_t quotient = (high / ranks << half_bits) + rest / ranks;
       return static_cast<T>(negative ? 0 - quotient : quotient);

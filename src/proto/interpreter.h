@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-// The interpreter: runs the steps of a lane, one slice at a time. It is the only one. A device loops on advance(), the
-// host executor multiplexes many lanes, and a simulator may pick the next lane from a seed.
+// The interpreter runs the steps of a lane, one slice at a time. All executors share it: a device calls advance() in a
+// loop, the host executor multiplexes many lanes, and a simulator may choose the next lane from a seed.
 //
-// A call of advance() either does nothing and returns `blocked`, or carries one slice through. First it polls all
-// waits. Then it reduces the operands, posts the results and returns the operands. So a lane that stops between two
-// calls has published whole slices only.
+// A call of advance() either does nothing and returns `blocked`, or moves one slice. First it polls everything that the
+// slice waits for. Then it reduces the operands, posts the results and releases the operands. So between two calls, a
+// lane has published whole slices only.
 //
-// In a group every thread takes the same branches. The threads share what each has seen by a vote, one for all that a
-// step waits for. If something is missing, another vote shares faults. Between the first vote and the barrier before
-// publication, all threads may read the ends of the links. After that barrier one thread writes them.
+// In a group, every thread takes the same branches. By one vote for each step, the threads share whether everything has
+// arrived. If something is missing, another vote shares faults. Between the first vote and the barrier before
+// publication, all threads may read the ends of the links. After that barrier, one thread writes them.
 //
-// A payload that already lies in one of the sender's buffers is exported to the peer "by reference" instead of copied
-// into the slot. It lies there if its only operand is src or acc, or if the step writes dst as well. The peer must be
-// able to read that buffer, and the algorithm must be reference_safe. The lane is done only when every handle has been
-// returned.
+// A payload that already lies in a buffer of the sender can be exported to the peer "by reference", instead of copied
+// into the slot. That is so if its only operand is src or acc, or if the step also writes dst. The peer must be able to
+// read that buffer, and the algorithm must be reference_safe. The lane is done only when the peers have
+// returned every reference.
 #pragma once
 
 #include <cstddef>
@@ -38,7 +38,7 @@ enum class Fault : uint8_t {
   withdrawn,     ///< the peer named a buffer whose registration it has ended
 };
 
-/// The way in which peers can read one of a rank's buffers in place.
+/// The way in which peers can read a buffer of a rank in place.
 struct MemoryHandle {
   bool exported = false;                    ///< false: copy always
   bool replaced = false;                    ///< mapped: other memory is at its address by now, see RegionRef
@@ -52,8 +52,8 @@ struct MemoryHandle {
   int32_t descriptor;      ///< mapped
   uint32_t region;         ///< mapped: the low half of its number
 
-  /// Returns how a peer that accepts these kinds (bits PayloadKind) gets [at, at + size) of the buffer; in_slot means
-  /// by copy.
+  /// Returns how a peer gets [at, at + size) of the buffer. `accepted` has the kinds that the peer can read, as bits of
+  /// PayloadKind. The result in_slot means a copy.
   [[nodiscard]] RONDO_HD PayloadKind choose(uint32_t accepted, const std::byte *at, uint64_t size) const {
     if (!exported) return PayloadKind::in_slot;
     if ((accepted & kind_bit(PayloadKind::address)) != 0) return PayloadKind::address;
@@ -62,42 +62,42 @@ struct MemoryHandle {
   }
 };
 
-/// One of a rank's two buffers: the elements [origin, ...) of the logical vector.
+/// One of a rank's two buffers. It holds the elements of the logical vector from `origin` on.
 struct Window {
   std::byte *data = nullptr;
   uint64_t origin = 0;
   MemoryHandle handle;
 };
 
-/// The arguments that change from call to call.
+/// The arguments of an operation that change from call to call.
 struct Buffers {
-  Window send;  ///< never written through
+  Window send;  ///< never written
   Window recv;
-  uint32_t signature = 0;  ///< of the operation and all before it (src/plan/plan.h); every slot carries it
+  uint32_t signature = 0;  ///< digest of the operation and all before it (src/plan/plan.h); every slot carries it
 };
 
-/// The program of a lane; plain data that the plan owns.
+/// The program of a lane. It is plain data, which the plan owns.
 struct LaneProgram {
   const Step *steps = nullptr;
   uint32_t step_count = 0;
   uint32_t element_bytes = 1;
   bool reference_safe = false;
-  uint64_t slot_elements = 1;  ///< elements of a slice
+  uint64_t slot_elements = 1;  ///< number of elements of a slice
   Partition partition;
 };
 
 struct LaneState {
   uint64_t tile = 0;
   uint32_t step = 0;
-  bool loaded = false;  ///< `rest` is what is left of the current chunk
+  bool loaded = false;  ///< true if `rest` is the remainder of the current chunk
   Fault fault = Fault::none;
   LinkIndex fault_link = no_link;
   Range rest;
 };
 
-/// Finds the next chunk that is not empty. False: the program is over.
+/// Finds the next chunk that is not empty. Returns false if the program has ended.
 RONDO_HD inline bool load_chunk(LaneState &state, const LaneProgram &program) {
-  while (!state.loaded) {  // bounded by tiles * steps
+  while (!state.loaded) {  // ends after tiles * steps iterations
     if (state.step == program.step_count) {
       state.step = 0;
       ++state.tile;
@@ -123,7 +123,7 @@ RONDO_HD inline void finish_slice(LaneState &state, uint64_t count) {
   return window.data + (element - window.origin) * program.element_bytes;
 }
 
-/// Returns the window in which this step's payload lies already, so that peers can read it there, or null.
+/// Returns the window that already contains this step's payload, so that peers can read it there, or null.
 [[nodiscard]] RONDO_HD inline const Window *exportable_window(const Step &step, const LaneProgram &program,
                                                               const Buffers &buffers) {
   if (!program.reference_safe) return nullptr;
@@ -134,9 +134,9 @@ RONDO_HD inline void finish_slice(LaneState &state, uint64_t count) {
   return nullptr;
 }
 
-/// Carries one slice of the lane's current step through, or returns why it cannot. Reducer::Args has add_input(),
-/// add_output(), inputs[], input_count, outputs[], output_count, count, divisor, mean_shifts. Reducer::divisor: of avg.
-/// Protocol and Links are described in src/engine/host_links.h; every thread of the group calls them.
+/// Moves one slice of the lane's current step, or returns why that is not possible. Reducer::Args has add_input(),
+/// add_output(), inputs[], input_count, outputs[], output_count, count, divisor, mean_shifts. Reducer::divisor is that
+/// of avg. src/engine/host_links.h describes Protocol and Links; every thread of the group calls them.
 template <Group G, class Protocol, class Reducer, class Links>
 [[nodiscard]] RONDO_HD Progress advance(G group, LaneState &state, const LaneProgram &program, const Buffers &buffers,
                                         const Reducer &reducer, Links &links) {

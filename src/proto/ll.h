@@ -1,28 +1,28 @@
 // SPDX-License-Identifier: Apache-2.0
-// ll: a flag beside every 4 bytes, so that data announces itself. Half of the bytes are payload.
+// The protocol ll puts a flag beside every 4 bytes, so that data announces itself. Half of the bytes are payload.
 //
 // Layout    unit = data in the low 32 bits, flag in the high 32 bits of one 64-bit word, accessed as one scalar.
 //           slot = one unit for each 4 bytes of payload, the last one padded with zeros; at least one. slot = counter
 //           & mask; ll_stride bytes apart.
-// Flag      lap of the slot in the high 8 bits, operation's signature in the low 24. The lap's top bit is set, so fresh
-//           memory is stale. Another lap is stale; the same lap with another signature is another operation's slot.
-//           Laps come again after 128. The writer clears what a slot had beyond its message in every 64th lap: so no
-//           unit left over from a longer message has the lap that is expected now. Counters are ll's own, hence
-//           contiguous.
+// Flag      lap of the slot in the high 8 bits, operation's digest in the low 24. The lap's top bit is set, so fresh
+//           memory is stale. A unit of another lap is stale. A unit of this lap with another digest belongs to another
+//           operation. Lap numbers repeat after 128 laps. In every 64th lap the writer clears the units of a slot
+//           beyond its message. So no unit of an old, longer message has the lap that is expected now. ll has its own
+//           counters, so they have no gaps.
 // Ordering  W1 load head, sync            pairs with R2: the slot's last reader has finished
 //           W2 store unit, relaxed        pairs with R1 by value: data and flag are one access
 //           R1 load unit, relaxed, until it has the flag
 //           R2 store head, release        pairs with W1
-//           W2 of unit 0 is a release and R1 of it an acquire: the flags alone order the data, but a collective also
-//           orders what the callers did before and after it. On hosts unit 0 comes last (sync where the receiver may
-//           sleep, memory.h).
-// Group     several threads share a slot out by pairs of units (2p, 2p + 1), a pair in one access on a device. A
-//           barrier of the caller's stands before W2, a vote behind R1. Nobody waits for other units: unit 0 comes
-//           beside them. Between ranks of one device it is relaxed, too (docs/protocols.md says what orders callers
-//           there), except in laps that clear. R2 is relaxed: it comes only once every unit has been seen, and W2 of
-//           the next lap only once the head has been seen.
+//           W2 of unit 0 is a release and R1 of it an acquire. For the data the flags alone suffice, but a collective
+//           also orders what the callers did before and after it. On hosts unit 0 is written last (sync if the receiver
+//           may sleep, memory.h).
+// Group     The threads divide a slot into pairs of units (2p, 2p + 1); a device accesses a pair at once. The caller
+//           has a barrier before W2 and a vote after R1. No thread waits for the units of others, and unit 0 may arrive
+//           in any order. Between ranks of one device unit 0 is relaxed, too, except in laps that clear
+//           (docs/protocols.md says what orders callers there). R2 is relaxed: it follows only after every unit was
+//           seen, and W2 of the next lap only after the head was seen.
 // State     A slot is stale (reader blocked) --W2--> full --R2, for the whole slot--> stale for the next lap.
-// Abort     A lane that gave up does neither W2 nor R2 again: its peers stay blocked and meet their own deadline.
+// Abort     A lane that gave up does neither W2 nor R2 again. Its peers stay blocked and stop at their own deadline.
 #pragma once
 
 #include <cstddef>
@@ -38,16 +38,16 @@ namespace rondo {
 
 namespace ll {
 
-/// Flags of load_store's posts, which have 32 bits for the counter only, repeat after 2^31. Posts are cleared once in
-/// sweep_period, so once between two equal flags.
+/// Posts of load_store are cleared once in sweep_period. Their flags have only 32 bits for the counter, so flags repeat
+/// after 2^31 posts. So a post is cleared at least once between two equal flags.
 inline constexpr uint64_t sweep_period = uint64_t{1} << 30;
 [[nodiscard]] RONDO_HD constexpr uint32_t flag_of(uint64_t counter) {
   return static_cast<uint32_t>(counter) << 1 | 1u;  // never 0: fresh memory is stale
 }
 static_assert(flag_of(0) == flag_of(2 * sweep_period) && flag_of(0) != flag_of(sweep_period));
 
-inline constexpr uint32_t lap_count = 128;        ///< after which laps come again
-inline constexpr uint32_t sweep_laps = 64;        ///< one lap of this many clears, so one does between two alike
+inline constexpr uint32_t lap_count = 128;        ///< number of laps after which lap numbers repeat
+inline constexpr uint32_t sweep_laps = 64;  ///< one of this many laps clears, so one does between equal lap numbers
 inline constexpr uint32_t signature_bits = 24;
 inline constexpr uint32_t lap_valid = 0x80;
 
@@ -61,7 +61,7 @@ inline constexpr uint32_t lap_valid = 0x80;
 [[nodiscard]] RONDO_HD constexpr bool is_same_lap(uint32_t flag, uint32_t other) {
   return flag >> signature_bits == other >> signature_bits;
 }
-/// Returns whether the slot's lap clears. The first lap does not: memory is fresh.
+/// Returns whether the writer clears in this lap of the slot. The first lap does not, because memory is fresh.
 [[nodiscard]] RONDO_HD constexpr bool sweeps(uint64_t counter, uint32_t slot_count) {
   return lap_index(counter, slot_count) % sweep_laps == sweep_laps - 1;
 }
@@ -76,7 +76,7 @@ inline constexpr uint32_t lap_valid = 0x80;
   return word;
 }
 
-/// Does the same for a payload that is 4-byte aligned and can be read in whole words. Returns 0 from its end on.
+/// Returns the same for a payload that is 4-byte aligned and can be read in whole words. Returns 0 beyond its end.
 [[nodiscard]] RONDO_HD inline uint32_t aligned_word_at(const std::byte *payload, size_t bytes, size_t offset) {
   if (offset >= bytes) return 0;
   uint32_t word = 0;
@@ -88,9 +88,9 @@ RONDO_HD inline void set_aligned_word(std::byte *payload, size_t offset, uint32_
   std::memcpy(__builtin_assume_aligned(payload + offset, 4), &word, 4);
 }
 
-/// Returns the units of a slot: one for each word, and one without any word.
+/// Returns the number of units of a slot: one for each word, but at least one.
 [[nodiscard]] RONDO_HD constexpr size_t unit_count_of(size_t bytes) { return bytes == 0 ? 1 : (bytes + 3) / 4; }
-/// Returns the units that a group writes, in whole pairs.
+/// Returns the number of units that a group writes, which are whole pairs.
 [[nodiscard]] RONDO_HD constexpr size_t whole_pairs(size_t unit_count) { return unit_count + unit_count % 2; }
 
 }  // namespace ll
@@ -107,7 +107,7 @@ class LlSender {
     return posted_ - consumed_ < connection_.geometry.slot_count;
   }
 
-  /// Writes and so publishes a slot. bytes <= ll_slot_bytes. wake: the receiver may sleep.
+  /// Writes a slot, which publishes it. `bytes` is at most ll_slot_bytes. With `wake`, the receiver may sleep.
   void post(const std::byte *payload, size_t bytes, uint32_t signature, bool wake) {
     const uint32_t slot_count = connection_.geometry.slot_count;
     const uint32_t flag = ll::flag_of(posted_, slot_count, signature);
@@ -129,9 +129,9 @@ class LlSender {
   /// Returns the counter of the next slot.
   [[nodiscard]] RONDO_HD uint64_t counter() const { return posted_; }
 
-  /// Does the same as post() by all threads of a group, right after a barrier before which each has taken counter().
-  /// Nobody sleeps. `payload` is 4-byte aligned and readable in whole words. If `orders` is set, the slot orders what
-  /// callers did before and after it. The caller's next barrier must be before counter() is taken again.
+  /// Posts like post(), but by all threads of a group, directly after a barrier. Each thread has taken counter() before
+  /// that barrier. No receiver sleeps. `payload` is 4-byte aligned and readable in whole words. With `orders`, the slot
+  /// orders what callers did before and after it. The caller must call a barrier before it takes counter() again.
   template <Group G>
   RONDO_HD void post_by_group(G group, uint64_t counter, const std::byte *payload, size_t bytes, uint32_t signature,
                               bool orders) {
@@ -140,7 +140,7 @@ class LlSender {
     uint64_t *const units = connection_.ll_units(counter);
     const size_t unit_count = ll::unit_count_of(bytes);
     const bool sweeps = ll::sweeps(counter, slot_count);
-    if (sweeps) {  // before unit 0, which is a release then: whoever has it sees no older unit in a later lap
+    if (sweeps) {  // before unit 0, which is a release now: a reader of unit 0 sees no older unit in a later lap
       for (size_t unit = ll::whole_pairs(unit_count) + group.rank(); unit < longest_; unit += group.size())
         memory::store_relaxed(units[unit], 0);
       group.sync();
@@ -151,12 +151,12 @@ class LlSender {
     };
     size_t unit = 2 * size_t{group.rank()};
     if (unit == 0) {
-      memory::store_first_pair<memory::Site::ll_post>(units, pair_at(0), orders || sweeps);  // W2, as all
+      memory::store_first_pair<memory::Site::ll_post>(units, pair_at(0), orders || sweeps);  // W2, like the other pairs
       unit += 2 * size_t{group.size()};
     }
     for (; unit < unit_count; unit += 2 * size_t{group.size()})
       memory::store_pair_relaxed(units + unit, pair_at(unit));  // W2, pairs by value with R1 in look_by_group
-    if (group.rank() == 0) count_post(ll::whole_pairs(unit_count));  // the others have taken the counter
+    if (group.rank() == 0) count_post(ll::whole_pairs(unit_count));  // all threads have taken the counter before
   }
 
  private:
@@ -168,10 +168,10 @@ class LlSender {
   ConnectionView connection_;
   uint64_t posted_ = 0;
   uint64_t consumed_ = 0;
-  uint32_t longest_ = 0;  ///< units of the longest message so far
+  uint32_t longest_ = 0;  ///< number of units of the longest message so far
 };
 
-/// The state of a slot, or of a thread's part of it in a group.
+/// The state of a slot, or of a thread's share of a slot in a group.
 enum class LlOutcome : uint8_t { stale, full, foreign };
 
 class LlReceiver {
@@ -180,10 +180,10 @@ class LlReceiver {
   RONDO_HD explicit LlReceiver(ConnectionView connection, uint64_t first_counter = 0)
       : connection_(connection), consumed_(first_counter) {}
 
-  /// Receives a slot into `payload`.
-  /// - full: `bytes` of payload were written
-  /// - stale: something has not arrived yet, so nothing is consumed
-  /// - foreign: the slot is another operation's
+  /// Receives a slot into `payload`. Returns:
+  /// - full: `bytes` bytes of payload were written
+  /// - stale: a part has not arrived yet, and nothing was consumed
+  /// - foreign: the slot belongs to another operation
   [[nodiscard]] LlOutcome receive(std::byte *payload, size_t bytes, uint32_t signature) const {
     const uint32_t flag = ll::flag_of(consumed_, connection_.geometry.slot_count, signature);
     const uint64_t *const units = connection_.ll_units(consumed_);
@@ -200,10 +200,10 @@ class LlReceiver {
     return LlOutcome::full;
   }
 
-  /// The next slot as a group takes it. `payload` is 4-byte aligned and writable in whole pairs of words. orders: as
-  /// the sender's.
+  /// The next slot, for a group. `payload` is 4-byte aligned and writable in whole pairs of words. `acquires` has the
+  /// value of `orders` at the sender.
   struct Slot {
-    const uint64_t *units = nullptr;  ///< null: there is none to be taken
+    const uint64_t *units = nullptr;  ///< null if no slot is expected
     std::byte *payload = nullptr;
     uint32_t flag = 0;
     bool acquires = false;
@@ -229,9 +229,9 @@ class LlReceiver {
             orders || ll::sweeps(consumed_, slot_count)};
   }
 
-  /// Takes two slots of `bytes` each, by all threads of a group. Each thread polls its units of both side by side, up
-  /// to poll_count times; nobody sleeps. The caller votes afterwards: a slot that is full for all threads has been
-  /// taken. A slot of another operation may have fewer units, so one unit of another operation decides.
+  /// Receives two slots of `bytes` each, by all threads of a group. Each thread polls its units of both slots together,
+  /// poll_count times at most; no thread sleeps. The caller votes afterwards: a slot that is full for all threads has
+  /// been received. A slot of another operation may have fewer units, so one such unit suffices to report it.
   template <Group G>
   RONDO_HD static void look_by_group(G group, const Slot (&slots)[2], size_t bytes, uint32_t poll_count,
                                      LlOutcome (&seen)[2]) {
@@ -245,7 +245,7 @@ class LlReceiver {
       for (uint32_t look = 0; stale && look < poll_count; ++look) {
         memory::Attempt attempt;
         RONDO_UNROLL
-        for (uint32_t which = 0; which < 2; ++which)  // under way together
+        for (uint32_t which = 0; which < 2; ++which)  // both loads are in flight together
           if (slots[which].units != nullptr) pairs[which] = slots[which].load(unit);
         RONDO_UNROLL
         for (uint32_t which = 0; which < 2; ++which)
@@ -270,9 +270,9 @@ class LlReceiver {
       memory::store_release(connection_.ll_head(), consumed_);  // R2, the same
     }
   }
-  /// Gives the slot back, by one thread of a group, after a vote or barrier of all. The units' values have been seen,
-  /// so the loads cannot return what the sender stores once it sees the head. Values do not come out of thin air (PTX
-  /// says so, too).
+  /// Releases the slot by one thread of a group, after a vote or barrier of all threads. The values of all units have
+  /// been seen, so the loads cannot return what the sender stores after it has seen the head. This relies on the rule
+  /// that values do not come out of thin air, which PTX has, too.
   RONDO_HD void release_by_group() {
     memory::store_relaxed(connection_.ll_head(), ++consumed_);  // R2, pairs by value with W1 in LlSender::can_send
   }

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The scale of a mean of floats (docs/numerics.md). A partial sum of m ranks' operands is kept times 2^-L(m), where
-// L(m) = ceil(log2 m), so it is no larger than the operands can be. A step shifts each of its operands to the level of
-// its result. The last step divides the sum of n ranks by n / 2^L(n), which lies in (1/2, 1]. Powers of two are
-// exact factors, except where a product is subnormal. So the result has the bits of the plain sum divided by n.
+// This file scales the mean of floats (docs/numerics.md). A partial sum of m ranks' operands is kept multiplied by
+// 2^-L(m), where L(m) = ceil(log2 m). So it is no larger than the operands can be. A step shifts each of its operands
+// to the level of its result. The last step divides the sum of n ranks by n / 2^L(n), which lies in (1/2, 1]. Powers of
+// two are exact factors, except if a product is subnormal. Otherwise the result has the bits of the plain sum divided
+// by n.
 #pragma once
 
 #include <bit>
@@ -23,7 +24,7 @@ namespace rondo {
 /// The shifts of a step's operands, one byte for each, the first operand's in the low byte.
 using MeanShifts = uint32_t;
 
-/// Returns the shifts of a step whose operands are sums of that many ranks each. There are at most four operands.
+/// Returns the shifts of a step. `ranks` has the number of ranks in each operand's sum, for at most four operands.
 [[nodiscard]] constexpr MeanShifts mean_shifts(std::span<const uint32_t> ranks) {
   uint32_t all = 0;
   for (const uint32_t of : ranks) all += of;
@@ -33,7 +34,7 @@ using MeanShifts = uint32_t;
   return shifts;
 }
 
-/// Returns the shifts of operands that all are one of `ranks` ranks', however many operands there are.
+/// Returns the shifts of a step whose operands each belong to one of `ranks` ranks, for any number of operands.
 [[nodiscard]] constexpr MeanShifts mean_shifts_alike(uint32_t ranks) { return mean_level(ranks) * 0x0101'0101u; }
 
 /// The layout of a float32 or float64.
@@ -48,7 +49,7 @@ struct FloatLayout {
   }
 };
 
-/// Returns 2^-shift, where `shift` is that of operand `index`.
+/// Returns 2^-shift with the shift of operand `index`.
 template <class Float>
 [[nodiscard]] RONDO_HD constexpr Float mean_scale(MeanShifts shifts, uint32_t index) {
   return FloatLayout<Float>::make(FloatLayout<Float>::bias - (shifts >> (8 * index) & 0xFF), 0);

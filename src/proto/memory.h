@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// This is the only file of src/proto with atomics. Shared words are plain integers in memory that several ranks
-// (threads, processes, devices) map; they are touched through these functions only. There are no free-standing fences:
-// order rides on the flag or counter itself, which ThreadSanitizer can check. (Releases has the one exception.)
+// Only this file of src/proto has atomics. Shared words are plain integers in memory that several ranks (threads,
+// processes, devices) map, and only these functions access them. There are no separate fences: the access of the flag
+// or counter itself gives the order, which ThreadSanitizer can check. The only exception is in class Releases.
 //
-// `sync` loads and stores are sequentially consistent. A rank that is about to sleep stores "I sleep" and then checks
-// the flags once more. Its peer stores a flag and then checks whether the rank sleeps. One of the two must see the
-// other's store. Nobody sleeps on a device, so there acquire and release suffice.
+// `sync` loads and stores are sequentially consistent. A rank that is about to sleep stores "I sleep", and then checks
+// the flags once more. Its peer stores a flag, and then checks whether the rank sleeps. At least one of the two sees
+// the other's store. No rank sleeps on a device, so there acquire and release suffice.
 //
 // On a device the scope is the system, except in add_among(). The other side may be a thread of another block, of
 // another device, or of the host. (docs/gpu-executors.md has the PTX.)
@@ -45,8 +45,8 @@ inline constexpr Order acquire_release = std::memory_order_acq_rel;
 inline constexpr Order sequential = std::memory_order_seq_cst;
 #endif
 
-/// The sites on which memory order depends, each with a name. A test program is built without one of them
-/// (RONDO_BREAK_ORDER=NAME), and must fail: a release becomes relaxed, or a barrier is left out. R2 of ll has no site,
+/// The sites on which memory order depends. A test builds a program without one of them (RONDO_BREAK_ORDER=NAME), and
+/// the program must fail. To remove a site, a release becomes relaxed, or a barrier is left out. R2 of ll has no site,
 /// since it is relaxed.
 enum class Site : uint8_t {
   none,
@@ -57,8 +57,8 @@ enum class Site : uint8_t {
   ll_ready_vote,              ///< in a group: credit (W1) and every thread's words of all operands before any uses one
   slice_barrier,              ///< in a group: operands read, results written and counters taken before the slice is
                               ///< published
-  lane_end,                   ///< the lanes of a kernel before the last one of them reports
-  operation_end,              ///< that report
+  lane_end,                   ///< the lanes of a kernel have ended before the last of them reports
+  operation_end,              ///< the report of that lane
   load_store_post,                ///< P2
   load_store_contribute,          ///< C2
   load_store_contribute_barrier,  ///< in a group: every thread's C1 before it
@@ -78,20 +78,21 @@ inline constexpr Site missing_site = Site::none;
 #endif
 [[nodiscard]] RONDO_HD constexpr bool is_kept(Site site) { return site == Site::none || site != missing_site; }
 
-/// The kind of an access, for tests that count accesses. Flags are the words that other threads poll.
+/// The kind of an access, for tests that count accesses. Flags are words that other threads poll.
 enum class Access : uint8_t { load, flag_load, flag_acquire, store, flag_store, flag_release, read_modify_write };
 
 #if defined(RONDO_COUNT_ACCESSES)
-// Kernels on emulated blocks are built so, and are counted where a thread has a counter (tests/soft_cuda/counting.h).
+// Kernels on emulated blocks are built with this. Threads that have a counter count (tests/soft_cuda/counting.h).
 class Counter;
 extern constinit thread_local Counter *counter;
 void count_access(Access access, const void *at, size_t bytes);
 inline void note(Access access, const void *at, size_t bytes) {
   if (counter != nullptr) count_access(access, at, bytes);
 }
-/// Notes that the group has received everything. Later accesses report how the operation ended.
+/// Notes that the group has received everything. Its later accesses belong to the report of the operation's end.
 void note_result();
-/// The progress of a group's threads, by generation of its barrier. Threads that arrive join it, then take it over.
+/// The depth of a group's chain, by generation of its barrier. A thread adds its depth when it arrives at the barrier,
+/// and takes the group's depth when it leaves.
 struct Joined {
   uint32_t depth[2];
   uint32_t store_depth[2];
@@ -99,7 +100,8 @@ struct Joined {
 void join_barrier(Joined &joined, uint32_t generation, bool first_thread);
 void leave_barrier(const Joined &joined, uint32_t generation);
 void reset_barrier(Joined &joined, uint32_t generation);
-/// Accesses during its life count as waiting unless it is kept, because the number of polls depends on time.
+/// One attempt at a slice. Its accesses count as waiting unless keep() is called, because the number of polls depends
+/// on time.
 class Attempt {
  public:
   Attempt();
@@ -112,7 +114,8 @@ class Attempt {
   bool counts_;
   bool kept_ = false;
 };
-/// A turn of a loop over elements, for each of which a device's block has a thread: turns do not wait for each other.
+/// One iteration of a loop over elements. A device's block has a thread for each, so iterations do not depend on each
+/// other.
 class Turn {
  public:
   Turn();
@@ -152,7 +155,7 @@ struct Turn {
 [[nodiscard]] RONDO_HD inline uint64_t load_sync(const uint64_t &word) {
   return Reference<uint64_t>(const_cast<uint64_t &>(word)).load(sequential);
 }
-/// Loads a flag or counter of a peer. wake: ranks of the communicator may sleep.
+/// Loads a flag or counter of a peer. With `wake`, ranks of the communicator may sleep, so the load is sync.
 [[nodiscard]] RONDO_HD inline uint64_t load_flag(const uint64_t &word, bool wake) {
   return wake ? load_sync(word) : load_acquire(word);
 }
@@ -165,9 +168,9 @@ RONDO_HD inline void store_release(uint64_t &word, uint64_t value) {
   note(Access::flag_release, &word, sizeof word);
   Reference<uint64_t>(word).store(value, is_kept(site) ? release : relaxed);
 }
-/// Releases of one thread that follow each other; what they publish is written before the first. On a device one fence
-/// stands for all of them: to PTX each later relaxed store in its thread is a release pattern with the fence. Elsewhere
-/// each is a release, since ThreadSanitizer does not understand fences.
+/// Several consecutive releases of one thread. All that they publish is written before the first. On a device, one
+/// fence serves all of them: to PTX, each later relaxed store of that thread forms a release pattern with the fence.
+/// Elsewhere each store is a release, since ThreadSanitizer does not understand fences.
 class Releases {
  public:
   template <Site site>
@@ -187,22 +190,22 @@ class Releases {
 };
 RONDO_HD inline void store_sync(uint64_t &word, uint64_t value) { Reference<uint64_t>(word).store(value, sequential); }
 
-/// Stores `value` if the word is `expected`, sync. True: it was, and everything before is published.
+/// Stores `value` if the word equals `expected`, and returns whether it did. It is sync, so it publishes all before it.
 [[nodiscard]] RONDO_HD inline bool exchange_if(uint64_t &word, uint64_t expected, uint64_t value) {
   note(Access::read_modify_write, &word, sizeof word);
   return Reference<uint64_t>(word).compare_exchange_strong(expected, value, sequential);
 }
 
-/// Adds, and returns the old value. Acquire and release: the last thread that adds sees the work of all before it.
+/// Adds, and returns the old value. It is acquire and release: the last thread to add sees the work of all before it.
 template <Site site = Site::none>
 [[nodiscard]] RONDO_HD inline uint64_t add(uint64_t &word, uint64_t value) {
   note(Access::read_modify_write, &word, sizeof word);
   return Reference<uint64_t>(word).fetch_add(value, is_kept(site) ? acquire_release : relaxed);
 }
 
-/// Stores at the end of a kernel that had no failure. The kernel publishes only this value from here on. On a device
-/// that needs no order, since what a kernel wrote is visible to others when it has ended. Elsewhere an order takes the
-/// place of that fact, so that ThreadSanitizer sees where it is missing.
+/// Stores a value at the end of a kernel without a failure. After it the kernel publishes nothing. On a device that
+/// needs no order, since others see everything that a kernel wrote when it has ended. Elsewhere the store is a release
+/// instead, so that ThreadSanitizer sees the order.
 template <Site site>
 RONDO_HD inline void store_at_end(uint64_t &word, uint64_t value) {
 #if defined(__CUDA_ARCH__)
@@ -214,7 +217,7 @@ RONDO_HD inline void store_at_end(uint64_t &word, uint64_t value) {
 template <Site site>
 [[nodiscard]] RONDO_HD inline uint64_t add_at_end(uint64_t &word, uint64_t value) {
 #if defined(__CUDA_ARCH__)
-  uint64_t before;  // by cuda::atomic_ref it would be made ready for shared memory, too
+  uint64_t before;  // not by cuda::atomic_ref, which would add code for shared memory
   asm volatile("atom.relaxed.sys.global.add.u64 %0, [%1], %2;"
                : "=l"(before)
                : "l"(__cvta_generic_to_global(&word)), "l"(value)
@@ -225,8 +228,8 @@ template <Site site>
 #endif
 }
 
-/// Does the same as add(). `on_one_device`: all adders are threads of one process's kernels on one device. Then the
-/// device's scope is enough: the end of a kernel passes its order on to everything later in its stream.
+/// Adds as add() does. With `on_one_device`, all adders are threads of one process's kernels on one device. Then the
+/// scope of the device suffices, because the end of a kernel extends its order to everything later in its stream.
 template <Site site>
 [[nodiscard]] RONDO_HD inline uint64_t add_among(uint64_t &word, uint64_t value, [[maybe_unused]] bool on_one_device) {
 #if defined(__CUDA_ARCH__)
@@ -235,8 +238,8 @@ template <Site site>
 #endif
   return add<site>(word, value);
 }
-/// Do the same as store_release() and load_acquire(). `ends_order`: on a device the ends of kernels give the order that
-/// these would (docs/protocols.md).
+/// Stores or loads like store_release() and load_acquire(). With `ends_order`, a device uses relaxed accesses, because
+/// the ends of kernels give the same order (docs/protocols.md).
 template <Site site>
 RONDO_HD inline void store_release_unless(uint64_t &word, uint64_t value, [[maybe_unused]] bool ends_order) {
 #if defined(__CUDA_ARCH__)
@@ -253,8 +256,8 @@ RONDO_HD inline void store_release_unless(uint64_t &word, uint64_t value, [[mayb
   return Reference<uint64_t>(const_cast<uint64_t &>(word)).load(acquire);
 }
 
-/// Two words side by side, 16-byte aligned, as two relaxed scalar accesses: no order and no tie between them. On a
-/// device one instruction makes both.
+/// Two adjacent words, 16-byte aligned. They are accessed as two relaxed scalars, without an order between them. A
+/// device uses one instruction for both.
 struct Pair {
   uint64_t first;
   uint64_t second;
@@ -280,10 +283,10 @@ RONDO_HD inline void store_pair_relaxed(uint64_t *words, Pair pair) {
 #endif
 }
 
-/// Stores the first pair of a message. `orders`: accesses before the store precede accesses after the load that finds
-/// it, by a release (acquire) of its first word. Without `orders` a device does not need that: between its own ranks
-/// the ends of its kernels order what has to be (docs/protocols.md). Elsewhere it is a release all the same. That
-/// order takes the place of the fact, so that ThreadSanitizer sees where it is missing.
+/// Stores the first pair of a message. With `orders`, its first word is a release, and the load that finds it is an
+/// acquire. So accesses before the store precede accesses after that load. Without `orders`, a device needs no release:
+/// between its own ranks the ends of kernels give the order (docs/protocols.md). Elsewhere the store is a release in
+/// any case, so that ThreadSanitizer sees the order.
 template <Site site>
 RONDO_HD inline void store_first_pair(uint64_t *words, Pair pair, bool orders) {
 #if defined(__CUDA_ARCH__)
@@ -303,20 +306,20 @@ RONDO_HD inline void store_first_pair(uint64_t *words, Pair pair, bool orders) {
   return pair;
 #else
   note(orders ? Access::flag_acquire : Access::flag_load, words, sizeof(Pair));
-  const uint64_t first = Reference<uint64_t>(const_cast<uint64_t &>(words[0])).load(acquire);  // see the store
+  const uint64_t first = Reference<uint64_t>(const_cast<uint64_t &>(words[0])).load(acquire);  // pairs with that store
   return {first, Reference<uint64_t>(const_cast<uint64_t &>(words[1])).load(relaxed)};
 #endif
 }
 
-/// 16 bytes that no other thread touches meanwhile, at a multiple of 16. The access is plain, and one instruction on a
-/// device. The device's compiler makes narrower accesses of parts that have other types.
+/// 16 bytes, 16-byte aligned, that no other thread accesses at the same time. The access is plain, and on a device it
+/// is one instruction. For a struct of other types, the device's compiler would make several narrower accesses.
 struct alignas(16) Vector {
   uint32_t words[4];
 };
 [[nodiscard]] RONDO_HD inline Vector load_vector(const std::byte *at) {
   Vector vector;
 #if defined(__CUDA_ARCH__)
-  // No memory clobber: it stays behind acquires and votes, since all are volatile (docs/gpu-executors.md).
+  // Without a memory clobber it still follows acquires and votes, since all are volatile (docs/gpu-executors.md).
   asm volatile("ld.v4.b32 {%0, %1, %2, %3}, [%4];"
                : "=r"(vector.words[0]), "=r"(vector.words[1]), "=r"(vector.words[2]), "=r"(vector.words[3])
                : "l"(at));

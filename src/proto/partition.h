@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-// Computes which elements a (channel, tile, chunk) has. Host and device, a few plain numbers, no loops.
+// This file computes which elements belong to a (channel, tile, chunk). It is for host and device, and needs no loops.
 //
-// Every collective works on one logical vector, of which a rank's send and recv buffers hold an interval each:
+// Every collective works on one logical vector. A rank's send and recv buffers each hold an interval of it:
 //
 //     all-reduce, broadcast, reduce   `count` elements; both buffers hold all of it
 //     reduce-scatter                  one block a rank; send holds all of it, recv the rank's own block
 //     all-gather                      one block a rank; send holds the rank's own block, recv all of it
 //
-// Channels share the vector (or each block) out. A channel's part is passed over in tiles. A tile has one chunk of at
-// most chunk_elements for each chunk index of the schedule:
+// Channels divide the vector, or each block, into parts. A channel's part is processed in tiles. For each chunk index
+// of the schedule, a tile has one chunk of at most chunk_elements:
 //
-//     whole    a tile is chunk_count consecutive chunks; the last tile is shared out evenly
+//     whole    a tile is chunk_count consecutive chunks; the last tile is divided evenly
 //     blocks   chunk c of tile t is the t-th piece of block c
 //
-// An empty range moves no slot: both ends of a link compute the same ranges, so both skip it.
+// An empty range moves no slot. Both ends of a link compute the same ranges, so both skip it.
 #pragma once
 
 #include <cstdint>
@@ -23,7 +23,7 @@
 
 namespace rondo {
 
-/// Elements [begin, begin + count) of the logical vector.
+/// A range of elements [begin, begin + count) of the logical vector.
 struct Range {
   uint64_t begin = 0;
   uint64_t count = 0;
@@ -31,14 +31,14 @@ struct Range {
   bool operator==(const Range &) const = default;
 };
 
-/// Returns [first, first + size) of `all`, cut off at its end.
+/// Returns [first, first + size) of `all`, cut off at the end of `all`.
 [[nodiscard]] RONDO_HD constexpr Range slice_of(Range all, uint64_t first, uint64_t size) {
   const uint64_t skip = first < all.count ? first : all.count, left = all.count - skip;
   return {all.begin + skip, size < left ? size : left};
 }
 
-/// Returns part `index` of the `part_count` even parts of `all`, in whole multiples of `align`, a power of two. The
-/// last ones may be shorter, or empty. Number is a type in which the elements of `all` can be counted.
+/// Returns part `index` when `all` is divided into `part_count` even parts. Parts are whole multiples of `align`, a
+/// power of two, so the last parts may be shorter or empty. Number is a type that can count the elements of `all`.
 template <class Number = uint64_t>
 [[nodiscard]] RONDO_HD constexpr Range even_part(Range all, uint32_t index, uint32_t part_count, uint32_t align) {
   const Number even = ceil_div(static_cast<Number>(all.count), Number{part_count});
@@ -47,8 +47,8 @@ template <class Number = uint64_t>
 }
 
 struct Partition {
-  const Range *blocks = nullptr;  ///< null for whole; otherwise chunk_count blocks, disjoint, owned by the plan
-  Range whole;                    ///< the logical vector, when blocks is null
+  const Range *blocks = nullptr;  ///< null for `whole`; otherwise chunk_count disjoint blocks, which the plan owns
+  Range whole;                    ///< the logical vector, if blocks is null
   uint32_t chunk_count = 1;
   uint32_t channel = 0;
   uint32_t channel_count = 1;
@@ -68,8 +68,8 @@ struct Partition {
     return even_part(in_tile, chunk, chunk_count, align_elements);
   }
 
-  /// Returns how many tiles cover the channel's part: the most that any block needs. It loops over the blocks, so it is
-  /// for building plans only.
+  /// Returns the number of tiles that cover the channel's part: the most that any block needs. It loops over the
+  /// blocks, so use it only to build plans.
   [[nodiscard]] uint64_t count_tiles() const {
     if (blocks == nullptr) return ceil_div(channel_part(whole).count, chunk_elements * chunk_count);
     uint64_t most = 0;

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Element types and operations, one element at a time, for host and device. docs/numerics.md says what they promise.
+// This file has element types and operations, for one element, on host and device. docs/numerics.md has their rules.
 //
-// A step loads its operands into the accumulator type, reduces them from the left and stores, which rounds once:
+// A step loads its operands into the accumulator type, reduces them from the left, and stores the result, which rounds
+// once:
 //     Element<T>::store(op(op(load(a), load(b)), load(c)))
 // A mean of floats scales each operand (src/proto/mean.h), and its last step divides before it stores.
 #pragma once
@@ -15,7 +16,7 @@
 
 namespace rondo {
 
-/// The form of an element in memory and the type in which it is computed. By default it is computed in itself.
+/// The form of an element in memory, and the type that computes with it. By default both are the same type.
 template <class T>
 struct Element {
   using Storage = T;
@@ -24,7 +25,7 @@ struct Element {
   [[nodiscard]] RONDO_HD static constexpr Storage store(Accumulator value) { return value; }
 };
 
-/// Small floats: computed in float32.
+/// A small float. It is computed in float32.
 template <class StorageType, class Format>
 struct SmallFloatElement {
   using Storage = StorageType;
@@ -42,13 +43,13 @@ using Bfloat16Element = SmallFloatElement<uint16_t, Bfloat16Format>;
 using Float8E4m3Element = SmallFloatElement<uint8_t, Float8E4m3Format>;
 using Float8E5m2Element = SmallFloatElement<uint8_t, Float8E5m2Format>;
 
-/// The type in which sums and products are computed. For integers it is an unsigned type that wraps and is not promoted
-/// to int, since signed overflow, also of a promoted product, is undefined.
+/// The type in which sums and products are computed. For integers it is unsigned, so that it wraps. It is not promoted
+/// to int, because the overflow of a signed integer, even of a promoted product, is undefined.
 template <class T>
 using WorkType = std::conditional_t<!std::is_integral_v<T>, T,
                                     std::conditional_t<sizeof(T) <= 4, uint32_t, uint64_t>>;
 
-/// An operation that is known at run time; its value is that of rondo_op_t. An avg is a sum with a divisor.
+/// An operation that is known at run time. Its value is that of rondo_op_t. An avg is a sum with a divisor.
 enum class ReduceOp : uint32_t { sum = 0, prod = 1, min = 2, max = 3 };
 
 struct SumOp {
@@ -67,7 +68,7 @@ struct ProdOp {
   }
 };
 
-/// Returns the sign, of -0 too.
+/// Returns whether the sign bit is set, as it is in -0.
 [[nodiscard]] RONDO_HD constexpr bool is_negative(float value) {
   return (__builtin_bit_cast(uint32_t, value) >> 31) != 0;
 }
@@ -99,12 +100,12 @@ struct MaxOp {
   }
 };
 
-/// Returns whether Op on this accumulator scales the operands of a mean. `SumOp` is also the operation of avg.
+/// Is true if Op scales the operands of a mean in this accumulator. `SumOp` is also the operation of avg.
 template <class Op, class Accumulator>
 inline constexpr bool scales_mean = std::is_same_v<Op, SumOp> && !std::is_integral_v<Accumulator>;
 
-/// Returns the result of a mean as it is stored. In 8-bit floats the rounding of partial sums can carry a finite sum
-/// past the largest number. Then the result is the largest number. Sums of wider types cannot exceed it this way.
+/// Returns the result of a mean as it is stored. In 8-bit floats, rounding partial sums can push a finite sum past the
+/// largest number. Then the result is the largest number. Sums of wider types cannot exceed it this way.
 template <class Element>
 [[nodiscard]] RONDO_HD constexpr typename Element::Accumulator saturated_mean(typename Element::Accumulator value) {
   if constexpr (sizeof(typename Element::Storage) == 1 && !std::is_integral_v<typename Element::Accumulator>) {
@@ -115,8 +116,8 @@ template <class Element>
   return value;
 }
 
-/// Does the last step of avg. Floats take one correctly rounded division. Integers take the wrapped sum divided,
-/// truncated toward zero, in 64 bits, since a divisor may not fit the type.
+/// Does the last step of avg. Floats are divided with one correct rounding. For integers, the wrapped sum is divided in
+/// 64 bits, because a divisor may not fit the type, and truncated toward zero.
 template <class T>
 [[nodiscard]] RONDO_HD constexpr T divide(T value, uint32_t divisor) {
   using Integer = std::conditional_t<std::is_signed_v<T>, int64_t, uint64_t>;

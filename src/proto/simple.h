@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// simple: the flag after the data. A slot is a payload of up to slot_bytes and a header, whose sequence is the flag.
+// The protocol simple stores the flag after the data. A slot is a payload of up to slot_bytes, and a header, whose
+// sequence is the flag.
 //
 // Layout    connection.h: head, headers, slots. The payload is in the slot, or (by reference) where the header says. A
-//           sender may have slots elsewhere, of which whoever takes its payloads knows (transports/net.h).
+//           sender may keep its slots elsewhere. The receiver of its payloads must know where (transports/net.h).
 // Ordering  S1 load head, sync               pairs with R3: the slot's last reader has finished
 //           S2 write payload and header fields, plain
 //           S3 store header.sequence, release pairs with R1 (sync where the receiver may sleep)
@@ -11,7 +12,7 @@
 //           R3 store head, release           pairs with S1
 // State     of a slot: free (sender may write) --S3--> full (receiver may read) --R3--> free
 //           of a reference: the sender's buffer is exported from S3 to R3; the operation does not end before R3
-// Abort     a lane that gave up does neither S3 nor R3 again: its peers stay blocked and meet their own deadline.
+// Abort     a lane that gave up does neither S3 nor R3 again. Its peers stay blocked and stop at their own deadline.
 #pragma once
 
 #include <cstddef>
@@ -22,18 +23,19 @@
 
 namespace rondo {
 
-/// The sender's end. Counters survive from operation to operation.
+/// The sender's end. Its counters continue from operation to operation.
 class SimpleSender {
  public:
   SimpleSender() = default;
-  /// Makes the sending end. Payloads are written to `slots`, or if null to the connection's own slots.
+  /// Makes the sending end. Payloads are written to `slots`. If it is null, they go to the connection's own slots.
   RONDO_HD explicit SimpleSender(ConnectionView connection, uint64_t first_counter = 0, std::byte *slots = nullptr)
       : connection_(connection),
         slots_(slots != nullptr || connection.base == nullptr ? slots : connection.payload(0)),
         posted_(first_counter),
         consumed_(first_counter) {}
 
-  /// Returns whether the next slot may be written. Its last reader's R3 is seen. wake: ranks may sleep, see memory.h.
+  /// Returns whether the next slot may be written: R3 of its last reader is seen. `wake`: ranks may sleep, see
+  /// memory.h.
   [[nodiscard]] RONDO_HD bool can_send(bool wake = true) {
     if (posted_ - consumed_ < connection_.geometry.slot_count) return true;
     consumed_ = memory::load_flag(connection_.simple_head(), wake);  // S1, pairs with R3 in SimpleReceiver::release
@@ -57,7 +59,7 @@ class SimpleSender {
     header.descriptor = fields.descriptor;
     if (static_cast<PayloadKind>(fields.kind) != PayloadKind::in_slot) referenced_ = posted_ + 1;
   }
-  /// Publishes the slot, which is filled here. wake: the receiver may sleep, see memory.h.
+  /// Fills and publishes the slot. `wake`: the receiver may sleep, see memory.h.
   void post(const SlotHeader &fields, bool wake) {
     fill(fields);
     SlotHeader &header = connection_.header(posted_++);
@@ -67,7 +69,7 @@ class SimpleSender {
       memory::store_release<memory::Site::simple_post>(header.sequence, posted_);  // S3, pairs with R1, the same
     }
   }
-  /// Publishes a slot that has been filled, with what else `releases` has.
+  /// Publishes a slot that has been filled, as one of several consecutive releases.
   RONDO_HD void post_filled(memory::Releases &releases) {
     SlotHeader &header = connection_.header(posted_++);
     releases.store<memory::Site::simple_post>(header.sequence, posted_);  // S3, the same
@@ -84,10 +86,10 @@ class SimpleSender {
   std::byte *slots_ = nullptr;
   uint64_t posted_ = 0;    ///< counter of the next slot
   uint64_t consumed_ = 0;  ///< the receiver's head as last seen
-  uint64_t referenced_ = 0;      ///< one more than the counter of the last reference
+  uint64_t referenced_ = 0;      ///< counter of the last reference, plus one
 };
 
-/// The receiver's end.
+/// The receiver's end. Its counter continues from operation to operation.
 class SimpleReceiver {
  public:
   SimpleReceiver() = default;
@@ -101,7 +103,7 @@ class SimpleReceiver {
   [[nodiscard]] RONDO_HD const SlotHeader &header() const { return connection_.header(consumed_); }
   [[nodiscard]] RONDO_HD const std::byte *payload() const { return connection_.payload(consumed_); }
 
-  /// Gives the slot back.
+  /// Releases the slot, which the sender may then write again.
   void release(bool wake) {
     ++consumed_;
     if (wake) {

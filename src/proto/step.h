@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// A step is what one rank does with one chunk. It is not an opcode but a set of flags, and every primitive is a
-// combination of them.
+// A step is the work of one rank on one chunk. It is a set of flags, not an opcode: every primitive is a combination of
+// flags.
 //
 // A step takes its operands in the order acc, src, recv[0], recv[1], and reduces them from the left with the reduction.
 // It computes 8- and 16-bit floats in fp32 and rounds once, at the end of the step. It applies the final scaling if
-// `finish` is set, and writes the one result to dst and to every send link. One operand and no finish is a copy.
+// `finish` is set, and writes the one result to dst and to every send link. With one operand and no finish it is a
+// copy.
 #pragma once
 
 #include <cstdint>
@@ -33,13 +34,14 @@ struct Step {
   uint8_t reserved = 0;
   LinkIndex recv_link[2] = {no_link, no_link};
   LinkIndex send_link[2] = {no_link, no_link};
-  MeanShifts mean_shifts = 0;  ///< of the operands, in their order; only a mean uses them
+  MeanShifts mean_shifts = 0;  ///< shifts of the operands in their order; only a mean uses them
 
   bool operator==(const Step &) const = default;
 };
 static_assert(sizeof(Step) == 16 && alignof(Step) == 4);
 
-/// Returns whether is(link) holds for each link on which the step sends. It stops at the first for which it does not.
+/// Returns whether is(link) holds for each link on which the step sends. It stops at the first link for which it does
+/// not hold.
 template <class Is>
 [[nodiscard]] RONDO_HD bool all_send_links(const Step &step, const Is &is) {
   bool all = true;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Simulates ranks that share cores, like threads that yield while they wait. A rank keeps its core while one of its
-// lanes can advance. Then it goes to the end of the line of ranks without a core, and the core switches to the first of
-// them. A switch costs switch_us, and the next rank may have nothing to do either. Switches are simulated only while a
-// rank in the line could advance.
+// This file simulates ranks that share cores, like threads that yield while they wait. A rank keeps its core while one
+// of its lanes can advance. Then it goes to the end of the line of waiting ranks, and the core switches to the first
+// rank of the line. A switch costs switch_us, and that rank may be unable to advance, too. Switches are simulated only
+// while some rank in the line could advance.
 #include <algorithm>
 
 #include "src/sim/engine.h"
@@ -11,7 +11,7 @@ namespace rondo::sim {
 
 void Engine::fill_pools() {
   for (const uint32_t core_count : system_.pool_sizes) pools_.emplace_back().cores.resize(core_count);
-  for (const LaneState &lane : lanes_) {  // a rank's lanes stand together
+  for (const LaneState &lane : lanes_) {  // the lanes of a rank are consecutive
     if (lane.pool == no_index) continue;
     std::deque<uint32_t> &line = pools_[lane.pool].waiting;
     if (line.empty() || line.back() != lane.rank) line.push_back(lane.rank);
@@ -23,7 +23,7 @@ void Engine::fill_pools() {
     }
 }
 
-/// Requests a core for a lane that could go on at `time_ps`, now.
+/// Requests a core for a lane that could continue at `time_ps`.
 void Engine::want_core(uint32_t lane, int64_t time_ps) {
   const uint32_t index = lanes_[lane].pool;
   Pool &pool = pools_[index];
@@ -37,7 +37,7 @@ void Engine::plan_turn(uint32_t pool, uint32_t core, int64_t time_ps) {
   requests_.push({time_ps, static_cast<uint64_t>(Phase::turn) << 62 | uint64_t{core} << 32 | pool, pool});
 }
 
-/// Returns whether a rank without a core could go on.
+/// Returns whether some rank without a core could continue.
 bool Engine::others_wait(const Pool &pool) const {
   return std::any_of(pool.ready.begin(), pool.ready.end(), [&](uint32_t lane) {
     return std::find(pool.waiting.begin(), pool.waiting.end(), lanes_[lane].rank) != pool.waiting.end();

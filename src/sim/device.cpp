@@ -25,15 +25,15 @@ bool on_several_devices(std::span<const DeviceWork> ranks) {
                      [](const auto &rank) { return rank.bytes[other_device_memory] != 0; });
 }
 
-/// Returns the length of the rank's chain. A device carries out adds to one word much faster than a block gets an
-/// answer, so all ranks' adds count as one.
+/// Returns the length of the rank's chain of accesses. Adds of all ranks to one word count as one, because a device
+/// performs such adds much faster than a block gets an answer.
 double chain_of(const DeviceWork &rank, size_t ranks_of_device) {
   const double others = per_block(rank.adds, rank) * static_cast<double>(ranks_of_device - 1);
   return std::max(static_cast<double>(rank.chain) - others, 0.0);
 }
 
-/// Returns the number of adds at the end: one if a rank has several blocks. By it the last block learns that the others
-/// have ended.
+/// Returns the number of adds at the end: one if a rank has several blocks. By that add, the last block learns that the
+/// others have ended.
 uint64_t adds_at_end(const DeviceWork &rank) { return rank.blocks > 1 ? 1 : 0; }
 
 double moving_us(std::span<const DeviceWork> ranks, const DeviceCosts &costs) {

@@ -10,7 +10,7 @@ namespace {
 
 int64_t to_ps(double time_us) { return whole_ps(time_us * ps_per_us); }
 
-/// With fewer tiles, the search for a period is not worth it.
+/// The least number of tiles for which the search for a period pays.
 constexpr uint64_t tiles_to_look_for = 4;
 
 double ps_per_byte(double GBps) { return GBps > 0 ? 1e3 / GBps : 0; }
@@ -29,11 +29,11 @@ Engine::Engine(const SimCase &what, const System &system)
       memory_ps_(ps_per_byte(what.network.memory_GBps)),
       switch_ps_(to_ps(what.network.switch_us)) {
   const bool ll = system.plan.protocol == RONDO_PROTOCOL_LL;
-  wire_bytes_factor_ = ll ? 2 : 1;  // a flag beside every four bytes
-  wire_bytes_extra_ = ll ? 8 : 0;   // and a slot's signature
+  wire_bytes_factor_ = ll ? 2 : 1;  // ll has a flag for every four bytes
+  wire_bytes_extra_ = ll ? 8 : 0;   // and a signature for each slot
   for (size_t link = 0; link < link_class_count; ++link) {
     const LinkCost &cost = what.network.links[link];
-    // At least 1, because an effect is later than its cause.
+    // It is at least 1, because an effect must be later than its cause.
     alpha_ps_[link] = std::max<int64_t>(1, to_ps(ll ? cost.ll_alpha_us : cost.alpha_us));
     byte_ps_[link] = limited_byte_ps_[link] = ps_per_byte(cost.bandwidth_GBps);
     if (cost.burst_bytes <= 0) continue;
@@ -65,7 +65,7 @@ Result<Outcome> Engine::run(uint64_t move_count_max, const Moved &moved) {
   use_period_ = use_period_ && full_tile_count_ >= tiles_to_look_for;
   while (guide_ + 1 < lanes_.size() && lanes_[guide_].shape->steps.empty()) ++guide_;
   if (ordered_ && use_period_) tile_limit_ = 1;
-  for (;;) {  // ends: each round runs a tile, serves a request or is the last
+  for (;;) {  // ends, as each round runs a tile, serves a request or is the last
     for (uint32_t lane = 0; lane < lanes_.size(); ++lane) wake(lane);
     drain();
     while (!requests_.empty() && !gives_up() && !too_long_) {
@@ -96,7 +96,7 @@ void Engine::wake(uint32_t lane) {
 }
 
 void Engine::drain() {
-  while (!runnable_.empty()) {  // every slice is moved once
+  while (!runnable_.empty()) {  // ends, as every slice is moved once
     const uint32_t lane = runnable_.back();
     runnable_.pop_back();
     lanes_[lane].queued = false;
@@ -114,11 +114,11 @@ uint32_t Engine::chunk_of(const SimLane &lane, const Step &step) const {
   return chunk >= chunk_count ? chunk - chunk_count : chunk;
 }
 
-/// Loads the next chunk that is not empty, as load_chunk() of the interpreter finds it.
+/// Loads the next chunk that is not empty, like load_chunk() of the interpreter.
 bool Engine::load(uint32_t lane) {
   LaneState &state = lanes_[lane];
   const ChannelSizes &sizes = system_.channels[state.channel];
-  while (state.rest_bytes == 0) {  // bounded by tiles * steps
+  while (state.rest_bytes == 0) {  // ends after tiles * steps iterations
     if (state.step == state.shape->steps.size()) {
       state.step = 0, state.depth = 0;
       ++state.tile;
@@ -152,7 +152,7 @@ int64_t Engine::limited_ps(LinkClass link, uint64_t bytes) const {
   return whole_ps(wire_bytes * limited_byte_ps_[static_cast<size_t>(link)]);
 }
 
-/// Carries a slice through, or hands it to the queue for a core. False: the lane lacks something.
+/// Moves a slice, or queues it for a core. Returns false if the lane must wait.
 bool Engine::move(uint32_t lane) {
   LaneState &state = lanes_[lane];
   if (too_long_ || state.waits_for_core || !load(lane)) return false;
@@ -234,7 +234,7 @@ void Engine::send(uint32_t wire, int64_t time_ps) {
     full_ps = after(std::max(full_ps, start_ps), limited_ps(known.link, bytes));
     free_ps = std::max(free_ps, full_ps - burst_ps_[link]);
   }
-  leaving.arrival_ps = after(free_ps, alpha_ps_[link]);  // of the last byte, unless the receiver's port is not free
+  leaving.arrival_ps = after(free_ps, alpha_ps_[link]);  // arrival of the last byte, if the receiver's port is free
   const int64_t head_ps = after(start_ps, alpha_ps_[link]);
   if (known.in_ordered) {
     arrive(wire, head_ps);

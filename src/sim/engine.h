@@ -1,18 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// The engine of the simulator: runs the lanes of a System slice by slice, with times in place of data.
+// The engine of the simulator runs the lanes of a System slice by slice, with times in place of data.
 //
 // A slice of a step starts when its lane is free, a slot of each receive link has arrived, and each send link has
-// credit for a slot. Its end follows from the costs of the step. These are maxima and sums of times that are known once
-// the slices before are done. So lanes need not be taken in the order of time: each runs ahead until it lacks
-// something.
+// credit for a slot. Its end follows from the costs of the step. All these times are maxima and sums, which are known
+// when the slices before are done. So lanes need not run in the order of time: each runs ahead until it must wait.
 //
-// Only if several lanes share a resource (a port, cores) does the order of time decide. Requests for such a resource
-// wait in a queue until no lane can run ahead any more. From then on no new request is earlier than the head of the
-// queue, since everything leaves a resource or a link later than it entered. Of requests at the same time, an earlier
-// phase precedes a later one (turns on cores are last), then a lower lane a higher one.
+// The order of time matters only if several lanes share a resource (a port, cores). Requests for such a resource wait
+// in a queue until no lane can run ahead any more. From then on, no new request is earlier than the first request of
+// the queue, since everything leaves a resource or a link later than it entered. If several requests have the same
+// time, an earlier phase precedes a later one (turns on cores are last), and then a lower lane precedes a higher one.
 //
-// Tiles are alike until the last one. If the whole state repeats, shifted only by tiles and time, it goes on repeating.
-// Then all remaining periods are skipped at once (sim_state.cpp). The result is the same to the picosecond.
+// All tiles except the last are alike. If the whole state repeats, shifted only by tiles and time, it continues to
+// repeat. Then all remaining periods are skipped at once (state.cpp). The result is the same to the picosecond.
 #pragma once
 
 #include <cstdint>
@@ -28,41 +27,41 @@
 namespace rondo::sim {
 
 struct Outcome {
-  int64_t time_ps = 0;      ///< until the last lane is done
-  uint32_t step_count = 0;  ///< the longest chain of dependent steps of a tile
-  uint64_t move_count = 0;  ///< slices of steps that were run, without those that were passed over
+  int64_t time_ps = 0;      ///< time at which the last lane is done
+  uint32_t step_count = 0;  ///< longest chain of dependent steps in a tile
+  uint64_t move_count = 0;  ///< slices of steps that were run, without skipped ones
   uint64_t skipped_tile_count = 0;
-  bool complete = true;                                 ///< false: given up, see Engine::run()
-  std::array<uint64_t, link_class_count> link_bytes{};  ///< over all links of all ranks
+  bool complete = true;                                 ///< false if the engine gave up, see Engine::run()
+  std::array<uint64_t, link_class_count> link_bytes{};  ///< sum over all links of all ranks
 };
 
 class Engine {
  public:
   Engine(const SimCase &what, const System &system);
 
-  /// It is called now and then with the number of moves.
+  /// A function that is called now and then with the number of moves.
   using Moved = std::function<void(uint64_t)>;
 
-  /// Fails with RONDO_ERROR_INTERNAL if the lanes stop, because schedule and slots do not fit together. After
-  /// `move_count_max` moves without a period it gives up, and says so.
+  /// Runs the system. If the lanes stop, because schedule and slots do not match, it fails with RONDO_ERROR_INTERNAL.
+  /// After `move_count_max` moves without a period it gives up, and the outcome says so.
   [[nodiscard]] Result<Outcome> run(uint64_t move_count_max = UINT64_MAX, const Moved &moved = {});
 
  private:
-  // Members that are used together lie together, because large systems mostly wait for memory.
+  // Members that are used together are adjacent, because large systems mostly wait for memory.
   struct LaneState : SimLane {
     int64_t free_ps = 0;
     uint64_t tile = 0, rest_bytes = 0;
     uint32_t step = 0;
-    uint32_t depth = 0;       ///< of the last step in the tile's chains
-    uint32_t step_depth = 0;  ///< of the current one
+    uint32_t depth = 0;       ///< depth of the last step in the tile's chains
+    uint32_t step_depth = 0;  ///< depth of the current step
     uint32_t posts = 0;
     bool queued = false, waits_for_core = false;
   };
-  /// A wire's slots are a ring; counters are compared by difference only.
+  /// The state of a wire. Its slots form a ring. Counters are only compared by their difference.
   struct alignas(64) WireState : SimWire {
-    uint32_t posted = 0;     ///< by the sender's lane
-    uint32_t sent = 0;       ///< out of the first resource
-    uint32_t delivered = 0;  ///< arrival is known
+    uint32_t posted = 0;     ///< slots that the sender's lane has posted
+    uint32_t sent = 0;       ///< slots that have left the first resource
+    uint32_t delivered = 0;  ///< slots whose arrival is known
     uint32_t consumed = 0;
     bool out_ordered = true, in_ordered = true;
   };
@@ -71,18 +70,18 @@ class Engine {
     uint64_t bytes = 0;
     uint32_t depth = 0;
   };
-  /// The two highest bits of a request's order; then the lane, of a turn the core.
+  /// The two highest bits of a request's order. The other bits are the lane, or for a turn the core.
   enum class Phase : uint8_t { core, out, in, turn };
   static constexpr uint32_t core_mask = UINT32_MAX >> 2;
   struct Core {
     uint32_t rank = no_index;
-    bool idle = true;  ///< no turn of it is in the queue
+    bool idle = true;  ///< true if no turn of this core is in the queue
   };
   /// The cores that ranks share.
   struct Pool {
     std::vector<Core> cores;
-    std::deque<uint32_t> waiting;  ///< ranks without a core, in the order of their turns
-    std::deque<uint32_t> ready;    ///< lanes that could go on, in the order of their coming
+    std::deque<uint32_t> waiting;  ///< ranks without a core, in line
+    std::deque<uint32_t> ready;    ///< lanes that could continue, in the order of arrival
   };
   struct Snapshot {
     std::vector<int64_t> state;
@@ -101,7 +100,7 @@ class Engine {
   void arrive(uint32_t wire, int64_t time_ps);
   void serve(const Request &request);
 
-  // sim_cores.cpp
+  // cores.cpp
   void fill_pools();
   void want_core(uint32_t lane, int64_t time_ps);
   void plan_turn(uint32_t pool, uint32_t core, int64_t time_ps);
@@ -115,11 +114,11 @@ class Engine {
   [[nodiscard]] uint32_t chunk_of(const SimLane &lane, const Step &step) const;
   [[nodiscard]] bool done(const LaneState &lane) const;
   [[nodiscard]] Result<void> check_done() const;
-  /// Returns how long a message holds a port, and how much of its limiter's rate it uses up.
+  /// Returns how long a message occupies a port, and how much of its limiter's rate it uses.
   [[nodiscard]] int64_t occupancy_ps(LinkClass link, uint64_t bytes) const;
   [[nodiscard]] int64_t limited_ps(LinkClass link, uint64_t bytes) const;
 
-  // sim_state.cpp
+  // state.cpp
   template <class Visit>
   void visit_state(int64_t now_ps, Visit visit);
   template <class Visit>
@@ -133,30 +132,30 @@ class Engine {
 
   const System &system_;
   bool use_period_;
-  bool ordered_;  ///< no resource is shared: there is no queue
-  bool too_long_ = false;  ///< a time is beyond time_ps_max
+  bool ordered_;  ///< true if no resource is shared, so there is no queue
+  bool too_long_ = false;  ///< true if a time exceeds time_ps_max
   uint32_t slot_count_;
-  double step_ps_, reduce_ps_, reduce_send_ps_, copy_ps_, memory_ps_;  ///< all but the first a byte
+  double step_ps_, reduce_ps_, reduce_send_ps_, copy_ps_, memory_ps_;  ///< costs; all except the first are per byte
   int64_t switch_ps_;
   double wire_bytes_factor_, wire_bytes_extra_;
   std::array<int64_t, link_class_count> alpha_ps_{};
-  std::array<double, link_class_count> byte_ps_{};  ///< of a port
+  std::array<double, link_class_count> byte_ps_{};  ///< time per byte of a port
   std::array<double, link_class_count> limited_byte_ps_{};
-  std::array<int64_t, link_class_count> burst_ps_{};  ///< what a limiter lets pass at once; 0 if there is none
+  std::array<int64_t, link_class_count> burst_ps_{};  ///< time of the burst that a limiter lets pass, or 0
 
   std::vector<LaneState> lanes_;
   std::vector<WireState> wires_;
   std::vector<Slot> slots_;
   std::vector<int64_t> out_free_ps_, in_free_ps_;
-  std::vector<int64_t> out_full_ps_;  ///< when the limiter's bucket will be full again
+  std::vector<int64_t> out_full_ps_;  ///< time at which the limiter's bucket will be full again
   std::vector<Pool> pools_;
   std::vector<uint32_t> runnable_;
-  RequestQueue requests_;             ///< of lanes (for a core), of pools (for a turn) or of wires
-  uint32_t guide_ = 0;                ///< the lane whose tiles are counted: the first that has steps
-  uint64_t tile_limit_ = UINT64_MAX;  ///< lanes stop before this tile; without a queue only
-  uint64_t full_tile_count_ = 0;      ///< of the channel with the fewest
+  RequestQueue requests_;             ///< requests of lanes (for a core), of pools (for a turn) or of wires
+  uint32_t guide_ = 0;                ///< lane whose tiles are counted: the first one that has steps
+  uint64_t tile_limit_ = UINT64_MAX;  ///< lanes stop before this tile; used only without a queue
+  uint64_t full_tile_count_ = 0;      ///< of the channel with the fewest tiles
   uint64_t looked_tile_ = 0;
-  std::unordered_map<uint64_t, uint64_t> seen_;  ///< hash of a state -> tile
+  std::unordered_map<uint64_t, uint64_t> seen_;  ///< tile of each state, by the state's hash
   std::optional<Snapshot> snapshot_;
   uint64_t confirm_tile_ = 0;
   bool skipped_ = false;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The queue of requests by time, a radix heap. No item is earlier than the item that was last taken out. So items lie
-// in buckets by the highest bit in which their times differ from that item's, and move to lower buckets only. That
-// takes a few sequential copies an item, where a binary heap would jump through memory.
+// This is the queue of requests by time, a radix heap. No item is earlier than the last item that was taken out. So an
+// item's bucket is the highest bit in which its time differs from that item's, and items only move to lower buckets. An
+// item takes a few sequential copies, while a binary heap would jump through memory.
 #pragma once
 
 #include <algorithm>
@@ -15,7 +15,7 @@ namespace rondo::sim {
 
 struct Request {
   int64_t time_ps;
-  uint64_t order;   ///< among requests at one time; no two are equal
+  uint64_t order;   ///< order among requests with equal times; no two are equal
   uint32_t target;
 };
 
@@ -29,7 +29,7 @@ class RequestQueue {
     ++size_;
   }
 
-  /// Takes out the earliest request; of equal times the one with the least order.
+  /// Takes out the earliest request. If several have that time, takes the one with the least order.
   Request pop() {
     assert(size_ > 0);
     if (buckets_[0].empty()) refill();
@@ -84,7 +84,7 @@ class RequestQueue {
   std::array<std::vector<Request>, 65> buckets_;
   int64_t last_ps_ = 0;
   size_t size_ = 0;
-  bool sorted_ = true;  ///< bucket 0
+  bool sorted_ = true;  ///< true if bucket 0 is sorted
 };
 
 }  // namespace rondo::sim

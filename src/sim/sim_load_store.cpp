@@ -18,7 +18,7 @@ using load_store::Memory;
 using load_store::ProgramStep;
 
 constexpr uint32_t align_bytes = 64;
-constexpr uint64_t step_count_max = 4'000'000;  ///< of all ranks: under 2 GB
+constexpr uint64_t step_count_max = 4'000'000;  ///< limit on the steps of all ranks, under 2 GB
 constexpr int64_t never = std::numeric_limits<int64_t>::max();
 
 double ps_per_byte(double GBps) { return GBps > 0 ? 1e3 / GBps : 0; }
@@ -41,7 +41,7 @@ class Machine {
   }
 
   Result<Outcome> run() {
-    for (;;) {  // ends: each round runs a step, turns a core, lets time pass or is the last
+    for (;;) {  // ends, as each round runs a step, turns a core, lets time pass or is the last
       Core *const core = next_core();
       if (core == nullptr) {
         if (!let_time_pass()) break;
@@ -63,7 +63,7 @@ class Machine {
   struct Rank {
     load_store::Program program;
     std::array<size_t, 2> next{0, 0};
-    std::array<int64_t, 2> ready_ps{never, never};  ///< of the next step, where all that it waits for is known
+    std::array<int64_t, 2> ready_ps{never, never};  ///< begin of the next step, if all that it waits for is known
   };
   struct Core {
     int64_t now_ps = 0;
@@ -117,7 +117,7 @@ class Machine {
     return published_[size_t{rank} * 5 + static_cast<size_t>(counter)];
   }
 
-  /// Computes when the lane's next step can begin, if all that it waits for is known.
+  /// Computes when the lane's next step can begin, if everything that the step waits for is known.
   void look(uint32_t rank, size_t lane) {
     Rank &it = ranks_[rank];
     it.ready_ps[lane] = never;
@@ -144,8 +144,8 @@ class Machine {
     return first;
   }
 
-  /// Lets the core's rank take a step. If it cannot, the core turns to the first in the line, if any rank there could
-  /// go on.
+  /// Lets the core's rank do a step. If the rank cannot, the core switches to the first rank in the line, provided that
+  /// some rank there could continue.
   void turn(Core &core) {
     if (ready_ps(core.rank) <= core.now_ps) return take_step(core);
     std::deque<uint32_t> &line = lines_[core.pool];
@@ -161,7 +161,7 @@ class Machine {
     core.now_ps = after(core.now_ps, switch_ps_);
   }
 
-  /// Lets time pass until the first core has something to do, when none has now. Returns false if none ever will.
+  /// Lets time pass until some core can do something. Returns false if none ever can.
   bool let_time_pass() {
     Core *first = nullptr;
     int64_t when_ps = never;
@@ -195,16 +195,16 @@ class Machine {
     for (Core &idle : cores_) idle.idle = false;
   }
 
-  /// Returns the cost of a step. Bytes of an area of the exchange are read from the core that wrote them last. The
-  /// lines of an area that is written have to be taken away from the ranks that read them. The rank's own buffers are
-  /// in memory.
+  /// Returns the cost of a step. Bytes of an area of the exchange are read from the core that wrote them last. Before
+  /// an area is written, its cache lines must be taken from the ranks that read them. The rank's own buffers are in
+  /// memory.
   [[nodiscard]] int64_t cost_ps(uint32_t rank, const ProgramStep &step) {
     const auto own_buffer = [](const Bytes &bytes) {
       return bytes.memory == Memory::send || bytes.memory == Memory::recv;
     };
     double cost = step_ps_;
     for (const load_store::Work &work : step.works) {
-      if (work.operands.empty() || work.outputs.empty()) continue;  // an announcement
+      if (work.operands.empty() || work.outputs.empty()) continue;  // an announcement costs nothing
       const auto bytes = static_cast<double>(work.operands[0].count);
       double byte_ps = work.operands.size() > 1 ? reduce_ps_ * static_cast<double>(work.operands.size() - 1) : copy_ps_;
       for (const Bytes &operand : work.operands) {
@@ -230,7 +230,7 @@ class Machine {
   std::vector<Rank> ranks_;
   std::vector<std::vector<Published>> published_;
   std::vector<Core> cores_;
-  std::vector<std::deque<uint32_t>> lines_;  ///< of a pool of cores
+  std::vector<std::deque<uint32_t>> lines_;  ///< line of each pool of cores
   std::vector<uint32_t> outcome_chain_;
   Outcome outcome_;
 };

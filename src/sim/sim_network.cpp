@@ -15,7 +15,7 @@ constexpr double bandwidth_GBps_max = 1e9;
 constexpr double burst_bytes_max = 1e12;
 
 Result<void> check_value(const std::string &name, double value, double min, double max) {
-  if (value >= min && value <= max) return {};  // false for NaN
+  if (value >= min && value <= max) return {};  // the comparison is false for NaN
   return invalid_argument(name + " is " + std::to_string(value) + ", but must be between " +
                           std::to_string(min) + " and " + std::to_string(max));
 }

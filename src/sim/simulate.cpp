@@ -6,9 +6,9 @@
 namespace rondo::sim {
 namespace {
 
-// Large trees take hundreds of tiles until their state repeats, though their pace is the same long before. If a case
-// has more than many_tiles tiles and many moves, its time is extrapolated from two shorter cases. The pace is the
-// difference between the two. docs/simulator.md states how far the result is from simulating every tile.
+// Large trees take hundreds of tiles until their state repeats, although their speed is constant long before. If a case
+// has more than many_tiles tiles and many moves, its time is extrapolated. Two shorter cases are simulated, and their
+// difference gives the speed. docs/simulator.md states the error compared with simulating every tile.
 constexpr uint64_t many_tiles = 96, short_tiles = 32, long_tiles = 64;
 constexpr uint64_t many_moves = 8'000'000;
 
@@ -60,7 +60,7 @@ Result<SimResult> Simulator::simulate(const SimCase &what) {
 
 Result<SimResult> Simulator::run(const SimCase &what, const System &system, uint64_t move_count_max) {
   SimResult result{system.plan, {}, system.symmetry.period, true};
-  // A large system would not come to a period within so few tiles.
+  // A large system would not reach a period within so few tiles.
   if (move_count_max / short_tiles < tile_moves(system)) {
     result.exact = false;
     return result;
@@ -76,7 +76,7 @@ Result<SimResult> Simulator::run(const SimCase &what, const System &system, uint
   return result;
 }
 
-/// Simulates the case with only `tile_count` tiles; the last one is as it was.
+/// Simulates the case with only `tile_count` tiles. The last tile stays as it is.
 Result<SimResult> Simulator::shorter(SimCase what, const System &system, uint64_t tile_count) {
   const uint64_t tile_bytes = system.plan.chunk_bytes * system.channels[0].chunk_count * system.plan.channels;
   what.bytes -= (tile_count_of(system) - tile_count) * tile_bytes;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The simulator: how long a collective would take on a network, by running its real schedules with times instead of
-// data.
+// The simulator estimates the time of a collective on a network. It runs the collective's real schedules with times in
+// place of data.
 #pragma once
 
 #include <functional>
@@ -14,18 +14,18 @@ namespace rondo::sim {
 struct SimResult {
   PlanChoice plan;
   Outcome outcome;
-  uint32_t representatives = 1;  ///< ranks that were simulated for all
-  bool exact = true;             ///< false: tiles in the middle were reckoned at the pace of those before
+  uint32_t representatives = 1;  ///< number of ranks that were simulated for all ranks
+  bool exact = true;             ///< false if the time of tiles in the middle was extrapolated
 };
 
-/// Simulates cases on one network, and keeps what it has found.
+/// Simulates cases on one network, and keeps data for the next case.
 class Simulator {
  public:
-  /// Simulates a case. It is refused if the network makes no sense or the algorithm cannot do it.
+  /// Simulates a case. Fails if the network makes no sense, or if the algorithm cannot run the case.
   [[nodiscard]] Result<SimResult> simulate(const SimCase &what);
 
-  /// It is called now and then with the finished part of a long simulation, from 0 to 1. This is an estimate, because
-  /// states may repeat.
+  /// A function that is called now and then during a long simulation, with the finished part (0 to 1). The part is an
+  /// estimate, because states may repeat.
   using Watcher = std::function<void(double)>;
   void watch(Watcher watcher) { watcher_ = std::move(watcher); }
 
@@ -38,7 +38,7 @@ class Simulator {
   [[nodiscard]] static Key key_of(const SimCase &what, const PlanChoice &plan);
   std::map<Key, SimResult> found_;
   Watcher watcher_;
-  uint64_t moves_expected_ = 1, moves_made_ = 0;  ///< of the case at hand
+  uint64_t moves_expected_ = 1, moves_made_ = 0;  ///< moves of the current case
 };
 
 }  // namespace rondo::sim

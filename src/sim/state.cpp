@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// The state of a simulation. If a state repeats, the simulator skips the periods in between.
+// This file compares states of a simulation. If a state repeats, the simulator skips the periods in between.
 //
 // All later actions of the engine are a function of this state:
-// - each lane's place, and each wire's filled slots and credits
+// - each lane's position, and each wire's filled slots and credits
 // - the time at which each resource is free
-// - which ranks are on a core or in line for one
+// - which ranks are on a core or in line for a core
 // - the requests in the queue
 //
-// Tiles count from the guide's, times from now, slots from the wire's counters. If all of that is the same as it was
-// `period` tiles ago, the future repeats as well, as long as all tiles are full. With a queue nothing begins before
-// now, so a resource that was free earlier is as good as free now. Without one, lanes stand at the same tile, and times
+// Tiles are counted relative to the guide's lane, times relative to now, and slots relative to the wire's counters. If
+// all of that equals the state `period` tiles ago, the future repeats as well, as long as all tiles are full. With a
+// queue, nothing begins before now, so it does not matter how long a resource has been free. Without a queue, all lanes
+// are at the same tile, and times are compared directly.
 // are compared as they are.
 #include <algorithm>
 #include <cassert>
@@ -33,7 +34,7 @@ int64_t Engine::since(int64_t time_ps, int64_t now_ps) const {
 template <class Visit>
 void Engine::visit_wire(uint32_t wire, int64_t now_ps, Visit visit) {
   const WireState &state = wires_[wire];
-  if (state.posted == 0) return;  // nor will it be used by later tiles
+  if (state.posted == 0) return;  // later tiles will not use the wire either
   visit(state.posted - state.consumed);
   visit(state.sent - state.consumed);
   visit(state.delivered - state.consumed);
@@ -42,7 +43,7 @@ void Engine::visit_wire(uint32_t wire, int64_t now_ps, Visit visit) {
     visit(static_cast<int64_t>(filled.bytes));
     visit(filled.depth);
   }
-  // A message between the ports counts with the earliest arrival of its last byte.
+  // A message between the ports is represented by the earliest arrival of its last byte.
   for (uint32_t counter = state.consumed; counter != state.sent; ++counter)
     visit(since(slot(wire, counter).arrival_ps, now_ps));
   for (uint32_t counter = state.posted; counter != state.consumed + slot_count_; ++counter)
@@ -77,7 +78,7 @@ void Engine::visit_state(int64_t now_ps, Visit visit) {
 uint64_t Engine::hash_state(int64_t now_ps) {
   uint64_t hash = 0;
   visit_state(now_ps, [&](int64_t value) { hash = mix(hash + static_cast<uint64_t>(value)); });
-  requests_.for_each([&](const Request &request) {  // a sum: their order in memory is not part of the state
+  requests_.for_each([&](const Request &request) {  // a sum, because their order in memory is not part of the state
     const auto since_now = static_cast<uint64_t>(request.time_ps - now_ps);
     hash += mix(mix(since_now ^ uint64_t{request.target} << 40) + (request.order >> 32));
   });
@@ -100,8 +101,8 @@ Engine::Snapshot Engine::take_snapshot(int64_t now_ps) {
   return snapshot;
 }
 
-/// Searches for a period, once for each tile of the guide, when no lane can run. A repeated hash suggests that a state
-/// has returned. The states themselves, a period apart, prove it.
+/// Searches for a period, once for each tile of the guide, when no lane can run. An equal hash suggests that a state
+/// has returned. Then a comparison of the states themselves, a period apart, proves it.
 void Engine::look_for_period(int64_t now_ps) {
   const uint64_t tile = lanes_[guide_].tile;
   if (!use_period_ || skipped_ || tile == looked_tile_ || tile + 1 >= full_tile_count_) return;
@@ -123,7 +124,7 @@ void Engine::look_for_period(int64_t now_ps) {
 void Engine::skip(const Snapshot &before, const Snapshot &now) {
   uint64_t most = 0;
   for (const LaneState &lane : lanes_) most = std::max(most, lane.tile);
-  skipped_ = true;  // or there is nothing left to skip
+  skipped_ = true;  // true even if nothing is left to skip
   if (most + 1 >= full_tile_count_) return;
   const uint64_t period_tiles = now.tile - before.tile;
   const uint64_t periods = (full_tile_count_ - 1 - most) / period_tiles;

@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-// Finds out which ranks behave alike, so that one of them is simulated for all.
+// This file finds out which ranks behave alike, so that one of them is simulated for all.
 //
 // A map of the ranks to themselves is a symmetry if these conditions hold:
-// - (1) It takes nodes to equal nodes, a rank to one with the same place within its node, and racks to racks. So links
+// - (1) It maps nodes to equal nodes, a rank to a rank with the same place in its node, and racks to racks. So links
 //   keep their class and their order at the resources that they share.
-// - (2) It takes the schedule of a rank to the schedule of its image, with the peers' images for its peers.
-// - (3) All chunks of a tile are of one size, so it does not matter that images handle other chunks.
+// - (2) It maps the schedule of a rank to the schedule of its image, with the images of the peers as its peers.
+// - (3) All chunks of a tile have the same size, so it does not matter that images handle other chunks.
 //
-// Then a rank's times are its image's.
+// Then a rank and its image have the same times.
 //
-//     shift      r -> r + period (mod n)  for rings, whose nodes are alike
+//     shift      r -> r + period (mod n)  for rings with equal nodes
 //     exchange   r -> r xor d             for exchanges among 2^k ranks, with every multiple d of the period
 //
-// Conditions (1) and (3) are checked for all ranks. Condition (2) is too, if that takes at most checked_steps_max
-// steps; otherwise it is checked for ranks spread over the whole. The test tests/unit/sim_test.cpp compares the times
-// with a simulation of every rank.
+// Conditions (1) and (3) are checked for all ranks. Condition (2) is checked for all ranks if that takes at most
+// checked_steps_max steps. Otherwise it is checked for ranks at regular distances. tests/unit/sim_test.cpp compares the
+// times with a simulation of every rank.
 #include <algorithm>
 #include <bit>
 #include <unordered_map>
@@ -26,7 +26,7 @@ namespace {
 
 constexpr uint64_t checked_steps_max = 4'000'000;
 
-/// Where `map` takes numbers (nodes, racks), it must take equal ones to equal ones.
+/// A map of numbers (nodes, racks). It is consistent if it maps equal numbers to equal numbers.
 class Consistent {
  public:
   [[nodiscard]] bool add(uint32_t from, uint32_t to) {
@@ -42,7 +42,7 @@ uint32_t image(Symmetry::Kind kind, uint32_t rank, uint32_t distance, uint32_t r
                                           : static_cast<uint32_t>((uint64_t{rank} + distance) % rank_count);
 }
 
-/// Checks (1) for one map.
+/// Checks condition (1) for one map.
 bool keeps_places(Symmetry::Kind kind, uint32_t distance, const Placement &placement) {
   Consistent nodes, racks;
   for (uint32_t rank = 0; rank < placement.rank_count(); ++rank) {
@@ -85,7 +85,7 @@ class Finder {
                            placement_.node_of_ranks()});
   }
 
-  /// Returns the least period that keeps the places, or the rank count.
+  /// Returns the least period for which condition (1) holds, or the number of ranks.
   [[nodiscard]] uint32_t place_period(Symmetry::Kind kind) const {
     for (uint32_t period = 1; period < rank_count_; ++period) {
       if (rank_count_ % period != 0) continue;
@@ -99,7 +99,7 @@ class Finder {
     return rank_count_;
   }
 
-  /// Checks (2).
+  /// Checks condition (2).
   Result<bool> keeps_schedules(const Symmetry &symmetry) const {
     uint64_t step_count = 0;
     for (uint32_t channel = 0; channel < plan_.channels; ++channel) {
@@ -132,7 +132,7 @@ class Finder {
     for (size_t lane = 0; lane < other.lanes.size(); ++lane) {
       const bool same = std::equal(other.lanes[lane].begin(), other.lanes[lane].end(), known.lanes[lane].begin(),
                                    known.lanes[lane].end(), [](Step step, const Step &wanted) {
-                                     step.chunk = wanted.chunk;  // (3): all are of one size
+                                     step.chunk = wanted.chunk;  // condition (3): all have the same size
                                      return step == wanted;
                                    });
       if (!same) return false;

@@ -11,12 +11,12 @@
 namespace rondo::sim {
 namespace {
 
-constexpr uint32_t align_bytes = 64;  // of parts, as plan.cpp has it
+constexpr uint32_t align_bytes = 64;  // alignment of parts, as in plan.cpp
 
-/// A new lane is compared with at most this many of the last shapes.
+/// The number of latest shapes with which a new lane is compared.
 constexpr size_t compared_shape_count = 16;
 
-/// No rank's schedule is this many times longer than another's.
+/// A bound on the ratio of the lengths of two ranks' schedules.
 constexpr uint64_t times_longer_max = 16;
 
 Error too_many_steps() {
@@ -35,7 +35,7 @@ bool same_but_shifted(const Lane &steps, const Lane &known, uint32_t chunk_count
 }
 
 std::vector<uint8_t> count_first_touches(const Lane &steps) {
-  std::vector<uint8_t> counts, seen(size_t{UINT16_MAX} + 1);  // chunk -> bits of flags
+  std::vector<uint8_t> counts, seen(size_t{UINT16_MAX} + 1);  // `seen` has bits of flags, by chunk
   counts.reserve(steps.size());
   for (const Step &step : steps) {
     uint8_t buffers = step.flags & step_src;
@@ -73,7 +73,7 @@ uint64_t resource_key(Sharing sharing, bool within_node, const Placement &placem
   return kind;
 }
 
-/// Keys to indices in the order in which they come up.
+/// Numbers keys in the order in which they occur.
 class Numbering {
  public:
   uint32_t operator()(uint64_t key) { return found_.emplace(key, static_cast<uint32_t>(found_.size())).first->second; }
@@ -104,7 +104,7 @@ class Builder {
 
  private:
   [[nodiscard]] static uint64_t link_key(uint32_t rank, uint32_t channel, uint32_t peer) {
-    return uint64_t{channel} << 48 | uint64_t{rank} << 24 | peer;  // ranks are below 2^20
+    return uint64_t{channel} << 48 | uint64_t{rank} << 24 | peer;  // unique, as ranks are below 2^20
   }
 
   Result<void> add_schedule(uint32_t rank, uint32_t channel) {
@@ -200,8 +200,8 @@ class Builder {
     return {};
   }
 
-  /// Finds the resources whose order of messages is known. Messages leave one lane in its order. If only one other
-  /// resource feeds a resource, they enter in that one's order.
+  /// Finds the resources whose order of messages is known. Messages leave a lane in the lane's order. If a resource
+  /// gets messages from only one other resource, they arrive in that resource's order.
   void find_orders() {
     struct Source {
       uint32_t first = no_index, link = no_index;
@@ -220,8 +220,8 @@ class Builder {
     }
   }
 
-  /// Returns the pool of cores of a rank. A rank has a core of its own if there are enough. Otherwise the ranks of a
-  /// node share all its cores.
+  /// Returns the pool of cores of a rank. If there are enough cores, each rank has its own. Otherwise the ranks of a
+  /// node share all cores of the node.
   uint32_t pool_of(uint32_t rank) {
     const uint32_t core_count = what_.network.core_count;
     if (core_count == 0) return no_index;
@@ -234,7 +234,7 @@ class Builder {
   const SimCase &what_;
   Placement placement_;
   System &system_;
-  std::vector<uint32_t> peers_;  ///< by link_base + link
+  std::vector<uint32_t> peers_;  ///< indexed by link_base + link
   std::unordered_map<uint64_t, uint32_t> wire_of_;
   Numbering outs_, ins_, pools_;
   uint64_t step_bytes_ = 0, step_count_ = 0;
@@ -253,7 +253,7 @@ Result<PlanChoice> plan_of(const SimCase &what) {
   input.bytes = what.bytes;
   for (const SimNode &node : what.network.nodes)
     input.oversubscribed |= what.network.core_count != 0 && node.rank_count > what.network.core_count;
-  // The library decides likewise: a network moves whole slots, unless the caller asked for `ll`.
+  // The library chooses in the same way: a network moves whole slots, unless the caller requested `ll`.
   input.host_count = static_cast<uint32_t>(what.network.nodes.size());
   const bool uses_ll = !input.several_hosts() || what.overrides.protocol == RONDO_PROTOCOL_LL;
   input.slot_count = what.network.slot_count;
@@ -271,7 +271,7 @@ std::vector<ChannelSizes> channel_sizes(const SimCase &what, const PlanChoice &p
   std::vector<Range> blocks;
   const auto rank_count = static_cast<uint32_t>(what.network.rank_count());
   for (uint32_t rank = 0; rank < rank_count && uses_blocks(what.collective); ++rank)
-    blocks.push_back({what.bytes / rank_count * rank, what.bytes / rank_count});  // equal ones, as the API has them
+    blocks.push_back({what.bytes / rank_count * rank, what.bytes / rank_count});  // equal blocks, as the API makes them
   std::vector<ChannelSizes> all;
   for (uint32_t channel = 0; channel < plan.channels; ++channel) {
     Partition partition;

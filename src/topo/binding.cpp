@@ -61,7 +61,7 @@ std::vector<Processors> share_cores(const std::vector<Processors> &cores, uint32
 }
 
 std::vector<Processors> allowed_shares(uint32_t rank_count) {
-  if (rank_count < 2 || rank_count > std::thread::hardware_concurrency()) return {};  // reading the machine takes time
+  if (rank_count < 2 || rank_count > std::thread::hardware_concurrency()) return {};  // checked first, as it is cheap
   const auto cores = allowed_cores();
   return cores.ok() ? share_cores(cores.value(), rank_count) : std::vector<Processors>{};
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Writes parts of a device as text, and reads them again. The text may be written by a stranger.
+// This file writes properties of a device as text, and reads them again. The text may come from an untrusted file.
 #include "src/topo/device.h"
 
 #include <array>
@@ -19,7 +19,7 @@ bool read_number(std::string_view text, int base, uint64_t most, Target &target)
   return true;
 }
 
-/// Takes the text before `separator` off `text`, with the separator, and returns it. Without a separator it takes all.
+/// Removes the text before `separator` and the separator from `text`, and returns it. Without a separator, takes all.
 std::string_view take(std::string_view &text, std::string_view separator) {
   const size_t end = text.find(separator);
   const std::string_view piece = text.substr(0, end);
@@ -32,7 +32,7 @@ bool read_tagged(std::string_view text, char tag, uint32_t most, uint32_t &targe
   return text.size() >= 2 && text.front() == tag && read_number(text.substr(1), 10, most, target);
 }
 
-/// Parses e.g. "switch 0000:c5:00.0 x18 v7".
+/// Parses an entry such as "switch 0000:c5:00.0 x18 v7".
 std::optional<NvLinks> parse_entry(std::string_view text) {
   constexpr uint32_t version_max = 1'000'000;
   NvLinks links;
@@ -92,7 +92,7 @@ std::optional<std::vector<NvLinks>> parse_nvlinks(std::string_view text) {
   while (!text.empty()) {
     const auto entry = parse_entry(take(text, ", "));
     if (!entry) return std::nullopt;
-    count += entry->count;  // each is at least 1, so this bounds the entries as well
+    count += entry->count;  // each count is at least 1, so this also limits the number of entries
     if (count > nvlink_count_max) return std::nullopt;
     add_nvlinks(links, *entry);
   }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The part of a Topology that is about GPUs and network cards, as plain data: where each is on PCI, and where NVLinks
-// go. The distance of two devices follows from these data (src/topo/distance.h).
+// This file is the part of a Topology for GPUs and network cards, as plain data. It has the PCI address of each, and
+// the other ends of its NVLinks. The functions of src/topo/distance.h compute the distance of two devices from these
+// data.
 #pragma once
 
 #include <compare>
@@ -15,11 +16,11 @@
 namespace rondo {
 
 inline constexpr uint32_t unknown_index = std::numeric_limits<uint32_t>::max();
-inline constexpr size_t device_count_max = 256;    ///< of a host
-inline constexpr size_t nic_count_max = 8192;      ///< of a host, virtual functions included
-inline constexpr uint32_t nvlink_count_max = 256;  ///< of a device; the largest today have 18
+inline constexpr size_t device_count_max = 256;    ///< most devices of a host
+inline constexpr size_t nic_count_max = 8192;      ///< most network cards of a host, including virtual functions
+inline constexpr uint32_t nvlink_count_max = 256;  ///< most links of a device; the largest devices now have 18
 
-/// A function of a PCI device; the name of a device, since it is the same for NVML, hwloc and CUDA.
+/// The address of a function of a PCI device. It names a device, since it is the same for NVML, hwloc and CUDA.
 struct PciAddress {
   uint32_t domain = 0;
   uint8_t bus = 0;
@@ -29,15 +30,15 @@ struct PciAddress {
   auto operator<=>(const PciAddress &) const = default;
 };
 
-/// Returns e.g. "0000:3b:00.0".
+/// Returns the address as text, such as "0000:3b:00.0".
 [[nodiscard]] std::string pci_address_string(const PciAddress &address);
 
-/// Parses an address as above, with 1 to 8 digits of the domain, in small or capital letters.
+/// Parses such an address. The domain may have 1 to 8 digits, and letters may be small or capital.
 [[nodiscard]] std::optional<PciAddress> parse_pci_address(std::string_view text);
 
 struct PciBridge {
-  uint32_t parent = unknown_index;  ///< index in Topology::bridges, below its own; unknown_index if none
-  bool is_host = false;             ///< joins the processors with PCI (a root complex); otherwise PCI with PCI
+  uint32_t parent = unknown_index;  ///< index of the bridge above in Topology::bridges, below its own, or unknown_index
+  bool is_host = false;  ///< true for a root complex, which connects processors with PCI
 
   bool operator==(const PciBridge &) const = default;
 };
@@ -45,31 +46,31 @@ struct PciBridge {
 enum class NvLinkEnd : uint8_t { device, nvswitch };
 [[nodiscard]] const char *nvlink_end_string(NvLinkEnd end);  ///< "device", "switch"
 
-/// The active NVLinks from a device to one place.
+/// The active NVLinks from a device to one other end.
 struct NvLinks {
   NvLinkEnd end = NvLinkEnd::device;
-  std::optional<PciAddress> address;  ///< of the other end; a switch may have none that the host sees
+  std::optional<PciAddress> address;  ///< address of the other end; none for a switch that the host does not see
   uint32_t count = 1;
-  uint32_t version = 0;  ///< NVML's number for it, taken as it comes; 0 if unknown
+  uint32_t version = 0;  ///< NVML's number of the version, unchanged; 0 if unknown
 
   bool operator==(const NvLinks &) const = default;
 };
 
-/// Returns the form of a topology file: "none", or e.g. "device 0000:02:00.0 x4 v6, switch 0000:c5:00.0 x18 v7, switch
-/// x2 v0".
+/// Returns the form of a topology file: "none", or for instance "device 0000:02:00.0 x4 v6, switch 0000:c5:00.0 x18 v7,
+/// switch x2 v0".
 [[nodiscard]] std::string nvlinks_string(std::span<const NvLinks> links);
 [[nodiscard]] std::optional<std::vector<NvLinks>> parse_nvlinks(std::string_view text);
 
-/// Adds one link: to the entry of the same end, address and version, if there is one.
+/// Adds links. If an entry has the same end, address and version, its count grows.
 void add_nvlinks(std::vector<NvLinks> &links, const NvLinks &more);
 
 struct Device {
   PciAddress address;
   std::string uuid;                    ///< "736f6674-...", without NVML's "GPU-"; empty if unknown
-  uint32_t bridge = unknown_index;     ///< index in Topology::bridges of the one above it
+  uint32_t bridge = unknown_index;     ///< index of the bridge above in Topology::bridges
   uint32_t numa_node = unknown_index;  ///< index in Topology::numa_nodes
   std::vector<uint32_t> pus;           ///< the nearest processing units; empty if unknown
-  bool nvlinks_known = false;          ///< false if nobody could say whether it has any
+  bool nvlinks_known = false;          ///< false if no source reports whether it has links
   std::vector<NvLinks> nvlinks;
 
   bool operator==(const Device &) const = default;
@@ -78,14 +79,14 @@ struct Device {
 enum class NicKind : uint8_t { network, rdma };
 [[nodiscard]] const char *nic_kind_string(NicKind kind);  ///< "network", "rdma"
 
-/// A network card as the operating system names it. One with RDMA is there twice, by either name, at one address.
+/// A network card as the operating system names it. A card with RDMA occurs twice, with two names and one address.
 struct Nic {
   std::string name;  ///< "eth0", "mlx5_0"
   NicKind kind = NicKind::network;
   PciAddress address;
-  uint32_t bridge = unknown_index;     ///< as of a Device
-  uint32_t numa_node = unknown_index;  ///< as of a Device
-  std::vector<uint32_t> pus;           ///< as of a Device
+  uint32_t bridge = unknown_index;     ///< as in Device
+  uint32_t numa_node = unknown_index;  ///< as in Device
+  std::vector<uint32_t> pus;           ///< as in Device
 
   bool operator==(const Nic &) const = default;
 };

@@ -8,9 +8,9 @@
 namespace rondo {
 namespace {
 
-/// Returns the deepest bridge that is above both, or unknown_index if there is none.
+/// Returns the deepest bridge that is above both bridges, or unknown_index if there is none.
 uint32_t common_bridge(const Topology &topology, uint32_t a, uint32_t b) {
-  while (a != b && a != unknown_index && b != unknown_index) {  // a parent comes before its child, so this ends
+  while (a != b && a != unknown_index && b != unknown_index) {  // ends, as a parent has a smaller index than its child
     uint32_t &deeper = a > b ? a : b;
     deeper = topology.bridges[deeper].parent;
   }
@@ -40,8 +40,8 @@ uint32_t links_to_switches(const Device &device) {
   return count;
 }
 
-/// Returns the NVLinks from one device to the other. A link has two ends; if only one device reports links, it is
-/// believed.
+/// Returns the number of NVLinks between the two devices. A link has two ends. If only one device reports links, that
+/// report counts.
 uint32_t direct_links(const Device &a, const Device &b) {
   if (!a.nvlinks_known) return links_to(b, a);
   if (!b.nvlinks_known) return links_to(a, b);

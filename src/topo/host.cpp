@@ -18,7 +18,7 @@
 namespace rondo {
 namespace {
 
-/// Returns e.g. "4026531836" of "pid:[4026531836]", or "none" if /proc does not say.
+/// Returns the number in a link such as "pid:[4026531836]", or "none" if /proc does not have it.
 std::string namespace_number(const char *kind) {
   std::array<char, 64> target{};
   const std::string path = std::string("/proc/self/ns/") + kind;
@@ -34,8 +34,8 @@ uint32_t stricter(uint32_t a, uint32_t b) { return a == 0 || (b != 0 && b < a) ?
 
 /// The paths of a process's cgroups, such as "/a/b".
 struct CgroupPaths {
-  std::string unified;   ///< version 2, or empty
-  std::string cpu;       ///< version 1, of the controller "cpu", or empty
+  std::string unified;   ///< path in version 2, or empty
+  std::string cpu;       ///< path of the controller "cpu" in version 1, or empty
 };
 
 /// Reads the text of /proc/PID/cgroup, whose lines are "NUMBER:CONTROLLERS:PATH". Version 2 has no controllers.
@@ -53,7 +53,8 @@ CgroupPaths cgroup_paths(const std::string &groups) {
   return paths;
 }
 
-/// Returns the strictest limit of the cgroup at `path` and of all above it. `read` returns the limit of one.
+/// Returns the strictest limit of the cgroup at `path` and all cgroups above it. `read` returns the limit of one
+/// cgroup.
 template <class Read>
 uint32_t strictest(std::string path, const Read &read) {
   constexpr int depth_max = 64;
@@ -78,7 +79,7 @@ std::string host_name() {
 Result<std::string> host_id() {
   constexpr const char *path = "/proc/sys/kernel/random/boot_id";
   const FileDescriptor file(::open(path, O_RDONLY | O_CLOEXEC));
-  // The name does not replace it then, because a host with two names would count as two hosts.
+  // The name must not replace the id in this case. Otherwise a host with a name and an id would count as two hosts.
   if (!file.valid() && ran_out(errno)) return system_error(std::string("open ") + path, errno);
   std::array<char, 64> text{};
   const ssize_t length = file.valid() ? ::read(file.get(), text.data(), text.size()) : -1;
@@ -109,7 +110,7 @@ uint32_t processor_limit(const std::string &root, const std::string &groups) {
     return parse_processor_limit(read_kernel_line(root + path + "/cpu.max"));
   });
   const uint32_t cpu = strictest(paths.cpu, [&root](const std::string &path) {
-    const std::string quota = read_kernel_line(root + "/cpu" + path + "/cpu.cfs_quota_us");  // -1: no limit
+    const std::string quota = read_kernel_line(root + "/cpu" + path + "/cpu.cfs_quota_us");  // -1 means no limit
     return parse_processor_limit(quota + " " + read_kernel_line(root + "/cpu" + path + "/cpu.cfs_period_us"));
   });
   return stricter(unified, cpu);

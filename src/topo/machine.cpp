@@ -9,7 +9,8 @@
 namespace rondo {
 namespace {
 
-/// Adds the parts of one kind after the other; processing units first, since the others name them by index.
+/// Adds the parts of one kind after the other. Processing units come first, since the other parts refer to their
+/// indices.
 class Assembler {
  public:
   explicit Assembler(const Machine &machine) : machine_(machine) {}
@@ -27,7 +28,7 @@ class Assembler {
     return !topology_.pus.empty();
   }
 
-  /// Adds the cores. A machine whose cores are not known (some virtual ones) has one a PU.
+  /// Adds the cores. If the machine does not report cores, as some virtual machines, each PU gets a core.
   void add_cores() {
     for (const Part &part : machine_.parts)
       if (part.kind == PartKind::core) add_core(pus_within(part.cpus));
@@ -101,7 +102,7 @@ class Assembler {
   [[nodiscard]] Topology take() { return std::move(topology_); }
 
  private:
-  /// Returns one line that is not long: the text may be a stranger's.
+  /// Returns the text as one short line, because it may come from an untrusted file.
   [[nodiscard]] static std::string printable(const std::string &text) {
     constexpr size_t length_max = 128;
     std::string out;
@@ -117,8 +118,8 @@ class Assembler {
     it.numa_node = node_of(it.pus);
   }
 
-  /// Returns the smallest NUMA node that all of `pus` are in. Of two kinds of memory at the same processors the first
-  /// counts.
+  /// Returns the smallest NUMA node that contains all of `pus`. If two kinds of memory have the same processors, the
+  /// first one counts.
   [[nodiscard]] uint32_t node_of(const std::vector<uint32_t> &pus) const {
     uint32_t found = unknown_index;
     if (pus.empty()) return found;
@@ -137,7 +138,7 @@ class Assembler {
     return inside;
   }
 
-  /// Adds a core. A PU belongs to the first core that names it: XML may say otherwise, hardware does not.
+  /// Adds a core. A PU belongs to the first core that names it. Only a wrong XML names it twice.
   void add_core(const std::vector<uint32_t> &pus) {
     Core core;
     for (const uint32_t pu : pus) {
@@ -151,7 +152,7 @@ class Assembler {
 
   const Machine &machine_;
   Topology topology_;
-  std::vector<bool> placed_;  ///< PU -> it has its core
+  std::vector<bool> placed_;  ///< by PU: true if it has a core
 };
 
 }  // namespace

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The form between the sources of a topology (hwloc, XML) and the value. It is a flat list of parts, each with the
-// processors that it covers. Only assemble() turns it into a Topology, so what is checked there holds wherever the
-// parts come from.
+// A Machine is the form between the sources of a topology (hwloc, XML) and the Topology. It is a flat list of parts,
+// each with the processors that it covers. Only assemble() turns it into a Topology, so its checks hold for every
+// source.
 #pragma once
 
 #include <cstdint>
@@ -13,11 +13,11 @@
 
 namespace rondo {
 
-inline constexpr uint32_t os_index_max = 16'383;  ///< of a processing unit
-inline constexpr size_t part_count_max = 16'384;  ///< the largest machines have some 10,000 in all
+inline constexpr uint32_t os_index_max = 16'383;  ///< largest number of a processing unit
+inline constexpr size_t part_count_max = 16'384;  ///< limit on all parts; the largest machines have about 10,000
 inline constexpr size_t xml_bytes_max = size_t{16} << 20;
 
-/// Processing units by the operating system's number; those above os_index_max do not count.
+/// A set of processing units, by the operating system's numbers. Numbers above os_index_max are ignored.
 class CpuSet {
  public:
   void add(uint32_t index) {
@@ -39,39 +39,39 @@ enum class PartKind : uint8_t { package, numa_node, core, pu, cache };
 struct Part {
   PartKind kind = PartKind::pu;
   uint32_t os_index = 0;
-  uint32_t level = 0;       ///< of a cache, from 1
-  uint32_t line_bytes = 0;  ///< of a cache
-  uint64_t bytes = 0;       ///< of a cache, or a NUMA node's memory
+  uint32_t level = 0;       ///< level of a cache, from 1
+  uint32_t line_bytes = 0;  ///< line size of a cache
+  uint64_t bytes = 0;       ///< size of a cache, or of a NUMA node's memory
   CpuSet cpus{};
 };
 
 struct DevicePart {
-  Device device;  ///< without what follows from `cpus`
-  CpuSet cpus;    ///< nearest to it; empty if unknown
+  Device device;  ///< without the fields that follow from `cpus`
+  CpuSet cpus;    ///< nearest processors; empty if unknown
 };
 
 struct NicPart {
-  Nic nic;      ///< without what follows from `cpus`
-  CpuSet cpus;  ///< nearest to it; empty if unknown
+  Nic nic;      ///< without the fields that follow from `cpus`
+  CpuSet cpus;  ///< nearest processors; empty if unknown
 };
 
 struct Machine {
   std::string processor;
-  CpuSet allowed;  ///< empty: all
+  CpuSet allowed;  ///< empty means all
   std::vector<Part> parts;
   std::vector<PciBridge> bridges;
   std::vector<DevicePart> devices;
   std::vector<NicPart> nics;
 };
 
-// Rondo adds devices to hwloc's XML. A device is its PCI object. If hwloc sees none, it is a Misc object whose name is
-// the mark and the address. Its attributes are <info> elements in the object, which hwloc keeps when it reads and
-// writes.
+// Rondo adds devices to hwloc's XML. A device is its PCI object. If hwloc does not see it, it is a Misc object, whose
+// name is the mark and the address. Its attributes are <info> elements in the object, which hwloc keeps when it reads
+// and writes.
 inline constexpr std::string_view device_mark = "RondoDevice ";
 inline constexpr const char *device_uuid_info = "RondoUUID";
 inline constexpr const char *device_nvlinks_info = "RondoNVLinks";  ///< nvlinks_string()
 
-/// Checks the counts. RONDO_ERROR_INVALID_ARGUMENT: more of something than any machine has.
+/// Checks the counts. RONDO_ERROR_INVALID_ARGUMENT: there are more objects of a kind than any machine has.
 [[nodiscard]] Result<void> check_counts(const Machine &machine);
 
 /// Assembles the topology. RONDO_ERROR_INVALID_ARGUMENT: there is no processing unit, a unit or a device is listed

@@ -27,7 +27,7 @@ struct NvmlTable {
 #undef RONDO_NVML_FIELD
   const char *(*error_string)(Status) = nullptr;
 
-  /// Returns e.g. "Driver Not Loaded (9)".
+  /// Returns a status as text, such as "Driver Not Loaded (9)".
   [[nodiscard]] std::string text(Status status) const {
     const char *const words = error_string != nullptr ? error_string(status) : nullptr;
     return std::string(words != nullptr ? words : "status") + " (" + std::to_string(static_cast<int>(status)) + ")";
@@ -47,7 +47,7 @@ Result<NvmlTable> load(const std::string &path) {
   return nvml;
 }
 
-/// Lasts from nvmlInit to nvmlShutdown. NVML counts these calls, so other users in this process are not affected.
+/// A session from nvmlInit to nvmlShutdown. NVML counts these calls, so other users in this process are not affected.
 struct SessionTraits {
   using Handle = const NvmlTable *;
   static constexpr Handle invalid = nullptr;
@@ -55,13 +55,13 @@ struct SessionTraits {
 };
 using Session = UniqueHandle<SessionTraits>;
 
-/// Returns the text in an array that need not have a terminator.
+/// Returns the text in an array that may lack a terminator.
 template <size_t bytes>
 std::string_view text_in(const char (&array)[bytes]) {
   return {array, ::strnlen(array, bytes)};
 }
 
-/// An end of a link as NVML reports it. An old NVML has no types; then the address says which ends are devices.
+/// The end of a link, as NVML reports it. An old NVML reports no types. Then the addresses show which ends are devices.
 struct RemoteEnd {
   RemoteType type = RemoteType::unknown;
   std::optional<PciAddress> address;
@@ -74,7 +74,7 @@ RemoteEnd remote_end(const NvmlTable &nvml, DeviceHandle device, unsigned link) 
   PciInfo info{};
   if (nvml.nvlink_get_remote_pci_info(device, link, &info) == Status::success)
     end.address = parse_pci_address(text_in(info.bus_id));
-  if (end.address == PciAddress{}) end.address.reset();  // a switch that this host does not see
+  if (end.address == PciAddress{}) end.address.reset();  // this host does not see the switch
   return end;
 }
 
@@ -87,7 +87,7 @@ void add_link(const RemoteEnd &end, uint32_t version, std::span<const Device> al
     add_nvlinks(links, {NvLinkEnd::device, end.address, 1, version});
 }
 
-/// Returns the active links of a device, or nothing if NVML cannot say.
+/// Returns the active links of a device, or nothing if NVML does not report them.
 std::optional<std::vector<NvLinks>> links_of(const NvmlTable &nvml, DeviceHandle device, std::span<const Device> all) {
   constexpr unsigned link_count_max = 64;
   if (nvml.nvlink_get_state == nullptr || nvml.nvlink_get_remote_pci_info == nullptr) return std::nullopt;
@@ -95,8 +95,8 @@ std::optional<std::vector<NvLinks>> links_of(const NvmlTable &nvml, DeviceHandle
   for (unsigned link = 0; link < link_count_max; ++link) {
     EnableState state = EnableState::disabled;
     const Status status = nvml.nvlink_get_state(device, link, &state);
-    if (status == Status::invalid_argument) break;  // behind the last
-    if (status == Status::not_supported) continue;  // one that this device does not have
+    if (status == Status::invalid_argument) break;  // the index is above the last link
+    if (status == Status::not_supported) continue;  // this device does not have that link
     if (status != Status::success) return std::nullopt;
     if (state != EnableState::enabled) continue;
     unsigned version = 0;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reads what the NVIDIA Management Library reports of devices. It is opened at run time, so nothing of it is linked. A
-// machine without it works as well: its NVLinks are unknown, and that is reported.
+// This file reads devices from the NVIDIA Management Library, which it opens at run time, so nothing links with it. If
+// a machine does not have the library, the NVLinks are unknown, and Rondo reports that.
 #pragma once
 
 #include <cstdint>
@@ -14,8 +14,8 @@
 namespace rondo {
 
 /// Returns the devices that `library` (Config::nvml_library) knows, in its order, with address, UUID and NVLinks. A
-/// device that it does not let us read is left out. RONDO_ERROR_UNSUPPORTED: there is no such library, it lacks a
-/// function, or it does not work. The message says which. NVML is in use only until this returns.
+/// device that cannot be read is left out. RONDO_ERROR_UNSUPPORTED: the library does not exist, lacks a function, or
+/// does not work. The message has the reason. NVML is in use only during the call.
 [[nodiscard]] Result<std::vector<Device>> ask_nvml(const std::string &library);
 
 /// The use that kernels of one device make of another one's memory. From `none` on, a value includes those before it.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The part of the NVIDIA Management Library's binary interface that Rondo uses, declared by ourselves, so that the
-// library builds where none is installed. Names are ours; values and layouts are the documented ones. If nvml.h is
-// present, tests/gpu/nvml_api_test.cpp compares them with it.
+// This file declares the functions of the NVIDIA Management Library that Rondo uses, so that Rondo builds where the
+// library is not installed. Names are ours. Values and layouts are the documented ones. If nvml.h is present,
+// tests/gpu/nvml_api_test.cpp compares them with it.
 #pragma once
 
 #include <cstddef>
@@ -45,10 +45,10 @@ inline constexpr unsigned uuid_bytes = 96;
 
 }  // namespace rondo::nvml
 
-// Lists every function of it that Rondo calls, once: ENTRY(field, symbol, needed, parameters). Without a needed
-// function Rondo does not use NVML at all. Without another, only what that function would report is unknown. The table,
-// its loader and the library in software for tests are made from this list. nvmlErrorString, which returns text, stands
-// beside it.
+// Lists each function of NVML that Rondo calls once: ENTRY(field, symbol, needed, parameters). If a needed function is
+// missing, Rondo does not use NVML. If another one is missing, only the facts that it would report are unknown. The
+// table, its loader and the library in software for tests are made from this list. nvmlErrorString returns text, so it
+// is handled separately.
 // clang-format off
 #define RONDO_NVML_ENTRIES(ENTRY)                                                                                     \
   ENTRY(init, nvmlInit_v2, true, ())                                                                                  \

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// This is the only file that knows hwloc. hwloc's reader of XML is not used, for two reasons. A fuzzer crashed it
-// within seconds, and hwloc 2 does not read the files of hwloc 3. So src/topo/xml.cpp reads the format.
+// Only this file uses hwloc. It does not use hwloc's reader of XML, because a fuzzer crashed that within seconds. Also,
+// hwloc 2 does not read the files of hwloc 3. The reader is in src/topo/xml.cpp instead.
 #include "src/topo/topology.h"
 
 #include <hwloc.h>
@@ -29,7 +29,7 @@ using Hwloc = UniqueHandle<HwlocTraits>;
 
 enum class Detail { processors, with_devices };
 
-/// Loads this machine.
+/// Loads the topology of this machine.
 Result<Hwloc> load(Detail detail) {
   hwloc_topology_t raw = nullptr;
   if (hwloc_topology_init(&raw) != 0) return Error{RONDO_ERROR_OUT_OF_RESOURCES, "hwloc cannot begin"};
@@ -37,10 +37,10 @@ Result<Hwloc> load(Detail detail) {
   const auto filter = detail == Detail::with_devices ? HWLOC_TYPE_FILTER_KEEP_IMPORTANT : HWLOC_TYPE_FILTER_KEEP_NONE;
   hwloc_topology_set_io_types_filter(raw, filter);
   if (detail == Detail::with_devices) hwloc_topology_set_type_filter(raw, HWLOC_OBJ_MISC, HWLOC_TYPE_FILTER_KEEP_ALL);
-  // Plugins that would load whole runtimes to find devices, which is none of our business and slow.
+  // These plugins would load whole runtimes to find devices, which is slow and not needed.
   for (const char *component : {"opencl", "cuda", "nvml", "rsmi", "levelzero", "gl"})
     static_cast<void>(hwloc_topology_set_components(raw, HWLOC_TOPOLOGY_COMPONENTS_FLAG_BLACKLIST, component));
-  hwloc_topology_set_flags(raw, HWLOC_TOPOLOGY_FLAG_INCLUDE_DISALLOWED);  // marked as such, not left out
+  hwloc_topology_set_flags(raw, HWLOC_TOPOLOGY_FLAG_INCLUDE_DISALLOWED);  // such processors are marked, not left out
   if (hwloc_topology_load(raw) != 0) return system_error("hwloc cannot read this machine", errno);
   return hwloc;
 }
@@ -91,7 +91,7 @@ Result<Topology> read(const Hwloc &hwloc) {
   return assemble(machine);
 }
 
-/// Takes away what this process's affinity leaves out.
+/// Marks the processors outside of this process's affinity as not allowed.
 void apply_affinity(Topology &topology) {
   constexpr int cpu_count_max = 1 << 16;
   cpu_set_t *set = CPU_ALLOC(cpu_count_max);
@@ -113,7 +113,7 @@ Result<std::string> read_file(const std::string &path) {
                           "; make one with rondo info --topology-xml FILE, or unset the variable");
 }
 
-/// Returns whether import_topology() takes the object for a device.
+/// Returns whether import_topology() would read the object as a device.
 bool is_gpu(hwloc_obj_t object) {
   constexpr unsigned nvidia = 0x10de;
   constexpr unsigned display_controller = 0x03;
@@ -121,19 +121,19 @@ bool is_gpu(hwloc_obj_t object) {
   return pci.vendor_id == nvidia && pci.class_id >> 8 == display_controller;
 }
 
-/// Returns the PCI object of a device, or one of our own if hwloc sees no GPU at that address. Null: no memory.
+/// Returns the PCI object of a device. If hwloc sees no GPU at that address, returns a Misc object. Null: no memory.
 hwloc_obj_t object_of(hwloc_topology_t hwloc, const PciAddress &address) {
   const hwloc_obj_t on_pci =
       hwloc_get_pcidev_by_busid(hwloc, address.domain, address.bus, address.device, address.function);
   if (on_pci != nullptr && is_gpu(on_pci)) return on_pci;
   const std::string name = std::string(device_mark) + pci_address_string(address);
-  hwloc_obj_t known = nullptr;  // set if hwloc itself read a file that we wrote
+  hwloc_obj_t known = nullptr;  // found if hwloc itself has read a file that Rondo wrote
   while ((known = hwloc_get_next_obj_by_type(hwloc, HWLOC_OBJ_MISC, known)) != nullptr)
     if (known->name != nullptr && name == known->name) return known;
   return hwloc_topology_insert_misc_object(hwloc, hwloc_get_root_obj(hwloc), name.c_str());
 }
 
-/// Writes NVML's facts about a device into hwloc's tree. Facts that a file gave already stay.
+/// Writes NVML's facts about a device into hwloc's tree. Facts from a file are not replaced.
 Result<void> annotate(hwloc_topology_t hwloc, const Device &device) {
   const hwloc_obj_t object = object_of(hwloc, device.address);
   const auto add = [object](const char *name, const std::string &value) {
@@ -147,11 +147,11 @@ Result<void> annotate(hwloc_topology_t hwloc, const Device &device) {
 
 struct MachineXml {
   std::string xml;
-  std::string nvml_error;  ///< as of DeviceDiscovery
+  std::string nvml_error;  ///< as in DeviceDiscovery
   bool is_this_machine = true;
 };
 
-/// Describes this machine with its devices and network cards. If `nvml_library` is null, NVML is not asked.
+/// Describes this machine with its devices and network cards. If `nvml_library` is null, NVML is not used.
 Result<MachineXml> machine_xml(const std::string *nvml_library) {
   MachineXml out;
   RONDO_TRY_ASSIGN(const Hwloc hwloc, load(Detail::with_devices));
@@ -173,19 +173,19 @@ Result<MachineXml> machine_xml(const std::string *nvml_library) {
 
 /// Adds the limits of this process to the machine's topology.
 void add_process_limits(Topology &topology, bool is_this_machine) {
-  topology.injected = !is_this_machine;  // hwloc has variables of its own for that
+  topology.injected = !is_this_machine;  // a variable of hwloc may also inject a topology
   if (!is_this_machine) return;
   apply_affinity(topology);
   topology.processor_limit = processor_limit();
 }
 
-/// Says of which file an import's failure is.
+/// Adds the file to the error of an import.
 Error of_file(const std::string &path, Error error) {
   error.message = "RONDO_TOPOLOGY_FILE: " + in_quotes(path) + ": " + error.message;
   return error;
 }
 
-/// Reads the machine by way of XML, so that a file describes a machine just as the machine itself does.
+/// Reads the machine through its XML, so that a file describes a machine in the same way as the machine itself.
 Result<Topology> topology_of(const MachineXml &here) {
   auto imported = import_topology(here.xml);
   if (!imported.ok()) {

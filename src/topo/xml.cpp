@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reads hwloc's XML (formats 2 and 3): as much of it as a Topology needs, and what Rondo adds of devices. The nesting
-// says of a PCI device which bridges and processors are above it; other objects name the processors that they cover. It
-// must be balanced, so that a cut-off file is refused.
+// This file reads hwloc's XML (formats 2 and 3), as far as a Topology needs it, and the devices that Rondo adds. The
+// nesting shows which bridges and processors are above a PCI device. Other objects name the processors that they cover.
+// The nesting must be balanced, so that a cut-off file is refused.
 #include <array>
 #include <charconv>
 #include <limits>
@@ -23,8 +23,8 @@ std::optional<uint64_t> number(std::string_view text, int base) {
   return value;
 }
 
-/// Parses e.g. "0x00000001,,0x0000ffff": words of 32 bits, the highest first. An empty word is 0. "0xf...f" stands for
-/// ones up to infinity before the words that follow.
+/// Parses a set such as "0x00000001,,0x0000ffff": words of 32 bits, the highest first. An empty word is 0. "0xf...f"
+/// means that all bits above the words that follow are set.
 std::optional<CpuSet> cpu_set(std::string_view text) {
   constexpr std::string_view endless = "0xf...f";
   constexpr uint32_t word_bits = 32;
@@ -59,7 +59,7 @@ constexpr std::array type_names{TypeName{"Package", PartKind::package, 0}, TypeN
                                 TypeName{"L3Cache", PartKind::cache, 3},   TypeName{"L4Cache", PartKind::cache, 4},
                                 TypeName{"L5Cache", PartKind::cache, 5}};
 
-/// Sets `target` from an attribute that may be missing; false where it is there and no number that fits.
+/// Sets `target` from an attribute, which may be missing. Returns false if the attribute is no number, or does not fit.
 template <class Target>
 bool set_number(Target &target, std::string_view text) {
   if (text.empty()) return true;
@@ -69,22 +69,22 @@ bool set_number(Target &target, std::string_view text) {
   return true;
 }
 
-/// The surroundings of an element: of each property, the value of the innermost object around it that has one.
+/// The properties that surround an element. Each comes from the innermost enclosing object that has it.
 struct Frame {
-  std::string_view cpus;            ///< of an object that covers processors; empty if none does
-  uint32_t bridge = unknown_index;  ///< in Machine::bridges
-  uint32_t device = unknown_index;  ///< in Machine::devices, if the element itself is one
-  std::string_view pci;             ///< address of the PCI function; empty if none is around
+  std::string_view cpus;            ///< processors that an object covers; empty if none does
+  uint32_t bridge = unknown_index;  ///< index in Machine::bridges
+  uint32_t device = unknown_index;  ///< index in Machine::devices, if the element itself is a device
+  std::string_view pci;             ///< address of the enclosing PCI function, or empty
 };
 
-/// Returns whether the type is a display controller of NVIDIA's, e.g. "0302 [10de:2330] [10de:16c1] a1".
+/// Returns whether the type is a display controller of NVIDIA, such as "0302 [10de:2330] [10de:16c1] a1".
 bool is_gpu(std::string_view pci_type) {
   return pci_type.size() > 4 && pci_type.starts_with("03") && pci_type.substr(4).starts_with(" [10de:");
 }
 
 class MachineReader {
  public:
-  /// Takes each tag of the text, in turn.
+  /// Reads the next tag of the text.
   [[nodiscard]] Result<void> take(const XmlTag &tag) {
     if (!began_) RONDO_TRY(check_root(tag));
     if (began_ && frames_.empty()) return invalid_argument("something follows </topology>");
@@ -125,7 +125,7 @@ class MachineReader {
     return check_counts(machine_);
   }
 
-  /// Opens a part of the machine, or one of the many objects for which a Topology has no use.
+  /// Opens a part of the machine, or one of the many objects that a Topology does not need.
   Result<void> open_object(const XmlTag &tag, Frame &frame) {
     const std::string_view type = tag.attribute("type");
     if (type == "Bridge") {
@@ -137,7 +137,7 @@ class MachineReader {
     if (type == "PCIDev" && is_gpu(tag.attribute("pci_type"))) return add_device(frame.pci, frame);
     if (type == "OSDev") return add_nic(tag, frame);
     const std::string_view name = tag.attribute("name");
-    if (type == "Misc" && name.starts_with(device_mark)) {  // one that hwloc does not see: its position is unknown
+    if (type == "Misc" && name.starts_with(device_mark)) {  // hwloc does not see this device: its position is unknown
       Frame nowhere;
       RONDO_TRY(add_device(name.substr(device_mark.size()), nowhere));
       frame.device = nowhere.device;
@@ -162,8 +162,8 @@ class MachineReader {
     return {};
   }
 
-  /// Returns the kind of a device of the operating system that is a network interface or an RDMA device. Format 2
-  /// numbers the types. Format 3 has a bit for each, and RDMA devices have both bits.
+  /// Returns the kind of an operating system's device if it is a network interface or an RDMA device. Format 2 numbers
+  /// the types. Format 3 has a bit for each type, and RDMA devices have both bits.
   [[nodiscard]] std::optional<NicKind> nic_kind(std::string_view type) const {
     const auto value = number(type, 10);
     if (!value) return std::nullopt;
@@ -214,8 +214,8 @@ class MachineReader {
     return true;
   }
 
-  /// Reads <info name="..." value="..."/> of the object that it stands in. `device` is that object's index, if it is
-  /// one.
+  /// Reads <info name="..." value="..."/>, which belongs to the enclosing object. If that is a device, `device` is its
+  /// index.
   Result<void> read_info(const XmlTag &tag, uint32_t device) {
     const std::string_view name = tag.attribute("name");
     const std::string value = without_entities(tag.attribute("value"));

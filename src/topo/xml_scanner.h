@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Scans the XML that hwloc writes: elements and attributes between double quotes, the five named entities, comments, a
-// declaration and a document type. Text between elements is skipped.
+// This class scans the XML that hwloc writes: elements, attributes in double quotes, the five named entities, comments,
+// a declaration and a document type. It skips text between elements.
 #pragma once
 
 #include <optional>
@@ -12,16 +12,16 @@ namespace rondo {
 
 struct XmlAttribute {
   std::string_view name;
-  std::string_view value;  ///< entities are still in it
+  std::string_view value;  ///< text with its entities
 };
 
 struct XmlTag {
   std::string_view name;
   bool opens = false;
-  bool closes = false;  ///< "<a/>" does both
+  bool closes = false;  ///< true for an end tag; "<a/>" opens and closes
   std::vector<XmlAttribute> attributes;
 
-  /// Returns the value of an attribute, empty if it is missing.
+  /// Returns the value of an attribute, or "" if it is missing.
   [[nodiscard]] std::string_view attribute(std::string_view wanted) const {
     for (const XmlAttribute &it : attributes)
       if (it.name == wanted) return it.value;
@@ -29,12 +29,12 @@ struct XmlTag {
   }
 };
 
-/// Goes over the text tag by tag; each call moves on, so the text's length bounds the calls.
+/// Scans the text tag by tag. Each call moves forward, so the text's length limits the number of calls.
 class XmlScanner {
  public:
   explicit XmlScanner(std::string_view text) : rest_(text) {}
 
-  /// Returns the next element's tag, or nothing at the end. Also nothing if the text is no XML; failed() is true then.
+  /// Returns the next tag. Returns nothing at the end, or if the text is no XML; failed() is true then.
   [[nodiscard]] std::optional<XmlTag> next();
   [[nodiscard]] bool failed() const { return failed_; }
 
@@ -51,7 +51,7 @@ class XmlScanner {
   bool failed_ = false;
 };
 
-/// Replaces entities, e.g. returns "a < b" for "a &lt; b".
+/// Replaces entities. For "a &lt; b" it returns "a < b".
 [[nodiscard]] std::string without_entities(std::string_view text);
 
 }  // namespace rondo

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Describes network cards for `rondo info`: where each is, and its distance from each device.
+// These functions describe network cards for `rondo info`: their positions, and their distances from each device.
 #pragma once
 
 #include <string>
@@ -10,7 +10,7 @@
 
 namespace rondo::cli {
 
-/// Returns an array with the name, kind and position of each card, and its distance from each device of the topology.
+/// Returns an array. For each card, it has the name, kind and position, and the distance from each device.
 [[nodiscard]] nlohmann::ordered_json nics_document(const Topology &topology);
 
 /// Returns the text for people.

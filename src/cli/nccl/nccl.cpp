@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// `rondo nccl`: prints the path of Rondo's libnccl.so.2, so that a program can be started or linked with it.
+// `rondo nccl` prints the path of Rondo's libnccl.so.2, so that a program can be started or linked with it.
 #include <cstdio>
 #include <string>
 

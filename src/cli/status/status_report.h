@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Formats the communicators that `rondo status` has found.
+// This file formats the communicators that `rondo status` has found.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 namespace rondo::cli {
 
-/// A communicator at one moment.
+/// The state of a communicator at one moment.
 struct Look {
   const Recording *recording = nullptr;
   std::vector<RankNow> ranks;

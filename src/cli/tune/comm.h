@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Helpers that the measuring ranks of `rondo tune` share: communicators that close themselves, and statuses as results.
+// The measuring ranks of `rondo tune` share these helpers: communicators that close themselves, and statuses as
+// Results.
 #pragma once
 
 #include <memory>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Formats the results of `rondo tune` for people.
+// This file formats the results of `rondo tune` for people.
 #include <array>
 #include <cstdio>
 
@@ -52,7 +52,7 @@ std::string comparison_text(std::span<const Comparison> comparisons) {
 }
 
 std::string costs_text(const Costs &costs) {
-  if (costs.rates.empty()) return {};  // not measured
+  if (costs.rates.empty()) return {};  // the costs were not measured
   std::array<char, 200> text{};
   std::snprintf(text.data(), text.size(),
                 "core to core %.3f us, reading another core's data %.1f GB/s, a core handed over in %.2f us "

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// RONDO_LOG=debug prints these lines about a communicator: its settings, its ranks, what joins them, and what was
-// chosen for an operation when it is first called. RONDO_LOG=info prints the last one. A function here builds its line
-// only where it will be written.
+// These functions print lines about a communicator with RONDO_LOG=debug: its settings, its ranks, their connections,
+// and the plan of each operation when it is first called. RONDO_LOG=info prints the line of made() only. A line is
+// built only if it will be written.
 #pragma once
 
 #include <cstdint>
@@ -14,15 +14,15 @@
 
 namespace rondo::debug_lines {
 
-/// Prints the variables that were set; nothing if none was.
+/// Prints the variables that were set. It prints nothing if none was.
 void settings(uint32_t rank, const Settings &settings);
 void topology(uint32_t rank, const Topology &topology);
 void group(uint32_t rank, const GroupInfo &group);
 void links(uint32_t rank, const Settings &settings, const GroupInfo &group, const Links &links);
-/// Prints the plan. `place` is what the executor says of itself.
+/// Prints the plan. `place` is the executor's description of itself.
 void plan(uint32_t rank, const Plan &plan, const std::string &place);
 
-/// Prints, on rank 0 and with `info`, what a finished communicator is. `place` is what the executor says of itself.
+/// Prints on rank 0, at level info, a summary of the finished communicator. `place` is as in plan().
 void made(uint32_t rank, const Settings &settings, const GroupInfo &group, const std::string &place);
 
 }  // namespace rondo::debug_lines

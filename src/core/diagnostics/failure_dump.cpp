@@ -14,27 +14,27 @@
 namespace rondo {
 namespace {
 
-constexpr uint64_t writer_patience_ns = 2'000'000'000;  // with a rank that has claimed the writing
-constexpr uint64_t exit_patience_ns = 3'000'000'000;    // that, and the writing
+constexpr uint64_t writer_patience_ns = 2'000'000'000;  // wait for the rank that has claimed the dump
+constexpr uint64_t exit_patience_ns = 3'000'000'000;    // the same wait, and the time to write
 constexpr uint64_t brief_ns = 50'000'000;
 constexpr uint64_t look_interval_ns = 1'000'000;
 
-/// Returns the number of threads of all dumps of this process.
+/// Returns the counter of threads that write dumps in this process.
 std::atomic<uint32_t> &thread_count() {
   static std::atomic<uint32_t> count = 0;
   return count;
 }
 
-/// Waits for the threads at the process's exit(), which would end them.
+/// Waits for these threads when the process calls exit(), which would end them.
 void wait_for_threads() {
-  if (!check_not_forked().ok()) return;  // a child has the number, but not the threads
+  if (!check_not_forked().ok()) return;  // after a fork(), the child has the counter without the threads
   const uint64_t deadline_ns = now_ns() + exit_patience_ns;
   // Pairs with release at the thread's end.
   while (thread_count().load(std::memory_order_acquire) != 0 && now_ns() < deadline_ns) sleep_for_ns(look_interval_ns);
 }
 
-/// Returns false if another rank has written it. A rank that takes too long for it may have died; then this one does
-/// it.
+/// Returns true if this rank is to write the dump, false if another rank has written it. If the other rank takes too
+/// long, it may have died; then this rank writes the dump.
 bool claim_or_wait(FlightRecorder &recorder, const Recording &recording) {
   if (recorder.claim_dump()) return true;
   const uint64_t deadline_ns = now_ns() + writer_patience_ns;
@@ -54,7 +54,7 @@ void FailureDump::begin() {
   const std::lock_guard lock(mutex_);
   if (std::exchange(begun_, true)) return;
   [[maybe_unused]] static const int registered = std::atexit(wait_for_threads);
-  thread_count().fetch_add(1, std::memory_order_relaxed);  // before this thread reports the failure to anybody
+  thread_count().fetch_add(1, std::memory_order_relaxed);  // before this thread reports the failure to the caller
   auto started = start_thread("a flight recording", [this] {
     write();
     done_.store(true, std::memory_order_release);            // pairs with wait_briefly()
@@ -100,7 +100,7 @@ void FailureDump::write() const {
   } catch (const std::exception &) {
     log::warning(told, "no flight recording: out of memory");
   }
-  recorder_.end_dump(true);  // also where it failed: the next rank would fail alike
+  recorder_.end_dump(true);  // even if the write failed, because the next rank would fail in the same way
 }
 
 }  // namespace rondo

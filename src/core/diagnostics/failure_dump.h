@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// After a failure one rank of the communicator writes its recording into a folder, and the others see that it does. A
-// thread beside the rank's own calls does all of that. So a failure is reported in time however slow the folder is,
-// also if the rank that claimed the writing has been stopped.
+// After a failure, one rank of the communicator writes the recording into a folder, and the other ranks see that it
+// does. A separate thread does all of this. So the failure is reported in time, even if the folder is slow, or if the
+// rank that claimed the dump has been stopped.
 #pragma once
 
 #include <atomic>
@@ -16,18 +16,18 @@ namespace rondo {
 
 class FailureDump {
  public:
-  /// Without a folder nothing is written. `recorder` outlives this.
+  /// Keeps a reference to `recorder`, which must outlive this object. With an empty `folder`, nothing is written.
   FailureDump(FlightRecorder &recorder, std::string folder, uint32_t rank);
   ~FailureDump() { finish(); }
   FailureDump(const FailureDump &) = delete;
   FailureDump &operator=(const FailureDump &) = delete;
 
-  /// The communicator has failed. Does not wait. From now on the process's exit() waits for the file, for some seconds
-  /// at most. Any thread.
+  /// Starts the dump after the communicator has failed, and returns at once. From then on, exit() of the process waits
+  /// for the file, for a few seconds at most. Any thread.
   void begin();
-  /// Waits briefly for the file. The caller may end the process at once, and a launcher then ends the other ranks.
+  /// Waits briefly for the file. The caller may end the process at once, and then a launcher ends the other ranks.
   void wait_briefly() const;
-  /// After begin(), waits until the file is there, or the reason why not is logged.
+  /// Waits, after begin(), until the file is written, or the log says why it is not.
   void finish();
 
  private:
@@ -37,9 +37,9 @@ class FailureDump {
   const std::string folder_;
   const uint32_t rank_;
   std::atomic<bool> done_ = false;  ///< stored by the thread, pairs with wait_briefly()
-  std::mutex mutex_;                ///< guards what follows
+  std::mutex mutex_;                ///< guards the following members
   bool begun_ = false;
-  bool owed_ = false;  ///< no thread could be started: finish() writes
+  bool owed_ = false;  ///< true if no thread could be started, so finish() must write
   std::thread thread_;
 };
 

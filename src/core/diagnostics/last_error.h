@@ -1,29 +1,30 @@
 // SPDX-License-Identifier: Apache-2.0
-// The last refused or failed call of each thread, which rondo_comm_last_error(NULL, ...) reports. One of the two
-// exceptions to "no mutable globals" (the other is src/core/process.h): C callers have no other place for it.
+// This file keeps the last refused or failed call of each thread, for rondo_comm_last_error(NULL, ...). It is one of
+// two exceptions to "no mutable globals", because C callers have no object that could hold it. The other exception is
+// src/core/process.h.
 #pragma once
 
 #include "src/base/result.h"
 
 namespace rondo {
 
-/// Keeps `error` as this thread's last one and returns its status. When memory runs out, the status alone is kept.
+/// Stores `error` as this thread's last failure and returns its status. If memory runs out, only the status is stored.
 [[nodiscard]] rondo_status_t fail(const Error &error) noexcept;
 
-/// Returns this thread's last failure; its status is RONDO_OK when there was none.
+/// Returns this thread's last failure. Its status is RONDO_OK if no call of this thread has failed.
 [[nodiscard]] const Error &last_error() noexcept;
 
-/// Notes that this thread's last failure was of a call on `comm`.
+/// Notes that this thread's last failure belongs to a call on `comm`.
 void set_failed_communicator(rondo_comm_t comm) noexcept;
 
-/// Returns this thread's last failure if it was the refusal of a call on `comm`, after which all is as before.
-/// Otherwise returns null.
+/// Returns this thread's last failure if a call on `comm` was refused and changed nothing. Otherwise returns null.
 [[nodiscard]] const Error *last_refusal(rondo_comm_t comm) noexcept;
 
-/// Returns a copy of `message` that stays until this thread's next call of this; "out of memory" if memory ran out.
+/// Returns a copy of `message`, or "out of memory". The text is valid until this thread's next call of the function.
 [[nodiscard]] const char *hold_message(const std::string &message) noexcept;
 
-/// Ends a function of the C boundary: `return to_status(result)`. A success leaves the last error as it is.
+/// Converts the result of a C function to its status: `return to_status(result)`. A success does not change the last
+/// failure.
 template <class T>
 [[nodiscard]] rondo_status_t to_status(const Result<T> &result) noexcept {
   return result.ok() ? RONDO_OK : fail(result.error());

@@ -23,8 +23,8 @@ struct FileCloser {
 };
 using File = std::unique_ptr<std::FILE, FileCloser>;
 
-/// A file that gets its name only when it is complete. Until then it has no name, so that nothing stays behind if the
-/// process is killed. If the file system cannot do that, it has another name meanwhile.
+/// A file that gets its name only when it is complete. Until then it has no name, so that no file remains if the
+/// process is killed. If the file system has no unnamed files, it gets a temporary name.
 class UnfinishedFile {
  public:
   explicit UnfinishedFile(const std::string &path)
@@ -65,7 +65,7 @@ class UnfinishedFile {
   std::string path_;
   std::string other_path_;
   File file_;
-  bool named_ = false;  ///< there is a file of the name other_path_
+  bool named_ = false;  ///< true if a file with the name other_path_ exists
 };
 
 Activity activity_of(const RankNow &now) {
@@ -80,7 +80,7 @@ Activity activity_of(const RankNow &now) {
   return now.latest && now.latest->state == OperationState::failed ? Activity::failed : Activity::in_call;
 }
 
-/// Returns the oldest message of a batch that has not completed.
+/// Returns the oldest message that has not completed, of the batch that the rank is in.
 std::optional<RecordedMessage> waiting_message(const Recording &recording, uint32_t rank, uint64_t latest) {
   std::optional<RecordedMessage> oldest;
   for (uint64_t back = 0; back < std::min(latest, recorded_message_count); ++back) {
@@ -91,14 +91,14 @@ std::optional<RecordedMessage> waiting_message(const Recording &recording, uint3
 }
 
 RankNow look_at_rank(const Recording &recording, uint32_t rank) {
-  constexpr int attempt_count = 3;  // the rank may enter its next operation meanwhile, and the next
+  constexpr int attempt_count = 3;  // the rank may enter its next operations while it is read
   RankNow now;
   for (int attempt = 0; attempt < attempt_count && !now.latest; ++attempt) {
     now.rank = recording.rank(rank);
     if (now.rank.entered == 0) break;
     now.latest = recording.operation(rank, now.rank.entered);
   }
-  // It may have ended since `completed` was read.
+  // The operation may have ended after `completed` was read.
   if (now.latest && now.latest->state == OperationState::completed)
     now.rank.completed = std::max(now.rank.completed, now.latest->number);
   if (now.in_batch()) now.message = waiting_message(recording, rank, now.rank.messages);
@@ -119,7 +119,7 @@ class Arrivals {
     }
   }
 
-  /// 0: not all have entered it, or a record is gone.
+  /// Returns 0 if not all ranks have entered the operation, or a record is overwritten.
   [[nodiscard]] uint64_t of(uint64_t number) const {
     const Arrival &arrival = arrivals_[number % recorded_operation_count];
     return arrival.number == number && arrival.rank_count == rank_count_ ? arrival.last_ns : 0;
@@ -144,7 +144,8 @@ class Arrivals {
   std::vector<Arrival> arrivals_;
 };
 
-/// Only ranks in a collective count, because a batch of messages is not an operation of all ranks.
+/// Returns whether the rank is in a collective. A batch of messages does not count, because it is not an operation of
+/// all ranks.
 bool waits(const RankNow &now) {
   return !now.in_batch() && (now.activity == Activity::in_call || now.activity == Activity::failed);
 }

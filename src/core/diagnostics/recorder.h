@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The flight recorder in words: what each rank does, which are waited for, and the recording as a file. That is JSON
-// Lines, one object a line, described in docs/recorder.md: a communicator, its ranks, their operations.
+// These functions describe the content of the flight recorder: what each rank does, which ranks others wait for, and
+// the recording as a file. The file has JSON Lines, one object a line, about a communicator, its ranks, and their
+// operations. docs/recorder.md describes it.
 #pragma once
 
 #include <cstdint>
@@ -18,40 +19,41 @@ namespace rondo {
 enum class Activity { joining, in_call, failed, between_calls, finalized, left, dead };
 [[nodiscard]] const char *activity_string(Activity activity);
 
-/// A rank at the moment of a look.
+/// The state of a rank at the time of reading.
 struct RankNow {
   RecordedRank rank;
   Activity activity = Activity::joining;
   RecordedStatistics statistics;
-  std::optional<RecordedOperation> latest;  ///< none: there is none, or its record cannot be read
-  std::optional<RecordedMessage> message;   ///< in a batch: the oldest that runs, or the latest that has failed
+  std::optional<RecordedOperation> latest;  ///< latest operation; none if there is none, or its record cannot be read
+  std::optional<RecordedMessage> message;   ///< in a batch: the oldest message that runs, or the latest that failed
 
   [[nodiscard]] bool in_batch() const { return rank.batches.entered > rank.batches.completed; }
 };
 [[nodiscard]] std::vector<RankNow> look_at_ranks(const Recording &recording);
 
-/// The oldest operation that ranks are in, or failed in, and that waits for a rank. If none waits, the oldest of all.
+/// The oldest operation that some ranks are in, or failed in, while it waits for another rank. If no operation waits,
+/// the oldest of all operations that ranks are in.
 struct WaitNow {
   uint64_t operation = 0;
-  std::vector<uint32_t> waiting;     ///< the ranks that are in it
-  std::vector<uint32_t> waited_for;  ///< ranks that have not entered it, or if all have, those stopped or dead in it
+  std::vector<uint32_t> waiting;     ///< the ranks that are in the operation
+  std::vector<uint32_t> waited_for;  ///< ranks that have not entered it; if all have, ranks that stopped or died
 };
 [[nodiscard]] std::optional<WaitNow> find_wait(const std::vector<RankNow> &ranks);
 
-/// Returns the line about the communicator; rank_line() is about a rank. `now_ns`: when the record was read.
+/// Returns the line about the communicator. `now_ns` is the time at which the recording was read.
 [[nodiscard]] std::string communicator_line(const Recording &recording, const std::vector<RankNow> &ranks,
                                             uint64_t now_ns);
 [[nodiscard]] std::string rank_line(const RankNow &now, uint32_t rank, uint64_t now_ns);
-/// Returns the line about an operation. `arrived_ns`: when the last rank entered it, 0 if that is not known.
+/// Returns the line about an operation. `arrived_ns` is the time at which the last rank entered it, or 0 if unknown.
 [[nodiscard]] std::string operation_line(const RecordedOperation &operation, uint32_t rank, uint64_t made_ns,
                                          uint64_t arrived_ns);
 
 [[nodiscard]] std::string message_line(const RecordedMessage &message, uint32_t rank, uint64_t made_ns);
 
-/// All lines of a recording, in order, each with its end of line; false from `sink` ends it.
+/// Passes all lines of a recording to `sink`, in order, each with its end of line. Stops if `sink` returns false.
 [[nodiscard]] bool print_recording(const Recording &recording, const std::function<bool(std::string_view)> &sink);
 
-/// Writes recordings one after another to a file that gets its name at the end: a file that is at `path` is whole.
+/// Writes recordings one after another to a file. The file gets the name `path` only when it is complete.
 Result<void> write_recordings(const std::vector<const Recording *> &recordings, const std::string &path);
 
 /// Returns the path for the recording of a failed communicator: rondo-HOST-COMMUNICATOR.jsonl in `folder`.

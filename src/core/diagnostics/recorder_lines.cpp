@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The recorder's lines: JSON objects in ASCII, one at a time.
+// This file makes the lines of the recorder: JSON objects in ASCII.
 #include <sys/stat.h>
 
 #include <array>
@@ -63,7 +63,7 @@ Json counts_object(const RecordedCounts &counts, bool waits_seen) {
                       {"exposed_ns", number_or_null(waits_seen, counts.exposed_ns)}});
 }
 
-/// Returns the total, and each collective that was called.
+/// Returns the total, and an entry for each collective that was called.
 Json statistics_object(const RecordedStatistics &statistics) {
   Json collectives = Json::object();
   for (uint32_t each = 0; each < counted_collective_count; ++each) {
@@ -76,7 +76,8 @@ Json statistics_object(const RecordedStatistics &statistics) {
   return object;
 }
 
-/// Equal where CLOCK_MONOTONIC is: in one namespace of times, since one start of one kernel.
+/// Returns a text that is equal on hosts and containers whose CLOCK_MONOTONIC is the same: the boot, and the time
+/// namespace.
 std::string clock_id() {
   const std::string boot = read_kernel_line("/proc/sys/kernel/random/boot_id");
   struct stat status {};

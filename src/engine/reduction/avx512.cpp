@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The vectorised reduction, compiled for AVX-512. Highway sets the compiler's target around its own code and ours. So
-// nothing else in this file, and no inline function of the standard library, is compiled for that processor.
+// This file is the vectorised reduction, compiled for AVX-512. Highway sets the compiler's target only around its own
+// code and ours. So no other code here, such as inline functions of the standard library, is compiled for that
+// processor.
 #include <hwy/detect_targets.h>
 #undef HWY_TARGET
 #define HWY_TARGET HWY_AVX3

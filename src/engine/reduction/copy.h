@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The case of reduction.h in which nothing is computed: one operand, no division. All types and processors share it.
+// This is the case of reduction.h without arithmetic: one operand, no division. All types and processors share it.
 #pragma once
 
 #include <cstring>

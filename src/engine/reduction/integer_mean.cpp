@@ -9,7 +9,7 @@
 namespace rondo {
 namespace {
 
-/// Callers' pointers need no alignment, hence memcpy.
+/// Converts elements to words. The caller's pointers need no alignment, so it uses memcpy.
 template <class T>
 void widen_all(const std::byte *from, size_t count, std::byte *to) {
   using Mean = IntegerMean<T>;

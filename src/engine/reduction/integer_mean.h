@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A mean of integers on host memory: the workspace of words that its plan adds (src/proto/integer_mean.h).
+// This class holds the words of a mean of integers on host memory. Its plan adds them (src/proto/integer_mean.h).
 #pragma once
 
 #include <cstddef>
@@ -11,18 +11,18 @@
 
 namespace rondo {
 
-/// The words of one call. It is allocated for that call alone, so a plan in the cache holds no memory.
+/// The words of one call. They are allocated for that call alone, so a plan in the cache holds no memory.
 class MeanWorkspace {
  public:
-  /// Widens the operands of `work`, whose plan is a widened one. Throws std::bad_alloc.
+  /// Converts to words the operands of `work`, which has a widened plan. Throws std::bad_alloc.
   explicit MeanWorkspace(const WorkItem &work);
 
   /// Returns the words of the send buffer.
   [[nodiscard]] std::byte *send() const { return words_.get(); }
-  /// Returns the words of the recv buffer, which are some of the send buffer's, or all.
+  /// Returns the words of the recv buffer. They are a part of the send buffer's words, or all of them.
   [[nodiscard]] std::byte *recv() const { return words_.get() + recv_offset_; }
 
-  /// Divides the sums by the number of ranks and writes them to the caller's buffer, if this rank has one.
+  /// Divides the sums by the number of ranks. If this rank has a recv buffer, writes the results to it.
   void narrow(const WorkItem &work, uint32_t rank_count) const;
 
  private:

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// reduction.h in plain C++, an element at a time. It is the reference for the vectorised forms, and runs where there
-// are none.
+// This file implements reduction.h in plain C++, one element at a time. It is the reference for the vectorised forms,
+// and runs on processors that have none.
 #include <array>
 #include <cstring>
 
@@ -11,7 +11,7 @@
 namespace rondo {
 namespace {
 
-/// Pointers need no alignment, hence memcpy, which compiles to a plain load or store.
+/// Loads an element. Pointers need no alignment, so it uses memcpy, which compiles to a plain load.
 template <class T>
 T load_at(const std::byte *from, size_t index) {
   T value;
@@ -19,8 +19,8 @@ T load_at(const std::byte *from, size_t index) {
   return value;
 }
 
-/// Every operand of an element is read before any of its results is written: an output may be an input. `mean`: the
-/// operation is avg.
+/// Reduces. It reads every operand of an element before it writes any of its results, because an output may be an
+/// input. With `mean`, the operation is avg.
 template <class Element, class Op, bool mean = false>
 void reduce_plain(const ReductionArgs &args) {
   using Storage = typename Element::Storage;
@@ -46,7 +46,7 @@ void reduce_plain(const ReductionArgs &args) {
   }
 }
 
-using Row = std::array<ReductionFunction, 5>;  // by rondo_op_t
+using Row = std::array<ReductionFunction, 5>;  // indexed by rondo_op_t
 
 template <class Element>
 constexpr Row row() {
@@ -57,7 +57,7 @@ constexpr Row row() {
 }  // namespace
 
 ReductionFunction reduce_function_plain(rondo_type_t type, rondo_op_t op) {
-  static constexpr std::array<Row, 12> table{  // by rondo_type_t
+  static constexpr std::array<Row, 12> table{  // indexed by rondo_type_t
       row<Element<int8_t>>(),   row<Element<uint8_t>>(), row<Element<int32_t>>(),  row<Element<uint32_t>>(),
       row<Element<int64_t>>(),  row<Element<uint64_t>>(), row<Float16Element>(),   row<Bfloat16Element>(),
       row<Element<float>>(),    row<Element<double>>(),  row<Float8E4m3Element>(), row<Float8E5m2Element>()};

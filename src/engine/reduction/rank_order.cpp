@@ -7,8 +7,8 @@
 namespace rondo {
 namespace {
 
-constexpr size_t small_bytes = 16;    // less than a vector: setting up for its tail takes longer than a plain loop
-constexpr size_t block_bytes = 4096;  // with the operands' blocks it stays in the first-level cache
+constexpr size_t small_bytes = 16;    // up to this, a plain loop is faster than a vector and its tail
+constexpr size_t block_bytes = 4096;  // together with the operands' blocks, it fits into the first-level cache
 
 /// Appends operands[first, last) to the `args.input_count` inputs of `args`.
 void add_operands(ReductionArgs &args, std::span<const std::byte *const> operands, size_t first, size_t last,
@@ -16,8 +16,8 @@ void add_operands(ReductionArgs &args, std::span<const std::byte *const> operand
   for (size_t index = first; index < last; ++index) args.inputs[args.input_count++] = operands[index] + offset;
 }
 
-/// Returns the shifts of operands [first, last), of which the first, unless it is operand 0, is the partial result of
-/// all before it. Rounded partial results have the levels that the steps of a schedule give them.
+/// Returns the shifts of operands [first, last). Unless it is operand 0, the first one is the partial result of all
+/// operands before it. Rounded partial results have the levels that the steps of a schedule give them.
 MeanShifts shifts_of(Partials partials, size_t rank_count, size_t first, size_t last) {
   const auto before = static_cast<uint32_t>(first);
   if (partials != Partials::rounded) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Chooses the implementation of reduction.h, once: by RONDO_SIMD, or else the fastest that this processor runs.
+// This file chooses the implementation of reduction.h, once: by RONDO_SIMD, or the fastest that this processor runs.
 #include "src/engine/reduction/reduction.h"
 
 #include <string>

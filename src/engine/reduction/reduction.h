@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The host's reducer: reduces the operands of a step and writes the result to all its outputs in one pass.
+// The host's reducer reduces the operands of a step and writes the result to all its outputs in one pass.
 #pragma once
 
 #include <cstddef>
@@ -33,21 +33,20 @@ struct ReductionArgs {
   void add_output(std::byte *output) { outputs[output_count++] = output; }
 };
 
-/// outputs[*][i] = round((inputs[0][i] op inputs[1][i]) op inputs[2][i] ...), reduced from the left, `more` after the
-/// inputs. 8- and 16-bit floats are reduced and divided in fp32 and rounded once, to nearest even; other types work in
-/// themselves. avg divides integers by the divisor. It scales floats as src/proto/mean.h says.
+/// Computes outputs[*][i] = round((inputs[0][i] op inputs[1][i]) op inputs[2][i] ...), from the left, with `more` after
+/// the inputs. Floats of 8 and 16 bits are reduced and divided in fp32 and rounded once, to nearest even. Other types
+/// compute in themselves. avg divides integers by the divisor, and scales floats as src/proto/mean.h says.
 using ReductionFunction = void (*)(const ReductionArgs &);
 
-/// Returns the fastest function that this processor runs. All give bit-equal results, except for a NaN's payload.
-/// Null for unknown values only. RONDO_SIMD=plain|avx2|avx512|avx512_bf16 forces one and is
-/// read at the first call. If its value is unknown or cannot run on this processor, it is logged with the known values
-/// and ignored.
+/// Returns the fastest function that this processor runs, or null for an unknown type or operation. All functions give
+/// equal bits, except for a NaN's payload. RONDO_SIMD=plain|avx2|avx512|avx512_bf16 forces one. The first call reads
+/// it. If the value is unknown, or this processor cannot run it, a log line gives the known values, and it is ignored.
 [[nodiscard]] ReductionFunction reduce_function(rondo_type_t type, rondo_op_t op);
 
 /// Returns the function in plain C++, the reference for the others.
 [[nodiscard]] ReductionFunction reduce_function_plain(rondo_type_t type, rondo_op_t op);
 
-/// Returns the name of what reduce_function() chose: "avx512_bf16", "avx512", "avx2", "plain".
+/// Returns the name of the implementation that reduce_function() chose: "avx512_bf16", "avx512", "avx2", "plain".
 [[nodiscard]] const char *reduce_target();
 
 }  // namespace rondo

@@ -23,7 +23,7 @@ void stream_copy(std::byte *to, const std::byte *from, size_t bytes) {
       _mm_stream_si128(reinterpret_cast<__m128i *>(to + at + part), value);
     }
   }
-  _mm_sfence();  // such stores are not ordered by a release store
+  _mm_sfence();  // a release store does not order streaming stores
   std::memcpy(to + at, from + at, bytes - at);
 }
 

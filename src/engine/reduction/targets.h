@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The implementations of reduction.h, by processor. A new one is a file, and a line in targets_*.cpp.
+// This file lists the implementations of reduction.h. A new one needs a file, and a line in targets_*.cpp.
 #pragma once
 
 #include <span>
@@ -12,14 +12,14 @@ namespace rondo {
 
 struct ReductionTarget {
   const char *name;
-  bool (*runs_here)();                                     ///< can this processor run it
-  ReductionFunction (*find)(rondo_type_t type, rondo_op_t op);  ///< null: unknown type or operation
+  bool (*runs_here)();                                     ///< returns whether this processor can run it
+  ReductionFunction (*find)(rondo_type_t type, rondo_op_t op);  ///< returns null for an unknown type or operation
 };
 
-/// Those that were built, the fastest first; the last is plain C++, which runs everywhere.
+/// Returns the implementations that were built, the fastest first. The last one is plain C++, which runs everywhere.
 [[nodiscard]] std::span<const ReductionTarget> reduce_targets();
 
-/// The target called `wanted`; an empty name chooses the fastest that runs here.
+/// Returns the implementation called `wanted`. For an empty name, returns the fastest one that runs here.
 [[nodiscard]] Result<const ReductionTarget *> choose_reduce_target(std::string_view wanted);
 
 }  // namespace rondo

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The implementations of reduction.h where there is no vectorised one: plain C++ only.
+// This list is for processors without a vectorised implementation of reduction.h: it has plain C++ only.
 #include <array>
 
 #include "src/engine/reduction/targets.h"

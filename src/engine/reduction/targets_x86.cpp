@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The implementations of reduction.h on x86-64, the fastest first.
+// This file lists the implementations of reduction.h on x86-64, the fastest first.
 #include <cpuid.h>
 
 #include <array>
@@ -14,10 +14,10 @@ ReductionFunction reduce_function_avx512_bf16(rondo_type_t type, rondo_op_t op);
 
 namespace {
 
-// These are the features that highway's HWY_AVX2 and HWY_AVX3 compile for. Highway's own check of the processor is in
-// its library, which is left out.
+// These are the features that highway's HWY_AVX2 and HWY_AVX3 compile for. Highway can check the processor itself, but
+// that code is in its library, which Rondo does not link.
 bool has_avx2() {
-  constexpr unsigned f16c = 1u << 29;  // of leaf 1, ecx; clang 14 has no name for it
+  constexpr unsigned f16c = 1u << 29;  // bit of leaf 1, ecx; clang 14 has no name for it
   unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
   return __get_cpuid(1, &eax, &ebx, &ecx, &edx) != 0 && (ecx & f16c) != 0 && __builtin_cpu_supports("avx2") &&
          __builtin_cpu_supports("bmi") && __builtin_cpu_supports("bmi2") && __builtin_cpu_supports("fma") &&

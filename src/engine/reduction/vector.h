@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The vectorised reduction: loops over blocks of one vector, tails, integer division, the table by type and operation.
-// Included once in avx2.cpp and once in avx512.cpp, each of which sets HWY_TARGET first.
+// This file is the vectorised reduction: loops over blocks, tails, integer division, and the table by type and
+// operation. The files avx2.cpp and avx512.cpp include it, each after setting HWY_TARGET.
 #pragma once
 
 #include <algorithm>
@@ -18,7 +18,7 @@
 HWY_BEFORE_NAMESPACE();
 namespace rondo::HWY_NAMESPACE {
 
-/// Stores a step. With past_caches `to` is aligned to a step.
+/// Stores the result of a step. With past_caches, `to` is aligned to a step.
 template <class Codec, bool past_caches = false>
 HWY_INLINE void store(const typename Codec::Accumulator &reduced, std::byte *to) {
   const auto packed = Codec::pack(reduced);
@@ -45,7 +45,7 @@ HWY_INLINE typename Codec::Accumulator load_scaled(const std::byte *from,
   else return Codec::load(from);
 }
 
-/// Does the end of a step of a mean; elsewhere nothing.
+/// Completes a step of a mean. For other operations it does nothing.
 template <class Codec, class Op>
 HWY_INLINE typename Codec::Accumulator finish(const typename Codec::Accumulator &sum,
                                               [[maybe_unused]] const ReductionArgs &args) {
@@ -57,7 +57,7 @@ HWY_INLINE typename Codec::Accumulator finish(const typename Codec::Accumulator 
   }
 }
 
-/// Reduces the common cases, with nothing but the operation in their loops. `bytes` is whole steps.
+/// Reduces a common case, with only the operation in the loop. `bytes` is a multiple of the step.
 template <class Codec, class Op, uint32_t input_count, uint32_t output_count>
 void reduce_fixed(const ReductionArgs &args, size_t bytes) {
   const std::byte *inputs[input_count];
@@ -77,7 +77,7 @@ void reduce_fixed(const ReductionArgs &args, size_t bytes) {
   }
 }
 
-/// True: it was one of them.
+/// Reduces if the arguments are a common case, and returns whether they are.
 template <class Codec, class Op>
 bool reduce_common(const ReductionArgs &args, size_t bytes) {
   if (args.divisor != 0 || args.output_count > 2 || !args.more.empty()) return false;
@@ -90,11 +90,12 @@ bool reduce_common(const ReductionArgs &args, size_t bytes) {
   }
 }
 
-/// Any case. Every operand of a step is read before any of its results is written: an output may be an input.
+/// Reduces in any case. It reads every operand of a step before it writes any of its results, because an output may be
+/// an input.
 template <class Codec, class Op, bool past_caches = false>
 void reduce_steps(const ReductionArgs &shared_args, size_t bytes) {
   const ReductionArgs args = shared_args;  // a copy that no store can alias, so that its fields stay in registers
-  if constexpr (!past_caches)  // which waits for memory, whatever else there is in the loop
+  if constexpr (!past_caches)  // streaming stores wait for memory, so a tight loop gains nothing
     if (reduce_common<Codec, Op>(args, bytes)) return;
   typename Codec::Scalar factors[reduce_inputs_max];
   for (uint32_t input = 0; input < reduce_inputs_max; ++input) factors[input] = factor_of<Codec, Op>(args, input);
@@ -110,7 +111,7 @@ void reduce_steps(const ReductionArgs &shared_args, size_t bytes) {
   }
 }
 
-/// Reduces the last elements, fewer than a step, in padded copies. So nothing beyond the buffers is touched.
+/// Reduces the last elements, fewer than a step, in padded copies. So no byte beyond the buffers is touched.
 template <class Codec, class Op>
 void reduce_few(const ReductionArgs &args, size_t begin, size_t bytes) {
   alignas(64) std::byte padded[Codec::step_bytes] = {};
@@ -137,7 +138,7 @@ void reduce_through_caches(const ReductionArgs &args, size_t bytes) {
   if (whole_bytes < bytes) reduce_few<Codec, Op>(args, whole_bytes, bytes - whole_bytes);
 }
 
-/// Reduces to one output by streaming stores. The first `head` bytes, up to a cache line's begin, are stored normally.
+/// Reduces to one output by streaming stores. The first `head` bytes, up to a cache line, are stored normally.
 template <class Codec, class Op>
 void reduce_past_caches(ReductionArgs args, size_t head, size_t bytes) {
   reduce_through_caches<Codec, Op>(args, head);
@@ -146,14 +147,14 @@ void reduce_past_caches(ReductionArgs args, size_t head, size_t bytes) {
   args.outputs[0] += head;
   const size_t whole_bytes = (bytes - head) / Codec::step_bytes * Codec::step_bytes;
   reduce_steps<Codec, Op, true>(args, whole_bytes);
-  hwy::FlushStream();  // such stores are not ordered by a release store
+  hwy::FlushStream();  // a release store does not order streaming stores
   if (head + whole_bytes < bytes) reduce_few<Codec, Op>(args, whole_bytes, bytes - head - whole_bytes);
 }
 
 template <class Codec, class Op, size_t element_bytes>
 void reduce_elements(const ReductionArgs &args) {
   const size_t bytes = args.count * element_bytes;
-  if constexpr (Codec::step_bytes >= 16) {  // processors stream whole vectors
+  if constexpr (Codec::step_bytes >= 16) {  // streaming stores exist for whole vectors only
     const size_t head = bytes_to_line(args.outputs[0]);
     if (args.past_caches && args.output_count == 1 && head % element_bytes == 0 && head <= bytes)
       return reduce_past_caches<Codec, Op>(args, head, bytes);
@@ -167,8 +168,8 @@ void reduce_floats(const ReductionArgs &args) {
   reduce_elements<Codec, Op, element_bytes>(args);
 }
 
-/// Divides in place. Processors have no vector division of integers. Up to 32 bits a double's quotient, truncated, is
-/// exact, and the compiler vectorises it. It cannot round up to a whole number that the true quotient does not reach.
+/// Divides in place. Processors have no vector division of integers. Up to 32 bits, the truncated quotient of doubles
+/// is exact, and the compiler vectorises it: the quotient never rounds up to the next whole number.
 template <class T>
 void divide_all(std::byte *values, size_t count, uint32_t divisor) {
   for (size_t index = 0; index < count; ++index) {
@@ -211,7 +212,7 @@ void reduce_integers(const ReductionArgs &args) {
   reduce_elements<Codec, Op, sizeof(T)>(args);
 }
 
-using VectorRow = std::array<ReductionFunction, 5>;  // by rondo_op_t
+using VectorRow = std::array<ReductionFunction, 5>;  // indexed by rondo_op_t
 
 template <class T>
 constexpr VectorRow integer_row() {
@@ -228,7 +229,7 @@ constexpr VectorRow float_row() {
 
 template <class Bfloat16>
 ReductionFunction find_vector_function(rondo_type_t type, rondo_op_t op) {
-  static constexpr std::array<VectorRow, 12> table{  // by rondo_type_t
+  static constexpr std::array<VectorRow, 12> table{  // indexed by rondo_type_t
       integer_row<int8_t>(),
       integer_row<uint8_t>(),
       integer_row<int32_t>(),

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// This file loads, computes and stores each element type for the vectorised reduction. It is included in avx2.cpp and
-// in avx512.cpp, each of which sets HWY_TARGET first; everything here is in that target's namespace.
+// This file loads, computes and stores each element type for the vectorised reduction. avx2.cpp and avx512.cpp include
+// it, each after setting HWY_TARGET. Everything here is in that target's namespace.
 //
-// A codec loads one `step_bytes` block of memory into an accumulator (one or two vectors), and packs that into one
-// vector as long as the block. It gives bit for bit what Element in src/proto/reducer.h gives, NaN payloads excepted.
-// Highway's own demotions are used only where they round to nearest even in every version and flush nothing: float16,
-// by F16C.
+// A codec loads a block of `step_bytes` into an accumulator (one or two vectors), and packs the accumulator into one
+// vector as long as the block. Except for NaN payloads, it gives the same bits as Element in src/proto/reducer.h.
+// Highway's own demotions are used only if every version of them rounds to nearest even and flushes nothing. That holds
+// for float16, by F16C.
 #pragma once
 
 #include <cstddef>
@@ -26,7 +26,7 @@ using WordVector = hn::Vec<Tag<uint32_t>>;
 using HalfVector = hn::Vec<Tag<uint16_t>>;
 using ByteTag = Tag<uint8_t>;
 
-/// An array of bytes of the size of D, so that no misaligned pointer to a wider type exists.
+/// Loads a vector as bytes, so that no misaligned pointer to a wider type exists.
 template <class D>
 HWY_INLINE hn::Vec<D> load_vector(D d, const std::byte *from) {
   const hn::Repartition<uint8_t, D> bytes;
@@ -39,7 +39,7 @@ HWY_INLINE void store_vector(D, hn::Vec<D> value, std::byte *to) {
   hn::StoreU(hn::BitCast(bytes, value), bytes, reinterpret_cast<uint8_t *>(to));
 }
 
-/// Past the caches; `to` is aligned to the vector.
+/// Stores a vector past the caches. `to` is aligned to the vector.
 template <class D>
 HWY_INLINE void stream_vector(D, hn::Vec<D> value, std::byte *to) {
   const hn::Repartition<uint8_t, D> bytes;
@@ -60,8 +60,8 @@ struct NativeCodec {
   static HWY_INLINE Accumulator saturate(Accumulator value) { return value; }
 };
 
-/// Two bfloat16 in each 32-bit word: the upper one is a float32 except for its lower half, the lower one after a shift.
-/// So neither direction has to move anything between lanes.
+/// Two bfloat16 in each 32-bit word. The upper one, with its lower half cleared, is a float32. The lower one is a
+/// float32 after a shift. So neither packing nor unpacking moves elements between lanes.
 struct Bfloat16Codec {
   using Scalar = float;
   struct Accumulator {
@@ -72,7 +72,7 @@ struct Bfloat16Codec {
   static HWY_INLINE Accumulator load(const std::byte *from) {
     const Tag<uint32_t> words;
     WordVector pairs = load_vector(words, from);
-    asm("" : "+v"(pairs.raw));  // loaded once: twice takes up to 1.7 times as long where lines are straddled
+    asm("" : "+v"(pairs.raw));  // keeps the compiler from loading twice, which takes up to 1.7 times as long
     return {hn::BitCast(Tag<float>(), hn::And(pairs, hn::Set(words, 0xFFFF0000u))),
             hn::BitCast(Tag<float>(), hn::ShiftLeft<16>(pairs))};
   }
@@ -84,7 +84,7 @@ struct Bfloat16Codec {
     const WordVector lower = hn::BitCast(words, value.lower);
     const HalfVector kept = hn::OddEven(hn::BitCast(halves, upper), hn::BitCast(halves, hn::ShiftRight<16>(lower)));
     const HalfVector lost = hn::OddEven(hn::BitCast(halves, hn::ShiftLeft<16>(upper)), hn::BitCast(halves, lower));
-    // Up where more than half is lost, or half of an odd one.
+    // Round up if more than half of a unit is lost, or exactly half and the kept part is odd.
     const HalfVector odd = hn::And(kept, hn::Set(halves, uint16_t{1}));
     const auto up = hn::Gt(lost, hn::Sub(hn::Set(halves, uint16_t{0x8000}), odd));
     HalfVector rounded = hn::Sub(kept, hn::VecFromMask(halves, up));  // a mask's lanes are -1
@@ -108,14 +108,14 @@ struct Bfloat16Codec {
 
 #if HWY_TARGET == HWY_AVX3
 /// Rounds by the processor's own conversion (AVX512_BF16). That flushes subnormals and keeps the payloads of NaN, so
-/// vectors with such elements, which are rare, go the other way. In assembler, since this target does not have it.
+/// vectors with such elements, which are rare, use the integer code. It is assembler, because the target lacks it.
 struct Bfloat16ConvertingCodec : Bfloat16Codec {
   static HWY_INLINE HalfVector pack(const Accumulator &value) {
     constexpr int subnormal_or_nan = 0x20 | 0x80 | 0x01;
     const __mmask16 upper_special = _mm512_fpclass_ps_mask(value.upper.raw, subnormal_or_nan);
     const __mmask16 lower_special = _mm512_fpclass_ps_mask(value.lower.raw, subnormal_or_nan);
     if (HWY_UNLIKELY(_kortestz_mask16_u8(upper_special, lower_special) == 0)) return Bfloat16Codec::pack(value);
-    __m512i packed;  // the lower ones, then the upper ones
+    __m512i packed;  // the lower elements, then the upper ones
     asm("vcvtne2ps2bf16 %2, %1, %0" : "=v"(packed) : "v"(value.upper.raw), "v"(value.lower.raw));
     alignas(64) static constexpr uint16_t in_turns[] = {0, 16, 1, 17, 2,  18, 3,  19, 4,  20, 5,  21, 6,  22, 7,  23,
                                                         8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31};
@@ -125,7 +125,7 @@ struct Bfloat16ConvertingCodec : Bfloat16Codec {
 };
 #endif
 
-/// Two vectors of floats from one vector of halves; F16C converts both ways in one instruction.
+/// Two vectors of floats from one vector of halves. F16C converts in either direction by one instruction.
 struct Float16Codec {
   using Scalar = float;
   using Accumulator = FloatVector;
@@ -146,7 +146,8 @@ struct Float16Codec {
   static HWY_INLINE Accumulator saturate(Accumulator value) { return value; }
 };
 
-/// Both float8 formats share this: up through float16, whose encodings they cut or shift, and down by integer code.
+/// The common code of both float8 formats. To float32, it goes through float16, whose bits differ by a cut or a shift.
+/// From float32, it rounds by integer code.
 template <class Format>
 struct Float8Codec {
   using Scalar = float;
@@ -178,7 +179,7 @@ struct Float8Codec {
   }
   static HWY_INLINE Accumulator scale(Accumulator value, float by) { return NativeCodec<float>::scale(value, by); }
   static HWY_INLINE Accumulator divide(Accumulator value, float by) { return NativeCodec<float>::divide(value, by); }
-  /// Does what saturated_mean() does.
+  /// Computes saturated_mean() for vectors.
   static HWY_INLINE Accumulator saturate(Accumulator value) {
     const Tag<float> floats;
     const auto largest = hn::Set(floats, Format::to_float(Format::overflow_bits - 1));
@@ -189,8 +190,8 @@ struct Float8Codec {
   }
 
  private:
-  /// Rounds magnitudes as Format::from_float does. Below the smallest normal number, adding the power of two whose unit
-  /// in the last place is the format's smallest number lets the processor do the rounding.
+  /// Rounds magnitudes as Format::from_float does. Below the smallest normal number, it adds a power of two whose unit
+  /// in the last place is the format's smallest number, so that the processor rounds.
   static HWY_INLINE WordVector rounded(WordVector magnitude) {
     const Tag<uint32_t> words;
     const Tag<int32_t> ints;  // for comparisons: magnitudes are positive
@@ -208,20 +209,20 @@ struct Float8Codec {
                                      hn::Set(ints, static_cast<int32_t>(Format::normal_min_float_bits)));
     const WordVector code = hn::Min(hn::IfThenElse(hn::RebindMask(words, is_subnormal), subnormal, normal),
                                     hn::Set(words, Format::overflow_bits));
-    if constexpr (!Format::has_infinity) return code;  // what is too large is the NaN, and so is a NaN
+    if constexpr (!Format::has_infinity) return code;  // both NaN and too large values have become the NaN
     const auto is_nan = hn::Gt(hn::BitCast(ints, magnitude), hn::Set(ints, static_cast<int32_t>(float_infinity_bits)));
     return hn::IfThenElse(hn::RebindMask(words, is_nan), hn::Set(words, Format::magnitude_mask), code);
   }
 };
 
-// Operations on vectors; accumulators of two vectors go through apply().
+// Operations on vectors. For accumulators of two vectors, use apply().
 
 struct VectorSum {
   template <class V>
   static HWY_INLINE V of(V a, V b) { return hn::Add(a, b); }
 };
 
-/// The sum of operands that are scaled, for a mean.
+/// The sum of scaled operands, for a mean.
 struct VectorMean : VectorSum {};
 
 struct VectorProd {
@@ -229,7 +230,7 @@ struct VectorProd {
   static HWY_INLINE V of(V a, V b) {
     if constexpr (sizeof(hn::TFromV<V>) > 1) {
       return hn::Mul(a, b);
-    } else {  // no product of bytes exists: products of the even and of the odd ones, as 16-bit words
+    } else {  // no multiplication of bytes exists, so the even and the odd bytes are multiplied as 16-bit words
       const hn::DFromV<V> bytes;
       const hn::Repartition<uint16_t, hn::DFromV<V>> words;
       const auto even = hn::Mul(hn::BitCast(words, a), hn::BitCast(words, b));
@@ -240,8 +241,9 @@ struct VectorProd {
   }
 };
 
-/// The processor's float minimum returns its second operand where one is NaN or both are zero. So both orders together
-/// hold every NaN operand, and both zeros; their bitwise or is a NaN, or -0 if one is.
+/// The minimum of floats. The processor's instruction returns its second operand if one operand is NaN or both are
+/// zero. So the results for both orders together contain every NaN operand, and both zeros. Their bitwise or is a NaN,
+/// or -0 if one operand is -0.
 struct VectorMin {
   template <class V>
   static HWY_INLINE V of(V a, V b) {

@@ -1,21 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
-// Hierarchical all-reduce: most bytes stay inside of a host, and each byte crosses the network as seldom as it can.
+// The hierarchical all-reduce keeps most bytes inside of hosts. Each byte crosses the network as seldom as possible.
 //
-//     2 hosts of 2 ranks, k = host, i = number of the rank in it; chunk (i, j) for each owner i and host j
-//     1. inside     every rank sends its operand of (i, j) to owner i of its host, which reduces its host's sum of it
-//     2. between    owner i sends its host's sum of (i, j) to owner i of host j, which reduces the whole
-//     3. both back  owner i of host j sends the result to the other owners i, and each to the ranks of its host
+//     2 hosts of 2 ranks, k = host, i = index of the rank in its host; chunk (i, j) for each owner i and host j
+//     1. inside     every rank sends its operand of (i, j) to owner i of its host, which computes the host's sum
+//     2. between    owner i sends its host's sum of (i, j) to owner i of host j, which computes the whole sum
+//     3. both back  owner i of host j sends the result to all other owners i, and each of them to its host's ranks
 //
 //      host 0: rank 0 <--> rank 1          rank 0 owns (0, *), rank 1 owns (1, *) of host 0's sums
 //                |           |             network: S/2 for each pair and direction, S in all (S: bytes of the vector)
 //      host 1: rank 2 <--> rank 3
 //
-// The number of owners is the number of ranks of the smallest host. Further ranks of a host own nothing, so hosts may
-// be uneven.
+// The number of owners is the number of ranks of the smallest host. On larger hosts, the other ranks own nothing, so
+// hosts may be uneven.
 //
-// Slots: everything is ordered by j, the same on all ranks of a host, and each link has one chunk on its way at most.
-// So slot_count > slots a chunk suffices. Host k reduces the whole of (i, k) last (j = k + 1, k + 2, ..., k), when all
-// hosts have sent their sums of it. None of them delays that, since a host's sums depend on its own ranks only.
+// Slots: everything is ordered by j in the same way on all ranks of a host, and each link has at most one chunk in
+// flight. So slot_count > slots of a chunk suffices. Host k computes the whole sum of (i, k) last (j = k + 1, k + 2,
+// ..., k), after all hosts have sent their sums of it. No host delays that, since a host's sums depend on its own ranks
+// only.
 #include <cassert>
 
 #include "src/plan/hierarchical/layout.h"
@@ -23,12 +24,12 @@
 namespace rondo {
 namespace {
 
-/// Returns the chunk of an owner and a host.
+/// Returns the chunk that belongs to an owner and a host.
 uint32_t chunk_of(const HostLayout &hosts, uint32_t owner, uint32_t host) { return owner * hosts.host_count + host; }
 
-/// Reduces the own operand, a sum over `summed` ranks, and then the operands of `peers`, one a step. The first step
-/// reads the own operand. The result of each step goes to dst, but the last one may go to `send` instead. It is marked
-/// `finish` if nothing comes after it.
+/// Reduces this rank's operand, which is a sum over `summed` ranks, and then the operands of `peers`, one in each step.
+/// The first step reads the rank's operand. Each step writes its result to dst; the last one may send it to `send`
+/// instead. `finish` marks the last step if no other operand follows.
 void reduce_from(ScheduleWriter &writer, uint32_t chunk, std::span<const Peers> peers, unsigned first_flag,
                  uint32_t summed, bool finish, Peers send) {
   const auto last_flags = static_cast<unsigned>(flag_if(finish, step_finish) | flag_if(send.count == 0, step_dst));
@@ -41,7 +42,7 @@ void reduce_from(ScheduleWriter &writer, uint32_t chunk, std::span<const Peers> 
   }
 }
 
-/// Writes steps 1 and 2 of the head of this file. The result of the rank's own (i, k) is in dst.
+/// Writes steps 1 and 2 of the comment above. Afterwards dst holds the result of this rank's (i, k).
 void reduce_part(ScheduleWriter &writer, const HostLayout &hosts) {
   std::vector<Peers> neighbours;
   for (const uint32_t neighbour : hosts.neighbours()) neighbours.emplace_back(neighbour);
@@ -68,7 +69,7 @@ void reduce_part(ScheduleWriter &writer, const HostLayout &hosts) {
               {});
 }
 
-/// Does step 3, host by host: first the sums of this host, then the sums that the others send.
+/// Writes step 3, host by host: first the sums of this host, then the sums that the other hosts send.
 void gather_part(ScheduleWriter &writer, const HostLayout &hosts) {
   const std::vector<uint32_t> neighbours = hosts.neighbours();
   const auto &own_ranks = hosts.own_ranks();

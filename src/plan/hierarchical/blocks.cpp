@@ -1,25 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
-// Hierarchical reduce-scatter and all-gather. For each block, each host sends one sum, or receives one copy.
+// This file has the hierarchical reduce-scatter and all-gather. For each block, each host sends one sum or receives one
+// copy.
 //
-//     2 hosts of 2 ranks; block d is rank d's. On each host rank i works for the blocks of the ranks with index i.
+//     2 hosts of 2 ranks; block d belongs to rank d. On each host, rank i works for the blocks of ranks with index i.
 //     reduce-scatter   host 0, block 2:  rank 1 ---> rank 0 ===> rank 2, which adds its own host's sum, (3 -> 2)
 //     all-gather       host 0, block 2:  rank 2 ===> rank 0 ---> rank 1
 //                      ---> inside of a host   ===> network: S / hosts leaves a host for each other one
 //
-// A rank's recv buffer holds its own block alone, so sums of other blocks cannot rest there. Inside of a host they go
-// round as in a ring, one block for each rank at a time (a wave). They end on the rank that works for the block. The
-// own host's blocks are last: what the network brings is added to them.
+// A rank's recv buffer has room for its own block only, so it cannot hold sums of other blocks. Inside of a host such
+// sums travel around a ring and end on the rank that works for the block. A wave moves one block for each rank. The
+// blocks of the own host come last, because sums from the network are added to them.
 //
 // On uneven hosts the rank with index (i mod its host's ranks) works for index i.
 //
-// Slots: as in a ring, slot_count > slots a chunk. A wave waits for waves before it only, and every link to another
+// Slots: as in a ring, slot_count > slots of a chunk. A wave waits only for earlier waves, and every link to another
 // host has one chunk of a tile.
 #include "src/plan/hierarchical/layout.h"
 
 namespace rondo {
 namespace {
 
-/// Sums the blocks of `host` over this host's ranks, and hands each to the rank that it is for.
+/// Sums the blocks of `host` over this host's ranks, and sends each sum to the rank that works for the block.
 void reduce_inside(ScheduleWriter &writer, const HostLayout &hosts, uint32_t host) {
   const auto &targets = hosts.ranks[host];
   const uint32_t size = hosts.own_size();
@@ -38,8 +39,8 @@ void reduce_inside(ScheduleWriter &writer, const HostLayout &hosts, uint32_t hos
     }
 }
 
-/// Gathers the blocks of `host` and passes them to the others of this host. They come from the network or, on their own
-/// host, from the ranks themselves.
+/// Gathers the blocks of `host`, and forwards them to the other ranks of this host. Blocks of another host arrive from
+/// the network. Blocks of this host come from its ranks.
 void gather_inside(ScheduleWriter &writer, const HostLayout &hosts, uint32_t host) {
   const auto &sources = hosts.ranks[host];
   const uint32_t size = hosts.own_size();

@@ -9,11 +9,11 @@ namespace rondo {
 
 HostLayout::HostLayout(const ScheduleArgs &args) {
   assert(args.node_of.empty() || args.node_of.size() == args.rank_count);
-  std::unordered_map<uint32_t, uint32_t> hosts;  // what node_of says -> host
+  std::unordered_map<uint32_t, uint32_t> hosts;  // from numbers of node_of to hosts
   uint32_t host = 0;
   for (uint32_t rank = 0; rank < args.rank_count; ++rank) {
     const uint32_t node = args.node_of.empty() ? 0 : args.node_of[rank];
-    // Most ranks are on the host of the one before them.
+    // Most ranks are on the host of the previous rank.
     const bool same_host = rank > 0 && (args.node_of.empty() || node == args.node_of[rank - 1]);
     if (!same_host) host = hosts.emplace(node, static_cast<uint32_t>(hosts.size())).first->second;
     if (host == ranks.size()) ranks.emplace_back();
@@ -46,7 +46,7 @@ HostPlace place_of(const HostLayout &layout, uint32_t rank) {
 
 std::vector<uint32_t> ring_order(const ScheduleArgs &args) {
   std::vector<uint32_t> order;
-  // Hosts of consecutive ranks; nodes are counted in the order of their lowest ranks.
+  // The ranks of each host are consecutive then, because nodes are numbered in the order of their lowest ranks.
   if (std::is_sorted(args.node_of.begin(), args.node_of.end())) return order;
   with_layout(args, [&](const HostLayout &layout) {
     for (const auto &of_host : layout.ranks) order.insert(order.end(), of_host.begin(), of_host.end());

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which ranks are on which host, as the builders of hierarchical schedules and of rings need it.
+// This file says which ranks are on which host, for the builders of hierarchical schedules and of rings.
 #pragma once
 
 #include <cstdint>
@@ -9,46 +9,46 @@
 
 namespace rondo {
 
-/// Hosts are counted in the order of their lowest ranks, a host's ranks ascending.
+/// The hosts, numbered in the order of their lowest ranks. The ranks of a host are in ascending order.
 struct HostLayout {
   explicit HostLayout(const ScheduleArgs &args);
 
   [[nodiscard]] const std::vector<uint32_t> &own_ranks() const { return ranks[own_host]; }
   [[nodiscard]] uint32_t size(uint32_t host) const { return static_cast<uint32_t>(ranks[host].size()); }
   [[nodiscard]] uint32_t own_size() const { return size(own_host); }
-  /// Returns whether this rank is among the first `owner_count` of its host.
+  /// Returns whether this rank is among the first `owner_count` ranks of its host.
   [[nodiscard]] bool owns() const { return own_index < owner_count; }
-  /// Returns the rank of this host that is `offset` after this one, counted round.
+  /// Returns the rank of this host that is `offset` after this one. The first rank follows the last one.
   [[nodiscard]] uint32_t rank_after(uint32_t offset) const { return own_ranks()[(own_index + offset) % own_size()]; }
-  /// Returns the other ranks of this host, beginning after this one.
+  /// Returns the other ranks of this host, beginning with the one after this rank.
   [[nodiscard]] std::vector<uint32_t> neighbours() const;
-  /// Returns host own_host + offset, counted round; with host_count - offset the hosts before it.
+  /// Returns the host that is `offset` after this one. The first host follows the last one.
   [[nodiscard]] uint32_t host_after(uint32_t offset) const { return (own_host + offset) % host_count; }
-  /// Returns the rank of `host` that does the work of `index` of another host. It has the same index if `host` has one.
+  /// Returns the rank of `host` that works for rank `index` of another host. It has the same index if `host` has it.
   [[nodiscard]] uint32_t counterpart(uint32_t host, uint32_t index) const {
     return ranks[host][index % ranks[host].size()];
   }
 
-  std::vector<std::vector<uint32_t>> ranks;  ///< by host
+  std::vector<std::vector<uint32_t>> ranks;  ///< ranks of each host
   uint32_t own_host = 0;
-  uint32_t own_index = 0;    ///< of this rank within its host
-  uint32_t owner_count = 0;  ///< ranks of the smallest host
+  uint32_t own_index = 0;    ///< index of this rank on its host
+  uint32_t owner_count = 0;  ///< number of ranks of the smallest host
   uint32_t host_count = 0;
 };
 
-/// Calls `build` with args.hosts, or with a layout that is made for this call.
+/// Calls `build` with args.hosts. If that is null, makes a layout for this call.
 template <class Build>
 auto with_layout(const ScheduleArgs &args, const Build &build) {
   return args.hosts != nullptr ? build(*args.hosts) : build(HostLayout(args));
 }
 
-/// The host and the index of a rank.
+/// The host of a rank, and the rank's index there.
 struct HostPlace {
   uint32_t host = 0, index = 0;
 };
 [[nodiscard]] HostPlace place_of(const HostLayout &layout, uint32_t rank);
 
-/// Returns the ranks host by host, so that a ring leaves each host once. Empty: the ranks are in that order already.
+/// Returns the ranks host by host, so that a ring leaves each host once. Empty if the ranks have that order already.
 [[nodiscard]] std::vector<uint32_t> ring_order(const ScheduleArgs &args);
 
 [[nodiscard]] Schedule build_hierarchical_reduce_scatter(const ScheduleArgs &args, const HostLayout &hosts);

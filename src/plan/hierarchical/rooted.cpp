@@ -1,22 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
-// Hierarchical broadcast and reduce: the vector leaves each host once, in as many parts as a host has owners.
+// This file has the hierarchical broadcast and reduce. The vector leaves each host once, in one part for each owner.
 //
-//     2 hosts of 2 ranks, root 0; chunk i for each owner i (as many as the smallest host has ranks)
+//     2 hosts of 2 ranks, root 0; chunk i for each owner i (as many owners as the smallest host has ranks)
 //     broadcast  root ---> owner i of its host ===> owner i of the next host ===> ...; each ---> the ranks of its host
-//     reduce     the same backwards: in each host chunk i goes round to owner i, which adds what the host before sends:
-//                hosts root + 1 ===> root + 2 ===> ... ===> the root's, whose owner i hands the whole to the root
+//     reduce     backwards: in each host, chunk i travels around the ring to owner i, which adds the sum of the host
+//                before: root + 1 ===> root + 2 ===> ... ===> root's host, whose owner i sends the whole sum to root
 //                ---> inside of a host   ===> network
 //
-// Hosts form an open chain, which tiles fill. Each owner has a connection of its own to the next host, so hosts with
-// several network ports use them all.
+// Hosts form an open chain, and tiles follow each other along it. Each owner has its own connection to the next host,
+// so hosts with several network ports use all of them.
 //
-// Slots: slot_count > slots a chunk. Inside of a host every link has one chunk of a tile, or in a reduce one a hop.
+// Slots: slot_count > slots of a chunk. Inside of a host, every link has one chunk of a tile, or in a reduce one a hop.
 #include "src/plan/hierarchical/layout.h"
 
 namespace rondo {
 namespace {
 
-/// The begin or end of the chain of hosts, and this rank's place in it.
+/// The host of the root, where the chain begins or ends, and whether this rank is there.
 struct Chain {
   Chain(const HostLayout &hosts, const ScheduleArgs &args)
       : root_place(place_of(hosts, args.root)), in_root_host(hosts.own_host == root_place.host) {}
@@ -33,7 +33,7 @@ void receive_from_owners(ScheduleWriter &writer, const HostLayout &hosts) {
   }
 }
 
-/// Sends the root's chunks: to each other owner its chunk, and the root's own, if it has one, as every owner does.
+/// Sends the root's chunks. Each other owner gets its chunk. If the root is an owner, it forwards its own chunk, too.
 void send_from_root(ScheduleWriter &writer, const HostLayout &hosts, bool in_place,
                     const std::vector<uint32_t> &takers) {
   const unsigned flags = step_src | flag_if(!in_place, step_dst);
@@ -44,10 +44,10 @@ void send_from_root(ScheduleWriter &writer, const HostLayout &hosts, bool in_pla
   writer.send_to_all(hosts.own_index, step_src, takers);
 }
 
-/// Reduces by a ring inside of a host. Each owner's last step adds what the host before sends.
+/// Reduces by a ring inside of a host. Each owner's last step adds the sum that the host before sends.
 void reduce_inside(ScheduleWriter &writer, const HostLayout &hosts, const Chain &chain, const ScheduleArgs &args) {
   const uint32_t size = hosts.own_size();
-  uint32_t before = 0, summed_before = 0;  // hosts of the chain before this one, and their ranks
+  uint32_t before = 0, summed_before = 0;  // number of earlier hosts in the chain, and of their ranks
   for (uint32_t host = hosts.own_host; before + 1 < hosts.host_count; ++before) {
     host = (host + hosts.host_count - 1) % hosts.host_count;
     if (host == chain.root_place.host) break;

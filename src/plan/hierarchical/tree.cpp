@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Hierarchical tree: each host has a leader. The leaders are a tree over the network; each host is a tree under its
-// leader.
+// In the hierarchical tree, each host has a leader. The leaders form a tree over the network, and the ranks of each
+// host form a tree below their leader.
 //
 //     3 hosts of 3 ranks, leaders 0, 3, 6       0 ============== 6
 //     ---  inside of a host                     |`-- 2           |`-- 8
@@ -8,14 +8,15 @@
 //                                                         |`-- 5
 //                                                         4
 //
-// All-reduce, broadcast and reduce take as many network hops as a tree of hosts is deep. One message goes up from each
-// host and one comes down, however many ranks it has. Odd channels have the next rank for a leader, and the second tree
-// of src/plan/tree.cpp over the hosts. If there is a root, it leads its host, and this host is on top.
+// All-reduce, broadcast and reduce need as many network hops as the tree of hosts is deep. Each host sends one message
+// up and receives one down, however many ranks it has. On odd channels, the next rank of each host is the leader, and
+// the hosts form the second tree of src/plan/tree.cpp. A root leads its host, and its host is on top.
 //
-// A leader has up to three children: one of its host and two other leaders. A step takes two, so a leader's sum of
-// three rests in its loop-back link meanwhile. Only the root of a reduce may write its recv buffer.
+// A leader has up to three children: one of its host, and two other leaders. A step takes two operands. So a leader
+// keeps its sum of three in its loop-back link until the next step. Only the root of a reduce may write its recv
+// buffer.
 //
-// Slots: two lanes, as in a tree. The loop-back link needs slot_count > slots a chunk.
+// Slots: two lanes, as in a tree. The loop-back link needs slot_count > slots of a chunk.
 #include <cassert>
 
 #include "src/plan/hierarchical/layout.h"
@@ -24,7 +25,7 @@
 namespace rondo {
 namespace {
 
-/// A rank's view of the tree.
+/// The place of a rank in the tree.
 struct Place {
   Place(const ScheduleArgs &args, const HostLayout &hosts, bool rooted) {
     const HostPlace root = rooted ? place_of(hosts, args.root) : HostPlace();
@@ -54,9 +55,9 @@ struct Place {
   }
 
   bool is_top = false;
-  Peers parent;                    ///< the top has none
-  std::vector<uint32_t> children;  ///< of the own host first: their sums come soonest
-  std::vector<uint32_t> summed;    ///< of each child, the ranks below it and itself
+  Peers parent;                    ///< empty for the rank on top
+  std::vector<uint32_t> children;  ///< ranks of this host come first, because their sums arrive first
+  std::vector<uint32_t> summed;    ///< for each child, the number of ranks below it, including itself
 
  private:
   template <class RankOf, class Weight>
@@ -69,10 +70,10 @@ struct Place {
   }
 };
 
-/// Returns the receivers, those on other hosts first, because their path is the longest.
+/// Returns the ranks to which this rank sends. Leaders of other hosts come first, because their paths are the longest.
 std::vector<uint32_t> takers_of(const Place &place) { return {place.children.rbegin(), place.children.rend()}; }
 
-/// Sums [[x, first, second child], third child]. The result goes to the parent, or on top to dst.
+/// Sums [[x, first, second child], third child]. The result goes to the parent. On top it goes to dst.
 void sum_up(ScheduleWriter &writer, const Place &place, uint32_t rank) {
   assert(place.children.size() <= 3);
   const unsigned last = place.is_top ? step_dst | step_finish : 0;

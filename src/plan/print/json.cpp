@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Prints schedules as JSON: `{algorithm, collective, ..., schedules: [{rank, chunk_count, lanes: [[{chunk, ...}]]}]}`.
+// This file prints schedules as JSON:
+// `{algorithm, collective, ..., schedules: [{rank, chunk_count, lanes: [[{chunk, ...}]]}]}`.
 #include <nlohmann/json.hpp>
 
 #include "src/plan/print/print.h"

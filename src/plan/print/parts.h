@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The printers share these parts: the phase of a step, its words, and its time if every step takes one unit of time.
+// The printers share this: the phase of a step, its words, and its time if every step takes one unit of time.
 #pragma once
 
 #include <array>
@@ -10,7 +10,7 @@
 
 namespace rondo::print_parts {
 
-/// The role of a step in the whole; a colour in drawings.
+/// The role of a step. In drawings it has a colour.
 enum class Phase { send, reduce, finish, move, local };
 
 struct PhaseLook {
@@ -28,17 +28,17 @@ inline constexpr std::array<PhaseLook, 5> phase_looks{{
 [[nodiscard]] Phase phase_of(const Step &step);
 [[nodiscard]] const PhaseLook &look_of(const Step &step);
 
-/// Returns e.g. "recv(3) src send(0,2) finish", with ranks for links.
+/// Describes a step, as in "recv(3) src send(0,2) finish". The numbers are ranks, not links.
 [[nodiscard]] std::string words(const Schedule &schedule, const Step &step);
 
-/// A step in the drawing.
+/// A step in a drawing.
 struct Mark {
   uint32_t rank, lane, step;
-  uint32_t time;                   ///< the earliest unit in which all that it waits for is done
-  std::vector<uint32_t> messages;  ///< marks that receive what it sends
+  uint32_t time;                   ///< earliest unit of time at which all that the step waits for is done
+  std::vector<uint32_t> messages;  ///< the steps that receive what this step sends
 };
 
-/// Returns all steps of all ranks (one tile), in order of rank, lane, step; empty if the schedules do not fit together.
+/// Returns all steps of all ranks for one tile, ordered by rank, lane, step. Empty if the schedules do not match.
 [[nodiscard]] std::vector<Mark> lay_out(const ScheduleSet &set);
 
 [[nodiscard]] Result<void> check_drawable(const ScheduleSet &set);

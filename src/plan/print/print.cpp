@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Schedules as a table and as Graphviz, and what all the printers share.
+// This file prints schedules as a table and as Graphviz, and has the code that all printers share.
 #include "src/plan/print/print.h"
 
 #include <algorithm>
@@ -32,8 +32,8 @@ std::string ends(const Schedule &schedule, const LinkIndex (&links)[2]) {
   return text + ")";
 }
 
-/// Sets the times by relaxation in rounds. A schedule without deadlock needs as many rounds as its longest chain has
-/// steps.
+/// Computes the times, in rounds that repeat until no time changes. A schedule without deadlock needs as many rounds as
+/// its longest chain has steps.
 void set_times(std::vector<Mark> &marks) {
   bool changed = true;
   for (size_t round = 0; changed && round <= marks.size(); ++round) {

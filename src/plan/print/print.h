@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Pictures of schedules for people: a table, JSON, Graphviz and a space-time drawing.
+// These functions show schedules to people: as a table, JSON, Graphviz and a space-time drawing.
 #pragma once
 
 #include <cstdint>
@@ -11,23 +11,23 @@
 
 namespace rondo {
 
-/// The schedules of all ranks, and what they were built for.
+/// The schedules of all ranks, and the arguments for which they were built.
 struct ScheduleSet {
   rondo_algorithm_t algorithm = RONDO_ALGORITHM_RING;
-  ScheduleArgs args;  ///< rank is not used
+  ScheduleArgs args;  ///< the rank is not used
   std::vector<Schedule> schedules;
 };
 
-/// Most ranks of a drawing.
+/// The most ranks of a drawing.
 inline constexpr uint32_t drawing_rank_count_max = 64;
 
-/// Builds all ranks' schedules; args.rank is ignored.
+/// Builds the schedules of all ranks. Ignores args.rank.
 [[nodiscard]] Result<ScheduleSet> build_schedules(rondo_algorithm_t algorithm, ScheduleArgs args);
 
-/// Prints a line a step, e.g. "  2  chunk 1  recv(3) src send(0)   reduce".
+/// Prints one line for each step, such as "  2  chunk 1  recv(3) src send(0)   reduce".
 [[nodiscard]] std::string schedule_text(const ScheduleSet &set);
 [[nodiscard]] std::string schedule_json(const ScheduleSet &set);
-/// Draws the schedules. It refuses more ranks than drawing_rank_count_max.
+/// Draws the schedules. Fails for more ranks than drawing_rank_count_max.
 [[nodiscard]] Result<std::string> schedule_dot(const ScheduleSet &set);
 [[nodiscard]] Result<std::string> schedule_svg(const ScheduleSet &set);
 

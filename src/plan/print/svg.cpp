@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A schedule as a space-time drawing: a column a rank (and lane), time downwards, a box a step, an arrow a message.
+// This file draws a schedule in space and time. A rank (and lane) is a column, time goes down, a step is a box, and a
+// message is an arrow.
 #include <algorithm>
 #include <string>
 
@@ -23,7 +24,7 @@ class Drawing {
       column_count_ += static_cast<int>(schedule.lanes.size());
     }
     for (const Mark &mark : marks_) row_count_ = std::max(row_count_, static_cast<int>(mark.time) + 1);
-    // The legend wraps to the width of the columns, but has at least two places.
+    // The legend fits the width of the columns, but has at least two entries in a row.
     width_ = std::max(left + column_count_ * column_width + 12, 2 * legend_width + 40);
     legend_columns_ = (width_ - 40) / legend_width;
     const int count = static_cast<int>(print_parts::phase_looks.size());
@@ -92,7 +93,7 @@ class Drawing {
       const bool loop_back = to.rank == mark.rank;
       const auto place = [](int at_x, int at_y) { return std::to_string(at_x) + " " + std::to_string(at_y); };
       std::string way = "M" + place(x, y);
-      if (loop_back)  // beside the column
+      if (loop_back)  // drawn beside the column
         way += "C" + place(x + 62, y) + " " + place(x + 62, to_y) + " " + place(to_x, to_y);
       else
         way += "L" + place(to_x, to_y);
@@ -114,7 +115,7 @@ class Drawing {
     text_ += "</g>\n";
   }
 
-  /// Returns short words for the box: what is reduced, then where it goes.
+  /// Returns short words for the box: the operands, then the destinations.
   [[nodiscard]] static std::string flag_words(const Step &step) {
     std::string words;
     const auto add = [&](const char *word) { words += (words.empty() ? "" : "+") + std::string(word); };

@@ -1,17 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-// The verifier's rules on data, chunk by chunk.
+// This file checks the verifier's rules on data, chunk by chunk.
 //
-// The steps on one chunk and the messages between them form a graph. Its steps are evaluated in topological order with
-// sets of ranks in place of elements. A source operand of rank r is {r}; a reduction is a union, which must be
-// disjoint.
+// The steps on one chunk and the messages between them form a graph. The verifier evaluates the steps in topological
+// order, with sets of ranks in place of elements. A source operand of rank r is {r}. A reduction is a union, whose
+// operands must be disjoint.
 //
-// Order between accesses to the same memory is taken from that graph alone. A step is after the earlier steps of its
-// lane and after the sender of what it receives. Each step has a vector clock: how many steps of each lane are known to
-// be before it. Credit, and messages about other chunks, order more. A schedule that needed them to be safe is refused:
-// none of ours does, and it would break with the slot count.
+// The order between accesses to the same memory is taken from that graph alone. A step is after the earlier steps of
+// its lane, and after the sender of the data that it receives. Each step has a vector clock, which says how many steps
+// of each lane are known to be before it. Credit and messages about other chunks give more order. The verifier refuses
+// a schedule that needs that order: such a schedule would depend on the slot count, and no builder makes one.
 //
-// An access is safe if it is ordered against every conflicting one: a write after the write and the reads before it, a
-// read after the write. If a payload is read by reference, the receiving step reads the sender's memory.
+// An access is safe if it is ordered against every conflicting access. A write must follow the last write and all reads
+// after that, and a read must follow the last write. If a payload is read by reference, the receiving step reads the
+// sender's memory.
 #include <algorithm>
 #include <bit>
 #include <string>
@@ -22,10 +23,10 @@
 namespace rondo::verify_parts {
 namespace {
 
-/// A rank's chunk in one of its buffers; in place, one cell serves both.
+/// A rank's chunk in one of its buffers. In place, one cell represents both buffers.
 struct Cell {
-  uint32_t writer = none;         ///< local step that wrote it last; none if untouched
-  std::vector<uint32_t> readers;  ///< local steps that read it since
+  uint32_t writer = none;         ///< local step that wrote it last, or none
+  std::vector<uint32_t> readers;  ///< local steps that have read it since
 };
 
 class DataCheck {
@@ -54,7 +55,7 @@ class DataCheck {
       if (previous(local) != none) ++waiting_[local];
       if (waiting_[local] == 0) ready_.push_back(local);
     }
-    for (size_t next = 0; next < ready_.size(); ++next) {  // each step once
+    for (size_t next = 0; next < ready_.size(); ++next) {  // each step is visited once
       const uint32_t local = ready_[next];
       if (auto violation = evaluate(local)) return violation;
       for (const uint32_t sink : node(local).sink)
@@ -123,7 +124,7 @@ class DataCheck {
 
   [[nodiscard]] Cell &source_cell(uint32_t rank) { return is_set(args_.in_place, rank) ? recv_[rank] : send_[rank]; }
 
-  /// Returns whether the rank's send (recv) buffer has this chunk.
+  /// Returns whether the rank's recv buffer, or its send buffer, has this chunk.
   [[nodiscard]] bool holds(uint32_t rank, uint32_t chunk, bool recv) const {
     const Collective &traits = traits_of(args_.collective);
     if ((recv ? traits.target : traits.source) == BufferLayout::own_block) return chunk == rank;
@@ -146,7 +147,7 @@ class DataCheck {
 
   std::optional<Violation> read_operands(uint32_t local) {
     const Node &self = node(local);
-    uint32_t summed[4], operands = 0;  // the ranks in each operand
+    uint32_t summed[4], operands = 0;  // number of ranks in each operand
     if (self.has(step_acc)) {
       Cell &cell = recv_[self.rank];
       if (cell.writer == none || node(cell.writer).lane != self.lane)
@@ -175,7 +176,7 @@ class DataCheck {
     return {};
   }
 
-  /// Returns the cell in the sender's memory where the payload stays, or null if it is copied into the slot.
+  /// Returns the cell in the sender's memory that the receiver reads, or null if the payload is copied into the slot.
   Cell *payload_cell(uint32_t sender) {
     const Node &step = node(sender);
     if (!is_set(args_.by_reference, step.rank)) return nullptr;
@@ -185,7 +186,7 @@ class DataCheck {
   }
 
   std::optional<Violation> read_reference(uint32_t local, uint32_t sender) {
-    if (node(sender).rank == node(local).rank) return {};  // loop-back is always copied
+    if (node(sender).rank == node(local).rank) return {};  // payloads in a loop-back link are always copied
     Cell *const cell = payload_cell(sender);
     if (cell == nullptr) return {};
     if (cell->writer != payload_version_[sender])
@@ -195,7 +196,7 @@ class DataCheck {
     return {};
   }
 
-  // This part works on sets of operands.
+  // The following functions work on sets of operands.
 
   [[nodiscard]] uint64_t *set(uint32_t local) { return sets_.data() + size_t{local} * words_; }
 
@@ -245,7 +246,7 @@ class DataCheck {
     for (uint32_t rank = 0; rank < rank_count_; ++rank) {
       if (!holds(rank, chunk, true)) continue;
       const uint32_t writer = recv_[rank].writer;
-      if (writer == none) {  // in place, a move's origin has its data where it belongs
+      if (writer == none) {  // in place, the origin of a move already has its data where it belongs
         if (moves_ && is_set(args_.in_place, rank) && holds(rank, chunk, false)) continue;
         return Violation{rank, 0, 0, "chunk " + std::to_string(chunk) + " is never written"};
       }
@@ -268,19 +269,19 @@ class DataCheck {
   const VerifyArgs &args_;
   Graph &graph_;
   const uint32_t rank_count_, words_, lane_count_;
-  const bool moves_;  ///< nothing is reduced
-  std::vector<Cell> send_, recv_;  ///< by rank, of the present chunk
+  const bool moves_;  ///< true if nothing is reduced
+  std::vector<Cell> send_, recv_;  ///< cells of the current chunk, by rank
 
-  // These are by local step of the present chunk.
+  // These are indexed by local step of the current chunk.
   const std::vector<uint32_t> *steps_ = nullptr;
   std::vector<uint64_t> sets_;
-  std::vector<uint16_t> clocks_;  ///< lane_count_ each
-  std::vector<uint16_t> ordinal_; ///< from 1, in its lane
+  std::vector<uint16_t> clocks_;  ///< lane_count_ entries for each step
+  std::vector<uint16_t> ordinal_; ///< position in its lane, from 1
   std::vector<bool> finished_;
-  std::vector<uint32_t> payload_version_;  ///< the version of the payload's cell when it was posted
+  std::vector<uint32_t> payload_version_;  ///< version of the payload's cell when it was posted
   std::vector<uint32_t> waiting_, ready_;
 
-  std::optional<Violation> wrong_scale_;  ///< the first; whatever else is wrong goes before it
+  std::optional<Violation> wrong_scale_;  ///< first wrong scale; other violations are reported before it
 };
 
 }  // namespace

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The verifier's rules on single steps and on links. A link is a FIFO with one sending and one receiving lane. So if
-// both ends name the same chunks in the same order, the k-th send meets the k-th receive whatever the timing.
+// This file checks the verifier's rules on single steps and on links. A link is a FIFO with one sending and one
+// receiving lane. So if both ends name the same chunks in the same order, the k-th send always meets the k-th receive.
 #include <string>
 #include <unordered_map>
 #include <utility>
@@ -67,7 +67,7 @@ class Resolver {
     return {};
   }
 
-  /// Enters the newest node at the wires that its links name.
+  /// Adds the newest node to the wires of its links.
   std::optional<Violation> attach(const Step &step, StepFlag flag, const Schedule &schedule) {
     const auto id = static_cast<uint32_t>(graph_.nodes.size() - 1);
     Node &node = graph_.nodes[id];

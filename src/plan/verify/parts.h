@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The verifier's view of schedules: all steps of all ranks in one table, with the links resolved. Internal to it.
+// The verifier works on this view of schedules: all steps of all ranks in one table, with the links resolved.
 #pragma once
 
 #include <cstdint>
@@ -12,24 +12,24 @@ namespace rondo::verify_parts {
 
 inline constexpr uint32_t none = UINT32_MAX;
 
-/// A step of a lane of a rank.
+/// A step, in a lane of a rank.
 struct Node {
-  uint32_t rank, lane, step;  ///< lane counts over all ranks: LaneInfo
+  uint32_t rank, lane, step;  ///< lane counts over all ranks, see LaneInfo
   uint32_t chunk;
   uint8_t flags;
   MeanShifts mean_shifts;
   uint32_t recv_wire[2] = {none, none}, send_wire[2] = {none, none};
-  uint32_t source[2] = {none, none};  ///< the step that sends what recv_wire[i] delivers
-  uint32_t sink[2] = {none, none};    ///< the step that receives what goes out on send_wire[i]
-  uint32_t local = none;              ///< index among the steps of the chunk: data.cpp
+  uint32_t source[2] = {none, none};  ///< step that sends what recv_wire[i] delivers
+  uint32_t sink[2] = {none, none};    ///< step that receives what send_wire[i] carries
+  uint32_t local = none;              ///< index among the steps of the chunk, used in data.cpp
 
   [[nodiscard]] bool has(StepFlag flag) const { return (flags & flag) != 0; }
 };
 
 /// A directed link.
 struct Wire {
-  uint32_t from, to;  ///< ranks
-  std::vector<uint32_t> sends, recvs;  ///< nodes, in the order of their lane
+  uint32_t from, to;  ///< the two ranks
+  std::vector<uint32_t> sends, recvs;  ///< nodes, in the order of their lanes
 };
 
 struct LaneInfo {

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// The verifier's rule on deadlock: runs the lanes once, counting slots, and checks whether all reach their end.
+// This file checks the verifier's rule on deadlock. It runs the lanes once, counting slots, and checks whether all
+// lanes reach their end.
 //
-// One run decides for all interleavings. A step moves a slot when each of its receive links holds one and each of its
-// send links has room. No other lane takes from the links that it receives on, nor puts into those that it sends on. So
-// an enabled move stays enabled until it is done. Two enabled moves of different lanes can be done in either order with
-// the same outcome. Hence every run that stops for want of an enabled move has made the same moves (the diamond
-// property). If one run reaches the end, all do; if one is stuck, all get stuck there.
+// One run decides for all interleavings. A step is enabled if each of its receive links holds a slot and each of its
+// send links has room. No other lane takes slots from those receive links, or puts slots into those send links. So an
+// enabled step stays enabled until it runs, and two enabled steps of different lanes have the same outcome in either
+// order. Hence all runs that stop because no step is enabled have run the same steps (the diamond property). If one run
+// reaches the end, all do. If one gets stuck, all get stuck at the same steps.
 //
-// A step that receives and sends keeps the received slot until it has room to send; with a loop-back link, too.
+// A step that receives and sends keeps the received slot until it has room to send. That includes loop-back links.
 #include <algorithm>
 #include <string>
 
@@ -27,7 +28,7 @@ class Runner {
   }
 
   std::optional<Violation> run() {
-    while (!runnable_.empty()) {  // every slot is moved once
+    while (!runnable_.empty()) {  // ends, because every slot moves once
       const uint32_t lane = runnable_.back();
       runnable_.pop_back();
       cursors_[lane].queued = false;
@@ -54,7 +55,7 @@ class Runner {
     return graph_.nodes[graph_.lanes[lane].first_node + cursors_[lane].step];
   }
 
-  /// Sets slots_left, passing over empty chunks.
+  /// Sets slots_left for the next step, and skips empty chunks.
   void enter_step(uint32_t lane) {
     Cursor &cursor = cursors_[lane];
     while (!done(lane)) {
@@ -115,7 +116,7 @@ class Runner {
 
   const VerifyArgs &args_;
   const Graph &graph_;
-  std::vector<uint32_t> held_;  ///< slots in each wire
+  std::vector<uint32_t> held_;  ///< number of slots in each wire
   std::vector<Cursor> cursors_;
   std::vector<uint32_t> runnable_;
 };

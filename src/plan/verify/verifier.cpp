@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The verifier's entry, and its rule on the partition.
+// This file is the entry of the verifier, with its rule on the partition.
 #include "src/plan/verify/verifier.h"
 
 #include <algorithm>
@@ -15,7 +15,7 @@ using verify_parts::Graph;
 
 Violation whole(std::string reason) { return {0, 0, 0, std::move(reason)}; }
 
-/// Sorts; true where each range begins where the one before ends or later, and the counts add up to `total`.
+/// Sorts the ranges. Returns whether they do not overlap and their counts add up to `total`.
 bool disjoint_and_complete(std::vector<Range> &ranges, uint64_t total) {
   std::erase_if(ranges, [](const Range &range) { return range.count == 0; });
   std::sort(ranges.begin(), ranges.end(), [](const Range &a, const Range &b) { return a.begin < b.begin; });
@@ -27,7 +27,7 @@ bool disjoint_and_complete(std::vector<Range> &ranges, uint64_t total) {
   return covered == total;
 }
 
-/// Returns whether the channels' parts of `all` make up `all`.
+/// Returns whether the channels' parts of `all` together are `all`.
 bool channels_cover(Partition partition, Range all) {
   std::vector<Range> parts;
   for (partition.channel = 0; partition.channel < partition.channel_count; ++partition.channel) {

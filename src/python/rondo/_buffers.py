@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """This module finds the address, the count and the type of buffers, and allocates memory that peers map.
 
-A described buffer is a tuple: address, count, type, whether it may be written, and what keeps it alive. A tuple is
-made on every call, because an array may change its type or its memory between two calls."""
+A described buffer is a tuple: address, count, type, whether it may be written, and an owner that keeps it alive. The
+tuple is made on every call, because an array may change its type or its memory between two calls."""
 
 from __future__ import annotations
 
@@ -64,13 +64,13 @@ def type_of(dtype: Any) -> Type:
 
 
 def name_of(dtype: Any) -> str:
-    """Returns the name of a dtype. It is not a name of Rondo's if it stands for another type there."""
+    """Returns the name of a dtype. If Rondo uses that name for another type, returns another text."""
     name = str(getattr(dtype, "name", getattr(dtype, "__name__", dtype))).split(".")[-1]
     return "float8_e4m3 with infinities" if name == "float8_e4m3" else name  # Rondo's is float8_e4m3fn elsewhere
 
 
 class Buffer:
-    """A buffer whose address and type are found once, for use in many calls.
+    """A buffer whose address and type are determined once, for use in many calls.
 
     A Buffer can take the place of an array in every call. It also gives elements a type that the array does not have.
 
@@ -114,7 +114,7 @@ _from_buffer = c_char.from_buffer
 
 
 def describe(data: Any) -> Described:
-    """Describes a buffer. It stays pinned as long as the last element of the result lives."""
+    """Describes a buffer. The last element of the result pins the buffer while it lives."""
     if type(data) is Buffer:
         return data._described
     try:
@@ -144,7 +144,7 @@ _release_buffer.argtypes, _release_buffer.restype = (ctypes.POINTER(PyBuffer),),
 
 
 class Pinned:
-    """The memory of an object that may not be written, pinned until this object ends."""
+    """The memory of a read-only object, which is pinned until this object ends."""
 
     __slots__ = ("view",)
 
@@ -197,13 +197,13 @@ def refuse_type(data: Any, what: str) -> NoReturn:
 
 
 def refuse_strides(data: Any) -> NoReturn:
-    """Raises the exception for an array whose elements are not one after another."""
+    """Raises the exception for an array that is not contiguous."""
     raise InvalidArgument(f"this {type(data).__name__} is not contiguous in the order of C. Pass a contiguous copy, "
                           "such as numpy.ascontiguousarray(x) or x.contiguous(), and copy a result back")
 
 
 def describe_foreign(data: Any) -> Described:
-    """Describes what has no buffer protocol: arrays of a device, of ml_dtypes, and of PyTorch."""
+    """Describes an object without the buffer protocol: an array of a device, of ml_dtypes, or of PyTorch."""
     interface = getattr(data, "__cuda_array_interface__", None) or getattr(data, "__array_interface__", None)
     if interface is not None:
         return describe_interface(data, interface)

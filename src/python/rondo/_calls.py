@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """This module has the collectives and messages of a communicator.
 
-Each method describes its buffers, checks what C cannot see, and ends with `_call()`. The method that is called most,
-`all_reduce()`, makes the plain call in place: it costs about two microseconds more than in C."""
+Each method describes its buffers, checks properties that C cannot see, and ends with `_call()`. The exception is
+`all_reduce()`, which is called most and calls C itself. It takes about two microseconds longer than in C."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def new_like(data: Any, described: Described, shape: Tuple[int, ...], count: int
 
 
 def shape_of(data: Any, described: Described) -> Tuple[int, ...]:
-    """Returns the shape of an array, or the count of what has no shape."""
+    """Returns the shape of an array. If the object has no shape, returns its count."""
     shape = getattr(data, "shape", None)
     return (described[1],) if shape is None else tuple(shape)
 
@@ -91,9 +91,9 @@ def sizes(values: Optional[Sequence[int]], rank_count: int, name: str) -> Any:
 
 
 def room(counts: Any, places: Any) -> int:
-    """Returns how many elements blocks of these counts take, at their places or one after another.
+    """Returns the elements up to the end of the last block. The blocks are at `places`, or follow each other.
 
-    An empty block takes none, wherever it is."""
+    Empty blocks are ignored."""
     if not places:
         return sum(counts)
     return max((place + count for place, count in zip(places, counts) if count), default=0)
@@ -110,9 +110,9 @@ def output_of_room(data: Any, count: int, type_: int) -> Described:
 class Calls:
     """The calls of a communicator. Buffers are arrays, or rondo.Buffer. Every rank makes the same collectives.
 
-    On host memory, a call without a stream returns its output when the operation is complete. With a rondo.Stream it
-    returns a Work at once, which keeps the buffers alive. On a device, a call returns its output when the operation is
-    enqueued, on a stream of CUDA or, without one, on the default stream. The caller keeps the buffers alive
+    On host memory, a call without a stream returns its output when the operation is complete. With a rondo.Stream, the
+    call returns a Work at once, which keeps the buffers alive. On a device, a call returns its output when the
+    operation is enqueued on the given CUDA stream, or on the default stream. The caller must keep the buffers alive
     until the stream has passed the operation."""
 
     _handle: Optional[int]
@@ -125,11 +125,11 @@ class Calls:
 
     @property
     def size(self) -> int:
-        """Returns how many ranks there are. NotReadyError is raised while the communicator is being made."""
+        """Returns the number of ranks. NotReadyError is raised while the communicator is being made."""
         return self._complete()[1]
 
     def _complete(self) -> Tuple[int, int]:
-        """Returns the rank and the size, and asks the library for them at first."""
+        """Returns the rank and the size. The first call asks the library."""
         if self._place is None:
             rank, size = c_int(), c_int()
             check(C.rondo_comm_rank(self._handle, byref(rank)), self._handle)
@@ -165,7 +165,7 @@ class Calls:
                           stream, data if out is None else out, (send, recv))
 
     def reduce(self, data: Any, out: Any = None, root: int = 0, op: Any = "sum", stream: Any = None) -> Any:
-        """Reduces an array over all ranks, on `root`, in place or into `out`. Other ranks' arrays are as before."""
+        """Reduces an array over all ranks, on `root`, in place or into `out`. Arrays of other ranks do not change."""
         send = describe(data)
         result, recv = data if out is None else out, NOTHING
         if self.rank == root:
@@ -194,7 +194,7 @@ class Calls:
                      out: Any = None, stream: Any = None) -> Any:
         """Works as all_gather() with blocks of different sizes: rank r sends counts[r] elements.
 
-        The blocks stand in `out` at `displacements`, or one after another."""
+        The blocks go to `displacements` in `out`. Without displacements, they follow each other."""
         send, each = describe(data), sizes(counts, self.size, "counts")
         places = sizes(displacements, self.size, "displacements")
         if send[1] != each[self.rank]:
@@ -206,7 +206,7 @@ class Calls:
         return self._call(C.rondo_all_gather_v, (send[0], recv[0], each, places, send[2]), stream, out, (send, recv))
 
     def reduce_scatter(self, data: Any, out: Any = None, op: Any = "sum", stream: Any = None) -> Any:
-        """Reduces an array of `size` blocks over all ranks, and leaves one block on each, in `out`.
+        """Reduces an array of `size` blocks over all ranks, and gives each rank one block of the result, in `out`.
 
         A new output has the shape data.shape[1:] if the first dimension is `size`."""
         send = describe(data)
@@ -249,8 +249,8 @@ class Calls:
                      recv_displacements: Optional[Sequence[int]] = None, out: Any = None, stream: Any = None) -> Any:
         """Works as all_to_all() with blocks of different sizes: rank r receives send_counts[r] elements of `data`.
 
-        The block of rank r, of recv_counts[r] elements, goes to recv_displacements[r] of `out`. Without displacements
-        the blocks stand one after another."""
+        The block from rank r has recv_counts[r] elements and goes to recv_displacements[r] of `out`. Without
+        displacements, the blocks follow each other."""
         send, sent = describe(data), sizes(send_counts, self.size, "send_counts")
         sent_at = sizes(send_displacements, self.size, "send_displacements")
         got, got_at = sizes(recv_counts, self.size, "recv_counts"), sizes(recv_displacements, self.size,
@@ -268,7 +268,7 @@ class Calls:
     def gather(self, data: Any, out: Any = None, root: int = 0, stream: Any = None) -> Any:
         """Collects the arrays of all ranks on `root`. A new output has the shape (size, *data.shape).
 
-        Other ranks get `out` back, which may be None."""
+        On other ranks the result is `out`, which may be None."""
         send, recv = describe(data), NOTHING
         if self.rank == root:
             count = send[1] * self.size
@@ -294,7 +294,7 @@ class Calls:
                           stream, out, (send, recv))
 
     def scatter(self, data: Any, out: Any, root: int = 0, stream: Any = None) -> Any:
-        """Hands the blocks of `data` on `root` out: block r goes into `out` of rank r. Other ranks pass None."""
+        """Sends block r of `data` on `root` to `out` of rank r. Other ranks pass None as `data`."""
         send, recv = NOTHING, describe(out)
         if not recv[3]:
             unfit(recv, recv[1], recv[2])
@@ -354,9 +354,9 @@ class Calls:
 
     def _call(self, function: Callable[..., int], arguments: Tuple[Any, ...], stream: Any, result: Any,
               held: Any) -> Any:
-        """Calls a function of C, which takes the communicator and the stream last, and returns what the caller gets.
+        """Calls a function of C, which takes the communicator and the stream last, and returns the result for the user.
 
-        What keeps the buffers alive is set before the call, because Ctrl-C may raise an exception after it."""
+        The owners of the buffers are stored before the call, because Ctrl-C may raise an exception after it."""
         group = state.group
         if type(stream) is not Stream:
             if group is not None:

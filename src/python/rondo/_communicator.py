@@ -23,10 +23,10 @@ NOT_READY = int(Status.NOT_READY)
 
 
 class UniqueId(bytes):
-    """The name of a communicator that is to be made. It carries a secret: hand it only to members of the group."""
+    """The name of a communicator that is yet to be made. It contains a secret, so give it only to the members."""
 
     def free(self) -> None:
-        """Gives up an id that this process made and did not use."""
+        """Discards an id that this process made and did not use."""
         check(C.rondo_unique_id_free(byref(rondo_unique_id_t.from_buffer_copy(self))))
 
     def __repr__(self) -> str:
@@ -36,7 +36,7 @@ class UniqueId(bytes):
 
 
 def unique_id(network_interface: Optional[str] = None) -> UniqueId:
-    """Makes an id, and listens for the group in this process.
+    """Makes an id, and starts to listen for the group in this process.
 
     >>> import pickle, rondo
     >>> name = rondo.unique_id()
@@ -59,7 +59,7 @@ class OperationStatistics(NamedTuple):
 
 
 class Statistics(NamedTuple):
-    """The work of a communicator on this rank: in all, and by the name of each collective that has run."""
+    """The work of a communicator on this rank: the total, and sums for each collective that has run, by its name."""
 
     total: OperationStatistics
     collectives: Dict[str, OperationStatistics]
@@ -99,8 +99,8 @@ class Plan(NamedTuple):
 
 
 class Registration:
-    """A registered buffer, which is kept alive while it is registered. It ends with its `with` block, by deregister(),
-    or with the communicator."""
+    """A registered buffer, which stays alive while it is registered. The registration ends with its `with` block, by
+    deregister(), or with the communicator."""
 
     def __init__(self, comm: "Communicator", handle: int, held: Any) -> None:
         self._comm, self._handle, self._held = comm, handle, held
@@ -159,7 +159,7 @@ class Communicator(Calls):
 
     @classmethod
     def _of(cls, handle: Optional[int]) -> "Communicator":
-        """Takes over a handle that the library made."""
+        """Takes ownership of a handle that the library made."""
         made = cls.__new__(cls)
         made._reset()
         made._handle = handle
@@ -167,7 +167,7 @@ class Communicator(Calls):
         return made
 
     def ready(self) -> bool:
-        """Returns whether the communicator is made, which only a nonblocking one may not be yet."""
+        """Returns whether the communicator is made. It returns False only for a nonblocking communicator."""
         status = c_int()
         check(C.rondo_comm_get_async_error(self._handle, byref(status)), self._handle)
         if status.value == NOT_READY:
@@ -182,11 +182,11 @@ class Communicator(Calls):
             time.sleep(POLL_S)
 
     def split(self, color: Optional[int], key: int = 0, **options: Any) -> Optional["Communicator"]:
-        """Makes a communicator of the ranks that give an equal color, in the order of their keys, then of their ranks.
+        """Makes a communicator of the ranks that give an equal color, ordered by their keys, then by their ranks.
 
-        Every rank calls it. A color of None, or of -1, gives no communicator, and the result is None. Without options,
-        the parts have the configuration of this communicator. With options, they keep its device, and options that
-        are not given have their defaults.
+        Every rank calls it. With a color of None or -1, this rank gets None. Without options, the parts have the
+        configuration of this communicator. With options, they have its device, and other options that are not given
+        have their defaults.
 
         >>> import rondo
         >>> with rondo.init() as comm, comm.split(color=comm.rank % 2) as half:
@@ -204,9 +204,10 @@ class Communicator(Calls):
     def shrink(self, excluded: Sequence[int] = (), abort: bool = False, **options: Any) -> "Communicator":
         """Makes a communicator of the ranks that are not in `excluded`, in their order.
 
-        These ranks call it, with equal lists; the excluded ones do not. It works on a communicator that has failed or
-        was revoked. With `abort`, it first ends the operations of this communicator, on all ranks. If another rank
-        ends meanwhile, RemoteError names it: call it again and exclude that rank, too. Options are as in split().
+        The remaining ranks call it, with equal lists. Excluded ranks do not call. It works on a communicator that has
+        failed or was revoked. With `abort`, it first ends the operations of this communicator, on all ranks. If
+        another rank ends during the call, RemoteError names it. Then call again, and exclude that rank, too. Options
+        are as in split().
 
         >>> import rondo
         >>> with rondo.init() as comm:
@@ -225,7 +226,7 @@ class Communicator(Calls):
         return Communicator._of(handle.value)
 
     def revoke(self) -> None:
-        """Ends all operations of the communicator, on all ranks, with RevokedError. shrink() is left."""
+        """Ends all operations of the communicator, on all ranks, with RevokedError. Afterwards call shrink()."""
         check(C.rondo_comm_revoke(self._handle), self._handle)
 
     def flush(self) -> None:
@@ -264,7 +265,7 @@ class Communicator(Calls):
         return Memory(reserved.value, used.value)
 
     def statistics(self) -> Statistics:
-        """Returns the cost of this rank's operations since the communicator was made.
+        """Returns the statistics of this rank's operations since the communicator was made.
 
         >>> import array, rondo
         >>> with rondo.init() as comm:
@@ -306,7 +307,7 @@ class Communicator(Calls):
         self._finalized = True
 
     def destroy(self) -> None:
-        """Waits for this rank's operations, then frees everything. A second call has no effect."""
+        """Waits for this rank's operations, then frees all resources. A second call has no effect."""
         handle, self._handle = self._handle, None
         if handle is not None:
             check(C.rondo_comm_destroy(handle))
@@ -345,7 +346,7 @@ def init(device: Optional[int] = None, timeout: Optional[float] = None, **option
     """Makes a communicator of all ranks of the job that the environment describes.
 
     It reads the environment of `rondo run`, torchrun, Open MPI, MPICH and Slurm. Without a launcher, this process is
-    the only rank. The options are those of Communicator.
+    the only rank. The options are the same as in Communicator().
 
     >>> import rondo
     >>> with rondo.init(algorithm="ring") as comm:

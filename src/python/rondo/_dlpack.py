@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""This module reads arrays by DLPack, the protocol by which frameworks hand tensors to each other."""
+"""This module reads arrays by DLPack, the protocol by which frameworks exchange tensors."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Refused(Exception):
 
 
 def read(data: Any) -> Tuple[int, int, str, Any]:
-    """Returns the address, the count, the name of the type, and what keeps the tensor alive."""
+    """Returns the address, the count, the name of the type, and an object that keeps the tensor alive."""
     capsule = data.__dlpack__()
     tensor = Tensor.from_address(_pointer_of(capsule, b"dltensor"))
     name = NAMES.get((tensor.code, tensor.bits))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""This module has the exceptions, and makes them of what the C API reports."""
+"""This module has the exceptions, and makes them from errors of the C API."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ class SystemCallError(Error):
 
 
 class AuthenticationError(Error):
-    """The other end of a connection did not prove to know the secret."""
+    """The other end of a connection did not prove that it knows the secret."""
 
     default_status = Status.AUTHENTICATION
 
@@ -135,7 +135,7 @@ CLASSES = {kind.default_status: kind for kind in (
 
 
 def known_status(number: int) -> Status:
-    """Returns the status, or INTERNAL for one of a later version of the library."""
+    """Returns the status. For a status of a later version of the library, returns INTERNAL."""
     try:
         return Status(number)
     except ValueError:
@@ -151,7 +151,7 @@ def told(error: rondo_error_t) -> Error:
 
 
 def failure(number: int, comm: Optional[int] = None) -> Error:
-    """Returns the exception of a call that returned the status `number`, with what the library knows about it."""
+    """Returns the exception of a call that returned the status `number`. The library describes the error."""
     status = known_status(number)
     error = rondo_error_t()
     error.size = sizeof(error)
@@ -169,6 +169,6 @@ def failure(number: int, comm: Optional[int] = None) -> Error:
 
 
 def check(number: int, comm: Optional[int] = None) -> None:
-    """Raises the exception of a status other than RONDO_OK."""
+    """Raises an exception if the status is not RONDO_OK."""
     if number:
         raise failure(number, comm)

@@ -66,7 +66,7 @@ class Group:
 
 
 def group() -> Group:
-    """Makes a group: its calls are kept, and all are enqueued at the end of the `with` block.
+    """Makes a group. Its calls are kept, and the end of the `with` block enqueues all of them.
 
     If an exception leaves the block, nothing is enqueued. Messages of one group run at once, so they cannot wait for
     each other.

@@ -13,7 +13,7 @@ SONAME = "librondo.so.0"
 
 
 def open_library() -> ctypes.CDLL:
-    """Opens the library that was installed with this package, or else the one that the dynamic linker finds."""
+    """Opens the library that was installed with this package. If there is none, the dynamic linker searches for it."""
     place = os.path.normpath(os.path.join(os.path.dirname(os.path.abspath(__file__)), LIBRARY))
     reasons = []
     for name in ([place] if os.path.exists(place) else []) + [SONAME]:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """This module has host streams, events, and the handle of one operation on a stream.
 
-While an operation runs, its buffers have one more reference, which no object of Python owns. So neither the collection
-of a cycle nor the end of the interpreter frees memory that the stream's thread uses."""
+While an operation runs, its buffers have one more reference, which no object of Python owns. So neither the garbage
+collector nor the end of the interpreter frees memory that the stream's thread uses."""
 
 from __future__ import annotations
 
@@ -102,16 +102,16 @@ class Work:
         self.result = result
 
     def done(self) -> bool:
-        """Returns whether the operation is done, which includes that it failed."""
+        """Returns whether the operation is done. A failed operation is done, too."""
         if not self._done:
             self._stream._retire()
         return self._done
 
     def wait(self, timeout: Optional[float] = None) -> bool:
-        """Waits until the operation is done. Returns False if `timeout` seconds have passed before.
+        """Waits until the operation is done. Returns False if `timeout` seconds have passed first.
 
-        If the communicator had failed by then, its failure is raised. If it was destroyed before anybody saw the end of
-        the operation, InvalidHandle is raised."""
+        If the communicator has failed, its failure is raised. If the communicator was destroyed before the end of the
+        operation was noticed, InvalidHandle is raised."""
         if not self._stream._wait(self, timeout):
             return False
         if self._failure is not None:
@@ -132,7 +132,7 @@ class Work:
         self._held = None
 
     def _finish(self) -> None:
-        """Notes how the operation ended, and lets go of its buffers."""
+        """Notes how the operation ended, and releases its buffers."""
         if self._done:  # an interrupt left it in the list
             return
         status = c_int()
@@ -177,17 +177,17 @@ class Stream:
         check(C.rondo_stream_wait_event(self._live(), event._handle))
 
     def synchronize(self) -> None:
-        """Waits until everything is done. Raises the first failure since the last call."""
+        """Waits until all operations are done. Raises the first failure since the previous call."""
         status = C.rondo_stream_synchronize(self._handle)
         self._retire()
         check(status)
 
     def done(self) -> bool:
-        """Returns whether everything is done."""
+        """Returns whether all operations are done."""
         return ready(C.rondo_stream_query(self._handle))
 
     def destroy(self) -> None:
-        """Waits until everything is done, then ends the stream. A second call has no effect."""
+        """Waits until all operations are done, then ends the stream. A second call has no effect."""
         handle, self._handle = self._handle, None
         if handle is None:
             return
@@ -200,7 +200,7 @@ class Stream:
         check(status)
 
     def _live(self) -> int:
-        """Returns the handle. C would take that of a destroyed stream, NULL, for no stream."""
+        """Returns the handle. A destroyed stream has none, and C would read NULL as a call without a stream."""
         if self._handle is None:
             raise InvalidHandle("the stream was destroyed before")
         return self._handle
@@ -238,7 +238,7 @@ class Stream:
         return work
 
     def _retire(self) -> None:
-        """Lets go of the buffers of operations that are done."""
+        """Releases the buffers of operations that are done."""
         ended = []  # what may run code of the program when it ends, which must not be inside of the lock
         with self._lock:
             while self._pending and C.rondo_event_query(self._pending[0]._event) != NOT_READY:
@@ -250,7 +250,7 @@ class Stream:
                     self._events.append(event)
 
     def _wait(self, work: Work, timeout: Optional[float]) -> bool:
-        """Waits until `work` is done, or the time is over."""
+        """Waits until `work` is done, or `timeout` seconds have passed."""
         end = None if timeout is None else time.monotonic() + timeout
         while not work.done():
             event = work._event

@@ -34,7 +34,7 @@ class HostLane:
         self._lock = threading.Lock()  # of a communicator, one call at a time
 
     def run(self, body: Body, waits: bool, result: Sequence[torch.Tensor], finish: Finish) -> Work:
-        """Makes the calls of `body`. If `waits`, they are complete when this method returns."""
+        """Makes the calls of `body`. With `waits`, they are complete when this method returns."""
         work = Work(self._names, result, self._completer, finish)
         try:
             with self._lock:
@@ -81,7 +81,7 @@ class DeviceWork(Work):
         return True
 
     def get_future(self) -> "torch.futures.Future[Any]":
-        """Returns a future that is done at once, in the order of the device's stream."""
+        """Returns a future that is already done. Its value is valid in the order of the device's stream."""
         future: "torch.futures.Future[Any]" = torch.futures.Future(devices=[self._lane.device])
         with torch.cuda.stream(self._lane.stream):
             future.set_result(list(self._result))
@@ -92,7 +92,7 @@ class DeviceWork(Work):
 
 
 class DeviceLane:
-    """The collectives on a CUDA device. They run on a stream of their own, after the caller's stream."""
+    """The collectives on a CUDA device. They run on a separate stream, after the work of the caller's stream."""
 
     def __init__(self, comm: Communicator, names: Names, device: torch.device) -> None:
         self.comm, self.names, self.device = comm, names, device

@@ -60,7 +60,7 @@ pool = Pool()
 
 
 def allocate(count: int, dtype: Any, device: Any) -> torch.Tensor:
-    """Returns a tensor for communication. On a device it is a plain one."""
+    """Returns a tensor for communication. On a device it is an ordinary tensor."""
     if torch.device(device).type != "cpu":
         return torch.empty(count, dtype=dtype, device=device)
     return pool.tensor(count, dtype)

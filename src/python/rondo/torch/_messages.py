@@ -35,7 +35,7 @@ class Channel:
         threading.Thread(target=self._connect, args=arguments, name="rondo messages", daemon=True).start()
 
     def post(self, buffer: Buffer, work: Work) -> Work:
-        """Enqueues a message, or keeps it until the other rank is there."""
+        """Enqueues a message, or keeps it until the other rank has joined."""
         with self._lock:
             if self._error is not None:
                 work._fail(work._names.explained(self._error))
@@ -54,7 +54,7 @@ class Channel:
             work._fail(work._names.explained(error))
 
     def _connect(self, *arguments: Any) -> None:
-        """Waits for the other rank, then enqueues what was posted in the meantime."""
+        """Waits for the other rank, then enqueues the messages that were posted in the meantime."""
         comm, stream, failed = None, None, None
         try:
             comm = rendezvous(*arguments)

@@ -15,7 +15,7 @@ FIRST_PAUSE_S, LAST_PAUSE_S = 0.0002, 0.01
 def fetch(store: Any, key: str, seconds: float) -> bytes:
     """Waits until the store has a value, and returns it.
 
-    It polls, because a waiting call would hold up all other threads that use the connection of the store."""
+    It polls, because a waiting call would block all other threads that use the store's connection."""
     end, pause = time.monotonic() + seconds, FIRST_PAUSE_S
     while not store.check([key]):
         if time.monotonic() >= end:
@@ -28,7 +28,7 @@ def fetch(store: Any, key: str, seconds: float) -> bytes:
 
 def rendezvous(store: Any, key: str, rank: int, size: int, seconds: float, device: Optional[int],
                options: Mapping[str, Any]) -> Communicator:
-    """Makes a communicator. Rank 0 publishes the id, which carries a secret, under `key`."""
+    """Makes a communicator. Rank 0 publishes the id, which contains a secret, under `key`."""
     try:
         return joined(store, key, rank, size, seconds, device, options)
     except TimeoutError as error:

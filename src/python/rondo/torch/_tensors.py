@@ -26,7 +26,7 @@ Finish = Optional[Callable[[], None]]
 
 
 def check(tensor: torch.Tensor) -> torch.Tensor:
-    """Refuses a tensor whose elements are not one after another in memory."""
+    """Refuses a tensor that is not contiguous."""
     if tensor.layout is not torch.strided:
         raise UnsupportedError(f"a tensor of the layout {tensor.layout} cannot be passed: convert it by to_dense()")
     if not tensor.is_contiguous():
@@ -35,7 +35,7 @@ def check(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def moved(tensor: torch.Tensor) -> Buffer:
-    """Describes a tensor that is copied. A type that Rondo does not have goes as bytes."""
+    """Describes a tensor that is copied. If Rondo does not have its type, it is copied as bytes."""
     check(tensor)
     type_ = TYPES.get(tensor.dtype)
     if type_ is None:
@@ -84,7 +84,7 @@ def reduced(tensor: torch.Tensor, reduction: Any) -> Tuple[Buffer, Any]:
 
 
 def in_a_row(tensors: Sequence[torch.Tensor]) -> bool:
-    """Returns whether the tensors are parts of one storage, and each begins where the one before ends."""
+    """Returns whether the tensors are consecutive parts of one storage."""
     end, storage = tensors[0].data_ptr(), tensors[0].untyped_storage().data_ptr()
     for tensor in tensors:
         if tensor.data_ptr() != end or tensor.untyped_storage().data_ptr() != storage:
@@ -94,13 +94,13 @@ def in_a_row(tensors: Sequence[torch.Tensor]) -> bool:
 
 
 def joined(tensors: Sequence[torch.Tensor]) -> torch.Tensor:
-    """Returns the memory of tensors in a row as one tensor."""
+    """Returns the memory of consecutive tensors as one tensor."""
     first = tensors[0].detach()
     return first.as_strided((sum(tensor.numel() for tensor in tensors),), (1,), first.storage_offset())
 
 
 def flat_output(tensors: Sequence[torch.Tensor]) -> Tuple[torch.Tensor, Finish]:
-    """Returns one tensor for the blocks of several, and what copies the blocks to them, if they are elsewhere."""
+    """Returns one tensor for the blocks of several, and a function that copies blocks to tensors elsewhere."""
     for tensor in tensors:
         check(tensor)
     sizes = [tensor.numel() for tensor in tensors]
@@ -116,7 +116,7 @@ def flat_output(tensors: Sequence[torch.Tensor]) -> Tuple[torch.Tensor, Finish]:
 
 
 def flat_input(tensors: Sequence[torch.Tensor]) -> torch.Tensor:
-    """Returns one tensor with the elements of several, without a copy if they are in a row."""
+    """Returns one tensor with the elements of several. If they are consecutive, nothing is copied."""
     for tensor in tensors:
         check(tensor)
     if in_a_row(tensors):

@@ -16,7 +16,7 @@ from ._failures import Names
 
 
 class Completer:
-    """A thread that sets the futures of works in the order in which they were asked for. It starts with the first."""
+    """A thread that sets futures in the order in which they were requested. It starts at the first request."""
 
     def __init__(self) -> None:
         self._works: "queue.SimpleQueue[Work]" = queue.SimpleQueue()
@@ -55,7 +55,7 @@ class Work(C10dWork):
         self._future: Optional[torch.futures.Future[Any]] = None  # what follows from it
 
     def _start(self, inner: Any) -> "Work":
-        """Takes over the operation of the library, or None if it is complete."""
+        """Takes the operation of the library, or None if it is complete."""
         self._inner = inner
         if inner is None:
             self._end(None)
@@ -69,7 +69,7 @@ class Work(C10dWork):
         return self
 
     def _end(self, error: Optional[BaseException]) -> None:
-        """Copies results to where they belong, and notes the end. Later calls have no effect."""
+        """Copies results to their tensors, and notes the end. Later calls have no effect."""
         with self._lock:
             if self._done:
                 return
@@ -82,7 +82,7 @@ class Work(C10dWork):
             self._error, self._done = error, True
 
     def _await(self, seconds: Optional[float]) -> bool:
-        """Waits until the operation is done. Returns False if the time is over before."""
+        """Waits until the operation is done. Returns False if the time is over first."""
         if not self._enqueued.wait(seconds):
             return False
         inner = self._inner
