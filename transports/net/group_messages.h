@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// This file implements MessageBoards where ranks are on several hosts. The ranks of this host publish in the segment,
-// also about messages with ranks of other hosts. A rank of another host is asked over the control plane, when a rank
-// needs to know.
+// This file implements MessageBoards for ranks on several hosts. The ranks of this host publish all their messages in
+// the shared segment. To learn about a rank of another host, a rank asks over the control plane.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +17,7 @@ class GroupMessages final : public MessageBoards {
   struct Parts {
     MessageBoards *local = nullptr;     ///< of this host: ranks are counted by `local_index`, and peers in the group
     std::vector<uint32_t> local_index;  ///< by rank, as in GroupParts
-    /// Sees to it that what a completed batch has posted leaves without another call of this rank.
+    /// Flushes what a completed batch has posted, so that it leaves without another call of this rank.
     std::function<void()> settle;
     /// Asks a rank of another host, as Control::pair().
     std::function<std::optional<MessageReport>(uint32_t of, bool sends, uint64_t message, uint64_t since_ns)> ask;
