@@ -120,9 +120,9 @@ bool Control::is_deserted() const {
 }
 
 /// Repeats the last updates until they are acknowledged or the patience is over, because no rank of this host can send
-/// them later. Updates without an acknowledgement may be lost in two cases: the connection is closed while received
-/// bytes are unread, or the network ends with its last process, as in a container. If several ranks leave at once, each
-/// may find that it is the last one. Still, the updates are sent only once.
+/// them later. An unacknowledged update may be lost in two cases: the connection is closed while received bytes are
+/// unread, or a container's network ends with its last process. If several ranks leave at once, each may find that it
+/// is the last one. Still, the updates are sent only once.
 void Control::say_farewell() {
   const uint64_t begun_ns = now_ns();
   if (parts_.local->failed()) send_failure();  // a full connection may have left it out

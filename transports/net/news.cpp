@@ -143,8 +143,8 @@ void News::take_down(ByteReader body) {
   }
 }
 
-/// Searches the remaining paths and the lost hosts, if since the last search another connection went down or another
-/// rank left or ended.
+/// Finds the remaining paths and the lost hosts, if another connection went down or another rank left since the last
+/// search.
 void News::find_lost() {
   const auto seen = std::pair(header().downs, header().gone_ranks);
   if (overlay_.is_mesh() || found_ == seen) return;
@@ -182,7 +182,7 @@ bool News::is_cut_off(uint32_t host, const std::vector<bool> &part) const {
 
 /// Finds a host that ended while one of its neighbours is stopped. Paths over that neighbour still seem to lead to it.
 /// A live host would report a connection that is down, just as the other end does. So the host has ended, or is cut off
-/// from all running hosts, if two conditions hold: most of its connections are reported down by the other ends only,
+/// from all running hosts, if two conditions hold. Most of its connections are reported down by the other ends only,
 /// and no further report arrives for hidden_ns. If this rank stood still, the wait starts again, because reports may be
 /// on their way.
 void News::find_hidden(uint64_t now_ns) {
