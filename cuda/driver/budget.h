@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// This file says what kernels use of a device, and how many of their blocks the device holds at once.
+// This file says which resources of a device kernels use, and how many of their blocks are resident on the device at
+// once.
 #pragma once
 
 #include <algorithm>
@@ -14,30 +15,30 @@
 namespace rondo::cuda {
 
 inline constexpr uint32_t default_channel_count = 4;
-/// Returns the channels of a rank's connections on a device, each of which is a block. If `wanted` is 0, no number was
-/// requested, and a rank has the least. If `limit` is 0, there is no limit.
+/// Returns the number of channels of a rank's connections on a device. Each channel is a block. A `wanted` of 0 means
+/// no request, which gives the smallest number. A `limit` of 0 means no limit.
 [[nodiscard]] constexpr uint32_t connection_channels(uint32_t wanted, uint32_t limit) {
   const uint32_t channels = wanted != 0 ? wanted : default_channel_count;
   return limit != 0 && limit < channels ? limit : channels;
 }
 inline constexpr uint32_t ll_slot_bytes = 4 << 10;
 inline constexpr uint32_t channel_lanes_max = 2;  ///< a tree has two lanes
-/// Threads of a block of any kernel that waits; the lanes of a channel share them. All sizes are equal: a block that
-/// sits alone on a multiprocessor keeps larger ones out. Counts of blocks of several sizes would not say what can be
-/// resident.
+/// The threads in a block of any kernel that waits; the lanes of a channel share them. All blocks have this size. If
+/// sizes differed, a block that has a multiprocessor to itself would keep larger ones out. Then counts of blocks would
+/// not say what can be resident.
 inline constexpr uint32_t block_threads_max = 256;
 
-/// The most device memory that the slots of `simple` of one rank use: slots shrink as ranks and channels grow.
+/// The most device memory, in bytes, for the `simple` slots of one rank. Slots shrink as ranks and channels grow.
 inline constexpr uint64_t slot_memory_bytes = 64 << 20;
 inline constexpr uint32_t slot_bytes_max = 128 << 10, slot_bytes_min = 4 << 10;
 inline constexpr uint32_t slot_count_max = 8, slot_count_min = 4;
-/// Returns the slots of a connection if no number is requested. Slots get fewer before they shrink, since each slot
-/// costs a wait.
+/// Returns the number of slots of a connection, if none is requested. Slots become fewer before they become smaller,
+/// because each slot costs a wait.
 [[nodiscard]] constexpr uint32_t slot_count_for(uint32_t rank_count, uint32_t channel_count) {
   const uint64_t bytes = uint64_t{rank_count} * channel_count * slot_bytes_max;
   return bytes * slot_count_max > slot_memory_bytes ? slot_count_min : slot_count_max;
 }
-/// Returns the bytes of a slot if no size is requested. It is a power of two.
+/// Returns the size of a slot in bytes, if none is requested. It is a power of two.
 [[nodiscard]] constexpr uint32_t slot_bytes_for(uint32_t rank_count, uint32_t channel_count, uint32_t slot_count) {
   const uint64_t slots = uint64_t{rank_count} * channel_count * slot_count;
   uint32_t bytes = slot_bytes_max;
@@ -45,30 +46,31 @@ inline constexpr uint32_t slot_count_max = 8, slot_count_min = 4;
   return bytes;
 }
 
-/// The limits of the kernel that needs most resources, with the most lanes of a block. Every block counts as a block of
-/// that kernel.
+/// The limits of the kernel that needs the most resources, for blocks with the most lanes. Every block counts as a
+/// block of that kernel.
 struct BlockBudget {
   uint32_t block_threads = 0;
   uint32_t shared_bytes = 0;  ///< of a block
   uint32_t blocks_per_multiprocessor = 0;
-  uint64_t blocks = 0;  ///< of the device: the blocks of all ranks of a process must fit
+  uint64_t blocks = 0;  ///< on the device: the blocks of all ranks of a process must fit
   uint64_t multiprocessors = 0;
 };
 
-/// Returns how many of the free blocks one communicator takes: other communicators want some, too.
+/// Returns how many free blocks one communicator takes: half of them, because other communicators need some, too.
 [[nodiscard]] inline uint64_t half_of_free_blocks(const BlockBudget &budget, uint64_t claimed_blocks) {
   return (budget.blocks - std::min(budget.blocks, claimed_blocks)) / 2;
 }
-/// Returns the blocks of each rank on a device: its multiprocessors, or `left` if that is less, divided by the ranks.
+/// Returns the blocks of each rank on a device. The ranks divide the multiprocessors of the device, or `left` if that
+/// is less.
 [[nodiscard]] inline uint64_t blocks_for_each_rank(const BlockBudget &budget, uint64_t left, uint64_t rank_count) {
   return std::min(budget.multiprocessors, left) / rank_count;
 }
 
-/// Returns the budget for a communicator that uses `kernels`. Blocks of load_store fit it, since they have no more
-/// threads and less shared memory.
+/// Returns the budget for a communicator that uses `kernels`. Blocks of load_store always fit it, because they have no
+/// more threads and less shared memory.
 [[nodiscard]] Result<BlockBudget> block_budget(const KernelSet &kernels, const CudaDevice &device);
 
-/// The blocks of a device that a rank of this process may have, and the estimated use by other processes.
+/// The blocks of a device that a rank of this process may have, and an estimate of the blocks that other processes use.
 struct ClaimedBlocks {
   DeviceUuid device{};
   uint64_t blocks = 0;
@@ -80,12 +82,12 @@ struct BlockClaimTraits {
   static constexpr Handle invalid{};
   static void close(const Handle &handle);
 };
-/// Blocks that are claimed at the moment.
+/// Returns the number of blocks that are claimed at the moment.
 [[nodiscard]] uint64_t claimed_blocks(const DeviceUuid &device);
-/// Kernels of all holders may be in flight together. Any thread.
+/// A claim of blocks. The kernels of all claims may be in flight together. Any thread may use it.
 using BlockClaim = UniqueHandle<BlockClaimTraits>;
-/// Claims `blocks` of a device. `limit` bounds all claims of this process on the device. The new claim replaces
-/// `reserved`, an earlier one on the device. The message of RONDO_ERROR_OUT_OF_RESOURCES says what others have.
+/// Claims `blocks` of a device. `limit` bounds the sum of this process's claims on the device. The new claim replaces
+/// `reserved`, an earlier claim on the device. The message of RONDO_ERROR_OUT_OF_RESOURCES says what others have.
 [[nodiscard]] Result<BlockClaim> claim_blocks(const DeviceUuid &device, uint64_t blocks, uint64_t limit,
                                               BlockClaim &&reserved = {});
 
@@ -93,8 +95,8 @@ using BlockClaim = UniqueHandle<BlockClaimTraits>;
 struct KernelFacts {
   std::string name;
   int register_count = 0;
-  int shared_bytes = 0;  ///< that the kernel declares itself
-  int local_bytes = 0;   ///< of a thread: spilled registers and the stack
+  int shared_bytes = 0;  ///< as declared by the kernel itself
+  int local_bytes = 0;   ///< per thread: spilled registers and stack
   int block_threads_max = 0;
 };
 

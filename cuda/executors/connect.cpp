@@ -17,10 +17,11 @@
 namespace rondo::cuda {
 namespace {
 
-/// More ranks share registered buffers only if load_store is requested, because nothing was counted for them.
+/// The most ranks that share registered buffers by default. More ranks do so only if load_store is requested, because
+/// nothing was measured with more.
 constexpr uint32_t region_ranks_by_default = 16;
 
-/// Returns 0 also if the driver does not know the attribute.
+/// Returns the attribute, or 0 if the driver does not know it.
 uint32_t has(const CudaDriver &driver, CuDevice device, DeviceAttribute attribute) {
   const auto value = device_attribute(driver, device, attribute);
   return value.ok() && value.value() != 0 ? 1 : 0;
@@ -53,7 +54,7 @@ Result<PlacementInfo> own_info(const DeviceRequest &request) {
   return own;
 }
 
-/// Returns the same on all ranks, except for what agree_on_peers() finds later.
+/// Says whether ranks share regions. The result is the same on all ranks, except for what agree_on_peers() finds later.
 bool shares_by_regions(const PlacedRequest &request, std::span<const PlacementInfo> infos) {
   const bool runs_kernels = request.executor == RONDO_DEVICE_EXECUTOR_KERNEL && request.on_one_node();
   const bool by_default = request.is_free() && request.rank_count <= region_ranks_by_default;
@@ -72,8 +73,8 @@ bool has_all_queues() {
   return queue_count() >= queue_count_max;
 }
 
-/// Returns the user's choice. By default, returns true if one kernel can run all ranks, and ranks that launch kernels
-/// of their own might wait for each other in one queue.
+/// Returns the user's choice whether launches are shared. The default is true if one kernel can run all ranks, and
+/// ranks with separate kernels might wait for each other in one queue.
 bool chooses_shared_launch(const PlacedRequest &request) {
   if (request.executor != RONDO_DEVICE_EXECUTOR_KERNEL) return false;
   const DeviceLaunch asked = request.settings.device_launch;
@@ -81,7 +82,7 @@ bool chooses_shared_launch(const PlacedRequest &request) {
   return request.fits_one_kernel() && !has_all_queues();
 }
 
-/// Returns a setting of the tests, by which one device runs what several would.
+/// Says whether a setting of the tests makes ranks on one device run the code for several devices.
 bool acts_apart() {
   const char *const text = std::getenv("RONDO_TEST_DEVICES_APART");
   return text != nullptr && std::string_view(text) == "on";
@@ -89,7 +90,7 @@ bool acts_apart() {
 
 using ConnectingExecutor = std::unique_ptr<ExecutorBase, DeviceExecutorDeleter>;
 
-/// Connects `executor` as ExecutorBase::connect() says. Adds to `request` what was found and chosen.
+/// Connects `executor` as ExecutorBase::connect() says. Stores in `request` what it finds and chooses.
 Result<void> connect_chosen(PlacedRequest &request, InfoExchange &info_exchange,
                             ConnectingExecutor &executor) {
   RONDO_TRY_ASSIGN(const PlacementInfo own, own_info(request));
@@ -214,12 +215,13 @@ Result<OwnedDeviceExecutor> connect_device(const DeviceRequest &asked, Store &st
   ConnectingExecutor executor;
   const auto connected = connect_chosen(request, info_exchange, executor);
   for (const char *const key : {placement_key, peers_key, segment_key, regions_key, flags_key}) {
-    const bool knows_all = executor != nullptr;  // where the others are, and what they agree on
+    const bool knows_all = executor != nullptr;  // it knows where the ranks are, and what they agree on
     const bool unused = (key == flags_key && request.executor == RONDO_DEVICE_EXECUTOR_KERNEL) ||
                         (key == regions_key && knows_all && request.region_devices.empty()) ||
                         (key == peers_key && knows_all && !agrees_on_peers(request));
     if (connected.ok() || unused) continue;
-    // A failed rank enters the step at which the others wait for it. If it has entered already, this changes nothing.
+    // A failed rank reports its failure at the step where the others wait. If it has passed that step already, this has
+    // no effect.
     static_cast<void>(info_exchange.outcome(key, connected));
   }
   RONDO_TRY(info_exchange.outcome(connected_key, connected));

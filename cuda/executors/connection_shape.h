@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Connections of ranks on devices: how many channels, each of which is a block of the interpreter's kernels, and how
-// many slots of which size.
+// These functions choose the channels and slots of connections between ranks on devices. Each channel is a block of the
+// interpreter's kernels.
 #pragma once
 
 #include <cstdint>
@@ -11,26 +11,27 @@
 
 namespace rondo::cuda {
 
-inline constexpr uint32_t default_channels_max = 64;  ///< where nobody asks for a number
+inline constexpr uint32_t default_channels_max = 64;  ///< if no number is requested
 
-/// Returns the channels of a rank's connections, at least `least`; the result is the same on all ranks. If all ranks
-/// are threads of one process on one device, they divide its multiprocessors. They take at most half of the free
-/// blocks, since other communicators want some, too. Elsewhere ranks know nothing of each other's devices, and use
-/// `least`.
+/// Returns the number of channels of a rank's connections, at least `least`. The result is the same on all ranks. If
+/// all ranks are threads of one process on one device, they divide its multiprocessors. They take at most half of the
+/// free blocks, because other communicators need some, too. In all other cases ranks know nothing of each other's
+/// devices, and the result is `least`.
 [[nodiscard]] uint32_t choose_connection_channels(const PlacedRequest &request, const BlockBudget &budget,
                                                   uint32_t least);
 
-/// Returns the slots that are asked for, otherwise what fits into the memory of a rank's slots (cuda/driver/budget.h).
-/// Between hosts it returns the links' slots, since a plan is for slots of one size.
+/// Returns the requested slots, otherwise slots that fit into the memory of a rank's slots (cuda/driver/budget.h). If
+/// there are several hosts, it returns the slots of the links between them, because a plan is made for slots of one
+/// size.
 [[nodiscard]] ConnectionGeometry choose_slots(const PlacedRequest &request, uint32_t channel_count);
 
-/// The slots for messages of one rank, together.
+/// The size of all slots for messages of one rank, in bytes.
 inline constexpr uint64_t message_memory_bytes = 8 << 20;
-/// The most parts of a message, each of which has a connection.
+/// The most parts of a message. Each part uses its own connection.
 inline constexpr uint32_t message_channels_max = 4;
-/// Returns the channels of connections for messages: 0 between nodes, and above batch_ranks_max ranks.
+/// Returns the number of channels for messages. It is 0 between nodes, and with more than batch_ranks_max ranks.
 [[nodiscard]] uint32_t choose_message_channels(const PlacedRequest &request);
-/// Returns the slots for messages: those that are asked for, otherwise what fits into message_memory_bytes.
+/// Returns the requested slots for messages, otherwise slots that fit into message_memory_bytes.
 [[nodiscard]] ConnectionGeometry choose_message_slots(const PlacedRequest &request);
 
 }  // namespace rondo::cuda

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs plans on a CUDA device, by kernels (cuda/executors/cuda_executor.cpp) or by copies
-// (cuda/executors/copy_executor.cpp). docs/gpu.md.
+// This file declares how an executor on a CUDA device is requested and made. It runs plans by kernels
+// (cuda/executors/cuda_executor.cpp) or by copies (cuda/executors/copy_executor.cpp); docs/gpu.md describes both.
 #pragma once
 
 #include <cstdint>
@@ -19,64 +19,65 @@ namespace rondo::cuda {
 
 /// The request of a rank for an executor on its device.
 struct DeviceRequest : InitContext {
-  const Links *links = nullptr;      ///< outlives the executor; serves what is between nodes
-  std::vector<bool> permitted{};     ///< by rank, the peers in schedules that can be chosen; if empty, all
+  const Links *links = nullptr;      ///< outlives the executor; serves links between nodes
+  std::vector<bool> permitted{};     ///< by rank, the peers in schedules that may be chosen; if empty, all
   bool measured_load_store = false;  ///< settings.kernel is auto, and a measured table has rows of load_store
 
   [[nodiscard]] bool on_one_node() const { return group.node_count() <= 1; }
-  /// Returns whether one launch for several ranks is asked for.
+  /// Says whether one launch for several ranks is requested.
   [[nodiscard]] bool wants_shared_launch() const { return settings.device_launch == DeviceLaunch::shared; }
-  /// Returns whether neither a kernel nor a protocol is asked for.
+  /// Says whether neither a kernel nor a protocol is requested.
   [[nodiscard]] bool is_free() const {
     return settings.kernel == RONDO_KERNEL_AUTO && settings.protocol == RONDO_PROTOCOL_AUTO;
   }
 };
 
-/// A request, and what connect_device() finds of the placement of all ranks and chooses by it.
+/// A request, completed by connect_device(): the placement of all ranks, and what was chosen because of it.
 struct PlacedRequest : DeviceRequest {
   rondo_device_executor_t executor = settings.device_executor;  ///< chosen, the same on all ranks
-  DeviceHandles handles = settings.device_handles;              ///< likewise
-  bool handles_are_free = false;  ///< nobody asked for `handles`
+  DeviceHandles handles = settings.device_handles;              ///< chosen, the same on all ranks
+  bool handles_are_free = false;  ///< no kind of `handles` was requested
   Neighbours neighbours{};
-  bool shares_launches = false;  ///< by kernels: ranks of one process on one device launch one for all
-  bool apart = false;            ///< a setting of the tests: ranks on one device use the code for several devices
-  bool mps = false;             ///< kernels of other processes, any number of them, may run on this rank's device
+  bool shares_launches = false;  ///< ranks of one process on one device launch one kernel together
+  bool apart = false;            ///< set by tests: ranks on one device use the code for several devices
+  bool mps = false;             ///< kernels of any number of other processes may run on this rank's device
   bool one_process = false;     ///< all ranks of this rank's node are threads of its process
-  uint64_t claimed_blocks = 0;  ///< the most that any rank's process had claimed of its device
-  /// Devices other than this rank's, if all ranks are threads of one process on several devices. Each device must reach
-  /// the memory of each other one and do atomics there; otherwise it is empty.
+  uint64_t claimed_blocks = 0;  ///< the most that any rank's process had claimed of its device before
+  /// The devices other than this rank's, if all ranks are threads of one process on several devices. Each device must
+  /// reach the memory of each other one, with atomics. Otherwise the list is empty.
   std::vector<CuDevice> peer_devices{};
-  /// The devices of all ranks, by rank, if ranks share what they register; otherwise empty. Such ranks are several
-  /// processes of one node, do not take turns on a device, and have load_store unless their devices forbid it.
+  /// The device of each rank, if ranks share registered buffers; otherwise empty. Such ranks are several processes of
+  /// one node that do not take turns on a device. They have load_store unless their devices forbid it.
   std::vector<DeviceUuid> region_devices{};
-  uint32_t peer_channels = 0;  ///< channels of load_store with peer devices; 0 until agreed on
+  uint32_t peer_channels = 0;  ///< channels of load_store with peer devices; 0 before agree_on_peers()
 
-  /// Returns whether all ranks are threads of this process on one device, and one kernel can run them all. `executor`
-  /// is as chosen.
+  /// Says whether all ranks are threads of this process on one device, and one kernel can run them all. `executor` must
+  /// be chosen already.
   [[nodiscard]] bool fits_one_kernel() const {
     return executor == RONDO_DEVICE_EXECUTOR_KERNEL && neighbours.in_process == rank_count && rank_count > 1 &&
            rank_count <= device::ranks_per_kernel_max;
   }
-  /// Returns whether kernels of load_store are asked for and possible. `executor` is as chosen.
+  /// Says whether kernels of load_store are requested and possible. `executor` must be chosen already.
   [[nodiscard]] bool load_store() const {
     return executor == RONDO_DEVICE_EXECUTOR_KERNEL && settings.kernel == RONDO_KERNEL_LOAD_STORE && on_one_node();
   }
 };
 
-/// Returns a warning of too few hardware queues, or "" if there are enough or another rank of the process warns. A
-/// kernel that waits holds up later work in its hardware queue. So each rank that is a thread needs a queue; with a
-/// shared launch, each kernel that runs several ranks does. The application's streams take queues, too, so the most
-/// possible queues are needed. `shares`: ranks share launches. `captured`: the calls of each rank are captured by
-/// themselves. `request` is as chosen.
+/// Returns a warning about too few hardware queues, or "" if there are enough or another rank of the process warns. A
+/// waiting kernel blocks later work in its hardware queue. So each rank that is a thread needs a queue of its own. With
+/// a shared launch, each kernel that runs several ranks needs one. The application's streams use queues, too, so the
+/// driver should provide as many queues as possible. `shares` says whether ranks share launches. `captured` says
+/// whether each rank's calls are captured separately. `request` must be complete.
 [[nodiscard]] std::string warning_of_queues(const PlacedRequest &request, bool shares, bool captured);
 
-/// Returns RONDO_ERROR_UNSUPPORTED without a driver, RONDO_ERROR_INVALID_ARGUMENT if there is no such device.
+/// Checks the device. Returns RONDO_ERROR_UNSUPPORTED without a driver, and RONDO_ERROR_INVALID_ARGUMENT without such a
+/// device.
 [[nodiscard]] Result<void> check_device(const std::string &library, int32_t device);
 
 /// Finds the driver and the device, chooses the executor, loads the kernels, and connects the ranks' memories. Every
-/// rank calls it. RONDO_ERROR_OUT_OF_RESOURCES: kernels are to run, and the blocks of all ranks that share the device
-/// cannot be resident at once. These are the ranks of this process, of all its communicators, and through MPS the
-/// communicator's others.
+/// rank calls it. RONDO_ERROR_OUT_OF_RESOURCES: the blocks of all ranks that share the device cannot be resident at
+/// once. These ranks are all ranks of this process, in all its communicators. With MPS, they include the communicator's
+/// ranks in other processes.
 [[nodiscard]] Result<OwnedDeviceExecutor> connect_device(const DeviceRequest &request, Store &store);
 
 }  // namespace rondo::cuda

@@ -12,18 +12,19 @@ namespace rondo::cuda {
 namespace {
 
 constexpr uint32_t warp_threads = 32;
-// Nothing was measured. Post areas take 256 KiB of a place, chunk areas of 8 ranks with 4 channels 36 MiB.
+// These sizes were not tuned by measurement. Post areas take 256 KiB of a place, and chunk areas of 8 ranks with 4
+// channels 36 MiB.
 constexpr uint32_t load_store_post_bytes = 64 << 10;
 constexpr uint32_t load_store_chunk_bytes = 256 << 10;
-constexpr uint32_t unused_chunk_bytes = cache_line_bytes;  // of a place: ranks that share buffers pass no chunks on
-// With several devices, a call with a buffer that peers cannot read takes 12 MiB of two ranks' places. 32 blocks have
-// 32 KiB in flight each, which is 1 MiB, or some 2 us at 450 GB/s.
+constexpr uint32_t unused_chunk_bytes = cache_line_bytes;  // for ranks that share buffers, which need no chunk areas
+// If ranks are on several devices, and peers cannot read a call's buffer, two ranks' places use 12 MiB. 32 blocks have
+// 32 KiB each in flight. That is 1 MiB, or about 2 us at 450 GB/s.
 constexpr uint32_t peer_channels_max = 32;
 constexpr uint32_t peer_chunk_bytes = 64 << 10;
 
-/// Returns whether kernels on peer devices can read and write the buffers. Peer access is to memory of cuMemAlloc,
-/// while memory of pools and mapped memory have lists of devices of their own. Returns false also if the driver does
-/// not know a buffer. A buffer that need not be readable is null. A context is current.
+/// Says whether kernels on peer devices can read and write the buffers. Peer access covers memory of cuMemAlloc, but
+/// pools and mapped memory have their own lists of devices. Returns false if the driver does not know a buffer. A null
+/// buffer need not be readable. A context must be current.
 bool peers_can_read(const CudaDriver &driver, const Buffers &buffers) {
   for (const std::byte *const pointer : {buffers.send.data, buffers.recv.data}) {
     if (pointer == nullptr) continue;
@@ -77,7 +78,7 @@ Result<bool> reaches_region_devices(const PrimaryContext &context, const PlacedR
 Result<void> agree_on_peers(const PrimaryContext &context, uint32_t channel_count, InfoExchange &info_exchange,
                             PlacedRequest &request) {
   PeersInfo own{channel_count};
-  std::vector<PrimaryContext> peers;  // held until the ranks there have theirs
+  std::vector<PrimaryContext> peers;  // held until the other ranks have their contexts
   for (const CuDevice peer : request.peer_devices) {
     auto opened = open_peer_device(context, peer);
     if (opened.ok()) {
@@ -94,7 +95,7 @@ Result<void> agree_on_peers(const PrimaryContext &context, uint32_t channel_coun
     request.peer_devices.clear();
     request.region_devices.clear();
   } else if (request.handles_are_free && request.one_process) {
-    request.handles = DeviceHandles::ipc;  // plain memory, at one address for all
+    request.handles = DeviceHandles::ipc;  // plain memory, at one address for all ranks
   }
   return {};
 }
@@ -145,7 +146,7 @@ device::LoadStoreGeometry choose_load_store(const PlacedRequest &request, const 
   if (buffers == BufferPlace::device) return shape;
   const bool on_peers = shares_partly(buffers);
   shape.chunk_bytes = on_peers ? peer_chunk_bytes : unused_chunk_bytes;
-  if (request.settings.channels != 0) return shape;  // the user asked for this number
+  if (request.settings.channels != 0) return shape;  // the user requested this number
   const bool in_processes = buffers == BufferPlace::registered;
   if (in_processes && request.mps) return shape;
   const uint64_t neighbours = uint64_t{request.neighbours.in_process} + request.neighbours.in_others;
@@ -197,7 +198,7 @@ uint32_t joint_blocks_max(const PlacedRequest &request, const BlockBudget &budge
 uint32_t load_store_threads(bool one_shot, uint32_t post_words) {
   if (!one_shot) return block_threads_max;
   const uint32_t for_words = (post_words + warp_threads - 1) / warp_threads * warp_threads;  // few: no wide barrier
-  return std::min(for_words + warp_threads, block_threads_max);  // a warp without words has the headers
+  return std::min(for_words + warp_threads, block_threads_max);  // a warp without words handles the headers
 }
 
 void describe_load_store(const Plan &plan, const Segment &segment, uint32_t rank, DevicePointer regions,

@@ -15,7 +15,7 @@ namespace rondo::cuda {
 namespace {
 
 constexpr uint64_t list_memory_bytes = 512 << 10;
-// The budget of blocks counts the shared memory of a block that runs a plan.
+// The budget counts blocks with the shared memory that running a plan needs.
 static_assert(device::transfer_shared_bytes(2 * batch_ranks_max * message_channels_max, 1) <=
               device::shared_bytes_for(channel_lanes_max, device::ll_scratch_bytes_for(ll_slot_bytes)));
 
@@ -36,9 +36,9 @@ device::DeviceTransfer device_transfer(const DeviceBatch &batch, const DeviceBat
   return made;
 }
 
-/// Returns the count in a word of TransferReport, or 0 if it is of another batch.
+/// Returns the count in a word of TransferReport, or 0 if the word is about another batch.
 uint32_t count_in(const uint64_t &word, uint64_t turn) {
-  const uint64_t value = memory::load_relaxed(word);  // it only says what is waited for
+  const uint64_t value = memory::load_relaxed(word);  // only informs what a batch waits for
   return static_cast<uint32_t>(value >> 32) == static_cast<uint32_t>(turn) ? static_cast<uint32_t>(value) : 0;
 }
 
@@ -64,7 +64,8 @@ uint32_t Transfers::queue_count_max() const {
   return 2 * segment_.shape().rank_count * segment_.shape().message_channels;
 }
 
-/// A collective whose blocks are all empty has no queues, and a block that reports its end.
+/// Returns the number of blocks. A collective whose blocks are all empty has no queues, but needs one block to report
+/// its end.
 uint32_t Transfers::block_count(uint32_t queue_count) const { return std::clamp(queue_count, 1u, block_count_); }
 
 uint32_t Transfers::parts_done(uint64_t turn, uint32_t queue) const { return count_in(words()[queue], turn); }
@@ -77,7 +78,7 @@ uint64_t Transfers::sent_bytes() const {
   return memory::load_relaxed(words()[queue_count_max() + block_count_]);  // ordered by E3
 }
 
-/// Takes memory for a list, after it has given back the lists of operations up to `ended_turn`.
+/// Allocates memory for a list, after it has freed the lists of operations up to `ended_turn`.
 std::optional<uint64_t> Transfers::take_list(uint64_t bytes, uint64_t ended_turn) {
   while (!held_.empty() && held_.front().turn <= ended_turn) {
     lists_.give_back(held_.front().offset, held_.front().bytes);
@@ -86,7 +87,7 @@ std::optional<uint64_t> Transfers::take_list(uint64_t bytes, uint64_t ended_turn
   return lists_.take(bytes);
 }
 
-/// Returns memory for the batch's list.
+/// Returns memory for the batch's list. If there is none, it waits some seconds for operations to end.
 Result<device::DeviceTransfer *> Transfers::make_list(const DeviceMessages &messages,
                                                       const std::function<uint64_t()> &ended_turn) {
   const uint64_t bytes = messages.batch->parts().size() * sizeof(device::DeviceTransfer);
@@ -110,7 +111,7 @@ Result<void> Transfers::launch(const DeviceMessages &messages, const device::Dev
   const DeviceBatch &batch = *messages.batch;
   device::TransferOperation operation;
   operation.base = base;
-  // Blocks of a collective go by the links of collectives, so that they never meet messages.
+  // Blocks of a collective use the links of collectives, so they never meet messages.
   const SegmentShape &shape = segment_.shape();
   operation.ends = reinterpret_cast<device::DeviceLinkEnds *>(messages.blocks ? segment_.ends_address(0, 0)
                                                                                : segment_.message_ends_address());

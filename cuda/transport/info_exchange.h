@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The ranks of a communicator on devices use this while they connect: they exchange infos in the store, and hand
-// descriptors to each other. Only cuda includes this header.
+// Ranks on devices use this class while they connect. Through it they exchange infos in the store, and pass descriptors
+// to each other. Only cuda includes this header.
 #pragma once
 
 #include <memory>
@@ -13,13 +13,13 @@
 
 namespace rondo::cuda {
 
-// The ranks exchange these in this order.
+// The ranks exchange these infos in this order.
 inline constexpr char placement_key[] = "/cuda-placement";  ///< PlacementInfo
 inline constexpr char peers_key[] = "/cuda-peers";          ///< PeersInfo, where ranks agree on peers
 inline constexpr char segment_key[] = "/cuda";              ///< SegmentInfo
-inline constexpr char regions_key[] = "/cuda-regions";      ///< a file, where ranks share buffers by regions
-inline constexpr char flags_key[] = "/cuda-flags";          ///< a file, of the copy-engine executor
-inline constexpr char connected_key[] = "/cuda-connected";  ///< nothing but whether all went well
+inline constexpr char regions_key[] = "/cuda-regions";      ///< a file, if ranks share buffers by regions
+inline constexpr char flags_key[] = "/cuda-flags";          ///< a file, for the copy-engine executor
+inline constexpr char connected_key[] = "/cuda-connected";  ///< only whether all ranks have succeeded
 
 /// Returns an error such as "opening the memory of rank 3: ...", with the rank as the peer.
 [[nodiscard]] inline Error about_rank(uint32_t peer, const std::string &what, const Error &cause) {
@@ -36,7 +36,7 @@ class InfoExchange {
   [[nodiscard]] uint32_t rank() const { return rank_; }
   [[nodiscard]] uint32_t rank_count() const { return count_; }
 
-  /// Returns the info of every rank, in rank order, or the error of gather_outcomes().
+  /// Returns the infos of all ranks in rank order, or the error of gather_outcomes().
   template <class Info>
   [[nodiscard]] Result<std::vector<Info>> infos(const char *key, const Info &own) {
     const auto bytes = std::as_bytes(std::span(&own, 1));
@@ -48,9 +48,9 @@ class InfoExchange {
     return check_outcomes(store_, prefix_ + key, rank_, count_, own, deadline_ns_);
   }
 
-  /// Keeps what others may still open until all know how connecting went.
+  /// Keeps memory that other ranks may still open, until all ranks know the outcome of connecting.
   void hold(std::shared_ptr<const void> memory) { held_.push_back(std::move(memory)); }
-  /// Returns a ticket, with which a process can take `descriptor` as long as this object lives.
+  /// Returns a ticket. A process can take `descriptor` with it as long as this object lives.
   [[nodiscard]] Result<FdTicket> offer(FileDescriptor descriptor) {
     RONDO_TRY_ASSIGN(auto made, FdOffer::make(std::move(descriptor), deadline_ns_));
     offers_.push_back(std::move(made));

@@ -102,7 +102,7 @@ Result<void> Segment::check_links(const Plan &plan) const {
   return {};
 }
 
-/// Opens the segment of another thread of this process, whose addresses are used as they are.
+/// Opens the segment of another thread of this process. Its addresses are valid here, too.
 Result<DevicePointer> Segment::open_neighbour(const PrimaryContext &context, const SegmentInfo &info, uint32_t peer) {
   if (const auto device = static_cast<CuDevice>(info.device); device != context.get().device) {
     auto theirs = open_peer_device(context, device);
@@ -139,7 +139,7 @@ Result<void> Segment::open_peers(const PrimaryContext &context, const std::vecto
       return Error{RONDO_ERROR_MISMATCH, "ranks " + std::to_string(rank) + " and " + std::to_string(peer) +
                                              " have segments of different sizes on their devices"};
     on_network_.push_back(links.network->reaches(peer));
-    // Ranks that share a kernel know each other by the segment of the first.
+    // Ranks that share a kernel recognise each other by the segment of their first rank.
     const bool same_device = info.process == own.process && info.uuid == own.uuid;
     if (on_network_[peer] || !(wants_all || same_device || links.permitted[peer])) continue;
     RONDO_TRY_ASSIGN(peers_[peer], open_peer(context, info, own, peer, info_exchange));
@@ -153,7 +153,8 @@ std::pair<ConnectionView, ConnectionView> Segment::views_of(const std::vector<Se
                                                             const ConnectionGeometry &geometry) const {
   ConnectionView out{reinterpret_cast<std::byte *>(peers_[peer] + outgoing_offset), geometry};
   ConnectionView in{reinterpret_cast<std::byte *>(address() + incoming_offset), geometry};
-  // A receiver may give back the last slots when the sender has left already. Memory of CUDA IPC is gone then.
+  // A receiver may return credit for the last slots after the sender has left. Then the sender's CUDA IPC memory is
+  // gone.
   if (own_->is_vmm() || infos[peer].process == infos[rank].process) std::swap(out.credit, in.credit);
   return {out, in};
 }

@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// A rank's memory on its device: the connections on which it receives, its ends of all links, and what plans need.
-// The other ranks write into its connections, and read the place with its data (cuda/transport/shared_memory.h).
+// This file declares a rank's segment: memory on its device for the connections on which it receives, for its ends of
+// all links, and for plans. The other ranks write into its connections, and read its data in the place of load_store
+// (cuda/transport/shared_memory.h).
 //
 // Layout    connections          channel_count * rank_count, by channel and sender; connection.h
 //           link ends            channel_count * rank_count DeviceLinkEnds
 //           progress             DeviceProgress
 //           barrier              2 lines
-//           place                of load_store; only where it may run (cuda/kernels/load_store_place.h)
-//           messages             their connections and link ends, likewise; only where ranks exchange messages
-//           regions              where this rank sees all ranks' regions; only where ranks share buffers by regions
-//           plans                plan_bytes, given out by Arena
+//           place                for load_store, if it may run (cuda/kernels/load_store_place.h)
+//           messages             connections and link ends for messages, if ranks exchange messages
+//           regions              this rank's addresses of all ranks' regions, if ranks share buffers by regions
+//           plans                plan_bytes, which Arena allocates
 #pragma once
 
 #include <cstdint>
@@ -36,17 +37,17 @@ struct SegmentShape {
   uint32_t channel_count = 1;
   ConnectionGeometry geometry;
   device::LoadStoreGeometry load_store;
-  /// The way in which ranks share buffers. If they do, load_store uses `shared` for all but one_shots
+  /// The way in which ranks share buffers. If they do, load_store uses the mode `shared`, except for one_shots
   /// (cuda/kernels/load_store_place.h).
   BufferPlace buffers = BufferPlace::device;
   uint32_t message_channels = 0;  ///< 0: ranks exchange no messages
   ConnectionGeometry message_geometry;
   uint64_t region_bytes = 0;  ///< Regions::table_bytes(), or 0
   uint64_t plan_bytes = 0;
-  bool cleared = true;  ///< otherwise the content of fresh memory does not matter
+  bool cleared = true;  ///< false: the content of fresh memory does not matter
 
   [[nodiscard]] bool shares_buffers() const { return buffers != BufferPlace::device; }
-  [[nodiscard]] uint64_t connection_bytes() const;  ///< of one, rounded up
+  [[nodiscard]] uint64_t connection_bytes() const;  ///< bytes of one connection, rounded up
   [[nodiscard]] uint64_t connection_offset(uint32_t channel, uint32_t sender) const;
   [[nodiscard]] uint64_t ends_offset(uint32_t channel, uint32_t peer) const;
   [[nodiscard]] uint64_t progress_offset() const;
@@ -59,44 +60,45 @@ struct SegmentShape {
   [[nodiscard]] uint64_t bytes() const;
 };
 
-/// The description of its segment that a rank sends to the others.
+/// The description of a segment that its rank sends to the others.
 struct SegmentInfo {
   DeviceUuid uuid{};
   ProcessName process;
   uint64_t device = 0;
   uint64_t address = 0;
   uint64_t bytes = 0;
-  uint64_t mapped_bytes = 0;  ///< vmm
-  IpcMemoryHandle handle{};   ///< ipc
-  FdTicket ticket;            ///< vmm
+  uint64_t mapped_bytes = 0;  ///< for vmm
+  IpcMemoryHandle handle{};   ///< for ipc
+  FdTicket ticket;            ///< for vmm
 };
 
-/// The links by which a rank's device reaches the others.
+/// The links by which a rank's device reaches the other ranks.
 struct SegmentLinks {
-  std::vector<bool> permitted;          ///< by rank, the peers in schedules (src/plan/edges.h); if empty, all
-  const NetworkLinks *network = nullptr;  ///< to the ranks of other nodes
-  bool one_process = false;               ///< all ranks of this node are threads of one: none opens a handle
+  std::vector<bool> permitted;          ///< by rank, the peers in schedules (src/plan/edges.h); if empty, all ranks
+  const NetworkLinks *network = nullptr;  ///< links to ranks of other nodes
+  bool one_process = false;               ///< all ranks of this node are threads of one process, so none opens a handle
 };
 
 class Segment {
  public:
-  /// Allocates and clears the segment, describes it to the others, and opens those that this rank needs. It opens the
-  /// segments of permitted peers on this node. If load_store may run, or ranks exchange messages, it opens all of them.
-  /// Every rank calls it, and it works on `stream`.
+  /// Allocates and clears the segment, and describes it to the other ranks. It opens the segments of permitted peers on
+  /// this node, or all segments if load_store may run or ranks exchange messages. Every rank calls it. It uses
+  /// `stream`.
   [[nodiscard]] static Result<Segment> connect(const PrimaryContext &context, CuStream stream, const DeviceUuid &uuid,
                                                const SegmentShape &shape, DeviceHandles handles,
                                                const SegmentLinks &links, InfoExchange &info_exchange);
 
   [[nodiscard]] const SegmentShape &shape() const { return shape_; }
   [[nodiscard]] DevicePointer address() const { return own_->address(); }
-  /// Returns where this rank sees the segment of `rank`. 0: no plan has a link there, or a network has it.
+  /// Returns this rank's address of the segment of `rank`. It is 0 if no plan has a link with that rank, or the link is
+  /// over a network.
   [[nodiscard]] DevicePointer address_of(uint32_t rank) const { return peers_[rank]; }
-  /// Returns whether a rank's segment ends with the rank: other processes must not use CUDA IPC memory after that.
+  /// Says whether a rank's segment disappears with the rank: other processes must not use CUDA IPC memory after that.
   [[nodiscard]] bool ends_with_owner() const { return !own_->is_vmm() && !opened_.empty(); }
   [[nodiscard]] uint64_t ends_address(uint32_t channel, uint32_t peer) const {
     return address() + shape_.ends_offset(channel, peer);
   }
-  /// Returns where the ends for messages are, by channel and peer.
+  /// Returns the address of the link ends for messages, by channel and peer.
   [[nodiscard]] uint64_t message_ends_address() const { return address() + shape_.message_ends_offset(); }
 
   /// Returns RONDO_ERROR_INTERNAL if the plan has a link with a rank of this node whose segment was not opened.
@@ -112,7 +114,7 @@ class Segment {
                          const NetworkLinks &network, uint32_t rank);
   Result<void> fill_message_ends(const PrimaryContext &context, CuStream stream, const std::vector<SegmentInfo> &infos,
                                  uint32_t rank);
-  /// Returns the views of the two connections with a peer of this node, each at its offset in the receiver's segment.
+  /// Returns views of the two connections with a peer of this node. Each is in its receiver's segment.
   [[nodiscard]] std::pair<ConnectionView, ConnectionView> views_of(const std::vector<SegmentInfo> &infos, uint32_t rank,
                                                                    uint32_t peer, uint64_t outgoing_offset,
                                                                    uint64_t incoming_offset,
@@ -120,14 +122,14 @@ class Segment {
 
   SegmentShape shape_;
   std::shared_ptr<const SharedMemory> own_;
-  std::vector<std::shared_ptr<const SharedMemory>> held_;  ///< of other threads of the process
+  std::vector<std::shared_ptr<const SharedMemory>> held_;  ///< segments of other threads of the process
   std::vector<OpenedMemory> opened_;
   std::vector<PrimaryContext> peer_contexts_;  ///< of other devices that this process uses
-  std::vector<DevicePointer> peers_;           ///< where each rank's segment is, for this one
+  std::vector<DevicePointer> peers_;           ///< this rank's address of each rank's segment
   std::vector<bool> on_network_;               ///< by rank
 };
 
-/// Gives out pieces of [0, bytes), aligned to 256. First fit.
+/// Allocates pieces of [0, bytes), aligned to 256 bytes. It takes the first that fits.
 class Arena {
  public:
   explicit Arena(uint64_t bytes) : free_{{0, bytes}} {}

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Host memory that all ranks of a node have in common: a file without a name, which rank 0 makes and the others take.
-// Only cuda includes this header.
+// This file shares host memory among all ranks of a node: a file without a name. Rank 0 creates it, and the other ranks
+// take its descriptor. Only cuda includes this header.
 #pragma once
 
 #include <cstdint>
@@ -10,11 +10,12 @@
 
 namespace rondo::cuda {
 
-/// Shares a file of `bytes` zeros; every rank calls it, with the same `bytes`. `what` is for people, as "the flags".
+/// Shares a file of `bytes` zeros. Every rank calls it with the same `bytes`. `what` names the file in messages, such
+/// as "the flags".
 [[nodiscard]] Result<FileDescriptor> share_file(const char *key, const char *what, uint64_t bytes,
                                                 InfoExchange &info_exchange);
 
-/// Maps all of such a file.
+/// Maps the whole file.
 [[nodiscard]] Result<Mapping> map_shared_file(const FileDescriptor &file, const char *what, uint64_t bytes);
 
 }  // namespace rondo::cuda
