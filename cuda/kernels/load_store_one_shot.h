@@ -261,8 +261,8 @@ template <class Reduction, uint32_t ranks>
   return true;
 }
 
-/// The progress of a one_shot when run_one_shot() continues it. All threads have the same value, except that some may have
-/// `posted` and others `reduced`.
+/// The progress of a one_shot when run_one_shot() continues it. All threads have the same value, except that some may
+/// have `posted` and others `reduced`.
 enum class ShortPass : uint8_t {
   none,     ///< nothing is posted
   posted,   ///< each thread has at most one word, and this thread has not reduced its word

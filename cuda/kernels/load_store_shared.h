@@ -4,7 +4,6 @@
 //     all_reduce, reduce, broadcast   rank r handles the r-th part of each channel's share, for all ranks or the root
 //     reduce_scatter                  rank r reduces block r of all ranks
 //     all_gather                      rank r stores its block with all ranks
-// If one rank cannot read another's buffers, all ranks use their places (load_store_two_shot.h). load_store_place.h
 // If one rank cannot read another's buffers, all ranks use their places (load_store_two_shot.h). The order of accesses
 // is in load_store_place.h, which also says why no rank touches a buffer after its owner's kernel.
 #pragma once
