@@ -30,7 +30,7 @@ std::string uuid_text(const DeviceUuid &uuid) {
   return text;
 }
 
-/// Adds the resources that the kernels take on the device.
+/// Adds the resources that the kernels use on the device.
 Result<void> add_kernels(const CudaDriver &driver, const CudaDevice &device, const Config &config, Json &entry) {
   RONDO_TRY_ASSIGN(const PrimaryContext context, retain_primary_context(driver, device.ordinal));
   const auto families = kernel_families(RONDO_DEVICE_EXECUTOR_KERNEL, config.kernel);
