@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The ranks that train together: their communicator, and the few blocking exchanges outside the training step.
+// This file declares the ranks that train together: their communicator, and the few blocking exchanges outside training
+// steps.
 #pragma once
 
 #include <cstddef>
@@ -12,10 +13,10 @@
 
 namespace rondo::train {
 
-/// Makes a failure of the library's message about a call.
+/// Makes a failure from the library's message about a call.
 [[nodiscard]] Failure communication_failure(rondo_comm_t comm, const char *call, rondo_status_t status);
 
-/// Memory that the ranks of this host can read in place, by rondo_mem_alloc(); zeroed.
+/// Allocates zeroed memory by rondo_mem_alloc(), which the ranks of this host can read in place.
 [[nodiscard]] Outcome allocate_shared(size_t count, Buffer &buffer);
 
 class Group {
@@ -27,20 +28,20 @@ class Group {
 
   /// Makes a communicator of all ranks that the environment describes.
   [[nodiscard]] Outcome join(const rondo_config_t &config);
-  /// Takes over a communicator that was made elsewhere.
+  /// Takes ownership of a communicator that was made elsewhere.
   [[nodiscard]] Outcome take(rondo_comm_t comm);
-  /// Makes a communicator of two ranks of `all`; `one` is its rank 0. Every rank of `all` calls this at the same time,
-  /// and the others get none.
+  /// Makes a communicator of two ranks of `all`; `one` becomes its rank 0. Every rank of `all` calls this at the same
+  /// time. Other ranks get no communicator.
   [[nodiscard]] Outcome join_pair(Group &all, size_t one, size_t other, const rondo_config_t &config);
-  /// Makes a communicator of some ranks of `all`; every rank of `all` calls this at once, each for its own part.
-  /// @param first  the rank in `all` that is the part's rank 0; this one is its `rank` of `size`.
+  /// Makes a communicator of some ranks of `all`. Every rank of `all` calls this at once, for its own part.
+  /// @param first  the rank in `all` that becomes rank 0 of the part; this rank becomes `rank` of `size`
   [[nodiscard]] Outcome join_part(Group &all, size_t first, size_t rank, size_t size, const rondo_config_t &config);
 
   [[nodiscard]] rondo_comm_t comm() const { return comm_; }
   [[nodiscard]] size_t rank() const { return rank_; }
   [[nodiscard]] size_t size() const { return size_; }
 
-  // These block. Nothing else may be enqueued on the communicator meanwhile.
+  // The next three functions wait until they are done. Meanwhile nothing else may be enqueued on the communicator.
   [[nodiscard]] Outcome broadcast(void *data, size_t bytes, size_t from = 0);
   [[nodiscard]] Outcome gather(const void *mine, size_t bytes, void *all);  ///< all's blocks are in the order of ranks
   [[nodiscard]] Outcome sum(double *values, size_t count);
@@ -49,13 +50,13 @@ class Group {
   [[nodiscard]] Outcome least(double *values, size_t count);
   [[nodiscard]] Outcome barrier();
 
-  /// Returns what the library has counted so far.
+  /// Returns the library's counts so far.
   [[nodiscard]] LibraryCounts counts() const;
 
-  /// Ends the communicator in agreement with the others.
+  /// Ends the communicator together with the other ranks.
   [[nodiscard]] Outcome finish();
 
-  /// The failure of a call on this communicator, where it did not succeed.
+  /// Returns a failure if a call on this communicator did not succeed.
   [[nodiscard]] Outcome check(const char *call, rondo_status_t status) const;
 
  private:
@@ -65,11 +66,12 @@ class Group {
   size_t rank_ = 0, size_ = 1;
 };
 
-/// The division of the work among ranks. Ranks that share a model are neighbours. Ranks that have the same slice of it
-/// train data-parallel. If each rank has a whole model, these are all ranks.
+/// The division of the work among ranks. Ranks that share a model are neighbours. Ranks with the same slice of it train
+/// data-parallel. If each rank has a whole model, these are all ranks.
 class Ranks {
  public:
-  /// Makes the communicators. @param slices  ranks that share a model.
+  /// Makes the communicators.
+  /// @param slices  number of ranks that share a model
   [[nodiscard]] Outcome join(const rondo_config_t &config, size_t slices);
 
   [[nodiscard]] Group &all() { return all_; }
@@ -77,7 +79,7 @@ class Ranks {
   [[nodiscard]] Group &joint() { return joint_; }  ///< of one rank, and not to be used, where each has a whole model
   [[nodiscard]] size_t slices() const { return slices_; }
 
-  /// Returns the used bytes of all communicators' memory. Of its host's memory, they are one rank's part.
+  /// Returns how much memory all communicators use. Of memory that a host's ranks share, it counts one rank's part.
   [[nodiscard]] size_t memory_bytes();
 
   [[nodiscard]] Outcome finish();

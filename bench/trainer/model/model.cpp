@@ -6,7 +6,7 @@
 namespace rondo::train {
 namespace {
 
-/// Counts floats and, once there is memory, deals it out: the same function does both.
+/// Counts floats, and divides the memory once it exists. The same function does both.
 class Dealer {
  public:
   explicit Dealer(float *memory) : memory_(memory) {}
@@ -150,8 +150,8 @@ const float *Model::forward(const float *parameters, const uint8_t *inputs, cons
   return losses_;
 }
 
-/// flow_ holds the gradient of the layer's output on entry, of its input on return. Both residual connections pass it
-/// on unchanged, so what the branches find is added to it.
+/// Computes gradients of a layer. flow_ has the gradient of the layer's output on entry, and of its input on return.
+/// Both residual connections pass the gradient on unchanged, so the gradients of the branches are added to it.
 void Model::layer_backward(const float *parameters, size_t layer, float *gradients, const Ready &ready) {
   const auto parameter = [&](size_t tensor) { return layout_.in(parameters, tensor); };
   const auto gradient = [&](size_t tensor) { return layout_.in(gradients, tensor); };

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The model: a decoder-only transformer over bytes. Embeddings, layers of attention and MLP with layer normalisation
-// before each (pre-norm), and an output that shares the token embedding's matrix (tied).
+// This file declares the model, a decoder-only transformer over bytes. It has embeddings, and layers of attention and
+// MLP, each after a layer normalisation (pre-norm). Its output uses the matrix of the token embedding (tied).
 #pragma once
 
 #include <functional>
@@ -10,7 +10,7 @@
 
 namespace rondo::train {
 
-/// Ranks that share a model: each has a slice of every layer's heads and MLP, and what they compute is a sum over them.
+/// Ranks that share a model. Each has a slice of every layer's heads and MLP, and their results are summed.
 struct Joint {
   Slice slice;
   std::function<Buffer(size_t count)> allocate;              ///< memory for such sums
@@ -19,30 +19,31 @@ struct Joint {
 
 class Model {
  public:
-  /// The model calls this during the backward pass when tensor `index` of the layout has its gradient.
+  /// The model calls this in the backward pass when the gradient of tensor `index` is complete.
   using Ready = std::function<void(size_t index)>;
 
-  /// @param batch      samples of one pass.
-  /// @param recompute  of each layer's activations keep the input alone, and compute the others again in the backward
-  ///                   pass: the same bits, with the memory of one layer, for a third more computation.
-  /// @param joint      one slice: the whole model, and nothing is added up.
+  /// @param batch      samples of one pass
+  /// @param recompute  keep only the input of each layer, and compute other activations again in the backward pass. The
+  /// bits are the same. It needs the memory of one layer, and a third more computation.
+  /// @param joint      with one slice, the model is whole and nothing is summed
   Model(const Shape &shape, size_t batch, Compute &compute, bool recompute = false, Joint joint = {});
 
-  /// Returns false if memory ran out; nothing else may be called then.
+  /// Returns false if memory ran out. Then no other function may be called.
   [[nodiscard]] bool allocated() const { return narrow_ != nullptr; }
   [[nodiscard]] size_t activation_floats() const;
   [[nodiscard]] size_t rows() const { return rows_; }
   [[nodiscard]] const Layout &layout() const { return layout_; }
 
-  /// Computes the loss of every token of `inputs` and `targets`, which are batch * context bytes of the host. @return
-  /// rows() losses in the backend's memory; valid until the next call.
+  /// Computes the loss of every token. `inputs` and `targets` are batch * context bytes in host memory.
+  /// @return rows() losses in the backend's memory, valid until the next call
   const float *forward(const float *parameters, const uint8_t *inputs, const uint8_t *targets);
 
-  /// Writes the gradients of loss_scale * (the sum of the last forward()'s losses), tensor after tensor.
+  /// Writes the gradients of loss_scale * (the sum of the last forward()'s losses), one tensor after another.
   void backward(const float *parameters, float loss_scale, float *gradients, const Ready &ready);
 
  private:
-  /// The backward pass needs these of a layer's forward pass. All except `input` may be shared with another layer.
+  /// The results of a layer's forward pass that the backward pass needs. All except `input` may be shared with another
+  /// layer.
   struct Activations {
     float *input, *normed1, *means1, *scales1, *qkv, *weights, *attended, *middle;
     float *normed2, *means2, *scales2, *up, *bent;
@@ -50,18 +51,17 @@ class Model {
 
   void place(float *memory);
   [[nodiscard]] bool shared() const { return joint_.slice.count > 1; }
-  /// Writes out = base + bias + x * weight^T, without base if that is null.
+  /// Writes out = base + bias + x * weight^T. A null base counts as zero.
   void linear(const float *x, const float *weight, const float *bias, const float *base, float *out, size_t in,
               size_t out_width);
-  /// Writes the gradients of linear()'s weight and bias, and the gradient of x into x_gradients.
+  /// Writes the gradients of linear()'s weight and bias, and writes the gradient of x to x_gradients.
   void linear_backward(const float *x, const float *weight, const float *out_gradients, float *weight_gradients,
                        float *bias_gradients, float *x_gradients, size_t in, size_t out_width);
-  /// Computes linear(), where each of the ranks that share the model has some of x's columns.
+  /// Computes linear() if each of the ranks that share the model has some columns of x.
   void linear_joint(const float *x, const float *weight, const float *bias, const float *base, float *out, size_t in);
-  /// Joins the gradient of what all ranks that share the model began with: in narrow_, the sum of what each of them
-  /// found.
+  /// Sums, in narrow_, the gradients that the ranks sharing the model have found for their common input.
   void join_gradients();
-  /// Runs all of a layer but its end, which is the last product.
+  /// Computes a layer except its last product.
   void layer_forward(const float *parameters, size_t layer);
   void layer_end(const float *parameters, size_t layer, float *out);
   void layer_backward(const float *parameters, size_t layer, float *gradients, const Ready &ready);
@@ -71,7 +71,7 @@ class Model {
   Joint joint_;
   Layout layout_;
   size_t batch_, rows_;
-  size_t own_width_;  ///< of the heads that this rank has, together
+  size_t own_width_;  ///< width of all heads of this rank together
   Compute &compute_;
   bool recompute_;
   size_t float_count_ = 0;
@@ -79,8 +79,8 @@ class Model {
   std::vector<Activations> layers_;
   float *last_ = nullptr, *normed_ = nullptr, *means_ = nullptr, *scales_ = nullptr;  ///< after the last layer
   float *logits_ = nullptr, *losses_ = nullptr, *attention_scratch_ = nullptr;
-  float *flow_ = nullptr, *wide_ = nullptr;  ///< gradients on their way back
-  float *narrow_ = nullptr;                  ///< likewise, and what ranks that share the model add up
+  float *flow_ = nullptr, *wide_ = nullptr;  ///< gradients in the backward pass
+  float *narrow_ = nullptr;                  ///< gradients, and sums over ranks that share the model
   const uint8_t *inputs_ = nullptr, *targets_ = nullptr;
 };
 

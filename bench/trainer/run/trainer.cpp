@@ -13,7 +13,8 @@
 namespace rondo::train {
 namespace {
 
-/// Adds the time since `begin_ns` to `sum_ns` and notes it as a span. @return now.
+/// Adds the time since `begin_ns` to `sum_ns`, and records it as a span.
+/// @return the present time
 uint64_t lap(uint64_t begin_ns, Part part, uint64_t step, uint64_t &sum_ns, std::vector<Span> *spans) {
   const uint64_t end_ns = now_ns();
   sum_ns += end_ns - begin_ns;
@@ -55,7 +56,7 @@ size_t Trainer::worker_count() const {
 
 size_t Trainer::worker() const { return options_.mode == Mode::async_ps ? data_.rank() - 1 : data_.rank(); }
 
-/// With one slice for each model, none of this is called.
+/// Makes the functions for ranks that share a model. If each model has one slice, none of them is called.
 Joint Trainer::make_joint() {
   const auto allocate = [this](size_t count) {
     Buffer sums;
@@ -73,7 +74,7 @@ Joint Trainer::make_joint() {
 
 Outcome Trainer::allocate() {
   if (joint_failure_) return joint_failure_;
-  if (options_.sharded)  // the others read it in place
+  if (options_.sharded)  // other ranks read it in place
     if (auto failure = compute_.allocate_shared(layout().count, parameters_)) return failure;
   if (!model_.allocated() || !optimizer_.allocated() || parameters_ == nullptr ||
       (options_.accumulate > 1 && pass_gradients_ == nullptr))
@@ -94,7 +95,7 @@ Outcome Trainer::begin() {
   if (auto failure = state_.deal_out(progress_.step > 0)) return failure;
   const Sharing sharing{options_.shape.context, options_.batch, options_.seed, batches_a_step(),
                         worker() * options_.accumulate, options_.accumulate, progress_.step};
-  if (worker() >= worker_count()) return std::nullopt;  // a parameter server
+  if (worker() >= worker_count()) return std::nullopt;  // it is a parameter server
   loader_ = std::make_unique<Loader>(corpus_, samples_, sharing, compute_.sample_memory());
   return loader_->start();
 }
@@ -109,7 +110,8 @@ MemoryBytes Trainer::memory() const {
           .computation = compute_.own_bytes()};
 }
 
-/// With several passes, their gradients are added up in the order of the passes: the sum that as many ranks would make.
+/// Handles a complete gradient. If a step has several passes, their gradients are added in the order of the passes,
+/// which gives the same sum as a rank for each pass.
 void Trainer::gradient_ready(size_t tensor, size_t pass, Work work) {
   if (options_.accumulate > 1) {
     const Tensor &about = layout().tensors[tensor];
@@ -153,8 +155,8 @@ Outcome Trainer::run_passes(Work work, StepTimes &times, std::vector<Span> *span
   return std::nullopt;
 }
 
-/// Takes the buckets in the order in which they were started, and squares one while the next is in flight. Sums are of
-/// whole pieces, so that they do not depend on the division into buckets.
+/// Takes the buckets in the order in which they were started, and squares one while the next is in flight. Sums are
+/// over whole pieces, so they do not depend on the division into buckets.
 Outcome Trainer::wait_for_gradients(Work work) {
   size_t number = 0;
   for (size_t index = 0; index < exchange_.buckets().size(); ++index) {
@@ -194,7 +196,8 @@ Outcome Trainer::find_norm(Work work, StepRecord &record) {
   return std::nullopt;
 }
 
-/// If each rank updates a share, a bucket's parameters are gathered while the next bucket is updated.
+/// Updates parameters. If each rank updates a share, the parameters of a bucket are gathered while the next bucket is
+/// updated.
 void Trainer::update(Work work, double norm, double rate, const float *gradients) {
   AdamUpdate update;
   update.gradient_scale = static_cast<float>(clip_scale(norm, options_.clip));

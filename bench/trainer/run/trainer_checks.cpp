@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A trainer checks these beside its steps: the loss on samples that are not trained with, and whether the ranks still
-// agree.
+// This file has the checks of a trainer besides its steps: the loss on samples that are not trained with, and whether
+// the ranks still agree.
 #include <algorithm>
 #include <set>
 #include <utility>
@@ -18,7 +18,7 @@ double mean(const float *values, size_t count) {
   return sum / static_cast<double>(count);
 }
 
-/// The ranks whose sum is not the most common one; of sums that are equally common, the first counts.
+/// Returns the ranks whose sum differs from the most common sum. If several are equally common, the first one counts.
 std::set<size_t> odd_ones(const std::vector<std::pair<size_t, uint64_t>> &sums) {
   const auto votes = [&](uint64_t value) {
     return std::count_if(sums.begin(), sums.end(), [=](const auto &sum) { return sum.second == value; });
@@ -58,7 +58,8 @@ Outcome Trainer::validate(double &loss) {
   return std::nullopt;
 }
 
-/// Ranks that have the same slice must have the same parameters; of tensors that are not split, all ranks.
+/// Compares parameters. Ranks with the same slice must have the same parameters. Tensors that are not divided must be
+/// equal on all ranks.
 Outcome Trainer::compare_ranks() {
   struct Sums {
     uint64_t all = 0, common = 0;
