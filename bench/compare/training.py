@@ -117,7 +117,7 @@ class Ddp:
 
 
 def settings(options):
-    """Yields (name, ranks, model, limit of the link). Without a link, for one host, the limit is False."""
+    """Yields name, ranks, model, and the limit of the link, which is False on one host."""
     for model in filter(None, options.models.split(",")):
         yield f"{model}, 1 rank", 1, model, False
         yield f"{model}, 2 ranks of a host", 2, model, False

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Arrays of floats, as tests of the trainer compare them.
+// This file compares arrays of floats, for tests of the trainer.
 #pragma once
 
 #include <cmath>
