@@ -31,9 +31,9 @@ struct Faults {
   uint64_t delay_us = 0;   ///< the longest delay
 };
 
-/// How devices answer about network cards that write into their memory. With `ordered`, a kernel may read data once the
-/// card reports that it was written. With `flush`, the host must also have flushed it. With `unordered`, it may never
-/// read it.
+/// The answer of devices about network cards that write into their memory. With `ordered`, a kernel may read data once
+/// the card reports that it was written. With `flush`, the host must also have flushed it. With `unordered`, it may
+/// never read it.
 enum class GpuDirect { off, ordered, flush, unordered };
 
 struct Settings {
