@@ -31,7 +31,7 @@ namespace rondo::net {
 /// The near ends of one link: the pair of directed connections with one peer on one channel.
 struct NearLink {
   uint32_t peer = 0;
-  uint32_t channel = 0;  ///< counted from 0 on, without a gap, among the links with the peer
+  uint32_t channel = 0;  ///< numbered from 0 without a gap, among the links with the peer
   ConnectionView outgoing;
   ConnectionView incoming;
   bool messages = false;  ///< it carries messages, and no channel of a collective
@@ -64,11 +64,11 @@ inline constexpr const char *device_slots_advice =
 
 /// A slot to be sent. The payload must not change until the credit for the slot has arrived.
 struct Message {
-  uint64_t counter = 0;  ///< of the outgoing FIFO: contiguous for each link
+  uint64_t counter = 0;  ///< counter in the outgoing FIFO; contiguous for each link
   uint32_t signature = 0;
   uint32_t bytes = 0;
   const std::byte *payload = nullptr;
-  uint64_t consumed = 0;  ///< credit for the other direction, which travels along
+  uint64_t consumed = 0;  ///< credit for the other direction, which is sent along
 };
 
 struct Event {

@@ -73,7 +73,7 @@ Outcome DeviceCalls::capture_with_all() {
     if (!is_first)
       if (auto failure = device.follow(first)) return failure;
     if (auto failure = enqueue(call_count_)) return failure;
-    if (auto failure = session_.group.barrier()) return failure;  // rank 0's calls come behind nobody's
+    if (auto failure = session_.group.barrier()) return failure;  // rank 0's calls then follow no other rank's
     if (!is_first)
       if (auto failure = device.lead_back(first)) return failure;
     return session_.group.barrier();

@@ -83,7 +83,7 @@ struct LoadStoreGeometry {
   uint32_t rank_count = 0;  ///< 0 means that there are no places
   uint32_t channel_count = 0;
   uint32_t post_bytes = 0;   ///< largest one_shot, a multiple of 64
-  uint32_t chunk_bytes = 0;  ///< largest chunk of a channel, counting all blocks; a multiple of 64
+  uint32_t chunk_bytes = 0;  ///< largest chunk of a channel, over all blocks of data; a multiple of 64
 
   [[nodiscard]] RONDO_HD size_t counters_offset() const { return 2 * size_t{channel_count} * cache_line_bytes; }
   [[nodiscard]] RONDO_HD size_t units_offset() const { return (2 + 2 + 3) * size_t{channel_count} * cache_line_bytes; }

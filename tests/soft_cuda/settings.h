@@ -46,7 +46,7 @@ struct Settings {
   uint32_t launch_queue = 1024;   ///< pieces of work that a stream accepts before the host waits
   uint64_t memory_bytes = uint64_t{8} << 30;
   bool queue_waits_for_end =
-      true;                    ///< what stands behind a piece of work in its queue waits for its end, not its start
+      true;                    ///< later work in a queue waits for the end of a piece of work, not for its start
   bool mps = false;            ///< devices report that processes share them by MPS
   bool vmm = true;             ///< devices report memory with descriptors
   bool nvlink = true;          ///< devices report NVLink between them

@@ -19,7 +19,7 @@
 
 namespace rondo_test {
 
-inline constexpr uint64_t patience_ns = 60'000'000'000;  // the tests end much earlier where nothing is broken
+inline constexpr uint64_t patience_ns = 60'000'000'000;  // tests end much earlier unless something is broken
 inline constexpr uint32_t channel_count = 2;
 
 enum class Seeded { no, prompt_stores, late_stores };

@@ -47,7 +47,7 @@ inline constexpr uint64_t stand_in_ns = 450'000'000;
 struct ControlShare {
   ControlMemory memory;
   FileDescriptor bell;                   ///< an eventfd: wakes the rank that serves
-  std::vector<FileDescriptor> sockets;  ///< by host; none of those that are no neighbours
+  std::vector<FileDescriptor> sockets;  ///< by host; only neighbours have one
 };
 
 struct RankStatus {
@@ -62,11 +62,11 @@ class Control {
   struct Parts {
     uint32_t rank = 0;
     std::vector<uint32_t> host_of;  ///< by rank
-    Ranks *local = nullptr;         ///< of this host, counted as host_of has them; outlives the control plane
+    Ranks *local = nullptr;         ///< ranks of this host, numbered as in host_of; outlives the control plane
     ControlShare share;
     /// Receives each better measurement of the clock of rank 0's host. It is null on that host.
     std::function<void(const ClockOffset &)> clock_measured{};
-    uint32_t mesh_max = mesh_hosts_max;  ///< more hosts than that are a ring
+    uint32_t mesh_max = mesh_hosts_max;  ///< with more hosts, they form a ring
     Settings settings{};
   };
   explicit Control(Parts parts);
@@ -151,16 +151,16 @@ class Control {
 
   const Parts parts_;
   const uint32_t host_;
-  std::vector<uint32_t> local_ranks_;  ///< of this host, ascending
+  std::vector<uint32_t> local_ranks_;  ///< ranks of this host, ascending
   const Overlay overlay_;
   ControlLines lines_;
   News news_;
-  uint32_t index_ = 0;                 ///< of this rank in local_ranks_
-  mutable std::mutex mutex_;           ///< of this rank's threads; guards what follows, and is taken before the lock
-  std::vector<pollfd> processes_;      ///< by index, of the others' processes; -1 if ended, or if none is to be watched
+  uint32_t index_ = 0;                 ///< this rank's index in local_ranks_
+  mutable std::mutex mutex_;           ///< among this rank's threads; protects the next members; taken before the lock
+  std::vector<pollfd> processes_;      ///< by index, handles of other processes; -1 if ended or not watched
   std::vector<bool> ended_;            ///< by index: the process has ended
   bool someone_died_ = false;          ///< since this rank last served
-  uint32_t locked_out_ = 0;            ///< steps in a row in which another rank had the lock
+  uint32_t locked_out_ = 0;            ///< steps in a row that found the lock held by another rank
 };
 
 }  // namespace rondo::net

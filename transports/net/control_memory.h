@@ -44,12 +44,12 @@ struct ControlHeader {
   uint64_t served_ns = 0;    ///< when it did, in ns
   uint64_t next_beat_ns = 0;
   uint64_t failure_told = 0;  ///< how often the failure was sent to the other hosts; readable without the lock
-  uint64_t tell = 0;          ///< 1 if the ranks' state is to be sent soon; readable without the lock
+  uint64_t tell = 0;          ///< 1 if the ranks' states must be sent soon; readable without the lock
   uint64_t clock_asked_ns = 0;     ///< 0: no answer is due
   uint64_t clock_measured_ns = 0;  ///< 0: never
   ClockOffset clock;               ///< the best so far
   // In a ring of hosts (overlay.h):
-  uint64_t due = 0;           ///< a bit for each neighbour that updates are to be sent to now
+  uint64_t due = 0;           ///< a bit for each neighbour to which updates must be sent now
   uint64_t downs = 0;         ///< how many ends of connections are known to be down
   uint64_t gone_ranks = 0;    ///< how many ranks of other hosts are known to have left or ended
   uint64_t down_reason = 0;   ///< reason of the latest one: 1 + errno

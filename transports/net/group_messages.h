@@ -15,7 +15,7 @@ namespace rondo::net {
 class GroupMessages final : public MessageBoards {
  public:
   struct Parts {
-    MessageBoards *local = nullptr;     ///< of this host: ranks are counted by `local_index`, and peers in the group
+    MessageBoards *local = nullptr;     ///< of this host: ranks have their number in `local_index`, peers in the group
     std::vector<uint32_t> local_index;  ///< by rank, as in GroupParts
     /// Flushes what a completed batch has posted, so that it leaves without another call of this rank.
     std::function<void()> settle;

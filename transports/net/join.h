@@ -22,8 +22,8 @@ namespace rondo::net {
 struct JoinRequest : InitContext {
   std::vector<bool> linked{};            ///< by rank, whether it has links to this rank; equal at both ends
   std::vector<std::string> names{};      ///< by rank, for people: "rank 2 (host b, process 17)"
-  std::vector<std::string> addresses{};  ///< by rail: numeric, of this host, on the route to the others
-  std::vector<std::string> near_ib_devices{};  ///< near this rank's cores: taken first among equals
+  std::vector<std::string> addresses{};  ///< by rail: numeric address of this host on the route to the others
+  std::vector<std::string> near_ib_devices{};  ///< near this rank's cores; of equal devices, these are preferred
   const RdmaMemory *rdma_memory = nullptr;     ///< links have slots in it; null if they have none
 };
 
@@ -38,7 +38,7 @@ struct PeerSocket {
   uint32_t peer = 0;
   FileDescriptor socket;
   std::string name;   ///< for people: "rank 2 (host b, process 17) at 192.0.2.7"
-  uint32_t index = 0; ///< among the sockets of the peer, the same at both ends
+  uint32_t index = 0; ///< index among the sockets with the peer, the same at both ends
   /// True if the control plane does not watch this connection. Then it is lost if nothing is acknowledged for
   /// patience_ns.
   bool watched = false;

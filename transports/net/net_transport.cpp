@@ -13,7 +13,7 @@
 namespace rondo::net {
 namespace {
 
-constexpr uint64_t flush_patience_ns = 200'000;             // then the sentinel goes on
+constexpr uint64_t flush_patience_ns = 200'000;             // after this the sentinel continues
 constexpr uint64_t farewell_patience_ns = 2'000'000'000;    // a leaving rank waits this long for acknowledgements
 
 /// The objects that the links and ranks of a group share. Ranks have their number in the whole group; only `local` uses

@@ -20,16 +20,16 @@ namespace rondo::net {
 
 struct GroupParts {
   uint32_t rank = 0;
-  std::array<uint64_t, 2> communicator{};  ///< the same number on all ranks, and another for each communicator
+  std::array<uint64_t, 2> communicator{};  ///< equal on all ranks, and different for each communicator
   std::vector<uint32_t> host_of;      ///< by rank
-  std::vector<uint32_t> local_index;  ///< by rank: its number in `local`, or no_local on another host
+  std::vector<uint32_t> local_index;  ///< by rank, its number in `local`; no_local if it is on another host
   std::vector<std::string> names;     ///< by rank, for people: "rank 2 (host b, process 17)"
-  std::unique_ptr<Transport> local;   ///< of this host's ranks
+  std::unique_ptr<Transport> local;   ///< for this host's ranks
   ControlShare control;
   uint32_t mesh_hosts_max = net::mesh_hosts_max;
   Settings settings{};
-  bool messages = false;  ///< links for messages exist, with every rank of another host
-  bool rings = true;  ///< threads that post to the links serve them or ring the sentinel; a device does neither
+  bool messages = false;  ///< a link for messages with every rank of another host exists
+  bool rings = true;  ///< threads that post to links serve them or ring the sentinel, which devices do not
 };
 
 inline constexpr uint32_t no_local = UINT32_MAX;

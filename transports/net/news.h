@@ -97,7 +97,7 @@ class News {
   std::optional<std::pair<uint64_t, uint64_t>> found_;
   std::pair<uint64_t, uint64_t> watched_;    ///< the same counts at the last call of find_hidden()
   uint64_t hidden_beat_ns_ = 0;              ///< time of the last call of find_hidden()
-  uint64_t hidden_look_ns_ = UINT64_MAX;     ///< time at which it decides, if both counts stay
+  uint64_t hidden_look_ns_ = UINT64_MAX;     ///< time at which it decides, if both counts stay the same
 };
 
 /// Makes a cell that reports the states of up to statuses_max ranks.

@@ -73,8 +73,8 @@ class Progress {
     uint64_t credited = 0;
     uint64_t told = 0;
     uint64_t arrived = 0;
-    SimpleSender publisher;  ///< of the incoming FIFO
-    bool broken = false;     ///< a payload cannot be read: nothing that arrived after it is published
+    SimpleSender publisher;  ///< posts to the incoming FIFO
+    bool broken = false;     ///< a payload cannot be read, so nothing that arrives later is published
     [[nodiscard]] bool sender_waits() const { return arrived - told >= ends.incoming.geometry.slot_count; }
   };
 
@@ -91,12 +91,12 @@ class Progress {
   [[nodiscard]] std::span<const Link> served() const { return std::span(links_).first(served_count_); }
 
   std::vector<Link> links_;
-  size_t served_count_ = 0;  ///< links of messages are the last
+  size_t served_count_ = 0;  ///< the first links; links of messages are last
   const std::shared_ptr<const RdmaMemory> device_;
   std::unique_ptr<Network> network_;
-  std::array<Event, events_per_step> events_;  ///< of one step; kept, since to make them anew clears a kilobyte
+  std::array<Event, events_per_step> events_;  ///< of one step; kept, because making it anew clears a kilobyte
   std::vector<uint32_t> lost_;
-  std::optional<Error> failure_;  ///< the first flush that failed
+  std::optional<Error> failure_;  ///< of the first flush that failed
 };
 
 }  // namespace rondo::net

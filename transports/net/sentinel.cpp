@@ -170,7 +170,7 @@ void Sentinel::look_for_failures(uint64_t now_ns) {
   if (failure_told_.load(std::memory_order_relaxed)) return;
   if (own) hooks_.raise_own(std::move(*own));
   if (lost && now_ns - links_lost_ns_ >= lost_link_patience_ns) hooks_.raise(*lost);
-  // This does not depend on an operation: with working links, no operation may wait long enough to check for ended
+  // This cannot be left to operations. If the links work, perhaps no operation waits long enough to check for ended
   // ranks.
   if (reset && now_ns - reset_ns_ >= reset_patience_ns) hooks_.raise_reset(*reset);
 }

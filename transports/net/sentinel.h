@@ -26,10 +26,10 @@ namespace rondo::net {
 class Sentinel {
  public:
   struct Hooks {
-    std::function<bool()> failed;              ///< the communicator
+    std::function<bool()> failed;              ///< says whether the communicator has failed
     std::function<void()> ring;                ///< wakes the executing thread, if it sleeps
-    std::function<void(const Error &)> raise;  ///< the communicator has failed
-    std::function<void(Error)> raise_own;      ///< the same, by what this rank itself cannot do: the error names nobody
+    std::function<void(const Error &)> raise;  ///< raises a failure of the communicator
+    std::function<void(Error)> raise_own;      ///< raises a failure of this rank itself, which names no other rank
     /// Raises a failure: the control connection with the host of a rank was reset although a link to that rank works.
     std::function<void(uint32_t peer)> raise_reset;
     /// Says whether a device may post. It is null if the posting thread serves the links or rings the bell. A device
@@ -77,15 +77,15 @@ class Sentinel {
   Hooks hooks_;
   FileDescriptor bell_;
   std::atomic<bool> away_{true};      ///< pairs with run(): once a thread reads true, no other thread uses the links
-  std::atomic<bool> stopped_{false};  ///< relaxed: the bell orders it
-  std::atomic<bool> failure_told_{false};  ///< relaxed: it decides which thread reports, and no data rides on it
-  uint64_t links_lost_ns_ = 0;  ///< when the first was seen to be lost; 0 if none was
+  std::atomic<bool> stopped_{false};  ///< relaxed: the bell orders this
+  std::atomic<bool> failure_told_{false};  ///< relaxed: it decides which thread reports, and orders no data
+  uint64_t links_lost_ns_ = 0;  ///< when a lost link was first seen; 0 if there is none
   uint64_t reset_ns_ = 0;  ///< when a link was first seen to work although the control connection was reset; 0 if never
-  uint64_t moved_ns_ = 0;       ///< when something moved on the links of a device, or was expected to; of the thread
+  uint64_t moved_ns_ = 0;       ///< when a device's links last moved or were expected to; only the thread uses this
   uint64_t next_control_ns_ = 0;  ///< likewise, when the control plane is served again; 0 if it has something to read
-  std::atomic<bool> looks_seldom_{false};  ///< expect_posts() is to ring
+  std::atomic<bool> looks_seldom_{false};  ///< expect_posts() must ring
   std::vector<pollfd> descriptors_;
-  mutable std::mutex links_mutex_;  ///< guards progress_
+  mutable std::mutex links_mutex_;  ///< protects progress_
   std::thread thread_;
 };
 

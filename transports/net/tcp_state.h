@@ -56,9 +56,9 @@ inline void reset_connection(int descriptor) {
 
 /// The number of checks or retransmissions in a row, without an acknowledgement, after which a connection is lost.
 struct SilenceLimits {
-  uint32_t looks = 0;    ///< that see what is not acknowledged
-  uint32_t repeats = 0;  ///< of what was sent in vain, see repeats_in()
-  uint32_t probes = 0;   ///< without an answer, one at each look
+  uint32_t looks = 0;    ///< checks that see unacknowledged data
+  uint32_t repeats = 0;  ///< retransmissions in vain, see repeats_in()
+  uint32_t probes = 0;   ///< probes without an answer, one per check
 };
 
 /// Returns the limits for a silence of `patience_ns`, with a check every `interval_ns`. After each retransmission the
@@ -114,7 +114,7 @@ class SilenceWatch {
   uint64_t begun_ns_ = 0;
   uint32_t looks_ = 0;
   uint32_t repeats_ = 0;
-  uint64_t unacknowledged_since_ns_ = 0;  ///< 0: the latest check saw nothing of that kind
+  uint64_t unacknowledged_since_ns_ = 0;  ///< 0: the latest check saw no unacknowledged data
   uint64_t unacknowledged_ns_ = 0;
 };
 

@@ -23,7 +23,7 @@ constexpr uint64_t retry_max_ns = 100'000'000;
 // A new connection is more likely to succeed. For slow networks, each attempt lasts longer than the one before.
 constexpr uint64_t attempt_first_ns = 500'000'000;
 constexpr uint64_t attempt_max_ns = 8'000'000'000;
-constexpr uint64_t refusal_patience_ns = 1'000'000'000;  // of a store that was there: nobody listens, so it has ended
+constexpr uint64_t refusal_patience_ns = 1'000'000'000;  // a known store with no listener has ended after this
 constexpr uint64_t question_interval_ns = 500'000'000;  // because many ranks may ask one store
 constexpr size_t read_bytes = 64u << 10;
 

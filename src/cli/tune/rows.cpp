@@ -43,7 +43,7 @@ const Series &best_of(std::span<const Series> size) {
 }
 
 double time_of(std::span<const Series> size, const PlanChoice &choice) {
-  double time_us = never;  // two that are alike were not both measured, unless a table's author says so
+  double time_us = never;  // equal choices were not both measured, unless a table's author says so
   for (const Series &series : size)
     if (same_work(series.choice, choice, series.bytes)) time_us = std::min(time_us, series.median_us);
   return time_us;
