@@ -54,8 +54,8 @@ enum class Outcome : uint32_t { done = 0, stopped = 1, fault = 2 };
 struct alignas(cache_line_bytes) DeviceProgress {
   uint64_t ended_lanes = 0;  ///< ended lanes of this kernel, plus failed_lanes for each report of a failure; the last
                              ///< lane resets it to 0
-  uint64_t verdict = 0;      ///< 0, or pack_verdict() of the first failed lane. Then counters are no longer valid, and no
-                             ///< lane of this or a later kernel continues, except that a one_shot posts
+  uint64_t verdict = 0;      ///< 0, or pack_verdict() of the first failed lane. Then counters are no longer valid.
+                             ///< No lane of this or a later kernel continues, except that a one_shot posts
   uint64_t told_verdict = 0;   ///< 1: a kernel has failed and ended, and has reported `verdict` to the host
   uint64_t posts = 0;          ///< ended one_shots of load_store; read in one access with `told_verdict` (A1)
   uint64_t ended_kernels = 0;

@@ -156,7 +156,7 @@ class Control {
   ControlLines lines_;
   News news_;
   uint32_t index_ = 0;                 ///< this rank's index in local_ranks_
-  mutable std::mutex mutex_;           ///< among this rank's threads; protects the next members; taken before the lock
+  mutable std::mutex mutex_;           ///< of this rank's threads; taken before the lock, it protects the next members
   std::vector<pollfd> processes_;      ///< by index, handles of other processes; -1 if ended or not watched
   std::vector<bool> ended_;            ///< by index: the process has ended
   bool someone_died_ = false;          ///< since this rank last served
