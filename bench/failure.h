@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A failure of a part of `rondo perf` or `rondo train`: the exit status of the command and one line for a person.
+// This file describes the failure of a part of `rondo perf` or `rondo train`: the exit status of the command, and a
+// line for people.
 #pragma once
 
 #include <optional>
@@ -7,7 +8,7 @@
 
 namespace rondo::bench {
 
-/// The exit statuses; scripts rely on them. 1 is what only the command itself can find out.
+/// The exit statuses, on which scripts rely. Only the command itself uses status 1.
 enum class Exit { ok = 0, wrong_results = 1, diverged = 1, usage = 2, communication = 3 };
 
 struct Failure {
@@ -15,7 +16,7 @@ struct Failure {
   std::string message;
 };
 
-/// Empty: done. `if (auto failure = step()) return failure;` passes one on.
+/// The result of a step, which is empty for success. `if (auto failure = step()) return failure;` passes a failure on.
 using Outcome = std::optional<Failure>;
 
 }  // namespace rondo::bench

@@ -21,7 +21,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-KEPT_MAX = 16  # images; the newest
+KEPT_MAX = 16  # number of images kept, the newest ones
 
 
 def targets(architectures):
@@ -38,8 +38,8 @@ def targets(architectures):
 
 
 def compression(said, architectures):
-    """Returns the option that makes a release's image small, if nvcc has it. With it one architecture would take a
-    tenth longer. `said` is what nvcc prints about its version."""
+    """Returns the option that makes a release's image smaller, if nvcc has it. With one architecture the build would
+    take a tenth longer. `said` is nvcc's text about its version."""
     if "," not in architectures:
         return []
     version = tuple(int(part) for part in re.search(r"release (\d+)\.(\d+)", said).groups())
@@ -48,7 +48,7 @@ def compression(said, architectures):
 
 def run(command):
     """Returns what the command wrote to its error output. Ends this program if the command failed."""
-    # If nvcc is a link from elsewhere, it finds its tools by PATH.
+    # nvcc may be a link from another folder. Then it finds its tools by PATH.
     path = os.path.dirname(os.path.realpath(command[0])) + os.pathsep + os.environ["PATH"]
     done = subprocess.run(command, stderr=subprocess.PIPE, text=True, env=dict(os.environ, PATH=path))
     if done.returncode != 0:
@@ -78,7 +78,7 @@ def place_in_cache(words, files):
 def take_kept(place, made):
     """Returns whether the kept files existed and were copied."""
     try:
-        os.utime(place)  # the newest are kept
+        os.utime(place)  # so that it counts as new
         for name, path in made.items():
             shutil.copyfile(place / name, path)
         return all(Path(path).stat().st_size > 0 for path in made.values())
@@ -110,14 +110,14 @@ def main():
     options = ["-std=c++20", *targets(architectures), "-Xcompiler=-Wall,-Wextra", *defines]
     run([nvcc, "-M", "-MF", depfile, "-MT", image, *options, f"-I{root}", source])
     code = [*compression(version, architectures),
-            "--threads=0", "--split-compile=1",  # with more parts, it is another each time
-            "-fmad=false",  # results are bit-equal to the host's
+            "--threads=0", "--split-compile=1",  # more parts would differ between builds
+            "-fmad=false",  # results are bit-equal to results on the host
             "-Xptxas=-v"]
     made = {"image": image, "report": report, "ptx": ptx}
     place = place_in_cache([version, *options, *code], files_in(depfile))
     if place is not None and take_kept(place, made):
         return
-    with tempfile.TemporaryDirectory() as folder:  # what nvcc makes on the way
+    with tempfile.TemporaryDirectory() as folder:  # for nvcc's temporary files
         said = run([nvcc, "-fatbin", *options, *code, f"-I{root}", "--keep", "--keep-dir", folder, "-o", image, source])
         Path(report).write_text(said, encoding="utf-8")
         shutil.copyfile(sorted(Path(folder).glob("*.ptx"))[0], ptx)

@@ -19,7 +19,8 @@ LAYERS, WIDTH, BATCH, STEPS, RATE = 4, 64, 16, 80, 0.2
 
 
 class Network:
-    """The layers, whose parameters and gradients are one array each: a matrix, and the biases as its last row."""
+    """The layers. Their parameters are one array, and so are their gradients: matrices, with the biases as last rows.
+    """
 
     def __init__(self):
         self.parameters = np.zeros((LAYERS, WIDTH + 1, WIDTH), np.float32)

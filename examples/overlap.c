@@ -26,8 +26,8 @@ static void compute_gradients(float *gradients, int bucket, int rank) {
 int main(void) {
   rondo_comm_t comm = NULL;
   rondo_stream_t stream = NULL;           /* a queue with a thread of its own */
-  rondo_event_t reduced[bucket_count];    /* passed when a bucket's all-reduce is complete */
-  void *memory = NULL;                    /* that peers read in place, without a copy */
+  rondo_event_t reduced[bucket_count];    /* each is passed when a bucket's all-reduce is complete */
+  void *memory = NULL;                    /* memory that peers read in place, without a copy */
   int rank = 0, size = 0;
   check(rondo_comm_init_env(&comm, NULL), NULL, "rondo_comm_init_env");
   rondo_comm_rank(comm, &rank);

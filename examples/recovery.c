@@ -22,7 +22,7 @@ int main(void) {
   }
   rondo_comm_rank(comm, &rank);
 
-  /* A mistake: rank 0 gives another count than the others. */
+  /* This is a mistake: rank 0 has another count than the other ranks. */
   rondo_status_t first =
       rondo_all_reduce(numbers, numbers, rank == 0 ? 100 : 99, RONDO_FLOAT32, RONDO_SUM, comm, NULL);
   if (first == RONDO_OK) return 1;

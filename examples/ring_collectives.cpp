@@ -31,14 +31,14 @@ const rondo::Communicator &communicator() {
 
 } // namespace
 
-/* Joins the ranks of the job. The environment says which rank this is: that of rondo run, torchrun, mpirun or srun. */
+/* Joins the ranks of the job. rondo run, torchrun, mpirun or srun describes this rank in the environment. */
 void InitCollectives(int device) {
   // On a device, the two functions below would allocate their output by cudaMalloc().
   if (device != NO_DEVICE) throw std::invalid_argument("this example has buffers in host memory: pass NO_DEVICE");
   world.emplace(rondo::Communicator::from_environment());
 }
 
-/* Adds the vectors of all ranks. The caller frees `*output` by delete[]. */
+/* Sums the vectors of all ranks. The caller frees `*output` by delete[]. */
 void RingAllreduce(float *data, size_t length, float **output) {
   auto sum = std::make_unique<float[]>(length);
   communicator().all_reduce(data, sum.get(), length);
@@ -57,7 +57,7 @@ void RingAllgather(float *data, size_t length, float **output) {
   *output = all.release();
 }
 
-/* Uses that interface as a program does. */
+/* Uses that interface as a program would. */
 static int run() {
   InitCollectives(NO_DEVICE);
   const int rank = communicator().rank(), size = communicator().size();

@@ -25,13 +25,13 @@
 
 enum { exit_differs = 1, exit_usage = 2, exit_failed = 3 };
 
-/* In this order they cross the all-reduce. */
+/* The indices of the counts in the all-reduce. */
 enum { bytes_at, words_at, counts_size };
 
 static bool is_space(int c) { return c == ' ' || (c >= '\t' && c <= '\r'); }
 
-/* Counts the bytes of [begin, end) and the words whose first letter lies there: a space, or the file's begin, stands
- * before it. Returns false if the file cannot be read; errno has the reason. */
+/* Counts the bytes of [begin, end), and the words whose first letter is in that range. A word follows a space, or the
+ * beginning of the file. Returns false if the file cannot be read; errno has the reason. */
 static bool count_part(FILE *file, long begin, long end, uint64_t counts[counts_size]) {
   counts[bytes_at] = counts[words_at] = 0;
   bool after_space = true;
@@ -80,7 +80,7 @@ static int count_serially(FILE *file, const char *path) {
   return EXIT_SUCCESS;
 }
 
-/* Checks the sum against a count of rank 0's own. */
+/* Checks the sum against a count by rank 0 alone. */
 static int compare(FILE *file, const char *path, long size, const uint64_t total[counts_size]) {
   uint64_t serial[counts_size];
   if (!count_part(file, 0, size, serial)) return file_failed(path);

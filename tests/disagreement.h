@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// One disagreement of ranks, as a seed draws it. First all make the same calls. Then the ranks part, in groups that
-// agree among themselves, and then all make the same calls again. Every rank must get an error before it reaches the
-// end.
+// This file describes one disagreement of ranks, drawn from a seed. At first all ranks make the same calls. Then they
+// divide into groups whose calls differ. After that all make the same calls again. Every rank must get an error before
+// the end.
 #pragma once
 
 #include <cstddef>
@@ -21,11 +21,11 @@ struct DrawnCall {
   int root = 0;
   size_t count = 0;
 
-  /// Compares as the ranks do: fields for which a collective has no use do not count.
+  /// Compares as ranks do. Fields that a collective does not use are ignored.
   [[nodiscard]] bool same_as(const DrawnCall &other) const;
-  /// Returns the text with which errors name it, e.g. "broadcast of 8 int32 from rank 1".
+  /// Returns the text by which errors name the call, such as "broadcast of 8 int32 from rank 1".
   [[nodiscard]] std::string text() const;
-  /// Returns whether it is complete on a rank only after every rank has had a part in it.
+  /// Says whether a rank completes the call only after every rank has taken part in it.
   [[nodiscard]] bool waits_for_all() const;
   /// Returns the number of elements of the longest buffer.
   [[nodiscard]] size_t elements(int rank_count) const;
@@ -35,40 +35,40 @@ struct Disagreement {
   uint64_t seed = 0;
   int rank_count = 2;
   rondo_config_t config = RONDO_CONFIG_INIT;
-  std::vector<DrawnCall> before;   ///< all agree
-  std::vector<DrawnCall> parting;  ///< by rank
-  std::vector<DrawnCall> after;    ///< all agree; then finalize
+  std::vector<DrawnCall> before;   ///< calls on which all ranks agree
+  std::vector<DrawnCall> parting;  ///< by rank: the first different call
+  std::vector<DrawnCall> after;    ///< calls on which all ranks agree, and then finalize
   std::vector<uint8_t> in_place;   ///< by rank
-  std::vector<uint8_t> mapped;     ///< by rank: its buffers are of rondo_mem_alloc()
+  std::vector<uint8_t> mapped;     ///< by rank: its buffers come from rondo_mem_alloc()
 
   [[nodiscard]] std::string text() const;
 };
 
-/// blocks: all_to_all, gather and scatter as well, which devices do not have.
+/// Draws a disagreement. If `blocks`, it may have all_to_all, gather and scatter, which devices do not support.
 [[nodiscard]] Disagreement draw_disagreement(uint64_t seed, bool blocks = false);
 
-/// The result of a rank. It is plain data, since it travels from process to process.
+/// The result of a rank. It is plain data, which processes exchange.
 struct Told {
-  rondo_error_t error = RONDO_ERROR_INIT;  ///< its first failure; RONDO_OK if none
-  uint32_t silent_exchanges = 0;  ///< calls at which all meet that it completed although the ranks had parted before
+  rondo_error_t error = RONDO_ERROR_INIT;  ///< its first failure, or RONDO_OK
+  uint32_t silent_exchanges = 0;  ///< exchanges of all ranks that it completed after the ranks had parted
 };
 
-/// A rank's arguments: two buffers of buffer_bytes() where its communicator is.
+/// The arguments of a rank: two buffers of buffer_bytes(), in the memory that its communicator uses.
 struct RankPart {
   int rank = 0;
   rondo_comm_t comm = nullptr;
   std::byte *send = nullptr;
   std::byte *recv = nullptr;
   rondo_stream_t stream = nullptr;
-  /// Returns the outcome of the call that has just returned RONDO_OK; empty if that is all.
+  /// Returns the outcome of the call that has just returned RONDO_OK. It is empty if the outcome is known already.
   std::function<rondo_status_t()> settle;
 };
 [[nodiscard]] size_t buffer_bytes(const Disagreement &drawn);
 
-/// Makes the calls of a rank, to the end or the first failure.
+/// Makes the calls of a rank until the end, or until the first failure.
 [[nodiscard]] Told live_disagreement(const Disagreement &drawn, const RankPart &part);
 
-/// Returns what is wrong with the errors that the ranks got, or nothing.
+/// Returns what is wrong with the errors of the ranks, or an empty text.
 [[nodiscard]] std::string judge_disagreement(const Disagreement &drawn, const std::vector<Told> &told);
 
 }  // namespace rondo_test

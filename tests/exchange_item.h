@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The collectives that exchange blocks, as items of random programs: how a rank calls one, and what it must receive.
+// This file has the collectives that exchange blocks, as items of random programs: a rank's call, and what it must
+// receive.
 #pragma once
 
 #include <cstddef>
@@ -11,13 +12,13 @@
 
 namespace rondo_test {
 
-/// One rank's part in an item whose `exchange` is not none. Blocks are bytes.
+/// The part of one rank in an item whose `exchange` is not none. Blocks are counted in bytes.
 class ExchangeCall {
  public:
   ExchangeCall(const Item &item, uint32_t rank, uint32_t rank_count)
       : item_(item), rank_(rank), rank_count_(rank_count), root_(static_cast<uint32_t>(item.seed % rank_count)) {}
 
-  /// Fills `out`, makes room in `in`, and calls.
+  /// Fills `out`, makes room in `in`, and makes the call.
   rondo_status_t run(std::vector<std::byte> &out, std::vector<std::byte> &in, rondo_comm_t comm,
                      rondo_stream_t stream) const {
     out = sent();
@@ -26,7 +27,7 @@ class ExchangeCall {
     return call(out.empty() ? nullptr : out.data(), in.empty() ? nullptr : in.data(), comm, stream);
   }
 
-  /// Calls with buffers that hold sent(), and have room for received(). In place both are in `in`.
+  /// Makes the call with buffers that contain sent(), and have room for received(). In place, both are in `in`.
   rondo_status_t call(const void *send, void *recv, rondo_comm_t comm, rondo_stream_t stream) const {
     const int root = static_cast<int>(root_);
     const std::vector<size_t> to = sizes(true), from = sizes(false);
@@ -60,7 +61,7 @@ class ExchangeCall {
   }
   [[nodiscard]] uint64_t seed_of(uint32_t from, uint32_t to) const { return item_.seed + from * 1'000'003u + to * 7u; }
 
-  /// Returns the size of the block from one rank to another, or 0 if there is none.
+  /// Returns the size of the block from one rank to another, or 0 if there is no such block.
   [[nodiscard]] size_t size_of(uint32_t from, uint32_t to) const {
     if ((gathers() && to != root_) || (scatters() && from != root_)) return 0;
     const bool uneven = item_.exchange == Exchange::all_to_all_v || item_.exchange == Exchange::gather_v ||

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A rank that runs a random program of messages, and checks what it receives.
+// This class is a rank that runs a random program of messages, and checks what it receives.
 #pragma once
 
 #include <cstring>
@@ -73,7 +73,7 @@ class Caller {
   const uint32_t rank_;
   const std::vector<rondo_comm_t> comms_;
   const rondo_stream_t stream_;
-  std::vector<std::vector<std::byte>> buffers_;  ///< by item: what is sent, and what is received
+  std::vector<std::vector<std::byte>> buffers_;  ///< by item: what the rank sends, and what it receives
 };
 
 }  // namespace rondo_test

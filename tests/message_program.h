@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Random legal programs of messages, groups and collectives, the same for all ranks from one seed. The items have one
-// order. Each rank runs its own items in that order and cuts them into groups as it likes. So no rank can wait for
-// itself: both ends of the first item that is not complete have completed all items before it.
+// This file makes random legal programs of messages, groups and collectives. All ranks get the same program from one
+// seed. The items have one order. Each rank runs its own items in that order, and divides them into groups as it likes.
+// So ranks cannot wait in a circle: consider the first item that is not complete. Both of its ends have completed all
+// items before it.
 #pragma once
 
 #include <cstddef>
@@ -19,12 +20,12 @@ enum class Exchange : uint8_t {
 };
 
 struct Item {
-  bool collective = false;  ///< of all ranks: an all_reduce, or `exchange`
+  bool collective = false;  ///< an item of all ranks: an all_reduce, or `exchange`
   Exchange exchange = Exchange::none;
   uint32_t comm = 0;        ///< which communicator
   uint32_t from = 0, to = 0;
   size_t bytes = 0;
-  uint64_t seed = 0;  ///< of the contents
+  uint64_t seed = 0;  ///< seed of the contents
 
   [[nodiscard]] bool concerns(uint32_t rank) const { return collective || from == rank || to == rank; }
 };
@@ -33,7 +34,7 @@ struct MessageProgram {
   uint32_t rank_count = 2;
   uint32_t comm_count = 1;
   std::vector<Item> items;
-  /// Each rank's first items of groups and single calls. A group may be a single call.
+  /// For each rank, the first items of its groups and single calls. A group may have a single call.
   std::vector<std::vector<size_t>> cuts;
 };
 
@@ -48,7 +49,7 @@ inline std::vector<std::byte> contents_of(const Item &item) {
   return bytes;
 }
 
-/// Returns what rank `rank` contributes to an all_reduce.
+/// Returns the contribution of rank `rank` to an all_reduce.
 inline int32_t contribution(const Item &item, uint32_t rank, size_t element) {
   return static_cast<int32_t>((item.seed >> 40) + rank * 1000 + element % 100);
 }
@@ -98,7 +99,7 @@ class ProgramMaker {
       if (below(2) == 0) item.exchange = static_cast<Exchange>(1 + below(7));
       return program.items.push_back(item);
     }
-    // Patterns in which many messages cross, and single ones.
+    // These are patterns with many crossing messages, and single messages.
     const uint32_t count = program.rank_count, pattern = below(3), shift = 1 + below(count - 1);
     const size_t bytes = size();
     for (uint32_t rank = 0; rank < (pattern == 0 ? 1 : count); ++rank) {
@@ -118,7 +119,7 @@ class ProgramMaker {
     for (size_t index = 0; index < program.items.size(); ++index) {
       const Item &item = program.items[index];
       if (!item.concerns(rank)) continue;
-      // In a group collectives run first, so that one behind a message begins another group.
+      // Within a group, collectives run first. So a collective after a message begins another group.
       if (cuts.empty() || below(habit) == 0 || (item.collective && has_messages)) {
         cuts.push_back(index);
         has_messages = false;
@@ -132,8 +133,8 @@ class ProgramMaker {
   const Limits limits_;
 };
 
-/// Makes the rank's calls, in its groups. call(index) makes the calls for an item that concerns the rank. Returns the
-/// first status that is not RONDO_OK.
+/// Makes the rank's calls in its groups. call(index) makes the calls for an item that concerns the rank. Returns the
+/// first status other than RONDO_OK.
 template <class Call>
 rondo_status_t run_calls(const MessageProgram &program, uint32_t rank, const Call &call) {
   const auto &cuts = program.cuts[rank];

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Seeds of randomised tests. RONDO_SEED replays one.
+// This file chooses the seeds of randomised tests. RONDO_SEED replays a seed.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@
 
 namespace rondo_test {
 
-/// Returns RONDO_SEED, which replays, or a fresh seed without it.
+/// Returns RONDO_SEED, or a new seed if it is not set.
 inline uint64_t seed_from_environment() {
   const char *const text = std::getenv("RONDO_SEED");
   return text != nullptr ? std::strtoull(text, nullptr, 0) : std::random_device{}();

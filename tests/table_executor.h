@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// An executor without links: the ranks, threads of one process, put their buffers on a table, and each adds up what
-// lies there. It shows what an executor promises to a communicator, and what a communicator passes to an executor.
+// This executor has no links. Its ranks, threads of one process, put their buffers on a table, and each adds up all of
+// them. It shows what an executor promises to a communicator, and what a communicator passes to an executor.
 #pragma once
 
 #include <chrono>
@@ -20,12 +20,12 @@ using rondo::Error;
 using rondo::Operations;
 using rondo::Result;
 
-/// The part that the ranks share. An operation is over when all have put their buffers down, and all have read them.
+/// Memory of all ranks. An operation ends when all ranks have put their buffers down and all have read them.
 class Table {
  public:
   explicit Table(uint32_t rank_count) : rank_count_(rank_count) {}
 
-  /// Int32: recv is the sum of all ranks' send. False: the communicator has failed.
+  /// Sets recv to the sum of all ranks' send, as int32. Returns false if the communicator has failed.
   bool add_up(Operations &operations, const rondo::WorkItem &work) {
     std::unique_lock lock(mutex_);
     Round &round = rounds_[work.number];
@@ -61,19 +61,19 @@ class Table {
   }
 
   const uint32_t rank_count_;
-  std::mutex mutex_;  ///< guards what follows
+  std::mutex mutex_;  ///< protects the following members
   std::condition_variable changed_;
   std::map<uint64_t, Round> rounds_;
 };
 
 class TableExecutor final : public rondo::Executor {
  public:
-  /// The requests of a test to the executor, and of the communicator.
+  /// The requests of a test to the executor and the communicator.
   struct Wishes {
     uint64_t refused_count = UINT64_MAX;   ///< prepare() refuses plans of this many elements
-    uint64_t failing_number = UINT64_MAX;  ///< enqueue() fails there
+    uint64_t failing_number = UINT64_MAX;  ///< enqueue() fails for this operation number
     bool checks_buffers = false;
-    bool lives_on = false;  ///< quiesce() says that something still runs
+    bool lives_on = false;  ///< quiesce() returns that something still runs
   };
   struct Seen {
     std::vector<uint64_t> numbers;

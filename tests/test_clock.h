@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// A clock that the test holds and moves. test_clock.cpp is linked in the place of src/base/clock.cpp: now_ns() is the
-// machine's time until it is held. Sleeps and waits for a word take real time all the while.
+// This clock can be held and moved by a test. test_clock.cpp is linked instead of src/base/clock.cpp. Until the clock
+// is held, now_ns() is the machine's time. Sleeps and waits for a word always take real time.
 #pragma once
 
 #include <cstdint>
 
 namespace rondo_test {
 
-/// Holds the clock while it lives: no deadline of the library passes unless the test moves the time. One at a time.
+/// Holds the clock while it exists. No deadline of the library passes unless the test moves the time. Only one may
+/// exist.
 class HeldClock {
  public:
   HeldClock();

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Promises about time, for test cases that are tagged [.timed]. Such a case runs only if it is asked for, by a test of
-// the suite "timed", which has the machine to itself. It does not retry: it compares a median with its bound.
-// RONDO_TEST_TIMED=report  a missed bound is only reported, and the time is measured once
+// This file checks promises about time, in test cases tagged [.timed]. They run only if requested, by a test of the
+// suite "timed", which has the machine to itself. A case does not retry: it compares a median with its bound. With
+// RONDO_TEST_TIMED=report a missed bound is only reported, and the time is measured once.
 #pragma once
 
 #include <algorithm>
@@ -19,13 +19,13 @@ namespace rondo_test {
 
 inline constexpr size_t timed_repetitions = 5;
 
-/// Reports whether a missed bound fails the test. A sanitizer's build is slow by design, so there it does not.
+/// Says whether a missed bound fails the test. It does not under a sanitizer, whose build is slow by design.
 [[nodiscard]] inline bool bounds_hold() {
   const char *const mode = std::getenv("RONDO_TEST_TIMED");
   return !sanitized() && (mode == nullptr || std::string(mode) != "report");
 }
 
-/// Compares the median of several times with `bound_ns`; `measure_ns` returns one of them.
+/// Compares the median of several times with `bound_ns`. `measure_ns` returns one time.
 inline void check_timed(const std::string &name, uint64_t bound_ns, const std::function<uint64_t()> &measure_ns,
                         size_t repetitions = timed_repetitions) {
   if (!bounds_hold()) repetitions = 1;

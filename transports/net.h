@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// This file declares what a network is to the links between hosts. A link over a network is two near FIFOs, one on each
-// host, of the layout that connections have (src/proto/connection.h); interpreter and protocols do not know. A network
-// moves payloads only. Progress (transports/net/progress.h) stores headers, sequences and heads locally, when an event
-// says so.
+// This file declares the interface between links and a network. A link to a rank of another host has a near FIFO on
+// each of the two hosts. A near FIFO has the layout of any connection (src/proto/connection.h), so interpreter and
+// protocols do not notice the network. The network moves payloads only. After an event of the network, Progress
+// (transports/net/progress.h) stores headers, sequences and heads in the near FIFO.
 //
-// A slot of the sender's FIFO is free again when the receiver's credit for it has arrived. At most slot_count slots of
-// a link are under way, so the receiver always has room and no second flow control is needed.
+// The sender reuses a slot only after the receiver's credit for the slot has arrived. So at most slot_count slots of a
+// link are under way, the receiver always has room, and the network needs no flow control.
 #pragma once
 
 #include <poll.h>
@@ -23,7 +23,7 @@
 
 namespace rondo::net {
 
-/// Returns the bytes of all slots of a FIFO.
+/// Returns the size of all slots of a FIFO, in bytes.
 [[nodiscard]] inline size_t slot_area_bytes(const ConnectionGeometry &geometry) {
   return size_t{geometry.slot_count} * geometry.slot_bytes;
 }
@@ -31,13 +31,13 @@ namespace rondo::net {
 /// The near ends of one link: the pair of directed connections with one peer on one channel.
 struct NearLink {
   uint32_t peer = 0;
-  uint32_t channel = 0;  ///< counted from 0 on, without a gap, among the links with the peer
+  uint32_t channel = 0;  ///< numbered from 0 without a gap, among the links with the peer
   ConnectionView outgoing;
   ConnectionView incoming;
   bool messages = false;  ///< it carries messages, and no channel of a collective
   // Slots in memory of the device whose kernels post and read; null if there are none.
-  std::byte *device_outgoing = nullptr;  ///< payloads are there, and not in `outgoing`
-  std::byte *device_incoming = nullptr;  ///< for payloads that the network brings there: Event::in_device
+  std::byte *device_outgoing = nullptr;  ///< the payloads of outgoing slots lie here, and not in `outgoing`
+  std::byte *device_incoming = nullptr;  ///< the network may write arriving payloads here: Event::in_device
 
   [[nodiscard]] const std::byte *outgoing_payload(uint64_t counter) const {
     if (device_outgoing == nullptr) return outgoing.payload(counter);
@@ -48,27 +48,27 @@ struct NearLink {
   }
 };
 
-/// Returns where the counters of a FIFO begin, at both ends: at its head, which is 0 in fresh memory.
+/// Returns the first counter of a FIFO, for both ends. The counter is the FIFO's head, which is 0 in fresh memory.
 [[nodiscard]] inline uint64_t first_counter(const ConnectionView &fifo) {
   return memory::load_sync(fifo.simple_head());  // pairs with nothing: neither end moves yet
 }
-/// This advice follows the text of a link that does not work, if one of its ends has slots in memory of a device.
+/// This advice ends the error text of a link that does not work, if one end of the link has slots in device memory.
 inline constexpr const char *device_slots_advice =
     "; slots between the two are in memory of a CUDA device: RONDO_NETWORK_DEVICE_SLOTS=off keeps them in memory of "
     "the hosts";
 
-/// Returns the first counter from `first` on that is `index` modulo `count`.
+/// Returns the smallest counter, not below `first`, that is `index` modulo `count`.
 [[nodiscard]] inline uint64_t first_counter_of(uint64_t first, uint64_t index, uint64_t count) {
   return first + (index + count - first % count) % count;
 }
 
-/// A slot to be sent. Its payload stays as it is until the credit for it has arrived.
+/// A slot to be sent. The payload must not change until the credit for the slot has arrived.
 struct Message {
-  uint64_t counter = 0;  ///< of the outgoing FIFO: contiguous for each link
+  uint64_t counter = 0;  ///< counter in the outgoing FIFO; contiguous for each link
   uint32_t signature = 0;
   uint32_t bytes = 0;
   const std::byte *payload = nullptr;
-  uint64_t consumed = 0;  ///< credit for the other direction, which travels along
+  uint64_t consumed = 0;  ///< credit for the other direction, which is sent along
 };
 
 struct Event {
@@ -84,7 +84,7 @@ struct Event {
   bool in_device = false;  ///< arrived: the payload is in NearLink::device_slot(), not in `incoming`
 };
 
-/// A poll() fills this list.
+/// Collects the events that a poll() returns.
 class EventList {
  public:
   explicit EventList(std::span<Event> events) : events_(events) {}
@@ -97,31 +97,33 @@ class EventList {
   uint32_t count_ = 0;
 };
 
-/// Calls of one thread at a time. Nothing blocks, and nothing allocates after the network was made.
+/// Sends and receives payloads. Only one thread at a time calls it. No function blocks or, once the network was made,
+/// allocates.
 class Network {
  public:
   virtual ~Network() = default;
   [[nodiscard]] virtual const char *name() const = 0;
 
-  /// Serves the links of messages from now on. Before this call nothing is sent on them, and the network may ignore
-  /// what arrives for them.
+  /// Serves the links of messages, too. Before this call nobody sends on these links, and the network may ignore what
+  /// arrives for them.
   virtual void open_messages() {}
-  /// Sends a slot. Returns false if there is no room; call it again after poll().
+  /// Sends a slot. Returns false if the network has no room; then call it again after poll().
   [[nodiscard]] virtual bool put(uint32_t link, const Message &message) = 0;
-  /// Reports that `consumed` slots of the incoming FIFO were consumed, counted from the beginning. False: no room.
+  /// Sends credit: this rank has consumed all slots of the incoming FIFO before counter `consumed`. Returns false if
+  /// the network has no room.
   [[nodiscard]] virtual bool credit(uint32_t link, uint64_t consumed) = 0;
-  /// Sends and receives what can be; returns how many of `events` it filled in. An event of an earlier counter of a
-  /// link comes first.
+  /// Sends and receives as much as possible without blocking. Returns how many of `events` it filled. The events of one
+  /// link are in the order of their counters.
   [[nodiscard]] virtual uint32_t poll(std::span<Event> events) = 0;
-  /// Says whether all that was put and credited leaves without further calls, as long as the network lives.
+  /// Says whether everything given to put() and credit() will leave without further calls, while the network lives.
   [[nodiscard]] virtual bool flushed() const = 0;
-  /// Says whether all of it would leave even if the network ended now.
+  /// Says whether it will all leave even if the network is destroyed now.
   [[nodiscard]] virtual bool delivered() const { return flushed(); }
-  /// Appends the descriptors to sleep on. If one becomes ready, poll() has something to do.
+  /// Appends the descriptors on which a thread can sleep. When one is ready, poll() has work.
   virtual void watch(std::vector<pollfd> &descriptors) const = 0;
   [[nodiscard]] virtual Error why_lost(uint32_t peer) const = 0;
-  /// Says whether it reads payloads in NearLink::device_outgoing, and brings them into device_incoming where it can.
-  /// The error says why it does neither.
+  /// Says whether the network reads payloads from NearLink::device_outgoing and, where possible, writes payloads to
+  /// device_incoming. The error says why not.
   [[nodiscard]] virtual Result<void> takes_device_memory() const {
     return Error{RONDO_ERROR_UNSUPPORTED, std::string(name()) + " copies payloads by the host, which does not reach "
                                                                 "the memory of a device"};

@@ -64,14 +64,14 @@ class Network:
         self.agent.chmod(0o755)
 
     def launch(self, contender, ranks):
-        """Returns the words before the driver. Ranks fill one host after the other: of 4 on 2 hosts, 0 and 1 the
-        first."""
+        """Returns the words before the driver. Ranks fill one host after another: of 4 ranks on 2 hosts, ranks 0 and 1
+        are on the first host."""
         addresses = [self.made.address(host) for host in range(self.made.count)]
         each = ranks // self.made.count
         pids = [str(self._pid(rank // each)) for rank in range(ranks)]
         if contender.family is None:
             return [sys.executable, "-B", __file__, *pids, "--"]
-        # The launcher itself sees the processes of this machine, and the network of the first host.
+        # The launcher sees the processes of this machine, and the first host's network.
         inside = ["nsenter", "-t", pids[0], "-n", "-u", "--", contender.launcher]
         if contender.family == "openmpi":
             where = ",".join(f"{address}:{each}" for address in addresses)
@@ -87,7 +87,8 @@ class Network:
 
 
 def start_ranks(pids, driver):
-    """Starts one rank for each process number, in that process's namespaces. The first that fails ends the others."""
+    """Starts one rank for each process id, in the namespaces of that process. The first rank that fails ends the
+    others."""
     ranks = []
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     try:
@@ -95,7 +96,7 @@ def start_ranks(pids, driver):
             ranks.append(subprocess.Popen(["nsenter", "-t", pid, *INSIDE, f"--wd={os.getcwd()}", "--", *driver,
                                            "--rank", str(rank)]))
         left = len(ranks)
-        while left:  # bounded by the alarms that the drivers set for themselves
+        while left:  # ends by the alarms that the drivers set for themselves
             ended, status = os.wait()
             for rank in ranks:
                 if rank.pid == ended:
@@ -112,8 +113,8 @@ def start_ranks(pids, driver):
 
 
 def run_and_wait_for_all(command):
-    """Runs a command and waits for its orphans too. Open MPI's daemon on the other host outlives its parent, and the
-    time of its rank would be taken for other work on the machine."""
+    """Runs a command and waits for its orphans, too. Open MPI's daemon on the other host outlives its parent. Without
+    this, the time of its rank would count as other work on the machine."""
     if ctypes.CDLL(None, use_errno=True).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0:
         raise OSError(ctypes.get_errno(), "no child subreaper")
     started = []

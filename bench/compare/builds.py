@@ -52,7 +52,7 @@ def run(program, options):
 
 
 def measure(old, new, options, run_count):
-    """Returns the medians of both, measured in turns; the first of each turn alternates."""
+    """Returns the medians of both builds, measured in turns. Each turn begins with the other build."""
     times = {old: [], new: []}
     for index in range(run_count):
         for program in (old, new) if index % 2 == 0 else (new, old):

@@ -168,8 +168,8 @@ def plan(options, contenders, core_count):
 
 
 def wanting(cells, found, state, count):
-    """Returns all runs of the cells in which one has fewer than `count` samples in this state: contenders are measured
-    together or not at all. Each run is there once, however many settings show it."""
+    """Returns all runs of the cells in which a run has fewer than `count` samples in this state. So contenders are
+    measured together or not at all. Each run appears once, even if several settings show it."""
     return list(dict.fromkeys(run for cell in cells if any(found.count(state, run) < count for run in cell)
                               for run in cell))
 
@@ -188,7 +188,8 @@ def host(contenders):
 
 
 def measure_rounds(options, machine, contenders, planned, found, first_round):
-    """Returns whether no run of Rondo failed. `found` is what the raw file holds, and grows with it."""
+    """Returns whether no run of Rondo failed. `found` has the contents of the raw file, and new runs are added to it.
+    """
     def keep(row):
         results.append(options.raw, row)
         found.file(row)

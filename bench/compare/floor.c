@@ -21,7 +21,7 @@
 
 #include "bench/compare/harness.h"
 
-/* Few enough for a busy machine, where each wait costs a turn of the scheduler. */
+/* Few iterations, for a busy machine, where each wait takes a turn of the scheduler. */
 enum { probe_bytes = 64 << 10, probe_iterations = 201, batches = 10, round_trips = 500, deadline_s = 120 };
 enum { nap_us = 20000, look_ns = 1000000, keep_most_s = 3600 };
 
@@ -46,7 +46,7 @@ static void copy(void *state) {
   memcpy(floor->to, floor->from, floor->bytes);
 }
 
-/* Copies past the cache: nothing is read in order to be overwritten. */
+/* Copies past the cache: memory that is overwritten is not read first. */
 static void copy_streaming(void *state) {
   struct floor *floor = state;
   for (size_t at = 0; at < floor->bytes; at += 16)
@@ -84,7 +84,7 @@ static void read_shared(void *state) {
   floor->sink = sum;
 }
 
-/* Sends a line to the other rank and another one back. The alarm of compare_settle() bounds it. */
+/* Sends a line to the other rank, and receives one. The alarm of compare_settle() bounds it. */
 static void ping_pong(struct floor *floor, bool yield) {
   const int rank = floor->job->rank;
   for (uint64_t trip = 1; trip <= round_trips; ++trip) {
@@ -97,7 +97,7 @@ static void ping_pong(struct floor *floor, bool yield) {
   }
 }
 
-/* Returns the best of a few batches: a floor is what is possible. */
+/* Returns the best of a few batches, because a floor is what is possible. */
 static double one_way_us(struct floor *floor, bool yield) {
   double best_us = 0;
   for (int batch = 0; batch < batches; ++batch) {
@@ -113,7 +113,7 @@ static double one_way_us(struct floor *floor, bool yield) {
   return best_us;
 }
 
-/* Binds both ranks to one processor, which they hand to each other. */
+/* Binds both ranks to one processor, which they pass to each other. */
 static double yield_us(struct floor *floor) {
   cpu_set_t own, first;
   int cpu = sched_getcpu();
@@ -133,7 +133,7 @@ static int iterations_for(size_t bytes) {
   return bytes >= 64 << 20 ? 7 : bytes >= 4 << 20 ? 31 : bytes >= 256 << 10 ? 101 : 1001;
 }
 
-/* Returns rank 0's reading; the others get zero. */
+/* Returns the reading on rank 0, and zero on other ranks. */
 static double state_us(struct floor *floor) {
   return compare_sample(floor->job, probe_iterations, write_shared, read_shared, floor).median_us;
 }

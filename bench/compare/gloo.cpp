@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Gloo as a contender of bench/compare: its ring over TCP, the transport that packages have.
+// This file makes Gloo a contender of bench/compare: its ring over TCP, which is the transport in packages.
 #include <gloo/allreduce.h>
 #include <gloo/math.h>
 #include <gloo/rendezvous/context.h>
@@ -21,7 +21,7 @@
 
 namespace {
 
-/// The board on which ranks find each other, in memory that they share: no files, nothing to clean up.
+/// The board on which ranks find each other. It is in memory that they share, so there are no files to clean up.
 struct Board {
   struct Entry {
     std::atomic<bool> ready;
@@ -77,7 +77,7 @@ struct Session {
   std::shared_ptr<gloo::rendezvous::Context> context;
 };
 
-/// Connects a context. Older versions take a reference, newer ones shared ownership.
+/// Connects a context. Older versions take a reference, newer ones take shared ownership.
 template <class Context, class Device>
 void connect(Context &context, const std::shared_ptr<BoardStore> &store, Device &device) {
   if constexpr (requires { context.connectFullMesh(*store, device); }) {
@@ -102,7 +102,7 @@ void join(compare_job *job) try {
 void all_reduce(compare_job *job, const void *send, void *recv, size_t count) try {
   gloo::AllreduceOptions options(static_cast<Session *>(job->state)->context);
   options.setAlgorithm(gloo::AllreduceOptions::Algorithm::RING);
-  // setInput() takes a pointer to writable memory, although it does not write.
+  // setInput() takes a pointer to writable memory, but it does not write.
   if (send != recv) options.setInput(static_cast<float *>(const_cast<void *>(send)), count);
   options.setOutput(static_cast<float *>(recv), count);
   void (*sum)(void *, const void *, const void *, size_t) = &gloo::sum<float>;
@@ -119,14 +119,14 @@ void leave(compare_job *job) { static_cast<Session *>(job->state)->context.reset
 int main(int argc, char **argv) {
   compare_contender contender{};
   contender.name = "gloo";
-  contender.busy_threads = 2;  // the caller's, and the one that moves data
+  contender.busy_threads = 2;  // the caller's thread, and the one that moves data
   contender.only_float32 = true;
   contender.join = join;
   contender.all_reduce = all_reduce;
   contender.leave = leave;
   compare_job job;
   compare_parse(&job, &contender, argc, argv);
-  // Zeroed memory is an empty board: ranks that were started one by one must not empty it again.
+  // Zeroed memory is an empty board. Ranks that a launcher started must not empty it again.
   Session session{static_cast<Board *>(compare_shared_memory(&job, sizeof(Board))), nullptr};
   job.state = &session;
   compare_fork(&job);

@@ -119,7 +119,7 @@ void compare_attach(struct compare_job *job) {
   job->control = map_file(job, sizeof *job->control, job->control_path);
 }
 
-/* Waits for all ranks. The first that fails ends the others, which would wait for it. */
+/* Waits for all ranks. The first rank that fails ends the others, because they would wait for it. */
 static int wait_for_ranks(const struct compare_job *job, pid_t *ranks) {
   int failures = 0;
   for (int left = job->rank_count; left > 0; --left) {

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Brings the machine into one of its states, and keeps it there while others are measured."""
+"""Brings the machine into one of its states, and keeps it there while programs are measured."""
 
 import contextlib
 import os
@@ -41,8 +41,8 @@ def keeping(state, floor, patience_s):
 
 
 class Keeper:
-    """The program `floor keep`: it naps until the state has come, and then spins on both cores at idle priority, which
-    yields to every other process, so that the hypervisor finds no idle processor to move."""
+    """The program `floor keep`. It sleeps until the state is reached, and then spins on both cores at idle priority,
+    which yields to every other process. So the hypervisor finds no idle processor to move."""
 
     def __init__(self, floor, state, patience_s):
         low_us, high_us = READINGS_US[state]
@@ -58,17 +58,17 @@ class Keeper:
 
     @property
     def group(self):
-        """Returns the process group that a driver stops while it times calls. It is no session: if a group is orphaned
-        while it is stopped, the kernel ends its processes."""
+        """Returns the process group that a driver stops while it times calls. It is no session, because the kernel ends
+        the processes of a stopped group that becomes orphaned."""
         return self.process.pid
 
     def resume(self):
-        """Continues the keeper: a driver that was ended has not done so."""
+        """Continues the keeper. A driver that was killed has not done so."""
         os.killpg(self.group, signal.SIGCONT)
 
     def busy_seconds(self):
-        """Returns the processor time that it has used so far, or 0 once it has ended: it then counts as a child of this
-        process."""
+        """Returns how much processor time it has used so far. After its end it returns 0, because the time then counts
+        for this process's children."""
         if self.process is None:
             return 0.0
         ticks = 0

@@ -10,7 +10,7 @@
 
 enum { warm_up_calls_min = 3, warm_up_calls_max = 8192, poison = 0xa5 };
 
-/* The memory that the loops work on; a job's only use of its run. */
+/* The memory that the loops use, which a job only has during its run. */
 struct run {
   struct compare_job *job;
   char *send, *recv; /* equal: in place */
@@ -63,8 +63,8 @@ struct compare_summary compare_sample(struct compare_job *job, int iterations, v
   return summary;
 }
 
-/* Makes untimed calls until a quarter of the target has passed. Then rank 0 says how many timed ones fit into the
- * target. */
+/* Makes untimed calls until a quarter of the target time has passed. Then rank 0 decides how many timed calls fit into
+ * the target. */
 static int warm_up(struct run *run) {
   struct compare_job *job = run->job;
   job->control->iterations = 0;
@@ -86,8 +86,8 @@ static int warm_up(struct run *run) {
   }
 }
 
-/* Rewrites the input, as an application would that has just computed it. Otherwise an unchanged input would stay in the
- * cache of a peer that reads it directly. */
+/* Rewrites the input, as an application does that has just computed it. An unchanged input would stay in the cache of a
+ * peer that reads it directly. */
 static void rewrite(void *state) {
   const struct run *run = state;
   if (!run->job->create) memset(run->send, 0, run->job->bytes);
@@ -107,8 +107,8 @@ static double back_to_back_us(struct run *run, int iterations) {
   return slowest_us;
 }
 
-/* Returns a small whole number, which all three types and their sums over all ranks hold exactly. It is scattered, so
- * that a chunk at the wrong place shows. */
+/* Returns a small whole number. All three types represent it and its sums over all ranks exactly. The numbers are
+ * scattered, so that a chunk at the wrong place is detected. */
 static uint32_t input(size_t index, int rank) { return ((uint32_t)index * 2654435761u >> 29) + (uint32_t)rank; }
 
 static uint32_t expected(size_t index, const struct compare_job *job) {
@@ -140,7 +140,8 @@ static uint32_t get(const char *buffer, size_t index, size_t size) {
   return bits;
 }
 
-/* Returns the number of wrong elements on all ranks. Out of place, an input that was written to is wrong, too. */
+/* Returns the number of wrong elements on all ranks. If an out-of-place call changed its input, that counts as wrong,
+ * too. */
 static uint64_t verify(struct run *run) {
   struct compare_job *job = run->job;
   const size_t size = type_size(job->type);
@@ -169,8 +170,8 @@ static char *buffer_for(struct compare_job *job) {
   return job->contender->allocate(job, job->bytes);
 }
 
-/* Stops or continues a keeper of the machine's state. It has idle priority, but ranks that share cores would yield to
- * it, too. So it is stopped while the counted calls of such ranks are timed. Back to back these keep the cores busy
+/* Stops or continues a keeper of the machine's state. It has idle priority, but ranks that share cores would also yield
+ * to it. So it is stopped while the counted calls of such ranks are timed. Back-to-back calls keep the cores busy
  * themselves. */
 static void signal_keeper(struct compare_job *job, int number) {
   if (job->keeper == 0 || job->pin) return;

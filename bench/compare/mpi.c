@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Any MPI as a contender of bench/compare. Ranks are made by its mpirun. */
+ * This file makes any MPI a contender of bench/compare. Its mpirun starts the ranks. */
 #include <mpi.h>
 
 #include <stdlib.h>
@@ -12,17 +12,17 @@ static void all_reduce(struct compare_job *job, const void *send, void *recv, si
   MPI_Allreduce(send == recv ? MPI_IN_PLACE : send, recv, (int)count, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD);
 }
 
-/* Probes for messages, which makes an MPI work on what it still owes to others. */
+/* Probes for messages, so that MPI works on messages that it still owes to others. */
 static void progress(struct compare_job *job) {
   int found;
   (void)job;
   MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, MPI_COMM_WORLD, &found, MPI_STATUS_IGNORE);
 }
 
-/* Does nothing: MPI_Init and MPI_Finalize are main()'s, since only they know the rank. */
+/* Does nothing. main() calls MPI_Init and MPI_Finalize, because only it knows the rank. */
 static void nothing(struct compare_job *job) { (void)job; }
 
-/* Returns the rank if the launcher says it before MPI starts, otherwise -1. */
+/* Returns the rank if the launcher provides it before MPI starts, otherwise -1. */
 static int launched_rank(void) {
   static const char *const names[] = {"OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK"};
   for (size_t i = 0; i < sizeof names / sizeof *names; ++i) {

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The contenders: which are here, how their drivers are built, how they are started."""
+"""The contenders: which are available, how their drivers are built, and how they are started."""
 
 import hashlib
 import os
@@ -15,7 +15,7 @@ import between
 
 ROOT = Path(__file__).resolve().parents[2]
 HERE = Path("bench/compare")
-LIMITED_CALLS_MIN = 2  # a call over a slow network takes seconds
+LIMITED_CALLS_MIN = 2  # as a call over a slow network takes seconds
 HARNESS = ("harness.c", "measure.c", "options.c")
 FLAGS = ("-O3", "-march=native", "-Wall", "-Wextra", "-D_GNU_SOURCE", f"-I{ROOT}", f"-I{ROOT}/include")
 
@@ -27,7 +27,7 @@ UCX = ("--mca", "pml", "ucx", "--mca", "osc", "ucx", "--mca", "opal_common_ucx_t
 OPENMPI_OVER_TCP = ("--mca", "pml", "ob1", "--mca", "btl", "tcp,self")
 INTEL_OVER_TCP = ("-genv", "I_MPI_FABRICS", "ofi", "-genv", "I_MPI_OFI_PROVIDER", "tcp", "-genv", "FI_TCP_IFACE",
                   between.INTERFACE)
-ALONE = "a job of its own"  # what mpi.c says where MPI_Init finds no other rank
+ALONE = "a job of its own"  # what mpi.c prints if MPI_Init finds no other rank
 HOW_TO_GET = {
     "Open MPI": "apt-get install openmpi-bin libopenmpi-dev libucx-dev",
     "MPICH": "apt-get install mpich libmpich-dev",
@@ -37,8 +37,7 @@ HOW_TO_GET = {
 
 @dataclass
 class Contender:
-    """The way in which a driver is started for a run. `family` says how to use its launcher; without one the driver
-    forks."""
+    """A way to start a driver for a run. `family` says how to use its launcher. Without a launcher the driver forks."""
     name: str
     driver: Path
     family: str | None = None
@@ -46,11 +45,11 @@ class Contender:
     launcher_options: tuple = ()
     driver_options: tuple = ()
     environment: dict = field(default_factory=dict)
-    oversubscribed_max_bytes: int | None = None  # beyond it a run takes minutes with more ranks than cores
-    version: str = ""  # of Rondo: which build, so that runs of different ones are not taken for the same
+    oversubscribed_max_bytes: int | None = None  # with more ranks than cores, larger runs take minutes
+    version: str = ""  # of Rondo: the build, so that runs of different builds are kept apart
     ours: bool = False
     hosts_options: tuple | None = None  # of the launcher, for ranks on several hosts; None: not for these
-    one_host: bool = True               # can be used on one
+    one_host: bool = True               # usable on one host
 
     def command(self, run, pin, control, seconds, deadline_s, network=None):
         """`network`: where the hosts are, if the run has several (between.py)."""
@@ -84,12 +83,12 @@ class Contender:
 
 
 def result_file(control):
-    """Returns the file where rank 0 writes its result: a launcher may lose a line that it should pass on."""
+    """Returns the file to which rank 0 writes its result, because a launcher may lose a line that it should pass on."""
     return control.with_suffix(".result")
 
 
 class Missing(Exception):
-    """A contender is not here; the text says why and how to get it."""
+    """A contender is not available. The text says why, and how to get it."""
 
 
 class Workshop:
@@ -159,7 +158,7 @@ class Workshop:
                           hosts_options=())]
 
     def mpi(self, objects, name, compiler, launcher, prefix=None):
-        """Returns the contenders of one MPI. Open MPI is three, by what moves its data."""
+        """Returns the contenders of one MPI. Open MPI has three, which differ in what moves the data."""
         environment = mpi_environment(prefix)
         told = output_of([launcher, "--version"], environment)
         family = ("openmpi" if "Open MPI" in told or "OpenRTE" in told else
@@ -178,7 +177,7 @@ class Workshop:
 
 
 def check_launcher(made):
-    """Checks the launcher. There are packages of MPICH whose processes do not find their launcher (Ubuntu 24.04's)."""
+    """Checks the launcher. With some packages of MPICH, processes do not find their launcher (Ubuntu 24.04)."""
     options = ("--ranks", "2", "--seconds", "0.001", "--deadline", "30")
     command = [str(word) for word in (*made.launch(2, False), made.driver, *options)]
     if ALONE in output_of(command, made.environment, subprocess.STDOUT):
@@ -186,7 +185,7 @@ def check_launcher(made):
 
 
 def over_ucx(plain):
-    """Returns Open MPI over UCX, and over UCX's shared memory alone, which leaves cross-memory attach out."""
+    """Returns Open MPI over UCX, and over UCX's shared memory only, which excludes cross-memory attach."""
     ompi_info = Path(plain.launcher).with_name("ompi_info")
     if "ucx" not in output_of([str(ompi_info), "--parsable", "--param", "pml", "ucx"], plain.environment):
         return []
@@ -198,7 +197,7 @@ def over_ucx(plain):
 
 
 def mpi_environment(prefix):
-    """Returns the environment that an MPI needs: root in a container may run it, and a prefix brings its own files."""
+    """Returns the environment that an MPI needs. Root in a container may run it, and a prefix has its own files."""
     environment = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
     if prefix:
         for variable, folder in (("LD_LIBRARY_PATH", "lib"), ("PATH", "bin")):
@@ -237,8 +236,8 @@ def prefixed_mpi(name, prefix):
 
 
 def build_all(workshop, more_mpis, say):
-    """Returns the contenders by name, and the floor's program or None. Missing ones are reported; without Rondo it is
-    an error."""
+    """Returns the contenders by name, and the floor's program or None. Missing contenders are reported; a missing Rondo
+    is an error."""
     objects = workshop.harness()
     contenders = workshop.rondo(objects)
 

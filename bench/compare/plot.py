@@ -29,14 +29,14 @@ def new_figure(rows=1):
 
 
 def save(figure, path):
-    """Writes an SVG that is the same each time that the same is drawn."""
+    """Writes an SVG. The same picture always gives the same file."""
     import matplotlib
     with matplotlib.rc_context({"svg.hashsalt": "rondo", "svg.fonttype": "none"}):
         figure.savefig(path, format="svg", metadata={"Date": None})
 
 
 def frame(panel, sizes, caption, steps=(1,)):
-    """Sets up a panel, which labels `steps` of each power of ten."""
+    """Sets up a panel with `steps` labels for each power of ten."""
     from matplotlib.ticker import LogLocator, StrMethodFormatter
     panel.set(xscale="log", yscale="log")
     panel.yaxis.set_major_locator(LogLocator(subs=steps))
@@ -99,7 +99,7 @@ class Outline:
 
 
 def outlines(sections, sizes):
-    """Returns (state, outlines) of the state that has the most ratios with enough runs; a setting without peers has
+    """Returns (state, outlines) for the state with the most ratios that have enough runs. A setting without peers has
     none."""
     sections = [section for section in sections if section[0].against_peers]
     counts = Counter()
@@ -118,7 +118,8 @@ def outlines(sections, sizes):
 
 
 def summary(panel, state, shown):
-    """Draws the panel that summarises all. Dashed: buffers that peers can map, of two kinds the slower."""
+    """Draws the panel that summarises all settings. A dashed line is for buffers that peers can map, and shows the
+    slower one of two kinds."""
     title = "Rondo's time by that of the best peer" + ("" if state == "any" else f": {state}")
     frame(panel, sorted({size for each in shown for size, *_ in each.points}), title, (1, 1.5, 2, 3, 5))
     panel.set_gid("summary")
@@ -129,7 +130,7 @@ def summary(panel, state, shown):
 
 
 def picture(sections, sizes):
-    """`sections` as of report.sections(); a setting without sizes is no curve and is left out."""
+    """Draws `sections`, the result of report.sections(). A setting without sizes has no curve and is left out."""
     shown = [section for section in sections if not section[0].create]
     state, outlined = outlines(shown, sizes)
     first = 1 if outlined else 0

@@ -57,7 +57,7 @@ def clean_environment():
 
 
 def tune(rondo, ranks, size, rounds, table):
-    """Makes a table. Exit status 1 says that the table's choice is not the best, which does not matter here."""
+    """Makes a table. Exit status 1 means that the table's choice is not the best, which does not matter here."""
     table.unlink(missing_ok=True)
     done = subprocess.run([rondo, "tune", "--ranks", str(ranks), "--sizes", size, "--rounds", str(rounds), "-o", table],
                           env=clean_environment(), stdin=subprocess.DEVNULL, capture_output=True, text=True,
@@ -73,7 +73,7 @@ def way(algorithm):
 
 
 def measure(rondo, ranks, size, algorithm, path):
-    """Returns the report of rondo perf about one size: the plan and its time."""
+    """Returns the report of rondo perf for one size: the plan and its time."""
     subprocess.run([rondo, "run", "-n", str(ranks), "--", rondo, "perf", "all_reduce", "-b", size, "-e", size,
                     "-c", "0", "-m", str(calls_in_a_run(ranks, size)), "--out-of-place-only",
                     *way(algorithm), "--json", path], env=clean_environment(),
@@ -95,7 +95,7 @@ def can(algorithm, size):
 
 
 class Job:
-    """One number of ranks and size."""
+    """One cell: a number of ranks and a size."""
 
     def __init__(self, args, machine, folder, ranks, size):
         self.args, self.machine, self.ranks, self.size = args, machine, ranks, size
@@ -106,7 +106,7 @@ class Job:
         return self.machine.state()[0] if parse_size(self.size) < STATE_MATTERS_BELOW else runs.ONE_STATE
 
     def in_one_state(self, work, wanted=None):
-        """Returns what work() returns and the state, or None if in no try the state was `wanted` and stayed."""
+        """Returns the result of work() and the state. Returns None if no try was in the state `wanted` all the time."""
         for _ in range(self.args.tries):
             before = self.state()
             if wanted not in (None, before):
@@ -143,7 +143,7 @@ def one_round(args, machine, cases):
 
 
 def machine_of(build, folder):
-    """Makes the machine, whose states the harness's measure of the floor shows, if there is one."""
+    """Makes the machine. The harness's floor shows its states, if it can measure them here."""
     try:
         workshop = peers.Workshop(folder, build)
         floor = workshop.floor(workshop.harness())

@@ -40,7 +40,7 @@ def parse_arguments():
 
 
 class Ranks:
-    """The ranks of a job fill one host after the other."""
+    """Ranks of a job on several hosts. They fill one host after another."""
 
     def __init__(self, made, ranks_a_host):
         self.made, self.layout = made, [host for host in range(made.count) for _ in range(ranks_a_host)]

@@ -62,7 +62,7 @@ static uint64_t ns_alone(const struct shape *it, uint64_t calls) {
   float *c = numbers((size_t)(it->m * it->ldc));
   uint64_t begin = 0;
   for (uint64_t call = 0; call <= calls; ++call) {
-    if (call == 1) begin = now_ns(); /* the first one makes its code */
+    if (call == 1) begin = now_ns(); /* the first call generates the code */
     real_sgemm(it->transpose_a, it->transpose_b, it->m, it->n, it->k, it->alpha, a, it->lda, b, it->ldb, it->beta, c,
                it->ldc);
   }

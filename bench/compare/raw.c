@@ -61,7 +61,7 @@ static void leave(struct compare_job *job) {
   free(job->state);
 }
 
-/* Returns the bytes that a call of send() or recv() has moved; 0 if nothing was possible. */
+/* Returns how many bytes a call of send() or recv() has moved, or 0 if nothing was possible. */
 static size_t moved(const struct compare_job *job, ssize_t result, bool received) {
   if (result > 0) return (size_t)result;
   if (result < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR)) return 0;

@@ -9,7 +9,7 @@ from settings import format_size
 
 
 def number(value):
-    """Returns three figures: 0.0713, 3.65, 142, 10915."""
+    """Returns a number with three digits: 0.0713, 3.65, 142, 10915."""
     if value is None:
         return "-"
     return f"{value:.0f}" if value >= 1000 else f"{value:.3g}"
@@ -54,7 +54,7 @@ def from_size(least):
 
 
 def mean_over(values, wanted_count):
-    """Returns the mean, and how many of the requested sizes are in it."""
+    """Returns the mean, and how many of the requested sizes it includes."""
     return f"{number(geometric_mean(values) if values else None)} over {len(values)} of {wanted_count} sizes"
 
 
@@ -66,7 +66,7 @@ def tally(verdicts, wanted_count):
 
 
 class Series:
-    """One of ours in a setting and state: the summary of it beneath the table."""
+    """The summary of one of our contenders in a setting and state, printed below the table."""
 
     def __init__(self, setting, lines, index, sizes):
         self.setting, self.lines, self.index, self.sizes = setting, lines, index, setting.sizes(sizes)
@@ -113,7 +113,7 @@ class Series:
 
 
 def summary(setting, lines, labels, sizes):
-    """Returns geometric means over the sizes at which runs are enough, how the bars stand, and how far runs spread."""
+    """Returns geometric means over the sizes with enough runs, the results against the bars, and the spread of runs."""
     told = []
     for index, label in enumerate(labels[0]):
         series = Series(setting, lines, index, sizes)

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The raw file: a line of JSON for each session, run and floor, appended as they end. The figures follow from it.
+"""The raw file has a line of JSON for each session, run and floor, appended when it ends. The figures are computed from
+it.
 
-Only runs of one state are ever put beside each other, and of Rondo only runs of the newest build in the file. Runs in
-which the state changed ("mixed"), runs that others disturbed and runs that failed are counted, and enter no figure.
-"""
+Only runs of one state are compared with each other, and of Rondo only runs of the newest build in the file. Runs in
+which the state changed ("mixed"), disturbed runs and failed runs are counted, but are in no figure."""
 
 import json
 import math
@@ -62,7 +62,7 @@ def run_of(row):
 
 
 def quantile(values, part):
-    """Returns a value between the two nearest, as far as `part` lies between them."""
+    """Returns a value between the two nearest values, interpolated at `part`."""
     ordered = sorted(values)
     at = part * (len(ordered) - 1)
     low = math.floor(at)
@@ -135,8 +135,8 @@ class Results:
         return Cell(tuple(row[metric] for row in rows), len(rows) >= self.runs_min) if rows else None
 
     def floor_us(self, state, run, core_count):
-        """Returns the least that such an all-reduce can take, or None if its parts were not measured in this state.
-        Between hosts it is what a raw exchange takes."""
+        """Returns the least time that such an all-reduce can take, or None if its parts were not measured in this
+        state. Between hosts it is the time of a raw exchange."""
         if run.hosts > 1:
             raw = self.samples.get((state, replace(run, contender=RAW, in_place=False)))
             return statistics.median(row["median_us"] for row in raw) if raw and run.ranks == run.hosts else None
@@ -146,7 +146,7 @@ class Results:
         part = {name: min(row[name] for row in rows)
                 for name in ("line_us", "copy_us", "copy_streaming_us", "update_us", "read_us", "yield_us")}
         memory_us = part["update_us"] if run.in_place else min(part["copy_us"], part["copy_streaming_us"])
-        share = run.ranks / core_count  # ranks that take turns on a core
+        share = run.ranks / core_count  # ranks that share a core
         if share <= 1:
             return max(part["line_us"], memory_us, part["read_us"] / 2)
         return max((share - 1) * part["yield_us"], share * memory_us, part["read_us"] / 2)
@@ -176,7 +176,7 @@ def lines_of(results, setting, state, peers, sizes, core_count):
         mine, theirs = cells(ours), cells(against)
         if not any(mine) and not any(theirs):
             continue
-        # A contender with few runs does not become the best by luck while others have enough.
+        # Otherwise a contender with few runs could be the best by luck.
         candidates = [cell for cell in theirs if cell and cell.enough] or [cell for cell in theirs if cell]
         best_cell = min(candidates, key=lambda cell: cell.median, default=None)
         ratios = tuple(cell.median / best_cell.median if cell and best_cell else None for cell in mine)
@@ -187,7 +187,7 @@ def lines_of(results, setting, state, peers, sizes, core_count):
 
 
 def verdict(value, bar, sure=True):
-    """Returns 'met', 'missed' or 'too few runs', or '' if there is no bar or no value."""
+    """Returns 'met', 'missed' or 'too few runs'. Returns '' without a bar or a value."""
     if bar is None or value is None:
         return ""
     if not sure:
@@ -196,7 +196,7 @@ def verdict(value, bar, sure=True):
 
 
 def judge(setting, line):
-    """Returns a verdict on each of ours at this size: one of verdict()'s, or 'tie'."""
+    """Returns a verdict on each contender of ours at this size: a result of verdict(), or 'tie'."""
     if setting.bar_us is not None:
         return [verdict(cell and cell.median, setting.bar_us, sure) for cell, sure in zip(line.ours, line.sure)]
     verdicts = [verdict(ratio, setting.bar_ratio, sure) for ratio, sure in zip(line.ratios, line.sure)]
@@ -204,7 +204,7 @@ def judge(setting, line):
 
 
 def judge_mean(values, wanted_count, bar):
-    """Returns a verdict on a geometric mean over as many of the sizes as have runs enough."""
+    """Returns a verdict on the geometric mean over the sizes that have enough runs."""
     if not values:
         return "too few runs"
     return verdict(geometric_mean(values), bar) + (" so far" if len(values) < wanted_count else "")

@@ -66,7 +66,7 @@ static void create(struct compare_job *job) {
   end_communicator(job);
 }
 
-/* Allocates memory of whole pages, which private memory has: only these move. The registrations end with the
+/* Allocates whole pages, as private memory has, because only whole pages can be moved. The registrations end with the
  * communicator. */
 static void *allocate(struct compare_job *job, size_t bytes) {
   const struct session *session = job->state;

@@ -29,8 +29,8 @@ class Ended:
 
 
 def processor_times():
-    """Returns (busy, stolen, all) of all processors since boot, in clock ticks. Interrupts are not counted: they are
-    nobody's, and a contender's own traffic on loopback makes some."""
+    """Returns (busy, stolen, all) of all processors since boot, in clock ticks. Interrupts are not counted. They belong
+    to no process, and a contender's own traffic on loopback causes some."""
     with open("/proc/stat", encoding="ascii") as file:
         ticks = [int(word) for word in file.readline().split()[1:9]]
     return ticks[0] + ticks[1] + ticks[2], ticks[7], sum(ticks)
@@ -42,7 +42,7 @@ def own_seconds():
 
 
 def end_group(process):
-    """Ends a group by SIGTERM first: a launcher then ends its ranks. They have alarms of their own besides."""
+    """Ends a group. It sends SIGTERM first, so that a launcher can end its ranks, which also have their own alarms."""
     for number in (signal.SIGTERM, signal.SIGKILL):
         try:
             os.killpg(process.pid, number)  # the leader is not reaped yet, so the number is still its own
@@ -56,8 +56,8 @@ def end_group(process):
 
 
 def run_once(command, environment, deadline_s, keeping_seconds=lambda: 0.0):
-    """Runs a command once. `keeping_seconds` returns the time that a keeper of the state has used so far, which
-    disturbs nobody."""
+    """Runs a command once. `keeping_seconds` returns how much time a keeper of the state has used so far. That time
+    disturbs no process."""
     busy, stolen, total = processor_times()
     own = own_seconds() + keeping_seconds()
     ticks_per_second = os.sysconf("SC_CLK_TCK")
@@ -82,7 +82,7 @@ def run_once(command, environment, deadline_s, keeping_seconds=lambda: 0.0):
 
 
 def last_words(errors):
-    """Returns the driver's own message, not the message that its launcher made from it."""
+    """Returns the driver's message, instead of what its launcher made from it."""
     lines = [line.strip() for line in errors.splitlines() if line.strip()]
     ours = [line for line in lines if ": rank " in line or "a rank was ended" in line]
     return (ours or lines or [""])[0][:400]
@@ -102,12 +102,12 @@ def result_of(ended):
 
 
 def doubt(row):
-    """Returns a doubt about a try; the least doubtful try is the best."""
+    """Returns how doubtful a try is. The least doubtful try is the best."""
     return row["state"] == "mixed", row["foreign_percent"] + row["steal_percent"]
 
 
 class Machine:
-    """Runs programs on this machine as quietly as it gets, and in one state where a keeper brings it about."""
+    """Runs programs on this machine as quietly as possible, and in one state if a keeper produces it."""
 
     def __init__(self, floor, core_count, tries, patience_s, deadline_s, seconds, start=run_once, kept=None,
                  network=None):
@@ -138,7 +138,7 @@ class Machine:
         return keeper.state_of(result["read_64K_us"]), result["read_64K_us"]
 
     def settled_state(self):
-        """Returns the same as state(), after it has sought the wanted state, if there is one."""
+        """Returns the same as state(), after trying to reach the wanted state, if there is one."""
         told = self.state()
         if self.kept is None or told[0] == self.kept.state:
             return told
@@ -146,9 +146,9 @@ class Machine:
         return self.state()
 
     def quietly(self, command, environment, stops_keeper=False, written=None):
-        """Returns the best of a few tries, as a row: the result or the error, the state, how quiet it was. A try in
-        which the state changed is as good as none. With `stops_keeper` the program takes the option --keeper. `written`
-        is the file that has the result if it was not printed."""
+        """Returns the best of a few tries, as a row: the result or the error, the state, and how quiet it was. A try in
+        which the state changed is the worst. With `stops_keeper` the program takes the option --keeper. `written` is
+        the file that has the result if it was not printed."""
         best = None
         for attempt in range(1, self.tries + 1):
             self.wait_until_quiet()

@@ -32,7 +32,7 @@ ALL_REDUCES = {"ring": "ring", "tree": "tree", "hierarchical": "hierarchical"}
 
 
 def calls_of(name):
-    """Returns (collective, algorithm) of each call. As ROOT every rank sends to the root, and the root to every
+    """Returns (collective, algorithm) of each call. With ROOT every rank sends to the root, and the root sends to every
     rank."""
     return [("reduce", "one_shot"), ("broadcast", "one_shot")] if name == ROOT else [("all_reduce", ALL_REDUCES[name])]
 
@@ -68,8 +68,7 @@ def spread(values):
 
 
 def inside(args, rondo, folder):
-    """Returns by name and number of ranks the median, the least and the greatest time in us, from rounds over all of
-    it."""
+    """Returns the median, the least and the greatest time in us, by name and number of ranks, from several rounds."""
     names, found, report = ("ring", "tree", ROOT), {}, folder / "perf.json"
     for _ in range(args.rounds):
         for ranks in (2, 4, 8):

@@ -58,7 +58,7 @@ class Setting:
     rate: str | None = None
 
     def series(self, peers):
-        """Returns (ours, the peers or references)."""
+        """Returns our contenders, and the peers or references with which they are compared."""
         against = tuple(Series(peer, peer) for peer in peers) if self.against_peers else self.reference
         return self.ours, against
 
@@ -106,7 +106,7 @@ SETTINGS = (
 
 
 def parse_size(text):
-    """Parses e.g. '64K' to 65536. ValueError for what is no size."""
+    """Parses a size such as '64K', which is 65536. Raises ValueError for any other text."""
     number, unit = (text[:-1], UNITS[text[-1].upper()]) if text[-1:].upper() in UNITS else (text, 1)
     size = int(number) * unit
     if size < 4 or size % 4 != 0:

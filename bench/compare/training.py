@@ -45,8 +45,8 @@ def parse_arguments():
 
 
 def run(made, ranks, words):
-    """Returns rank 0's standard output. Each rank is on a host of its own of those that are `made`, or here, and has a
-    core of its own, as far as there are. One that fails ends the run."""
+    """Returns rank 0's standard output. Each rank has its own host among those that are `made`, or is on this host. If
+    there are enough cores, each rank has its own core. A rank that fails ends the run."""
     base = {name: value for name, value in os.environ.items() if not name.startswith("RONDO_")}
     base.update(OMP_NUM_THREADS="1", RONDO_SECRET=secrets.token_hex(32))
     if ranks > 1:
@@ -117,7 +117,7 @@ class Ddp:
 
 
 def settings(options):
-    """Yields name, ranks, model and limit of the link (False: one host)."""
+    """Yields name, ranks, model, and the limit of the link, which is False on one host."""
     for model in filter(None, options.models.split(",")):
         yield f"{model}, 1 rank", 1, model, False
         yield f"{model}, 2 ranks of a host", 2, model, False

@@ -15,7 +15,7 @@ struct OtherId {
 
 constexpr int result_success = 0, result_in_progress = 7;
 
-/// The numbers of types and operations in that interface, by Rondo's numbers.
+/// The numbers of types and operations in that interface, indexed by Rondo's numbers.
 constexpr std::array<int, 12> type_numbers{0, 1, 2, 3, 4, 5, 6, 9, 7, 8, 10, 11};
 constexpr std::array<int, 5> op_numbers{0, 1, 3, 2, 4};
 
@@ -62,7 +62,7 @@ Outcome OtherLibrary::open(const std::string &path) {
 std::string OtherLibrary::version() const {
   int code = 0;
   if (functions_->get_version(&code) != result_success) return "unknown";
-  // 2.8.3 was 2803, 2.9.6 is 20906.
+  // The code of 2.8.3 was 2803, and the code of 2.9.6 is 20906.
   const int major = code < 10'000 ? 1'000 : 10'000;
   return std::to_string(code / major) + "." + std::to_string(code % major / 100) + "." + std::to_string(code % 100);
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Another library with the binary interface of nccl.h, timed beside Rondo in the same run, on the same memory and
-// streams. This file declares only the part of that interface that is called.
+// This file times another library with the binary interface of nccl.h beside Rondo, in the same run, on the same memory
+// and streams. It declares only the functions of that interface that it calls.
 #pragma once
 
 #include <cstddef>
@@ -17,7 +17,7 @@ namespace rondo::perf {
 
 struct OtherFunctions;
 
-/// The library, open for the life of the process.
+/// The other library. It stays open until the process ends.
 class OtherLibrary {
  public:
   OtherLibrary();
@@ -33,7 +33,7 @@ class OtherLibrary {
   std::unique_ptr<OtherFunctions> functions_;
 };
 
-/// One rank's communicator of that library. Used by the rank's thread, with its device's context current.
+/// One rank's communicator of that library. Only the rank's thread uses it, while the context of its device is current.
 class OtherComm {
  public:
   explicit OtherComm(const OtherLibrary &library) : library_(library) {}
@@ -45,9 +45,9 @@ class OtherComm {
   [[nodiscard]] Outcome init(Group &group);
   /// Enqueues the call.
   [[nodiscard]] Outcome call(const Case &what, const Shape &shape, Pointers at, void *stream);
-  /// Returns an error that arose after a call, if there is one.
+  /// Returns an error that occurred after a call, if there is one.
   [[nodiscard]] Outcome check() const;
-  /// Ends what it has enqueued, and the communicator.
+  /// Aborts the communicator and everything that it has enqueued.
   void abort();
 
  private:

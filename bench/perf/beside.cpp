@@ -14,13 +14,13 @@
 namespace rondo::perf {
 namespace {
 
-/// Returns how many products or batches take that time, at least one.
+/// Returns how many products or batches take `time_ns`, at least one.
 uint32_t count_for(double time_ns, double each_ns, uint32_t most) {
   if (each_ns <= 0) return most;
   return static_cast<uint32_t>(std::clamp(std::ceil(time_ns / each_ns), 1.0, static_cast<double>(most)));
 }
 
-/// The calibration runs only as many as give a measurable time.
+/// Calibration runs, just large enough for a measurable time.
 constexpr BesideRun few_products{0, 0, 1, 4}, few_batches{1, 1, 0, 0};
 
 /// One round's values, by name.
@@ -54,7 +54,7 @@ BesideRuns plan_runs(double product_ns, double batch_ns) {
       std::max({window_ns_min, window_products_min * product_ns, window_batches_min * batch_ns});
   const uint32_t products = count_for(window_ns, product_ns, products_max);
   const uint32_t batches = count_for(window_ns, batch_ns, batches_max);
-  // The number that does not count follows from the number that counts, which may be less than was wanted.
+  // The number of the other work follows from the number of the counted work, which may be limited.
   const uint32_t many_batches = count_for(outlasting * products * product_ns, batch_ns, batches_max);
   const uint32_t many_products = count_for(outlasting * batches * batch_ns, product_ns, products_max);
   return {{0, 0, 1, products}, {1, many_batches, 0, products}, {1, batches, 0, 0}, {0, batches, 1, many_products}};
@@ -76,7 +76,7 @@ Outcome Beside::open(const ProductLibrary &library, std::span<const Member> memb
     if (auto failure = product_->prepare()) return failure;
     facts.version = product_->version();
   }
-  return session_.group.barrier();  // after it other ranks may let kernels wait for this one
+  return session_.group.barrier();  // after it, kernels of other ranks may wait for this rank
 }
 
 Outcome Beside::enqueue_products(const BesideRun &what) {
@@ -114,8 +114,7 @@ Outcome Beside::read_windows(const BesideRun &what, Windows &windows) {
   return what.batches != 0 ? read(Mark::calls_begin, Mark::calls_end, windows.calls) : std::nullopt;
 }
 
-/// Runs one of the four measurements. The work that is not counted starts before the counted work is enqueued, and
-/// lasts longer.
+/// Runs one of the four measurements. The other work begins before the counted work is enqueued, and lasts longer.
 Outcome Beside::run(DeviceCalls &calls, const BesideRun &what, Windows &windows) {
   windows = {};
   if (auto failure = session_.group.barrier()) return failure;
@@ -145,7 +144,7 @@ Outcome Beside::plan(DeviceCalls &calls, BesideRuns &runs) {
   if (auto failure = run(calls, few_batches, of_calls)) return failure;
   double each_ns[] = {of_products.products.length_ns() / few_products.products,
                       of_calls.calls.length_ns() / few_batches.batches};
-  if (auto failure = session_.group.max(each_ns)) return failure;  // all make as many calls
+  if (auto failure = session_.group.max(each_ns)) return failure;  // so that all ranks make the same number of calls
   runs = plan_runs(each_ns[0], each_ns[1]);
   return std::nullopt;
 }

@@ -1,19 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-// A collective beside a large matrix product, and what each costs the other (--beside-product).
+// This file runs a collective beside a large matrix product, and measures what each costs the other (--beside-product).
 //
-// On every device the device's first rank repeats the product on a second stream. A round has four runs, each after a
-// barrier. So slow changes, mainly of the device's clock, affect all four alike:
+// On every device the first rank repeats the product on a second stream. A round has four runs, each after a barrier.
+// So slow changes, mainly of the device's clock, affect all four runs in the same way:
 //
-//     products alone    products only
-//     products beside   calls come first and go on after the last product: the time of the products counts
-//     calls alone       calls only
-//     calls beside      products come first and go on after the last call: the time of the calls counts
+//     products alone    only products
+//     products beside   calls begin first and end after the last product; the time of the products counts
+//     calls alone       only calls
+//     calls beside      products begin first and end after the last call; the time of the calls counts
 //
-// The one that counts lies between two marks on its stream, and so does the other. The report has the least share of
-// the one that the other covered, since a slow-down means little if the two hardly met. The one that comes first waits
-// for nothing and is not counted; the one that follows waits for its end.
+// The counted work and the other work lie each between two marks on their streams. The work that begins first waits for
+// nothing; the counted work begins after the other has begun. A slow-down means little if the two hardly overlap. So
+// the report has the smallest share of the counted work during which the other work ran.
 //
-// Times are of the ranks that have the product, the slowest one's for each round; summarised over the rounds.
+// Times are from the ranks that have a product. A round counts the slowest of them, and the report summarises the
+// rounds.
 #pragma once
 
 #include <memory>
@@ -26,34 +27,34 @@
 
 namespace rondo::perf {
 
-inline constexpr double window_ns_min = 20e6;  ///< what counts lasts as long
+inline constexpr double window_ns_min = 20e6;  ///< the counted work lasts at least this long
 inline constexpr uint32_t window_products_min = 8, window_batches_min = 2;
 inline constexpr uint32_t products_max = 512, batches_max = 256;  ///< in a run
-inline constexpr double outlasting = 2;  ///< the one that does not count is to last this many times as long
+inline constexpr double outlasting = 2;  ///< the other work is planned to last this many times as long
 inline constexpr uint32_t rounds_default = 5;
 
-/// The work that a run enqueues, with calls in batches of --agg_iters.
+/// The work that one run enqueues. Calls are in batches of --agg_iters.
 struct BesideRun {
   uint32_t lead_batches = 0, batches = 0;
   uint32_t lead_products = 0, products = 0;
 };
 
-/// The four runs of a round, by what one product and one batch take alone.
+/// The four runs of a round, planned from the times of one product and one batch alone.
 struct BesideRuns {
   BesideRun products_alone, products_beside, calls_alone, calls_beside;
 };
 [[nodiscard]] BesideRuns plan_runs(double product_ns, double batch_ns);
 
-/// When something was under way, from an origin.
+/// The time in which work ran, counted from an origin.
 struct Window {
   double begin_ns = 0, end_ns = 0;
 
   [[nodiscard]] double length_ns() const { return end_ns - begin_ns; }
 };
-/// Returns the share of `window` in which `other` was under way, too; 1 of an empty one.
+/// Returns the share of `window` during which `other` ran, too. It is 1 for an empty window.
 [[nodiscard]] double covered(const Window &window, const Window &other);
 
-/// One rank's part.
+/// One rank's part in these measurements.
 class Beside {
  public:
   explicit Beside(Session &session) : session_(session) {}
@@ -61,7 +62,7 @@ class Beside {
   /// Opens the products of a rank. Every rank calls both.
   /// @param members  all ranks.
   [[nodiscard]] Outcome open(const ProductLibrary &library, std::span<const Member> members, ProductFacts &facts);
-  /// Adds to `facts.wrong`. After measure() of the same calls; spoils their buffers.
+  /// Measures, after measure() of the same calls, and spoils their buffers. Adds wrong products to `facts.wrong`.
   [[nodiscard]] Outcome measure(const Case &what, const Shape &shape, Pointers at, BesideTimes &times,
                                 ProductFacts &facts);
 
@@ -79,7 +80,7 @@ class Beside {
 
   Session &session_;
   std::unique_ptr<SideStream> side_;
-  std::optional<Product> product_;  ///< of the first rank on a device
+  std::optional<Product> product_;  ///< on the first rank of a device
 };
 
 }  // namespace rondo::perf

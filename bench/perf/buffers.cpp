@@ -22,7 +22,7 @@ std::string read_file(const char *path) {
   return text.str();
 }
 
-/// Returns the number that a file of a control group holds, or `otherwise` if there is none ("max", or no such file).
+/// Returns the number in a file of a control group, or `otherwise` if it has none ("max", or no such file).
 uint64_t read_number(const char *path, uint64_t otherwise) {
   std::ifstream file(path);
   uint64_t value = 0;

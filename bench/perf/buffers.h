@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The memory that a rank's calls work on: a send and a receive arena, each with guard bytes on both sides of the data.
-// On a device an arena is memory of that device. Inputs and results are copied through chunks of host memory.
+// This file declares the memory of a rank's calls: a send arena and a receive arena, each with guard bytes before and
+// after the data. On a device, an arena is memory of that device. Inputs and results are copied in chunks through host
+// memory.
 #pragma once
 
 #include <cstddef>
@@ -14,9 +15,10 @@
 
 namespace rondo::perf {
 
-inline constexpr size_t guard_bytes = 4096;  ///< before the data, which thus begins on a page; and after it
+inline constexpr size_t guard_bytes = 4096;  ///< before the data, so that the data begins on a page, and after it
 
-/// Memory for `bytes` of data and its guards. Owns it, and its registration, which must end before the communicator.
+/// Memory for `bytes` of data and its guards. The arena owns it and its registration, which must end before the
+/// communicator.
 class Arena {
  public:
   Arena() = default;
@@ -30,20 +32,21 @@ class Arena {
   /// Returns the memory, on the device if there is one.
   [[nodiscard]] std::byte *data() const { return base_ + guard_bytes; }
 
-  /// Writes or checks `bytes` at `at`, an address in this arena: on a device chunk by chunk, on the host all at once.
+  /// Writes or checks `bytes` at `at`, an address in this arena. It works chunk by chunk on a device, and all at once
+  /// on the host.
   [[nodiscard]] Outcome fill(std::byte *at, size_t bytes, const MakeChunk &make) const;
   [[nodiscard]] Outcome look(const std::byte *at, size_t bytes, const SeeChunk &see) const;
 
-  /// Marks the guards around the first `bytes` of data, and adds up the guard bytes that were changed since.
+  /// Writes the guards around the first `bytes` of data. count_changed_guards() adds up the guard bytes that changed.
   [[nodiscard]] Outcome write_guards(size_t bytes) const;
   [[nodiscard]] Outcome count_changed_guards(size_t bytes, uint64_t &changed) const;
 
  private:
-  /// Registers all of it, for buffers of a kind that is registered.
+  /// Registers the whole arena, if buffers of this kind are registered.
   [[nodiscard]] Outcome register_if(Buffers kind, size_t bytes, rondo_comm_t comm);
 
   std::byte *base_ = nullptr;
-  Device *device_ = nullptr;  ///< whose memory it is
+  Device *device_ = nullptr;  ///< the owner of the memory, or null
   bool of_rondo_ = false;
   rondo_comm_t comm_ = nullptr;
   rondo_registration_t registration_ = nullptr;
@@ -53,19 +56,19 @@ struct ArenaSizes {
   size_t send_bytes = 0, recv_bytes = 0;
 };
 
-/// Returns the sizes that a rank needs so that every size up to `max_bytes` fits, for each requested placement.
+/// Returns the arena sizes of a rank, so that every size up to `max_bytes` fits with each requested placement.
 [[nodiscard]] ArenaSizes arena_sizes(const Options &options, int ranks);
 
-/// Refuses when the arenas of the ranks on this host, in its memory, do not fit into `available_bytes` of it.
+/// Returns a failure if the arenas of this host's ranks do not fit into `available_bytes` of its memory.
 [[nodiscard]] Outcome check_memory(const ArenaSizes &sizes, int local_ranks, uint64_t available_bytes);
 
-/// Returns the memory that the system says is available, the limit of the control group included.
+/// Returns the memory that the system reports as available, limited by the control group.
 [[nodiscard]] uint64_t available_memory_bytes();
 
-/// Returns the bytes of the line `MemAvailable:  123 kB` in the text of /proc/meminfo; 0 if not there.
+/// Returns the bytes in the line `MemAvailable:  123 kB` of the text of /proc/meminfo. Returns 0 without such a line.
 [[nodiscard]] uint64_t parse_meminfo(const std::string &text);
 
-/// Returns the communicator's or this thread's last error as one line, e.g. `all_reduce: timeout: ...`.
+/// Returns the last error of the communicator or this thread as one line, such as `all_reduce: timeout: ...`.
 [[nodiscard]] Failure communication_failure(rondo_comm_t comm, const char *what, rondo_status_t status);
 
 }  // namespace rondo::perf

@@ -7,7 +7,7 @@ namespace {
 rondo_status_t exchange(const Case &what, const Shape &shape, Pointers at, rondo_comm_t comm, rondo_stream_t stream) {
   const rondo_status_t begun = rondo_group_begin();
   if (begun != RONDO_OK) return begun;
-  // If a call is refused, the end returns why.
+  // If a call is refused, rondo_group_end() returns the reason.
   (void)rondo_send(at.send, shape.count, what.type, shape.next, comm, stream);
   (void)rondo_recv(at.recv, shape.count, what.type, shape.previous, comm, stream);
   return rondo_group_end();

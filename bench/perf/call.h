@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The call of each collective, for `rondo perf` and `rondo tune`.
+// This file makes the call of each collective, for `rondo perf` and `rondo tune`.
 #pragma once
 
 #include "bench/perf/cases.h"

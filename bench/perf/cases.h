@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Computes what a collective moves: counts, the parts of the logical vector that a rank sends and receives, bus
-// bandwidth.
+// This file computes what a collective moves: counts, the parts of the logical vector that a rank sends and receives,
+// and bus bandwidth.
 //
 // The table of collectives (src/plan/collective.h) says which part of one logical vector each buffer holds.
 //
@@ -20,15 +20,15 @@ namespace rondo::perf {
 
 enum class Placement { out_of_place, in_place };
 
-/// The pattern of nccl-tests that no function has: in one group, each rank sends to the next and receives from the
-/// previous rank. It stands beside the collectives under this number.
+/// A pattern of nccl-tests for which there is no function: in one group, each rank sends to the next rank and receives
+/// from the previous one. It has this number among the collectives.
 inline constexpr rondo_collective_t sendrecv = RONDO_SEND;
 
 /// Returns the name of the collective or pattern.
 [[nodiscard]] const char *name_of(rondo_collective_t collective);
-/// Finds one that can be timed.
+/// Returns the collective or pattern of that name, if it can be timed.
 [[nodiscard]] std::optional<rondo_collective_t> find_collective(std::string_view name);
-/// Returns the names of all that can be timed: "all_reduce, reduce_scatter, ...".
+/// Returns the names of all that can be timed, such as "all_reduce, reduce_scatter, ...".
 [[nodiscard]] std::string known_collectives();
 
 struct Case {
@@ -58,27 +58,27 @@ struct Pointers {
   std::byte *recv = nullptr;
 };
 
-/// One call, as one rank makes it.
+/// One call, as a rank makes it.
 struct Shape {
   size_t count = 0;  ///< the argument of the call
-  size_t bytes = 0;  ///< of the whole logical vector
+  size_t bytes = 0;  ///< bytes of the whole logical vector
   Part send, recv;
-  int next = 0, previous = 0;  ///< sendrecv: the ranks that this one sends to and receives from
+  int next = 0, previous = 0;  ///< sendrecv: the ranks to which this rank sends and from which it receives
 };
 
-/// Returns false for what runs without a plan: messages.
+/// Says whether the collective runs by a plan. Messages do not.
 [[nodiscard]] bool has_plan(rondo_collective_t collective);
 
-/// Returns whether the rank's send buffer counts: on the root alone in broadcast and scatter.
+/// Says whether the rank's send buffer is read. In broadcast and scatter only the root's is.
 [[nodiscard]] bool reads_send(const Case &what, int rank);
 
-/// Returns false if the rank's recv must stay as it is: reduce and gather, elsewhere than on root.
+/// Says whether the rank's recv buffer is written. In reduce and gather only the root's is.
 [[nodiscard]] bool writes_recv(const Case &what, int rank);
 
-/// Returns the largest call whose logical vector is not above `bytes`.
+/// Returns the largest call whose logical vector has at most `bytes`.
 [[nodiscard]] Shape shape_of(const Case &what, int rank, size_t bytes);
 
-/// Returns bus bandwidth by algorithm bandwidth (bytes / time). Bus bandwidth is what the busiest link would carry.
+/// Returns the factor from algorithm bandwidth (bytes / time) to bus bandwidth, which the busiest link would carry.
 [[nodiscard]] double bus_factor(rondo_collective_t collective, int ranks);
 
 /// Returns the operation's name, or "none" if nothing is reduced.

@@ -12,7 +12,7 @@ namespace {
 
 uint64_t sum_of(const uint64_t (&of)[3]) { return std::accumulate(std::begin(of), std::end(of), uint64_t{0}); }
 
-/// Lets rank 0 act for all ranks.
+/// Runs `act` on rank 0, for all ranks.
 template <class Do>
 Outcome by_first(const Session &session, const Do &act) {
   return session.group.rank() == 0 ? act() : std::nullopt;
@@ -25,7 +25,7 @@ Outcome count_call(Session &session, const Case &what, const Shape &shape, Works
   double call_ns = 0;
   DeviceCalls call(session, what, shape, workspace.pointers(), 1);
   if (auto failure = call.prepare()) return failure;
-  if (auto failure = session.group.barrier()) return failure;  // nothing runs that would be counted
+  if (auto failure = session.group.barrier()) return failure;  // so that nothing else runs and is counted
   if (auto failure = by_first(session, [&] { return session.device->begin_count(); })) return failure;
   if (auto failure = session.group.barrier()) return failure;
   if (auto failure = call.run(call_ns)) return failure;

@@ -10,7 +10,7 @@
 namespace rondo::perf {
 namespace {
 
-/// `ranks` integers whose absolute values together are at most `budget`, so that no partial sum leaves it.
+/// Draws `ranks` integers whose absolute values add up to at most `budget`, so that all partial sums stay within it.
 std::vector<int64_t> draw_summands(Random &random, const TypeFacts &facts, int ranks, uint64_t budget) {
   std::vector<int64_t> values(static_cast<size_t>(ranks), 0);
   const auto most = static_cast<int64_t>(budget / values.size());
@@ -18,8 +18,8 @@ std::vector<int64_t> draw_summands(Random &random, const TypeFacts &facts, int r
     for (int64_t &value : values) value = random.between(facts.negative ? -most : 0, most);
     return values;
   }
-  // If the type cannot count that many ranks, ranks are drawn at random. A rank adds one each time it is drawn, and the
-  // others add nothing.
+  // If the type cannot represent the number of ranks, ranks are drawn at random. A rank adds one each time it is drawn,
+  // and the other ranks add nothing.
   for (uint64_t draw = 0; draw < budget; ++draw) {
     int64_t &value = values[random.below(values.size())];
     const bool down = facts.negative && (value != 0 ? value < 0 : random.below(2) == 1);
@@ -61,8 +61,8 @@ uint64_t mulsum_of_integers(std::vector<uint64_t> inputs, const TypeFacts &facts
 }
 
 std::vector<uint64_t> make_integer_row(Random &random, const TypeFacts &facts, rondo_op_t op, int ranks) {
-  std::vector<uint64_t> row;  // sums wrap and means do not overflow, so any numbers will do
-  for (int rank = 0; rank < ranks; ++rank)  // odd factors keep products from 0
+  std::vector<uint64_t> row;  // sums wrap and means do not overflow, so any numbers do
+  for (int rank = 0; rank < ranks; ++rank)  // odd factors keep products from becoming 0
     row.push_back(wrap_bits(random.bits() | (op == RONDO_PROD ? 1 : 0), facts.bits));
   row.push_back(op == RONDO_AVG ? mean_of_integers(row, facts)
                 : op == mulsum  ? mulsum_of_integers(row, facts)
@@ -94,7 +94,8 @@ double reduce_floats(const std::vector<double> &inputs, const TypeFacts &facts, 
   }
   if (op != RONDO_AVG) return result;
   const auto ranks = static_cast<double>(inputs.size());
-  // The average is as documented: float64 divides in itself, the others in fp32, rounded once more to the element type.
+  // The average is as documented. float64 divides in float64. Other types divide in float32, rounded once more to the
+  // element type.
   return facts.bits == 64 ? result / ranks : static_cast<float>(result) / static_cast<float>(ranks);
 }
 
@@ -198,7 +199,7 @@ uint64_t Sequence::count_wrong(const std::byte *at, Part part) const {
 
 Data make_data(const Case &what, int rank, uint64_t seed) {
   const size_t element_bytes = rondo_type_size(what.type);
-  if (what.collective == sendrecv) {  // each sender has its own bytes: a message from another rank shows
+  if (what.collective == sendrecv) {  // each sender has other bytes, which reveals a message from another rank
     const auto sent_by = [&](int sender) { return Sequence(element_bytes, mix(seed) + static_cast<uint64_t>(sender)); };
     return {sent_by(rank), sent_by((rank + what.ranks - 1) % what.ranks)};
   }

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// Inputs whose results are exactly known, whatever the order in which they are reduced.
+// This file makes inputs whose results are known exactly, whatever the order of reduction.
 //
-// Each element has one of 256 rows, drawn for a pattern of 4096 elements. Every 4096 elements of a vector are that
-// pattern, rotated by a hash of the seed and their position. So writing is copying from a cache. Otherwise inputs would
-// take long to write, and their time would include what the machine's other users did to its caches meanwhile.
+// Each element belongs to one of 256 rows, drawn for a pattern of 4096 elements. Each 4096 elements of a vector are
+// that pattern, rotated by a hash of the seed and their position. So writing inputs is copying from a cache. Otherwise
+// it would take long, and its time would depend on what other users of the machine do to the caches.
 //
-// A row has one input for each rank and the result of reducing them. Rows are drawn so that every partial result, over
-// any of the ranks in any order, is exact in the element type. Sums have small integers times a power of two. Products
-// have powers of two, and one factor with a full mantissa. So the result is known bit for bit, and an element in the
-// wrong place most likely shows. A rank needs its own column and the results only: 512 elements. Data that is merely
-// copied has random bits instead, NaN and all.
+// A row has one input for each rank, and the result of reducing them. Rows are drawn so that every partial result, over
+// any ranks in any order, is exact in the element type. Inputs of sums are small integers times a power of two. Inputs
+// of products are powers of two, and one factor with a full mantissa. So the result is known bit for bit, and an
+// element in the wrong place is very likely detected. A rank needs only its own column and the results, which are 512
+// elements. Data that is only copied has random bits, including NaN.
 #pragma once
 
 #include <array>
@@ -25,10 +25,10 @@ namespace rondo::perf {
 inline constexpr size_t row_count = 256;
 inline constexpr size_t pattern_elements = 4096;
 
-/// Bits of 256 elements, one a row.
+/// The bits of 256 elements, one for each row.
 using Column = std::array<uint64_t, row_count>;
 
-/// Returns the inputs of all ranks, then the result, of one row, as the bits of elements.
+/// Returns one row as bits of elements: the inputs of all ranks, then the result.
 [[nodiscard]] std::vector<uint64_t> make_row(rondo_type_t type, rondo_op_t op, int ranks, uint64_t seed);
 
 /// Returns the bits of a rank's factor in mulsum.
@@ -37,24 +37,24 @@ using Column = std::array<uint64_t, row_count>;
 /// An endless sequence of elements, computed from their position.
 class Sequence {
  public:
-  /// Random bits.
+  /// Makes a sequence of random bits.
   Sequence(size_t element_bytes, uint64_t seed);
-  /// Elements of `column`, drawn at random.
+  /// Makes a sequence of elements of `column`, drawn at random.
   Sequence(size_t element_bytes, uint64_t seed, const Column &column);
 
   void write(std::byte *to, Part part) const;
-  /// Counts the elements of `part` at `at` that are not as write() makes them.
+  /// Counts the elements at `at` that differ from what write() makes for `part`.
   [[nodiscard]] uint64_t count_wrong(const std::byte *at, Part part) const;
 
   /// Returns the sequence with every bit inverted, which differs from this one in each element.
   [[nodiscard]] Sequence inverted() const;
-  /// Returns the same for another run.
+  /// Returns the same sequence for another run.
   [[nodiscard]] Sequence with_seed(uint64_t seed) const;
 
  private:
   using Pattern = std::vector<std::byte>;
 
-  /// Calls visit(bytes, count of bytes) for the pieces of the pattern that make up `part`, in order.
+  /// Calls visit(bytes, byte count) for each piece of the pattern in `part`, in order.
   template <class Visit>
   void each_piece(Part part, const Visit &visit) const;
 
@@ -65,11 +65,11 @@ class Sequence {
 
 /// A rank's input and its expected output, for a run of a given seed.
 struct Data {
-  Sequence input;   ///< of this rank, over the logical vector
-  Sequence output;  ///< of every rank; of sendrecv, the input of the previous rank
+  Sequence input;   ///< of this rank, for the logical vector
+  Sequence output;  ///< of every rank; for sendrecv, the previous rank's input
 };
 
-/// Makes the data. `seed` is the table's; Sequence::with_seed() then distinguishes runs.
+/// Makes the data. `seed` determines the rows. Sequence::with_seed() distinguishes runs.
 [[nodiscard]] Data make_data(const Case &what, int rank, uint64_t seed);
 
 }  // namespace rondo::perf

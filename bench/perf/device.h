@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A device as the benchmark needs it: memory, a stream, a graph, marks in time, a second stream beside it, and a relay
-// among processes. The command line implements it (src/cli/perf/cuda*.cpp). The benchmark itself knows the public
-// header only.
+// This file declares what the benchmark needs of a device: memory, a stream, a graph, marks in time, a second stream,
+// and a relay among processes. The command implements it (src/cli/perf/cuda*.cpp). The benchmark itself uses only the
+// public header.
 #pragma once
 
 #include <cstddef>
@@ -23,129 +23,133 @@ struct DeviceName {
   unsigned char uuid[16] = {};
 };
 
-/// The memory accesses of one rank's kernels until they had their result (src/proto/access_counts.h). Arrays are by
-/// memory: of the rank's device, of other devices, of the host.
+/// The memory accesses of one rank's kernels until their result (src/proto/access_counts.h). Arrays have an entry for
+/// the rank's device, for other devices and for the host.
 struct Accesses {
   uint64_t blocks = 0;
   uint64_t read_bytes[3] = {}, written_bytes[3] = {};
   uint64_t host_loads = 0, host_stores = 0;
   uint64_t releases = 0, acquires = 0, read_modify_writes = 0, barriers = 0;
-  uint64_t chain_to_result = 0, chain = 0;  ///< accesses each of which needs the one before it
+  uint64_t chain_to_result = 0, chain = 0;  ///< longest chains of accesses, each of which needs the one before
 };
 
 /// The two streams of a rank that computes beside its calls.
 enum class Lane { calls, side };
-/// Marks in time. Each is set anew in every run, on either lane.
+/// Marks in time. Every run sets them again, on either lane.
 enum class Mark { origin, calls_begin, calls_end, work_begin, work_end };
 inline constexpr size_t mark_count = 5;
 
-/// A second stream of a device, for work beside the calls on Device::stream(), and marks that order the two.
+/// A second stream of a device, for work beside the calls on Device::stream(), with marks that order both streams.
 class SideStream {
  public:
   virtual ~SideStream() = default;
 
   [[nodiscard]] virtual rondo_stream_t stream() const = 0;
   [[nodiscard]] virtual Outcome mark(Lane lane, Mark mark) = 0;
-  /// Makes all later work on `lane` wait until the mark, which the other lane has got already, is reached.
+  /// Makes all later work on `lane` wait until the mark is reached. The other lane must have set the mark already.
   [[nodiscard]] virtual Outcome follow(Lane lane, Mark mark) = 0;
-  /// Returns the time between two marks once both have been reached.
+  /// Returns the time between two marks after both were reached.
   [[nodiscard]] virtual Outcome between_ns(Mark from, Mark to, double &time_ns) = 0;
-  /// Waits until all that is on this stream has ended.
+  /// Waits until all work on this stream has ended.
   [[nodiscard]] virtual Outcome wait() = 0;
 };
 
-/// Processes that share a device and hand it over, each to the next, in a ring. A process's stream waits for a word of
-/// memory that all map, lets the device do something small, and sets the word of the next one.
+/// A ring of processes that share a device and pass a turn on. A process's stream waits for a word of memory that all
+/// processes map, makes the device do something small, and sets the word of the next process.
 class Relay {
  public:
   virtual ~Relay() = default;
 
-  /// Returns the descriptor of the memory in the first one's process. Others of this user open it as
+  /// Returns the descriptor of the memory in the first process. Other processes of this user open it as
   /// /proc/PROCESS/fd/DESCRIPTOR.
   [[nodiscard]] virtual int descriptor() const = 0;
-  /// Runs the relay; all take part. @param hand_over_ns  receives the mean time from one process's turn to the next
-  /// one's.
+  /// Runs the relay; all processes call it.
+  /// @param hand_over_ns  receives the mean time from one process's turn to the turn of the next
   [[nodiscard]] virtual Outcome run(uint32_t round_count, uint64_t timeout_ns, double &hand_over_ns) = 0;
 };
 
 /// The position of a process in a relay.
 struct RelayPlace {
   size_t place = 0, count = 2;
-  std::string path = {};  ///< of the first one's memory; empty if this is the first one
+  std::string path = {};  ///< path of the first process's memory; empty on the first process
 };
 
-/// Writes or checks `bytes` of a chunk, which begin at `offset` of the whole; whole elements of any type.
+/// Writes or checks `bytes` of a chunk, beginning at `offset` of the whole memory. A chunk has whole elements of any
+/// type.
 using MakeChunk = std::function<void(std::byte *chunk, size_t offset, size_t bytes)>;
 using SeeChunk = std::function<void(const std::byte *chunk, size_t offset, size_t bytes)>;
 
-/// One rank's device. Only that rank's thread uses it, except that other ranks use `first`.
+/// One rank's device. Only that rank's thread uses it, but other ranks may use it as their `first`.
 class Device {
  public:
   virtual ~Device() = default;
 
   [[nodiscard]] virtual DeviceName describe() const = 0;
-  /// Allocates memory, which stays until the Device ends. It may wait for the device, so not while a collective is in
+  /// Allocates memory, which stays until the Device ends. It may wait for the device, so no collective may be in
   /// flight.
   [[nodiscard]] virtual Outcome allocate(size_t bytes, std::byte *&pointer) = 0;
   /// These copies are complete on return.
   [[nodiscard]] virtual Outcome copy_in(std::byte *to, const std::byte *from, size_t bytes) = 0;
   [[nodiscard]] virtual Outcome copy_out(std::byte *to, const std::byte *from, size_t bytes) = 0;
-  /// Copies as copy_in() and copy_out() do. One chunk is made or checked while others are copied.
+  /// Copies like copy_in() and copy_out(). One chunk is made or checked while another is copied.
   [[nodiscard]] virtual Outcome fill(std::byte *to, size_t bytes, const MakeChunk &make) = 0;
   [[nodiscard]] virtual Outcome look(const std::byte *from, size_t bytes, const SeeChunk &see) = 0;
 
   [[nodiscard]] virtual rondo_stream_t stream() const = 0;
-  /// Marks on the stream, and the time between them once wait() has returned.
+  /// Sets the begin mark on the stream. After wait(), elapsed_ns() returns the time from it to the end mark.
   [[nodiscard]] virtual Outcome mark_begin() = 0;
   [[nodiscard]] virtual Outcome mark_end() = 0;
   [[nodiscard]] virtual Outcome elapsed_ns(double &time_ns) = 0;
   [[nodiscard]] virtual Outcome wait() = 0;
-  /// Returns whether all that is on the stream has ended.
+  /// Says whether all work on the stream has ended.
   [[nodiscard]] virtual Outcome ended(bool &yes) = 0;
-  /// Makes the device this thread's from now on, as libraries find it that know no ordinals.
+  /// Makes this the current device of the thread, for libraries that take no ordinal.
   [[nodiscard]] virtual Outcome make_current() = 0;
 
-  /// Captures what is enqueued between the two. It becomes the graph that replay() enqueues, in place of the one
+  /// Captures what is enqueued between the two calls, as the graph that replay() enqueues. It replaces the graph
   /// before.
   [[nodiscard]] virtual Outcome begin_capture() = 0;
   [[nodiscard]] virtual Outcome end_capture() = 0;
   [[nodiscard]] virtual Outcome replay() = 0;
-  virtual void forget_graph() = 0;  ///< after its replays have ended
-  /// Fails where branches of one graph would wait for each other: unless one kernel runs all ranks, on one device.
+  virtual void forget_graph() = 0;  ///< call it after its replays have ended
+  /// Fails if branches of one graph would wait for each other. They do not if one kernel runs all ranks on one device.
   [[nodiscard]] virtual Outcome check_one_graph(int ranks) = 0;
-  /// Orders later work on this stream after what `first` has begun to capture, and captures it as well. Otherwise
-  /// orders it after the replay of `first`, a device of this process. The two ranks have met at a barrier before.
+  /// While `first` captures, captures later work on this stream, ordered after what `first` has captured. Otherwise
+  /// orders it after the replay of `first`. `first` is a device of this process, and the two ranks have met at a
+  /// barrier before.
   [[nodiscard]] virtual Outcome follow(Device &first) = 0;
-  /// Orders what this stream has captured before what `first` captures from now on.
+  /// Orders what this stream has captured before what `first` will capture.
   [[nodiscard]] virtual Outcome lead_back(Device &first) = 0;
 
-  /// Makes a word, 0, for which the streams of all devices of this process can wait. It stays until the Device ends.
+  /// Makes a word with value 0, for which streams of all devices of this process can wait. It stays until the Device
+  /// ends.
   [[nodiscard]] virtual Outcome make_start(uint64_t *&word) = 0;
-  /// Makes all later work on the stream wait until the word is `number` or more.
+  /// Makes all later work on the stream wait until the word is at least `number`.
   [[nodiscard]] virtual Outcome await_start(const uint64_t *word, uint64_t number) = 0;
 
-  /// Measures the bandwidth of large copies inside the device, bytes read and bytes written, in 10^9 bytes a second.
+  /// Measures the bandwidth of large copies inside the device, as bytes read and written in 10^9 bytes a second.
   [[nodiscard]] virtual Outcome measure_copy(double &GBps) = 0;
 
-  /// Counts what the kernels of all ranks of this process do from now on; fails where they cannot be counted.
+  /// Begins to count the accesses of the kernels of all ranks of this process. Fails if they cannot be counted.
   [[nodiscard]] virtual Outcome begin_count() = 0;
-  /// Ends the counting. @param counts  receives an entry for each rank that ran, in no order.
+  /// Ends the counting.
+  /// @param counts  receives an entry for each rank that ran, in no order
   [[nodiscard]] virtual Outcome end_count(std::vector<Accesses> &counts) = 0;
 
   /// Makes a second stream, which ends before the Device. It may wait for the device, as allocate() may.
   [[nodiscard]] virtual Outcome open_side(std::unique_ptr<SideStream> &side) = 0;
-  /// Returns false if its streams cannot wait for words of memory.
+  /// Says whether streams of the device can wait for words of memory.
   [[nodiscard]] virtual bool can_relay() const = 0;
-  /// Opens a relay, as open_side() opens a second stream.
+  /// Opens a relay. It may wait for the device, as open_side() may.
   [[nodiscard]] virtual Outcome open_relay(const RelayPlace &place, std::unique_ptr<Relay> &relay) = 0;
 };
 
-/// The devices that this process sees.
+/// The devices that this process can see.
 class Devices {
  public:
   virtual ~Devices() = default;
 
-  /// Fails where there is no driver or no device. Called first, before the process has other threads.
+  /// Counts the devices. Fails if there is no driver or no device. Call it first, before the process has other threads.
   [[nodiscard]] virtual Outcome count(int &device_count) = 0;
   [[nodiscard]] virtual Outcome open(int ordinal, std::unique_ptr<Device> &device) = 0;
 };

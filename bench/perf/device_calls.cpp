@@ -21,7 +21,7 @@ Outcome DeviceCalls::enqueue(uint32_t call_count) {
   return std::nullopt;
 }
 
-/// Waits with a deadline, since another library may have none of its own.
+/// Waits with a deadline, because another library may have none.
 Outcome DeviceCalls::wait_for_other() {
   const uint64_t deadline_ns = clock_ns() + timeout_ns(session_.options);
   for (bool ended = false; !ended;) {
@@ -34,7 +34,7 @@ Outcome DeviceCalls::wait_for_other() {
   return session_.other->check();
 }
 
-/// Waits for the stream, which ends even if its kernels fail. The communicator knows whether they failed.
+/// Waits for the stream. The stream ends even if its kernels fail, but the communicator knows of a failure.
 Outcome DeviceCalls::wait() {
   if (session_.other != nullptr) return wait_for_other();
   if (auto failure = session_.device->wait()) return failure;
@@ -47,10 +47,10 @@ Outcome DeviceCalls::wait() {
 
 Outcome DeviceCalls::prepare() {
   if (!session_.options.graph) return std::nullopt;
-  // The first call copies the plan to the device, which is not to be a part of the graph.
+  // The first call copies the plan to the device. That copy must not be part of the graph.
   if (auto failure = enqueue(1)) return failure;
   if (auto failure = wait()) return failure;
-  // Making a graph may wait for the device, so no kernel may wait for this rank meanwhile.
+  // Making a graph may wait for the device. So no kernel may be waiting for this rank at that time.
   if (auto failure = session_.group.barrier()) return failure;
   if (auto failure = session_.first == nullptr ? capture() : capture_with_all()) return failure;
   return session_.group.barrier();
@@ -62,7 +62,7 @@ Outcome DeviceCalls::capture() {
   return session_.device->end_capture();
 }
 
-/// Captures the calls of all ranks into one graph, that of rank 0's device.
+/// Captures the calls of all ranks into one graph, on rank 0's device.
 Outcome DeviceCalls::capture_with_all() {
   Device &device = *session_.device, &first = *session_.first;
   const bool is_first = &device == &first;
@@ -73,14 +73,14 @@ Outcome DeviceCalls::capture_with_all() {
     if (!is_first)
       if (auto failure = device.follow(first)) return failure;
     if (auto failure = enqueue(call_count_)) return failure;
-    if (auto failure = session_.group.barrier()) return failure;  // rank 0's calls come behind nobody's
+    if (auto failure = session_.group.barrier()) return failure;  // rank 0's calls then follow no other rank's
     if (!is_first)
       if (auto failure = device.lead_back(first)) return failure;
     return session_.group.barrier();
   };
   auto failure = capture();
   if (!is_first) return failure;
-  auto ended = first.end_capture();  // also where that failed: the stream must not stay captured
+  auto ended = first.end_capture();  // even after a failure, as the stream must not stay in capture
   return failure ? failure : ended;
 }
 
@@ -94,7 +94,7 @@ Outcome DeviceCalls::enqueue_all() {
   return is_first ? std::nullopt : session_.device->follow(*session_.first);
 }
 
-/// Enqueues the calls between their marks; with --together, after the word.
+/// Enqueues the calls between their marks. With --together, they follow the word.
 Outcome DeviceCalls::enqueue_run() {
   Device &device = *session_.device;
   if (session_.start != nullptr)
@@ -104,10 +104,11 @@ Outcome DeviceCalls::enqueue_run() {
   return device.mark_end();
 }
 
-/// Lets all streams go once all ranks have enqueued their run; at once where one has failed, or they would wait on.
+/// Releases all streams after all ranks have enqueued their run. After a failure it releases them at once, so that none
+/// waits.
 Outcome DeviceCalls::start_together(Outcome enqueued) {
   if (!enqueued) enqueued = session_.group.barrier();
-  // release; pairs with the wait of the streams. Any later run may begin, too, where this one is the last.
+  // This release pairs with the wait of the streams. If this run is the last one, any later run may begin, too.
   std::atomic_ref word(*session_.start);
   if (enqueued)
     word.store(~uint64_t{0} >> 1, std::memory_order_release);

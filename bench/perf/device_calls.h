@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Calls of a collective on a device's stream: enqueued one after the other, or captured once and replayed.
+// This file makes calls of a collective on a device's stream. They are enqueued one after another, or captured once and
+// replayed.
 #pragma once
 
 #include "bench/perf/timing.h"
@@ -12,14 +13,15 @@ class DeviceCalls {
   DeviceCalls(Session &session, const Case &what, const Shape &shape, Pointers at, uint32_t call_count)
       : session_(session), what_(what), shape_(shape), at_(at), call_count_(call_count) {}
 
-  /// Prepares the calls. With --graph, captures them, which spoils the buffers. Every rank calls it.
+  /// Prepares the calls. With --graph it captures them, and spoils their buffers. Every rank calls it.
   [[nodiscard]] Outcome prepare();
-  /// Enqueues them and waits. @param call_ns  receives the time on the stream for one call.
+  /// Enqueues the calls and waits.
+  /// @param call_ns  receives the time on the stream for one call
   [[nodiscard]] Outcome run(double &call_ns);
 
-  /// Enqueues them, or the graph of them. After prepare().
+  /// Enqueues the calls, or their graph. Call it after prepare().
   [[nodiscard]] Outcome enqueue_all();
-  /// Waits until all that was enqueued has ended, well or not.
+  /// Waits until everything enqueued has ended, successfully or not.
   [[nodiscard]] Outcome wait();
 
  private:

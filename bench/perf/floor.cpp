@@ -21,7 +21,7 @@ uint64_t moved_bytes_min(const Case &what, int rank, size_t bytes, Placement pla
   const bool reads = reads_send(what, rank), writes = writes_recv(what, rank);
   const uint64_t read = reads ? shape.send.count : 0;
   uint64_t written = writes ? shape.recv.count : 0;
-  if (in_place && reads && writes && !traits.reduces) {  // what a rank moves to itself stays where it is
+  if (in_place && reads && writes && !traits.reduces) {  // data that a rank would move to itself stays where it is
     const bool exchanges = traits.source == BufferLayout::blocks && traits.target == BufferLayout::blocks;
     written -= exchanges ? shape.count : std::min(shape.send.count, shape.recv.count);
   }

@@ -30,8 +30,8 @@ Team::Team(int ranks, uint64_t timeout_ns, bool have_cores)
 
 Outcome Team::wait() {
   constexpr uint32_t spins_per_check = 256;
-  const uint64_t round = round_.load(std::memory_order_relaxed);  // cannot move on before this rank has arrived
-  // acq_rel; the last to arrive thus sees what all wrote before, and hands it on by its store to round_
+  const uint64_t round = round_.load(std::memory_order_relaxed);  // stays the same until this rank has arrived
+  // acq_rel: the last rank to arrive sees what all ranks wrote before. Its store to round_ passes that on.
   if (arrived_.fetch_add(1, std::memory_order_acq_rel) + 1 == ranks_) {
     arrived_.store(0, std::memory_order_relaxed);        // ordered before the next round by round_
     round_.store(round + 1, std::memory_order_release);  // pairs with the acquire below
@@ -123,8 +123,8 @@ Outcome Group::gather_members(const DeviceName &device, std::vector<Member> &mem
     members = team_->members;
     return team_->wait();
   }
-  // An all-reduce of each rank's own value and zeros elsewhere, because the algorithm under test may support nothing
-  // but all-reduce.
+  // This uses an all-reduce with the rank's own value and zeros elsewhere. The algorithm under test may support nothing
+  // else.
   static_assert(std::is_trivially_copyable_v<Member>);
   members.resize(static_cast<size_t>(ranks_));
   std::memset(static_cast<void *>(members.data()), 0, members.size() * sizeof mine);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The ranks communicate by this outside of the timed runs: barriers, maxima, sums, where they run.
+// This file lets ranks communicate outside the timed runs: barriers, maxima, sums, and where they run.
 //
-// Ranks that are threads use memory that they share (Team), so that a defect of the library cannot spoil its own
-// verdict. Ranks that are processes have only the library, and each of them also fails by its own count.
+// Ranks that are threads use memory that they share (Team), so that a defect of the library cannot spoil the verdict
+// about it. Ranks that are processes have only the library. So each of them also fails by its own count.
 #pragma once
 
 #include <atomic>
@@ -19,7 +19,7 @@
 
 namespace rondo::perf {
 
-/// The place where a rank runs; plain data that is exchanged as bytes.
+/// The place where a rank runs. It is plain data, which ranks exchange as bytes.
 struct Member {
   char host[56] = {};
   int64_t process = 0;
@@ -29,23 +29,23 @@ struct Member {
 /// Returns nanoseconds of CLOCK_MONOTONIC.
 [[nodiscard]] uint64_t clock_ns();
 
-/// The shared side of ranks that are threads of this process.
+/// The data that ranks share if they are threads of this process.
 class Team {
  public:
   /// @param have_cores  each rank has a core of its own. Then a rank spins for long before it offers that core to
   ///                    other programs: a rank that leaves a wait late would be timed as a part of the next call.
   Team(int ranks, uint64_t timeout_ns, bool have_cores);
 
-  /// Waits until all ranks have arrived. Returns a failure if one has failed, or did not arrive in time.
+  /// Waits until all ranks have arrived. Returns a failure if a rank has failed, or has not arrived in time.
   [[nodiscard]] Outcome wait();
-  /// Keeps the first failure and releases all that wait.
+  /// Stores the first failure, and releases all ranks that wait.
   void fail(const Failure &failure);
   [[nodiscard]] Outcome first_failure();
 
-  std::vector<std::vector<double>> numbers;  ///< one entry a rank, its own; read by others between two waits
-  std::vector<uint64_t> counts;              ///< likewise
-  std::vector<Member> members;               ///< likewise
-  std::vector<std::byte> blob;               ///< rank 0's; read by others between two waits
+  std::vector<std::vector<double>> numbers;  ///< each rank writes its own entry; others read it between two waits
+  std::vector<uint64_t> counts;              ///< written and read in the same way
+  std::vector<Member> members;               ///< written and read in the same way
+  std::vector<std::byte> blob;               ///< written by rank 0; read by others between two waits
 
  private:
   const int ranks_;
@@ -55,22 +55,22 @@ class Team {
   std::atomic<uint64_t> round_{0};
   std::atomic<bool> failed_{false};
   std::mutex mutex_;
-  Outcome first_;  ///< under mutex_
+  Outcome first_;  ///< protected by mutex_
 };
 
 class Group {
  public:
-  /// @param comm  a communicator on host memory, for ranks that are processes.
-  /// @param team  null: ranks are processes.
+  /// @param comm  a communicator on host memory, for ranks that are processes
+  /// @param team  null if ranks are processes
   Group(rondo_comm_t comm, int rank, int ranks, Team *team) : comm_(comm), rank_(rank), ranks_(ranks), team_(team) {}
 
   [[nodiscard]] int rank() const { return rank_; }
   [[nodiscard]] int ranks() const { return ranks_; }
   [[nodiscard]] Outcome barrier();
-  /// Replaces each value by the largest of all ranks.
+  /// Replaces each value by the largest value of all ranks.
   [[nodiscard]] Outcome max(std::span<double> values);
   [[nodiscard]] Outcome sum(uint64_t &value);
-  /// Gives rank 0's bytes to everybody.
+  /// Sends rank 0's bytes to all ranks.
   [[nodiscard]] Outcome broadcast(std::span<std::byte> bytes);
   [[nodiscard]] Outcome gather_members(const DeviceName &device, std::vector<Member> &members);
 

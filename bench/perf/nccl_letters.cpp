@@ -15,14 +15,14 @@ constexpr uint32_t captured_default = 20;  // nccl-tests' iterations, which its 
 
 Failure refuse(const std::string &message) { return {Exit::usage, message}; }
 
-/// Returns whether a launcher has started other ranks beside this process.
+/// Says whether a launcher has started other ranks besides this process.
 bool in_a_job() {
   for (const char *name : {"RONDO_SIZE", "WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS"})
     if (const char *size = std::getenv(name); size != nullptr && std::atoi(size) > 1) return true;
   return false;
 }
 
-/// Takes -t threads of -g ranks each. With 1 of 1 this process is the rank that the environment names.
+/// Applies -t threads with -g ranks each. If both are 1, this process is the rank that the environment describes.
 Outcome take_ranks(const CLI::App &app, const NcclWords &words, const SharedWords &shared, Options &options) {
   const bool threads_given = app.count("--nthreads") != 0, gpus_given = app.count("--ngpus") != 0;
   if (gpus_given && app.count("--device") != 0 && shared.device == "host")
@@ -50,7 +50,7 @@ Outcome take_root(const NcclWords &words, Options &options) {
   return refuse("-r: '" + words.root + "' is no root; give a rank, or all (ranks as threads are --ranks N)");
 }
 
-/// Takes -G N: what nccl-tests times as iterations becomes one graph, which is launched N times.
+/// Applies -G N: the calls that nccl-tests times as iterations become one graph, which is launched N times.
 Outcome take_graph(const CLI::App &app, const NcclWords &words, const SharedWords &shared, Options &options) {
   if (words.graph_launches == 0) return std::nullopt;
   const uint32_t captured = app.count("--iters") != 0 ? shared.iterations : captured_default;
@@ -64,7 +64,7 @@ Outcome take_graph(const CLI::App &app, const NcclWords &words, const SharedWord
   return std::nullopt;
 }
 
-/// Refuses letters that nccl-tests has had since 2.14, unless they ask for the default.
+/// Refuses letters that nccl-tests has had since 2.14, unless they have their default value.
 Outcome refuse_later(const CLI::App &app, const NcclWords &words) {
   if (app.count("--device_cta_count") != 0)
     return refuse("-V belongs to -D, which rondo perf does not have; --max-ctas N limits the blocks of a collective");
@@ -80,7 +80,7 @@ Outcome refuse_later(const CLI::App &app, const NcclWords &words) {
   return std::nullopt;
 }
 
-/// Refuses options that have no meaning here, unless they ask for what is done anyway.
+/// Refuses options that have no meaning here, unless they request what happens anyway.
 Outcome refuse_rest(const CLI::App &app, const NcclWords &words) {
   if (words.blocking == 2)
     return refuse("-z 2 waits after each call, without a barrier; on host memory -m N does so with N calls: use it, or "
@@ -136,7 +136,7 @@ void add_nccl_options(CLI::App &app, Options &options, NcclWords &words) {
   add("-p,--parallel_init", words.parallel_init, "ranks that are threads always start side by side")
       ->check(console::InRange(0, 1))
       ->type_name("0|1");
-  // Refused, unless they ask for nothing: not in the help.
+  // These are refused unless they change nothing, so the help does not list them.
   const auto hide = [&app](const char *names, auto &target) { app.add_option(names, target)->group(""); };
   hide("-N,--run_cycles", words.run_cycles);
   hide("-C,--report_cputime", words.cpu_time);

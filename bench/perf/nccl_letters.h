@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The options of nccl-tests that have one letter there: each means here what it means there, or is refused with what to
-// use in its place. Options that only Rondo has are in options.cpp, with long names.
+// This file handles the options of nccl-tests that have one letter. Each has the same meaning here, or is refused with
+// an alternative. options.cpp has the options that only Rondo has, with long names.
 #pragma once
 
 #include <string>
@@ -13,7 +13,7 @@ class App;
 
 namespace rondo::perf {
 
-/// The words of the options as they stand on the command line.
+/// The words of the options, as on the command line.
 struct NcclWords {
   int threads = 1, gpus = 1;
   std::string root = "0";
@@ -25,14 +25,14 @@ struct NcclWords {
 
 void add_nccl_options(CLI::App &app, Options &options, NcclWords &words);
 
-/// Words that other options set, too.
+/// Words that other options set as well.
 struct SharedWords {
   std::string &device, &buffers;
   uint32_t &iterations, &stream;
   bool &graph;
 };
 
-/// Takes the options, after the parsing and before the shared words are understood.
+/// Applies the options, after parsing and before the shared words are interpreted.
 [[nodiscard]] Outcome take_nccl_options(const CLI::App &app, const NcclWords &words, const SharedWords &shared,
                                         Options &options);
 

@@ -48,9 +48,9 @@ uint64_t float_bits(const TypeFacts &facts, double value) {
   const int bias = (1 << (facts.exponent_bits - 1)) - 1;
   int exponent = 0;
   (void)std::frexp(value, &exponent);            // |value| is in [2^(exponent-1), 2^exponent)
-  exponent = std::max(exponent - 1, 1 - bias);   // below the smallest normal number all steps are equal
+  exponent = std::max(exponent - 1, 1 - bias);   // below the smallest normal number, all steps are equal
   const auto mantissa_bits = static_cast<int>(facts.mantissa_bits);
-  // In units of the last place; nearbyint rounds ties to even. A carry runs on into the exponent, as it should.
+  // The value in units of the last place. nearbyint rounds ties to even. A carry correctly continues into the exponent.
   const auto units = static_cast<uint64_t>(std::nearbyint(std::ldexp(std::fabs(value), mantissa_bits - exponent)));
   const auto biased = static_cast<uint64_t>(exponent + bias - 1);
   return sign | ((biased << facts.mantissa_bits) + units);

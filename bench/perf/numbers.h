@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Element types as the verification needs them: what they hold exactly, and a number's bits in them.
+// This file describes element types for the verification: what they represent exactly, and the bits of a number in
+// them.
 #pragma once
 
 #include <cstddef>
@@ -11,20 +12,19 @@ namespace rondo::perf {
 
 struct TypeFacts {
   bool integer = false;
-  bool negative = true;        ///< holds numbers below 0
-  unsigned bits = 0;           ///< of an element
-  unsigned exponent_bits = 0;  ///< floats
-  unsigned mantissa_bits = 0;  ///< floats: those that are stored
-  uint64_t exact_max = 0;      ///< every integer from 0 to this one is held exactly (at most 2^62)
+  bool negative = true;        ///< it has negative numbers
+  unsigned bits = 0;           ///< size of an element
+  unsigned exponent_bits = 0;  ///< floats only
+  unsigned mantissa_bits = 0;  ///< floats only: stored bits
+  uint64_t exact_max = 0;      ///< every integer from 0 to this one is exact (at most 2^62)
 };
 
 [[nodiscard]] TypeFacts facts_of(rondo_type_t type);
 
-/// Returns the bits of `value` in a float type, rounded to nearest, ties to even. The caller knows that it does not
-/// overflow.
+/// Returns the bits of `value` in a float type, rounded to nearest, ties to even. The value must not overflow.
 [[nodiscard]] uint64_t float_bits(const TypeFacts &facts, double value);
 
-/// Returns the low `bits` of `value`: arithmetic of integers that wrap.
+/// Returns the low `bits` of `value`, as for integers that wrap.
 [[nodiscard]] constexpr uint64_t wrap_bits(uint64_t value, unsigned bits) {
   return bits >= 64 ? value : value & ((uint64_t{1} << bits) - 1);
 }
@@ -34,7 +34,7 @@ struct TypeFacts {
   return static_cast<int64_t>(value << (64 - bits)) >> (64 - bits);
 }
 
-/// Returns 64 well-mixed bits from 64 others: a bijection.
+/// Returns 64 well-mixed bits for 64 bits. Different arguments have different results.
 [[nodiscard]] constexpr uint64_t mix(uint64_t value) {
   value ^= value >> 32;
   value *= 0xd6e8feb86659fd93u;
@@ -53,7 +53,7 @@ class Random {
   uint64_t below(uint64_t limit) { return bits() % limit; }
   /// Draws from lowest..highest.
   int64_t between(int64_t lowest, int64_t highest) {
-    // Unsigned throughout: the distance may be more than an int64_t holds.
+    // This uses unsigned arithmetic, because the distance may exceed an int64_t.
     const uint64_t distance = static_cast<uint64_t>(highest) - static_cast<uint64_t>(lowest);
     return static_cast<int64_t>(static_cast<uint64_t>(lowest) + below(distance + 1));
   }

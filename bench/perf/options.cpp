@@ -19,7 +19,7 @@ namespace {
 constexpr size_t size_count_max = 10'000;
 constexpr int rank_count_max = 1'024;
 
-/// Finds the enumerator that `name` calls `text`.
+/// Returns the enumerator with the name `text`, where `name` returns the name of each.
 template <class Enum>
 std::optional<Enum> find_name(std::string_view text, const char *(*name)(Enum)) {
   for (int value = 0; const char *known = name(static_cast<Enum>(value)); ++value)
@@ -46,7 +46,7 @@ Failure unknown(std::string_view what, std::string_view text, const std::string 
   return {Exit::usage, "unknown " + std::string(what) + " '" + std::string(text) + "'" + known_are(text, known)};
 }
 
-/// Finds a type by our names, and by the ones that nccl-tests has for some.
+/// Returns the type with that name in Rondo or, for some types, in nccl-tests.
 std::optional<rondo_type_t> find_type(std::string_view text) {
   constexpr std::array<std::pair<std::string_view, rondo_type_t>, 6> aliases{{{"float", RONDO_FLOAT32},
                                                                               {"double", RONDO_FLOAT64},
@@ -74,10 +74,10 @@ constexpr console::Manual manual{
     "  rondo perf broadcast --ranks 4 -r 2 -d int32 -c 10     from rank 2; each size verified ten times\n"
     "  rondo perf all_reduce --ranks 8 --device cuda --graph  on CUDA devices, calls replayed from a graph\n"};
 
-/// Returns whether the word after --json is the collective and not the file.
+/// Says whether the word after --json is the collective, and not the file.
 bool is_collective(std::string_view word) { return find_collective(collective_spelling(word)).has_value(); }
 
-/// Options as they stand on the command line, before their words are understood.
+/// The words of the options, as on the command line.
 struct Words {
   std::string collective, min_bytes, max_bytes, step_bytes;
   std::string type = "float32", op = "sum", device = "host", buffers = "private";
@@ -246,9 +246,9 @@ Outcome take_names(const Words &words, Options &options) {
   return unknown("kind of buffers", words.buffers, "private, alloc, registered, moved");
 }
 
-/// Takes the options of threads. With --together a run must be one entry of the stream, or the host would wait for what
-/// it has itself to release. For --one-graph there must be one process, since streams of several have no graph in
-/// common.
+/// Applies the options about threads. With --together, a run must be one entry of the stream. Otherwise the host would
+/// wait for work that it must release itself. --one-graph needs a single process, because streams of several processes
+/// cannot share a graph.
 Outcome take_threads(const Words &words, Options &options) {
   if (words.together && (!words.graph || options.ranks == 0))
     return Failure{Exit::usage, "--together is for graphs of ranks that are threads; add --graph and --ranks"};
@@ -292,7 +292,7 @@ Outcome take_device(const CLI::App &app, const Words &words, Options &options) {
   return std::nullopt;
 }
 
-/// Refuses what an exchange of messages lacks.
+/// Returns a failure if the options request what messages do not support.
 Outcome check_messages(const Words &words) {
   if (words.device != "host")
     return Failure{Exit::usage, "rondo perf times " + words.collective + " on host memory only; leave --device out"};
@@ -355,7 +355,7 @@ std::vector<size_t> sizes_of(const Options &options) {
       bytes = bytes == 0 ? 1 : bytes * options.step_factor;
     }
   }
-  if (sizes.back() != options.max_bytes) sizes.push_back(options.max_bytes);  // where the steps pass it by
+  if (sizes.back() != options.max_bytes) sizes.push_back(options.max_bytes);  // if the steps pass it by
   return sizes;
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The options of `rondo perf`. They follow nccl-tests if these options have a meaning here.
+// This file declares the options of `rondo perf`. They follow nccl-tests if the option makes sense here.
 #pragma once
 
 #include <cstddef>
@@ -16,12 +16,12 @@
 
 namespace rondo::perf {
 
-/// The source of the send and receive buffers.
+/// The origin of the send and receive buffers.
 enum class Buffers {
   private_memory,  ///< plain memory, which no peer can see
   alloc,           ///< rondo_mem_alloc()
-  registered,      ///< plain memory, or a device's, after rondo_comm_register()
-  moved            ///< as `registered`, with RONDO_REGISTER_MOVE_PAGES
+  registered,      ///< plain memory of the host or a device, after rondo_comm_register()
+  moved            ///< like `registered`, with RONDO_REGISTER_MOVE_PAGES
 };
 
 struct Options {
@@ -29,47 +29,47 @@ struct Options {
   size_t min_bytes = 8;
   size_t max_bytes = size_t{256} << 20;
   size_t step_factor = 4;
-  size_t step_bytes = 0;  ///< 0: step_factor counts
+  size_t step_bytes = 0;  ///< 0: step_factor is used
   std::vector<rondo_type_t> types{RONDO_FLOAT32};
   std::vector<rondo_op_t> ops{RONDO_SUM};
   int root = 0;
-  bool all_roots = false;                   ///< one after the other; root is 0 then
+  bool all_roots = false;                   ///< one after another; `root` is 0 then
   int ranks = 0;                            ///< ranks that are threads; 0 if the environment names this process's rank
-  std::optional<uint32_t> iteration_count;  ///< empty: by size and time, see timing.h
-  std::optional<uint32_t> warmup_count;     ///< empty: by size
+  std::optional<uint32_t> iteration_count;  ///< empty: chosen by size and time, see timing.h
+  std::optional<uint32_t> warmup_count;     ///< empty: chosen by size
   uint32_t check_count = 1;                 ///< verified runs for each size and placement
   uint32_t aggregate_count = 1;             ///< calls in one timed run
-  uint32_t pause_ms = 0;                    ///< before each run that has no check
+  uint32_t pause_ms = 0;                    ///< pause before each run without a check
   bool on_device = false;
   std::vector<int> ordinals;    ///< devices, in turn for the ranks; empty for all visible ones
   std::string against_path;     ///< on a device, another library; empty if none
-  uint32_t product_size = 0;    ///< on a device, the rows of a product beside; 0 if none
-  std::string product_library;  ///< for them; empty for the cuBLAS that the linker finds
-  bool graph = false;           ///< on a device: capture a run's calls once, replay them
-  bool one_graph = false;       ///< of all ranks, threads of this process
+  uint32_t product_size = 0;    ///< on a device, rows of the product beside calls; 0 if none
+  std::string product_library;  ///< library of the product; if empty, the cuBLAS that the linker finds
+  bool graph = false;           ///< on a device: capture a run's calls once, and replay them
+  bool one_graph = false;       ///< one graph for all ranks, which are threads of this process
   bool together = false;        ///< with graphs of ranks that are threads: all streams begin at one word
-  bool count = false;           ///< on a device: count what a call's kernels do to memory
+  bool count = false;           ///< on a device: count the memory accesses of a call's kernels
   bool rewrite = true;          ///< fresh inputs before every run
   bool use_stream = false;
   Buffers buffers = Buffers::private_memory;
   bool out_of_place = true, in_place = true;
   uint64_t seed = 1;
   rondo_config_t config = RONDO_CONFIG_INIT;   ///< algorithm, kernel, protocol, channels, chunk size, timeout
-  std::string csv_path, json_path, plot_path;  ///< "-" for standard output; empty if not wanted
-  bool table_to_errors = false;                ///< one of them is, so that the table goes to standard error
+  std::string csv_path, json_path, plot_path;  ///< "-" for standard output; empty if not requested
+  bool table_to_errors = false;                ///< one of them is "-", so the table goes to standard error
 };
 
-/// Calls in one timed run on a device: what enqueuing costs the host shows in the first of them only.
+/// Calls in one timed run on a device. Only the first call shows how long the host takes to enqueue.
 inline constexpr uint32_t device_aggregate_count = 20;
 
-/// Returns the options, or text to print as it is (--help, status Exit::ok), or what is wrong with them.
+/// Returns the options, or text to print (--help, status Exit::ok), or the error in them.
 [[nodiscard]] std::variant<Options, Failure> parse_options(std::span<const char *const> args);
 
-/// Returns how long an operation may take.
+/// Returns the timeout of an operation.
 [[nodiscard]] uint64_t timeout_ns(const Options &options);
 
-/// Returns the sizes that are tried, in order: min, then times the factor or plus the step, up to max. The last size is
-/// always among them. At most 10,001.
+/// Returns the sizes to try, in order: min, then multiplied by the factor or increased by the step, up to max. max is
+/// always included. There are at most 10,001.
 [[nodiscard]] std::vector<size_t> sizes_of(const Options &options);
 
 }  // namespace rondo::perf

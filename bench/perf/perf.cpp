@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// `rondo perf` from its arguments to its exit status: makes the communicator, runs the ranks, writes the files.
+// This file runs `rondo perf` from its arguments to its exit status. It makes the communicator, runs the ranks and
+// writes the files.
 #include "bench/perf/perf.h"
 
 #include <cstdio>
@@ -37,7 +38,7 @@ Outcome write_file(const std::string &path, const std::string &text) {
   return std::nullopt;
 }
 
-/// Checks before anything is measured whether rank 0, which writes the results, can write them. Existing contents stay.
+/// Checks, before any measurement, whether rank 0 can write the results. The contents of the files stay.
 Outcome check_files(const Options &options) {
   for (const char *name : {"RONDO_RANK", "RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID"})
     if (const char *rank = std::getenv(name); rank != nullptr && std::strcmp(rank, "0") != 0) return std::nullopt;
@@ -46,7 +47,7 @@ Outcome check_files(const Options &options) {
   return std::nullopt;
 }
 
-/// Describes why making a communicator failed: the request is impossible, or the ranks did not come together.
+/// Describes why the communicator could not be made: the request is impossible, or not all ranks arrived.
 Failure start_failure(const char *what, rondo_status_t status) {
   Failure failure = communication_failure(nullptr, what, status);
   if (status == RONDO_ERROR_INVALID_ARGUMENT || status == RONDO_ERROR_UNSUPPORTED) failure.exit = Exit::usage;
@@ -65,13 +66,13 @@ Outcome write_files(const Options &options, const RunFacts &facts, const std::ve
 
 /// A rank's communicators and its device.
 struct Rank {
-  rondo_comm_t comm = nullptr;     ///< whose calls are timed
-  rondo_comm_t control = nullptr;  ///< on host memory; null if `comm` is
+  rondo_comm_t comm = nullptr;     ///< the communicator whose calls are timed
+  rondo_comm_t control = nullptr;  ///< on host memory; null if `comm` is on host memory
   std::unique_ptr<Device> device;
-  uint64_t setup_ns = 0;  ///< of comm
+  uint64_t setup_ns = 0;  ///< time to make `comm`
 };
 
-/// Runs `make`, which makes `rank.comm`, and times it.
+/// Calls `make`, which makes `rank.comm`, and measures its time.
 template <class Make>
 rondo_status_t make_timed(Rank &rank, const Make &make) {
   const uint64_t begin_ns = clock_ns();
@@ -80,7 +81,7 @@ rondo_status_t make_timed(Rank &rank, const Make &make) {
   return status;
 }
 
-/// Where ranks on devices go, what they are timed against, and what they compute beside.
+/// Where ranks on devices run, the library to compare with, and the products beside the calls.
 struct Place {
   Devices &devices;
   int device_count = 0;
@@ -88,7 +89,7 @@ struct Place {
   std::optional<ProductLibrary> products = std::nullopt;
 };
 
-/// Lives all of a rank, its communicators' end included.
+/// Runs a rank from beginning to end, including the end of its communicators.
 Outcome live(const Options &options, const Place &place, Rank &rank, Team *team, std::vector<Series> &all) {
   const rondo_comm_t control = rank.control != nullptr ? rank.control : rank.comm;
   Outcome failure = run_rank({options, rank.comm, control, rank.device.get(), place.other ? &*place.other : nullptr,
@@ -100,21 +101,21 @@ Outcome live(const Options &options, const Place &place, Rank &rank, Team *team,
     if (status != RONDO_OK) failure = communication_failure(comm, "rondo_comm_finalize", status);
   }
   if (failure && team != nullptr) {
-    team->fail(*failure);               // first: what the others meet next follows from this one
-    (void)rondo_comm_abort(rank.comm);  // lets the other threads out of their calls
+    team->fail(*failure);               // first, because it causes the other ranks' next failures
+    (void)rondo_comm_abort(rank.comm);  // releases the other threads from their calls
   }
   (void)rondo_comm_destroy(rank.comm);
   if (rank.control != nullptr) (void)rondo_comm_destroy(rank.control);
   return failure;
 }
 
-/// Returns the ordinal of the device that the `index`-th rank of this host takes.
+/// Returns the ordinal of the device for the rank with this index on its host.
 int ordinal_for(const Options &options, int device_count, size_t index) {
   if (options.ordinals.empty()) return static_cast<int>(index % static_cast<size_t>(device_count));
   return options.ordinals[index % options.ordinals.size()];
 }
 
-/// Runs ranks that are threads. Every one computes the same results, and rank 0's are kept.
+/// Runs ranks that are threads. All of them compute the same results, and rank 0's results are kept.
 Outcome run_threads(const Options &options, Place &place, std::vector<Series> &all) {
   const auto count = static_cast<size_t>(options.ranks);
   std::vector<Rank> ranks(count);
@@ -134,9 +135,9 @@ Outcome run_threads(const Options &options, Place &place, std::vector<Series> &a
     ranks[rank].comm = comms[rank];
     ranks[rank].setup_ns = ranks[0].setup_ns;
     const auto body = [&, rank] {
-      if (!shares.empty()) (void)bind_to(shares[rank]);  // as rondo run does; where it fails, the rank runs anywhere
+      if (!shares.empty()) (void)bind_to(shares[rank]);  // as rondo run does; if it fails, the rank runs on any core
       std::vector<Series> mine;
-      (void)live(options, place, ranks[rank], &team, mine);  // the first failure is the team's
+      (void)live(options, place, ranks[rank], &team, mine);  // the team has the first failure
       if (rank == 0) all = std::move(mine);
     };
     try {
@@ -154,7 +155,7 @@ Outcome run_threads(const Options &options, Place &place, std::vector<Series> &a
   return team.first_failure();
 }
 
-/// Finds this process's place among the ranks of its host, through the communicator on host memory.
+/// Finds this process's index among the ranks of its host, through the communicator on host memory.
 Outcome local_index(rondo_comm_t control, size_t &index) {
   int rank = 0, ranks = 1;
   rondo_status_t status = rondo_comm_rank(control, &rank);
@@ -167,10 +168,10 @@ Outcome local_index(rondo_comm_t control, size_t &index) {
   return std::nullopt;
 }
 
-/// Joins by a communicator on host memory first. It determines which device this rank takes, and serves between the
-/// timed runs.
+/// First makes a communicator on host memory. It determines which device this rank uses, and serves between timed runs.
+/// Then makes the communicator on the device.
 Outcome join_on_device(const Options &options, Place &place, Rank &self) {
-  rondo_config_t plain = RONDO_CONFIG_INIT;  // what is asked for is about the other one
+  rondo_config_t plain = RONDO_CONFIG_INIT;  // requested settings apply to the other one
   plain.kernel = RONDO_KERNEL_INTERPRETER;
   plain.protocol = RONDO_PROTOCOL_SIMPLE;
   plain.channels = 1;

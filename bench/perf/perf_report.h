@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The results of `rondo perf`, and the forms of its report: a table, JSON, CSV and a picture.
+// This file declares the results of `rondo perf` and the forms of its report: a table, JSON, CSV and a picture.
 #pragma once
 
 #include <cstdint>
@@ -20,27 +20,27 @@ struct Spread {
   double median_us = 0, min_us = 0, max_us = 0;
 };
 
-/// A collective and a matrix product, each alone and beside the other; the times of one of them. See beside.h.
+/// The times of a collective and a matrix product, each alone and beside the other, from one of the two. See beside.h.
 struct BesideTimes {
   Spread call_alone, call_beside, product_alone, product_beside;
-  /// The least share of the time of the calls, and of the products, in which the other was under way.
+  /// The smallest share of the time of calls, and of products, during which the other work ran.
   double calls_covered = 0, products_covered = 0;
 
-  /// Returns e.g. 0.03 for 3 % more time beside the other than alone.
+  /// Returns the slow-down. It is 0.03 if calls beside products take 3 % more time than alone.
   [[nodiscard]] double call_slowdown() const { return call_beside.median_us / call_alone.median_us - 1; }
   [[nodiscard]] double product_slowdown() const { return product_beside.median_us / product_alone.median_us - 1; }
 };
 
-/// Times of one call. Each is the slowest rank's of a run; median, least and greatest over the runs.
+/// The times of one call. Each run counts its slowest rank. The times are the median, least and greatest over runs.
 struct Times {
   double median_us = 0, min_us = 0, max_us = 0;
-  std::optional<uint64_t> wrong;           ///< over all ranks and checked runs; empty if not checked
-  std::optional<double> floor_us = {};     ///< on a device: see floor.h
-  std::optional<BesideTimes> beside = {};  ///< of --beside-product
+  std::optional<uint64_t> wrong;           ///< over all ranks and checked runs; empty if nothing was checked
+  std::optional<double> floor_us = {};     ///< on a device; see floor.h
+  std::optional<BesideTimes> beside = {};  ///< for --beside-product
 };
 
 /// Summarises the times of runs.
-/// @param run_times_ns  at least one.
+/// @param run_times_ns  at least one
 [[nodiscard]] Times summarise(std::span<const double> run_times_ns);
 [[nodiscard]] Spread spread_of(std::span<const double> times_ns);
 
@@ -53,27 +53,27 @@ struct Row {
   uint32_t channels = 0;
   uint64_t chunk_bytes = 0;
   Disturbance disturbance = {};
-  uint64_t hand_overs = 0;  ///< in a row, where processes share a device: see turns.h
+  uint64_t hand_overs = 0;  ///< one after another, if processes share a device; see turns.h
   std::optional<Times> out_of_place, in_place;
-  std::optional<Times> other_out_of_place, other_in_place;  ///< of the library of --against
-  std::vector<Accesses> counts = {};  ///< of --count, one call, by rank in no order; on rank 0 alone
+  std::optional<Times> other_out_of_place, other_in_place;  ///< for the library of --against
+  std::vector<Accesses> counts = {};  ///< for --count, on rank 0: one call, an entry for each rank in no order
 };
 
 /// The matrix product of --beside-product.
 struct ProductFacts {
   std::string library = {}, version = {};
   uint32_t size = 0;
-  uint64_t wrong = 0;  ///< elements, of the checked ones
+  uint64_t wrong = 0;  ///< wrong elements among those checked
 };
 
 /// The ranks, and where each ran.
 struct Machine {
   std::vector<Member> members;
   std::optional<rondo_comm_properties_t> properties = {};  ///< of rank 0's communicator
-  /// The time to make the communicator. It is the least of all ranks, so that a late start of a rank does not count.
+  /// The time to make the communicator: the least of all ranks, so that a rank that starts late does not count.
   std::optional<double> setup_ms = {};
-  std::vector<double> copy_GBps = {};  ///< of each rank's device, read and written bytes; empty on hosts
-  std::vector<double> hand_over_us = {};  ///< by rank, of its device; 0, or empty, if no processes share one
+  std::vector<double> copy_GBps = {};  ///< of each rank's device, bytes read and written; empty on hosts
+  std::vector<double> hand_over_us = {};  ///< of each rank's device; 0 or empty if no processes share one
 };
 
 /// The sizes of one collective, type and operation.
@@ -82,14 +82,14 @@ struct Series {
   std::vector<Row> rows;
   Machine machine = {};
   bool graph = false;                                  ///< calls were captured and replayed
-  bool one_graph = false;                              ///< of all ranks
-  bool together = false;                               ///< and all ranks' streams began at once
-  std::string other_library = {}, other_version = {};  ///< of --against; empty if none
+  bool one_graph = false;                              ///< one graph for all ranks
+  bool together = false;                               ///< all ranks' streams began at once
+  std::string other_library = {}, other_version = {};  ///< for --against; otherwise empty
   std::optional<ProductFacts> product = {};
 };
 
 struct Bandwidth {
-  double algorithm_GBps = 0;  ///< bytes / median time, 10^9 bytes a second
+  double algorithm_GBps = 0;  ///< bytes / median time, in 10^9 bytes a second
   double bus_GBps = 0;
 };
 
@@ -99,16 +99,16 @@ struct Bandwidth {
 [[nodiscard]] uint64_t count_product_wrong(std::span<const Series> all);
 /// Returns the number of wrong elements of the other library.
 [[nodiscard]] uint64_t count_other_wrong(std::span<const Series> all);
-/// These return the number of all wrong elements, and the mean of all bus bandwidths, as nccl-tests has it.
+/// Returns the number of all wrong elements. mean_bus_bandwidth() returns the mean over all rows, as nccl-tests does.
 [[nodiscard]] uint64_t count_wrong(std::span<const Series> all);
 [[nodiscard]] double mean_bus_bandwidth(std::span<const Series> all);
 
-/// The columns of the table that the width of a terminal has room for.
+/// The columns of the table for which a terminal is wide enough.
 struct TableColumns {
-  bool choices = true;  ///< type, redop and root; otherwise a line of the head has them
+  bool choices = true;  ///< type, redop and root; otherwise a line of the head shows them
   bool count = true;
 };
-/// Returns which columns fit into `terminal_columns`, which is 0 if the table goes to no terminal.
+/// Returns the columns that fit into `terminal_columns`. If the table goes to no terminal, `terminal_columns` is 0.
 [[nodiscard]] TableColumns table_columns(const Options &options, bool floors, size_t terminal_columns);
 
 /// Returns the table's lines; each ends with a newline. `version` is the library's.
@@ -117,7 +117,7 @@ struct TableColumns {
 [[nodiscard]] std::string table_row(const Case &what, const Row &row, const TableColumns &columns = {});
 [[nodiscard]] std::string table_end(std::span<const Series> all);
 
-/// Returns one object, or for several series an array of such objects.
+/// Returns one object, or an array of such objects if there are several series.
 [[nodiscard]] std::string to_json(std::span<const Series> all, const RunFacts &facts, const Options &options);
 [[nodiscard]] std::string to_csv(std::span<const Series> all);
 /// Returns a picture of time and bandwidth by size, as SVG.

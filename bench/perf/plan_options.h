@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The options of `rondo perf` that choose a plan, and the collectives that have no such choice.
+// This file handles the options of `rondo perf` that choose a plan, and collectives without such a choice.
 #pragma once
 
 #include <string>
@@ -9,14 +9,14 @@
 
 namespace rondo::perf {
 
-/// The options as they stand on the command line, before their words are understood.
+/// The words of the options, as on the command line.
 struct PlanWords {
   std::string algorithm = "auto", protocol = "auto", kernel = "auto", chunk_bytes;
 };
 
 void add_plan_options(console::CommandLine &app, Options &options, PlanWords &words);
 
-/// Refuses options that the collective would ignore. The words are understood.
+/// Returns a failure if the collective would ignore an option. The words must be interpreted already.
 [[nodiscard]] Outcome check_plan_options(const CLI::App &app, const Options &options);
 
 }  // namespace rondo::perf

@@ -9,7 +9,7 @@
 namespace rondo::perf {
 namespace {
 
-// The interface's numbers.
+// These are numbers of the interface.
 constexpr int status_success = 0, transpose_none = 0, type_float32 = 0, type_bfloat16 = 14, compute_float32 = 68,
               algorithm_default = -1;
 
@@ -23,7 +23,7 @@ constexpr size_t piece_elements = size_t{1} << 20;
 constexpr std::array<uint16_t, 8> input_bits{0x3f00, 0x3f80, 0x3fc0, 0x4000, 0xbf00, 0xbf80, 0xbfc0, 0xc000};
 constexpr std::array<double, 8> input_values{0.5, 1, 1.5, 2, -0.5, -1, -1.5, -2};
 
-/// Hashes by splitmix64's finaliser: each bit of the result depends on all of both.
+/// Hashes with the last step of splitmix64. Each bit of the result depends on all bits of both arguments.
 uint64_t hash(uint64_t seed, uint64_t number) {
   uint64_t x = number * 0x9E37'79B9'7F4A'7C15u + seed * 0xD1B5'4A32'D192'ED03u;
   x = (x ^ (x >> 30)) * 0xBF58'476D'1CE4'E5B9u;
@@ -31,7 +31,7 @@ uint64_t hash(uint64_t seed, uint64_t number) {
   return x ^ (x >> 31);
 }
 
-/// Returns which of the eight an element of a matrix is. One hash has enough bits for sixteen of them.
+/// Returns the index of an element among the eight numbers. One hash has enough bits for sixteen elements.
 size_t choice(uint64_t seed, uint64_t place) { return (hash(seed, place / 16) >> (place % 16 * 4)) & 7; }
 
 }  // namespace
@@ -148,7 +148,7 @@ Outcome Product::count_wrong(uint64_t &wrong) {
     float found = 0;
     if (auto failure = device_.copy_out(reinterpret_cast<std::byte *>(&found), c_ + place * sizeof found, sizeof found))
       return failure;
-    wrong += found == expected(place) ? 0 : 1;  // not a number is wrong
+    wrong += found == expected(place) ? 0 : 1;  // NaN counts as wrong
   }
   return std::nullopt;
 }

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// A large matrix product beside the collectives (--beside-product): the work that they disturb, by a library with the
-// interface of cuBLAS. This file declares only the part of that interface that is called.
+// This file runs a large matrix product beside the collectives (--beside-product). A library with the interface of
+// cuBLAS computes it. This file declares only the functions of that interface that it calls.
 //
-// C = A B, N x N each, bfloat16 into float32. The inputs are drawn from eight numbers whose products are multiples of
-// 1/4, at most 4. So every sum is exact in float32, in whatever order it is made, and elements of C are compared bit
-// for bit with what the host computes.
+// The product is C = A B, N x N each, bfloat16 into float32. The inputs are drawn from eight numbers whose products are
+// multiples of 1/4, at most 4. So every sum is exact in float32 in any order, and elements of C are compared bit for
+// bit with the host's results.
 #pragma once
 
 #include <cstddef>
@@ -23,17 +23,17 @@ inline constexpr uint32_t product_size_max = 32'768;  ///< sums stay exact up to
 
 struct ProductFunctions;
 
-/// The library, open for the life of the process.
+/// The library. It stays open until the process ends.
 class ProductLibrary {
  public:
   ProductLibrary();
   ~ProductLibrary();
-  /// Opens the library. Exit::usage: there is none, or it lacks a function. The message says what to do.
-  /// @param path  if empty, the first cuBLAS that the dynamic linker finds.
+  /// Opens the library. Exit::usage: it does not exist, or lacks a function. The message says what to do.
+  /// @param path  if empty, the first cuBLAS that the dynamic linker finds
   [[nodiscard]] Outcome open(const std::string &path);
   [[nodiscard]] const ProductFunctions &functions() const { return *functions_; }
   [[nodiscard]] const std::string &path() const { return library_.path(); }
-  /// Returns e.g. "CUBLAS_STATUS_EXECUTION_FAILED (13)".
+  /// Returns text such as "CUBLAS_STATUS_EXECUTION_FAILED (13)".
   [[nodiscard]] std::string describe(int status) const;
 
  private:
@@ -41,21 +41,21 @@ class ProductLibrary {
   std::unique_ptr<ProductFunctions> functions_;
 };
 
-/// The product on one device, again and again. Used by one rank's thread.
+/// The product on one device, which is repeated. One rank's thread uses it.
 class Product {
  public:
-  /// All outlive it.
+  /// Keeps references to its arguments, which must outlive it.
   Product(const ProductLibrary &library, Device &device, SideStream &side, uint32_t size)
       : library_(library), device_(device), side_(side), size_(size) {}
   Product(const Product &) = delete;
   Product &operator=(const Product &) = delete;
   ~Product();
 
-  /// Takes memory, writes the inputs, makes one product, so that none of the later ones loads or allocates anything.
-  /// It waits for the device: not while a collective is in flight.
+  /// Allocates memory, writes the inputs and makes one product, so that later products load and allocate nothing. It
+  /// waits for the device, so no collective may be in flight.
   [[nodiscard]] Outcome prepare();
   [[nodiscard]] Outcome enqueue(uint32_t product_count);
-  /// Spoils the elements that count_wrong() checks. Both wait.
+  /// Spoils the elements that count_wrong() checks. Both functions wait.
   [[nodiscard]] Outcome spoil();
   [[nodiscard]] Outcome count_wrong(uint64_t &wrong);
   /// Returns e.g. "13.0.2".
@@ -73,7 +73,7 @@ class Product {
   uint32_t size_;
   void *handle_ = nullptr;
   std::string version_;
-  std::byte *a_ = nullptr, *b_ = nullptr, *c_ = nullptr;  ///< the device's; column by column
+  std::byte *a_ = nullptr, *b_ = nullptr, *c_ = nullptr;  ///< in device memory; column by column
 };
 
 }  // namespace rondo::perf

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The results as JSON, in the form that scripts rely on, and as CSV.
+// This file writes the results as CSV, and as JSON in a form on which scripts rely.
 #include <nlohmann/json.hpp>
 #include <sstream>
 
@@ -24,7 +24,7 @@ Json beside_object(const BesideTimes &times) {
 }
 
 Json times_object(const Case &what, const Row &row, const std::optional<Times> &times) {
-  if (!times) return nullptr;  // a placement that was left out
+  if (!times) return nullptr;  // a placement that was not measured
   const Bandwidth rate = bandwidth(what, row.bytes, *times);
   Json object{{"time_us", {{"median", times->median_us}, {"min", times->min_us}, {"max", times->max_us}}},
               {"algbw_GBps", rate.algorithm_GBps},
@@ -47,7 +47,7 @@ std::string uuid_text(const DeviceName &device) {
   return text;
 }
 
-/// Returns the devices that ranks are on, each once.
+/// Returns the devices of all ranks, each once.
 Json devices_array(const Machine &machine) {
   Json list = Json::array();
   for (size_t first = 0; first < machine.members.size(); ++first) {
@@ -101,7 +101,7 @@ Json counts_object(const Accesses &of) {
           {"chain", of.chain}};
 }
 
-/// Returns the requested configuration, and the one that resulted.
+/// Returns the requested configuration, and the resulting one.
 Json configuration_object(const Series &series, const Options &options) {
   Json object{{"algorithm", rondo_algorithm_string(options.config.algorithm)},
               {"protocol", rondo_protocol_string(options.config.protocol)},
@@ -201,7 +201,7 @@ void add_times(std::ostringstream &out, const Case &what, const Row &row, const 
 }  // namespace
 
 std::string to_json(std::span<const Series> all, const RunFacts &facts, const Options &options) {
-  // An argument or a variable may contain text that is no UTF-8.
+  // An argument or a variable may contain text that is not UTF-8.
   const auto text = [](const Json &json) { return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n"; };
   if (all.size() == 1) return text(series_object(all.front(), facts, options));
   Json list = Json::array();

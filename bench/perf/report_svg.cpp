@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Draws the picture: time by size beside bandwidth by size. Time and size are logarithmic, and the time has the span
-// from the fastest to the slowest run. One series has a line for each placement. Several series have a line each. If
-// they are many, each type has a small panel.
+// This file draws the picture: time by size beside bandwidth by size. Time and size have logarithmic axes, and the time
+// shows the range from the fastest to the slowest run. A single series has a line for each placement. Each of several
+// series has one line. If there are many series, each type has a small panel.
 #include <algorithm>
 #include <cmath>
 #include <functional>
@@ -35,7 +35,7 @@ std::string draw_line(const Line &line, size_t index, const chart::Axis &x, cons
   return chart::draw_points(points_of(line, value), index, x, y);
 }
 
-/// Draws the span from the fastest to the slowest run.
+/// Draws the range from the fastest to the slowest run.
 std::string draw_band(const Line &line, size_t index, const chart::Axis &x, const chart::Axis &y) {
   std::string up, down;
   for (const Point &point : line.points) {
@@ -50,7 +50,7 @@ Line line_of(const Series &series, std::string name, bool in_place, bool bus) {
   Line line{std::move(name), rondo_type_string(series.what.type), op_name(series.what), {}};
   for (const Row &row : series.rows) {
     const auto &times = in_place ? row.in_place : row.out_of_place;
-    if (!times || row.bytes == 0 || times->min_us <= 0) continue;  // a logarithm has no place for them
+    if (!times || row.bytes == 0 || times->min_us <= 0) continue;  // a logarithmic axis cannot show them
     const Bandwidth rate = bandwidth(series.what, row.bytes, *times);
     line.points.push_back({static_cast<double>(row.bytes), times->median_us, times->min_us, times->max_us,
                            bus ? rate.bus_GBps : rate.algorithm_GBps, row.disturbance.marked});
@@ -88,14 +88,14 @@ std::string title_of(std::span<const Series> all) {
   return title;
 }
 
-/// Returns the words of the note about hollow dots, if there are any.
+/// Returns the note about hollow dots, or "" if there are none.
 std::string disturbed_note(const std::vector<Line> &lines) {
   for (const Line &line : lines)
     if (std::ranges::any_of(line.points, &Point::disturbed)) return "; hollow dots: other programs disturbed the row";
   return "";
 }
 
-/// The axes that all lines fit.
+/// Axes on which all lines fit.
 struct Axes {
   chart::Axis time, rate;
   double low_bytes = 0, high_bytes = 0;
@@ -130,7 +130,7 @@ std::string large_panels(const std::vector<Line> &lines, const Axes &axes, const
   return svg;
 }
 
-/// Returns the place of `name` in the list, where it is put if it is new.
+/// Returns the index of `name` in the list, and appends it if it is new.
 size_t place_in(std::vector<std::string> &list, const std::string &name) {
   const auto found = std::find(list.begin(), list.end(), name);
   if (found != list.end()) return static_cast<size_t>(found - list.begin());

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The table, with the columns of nccl-tests, and the figures that all forms share.
+// This file prints the table, which has the columns of nccl-tests, and computes the figures that all forms share.
 #include <algorithm>
 #include <cstdarg>
 #include <cstdio>
@@ -10,7 +10,7 @@
 namespace rondo::perf {
 namespace {
 
-/// Prints into a string; lines here are short.
+/// Prints into a string. Lines must be short.
 [[gnu::format(printf, 1, 2)]] std::string format(const char *pattern, ...) {
   char text[256];
   va_list arguments;
@@ -20,7 +20,7 @@ namespace {
   return text;
 }
 
-/// Returns six places at most, with as many digits as fit: 0.42, 13.07, 1234.5, 123456.
+/// Returns at most six characters, with as many digits as fit: 0.42, 13.07, 1234.5, 123456.
 std::string short_number(double value) {
   if (value < 999.995) return format("%.2f", value);
   if (value < 99'999.5) return format("%.1f", value);
@@ -37,10 +37,10 @@ std::string times_columns(const Case &what, size_t bytes, const std::optional<Ti
          floor + format(" %6s", wrong.c_str());
 }
 
-/// Returns e.g. "+1.3 %".
+/// Returns text such as "+1.3 %".
 std::string percent(double share) { return format("%+.1f %%", 100 * share); }
 
-/// Returns a comment on how much a collective and the product beside it slow each other.
+/// Returns a comment on how much a collective and the product beside it slow each other down.
 std::string beside_line(const Case &what, const char *placement, const std::optional<Times> &times) {
   if (!times || !times->beside) return "";
   const BesideTimes &beside = *times->beside;
@@ -59,7 +59,7 @@ std::string head_line(std::string line) {
   return line + "\n";
 }
 
-/// Returns e.g. "host" or "cuda:0 (NVIDIA H100)".
+/// Returns text such as "host" or "cuda:0 (NVIDIA H100)".
 std::string device_text(const DeviceName &device) {
   if (device.ordinal == RONDO_DEVICE_HOST) return "host";
   return "cuda:" + std::to_string(device.ordinal) + " (" + device.name + ")";
@@ -75,7 +75,7 @@ bool was_checked(std::span<const Series> all) {
   return all.empty();
 }
 
-/// Returns lines about the rows with a mark, and what to do; "" if there are none.
+/// Returns lines about marked rows, and what to do; "" if there are none.
 std::string disturbed_lines(std::span<const Series> all) {
   size_t rows = 0, marked = 0;
   Disturbance worst;
@@ -97,7 +97,7 @@ std::string disturbed_lines(std::span<const Series> all) {
          "#   These times say little. End other programs, and bind processes to cores: rondo run --bind core\n";
 }
 
-/// Returns the line of the head with what all rows have in common.
+/// Returns the line of the head with the choices that all rows share.
 std::string choices_line(const Options &options, int ranks) {
   const Case what{options.collective, options.types.front(), options.ops.front(), options.root, ranks};
   return format("# type: %s redop: %s root: %d\n#\n", rondo_type_string(what.type), op_name(what),

@@ -43,8 +43,8 @@ class Stream {
   rondo_stream_t stream_ = nullptr;
 };
 
-/// Prints for rank 0. Rows go to standard output as they are measured. Progress goes to standard error if that is a
-/// terminal.
+/// Prints on rank 0. It prints rows to standard output as they are measured, and progress to standard error if that is
+/// a terminal.
 class Voice {
  public:
   Voice(bool speaks, std::FILE *to)
@@ -59,7 +59,7 @@ class Voice {
     std::fflush(to_);
   }
   /// Shows the progress.
-  /// @param part  of all that is measured, 0 to 1: done
+  /// @param part  the part of all measurements that is done, from 0 to 1
   void show(size_t bytes, Placement placement, double part) const {
     if (!shows_progress_) return;
     const double elapsed_s = static_cast<double>(clock_ns() - begin_ns_) * 1e-9;
@@ -75,13 +75,13 @@ class Voice {
   uint64_t begin_ns_ = clock_ns();
 };
 
-/// The share that a case has of all that is measured.
+/// The share of a case in all measurements.
 struct Part {
   double begin = 0, share = 1;
   TableColumns columns = {};
 };
 
-/// Estimates how long a size takes beside others. A small size takes as long as a MiB, since it is called more often.
+/// Returns the weight of a size for the progress. A small size takes as long as a MiB, because it is called more often.
 double weight_of(size_t bytes) { return static_cast<double>(bytes + (size_t{1} << 20)); }
 
 Outcome plan_of(rondo_comm_t comm, const Case &what, Row &row) {
@@ -91,8 +91,8 @@ Outcome plan_of(rondo_comm_t comm, const Case &what, Row &row) {
   }
   rondo_plan_info_t plan = RONDO_PLAN_INFO_INIT;
   const rondo_status_t status = rondo_comm_query_plan(comm, what.collective, row.count, what.type, &plan);
-  // This reports the rank's own error, not the later failure of the communicator, because another rank with the same
-  // error may have left.
+  // This reports the rank's own error. Another rank with the same error may have left already, which would make the
+  // communicator fail.
   if (status != RONDO_OK) return communication_failure(nullptr, "rondo_comm_query_plan", status);
   row.algorithm = rondo_algorithm_string(plan.algorithm);
   row.protocol = rondo_protocol_string(plan.protocol);
@@ -103,7 +103,7 @@ Outcome plan_of(rondo_comm_t comm, const Case &what, Row &row) {
   return std::nullopt;
 }
 
-/// The work of a rank beside its own calls.
+/// The work of a rank besides its own calls.
 struct Rivals {
   std::optional<OtherComm> other;  ///< of --against
   std::optional<Beside> beside;    ///< of --beside-product
@@ -158,7 +158,7 @@ Outcome run_case(Session &session, Rivals &rivals, Arenas &arenas, const Voice &
   return std::nullopt;
 }
 
-/// Checks the memory for the ranks whose buffers share this host's memory.
+/// Checks the memory of the ranks whose buffers are in this host's memory.
 Outcome check_memory_of_host(const Options &options, rondo_comm_t comm, int ranks) {
   rondo_comm_properties_t properties = RONDO_COMM_PROPERTIES_INIT;
   const rondo_status_t status = rondo_comm_get_properties(comm, &properties);
@@ -166,7 +166,7 @@ Outcome check_memory_of_host(const Options &options, rondo_comm_t comm, int rank
   return check_memory(arena_sizes(options, ranks), properties.local_rank_count, available_memory_bytes());
 }
 
-/// Measures the bandwidth of copies on each rank's device, rank by rank. The first rank of each device measures it.
+/// Measures the bandwidth of copies on each device, one after another. The first rank of a device measures it.
 Outcome measure_copies(Session &session, std::span<const Member> members, std::vector<double> &copy_GBps) {
   const auto rank = static_cast<size_t>(session.group.rank());
   copy_GBps.assign(members.size(), 0);
@@ -177,15 +177,16 @@ Outcome measure_copies(Session &session, std::span<const Member> members, std::v
   return std::nullopt;
 }
 
-/// Returns how many ranks the other library takes on one device. From 2.30 on, NCCL takes two if this variable is 1.
+/// Returns how many ranks the other library allows on one device. From version 2.30 on, NCCL allows two if this
+/// variable is 1.
 size_t other_ranks_on_a_device() {
   const char *const text = std::getenv("NCCL_MULTI_RANK_GPU_ENABLE");
   return text != nullptr && std::string_view(text) == "1" ? 2 : 1;
 }
 
-/// Refuses more ranks on a device than the other library takes.
+/// Returns a failure if a device has more ranks than the other library allows.
 Outcome check_for_other(std::span<const Member> members) {
-  std::map<size_t, std::vector<size_t>> ranks_of;  // of each device, by its first rank
+  std::map<size_t, std::vector<size_t>> ranks_of;  // by the first rank of each device
   for (size_t rank = 0; rank < members.size(); ++rank) ranks_of[first_on_device(members, rank)].push_back(rank);
   const size_t most = other_ranks_on_a_device();
   for (const auto &[first, ranks] : ranks_of) {
@@ -201,7 +202,7 @@ Outcome check_for_other(std::span<const Member> members) {
   return std::nullopt;
 }
 
-/// Makes the other library's communicator, if there is one to be.
+/// Makes the communicator of the other library, if that is requested.
 Outcome join_other(Session &session, const OtherLibrary *library, std::span<const Member> members,
                    std::optional<OtherComm> &other) {
   if (library == nullptr) return std::nullopt;
@@ -211,14 +212,14 @@ Outcome join_other(Session &session, const OtherLibrary *library, std::span<cons
   return other->init(session.group);
 }
 
-/// Opens the word at which all streams begin. It is rank 0's.
+/// Makes the word at which all streams begin. It belongs to rank 0.
 Outcome open_start(Session &session) {
   if (session.group.rank() == 0)
     if (auto failure = session.device->make_start(session.start)) return failure;
   return session.group.broadcast(std::as_writable_bytes(std::span(&session.start, 1)));
 }
 
-/// Opens one graph for all, which rank 0's device has.
+/// Prepares one graph for all ranks, on rank 0's device.
 Outcome open_one_graph(Session &session, std::span<const Member> members) {
   for (size_t rank = 0; rank < members.size(); ++rank)
     if (first_on_device(members, rank) != 0)
@@ -235,7 +236,8 @@ Outcome min_of_all(Group &group, double value, std::optional<double> &min) {
   return std::nullopt;
 }
 
-/// Checks that every plan is possible before anything begins: an algorithm or a protocol may not do this collective.
+/// Checks that every plan is possible before measuring, because an algorithm or a protocol may not support the
+/// collective.
 Outcome check_plans(const Session &session, int ranks) {
   const Options &options = session.options;
   for (const rondo_type_t type : options.types) {
@@ -331,30 +333,31 @@ Outcome run_rank(const RankParts &parts, std::vector<Series> &all) {
     return Failure{Exit::usage,
                    "-r " + std::to_string(options.root) + " names no rank of this job, which has " +
                        counted(static_cast<uint64_t>(ranks), "rank") + " (ranks as threads are --ranks N)"};
-  if (parts.device == nullptr)  // what a device has is known where it is asked for
+  if (parts.device == nullptr)  // a device reports a lack of memory itself
     if (auto failure = check_memory_of_host(options, parts.comm, ranks)) return failure;
-  Arenas arenas;  // ends before the communicator, which may know its memory
+  Arenas arenas;  // ends before the communicator, which may have its memory registered
   Stream stream;
   Session session{options, parts.comm, nullptr, parts.device, Group(parts.control, rank, ranks, parts.team)};
   Rivals rivals;
-  Outcome failure = check_plans(session, ranks);  // first, since ranks that are processes exchange things by `comm`
+  Outcome failure = check_plans(session, ranks);  // first, because ranks that are processes communicate by `comm`
   if (!failure) failure = arenas.allocate(options, ranks, parts.comm, parts.device);
   if (!failure && options.on_device && options.buffers == Buffers::registered)
-    failure = session.group.barrier();  // what all have registered is opened while nothing is in flight
+    failure = session.group.barrier();  // registered memory is opened while nothing is in flight
   if (!failure && options.use_stream && parts.device == nullptr) failure = stream.create();
   session.stream = stream.get();
   if (!failure) failure = run_cases(session, parts, rivals, arenas, ranks, all);
-  // Nothing that a kernel of this rank may use is freed while the kernel waits for a rank that has given up.
-  if (failure && parts.team != nullptr) parts.team->fail(*failure);  // what the others meet next follows from it
+  // Memory that a kernel of this rank uses must not be freed while the kernel waits for a rank that has given up.
+  if (failure && parts.team != nullptr) parts.team->fail(*failure);  // causes the other ranks' next failures
   if (failure) (void)rondo_comm_abort(parts.comm);
   if (failure && rivals.other) {  // whose kernels no abort of ours ends, and which waits for graphs that have its calls
     parts.device->forget_graph();
     rivals.other->abort();
   }
-  // The communicator does not know of replays, and they must end before it does. So an abort ends them.
+  // The communicator does not know of replays, and replays must end before it does. An abort ends them.
   if (failure && options.graph && parts.device != nullptr) (void)parts.device->wait();
   if (!failure && (rivals.other || rivals.beside)) {
-    // Freeing memory waits for a device, which must not wait for a rank that has not reached this point.
+    // Freeing memory waits for the device. So the device must not be waiting for a rank that has not reached this
+    // point.
     rivals.other.reset();
     rivals.beside.reset();
     failure = session.group.barrier();

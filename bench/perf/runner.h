@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs each rank through every type, operation, size and placement in the same order; rank 0 prints.
+// This file runs each rank through every type, operation, size and placement in the same order. Rank 0 prints.
 #pragma once
 
 #include <vector>
@@ -12,20 +12,20 @@
 
 namespace rondo::perf {
 
-/// The parts that a rank has before it begins.
+/// The objects that a rank has before it begins.
 struct RankParts {
   const Options &options;
-  rondo_comm_t comm;               ///< whose calls are timed
-  rondo_comm_t control;            ///< on host memory; the same one, where buffers are
-  Device *device;                  ///< null: host memory
-  const OtherLibrary *other;       ///< of --against; null if none
-  const ProductLibrary *products;  ///< of --beside-product; null if none
-  uint64_t setup_ns;               ///< that making `comm` took
-  Team *team;                      ///< shared by ranks that are threads of this process; null if they are processes
+  rondo_comm_t comm;               ///< the communicator whose calls are timed
+  rondo_comm_t control;            ///< on host memory; the same as `comm` if buffers are there
+  Device *device;                  ///< null for host memory
+  const OtherLibrary *other;       ///< for --against; otherwise null
+  const ProductLibrary *products;  ///< for --beside-product; otherwise null
+  uint64_t setup_ns;               ///< time to make `comm`
+  Team *team;                      ///< shared by ranks that are threads of this process; null if ranks are processes
 };
 
-/// Runs all cases as one rank. `all` receives the results, equal on every rank. Does not end the communicators; after
-/// a failure the one whose calls are timed is aborted.
+/// Runs all cases as one rank. `all` receives the results, which are equal on every rank. It does not end the
+/// communicators. After a failure, it aborts the communicator whose calls are timed.
 [[nodiscard]] Outcome run_rank(const RankParts &parts, std::vector<Series> &all);
 
 }  // namespace rondo::perf

@@ -11,7 +11,7 @@
 namespace rondo::perf {
 namespace {
 
-/// `calls` calls, complete on return.
+/// Makes `calls` calls, and returns when they are complete.
 Outcome call(const Session &session, const Case &what, const Shape &shape, Pointers at, uint32_t calls) {
   rondo_status_t status = RONDO_OK;
   for (uint32_t i = 0; i < calls && status == RONDO_OK; ++i)
@@ -21,7 +21,7 @@ Outcome call(const Session &session, const Case &what, const Shape &shape, Point
   return communication_failure(session.comm, name_of(what.collective), status);
 }
 
-/// The part that stays the same over the runs of a size.
+/// The data that stays the same over all runs of a size.
 struct Target {
   Session &session;
   const Case &what;
@@ -29,7 +29,8 @@ struct Target {
   Workspace &workspace;
 };
 
-/// Makes this rank's calls, which are complete on return. @param call_ns  receives the time for one.
+/// Makes this rank's calls, and returns when they are complete.
+/// @param call_ns  receives the time of one call
 Outcome time_calls(const Target &target, uint32_t calls, double &call_ns) {
   Session &session = target.session;
   const Pointers at = target.workspace.pointers();
@@ -40,27 +41,28 @@ Outcome time_calls(const Target &target, uint32_t calls, double &call_ns) {
   return std::nullopt;
 }
 
-/// Prepares the first run of this many calls, and spoils the buffers.
+/// Prepares the first run with this number of calls, and spoils the buffers.
 Outcome prepare_calls(const Target &target, uint32_t calls) {
   Session &session = target.session;
   if (session.device == nullptr) return std::nullopt;
   return DeviceCalls(session, target.what, target.shape, target.workspace.pointers(), calls).prepare();
 }
 
-/// Makes a run without a check. @param call_ns  receives this rank's time for one call.
+/// Makes a run without checking it.
+/// @param call_ns  receives this rank's time of one call
 Outcome run_once(const Target &target, double &call_ns) {
   Session &session = target.session;
   const uint32_t calls = session.options.aggregate_count;
   ++session.run_count;
   if (session.options.rewrite)
     if (auto failure = target.workspace.rewrite(session.run_count)) return failure;
-  // In this pause a limiter of the network settles its debt from the run before.
+  // During this pause, a limiter of the network recovers from the run before.
   if (session.options.pause_ms != 0) std::this_thread::sleep_for(std::chrono::milliseconds(session.options.pause_ms));
   if (auto failure = session.group.barrier()) return failure;
   return time_calls(target, calls, call_ns);
 }
 
-/// @param run_ns  receives the last run's whole time, inputs and barrier included, the slowest rank's.
+/// @param run_ns  receives the whole time of the last run on the slowest rank, with inputs and barrier
 Outcome warm_up(const Target &target, std::optional<double> &run_ns) {
   Session &session = target.session;
   const uint32_t runs = session.options.warmup_count.value_or(default_warmups(target.shape.bytes));
@@ -79,7 +81,7 @@ Outcome warm_up(const Target &target, std::optional<double> &run_ns) {
 
 Outcome check(const Target &target, Placement placement, std::optional<uint64_t> &wrong) {
   Session &session = target.session;
-  // In place, a second call would take the first one's result as its input.
+  // In place, a second call would use the result of the first call as its input.
   const uint32_t calls = placement == Placement::in_place ? 1 : session.options.aggregate_count;
   if (session.options.check_count == 0) return std::nullopt;
   if (calls != session.options.aggregate_count)
@@ -94,7 +96,7 @@ Outcome check(const Target &target, Placement placement, std::optional<uint64_t>
   }
   const uint64_t own = count;
   if (auto failure = session.group.sum(count)) return failure;
-  wrong = std::max(own, count);  // a broken library may lose counts of other ranks in the sum, but not our own
+  wrong = std::max(own, count);  // a broken library may lose counts of other ranks, but not this rank's
   return std::nullopt;
 }
 

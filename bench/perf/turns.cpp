@@ -13,7 +13,7 @@ namespace {
 
 uint64_t divide_up(uint64_t a, uint64_t b) { return a / b + (a % b != 0 ? 1 : 0); }
 
-/// Returns how many ranks a part of the vector passes through in a row, one after the other, after the first.
+/// Returns the number of hops of a part of the vector that happen one after another.
 uint64_t hops_of(const Case &what, rondo_algorithm_t algorithm) {
   const auto ranks = static_cast<uint64_t>(what.ranks);
   const uint64_t there_and_back = traits_of(what.collective).shares == 2 ? 2 : 1;
@@ -30,7 +30,7 @@ uint64_t hops_of(const Case &what, rondo_algorithm_t algorithm) {
   }
 }
 
-/// Returns the number of parts that are under way at the same time. By load_store a chunk holds the parts of all ranks.
+/// Returns the number of parts in flight at the same time. With load_store, a chunk has the parts of all ranks.
 uint64_t chunks_of(const Case &what, const rondo_plan_info_t &plan) {
   const rondo_algorithm_t algorithm = plan.algorithm;
   if (algorithm == RONDO_ALGORITHM_TREE || plan.kernel == RONDO_KERNEL_LOAD_STORE) return 1;
@@ -39,12 +39,12 @@ uint64_t chunks_of(const Case &what, const rondo_plan_info_t &plan) {
   return shared_out ? static_cast<uint64_t>(what.ranks) : 1;
 }
 
-/// Exchanges values rank by rank; ranks without a relay give 0.
+/// Exchanges values between the ranks in each run. Ranks without a relay send 0.
 class Runs {
  public:
   Runs(Group &group, size_t rank_count) : group_(group), own_(static_cast<size_t>(group.rank())), values_(rank_count) {}
 
-  /// Exchanges everybody's `value`.
+  /// Exchanges the `value` of every rank.
   [[nodiscard]] Outcome exchange(double value) {
     std::fill(values_.begin(), values_.end(), 0);
     values_[own_] = value;
@@ -58,7 +58,7 @@ class Runs {
   std::vector<double> values_;
 };
 
-/// Computes the median of the runs, or 0 on a rank that has no relay. All ranks keep step.
+/// Measures the median of the runs, or 0 on a rank without a relay. All ranks keep the same pace.
 Outcome run_relay(Group &group, Relay *relay, double &hand_over_us) {
   std::vector<double> times_ns;
   for (uint32_t run = 0; run < 1 + relay_runs; ++run) {
@@ -74,7 +74,7 @@ Outcome run_relay(Group &group, Relay *relay, double &hand_over_us) {
   return std::nullopt;
 }
 
-/// Joins a relay. The first process makes what the others open. All ranks keep step.
+/// Joins a relay. The first process makes the memory that the others open. All ranks keep the same pace.
 Outcome join_relay(Runs &runs, Device &device, std::span<const Member> members, RelayPlace &place,
                    const std::vector<size_t> &sharers, bool takes_part, std::unique_ptr<Relay> &relay) {
   const bool first = takes_part && place.place == 0;

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Measures the cost of sharing a device among processes. Without MPS a device does the work of one process at a time.
+// This file measures the cost of sharing a device among processes. Without MPS a device works for one process at a
+// time.
 //
-// In a hand-over, a process's stream waits for a word of memory and lets the device set 64 KiB of memory. Then it
-// writes the word that the next process waits for. The processes of a device stand in a ring, and the turn goes round.
-// The time of a round over the number of processes is the time of one hand-over. All processes compete for the device,
+// In a hand-over, a process's stream waits for a word of memory and makes the device set 64 KiB of memory. Then it
+// writes the word for which the next process waits. The processes of a device form a ring, and the turn goes round. The
+// time of a hand-over is the time of a round divided by the number of processes. All processes compete for the device,
 // because each has waiting work on a stream. A collective among them needs as many hand-overs in a row as its plan has
 // hops, for each tile.
 #pragma once
@@ -18,20 +19,20 @@
 
 namespace rondo::perf {
 
-inline constexpr uint32_t relay_rounds = 50, relay_runs = 5;  ///< and a run to warm up
-inline constexpr uint64_t relay_timeout_ns = 20'000'000'000;  ///< of a run
+inline constexpr uint32_t relay_rounds = 50, relay_runs = 5;  ///< besides a run to warm up
+inline constexpr uint64_t relay_timeout_ns = 20'000'000'000;  ///< for one run
 
 /// Returns the first rank of each process that is on the device of `rank`.
 [[nodiscard]] std::vector<size_t> sharers_of(std::span<const Member> members, size_t rank);
 
-/// Measures hand-overs; every rank calls it, with nothing in flight.
-/// @param hand_over_us  by rank, of its device, the median of the runs; 0 if one process has the device for itself.
-///                      Empty if that is so everywhere, or a device cannot wait for words.
+/// Measures hand-overs. Every rank calls it, with nothing in flight.
+/// @param hand_over_us  for each rank, the median of the runs on its device; 0 if one process has the device alone.
+/// Empty if that is true of all devices, or a device cannot wait for words.
 [[nodiscard]] Outcome measure_hand_overs(Group &group, Device &device, std::span<const Member> members,
                                          std::vector<double> &hand_over_us);
 
-/// Returns the hand-overs in a row of a call: hops of the plan's algorithm, for each of its tiles, as if tiles did not
-/// overlap.
+/// Returns how many hand-overs a call needs one after another: the hops of the plan's algorithm for each of its tiles,
+/// without overlap of tiles.
 [[nodiscard]] uint64_t hand_overs_of(const Case &what, size_t bytes, const rondo_plan_info_t &plan);
 
 }  // namespace rondo::perf

@@ -4,7 +4,7 @@
 namespace rondo::perf {
 namespace {
 
-/// Returns the elements of a region that a chunk of its bytes has.
+/// Returns which elements of a region are in a chunk of its bytes.
 Part part_of(const Part &whole, size_t offset, size_t bytes, size_t element_bytes) {
   return {whole.first + offset / element_bytes, bytes / element_bytes};
 }
@@ -47,7 +47,7 @@ void Workspace::add_in_place(const Shape &shape) {
   const Collective &traits = traits_of(case_.collective);
   const bool gathers = traits.source == BufferLayout::own_block, scatters = traits.target == BufferLayout::own_block;
   const bool sends = reads_send(case_, rank_), receives = writes_recv(case_, rank_);
-  send_used_ = scatters;  // the larger buffer
+  send_used_ = scatters;  // `send` is the larger buffer then
   recv_used_ = !scatters;
   const size_t element_bytes = rondo_type_size(case_.type);
   Arena &arena = scatters ? send_ : recv_;
@@ -65,7 +65,8 @@ void Workspace::add_in_place(const Shape &shape) {
                       receives ? Contents::output : Contents::input});
 }
 
-/// The send buffers of all ranks are one vector: block b of rank r begins at element (r * ranks + b) * count.
+/// Adds the regions of an all-to-all. The send buffers of all ranks form one vector: block b of rank r begins at
+/// element (r * ranks + b) * count.
 void Workspace::add_all_to_all(const Shape &shape, Placement placement) {
   const size_t block_bytes = shape.count * rondo_type_size(case_.type);
   const bool in_place = placement == Placement::in_place;
@@ -103,12 +104,12 @@ Sequence Workspace::contents(Contents which) const {
   return which == Contents::output ? output : output.inverted();
 }
 
-/// Writes the contents of a region before a run.
+/// Writes the contents that a region has before a run.
 Outcome Workspace::write(const Region &region) const {
   const size_t element_bytes = rondo_type_size(case_.type);
   const Sequence sequence = contents(region.before);
   Part part = region.part;
-  if (region.before == Contents::poison) part.first = region.first_after;  // the inverse of what is to come
+  if (region.before == Contents::poison) part.first = region.first_after;  // the inverse of the expected result
   return region.arena->fill(region.at, part.count * element_bytes, [&](std::byte *chunk, size_t offset, size_t bytes) {
     sequence.write(chunk, part_of(part, offset, bytes, element_bytes));
   });

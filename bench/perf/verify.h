@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// Prepares a rank's buffers for a run and counts afterwards what is not as it must be.
+// This file prepares a rank's buffers for a run, and counts wrong contents afterwards.
 //
-// A run's buffers are a list of regions, each with its contents before and after.
+// The buffers of a run are a list of regions. Each region has its contents before and after the run.
 // - Out of place: send keeps the input. recv is poisoned with the inverse of every result. Afterwards it holds the
-//   results, or still the poison if the rank is to receive nothing.
-// - In place: in one buffer the rank's own part goes from input to result. Blocks that only export their place are
-//   poisoned or unchanged. These are the other blocks, in all-gather before and in reduce-scatter after. In all-to-all
-//   each block has another rank's block afterwards.
+//   results, or still the poison if the rank receives nothing.
+// - In place: in one buffer, the rank's own part changes from input to result. Other blocks are poisoned or must stay
+//   unchanged: in all-gather before the call, in reduce-scatter after it. In all-to-all each block afterwards has the
+//   block of another rank.
 //
-// Guard bytes lie on both sides. Every element of every region is compared, bit for bit.
+// There are guard bytes on both sides. Every element of every region is compared, bit for bit.
 #pragma once
 
 #include <cstdint>
@@ -20,11 +20,11 @@
 
 namespace rondo::perf {
 
-/// A rank's memory; it lasts for all cases and sizes.
+/// The memory of a rank, for all cases and sizes.
 struct Arenas {
   Arena send, recv;
 
-  /// Allocates enough for every size up to the options' largest.
+  /// Allocates enough memory for the largest size of the options.
   /// @param device  null for host memory
   [[nodiscard]] Outcome allocate(const Options &options, int ranks, rondo_comm_t comm, Device *device = nullptr);
 };
@@ -34,16 +34,16 @@ class Workspace {
   /// `arenas` must outlive it.
   Workspace(const Case &what, int rank, uint64_t seed, Arenas &arenas);
 
-  /// Chooses what the next calls of prepare, rewrite and count_wrong are about.
+  /// Chooses the call to which later calls of prepare(), rewrite() and count_wrong() apply.
   void select(const Shape &shape, Placement placement);
-  /// Returns the pointers as the calls get them, on the device if there is one.
+  /// Returns the pointers for the calls. They are device addresses if there is a device.
   [[nodiscard]] Pointers pointers() const { return pointers_; }
 
   /// Prepares inputs, poison and guards for a run of this seed.
   [[nodiscard]] Outcome prepare(uint64_t run_seed);
   /// Rewrites the inputs only.
   [[nodiscard]] Outcome rewrite(uint64_t run_seed);
-  /// Adds up wrong elements, changed elements that were to stay, and changed guard bytes, after a run of the prepared
+  /// Adds wrong elements, changed elements that had to stay, and changed guard bytes, after a run with the prepared
   /// seed.
   [[nodiscard]] Outcome count_wrong(uint64_t &wrong) const;
 
@@ -54,7 +54,7 @@ class Workspace {
     std::byte *at;
     Part part;
     Contents before, after;
-    uint64_t first_after = part.first;  ///< the part may be another one afterwards, of as many elements
+    uint64_t first_after = part.first;  ///< afterwards the part may be another one with as many elements
   };
 
   void add_out_of_place(const Shape &shape);
@@ -69,7 +69,7 @@ class Workspace {
   int rank_;
   Data data_;
   Arena &send_, &recv_;
-  size_t send_bytes_ = 0, recv_bytes_ = 0;  ///< in use in each arena by the selected call; guards lie around them
+  size_t send_bytes_ = 0, recv_bytes_ = 0;  ///< used by the selected call; guards are around them
   bool send_used_ = false, recv_used_ = false;
   Pointers pointers_;
   std::vector<Region> regions_;

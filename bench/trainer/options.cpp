@@ -26,13 +26,14 @@ constexpr console::Manual manual{
     "  rondo run -n 2 rondo train --corpus ~/texts --steps 1000 --checkpoint run.ckpt --checkpoint-every 100\n"
     "      your own text; when it was interrupted, add: --resume run.ckpt\n"};
 
-/// Beyond these, an integer that does not fit would be read as the largest one, and a negative one as nearly that.
+/// Bounds of integers. Beyond them, a number that does not fit would be parsed as the largest one, and a negative one
+/// as nearly that.
 constexpr uint64_t count_max = 1'000'000'000, seed_max = std::numeric_limits<int64_t>::max();
 constexpr uint64_t delay_max_ms = 86'400'000;
 
 console::InRange counts(uint64_t least) { return {least, count_max}; }
 
-/// Options as they stand on the command line, before their words are understood.
+/// The words of the options, as on the command line.
 struct Words {
   std::string model = "nano", wire = "float32", compress = "none", mode = "sync", flip, delay;
   std::string device = "host", precision = "float32";
@@ -89,7 +90,7 @@ void add_learning_options(console::CommandLine &app, Options &options) {
       ->type_name("X");
 }
 
-/// Adds the options about what a rank computes with.
+/// Adds the options about the device on which a rank computes.
 void add_device_options(console::CommandLine &app, Options &options, Words &words) {
   app.begin_group("The device");
   app.add_option("--device", words.device,
@@ -104,7 +105,7 @@ void add_device_options(console::CommandLine &app, Options &options, Words &word
       ->type_name("FILE");
 }
 
-/// Adds the options about how the ranks divide the work and communicate.
+/// Adds the options about the division of work among ranks, and their communication.
 void add_rank_options(console::CommandLine &app, Options &options, Words &words) {
   app.begin_group("Communication");
   app.add_option("--bucket-mb", options.bucket_mb,
@@ -239,8 +240,8 @@ Outcome take_division(const Words &words, Options &options) {
   return check_slices(options.shape, options.parts.slices);
 }
 
-/// Sets buckets to an eighth of a rank's gradients, 1 MiB at most, so that most of them can travel during the backward
-/// pass.
+/// Sets the size of buckets to an eighth of a rank's gradients, but at most 1 MiB. So most of them can be in flight
+/// during the backward pass.
 void take_buckets(const CLI::App &app, Options &options) {
   constexpr double buckets_min = 8, mb_max = 1, mb = 1 << 20;
   if (app.count("--bucket-mb") != 0) return;
@@ -249,7 +250,7 @@ void take_buckets(const CLI::App &app, Options &options) {
   options.bucket_mb = std::min(mb_max, bytes / mb / buckets_min);
 }
 
-/// Reads "1:20": a rank, and a number up to `most`.
+/// Parses "1:20": a rank, and a number up to `most`.
 bool read_pair(const std::string &text, int &rank, uint64_t &number, uint64_t most) {
   const char *const end = text.data() + text.size();
   const auto first = std::from_chars(text.data(), end, rank);

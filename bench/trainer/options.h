@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The options of `rondo train`.
+// This file declares the options of `rondo train`.
 #pragma once
 
 #include <cstddef>
@@ -21,9 +21,9 @@ namespace rondo::train {
 
 /// The way in which ranks agree on the same parameters.
 enum class Mode {
-  sync,       ///< every step is made with all ranks' gradients
-  local_sgd,  ///< each rank makes steps of its own; after some of them all take the mean
-  async_ps    ///< rank 0 updates by each worker's gradients as they come, and the workers go on from what it has then
+  sync,       ///< every step uses the gradients of all ranks
+  local_sgd,  ///< each rank makes separate steps; after some of them all ranks take the mean
+  async_ps    ///< rank 0 updates with each worker's gradients as they arrive, and the worker continues from there
 };
 
 /// Returns "sync", "local-sgd" or "async-ps".
@@ -31,23 +31,23 @@ enum class Mode {
 
 struct Options {
   Shape shape;
-  size_t batch = 8;       ///< samples of one forward and backward pass
+  size_t batch = 8;       ///< samples of a forward and backward pass
   size_t accumulate = 1;  ///< passes of one step on each rank
   uint64_t steps = 100;
   uint64_t seed = 1;
   std::vector<std::string> corpus;  ///< files and folders, or empty for the default corpus
 
   bool on_device = false;  ///< CUDA
-  int ordinal = -1;        ///< of the device, or -1: the ranks of a host take one each
+  int ordinal = -1;        ///< ordinal of the device, or -1 if each rank of a host takes another
   Precision precision = Precision::float32;
-  std::string product_library;  ///< of matrix products on a device, or empty for the usual place
+  std::string product_library;  ///< for matrix products on a device; empty for the usual names
 
-  double bucket_mb = 1.0;  ///< MiB of gradients, as floats, in one all-reduce; its default is the mode'sl
+  double bucket_mb = 1.0;  ///< MiB of gradients, as floats, in one all-reduce; the default depends on the mode
   bool overlap = true;
   Mode mode = Mode::sync;
-  uint64_t local_steps = 8;  ///< local_sgd: steps between two means
-  uint64_t staleness = 4;    ///< async_ps: steps that a worker may be ahead of the slowest
-  Compression compression;  ///< of the gradients on the wire
+  uint64_t local_steps = 8;  ///< local_sgd: steps between means
+  uint64_t staleness = 4;    ///< async_ps: how many steps a worker may be ahead of the slowest
+  Compression compression;  ///< form of the gradients on the wire
   bool sharded = false;     ///< ZeRO, stage 1: each rank updates a share of the parameters
   bool recompute = false;   ///< activations are computed again in the backward pass
   Parts parts;              ///< of a model, on ranks that share it
@@ -57,22 +57,22 @@ struct Options {
 
   uint64_t validate_every = 0;  ///< steps, or 0 for the end only
   size_t validation_batches = 8;
-  uint64_t check_every = 100;  ///< steps between comparisons of all ranks' parameters, or 0 for never
-  std::string checkpoint;      ///< file, or empty for none
+  uint64_t check_every = 100;  ///< steps between comparisons of the parameters of all ranks, or 0 for never
+  std::string checkpoint;      ///< file, or empty for no checkpoints
   uint64_t checkpoint_every = 0;
   std::string resume;  ///< file, or empty for a new run
 
-  std::string report;  ///< folder, or empty for none
-  std::string json;    ///< file for the report alone, "-" for standard output, or empty for none
+  std::string report;  ///< folder, or empty for no report
+  std::string json;    ///< file for the report only, "-" for standard output, or empty
   [[nodiscard]] bool reports() const { return !report.empty() || !json.empty(); }
-  /// Returns the samples of one step on all ranks.
+  /// Returns the number of samples that all ranks together use in one step.
   [[nodiscard]] size_t samples_a_step(size_t ranks) const;
   /// Returns the ranks that share samples.
   [[nodiscard]] size_t ranks_a_model() const { return parts.slices * parts.stages; }
   /// Returns the stream for lines that people read.
   [[nodiscard]] std::FILE *lines() const { return json == "-" ? stderr : stdout; }
   uint32_t measure_rounds = 9;
-  int delay_rank = -1;  ///< for tests: this rank takes delay_ms longer for a step
+  int delay_rank = -1;  ///< for tests: this rank needs delay_ms longer for a step
   uint64_t delay_ms = 0;
   bool flip_bit = false;  ///< for tests: on rank flip_rank, before step flip_step
   int flip_rank = 0;
@@ -83,7 +83,7 @@ struct Options {
 /// Returns "float32", "tf32" or "bfloat16".
 [[nodiscard]] const char *name_of(Precision precision);
 
-/// Returns the options, or text to print as it is (--help, status Exit::ok), or what is wrong with them.
+/// Returns the options, or text to print (--help, status Exit::ok), or the error in them.
 [[nodiscard]] std::variant<Options, Failure> parse_options(std::span<const char *const> args);
 
 }  // namespace rondo::train

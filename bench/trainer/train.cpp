@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// `rondo train` from its arguments to its exit status.
+// This file runs `rondo train` from its arguments to its exit status.
 #include "bench/trainer/train.h"
 
 #include <unistd.h>
@@ -43,7 +43,8 @@ Outcome check_samples(const Options &options, const Corpus &corpus, const Sample
                                   std::to_string(needed) + "; give more text, or a smaller --batch or --context"};
 }
 
-/// Ranks that were started with different options would wait for each other in vain, or learn different things.
+/// Checks that all ranks have the same options. Otherwise they would wait for each other in vain, or learn different
+/// things.
 Outcome check_agreement(const Options &options, const CorpusMark &corpus, Group &group) {
   const Shape &shape = options.shape;
   std::string mine;
@@ -83,13 +84,13 @@ void summarise(const Options &options, const Run &run) {
   if (!options.report.empty()) std::fprintf(options.lines(), "report: %s/report.html\n", options.report.c_str());
 }
 
-/// Prepares the files, which rank 0 reads and writes. It sends the others its failure before they wait for parameters.
-/// All ranks report it, since a launcher ends the other ranks, silent or not, as soon as one has ended.
+/// Prepares the files that rank 0 reads and writes. If that fails, rank 0 reports the failure to the others before they
+/// wait for parameters. All ranks print it, because a launcher ends the other ranks as soon as one has ended.
 Outcome prepare_files(const Options &options, Group &group, const Checkpoint &checkpoint, Run &run) {
   Outcome failure;
   if (group.rank() == 0 && !options.checkpoint.empty()) failure = checkpoint.check_place();
   if (group.rank() == 0 && !failure && !options.resume.empty()) failure = checkpoint.load(run);
-  std::array<char, 512> why{};  // as much of it as fits, or empty if nothing failed
+  std::array<char, 512> why{};  // as much of the message as fits; empty if nothing failed
   if (failure) failure->message.copy(why.data(), why.size() - 1);
   if (auto lost = group.broadcast(why.data(), why.size())) return lost;
   if (why[0] != '\0' && !failure) return Failure{Exit::usage, std::string("rank 0 cannot begin: ") + why.data()};
@@ -107,7 +108,7 @@ Outcome find_place(Group &group, size_t &place) {
   return std::nullopt;
 }
 
-/// Makes this rank's compute. The ranks of a host take one of its devices each, in turn.
+/// Makes the backend of this rank. Each rank of a host uses one of its devices, in turn.
 Outcome make_compute(const Options &options, Devices &devices, Group &group, std::unique_ptr<Compute> &compute) {
   if (!options.on_device) {
     compute = make_host_compute();
@@ -133,7 +134,8 @@ Outcome train_ranks(const Options &options, const Corpus &corpus, const Samples 
     return Failure{Exit::usage, "--mode async-ps takes a parameter server and at least one worker; start 2 ranks"};
   if (auto failure = check_samples(options, corpus, samples, ranks.data().size())) return failure;
   CorpusMark mark{corpus.bytes(), 0};
-  // It costs a reading of all: where a run can be gone on with, that must be with the same corpus.
+  // The checksum reads the whole corpus. Only runs that can be continued need it, because they must use the same
+  // corpus.
   if (!options.checkpoint.empty() || !options.resume.empty())
     if (auto failure = corpus.checksum(mark.checksum)) return failure;
   if (auto failure = check_agreement(options, mark, group)) return failure;

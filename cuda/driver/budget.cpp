@@ -10,7 +10,8 @@
 namespace rondo::cuda {
 namespace {
 
-/// The claims of this process, by device. They are never destroyed: a communicator may live until the process ends.
+/// The claims of this process by device. They are never destroyed, because a communicator may live until the process
+/// ends.
 struct Claims {
   std::mutex mutex;
   std::vector<ClaimedBlocks> devices;
@@ -28,7 +29,7 @@ Claims &claims() {
   return *all;
 }
 
-// A block with its operation fits the 48 KiB of shared memory that it may have without asking for more.
+// A block with its operation fits into 48 KiB of shared memory, which a kernel may have without a special request.
 static_assert(sizeof(device::DeviceOperation) +
                   device::shared_bytes_for(channel_lanes_max, device::ll_scratch_bytes_for(ll_slot_bytes)) <=
               48 << 10);

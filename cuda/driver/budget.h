@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// This file says what kernels use of a device, and how many of their blocks the device holds at once.
+// This file says which resources of a device kernels use, and how many of their blocks are resident on the device at
+// once.
 #pragma once
 
 #include <cstdint>
@@ -13,20 +14,20 @@
 namespace rondo::cuda {
 
 inline constexpr uint32_t default_channel_count = 4;
-/// Returns the channels of a rank's connections on a device, each of which is a block. If `wanted` is 0, no number was
-/// requested, and a rank has the least. If `limit` is 0, there is no limit.
+/// Returns the number of channels of a rank's connections on a device. Each channel is a block. A `wanted` of 0 means
+/// no request, which gives the smallest number. A `limit` of 0 means no limit.
 [[nodiscard]] constexpr uint32_t connection_channels(uint32_t wanted, uint32_t limit) {
   const uint32_t channels = wanted != 0 ? wanted : default_channel_count;
   return limit != 0 && limit < channels ? limit : channels;
 }
 inline constexpr uint32_t ll_slot_bytes = 4 << 10;
 inline constexpr uint32_t channel_lanes_max = 2;  ///< a tree has two lanes
-/// Threads of a block of any kernel that waits; the lanes of a channel share them. All sizes are equal: a block that
-/// sits alone on a multiprocessor keeps larger ones out. Counts of blocks of several sizes would not say what can be
-/// resident.
+/// The threads in a block of any kernel that waits; the lanes of a channel share them. All blocks have this size. If
+/// sizes differed, a block that has a multiprocessor to itself would keep larger ones out. Then counts of blocks would
+/// not say what can be resident.
 inline constexpr uint32_t block_threads_max = 256;
 
-/// The most device memory that the slots of `simple` of one rank use: slots shrink as ranks and channels grow.
+/// The most device memory, in bytes, for the `simple` slots of one rank. Slots shrink as ranks and channels grow.
 inline constexpr uint64_t slot_memory_bytes = 64 << 20;
 /// The most host memory that the slots of one rank use, where devices do not reach each other.
 inline constexpr uint64_t host_slot_memory_bytes = 16 << 20;
@@ -48,19 +49,19 @@ inline constexpr uint32_t slot_count_max = 8, slot_count_min = 4;
   return bytes;
 }
 
-/// The limits of the kernel that needs most resources, with the most lanes of a block. Every block counts as a block of
-/// that kernel.
+/// The limits of the kernel that needs the most resources, for blocks with the most lanes. Every block counts as a
+/// block of that kernel.
 struct BlockBudget {
   uint32_t block_threads = 0;
   uint32_t shared_bytes = 0;  ///< of a block
   uint32_t blocks_per_multiprocessor = 0;
-  uint64_t blocks = 0;  ///< of the device: the blocks of all ranks of a process must fit
+  uint64_t blocks = 0;  ///< on the device: the blocks of all ranks of a process must fit
   uint64_t multiprocessors = 0;
 };
 
 
-/// Returns the budget for a communicator that uses `kernels`. Blocks of load_store fit it, since they have no more
-/// threads and less shared memory.
+/// Returns the budget for a communicator that uses `kernels`. Blocks of load_store always fit it, because they have no
+/// more threads and less shared memory.
 [[nodiscard]] Result<BlockBudget> block_budget(const KernelSet &kernels, const CudaDevice &device);
 
 /// The blocks of a device that ranks may have: a rank of this process, or also ranks of other processes, as estimated.
@@ -87,7 +88,7 @@ struct BlockClaimTraits {
 };
 /// Returns the blocks that are claimed at the moment.
 [[nodiscard]] uint64_t claimed_blocks(const DeviceUuid &device);
-/// Kernels of all holders may be in flight together. Any thread.
+/// A claim of blocks. The kernels of all claims may be in flight together. Any thread may use it.
 using BlockClaim = UniqueHandle<BlockClaimTraits>;
 /// What the ranks of a communicator want of a device. Each of them gets the same number of blocks.
 struct BlockWish {
@@ -106,8 +107,8 @@ void shrink_claim(BlockClaim &claim, uint64_t blocks);
 struct KernelFacts {
   std::string name;
   int register_count = 0;
-  int shared_bytes = 0;  ///< that the kernel declares itself
-  int local_bytes = 0;   ///< of a thread: spilled registers and the stack
+  int shared_bytes = 0;  ///< as declared by the kernel itself
+  int local_bytes = 0;   ///< per thread: spilled registers and stack
   int block_threads_max = 0;
 };
 

@@ -25,7 +25,7 @@ Result<void *> find_entry(GetProcAddress get, const std::string &library, const 
                                cuda_version_string(driver_version_min) + " or newer");
 }
 
-/// Returns the error for `status` while the driver cannot be asked yet to describe it.
+/// Returns the error for `status` before the driver is initialised and can describe it.
 Result<void> check_init(const CudaDriver &driver, CuStatus status) {
   switch (status) {
     case CuStatus::success:
@@ -43,7 +43,7 @@ Result<void> check_init(const CudaDriver &driver, CuStatus status) {
   return unusable(driver.library, error.message);
 }
 
-/// Never destroyed: threads may use a table until the process is gone.
+/// The tables of this process. They are never destroyed, because threads may use a table until the process ends.
 struct Tables {
   std::mutex mutex;
   std::map<std::string, std::unique_ptr<const CudaDriver>> by_library;
@@ -97,7 +97,7 @@ Result<CudaDriver> load_cuda_driver(const std::string &library) {
                                  cuda_version_string(driver_version_min) + " or newer");
   CudaDriver driver;
   driver.library = library;
-  // The version comes first: it explains what may be missing.
+  // The version is read first, because an old version explains missing entries.
   void *entry = nullptr;
   RONDO_TRY_ASSIGN(entry, find_entry(get, library, "cuDriverGetVersion", 2020));
   driver.driver_get_version = reinterpret_cast<decltype(driver.driver_get_version)>(entry);

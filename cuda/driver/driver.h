@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The CUDA driver as a table of functions that is filled at run time. Nothing of CUDA is linked, so the library loads
-// anywhere, and reports why a driver is missing. Handles with owners are in cuda/driver/handles.h.
+// This file declares the CUDA driver as a table of functions that is filled at run time. Nothing of CUDA is linked, so
+// the library loads on any host, and can report why a driver is missing. cuda/driver/handles.h has handles that own the
+// driver's objects.
 #pragma once
 
 #include <string>
@@ -12,13 +13,13 @@
 
 namespace rondo::cuda {
 
-/// Filled whole or not at all; never changed afterwards, and its library is never unloaded.
+/// The driver's functions. The table is complete and never changes, and its library is never unloaded.
 struct CudaDriver {
 #define RONDO_CUDA_FIELD(field, name, symbol, entry_version, parameters) CuStatus(*field) parameters = nullptr;
   RONDO_CUDA_ENTRIES(RONDO_CUDA_FIELD)
 #undef RONDO_CUDA_FIELD
 
-  std::string library;  ///< as it was opened
+  std::string library;  ///< the name by which it was opened
   int version = 0;      ///< 1000 * major + 10 * minor
 };
 
@@ -29,16 +30,15 @@ inline constexpr int driver_version_min = 12'040;  ///< CUDA 12.4, the first wit
 [[nodiscard]] std::string cuda_version_string(int version);
 
 /// Opens `library` (Config::cuda_library), fills a table and calls cuInit. Returns RONDO_ERROR_UNSUPPORTED if the
-/// library or a device is missing, an entry is missing, or the driver is too old. The message says which and what to
-/// do.
+/// library, a device or an entry is missing, or the driver is too old. The message says which of these it is, and what
+/// to do.
 [[nodiscard]] Result<CudaDriver> load_cuda_driver(const std::string &library);
 
-/// Returns the process's table for `library`. The first call that succeeds loads it and keeps it for the life of the
-/// process, so that handles may point to it. Any thread.
+/// Returns the process's table for `library`. The first successful call loads it and keeps it until the process ends,
+/// so that handles may point to it. Any thread may call this.
 [[nodiscard]] Result<const CudaDriver *> cuda_driver(const std::string &library);
 
-/// Returns `status` as an error of Rondo, with `what`, and with the name, the number and the
-/// description of the status.
+/// Returns `status` as an error of Rondo. The message has `what`, and the name, number and description of the status.
 [[nodiscard]] Error cuda_error(const CudaDriver &driver, CuStatus status, const std::string &what);
 
 /// Returns success, or cuda_error().
@@ -62,20 +62,21 @@ struct CudaDevice {
 
 [[nodiscard]] Result<int> device_attribute(const CudaDriver &driver, CuDevice device, DeviceAttribute attribute);
 
-/// Kernels on `from` reach memory of `to`, and the link does their atomics there: so the path is NVLink, not PCIe.
+/// Says whether kernels on `from` reach memory of `to`, and the link executes their atomics there. Then the link is
+/// NVLink, and not PCIe.
 [[nodiscard]] bool has_native_atomics(const CudaDriver &driver, CuDevice from, CuDevice to);
 
-/// The facts about a pointer that Rondo queries in one call: above all where its memory is.
+/// The facts about a pointer that Rondo queries in one call, above all where its memory is.
 struct PointerInfo {
   MemoryType type = MemoryType::unknown;  ///< unknown: ordinary host memory, or no memory at all
   CuDevice device = -1;
   DevicePointer range_start = 0;
   size_t range_bytes = 0;
-  uint64_t buffer_id = 0;           ///< of the allocation, unique in the life of the process
-  bool legacy_ipc_capable = false;  ///< cuIpcGetMemHandle takes it
+  uint64_t buffer_id = 0;           ///< of the allocation; unique in this process
+  bool legacy_ipc_capable = false;  ///< cuIpcGetMemHandle accepts it
 };
 
-/// Returns what the driver knows of `pointer`. A context must be current on this thread.
+/// Returns what the driver knows about `pointer`. A context must be current on this thread.
 [[nodiscard]] Result<PointerInfo> pointer_info(const CudaDriver &driver, const void *pointer);
 
 }  // namespace rondo::cuda

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The part of the CUDA driver's binary interface that Rondo uses, declared by ourselves, so that the library builds
-// where no CUDA toolkit is installed. Names are ours; values and layouts follow the interface's documentation.
-// tests/gpu/driver_api_test.cpp compares them with cuda.h where a toolkit is installed.
+// This file declares the part of the CUDA driver's binary interface that Rondo uses, so that the library builds without
+// a CUDA toolkit. The names are ours; values and layouts follow the interface's documentation. If a toolkit is
+// installed, tests/gpu/driver_api_test.cpp compares them with cuda.h.
 #pragma once
 
 #include <cstddef>
@@ -9,7 +9,7 @@
 
 namespace rondo::cuda {
 
-/// CUresult. Others than these may come from a driver; only their number is known then.
+/// This is CUresult. A driver may return other values, of which only the number is known.
 enum class CuStatus : int {
   success = 0,
   invalid_value = 1,
@@ -53,7 +53,7 @@ enum class CuStatus : int {
   unknown = 999,
 };
 
-// Objects of the driver, each of a type of its own, so that the compiler rejects a mix-up.
+// Each kind of driver object has its own type, so that the compiler rejects a mix-up.
 struct ContextObject;
 struct StreamObject;
 struct EventObject;
@@ -74,8 +74,8 @@ using CuGraph = GraphObject *;
 using CuGraphExec = GraphExecObject *;
 using CuGraphNode = GraphNodeObject *;
 using CuDevice = int;
-using DevicePointer = unsigned long long;  ///< 0: none
-using MemoryHandle = unsigned long long;   ///< of cuMemCreate, or 0
+using DevicePointer = unsigned long long;  ///< 0 means none
+using MemoryHandle = unsigned long long;   ///< from cuMemCreate, or 0
 using HostFunction = void (*)(void *user_data);
 static_assert(sizeof(DevicePointer) == 8 && sizeof(void *) == 8);
 
@@ -157,8 +157,8 @@ enum EventFlags : unsigned {
 enum HostAllocFlags : unsigned { host_alloc_portable = 1, host_alloc_device_map = 2 };
 enum HostRegisterFlags : unsigned { host_register_portable = 1, host_register_device_map = 2 };
 enum IpcFlags : unsigned { ipc_lazy_enable_peer_access = 1 };
-/// Conditions of a stream's wait: geq is *address - value >= 0 in signed arithmetic that wraps, eq is equality, and is
-/// a common bit.
+/// The condition of a stream's wait. `geq` holds if *address - value >= 0 in signed arithmetic that wraps. `eq` holds
+/// if both values are equal, and `and` if they have a common bit.
 enum WaitValueFlags : unsigned {
   wait_value_geq = 0,
   wait_value_eq = 1,
@@ -177,7 +177,7 @@ enum class LocationType : int { invalid = 0, device = 1, host = 2 };
 enum class HandleType : int { none = 0, posix_descriptor = 1 };
 enum class AccessFlags : int { none = 0, read = 1, read_write = 3 };
 enum class Granularity : int { minimum = 0, recommended = 1 };
-/// Readers that see a network card's writes into a device's memory in order, so that no flush is needed.
+/// For which readers a network card's writes into device memory are in order, so that they need no flush.
 enum class GpuDirectOrdering : int { none = 0, owner = 100, all_devices = 200 };
 enum GpuDirectFlush : unsigned { gpu_direct_flush_by_host = 1, gpu_direct_flush_by_stream = 2 };
 enum class FlushTarget : int { current_context = 0 };
@@ -210,7 +210,7 @@ static_assert(sizeof(IpcMemoryHandle) == 64 && sizeof(IpcEventHandle) == 64);
 
 struct MemoryLocation {
   LocationType type = LocationType::device;
-  int id = 0;  ///< of a device: its ordinal
+  int id = 0;  ///< of a device: the ordinal
 };
 
 struct MemoryProperties {
@@ -260,7 +260,7 @@ struct LaunchConfig {
 static_assert(sizeof(LaunchConfig) == 56 && offsetof(LaunchConfig, stream) == 32);
 static_assert(offsetof(LaunchConfig, attributes) == 40 && offsetof(LaunchConfig, attribute_count) == 48);
 
-/// cuGetProcAddress_v2, the one function that is looked up by the dynamic linker.
+/// cuGetProcAddress_v2, the only function that Rondo gets from the dynamic linker.
 using GetProcAddress = CuStatus (*)(const char *symbol, void **function, int version, unsigned long long flags,
                                     ProcAddressResult *result);
 inline constexpr const char *get_proc_address_symbol = "cuGetProcAddress_v2";

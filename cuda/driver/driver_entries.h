@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// This list has every function of the CUDA driver that Rondo calls, once:
+// This list names every CUDA driver function that Rondo calls, once:
 //     ENTRY(field, name, symbol, version, parameters)
-// The loader passes `name` and `version` (1000 * major + 10 * minor) to cuGetProcAddress, which returns the interface
-// with these parameters. `symbol` is the name of that version in libcuda.so. The list makes the table of function
-// pointers, its loader, the comparison with cuda.h and the exports of the driver in software.
+// The loader passes `name` and `version` (1000 * major + 10 * minor) to cuGetProcAddress, which returns the function
+// with these parameters. `symbol` is the name of that version in libcuda.so. Four things are made from the list: the
+// table of function pointers, its loader, the comparison with cuda.h, and the exports of the driver in software.
 #pragma once
 
 #include "cuda/driver/driver_api.h"

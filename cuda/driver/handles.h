@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Owners of the objects that the CUDA driver creates. Each carries its driver and, where closing needs one, its
-// context. A close that fails is logged at the level debug: after an asynchronous error every call fails, and the error
-// itself was reported before.
+// This file declares owners of the objects that the CUDA driver creates. An owner has its driver and, if closing needs
+// one, its context. A failed close is only logged, at the level debug. After an asynchronous error every call fails,
+// and that error was reported before.
 #pragma once
 
 #include "cuda/driver/driver.h"
@@ -9,10 +9,10 @@
 
 namespace rondo::cuda {
 
-/// Makes `context` current on this thread while it lives, whatever the application has current.
+/// Makes `context` current on this thread while it lives, whichever context the application uses.
 class ContextGuard {
  public:
-  /// Pushes `context`. The guard is in force if ok(); otherwise status() returns the error.
+  /// Pushes `context`. If ok() is false, the guard does nothing, and status() returns the error.
   ContextGuard(const CudaDriver &driver, CuContext context)
       : driver_(driver), status_(driver.ctx_push_current(context)) {}
   ContextGuard(const ContextGuard &) = delete;
@@ -28,8 +28,8 @@ class ContextGuard {
   CuStatus status_;
 };
 
-/// Lets this thread make calls that the driver calls "potentially unsafe" while a stream is captured. By default a
-/// query of any stream or event, from any thread of the process, would end the capture.
+/// Lets this thread make calls that the driver calls "potentially unsafe" during stream capture. By default, a query of
+/// any stream or event, from any thread of the process, would end the capture.
 class CaptureModeGuard {
  public:
   explicit CaptureModeGuard(const CudaDriver &driver)
@@ -42,11 +42,11 @@ class CaptureModeGuard {
 
  private:
   const CudaDriver &driver_;
-  CaptureMode mode_ = CaptureMode::relaxed;  ///< then that of before
+  CaptureMode mode_ = CaptureMode::relaxed;  ///< after construction the previous mode
   bool exchanged_;
 };
 
-/// An object of the driver, with what closes it.
+/// An object of the driver, with what is needed to close it.
 template <class Object>
 struct Owned {
   const CudaDriver *driver = nullptr;
@@ -56,7 +56,7 @@ struct Owned {
   bool operator==(const Owned &) const = default;
 };
 
-/// Makes the context current, calls `close(argument)`, and logs a failure. The traits below share it.
+/// Makes the context current, calls `close(argument)`, and logs a failure. The traits below use it.
 void close_in_context(const CudaDriver &driver, CuContext context, const char *what, CuStatus (*close)(const void *),
                       const void *argument);
 
@@ -102,7 +102,7 @@ struct PrimaryContextTraits {
 /// A reference to the primary context of a device, which the application's CUDA runtime shares.
 using PrimaryContext = UniqueHandle<PrimaryContextTraits>;
 
-/// A range of addresses that were reserved or mapped, as cuMemAddressFree and cuMemUnmap need it.
+/// A reserved or mapped range of addresses, as cuMemAddressFree and cuMemUnmap need it.
 struct AddressRange {
   const CudaDriver *driver = nullptr;
   CuContext context = nullptr;
@@ -129,18 +129,19 @@ struct AddressRangeTraits {
 using ReservedAddresses = UniqueHandle<AddressRangeTraits<&CudaDriver::vmm_address_free>>;
 using MappedAddresses = UniqueHandle<AddressRangeTraits<&CudaDriver::vmm_unmap>>;
 
-// The makers make the context current themselves.
+// These functions make the context current themselves.
 [[nodiscard]] Result<PrimaryContext> retain_primary_context(const CudaDriver &driver, CuDevice device);
-/// Returns the context of another device. From now on kernels of `context` reach all memory of cuMemAlloc there.
+/// Returns the context of another device. From now on kernels of `context` reach all memory that cuMemAlloc allocates
+/// there.
 [[nodiscard]] Result<PrimaryContext> open_peer_device(const PrimaryContext &context, CuDevice peer);
 [[nodiscard]] Result<Stream> make_stream(const PrimaryContext &context, int priority = 0);  ///< non-blocking
 [[nodiscard]] Result<Event> make_event(const PrimaryContext &context, unsigned flags = event_disable_timing);
-/// Allocates memory. It may wait for everything that runs on the device, as cuMemAlloc may, so no collective may be in
+/// Allocates memory. Like cuMemAlloc, it may wait for everything that runs on the device, so no collective may be in
 /// flight.
 [[nodiscard]] Result<DeviceMemory> allocate_device_memory(const PrimaryContext &context, size_t bytes);
 [[nodiscard]] Result<HostMemory> allocate_host_memory(const PrimaryContext &context, size_t bytes);
 [[nodiscard]] Result<Library> load_library(const PrimaryContext &context, const void *image);
-/// Loads the function, so that its first launch does not. The function lives as long as the library.
+/// Loads the function now, so that its first launch need not. The function lives as long as the library.
 [[nodiscard]] Result<CuFunction> find_function(const Library &library, const char *name);
 
 }  // namespace rondo::cuda

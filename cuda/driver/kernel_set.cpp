@@ -42,7 +42,8 @@ Error image_needs_driver(int compiler_version, int driver_version) {
 
 Result<void> launch_kernel(const CudaDriver &driver, const LoadedKernel &kernel, const LaunchSize &size,
                            void *parameter, CuStream stream, const char *what) {
-  // A release waits for all stores of its domain. In the remote domain it does not wait for kernels that compute.
+  // A release waits for all stores of its memory-sync domain. In the remote domain it does not wait for compute
+  // kernels.
   LaunchAttribute domain{LaunchAttributeId::mem_sync_domain, {}, {}};
   domain.value.mem_sync_domain = MemSyncDomain::remote;
   LaunchConfig config;
@@ -86,8 +87,8 @@ std::vector<std::string> kernel_names(KernelFamily family) {
 Result<std::shared_ptr<const KernelSet::Loaded>> KernelSet::load_family(const PrimaryContext &context,
                                                                         KernelFamily family) {
   static auto *const images = new SharedTable<CuDevice, const Library>;
-  // If an image lacks a family, it lacks it for all ranks of the process, so all ranks of a communicator get the same
-  // answer.
+  // If an image lacks a family, the answer is the same for all ranks of the process, and so for all ranks of a
+  // communicator.
   static auto *const lacking = new std::map<std::pair<CuDevice, KernelFamily>, Error>;  // with load()'s table locked
   const std::pair name_of_family{context.get().device, family};
   if (const auto known = lacking->find(name_of_family); known != lacking->end()) return known->second;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kernels that a communicator may use, loaded on its device. The ranks of a process that are threads share the
-// kernels of a device.
+// This file declares the kernels that a communicator may use, loaded on its device. Ranks that are threads of a process
+// share the kernels of a device.
 #pragma once
 
 #include <memory>
@@ -21,8 +21,8 @@ enum class KernelFamily : uint8_t {
   operands,    ///< that widen and narrow integers for a mean, or scale, and wait for nobody
 };
 
-/// Returns the kernels that a communicator with these settings uses. `kernel` is as asked for, and load_store also for
-/// a communicator that has it by default.
+/// Returns the kernels that a communicator with these settings uses. `kernel` is the requested kernel. It is
+/// load_store, too, if the communicator uses load_store by default.
 [[nodiscard]] std::vector<KernelFamily> kernel_families(rondo_device_executor_t executor, rondo_kernel_t kernel);
 /// Returns the names of all kernels of a family.
 [[nodiscard]] std::vector<std::string> kernel_names(KernelFamily family);
@@ -32,34 +32,35 @@ enum class KernelFamily : uint8_t {
 
 struct LoadedKernel {
   CuFunction function = nullptr;
-  int block_threads_max = 0;  ///< as its registers allow
+  int block_threads_max = 0;  ///< what its registers allow
   bool remote = false;        ///< launched in the remote memory-sync domain
 };
 
 struct LaunchSize {
   uint32_t blocks = 1;
-  uint32_t threads = 0;       ///< of a block; fewer, where its registers allow no more
+  uint32_t threads = 0;       ///< of a block; registers may allow only fewer
   uint32_t shared_bytes = 0;  ///< of a block
 };
-/// Launches a kernel that takes `parameter` by value. `what` is for an error. The stream's context is current.
+/// Launches a kernel, which gets `parameter` by value. `what` describes the launch in errors. The stream's context must
+/// be current.
 [[nodiscard]] Result<void> launch_kernel(const CudaDriver &driver, const LoadedKernel &kernel, const LaunchSize &size,
                                          void *parameter, CuStream stream, const char *what);
 
 class KernelSet {
  public:
-  /// Loads all kernels of these: later, while a collective waits on the device, loading one could wait for it.
-  /// RONDO_ERROR_UNSUPPORTED: this build has none, or none for this device.
+  /// Loads all kernels of these families. Loading one later could wait for a collective that waits on the device.
+  /// RONDO_ERROR_UNSUPPORTED: this build has no kernels, or none for this device.
   [[nodiscard]] static Result<KernelSet> load(const PrimaryContext &context, const std::vector<KernelFamily> &families);
 
   [[nodiscard]] Result<LoadedKernel> find(const std::string &name) const;
-  /// Returns how many blocks a multiprocessor holds at once of the largest kernel that waits for other ranks.
+  /// Returns how many blocks of the largest kernel that waits for other ranks fit on a multiprocessor at once.
   [[nodiscard]] Result<int> resident_blocks(int block_threads, size_t shared_bytes) const;
 
  private:
   struct Loaded {
     std::shared_ptr<const Library> library;
     std::unordered_map<std::string, LoadedKernel> kernels;
-    bool waits = true;  ///< for other ranks
+    bool waits = true;  ///< it waits for other ranks
   };
   [[nodiscard]] static Result<std::shared_ptr<const Loaded>> load_family(const PrimaryContext &context,
                                                                          KernelFamily family);

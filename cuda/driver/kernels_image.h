@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kernels (cuda/kernels/list.h) compiled for devices, for cuLibraryLoadData().
+// This file declares the image of compiled kernels (cuda/kernels/list.h), for cuLibraryLoadData().
 #pragma once
 
 #include <cstddef>
@@ -14,12 +14,13 @@ struct KernelsImage {
   int compiler_version = 0;        ///< 1000 * major + 10 * minor of CUDA, or 0
 };
 
-/// Returns the driver that images of a CUDA compiler need, which has the same major version.
+/// Returns the driver version that images of this compiler need: the first one with the same major version.
 [[nodiscard]] constexpr int driver_needed_by(int compiler_version) { return compiler_version / 1000 * 1000; }
-/// Returns NVIDIA's number of the first driver release for that version, such as 580 for CUDA 13.0. 0: not known.
+/// Returns the number of NVIDIA's first driver release with that version, such as 580 for CUDA 13.0, or 0 if it is
+/// unknown.
 [[nodiscard]] constexpr int driver_release_of(int driver_version) {
   if (driver_version >= 14000) return 0;
-  return driver_version >= 13000 ? 580 : 550;  // 12.4 is the least that there is
+  return driver_version >= 13000 ? 580 : 550;  // 12.4 is the oldest possible
 }
 
 [[nodiscard]] KernelsImage kernels_image();

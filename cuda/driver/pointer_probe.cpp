@@ -9,7 +9,7 @@ namespace rondo::cuda {
 
 PointerProbe PointerProbe::find(const std::string &library) {
   PointerProbe probe;
-  // Never closed: the driver stays loaded for as long as the probe may ask it.
+  // The file is never closed, so the driver stays loaded as long as the probe may call it.
   RuntimeLibrary file;
   if (file.open_loaded(library)) file.find(probe.ask_, "cuPointerGetAttributes");
   return probe;
@@ -20,7 +20,7 @@ bool PointerProbe::is_device_memory(const void *pointer) const {
   unsigned type = 0, managed = 0;
   std::array attributes{PointerAttribute::memory_type, PointerAttribute::is_managed};
   std::array<void *, attributes.size()> values{&type, &managed};
-  // A driver that was never initialised has no device memory, and says that it was not.
+  // An uninitialised driver has no device memory, and its status says that it is not initialised.
   const CuStatus status = ask_(static_cast<unsigned>(attributes.size()), attributes.data(), values.data(),
                                reinterpret_cast<DevicePointer>(pointer));
   return status == CuStatus::success && type == static_cast<unsigned>(MemoryType::device) && managed == 0;

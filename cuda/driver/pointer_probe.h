@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// This probe distinguishes a device's memory from the host's, for communicators that are on the host.
+// This probe distinguishes device memory from host memory, for communicators on the host.
 #pragma once
 
 #include <string>
@@ -13,12 +13,14 @@ class PointerProbe {
   /// Makes a probe that never finds device memory.
   PointerProbe() = default;
 
-  /// Makes a probe of the driver if this process has loaded it by now. It loads and initialises nothing itself.
+  /// Makes a probe, which uses the driver only if this process has loaded it by now. It neither loads nor initialises
+  /// the driver.
   [[nodiscard]] static PointerProbe find(const std::string &library);
 
-  /// Returns false if is_device_memory() is never true.
+  /// Returns false if the probe never finds device memory.
   [[nodiscard]] bool asks() const { return ask_ != nullptr; }
-  /// Returns whether only a device reaches the memory; managed memory does not count. Any thread; no system call.
+  /// Says whether only a device reaches the memory. Managed memory does not count. Any thread may call it, and it makes
+  /// no system call.
   [[nodiscard]] bool is_device_memory(const void *pointer) const;
 
  private:

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The name of a process on its host: its number, and when it started, since the system uses numbers again.
+// This file names a process on its host by its number and start time, because the system reuses numbers.
 #pragma once
 
 #include <cstdint>

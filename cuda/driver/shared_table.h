@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Objects that the threads of a process share: a thread finds one by its key as long as another thread holds it. A
-// table of the process is never destroyed, since a communicator may live until the process ends. Only cuda includes
+// This file shares objects between the threads of a process. A thread finds an object by its key while another thread
+// holds it. Such a table is never destroyed, because a communicator may live until the process ends. Only cuda includes
 // this header.
 #pragma once
 
@@ -21,15 +21,15 @@ class SharedTable {
     forget_the_gone();
     objects_[key] = object;
   }
-  /// Returns the object, or null if nobody holds it any more.
+  /// Returns the object, or null if no thread holds it.
   [[nodiscard]] std::shared_ptr<Object> find(const Key &key) {
     const std::lock_guard lock(mutex_);
     forget_the_gone();
     const auto found = objects_.find(key);
     return found == objects_.end() ? nullptr : found->second.lock();
   }
-  /// Returns the object, or makes it if nobody holds it. make() returns a Result<std::shared_ptr<Object>>. Other
-  /// threads wait meanwhile.
+  /// Returns the object, and makes it if no thread holds it. make() returns a Result<std::shared_ptr<Object>>.
+  /// Meanwhile other threads wait.
   template <class Make>
   [[nodiscard]] Result<std::shared_ptr<Object>> find_or_make(const Key &key, const Make &make) {
     const std::lock_guard lock(mutex_);

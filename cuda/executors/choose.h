@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// These functions choose the executor of a communicator on devices, and how its ranks share memory. They take what was
-// asked for; otherwise what suits the placement of the ranks.
+// These functions choose the executor of a communicator on devices, and the way in which its ranks share memory. They
+// follow a request. Otherwise they choose what suits the placement of the ranks.
 #pragma once
 
 #include <span>
@@ -15,11 +15,11 @@ namespace rondo::cuda {
 /// More ranks share registered buffers only if load_store is requested, because nothing was counted for them.
 inline constexpr uint32_t region_ranks_by_default = 16;
 
-/// The placement that a rank sends to the others. Names of devices and processes are valid inside of a node only.
+/// The placement that a rank sends to the others. Names of devices and processes are valid only within a node.
 struct PlacementInfo {
   DeviceUuid device{};
   ProcessName process;
-  uint32_t mps = 0;       ///< 1: its contexts are shared by MPS, so processes run beside each other
+  uint32_t mps = 0;       ///< 1: MPS shares its contexts, so processes run beside each other
   uint32_t can_copy = 0;  ///< 1: its device has what the copy-engine executor needs
   uint32_t can_vmm = 0;   ///< 1: its device has memory with descriptors
   uint32_t node = 0;
@@ -29,15 +29,15 @@ struct PlacementInfo {
 /// Returns whether all ranks are on one node.
 [[nodiscard]] bool on_one_node(std::span<const PlacementInfo> infos);
 
-/// Returns whether contexts take turns: two processes have ranks on one device, and one of them not through MPS.
+/// Says whether contexts take turns: two processes have ranks on one device, and at least one of them does not use MPS.
 [[nodiscard]] bool takes_turns(std::span<const PlacementInfo> infos);
 
-/// Ranks whose blocks are on a device at the same time, this one among them. Default: it is alone.
+/// The ranks whose blocks are on a device at the same time, including this rank. By default it is alone.
 struct Neighbours {
   uint32_t in_process = 1;
   uint32_t in_others = 0;  ///< through MPS; without it processes take turns, and do not share the device
-  uint32_t first = 0;      ///< of the ranks in the process; it reckons with the ranks in the others
-  uint32_t position = 0;   ///< among those in the process
+  uint32_t first = 0;      ///< the first rank of the process, which also counts ranks in other processes
+  uint32_t position = 0;   ///< of this rank, among the ranks of the process
 };
 [[nodiscard]] Neighbours neighbours_of(uint32_t rank, std::span<const PlacementInfo> infos);
 
@@ -45,15 +45,15 @@ struct Neighbours {
 /// either empty for all ranks, or for none.
 [[nodiscard]] std::vector<CuDevice> peer_devices_of(uint32_t rank, std::span<const PlacementInfo> infos);
 
-/// Chooses the executor, which is the same on all ranks. By default it is the copy-engine executor where contexts take
-/// turns and all devices support it: a kernel that waits would use up its turns. Otherwise it is the kernel executor.
-/// Several nodes need kernels, since copies wait for words that all ranks map.
+/// Chooses the executor, which is the same on all ranks. The default is the kernel executor. If contexts take turns and
+/// all devices support it, the default is the copy-engine executor, because a waiting kernel would use up its turns.
+/// Ranks on several nodes need kernels, because copies wait for words that all ranks map.
 [[nodiscard]] rondo_device_executor_t choose_executor(rondo_device_executor_t wanted,
                                                       std::span<const PlacementInfo> infos);
 
-/// Chooses the handles, the same on all ranks, as DeviceHandles says. If no kind was requested and all ranks use the
-/// same addresses, it chooses ipc, which is plain memory then. RONDO_ERROR_UNSUPPORTED: a device does not support vmm
-/// as asked for.
+/// Chooses the handles, which are the same on all ranks. If no kind was requested and all ranks use the same addresses,
+/// it chooses ipc, which is then plain memory. RONDO_ERROR_UNSUPPORTED: vmm was requested, but a device does not
+/// support it.
 [[nodiscard]] Result<DeviceHandles> choose_handles(DeviceHandles wanted, std::span<const PlacementInfo> infos);
 
 }  // namespace rondo::cuda

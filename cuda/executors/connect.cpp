@@ -60,8 +60,8 @@ bool has_all_queues() {
   return queue_count() >= queue_count_max;
 }
 
-/// Returns the user's choice. By default, returns true if one kernel can run all ranks, and ranks that launch kernels
-/// of their own might wait for each other in one queue.
+/// Returns the user's choice whether launches are shared. The default is true if one kernel can run all ranks, and
+/// ranks with separate kernels might wait for each other in one queue.
 bool chooses_shared_launch(const PlacedRequest &request) {
   if (request.executor != RONDO_DEVICE_EXECUTOR_KERNEL) return false;
   const DeviceLaunch asked = request.settings.device_launch;
@@ -69,7 +69,7 @@ bool chooses_shared_launch(const PlacedRequest &request) {
   return request.fits_one_kernel() && !has_all_queues();
 }
 
-/// Returns a setting of the tests, by which one device runs what several would.
+/// Says whether a setting of the tests makes ranks on one device run the code for several devices.
 bool acts_apart() {
   const char *const text = std::getenv("RONDO_TEST_DEVICES_APART");
   return text != nullptr && std::string_view(text) == "on";
@@ -130,7 +130,7 @@ Result<void> add_reach(PlacedRequest &request, std::span<const PlacementInfo> in
 
 using ConnectingExecutor = std::unique_ptr<ExecutorBase, DeviceExecutorDeleter>;
 
-/// Connects `executor` as ExecutorBase::connect() says. Adds to `request` what was found and chosen.
+/// Connects `executor` as ExecutorBase::connect() says. Stores in `request` what it finds and chooses.
 Result<void> connect_chosen(PlacedRequest &request, InfoExchange &info_exchange,
                             ConnectingExecutor &executor) {
   RONDO_TRY_ASSIGN(const PlacementInfo own, own_info(request));
@@ -261,7 +261,8 @@ Result<OwnedDeviceExecutor> connect_device(const DeviceRequest &asked, Store &st
                         (key == regions_key && knows_all && !request.shares_regions) ||
                         (key == peers_key && knows_all && !agrees_on_channels(request));
     if (connected.ok() || unused) continue;
-    // A failed rank enters the step at which the others wait for it. If it has entered already, this changes nothing.
+    // A failed rank reports its failure at the step where the others wait. If it has passed that step already, this has
+    // no effect.
     static_cast<void>(info_exchange.outcome(key, connected));
   }
   RONDO_TRY(info_exchange.outcome(connected_key, connected));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Connections of ranks on devices: how many channels, each of which is a block of the interpreter's kernels, and how
-// many slots of which size.
+// These functions choose the channels and slots of connections between ranks on devices. Each channel is a block of the
+// interpreter's kernels.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@
 
 namespace rondo::cuda {
 
-inline constexpr uint32_t default_channels_max = 64;  ///< where nobody asks for a number
+inline constexpr uint32_t default_channels_max = 64;  ///< if no number is requested
 
 /// Returns whether nobody asked for another choice than the built-in one. Frameworks make many such communicators, so
 /// each has little memory: at most 6 MiB of a rank's device with 2 ranks, and 16 MiB with 8.
@@ -23,11 +23,11 @@ inline constexpr uint32_t default_channels_max = 64;  ///< where nobody asks for
 [[nodiscard]] ConnectionGeometry choose_slots(const PlacedRequest &request, uint32_t channel_count,
                                               BufferPlace buffers);
 
-/// The slots for messages of one rank, together.
+/// The size of all slots for messages of one rank, in bytes.
 inline constexpr uint64_t message_memory_bytes = 8 << 20;
-/// The most parts of a message, each of which has a connection.
+/// The most parts of a message. Each part uses its own connection.
 inline constexpr uint32_t message_channels_max = 4;
-/// Returns the channels of connections for messages: 0 between nodes, and above batch_ranks_max ranks.
+/// Returns the number of channels for messages. It is 0 between nodes, and with more than batch_ranks_max ranks.
 [[nodiscard]] uint32_t choose_message_channels(const PlacedRequest &request);
 /// Returns the slots for messages: those that are asked for, otherwise what fits into message_memory_bytes. If the
 /// request is frugal, only ranks on one device that share buffers have more than half of that.

@@ -1,41 +1,41 @@
 // SPDX-License-Identifier: Apache-2.0
-// The copy-engine executor walks a plan when it is called, and enqueues each step on the stream. A step is waits for
-// flags, copies, a small kernel where operands are reduced, and writes of flags. No part of it occupies a
-// multiprocessor while it waits.
+// The copy-engine executor walks a plan when it is called, and enqueues each step on the stream. A step consists of
+// waits for flags, copies, a small kernel if operands are reduced, and writes of flags. While a step waits, it occupies
+// no multiprocessor.
 //
 // Ordering, for slot c of the connection from s to r. The device orders each rank's work by its stream.
-//     s  wait consumed >= c + 1 - slot_count     pairs with r's write of consumed: its last reader has finished
+//     s  wait consumed >= c + 1 - slot_count     pairs with r's write of consumed: the slot's last reader has finished
 //        copy into the slot
 //        write signature (an operation's first slot), posted = c + 1, each after a fence: it publishes the copy
 //     r  wait posted >= c + 1, signature equal   pairs with s's writes
 //        copy or reduce out of the slot
 //        write consumed = c + 1
-// The host counts c on for the life of the communicator. A captured call has words of its own and counts from 0 in each
-// of them, so that it is the same work each time. It encloses the above for each connection that it uses:
-//     r  first    write arrived = 1              r's calls before have emptied the slots that s posted in them
-//     s  first    wait arrived >= 1              pairs with it: every slot is free
+// The host counts c for the whole life of the communicator. A captured call uses other words and counts from 0 in them,
+// so that each replay does the same. It adds these steps for each connection that it uses:
+//     r  first    write arrived = 1              r's earlier calls have emptied the slots that s posted in them
+//     s  first    wait arrived >= 1              pairs with r's write: every slot is free
 //                 write arrived = 0
 //     s  last     wait consumed >= all           r has emptied what s posted: every slot is free again
 //                 write consumed = 0
-//     r  last     write posted = 0               it has waited for the last of them
+//     r  last     write posted = 0               r has waited for the last of these slots
 //
-// Replays. A graph holds constants, and a captured call leaves the words as it found them, at 0. So it does not matter
-// how often it runs, if ever, nor whether another graph or calls that are not captured run before and after it. All
-// ranks must have the same order.
-// - No rank writes a word of a captured call while another rank is still in an earlier call. Arrived: s writes 0 before
-//   it posts. r uses the connection in this call, and ends the call after that, so r's next 1 comes later. Posted: s
-//   writes it after it saw arrived, which r writes after the 0 of its call before. Consumed: r writes it after it saw
-//   posted, which s writes after the 0 of its call before.
-// - Slots are free when a captured call begins to write them (arrived), and when it ends (consumed). So the counts of
-//   the other calls, which it does not touch, stay true.
-// - No rank waits for ever. Each rank writes arrived before it waits, which needs only its earlier calls. Then slots
-//   are free as at a communicator's first call, and what copy_walk.h says holds. Emptying a slot needs no later call.
+// Replays. A graph holds constants, and a captured call leaves its words at 0, as it found them. So it does not
+// matter how often a graph runs, nor whether other graphs or calls run before and after it. All ranks must have the
+// same order.
+// - No rank writes a word of a captured call while another rank is still in an earlier call.
+//   For `arrived`, s writes 0 before it posts. Rank r ends the call after that, and writes its next 1 later.
+//   For `posted`, s writes it after it saw arrived = 1. Rank r wrote that after the 0 of its call before.
+//   For `consumed`, r writes it after it saw posted. Rank s wrote that after the 0 of its call before.
+// - All slots are free when a captured call begins to write them (arrived), and when it ends (consumed). So the counts
+//   of the other calls, which a captured call does not touch, stay true.
+// - No rank waits for ever. Each rank writes arrived before it waits, which needs only its earlier calls. After that,
+//   slots are free as at a communicator's first call, so copy_walk.h applies. Emptying a slot needs no later call.
 //
-// Failure. stop() ends every wait of this rank. It is called again until the streams have ended, since streams may
-// write those words once more: peers whatever they post, and a captured call its zeros. The data that then moves is of
-// no use, since slots are written while they are read, but it is harmless. The memory written belongs to this rank, or
-// to a segment that stays as long as it is mapped here. No caller takes the data for a result, since the communicator
-// had failed before (DeviceReport::ends_when_stopped).
+// Failure. stop() ends every wait of this rank. It is called repeatedly until the streams have ended, because streams
+// may still write those words: peers post, and a captured call writes its zeros. Slots are then written while they are
+// read, so the data is useless, but harmless. The memory written belongs to this rank, or to a segment that stays as
+// long as it is mapped here. No caller takes the data for a result, because the communicator had failed before
+// (DeviceReport::ends_when_stopped).
 #include <algorithm>
 #include <optional>
 #include <vector>
@@ -62,12 +62,12 @@ constexpr uint32_t default_slot_bytes_max = 4 << 20, default_slot_bytes_min = 64
 constexpr uint64_t chunk_bytes_min = 256 << 10;
 constexpr uint32_t reduce_threads = 256;
 constexpr uint32_t reduce_bytes_per_thread = 64;
-constexpr uint32_t reduce_blocks_max = 16;  // few multiprocessors, since others compute meanwhile
+constexpr uint32_t reduce_blocks_max = 16;  // few, because other kernels compute meanwhile
 
 class CopyPlan final : public PreparedPlan {
  public:
   const Plan *plan = nullptr;
-  LoadedKernel reduce;  ///< null: it only moves, or (a barrier) what it moves does not matter
+  LoadedKernel reduce;  ///< null if the call only moves data, or is a barrier
 };
 
 uint32_t default_slot_bytes(const PlacedRequest &request, uint32_t channel_count) {
@@ -87,7 +87,7 @@ class CopyExecutor final : public ExecutorBase {
     own.sends_messages = own.exchanges_blocks = messages_ != nullptr;
     return own;
   }
-  /// Returns a size with enough chunks to overlap, but so few that a call does not fill the stream's launch queue.
+  /// Returns a chunk size. Chunks are enough to overlap, and too few to fill the stream's launch queue in one call.
   [[nodiscard]] uint64_t chunk_bytes(uint64_t bytes) const override {
     return std::min<uint64_t>(std::max(bytes / 16, chunk_bytes_min), geometry().slot_bytes);
   }
@@ -115,14 +115,14 @@ class CopyExecutor final : public ExecutorBase {
   [[nodiscard]] CopyEnds &ends(const DeviceCall &call, uint32_t channel, uint32_t peer) {
     return (call.captured ? captured_ends_ : ends_)[size_t{channel} * segment_.shape().rank_count + peer];
   }
-  /// Returns the word in the part of `rank`, for its connections with `peer`.
+  /// Returns the address of the word `posted` in the part of `rank`, for its connections with `peer`.
   [[nodiscard]] DevicePointer posted(const DeviceCall &call, uint32_t rank, uint32_t channel, uint32_t peer) const {
     return flags_.word(call.captured ? FlagWord::captured_posted : FlagWord::posted, rank, channel, peer);
   }
   [[nodiscard]] DevicePointer consumed(const DeviceCall &call, uint32_t rank, uint32_t channel, uint32_t peer) const {
     return flags_.word(call.captured ? FlagWord::captured_consumed : FlagWord::consumed, rank, channel, peer);
   }
-  /// Returns the slot of that counter in the connection from `sender` to `receiver`.
+  /// Returns the address of the slot with that counter in the connection from `sender` to `receiver`.
   [[nodiscard]] DevicePointer slot(uint32_t channel, uint32_t sender, uint32_t receiver, uint64_t counter) const;
   [[nodiscard]] uint64_t slot_index(uint64_t counter) const { return counter & (geometry().slot_count - 1); }
 
@@ -145,7 +145,7 @@ class CopyExecutor final : public ExecutorBase {
   unsigned wait_flags_ = wait_value_geq;
   std::optional<Error> no_capture_;      ///< why the driver captures no stream memory operations
   std::vector<CopyEnds> ends_;           ///< by channel and peer
-  std::vector<CopyEnds> captured_ends_;  ///< of the call that is being captured
+  std::vector<CopyEnds> captured_ends_;  ///< for the call that is being captured
   CopyProgress progress_;
   Flags flags_;
   std::unique_ptr<CopyMessages> messages_;  ///< may be null; after all that it uses
@@ -183,7 +183,7 @@ Result<void> CopyExecutor::connect(const PlacedRequest &request, InfoExchange &i
   return {};
 }
 
-/// Checks the device at connect(), since a launch that fails later would fail the communicator.
+/// Checks the device during connect(), because a failed launch later would fail the communicator.
 Result<void> CopyExecutor::check_memory_operations() {
   RONDO_TRY_ASSIGN(wait_flags_, wait_flags_of(*driver_, device_.ordinal, describe()));
   const ContextGuard guard(*driver_, context_.get().context);
@@ -192,7 +192,7 @@ Result<void> CopyExecutor::check_memory_operations() {
   if (!tried.ok()) no_capture_ = tried.error();
   CaptureStatus left = CaptureStatus::none;
   RONDO_TRY(cuda_check(*driver_, driver_->stream_is_capturing(stream_.get().object, &left), "cuStreamIsCapturing"));
-  if (left != CaptureStatus::none) return tried;  // it could not be ended
+  if (left != CaptureStatus::none) return tried;  // the capture could not be ended
   return {};
 }
 
@@ -272,7 +272,7 @@ Result<void> CopyExecutor::enqueue_all(const DeviceCall &call, const StreamWork 
   return walked.ok() && call.captured ? close_links(call, work) : walked;
 }
 
-/// Calls visit(end, channel, peer), which returns a Result<void>, for each end that the captured call uses.
+/// Calls visit(end, channel, peer), which returns a Result<void>, for each connection that the captured call uses.
 template <class Visit>
 Result<void> CopyExecutor::each_captured_end(const Visit &visit) {
   const uint32_t rank_count = segment_.shape().rank_count;
@@ -329,7 +329,7 @@ Result<void> CopyExecutor::wait_for_links(const CopySlice &slice, const DeviceCa
   return {};
 }
 
-/// Returns the operands in the order of src/proto/interpreter.h.
+/// Returns the operands of a slice, in the order of src/proto/interpreter.h.
 CopyOperands CopyExecutor::operands_of(const CopySlice &slice, const DeviceCall &call) {
   const Step &step = *slice.step;
   const auto place = [&](const Window &window) {
@@ -353,7 +353,7 @@ Result<void> CopyExecutor::move(const CopySlice &slice, const DeviceCall &call, 
   const bool divides = (slice.step->flags & step_finish) != 0 && call.divisor != 0;
   const bool reduces = static_cast<CopyPlan &>(*call.plan).reduce.function != nullptr;
   if (reduces && (operands.input_count > 1 || divides)) {
-    // If this rank keeps the result, the kernel writes it to the output, from which the copies take it.
+    // If this rank keeps the result, the kernel writes it to the output, and copies take it from there.
     const bool keeps = (slice.step->flags & step_dst) != 0;
     from = keeps ? operands.outputs[0] : segment_.address() + segment_.shape().plans_offset();
     RONDO_TRY(reduce(slice, call, operands, from, work));

@@ -9,11 +9,11 @@
 namespace rondo::cuda {
 
 struct CopyProgress::Words {
-  // Words of calls that are not captured.
+  // These words belong to calls that are not captured:
   alignas(cache_line_bytes) uint64_t begun = 0;  ///< calls
-  uint64_t turn = 0;                             ///< of the last operation that ended
+  uint64_t turn = 0;                             ///< of the last ended operation
   uint64_t ended = 0;                            ///< calls; written last
-  // Words of captured calls.
+  // These words belong to captured calls:
   alignas(cache_line_bytes) uint64_t replaying = 0;
   uint64_t spare = 0;
   alignas(cache_line_bytes) uint64_t wheel[wheel_words] = {};
@@ -42,12 +42,13 @@ Result<void> CopyProgress::end(const StreamWork &work, const DeviceCall &call, b
   }
   Result<void> told;
   if (done) told = work.write(place_of(words().turn), call.turn);
-  // The end is written after a failure as well, because enqueued work ends, and a thread will wait for it.
+  // The end is written even after a failure, because what was enqueued will end, and a thread waits for that.
   const auto ended = work.write(place_of(words().ended), enqueued_count_);
   return told.ok() ? ended : told;
 }
 
-/// Copies through the device's memory: on some drivers a copy within host memory makes the caller wait.
+/// Turns the wheel. The copies go through device memory, because some drivers make the caller wait for a copy within
+/// host memory.
 Result<void> CopyProgress::turn_wheel(const StreamWork &work) const {
   constexpr uint64_t word = sizeof(uint64_t), rest = scratch_bytes - word;
   constexpr char what[] = "cuMemcpyAsync of a replay's count";
@@ -61,8 +62,8 @@ DeviceReport CopyProgress::report() const {
   const std::lock_guard lock(mutex_);
   DeviceReport report;
   report.ends_when_stopped = true;
-  // The count of ended calls is read first. So a call that begins meanwhile counts as running, and none is missed. Each
-  // read pairs with the stream's writes and copies in begin() and end().
+  // The count of ended calls is read first. So a call that begins meanwhile counts as running. Each read pairs with the
+  // stream's writes and copies in begin() and end().
   const uint64_t ended = memory::load_acquire(words().ended);
   const uint64_t turned = memory::load_acquire(words().wheel[0]);
   report.ended_number = memory::load_acquire(words().turn);
@@ -75,7 +76,7 @@ DeviceReport CopyProgress::report() const {
 }
 
 bool CopyProgress::drained() const {
-  // Both pair with the stream's writes in end().
+  // These reads pair with the stream's writes in end().
   return memory::load_acquire(words().ended) == enqueued_count_ && memory::load_acquire(words().replaying) == 0;
 }
 

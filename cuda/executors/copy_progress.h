@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// The copy-engine executor's streams report the progress of its calls to the host through pinned memory. A call that is
-// not captured writes its own numbers. A captured one cannot: a replay would write what it wrote the last time.
+// The streams of the copy-engine executor report the progress of its calls to the host, in pinned memory. A call that
+// is not captured writes its own numbers. A captured call cannot, because each replay would write the same numbers.
 //
 //     replaying   1 while a captured call runs
-//     wheel       the numbers 0 to wheel_words - 1 in a circle; a captured call turns it by one at its end, by copies
-//                 alone. So its first word counts the captured calls that have ended, modulo wheel_words.
+//     wheel       the numbers 0 to wheel_words - 1 in a circle. At its end, a captured call turns the circle by one,
+//                 using copies only. So the first word counts the ended captured calls, modulo wheel_words.
 //
-// A replay writes no word that other calls write, so neither can hide the end of the other.
+// A replay does not write the words of other calls. So neither kind of call can hide the end of the other.
 #pragma once
 
 #include <cstdint>
@@ -19,39 +19,39 @@ namespace rondo::cuda {
 
 class CopyProgress {
  public:
-  /// More than the replays that can end between two checks of the monitor. If that many ended, the monitor would not
-  /// see them.
+  /// The number of words of the wheel. It exceeds the number of replays that can end between two checks of the monitor.
+  /// If exactly that many ended, the monitor would see none.
   static constexpr uint32_t wheel_words = 251;
   static constexpr uint64_t scratch_bytes = wheel_words * sizeof(uint64_t);
 
   [[nodiscard]] Result<void> open(const PrimaryContext &context);
-  /// Sets device memory of this rank, `scratch_bytes` of it, through which the wheel is turned.
+  /// Sets `scratch_bytes` of this rank's device memory, through which the wheel is turned.
   void use_scratch(DevicePointer scratch) { scratch_ = scratch; }
-  /// Returns a word that nobody reads, to try operations on.
+  /// Returns a word that no code reads, on which operations can be tried.
   [[nodiscard]] DevicePointer spare_word() const;
 
-  // A call enqueues begin() first and end() last.
+  // A call enqueues begin() first, and end() last.
   [[nodiscard]] Result<void> begin(const StreamWork &work, bool captured);
-  /// Enqueues the end of a call. `done`: all of it could be enqueued.
+  /// Enqueues the end of a call. `done` says that the whole call could be enqueued.
   [[nodiscard]] Result<void> end(const StreamWork &work, const DeviceCall &call, bool done);
 
-  /// Reads how far the calls have come. Any thread.
+  /// Reads the progress of the calls. Any thread may call it.
   [[nodiscard]] DeviceReport report() const;
-  /// Returns whether all that was enqueued has ended and no replay runs. Call it after the last call.
+  /// Says whether everything enqueued has ended and no replay runs. Call it after the last call.
   [[nodiscard]] bool drained() const;
 
  private:
   struct Words;
   [[nodiscard]] Words &words() const { return *static_cast<Words *>(memory_.get().object); }
-  /// Returns the address of a word, which in pinned memory is the same for the host and for the device.
+  /// Returns the address of a word in pinned memory. It is the same for the host and for the device.
   [[nodiscard]] static DevicePointer place_of(const uint64_t &word) { return reinterpret_cast<DevicePointer>(&word); }
   [[nodiscard]] Result<void> turn_wheel(const StreamWork &work) const;
 
   HostMemory memory_;
   DevicePointer scratch_ = 0;
   uint64_t enqueued_count_ = 0;        ///< calls that were not captured
-  mutable std::mutex mutex_;           ///< of report(), so that its reads of the wheel are in order
-  mutable uint64_t replay_count_ = 0;  ///< that have ended, as far as they were seen
+  mutable std::mutex mutex_;           ///< orders the wheel's reads in report()
+  mutable uint64_t replay_count_ = 0;  ///< replays that were seen to end
 };
 
 }  // namespace rondo::cuda

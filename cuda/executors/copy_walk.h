@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// One stream does all lanes of a plan in this order: by tile, channel, lane, step, slice. Every rank goes through its
-// schedules in this order. A lane of a tile waits for no later lane of that tile, since the tree's way up comes before
-// its way down. So all ranks keep one order, and none waits for ever, as long as a chunk leaves a slot of its link free
-// (src/plan/slots.h). tests/gpu/copy_walk_test.cpp tries every algorithm.
+// This file walks a plan on one stream. The stream does all lanes in this order: by tile, channel, lane, step, slice.
+// Every rank uses this order. A lane never waits for a later lane of its tile, because the tree's way up comes before
+// its way down. So no rank waits for ever, if a chunk always leaves one slot of its link free (src/plan/slots.h).
+// tests/gpu/copy_walk_test.cpp checks every algorithm.
 #pragma once
 
 #include <algorithm>
@@ -23,7 +23,7 @@ struct CopySlice {
   Range range;  ///< elements of the logical vector, at least one
 };
 
-/// At most two ranks, in the order of a step's links.
+/// The peers of a step's links in their order, at most two.
 struct SlicePeers {
   uint32_t ranks[2] = {};
   uint32_t count = 0;
@@ -38,7 +38,7 @@ struct SlicePeers {
     if ((slice.step->flags & flag) != 0 && link != no_link) peers.ranks[peers.count++] = slice.schedule->peers[link];
   return peers;
 }
-/// Returns the peers whose slots the slice reads; targets_of() returns the peers into whose slots it writes.
+/// Returns the peers whose slots the slice reads. targets_of() returns the peers into whose slots it writes.
 [[nodiscard]] inline SlicePeers sources_of(const CopySlice &slice) {
   return peers_of(slice, step_recv, slice.step->recv_link);
 }

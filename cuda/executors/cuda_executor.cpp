@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kernel executor: one kernel a collective, one block a channel. docs/gpu-executors.md.
+// This file implements the kernel executor: a kernel per collective, a block per channel (docs/gpu-executors.md).
 #include <algorithm>
 #include <atomic>
 #include <cstring>
@@ -31,10 +31,10 @@
 namespace rondo::cuda {
 namespace {
 
-constexpr uint32_t poll_count = 64;  // reads of a flag in device memory for one of the host's abort word
+constexpr uint32_t poll_count = 64;  // reads of a flag in device memory per read of the abort word in host memory
 constexpr uint64_t upload_patience_captured_ns = 2'000'000'000;
 
-/// Words that the host and the kernels share, in pinned memory.
+/// Words that the host and the kernels share in pinned memory.
 struct HostWords {
   alignas(cache_line_bytes) uint64_t abort = 0;
   device::DeviceResult result;
@@ -86,7 +86,7 @@ class KernelExecutor final : public ExecutorBase {
     return group_ == nullptr || group_->has_lost_patience() || (captured && patience_ns_ != LaunchGroup::endless_ns);
   }
   [[nodiscard]] Result<void> join_group(const PlacedRequest &request, const BlockBudget &budget);
-  void run_round(RegionRound round);  ///< by the follower: opening and closing wait for the device
+  void run_round(RegionRound round);  ///< called by follower_: opening and closing wait for the device
   [[nodiscard]] RankQueries queries() const {
     return {[this] { return find_dead(); }, [this](uint32_t rank) { return describe_rank(rank); }};
   }
@@ -96,7 +96,7 @@ class KernelExecutor final : public ExecutorBase {
   [[nodiscard]] DevicePointer device_address_of(const CudaPlan &plan) const {
     return segment_.address() + segment_.shape().plans_offset() + plan.offset;
   }
-  /// Returns the plan's image for this host address, which kernels read while the copy to the device is late.
+  /// Returns the plan's image at an address of the host. Kernels read it there until the copy to the device has ended.
   [[nodiscard]] std::byte *host_image_of(const CudaPlan &plan) const {
     return host_plans() + segment_.shape().plan_bytes + plan.offset;
   }
@@ -117,20 +117,20 @@ class KernelExecutor final : public ExecutorBase {
   PlanMemory plan_memory_;
   uint32_t rank_ = 0, place_ = 0;  ///< place_: in group_
   bool has_load_store_ = false;  ///< its kernels are loaded
-  uint64_t last_turn_ = 0;       ///< of the operations that were enqueued and not captured
+  uint64_t last_turn_ = 0;       ///< of the latest operation that was enqueued and not captured
   ResultReader results_;
   PeerLoss loss_;
   std::unique_ptr<Regions> regions_;  ///< null: ranks share no buffers by regions
-  std::shared_ptr<LaunchGroup> group_;  ///< null: this rank launches kernels of its own
-  std::string capture_warning_, own_warning_;  ///< about kernels of each rank; "" if none, or logged
-  uint64_t patience_ns_ = 0;            ///< of calls with each other; endless if sharing was asked for
+  std::shared_ptr<LaunchGroup> group_;  ///< null: this rank launches separate kernels
+  std::string capture_warning_, own_warning_;  ///< about separate kernels of each rank; "" if none, or logged
+  uint64_t patience_ns_ = 0;            ///< time that calls wait for each other; endless_ns if sharing was requested
   KernelSet joint_kernels_;
   uint32_t joint_blocks_max_ = 0;       ///< 0: the group is not the whole communicator
   std::unique_ptr<Transfers> transfers_;  ///< null: ranks exchange no messages
   std::optional<PlanUploads> uploads_;  ///< from connect() on
-  std::atomic<bool> gathers_ = false;  ///< a call waits for the others of the group
-  std::unique_ptr<RegionFollower> follower_;  ///< where there are regions; after all members that it uses
-  BlockClaim blocks_;  ///< last: others may claim them while the driver keeps this executor's memory
+  std::atomic<bool> gathers_ = false;  ///< a call waits for other ranks of the group
+  std::unique_ptr<RegionFollower> follower_;  ///< if there are regions; it uses the members before it
+  BlockClaim blocks_;  ///< last, so that others can claim blocks while the driver keeps this memory
 };
 
 Result<void> KernelExecutor::connect(const PlacedRequest &asked, InfoExchange &info_exchange) {
@@ -170,7 +170,7 @@ Result<void> KernelExecutor::connect(const PlacedRequest &asked, InfoExchange &i
   return join_group(request, budget);
 }
 
-/// Joins this rank's group. Ranks of one process on one device form groups of as many as a kernel takes.
+/// Joins this rank's group. Ranks of one process on one device form groups, each as large as a kernel allows.
 Result<void> KernelExecutor::join_group(const PlacedRequest &request, const BlockBudget &budget) {
   if (!request.shares_launches) return {};
   const Neighbours &neighbours = request.neighbours;
@@ -181,7 +181,7 @@ Result<void> KernelExecutor::join_group(const PlacedRequest &request, const Bloc
   if (segment_.shape().buffers == BufferPlace::shared_device) {
     auto loaded = KernelSet::load(context_, {KernelFamily::joint});
     const bool lacking = !loaded.ok() && loaded.error().status == RONDO_ERROR_UNSUPPORTED;
-    if (lacking && request.settings.device_launch == DeviceLaunch::automatic) return {};  // all find the same
+    if (lacking && request.settings.device_launch == DeviceLaunch::automatic) return {};  // all ranks find the same
     RONDO_TRY_ASSIGN(joint_kernels_, std::move(loaded));
     joint_blocks_max_ = joint_blocks_max(request, budget);
   } else if (request.load_store()) {
@@ -193,7 +193,7 @@ Result<void> KernelExecutor::join_group(const PlacedRequest &request, const Bloc
   capture_warning_ = warning_of_queues(request, true, true);
   own_warning_ = warning_of_queues(request, false, false);
   patience_ns_ = request.wants_shared_launch() ? LaunchGroup::endless_ns : request.settings.timeout_ns / 4;
-  // Only these ranks use the first rank's segment, which exists as long as one of them does.
+  // The name of the group is an address in the first rank's segment, which exists as long as one of these ranks does.
   RONDO_TRY_ASSIGN(group_, LaunchGroup::join(context_, segment_.address_of(neighbours.first) + group, count));
   return {};
 }
@@ -201,7 +201,7 @@ Result<void> KernelExecutor::join_group(const PlacedRequest &request, const Bloc
 Result<std::unique_ptr<PreparedPlan>> KernelExecutor::prepare(const Plan &plan) {
   RONDO_TRY(reserve_operands(plan));
   auto made = std::make_unique<CudaPlan>(plan_memory_, device::reduce_op(plan));
-  if (plan.schedules.empty()) return std::unique_ptr<PreparedPlan>(std::move(made));  // it exchanges blocks
+  if (plan.schedules.empty()) return std::unique_ptr<PreparedPlan>(std::move(made));  // it only exchanges blocks
   RONDO_TRY_ASSIGN(made->kernel, kernels_.find(device::kernel_name(plan)));
   made->is_load_store = plan.choice.kernel == RONDO_KERNEL_LOAD_STORE;
   if (made->is_load_store) {
@@ -236,7 +236,7 @@ Result<void> KernelExecutor::prepare_image(const Plan &plan, CudaPlan &made) {
   made.lane_count = image.lane_count;
   made.lanes_per_channel = image.lanes_per_channel;
   made.scratch_bytes = device::scratch_bytes_for(plan.choice.protocol, geometry());
-  made.uploaded = false;  // kernels of calls before the copy's end read the plan in host memory
+  made.uploaded = false;  // until the copy has ended, kernels read the plan in host memory
   RONDO_TRY_ASSIGN(made.uploaded, uploads_->begin(device_address_of(made), host_plans() + made.offset, made.bytes));
   if (made.uploaded) return {};
   std::byte *const here = host_image_of(made);
@@ -245,8 +245,8 @@ Result<void> KernelExecutor::prepare_image(const Plan &plan, CudaPlan &made) {
   return {};
 }
 
-/// Returns where the call's kernel reads its plan. A captured call waits for the copy, since its kernel would read host
-/// memory with each replay.
+/// Returns the address at which the call's kernel reads its plan. A captured call waits for the copy. Otherwise its
+/// kernel would read host memory at each replay.
 Result<DevicePointer> KernelExecutor::address_for(CudaPlan &plan, const DeviceCall &call) const {
   if (!plan.uploaded) {
     RONDO_TRY_ASSIGN(plan.uploaded, uploads_->wait(call.captured ? upload_patience_captured_ns : 0));
@@ -278,7 +278,7 @@ void KernelExecutor::run_round(RegionRound round) {
 
 bool KernelExecutor::stop_sharing() {
   if (regions_ == nullptr || leave_regions(*regions_, *follower_, queries(), rank_)) return true;
-  blocks_.reset();  // what is left behind has no kernel in flight
+  blocks_.reset();  // nothing that is left has a kernel in flight
   return false;
 }
 
@@ -317,7 +317,7 @@ Result<void> KernelExecutor::run(CudaPlan &plan, const DeviceCall &call, CuStrea
   return launched || !done.ok() ? done : launch_parts(*driver_, {&part, 1}, stream);
 }
 
-/// Launches with the other ranks of the group, if it exists and they bring the same. As LaunchGroup::launch().
+/// Launches with the other ranks of the group, if there is one. It returns like LaunchGroup::launch().
 Result<void> KernelExecutor::run_together(LaunchPart &part, const DeviceCall &call, bool &launched) {
   if (group_ == nullptr) return {};
   Result<void> done;

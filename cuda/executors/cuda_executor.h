@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs plans on a CUDA device, by kernels (cuda/executors/cuda_executor.cpp) or by copies
-// (cuda/executors/copy_executor.cpp). docs/gpu.md.
+// This file declares how an executor on a CUDA device is requested and made. It runs plans by kernels
+// (cuda/executors/cuda_executor.cpp) or by copies (cuda/executors/copy_executor.cpp); docs/gpu.md describes both.
 #pragma once
 
 #include <cstdint>
@@ -25,23 +25,23 @@ struct DeviceRequest : InitContext {
   bool measured_load_store = false;  ///< settings.kernel is auto, and a measured table has rows of load_store
 
   [[nodiscard]] bool on_one_node() const { return group.node_count() <= 1; }
-  /// Returns whether one launch for several ranks is asked for.
+  /// Says whether one launch for several ranks is requested.
   [[nodiscard]] bool wants_shared_launch() const { return settings.device_launch == DeviceLaunch::shared; }
-  /// Returns whether neither a kernel nor a protocol is asked for.
+  /// Says whether neither a kernel nor a protocol is requested.
   [[nodiscard]] bool is_free() const {
     return settings.kernel == RONDO_KERNEL_AUTO && settings.protocol == RONDO_PROTOCOL_AUTO;
   }
 };
 
-/// A request, and what connect_device() finds of the placement of all ranks and chooses by it.
+/// A request, completed by connect_device(): the placement of all ranks, and what was chosen because of it.
 struct PlacedRequest : DeviceRequest {
   rondo_device_executor_t executor = settings.device_executor;  ///< chosen, the same on all ranks
-  DeviceHandles handles = settings.device_handles;              ///< likewise
-  bool handles_are_free = false;  ///< nobody asked for `handles`
+  DeviceHandles handles = settings.device_handles;              ///< chosen, the same on all ranks
+  bool handles_are_free = false;  ///< no kind of `handles` was requested
   Neighbours neighbours{};
-  bool shares_launches = false;  ///< by kernels: ranks of one process on one device launch one for all
-  bool apart = false;            ///< a setting of the tests: ranks on one device use the code for several devices
-  bool mps = false;             ///< kernels of other processes, any number of them, may run on this rank's device
+  bool shares_launches = false;  ///< ranks of one process on one device launch one kernel together
+  bool apart = false;            ///< set by tests: ranks on one device use the code for several devices
+  bool mps = false;             ///< kernels of any number of other processes may run on this rank's device
   bool one_process = false;     ///< all ranks of this rank's node are threads of its process
   /// Devices other than this rank's, if all ranks are threads of one process on several devices. Each device must reach
   /// the memory of each other one and do atomics there; otherwise it is empty.
@@ -53,34 +53,35 @@ struct PlacedRequest : DeviceRequest {
   /// through the host's memory, and no rank has load_store.
   std::vector<std::pair<uint32_t, uint32_t>> pairs_apart{};
 
-  /// Returns whether all ranks are threads of this process on one device, and one kernel can run them all. `executor`
-  /// is as chosen.
+  /// Says whether all ranks are threads of this process on one device, and one kernel can run them all. `executor` must
+  /// be chosen already.
   [[nodiscard]] bool fits_one_kernel() const {
     return executor == RONDO_DEVICE_EXECUTOR_KERNEL && neighbours.in_process == rank_count && rank_count > 1 &&
            rank_count <= device::ranks_per_kernel_max;
   }
-  /// Returns whether kernels of load_store are asked for and possible. `executor` is as chosen.
+  /// Says whether kernels of load_store are requested and possible. `executor` must be chosen already.
   [[nodiscard]] bool load_store() const {
     return executor == RONDO_DEVICE_EXECUTOR_KERNEL && settings.kernel == RONDO_KERNEL_LOAD_STORE && on_one_node();
   }
 };
 
-/// Returns a warning of too few hardware queues, or "" if there are enough or another rank of the process warns. A
-/// kernel that waits holds up later work in its hardware queue. So each rank that is a thread needs a queue; with a
-/// shared launch, each kernel that runs several ranks does. The application's streams take queues, too, so the most
-/// possible queues are needed. `shares`: ranks share launches. `captured`: the calls of each rank are captured by
-/// themselves. `request` is as chosen.
+/// Returns a warning about too few hardware queues, or "" if there are enough or another rank of the process warns. A
+/// waiting kernel blocks later work in its hardware queue. So each rank that is a thread needs a queue of its own. With
+/// a shared launch, each kernel that runs several ranks needs one. The application's streams use queues, too, so the
+/// driver should provide as many queues as possible. `shares` says whether ranks share launches. `captured` says
+/// whether each rank's calls are captured separately. `request` must be complete.
 [[nodiscard]] std::string warning_of_queues(const PlacedRequest &request, bool shares, bool captured);
 /// Logs such a warning, unless it is "" or the process has logged one before. It leaves "".
 void warn_of_queues(uint32_t rank, std::string &&warning);
 
-/// Returns RONDO_ERROR_UNSUPPORTED without a driver, RONDO_ERROR_INVALID_ARGUMENT if there is no such device.
+/// Checks the device. Returns RONDO_ERROR_UNSUPPORTED without a driver, and RONDO_ERROR_INVALID_ARGUMENT without such a
+/// device.
 [[nodiscard]] Result<void> check_device(const std::string &library, int32_t device);
 
 /// Finds the driver and the device, chooses the executor, loads the kernels, and connects the ranks' memories. Every
-/// rank calls it. RONDO_ERROR_OUT_OF_RESOURCES: kernels are to run, and the blocks of all ranks that share the device
-/// cannot be resident at once. These are the ranks of this process, of all its communicators, and through MPS the
-/// communicator's others.
+/// rank calls it. RONDO_ERROR_OUT_OF_RESOURCES: the blocks of all ranks that share the device cannot be resident at
+/// once. These ranks are all ranks of this process, in all its communicators. With MPS, they include the communicator's
+/// ranks in other processes.
 [[nodiscard]] Result<OwnedDeviceExecutor> connect_device(const DeviceRequest &request, Store &store);
 
 }  // namespace rondo::cuda

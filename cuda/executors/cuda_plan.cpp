@@ -18,7 +18,7 @@ Result<void> PlanMemory::give_back_late(PlanUploads &uploads) {
 
 bool PlanMemory::has_room(size_t bytes, PlanUploads &uploads) {
   const std::lock_guard lock(mutex);
-  if (!give_back_late(uploads).ok()) return true;  // take() says why
+  if (!give_back_late(uploads).ok()) return true;  // take() reports the error
   const auto offset = arena.take(bytes);
   if (offset) arena.give_back(*offset, bytes);
   return offset.has_value();

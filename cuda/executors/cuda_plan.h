@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A plan as kernels run it, and the memory for such plans on a device.
+// This file declares a plan as kernels run it, and the memory for such plans on a device.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +20,7 @@ struct PlanRange {
 
 class PlanUploads;
 
-/// The memory for plans: in the segment, and in the host's copy of it.
+/// The memory for plans, which exists in the segment and as a copy in host memory.
 struct PlanMemory {
   std::mutex mutex;  ///< guards what follows
   uint64_t all_bytes = 0;
@@ -34,11 +34,11 @@ struct PlanMemory {
   }
   /// Returns whether take() would find room.
   [[nodiscard]] bool has_room(size_t bytes, PlanUploads &uploads);
-  /// Takes memory for a plan. Returns its offset.
+  /// Allocates memory for a plan, and returns its offset.
   [[nodiscard]] Result<uint64_t> take(size_t bytes, PlanUploads &uploads);
 
  private:
-  /// Gives back the late ranges, with `mutex` held, if their copies have ended.
+  /// Frees the late ranges if their copies have ended. `mutex` must be held.
   [[nodiscard]] Result<void> give_back_late(PlanUploads &uploads);
 };
 
@@ -58,16 +58,16 @@ class CudaPlan final : public PreparedPlan {
   }
 
   LoadedKernel kernel;
-  uint64_t offset = 0, bytes = 0;  ///< in PlanMemory, where load_store takes nothing
-  bool uploaded = true;            ///< false: its copy on the executor's own stream may not have ended
+  uint64_t offset = 0, bytes = 0;  ///< in PlanMemory; load_store takes none
+  bool uploaded = true;            ///< false: its copy, on the executor's stream, may not have ended
   uint32_t channel_count = 0, lane_count = 0, lanes_per_channel = 0;
   uint32_t scratch_bytes = 0;
-  const ReduceOp op;  ///< of the interpreter's kernel
+  const ReduceOp op;  ///< for the interpreter's kernel
   bool is_load_store = false;
-  device::LoadStoreOperation load_store;  ///< if it is: all but what is each call's own
-  uint64_t send_bytes = 0, recv_bytes = 0;  ///< if it is
-  uint32_t threads = 0;                   ///< if it is: of a block
-  JointPlan joint;                        ///< if it is, and ranks share launches
+  device::LoadStoreOperation load_store;  ///< for load_store: everything except what differs per call
+  uint64_t send_bytes = 0, recv_bytes = 0;  ///< for load_store
+  uint32_t threads = 0;                   ///< for load_store: threads of a block
+  JointPlan joint;                        ///< for load_store, if ranks share launches
 
  private:
   PlanMemory &memory_;

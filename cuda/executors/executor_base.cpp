@@ -8,7 +8,7 @@
 namespace rondo::cuda {
 namespace {
 
-/// Returns, by rank, its node.
+/// Returns the node of each rank.
 std::vector<uint32_t> nodes_of(const GroupInfo &group) {
   return {group.node_of_ranks().begin(), group.node_of_ranks().end()};
 }
@@ -115,7 +115,7 @@ Result<bool> ExecutorBase::check_stream(StreamRef given) const {
   CaptureStatus capture = CaptureStatus::none;
   RONDO_TRY(cuda_check(*driver_, driver_->stream_is_capturing(stream, &capture), "cuStreamIsCapturing"));
   const bool captured = capture != CaptureStatus::none;
-  if (stream != nullptr) {  // null is the default stream of the context that is current
+  if (stream != nullptr) {  // null is the default stream of the current context
     CuContext owner = nullptr;
     RONDO_TRY(cuda_check(*driver_, driver_->stream_get_ctx(stream, &owner), "cuStreamGetCtx"));
     if (owner != context_.get().context)
@@ -144,7 +144,7 @@ Result<void> ExecutorBase::follow_last_stream(CuStream stream, bool captured) {
         "no event could be recorded after the last call, so no call on another stream can follow it; use one stream"};
   if (!captured)
     return cuda_check(*driver_, driver_->stream_wait_event(stream, launched_.get().object, 0), "cuStreamWaitEvent");
-  // A captured stream cannot wait for what was not captured with it.
+  // A captured stream cannot wait for work that was not captured with it.
   if (last_call_has_ended()) return {};
   return invalid_argument(
       "a stream is being captured while the communicator's calls on another stream still run; "
@@ -181,7 +181,7 @@ bool ExecutorBase::last_call_has_ended() const {
 }
 
 void ExecutorBase::note_last_stream(CuStream stream) {
-  // The call is enqueued. Only a call on another stream needs the event.
+  // The call is enqueued already. If recording fails, only a later call on another stream needs the event.
   recorded_ = driver_->event_record(launched_.get().object, stream) == CuStatus::success;
   last_stream_ = stream;
   launched_any_ = true;
@@ -192,7 +192,7 @@ Result<void> ExecutorBase::check_device() const {
   const CaptureModeGuard capture_goes_on(*driver_);
   const CuStatus status = guard.ok() ? driver_->stream_query(stream_.get().object) : guard.code();
   if (status == CuStatus::success || status == CuStatus::not_ready) return {};
-  if (status == CuStatus::not_permitted) return {};  // asked by a host function of a stream, which may not ask
+  if (status == CuStatus::not_permitted) return {};  // a stream's host function asked, which may not query
   return cuda_error(*driver_, status, describe() + " has failed");
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The common base of the executors of a CUDA device. It has the device, the rank's segment there and the order of calls
-// on the caller's streams, and answers queries about buffers and errors. Only cuda includes this header.
+// This is the common base of the executors on a CUDA device. It has the device and the rank's segment there. It orders
+// calls on the caller's streams, and answers queries about buffers and errors. Only cuda includes this header.
 #pragma once
 
 #include <atomic>
@@ -23,8 +23,8 @@ namespace rondo::cuda {
 
 class ExecutorBase : public DeviceExecutor {
  public:
-  /// Connects the ranks; every rank calls it, of the same kind, once. Even after a failure it holds what others may
-  /// still open.
+  /// Connects the ranks. Every rank calls it once, on an executor of the same kind. Even after a failure the object
+  /// keeps what other ranks may still open.
   [[nodiscard]] virtual Result<void> connect(const PlacedRequest &request, InfoExchange &info_exchange) = 0;
 
   [[nodiscard]] ExecutorCapabilities capabilities() const override;
@@ -42,13 +42,14 @@ class ExecutorBase : public DeviceExecutor {
 
  protected:
   [[nodiscard]] const ConnectionGeometry &geometry() const { return segment_.shape().geometry; }
-  /// Finds the driver and the device, loads the kernels.
+  /// Finds the driver and the device, and loads the kernels.
   [[nodiscard]] Result<void> open(const PlacedRequest &request);
-  /// Connects the segment, with `request.handles` as chosen.
+  /// Connects the segment. `request.handles` must be chosen already.
   [[nodiscard]] Result<void> connect_segment(const PlacedRequest &request, const SegmentShape &shape,
                                              InfoExchange &info_exchange);
 
-  /// Orders a call after the last one, whatever streams they are on: calls share the ends of the communicator's links.
+  /// Orders a call after the last one, on whichever stream that was, because all calls share the ends of the
+  /// communicator's links.
   [[nodiscard]] Result<void> follow_last_stream(CuStream stream, bool captured);
   /// Makes room for what the plan needs beside the caller's buffers. prepare() calls it.
   [[nodiscard]] Result<void> reserve_operands(const Plan &plan) { return operands_.reserve(context_, kernels_, plan); }
@@ -58,26 +59,27 @@ class ExecutorBase : public DeviceExecutor {
   [[nodiscard]] bool has_narrowed(uint64_t turn) const override {
     return narrowed_turn_.load(std::memory_order_acquire) >= turn && last_call_has_ended();
   }
-  /// Notes that `stream` has the latest call now.
+  /// Records that the latest call is on `stream`.
   void note_last_stream(CuStream stream);
   [[nodiscard]] bool last_call_has_ended() const;
 
-  /// Lets ranks of this process on this device find out that they use one stream. After the segment is connected.
+  /// Joins the ranks of this process on this device, so that they can detect calls on one stream. Call it after the
+  /// segment is connected.
   void join_stream_users(const PlacedRequest &request);
-  /// Says whether this rank's next call is enqueued by itself, without the calls of the other ranks.
+  /// Says whether this rank enqueues its next call alone, and not together with the calls of other ranks.
   [[nodiscard]] virtual bool launches_alone(bool /*captured*/) const { return true; }
   void note_enqueued(uint64_t turn, uint64_t number) const {
     if (stream_users_ != nullptr) stream_users_->enqueued(stream_place_, turn, number);
   }
 
-  /// Leaves the users of streams, and lets the driver's objects be closed without ending a capture of another thread. A
-  /// destructor calls it first.
+  /// Leaves the group of stream users. From now on the driver's objects can be closed without ending another thread's
+  /// capture. A destructor calls this first.
   void begin_to_end() {
     if (stream_users_ != nullptr) stream_users_->leave(stream_place_);
     if (driver_ != nullptr) ending_.emplace(*driver_);
   }
 
-  std::optional<CaptureModeGuard> ending_;  ///< first, so that it stays until all that the driver gave is given back
+  std::optional<CaptureModeGuard> ending_;  ///< first, so that it outlives all objects of the driver
   const CudaDriver *driver_ = nullptr;
   CudaDevice device_;
   PrimaryContext context_;
@@ -94,10 +96,10 @@ class ExecutorBase : public DeviceExecutor {
   CuStream last_stream_ = nullptr;
   // The monitor reads these while a thread enqueues.
   std::atomic<bool> launched_any_ = false;
-  std::atomic<bool> recorded_ = true;        ///< launched_, after the last call
-  std::atomic<uint64_t> narrowed_turn_ = 0;  ///< of the latest mean of integers whose division is enqueued
+  std::atomic<bool> recorded_ = true;        ///< launched_ was recorded after the last call
+  std::atomic<uint64_t> narrowed_turn_ = 0;  ///< turn of the latest mean of integers whose division is enqueued
   std::shared_ptr<StreamUsers> stream_users_;  ///< null: no other rank of this process is on this device
-  uint32_t stream_place_ = 0;                  ///< of this rank there
+  uint32_t stream_place_ = 0;                  ///< this rank's index there
 };
 
 [[nodiscard]] std::unique_ptr<ExecutorBase> make_kernel_executor();

@@ -11,10 +11,10 @@ namespace rondo::cuda {
 namespace {
 
 constexpr uint64_t vector_bytes = 16;
-// Above this number of words, threads process whole vectors.
+// With more words than this, threads process whole vectors.
 constexpr uint64_t words_max = (128 << 10) / device::word_bytes;
 
-/// Returns the words of an all-reduce that a joint kernel takes as such, or 0.
+/// Returns the number of words if a joint kernel processes the all-reduce by words, or 0.
 uint32_t word_count(const JointPlan &plan, const device::JointOperation &operation) {
   if (plan.collective != device::LoadStoreCollective::all_reduce || plan.element_bytes == 1) return 0;
   const uint64_t bytes = plan.count * plan.element_bytes;
@@ -25,8 +25,8 @@ uint32_t word_count(const JointPlan &plan, const device::JointOperation &operati
   return addresses % device::word_bytes != 0 || words > words_max ? 0 : static_cast<uint32_t>(words);
 }
 
-/// Returns as many blocks as give each thread a word, or a vector of each rank. No block waits in such a kernel, so it
-/// may have more blocks than fit beside other kernels.
+/// Returns the number of blocks that gives each thread a word, or a vector of each rank. Blocks of such a kernel do not
+/// wait, so there may be more of them than fit on the device beside other kernels.
 uint32_t block_count(const JointPlan &plan, const device::JointOperation &operation, uint32_t blocks_max) {
   const uint64_t threads = block_threads_max;
   const auto within = [](uint64_t wanted, uint64_t most) {

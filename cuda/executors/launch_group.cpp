@@ -15,10 +15,11 @@ namespace rondo::cuda {
 namespace {
 
 constexpr char launching[] = "launching a collective";
-// Until ranks have shared a launch, one thread may drive all of them. After that each has its own thread, which may be
-// late: with kernels of their own, ranks might wait for each other in one queue.
+// Before ranks have shared a launch, one thread may drive all of them, so the wait is short. After that each rank has
+// its own thread, which may be late. The wait is longer then, because ranks with separate kernels might wait for each
+// other in one queue.
 constexpr uint64_t first_patience_ns = 100'000'000, later_patience_ns = 2'000'000'000;
-constexpr uint32_t impatient_count_max = 8;  // then it is for good
+constexpr uint32_t impatient_count_max = 8;  // then ranks stay separate
 constexpr uint32_t rounds_to_forgive = 1000;
 constexpr uint64_t never = UINT64_MAX;
 constexpr auto look_interval = std::chrono::milliseconds(1);  // between reads of the abort word: no notification
@@ -28,14 +29,16 @@ SharedTable<DevicePointer, LaunchGroup> &groups() {
   return *all;
 }
 
-/// Returns whether one kernel can be both. Ranks that disagree, or are in captures of their own, launch their own.
+/// Says whether one kernel can run both parts. Ranks that disagree, or are in different captures, launch separate
+/// kernels.
 bool fit_together(const LaunchPart &one, const LaunchPart &other) {
   return one.kernel.function == other.kernel.function && one.channel_count == other.channel_count &&
          one.capture == other.capture && one.number == other.number &&
          (one.joint == nullptr || one.operation.buffers.signature == other.operation.buffers.signature);
 }
 
-/// Returns the capture that a stream is in, which all streams that have joined it share. Its context is current.
+/// Returns the id of the capture that a stream is in. All streams of a capture have the same id. The context must be
+/// current.
 Result<uint64_t> capture_of(const CudaDriver &driver, CuStream stream) {
   CaptureStatus status = CaptureStatus::none;
   unsigned long long id = 0;
@@ -94,8 +97,8 @@ bool LaunchGroup::has_lost_patience() const {
   return impatient_count_ != 0;
 }
 
-/// Returns whether the call takes part in a shared launch. mutex_ is held. When own_until_ changes, it is after the
-/// latest call of each rank, so all ranks of an operation get the same answer.
+/// Says whether the call takes part in a shared launch, with mutex_ held. The value of own_until_ only changes to one
+/// after the latest call of each rank, so all ranks of an operation get the same answer.
 bool LaunchGroup::takes_part(Place &own, uint64_t number) {
   own.number = number;
   own.thread = std::this_thread::get_id();
@@ -110,7 +113,7 @@ bool LaunchGroup::takes_part(Place &own, uint64_t number) {
   return false;
 }
 
-/// Ends sharing for a while, called by a rank that waits, with mutex_ held.
+/// Ends sharing for a while. A waiting rank calls it, with mutex_ held.
 void LaunchGroup::lose_patience() {
   own_until_ = never;
   ++impatient_count_;
@@ -124,7 +127,7 @@ Result<void> LaunchGroup::launch(uint32_t place, const LaunchPart &part, const u
   Place &own = places_[place];
   std::unique_lock lock(mutex_);
   if (given_up_ || !takes_part(own, part.number)) return {};
-  // Calls of the driver for one capture come one at a time: it promises nothing else of a graph.
+  // Within one capture, calls of the driver are serialised, because the driver does not promise more for a graph.
   const bool captured = part.operation.captured != 0;
   uint64_t capture = 0;
   if (captured) {
@@ -138,7 +141,7 @@ Result<void> LaunchGroup::launch(uint32_t place, const LaunchPart &part, const u
   parts_[place] = part;
   parts_[place].capture = capture;
   if (++arrived_ == places_.size()) {
-    if (!captured) lock.unlock();  // a launch may take its time; the parts stay, since nobody leaves any more
+    if (!captured) lock.unlock();  // a launch may take long; the parts stay, because no rank leaves now
     const auto done = launch_all(place, launched);
     if (!captured) lock.lock();
     end_round({launched, done});
@@ -148,9 +151,9 @@ Result<void> LaunchGroup::launch(uint32_t place, const LaunchPart &part, const u
   const uint64_t impatient_at =
       patience_ns == endless_ns ? endless_ns
                                 : now_ns() + std::min(has_shared_ ? later_patience_ns : first_patience_ns, patience_ns);
-  while (own.waits) {  // bounded by the deadline, at which the host sets the abort word
+  while (own.waits) {  // ends at the deadline, when the host sets the abort word
     changed_.wait_for(lock, look_interval);
-    // Pairs with the release of KernelExecutor::stop().
+    // This pairs with the release in KernelExecutor::stop().
     if (!own.waits || arrived_ == places_.size()) continue;
     if (memory::load_acquire(abort) == 0) {
       if (now_ns() > impatient_at) lose_patience();
@@ -167,7 +170,7 @@ Result<void> LaunchGroup::launch(uint32_t place, const LaunchPart &part, const u
   return cuda_check(*driver_, driver_->stream_wait_event(part.stream, ended_.get().object, 0), "cuStreamWaitEvent");
 }
 
-/// Wakes the ranks that wait and gives them `outcome`. mutex_ is held.
+/// Wakes the waiting ranks and gives them `outcome`. mutex_ must be held.
 void LaunchGroup::end_round(const Outcome &outcome) {
   for (Place &place : places_)
     if (std::exchange(place.waits, false)) place.outcome = outcome;

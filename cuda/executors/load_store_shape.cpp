@@ -13,7 +13,8 @@ namespace rondo::cuda {
 namespace {
 
 constexpr uint32_t warp_threads = 32;
-// Nothing was measured. Post areas take 256 KiB of a place, chunk areas of 8 ranks with 4 channels 36 MiB.
+// These sizes were not tuned by measurement. Post areas take 256 KiB of a place, and chunk areas of 8 ranks with 4
+// channels 36 MiB.
 constexpr uint32_t load_store_post_bytes = 64 << 10;
 constexpr uint32_t load_store_chunk_bytes = 256 << 10;
 constexpr uint32_t unused_chunk_bytes = cache_line_bytes;  // of a place: ranks that share buffers pass no chunks on
@@ -22,9 +23,9 @@ constexpr uint32_t peer_chunk_bytes = 64 << 10;
 constexpr uint64_t frugal_place_bytes = 5 << 19, frugal_place_rank_bytes = 1 << 19;
 constexpr uint32_t frugal_chunk_bytes_min = 4 << 10;
 
-/// Returns whether kernels on peer devices can read and write the buffers. Peer access is to memory of cuMemAlloc,
-/// while memory of pools and mapped memory have lists of devices of their own. Returns false also if the driver does
-/// not know a buffer. A buffer that need not be readable is null. A context is current.
+/// Says whether kernels on peer devices can read and write the buffers. Peer access covers memory of cuMemAlloc, but
+/// pools and mapped memory have their own lists of devices. Returns false if the driver does not know a buffer. A null
+/// buffer need not be readable. A context must be current.
 bool peers_can_read(const CudaDriver &driver, const Buffers &buffers) {
   for (const std::byte *const pointer : {buffers.send.data, buffers.recv.data}) {
     if (pointer == nullptr) continue;
@@ -113,7 +114,7 @@ uint32_t joint_blocks_max(const PlacedRequest &request, const BlockBudget &budge
 uint32_t load_store_threads(bool one_shot, uint32_t post_words) {
   if (!one_shot) return block_threads_max;
   const uint32_t for_words = (post_words + warp_threads - 1) / warp_threads * warp_threads;  // few: no wide barrier
-  return std::min(for_words + warp_threads, block_threads_max);  // a warp without words has the headers
+  return std::min(for_words + warp_threads, block_threads_max);  // a warp without words handles the headers
 }
 
 void describe_load_store(const Plan &plan, const Segment &segment, uint32_t rank, DevicePointer regions,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// This header decides how load_store uses a device: whether ranks share their buffers, how many blocks a rank's kernels
-// have there, and how large its places are.
+// This header decides how load_store uses a device: whether ranks share buffers, how many blocks a rank's kernels have,
+// and how large its place is.
 #pragma once
 
 #include <cstdint>
@@ -31,8 +31,8 @@ namespace rondo::cuda {
 [[nodiscard]] bool agrees_on_peers(const PlacedRequest &request);
 
 
-/// Fills `operation` with the call's buffers. If the call lacks a buffer, or no peer touches it, the other buffer takes
-/// its place. No peer touches recv of a reduce_scatter and send of an all_gather. If `regions` is null, windows have
+/// Sets the call's buffers in `operation`. If the call lacks one buffer, or no peer touches it, the other buffer takes
+/// its place. Peers do not touch recv of a reduce_scatter and send of an all_gather. If `regions` is null, windows have
 /// addresses. A context must be current.
 void post_buffers(const CudaDriver &driver, Regions *regions, BufferPlace place, const CudaPlan &plan,
                   const DeviceCall &call, device::LoadStoreOperation &operation);
@@ -42,9 +42,10 @@ void post_buffers(const CudaDriver &driver, Regions *regions, BufferPlace place,
 [[nodiscard]] bool wants_load_store(const PlacedRequest &request);
 
 /// Loads the kernels of load_store for a communicator that did not request them. Returns false if they cannot be loaded
-/// and the ranks can do without. Then all ranks that share buffers do without: they agree, or on one device they fail
-/// alike. A failure is an error in two cases. A measured table requires load_store, and the ranks are not threads on
-/// one device. Or the other ranks would not learn of the failure.
+/// and the ranks can do without them. Then all ranks that share buffers do without: they agree on it, or on one device
+/// all of them fail alike. Otherwise the failure is an error. One such case is that a measured table requires
+/// load_store and the ranks are not threads on one device. The other is that the other ranks would not learn of the
+/// failure.
 [[nodiscard]] Result<bool> load_load_store(const PrimaryContext &context, const PlacedRequest &request,
                                            KernelSet &kernels);
 
@@ -52,18 +53,18 @@ void post_buffers(const CudaDriver &driver, Regions *regions, BufferPlace place,
 /// ranks have agreed on, or the number of their connections' channels if ranks do not share buffers.
 [[nodiscard]] device::LoadStoreGeometry choose_load_store(const PlacedRequest &request, uint32_t channel_count);
 
-/// Returns the most blocks of a joint kernel, whose blocks wait for no other. They are all that fit on the device,
-/// unless fewer are requested for each rank.
+/// Returns the most blocks of a joint kernel. Its blocks do not wait for each other, so all that fit on the device are
+/// allowed, unless fewer are requested for each rank.
 [[nodiscard]] uint32_t joint_blocks_max(const PlacedRequest &request, const BlockBudget &budget);
 
-/// Returns the threads of a block. `post_words` is the words of a channel's post by one_shot.
+/// Returns the number of threads in a block. `post_words` is the number of words that one_shot posts per channel.
 [[nodiscard]] uint32_t load_store_threads(bool one_shot, uint32_t post_words);
 
-/// The chunk of a channel if ranks share buffers. Chunks keep sizes within 32 bits there.
+/// The chunk of a channel, in bytes, if ranks share buffers. Sizes of a chunk fit in 32 bits there.
 inline constexpr uint64_t shared_chunk_bytes = uint64_t{1} << 30;
 
-/// Describes the plan of a rank for kernels of load_store: all but what is each call's own. `regions` is the device's
-/// address of their table, or 0.
+/// Describes the plan of a rank for kernels of load_store, except what differs per call. `regions` is the device
+/// address of the table of regions, or 0.
 void describe_load_store(const Plan &plan, const Segment &segment, uint32_t rank, DevicePointer regions,
                          CudaPlan &made);
 

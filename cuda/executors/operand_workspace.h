@@ -24,7 +24,7 @@ class OperandWorkspace {
 
   /// Returns `called` with the buffers that the plan works on in place of the caller's.
   [[nodiscard]] Buffers buffers_of(const Plan &plan, const Buffers &called) const;
-  /// Enqueues the widening of the send buffer. The stream's context is current.
+  /// Enqueues the widening of the send buffer. The stream's context must be current.
   [[nodiscard]] Result<void> widen(const CudaDriver &driver, const Plan &plan, const Buffers &called,
                                    CuStream stream) const;
   /// Enqueues the scaling of the send buffer likewise.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// This class decides when a device that shares buffers is lost with its kernel (cuda/kernels/load_store_place.h). Only
-// cuda includes this header.
+// This class decides when the ranks for which a kernel waits are lost, if ranks share buffers
+// (cuda/kernels/load_store_place.h). Only cuda includes this header.
 #pragma once
 
 #include <cstdint>
@@ -10,18 +10,19 @@
 
 namespace rondo::cuda {
 
-/// A rank is lost after this time and this many polls. They count from a failure or, if that was later, from the moment
-/// when the kernel was seen. A process that was stopped finds all of the time gone at once, hence the polls.
+/// Time after which a rank is lost, in ns; lost_looks polls must have passed, too. Both count from a failure or, if it
+/// was later, from when the kernel was first seen. A process that was stopped sees the whole time pass at once, so
+/// polls count as well.
 inline constexpr uint64_t lost_patience_ns = 3'000'000'000;
 inline constexpr uint64_t lost_looks = 1'000;
-// Otherwise quiesce() would give up before a kernel that ran at the failure learns of the loss.
+// Otherwise quiesce() would give up before a kernel that ran at the time of the failure learns that ranks are lost.
 static_assert(lost_patience_ns < quiesce_patience_ns && lost_looks * stop_interval_ns < quiesce_patience_ns);
 
-/// Decides when the peers of a kernel are lost. Any thread.
+/// Decides when the peers of a kernel are lost. Any thread may use it.
 class PeerLoss {
  public:
-  /// Counts a poll after a failure while `kernel` runs. Kernels that begin later, after other work, have their own
-  /// time. Returns true if the ranks that the kernel still waits for are lost.
+  /// Counts a poll after a failure while `kernel` runs. The count starts again for each later kernel. Returns true if
+  /// the ranks for which the kernel still waits are lost.
   [[nodiscard]] bool look(uint64_t kernel, uint64_t now_ns) {
     const std::lock_guard lock(mutex_);
     if (looks_ == 0 || kernel != kernel_) {

@@ -7,7 +7,7 @@
 namespace rondo::cuda {
 namespace {
 
-constexpr uint64_t patience_ns = 200'000'000;  // a busy machine is seldom later
+constexpr uint64_t patience_ns = 200'000'000;  // even a busy machine is rarely later
 constexpr uint64_t look_ns = 5'000;
 
 }  // namespace
@@ -20,7 +20,7 @@ Result<bool> PlanUploads::begin(DevicePointer to, const void *from, uint64_t byt
   RONDO_TRY(cuda_check(driver, driver.memcpy_htod_async(to, from, bytes, stream_.get().object),
                        "copying a plan to the device"));
   RONDO_TRY_ASSIGN(const bool ended, wait(patience_ns));
-  if (!ended) was_late_.store(true, std::memory_order_relaxed);  // for destroy, which runs later
+  if (!ended) was_late_.store(true, std::memory_order_relaxed);  // destroy reads it later
   return ended;
 }
 

@@ -8,7 +8,7 @@
 namespace rondo::cuda {
 namespace {
 
-/// Returns the count whose low half is `low`, and raises `seen` to it. Two threads may read at once.
+/// Returns the count whose low half is `low`, and raises `seen` to it. Two threads may call it at once.
 uint64_t follow(std::atomic<uint64_t> &seen, uint32_t low) {
   uint64_t known = seen.load(std::memory_order_relaxed);
   const uint64_t now = device::extended(known, low);
@@ -24,7 +24,7 @@ DeviceReport ResultReader::read(const device::DeviceResult &result, bool waits_t
   const uint64_t ended = memory::load_acquire(result.ended);  // pairs with E3 in cuda/kernels/run.h
   report.ended_number = follow(ended_number_, device::number_in(ended));
   report.ended_calls = follow(ended_calls_, device::kernels_in(ended));
-  // A call's kernel reports that it runs only when it has to wait. Until then, a deadline has nothing to end.
+  // A kernel reports that it runs only when it has to wait. Before that, a deadline would end nothing.
   report.begun_calls = std::max(memory::load_relaxed(result.running), report.ended_calls);
   if (report.begun_calls == report.ended_calls && waits_to_launch) ++report.begun_calls;
   const uint64_t verdict = memory::load_relaxed(result.verdict);  // ordered by E3

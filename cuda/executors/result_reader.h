@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The reader of what a rank's kernels report to the host: words that they store while it reads (DeviceResult).
+// This class reads what a rank's kernels report to the host, while the kernels store it (DeviceResult).
 #pragma once
 
 #include <atomic>
@@ -12,12 +12,12 @@ namespace rondo::cuda {
 
 class ResultReader {
  public:
-  /// Reads the report; any thread. `waits_to_launch`: a call waits for others before it is enqueued. If nothing else
-  /// runs, its time has begun; its kernel counts as the same.
+  /// Reads the report; any thread may call it. `waits_to_launch` says that a call waits for other ranks before it is
+  /// enqueued. If nothing else runs, that call's time has begun, and the report counts its kernel as begun.
   [[nodiscard]] DeviceReport read(const device::DeviceResult &result, bool waits_to_launch) const;
 
  private:
-  mutable std::atomic<uint64_t> ended_number_ = 0, ended_calls_ = 0;  ///< as last seen, with more bits than `ended` has
+  mutable std::atomic<uint64_t> ended_number_ = 0, ended_calls_ = 0;  ///< as last seen, wider than in `ended`
 };
 
 }  // namespace rondo::cuda

@@ -14,15 +14,15 @@
 namespace rondo::cuda {
 namespace {
 
-/// An idle rank polls every 10 ms. A busy rank opens the memory later, and until then calls go through places. It may
-/// also close it later: one of its collectives may wait for the rank that waits here.
+/// An idle rank opens announced memory within 10 ms. A busy rank opens it later; until then calls use places. A busy
+/// rank may also close memory later, because one of its collectives may wait for the rank that waits here.
 constexpr uint64_t open_patience_ns = 100'000'000;
 constexpr uint64_t close_patience_ns = 200'000'000;
 constexpr uint64_t look_ns = 500'000;
 constexpr uint32_t looks_per_death_check = 40;
-constexpr auto wait_look_interval = std::chrono::milliseconds(1);  // nobody notifies about a failure
+constexpr auto wait_look_interval = std::chrono::milliseconds(1);  // a failure sends no notification
 
-/// Calls find(dead) until there is no holder; returns the one that is left when the time is up.
+/// Calls find(dead) until it finds no holder. After the patience, returns the holder that is left.
 template <class Find>
 std::optional<uint32_t> wait_for_holders(const RankQueries &ranks, uint64_t patience_ns, const Find &find) {
   const uint64_t deadline_ns = now_ns() + patience_ns;
@@ -70,9 +70,9 @@ bool leave_regions(Regions &regions, RegionFollower &follower, const RankQueries
     return regions.find_other_holder(dead);
   };
   auto holder = wait_for_holders(ranks, quiesce_patience_ns, find);
-  // This may wait for work of other communicators and of the application.
+  // This may wait for work of other communicators, and of the application.
   const bool left = follower.end(now_ns() + quiesce_patience_ns);
-  // Other ranks whose processes were as busy reach this point at the same time.
+  // Other ranks whose processes were equally busy reach this point at about the same time.
   if (holder) holder = wait_for_holders(ranks, close_patience_ns, find);
   if (holder)
     log::warning({log::Subsystem::memory, rank},
@@ -123,7 +123,7 @@ bool RegionFollower::follow(EnqueueWait &wait) {
   SharedThread::of_followers().wake();
   const auto is_done = [&] { return done_count_ >= number; };
   for (bool over = false; !over && !done_.wait_for(lock, wait_look_interval, is_done);) {
-    lock.unlock();  // it checks the other ranks
+    lock.unlock();  // is_over() checks the other ranks
     over = wait.is_over();
     lock.lock();
   }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// This class decides when a rank announces, opens, withdraws and closes memory that processes share, and how long it
-// waits for others. cuda/transport/regions.h is the memory itself.
+// These functions decide when a rank announces, opens, withdraws and closes memory that processes share, and how long
+// it waits for other ranks. cuda/transport/regions.h manages the memory itself.
 #pragma once
 
 #include <condition_variable>
@@ -30,11 +30,11 @@ struct RankQueries {
 };
 
 /// Offers the memory to all ranks, and waits a moment for them to open it. If it cannot be shared, calls use it as
-/// before.
+/// unregistered memory.
 void share_region(Regions &regions, uint32_t rank, const void *first, size_t bytes);
-/// Ends the sharing of the memory, as Executor::unshare().
+/// Ends the sharing of the memory, as Executor::unshare() says.
 [[nodiscard]] Result<void> withdraw_region(Regions &regions, const RankQueries &ranks, const void *first);
-/// The work of a thread with memory of peers. `leave_if_quiet`: leave, once nothing of the process is in flight.
+/// The work of a follower in a round. `leave_if_quiet` leaves only once nothing of the process is in flight.
 enum class RegionRound { follow, leave_if_quiet, leave };
 /// Follows what peers share, and leaves it, on a thread that all followers of the process share. The driver's calls wait for the device, which no
 /// deadline ends. The device may be busy with work of the application, or with a replay that was launched and has not
@@ -48,10 +48,10 @@ class RegionFollower final : private ThreadSharer {
   /// Leaves as end() does, and waits as long as the driver does.
   ~RegionFollower() override;
 
-  /// Asks for a round without waiting; any thread. A request during a round makes another one. Rounds never turn back:
-  /// after one that leaves, nothing is followed.
+  /// Requests a round without waiting; any thread may call it. A request during a round causes another round. After a
+  /// round that leaves, memory is never followed again.
   void wake(RegionRound round = RegionRound::follow);
-  /// Asks for a round and waits until it is done. Returns false if `wait` ends before; the thread goes on.
+  /// Requests a round and waits until it is done. Returns false if `wait` ends first; the round continues.
   [[nodiscard]] bool follow(EnqueueWait &wait);
   /// Lets the thread leave, whatever is in flight. Returns false if it has not left at `deadline_ns`. It may be called
   /// again.
@@ -68,9 +68,9 @@ class RegionFollower final : private ThreadSharer {
   bool ended_ = false;  ///< its last round
 };
 
-/// Ends the sharing of all memory of this rank and of the others, when the rank has nothing in flight any more.
-/// `follower` closes the memory of the others when the process has nothing in flight, or some seconds later in any
-/// case. Returns false if it has not done so after some more seconds; it goes on.
+/// Ends the sharing of all memory, of this rank and of the others. Call it when the rank has nothing in flight any
+/// more. `follower` closes the memory of the others once the process has nothing in flight, or after some seconds in
+/// any case. Returns false if that has not ended after some more seconds; it continues then.
 [[nodiscard]] bool leave_regions(Regions &regions, RegionFollower &follower, const RankQueries &ranks, uint32_t rank);
 
 }  // namespace rondo::cuda

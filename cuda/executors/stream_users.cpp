@@ -14,7 +14,7 @@ SharedTable<DevicePointer, StreamUsers> &all_users() {
   return *all;
 }
 
-// The driver's names of two default streams, beside null.
+// The driver's handles of the two default streams, besides null.
 const auto legacy_stream = reinterpret_cast<CuStream>(uintptr_t{1});
 const auto thread_stream = reinterpret_cast<CuStream>(uintptr_t{2});
 
@@ -36,7 +36,7 @@ bool UsedStream::is_in_line_with(const UsedStream &other) const {
 
 Result<UsedStream> used_stream(const CudaDriver &driver, CuStream stream) {
   UsedStream used;
-  if (stream == nullptr || stream == legacy_stream) return used;  // it cannot be captured
+  if (stream == nullptr || stream == legacy_stream) return used;  // the default stream cannot be captured
   used.stream = stream;
   if (stream == thread_stream) used.thread = std::this_thread::get_id();
   CaptureStatus status = CaptureStatus::none;
@@ -66,7 +66,8 @@ void StreamUsers::leave(uint32_t place) {
   places_[place] = {};
 }
 
-/// A captured call runs with each replay, so only a call of another capture shows that its capture is over.
+/// Forgets uses that have ended. A captured call runs at each replay, so only a call in another capture shows that a
+/// capture is over.
 void StreamUsers::forget_ended(Place &place) {
   if (place.uses.empty()) return;
   const uint64_t ended = place.ended();

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The streams that the ranks of one communicator use, if they are threads of one process on one device. A stream runs
-// one call after another, but the call of one rank ends only when the other ranks have theirs. So two ranks must not
-// have calls that need each other on one stream. This finds such a call before it is enqueued.
+// This file tracks which streams the ranks of one communicator use, if they are threads of one process on one device. A
+// stream runs one call after another, but a rank's call ends only when the other ranks run theirs. So two ranks must
+// not put calls that need each other on one stream. This class detects such a call before it is enqueued.
 #pragma once
 
 #include <cstdint>
@@ -24,46 +24,46 @@ struct UsedStream {
   bool blocking = false;   ///< the default stream waits for this one, and this one for the default stream
 
   bool operator==(const UsedStream &) const = default;
-  /// Says whether what one call enqueues waits for what the other enqueued before.
+  /// Says whether what one call enqueues waits for what the other one enqueued before.
   [[nodiscard]] bool is_in_line_with(const UsedStream &other) const;
 };
 
-/// Returns the stream `stream` of the calling thread. Its context is current.
+/// Returns the description of `stream` for the calling thread. Its context must be current.
 [[nodiscard]] Result<UsedStream> used_stream(const CudaDriver &driver, CuStream stream);
 
 class StreamUsers {
  public:
-  /// Returns the users of that name in this process. The first rank to call it makes them. They end with the last rank
-  /// that holds them.
+  /// Returns the object with that name in this process. The first rank to call it makes the object, and the last rank
+  /// that releases it destroys it.
   [[nodiscard]] static std::shared_ptr<StreamUsers> join(DevicePointer name, uint32_t rank_count);
 
   explicit StreamUsers(uint32_t rank_count) : places_(rank_count) {}
 
-  /// Adds `rank` at `place`. `ended` returns the turn of the latest of its operations that has ended, from any thread,
-  /// until leave().
+  /// Adds `rank` at index `place`. Until leave(), any thread may call `ended`, which returns the turn of the rank's
+  /// latest ended operation.
   void enter(uint32_t place, uint32_t rank, std::function<uint64_t()> ended);
   void leave(uint32_t place);
-  /// Notes that the rank at `place` will enqueue its next operation on `used`. That holds until its next reserve() or
-  /// enqueued(). Returns RONDO_ERROR_INVALID_ARGUMENT, and has no effect, if an operation of another rank that waits
-  /// for this one would run before it.
+  /// Records that the rank at `place` will enqueue its next operation on `used`. The record holds until the rank's next
+  /// reserve() or enqueued(). If an operation of another rank would run first and would wait for this one, it records
+  /// nothing and returns RONDO_ERROR_INVALID_ARGUMENT.
   [[nodiscard]] Result<void> reserve(uint32_t place, const UsedStream &used);
-  /// Takes back the rank's reserve(), if there is one.
+  /// Removes the rank's reservation, if there is one.
   void cancel(uint32_t place);
-  /// Notes that the rank at `place` has enqueued an operation, on the stream that it has reserved, if any. `number` is
-  /// that of the collective, or 0 for messages.
+  /// Records that the rank at `place` has enqueued an operation, on its reserved stream if there is one. `number` is
+  /// the number of a collective, or 0 for messages.
   void enqueued(uint32_t place, uint64_t turn, uint64_t number);
 
  private:
   struct Use {
     UsedStream used;
-    uint64_t number = 0;  ///< of the latest collective there
-    uint64_t turn = 0;    ///< of the latest operation there
+    uint64_t number = 0;  ///< of the latest collective on the stream
+    uint64_t turn = 0;    ///< of the latest operation on the stream
   };
   struct Place {
     uint32_t rank = 0;
-    uint64_t number = 0;  ///< of the latest collective that was enqueued
+    uint64_t number = 0;  ///< of the latest collective that this rank enqueued
     std::function<uint64_t()> ended;
-    std::vector<Use> uses;  ///< of operations that may not have ended; one for each stream
+    std::vector<Use> uses;  ///< of operations that may not have ended, one per stream
     Use next;               ///< the reserved one; number 0 if there is none
   };
 

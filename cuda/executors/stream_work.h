@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Work that the copy-engine executor enqueues on a stream, one call of the driver each. In a captured stream each
-// becomes a node of the graph.
+// This file declares work that the copy-engine executor enqueues on a stream. Each function is one call of the driver.
+// In a captured stream each becomes a node of the graph.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,7 @@ struct StreamWork {
   [[nodiscard]] Result<void> wait(DevicePointer word, uint64_t value) const {
     return cuda_check(*driver, driver->stream_wait_value64(stream, word, value, wait_flags), "cuStreamWaitValue64");
   }
-  /// Writes after a fence: a reader of the value sees what the stream did before.
+  /// Writes the value after a fence. A reader of the value sees all earlier work of the stream.
   [[nodiscard]] Result<void> write(DevicePointer word, uint64_t value) const {
     return cuda_check(*driver, driver->stream_write_value64(stream, word, value, write_value_default),
                       "cuStreamWriteValue64");
@@ -47,7 +47,7 @@ struct StreamWork {
 /// `work`: of a stream that has nothing to do.
 [[nodiscard]] inline Result<void> try_capture(const StreamWork &work, CuContext context, DevicePointer word) {
   const CudaDriver &driver = *work.driver;
-  // Relaxed: it forbids nothing to the other threads of the process.
+  // Relaxed, because this mode forbids nothing to other threads of the process.
   RONDO_TRY(cuda_check(driver, driver.stream_begin_capture(work.stream, CaptureMode::relaxed), "cuStreamBeginCapture"));
   auto taken = work.wait(word, 0);
   if (taken.ok()) taken = work.write(word, 0);

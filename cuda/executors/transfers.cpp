@@ -15,7 +15,7 @@ namespace rondo::cuda {
 namespace {
 
 constexpr uint64_t list_memory_bytes = 512 << 10;
-// The budget of blocks counts the shared memory of a block that runs a plan.
+// The budget counts blocks with the shared memory that running a plan needs.
 static_assert(device::transfer_shared_bytes(2 * batch_ranks_max * message_channels_max, 1) <=
               device::shared_bytes_for(channel_lanes_max, device::ll_scratch_bytes_for(ll_slot_bytes)));
 
@@ -36,9 +36,9 @@ device::DeviceTransfer device_transfer(const DeviceBatch &batch, const DeviceBat
   return made;
 }
 
-/// Returns the count in a word of TransferReport, or 0 if it is of another batch.
+/// Returns the count in a word of TransferReport, or 0 if the word is about another batch.
 uint32_t count_in(const uint64_t &word, uint64_t turn) {
-  const uint64_t value = memory::load_relaxed(word);  // it only says what is waited for
+  const uint64_t value = memory::load_relaxed(word);  // only informs what a batch waits for
   return static_cast<uint32_t>(value >> 32) == static_cast<uint32_t>(turn) ? static_cast<uint32_t>(value) : 0;
 }
 
@@ -95,7 +95,7 @@ std::optional<uint64_t> Transfers::take_list(uint64_t bytes, uint64_t ended_turn
   return lists_.take(bytes);
 }
 
-/// Returns memory for the batch's list.
+/// Returns memory for the batch's list. If there is none, it waits some seconds for operations to end.
 Result<device::DeviceTransfer *> Transfers::make_list(const DeviceMessages &messages,
                                                       const std::function<uint64_t()> &ended_turn) {
   const uint64_t bytes = messages.batch->parts().size() * sizeof(device::DeviceTransfer);
@@ -119,7 +119,7 @@ Result<void> Transfers::launch(const DeviceMessages &messages, const device::Dev
   const DeviceBatch &batch = *messages.batch;
   device::TransferOperation operation;
   operation.base = base;
-  // Blocks of a collective go by the links of collectives, so that they never meet messages.
+  // Blocks of a collective use the links of collectives, so they never meet messages.
   const SegmentShape &shape = segment_.shape();
   operation.ends = reinterpret_cast<device::DeviceLinkEnds *>(messages.blocks ? segment_.ends_address(0, 0)
                                                                                : segment_.message_ends_address());

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The batches of messages of one rank on a device: a kernel each (cuda/kernels/transfer.h). A short list of transfers
-// is in the kernel's parameter. A longer one lies in memory of the host, which the kernel reads.
+// This file runs a rank's batches of messages on a device, with one kernel for each batch (cuda/kernels/transfer.h).
+// The kernel's parameter holds a short list of transfers. A longer list is in host memory, which the kernel reads.
 #pragma once
 
 #include <cstdint>
@@ -44,15 +44,15 @@ class TransferWords : public BatchProgress {
 
 class Transfers final : public TransferWords {
  public:
-  /// Loads nothing: `kernels` has the kernel. `block_count` is the most blocks of a batch, which are claimed. Null: the
-  /// ranks exchange no messages.
+  /// Makes the object, or returns null if the ranks exchange no messages. `kernels` has the kernel. `block_count` is
+  /// the most blocks of a batch, which are claimed already.
   [[nodiscard]] static Result<std::unique_ptr<Transfers>> make(const PrimaryContext &context, const KernelSet &kernels,
                                                                const Segment &segment, uint32_t block_count);
   Transfers(const Transfers &) = delete;
   Transfers &operator=(const Transfers &) = delete;
 
-  /// Launches a batch. `base` has what every kernel of the rank gets. ended_turn() returns the turn up to which
-  /// operations have ended. If the memory for lists is in use, this waits some seconds for operations to end.
+  /// Launches a batch. `base` has the parameters that every kernel of the rank gets. ended_turn() returns the turn up
+  /// to which operations have ended. If the memory for lists is in use, this waits some seconds for operations to end.
   [[nodiscard]] Result<void> launch(const DeviceMessages &messages, const device::DeviceOperation &base,
                                     const std::function<uint64_t()> &ended_turn, CuStream stream);
 
@@ -72,7 +72,7 @@ class Transfers final : public TransferWords {
   HostMemory words_;  ///< of TransferReport
   HostMemory memory_;  ///< for lists
   Arena lists_;
-  std::deque<List> held_;  ///< of batches that may run, in the order of turns; a list of a graph stays
+  std::deque<List> held_;  ///< lists of batches that may run, by turn; a graph's list stays
 };
 
 }  // namespace rondo::cuda

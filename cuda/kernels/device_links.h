@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// The protocols as the interpreter calls them, by a group of threads. Thread 0 moves all counters and polls for credit;
-// in `simple` it polls for full slots, too. A vote passes the result to the others. The ends of a link lie in memory.
-// They are written after the barrier that precedes the publication of a slice, and read between the next vote and the
-// next such barrier (interpreter.h). In `ll`, every thread polls its part of the slots before the vote. So thread 0
-// moves the receiving ends on before that barrier.
+// This file implements the protocols as the interpreter calls them, for a group of threads. Thread 0 moves all counters
+// and polls for credit. With `simple` it also polls for full slots. A vote passes the result to the other threads. The
+// ends of a link are in memory. They are written after the barrier that precedes the publication of a slice. They are
+// read between the next vote and the next such barrier (interpreter.h). With `ll`, every thread polls its part of the
+// slots before the vote. So thread 0 advances the receiving ends before that barrier.
 //
-// No thread sleeps on a device: flags are acquire and release. Buffers are exported by address only, to peers in the
+// No thread sleeps on a device, so flags are acquire and release. Buffers are exported only by address, to peers in the
 // same address space.
 #pragma once
 
@@ -15,21 +15,21 @@
 
 namespace rondo::device {
 
-/// The part of its channel that a lane has.
+/// A lane's part of its channel.
 struct LaneLinks {
   DeviceLinkEnds *const *ends = nullptr;
   const LaneProgram *program = nullptr;
   std::byte *scratch = nullptr;
   uint32_t scratch_bytes = 0;
   uint32_t poll_count = 1;
-  uint64_t counters[2] = {};  ///< of the slots that this slice is posted in, as each thread has taken them
+  uint64_t counters[2] = {};  ///< slots to which this slice is posted, as each thread has claimed them
 
   [[nodiscard]] RONDO_HD DeviceLinkEnds &at(LinkIndex link) const { return *ends[link]; }
   [[nodiscard]] RONDO_HD std::byte *operand(uint32_t which) const { return scratch + which * scratch_bytes; }
   [[nodiscard]] RONDO_HD std::byte *result() const { return scratch + 2 * scratch_bytes; }
 };
 
-/// Returns true as soon as ready() does, after at most poll_count calls. One thread calls it.
+/// Calls ready() up to poll_count times, and returns true as soon as ready() does. One thread calls it.
 template <class Ready>
 [[nodiscard]] RONDO_HD bool poll(uint32_t poll_count, const Ready &ready) {
   for (uint32_t look = 0; look < poll_count; ++look) {
@@ -41,8 +41,8 @@ template <class Ready>
   return false;
 }
 
-/// Returns failed if any thread knows a fault of an operand's slot, otherwise blocked. `first` and `second` say which
-/// slot. Thread 0's `fault` is reported.
+/// Returns failed if any thread knows of a fault in an operand's slot, otherwise blocked. `first` and `second` say
+/// which slot has the fault. Only thread 0's `fault` is reported.
 template <Group G>
 [[nodiscard]] RONDO_HD Progress blocked_or_failed(G group, const Step &step, bool first, bool second, Fault fault,
                                                   LaneState &state) {
@@ -67,7 +67,7 @@ struct GroupSimple {
   RONDO_HD static Progress fetch(G group, LaneLinks &links, LinkIndex link, uint32_t, uint64_t bytes,
                                  uint32_t signature, const std::byte *&operand, Fault &fault) {
     const SimpleReceiver &in = links.at(link).simple_in;
-    const SlotHeader &header = in.header();  // read by all: what thread 0 acquired, the vote passed on
+    const SlotHeader &header = in.header();  // read by all threads: thread 0 acquired it, and the vote passed that on
     if (group.rank() == 0) memory::note(memory::Access::load, &header, sizeof header - sizeof header.sequence);
     fault = fault_of(header, bytes, signature);
     if (fault != Fault::none) return Progress::failed;
@@ -96,7 +96,8 @@ struct GroupSimple {
   template <Group G>
   RONDO_HD static void release(G, LaneLinks &, LinkIndex) {}
 
-  /// Publishes all that the step posts and releases, by one fence on a device, since all was written and read before.
+  /// Publishes everything that the step posts and releases. On a device one fence suffices, because all reads and
+  /// writes are done.
   template <Group G>
   RONDO_HD static void publish(G group, LaneLinks &links, const Step &step) {
     if (group.rank() != 0) return;
@@ -107,8 +108,8 @@ struct GroupSimple {
       if ((step.flags & step_recv) != 0 && link != no_link) links.at(link).simple_in.release(releases);
   }
 
-  /// Returns whether no peer reads this lane's buffers any more. Only one lane sends on a directed link, so only that
-  /// lane waits for it.
+  /// Says whether no peer reads this lane's buffers any more. Only one lane sends on a directed link, so only that lane
+  /// waits for it.
   template <Group G>
   RONDO_HD static bool drained(G group, LaneLinks &links) {
     bool exported = false;
@@ -119,12 +120,12 @@ struct GroupSimple {
   }
 
  private:
-  /// Returns whether all that the step waits for has arrived; thread 0 calls it. Otherwise `faults` are the faults of
-  /// full slots, so that a peer that disagrees is named even if another one never arrives.
+  /// Says whether everything for which the step waits has arrived. Thread 0 calls it. If not, `faults` has the faults
+  /// of full slots, so that a disagreeing peer is named even if another peer never arrives.
   [[nodiscard]] RONDO_HD static bool look(LaneLinks &links, const Step &step, uint64_t bytes, uint32_t signature,
                                           Fault (&faults)[2]) {
     SimpleSender *to[2] = {};
-    SimpleReceiver from[2];  // copies: each poll clobbers memory, and need not load them again
+    SimpleReceiver from[2];  // copies, since each poll clobbers memory, and copies need no new load
     bool waits[2] = {};
     RONDO_UNROLL
     for (uint32_t which = 0; which < 2; ++which) {
@@ -157,9 +158,9 @@ struct GroupSimple {
   }
 };
 
-/// The protocol whose data announces itself. Payloads pass through scratch, and are unpacked and packed there.
+/// The protocol ll, whose data announces itself. Payloads are unpacked into scratch, and packed from there.
 struct GroupLl {
-  /// Polls this thread's part of all operands. One vote covers all operands.
+  /// Polls this thread's part of all operands. One vote covers them all.
   template <Group G>
   RONDO_HD static Progress wait(G group, LaneLinks &links, const Step &step, uint64_t bytes, uint32_t signature,
                                 LaneState &state) {
@@ -174,7 +175,7 @@ struct GroupLl {
     return blocked_or_failed(group, step, first, second, Fault::foreign_slot, state);
   }
 
-  /// Returns the payload, which has been copied out of its slot. Thread 0 gives the slot back at once.
+  /// Returns the payload, which was copied out of its slot. So thread 0 releases the slot at once.
   template <Group G>
   RONDO_HD static Progress fetch(G group, LaneLinks &links, LinkIndex link, uint32_t which, uint64_t, uint32_t,
                                  const std::byte *&operand, Fault &) {
@@ -183,7 +184,7 @@ struct GroupLl {
     return Progress::moved;
   }
 
-  /// Returns one place for all links of a step: the result is packed from there into each slot.
+  /// Returns one piece of scratch for all links of a step. The result is packed from there into each slot.
   RONDO_HD static std::byte *stage(LaneLinks &links, LinkIndex link, uint32_t which) {
     links.counters[which] = links.at(link).ll_out.counter();
     return links.result();
@@ -203,7 +204,7 @@ struct GroupLl {
   template <Group G>
   RONDO_HD static void publish(G, LaneLinks &, const Step &) {}
 
-  /// Waits until all have posted; then thread 0 reports the end.
+  /// Waits until all threads have posted. Then thread 0 reports the end.
   template <Group G>
   RONDO_HD static bool drained(G group, LaneLinks &) {
     group.sync();

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// A collective of all ranks in one kernel, if they are threads of one process on one device and share launches
-// (cuda/executors/launch_group.h). It runs after what is on the streams of all of them, and before what follows there.
-// So no thread of it waits for a flag or a place, and its blocks need not be resident at once. Each input is read once
-// and each output written once, in rank order, as load_store does in shared buffers. The result is the same bit for
-// bit.
+// This file runs a collective of all ranks in one kernel, if the ranks are threads of one process on one device and
+// share launches (cuda/executors/launch_group.h). The kernel runs after earlier work on the streams of all ranks, and
+// before later work there. So no thread waits for a flag or a place, and the blocks need not be resident at once. Like
+// load_store in shared buffers, the kernel reads each input once and writes each output once, in rank order. The result
+// has the same bits.
 //
-// Ordering  ends of kernels order what lies in the buffers. Rank 0 does E2 (run.h) for all blocks, and each rank has an
-// E3. The kernel does not check how earlier kernels ended: what it touches is in the order of its owner's stream.
+// Ordering  Ends of kernels order accesses to the buffers. Rank 0 does E2 (run.h) for all blocks, and each rank has an
+//           E3. The kernel does not check how earlier kernels ended, because what it touches is ordered by its owner's
+//           stream.
 #pragma once
 
 #include <cstddef>
@@ -23,16 +24,16 @@ struct JointRank {
   std::byte *recv = nullptr;
   DeviceProgress *progress = nullptr;
   DeviceResult *result = nullptr;
-  uint64_t number = 0;  ///< of its operation
+  uint64_t number = 0;  ///< number of its operation
 };
 
 /// The parameter of a joint kernel.
 struct JointOperation {
-  JointRank ranks[ranks_per_kernel_max];  ///< from rank_count on, copies of rank 0's
-  uint64_t count = 0;                     ///< elements: of the vector, or of a block
+  JointRank ranks[ranks_per_kernel_max];  ///< from rank_count on, copies of rank 0's entry
+  uint64_t count = 0;                     ///< elements of the vector, or of a block
   uint32_t rank_count = 0;
-  uint32_t block_count = 1;  ///< of the grid; with blocks of ranks, the same number for each
-  uint32_t word_count = 0;   ///< of an all-reduce of few words of 8 bytes, at whole words, or 0
+  uint32_t block_count = 1;  ///< of the grid; if ranks have blocks of data, a multiple of rank_count
+  uint32_t word_count = 0;   ///< for an all-reduce of a few aligned words of 8 bytes; otherwise 0
   uint32_t divisor = 0;
   LoadStoreCollective collective = LoadStoreCollective::all_reduce;
   uint32_t root = 0;
@@ -46,11 +47,11 @@ static_assert(sizeof(JointRank) == 40 && sizeof(JointOperation) == 360 && offset
   return shared_bytes_for(1, 0) + ranks_per_kernel_max * static_cast<uint32_t>(sizeof(PartBuffers));
 }
 
-/// Each small element needs a lot of code.
+/// This is false for small elements, each of which would need much code.
 template <class Reduction>
 inline constexpr bool has_joint_words = !is_copy<Reduction> && sizeof(typename Reduction::Storage) > 1;
 
-/// Reduces words of an all-reduce, one for each thread. The loads of all operands are under way together.
+/// Reduces words of an all-reduce, one per thread. The loads of all operands are in flight together.
 template <class Reduction, Group G>
 RONDO_HD void reduce_words(G group, const JointOperation &operation, uint32_t block) {
   const uint32_t last = operation.rank_count - 1;
@@ -76,11 +77,11 @@ RONDO_HD void reduce_words(G group, const JointOperation &operation, uint32_t bl
   }
 }
 
-/// Runs a block's part of the vector, or of one rank's block where there are blocks of ranks.
+/// Runs a block's part of the vector. If ranks have blocks of data, it is a part of one rank's block.
 template <class Reduction, Group G>
 RONDO_HD void run_joint_part(G group, const JointOperation &operation, uint32_t block, PartBuffers *buffers) {
   using Storage = typename Reduction::Storage;
-  constexpr uint64_t chunk_elements = (uint64_t{1} << 30) / sizeof(Storage);  // whose bytes fit into 32 bits
+  constexpr uint64_t chunk_elements = (uint64_t{1} << 30) / sizeof(Storage);  // so that their bytes fit into 32 bits
   const uint32_t rank_count = operation.rank_count;
   const uint32_t parts = has_blocks(operation.collective) ? operation.block_count / rank_count : operation.block_count;
   const SharedRoute route = make_route(operation.collective, rank_count, block / parts, operation.root,
@@ -102,8 +103,8 @@ RONDO_HD void run_joint_part(G group, const JointOperation &operation, uint32_t 
   }
 }
 
-/// Reports the start of a replay. The host does not know of replays, and must not free what one still uses. `ends` is
-/// of the rank that is the thread's number.
+/// Reports the start of a replay. Without it the host would not know of the replay, and might free what the replay
+/// still uses. Each thread's `ends` belongs to the rank with the thread's number.
 template <Group G>
 RONDO_HD void begin_joint(G group, const JointOperation &operation, const KernelEnds &ends) {
   if (operation.captured == 0) return;
@@ -114,8 +115,8 @@ RONDO_HD void begin_joint(G group, const JointOperation &operation, const Kernel
   }
 }
 
-/// Reports the end to the host for every rank; the block that ends last does so. `ends` is of the rank that is the
-/// thread's number.
+/// Reports the end to the host for every rank, in the block that ends last. Each thread's `ends` belongs to the rank
+/// with the thread's number.
 template <Group G>
 RONDO_HD void end_joint(G group, const JointOperation &operation, const KernelEnds &ends) {
   if constexpr (memory::is_kept(memory::Site::load_store_end_barrier)) group.sync();  // results before their report
@@ -134,15 +135,15 @@ RONDO_HD void end_joint(G group, const JointOperation &operation, const KernelEn
   }
 }
 
-/// Runs a block's whole work. `shared`: joint_shared_bytes().
+/// Runs all work of a block. `shared` is its shared memory, joint_shared_bytes().
 template <class Reduction, Group G>
 RONDO_HD void run_joint(G group, const JointOperation &operation, uint32_t block, std::byte *shared) {
-  KernelEnds ends{};  // loaded beside the operands, and used after the results
+  KernelEnds ends{};  // loaded together with the operands, and used after the results
   if (group.rank() < operation.rank_count) ends = load_ends(*operation.ranks[group.rank()].progress);
   if constexpr (has_joint_words<Reduction>) {
     if (operation.word_count != 0) {
       reduce_words<Reduction>(group, operation, block);
-      if (block == 0) begin_joint(group, operation, ends);  // its loads wait for no other
+      if (block == 0) begin_joint(group, operation, ends);  // its loads wait for nothing
       return end_joint(group, operation, ends);
     }
   }

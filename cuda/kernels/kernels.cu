@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kernels for devices: a line each around the bodies in run.h, load_store.h and joint.h, and their group.
+// This file defines the kernels for devices. A kernel is one line that calls a body of a header in this folder (list.h,
+// mean.h, transfer.h). The thread groups that run the bodies are here, too.
 #include "cuda/kernels/list.h"
 #include "cuda/kernels/mean.h"
 #include "cuda/kernels/scale.h"
@@ -8,8 +9,8 @@
 namespace rondo::device {
 namespace {
 
-/// Threads [begin, begin + size) of a block: whole warps, with a hardware barrier of their own. The lanes of a channel
-/// wait for different peers and must not wait for each other. (Barrier 0 is that of __syncthreads.)
+/// Threads [begin, begin + size) of a block: whole warps that have their own hardware barrier. Lanes of a channel wait
+/// for different peers, so they must not wait for each other. Barrier 0 belongs to __syncthreads.
 struct WarpsGroup {
   uint32_t thread;
   uint32_t thread_count;
@@ -35,9 +36,9 @@ struct WarpsGroup {
   __device__ void relax() const {}
 };
 
-/// float16 by the device's own conversions, an instruction each. As in Float16Format they round to nearest even, keep
-/// subnormals and overflow to infinity. bfloat16's take a few instructions in any case, and devices' float8 conversions
-/// saturate.
+/// float16 with the device's own conversions, one instruction each. Like Float16Format they round to nearest even, keep
+/// subnormals and overflow to infinity. bfloat16 takes a few instructions either way. The device's conversions of
+/// float8 are not used, because they saturate.
 struct DeviceFloat16Element {
   using Storage = uint16_t;
   using Accumulator = float;
@@ -53,7 +54,7 @@ struct DeviceFloat16Element {
   }
 };
 
-/// All threads of a grid, for what needs no barrier.
+/// All threads of a grid, for bodies that need no barrier.
 struct GridGroup {
   [[nodiscard]] __device__ uint32_t rank() const { return blockIdx.x * blockDim.x + threadIdx.x; }
   [[nodiscard]] __device__ uint32_t size() const { return gridDim.x * blockDim.x; }
@@ -75,12 +76,12 @@ struct OnDevice<RankReduction<Float16Element, Op>> {
 };
 
 constexpr uint32_t warp_threads = 32;
-/// The launch bounds ask for at least one such block on a multiprocessor. Otherwise ptxas saves registers for more, and
-/// spills.
+/// Launch bounds request that at least one block of this size fits on a multiprocessor. Otherwise ptxas saves registers
+/// for more blocks, and spills.
 constexpr uint32_t block_threads_max = 512;
 
-/// Copies the block's operation to shared memory, where its fields have fixed addresses. If they were read from the
-/// parameters, each access would need registers to select the rank. All threads of the block call it.
+/// Copies the block's operation to shared memory, where its fields have fixed addresses. Reading them from the
+/// parameters would need registers to select the rank. All threads of the block call it.
 __device__ const DeviceOperation &own_operation(const DeviceOperations &operations) {
   __shared__ __align__(16) std::byte own[sizeof(DeviceOperation)];
   const auto *const from = reinterpret_cast<const uint64_t *>(&operations.of_block(blockIdx.x));
@@ -90,7 +91,7 @@ __device__ const DeviceOperation &own_operation(const DeviceOperations &operatio
   return *reinterpret_cast<const DeviceOperation *>(own);
 }
 
-/// Runs a block: each lane of its channel by the same number of whole warps.
+/// Runs a block. Each lane of its channel is run by the same number of whole warps.
 template <class Protocol, class ListedReducer>
 __device__ void run_block(const DeviceOperations &operations) {
   using Reducer = typename OnDevice<ListedReducer>::Type;

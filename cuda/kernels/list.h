@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// This list has every kernel once: the image for devices and the library for emulated blocks are both made of it.
-//     rondo_run_PROTOCOL_copy      collectives that move and do not reduce, whatever the type
-//     rondo_run_PROTOCOL_TYPE      the others, with the operation as a parameter; TYPE as rondo_type_string() says
+// This list names every kernel once. The image for devices and the library for emulated blocks are both made from it.
+//
+//     rondo_run_PROTOCOL_copy        collectives that only move data, of any type
+//     rondo_run_PROTOCOL_TYPE        collectives that reduce; the operation is a parameter
 //     rondo_run_one_shot_TYPE_OP     an all-reduce by load_store and one_shot
 //     rondo_run_load_store_TYPE_OP   any other collective that reduces, by load_store
-//     rondo_run_load_store_copy      one that moves, by load_store
-//     rondo_run_joint_TYPE_OP        any collective that reduces, of all ranks in one kernel
-//     rondo_run_joint_copy           one that moves, likewise
-//     rondo_reduce_TYPE            one slice of a reduction, for the copy-engine executor, likewise
-//     OP is as rondo_op_string() says; avg is run as sum
+//     rondo_run_load_store_copy      a collective that only moves data, by load_store
+//     rondo_run_joint_TYPE_OP        a collective that reduces, for all ranks in one kernel
+//     rondo_run_joint_copy           a collective that only moves data, for all ranks in one kernel
+//     rondo_reduce_TYPE              one slice of a reduction, for the copy-engine executor; it has that parameter, too
+// TYPE is as in rondo_type_string() and OP as in rondo_op_string(). avg runs as sum.
 #pragma once
 
 #include "cuda/kernels/joint.h"
@@ -21,7 +22,7 @@
   X(rondo_run_##protocol##_##type, Protocol, ::rondo::device::GroupReducer<__VA_ARGS__>)
 
 #ifdef RONDO_SAMPLE_KERNELS
-/// Enough types to check the machine code of every architecture without compiling all of it.
+/// These types suffice to check the machine code of every architecture without compiling all kernels.
 #define RONDO_FOR_TYPES(EACH, X, protocol, Protocol)              \
   EACH(X, protocol, Protocol, bfloat16, ::rondo::Bfloat16Element) \
   EACH(X, protocol, Protocol, float32, ::rondo::Element<float>)
@@ -45,7 +46,7 @@
   X(rondo_run_##protocol##_copy, Protocol, ::rondo::device::GroupCopier) \
   RONDO_FOR_TYPES(RONDO_KERNELS_OF_TYPE, X, protocol, Protocol)
 
-/// X(name, Protocol, Reducer...) for each kernel.
+/// Expands X(name, Protocol, Reducer...) for each kernel that runs plans.
 #define RONDO_KERNELS(X)                                             \
   RONDO_KERNELS_OF_PROTOCOL(X, simple, ::rondo::device::GroupSimple) \
   RONDO_KERNELS_OF_PROTOCOL(X, ll, ::rondo::device::GroupLl)
@@ -56,15 +57,15 @@
   X(rondo_run_##stem##_##type##_min, ::rondo::device::RankReduction<__VA_ARGS__, ::rondo::MinOp>)   \
   X(rondo_run_##stem##_##type##_max, ::rondo::device::RankReduction<__VA_ARGS__, ::rondo::MaxOp>)
 
-/// X(name, Reduction...) for each kernel of load_store, but one_shot's.
+/// Expands X(name, Reduction...) for each kernel of load_store, except kernels of one_shot.
 #define RONDO_LOAD_STORE_KERNELS(X)                          \
   X(rondo_run_load_store_copy, ::rondo::device::RankCopy) \
   RONDO_FOR_TYPES(RONDO_RANK_REDUCTIONS_OF_TYPE, X, load_store, void)
 
-/// X(name, Reduction...) for each kernel of one_shot by load_store.
+/// Expands X(name, Reduction...) for each kernel of load_store by one_shot.
 #define RONDO_ONE_SHOT_KERNELS(X) RONDO_FOR_TYPES(RONDO_RANK_REDUCTIONS_OF_TYPE, X, one_shot, void)
 
-/// X(name, Reduction...) for each joint kernel.
+/// Expands X(name, Reduction...) for each joint kernel.
 #define RONDO_JOINT_KERNELS(X)                          \
   X(rondo_run_joint_copy, ::rondo::device::RankCopy) \
   RONDO_FOR_TYPES(RONDO_RANK_REDUCTIONS_OF_TYPE, X, joint, void)
@@ -72,5 +73,5 @@
 #define RONDO_REDUCE_OF_TYPE(X, protocol, Protocol, type, ...) \
   X(rondo_reduce_##type, ::rondo::device::GroupReducer<__VA_ARGS__>)
 
-/// X(name, Reducer...) for each reducing kernel.
+/// Expands X(name, Reducer...) for each kernel that reduces a slice.
 #define RONDO_REDUCE_KERNELS(X) RONDO_FOR_TYPES(RONDO_REDUCE_OF_TYPE, X, reduce, void)

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kernels of load_store are collectives without steps or links. load_store_one_shot.h has the all-reduce by
-// one_shot. Any collective runs in the buffers of ranks that share them (load_store_shared.h). Otherwise it runs
-// through the places of all ranks (load_store_two_shot.h). load_store_place.h has the layout and the order of accesses.
-// A block has one channel, and all of its threads are a group. They reduce in rank order, and round small floats
-// once, as load_store does on the host (docs/numerics.md).
+// This file has the bodies of load_store's kernels, which are collectives without steps or links. load_store_one_shot.h
+// has the all-reduce by one_shot. Ranks that share their buffers run any collective in these buffers
+// (load_store_shared.h). Otherwise a collective uses the places of all ranks (load_store_two_shot.h).
+// load_store_place.h describes the layout and the order of accesses. A block runs one channel, and all of its threads
+// are one group. Like load_store on the host, kernels reduce in rank order and round small floats once
+// (docs/numerics.md).
 #pragma once
 
 #include <cstdint>
@@ -14,24 +15,24 @@
 
 namespace rondo::device {
 
-/// Shared memory of a block: what thread 0 needs at the end, and the group's work in places. PartBuffers for each rank
-/// follow it.
+/// The shared memory of a block: what thread 0 needs at the end, and what the group needs to use places. PartBuffers
+/// for each rank follow it.
 struct LoadStoreMemory {
   KernelEnds ends;
   PlaceRoute route;
-  Agreement agreed;  ///< likewise thread 0's alone: a register less while parts are reduced
+  Agreement agreed;  ///< for thread 0 only: this saves a register while parts are reduced
 };
 
-/// Returns the shared memory of a block: what its group has for itself, and what it knows of each rank.
+/// Returns the shared memory of a block in bytes: a LoadStoreMemory, and PartBuffers for each rank.
 [[nodiscard]] RONDO_HD constexpr uint32_t load_store_shared_bytes(uint32_t rank_count) {
   return shared_bytes_for(1, 0) + static_cast<uint32_t>(sizeof(LoadStoreMemory) + rank_count * sizeof(PartBuffers));
 }
 
-/// Reduces or copies `count` elements, `at` bytes after the addresses in `buffers`. All threads call it.
+/// Reduces or copies `count` elements that begin `at` bytes after the addresses in `buffers`. All threads call it.
 template <class Reduction, Group G>
 RONDO_HD void run_part(G group, const PartBuffers *buffers, uint32_t input_count, uint32_t output_count, size_t at,
                        uint32_t count, uint32_t divisor) {
-  // A copy counts in which bits the addresses differ from the operand's.
+  // A copy needs to know in which bits the addresses differ from the operand's address.
   const uint64_t origin = is_copy<Reduction> ? GroupArgs::address(buffers[0].input) : 0;
   uint64_t addresses = 0;
   RONDO_KEEP_LOOP
@@ -49,8 +50,9 @@ RONDO_HD void run_part(G group, const PartBuffers *buffers, uint32_t input_count
     reduce_part<Reduction>(group, operands, addresses, count);
 }
 
-/// Runs all parts of this rank. In shared buffers `buffers` has their addresses, and `output_count` is the number of
-/// results of each. In places a turn contributes chunk n, makes the result of n - 1 and gathers n - 2. False: stop.
+/// Runs all parts of this rank. In shared buffers, `buffers` has the addresses, and each part has `output_count`
+/// results. In places, a turn contributes chunk n, computes the result of chunk n - 1, and gathers chunk n - 2. Returns
+/// false to stop.
 template <class Reduction, Group G>
 [[nodiscard]] RONDO_HD bool run_parts(G group, const LoadStoreOperation &operation, uint32_t channel,
                                       const PlaceRoute &route, PartBuffers *buffers, uint32_t output_count,
@@ -77,7 +79,7 @@ template <class Reduction, Group G>
   return true;
 }
 
-/// Runs a block's whole work, except for a one_shot. `shared`: load_store_shared_bytes().
+/// Runs all work of a block, except a one_shot. `shared` is its shared memory, load_store_shared_bytes().
 template <class Reduction, Group G>
 RONDO_HD void run_load_store(G group, const LoadStoreOperation &operation, uint32_t channel, std::byte *shared) {
   const bool may_share = operation.mode == LoadStoreMode::shared;
@@ -92,7 +94,7 @@ RONDO_HD void run_load_store(G group, const LoadStoreOperation &operation, uint3
     const bool in_places = agreed == Agreement::in_places;
     if (group.rank() == 0) memory.agreed = agreed;
     if (in_places) {
-      if (group.rank() == 0)  // nobody else writes that counter
+      if (group.rank() == 0)  // no other thread writes that counter
         memory.route = make_place_route(operation, load_store_count_in(memory::load_relaxed(
                                                        operation.place(operation.rank).contributed(channel))));
       group.sync();
@@ -104,7 +106,7 @@ RONDO_HD void run_load_store(G group, const LoadStoreOperation &operation, uint3
     if (may_share)
       done = done && leave(group, operation, channel, memory.agreed);
     else if constexpr (memory::is_kept(memory::Site::load_store_end_barrier))
-      group.sync();  // before thread 0 reports
+      group.sync();  // all threads must be done before thread 0 reports
   }
   if (group.rank() == 0)
     report(operation.base, 1, done ? 0 : pack_verdict(Outcome::stopped, Fault::none, 0), 0,

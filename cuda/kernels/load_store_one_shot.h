@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// one_shot by load_store: each rank posts all it has, and reduces what all have posted. Payloads are moved by words of
-// 8 bytes, a pair of units each; the last word is padded with zeros. Ordering: load_store_place.h.
+// This file implements one_shot by load_store: each rank posts all its data, and reduces what all ranks have posted.
+// Payloads move in words of 8 bytes, which are pairs of units. The last word is padded with zeros. load_store_place.h
+// describes the ordering.
 #pragma once
 
 #include <cstddef>
@@ -12,7 +13,7 @@
 
 namespace rondo::device {
 
-/// Returns word `index` of a payload of `bytes` bytes, at whatever address.
+/// Returns word `index` of a payload of `bytes` bytes. The payload need not be aligned.
 [[nodiscard]] RONDO_HD inline uint64_t load_word(const std::byte *payload, uint32_t bytes, uint32_t index) {
   const uint32_t begin = index * word_bytes;
   const std::byte *const at = payload + begin;
@@ -44,11 +45,11 @@ RONDO_HD inline void store_word(std::byte *payload, uint32_t bytes, uint32_t ind
   for (uint32_t byte = 0; byte < here; ++byte) at[byte] = static_cast<std::byte>(word >> (8 * byte));
 }
 
-/// Each small element needs a lot of code.
+/// This is false for small elements, each of which would need much code.
 template <class Reduction>
 inline constexpr bool has_short_posts = sizeof(typename Reduction::Storage) > 1;
 
-/// A payload that is posted, and the words of it that a channel has.
+/// A posted payload, and the words of it that belong to a channel.
 struct Payload {
   uint32_t bytes;
   uint32_t word_count;
@@ -67,7 +68,7 @@ struct Post : Payload {
   uint32_t flag;
 };
 
-/// Returns a word of a payload as it is posted.
+/// Returns a word of a payload in the form in which it is posted.
 [[nodiscard]] RONDO_HD inline memory::Pair pair_of(uint64_t word, uint32_t flag) {
   return {ll::pack(static_cast<uint32_t>(word), flag), ll::pack(static_cast<uint32_t>(word >> 32), flag)};
 }
@@ -77,7 +78,8 @@ struct Post : Payload {
 
 [[nodiscard]] RONDO_HD inline bool must_sweep(uint64_t number) { return number > 1 && number % ll::sweep_period < 2; }
 
-/// Clears the rest of the area of the post, so that no unit of a longer post can have a flag that returns.
+/// Clears the rest of the post's area. Otherwise a unit of an earlier, longer post could have the flag when it is used
+/// again.
 template <Group G>
 RONDO_HD void sweep(G group, const LoadStoreOperation &operation, const Post &post, uint32_t channel) {
   const LoadStorePlace own = operation.place(operation.rank);
@@ -92,14 +94,14 @@ RONDO_HD void sweep(G group, const LoadStoreOperation &operation, const Post &po
     memory::store_relaxed(own.header(post.number, unused), 0);
 }
 
-/// Writes the post (P). Data announces itself, so the header comes first and no thread waits for it after the data.
-/// `first` is the thread's first word.
+/// Writes the post (P1, P2). The data announces itself, so the header is written first, and no thread waits for it
+/// after the data. `first` is the thread's first word.
 template <Group G>
 RONDO_HD void write_post(G group, const LoadStoreOperation &operation, const Post &post, uint32_t channel,
                          uint64_t first) {
   const LoadStorePlace own = operation.place(operation.rank);
   uint64_t *const units = own.units(post.number);
-  if (group.rank() + 1 == group.size())  // before all units, which it does not wait for; by a thread that has few
+  if (group.rank() + 1 == group.size())  // before all units, for which it does not wait; by a thread with few units
     memory::store_release_unless<memory::Site::load_store_post>(  // P2, pairs with W2
         own.header(post.number, channel), ll::pack(operation.base.buffers.signature, post.flag),
         operation.base.on_one_device != 0);
@@ -112,15 +114,15 @@ RONDO_HD void write_post(G group, const LoadStoreOperation &operation, const Pos
   if (must_sweep(post.number)) sweep(group, operation, post, channel);
 }
 
-/// Returns 0 if both units have the flag. It compares by bits. With a condition for each load ptxas would run short of
-/// predicates, and wait for the first loads before it makes the last.
+/// Returns 0 if both units have the flag. It compares bits. If each load had its own condition, ptxas would run short
+/// of predicates and wait for the first loads before the last ones are issued.
 [[nodiscard]] RONDO_HD inline uint32_t flags_missing(const memory::Pair &pair, uint32_t flag) {
   return (ll::flag_in(pair.first) ^ flag) | (ll::flag_in(pair.second) ^ flag);
 }
 
-/// Does W1 of word `index` of all ranks, its own included, and reduces it into `result`. False: something has not
-/// arrived. All loads of a turn are in flight together, and the last rank's loads overlap with the turn before. The
-/// loads of beside() are in flight with them.
+/// Does W1 of word `index` for all ranks, including this one, and reduces it into `result`. Returns false if something
+/// has not arrived. All loads of a turn are in flight together, with the loads of beside(). The last rank's loads
+/// overlap with the turn before.
 template <class Reduction, class Beside>
 [[nodiscard]] RONDO_HD bool reduce_word(const LoadStoreOperation &operation, const Post &post, uint32_t index,
                                         const Beside &beside, uint64_t &result) {
@@ -162,10 +164,10 @@ template <class Reduction, class Beside>
   return true;
 }
 
-/// The peers' headers as a thread sees them.
+/// The headers of the peers, as polled by one thread.
 struct HeaderLooks {
-  uint32_t peer;      ///< the one that it polls now
-  uint64_t seen = 0;  ///< of that peer, as it was when polled last
+  uint32_t peer;      ///< the peer that it polls now
+  uint64_t seen = 0;  ///< header of that peer at the latest poll
 
   [[nodiscard]] RONDO_HD bool has(uint32_t flag) const { return ll::flag_in(seen) == flag; }
   RONDO_HD void look(const LoadStoreOperation &operation, const Post &post, uint32_t channel, bool on_one_device) {
@@ -174,8 +176,8 @@ struct HeaderLooks {
   }
 };
 
-/// Reduces the thread's words from `index` on, and polls its headers. The last threads of a group poll headers, since
-/// short posts give them no words. Returns Look::ready if all are done.
+/// Reduces the thread's words from `index` on, and polls its headers. The last threads of a group poll headers, because
+/// they have no words in short posts. Returns Look::ready if everything is done.
 template <class Reduction, Group G>
 [[nodiscard]] RONDO_HD Look finish_post(G group, const LoadStoreOperation &operation, const Post &post,
                                         uint32_t channel, uint32_t &index, HeaderLooks &headers) {
@@ -185,7 +187,7 @@ template <class Reduction, Group G>
     memory::Attempt attempt;
     const bool found = reduce_word<Reduction>(
         operation, post, index,
-        [&] {  // an acquire would hold the other looks up
+        [&] {  // an acquire would delay the other polls
           if (operation.base.on_one_device != 0 && headers.peer < operation.rank_count() &&
               headers.peer != operation.rank && !headers.has(post.flag))
             headers.look(operation, post, channel, true);
@@ -200,14 +202,14 @@ template <class Reduction, Group G>
     if (!headers.has(post.flag)) headers.look(operation, post, channel, operation.base.on_one_device != 0);
     if (!headers.has(post.flag)) return Look::waits;
     const uint32_t signature = ll::data_of(headers.seen);
-    headers.seen = 0;  // of the next peer
+    headers.seen = 0;  // for the next peer
     return signature == operation.base.buffers.signature ? Look::ready : tell_foreign(operation, of);
   });
   return looked == Look::ready && index < post.end ? Look::waits : looked;
 }
 
-/// Makes the compiler compute the address here. It would compute what a condition uses at that condition, in each turn
-/// of a loop.
+/// Makes the compiler compute the address here. Otherwise it computes the address where a condition uses it, in each
+/// turn of a loop.
 [[nodiscard]] RONDO_HD inline const uint64_t *reckoned_here(const uint64_t *at) {
 #if defined(__CUDA_ARCH__)
   asm volatile("" : "+l"(at));
@@ -215,9 +217,9 @@ template <class Reduction, Group G>
   return at;
 }
 
-/// Does the first polls of a short post, and computes all that a turn of them needs before. Returns true if the
-/// thread's word `index`, if it has one, is reduced and stored, and its header, if it polls one, has arrived with the
-/// same operation.
+/// Does the first polls of a short post, after computing everything that a turn needs. Returns true if this thread is
+/// done: its word `index`, if it has one, is reduced and stored. Its header, if it polls one, has arrived with the same
+/// operation.
 template <class Reduction, uint32_t ranks>
 [[nodiscard]] RONDO_HD bool reduce_short_post(const LoadStoreOperation &operation, uint64_t number, uint32_t index,
                                               bool has_word, const uint64_t *header) {
@@ -259,18 +261,18 @@ template <class Reduction, uint32_t ranks>
   return true;
 }
 
-/// The state of a one_shot before run_one_shot() continues it. It is the same in all threads, except for the difference
-/// between `posted` and `reduced`.
+/// The progress of a one_shot when run_one_shot() continues it. All threads have the same value, except that some may
+/// have `posted` and others `reduced`.
 enum class ShortPass : uint8_t {
   none,     ///< nothing is posted
-  posted,   ///< no thread has two words, and this one's is still to be reduced, if it has one
-  reduced,  ///< likewise, and this one's is
-  ended     ///< so are all, and the end is reported
+  posted,   ///< each thread has at most one word, and this thread has not reduced its word
+  reduced,  ///< each thread has at most one word, and this thread has reduced its word
+  ended     ///< all threads have reduced their words, and the end is reported
 };
 
-/// Runs a post of at most one word for each thread, among two, four or eight ranks. A call of a few bytes takes as long
-/// as its instructions, and so does a turn of polls. Cases that need more instructions are left to the caller: the call
-/// fails, is swept (or is the first one), or waits for long. `before`: A1.
+/// Runs a post of at most one word per thread, among two, four or eight ranks. The time of a call of a few bytes is the
+/// time of its instructions, so polls must be short, too. The caller handles the cases that need more instructions: the
+/// call fails, is the first one or clears its area, or waits for long. `before` is the result of A1.
 template <class Reduction, Group G>
 [[nodiscard]] RONDO_HD ShortPass run_short_post(G group, const LoadStoreOperation &operation, uint32_t channel,
                                                 const memory::Pair &before, const KernelEnds &ends) {
@@ -295,7 +297,7 @@ template <class Reduction, Group G>
                                pair_of(word, flag));
   if (group.rank() == 0 && channel == 0) begin_operation(base, ends.kernels);
   const uint32_t peer = group.size() - 1 - group.rank();
-  const bool has_header = on_one_device && peer < ranks && peer != operation.rank;  // an acquire would hold looks up
+  const bool has_header = on_one_device && peer < ranks && peer != operation.rank;  // an acquire would delay polls
   const uint64_t *const header = has_header ? &operation.place(peer).header(number, channel) : nullptr;
   const bool reduced = ranks == 8   ? reduce_short_post<Reduction, 8>(operation, number, index, has_word, header)
                        : ranks == 2 ? reduce_short_post<Reduction, 2>(operation, number, index, has_word, header)
@@ -311,8 +313,8 @@ template <class Reduction, Group G>
   return reduced ? ShortPass::reduced : ShortPass::posted;
 }
 
-/// Runs a block's whole work. Only two loads, which are under way together, stand before the post. They are the first
-/// word, and whether a kernel before this one failed, with the number of posts. `shared`: load_store_shared_bytes().
+/// Runs all work of a block. Only two loads precede the post, and they are in flight together: the first word, and the
+/// pair of told_verdict and the number of posts. `shared` is its shared memory, load_store_shared_bytes().
 template <class Reduction, Group G>
 RONDO_HD void run_one_shot(G group, const LoadStoreOperation &operation, uint32_t channel, std::byte *shared) {
   const DeviceProgress &progress = *operation.base.progress;
@@ -332,7 +334,7 @@ RONDO_HD void run_one_shot(G group, const LoadStoreOperation &operation, uint32_
   } else {
     const uint64_t first = index < payload.end ? load_word(operation.base.buffers.send.data, bytes, index) : 0;
     if (!failed) write_post(group, operation, post, channel, first);
-    // It runs after the post, because the release of the post would wait for an earlier store to the host.
+    // This runs after the post, because the post's release would otherwise wait for this store to the host.
     if (group.rank() == 0) begin(operation, channel, ends, ends_in(shared));
   }
   HeaderLooks headers{group.size() - 1 - group.rank()};

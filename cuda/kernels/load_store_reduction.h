@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reduces one operand of every rank, in rank order: ((x0 x1) x2) ... Operands come as pieces of several elements: 16
-// bytes, 8 bytes, or one element. Small floats are kept in float32 between operands and rounded once, at the end.
-//
-// If there is only one operand, it copies the bytes.
+// This file reduces one operand of every rank, in rank order: ((x0 x1) x2) ... Operands are processed in pieces of 16
+// bytes, 8 bytes, or one element. Between operands small floats are kept in float32, and they are rounded once, at the
+// end. If there is only one operand, its bytes are copied.
 #pragma once
 
 #include <cstddef>
@@ -16,7 +15,7 @@
 
 namespace rondo::device {
 
-/// Pieces of a part as they lie in memory.
+/// A piece that is loaded and stored as a vector.
 struct VectorPiece {
   using Piece = Vector;
   [[nodiscard]] RONDO_HD static Piece load(const std::byte *at) { return memory::load_vector(at); }
@@ -29,25 +28,25 @@ struct ElementPiece {
   RONDO_HD static void store(std::byte *at, const Piece &piece) { store_aligned<alignment>(at, piece); }
 };
 
-/// Takes the place of a reduction: bytes of one rank go to others unchanged.
+/// Copies the bytes of one rank to others unchanged, where a reduction is expected.
 struct RankCopy {
   using Storage = uint8_t;
 };
 template <class Reduction>
 inline constexpr bool is_copy = std::is_same_v<Reduction, RankCopy>;
 
-/// A part of the vector of all ranks. operand(rank) returns the begin of that rank's part, and output(which) the begin
-/// of one copy of the result.
+/// A part of the vector of all ranks. operand(rank) returns the beginning of that rank's part, and output(which) the
+/// beginning of one copy of the result.
 template <class Operand, class Output>
 struct RankOperands {
   const Operand &operand;
   const Output &output;
-  uint32_t rank_count;  ///< at least 2; of a copy 1
+  uint32_t rank_count;  ///< at least 2, but 1 for a copy
   uint32_t output_count;
   uint32_t divisor;
 };
 
-/// Moves the first of `values` to the end.
+/// Moves the first of `values` to the end, and the others one position forward.
 template <uint32_t count, class Value>
 RONDO_HD void rotate(Value (&values)[count]) {
   const Value first = values[0];
@@ -56,8 +55,8 @@ RONDO_HD void rotate(Value (&values)[count]) {
   values[count - 1] = first;
 }
 
-/// Calls use(turn) for each of `turns` pieces. If the code of an operand is long, it exists once, for piece 0. Then
-/// bring() moves the next piece to position 0, since a variable cannot choose a register.
+/// Calls use(turn) for each of `turns` pieces. If the code of an operand is long, it is generated once, for position 0.
+/// Then bring() moves the next piece to position 0, because a variable cannot select a register.
 template <uint32_t turns, bool rotates, class Use, class Bring>
 RONDO_HD void for_each_turn(const Use &use, const Bring &bring) {
   if constexpr (rotates) {
@@ -72,9 +71,9 @@ RONDO_HD void for_each_turn(const Use &use, const Bring &bring) {
   }
 }
 
-/// Reduces pieces [0, end) by a group, `turns` of each thread at a time. All loads of these pieces, from at_once ranks
-/// and the last rank, come before the first use. An output may be an operand: a thread reads all operands of a piece
-/// before it writes the piece, and no other thread touches it.
+/// Reduces pieces [0, end) by a group, each thread `turns` pieces at a time. All loads of these pieces, from at_once
+/// ranks and the last rank, precede the first use. An output may be an operand: a thread reads all operands of a piece
+/// before it writes the piece, and no other thread touches the piece.
 template <class Reduction, class Access, uint32_t at_once, uint32_t turns, Group G, class Operands>
 RONDO_HD void reduce_pieces(G group, const Operands &of, uint32_t begin, uint32_t end) {
   using Piece = typename Access::Piece;
@@ -89,7 +88,7 @@ RONDO_HD void reduce_pieces(G group, const Operands &of, uint32_t begin, uint32_
       for (uint32_t turn = 0; turn < turns; ++turn)
         if (has(turn)) to[turn] = Access::load(from + at(turn));
     };
-    Piece results[turns]{};  // first the last rank's operands
+    Piece results[turns]{};  // at first the operands of the last rank
     typename Reduction::template Partial<Piece> partial[turns]{};
     load(of.operand(last), results);
     RONDO_KEEP_LOOP
@@ -128,9 +127,9 @@ RONDO_HD void reduce_pieces(G group, const Operands &of, uint32_t begin, uint32_
   }
 }
 
-/// Reduces vectors [0, end) of two ranks, without a division, as long as every thread of the group has a full turn.
-/// Returns how many. The loads of the next turn are in flight while a turn is stored. No other thread or turn touches
-/// its vectors.
+/// Reduces vectors [0, end) of two ranks, without a division, while every thread of the group has a full turn. Returns
+/// how many vectors it reduced. The loads of the next turn are in flight while a turn is stored. No other thread or
+/// turn touches its vectors.
 template <class Reduction, uint32_t turns, Group G, class Operands>
 [[nodiscard]] RONDO_HD uint32_t reduce_pairs(G group, const Operands &of, uint32_t end) {
   const uint32_t step = turns * group.size(), stop = end / step * step;
@@ -171,8 +170,8 @@ template <class Reduction, uint32_t turns, Group G, class Operands>
   return stop;
 }
 
-/// Reduces vectors [0, end) of small floats of two ranks. Each partial result is used at once, so more vectors are in
-/// flight than reduce_pieces() has registers for.
+/// Reduces vectors [0, end) of small floats of two ranks. Each partial result is used at once. So more vectors can be
+/// in flight than in reduce_pieces(), which would run out of registers.
 template <class Reduction, uint32_t turns, Group G, class Operands>
 RONDO_HD void reduce_wide_pairs(G group, const Operands &of, uint32_t end) {
   RONDO_KEEP_LOOP
@@ -214,9 +213,9 @@ RONDO_HD void reduce_part(G group, const Operands &of, uint64_t addresses, uint3
   if (addresses % vector_bytes == 0 && (Reduction::divides_pieces || of.divisor == 0)) {
     const uint32_t vectors = count * static_cast<uint32_t>(sizeof(Storage)) / vector_bytes;
     in_vectors = vectors * (vector_bytes / static_cast<uint32_t>(sizeof(Storage)));
-    // 8 vectors of a thread are under way, with 256 threads 32 KiB of a block: few ranks want more pieces. (Where small
-    // elements take a lot of code, four of the last rank and four of one other.) Partial results of small floats take
-    // registers, and more of them the smaller the floats are.
+    // A thread has 8 vectors in flight, so a block of 256 threads has 32 KiB. With few ranks that takes more pieces. If
+    // small elements need much code, 4 vectors are from the last rank and 4 from another. Partial results of small
+    // floats take registers, and the smaller the floats, the more registers they take.
     if constexpr (Reduction::is_wide) {
       if (of.rank_count == 2)
         reduce_wide_pairs<Reduction, 4>(group, of, vectors);
@@ -235,8 +234,8 @@ RONDO_HD void reduce_part(G group, const Operands &of, uint64_t addresses, uint3
   reduce_pieces<Reduction, ElementPiece<Storage, sizeof(Storage)>, Reduction::at_once, 1>(group, of, in_vectors, count);
 }
 
-/// Copies pieces [0, end) from `offset` on. Each thread has as many loads in flight as in a reduction. An output that
-/// is the operand stays as it is.
+/// Copies pieces [0, end) from `offset` on. Each thread has as many loads in flight as in a reduction. If an output is
+/// the operand, nothing is written there.
 template <class Access, Group G, class Operands>
 RONDO_HD void copy_pieces(G group, const Operands &of, uint32_t offset, uint32_t end) {
   using Piece = typename Access::Piece;
@@ -261,7 +260,8 @@ RONDO_HD void copy_pieces(G group, const Operands &of, uint32_t offset, uint32_t
   }
 }
 
-/// Copies `bytes` of a part to all outputs. `difference`: the address bits in which an output and the operand differ.
+/// Copies `bytes` of a part to all outputs. `difference` has the bits in which addresses of outputs differ from the
+/// operand's address.
 template <Group G, class Operands>
 RONDO_HD void copy_part(G group, const Operands &of, uint64_t difference, uint32_t bytes) {
   using Word = ElementPiece<uint32_t, sizeof(uint32_t)>;

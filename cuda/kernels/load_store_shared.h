@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// load_store where all ranks read and write each other's buffers. Each input is read once and each output written once,
-// and nothing is copied on the way.
-//     all_reduce, reduce, broadcast   rank r has the r-th part of each channel's share: for all, or for the root
+// This file implements load_store for ranks that read and write each other's buffers. Each input is read once and each
+// output is written once, without copies in between.
+//     all_reduce, reduce, broadcast   rank r handles the r-th part of each channel's share, for all ranks or the root
 //     reduce_scatter                  rank r reduces block r of all ranks
 //     all_gather                      rank r stores its block with all ranks
-// If one rank cannot read another's buffers, all go through their places (load_store_two_shot.h). The order of
-// accesses, and why no buffer is touched after its owner's kernel: load_store_place.h.
+// If one rank cannot read another's buffers, all ranks use their places (load_store_two_shot.h). The order of accesses
+// is in load_store_place.h, which also says why no rank touches a buffer after its owner's kernel.
 #pragma once
 
 #include <cstddef>
@@ -17,14 +17,15 @@
 
 namespace rondo::device {
 
-/// The ranks whose buffers a part is read from and written to, and the offset of a rank's block there, in bytes.
+/// The ranks from whose buffers a part is read, the ranks into whose buffers it is written, and the offset of a rank's
+/// block there, in bytes.
 struct SharedRoute {
   uint32_t first_input, input_count;
   uint32_t first_output, output_count;
   uint64_t input_block, output_block;
 };
 
-/// Returns the route of rank `own` among `all`.
+/// Returns the route of rank `own` among `all` ranks.
 [[nodiscard]] RONDO_HD inline SharedRoute make_route(LoadStoreCollective collective, uint32_t all, uint32_t own,
                                                      uint32_t root, uint64_t block_bytes) {
   switch (collective) {
@@ -39,19 +40,19 @@ struct SharedRoute {
 enum class Gate : uint8_t {
   waits,
   open,
-  closed,  ///< not all have arrived, and no rank waits for them any more
-  failed   ///< all have arrived, one of them without its part
+  closed,  ///< not all have arrived, and no rank waits for the others any more
+  failed   ///< all have arrived, at least one of them without doing its part
 };
 
-/// Returns the state of a gate; thread 0 calls it. `target` is the value of `word` when all have arrived.
+/// Returns the state of a gate. Thread 0 calls it. `target` is the count of `word` when all have arrived.
 [[nodiscard]] RONDO_HD inline Gate look_at_gate(uint64_t word, uint64_t target) {
   if (word % gate_failed >= target) return word < gate_failed ? Gate::open : Gate::failed;
   return word >= gate_closed ? Gate::closed : Gate::waits;
 }
 
-/// Takes the arrival back, unless all have arrived meanwhile. Thread 0 of a rank that gives up calls it.
+/// Takes this rank's arrival back, unless all have arrived meanwhile. Thread 0 of a rank that gives up calls it.
 [[nodiscard]] RONDO_HD inline Gate close_gate(uint64_t &gate, uint64_t target) {
-  for (;;) {  // bounded by the arrivals of the others, and their leave: each fails an exchange once
+  for (;;) {  // each arrival or leave of another rank makes at most one exchange fail
     const uint64_t word = memory::load_acquire(gate);  // B2
     const Gate seen = look_at_gate(word, target);
     if (seen != Gate::waits) return seen;
@@ -59,9 +60,9 @@ enum class Gate : uint8_t {
   }
 }
 
-/// Passes the gate `word` of rank 0's place; every thread gets the same result. If `gives_up`, thread 0 checks whether
-/// it must stop, otherwise only whether a peer is lost. Without `has_part` the rank arrives for the others' sake, and
-/// no rank gets through. Only thread 0's values of both count.
+/// Passes the gate `word` of rank 0's place. All threads get the same result. If `gives_up`, thread 0 checks whether it
+/// must stop, otherwise only whether a peer is lost. If `has_part` is false, the rank arrives only so that others do
+/// not wait, and no rank passes successfully. Only the values of thread 0 count.
 template <memory::Site arrival, Group G>
 [[nodiscard]] RONDO_HD bool pass_gate(G group, const LoadStoreOperation &operation, uint64_t &word, bool gives_up,
                                       bool has_part) {
@@ -73,7 +74,7 @@ template <memory::Site arrival, Group G>
     target = (before / operation.rank_count() + 1) * operation.rank_count();
   }
   bool told = false;
-  for (;;) {  // bounded by the deadline, at which the host sets the abort word, or all come; see load_store_place.h
+  for (;;) {  // ends when all arrive, or at the deadline, when the host sets the abort word; see load_store_place.h
     Gate seen = Gate::open;
     if (group.rank() == 0)
       (void)poll(operation.base.poll_count, [&] {
@@ -95,16 +96,16 @@ template <memory::Site arrival, Group G>
   }
 }
 
-/// The continuation after the first gate.
+/// The continuation of the operation after the first gate.
 enum class Agreement : uint8_t {
   stop,
-  nothing,     ///< reads and writes nothing, but waits at the second gate: others may still use this rank's buffers
-  in_buffers,  ///< all ranks read and write each other's
-  in_places    ///< a rank cannot be reached: all ranks pass their parts on through places
+  nothing,     ///< reads and writes nothing, but waits at the second gate, because others may use its buffers
+  in_buffers,  ///< all ranks read and write each other's buffers
+  in_places    ///< a buffer cannot be reached, so all ranks use their places
 };
 
-/// Does B1 and B2. All ranks reach the same result, with one exception. A rank that finds a region withdrawn returns
-/// `nothing` where others return in_buffers. Fills `buffers` in, for all threads.
+/// Does B1 and B2, and sets `buffers` for all threads. All ranks get the same result, with one exception: a rank that
+/// finds a region withdrawn returns `nothing`, while others return in_buffers.
 template <Group G>
 [[nodiscard]] RONDO_HD Agreement agree(G group, const LoadStoreOperation &operation, uint32_t channel,
                                        const SharedRoute &route, PartBuffers *buffers) {
@@ -126,10 +127,10 @@ template <Group G>
     in_places |= !load_store_can_be_read(seen);
     const uint64_t send = operation.address_of(rank, memory::load_relaxed(window.send));
     const uint64_t recv = operation.address_of(rank, memory::load_relaxed(window.recv));
-    // The region was withdrawn meanwhile, and a graph that was captured with it was launched.
+    // The region was withdrawn, but a graph that was captured with it was launched.
     const bool withdrawn = operation.regions != nullptr && load_store_can_be_read(seen) && (send == 0 || recv == 0);
     const uint32_t input = rank - route.first_input, output = rank - route.first_output;  // before them far too large
-    const bool own = rank == operation.rank;  // which peers need not see where they do not touch it
+    const bool own = rank == operation.rank;  // peers need not see buffers that they do not touch
     const Buffers &of_own = operation.base.buffers;
     if (input < route.input_count)
       buffers[input].input = reinterpret_cast<const std::byte *>(
@@ -141,21 +142,21 @@ template <Group G>
     if (withdrawn) (void)tell_foreign(operation, rank, Fault::withdrawn);
     any_withdrawn |= withdrawn;
   }
-  // If one rank differs from another, each has one that differs from its own, so either all continue or none does. But
-  // ranks clear the entry of a withdrawn region one after the other. One that has not done so yet continues, in memory
-  // whose owner waits for it to close it, and in this rank's buffers.
+  // If one rank has another operation, each rank sees an operation that differs from its own, so all ranks stop. With
+  // withdrawn regions it differs, because ranks clear the entry one after the other. A rank that has not cleared it yet
+  // continues. It may use the withdrawn memory, whose owner waits for it to close the memory, and this rank's buffers.
   if (group.any(foreign || any_withdrawn))
     return group.any(foreign || in_places) ? Agreement::stop : Agreement::nothing;
   return group.any(in_places) ? Agreement::in_places : Agreement::in_buffers;
 }
 
-/// Does B4 and B5. Thread 0 alone reads `agreed`.
+/// Does B4 and B5. Only thread 0 reads `agreed`.
 template <Group G>
 [[nodiscard]] RONDO_HD bool leave(G group, const LoadStoreOperation &operation, uint32_t channel,
                                   const Agreement &agreed) {
   if constexpr (memory::is_kept(memory::Site::load_store_leave_barrier)) group.sync();
   const Agreement known = group.rank() == 0 ? agreed : Agreement::stop;
-  const bool gives_up = known == Agreement::in_places;  // where a peer may never leave
+  const bool gives_up = known == Agreement::in_places;  // then a peer may never leave
   return pass_gate<memory::Site::load_store_leave>(group, operation, operation.place(0).left(channel), gives_up,
                                                    known != Agreement::nothing);
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// load_store through the places of all ranks. A channel's share of the vector is passed over in chunks, and rank r
-// reduces the r-th part of each chunk for all, as two_shot does. Other collectives leave out what they do not need, and
-// wait and publish alike. Ordering: load_store_place.h.
+// This file implements load_store through the places of all ranks. A channel's share of the vector is processed in
+// chunks. Rank r reduces the r-th part of each chunk for all ranks, as in two_shot. Other collectives omit work that
+// they do not need, but wait and publish in the same way. load_store_place.h describes the ordering.
 #pragma once
 
 #include <cstddef>
@@ -13,7 +13,7 @@
 
 namespace rondo::device {
 
-/// A channel's share of the vector, in chunks; rank r reduces the r-th part of each chunk.
+/// A channel's share of the vector, in chunks. Rank r reduces the r-th part of each chunk.
 struct Share {
   Range all;
   uint64_t chunk_elements;
@@ -29,10 +29,12 @@ struct Share {
   }
 };
 
-/// A line of a device's cache. 32 threads load 4 lines at once, or 5 if the data begins within a line.
+/// The size of a line of a device's cache, in bytes. 32 threads load 4 lines at once, or 5 if their data begins within
+/// a line.
 inline constexpr uint32_t device_line_bytes = 128;
 
-/// Makes a share whose parts begin at whole lines: of the caller's buffers if these are shared, otherwise of places.
+/// Makes a share whose parts begin at whole lines. These are lines of the callers' buffers if ranks share them,
+/// otherwise of places.
 template <class Storage>
 [[nodiscard]] RONDO_HD Share make_share(const LoadStoreOperation &operation, uint32_t channel, bool in_places) {
   const uint64_t chunk_elements = in_places ? operation.chunk_elements : operation.shared_chunk_elements;
@@ -46,34 +48,33 @@ template <class Storage>
   return {all, chunk_elements, partition.align_elements, operation.rank_count(), chunks};
 }
 
-/// The buffers of a part, in shared memory of a block. The first entries have the inputs, and the first entries have
-/// the outputs, as many as there are of each.
+/// The buffers of a part, in shared memory of a block. Input i is in entry i, and so is output i.
 struct PartBuffers {
   const std::byte *input;
   std::byte *output;
 };
 
-/// Returns whether the collective has blocks. If so, the parts of a chunk are of one block each.
+/// Says whether the collective has one block for each rank. Then each part of a chunk belongs to one block.
 [[nodiscard]] RONDO_HD constexpr bool has_blocks(LoadStoreCollective collective) {
   return collective == LoadStoreCollective::reduce_scatter || collective == LoadStoreCollective::all_gather;
 }
-/// Returns a rank's part of a chunk, within a block if there are blocks.
+/// Returns a rank's part of a chunk. If there are blocks, the range is within a block.
 [[nodiscard]] RONDO_HD inline Range part_of(const LoadStoreOperation &operation, const Share &share, uint32_t index,
                                             uint32_t rank) {
   return has_blocks(operation.collective) ? share.chunk(index) : share.part(index, rank);
 }
 
-/// The work of this rank with the places. It lies in shared memory of a block, because it is needed between loops that
-/// use all registers. Each chunk has a part for each rank, and the rank computes the result of its part.
-///     all_reduce, reduce, reduce_scatter   all contribute the parts of the others; each reduces its own
-///     broadcast                            the root contributes; each passes its own part on
-///     all_gather                           each passes on what it sends
+/// The work of this rank with the places. It is in shared memory of a block, because loops between its uses need all
+/// registers. Each chunk has a part for each rank, and the rank computes the result of its part.
+///     all_reduce, reduce, reduce_scatter   each rank contributes the parts of the others, and reduces its own part
+///     broadcast                            the root contributes, and each rank passes its own part on
+///     all_gather                           each rank passes on what it sends
 struct PlaceRoute {
-  uint64_t send_block, recv_block, area_block;  ///< elements from one rank's part to the next; side by side if 0
-  uint32_t chunks;                              ///< those before this operation
+  uint64_t send_block, recv_block, area_block;  ///< elements from one rank's part to the next; 0 if parts are adjacent
+  uint32_t chunks;                              ///< chunks before this operation
   bool contributes;
-  bool has_result;  ///< peers want it
-  bool has_recv;    ///< this rank does
+  bool has_result;  ///< peers need this rank's result
+  bool has_recv;    ///< this rank needs results
   bool gathers;
 };
 
@@ -89,7 +90,7 @@ struct PlaceRoute {
   }
 }
 
-/// One channel's way through the places.
+/// The work of one channel with the places.
 template <class Reduction, Group G>
 struct Places {
   using Storage = typename Reduction::Storage;
@@ -118,7 +119,7 @@ struct Places {
     return operation.places[rank] + operation.geometry.result_at(channel, route.chunks + index);
   }
 
-  /// Copies to `to`, and bytes that only move also to `also`, unless that is null.
+  /// Copies to `to`. A collective that only moves data also copies to `also`, unless that is null.
   RONDO_HD void copy(uint64_t count, const std::byte *from, std::byte *to, std::byte *also) const {
     if (count == 0) return;
     if constexpr (is_copy<Reduction>) {
@@ -138,7 +139,7 @@ struct Places {
     }
   }
 
-  /// Does C: contributes what the others make results of.
+  /// Does C: contributes data from which the other ranks make results.
   RONDO_HD void contribute(uint32_t index) const {
     if (route.contributes) {
       const bool blocks = has_blocks(operation.collective);
@@ -152,7 +153,7 @@ struct Places {
                                          : Range{own_end, all.begin + all.count - own_end};
         const uint32_t rank = blocks ? piece : 0;
         copy(range.count, send_at(range.begin, rank), contribution_at(operation.rank, index, range.begin, rank),  // C1
-             is_copy<Reduction> ? recv_at(range.begin, 0) : nullptr);  // the root's own
+             is_copy<Reduction> ? recv_at(range.begin, 0) : nullptr);  // the root's own output
       }
     }
     if constexpr (memory::is_kept(memory::Site::load_store_contribute_barrier)) group.sync();
@@ -162,7 +163,8 @@ struct Places {
           load_store_counter(route.chunks + index + 1, operation.base.buffers.signature));
   }
 
-  /// Does R: stores in `buffers` where this rank's part of the chunk is, when all have contributed. False: stop.
+  /// Does R: waits until all have contributed, and then stores in `buffers` where this rank's part of the chunk is.
+  /// Returns false to stop.
   [[nodiscard]] RONDO_HD bool begin_part(uint32_t index, PartBuffers *buffers) const {
     const Range own = part(index, operation.rank);
     const auto input_of = [&](uint32_t rank) -> const std::byte * {
@@ -199,8 +201,8 @@ struct Places {
           operation.place(operation.rank).reduced(channel), load_store_counter(route.chunks + index + 1, 0));
   }
 
-  /// Does G: gathers the others' results of the chunk. Ranks that want none wait for them, too, since the reuse of
-  /// areas depends on it. False: stop.
+  /// Does G: gathers the other ranks' results of the chunk. Ranks that need no results wait for them, too, because the
+  /// reuse of areas depends on that. Returns false to stop.
   [[nodiscard]] RONDO_HD bool gather(uint32_t index) const {
     uint32_t peer = group.rank();
     const bool come = repeat_until_ready(group, operation, [&] {

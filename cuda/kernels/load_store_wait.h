@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The parameter of a kernel of load_store, and the waits of its threads. Each thread polls poll_count times for what it
-// needs itself, and then votes. So a group continues when all of its threads are ready. It stops as a whole if a thread
-// has met another operation, or thread 0 an abort.
+// This file has the parameter of a load_store kernel, and the waits of its threads. Each thread polls up to poll_count
+// times for what it needs itself, and then votes. So a group continues when all of its threads are ready. The whole
+// group stops if a thread finds another operation, or thread 0 an abort.
 #pragma once
 
 #include <cstddef>
@@ -16,44 +16,45 @@ namespace rondo::device {
 enum class LoadStoreMode : uint32_t {
   two_shot,
   one_shot,
-  shared,  ///< of ranks that read and write each other's buffers; two_shot if one of these cannot be read
+  shared,  ///< in buffers of all ranks; through places as two_shot if one buffer cannot be read
 };
 
-/// Collectives of `two_shot` and `shared`; one_shot is for all-reduce alone.
+/// The collectives of `two_shot` and `shared`. one_shot is only for all-reduce.
 enum class LoadStoreCollective : uint32_t { all_reduce, reduce, reduce_scatter, all_gather, broadcast };
 
-inline constexpr uint32_t word_bytes = 8;  ///< one_shot: of a payload, which a thread posts at once
+inline constexpr uint32_t word_bytes = 8;  ///< one_shot: the part of a payload that a thread posts at once
 
-/// The addresses of a post by one_shot of whole words among two, four or eight ranks, of buffers at whole words. The
-/// host computes them, so that a kernel need not do so before it posts. A post is short if a group has a thread for
+/// The addresses of a one_shot post that consists of whole words, among two, four or eight ranks, with buffers aligned
+/// to words. The host computes them, so that a kernel can post at once. Such a post is short: a group has a thread for
 /// each word and for each rank.
 struct ShortPost {
-  uint64_t *units = nullptr;         ///< of even posts
-  PaddedCounter *headers = nullptr;  ///< of even posts, one for each channel
+  uint64_t *units = nullptr;         ///< for even posts
+  PaddedCounter *headers = nullptr;  ///< for even posts, one for each channel
   uint32_t units_of_area = 0;        ///< the distance to the units of odd posts
-  uint32_t word_count = 0;           ///< of all channels; 0 if the post is not like that
+  uint32_t word_count = 0;           ///< words of all channels; 0 if the post is not short
 };
 
-/// The parameter of every kernel of load_store. The grid has one block a channel.
+/// The parameter of every kernel of load_store. The grid has one block per channel.
 struct LoadStoreOperation {
   DeviceOperation base;                               ///< without channels and scratch; lane_count counts channels
-  std::byte *places[load_store_rank_count_max] = {};  ///< of each rank, as this one maps them
+  std::byte *places[load_store_rank_count_max] = {};  ///< address of each rank's place for this rank
   LoadStoreGeometry geometry;
-  uint64_t count = 0;           ///< elements: of the vector, or of a block
+  uint64_t count = 0;           ///< elements of the vector, or of a block
   uint64_t chunk_elements = 0;  ///< of a channel's chunk in two_shot, or of each block in one; a multiple of 64 bytes
-  uint64_t shared_chunk_elements = 0;  ///< likewise in `shared`, of any size; whole lines if it is a multiple of them
+  uint64_t shared_chunk_elements = 0;  ///< the same in `shared`, of any size; a multiple of a line has whole lines
   uint32_t rank = 0;
   LoadStoreMode mode = LoadStoreMode::two_shot;
   LoadStoreCollective collective = LoadStoreCollective::all_reduce;
   uint32_t root = 0;
-  uint32_t can_be_read = 1;  ///< 0 in `shared`: kernels on other devices cannot read this rank's buffers
-  uint32_t post_words = 0;   ///< of a channel in one_shot; the last ones may have fewer
+  uint32_t can_be_read = 1;  ///< 0 if, in `shared`, kernels on other devices cannot read this rank's buffers
+  uint32_t post_words = 0;   ///< words of a channel in one_shot; the last channels may have fewer
   ShortPost short_post;
-  uint64_t posted_send = 0, posted_recv = 0;  ///< of `shared`: these, as the rank's window has them
-  const uint64_t *regions = nullptr;          ///< where this rank sees each one of all; null if windows have addresses
+  uint64_t posted_send = 0, posted_recv = 0;  ///< for `shared`: the buffers as in the rank's window
+  const uint64_t *regions = nullptr;          ///< this rank's addresses of all regions; null if windows have addresses
 
   [[nodiscard]] RONDO_HD uint32_t rank_count() const { return geometry.rank_count; }
-  /// Returns where this rank sees the address `posted` in a window of `of`. 0: it does not see that region.
+  /// Returns this rank's address for the address `posted` in a window of rank `of`. It is 0 if this rank has not opened
+  /// that region.
   [[nodiscard]] RONDO_HD uint64_t address_of(uint32_t of, uint64_t posted) const {
     if (regions == nullptr) return posted;
     const uint64_t region = memory::load_relaxed(regions[of * region_count_max + (posted >> region_shift)]);
@@ -67,7 +68,7 @@ static_assert(offsetof(LoadStoreOperation, geometry) == 728 && offsetof(LoadStor
 
 enum class Look : uint8_t { ready, waits, stop };
 
-/// Records that this thread has met another operation of `peer`, or another fault. The first verdict stays.
+/// Records that this thread found another operation of `peer`, or another fault. Only the first verdict is kept.
 [[nodiscard]] RONDO_HD inline Look tell_foreign(const LoadStoreOperation &operation, uint32_t peer,
                                                 Fault fault = Fault::foreign_slot) {
   const uint64_t verdict = pack_verdict(Outcome::fault, fault, peer);
@@ -75,20 +76,20 @@ enum class Look : uint8_t { ready, waits, stop };
   return Look::stop;
 }
 
-/// Returns the ends in a block's shared memory, which are for thread 0.
+/// Returns the KernelEnds in a block's shared memory, for thread 0.
 [[nodiscard]] RONDO_HD inline KernelEnds &ends_in(std::byte *shared) {
   return *reinterpret_cast<KernelEnds *>(shared + shared_bytes_for(1, 0));
 }
 
-/// Begins the kernel; thread 0 calls it once. It keeps in `ends` what it needs at its end, since it would wait for a
-/// load then.
+/// Begins the kernel; thread 0 calls it once. It stores in `ends` what it needs at the end, because a load then would
+/// delay it.
 RONDO_HD inline void begin(const LoadStoreOperation &operation, uint32_t channel, const KernelEnds &loaded,
                            KernelEnds &ends) {
   ends = loaded;
   if (channel == 0) begin_operation(operation.base, loaded.kernels);
 }
 
-/// Returns false after a kernel that failed: this one publishes nothing.
+/// Begins the kernel. Returns false if an earlier kernel failed; then this kernel publishes nothing.
 template <Group G>
 [[nodiscard]] RONDO_HD bool may_begin(G group, const LoadStoreOperation &operation, uint32_t channel,
                                       KernelEnds &ends) {
@@ -101,8 +102,8 @@ template <Group G>
   return !group.any(failed);
 }
 
-/// Repeats attempt() until it is ready in all threads. Then all threads see what one of them acquired. Returns false to
-/// stop.
+/// Repeats attempt() until it is ready in all threads. After that all threads see what any of them acquired. Returns
+/// false to stop.
 template <Group G, class Attempt>
 [[nodiscard]] RONDO_HD bool repeat_until_ready(G group, const LoadStoreOperation &operation, Attempt &&attempt) {
   bool told = false;
@@ -118,8 +119,8 @@ template <Group G, class Attempt>
   }
 }
 
-/// Calls look(peer) in turn for the peers that this thread polls, from `peer` on. `peer` moves on to the first that is
-/// not ready.
+/// Calls look(peer) for one after another of the peers that this thread polls, beginning at `peer`. Leaves in `peer`
+/// the first one that is not ready.
 template <Group G, class LookAt>
 [[nodiscard]] RONDO_HD Look look_at_peers(G group, const LoadStoreOperation &operation, uint32_t &peer,
                                           const LookAt &look_at) {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kernels of a mean of integers (src/proto/integer_mean.h). One widens a rank's operands to words, before the plan
-// adds them; the other divides the sums. They wait for nothing, so their blocks need not be resident at once. The order
-// of the stream makes their input complete and publishes their result.
-//     rondo_mean_widen, rondo_mean_narrow: of every integer type, which is an argument, since they need not be fast
+// This file has the kernels for a mean of integers (src/proto/integer_mean.h). One kernel widens a rank's operands to
+// words before the plan adds them. The other one divides the sums. They wait for nothing, so their blocks need not be
+// resident at once. The stream's order makes their input complete and publishes their result.
+//     rondo_mean_widen, rondo_mean_narrow: for all integer types; the type is an argument, since speed does not matter
 #pragma once
 
 #include <cstddef>
@@ -14,7 +14,7 @@
 
 namespace rondo::device {
 
-/// The parameter of both kernels; the threads of the grid share the elements out.
+/// The parameter of both kernels. The threads of the grid divide the elements among them.
 struct MeanOperation {
   const std::byte *from = nullptr;
   std::byte *to = nullptr;
@@ -26,7 +26,7 @@ struct MeanOperation {
 static_assert(std::is_trivially_copyable_v<MeanOperation> && std::is_standard_layout_v<MeanOperation>);
 static_assert(sizeof(MeanOperation) == 40 && offsetof(MeanOperation, rank_count) == 24);
 
-/// Widens. The words are aligned; elements may not be.
+/// Widens elements to words. The words are aligned, but elements may not be.
 struct Widen {
   template <class T, size_t alignment, Group G>
   RONDO_HD static void run_elements(G group, const MeanOperation &operation) {
@@ -89,7 +89,7 @@ RONDO_HD void run_mean(G group, const MeanOperation &operation) {
 
 }  // namespace rondo::device
 
-/// X(name, Direction) for each kernel of a mean of integers.
+/// Expands X(name, Direction) for each kernel of a mean of integers.
 #define RONDO_MEAN_KERNELS(X)                    \
   X(rondo_mean_widen, ::rondo::device::Widen)    \
   X(rondo_mean_narrow, ::rondo::device::Narrow)

@@ -11,7 +11,7 @@ namespace {
 
 constexpr size_t align(size_t bytes) { return (bytes + 15) / 16 * 16; }
 
-/// Offsets at which the parts of an image begin.
+/// The offsets at which the parts of an image begin.
 struct Layout {
   explicit Layout(const Plan &plan) {
     size_t link_count = 0, step_count = 0;
@@ -26,7 +26,7 @@ struct Layout {
   size_t lanes, links, blocks, steps, bytes;
 };
 
-/// Returns a device's address as a pointer for code that the host compiles.
+/// Returns a device's address as a pointer, in code that the host compiles.
 template <class T>
 T *device_pointer(uint64_t address) {
   return reinterpret_cast<T *>(address);
@@ -36,7 +36,7 @@ class Writer {
  public:
   Writer(std::vector<std::byte> &bytes, uint64_t address) : bytes_(bytes), address_(address) {}
 
-  /// Puts `value` at *offset, which moves on; returns its address on the device.
+  /// Stores `value` at *offset, and advances the offset. Returns the value's address on the device.
   template <class T>
   T *put(size_t &offset, const T *values, size_t count) {
     T *const there = device_pointer<T>(address_ + offset);
@@ -82,7 +82,8 @@ LoadStoreCollective load_store_collective(rondo_collective_t collective) {
   return all_reduce;
 }
 
-/// Returns whether a plan of load_store has posts. Other collectives whose choice is one_shot have none.
+/// Says whether a plan of load_store has posts. Only an all-reduce has them, though other collectives may have chosen
+/// one_shot, too.
 bool is_one_shot(const Plan &plan) {
   return load_store_collective(static_cast<rondo_collective_t>(plan.key.signature.collective)) ==
              LoadStoreCollective::all_reduce &&
@@ -98,7 +99,7 @@ std::string reducing_name(const Plan &plan) {
   return type_name(plan) + "_" + rondo_op_string(static_cast<rondo_op_t>(reduce_op(plan)));
 }
 
-/// Returns the bytes of a channel's chunk, or of each block's part of one.
+/// Returns the bytes of a channel's chunk, or of each block's part of a chunk.
 uint64_t place_chunk_bytes(const Plan &plan, const LoadStoreGeometry &geometry) {
   const uint64_t chunk_bytes = std::min<uint64_t>(plan.choice.chunk_bytes, geometry.chunk_bytes);
   if (!uses_blocks(static_cast<rondo_collective_t>(plan.key.signature.collective))) return chunk_bytes;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A plan as a kernel reads it: one piece of memory with everything that does not change from call to call. It is made
-// for the address at which the device will see it. The file also finds the kernel that runs a plan.
+// This file makes the image of a plan that a kernel reads: one piece of memory with everything that does not change
+// from call to call. An image is valid at one device address. The file also finds the kernel that runs a plan.
 #pragma once
 
 #include <cstddef>
@@ -17,20 +17,20 @@
 namespace rondo::device {
 
 struct PlanImage {
-  std::vector<std::byte> bytes;    ///< to be copied to the address it was made for; begins with DeviceChannel[]
+  std::vector<std::byte> bytes;    ///< valid at the address for which it was made; begins with DeviceChannel[]
   uint32_t channel_count = 0;      ///< blocks of the grid
   uint32_t lane_count = 0;         ///< of all channels: DeviceOperation::lane_count
-  uint32_t lanes_per_channel = 0;  ///< the most; they share the shared memory and threads of a block
+  uint32_t lanes_per_channel = 0;  ///< the most; they share the block's shared memory and threads
 };
 
-/// The kernel of messages.
+/// The name of the kernel that runs messages.
 inline constexpr const char *transfer_kernel_name = "rondo_run_transfer_copy";
 
-/// Returns the size of the memory that the plan takes on a device.
+/// Returns how many bytes the plan takes on a device.
 [[nodiscard]] size_t plan_image_bytes(const Plan &plan);
 
-/// Makes the image for `address`, 16-byte aligned, where it will be. `ends_of(channel, peer)` returns the device's
-/// address of the DeviceLinkEnds with that rank.
+/// Makes the image for the device address `address`, which is 16-byte aligned. `ends_of(channel, peer)` returns the
+/// device address of the DeviceLinkEnds with that rank.
 [[nodiscard]] Result<PlanImage> make_plan_image(const Plan &plan, uint64_t address,
                                                 const std::function<uint64_t(uint32_t, uint32_t)> &ends_of);
 
@@ -40,38 +40,38 @@ inline constexpr const char *transfer_kernel_name = "rondo_run_transfer_copy";
   return 0;
 }
 
-/// Returns the operation of the plan's kernel; avg is a sum and a divisor.
+/// Returns the operation of the plan's kernel. For avg it is a sum; the divisor is separate.
 [[nodiscard]] ReduceOp reduce_op(const Plan &plan);
 /// Returns the names of all kernels that run plans with that protocol.
 [[nodiscard]] std::vector<std::string> kernel_names(rondo_protocol_t protocol);
 /// Returns the names of the kernels of load_store.
 [[nodiscard]] std::vector<std::string> load_store_kernel_names();
 
-/// Returns the size of what the plan's kernel takes for an element, if it is a kernel of load_store.
+/// Returns the size of the elements of a plan's kernel of load_store, in bytes.
 [[nodiscard]] uint32_t load_store_element_bytes(const Plan &plan);
 
 /// Returns the names of the joint kernels.
 [[nodiscard]] std::vector<std::string> joint_kernel_names();
-/// Returns the joint kernel that runs a plan of load_store for all ranks, as "rondo_run_joint_float32_sum".
+/// Returns the joint kernel that runs a plan of load_store for all ranks, such as "rondo_run_joint_float32_sum".
 [[nodiscard]] std::string joint_kernel_name(const Plan &plan);
 
-/// Returns the kernel (cuda/kernels/list.h) that runs the plan, as "rondo_run_simple_float32". A kernel of
-/// load_store takes a LoadStoreOperation and no image, the others DeviceOperations.
+/// Returns the kernel (cuda/kernels/list.h) that runs the plan, such as "rondo_run_simple_float32". A kernel of
+/// load_store takes a LoadStoreOperation and no image. The others take DeviceOperations.
 [[nodiscard]] std::string kernel_name(const Plan &plan);
-/// Sets what such a kernel does as operation.rank in its places: its mode, collective, root and sizes.
-/// `shared_chunk_bytes` is the size of a channel's chunk in shared buffers.
+/// Sets in `operation` what such a kernel does as operation.rank with its places: mode, collective, root and sizes.
+/// `shared_chunk_bytes` is the chunk size of a channel in shared buffers.
 void describe_load_store(const Plan &plan, BufferPlace place, uint64_t shared_chunk_bytes,
                          LoadStoreOperation &operation);
-/// Returns the short post of an `operation` that is described otherwise, or an empty one.
+/// Returns the short post of `operation`, whose other members are set, or an empty one.
 [[nodiscard]] ShortPost short_post(const LoadStoreOperation &operation, uint32_t element_bytes);
-/// Drops a short post if the buffers of operation.base do not lie at whole words.
+/// Removes the short post if the buffers of operation.base are not aligned to words.
 void fit_to_buffers(LoadStoreOperation &operation);
 
 /// Returns the names of all kernels that reduce.
 [[nodiscard]] std::vector<std::string> reduce_kernel_names();
 
-/// Returns the kernel that reduces the operands of the plan's steps, as "rondo_reduce_float32". "" if the plan only
-/// moves data, and for a barrier.
+/// Returns the kernel that reduces the operands of the plan's steps, such as "rondo_reduce_float32". It is "" for a
+/// barrier, and if the plan only moves data.
 [[nodiscard]] std::string reduce_kernel_name(const Plan &plan);
 
 }  // namespace rondo::device

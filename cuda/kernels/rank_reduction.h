@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reduces pieces of one operand of every rank, in rank order. A piece is 16 bytes, 8 bytes, or one element. Between
-// operands, small floats are kept in float32. They are rounded once, at the end. A mean of floats scales its operands
-// (src/proto/mean.h).
+// This file reduces pieces of one operand of every rank, in rank order. A piece is 16 bytes, 8 bytes, or one element.
+// Between operands small floats are kept in float32, and they are rounded once, at the end. A mean of floats scales its
+// operands (src/proto/mean.h).
 #pragma once
 
 #include <cstddef>
@@ -13,20 +13,22 @@
 
 namespace rondo::device {
 
-/// ElementType: how a type lies in memory and what it is computed in (src/proto/reducer.h).
+/// Reduces operands of one type. ElementType says how the type is stored, and in which type it is computed
+/// (src/proto/reducer.h).
 template <class ElementType, class Op>
 struct RankReduction {
   using Element = ElementType;
   using Storage = typename Element::Storage;
   using Accumulator = typename Element::Accumulator;
-  /// Divisions of integers are long subroutines: one a loop, not one for each element of a piece.
+  /// False for integers. Their divisions are long subroutines, so a loop has one, and not one for each element of a
+  /// piece.
   static constexpr bool divides_pieces = !std::is_integral_v<Accumulator>;
-  /// Operands of one piece that are under way at once. Each small element needs a lot of code.
+  /// The number of operands of one piece that are in flight at once. Each small element needs much code.
   static constexpr uint32_t at_once = sizeof(Storage) == 1 ? 2 : 4;
   static constexpr uint32_t looks_at_once = sizeof(Storage) == 1 ? 2 : 7;  ///< in one_shot: with the last, eight ranks
   static constexpr bool is_narrow = sizeof(Storage) <= 2;
 
-  /// True: a mean scales its operands, whose sum might be too large for the accumulator.
+  /// True if a mean scales its operands, because their sum might be too large for the accumulator.
   static constexpr bool scales = scales_mean<Op, Accumulator> &&
                                  (sizeof(Storage) == sizeof(Accumulator) || std::is_same_v<Element, Bfloat16Element>);
   static constexpr bool is_wide = sizeof(Accumulator) > sizeof(Storage);  ///< partial results take more registers
@@ -42,12 +44,13 @@ struct RankReduction {
   };
 
  public:
-  /// The partial result between operands. It takes no more registers than an operand if the type is computed in itself.
+  /// The partial result between operands. If the type is computed in itself, it takes no more registers than an
+  /// operand.
   template <class Piece>
   using Partial = std::conditional_t<is_wide, WideElements<Piece>, Piece>;
 
-  /// Returns the partial result that consists of the first rank's operand. `divisor` is the number of ranks for a mean,
-  /// otherwise 0.
+  /// Returns the partial result after the first rank's operand. For a mean `divisor` is the number of ranks, otherwise
+  /// 0.
   template <class Piece>
   [[nodiscard]] RONDO_HD static Partial<Piece> begin(const Piece &first, [[maybe_unused]] uint32_t divisor) {
     if constexpr (!is_wide && !scales) return first;
@@ -82,7 +85,7 @@ struct RankReduction {
     }
   }
 
-  /// Returns the result after the operand of the last rank. Divides it by `divisor`, unless that is 0.
+  /// Returns the result after the operand of the last rank. If `divisor` is not 0, divides by it.
   template <class Piece>
   [[nodiscard]] RONDO_HD static Piece finish(const Partial<Piece> &partial, const Piece &last, uint32_t divisor) {
     if constexpr (is_wide) {
@@ -101,8 +104,8 @@ struct RankReduction {
   template <class Piece>
   static constexpr uint32_t element_count = static_cast<uint32_t>(sizeof(Piece) / sizeof(Storage));
 
-  /// Loads an operand of any rank. All are scaled alike, since no partial result is stored. float32 holds all sums
-  /// of float16 and float8.
+  /// Loads an operand of any rank. Operands of all ranks are scaled in the same way, because no partial result is
+  /// stored. Sums of float16 and float8 always fit in float32.
   [[nodiscard]] RONDO_HD static Accumulator load(Storage stored, uint32_t divisor) {
     const Accumulator value = Element::load(stored);
     if constexpr (scales) return value * mean_scale_of<Accumulator>(divisor);
@@ -113,7 +116,7 @@ struct RankReduction {
     else return divide(sum, divisor);
   }
 
-  /// Reduces two operands of a type that is computed in itself. `last`: divides by `divisor`, unless that is 0.
+  /// Reduces two operands of a type that is computed in itself. If `last`, divides by `divisor` unless that is 0.
   template <bool last, class Piece>
   [[nodiscard]] RONDO_HD static Piece reduce_native(const Piece &partial, const Piece &next, uint32_t divisor) {
     const auto first = __builtin_bit_cast(Elements<Piece>, partial);
@@ -132,7 +135,7 @@ struct RankReduction {
     return piece;
   }
 
-  /// Divides integers: one element, or a word of them. Vectors of them are never divided.
+  /// Divides integers: one element, or a word of elements. Vectors of integers are never divided.
   template <class Piece>
   [[nodiscard]] RONDO_HD static Piece divide_elements(const Piece &piece, uint32_t divisor) {
     if constexpr (sizeof(Piece) == sizeof(Storage)) {

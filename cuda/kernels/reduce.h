@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// The reducer of a group of threads: reduces the operands of a step and writes the result to all its outputs in one
-// pass. Bit for bit what src/engine/reduction/reduction.h promises (docs/numerics.md): from the left, small floats in
-// float32, rounded once.
+// This file has the reducer of a group of threads. It reduces the operands of a step and writes the result to all
+// outputs in one pass. The bits are those that src/engine/reduction/reduction.h promises (docs/numerics.md): from the
+// left, small floats in float32, rounded once.
 //
-// If all pointers of a step are equal modulo 16, the threads divide its vectors of 16 bytes among them, with several
-// loads in flight each. Elements before the first and after the last vector, or all otherwise, are reduced one by one.
-// An output may be an input: a thread reads all operands of an element before it writes it, and no other touches it.
+// If all pointers of a step are equal modulo 16, the threads divide its vectors of 16 bytes among them. Each thread has
+// several loads in flight. Elements before the first vector and after the last one are reduced one by one, as are all
+// elements otherwise. An output may be an input: a thread reads all operands of an element before it writes the
+// element, and no other thread touches the element.
 #pragma once
 
 #include <cassert>
@@ -25,14 +26,14 @@ inline constexpr uint32_t inputs_max = 4;   // acc, src, recv[0], recv[1]
 inline constexpr uint32_t outputs_max = 3;  // dst, send[0], send[1]
 inline constexpr uint32_t vector_bytes = 16;
 
-/// A step's operands and results. Filled and read with constant indices only, so that it stays in registers.
+/// The operands and results of a step. All indices are constants, so that the arrays stay in registers.
 struct GroupArgs {
   const std::byte *inputs[inputs_max];
   std::byte *outputs[outputs_max];
   uint32_t input_count;
   uint32_t output_count;
-  uint64_t count;    ///< elements; with their size less than 4 GiB
-  uint32_t divisor;  ///< 0: none
+  uint64_t count;    ///< elements; their size is less than 4 GiB
+  uint32_t divisor;  ///< 0: no division
   MeanShifts mean_shifts;
 
   RONDO_HD void add_input(const std::byte *input) {
@@ -47,7 +48,7 @@ struct GroupArgs {
       if (index == output_count) outputs[index] = output;
     ++output_count;
   }
-  /// Returns the address bits in which the pointers differ.
+  /// Returns the bits in which the pointers' addresses differ.
   [[nodiscard]] RONDO_HD uint64_t difference() const {
     uint64_t bits = 0;
     RONDO_UNROLL
@@ -65,14 +66,14 @@ struct GroupArgs {
 
 using memory::Vector;
 
-/// Asserts on the host that `at` is aligned; a device would fault.
+/// Asserts, on the host, that `at` is aligned. A device would fault.
 RONDO_HD inline void check_aligned([[maybe_unused]] const std::byte *at, [[maybe_unused]] size_t alignment) {
 #if !defined(__CUDA_ARCH__)
   assert(reinterpret_cast<uintptr_t>(at) % alignment == 0);
 #endif
 }
 
-/// Returns the value of type T at `at`, which is a multiple of `alignment`.
+/// Returns the value of type T at `at`, which is aligned to `alignment`.
 template <class T, size_t alignment>
 [[nodiscard]] RONDO_HD inline T load_aligned(const std::byte *at) {
   T value;
@@ -88,20 +89,21 @@ RONDO_HD inline void store_aligned(std::byte *at, const T &value) {
   std::memcpy(__builtin_assume_aligned(at, alignment), &value, sizeof value);
 }
 
-/// A slice's division into a head, whole vectors and a tail, in units (elements, or bytes in a copy).
+/// The parts of a slice: head, whole vectors and tail. They are counted in units, which are elements, or bytes in a
+/// copy.
 struct Split {
   uint32_t head;
   uint32_t vectors;
   uint32_t units_per_vector;
 
   [[nodiscard]] RONDO_HD uint32_t tail_begin() const { return head + vectors * units_per_vector; }
-  /// Returns the bytes from the beginning to a vector.
+  /// Returns the number of bytes before a vector.
   [[nodiscard]] RONDO_HD uint32_t vector_at(uint32_t index, uint32_t unit_bytes) const {
     return head * unit_bytes + index * vector_bytes;
   }
 };
 
-/// All pointers lie alike modulo 16 and at a multiple of unit_bytes, of which `at` is one; `count` units.
+/// Splits `count` units. All pointers, such as `at`, are equal modulo 16 and are multiples of unit_bytes.
 [[nodiscard]] RONDO_HD inline Split split_at(const std::byte *at, uint32_t count, uint32_t unit_bytes) {
   const uint32_t past = static_cast<uint32_t>(GroupArgs::address(at)) % vector_bytes;
   const uint32_t to_vector = (vector_bytes - past) % vector_bytes / unit_bytes;
@@ -122,18 +124,18 @@ RONDO_HD void copy_units(G group, const GroupArgs &args, uint32_t begin, uint32_
   }
 }
 
-/// From sm_100 on kernels of ll would spill registers with it (nvcc 13).
+/// Operands are not loaded ahead from sm_100 on, where kernels of ll would spill registers (nvcc 13).
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 1000
 inline constexpr bool loads_ahead = false;
 #else
 inline constexpr bool loads_ahead = true;
 #endif
 
-/// Reduces vectors of a slice, from `first` on, while `turns` of them are left for each thread. It calls load(operands,
-/// at) for each and stores result_of(operands) to all outputs. `ahead`: the operands that a turn has used are loaded
-/// again before the other turns are computed. So loads are always under way, in the registers of one batch. Returns
-/// the first vector that is left to a thread; this number and `first` count from the group's thread 0. The caller
-/// reduces the vectors that are left.
+/// Reduces vectors of a slice from `first` on, while each thread has `turns` of them left. It calls load(operands, at)
+/// for each vector and stores result_of(operands) to all outputs. With `ahead`, the operands that a turn has used are
+/// loaded again before the other turns are computed. So loads are always in flight, with the registers of one batch.
+/// Returns the first vector that is left, which the caller reduces. It and `first` are counted for the group's thread
+/// 0.
 template <class Operands, uint32_t turns, bool ahead, Group G, class Load, class Result>
 RONDO_HD uint32_t roll_vectors(G group, const GroupArgs &args, const Split &split, uint32_t unit_bytes, uint32_t first,
                                const Load &load, const Result &result_of) {
@@ -144,7 +146,7 @@ RONDO_HD uint32_t roll_vectors(G group, const GroupArgs &args, const Split &spli
     return split.vector_at(from + turn * group.size() + group.rank(), unit_bytes);
   };
   Operands operands[turns]{};
-  if constexpr (!ahead) {  // counted in bytes, and without a function that stores: else kernels for sm_120 spill
+  if constexpr (!ahead) {  // in bytes and without a store function, otherwise kernels for sm_120 spill
     const uint32_t stride = group.size() * vector_bytes, begin = place(next, 0);
     const uint32_t end = split.vector_at(split.vectors, unit_bytes) - (turns - 1) * stride;
     uint32_t at = begin;
@@ -179,7 +181,7 @@ RONDO_HD uint32_t roll_vectors(G group, const GroupArgs &args, const Split &spli
   return next;
 }
 
-/// Copies vectors as roll_vectors() reduces them.
+/// Copies vectors in the same way as roll_vectors() reduces them.
 template <uint32_t turns, Group G>
 RONDO_HD uint32_t copy_vectors(G group, const GroupArgs &args, const Split &split, uint32_t first) {
   const auto load = [&](Vector &value, uint32_t at) { value = memory::load_vector(args.inputs[0] + at); };
@@ -187,7 +189,7 @@ RONDO_HD uint32_t copy_vectors(G group, const GroupArgs &args, const Split &spli
   return roll_vectors<Vector, turns, loads_ahead>(group, args, split, 1, first, load, result_of);
 }
 
-/// The case in which nothing is computed: one operand, no division. Bits, whatever the type.
+/// Copies bits of any type, if nothing is computed: there is one operand and no division.
 template <Group G>
 RONDO_HD void copy_by_group(G group, const GroupArgs &args, uint32_t element_bytes) {
   const auto bytes = static_cast<uint32_t>(args.count * element_bytes);
@@ -208,7 +210,7 @@ RONDO_HD void copy_by_group(G group, const GroupArgs &args, uint32_t element_byt
 /// Copies data for collectives that do not reduce, of any type.
 struct GroupCopier {
   using Args = GroupArgs;
-  uint32_t divisor = 0;  ///< always
+  uint32_t divisor = 0;  ///< always 0
   uint32_t element_bytes = 1;
 
   [[nodiscard]] RONDO_HD static GroupCopier make(uint32_t, ReduceOp, uint32_t element_bytes) {
@@ -221,18 +223,19 @@ struct GroupCopier {
   }
 };
 
-/// Reduces by one operation. Element: how a type lies in memory and what it is computed in (src/proto/reducer.h).
+/// Reduces by one operation. Element says how a type is stored, and in which type it is computed (src/proto/reducer.h).
 template <class Element, class Op>
 struct GroupReduction {
   using Args = GroupArgs;
   using Storage = typename Element::Storage;
   using Accumulator = typename Element::Accumulator;
   static constexpr uint32_t per_vector = vector_bytes / sizeof(Storage);
-  /// Divisions of integers are long subroutines: one a loop, not one for each element of a vector.
+  /// False for integers. Their divisions are long subroutines, so a loop has one, and not one for each element of a
+  /// vector.
   static constexpr bool divides_vectors = !std::is_integral_v<Accumulator>;
 
-  /// Vectors of each of two operands that a thread has under way. Conversions of small floats need registers, too, and
-  /// so do pairs of them for each double.
+  /// Vectors of each of two operands that a thread has in flight. Conversions of small floats also need registers, and
+  /// so do pairs of registers for each double.
   static constexpr uint32_t in_flight = sizeof(Storage) == 1 ? 2 : std::is_same_v<Accumulator, double> ? 3 : 4;
 
   template <Group G>
@@ -243,7 +246,7 @@ struct GroupReduction {
   }
 
  private:
-  /// `mean`: scales the operands, and takes few registers, which the factors need.
+  /// Reduces a slice. With `mean`, scales the operands and uses few other registers, because the factors need some.
   template <bool mean, Group G>
   RONDO_HD static void reduce(G group, const Args &args) {
     const auto count = static_cast<uint32_t>(args.count);
@@ -298,7 +301,7 @@ struct GroupReduction {
     }
   }
 
-  /// `inputs`: as many as there are, or inputs_max. As roll_vectors().
+  /// Reduces vectors as roll_vectors() does. `inputs` is the number of operands, or inputs_max.
   template <uint32_t inputs, uint32_t turns, bool mean, Group G>
   RONDO_HD static uint32_t reduce_vectors(G group, const Args &args, const Split &split, uint32_t first) {
     struct Operands {
@@ -343,8 +346,8 @@ struct GroupReduction {
   }
 };
 
-/// Reduces by the operation that it is made with. One kernel has all operations: a kernel of each would have the
-/// interpreter's code four times.
+/// Reduces by an operation that is set at run time. So one kernel serves all operations. A kernel for each would
+/// contain the interpreter's code four times.
 template <class Element>
 struct GroupReducer {
   using Args = GroupArgs;

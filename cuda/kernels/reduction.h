@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// This kernel reduces the operands of a slice into one result, which copies cannot do, and ends. It waits for nothing,
-// so its blocks need not be resident at once. The order of its stream makes its input complete and publishes its
-// result. The copy-engine executor (cuda/executors/copy_executor.cpp) launches it.
+// This kernel reduces the operands of a slice into one result, which copies cannot do. It waits for nothing, so its
+// blocks need not be resident at once. The stream's order makes its input complete and publishes its result. The
+// copy-engine executor (cuda/executors/copy_executor.cpp) launches it.
 #pragma once
 
 #include <cstddef>
@@ -12,11 +12,11 @@
 
 namespace rondo::device {
 
-/// The parameter of every reducing kernel; its threads share the elements out.
+/// The parameter of every kernel that reduces a slice. Its threads divide the elements among them.
 struct ReductionOperation {
   const std::byte *inputs[inputs_max] = {};
   std::byte *output = nullptr;  ///< may be an input
-  uint64_t count = 0;           ///< elements; with their size less than 4 GiB
+  uint64_t count = 0;           ///< elements; their size is less than 4 GiB
   uint32_t input_count = 0;
   uint32_t divisor = 0;  ///< the number of ranks in the last step of an avg, otherwise 0
   MeanShifts mean_shifts = 0;

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// The body of every kernel: a group of threads runs lanes of a channel to their end. A thread group of a device's block
-// runs one lane. If an emulated block has fewer threads than lanes, a thread takes several in turn.
+// This file has the body of every kernel that runs plans: a group of threads runs lanes of a channel to their end. On a
+// device each lane has its own group. If an emulated block has fewer threads than lanes, a thread runs several in turn.
 //
 // Ordering  A1 load verdict, relaxed; load the abort word, acquire      whether another lane or the host gave up
-//           E1 compare and exchange verdict from 0                      the first lane that did not come through
-//           E2 add to ended_lanes, and that it failed, acquire and      the last lane sees every lane's E1; a lane
-//              release                                                  that is alone is the last
-//           E3 the last one: verdict, relaxed; store result.ended, release, for the host (which acquires it)
-// If no lane failed, E2 and E3 are relaxed on a device, since they publish only their own value. Other threads see what
-// the kernel wrote when it has ended. Thread 0 of a group does A1, and a vote passes it on to the others. At the
-// beginning of a one_shot each thread does it for told_verdict (load_store_place.h). A lane that stops publishes
-// nothing more: advance() has published whole slices or nothing.
+//           E1 compare and exchange verdict from 0                      the first lane that failed
+//           E2 add to ended_lanes, and whether it failed, acquire and   the last lane sees every lane's E1; a single
+//              release                                                  lane is the last
+//           E3 the last lane: verdict, relaxed; store result.ended, release, for the host (which acquires it)
+// If no lane failed, E2 and E3 are relaxed on a device, because they publish only their own value. Other threads see
+// what the kernel wrote once it has ended. Thread 0 of a group does A1, and a vote passes the result on to the others.
+// In a one_shot each thread does A1 for told_verdict at the beginning (load_store_place.h). A lane that stops publishes
+// nothing more: advance() publishes a whole slice or nothing.
 #pragma once
 
 #include <cstdint>
@@ -20,48 +20,49 @@
 
 namespace rondo::device {
 
-/// Reports that the kernel runs. Thread 0 of a group calls it. No lane writes `ended_kernels` before this one's E2.
+/// Reports that the kernel runs. Thread 0 of a group calls it. No lane writes `ended_kernels` before this lane's E2.
 RONDO_HD inline void tell_running(const DeviceOperation &operation, uint64_t ended_kernels) {
   memory::store_relaxed(operation.result->running, ended_kernels + 1);
 }
 
-/// Reports the start of a replay; thread 0 of a group calls it, at its beginning or after its posts. The host does not
-/// know of replays, and must not free what one still uses.
+/// Reports the start of a replay. Thread 0 of a group calls it at its beginning or after its posts. Without it the host
+/// would not know of the replay, and might free what the replay still uses.
 RONDO_HD inline void begin_operation(const DeviceOperation &operation, uint64_t ended_kernels) {
   if (operation.captured != 0) tell_running(operation, ended_kernels);
 }
 
-/// Reports to the host that the kernel waits, so that its time runs and the host checks whether a peer has ended.
-/// Thread 0 of a group calls it after a poll that found nothing. `told` says whether the host knows of this wait.
+/// Reports to the host that the kernel waits. From then on the host counts its time, and checks whether a peer has
+/// ended. Thread 0 of a group calls it after a poll that found nothing. `told` says whether this wait was reported
+/// before.
 RONDO_HD inline void tell_waiting(const DeviceOperation &operation, bool &told) {
   if (!told) tell_running(operation, operation.progress->ended_kernels);
   told = true;
 }
 
-/// Returns whether thread 0, after a poll in vain, must stop. Calls tell_waiting().
+/// Says whether thread 0 must stop after a poll without success. Calls tell_waiting().
 [[nodiscard]] RONDO_HD inline bool must_stop(const DeviceOperation &operation, bool &told) {
   tell_waiting(operation, told);
   if (memory::load_relaxed(operation.progress->verdict) != 0) return true;  // A1; pairs by value with E1
   return memory::load_acquire(*operation.abort) != 0;                       // A1, pairs with the host's release store
 }
 
-/// Returns whether ranks that this kernel waits for have been lost with their kernels. Called like must_stop().
+/// Says whether ranks for which this kernel waits were lost with their kernels. It is called like must_stop().
 [[nodiscard]] RONDO_HD inline bool peers_are_lost(const DeviceOperation &operation) {
   return kernel_of_lost_peers(memory::load_acquire(*operation.abort)) == operation.progress->ended_kernels + 1;  // A1
 }
 
-/// Notes that the kernel has run operation `number` to its end, and returns the word for the host. `ends` is of the
-/// kernels before.
+/// Records that the kernel has run operation `number` to its end, and returns the word for the host. `ends` has the
+/// values of the kernels before.
 [[nodiscard]] RONDO_HD inline uint64_t note_end(DeviceProgress &progress, uint64_t number, const KernelEnds &ends) {
-  // A replay has the number of its capture again, which must not hide a later number.
+  // A replay has its capture's number again, which must not hide a later number.
   const uint64_t latest = ends.number < number ? number : ends.number;
   progress.ended_kernels = ends.kernels + 1;
   progress.ended_number = latest;
   return pack_ended(latest, ends.kernels + 1);
 }
 
-/// Reports that `lane_count` lanes have ended. Thread 0 of a group calls it. `posts` of the operation is the same in
-/// all lanes. load() returns KernelEnds.
+/// Reports that `lane_count` lanes have ended. Thread 0 of a group calls it. `posts` has the same value in all lanes of
+/// the operation. load() returns KernelEnds.
 template <class Load>
 RONDO_HD void report(const DeviceOperation &operation, uint32_t lane_count, uint64_t verdict, uint32_t posts,
                      const Load &load) {
@@ -94,7 +95,8 @@ RONDO_HD void report(const DeviceOperation &operation, uint32_t lane_count, uint
     memory::store_at_end<memory::Site::operation_end>(result.ended, ended);  // E3
 }
 
-/// Runs lanes first, first + stride, ... of a channel, at most lanes_max. `shared`: the block's, shared_bytes_for().
+/// Runs lanes first, first + stride, ... of a channel, at most lanes_max of them. `shared` is the block's shared memory
+/// (shared_bytes_for()).
 template <class Protocol, uint32_t lanes_max, Group G, class Reducer>
 RONDO_HD void run_lanes(G group, const DeviceOperation &operation, const DeviceChannel &channel, uint32_t first,
                         uint32_t stride, const Reducer &reducer, std::byte *shared) {
@@ -107,7 +109,7 @@ RONDO_HD void run_lanes(G group, const DeviceOperation &operation, const DeviceC
   uint64_t verdict = 0;
   bool told = false;
   if (group.rank() == 0) begin_operation(operation, operation.progress->ended_kernels);
-  // A kernel after one that failed must not touch the links. Groups that have to wait also read the abort word.
+  // After a failed kernel, no kernel may touch the links. Groups that have to wait also read the abort word.
   if (group.any(group.rank() == 0 && memory::load_relaxed(operation.progress->verdict) != 0))  // A1
     verdict = pack_verdict(Outcome::stopped, Fault::none, 0);
   while (running != 0 && verdict == 0) {  // bounded by the deadline, at which the host sets the abort word
@@ -136,7 +138,7 @@ RONDO_HD void run_lanes(G group, const DeviceOperation &operation, const DeviceC
   if (group.rank() == 0) report(operation, lane_count, verdict, 0, [&] { return load_ends(*operation.progress); });
 }
 
-/// Makes a reducer, GroupReducer or GroupCopier, for the channel.
+/// Makes the reducer for the channel, which is a GroupReducer or GroupCopier.
 template <class Reducer>
 [[nodiscard]] RONDO_HD Reducer make_reducer(const DeviceOperation &operation, const DeviceChannel &channel) {
   return Reducer::make(operation.divisor, operation.op, channel.lanes[0].element_bytes);

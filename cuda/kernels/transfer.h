@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// The body of the kernel that runs a batch of messages. Each message end, or part of one, is a lane of one step, which
-// the interpreter runs by the protocol simple. Parts with the same peer, direction and channel form a queue.
+// This file has the body of the kernel that runs a batch of messages. One end of a message, or a part of it, is a lane
+// of one step, which the interpreter runs with the protocol simple. Parts with the same peer, direction and channel
+// form a queue.
 //
-// Progress  A block has some of the queues. In every round its threads poll the heads of all of them, and the block
-//           carries one slice of each head that is ready. So the proof of docs/messages.md holds for any number of
-//           blocks, since all blocks of a kernel are resident.
-// Reports   Thread 0 of a block stores in host memory how many parts of a queue are done, and how often in a row the
-//           block has found nothing to do. The host reads them only to say what a rank waits for.
+// Progress  A block serves some of the queues. In every round its threads poll the heads of all these queues, and the
+//           block moves one slice of each head that is ready. All blocks of a kernel are resident, so the proof of
+//           docs/messages.md holds for any number of blocks.
+// Reports   Thread 0 of a block stores in host memory how many parts of a queue are done, and how many rounds in a row
+//           the block found nothing to do. The host uses this only to report what a rank waits for.
 #pragma once
 
 #include <cstddef>
@@ -23,40 +24,40 @@ inline constexpr uint32_t no_transfer = UINT32_MAX;
 enum class TransferKind : uint32_t {
   receive,
   send,
-  exchange,  ///< sends each slice, then receives the peer's in its place
+  exchange,  ///< sends each slice, then receives the peer's slice in its place
 };
 
 /// A part of one end of a message.
 struct DeviceTransfer {
-  std::byte *data = nullptr;  ///< of a send, only ever read
-  uint64_t bytes = 0;         ///< 0: a slot without a payload
-  uint64_t whole_bytes = 0;   ///< of the message
+  std::byte *data = nullptr;  ///< only read, if it is sent
+  uint64_t bytes = 0;         ///< 0: one slot without a payload
+  uint64_t whole_bytes = 0;   ///< size of the whole message
   uint32_t signature = 0;
-  uint32_t next = no_transfer;  ///< in the same queue, an index into the list
-  uint32_t link = 0;            ///< index of the ends
+  uint32_t next = no_transfer;  ///< index in the list of the next part in the queue
+  uint32_t link = 0;            ///< index of the link ends
   TransferKind kind = TransferKind::receive;
 };
 static_assert(sizeof(DeviceTransfer) == 40);
 
-/// The progress of a batch as the host sees it, in memory of the host. The upper half of a word is the low half of the
-/// operation's number, so that words of earlier batches do not count.
+/// The progress of a batch, as reported in host memory. The upper half of a word is the low half of the operation's
+/// number, so words of earlier batches are ignored.
 struct TransferReport {
-  uint64_t *done = nullptr;   ///< by queue: parts that are done
-  uint64_t *quiet = nullptr;  ///< by block: checks in a row that found nothing, or transfers_all_done
-  uint64_t *sent_bytes = nullptr;  ///< a word: the size, at its sender, of a message whose sizes differ
+  uint64_t *done = nullptr;   ///< by queue: number of finished parts
+  uint64_t *quiet = nullptr;  ///< by block: rounds in a row that found nothing, or transfers_all_done
+  uint64_t *sent_bytes = nullptr;  ///< one word: the sender's size of a message whose two sizes differ
 };
 inline constexpr uint32_t transfers_all_done = UINT32_MAX;
 [[nodiscard]] RONDO_HD constexpr uint64_t pack_report(uint64_t number, uint32_t count) { return number << 32 | count; }
 
-/// Transfers that fit into the kernel's parameter, which may have 4 KiB.
+/// The most transfers that fit into the kernel's parameter, which is limited to 4 KiB.
 inline constexpr uint32_t transfers_inline_max = 64;
 
 struct TransferOperation {
-  DeviceOperation base;  ///< its lane_count is that of the blocks; it has no channels and no buffers
+  DeviceOperation base;  ///< lane_count is the number of blocks; there are no channels and buffers
   DeviceLinkEnds *ends = nullptr;
-  const DeviceTransfer *list = nullptr;  ///< null: `few`
+  const DeviceTransfer *list = nullptr;  ///< null: the list is `few`
   TransferReport report;
-  uint32_t queue_count = 0;  ///< the first of the list are the heads
+  uint32_t queue_count = 0;  ///< queue i begins with entry i of the list
   uint32_t block_count = 1;
   uint32_t slot_bytes = 0;
   uint32_t reserved = 0;
@@ -65,12 +66,12 @@ struct TransferOperation {
 static_assert(std::is_trivially_copyable_v<TransferOperation> && std::is_standard_layout_v<TransferOperation>);
 static_assert(sizeof(TransferOperation) <= 4096);
 
-/// The link of a transfer.
+/// The link of one transfer.
 struct TransferLinks : LaneLinks {
   uint64_t whole_bytes = 0;
 };
 
-/// The protocol simple, by which a slot also says how large the whole message is.
+/// The protocol simple, with slots that also carry the size of the whole message.
 struct TransferSimple : GroupSimple {
   template <Group G>
   RONDO_HD static void post(G group, TransferLinks &links, LinkIndex link, uint32_t, uint64_t bytes, uint32_t signature,
@@ -98,19 +99,19 @@ struct BlockCarrier {
 /// The state of a queue, in shared memory. Thread 0 writes it, but `ready`.
 struct TransferHead {
   DeviceLinkEnds *ends;
-  uint64_t begin;        ///< bytes of the part that are done
-  uint32_t at;           ///< in the list, or no_transfer: the queue is empty
-  uint32_t done;         ///< parts
-  uint32_t ready;        ///< a slot is there for its next slice
-  uint32_t receives;     ///< an exchange: its slice was sent
+  uint64_t begin;        ///< bytes of the part that are finished
+  uint32_t at;           ///< index in the list, or no_transfer if the queue is empty
+  uint32_t done;         ///< number of finished parts
+  uint32_t ready;        ///< a slot is available for its next slice
+  uint32_t receives;     ///< for an exchange: its slice was sent
 };
 static_assert(sizeof(TransferHead) == 32);
 
-/// Queues that a block has at most.
+/// Returns the most queues of a block.
 [[nodiscard]] RONDO_HD constexpr uint32_t queues_of_block(uint32_t queue_count, uint32_t block_count) {
   return (queue_count + block_count - 1) / block_count;
 }
-/// Returns the shared memory of a block.
+/// Returns the shared memory of a block in bytes.
 [[nodiscard]] RONDO_HD constexpr uint32_t transfer_shared_bytes(uint32_t queue_count, uint32_t block_count) {
   return lane_control_bytes +
          queues_of_block(queue_count, block_count) * static_cast<uint32_t>(sizeof(TransferHead));
@@ -139,14 +140,14 @@ class TransferBlock {
     uint64_t verdict = 0;
     uint32_t idle_rounds = 0, quiet = 0;
     bool told = false;
-    // A kernel after one that failed must not touch the links. The vote also passes on what begin() has written.
+    // After a failed kernel, no kernel may touch the links. The vote also shows all threads what begin() has written.
     if (group_.any(group_.rank() == 0 && memory::load_relaxed(base.progress->verdict) != 0))  // A1
       verdict = pack_verdict(Outcome::stopped, Fault::none, 0);
     while (open_ != 0 && verdict == 0) {  // bounded by the deadline, at which the host sets the abort word
       if (group_.any(poll_heads())) {
         verdict = visit_ready();
         idle_rounds = quiet = 0;
-        group_.sync();  // what thread 0 has written of the heads, before they are polled
+        group_.sync();  // so that polls see what thread 0 has written to the heads
         continue;
       }
       const memory::Attempt waiting;
@@ -162,7 +163,7 @@ class TransferBlock {
   }
 
  private:
-  /// Rounds that found nothing between two reads of the abort word, which is in host memory.
+  /// Rounds without success between two reads of the abort word, which is in host memory.
   static constexpr uint32_t rounds_per_check = 16;
 
   [[nodiscard]] RONDO_HD uint32_t queue_of(uint32_t index) const { return block_ + index * operation_.block_count; }
@@ -171,7 +172,7 @@ class TransferBlock {
     for (uint32_t index = group_.rank(); index < count_; index += group_.size()) {
       const uint32_t queue = queue_of(index);
       heads_[index] = {operation_.ends + list_[queue].link, 0, queue, 0, 0, 0};
-      if (operation_.base.captured != 0) tell_done(queue, 0);  // a replay has the number of the one before
+      if (operation_.base.captured != 0) tell_done(queue, 0);  // a replay has the same number as the replay before
     }
     if (group_.rank() != 0) return;
     begin_operation(operation_.base, operation_.base.progress->ended_kernels);
@@ -203,10 +204,10 @@ class TransferBlock {
     return some;
   }
 
-  /// Carries a slice of each head that is ready. Returns a verdict, or 0.
+  /// Moves a slice of each head that is ready. Returns a verdict, or 0.
   [[nodiscard]] RONDO_HD uint64_t visit_ready() {
     for (uint32_t index = 0; index < count_; ++index) {
-      const TransferHead head = heads_[index];  // before thread 0 changes it, behind a barrier of advance()
+      const TransferHead head = heads_[index];  // a copy, as thread 0 changes it after a barrier of advance()
       if (head.at == no_transfer || head.ready == 0) continue;
       const DeviceTransfer transfer = list_[head.at];
       const bool sending = sends(head, transfer);
@@ -238,8 +239,8 @@ class TransferBlock {
     return 0;
   }
 
-  /// Returns whether the full slot belongs to the message, whose sender gives it another size. What one thread has
-  /// acquired, the vote has passed on.
+  /// Says whether the full slot belongs to the message, but gives another size for it. One thread has acquired the
+  /// slot, and the vote passed that on.
   [[nodiscard]] RONDO_HD bool differs_in_size(const TransferHead &head, const DeviceTransfer &transfer) const {
     const SlotHeader &header = head.ends->simple_in.header();
     if (header.signature != transfer.signature || header.region_bytes == transfer.whole_bytes) return false;
@@ -248,7 +249,7 @@ class TransferBlock {
     return true;
   }
 
-  /// All threads of the group keep count of the open queues; thread 0 writes the head.
+  /// Records a finished slice. All threads of the group count the open queues, and thread 0 writes the head.
   RONDO_HD void note_slice(uint32_t index, TransferHead head, const DeviceTransfer &transfer, bool sending,
                            const LaneState &state) {
     head.ready = 0;
@@ -275,7 +276,7 @@ class TransferBlock {
   TransferHead *const heads_;
   const uint32_t block_;
   const uint32_t count_;  ///< queues of the block
-  uint32_t open_;         ///< of them, those that are not empty
+  uint32_t open_;         ///< number of them that are not empty
 };
 
 /// Runs a block. `shared` is its shared memory, transfer_shared_bytes().

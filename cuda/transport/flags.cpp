@@ -38,7 +38,7 @@ Result<Flags> Flags::connect(const PrimaryContext &context, const FlagShape &sha
 void Flags::release() const {
   const uint64_t begin = shape_.place_offset(rank_, 0, 0), end = shape_.place_offset(rank_ + 1, 0, 0);
   for (uint64_t offset = begin; offset < end; offset += sizeof(uint64_t))
-    // release; pairs with the wait of this rank's stream
+    // This release pairs with the wait of this rank's stream.
     memory::store_release(*reinterpret_cast<uint64_t *>(base_ + offset), flags_released);
 }
 

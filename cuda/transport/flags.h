@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The words that streams of the copy-engine executor wait for. They are host memory that all ranks of a communicator
-// map, and that their devices see. A rank's streams wait only for words of its own part, which streams of its peers
-// write. The host can end every wait by plain stores to host memory, whatever the device's queues are blocked by.
+// This file declares the words for which streams of the copy-engine executor wait. The words are in host memory that
+// all ranks of a communicator map and all their devices see. A rank's streams wait only for words in its own part,
+// which streams of its peers write. So the host can end every wait by plain stores, even while the device's queues are
+// blocked.
 //
 // Layout    a part for each rank, in it a place for each (channel, peer) of
 //             posted, consumed                      slots that the peer has posted to this rank, or of this rank
@@ -25,12 +26,13 @@
 
 namespace rondo::cuda {
 
-/// Ends every wait, of values in [-released, released].
+/// A value that ends every wait, which may be for values in [-flags_released, flags_released].
 inline constexpr uint64_t flags_released = uint64_t{1} << 62;
 
-/// A pair of words with the operation whose first slot it is. If both are greater or equal, they are equal.
+/// A pair of words that names the operation whose first slot this is. If both words are greater or equal, both are
+/// equal.
 struct SlotSignature {
-  uint64_t value = 0;     ///< 29 bits of the number, then the fingerprint
+  uint64_t value = 0;     ///< 29 bits of the number, then the digest
   uint64_t opposite = 0;  ///< -value
 
   [[nodiscard]] static SlotSignature of(uint64_t number, uint32_t fingerprint) {
@@ -40,7 +42,7 @@ struct SlotSignature {
   }
 };
 
-/// The words of a place before its signatures.
+/// The words of a place, before its signatures.
 enum class FlagWord : uint32_t { posted, consumed, captured_posted, captured_consumed, arrived, count };
 
 struct FlagShape {
@@ -51,17 +53,17 @@ struct FlagShape {
   ConnectionGeometry message_geometry;
 
   [[nodiscard]] uint64_t place_bytes() const;
-  /// Returns where the place of `rank` for its connections with `peer` begins.
+  /// Returns the offset of the place in the part of `rank` for its connections with `peer`.
   [[nodiscard]] uint64_t place_offset(uint32_t rank, uint32_t channel, uint32_t peer) const;
   /// Returns where the FIFO of messages from `sender` to `receiver` begins.
   [[nodiscard]] uint64_t message_offset(uint32_t receiver, uint32_t channel, uint32_t sender) const;
   [[nodiscard]] uint64_t bytes() const;
 };
 
-/// The flags of one rank. Their memory is one mapping in each process.
+/// The flags of one rank. All ranks of a process use one mapping of their memory.
 class Flags {
  public:
-  /// Connects the ranks, all of which call it; rank 0 creates the memory.
+  /// Connects the ranks; every rank calls it. Rank 0 creates the memory.
   [[nodiscard]] static Result<Flags> connect(const PrimaryContext &context, const FlagShape &shape,
                                              InfoExchange &info_exchange);
 
@@ -69,7 +71,7 @@ class Flags {
   [[nodiscard]] DevicePointer word(FlagWord which, uint32_t rank, uint32_t channel, uint32_t peer) const {
     return address_ + shape_.place_offset(rank, channel, peer) + static_cast<uint64_t>(which) * sizeof(uint64_t);
   }
-  /// Returns the address of SlotSignature::value; the opposite follows it.
+  /// Returns the address of SlotSignature::value, which SlotSignature::opposite follows.
   [[nodiscard]] DevicePointer signature(uint32_t rank, uint32_t channel, uint32_t peer, uint64_t slot) const {
     return word(FlagWord::count, rank, channel, peer) + 2 * slot * sizeof(uint64_t);
   }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The ranks of a communicator on devices use this while they connect: they exchange infos in the store, and hand
-// descriptors to each other. Only cuda includes this header.
+// Ranks on devices use this class while they connect. Through it they exchange infos in the store, and pass descriptors
+// to each other. Only cuda includes this header.
 #pragma once
 
 #include <memory>
@@ -13,7 +13,7 @@
 
 namespace rondo::cuda {
 
-// The ranks exchange these in this order.
+// The ranks exchange these infos in this order.
 inline constexpr char placement_key[] = "/cuda-placement";  ///< PlacementInfo
 inline constexpr char reach_key[] = "/cuda-reach";          ///< PeerReach of each rank, on several devices
 inline constexpr char peers_key[] = "/cuda-peers";          ///< ChannelCounts, where ranks agree on them
@@ -38,7 +38,7 @@ class InfoExchange {
   [[nodiscard]] uint32_t rank() const { return rank_; }
   [[nodiscard]] uint32_t rank_count() const { return count_; }
 
-  /// Returns the info of every rank, in rank order, or the error of gather_outcomes().
+  /// Returns the infos of all ranks in rank order, or the error of gather_outcomes().
   template <class Info>
   [[nodiscard]] Result<std::vector<Info>> infos(const char *key, const Info &own) {
     const auto bytes = std::as_bytes(std::span(&own, 1));
@@ -52,9 +52,9 @@ class InfoExchange {
     return check_outcomes(store_, prefix_ + key, rank_, count_, own, deadline_ns_);
   }
 
-  /// Keeps what others may still open until all know how connecting went.
+  /// Keeps memory that other ranks may still open, until all ranks know the outcome of connecting.
   void hold(std::shared_ptr<const void> memory) { held_.push_back(std::move(memory)); }
-  /// Returns a ticket, with which a process can take `descriptor` as long as this object lives.
+  /// Returns a ticket. A process can take `descriptor` with it as long as this object lives.
   [[nodiscard]] Result<FdTicket> offer(FileDescriptor descriptor) {
     RONDO_TRY_ASSIGN(auto made, FdOffer::make(std::move(descriptor), deadline_ns_));
     offers_.push_back(std::move(made));

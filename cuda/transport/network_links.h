@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// A device's view of its rank's links to other nodes. Their FIFOs are memory of this host, which this file registers
-// with the driver. Kernels use them like any connection, with the protocol `simple`, and the sentinel
-// (transports/net/sentinel.h) moves what they post. The program need not call anything meanwhile, so a captured
-// collective is a single kernel there, too. Payloads may be in memory of the device (RdmaMemory). The sentinel then
-// makes the device's context current for each poll, and flushes arrived data before it announces it.
+// This file shows a device its rank's links to other nodes. The FIFOs are in memory of this host, which this class
+// registers with the driver. Kernels use them like any connection, with the protocol `simple`. The sentinel
+// (transports/net/sentinel.h) moves what kernels post, so the program need not call anything meanwhile, and a captured
+// collective is a single kernel. Payloads may be in device memory (RdmaMemory). Then the sentinel makes the device's
+// context current for each poll, and flushes arrived data before it announces them.
 #pragma once
 
 #include <cstdint>
@@ -18,15 +18,16 @@ namespace rondo::cuda {
 
 class NetworkLinks {
  public:
-  /// Makes no links, because all ranks are on one node.
+  /// Makes an object without links, because all ranks are on one node.
   NetworkLinks() = default;
-  /// Registers the FIFOs. `nodes` is by rank. The memory lives as long as this object; views need `links` as well.
+  /// Registers the FIFOs. `nodes` has the node of each rank. The memory stays registered as long as this object lives.
+  /// Views also need `links`.
   [[nodiscard]] static Result<NetworkLinks> connect(const PrimaryContext &context, const Links &links,
                                                     const std::vector<uint32_t> &nodes, uint32_t rank);
 
-  /// Returns whether the peer is on another node.
+  /// Says whether the peer is on another node.
   [[nodiscard]] bool reaches(uint32_t peer) const { return !nodes_.empty() && nodes_[peer] != nodes_[rank_]; }
-  // The views have addresses of the device.
+  // These views have addresses of the device.
   [[nodiscard]] SimpleSender sender(uint32_t channel, uint32_t peer) const {
     return SimpleSender(on_device(links_->outgoing(channel, peer)), 0, links_->device_slots(channel, peer));
   }

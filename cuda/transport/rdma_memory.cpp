@@ -11,7 +11,7 @@
 namespace rondo::cuda {
 namespace {
 
-constexpr size_t page_bytes = 65'536;  // of devices; a multiple of the host's page, of which dmabufs are made
+constexpr size_t page_bytes = 65'536;  // a device page; a multiple of the host's page, which dmabufs need
 
 class CudaRdmaMemory final : public RdmaMemory {
  public:
@@ -75,7 +75,7 @@ Result<GpuDirect> gpu_direct_of(const CudaDriver &driver, CuDevice device) {
   if (ask(DeviceAttribute::gpu_direct_rdma_supported) == 0)
     return refuse(" does not support GPUDirect RDMA, according to its driver");
   GpuDirect ways;
-  // The reader is a kernel of the device itself: its owner.
+  // The reader is a kernel of the device that owns the memory.
   ways.needs_flush =
       ask(DeviceAttribute::gpu_direct_rdma_writes_ordering) < static_cast<int>(GpuDirectOrdering::owner);
   const auto flushes = static_cast<unsigned>(ask(DeviceAttribute::gpu_direct_rdma_flush_writes_options));

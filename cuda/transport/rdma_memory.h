@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory of a CUDA device that network cards read and write, for slots of links to other hosts (GPUDirect RDMA). The
-// platform decides whether a kernel may read what a card has written. The driver reports that the order of writes is
-// enough, or that the host can flush them. A card reads what a kernel has released at system scope.
+// This file allocates device memory that network cards read and write (GPUDirect RDMA), for slots of links to other
+// hosts. It depends on the platform whether a kernel may read what a card has written. The driver reports that writes
+// are in order, or that the host can flush them. A card may read what a kernel has released at system scope.
 #pragma once
 
 #include <memory>
@@ -12,16 +12,17 @@
 
 namespace rondo::cuda {
 
-/// The access to its memory that a device gives network cards.
+/// The access that network cards have to a device's memory.
 struct GpuDirect {
-  bool needs_flush = false;  ///< by the host, before a kernel of the device reads what a card wrote
-  bool dmabuf = false;       ///< the driver gives out dmabufs
+  bool needs_flush = false;  ///< the host must flush before a kernel of the device reads what a card wrote
+  bool dmabuf = false;       ///< the driver exports dmabufs
 };
 
-/// Returns RONDO_ERROR_UNSUPPORTED if cards cannot reach it, or a kernel cannot rely on the order of their writes.
+/// Returns RONDO_ERROR_UNSUPPORTED if cards cannot reach the memory, or a kernel cannot rely on the order of their
+/// writes.
 [[nodiscard]] Result<GpuDirect> gpu_direct_of(const CudaDriver &driver, CuDevice device);
 
-/// Allocates memory on the rank's device. It may wait for what runs there, as allocations do.
+/// Allocates memory on the rank's device. Like other allocations, it may wait for work that runs there.
 [[nodiscard]] Result<std::shared_ptr<const RdmaMemory>> allocate_rdma_memory(const std::string &library,
                                                                                  int32_t ordinal, size_t bytes);
 

@@ -49,14 +49,14 @@ RegionEntry &Regions::entry(uint32_t rank, uint32_t region) const {
   return entries[size_t{rank} * region_count_max + region];
 }
 
-/// Returns whether all ranks have seen the entry as it is now (N4).
+/// Says whether all ranks have seen the present state of the entry (N4).
 bool Regions::all_have_seen(uint32_t region) const {
   const RegionEntry &own = entry(rank_, region);
   return std::all_of(own.seen, own.seen + rank_count_,
                      [&](const uint64_t &seen) { return memory::load_acquire(seen) == own.generation; });
 }
 
-/// Does the second half of N1, with own_mutex_ held.
+/// Does the second half of N1. own_mutex_ must be held.
 void Regions::change(uint32_t region) {
   RegionEntry &own = entry(rank_, region);
   memory::store_release(own.generation, own.generation + 1);  // pairs with N2
@@ -124,7 +124,7 @@ void Regions::withdraw_all() {
   }
 }
 
-/// Returns a live rank that has not seen the entry as it is now. own_mutex_ is held.
+/// Returns a live rank that has not seen the present state of the entry. own_mutex_ must be held.
 std::optional<uint32_t> Regions::holder(uint32_t region, const std::vector<uint32_t> &dead) const {
   const RegionEntry &own = entry(rank_, region);
   for (uint32_t peer = 0; peer < rank_count_; ++peer) {
@@ -171,7 +171,8 @@ void Regions::look() {
   }
 }
 
-/// Does N2 and N3. If memory cannot be opened, logs it once, and never marks it seen: its owner does not post it.
+/// Does N2 and N3. If memory cannot be opened, logs that once and never marks it as seen, so its owner does not post
+/// it.
 void Regions::follow(uint32_t rank, uint32_t region) {
   RegionEntry &theirs = entry(rank, region);
   Opened &mine = opened_[size_t{rank} * region_count_max + region];

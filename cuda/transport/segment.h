@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// A rank's memory on its device: the connections on which it receives, its ends of all links, and what plans need.
-// The other ranks write into its connections, and read the place with its data (cuda/transport/shared_memory.h).
+// This file declares a rank's segment: memory on its device for the connections on which it receives, for its ends of
+// all links, and for plans. The other ranks write into its connections, and read its data in the place of load_store
+// (cuda/transport/shared_memory.h).
 //
 // Layout    connections          channel_count * rank_count, by channel and sender; connection.h
 //           link ends            channel_count * rank_count DeviceLinkEnds
 //           progress             DeviceProgress
 //           barrier              2 lines
-//           place                of load_store; only where it may run (cuda/kernels/load_store_place.h)
-//           messages             their connections and link ends, likewise; only where ranks exchange messages
-//           regions              where this rank sees all ranks' regions; only where ranks share buffers by regions
-//           plans                plan_bytes, given out by Arena
+//           place                for load_store, if it may run (cuda/kernels/load_store_place.h)
+//           messages             connections and link ends for messages, if ranks exchange messages
+//           regions              this rank's addresses of all ranks' regions, if ranks share buffers by regions
+//           plans                plan_bytes, which Arena allocates
 #pragma once
 
 #include <cstdint>
@@ -37,14 +38,14 @@ struct SegmentShape {
   uint32_t channel_count = 1;
   ConnectionGeometry geometry;
   device::LoadStoreGeometry load_store;
-  /// The way in which ranks share buffers. If they do, load_store uses `shared` for all but one_shots
+  /// The way in which ranks share buffers. If they do, load_store uses the mode `shared`, except for one_shots
   /// (cuda/kernels/load_store_place.h).
   BufferPlace buffers = BufferPlace::device;
   uint32_t message_channels = 0;  ///< 0: ranks exchange no messages
   ConnectionGeometry message_geometry;
   uint64_t region_bytes = 0;  ///< Regions::table_bytes(), or 0
   uint64_t plan_bytes = 0;
-  bool cleared = true;  ///< otherwise the content of fresh memory does not matter
+  bool cleared = true;  ///< false: the content of fresh memory does not matter
 
   [[nodiscard]] bool shares_buffers() const { return buffers != BufferPlace::device; }
   [[nodiscard]] uint64_t connection_bytes() const;  ///< of one, rounded up
@@ -61,19 +62,19 @@ struct SegmentShape {
   [[nodiscard]] uint64_t bytes() const;
 };
 
-/// The description of its segment that a rank sends to the others.
+/// The description of a segment that its rank sends to the others.
 struct SegmentInfo {
   DeviceUuid uuid{};
   ProcessName process;
   uint64_t device = 0;
   uint64_t address = 0;
   uint64_t bytes = 0;
-  uint64_t mapped_bytes = 0;  ///< vmm
-  IpcMemoryHandle handle{};   ///< ipc
-  FdTicket ticket;            ///< vmm
+  uint64_t mapped_bytes = 0;  ///< for vmm
+  IpcMemoryHandle handle{};   ///< for ipc
+  FdTicket ticket;            ///< for vmm
 };
 
-/// The links by which a rank's device reaches the others.
+/// The links by which a rank's device reaches the other ranks.
 struct SegmentLinks {
   std::vector<bool> permitted;          ///< by rank, the peers in schedules (src/plan/edges.h); if empty, all
   const NetworkLinks *network = nullptr;  ///< to the ranks of other nodes
@@ -94,12 +95,12 @@ class Segment {
   [[nodiscard]] DevicePointer address() const { return own_->address(); }
   /// Returns where this rank sees the segment of `rank`. 0: no plan has a link there, or it goes through the host.
   [[nodiscard]] DevicePointer address_of(uint32_t rank) const { return peers_[rank]; }
-  /// Returns whether a rank's segment ends with the rank: other processes must not use CUDA IPC memory after that.
+  /// Says whether a rank's segment disappears with the rank: other processes must not use CUDA IPC memory after that.
   [[nodiscard]] bool ends_with_owner() const { return !own_->is_vmm() && !opened_.empty(); }
   [[nodiscard]] uint64_t ends_address(uint32_t channel, uint32_t peer) const {
     return address() + shape_.ends_offset(channel, peer);
   }
-  /// Returns where the ends for messages are, by channel and peer.
+  /// Returns the address of the link ends for messages, by channel and peer.
   [[nodiscard]] uint64_t message_ends_address() const { return address() + shape_.message_ends_offset(); }
 
   /// Returns RONDO_ERROR_INTERNAL if the plan has a link with a rank of this node whose segment was not opened.
@@ -124,14 +125,14 @@ class Segment {
 
   SegmentShape shape_;
   std::shared_ptr<const SharedMemory> own_;
-  std::vector<std::shared_ptr<const SharedMemory>> held_;  ///< of other threads of the process
+  std::vector<std::shared_ptr<const SharedMemory>> held_;  ///< segments of other threads of the process
   std::vector<OpenedMemory> opened_;
   std::vector<PrimaryContext> peer_contexts_;  ///< of other devices that this process uses
   std::vector<DevicePointer> peers_;           ///< where each rank's segment is, for this one
   std::vector<bool> through_host_;             ///< by rank: its links are in the host's memory
 };
 
-/// Gives out pieces of [0, bytes), aligned to 256. First fit.
+/// Allocates pieces of [0, bytes), aligned to 256 bytes. It takes the first that fits.
 class Arena {
  public:
   explicit Arena(uint64_t bytes) : free_{{0, bytes}} {}

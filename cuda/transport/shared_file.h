@@ -19,7 +19,7 @@ namespace rondo::cuda {
 [[nodiscard]] Result<FileDescriptor> share_file(const char *key, const char *what, uint64_t bytes, uint32_t maker,
                                                 InfoExchange &info_exchange);
 
-/// Maps all of such a file.
+/// Maps the whole file.
 [[nodiscard]] Result<Mapping> map_shared_file(const FileDescriptor &file, const char *what, uint64_t bytes);
 
 /// All of such a file, for the devices of this process.

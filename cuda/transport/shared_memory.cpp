@@ -12,7 +12,7 @@ namespace {
 
 using HeldMemories = SharedTable<DevicePointer, const SharedMemory>;
 
-/// Returns the memories of this process, by address.
+/// Returns this process's memories by address.
 HeldMemories &held() {
   static auto *const all = new HeldMemories;
   return *all;
@@ -25,7 +25,7 @@ MemoryProperties properties_for(CuDevice device) {
   return properties;
 }
 
-/// Returns the size of physical memory that holds `bytes`.
+/// Returns how many bytes of physical memory hold `bytes`.
 Result<uint64_t> vmm_bytes(const PrimaryContext &context, uint64_t bytes) {
   const auto &[driver, device, object] = context.get();
   const MemoryProperties properties = properties_for(device);
@@ -35,7 +35,7 @@ Result<uint64_t> vmm_bytes(const PrimaryContext &context, uint64_t bytes) {
   return (bytes + granularity - 1) / granularity * granularity;
 }
 
-/// Maps the memory for the device of `context`, which is current.
+/// Maps the memory for the device of `context`, which must be current.
 Result<VmmMapping> map_physical(const PrimaryContext &context, MemoryHandle physical, uint64_t bytes) {
   const auto &[driver, device, object] = context.get();
   VmmMapping made;

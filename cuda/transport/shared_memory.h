@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory of a device into which other ranks write. Threads of its process on the same device use its addresses; all
-// others open it, in one of two ways:
+// This file declares device memory into which other ranks write. Threads of the owner's process on the same device use
+// the owner's addresses. All other ranks open the memory in one of two ways:
 //
-//   ipc  cuMemAlloc, and a handle of CUDA IPC. Threads of the process on another device use the same addresses, after
-//        peer access between the contexts. The owner must not free it while others use it.
-//   vmm  Physical memory and a descriptor of it, which travels by a unix socket. A rank opens and maps it for its own
-//        device, and what is mapped stays until the last one unmaps it.
+//   ipc  cuMemAlloc, and a handle of CUDA IPC. Threads of the process on another device use the owner's addresses, once
+//        the contexts have peer access. The owner must not free the memory while others use it.
+//   vmm  Physical memory and its descriptor, which is passed over a unix socket. A rank opens the descriptor and maps
+//        the memory for its own device. The memory stays until the last rank unmaps it.
 #pragma once
 
 #include <cstdint>
@@ -17,37 +17,37 @@
 
 namespace rondo::cuda {
 
-/// Physical memory at addresses of this process.
+/// Physical memory that is mapped at addresses of this process.
 struct VmmMapping {
   ReservedAddresses reserved;
-  MappedAddresses mapped;  ///< gone before them
+  MappedAddresses mapped;  ///< destroyed before the addresses
 };
 
-/// Memory of a rank. Its rank holds it, and so do threads of its process that write into it. If the rank leaves, a
-/// thread that still works on what it has enqueued keeps the memory.
+/// The memory of a rank. It is held by that rank, and by threads of its process that write into it. If the rank leaves,
+/// such a thread keeps the memory while work that it has enqueued uses it.
 class SharedMemory {
  public:
   /// Allocates memory of `kind`, which is ipc or vmm.
   [[nodiscard]] static Result<std::shared_ptr<const SharedMemory>> allocate(const PrimaryContext &context,
                                                                             uint64_t bytes, DeviceHandles kind);
-  /// Returns the memory of another thread of this process, or null if its rank has given up meanwhile.
+  /// Returns the memory of another thread of this process. Returns null if that thread's rank has failed meanwhile.
   [[nodiscard]] static std::shared_ptr<const SharedMemory> find(DevicePointer address);
 
   [[nodiscard]] DevicePointer address() const;
-  /// Returns the size for vmm, rounded up to what the device allocates. With ipc it is 0.
+  /// Returns the size for vmm, rounded up to what the device allocates. For ipc it is 0.
   [[nodiscard]] uint64_t bytes() const { return mapping_.reserved.get().bytes; }
   [[nodiscard]] bool is_vmm() const { return physical_.valid(); }
   [[nodiscard]] Result<IpcMemoryHandle> ipc_handle() const;
   [[nodiscard]] Result<FileDescriptor> descriptor() const;
 
  private:
-  PrimaryContext context_;  ///< gone after the memory
+  PrimaryContext context_;  ///< destroyed after the memory
   DeviceMemory memory_;
   PhysicalMemory physical_;
   VmmMapping mapping_;
 };
 
-/// Another rank's.
+/// Memory of another rank.
 struct OpenedMemory {
   DevicePointer address = 0;
   IpcMemory ipc;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which of this host's addresses the bootstrap listens on.
+// This file chooses the address of this host on which the bootstrap listens.
 #include "src/bootstrap/address.h"
 
 #include <ifaddrs.h>
@@ -29,16 +29,16 @@ std::string listed(const std::vector<HostAddress> &addresses) {
   return text.empty() ? "none" : text;
 }
 
-/// A bridge that a program has made for containers or virtual machines of this host.
+/// Says whether the interface is a bridge that a program made for containers or virtual machines of this host.
 bool is_guest_bridge(const std::string &interface) {
   constexpr std::array prefixes{"docker", "br-",     "virbr", "veth",  "vnet",   "cni",
                                 "cali",   "flannel", "lxcbr", "lxdbr", "podman", "kube"};
   return std::ranges::any_of(prefixes, [&](const char *prefix) { return interface.starts_with(prefix); });
 }
 
-constexpr int last_place = 4;  // other hosts have the same address, or it leads nowhere
+constexpr int last_place = 4;  // other hosts have the same address, or the interface leads nowhere
 
-/// Returns the place of an address in the order in which other hosts are likely to reach it; the lower, the likelier.
+/// Returns a number that is lower if other hosts are more likely to reach the address.
 int place_of(const HostAddress &each) {
   const bool last = is_guest_bridge(each.interface) || !each.running;
   return (each.default_route ? 0 : last ? last_place : 2) + (each.v6 ? 1 : 0);
@@ -58,7 +58,7 @@ std::string read_text(const char *path) {
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
-/// Calls pick_address() for each of a list with commas.
+/// Calls pick_address() for each entry of a comma-separated list.
 Result<std::vector<HostAddress>> pick_addresses(const std::vector<HostAddress> &addresses,
                                                 std::string_view network_interfaces, std::string_view by_route) {
   RONDO_TRY(check_rails(network_interfaces));
@@ -75,7 +75,7 @@ Result<std::vector<HostAddress>> pick_addresses(const std::vector<HostAddress> &
   return chosen;
 }
 
-/// Returns the first address that fits, IPv4 before IPv6, global before link-local.
+/// Returns the first address for which `fits` is true. IPv4 precedes IPv6, and global precedes link-local.
 template <class Fits>
 const HostAddress *best(const std::vector<HostAddress> &addresses, const Fits &fits) {
   for (const bool link_local : {false, true})
@@ -99,7 +99,7 @@ Result<std::string> pick_address(const std::vector<HostAddress> &addresses, std:
   }
   for (const HostAddress &each : addresses)
     if (each.address == wanted) return each.address;
-  // Another spelling of an address of this host ("::0001"), or one of 127.0.0.0/8.
+  // `wanted` may be another spelling of an address of this host ("::0001"), or one of 127.0.0.0/8.
   if (const auto parsed = socket_address({std::string(wanted), 1}); parsed.ok()) {
     const std::string plain = endpoint_of(parsed.value()).host;
     const bool known = std::ranges::any_of(addresses, [&](const HostAddress &each) { return each.address == plain; });

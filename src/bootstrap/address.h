@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which of this host's addresses the bootstrap listens on.
+// This file chooses the address of this host on which the bootstrap listens.
 #pragma once
 
 #include <optional>
@@ -18,57 +18,57 @@ struct HostAddress {
   bool v6 = false;
   bool link_local = false;
   bool running = true;         ///< it has a carrier
-  bool default_route = false;  ///< what has no route of its own leaves by this interface
+  bool default_route = false;  ///< packets without a more specific route leave by this interface
 };
 
-/// Picks from `addresses` (pure). `wanted` is the name of an interface or an address. If it is empty, picks `by_route`
-/// if that is one of these and not loopback. Otherwise picks a global address of an interface that is up, or loopback
-/// if there is none. Among global ones an interface with a default route is first. Bridges to guests and containers of
-/// this host, which have the same addresses on many hosts, and interfaces without a carrier are last. IPv4 is before
-/// IPv6. The error lists the addresses.
+/// Picks one of `addresses` (pure). `wanted` is the name of an interface, or an address. If it is empty, the choice is
+/// `by_route`, if that is in the list and is not loopback. Otherwise it is a global address of an interface that is up,
+/// or loopback if there is none. Among global addresses, an interface with a default route is preferred, and IPv4
+/// precedes IPv6. Two kinds are last: interfaces without a carrier, and bridges to guests and containers of this host,
+/// whose addresses exist on many hosts. The error lists the addresses.
 [[nodiscard]] Result<std::string> pick_address(const std::vector<HostAddress> &addresses, std::string_view wanted,
                                                std::string_view by_route = {});
 
 [[nodiscard]] Result<std::vector<HostAddress>> host_addresses();
 
-/// Returns the interfaces of default routes, from the texts of /proc/net/route and /proc/net/ipv6_route (pure).
+/// Returns the interfaces with default routes, from the texts of /proc/net/route and /proc/net/ipv6_route (pure).
 [[nodiscard]] std::vector<std::string> default_route_interfaces(const std::string &routes,
                                                                 const std::string &ipv6_routes);
 
 inline constexpr size_t offers_max = 5;
 
-/// Returns the addresses by which other hosts may reach this one, the likeliest first, one of each interface (pure).
-/// Bridges to guests and interfaces without a carrier are left out if there are others. At most offers_max.
+/// Returns addresses by which other hosts may reach this host, one for each interface and at most offers_max (pure).
+/// The likeliest is first. If there are others, bridges to guests and interfaces without a carrier are left out.
 [[nodiscard]] std::vector<std::string> pick_offers(const std::vector<HostAddress> &addresses);
 
-/// Where a store listens that ranks on other hosts are to reach, and the host of its endpoint for them.
+/// The address on which a store listens for ranks of other hosts, and the host that they use in its endpoint.
 struct Offer {
   std::string listen;
-  std::string host;  ///< an address, or several that are tried in turn (join_hosts())
+  std::string host;  ///< one address, or several that are tried in turn (join_hosts())
 };
-/// Offers the address of `network_interface`, as choose_address() takes it. If that is empty and several networks may
-/// lead to the other hosts, offers pick_offers().
+/// Returns the address of `network_interface`, which has the form that choose_address() takes. If it is empty and
+/// several networks may lead to the other hosts, returns pick_offers().
 [[nodiscard]] Result<Offer> offer_addresses(std::string_view network_interface);
 
-/// Returns this host's own address on the route to the numeric address `to`. Sends nothing.
+/// Returns this host's address on the route to the numeric address `to`. It sends nothing.
 [[nodiscard]] std::optional<HostAddress> address_of_route(const std::string &to);
 
 inline constexpr size_t rails_max = 8;
 
-/// Checks that no place of the list is empty, and that it is not too long.
+/// Checks that no entry of the list is empty, and that the list is not too long.
 [[nodiscard]] Result<void> check_rails(std::string_view network_interfaces);
-/// Calls pick_address() on this host's addresses for each of a list with commas; no two may have the same address. The
-/// interface of an address that no interface lists (127.0.0.9) is empty.
+/// Calls pick_address() on this host's addresses for each entry of a comma-separated list. No two entries may have the
+/// same address. If no interface lists an address, such as 127.0.0.9, its interface is empty.
 [[nodiscard]] Result<std::vector<HostAddress>> choose_addresses(std::string_view network_interfaces,
                                                                 std::string_view by_route = {});
-/// Refuses a list that choose_addresses() would refuse. An empty one is right on every host.
+/// Returns an error if choose_addresses() would refuse the list. An empty list is valid on every host.
 [[nodiscard]] Result<void> check_interfaces(std::string_view network_interfaces);
-/// Returns the first of choose_addresses(), as text.
+/// Returns the first result of choose_addresses() as text.
 [[nodiscard]] Result<std::string> choose_address(std::string_view network_interfaces);
-/// Returns how many places a list has; an empty one has one.
+/// Returns the number of entries of a list. An empty list counts as one entry.
 [[nodiscard]] size_t rail_count(std::string_view list);
-/// Returns the rails of the links between hosts. A rail is a network interface, or by verbs a device if the user names
-/// devices.
+/// Returns the number of rails of links between hosts. A rail is a network interface. With verbs, a rail is a device if
+/// the user names devices.
 [[nodiscard]] size_t rail_count(const Config &config);
 
 }  // namespace rondo

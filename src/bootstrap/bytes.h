@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Little-endian numbers and byte strings in and out of a buffer; the reader fails for good at the first thing missing.
+// This file writes and reads little-endian numbers and byte strings in buffers. After the first missing byte, a reader
+// fails for good.
 #pragma once
 
 #include <concepts>

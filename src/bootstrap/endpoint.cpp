@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Endpoints: text, numbers, names.
+// This file implements endpoints: their text, numbers and names.
 #include "src/bootstrap/endpoint.h"
 
 #include <arpa/inet.h>
@@ -104,7 +104,7 @@ std::string join_hosts(std::span<const std::string> hosts) {
 
 std::vector<std::string> split_hosts(const std::string &host) {
   std::vector<std::string> hosts;
-  for (size_t at = 0; at <= host.size();) {  // a host each turn
+  for (size_t at = 0; at <= host.size();) {  // one host per round
     const size_t end = std::min(host.find(',', at), host.size());
     hosts.push_back(host.substr(at, end - at));
     at = end + 1;

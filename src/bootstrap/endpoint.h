@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Endpoints as text ("127.0.0.1:4000", "[fe80::1%eth0]:4000") and as socket addresses.
+// This file converts endpoints between text ("127.0.0.1:4000", "[fe80::1%eth0]:4000") and socket addresses.
 #pragma once
 
 #include <sys/socket.h>
@@ -16,7 +16,7 @@ struct SocketAddress {
   [[nodiscard]] sockaddr *get() { return reinterpret_cast<sockaddr *>(&storage); }
 };
 
-/// Parses "HOST:PORT" or "[V6]:PORT"; the host is not looked up. The error quotes `text`.
+/// Parses "HOST:PORT" or "[V6]:PORT", without resolving the host. The error quotes `text`.
 [[nodiscard]] Result<Endpoint> parse_endpoint(std::string_view text);
 [[nodiscard]] std::string format_endpoint(const Endpoint &endpoint);
 
@@ -24,18 +24,18 @@ struct SocketAddress {
 [[nodiscard]] Result<SocketAddress> socket_address(const Endpoint &endpoint);
 [[nodiscard]] Endpoint endpoint_of(const SocketAddress &address);
 
-/// Returns the ends of a connected socket.
+/// Returns the address of this end of a connected socket. other_end() returns the other one.
 [[nodiscard]] std::optional<Endpoint> own_end(int socket);
 [[nodiscard]] std::optional<Endpoint> other_end(int socket);
-/// Returns whether both ends are on this host.
+/// Says whether both ends of the socket are on this host.
 [[nodiscard]] bool stays_on_host(int socket);
 
-/// The host of an endpoint may be several, which are tried in turn: "192.0.2.7,198.51.100.7".
+/// Joins hosts into one host of an endpoint, such as "192.0.2.7,198.51.100.7". These are tried in turn.
 [[nodiscard]] std::string join_hosts(std::span<const std::string> hosts);
 [[nodiscard]] std::vector<std::string> split_hosts(const std::string &host);
 
-/// Returns a numeric host as it is, and a name through the system's resolver, whose own timeouts bound it. The result
-/// is not empty, and IPv4 is first. Of several hosts, the addresses of the first one come first.
+/// Returns the addresses of the host. It resolves a name by the system's resolver, whose own timeouts apply. The result
+/// is not empty. With several hosts, the addresses of the first host come first, and for each host IPv4 is first.
 [[nodiscard]] Result<std::vector<SocketAddress>> addresses_of(const Endpoint &endpoint);
 
 /// Says whether only this host reaches the address: 127.0.0.0/8, ::1.

@@ -21,11 +21,11 @@
 namespace rondo {
 namespace {
 
-constexpr uint64_t client_patience_ns = 1'000'000'000;  // a taker sends its token at once
-constexpr uint64_t look_ns = 10'000'000;  // at the check, and at whom a full backlog keeps waiting
+constexpr uint64_t client_patience_ns = 1'000'000'000;  // a receiver sends its token at once
+constexpr uint64_t look_ns = 10'000'000;  // between checks, and between polls by a process that meets a full backlog
 constexpr int listen_backlog = 4096;
 constexpr int accepts_per_round = 64;
-constexpr size_t pending_count_max = 16;  // clients let in that have not sent their token; each holds a descriptor
+constexpr size_t pending_count_max = 16;  // accepted clients that have not sent their token; each holds a descriptor
 constexpr uint64_t retry_ns = 5'000'000;
 constexpr int take_attempts_max = 20;
 
@@ -65,7 +65,7 @@ bool wait_for(int descriptor, short events, uint64_t deadline_ns) {
   return false;
 }
 
-/// Waits for `events` in short pieces, between which it asks `check`. RONDO_ERROR_TIMEOUT: without a message.
+/// Waits for `events`, and calls `check` every few milliseconds. RONDO_ERROR_TIMEOUT has no message.
 Result<void> wait_checked(int descriptor, short events, uint64_t deadline_ns, const WaitCheck &check) {
   while (!wait_for(descriptor, events, std::min(deadline_ns, now_ns() + look_ns))) {  // ends at the deadline
     if (check) RONDO_TRY(check());
@@ -74,9 +74,10 @@ Result<void> wait_checked(int descriptor, short events, uint64_t deadline_ns, co
   return {};
 }
 
-constexpr size_t descriptors_max = 250;  // of a message; the kernel allows 253
+constexpr size_t descriptors_max = 250;  // in one message; the kernel allows 253
 
-/// One byte, since descriptors need data to ride on, with room for `count` descriptors. Points into itself.
+/// A message of one byte, which descriptors need to travel with, and room for `count` descriptors. It points into
+/// itself.
 struct DescriptorMessage {
   explicit DescriptorMessage(size_t count) {
     header.msg_iov = &data;
@@ -110,7 +111,7 @@ bool send_descriptors(int client, std::span<const int> descriptors) {
 
 Error owner_is_gone() { return {RONDO_ERROR_REMOTE, "the process that owns the shared memory has ended, or gave up"}; }
 
-/// The owner ended, or it never was on this machine.
+/// Returns the error that the owner has ended, or is not on this machine.
 Error nobody_listens() {
   Error error = owner_is_gone();
   error.message += "; if that process runs on another machine, both have the same /proc/sys/kernel/random/boot_id, as "
@@ -118,7 +119,7 @@ Error nobody_listens() {
   return error;
 }
 
-/// Appends the descriptors of one message.
+/// Receives one message, and appends its descriptors.
 Result<void> receive_descriptors(int server, std::vector<FileDescriptor> &descriptors) {
   DescriptorMessage message(descriptors_max);
   const ssize_t received = ::recvmsg(server, &message.header, MSG_CMSG_CLOEXEC);
@@ -157,7 +158,7 @@ Result<FdServer> FdServer::listen() {
 
 namespace {
 
-/// One round of handing descriptors out.
+/// One call of serve(): passes descriptors to the processes.
 class Handout {
  public:
   Handout(int listener, FileDescriptor &spare, const std::vector<int> &descriptors, const FdTicket &ticket,
@@ -169,12 +170,12 @@ class Handout {
         awaited_(processes.begin(), processes.end()),
         missing_(awaited_) {}
 
-  /// Returns true if the last of the expected processes has fetched it.
+  /// Returns true if all of the expected processes have fetched the descriptors.
   [[nodiscard]] bool done() const { return !awaited_.empty() && missing_.empty(); }
   [[nodiscard]] bool stopped() const { return stopped_; }
   [[nodiscard]] const std::set<uint64_t> &missing() const { return missing_; }
 
-  /// Waits for what comes next, for look_ns at most.
+  /// Waits for the next event, for at most look_ns, and handles it.
   Result<void> turn() {
     if (!spare_.valid() && pending_.empty()) spare_.reset(::fcntl(listener_, F_DUPFD_CLOEXEC, 0));
     std::vector<pollfd> entries{{listener_, POLLIN, 0}};
@@ -184,7 +185,7 @@ class Handout {
         if (entries[at].revents != 0) read_token(pending_[at - 1]);
       std::erase_if(pending_, [](const Pending &pending) { return !pending.socket.valid(); });
       if (entries[0].revents != 0) RONDO_TRY(accept_some());
-      stopped_ = (entries[0].revents & POLLHUP) != 0;  // stop() was called: the socket listens no more
+      stopped_ = (entries[0].revents & POLLHUP) != 0;  // after stop() the socket does not listen any more
     }
     const uint64_t now = now_ns();
     std::erase_if(pending_, [now](const Pending &pending) { return now >= pending.deadline_ns; });
@@ -219,7 +220,7 @@ class Handout {
       const auto process = static_cast<uint64_t>(peer.pid);
       if (!awaited_.empty() && !awaited_.contains(process)) continue;
       Pending pending{std::move(client), process, now_ns() + client_patience_ns, {}, 0};
-      read_token(pending);  // a taker sends it as it connects
+      read_token(pending);  // a receiver sends it right after connecting
       if (!pending.socket.valid()) continue;
       if (pending_.size() >= pending_count_max) pending_.erase(pending_.begin());
       pending_.push_back(std::move(pending));
@@ -227,7 +228,7 @@ class Handout {
     return {};
   }
 
-  /// Closes the connection when it is served, has a wrong token or has ended.
+  /// Reads the token. Closes the connection when it is served, has a wrong token or has ended.
   void read_token(Pending &pending) {
     const int client = pending.socket.get();
     const ssize_t got =
@@ -247,7 +248,7 @@ class Handout {
   const FdTicket &ticket_;
   std::set<uint64_t> awaited_;
   std::set<uint64_t> missing_;
-  std::vector<Pending> pending_;  ///< the oldest first
+  std::vector<Pending> pending_;  ///< the oldest is first
   bool stopped_ = false;
 };
 
@@ -284,8 +285,8 @@ Result<std::unique_ptr<FdOffer>> FdOffer::make(FileDescriptor descriptor, uint64
 
 Result<void> FdOffer::start(uint64_t deadline_ns) {
   RONDO_TRY_ASSIGN(thread_, start_thread("handing out descriptors", [this, deadline_ns] {
-                     // If no descriptor is free, for instance, another may be freed soon. So this tries again until the
-                     // deadline.
+                     // An error may be temporary. For instance, a descriptor may soon be free. So this tries again
+                     // until the deadline.
                      while (!ended_.load(std::memory_order_acquire)) {  // pairs with the release in ~FdOffer
                        const auto served = server_.serve(descriptors_, {}, deadline_ns);
                        if (served.ok() || served.error().status != RONDO_ERROR_OUT_OF_RESOURCES) return;
@@ -309,8 +310,8 @@ Result<FileDescriptor> connect_to_owner(const FdTicket &ticket, uint64_t deadlin
   while (true) {  // ends at the deadline
     FileDescriptor socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
     if (!socket.valid()) return system_error("socket(AF_UNIX)", errno);
-    // If the backlog is full, a blocking connect() waits in the order of arrival. Repeated attempts without waiting
-    // might never get a place.
+    // If the backlog is full, a blocking connect() waits in the order of arrival. Attempts without waiting might never
+    // succeed.
     constexpr timeval patience{0, 10 * look_ns / 1000};
     ::setsockopt(socket.get(), SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof patience);
     if (::connect(socket.get(), reinterpret_cast<const sockaddr *>(&address.address), address.bytes) == 0)
@@ -323,7 +324,8 @@ Result<FileDescriptor> connect_to_owner(const FdTicket &ticket, uint64_t deadlin
   }
 }
 
-/// Returns fewer than `count` if the owner closed the connection: it had too many, or it does not know the token.
+/// Takes descriptors from one connection. Returns fewer than `count` if the owner closed it, because it served too many
+/// or does not know the token.
 Result<std::vector<FileDescriptor>> take_once(const FdTicket &ticket, size_t count, uint64_t deadline_ns,
                                               const WaitCheck &check) {
   std::vector<FileDescriptor> taken;
@@ -333,7 +335,7 @@ Result<std::vector<FileDescriptor>> take_once(const FdTicket &ticket, size_t cou
     if (errno == EPIPE || errno == ECONNRESET) return taken;
     return system_error("send to the process that owns the shared memory", errno);
   }
-  while (taken.size() < count) {  // bounded by the count: a message brings one at least
+  while (taken.size() < count) {  // each message brings at least one
     RONDO_TRY(wait_checked(socket.get(), POLLIN, deadline_ns, check));
     const auto received = receive_descriptors(socket.get(), taken);
     if (!received.ok() && received.error().status == RONDO_ERROR_REMOTE) return taken;
@@ -352,7 +354,7 @@ Result<std::vector<FileDescriptor>> take_descriptors(const FdTicket &ticket, siz
       return Error{RONDO_ERROR_TIMEOUT, "the process that owns the shared memory did not hand it over in time"};
     if (!taken.ok() || taken.value().size() == count) return taken;
     sleep_for_ns(retry_ns);
-    if (check) RONDO_TRY(check());  // why the owner gave up comes before that it did
+    if (check) RONDO_TRY(check());  // the reason why the owner gave up comes first
   }
   return owner_is_gone();
 }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// This file hands descriptors over between processes by an abstract unix socket (no file, gone with its owner) and
-// SCM_RIGHTS. The socket's name and the token are random and travel through the authenticated store. All users of the
-// host can read the name in /proc. So the server turns away a peer of another user, or of a process that it does not
-// await, before it reads anything from it. It serves the others side by side; the oldest silent one gives way to a new
-// one.
+// This file passes descriptors between processes over an abstract unix socket with SCM_RIGHTS. Such a socket has no
+// file, and disappears with its owner. The socket's name and the token are random, and the authenticated store carries
+// them. But all users of the host can read the name in /proc. So the server rejects a peer of another user, or of a
+// process that it does not expect, before it reads anything from it. It serves several peers at a time. If there are
+// too many, a new peer replaces the oldest one that has sent nothing.
 #pragma once
 
 #include <array>
@@ -20,40 +20,40 @@
 
 namespace rondo {
 
-/// A ticket has what a receiver must know to fetch the descriptor. The store carries it unchanged.
+/// The data that a receiver needs to fetch descriptors. The store carries it unchanged.
 struct FdTicket {
   std::array<char, 32> name{};   ///< hexadecimal, without the leading NUL of the abstract name space
   std::array<char, 32> token{};  ///< hexadecimal
 };
 static_assert(sizeof(FdTicket) == 64);
 
-/// A wait calls this every few milliseconds, and ends with its failure; null if there is nothing to check.
+/// A wait calls this function every few milliseconds, and returns its error. Null means that there is nothing to check.
 using WaitCheck = std::function<Result<void>()>;
 
 class FdServer {
  public:
-  /// Listens under a fresh random name. RONDO_ERROR_OUT_OF_RESOURCES: there is no descriptor to serve others with.
+  /// Listens under a new random name. RONDO_ERROR_OUT_OF_RESOURCES: no descriptor is free to serve others.
   [[nodiscard]] static Result<FdServer> listen();
   [[nodiscard]] const FdTicket &ticket() const { return ticket_; }
-  /// Gives `descriptors` to each of these processes, then returns; without any, to every process of this user, until
-  /// stop(). RONDO_ERROR_TIMEOUT names the processes that did not fetch it.
+  /// Passes `descriptors` to each of `processes`, then returns. Without `processes` it passes them to every process of
+  /// this user until stop(). RONDO_ERROR_TIMEOUT names the processes that did not fetch them.
   Result<void> serve(const std::vector<int> &descriptors, const std::vector<uint64_t> &processes, uint64_t deadline_ns,
                      const WaitCheck &check = {});
-  /// Ends serve(), now or when it is called, as if all processes had fetched theirs. Any thread may call it.
+  /// Ends serve(), now or when it is called, as if all processes had fetched the descriptors. Any thread may call it.
   void stop() const;
 
  private:
   FdServer(FileDescriptor socket, FileDescriptor spare, const FdTicket &ticket)
       : socket_(std::move(socket)), spare_(std::move(spare)), ticket_(ticket) {}
   FileDescriptor socket_;
-  FileDescriptor spare_;  ///< kept back for one process at a time, where no other is left
+  FileDescriptor spare_;  ///< reserved for one process at a time, if no other descriptor is free
   FdTicket ticket_;
 };
 
-/// Gives descriptors to each process that has the ticket, on a thread of its own, until it is destroyed.
+/// Passes descriptors to each process that has the ticket, on its own thread, until it is destroyed.
 class FdOffer {
  public:
-  /// They stay the caller's, open as long as this.
+  /// Makes the offer. The caller keeps the descriptors open as long as it exists.
   [[nodiscard]] static Result<std::unique_ptr<FdOffer>> make(std::vector<int> descriptors, uint64_t deadline_ns);
   [[nodiscard]] static Result<std::unique_ptr<FdOffer>> make(FileDescriptor descriptor, uint64_t deadline_ns);
   FdOffer(const FdOffer &) = delete;
@@ -68,15 +68,15 @@ class FdOffer {
 
   FdServer server_;
   std::vector<int> descriptors_;
-  FileDescriptor own_;  ///< of them, where it is this object's
+  FileDescriptor own_;  ///< one of the descriptors, if this object owns it
   std::atomic<bool> ended_{false};
-  std::thread thread_;  ///< last: it uses the others
+  std::thread thread_;  ///< last, because it uses the other members
 };
 
-/// The taker's side, which knows how many there are. RONDO_ERROR_REMOTE: the owner is gone, or no longer gives them.
+/// Takes `count` descriptors from the owner. RONDO_ERROR_REMOTE: the owner is gone, or no longer offers them.
 [[nodiscard]] Result<std::vector<FileDescriptor>> take_descriptors(const FdTicket &ticket, size_t count,
                                                                    uint64_t deadline_ns, const WaitCheck &check = {});
-/// Takes one descriptor; otherwise equal to take_descriptors().
+/// Takes one descriptor, as take_descriptors() does.
 [[nodiscard]] Result<FileDescriptor> take_descriptor(const FdTicket &ticket, uint64_t deadline_ns,
                                                      const WaitCheck &check = {});
 

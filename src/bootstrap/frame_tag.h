@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tags of large frames of one direction of one connection, whose header and payload lie apart (RONDO_FRAME_TAGS). A
-// frame that was changed, left out, repeated or reordered on its way has a wrong tag. Faster than the tags of wire.h,
-// which are for the store's small messages.
+// This file computes the tags of large frames in one direction of a connection (RONDO_FRAME_TAGS). The header and
+// payload of such a frame are in separate memory. A frame that was changed, omitted, repeated or reordered on its way
+// has a wrong tag. These tags are faster than the tags of wire.h, which are for small messages of the store.
 //
 // tag = Poly1305 over header | payload, with a key for this frame alone: the first 32 bytes of ChaCha20 with the
 //       direction's key (wire.h, frame_key()) and the frame's number as its nonce. RFC 8439, section 2.6.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Encoding and strict decoding of the store's messages.
+// This file encodes the store's messages, and decodes them strictly.
 #include "src/bootstrap/messages.h"
 
 #include <algorithm>
@@ -10,14 +10,14 @@ namespace rondo {
 namespace {
 
 constexpr uint32_t no_peer = ~uint32_t{0};
-// Far below the size of a frame, because a complete gather makes a page for each of its ranks at once.
+// This is far below the size of a frame, because a complete gather makes a page for each of its ranks at once.
 constexpr size_t page_bytes = 64u << 10;
 
 bool valid_status(uint32_t status) {
   return status >= RONDO_ERROR_INVALID_ARGUMENT && status <= RONDO_ERROR_REVOKED;
 }
 
-/// Decodes `status | peer | message`. With `may_be_ok` the status may be RONDO_OK.
+/// Decodes `status | peer | message`. The status may be RONDO_OK only if `may_be_ok`.
 bool decode_error(ByteReader &in, bool may_be_ok, Error &error) {
   const auto status = in.number<uint32_t>();
   const auto peer = in.number<uint32_t>();
@@ -27,7 +27,7 @@ bool decode_error(ByteReader &in, bool may_be_ok, Error &error) {
   error.status = static_cast<rondo_status_t>(status);
   error.peer = peer == no_peer ? -1 : static_cast<int32_t>(peer);
   error.message = text_of(in.rest());
-  for (char &c : error.message)  // what comes over a wire may be printed on a terminal
+  for (char &c : error.message)  // a received text may be printed on a terminal
     if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) c = '?';
   return true;
 }

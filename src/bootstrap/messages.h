@@ -1,26 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
-// This file defines the frames of the store's protocol. No I/O. Numbers are little-endian.
+// This file defines the messages of the store's protocol, without I/O. Numbers are little-endian.
 //
 // Request  kind u8 | id u64 | key_bytes u16 | key | rest
 //            put      value                                     the rest of the body
 //            get      nothing
 //            gather   rank u32 | count u32 | value              puts rank's part, then answers as collect with first 0
-//            collect  rank u32 | count u32 | first u32          the next page of a gather's parts
-//            cancel   nothing; the key is empty                 ends request `id` now: it is answered with a timeout
+//            collect  rank u32 | count u32 | first u32          asks for the next page of a gather's parts
+//            cancel   nothing; the key is empty                 ends request `id` now: the answer to it is a timeout
 //            enter    rank u32 | count u32 | generation u32     the key is a group, of which the client is now `rank`
 //            leave    status u32 | peer u32 | message           the key is empty; status 0: the rank needs the group no
-//                                                               more; else it has failed, and so has the group
-//            try_get  nothing                                   as get, but at once: done, if nobody has put it
+//                                                               more; otherwise it has failed, and so has the group
+//            try_get  nothing                                   like get, but at once: done, if the key was not put
 // Reply    kind u8 | id u64 | rest
 //            done     nothing
 //            value    value
 //            parts    first u32 | total u32 | n u32 | n x (bytes u32 | bytes)
 //            failure  status u32 | peer u32 (2^32 - 1: none) | message
-//            notice   as failure, unasked, with id 0: the client's group has failed; or, with status 0, `peer` is the
-//                     rank whose process runs the store
-//            later    nothing; answers an enter: the group has met here before, and meets again at a later store
+//            notice   like failure, but without a request, with id 0: the client's group has failed. With status 0,
+//                     `peer` is the rank whose process runs the store
+//            later    nothing; answers an enter: the group has met here before, and will meet at a later store
 //
-// A client has one request at a time; only its cancel may follow before the reply. Ids rise by one from 1.
+// A client has one request at a time. Before its reply, only a cancel of it may follow. Ids count from 1.
 #pragma once
 
 #include "src/bootstrap/wire.h"
@@ -28,7 +28,7 @@
 namespace rondo {
 
 inline constexpr size_t key_bytes_max = 256;
-inline constexpr size_t value_bytes_max = wire::body_bytes_max - 512;  ///< leaves room for the fields around a value
+inline constexpr size_t value_bytes_max = wire::body_bytes_max - 512;  ///< leaves room for the fields besides a value
 inline constexpr size_t message_bytes_max = 1024;
 inline constexpr uint32_t gather_count_max = 65'536;
 
@@ -41,10 +41,10 @@ struct Request {
   std::string key;
   uint32_t rank = 0;
   uint32_t count = 0;
-  uint32_t first = 0;       ///< collect
-  uint32_t generation = 0;  ///< enter
+  uint32_t first = 0;       ///< of collect
+  uint32_t generation = 0;  ///< of enter
   Bytes value;
-  Error error;  ///< status, peer and message of a leave
+  Error error;  ///< of leave: its status, peer and message
 };
 
 struct Reply {
@@ -55,20 +55,20 @@ struct Reply {
   uint32_t first = 0;
   uint32_t total = 0;
   std::vector<Bytes> parts;
-  Error error;  ///< status, peer and message of a failure or a notice
+  Error error;  ///< of a failure or notice: its status, peer and message
 };
 
 [[nodiscard]] Bytes encode(const Request &request);
 [[nodiscard]] Bytes encode(const Reply &reply);
 
-/// Nothing where `body` is not exactly one well-formed message within the bounds.
+/// Returns the message in `body`, or nothing if `body` is not exactly one well-formed message within the bounds.
 [[nodiscard]] std::optional<Request> decode_request(ByteView body);
 [[nodiscard]] std::optional<Reply> decode_reply(ByteView body);
 
-/// Returns how many of `parts` from `first` on fit into one reply; at least one if there is one.
+/// Returns how many of `parts`, from index `first` on, fit into one reply. It is at least one, if there is one.
 [[nodiscard]] uint32_t page_count(const std::vector<ByteView> &parts, uint32_t first);
 
-/// Returns what a user reads of a key such as "g0/join" or "g0//ports": the name of the step, without the group.
+/// Returns the name of the step, without the group, in a key such as "g0/join" or "g0//ports". Users read this name.
 [[nodiscard]] std::string step_of(const std::string &key);
 
 }  // namespace rondo

@@ -10,10 +10,10 @@
 namespace rondo {
 namespace {
 
-constexpr uint64_t farewell_ns = 2'000'000'000;  // for the news of a failure; nothing else is waited for then
+constexpr uint64_t farewell_ns = 2'000'000'000;  // wait for the report of a failure only
 constexpr size_t message_bytes_max = 2000;
 
-/// Returns a rank's part: the status, then the bytes or the message.
+/// Returns a rank's part: its status, then its bytes or its message.
 Bytes part_of(const Result<Bytes> &own) {
   const auto status = static_cast<uint32_t>(own.ok() ? RONDO_OK : own.error().status);
   const ByteView text = own.ok() ? own.value() : bytes_of(own.error().message);

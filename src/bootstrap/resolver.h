@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// This file resolves a host that may be a name. The name may not resolve yet: a pod's name resolves once the pod runs.
+// This file resolves a host that may be a name. A name may resolve only later: a pod's name resolves once the pod runs.
 #pragma once
 
 #include <algorithm>
@@ -13,19 +13,19 @@ class Resolver {
  public:
   explicit Resolver(Endpoint endpoint) : endpoint_(std::move(endpoint)) {}
 
-  /// Returns the address to try next: all of the host's in turn, IPv4 before IPv6. Looks a name up at the first call,
-  /// and again if that was a second ago. The error is the latest lookup's.
+  /// Returns the next address to try. It returns all addresses of the host in turn, IPv4 before IPv6. It looks a name
+  /// up at the first call, and again if the last lookup was a second ago. The error is that of the latest lookup.
   [[nodiscard]] Result<SocketAddress> next(uint64_t now_ns);
 
-  /// Waits until the host resolves; returns all its addresses. RONDO_ERROR_TIMEOUT after the deadline.
+  /// Waits until the host resolves, and returns all its addresses. Returns RONDO_ERROR_TIMEOUT after the deadline.
   [[nodiscard]] Result<std::vector<SocketAddress>> wait(uint64_t deadline_ns, const Cancel *cancel);
 
-  /// Says whether a host is a name: a later call may have another outcome.
+  /// Says whether the host is a name, so that a later lookup may have another result.
   [[nodiscard]] bool is_name() const {
     return std::ranges::any_of(split_hosts(endpoint_.host),
                                [](const std::string &host) { return !socket_address({host, 1}).ok(); });
   }
-  /// Returns how many addresses are tried in turn.
+  /// Returns the number of addresses that next() returns in turn.
   [[nodiscard]] size_t address_count() const { return addresses_.ok() ? addresses_.value().size() : 0; }
 
  private:
@@ -34,7 +34,7 @@ class Resolver {
   Endpoint endpoint_;
   Result<std::vector<SocketAddress>> addresses_ = std::vector<SocketAddress>();
   size_t next_ = 0;
-  uint64_t due_ns_ = 0;  ///< of the next lookup; never again for numeric hosts
+  uint64_t due_ns_ = 0;  ///< time of the next lookup; numeric hosts have none
 };
 
 }  // namespace rondo

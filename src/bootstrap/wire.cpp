@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Handshake proofs and authenticated frames on libsodium's keyed BLAKE2b.
+// This file implements handshake proofs and authenticated frames with libsodium's keyed BLAKE2b.
 #include "src/bootstrap/wire.h"
 
 #include <sodium.h>
@@ -19,7 +19,8 @@ Secret random_secret() {
 namespace wire {
 namespace {
 
-/// Returns a keyed hash of the label and both challenges. Labels have no common meaning with frames, whose keys differ.
+/// Returns a keyed hash of the label and both challenges. It cannot be confused with a frame's tag, because frames have
+/// other keys.
 std::array<std::byte, 32> derive(const Secret &secret, std::string_view label, const Challenge &client,
                                  const Challenge &server) {
   Bytes input;

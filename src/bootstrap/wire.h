@@ -1,20 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
-// The store's protocol below its messages: handshake and frames. No I/O. Numbers are little-endian.
+// This file defines the store's protocol below its messages: handshake and frames, without I/O. Numbers are
+// little-endian.
 //
 // Handshake  client hello  = magic "RONDO\x04cl" 8 | client challenge 32                                   40 bytes
 //            server hello  = magic "RONDO\x04sv" 8 | server challenge 32 | server proof 32                 72 bytes
 //            client proof  = 32 bytes                                                                      32 bytes
 //            proof of a role = BLAKE2b-256 keyed with the secret over
 //                              "rondo store " | protocol version | role label | client challenge | server challenge
-//            The sixth byte of a magic is the protocol version. Both challenges are in both proofs, and the label
-//            differs: a proof can neither be replayed on another connection nor reflected to the side it came from.
-//            The server proves itself first, so a client never tells a stranger more than a random number. A client
-//            that knows another secret says so by a proof of zeros, and closes.
+//            The sixth byte of a magic is the protocol version. Both challenges are in both proofs, and the labels
+//            differ. So a proof can neither be replayed on another connection nor reflected to its sender. The server
+//            proves itself first, so a client sends a stranger only a random number. A client that knows another secret
+//            sends a proof of zeros instead, and closes.
 // Frame      body_bytes u32 | tag 16 | body                                           at most frame_bytes_max in all
 //            tag = BLAKE2b-128 keyed with the direction's key over counter u64 | body_bytes u32 | body
-//            direction key = as a proof, with a label for each direction. The counter starts at 0 and is not sent:
-//            a frame that is injected, changed, repeated, left out or reordered has a wrong tag, and the connection
-//            is cut. Values are authenticated, not encrypted.
+//            direction key = like a proof, with a label for each direction. The counter starts at 0 and is not sent.
+//            So an injected, changed, repeated, omitted or reordered frame has a wrong tag, and the connection is cut.
+//            Values are authenticated, not encrypted.
 #pragma once
 
 #include <array>
@@ -46,25 +47,25 @@ enum class Role { client, server };
 [[nodiscard]] std::array<std::byte, magic_bytes> magic_of(Role role, uint8_t version = protocol_version);
 
 enum class MagicMatch {
-  partial,        ///< as far as it goes, it may become one
+  partial,        ///< incomplete, but a valid beginning
   equal,          ///< of this protocol version
-  other_version,  ///< of another one
-  garbage         ///< not this protocol; said at the first byte that shows it
+  other_version,  ///< of another protocol version
+  garbage         ///< not this protocol; known at the first wrong byte
 };
 [[nodiscard]] MagicMatch match_magic(ByteView received, Role role);
 
 [[nodiscard]] Proof prove(const Secret &secret, Role role, const Challenge &client, const Challenge &server);
 
-/// A client sends this in place of its proof to a server that knows another secret.
+/// A client sends this instead of its proof if the server knows another secret.
 inline constexpr Proof other_secret{};
 
-/// Compares in constant time.
+/// Compares the two in constant time.
 [[nodiscard]] bool equal_proof(const Proof &expected, ByteView received);
 
-/// The key of the frames that `sender` sends on this connection.
+/// Returns the key of the frames that `sender` sends on this connection.
 [[nodiscard]] Key frame_key(const Secret &secret, Role sender, const Challenge &client, const Challenge &server);
 
-/// Makes frames of one direction.
+/// Makes the frames of one direction.
 class FrameSealer {
  public:
   explicit FrameSealer(const Key &key) : key_(key) {}
@@ -80,7 +81,7 @@ class FrameSealer {
   uint64_t counter_ = 0;
 };
 
-/// Takes frames of one direction out of a stream of bytes.
+/// Takes frames of one direction from a stream of bytes.
 class FrameOpener {
  public:
   explicit FrameOpener(const Key &key) : key_(key) {}
@@ -90,10 +91,10 @@ class FrameOpener {
 
   struct Opened {
     enum class State { need_more, body, forged } state = State::need_more;
-    ByteView body;           ///< inside of `received`
-    size_t frame_bytes = 0;  ///< how much of `received` the frame took
+    ByteView body;           ///< within `received`
+    size_t frame_bytes = 0;  ///< size of the frame in `received`
   };
-  /// Looks at the start of `received`. After `forged` the connection is to be cut.
+  /// Opens the frame at the start of `received`. After `forged`, the connection must be cut.
   [[nodiscard]] Opened open(ByteView received);
 
  private:

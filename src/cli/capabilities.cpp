@@ -20,7 +20,7 @@ namespace {
 
 constexpr unsigned probe_seconds_max = 10;
 
-/// Returns what `probe` returns in a child process. An alarm ends a probe that does not return.
+/// Runs `probe` in a child process, and returns its result. An alarm ends a probe that does not return.
 template <class Probe>
 bool in_other_process(const Probe &probe) {
   const pid_t child = ::fork();
@@ -37,8 +37,8 @@ bool in_other_process(const Probe &probe) {
 
 bool can_open(const std::string &path) { return FileDescriptor(::open(path.c_str(), O_RDWR | O_CLOEXEC)).valid(); }
 
-/// Reads `there` in `process`. The caller is a sibling of that process, as a peer is: reading a child or the parent
-/// could need less permission.
+/// Reads `there` in `process`, from a sibling of that process. A peer is a sibling, too. Reading a child or the parent
+/// might need less permission.
 bool can_read(pid_t process, const int &there) {
   int here = 0;
   const iovec local{&here, sizeof here};
@@ -61,7 +61,7 @@ Capabilities find_capabilities() {
   }
   const int value = 1;
   found.peer_memory = in_other_process([&] { return can_read(self, value); });
-  // In the order in which the transport tries them (transports/shm/peers.cpp).
+  // The order is that in which the transport tries them (transports/shm/peers.cpp).
   if (FileDescriptor(static_cast<int>(::syscall(SYS_pidfd_open, self, 0))).valid())
     found.death_noticed_by = "pidfd_open";
   else if (process_stat(self))

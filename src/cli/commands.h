@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Declares the subcommands of `rondo`. Each takes the arguments after its own name and parses them itself, `--help`
-// included (CLI11). It returns the exit status: 0 done, 1 failed, 2 used wrongly. `run` has more (docs/launching.md). A
-// new subcommand is added by its function here, its file, and one line of the table in main.cpp.
+// This file declares the subcommands of `rondo`. Each gets the arguments after its name and parses them with CLI11,
+// including `--help`. It returns the exit status: 0 for success, 1 for failure, 2 for wrong usage. `run` has more
+// (docs/launching.md). To add a subcommand, add its function here, its file, and one line to the table in main.cpp.
 #pragma once
 
 #include <span>
@@ -21,7 +21,7 @@ constexpr int exit_usage = 2;
 [[nodiscard]] int run_sim(Arguments args);
 [[nodiscard]] int run_status(Arguments args);
 [[nodiscard]] int run_trace(Arguments args);
-[[nodiscard]] int run_train(Arguments args);  ///< does not return where the trainer is
+[[nodiscard]] int run_train(Arguments args);  ///< does not return if rondo-train exists
 [[nodiscard]] int run_tune(Arguments args);
 
 }  // namespace rondo::cli

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The `rondo` command: finds the subcommand in one table and calls it. Everything else is the subcommand's own.
+// This file is the `rondo` command: it finds the subcommand in one table and calls it. Subcommands do all other work.
 #include <unistd.h>
 
 #include <algorithm>
@@ -79,7 +79,8 @@ int help(Arguments args) {
   return command->run(wanted);
 }
 
-/// Checks variables early. The library would find a bad value later, and a bad recorder folder only after a failure.
+/// Checks variables early. Otherwise the library would report a bad value late, and a bad recorder folder only after a
+/// failure.
 Result<void> check_variables(std::string_view command) {
   RONDO_TRY_ASSIGN(const Config config, read_config());
   const bool has_ranks = command == "run" || command == "perf" || command == "train" || command == "tune";
@@ -106,7 +107,7 @@ int dispatch(Arguments args) {
     std::fprintf(stderr, "rondo %s: %s\n", command->name, ready.error().message.c_str());
     return exit_usage;
   }
-  if (name != "run") warn_of_unknown_variables();  // the ranks do, with what --env gives them
+  if (name != "run") warn_of_unknown_variables();  // with `run`, the ranks warn, who also know what --env sets
   return command->run(args.subspan(1));
 }
 

@@ -17,7 +17,7 @@
 namespace rondo::cli {
 namespace {
 
-constexpr uint32_t rank_count_max = 4096;  // a ring of more is hundreds of megabytes of text
+constexpr uint32_t rank_count_max = 4096;  // the text of a larger ring would have hundreds of megabytes
 
 struct ScheduleOptions {
   std::string algorithm = "ring", collective = "all_reduce";
@@ -92,13 +92,13 @@ std::string algorithms_with(rondo_collective_t collective) {
 }
 
 /// Returns each output with its destination. The text goes to standard output, unless another output does. If a drawing
-/// goes to a file, a line with its name replaces the text.
+/// goes to a file, the text is only a line with the file's name.
 Result<std::vector<Text>> print(ScheduleOptions options) {
   RONDO_TRY_ASSIGN(options.args.collective, parse_collective(options.collective));
   const std::string known = algorithms_with(options.args.collective);
   const auto algorithm = parse_name(options.algorithm, rondo_algorithm_string, "algorithm");
   const Algorithm *const found = algorithm.ok() ? find_algorithm(algorithm.value()) : nullptr;
-  if (found == nullptr)  // also auto, which is none to print
+  if (found == nullptr)  // also for auto, which has no schedule
     return invalid_argument("no algorithm '" + options.algorithm + "' to print" + known_are(options.algorithm, known));
   if (!found->supports(options.args.collective))
     return invalid_argument("algorithm " + options.algorithm + " has no " + options.collective + "; name one of " +

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Gives `rondo train` its devices, through the library's own table of the CUDA driver.
+// This file gives `rondo train` its devices, through the library's table of the CUDA driver.
 #pragma once
 
 #include <memory>

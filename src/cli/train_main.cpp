@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// `rondo-train`: a program of its own, since the library of its matrix products is one that nobody else should load.
+// This file is `rondo-train`. It is a separate program, so that no other program loads its library of matrix products.
 #include "bench/trainer/train.h"
 #include "src/cli/train_cuda.h"
 #include "src/console/standard_streams.h"

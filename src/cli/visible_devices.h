@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Finds the CUDA devices that the command can use, by the driver that the configuration names.
+// This file finds the CUDA devices that the command can use, through the driver that the configuration names.
 #pragma once
 
 #include <vector>

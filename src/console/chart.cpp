@@ -21,7 +21,7 @@ constexpr double small_width = 190, small_height = 110, small_column_width = 238
 constexpr double small_left = 66, section_head = 48;
 constexpr size_t small_tick_count_max = 4;
 
-/// Returns the dashes of a line beyond the colours.
+/// Returns the dashes of a line whose number exceeds the number of colours.
 const char *dash(size_t line) { return line < 10 ? "" : " stroke-dasharray=\"5 3\""; }
 
 std::string three_digits(double value) {
@@ -59,7 +59,7 @@ std::string places(std::span<const Point> points, const Axis &x, const Axis &y) 
   return list;
 }
 
-/// Puts an axis between `from` and `to`, with as many ticks as a small panel has room for.
+/// Places an axis between `from` and `to`, with as many ticks as a small panel has room for.
 Axis placed(Axis axis, double from, double to) {
   axis.from = from;
   axis.to = to;

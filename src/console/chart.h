@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Draws charts with axes, lines and a legend as SVG, for `rondo perf` and `rondo sim`. A few lines share two large
-// panels. More than eight lines would hide each other, so each kind of line has a small panel, all on the same axes.
+// This file draws charts with axes, lines and a legend as SVG, for `rondo perf` and `rondo sim`. Up to eight lines
+// share two large panels. More lines would hide each other, so then each line has a small panel, with the same axes.
 #pragma once
 
 #include <algorithm>
@@ -17,7 +17,7 @@ inline constexpr size_t shared_line_count_max = 8;
 
 struct Point {
   double x, y;
-  bool is_hollow = false;  ///< draws a hollow dot, for a value of little worth
+  bool is_hollow = false;  ///< draws a hollow dot, for a value that matters little
 };
 
 struct Tick {
@@ -25,11 +25,11 @@ struct Tick {
   std::string label;
 };
 
-/// Values to places on the page, with ticks.
+/// An axis with ticks, which maps values to positions on the page.
 struct Axis {
   bool logarithmic = false;
-  double low = 0, high = 1;    ///< values at the ends
-  double from = 0, to = 1;     ///< places of the ends
+  double low = 0, high = 1;    ///< values at both ends
+  double from = 0, to = 1;     ///< positions of both ends
   std::vector<Tick> ticks;
 
   [[nodiscard]] double place(double value) const {
@@ -40,7 +40,7 @@ struct Axis {
 
 [[nodiscard]] const char *colour(size_t line);
 
-/// Returns an axis of powers of two. `label` names a tick; sizes are e.g. 8, 64K, 256M.
+/// Returns an axis of powers of two. `label` makes the text of a tick, such as 8, 64K or 256M.
 [[nodiscard]] Axis power_axis(double low, double high, double left, std::string (*label)(double));
 /// Returns a power_axis() for sizes in bytes.
 [[nodiscard]] Axis size_axis(double low, double high, double left);
@@ -53,11 +53,12 @@ struct Axis {
 [[nodiscard]] std::string draw_frame(const Axis &x, const Axis &y, const std::string &title,
                                      const std::string &below);
 [[nodiscard]] std::string draw_points(std::span<const Point> points, size_t line, const Axis &x, const Axis &y);
-/// Returns the head of the picture, which is as high as the legend of `line_count` lines needs. Close it with svg::end.
+/// Returns the beginning of the picture. Its height includes the legend of `line_count` lines. svg::end closes the
+/// picture.
 [[nodiscard]] std::string open_chart(size_t line_count);
 [[nodiscard]] std::string draw_legend(std::span<const std::string> names);
 
-/// A line of a small panel; lines of the same number have the same colour in all panels.
+/// A line of a small panel. Lines with the same number have the same colour in all panels.
 struct Curve {
   size_t number = 0;
   std::vector<Point> points;
@@ -66,14 +67,15 @@ struct SmallPanel {
   std::string title;
   std::vector<Curve> curves;
 };
-/// Small panels that show their curves against the same two axes, whose positions do not count.
+/// Small panels whose curves have the same two axes. The positions in these axes are ignored.
 struct Section {
   std::string title, below;
   Axis x, y;
   std::vector<SmallPanel> panels;
 };
 
-/// Returns the whole picture. In each panel the curves of the others are grey. `names` are of curves, by number.
+/// Returns the whole picture. Each panel also shows the curves of other panels in grey. `names` has the names of curves
+/// by number.
 [[nodiscard]] std::string draw_small(const std::string &title, const std::string &note,
                                      std::span<const Section> sections, std::span<const std::string> names);
 

@@ -17,7 +17,7 @@ namespace {
 
 constexpr size_t name_columns = 30, line_columns_max = 100;
 
-/// Returns e.g. "-n,--ranks N"; CLI11 would add the ranges that it checks, and words such as UINT.
+/// Returns text such as "-n,--ranks N". CLI11 would add ranges and words such as UINT.
 std::string name_of(const CLI::Option &option) {
   std::string name;
   const auto add = [&name](const std::string &part) { name += (name.empty() ? "" : ",") + part; };
@@ -30,8 +30,8 @@ std::string name_of(const CLI::Option &option) {
   return name + " " + type;
 }
 
-/// Splits `text` into words. A word that begins with a dash stays on the line of the word before it. So a line begins
-/// with a dash only if it describes an option, and shells complete by that.
+/// Splits `text` into words. A word that begins with a dash stays on the line of the word before it. So only a line
+/// that describes an option begins with a dash, which completion in shells relies on.
 std::vector<std::string> words_of_text(const std::string &text) {
   std::vector<std::string> words;
   std::istringstream stream(text);
@@ -42,7 +42,7 @@ std::vector<std::string> words_of_text(const std::string &text) {
   return words;
 }
 
-/// Returns `text` in lines of `columns`, all of which begin at the column `indent`.
+/// Returns `text` in lines of `columns`, each indented to the column `indent`.
 std::string wrapped(const std::string &text, size_t indent, size_t columns) {
   std::string lines;
   size_t column = indent;
@@ -80,7 +80,7 @@ class Formatter : public CLI::FormatterBase {
     std::string text = (fits ? summary : wrapped(summary, 0, columns)) + "\n\n" +
                        fit_lines(std::string("Usage: ") + manual_.usage + "\n", shown);
     std::vector<std::string> groups = app->get_groups();
-    std::rotate(groups.begin(), groups.begin() + 1, groups.end());  // CLI11's own, with --help, comes last
+    std::rotate(groups.begin(), groups.begin() + 1, groups.end());  // CLI11's own group, with --help, is last
     add_group(*app, columns, "Arguments", [](const CLI::Option &option) { return option.get_positional(); }, &text);
     for (const std::string &group : groups) {
       if (group.empty()) continue;  // hidden
@@ -145,7 +145,7 @@ void CommandLine::add_json(std::string &path, const char *what, bool (*is_argume
       ->type_name("[FILE]");
 }
 
-/// Returns the words for CLI11, which would take any word after --json for its file.
+/// Returns the words for CLI11. CLI11 alone would take any word after --json for its file.
 std::vector<std::string> CommandLine::words_of(std::span<const char *const> args) const {
   std::vector<std::string> words(args.begin(), args.end());
   for (size_t at = 0; at < words.size() && words[at] != "--"; ++at) {
@@ -156,7 +156,8 @@ std::vector<std::string> CommandLine::words_of(std::span<const char *const> args
   return words;
 }
 
-/// Names the first unexpected option, or else the first unexpected word. CLI11's own text has the words in reverse.
+/// Returns the first unexpected option, otherwise the first unexpected word. CLI11's own text lists the words in
+/// reverse.
 std::string CommandLine::name_unexpected() const {
   const std::vector<std::string> left = remaining();
   const auto is_option = [](const std::string &word) { return word.size() > 1 && word.front() == '-'; };

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The command line of a subcommand: CLI11's parser, with one form of help and one form of --json for all of them.
+// This file declares the command line of a subcommand. It is CLI11's parser, with the same form of help and of --json
+// for all subcommands.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -14,31 +15,31 @@
 
 namespace rondo::console {
 
-/// The parts of a command's help beside its options.
+/// The parts of a command's help besides its options.
 struct Manual {
   const char *name;      ///< "rondo sim"
-  const char *summary;   ///< what it does, and what one must know before
+  const char *summary;   ///< what it does, and what users must know before
   const char *usage;     ///< "rondo sim [OPTIONS]"
-  const char *examples;  ///< command lines, and what they do
+  const char *examples;  ///< command lines with explanations
 };
 
-/// Text to print: the help, or what is wrong with the arguments.
+/// Text to print: the help, or an error in the arguments.
 struct Answer {
   bool is_help = false;
   std::string text;
 };
 
-/// Names of values are read whatever their case (of ASCII).
+/// Returns the word with ASCII letters in lower case. Names of values may be written in any case.
 [[nodiscard]] std::string lower_case(std::string_view word);
-/// Parses "cuda", "cuda:1" or "cuda:0,1". Returns the ordinals of devices, empty for all devices, or nothing for other
-/// text.
+/// Parses "cuda", "cuda:1" or "cuda:0,1". Returns the ordinals of devices, where an empty list means all devices.
+/// Returns nothing for any other text.
 [[nodiscard]] std::optional<std::vector<int>> parse_cuda_devices(std::string_view text);
 
-/// Returns whether `text` is read as NaN, which would pass every comparison with a bound.
+/// Says whether `text` would be parsed as NaN, which passes every comparison with a bound.
 [[nodiscard]] bool is_not_a_number(const std::string &text);
 
-/// CLI::Range, whose refusals every version of CLI11 words in another way: "Value 12 not in range 1 to 9". Unlike that
-/// it refuses NaN, and a negative number where T is unsigned, which would be read as a huge one.
+/// CLI::Range with the same error in every version of CLI11: "Value 12 not in range 1 to 9". It also refuses NaN, and
+/// negative numbers if T is unsigned, which would be parsed as huge numbers.
 class InRange : public CLI::Range {
  public:
   template <class T>
@@ -52,19 +53,20 @@ class InRange : public CLI::Range {
   }
 };
 
-/// Options are added as to any CLI::App. Each names its value by type_name(), without a colon in it.
+/// A command line, to which options are added as to any CLI::App. Each option names its value by type_name(), without a
+/// colon.
 class CommandLine : public CLI::App {
  public:
   explicit CommandLine(const Manual &manual);
 
-  /// Puts the options that are added from here on under this heading.
+  /// Puts all options that are added after this call under the heading.
   void begin_group(const char *heading) { option_defaults()->group(heading); }
 
-  /// Adds --json [FILE], which takes the file for JSON. Without FILE it is "-", standard output. If `is_argument` is
-  /// true for the next word, that word is an argument of the command, not the FILE.
+  /// Adds --json [FILE], which sets the file for JSON. Without FILE it is "-", standard output. If `is_argument` is
+  /// true for the next word, that word is an argument of the command, and not the FILE.
   void add_json(std::string &path, const char *what, bool (*is_argument)(std::string_view) = nullptr);
 
-  /// Reads the arguments. If it returns nothing, the options have their values.
+  /// Parses the arguments. If it returns nothing, the options have their values.
   [[nodiscard]] std::optional<Answer> read(std::span<const char *const> args);
 
  private:

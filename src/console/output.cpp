@@ -24,7 +24,8 @@ std::string cannot_write(const std::string &path, int error) {
          "; name a file in a folder that exists and that you may write to";
 }
 
-/// Returns a descriptor for writing, or -1 with errno. It waits neither for the reader of a FIFO nor for a device.
+/// Opens a file for writing. Returns the descriptor, or -1 with errno. It waits neither for a FIFO's reader nor for a
+/// device.
 int open_for_writing(const std::string &path, int flags) {
   return ::open(path.c_str(), O_WRONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC | flags, 0666);
 }
@@ -32,7 +33,7 @@ int open_for_writing(const std::string &path, int flags) {
 }  // namespace
 
 OutputPlace output_place(const std::string &path) {
-  constexpr int links_max = 40;  // as many as the kernel follows
+  constexpr int links_max = 40;  // the kernel's limit
   OutputPlace place{path, true};
   for (int links = 0; links < links_max; ++links) {
     std::array<char, PATH_MAX> target{};
@@ -44,7 +45,7 @@ OutputPlace output_place(const std::string &path) {
     place.path = (relative ? place.path.substr(0, slash + 1) : "") + std::string(text);
   }
   struct stat about {};
-  // This uses the given name, because links such as those in /proc/PID/fd may lead to a file without a name.
+  // This checks the path as given, because links such as those in /proc/PID/fd may lead to a file without a name.
   if (::stat(path.c_str(), &about) == 0 && !S_ISREG(about.st_mode)) place = {path, false};
   return place;
 }
@@ -54,7 +55,7 @@ Complaint check_output(const std::string &path) {
   const OutputPlace place = output_place(path);
   struct stat about {};
   const bool was_there = ::stat(place.path.c_str(), &about) == 0;
-  // A FIFO stays unopened: closing it after this check would be the end of the file for its reader.
+  // A FIFO is not opened here, because closing it would end the file for its reader.
   if (was_there && S_ISFIFO(about.st_mode)) {
     if (::access(place.path.c_str(), W_OK) == 0) return std::nullopt;
     return cannot_write(path, errno);
@@ -88,7 +89,7 @@ Complaint write_output(const std::string &path, const Print &print) {
   if (path != "-") {
     const int descriptor = open_for_writing(path, O_CREAT | O_TRUNC);
     if (descriptor < 0) return cannot_write(path, errno);
-    (void)::fcntl(descriptor, F_SETFL, ::fcntl(descriptor, F_GETFL) & ~O_NONBLOCK);  // it is open: now it may wait
+    (void)::fcntl(descriptor, F_SETFL, ::fcntl(descriptor, F_GETFL) & ~O_NONBLOCK);  // writes may wait, once it is open
     file = ::fdopen(descriptor, "w");
     if (file == nullptr) return cannot_write(path, errno);
   }

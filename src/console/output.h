@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Files that a command writes for its user, "-" for standard output: checked before any work, then written. A link is
-// followed, so that it stays; what is no regular file (a device, a FIFO) is written into, never replaced.
+// This file writes files for a command's user; "-" is standard output. Files are checked before any work, and written
+// later. Links are followed, so they stay. A device or FIFO is written into, and never replaced.
 #pragma once
 
 #include <cstdio>
@@ -12,20 +12,21 @@
 
 namespace rondo::console {
 
-/// A message with the error and its remedy, or nothing.
+/// An error and its remedy, or nothing.
 using Complaint = std::optional<std::string>;
 
-/// The path of a file that is made beside its final path and then renamed.
+/// The path of a file that is written under another name beside its final path, and then renamed.
 struct OutputPlace {
-  std::string path;      ///< behind all links
-  bool can_be_replaced;  ///< false: there is something that is no regular file, to be written into
+  std::string path;      ///< after following all links
+  bool can_be_replaced;  ///< false: the path is a device, FIFO or the like, to be written into
 };
 [[nodiscard]] OutputPlace output_place(const std::string &path);
 
-/// Checks that a file can be written, before any work is done. Existing contents stay. An empty path was not requested.
+/// Checks that a file can be written, before any work is done. The contents of the file stay. An empty path means that
+/// no file was requested.
 [[nodiscard]] Complaint check_output(const std::string &path);
 
-/// Checks that the name of --plot says what is drawn. Touches no file.
+/// Checks that the file name of --plot shows the format. It touches no file.
 [[nodiscard]] Complaint check_plot(const std::string &path);
 
 struct Output {

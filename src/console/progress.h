@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Shows the progress of a command and about how long it still takes: one line of standard error, wiped at the end. It
-// appears on a terminal only, after two seconds.
+// This file shows the progress of a command and its remaining time, on one line of standard error. The line is removed
+// at the end. It appears only on a terminal, and only after two seconds.
 #pragma once
 
 #include <cstdint>
@@ -8,10 +8,10 @@
 
 namespace rondo::console {
 
-/// Returns e.g. "40 %, about 12 s left". `part` of the work, 0 to 1, took `elapsed_s`.
+/// Returns text such as "40 %, about 12 s left". `part`, from 0 to 1, is the part of the work that took `elapsed_s`.
 [[nodiscard]] std::string progress_text(double part, double elapsed_s);
 
-/// Returns e.g. "about 12 s left".
+/// Returns text such as "about 12 s left".
 [[nodiscard]] std::string left_text(double seconds);
 
 class Progress {
@@ -23,9 +23,9 @@ class Progress {
   Progress(const Progress &) = delete;
   Progress &operator=(const Progress &) = delete;
 
-  /// Notes that this part of the work, 0 to 1, is done. It is cheap and may be called often.
+  /// Records that this part of the work, from 0 to 1, is done. It is cheap, so it may be called often.
   void reach(double part);
-  /// Takes the line away, before something else is written.
+  /// Removes the line, before other output is written.
   void wipe();
 
  private:

@@ -16,7 +16,7 @@ void begin_standard_streams() {
     if (::fcntl(descriptor, F_GETFD) < 0 && errno == EBADF)
       (void)::open("/dev/null", O_RDWR);  // takes the lowest number that is free
   struct sigaction action {};
-  action.sa_handler = [](int) {};  // a handler, since what is ignored stays so in programs that are started
+  action.sa_handler = [](int) {};  // not SIG_IGN, which programs that are started would inherit
   (void)::sigaction(SIGXFSZ, &action, nullptr);
 }
 

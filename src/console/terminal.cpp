@@ -13,7 +13,7 @@ namespace {
 
 constexpr size_t columns_min = 40, columns_max = 10'000, indent_step = 4;
 
-/// Appends `line` in pieces of at most `columns`.
+/// Appends `line` in pieces of at most `columns` columns.
 void append_fitted(std::string_view line, size_t columns, std::string &out) {
   const std::string_view mark = line.starts_with('#') ? "#" : "";
   const size_t spaces = std::min(line.find_first_not_of(' ', mark.size()), line.size()) - mark.size();

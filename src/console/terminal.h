@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Fits text for people to the width of their terminal. Text for a file or a pipe is not changed.
+// This file fits text for people to the width of their terminal. Text for a file or a pipe stays unchanged.
 #pragma once
 
 #include <cstdio>
@@ -8,12 +8,12 @@
 
 namespace rondo::console {
 
-/// Returns the columns of the terminal that `stream` writes to. COLUMNS precedes the terminal's own number. Returns 0
-/// if the stream is no terminal, or its width is unknown.
+/// Returns the columns of the terminal to which `stream` writes. COLUMNS takes precedence over the terminal's own
+/// number. Returns 0 if the stream is no terminal, or its width is unknown.
 [[nodiscard]] size_t terminal_columns(std::FILE *stream);
 
-/// Breaks lines of more than `columns` at spaces, and no word. A continued line is indented by four more spaces, after
-/// a '#' if the line begins with one. With 0 columns the text stays as it is.
+/// Breaks lines of more than `columns` at spaces, but not within words. A continued line is indented by four more
+/// spaces. If the line begins with a '#', so does the continued line. With 0 columns the text stays unchanged.
 [[nodiscard]] std::string fit_lines(std::string_view text, size_t columns);
 
 /// Returns fit_lines() for the terminal of `stream`.

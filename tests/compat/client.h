@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The files of the test program share this: its scenarios, and communicators for them.
+// The files of the test program share this header: its scenarios, and communicators for them.
 #pragma once
 
 #include <memory>
@@ -22,10 +22,11 @@ void check_sum();
 void check_timeout();
 void check_blocking_variable();
 
-/// Waits until a communicator is made, or a ready one has failed, for a minute at most. Returns what it is then.
+/// Waits, for at most a minute, while the communicator's state is `lasting`. So a test waits until a communicator is
+/// made, or until a ready one fails. Returns the state.
 ncclResult_t wait_while(ncclComm_t comm, ncclResult_t lasting);
 
-/// Ranks of one communicator on device 0 that one thread drives, with memory for every case.
+/// The ranks of one communicator on device 0. One thread drives them all, and there is memory for every case.
 class Ranks {
  public:
   explicit Ranks(int rank_count) {
@@ -41,7 +42,7 @@ class Ranks {
     for (const ncclComm_t comm : comms_) NCCL(ncclCommDestroy(comm));
   }
   [[nodiscard]] int size() const { return static_cast<int>(comms_.size()); }
-  /// Returns the handle, which a test that has ended the communicator may set to null.
+  /// Returns the handle. A test that has destroyed the communicator may set it to null.
   [[nodiscard]] ncclComm_t &comm(int rank) { return comms_[static_cast<size_t>(rank)]; }
   [[nodiscard]] const DevicePart &part(int rank) const { return *parts_[static_cast<size_t>(rank)]; }
   [[nodiscard]] Case sum(size_t count) const {
@@ -56,7 +57,7 @@ class Ranks {
   void check(const Case &it) const {
     for (int rank = 0; rank < size(); ++rank) check_after(it, rank, part(rank));
   }
-  /// Ends the program unless a sum of all ranks works.
+  /// Ends the program unless a sum over all ranks works.
   void check_usable(size_t count = 100) {
     const Case it = sum(count);
     write(it);
@@ -71,7 +72,7 @@ class Ranks {
   std::vector<std::unique_ptr<DevicePart>> parts_;
 };
 
-/// Ends the program unless the last error has these words.
+/// Ends the program unless the last error contains these words.
 inline void check_last_error(const char *words, const char *file, int line) {
   const std::string said = ncclGetLastError(nullptr);
   if (said.find(words) != std::string::npos) return;

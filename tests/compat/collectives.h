@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every collective, type and operation of nccl.h that Rondo has, and what each must leave in the buffers of each rank.
+// This file has every collective, type and operation of nccl.h that Rondo supports, and the expected contents of each
+// rank's buffers.
 #pragma once
 
 #include <nccl.h>
@@ -51,10 +52,10 @@ struct Case {
 };
 
 constexpr size_t case_count_max = 5003, rank_count_max = 4;
-constexpr size_t half_bytes = case_count_max * rank_count_max * 8 + 64;  ///< of a buffer, which sends and receives
+constexpr size_t half_bytes = case_count_max * rank_count_max * 8 + 64;  ///< of one buffer, for sending or receiving
 constexpr unsigned char untouched = 0xA5;
 
-/// The places of a rank's data in its memory.
+/// The offsets of a rank's data in its memory.
 struct Places {
   size_t send, recv;
 };
@@ -75,7 +76,7 @@ inline std::vector<unsigned char> before(const Case &it, int rank) {
   return bytes;
 }
 
-/// Returns what the rank's memory holds afterwards. Memory that receives nothing is unchanged.
+/// Returns the expected contents of the rank's memory after the call. Memory that receives nothing stays unchanged.
 inline std::vector<unsigned char> after(const Case &it, int rank) {
   std::vector<unsigned char> bytes = before(it, rank);
   if (it.kind == Kind::reduce && rank != it.root) return bytes;
@@ -112,7 +113,7 @@ inline std::string described(const Case &it) {
          (it.in_place ? ", in place" : "");
 }
 
-/// Ends the program where the rank's memory is not as it must be.
+/// Ends the program unless the rank's memory has the expected contents.
 inline void check_after(const Case &it, int rank, const DevicePart &part) {
   const auto found = part.read(), wanted = after(it, rank);
   const auto [at, other] = std::mismatch(found.begin(), found.end(), wanted.begin());

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The CUDA driver as a program for nccl.h uses it beside that: contexts, memory, streams, graphs. It is the library
-// that RONDO_CUDA_LIBRARY names. Every failed call ends the program.
+// This file uses the CUDA driver as a program with nccl.h does: contexts, memory, streams, graphs. RONDO_CUDA_LIBRARY
+// names the driver's library. Every failed call ends the program.
 #pragma once
 
 #include <dlfcn.h>
@@ -74,7 +74,7 @@ inline const Cuda &cuda() {
     if (cu_status != 0) compat_test::fail_test(#call, __FILE__, __LINE__, cu_status);  \
   } while (false)
 
-/// Makes a device current for the calling thread, as cudaSetDevice() does, until the object goes.
+/// Makes a device current for the calling thread, as cudaSetDevice() does, until this object is destroyed.
 class OnDevice {
  public:
   explicit OnDevice(int device) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Elements of every type of nccl.h, as bits, and what its operations make of them. The values are whole numbers so
-// small that every result of up to four ranks is exact in every type: one right answer, whatever the order.
+// This file has elements of every type of nccl.h as bits, and the results of its operations. The values are small whole
+// numbers. So every result of up to four ranks is exact in every type, in any order.
 #pragma once
 
 #include <nccl.h>
@@ -14,7 +14,7 @@ namespace compat_test {
 
 struct Format {
   size_t bytes;
-  int exponent_bits;  ///< 0: an integer
+  int exponent_bits;  ///< 0 means an integer
   int mantissa_bits;
   bool is_signed;
 };
@@ -36,7 +36,7 @@ inline Format format_of(ncclDataType_t type) {
   }
 }
 
-/// Writes `value`, which is exact in that type.
+/// Writes `value`, which must be exact in that type.
 inline void put(ncclDataType_t type, double value, unsigned char *to) {
   const Format format = format_of(type);
   uint64_t bits = 0;
@@ -55,13 +55,13 @@ inline void put(ncclDataType_t type, double value, unsigned char *to) {
   std::memcpy(to, &bits, format.bytes);  // little endian, as every device is
 }
 
-/// Returns element `i` of what `rank` sends: -2 to 2, or 0 to 2.
+/// Returns element `i` of the data that `rank` sends: -2 to 2, or 0 to 2.
 inline double element(ncclDataType_t type, int rank, size_t i) {
   const uint64_t mixed = (i * 2654435761u + static_cast<uint64_t>(rank) * 40503u + 17) >> 3;
   return format_of(type).is_signed ? static_cast<double>(mixed % 5) - 2 : static_cast<double>(mixed % 3);
 }
 
-/// Returns what `op` makes of element `i` of all ranks.
+/// Returns the result of `op` for element `i` of all ranks.
 inline double reduced(ncclDataType_t type, ncclRedOp_t op, int rank_count, size_t i) {
   double result = element(type, 0, i);
   for (int rank = 1; rank < rank_count; ++rank) {

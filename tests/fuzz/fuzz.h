@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A property that a fuzzer checks: what is false ends the run with its text, in every build type.
+// This file checks properties in fuzzers. A false property ends the run with its text, in every build type.
 #pragma once
 
 #include <cstdio>

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Keeps a device busy with a host function, and does something a while later beside what waits for that device.
+// This class keeps a device busy with a host function. A while later, it does something beside work that waits for the
+// device.
 #pragma once
 
 #include <atomic>
@@ -14,8 +15,8 @@
 
 namespace rondo_test {
 
-/// Keeps the device busy until go_on(); a minute at most, so that nothing hangs. Its end waits for the device, and for
-/// what run_later() has begun.
+/// Keeps the device busy until go_on(), but at most a minute, so that nothing hangs. The destructor waits for the
+/// device, and for what run_later() has begun.
 class BusyDevice {
  public:
   BusyDevice() = default;
@@ -36,7 +37,7 @@ class BusyDevice {
     return cu.launch_host_func(stream_.get().object, wait, this) == rondo::cuda::CuStatus::success;
   }
   void go_on() { idle_ = true; }
-  /// Returns whether the device is still busy: nothing that has ended since begin() can have waited for it.
+  /// Says whether the device is still busy. Then nothing that has ended since begin() can have waited for it.
   [[nodiscard]] bool is_busy() const { return cu_ != nullptr && !idle_; }
 
   void run_later(std::chrono::milliseconds delay, std::function<void()> what) {
@@ -54,7 +55,7 @@ class BusyDevice {
     idle = true;
   }
 
-  const rondo::cuda::CudaDriver *cu_ = nullptr;  ///< null: not begun
+  const rondo::cuda::CudaDriver *cu_ = nullptr;  ///< null if it has not begun
   rondo::cuda::Stream stream_;
   std::atomic<bool> idle_ = false;
   std::vector<std::future<void>> later_;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Buffers of ranks that are threads, for every collective, on one device or several.
+// This file has buffers of ranks that are threads, for every collective, on one device or several devices.
 #pragma once
 
 #include <cstdio>
@@ -20,7 +20,7 @@ inline bool has_devices(int count) {
   return false;
 }
 
-/// Returns whether this number of devices exists, and each reaches each other and does atomics there.
+/// Says whether this number of devices exists, and each of them reaches all others, with atomics.
 inline bool has_peers(int count) {
   if (acts_apart()) return true;
   if (!has_devices(count)) return false;
@@ -33,8 +33,8 @@ inline bool has_peers(int count) {
   return true;
 }
 
-/// While it lives, the driver in software ends the process where a kernel touches memory that its device does not
-/// reach. It makes accesses slow, and orders them, so not for all tests.
+/// While it exists, the driver in software ends the process if a kernel touches memory that its device does not reach.
+/// This makes accesses slow, and orders them, so not all tests use it.
 class AccessCheck {
  public:
   AccessCheck()
@@ -52,7 +52,7 @@ class AccessCheck {
   void (*count_)(uint32_t);
 };
 
-/// Returns the case for `elements` of the vector. The root is the last rank.
+/// Returns the case for `elements` of the vector. The last rank is the root.
 inline DeviceCase case_of(rondo_collective_t collective, size_t elements, int rank_count) {
   DeviceCase it{collective};
   it.count = in_blocks(collective) ? elements / static_cast<size_t>(rank_count) : elements;
@@ -66,8 +66,8 @@ inline rondo_kernel_t kernel_of(rondo_comm_t comm, const DeviceCase &it) {
   return plan.kernel;
 }
 
-/// A send and a recv buffer of each rank, of float32. `hidden`: a bit for each rank whose buffers peers cannot read.
-/// Those of rank 1 may begin `skew_bytes` behind a multiple of 16.
+/// A send and a recv buffer of each rank, of float32. `hidden` has a bit for each rank whose buffers peers cannot read.
+/// The buffers of rank 1 may begin `skew_bytes` after a multiple of 16.
 struct CollectiveBuffers {
   CollectiveBuffers(const DeviceRanks &of, size_t elements, uint32_t hidden = 0, size_t of_skew_bytes = 0)
       : group(of), vector_elements(elements), skew_bytes(of_skew_bytes) {
@@ -79,7 +79,7 @@ struct CollectiveBuffers {
   void fill(uint64_t seed) const {
     for (int rank = 0; rank < rank_count(); ++rank) write(rank, 0, values(seed, rank));
   }
-  /// Fills buffers for a call in place, in `send`. An all_gather has its operand at the rank's own block there.
+  /// Fills buffers for a call in place, in `send`. In an all_gather, the operand is in the rank's own block.
   void fill_in_place(const DeviceCase &it, uint64_t seed) const {
     if (it.collective != RONDO_ALL_GATHER) return fill(seed);
     for (int rank = 0; rank < rank_count(); ++rank) {
@@ -94,7 +94,7 @@ struct CollectiveBuffers {
     };
     REQUIRE(rondo_test::call(it, rank, group.ranks[rank], group.stream(rank), at(send), at(recv)) == RONDO_OK);
   }
-  void call_all(const DeviceCase &it) const {  // from one thread: nothing of a call waits for another rank
+  void call_all(const DeviceCase &it) const {  // by one thread: no call waits for another rank
     for (int rank = 0; rank < rank_count(); ++rank) call(it, rank);
   }
   [[nodiscard]] std::vector<std::byte> received(int rank) const { return read(recv, rank, 0); }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tests that include this run on whatever driver RONDO_CUDA_LIBRARY names, the one in software or a real one. They rely
-// on what the driver's documentation promises, and on nothing that only one of the two does.
+// Tests that include this file run on the driver that RONDO_CUDA_LIBRARY names, in software or real. They rely only on
+// what the driver's documentation promises.
 #pragma once
 
 #include <dlfcn.h>
@@ -36,10 +36,10 @@ inline const CudaDriver &loaded_driver() {
   return *driver.value();
 }
 
-/// The limit of a wait, which detects hangs only: far longer than any of it takes.
+/// The limit of a wait, which only detects hangs. All waits normally take far less.
 inline constexpr std::chrono::seconds patience{60};
 
-/// Returns false if the condition did not become true within `patience`.
+/// Waits for the condition. Returns false if it did not become true within `patience`.
 template <class Condition>
 bool becomes_true(const Condition &condition) {
   const auto end = std::chrono::steady_clock::now() + patience;
@@ -50,7 +50,7 @@ bool becomes_true(const Condition &condition) {
   return true;
 }
 
-/// Returns the counts of the driver in software, and nothing on a real one.
+/// Returns the counts of the driver in software. Returns nothing with a real driver.
 inline std::optional<SoftCudaLive> live_counts() {
   auto *const ask = soft_cuda_function<void(SoftCudaLive *)>(loaded_driver().library, "soft_cuda_live");
   if (ask == nullptr) return std::nullopt;
@@ -59,14 +59,15 @@ inline std::optional<SoftCudaLive> live_counts() {
   return live;
 }
 
-/// Keeps the context that the first case makes on a real driver for all others: making one takes up to a second. Where
-/// what is alive is counted, each case makes its own.
+/// Keeps the context that the first case makes on a real driver for all later cases, because making one takes up to a
+/// second. With the driver in software, which counts live objects, each case makes its own.
 inline void keep_primary_context(const CudaDriver &driver, CuDevice device) {
   static std::map<CuDevice, PrimaryContext> kept;
   if (!kept.contains(device)) kept.emplace(device, retain_primary_context(driver, device).value());
 }
 
-/// The primary context of device 0, current on this thread, with a stream; everything must be given back at its end.
+/// The primary context of device 0, current on this thread, with a stream. At its end, all objects must have been
+/// returned.
 class World {
  public:
   explicit World(CuDevice device = 0) : before_(live_counts()), context_(retain_primary_context(cu, device).value()) {
@@ -81,7 +82,7 @@ class World {
     stream_.reset();
     guard_.reset();
     context_.reset();
-    // Becomes: a thread that gives up what an aborted call left may hold the context a moment longer than all else.
+    // This waits, because a thread that releases the remains of an aborted call may hold the context a moment longer.
     if (before_.has_value()) CHECK(becomes_true([&] { return live_counts() == before_; }));
   }
 
@@ -93,8 +94,8 @@ class World {
   [[nodiscard]] HostMemory pinned(size_t bytes) const { return allocate_host_memory(context_, bytes).value(); }
   [[nodiscard]] Event event(unsigned flags = event_disable_timing) const { return make_event(context_, flags).value(); }
 
-  /// Ends the capture of `stream`, and returns what it captured as a graph that can be launched. It is uploaded, since
-  /// its first launch might otherwise wait for the device, and so for a rank whose graph is launched later.
+  /// Ends the capture of `stream`, and returns an executable graph. The graph is uploaded. Otherwise its first launch
+  /// might wait for the device, and so for a rank whose graph is launched later.
   [[nodiscard]] GraphExec end_capture(CuStream stream) const {
     CuGraph captured = nullptr;
     CU_OK(cu.stream_end_capture(stream, &captured));
@@ -116,9 +117,9 @@ class World {
   Stream stream_;
 };
 
-/// A word in pinned memory that closes and opens a stream's way by cuStreamWaitValue64. Once `patience` has passed it
-/// stays open and the test has failed. Otherwise the host could wait for it for ever, in the driver, or when an
-/// exception leaves the test and gives back what the stream needs.
+/// A word in pinned memory that blocks and releases a stream by cuStreamWaitValue64. After `patience`, it stays open,
+/// and the test has failed. Otherwise the host might wait for ever, in the driver, or when an exception leaves the test
+/// and releases the stream's resources.
 class Gate {
  public:
   explicit Gate(const World &world) : cu_(world.cu), memory_(world.pinned(64)) {
@@ -134,14 +135,14 @@ class Gate {
   Gate(const Gate &) = delete;
   Gate &operator=(const Gate &) = delete;
 
-  /// Makes later work on the stream wait until open().
+  /// Makes later work on the stream wait for open().
   void close(CuStream stream) {
     late_at_ = (std::chrono::steady_clock::now() + patience).time_since_epoch().count();
     CU_OK(cu_.stream_wait_value64(stream, reinterpret_cast<DevicePointer>(memory_.get().object), 1, wait_value_geq));
   }
   void open() {
     late_at_ = never;
-    // release; pairs with the acquire of the driver's wait
+    // This release pairs with the acquire of the driver's wait.
     std::atomic_ref(word()).store(1, std::memory_order_release);
   }
   [[nodiscard]] uint64_t &word() const { return *static_cast<uint64_t *>(memory_.get().object); }
@@ -150,7 +151,7 @@ class Gate {
   void open_when_late() {
     for (; !ended_.load(std::memory_order_acquire); std::this_thread::sleep_for(std::chrono::milliseconds(1))) {
       late_ = late_ || std::chrono::steady_clock::now().time_since_epoch().count() > late_at_;
-      if (late_) open();  // again and again: replays close it
+      if (late_) open();  // repeatedly, because replays close it
     }
   }
 
@@ -158,15 +159,16 @@ class Gate {
   HostMemory memory_;
   static constexpr int64_t never = std::numeric_limits<int64_t>::max();
   std::atomic<bool> ended_{false};
-  std::atomic<int64_t> late_at_{never};  ///< by the steady clock: some time after it was closed
-  bool late_ = false;  ///< the thread's, until that has ended
+  std::atomic<int64_t> late_at_{never};  ///< by the steady clock: some time after closing
+  bool late_ = false;  ///< only the thread uses it, until the thread has ended
   std::thread opener_;
 };
 
-/// Long enough to see that something waits.
+/// A time that is long enough to see that something waits.
 inline constexpr std::chrono::milliseconds a_while{50};
 
-/// Returns the test kernels of the driver in software, or of the image that RONDO_TEST_KERNELS names, if any.
+/// Returns the test kernels of the driver in software, or of the image that RONDO_TEST_KERNELS names. Returns nothing
+/// without either.
 inline std::optional<Library> test_kernels(const World &world) {
   std::string image = "any image";
   if (!live_counts().has_value()) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ranks that are threads, whose collectives are done by the copy-engine executor.
+// This file has ranks that are threads, whose collectives the copy-engine executor runs.
 #pragma once
 
 #include <optional>
@@ -35,8 +35,8 @@ struct CopyGroup : DeviceRanks {
   std::vector<DeviceBuffer> buffers;
 };
 
-/// Ranks that call before a failure. Released streams overwrite slots that their peers are reading. No caller uses the
-/// result, but ThreadSanitizer cannot know that.
+/// The number of ranks that call before a failure. Released streams overwrite slots that their peers are reading. No
+/// caller uses the result, but ThreadSanitizer cannot know that.
 inline constexpr int caller_count = rondo::test::under_thread_sanitizer ? 1 : 2;
 
 }  // namespace rondo_test

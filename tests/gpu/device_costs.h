@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The parts of device_costs share this: the device, its kernels, and the output of a cost.
+// The parts of device_costs share this file: the device, its kernels, and the output of a cost.
 #pragma once
 
 #include <sys/types.h>
@@ -15,13 +15,13 @@
 
 namespace device_costs {
 
-inline constexpr int run_count = 5;  ///< of which a cost is the median
+inline constexpr int run_count = 5;  ///< a cost is the median of these runs
 
 struct Sizes {
   uint64_t rounds = 2000, launches = 200;
-  uint64_t stream_launches = 200;  ///< in a graph on each of several streams, then twice as many
+  uint64_t stream_launches = 200;  ///< in a graph on each of several streams; then twice as many
   uint64_t copy_bytes = uint64_t{512} << 20;
-  uint64_t reduce_bytes = uint64_t{64} << 20;  ///< of each operand
+  uint64_t reduce_bytes = uint64_t{64} << 20;  ///< size of each operand
 };
 
 struct Bench {
@@ -29,11 +29,11 @@ struct Bench {
   rondo::cuda::PrimaryContext context;
   rondo::cuda::Stream stream;
   rondo::cuda::Event begin, end;
-  std::string image;  ///< the kernels, as the driver loads them
+  std::string image;  ///< the kernels, in the form that the driver loads
   rondo::cuda::Library kernels;
-  std::map<std::string, rondo::cuda::CuFunction> functions;  ///< looked up before anything is timed
+  std::map<std::string, rondo::cuda::CuFunction> functions;  ///< found before any measurement
   Sizes sizes;
-  std::string path;  ///< where `document` is written anew with each cost; "" for nowhere
+  std::string path;  ///< file to which `document` is written after each cost, or ""
   nlohmann::ordered_json document;
 
   [[nodiscard]] rondo::cuda::CuStream handle() const { return stream.get().object; }
@@ -46,7 +46,7 @@ struct Bench {
   return reinterpret_cast<uint64_t *>(address);
 }
 
-/// Returns the median of run_count runs, after one that does not count.
+/// Returns the median of run_count runs, after a run that does not count.
 [[nodiscard]] rondo::Result<double> median_us(const std::function<rondo::Result<double>()> &once);
 
 void tell(Bench &bench, const std::string &name, double value, const char *unit);
@@ -54,7 +54,7 @@ void tell(Bench &bench, const std::string &name, double value, const char *unit)
 /// A process that exports device memory.
 class Exporter {
  public:
-  Exporter();  ///< before this process uses the driver, which a child of fork() could not use after that
+  Exporter();  ///< must run before this process uses the driver, which a child of fork() cannot use afterwards
   Exporter(const Exporter &) = delete;
   Exporter &operator=(const Exporter &) = delete;
   ~Exporter();
@@ -65,10 +65,10 @@ class Exporter {
   pid_t process_ = -1;
 };
 
-/// Records which calls of the driver wait for a kernel that is waiting itself.
+/// Records which calls of the driver wait for a waiting kernel.
 [[nodiscard]] rondo::Result<void> measure_waits(Bench &bench, const Exporter &exporter);
 
-/// Measures kernels of several streams that begin together, each one after another of its stream.
+/// Measures kernels of several streams that begin together. Each stream runs one kernel after another.
 [[nodiscard]] rondo::Result<void> measure_streams(Bench &bench);
 
 }  // namespace device_costs

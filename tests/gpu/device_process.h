@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A rank that is a process with a stream and a buffer on a device: what the programs of whole-process tests share.
+// This file has a rank that is a process with a stream and a buffer on a device. The programs of whole-process tests
+// share it.
 #pragma once
 
 #include <cstdio>
@@ -16,14 +17,14 @@ struct DeviceProcess {
   const rondo::cuda::CudaDriver *cu = nullptr;
   rondo::cuda::PrimaryContext context;
   rondo::cuda::Stream stream;
-  rondo::cuda::DeviceMemory buffer;  ///< of `count` int32
+  rondo::cuda::DeviceMemory buffer;  ///< `count` int32
   size_t count = 0;
   rondo_comm_t comm = nullptr;
   int rank = 0, size = 1;
   rondo::cuda::CuDevice device = 0;
 };
 
-constexpr int wrong_value = -1, driver_failed = -2;  ///< beside the statuses of Rondo
+constexpr int wrong_value = -1, driver_failed = -2;  ///< besides the statuses of Rondo
 
 inline rondo::Result<void> set_up(DeviceProcess &self, size_t count) {
   RONDO_TRY_ASSIGN(const rondo::Config config, rondo::read_config());
@@ -35,7 +36,7 @@ inline rondo::Result<void> set_up(DeviceProcess &self, size_t count) {
   return {};
 }
 
-/// Makes the communicator of what the launcher has put into the environment.
+/// Makes the communicator that the launcher describes in the environment.
 inline rondo_status_t join(DeviceProcess &self, uint32_t timeout_ms) {
   rondo_config_t config = RONDO_CONFIG_INIT;
   config.device = self.device;
@@ -47,8 +48,8 @@ inline rondo_status_t join(DeviceProcess &self, uint32_t timeout_ms) {
   return RONDO_OK;
 }
 
-/// Copies the buffer to the host when the stream has ended. A failure of the communicator is reported first. The
-/// context is current.
+/// Copies the buffer to the host after the stream's work has ended. A failure of the communicator is reported first.
+/// The context must be current.
 inline int copy_back(const DeviceProcess &self, void *to, size_t bytes) {
   using rondo::cuda::CuStatus;
   auto *const stream = self.stream.get().object;
@@ -64,7 +65,7 @@ inline rondo_status_t call_sum(const DeviceProcess &self, size_t count) {
   return rondo_all_reduce(pointer, pointer, count, RONDO_INT32, RONDO_SUM, self.comm, self.stream.get().object);
 }
 
-/// Makes a graph that is a captured sum of `count` elements. Returns a status, or one of the two above.
+/// Makes a graph from a captured sum of `count` elements. Returns a status, or one of the two above.
 inline int capture_sum(const DeviceProcess &self, size_t count, rondo::cuda::GraphExec &exec) {
   using rondo::cuda::CuStatus;
   const rondo::cuda::ContextGuard guard(*self.cu, self.context.get().context);
@@ -86,8 +87,8 @@ inline int capture_sum(const DeviceProcess &self, size_t count, rondo::cuda::Gra
   return uploaded ? int{RONDO_OK} : driver_failed;
 }
 
-/// Copies, sums `count` elements and copies back on the stream. Returns a status, or one of the two above. `graph` of
-/// capture_sum() takes the place of a call.
+/// Copies, sums `count` elements, and copies back on the stream. Returns a status, or one of the two above. If `graph`
+/// is given, which capture_sum() made, it launches that instead of a call.
 inline int sum_once(const DeviceProcess &self, int round, size_t count, const rondo::cuda::GraphExec *graph = nullptr) {
   using rondo::cuda::CuStatus;
   std::vector<int32_t> values(count);
@@ -109,8 +110,8 @@ inline int sum_once(const DeviceProcess &self, int round, size_t count, const ro
   return RONDO_OK;
 }
 
-/// Prints one line that tests/proc/job.py reads, `rank R: STATUS peer P operation N: MESSAGE`. If all is well, the
-/// message is the executor that did it.
+/// Prints one line that tests/proc/job.py reads, `rank R: STATUS peer P operation N: MESSAGE`. For success, the message
+/// is the name of the executor.
 inline void report(const DeviceProcess &self, int status) {
   rondo_error_t error = RONDO_ERROR_INIT;
   if (status > RONDO_OK) static_cast<void>(rondo_comm_last_error(self.comm, &error));

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ranks that are threads of the test, each with a stream and buffers on a device, through the public interface.
+// This file has ranks that are threads of the test. Each has a stream and buffers on a device, and uses the public
+// interface.
 #pragma once
 
 #include <algorithm>
@@ -34,17 +35,17 @@ inline int device_count() {
   return devices.ok() ? static_cast<int>(devices.value().size()) : 0;
 }
 
-/// Says what is left out where there is one.
+/// Says whether there are two devices. If not, prints what is left out.
 inline bool has_two_devices(const char *what) {
   if (device_count() > 1) return true;
   std::printf("skipped: %s: there is one device\n", what);
   return false;
 }
 
-/// Device memory with the bytes of a vector. `hidden`: mapped for its own device alone, so that no other can read it.
+/// Device memory with the bytes of a vector. If `hidden`, only its own device maps it, so no other device can read it.
 class DeviceBuffer {
  public:
-  static constexpr size_t spare_bytes = 64;  ///< behind the values
+  static constexpr size_t spare_bytes = 64;  ///< after the values
   DeviceBuffer(const World &world, const std::vector<std::byte> &bytes, bool hidden = false)
       : world_(world), bytes_(bytes.size()) {
     auto made = rondo::cuda::SharedMemory::allocate(world.context(), bytes.size() + spare_bytes,
@@ -84,7 +85,7 @@ std::vector<T> values_of(const std::vector<std::byte> &bytes) {
   return values;
 }
 
-/// Returns "" if they are equal. Otherwise returns the number of differences and the first one, not all values.
+/// Returns "" if both are equal. Otherwise returns the number of differences and the first one, but not all values.
 inline std::string difference(const std::vector<float> &received, const std::vector<float> &expected) {
   if (received.size() != expected.size())
     return std::to_string(received.size()) + " elements in place of " + std::to_string(expected.size());
@@ -111,7 +112,7 @@ inline std::vector<float> whole_numbers(uint64_t seed, size_t count) {
   return values;
 }
 
-/// Returns every element of a sum, of whole numbers: it is exact in any order.
+/// Returns every element of a sum. The operands are whole numbers, so it is exact in any order.
 inline std::vector<float> sum_over_ranks(uint64_t seed, int rank_count, size_t count) {
   std::vector<float> sum(count, 0);
   for (int rank = 0; rank < rank_count; ++rank) {
@@ -121,7 +122,7 @@ inline std::vector<float> sum_over_ranks(uint64_t seed, int rank_count, size_t c
   return sum;
 }
 
-/// Returns what a rank receives in a call of sums of float32, where rank r sends whole_numbers(seed + r).
+/// Returns what a rank receives in a call with sums of float32, where rank r sends whole_numbers(seed + r).
 inline std::vector<float> expected_sums(const DeviceCase &it, int rank, int rank_count, uint64_t seed = 0) {
   const size_t all = it.count * static_cast<size_t>(rank_count), own = it.count * static_cast<size_t>(rank);
   std::vector<float> expected;
@@ -147,7 +148,7 @@ inline std::vector<float> expected_sums(const DeviceCase &it, int rank, int rank
   }
   return expected;
 }
-/// Checks the beginning of `bytes`, which was received.
+/// Checks the received values at the beginning of `bytes`.
 inline void check_received(const std::vector<std::byte> &bytes, const DeviceCase &it, int rank, int rank_count,
                            uint64_t seed = 0) {
   const auto expected = expected_sums(it, rank, rank_count, seed);
@@ -157,7 +158,7 @@ inline void check_received(const std::vector<std::byte> &bytes, const DeviceCase
   CHECK_VALUES(received, expected);
 }
 
-/// Returns the communicator's failure, with RONDO_OK if it has none.
+/// Returns the failure of the communicator, or RONDO_OK.
 inline rondo_error_t failure_of(rondo_comm_t comm) {
   rondo_error_t error = RONDO_ERROR_INIT;
   rondo_status_t status = RONDO_OK;
@@ -167,7 +168,7 @@ inline rondo_error_t failure_of(rondo_comm_t comm) {
   return error;
 }
 
-/// Captures what `enqueue()` puts on the stream, as a graph that can be launched.
+/// Captures what `enqueue()` puts on the stream, as an executable graph.
 template <class Enqueue>
 rondo::cuda::GraphExec captured(const World &world, rondo_stream_t of_rondo, const Enqueue &enqueue) {
   auto *const stream = static_cast<rondo::cuda::CuStream>(of_rondo);
@@ -176,7 +177,7 @@ rondo::cuda::GraphExec captured(const World &world, rondo_stream_t of_rondo, con
   return world.end_capture(stream);
 }
 
-/// Checks that this thread's last error names them all.
+/// Checks that this thread's last error contains all these words.
 inline void check_message(const std::vector<std::string> &words) {
   const std::string message = error_message();
   for (const std::string &word : words) {
@@ -185,7 +186,7 @@ inline void check_message(const std::vector<std::string> &words) {
   }
 }
 
-/// Returns the kernels launched so far, and nothing on a real driver, which does not count.
+/// Returns the number of kernels launched so far. Returns nothing with a real driver, which does not count.
 inline std::optional<uint64_t> launch_count() {
   const std::string library = rondo::cuda::conformance::loaded_driver().library;
   auto *const ask = soft_cuda_function<uint64_t()>(library, "soft_cuda_launch_count");
@@ -196,22 +197,22 @@ inline std::optional<uint64_t> launch_count() {
 /// Returns whether the driver is the one of tests/soft_cuda.
 inline bool in_software() { return launch_count().has_value(); }
 
-/// Copies from the host to a device so far; on a real driver always 0.
+/// Returns the number of copies from the host to a device so far. With a real driver it is 0.
 inline uint64_t upload_count() {
   auto *const ask =
       soft_cuda_function<uint64_t()>(rondo::cuda::conformance::loaded_driver().library, "soft_cuda_upload_count");
   return ask == nullptr ? 0 : ask();
 }
 
-/// Returns whether a call waits, on the host, until the ranks that share its kernel have called (RONDO_DEVICE_LAUNCH).
+/// Says whether a call waits on the host until the ranks that share its kernel have called (RONDO_DEVICE_LAUNCH).
 inline bool calls_wait() {
   const auto config = rondo::read_config();
   REQUIRE(config.ok());
   return config.value().device_launch == rondo::DeviceLaunch::shared;
 }
 
-/// Returns what body(rank, comm) returns for each rank. One thread calls all, since a call waits for no other rank; if
-/// calls wait, each rank has a thread.
+/// Returns the result of body(rank, comm) for each rank. One thread calls all of them, because a call waits for no
+/// other rank. If calls wait, each rank has a thread.
 inline std::vector<rondo_status_t> call_each(Ranks &ranks,
                                              const std::function<rondo_status_t(int, rondo_comm_t)> &body) {
   if (calls_wait()) return ranks.run(body);
@@ -220,7 +221,7 @@ inline std::vector<rondo_status_t> call_each(Ranks &ranks,
   return statuses;
 }
 
-/// The worlds of the devices that are asked for, given up in turn from the last.
+/// The worlds of the requested devices. They are destroyed from the last to the first.
 class Worlds {
  public:
   explicit Worlds(const std::vector<rondo_config_t> &configs) {
@@ -246,7 +247,7 @@ class Worlds {
   std::vector<std::unique_ptr<World>> worlds_;
 };
 
-/// Ranks on one device use the code for ranks on several.
+/// Says whether ranks on one device use the code for several devices.
 inline bool acts_apart() {
   const char *const text = std::getenv("RONDO_TEST_DEVICES_APART");
   return text != nullptr && std::string(text) == "on";
@@ -261,7 +262,7 @@ inline std::vector<rondo_config_t> on_devices(const std::vector<CuDevice> &devic
   return configs;
 }
 
-/// Ranks that are threads, each with a stream of its own, on device 0 by default.
+/// Ranks that are threads. Each has its own stream, on device 0 by default.
 struct DeviceRanks {
   explicit DeviceRanks(int rank_count, const rondo_config_t &config = on_device())
       : DeviceRanks(std::vector(static_cast<size_t>(rank_count), config)) {}
@@ -280,8 +281,8 @@ struct DeviceRanks {
   void synchronize() const {
     for (const rondo::cuda::Stream &stream : streams) CU_OK(world.cu.stream_synchronize(stream.get().object));
   }
-  /// Completes calls that are to end well, before their values are compared. Otherwise the values of a call that timed
-  /// out on a busy machine would be taken for wrong sums.
+  /// Waits for calls that must succeed, before their values are compared. Otherwise, if a call timed out on a busy
+  /// machine, its values would be reported as wrong sums.
   void complete() const {
     synchronize();
     for (int rank = 0; rank < ranks.size(); ++rank) {
@@ -295,7 +296,7 @@ struct DeviceRanks {
   Worlds worlds;
   const World &world;  ///< of rank 0
   std::vector<rondo::cuda::Stream> streams;
-  Ranks ranks;  // gone before the streams
+  Ranks ranks;  // destroyed before the streams
 };
 
 }  // namespace rondo_test

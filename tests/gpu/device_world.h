@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The ranks of a communicator whose kernels run as emulated blocks. The memory that the CUDA executor would allocate is
-// plain memory here. The threads of a launch are fibers of the calling thread, or host threads.
+// This file has the ranks of a communicator whose kernels run as emulated blocks. Plain memory is used instead of the
+// memory that the CUDA executor would allocate. The threads of a launch are fibers of the calling thread, or host
+// threads.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +20,7 @@
 
 namespace rondo::test {
 
-/// Zeroed memory at a multiple of 64.
+/// Zeroed memory, aligned to 64.
 class AlignedMemory {
  public:
   explicit AlignedMemory(size_t bytes = 0) : memory_(bytes / sizeof(Line) + 1) {}
@@ -32,7 +33,7 @@ class AlignedMemory {
   std::vector<Line> memory_;
 };
 
-/// Returns the kernel of that name, or null.
+/// Returns the kernel with that name, or null.
 [[nodiscard]] inline const soft_cuda::KernelEntry *find_kernel(const std::string &name) {
   for (const soft_cuda::KernelEntry *entry = soft_cuda_kernels(); entry->name != nullptr; ++entry)
     if (entry->name == name) return entry;
@@ -41,7 +42,8 @@ class AlignedMemory {
 
 class DeviceWorld {
  public:
-  /// `load_store` is the geometry of the places, if load_store is used; rank and channel counts are filled in.
+  /// Makes the world. `load_store` is the geometry of the places, if load_store is used. Its rank and channel counts
+  /// are set here.
   DeviceWorld(uint32_t rank_count, uint32_t channel_count, const ConnectionGeometry &geometry,
               uint64_t first_counter = 0, const device::LoadStoreGeometry &load_store = {})
       : rank_count_(rank_count),
@@ -64,7 +66,7 @@ class DeviceWorld {
           out.simple_head() = out.ll_head() = first_counter;
           ends = {peer,
                   peer == rank ? 0 : kind_bit(PayloadKind::address),
-                  (rank ^ peer) % 2,  // some links order what callers do, others need not
+                  (rank ^ peer) % 2,  // some links order what callers do, others do not
                   SimpleSender(out, first_counter),
                   SimpleReceiver(in, first_counter),
                   LlSender(out, first_counter),
@@ -72,7 +74,8 @@ class DeviceWorld {
         }
   }
 
-  /// Runs the plan's kernel on `rank`, with `lane_threads` threads a lane. 0: one thread for all lanes of a channel.
+  /// Runs the plan's kernel on `rank`, with `lane_threads` threads per lane. With 0, one thread runs all lanes of a
+  /// channel.
   void run(uint32_t rank, const Plan &plan, const Buffers &buffers, uint64_t number, uint32_t lane_threads) {
     if (plan.choice.kernel == RONDO_KERNEL_LOAD_STORE) return run_load_store(rank, plan, buffers, number, lane_threads);
     AlignedMemory memory(device::plan_image_bytes(plan));
@@ -93,7 +96,7 @@ class DeviceWorld {
            device::shared_bytes_for(image.value().lanes_per_channel, operation.scratch_bytes));
   }
 
-  /// Runs the call of all ranks by one joint kernel of at most `blocks_max` blocks. The plans are of load_store.
+  /// Runs the call of all ranks by one joint kernel of at most `blocks_max` blocks. The plans must be for load_store.
   void run_joint(const std::vector<const Plan *> &plans, const std::vector<Buffers> &buffers, uint64_t number,
                  uint32_t threads, uint32_t blocks_max) {
     std::vector<device::JointRank> ranks;
@@ -115,7 +118,7 @@ class DeviceWorld {
   [[nodiscard]] device::LoadStorePlace place(uint32_t rank) {
     return {places_.data() + rank * places_stride_, load_store_};
   }
-  /// Makes the state as if this number of posts and chunks had gone before.
+  /// Sets the state as if this number of posts and chunks had come before.
   void begin_at(uint64_t posts, uint32_t chunks) {
     for (uint32_t rank = 0; rank < rank_count_; ++rank) {
       progress_[rank].posts = posts;
@@ -130,12 +133,12 @@ class DeviceWorld {
     const auto memory_of = [&](uint32_t sender, uint32_t receiver) {
       return connections_.data() + stride_ * ((size_t{channel} * rank_count_ + sender) * rank_count_ + receiver);
     };
-    return {memory_of(from, to), geometry_, memory_of(to, from)};  // credit: at the sender, as on devices
+    return {memory_of(from, to), geometry_, memory_of(to, from)};  // credit is at the sender, as on devices
   }
   [[nodiscard]] device::DeviceLinkEnds &ends(uint32_t rank, uint32_t channel, uint32_t peer) {
     return ends_[(size_t{channel} * rank_count_ + rank) * rank_count_ + peer];
   }
-  /// The state of a rank's last operation as the host sees it; all fields belong to it when `number` does.
+  /// The state of a rank's last operation, as the host sees it. All fields are from the operation `number`.
   struct Ended {
     uint64_t number = 0;
     uint64_t kernels = 0;
@@ -153,16 +156,16 @@ class DeviceWorld {
     seen.running = memory::load_relaxed(results_[rank].running);
     return seen;
   }
-  /// Lets load_store read and write the callers' buffers, as ranks of one process do.
+  /// Makes load_store read and write the callers' buffers, as among ranks of one process.
   void share_buffers() { shares_buffers_ = true; }
-  /// Hides the buffers of `hidden_ranks`, a bit each, from peers in the operations of `rank` from its next one on. All
-  /// ranks of an operation give the same. The rank's thread calls it.
+  /// Hides the buffers of `hidden_ranks`, a bit for each rank, from peers. This holds for the operations of `rank` from
+  /// the next one on. All ranks of an operation must set the same. The rank's thread calls it.
   void hide_buffers(uint32_t rank, uint32_t hidden_ranks) { hidden_ranks_[rank] = hidden_ranks; }
   /// Makes windows name regions, all of which were withdrawn.
   void withdraw_regions() { withdrawn_.assign(size_t{rank_count_} * device::region_count_max, 0); }
-  /// Makes the kernels from now on kernels of captured calls.
+  /// Makes all later kernels belong to captured calls.
   void capture() { captured_ = true; }
-  /// Pairs with A1 in device::must_stop().
+  /// Stops a rank. Pairs with A1 in device::must_stop().
   void abort(uint32_t rank, uint64_t what = device::abort_operation) {
     memory::store_release(aborts_[rank].value, what);
   }
@@ -200,7 +203,7 @@ class DeviceWorld {
     operation.buffers = buffers;
     operation.number = number;
     operation.captured = captured_ ? 1 : 0;
-    operation.on_one_device = number % 2;  // here it only decides what a one_shot polls beside its words
+    operation.on_one_device = number % 2;  // here it only decides what a one_shot polls besides its words
     operation.poll_count = number % 3 == 0 ? 3 : 1;
     operation.divisor = plan.key.signature.op == RONDO_AVG ? rank_count_ : 0;
     operation.op = device::reduce_op(plan);
@@ -228,7 +231,7 @@ class DeviceWorld {
   }
 
   uint32_t rank_count_;
-  std::vector<uint32_t> hidden_ranks_;  ///< as each rank knows them
+  std::vector<uint32_t> hidden_ranks_;  ///< what each rank knows
   bool shares_buffers_ = false;
   bool captured_ = false;
   ConnectionGeometry geometry_;
@@ -240,7 +243,7 @@ class DeviceWorld {
   std::vector<device::DeviceLinkEnds> ends_;
   std::vector<device::DeviceProgress> progress_;
   std::vector<device::DeviceResult> results_;
-  std::vector<uint64_t> withdrawn_;  ///< empty: windows have addresses
+  std::vector<uint64_t> withdrawn_;  ///< empty if windows have addresses
   std::vector<PaddedCounter> aborts_;
 };
 

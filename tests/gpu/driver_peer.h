@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Constants that driver_process_test.cpp and driver_peer.cpp share.
+// driver_process_test.cpp and driver_peer.cpp share these constants.
 #pragma once
 
 #include <cstddef>
@@ -7,4 +7,4 @@
 inline constexpr size_t peer_bytes = 300'000;
 inline constexpr unsigned char parent_byte = 0x21;
 inline constexpr unsigned char peer_byte = 0x5A;
-inline constexpr int peer_descriptor = 5;  ///< of memory that the peer imports
+inline constexpr int peer_descriptor = 5;  ///< of the memory that the peer imports

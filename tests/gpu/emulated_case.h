@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A collective call of all ranks, run by the host executor and by kernels on emulated blocks from equal memory.
+// This file runs a collective call of all ranks, by the host executor and by kernels on emulated blocks, with the same
+// input.
 #pragma once
 
 #include <algorithm>
@@ -19,7 +20,7 @@ namespace rondo::test {
 
 constexpr rondo_protocol_t device_protocols[] = {RONDO_PROTOCOL_SIMPLE, RONDO_PROTOCOL_LL};
 
-/// Returns the most that a slot carries.
+/// Returns how many bytes a slot carries at most.
 [[nodiscard]] inline uint32_t slot_payload_bytes(rondo_protocol_t protocol, const ConnectionGeometry &slots) {
   return protocol == RONDO_PROTOCOL_LL ? slots.ll_slot_bytes : slots.slot_bytes;
 }
@@ -33,15 +34,15 @@ struct EmulatedCase {
   rondo_op_t op = RONDO_SUM;
   uint32_t rank_count = 2;
   uint32_t root = 0;
-  uint64_t count = 0;  ///< of a block, where the collective has blocks
+  uint64_t count = 0;  ///< elements of a block, if the collective has blocks
   uint32_t channels = 1;
   uint64_t chunk_bytes = 256;
   bool in_place = false;
   bool exports = false;
-  bool shares_buffers = false;  ///< of load_store
-  uint32_t joint_blocks = 0;    ///< of load_store: one kernel of at most this number for all ranks, or 0
-  uint32_t hidden_ranks = 0;    ///< with them: ranks whose buffers peers cannot read, a bit each
-  uint32_t offset_bytes = 0;  ///< of the buffers beyond a multiple of 64; send and recv differ in it by `skew_bytes`
+  bool shares_buffers = false;  ///< for load_store
+  uint32_t joint_blocks = 0;    ///< for load_store: one kernel of at most this many blocks for all ranks, or 0
+  uint32_t hidden_ranks = 0;    ///< with shared buffers: a bit for each rank whose buffers peers cannot read
+  uint32_t offset_bytes = 0;  ///< offset from a multiple of 64; send and recv differ by `skew_bytes`
   uint32_t skew_bytes = 0;
 
   [[nodiscard]] std::string text() const {
@@ -56,17 +57,17 @@ struct EmulatedCase {
   }
 };
 
-/// A rank's plan and memory: the buffers with rubbish around them, which must stay.
+/// The plan and memory of a rank. Rubbish around the buffers must stay unchanged.
 struct CaseRank {
   std::unique_ptr<Plan> plan;
   std::vector<std::byte> send, recv;
   size_t send_at = 0, recv_at = 0;
-  bool one_buffer = false;  ///< in place: `recv` holds both
+  bool one_buffer = false;  ///< in place: `recv` has both
 
   [[nodiscard]] Buffers buffers(uint64_t number, bool exports) {
     Buffers buffers;
     buffers.signature = fingerprint(extend_history(number, plan->identity));
-    // In the API, too, a rank that sends or receives nothing has no such buffer.
+    // A rank that sends or receives nothing has no such buffer, as in the API.
     if (plan->send.count != 0) buffers.send = {(one_buffer ? recv : send).data() + send_at, plan->send.begin, {}};
     if (plan->recv.count != 0) buffers.recv = {recv.data() + recv_at, plan->recv.begin, {}};
     buffers.send.handle.exported = buffers.recv.handle.exported = exports;
@@ -117,7 +118,7 @@ struct CaseRank {
   return ranks;
 }
 
-/// Returns an element of RONDO_INT32, of what is sent or of the result.
+/// Returns an element of RONDO_INT32, from send or from the result.
 [[nodiscard]] inline int32_t element_of(const CaseRank &of, bool recv, uint64_t index) {
   int32_t element = 0;
   const std::byte *const at = recv || of.one_buffer ? of.recv.data() : of.send.data();
@@ -125,7 +126,8 @@ struct CaseRank {
   return element;
 }
 
-/// Returns whether a rank's result is the sum of all sends. A call in place has no sends any more.
+/// Says whether a rank's result is the sum of all sends. It cannot be used for a call in place, whose sends are
+/// overwritten.
 [[nodiscard]] inline bool is_sum(const std::vector<CaseRank> &ranks, uint32_t rank, uint64_t count) {
   for (uint64_t index = 0; index < count; ++index) {
     uint32_t sum = 0;
@@ -135,7 +137,7 @@ struct CaseRank {
   return true;
 }
 
-/// Returns the flags and counters of a rank's place, and all that it has posted.
+/// Returns the flags and counters of a rank's place, and everything that the rank has posted.
 [[nodiscard]] inline std::vector<uint64_t> published_in_place(DeviceWorld &world, uint32_t rank) {
   const device::LoadStorePlace place = world.place(rank);
   std::vector<uint64_t> words;
@@ -149,7 +151,7 @@ struct CaseRank {
   return words;
 }
 
-/// Returns how the two differ, or "". NaNs of the result are alike.
+/// Returns the difference of both results, or "". All NaNs count as equal.
 [[nodiscard]] inline std::string difference(const EmulatedCase &it, const CaseRank &host, const CaseRank &device) {
   if (host.send != device.send) return "the send buffer was written";
   const size_t size = rondo_type_size(it.type);
@@ -165,15 +167,15 @@ struct CaseRank {
   return {};
 }
 
-/// Returns the geometry of places for such a call; the counts are the world's.
+/// Returns the geometry of places for such a call. The world sets the counts.
 [[nodiscard]] inline device::LoadStoreGeometry load_store_geometry_for(const EmulatedCase &it) {
   if (it.kernel != RONDO_KERNEL_LOAD_STORE) return {};
   const auto bytes = static_cast<uint32_t>(it.count * rondo_type_size(it.type));
-  const uint32_t blocks_bytes = it.rank_count * 64;  // the least that blocks' parts of a chunk take
+  const uint32_t blocks_bytes = it.rank_count * 64;  // the least for blocks' parts of a chunk
   return {0, 0, (bytes + 64) / 64 * 64, std::max(static_cast<uint32_t>(it.chunk_bytes), blocks_bytes)};
 }
 
-/// Runs one thread a rank.
+/// Runs one thread for each rank.
 template <class Run>
 void run_ranks(uint32_t rank_count, const Run &run) {
   std::vector<std::thread> threads;
@@ -194,7 +196,8 @@ inline void run_joint(DeviceWorld &world, std::vector<CaseRank> &ranks, uint64_t
   world.run_joint(plans, buffers, number, threads, blocks_max);
 }
 
-/// Returns each rank's results of small floats by load_store, or nothing if the host's schedules have the same.
+/// Returns each rank's results for small floats by load_store. Returns nothing if the host's schedules have the same
+/// results.
 [[nodiscard]] inline std::vector<std::vector<std::byte>> results_rounded_once(const EmulatedCase &it,
                                                                               std::vector<CaseRank> &ranks) {
   if (it.kernel != RONDO_KERNEL_LOAD_STORE || only_moves(it.collective) || !is_small_float(it.type)) return {};
@@ -212,7 +215,8 @@ inline void run_joint(DeviceWorld &world, std::vector<CaseRank> &ranks, uint64_t
   return results;
 }
 
-/// Runs the case by the host executor and by emulated blocks with each of `lane_threads`. "" if bit-equal.
+/// Runs the case by the host executor, and by emulated blocks with each of `lane_threads`. Returns "" if results have
+/// the same bits.
 [[nodiscard]] inline std::string run_case(const EmulatedCase &it, const ConnectionGeometry &geometry,
                                           const std::vector<uint32_t> &lane_threads, uint64_t seed,
                                           uint64_t first_counter = 0) {
@@ -220,7 +224,7 @@ inline void run_joint(DeviceWorld &world, std::vector<CaseRank> &ranks, uint64_t
     Random random(seed * 64 + rank);
     return make_case_rank(of, geometry, rank, random);
   };
-  EmulatedCase on_host = it;  // how data is handed over does not matter to the result
+  EmulatedCase on_host = it;  // the protocol does not change the result
   if (it.kernel == RONDO_KERNEL_LOAD_STORE) on_host.protocol = RONDO_PROTOCOL_SIMPLE;
   std::vector<CaseRank> host;
   for (uint32_t rank = 0; rank < it.rank_count; ++rank) host.push_back(make(on_host, rank));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Random calls for emulated blocks, and the check that they are bit-equal to the host executor.
+// This file draws random calls for emulated blocks, and checks that the host executor's results have the same bits.
 #pragma once
 
 #include <algorithm>
@@ -21,7 +21,8 @@ inline constexpr ConnectionGeometry drawn_geometry{4, 512, 128};
   return std::uniform_int_distribution<uint32_t>(low, high)(random);
 }
 
-/// Returns the group sizes. At times they include 0, one thread for all lanes of a channel. A sanitizer has one size.
+/// Returns the group sizes. Sometimes they include 0, which means one thread for all lanes of a channel. Under a
+/// sanitizer there is one size.
 [[nodiscard]] inline std::vector<uint32_t> draw_threads(Random &random) {
   std::vector<uint32_t> sizes{1, 2, 4, 8};
   if (under_thread_sanitizer || rondo_test::sanitized()) {
@@ -33,7 +34,7 @@ inline constexpr ConnectionGeometry drawn_geometry{4, 512, 128};
   return sizes;
 }
 
-/// Returns a count that is empty, one, odd, prime or larger than several slots.
+/// Returns a count: 0, 1, odd, prime, or larger than several slots.
 [[nodiscard]] inline uint64_t draw_count(Random &random) {
   constexpr uint64_t counts[] = {0, 1, 2, 7, 31, 64, 251, 600, 1009, 1999};
   return counts[random() % (under_thread_sanitizer ? 8 : 10)];

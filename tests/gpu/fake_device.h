@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// An executor of a device on which the test says what happens: its calls end when they are launched. And what the
-// operations of such a test are made with.
+// This file is an executor of a device that the test controls. Its calls end when they are launched. It also has what
+// the operations of such a test need.
 #pragma once
 
 #include <atomic>
@@ -14,7 +14,7 @@
 
 namespace rondo_test {
 
-/// Nothing is registered.
+/// An exporter without registered memory.
 class NoExporter final : public rondo::MemoryExporter {
  public:
   [[nodiscard]] rondo::MemoryHandle find(const std::byte *, size_t) const override { return {}; }
@@ -50,13 +50,13 @@ class FakeDevice final : public rondo::DeviceExecutor {
   }
   [[nodiscard]] bool has_stopped_sharing() override { return follower == nullptr || follower->end(0); }
 
-  std::atomic<bool> stopped = false;  ///< its kernel, because another rank's did
-  std::atomic<bool> busy = false;     ///< what was enqueued has not ended, whatever stop() does
+  std::atomic<bool> stopped = false;  ///< its kernel stopped, because another rank's kernel did
+  std::atomic<bool> busy = false;     ///< enqueued work has not ended, even after stop()
   std::atomic<bool> lost = false;
-  std::atomic<bool> has_news = false;  ///< only calls follow it, by `follower`, and not the monitor
+  std::atomic<bool> has_news = false;  ///< only calls follow it, through `follower`; the monitor does not
   std::atomic<uint64_t> launched_number = 0, replay_count = 0;
   std::unique_ptr<rondo::cuda::RegionFollower> follower;
-  uint64_t follower_patience_ns = 10'000'000'000;  ///< of stop_sharing(), for a follower that is not stuck
+  uint64_t follower_patience_ns = 10'000'000'000;  ///< limit of stop_sharing(), for a follower that is not stuck
 
  protected:
   [[nodiscard]] rondo::Result<rondo::Buffers> prepare_operands(const rondo::Plan &,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// This reference computes what load_store does with small floats. It rounds once; a schedule rounds after each rank.
+// This file computes what load_store does with small floats: it rounds once, while a schedule rounds after each rank.
 #pragma once
 
 #include <cstddef>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Random elements of every type, and what of a result is not specified.
+// This file makes random elements of every type, and knows which parts of a result are unspecified.
 #pragma once
 
 #include <cstring>
@@ -19,7 +19,7 @@ template <class T>
   return value != value;
 }
 
-/// Returns whether an element is a NaN, whose sign and payload are not specified (docs/numerics.md).
+/// Says whether an element is a NaN. Its sign and payload are unspecified (docs/numerics.md).
 [[nodiscard]] inline bool is_nan(rondo_type_t type, const std::byte *at) {
   switch (type) {
     case RONDO_FLOAT16:
@@ -39,7 +39,7 @@ template <class T>
   }
 }
 
-/// Stores a random element: numbers near each other in size, so that rounding matters, and at times any bits.
+/// Stores a random element: usually a number of similar size, so that rounding matters, and sometimes any bits.
 inline void put_random(rondo_type_t type, std::byte *at, Random &random) {
   uint64_t bits = random();
   const float value = (static_cast<float>(random() % 20'001) - 1e4f) / 3e3f;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The data of a rank of region_rank.cpp, and its sums: an all-reduce, or another collective. A result must be that of
-// the ranks' order, bit for bit. The sums also say how much their kernels have moved.
+// This file has the data of a rank of region_rank.cpp, and its sums: an all-reduce or another collective. A result must
+// have the bits of a reduction in rank order. The sums also report how much their kernels have moved.
 #pragma once
 
 #include <barrier>
@@ -26,18 +26,18 @@ using rondo::cuda::Stream;
 
 inline constexpr uint32_t region_device_count_max = 4;
 
-/// The process of the ranks that are its threads. A rank that fails leaves `together`.
+/// The process whose threads are the ranks. A rank that fails leaves `together`.
 struct Process {
   explicit Process(int threads) : thread_count(threads), together(threads) {}
   const int thread_count;
   std::barrier<> together;
-  double moved = 0;  ///< by all, in the latest sum
+  double moved = 0;  ///< by all ranks, in the latest sum
 };
 
 struct RegionRank {
   Process *process = nullptr;
   int thread = 0;
-  DeviceProcess self;  ///< its buffer is what is sent
+  DeviceProcess self;  ///< its buffer is the send buffer
   DeviceMemory recv;
   rondo_registration_t registrations[2] = {};
   GraphExec graph;
@@ -50,7 +50,7 @@ struct RegionRank {
 
   [[nodiscard]] void *pointer(const DeviceMemory &of) const { return reinterpret_cast<void *>(of.get().object); }
   [[nodiscard]] size_t bytes() const { return self.count * sizeof(float); }
-  /// Returns the rank's call, of which the root is the last rank.
+  /// Returns the rank's call. The last rank is the root.
   [[nodiscard]] DeviceCase a_call() const {
     DeviceCase made{collective};
     made.root = self.size - 1;
@@ -72,7 +72,7 @@ inline int call(const RegionRank &it) {
               static_cast<std::byte *>(it.pointer(it.self.buffer)), static_cast<std::byte *>(it.pointer(it.recv)));
 }
 
-/// Returns what a rank is to receive, reduced in the ranks' order.
+/// Returns what a rank must receive, reduced in rank order.
 inline std::vector<float> expected_of(const RegionRank &it) {
   const size_t count = it.a_call().count, own = static_cast<size_t>(it.self.rank);
   if (it.collective == RONDO_BROADCAST) return values_of(it, it.a_call().root);
@@ -104,7 +104,7 @@ inline int fill(RegionRank &it) {
   return copied ? int{RONDO_OK} : driver_failed;
 }
 
-/// Checks the result when the stream has ended.
+/// Waits for the stream, and checks the result.
 inline int check(RegionRank &it) {
   std::vector<float> received(it.self.count);
   const CudaDriver &cu = *it.self.cu;
@@ -120,7 +120,7 @@ inline int check(RegionRank &it) {
   return right ? int{RONDO_OK} : wrong_value;
 }
 
-/// Sums up what the kernels have moved. If `label` is null, it prints nothing.
+/// Computes how much the kernels have moved. If `label` is null, it prints nothing.
 inline void show_moved(const RegionRank &it, uint64_t (*moved)(uint32_t, uint32_t), const char *label) {
   std::string line = label == nullptr ? "" : "moved " + std::string(label);
   it.process->moved = 0;

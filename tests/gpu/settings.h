@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// These settings let tests of emulated blocks do less under ThreadSanitizer, which makes each step some twenty times
+// With these settings, tests of emulated blocks do less under ThreadSanitizer, which makes each step about twenty times
 // slower.
 #pragma once
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ranks on a device, and whether they share launches, whatever the environment says.
+// This file has ranks on a device. It sets whether they share launches, whatever the environment says.
 #pragma once
 
 #include <cstdlib>
@@ -13,7 +13,7 @@ namespace rondo_test {
 
 inline constexpr int kernel_ranks = rondo::device::ranks_per_kernel_max;
 
-/// An environment variable as long as it lives.
+/// Sets an environment variable while it exists.
 class Setting {
  public:
   Setting(const char *name, const char *value) : name_(name) {
@@ -29,8 +29,8 @@ class Setting {
   std::string before_;
 };
 
-/// Communicators that are made while it lives share launches. A process reads that once: a test program can have one
-/// way, or run its cases by themselves.
+/// While it exists, new communicators share launches. A process reads that once. So a test program has one mode, or
+/// runs each case in a process of its own.
 struct Sharing : Setting {
   explicit Sharing(const char *launch = "shared") : Setting("RONDO_DEVICE_LAUNCH", launch) {}
 };
@@ -38,12 +38,12 @@ struct Sharing : Setting {
 inline rondo_config_t by_kernels(uint32_t timeout_ms = 60'000) {
   rondo_config_t config = on_device();
   config.device_executor = RONDO_DEVICE_EXECUTOR_KERNEL;
-  config.max_ctas = 2;  // with 4 channels the slots of 11 ranks take half a GiB
+  config.max_ctas = 2;  // with 4 channels, the slots of 11 ranks would take half a GiB
   config.timeout_ms = timeout_ms;
   return config;
 }
 
-/// Ranks with a buffer each, which are summed in place.
+/// Ranks that each have a buffer, which is summed in place.
 struct Group {
   explicit Group(int rank_count, size_t of_count, const rondo_config_t &config = by_kernels(),
                  const char *launch = "shared")
@@ -57,7 +57,7 @@ struct Group {
                             ranks.stream(rank));
   }
   [[nodiscard]] rondo_status_t sum(int rank) const { return sum(rank, count); }
-  /// Runs a sum on every rank, on a thread of its own.
+  /// Runs a sum on every rank, each on its own thread.
   void sum_all() {
     REQUIRE(all_ok(ranks.ranks.run([&](int rank, rondo_comm_t) { return sum(rank); })));
   }
@@ -67,7 +67,7 @@ struct Group {
   }
   void check_sums() const { check(sum_over_ranks(0, ranks.ranks.size(), count)); }
 
-  Sharing sharing;  // before the communicators
+  Sharing sharing;  // before the communicators are made
   DeviceRanks ranks;
   size_t count;
   std::vector<DeviceBuffer> buffers;

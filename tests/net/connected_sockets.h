@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// For tests that are one end of a connection themselves.
+// This file is for tests that are themselves one end of a connection.
 #pragma once
 
 #include <arpa/inet.h>
@@ -14,9 +14,8 @@
 
 namespace rondo::net_test {
 
-/// Returns two ends of a connection over loopback. `receive_bytes` is about what the kernel keeps for the first; 0
-/// keeps the default. `prepare` is called with the listener and with the first end, which neither listen nor connect
-/// yet.
+/// Returns both ends of a connection over loopback. `receive_bytes` is about what the kernel buffers for the first end;
+/// 0 keeps the default. `prepare` is called with the listener and with the first end, before they listen or connect.
 inline std::array<FileDescriptor, 2> connected_sockets(int receive_bytes = 0,
                                                        const std::function<void(int)> &prepare = {}) {
   FileDescriptor listener(::socket(AF_INET, SOCK_STREAM, 0));

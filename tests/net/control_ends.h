@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ends of control connections for tests: both hosts of one in virtual time, or one of them, whose other host is the
-// test.
+// This file makes ends of control connections for tests, in virtual time. A test uses both hosts of a connection, or
+// one host whose peer is the test itself.
 #pragma once
 
 #include <sys/eventfd.h>
@@ -49,7 +49,8 @@ class TwoHosts {
     }
   }
 
-  /// Runs these ranks' sentinels, in virtual time, until the condition holds. False: it did not within `limit_ns`.
+  /// Runs the sentinels of these ranks, in virtual time, until the condition holds. Returns false if that takes more
+  /// than `limit_ns`.
   template <class Condition>
   bool run(const std::vector<uint32_t> &ranks, uint64_t limit_ns, const Condition &condition) {
     for (const uint64_t until_ns = now_ns_ + limit_ns; now_ns_ < until_ns; now_ns_ += net::heartbeat_ns / 4) {
@@ -61,7 +62,7 @@ class TwoHosts {
   void skip(uint64_t ns) { now_ns_ += ns; }
 
   SceneRanks host[2];
-  int socket[2] = {-1, -1};  ///< by host: the last rank's
+  int socket[2] = {-1, -1};  ///< by host: the last rank's socket
   std::vector<net::ControlMemory> memory;               ///< by host
   std::vector<std::unique_ptr<net::Control>> controls;  ///< by rank
 
@@ -70,7 +71,7 @@ class TwoHosts {
   uint64_t now_ns_ = now_ns();
 };
 
-/// A control plane of rank 0 (or 1) alone, whose other host, with rank 1 (or 0), is the test.
+/// The control plane of rank 0 (or 1) only. The test is the other host, with rank 1 (or 0).
 struct OneEnd {
   explicit OneEnd(uint32_t own = 0) : ranks(1) {
     auto [far, near] = connected_sockets();
@@ -91,7 +92,7 @@ struct OneEnd {
   void say(ByteView bytes) const {
     REQUIRE(::send(theirs.get(), bytes.data(), bytes.size(), 0) == static_cast<ssize_t>(bytes.size()));
   }
-  /// Returns the next cell of this kind that the control plane has sent, after its kind.
+  /// Returns the next cell of this kind that the control plane has sent. The reader is after its kind.
   [[nodiscard]] ByteReader hear(net::CellKind kind) {
     for (const uint64_t until_ns = now_ns() + patience_ns; now_ns() < until_ns;) {
       control->step(now_ns());
@@ -112,7 +113,7 @@ struct OneEnd {
   }
 
   SceneRanks ranks;
-  int socket = -1;  ///< the control plane's
+  int socket = -1;  ///< the control plane's end
   FileDescriptor theirs;
   Bytes heard = Bytes(net::cell_bytes);
   std::optional<ClockOffset> clock;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Communicators on several hosts with their ranks as threads of one process. Which ranks share a host is pretended;
-// sockets go over loopback.
+// This file makes communicators on several hosts, with their ranks as threads of one process. The hosts are only
+// pretended, and sockets use loopback.
 #pragma once
 
 #include <memory>
@@ -50,8 +50,8 @@ struct World {
   }
 };
 
-/// Runs life(rank, communicator) on a thread for each rank. Returns the ranks for which it was false when all have
-/// ended.
+/// Runs life(rank, communicator) on a thread for each rank. After all have ended, returns the ranks for which it was
+/// false.
 template <class Life>
 std::vector<uint32_t> run_ranks(World &world, const Life &life) {
   std::vector<std::thread> threads;

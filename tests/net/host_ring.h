@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The control plane of many hosts in one process and in virtual time. Every connection goes over a switch of the test.
-// The switch carries whole cells with delays that come from a seed, counts them, and cuts connections on request.
+// This file runs the control plane of many hosts in one process and in virtual time. Every connection goes through a
+// switch of the test. The switch carries whole cells with delays from a seed, counts them, and cuts connections on
+// request.
 #pragma once
 
 #include <array>
@@ -20,12 +21,12 @@ namespace rondo::net_test {
 
 inline constexpr uint64_t ring_step_ns = 20'000'000;
 
-/// Returns the ranks of the hosts that are in `part`, or are not.
+/// Returns the ranks of the hosts for which `part` is `which`.
 [[nodiscard]] std::vector<uint32_t> ranks_of(const std::vector<bool> &part, bool which, uint32_t per_host = 1);
 
 enum class RingDefect { none, no_downs, no_passing_on, all_twice };
 
-/// Hosts of `per_host` ranks, which follow the ranks of the host before.
+/// A ring of hosts with `per_host` ranks each. Ranks are numbered host by host.
 class HostRing {
  public:
   struct Plan {
@@ -37,9 +38,9 @@ class HostRing {
   };
   explicit HostRing(const Plan &plan);
 
-  /// Runs one step of the hosts that run, and of the switch.
+  /// Makes one step of the running hosts and of the switch.
   void step();
-  /// Steps until the condition holds. False: it did not within `limit_ns`.
+  /// Makes steps until the condition holds. Returns false if that takes more than `limit_ns`.
   template <class Condition>
   bool run(uint64_t limit_ns, const Condition &condition) {
     for (const uint64_t until_ns = now_ns_ + limit_ns; now_ns_ < until_ns;) {
@@ -48,21 +49,22 @@ class HostRing {
     }
     return false;
   }
-  /// Returns whether every host knows every rank to be alive.
+  /// Says whether every host knows every rank to be alive.
   [[nodiscard]] bool all_met();
 
   /// Ends all processes of the host.
   void kill(uint32_t host);
-  /// Lets all ranks of the host leave.
+  /// Makes all ranks of the host leave.
   void leave(uint32_t host);
-  /// Stops the processes of the host, or lets them go on.
+  /// Stops the processes of the host, or continues them.
   void set_stopped(uint32_t host, bool stopped) { hosts_[host].stopped = stopped; }
-  /// Drops what host `from` sends to host `to` from now on; each end gets the connection's end within 1.0 to 1.4 s.
+  /// Drops everything that host `from` sends to host `to` from now on. Each end sees the end of the connection after
+  /// 1.0 to 1.4 s.
   void cut(uint32_t from, uint32_t to);
-  /// Separates the two parts from each other. With `one_way` only what hosts of `part` send is lost.
+  /// Separates two parts. If `one_way`, only what hosts of `part` send to the others is lost.
   void cut_in_two(const std::vector<bool> &part, bool one_way);
   [[nodiscard]] bool joined(uint32_t one, uint32_t other) const { return overlay_.place(one, other).has_value(); }
-  /// Carries a cell to `host` that `neighbour` did not send.
+  /// Delivers to `host` a cell that seems to be from `neighbour`, but is not.
   void say(uint32_t neighbour, uint32_t host, const net::Cell &cell);
 
   [[nodiscard]] net::Control &control(uint32_t rank) {
@@ -72,35 +74,35 @@ class HostRing {
   [[nodiscard]] bool running(uint32_t host) const { return !hosts_[host].controls.empty() && !hosts_[host].stopped; }
   [[nodiscard]] uint32_t host_count() const { return plan_.hosts; }
   [[nodiscard]] const net::Overlay &overlay() const { return overlay_; }
-  /// Returns the ranks that all running hosts of `part` take for dead, or none if they do not agree.
+  /// Returns the ranks that all running hosts of `part` believe dead, or nothing if these hosts do not agree.
   [[nodiscard]] std::optional<std::vector<uint32_t>> dead_to(const std::vector<bool> &part);
   [[nodiscard]] std::vector<ClockOffset> &clocks() { return clocks_; }
 
-  /// Returns how often one way of one connection carried the same report at most. A report is about ranks, by hosts
-  /// that are not theirs, or about connections. passed_on() counts all reports about ranks.
+  /// Returns the largest number of times that one direction of one connection carried the same report. Reports are
+  /// about ranks, by hosts that are not theirs, or about connections. passed_on() counts all reports about ranks.
   [[nodiscard]] uint32_t most_repeated() const;
   [[nodiscard]] uint32_t passed_on() const { return passed_on_; }
-  /// Returns how often a connection carried a question.
+  /// Returns how many times a connection carried a question.
   [[nodiscard]] uint32_t questions() const { return questions_; }
-  /// Returns the most cells that a connection carried to the host.
+  /// Returns the most cells that a single connection carried to the host.
   [[nodiscard]] uint32_t most_carried_to(uint32_t host) const;
   void forget_counts() { told_.clear(), carried_.clear(), passed_on_ = questions_ = 0; }
 
  private:
   struct Host {
     std::unique_ptr<SceneRanks> ranks;
-    std::vector<std::unique_ptr<net::Control>> controls;  ///< empty: its processes have ended
+    std::vector<std::unique_ptr<net::Control>> controls;  ///< empty after its processes have ended
     bool stopped = false;
   };
   struct Way {
-    std::deque<std::pair<uint64_t, Bytes>> cells;  ///< when each arrives
+    std::deque<std::pair<uint64_t, Bytes>> cells;  ///< with the time of each cell's arrival
     bool cut = false;
   };
   struct Line {
     std::array<uint32_t, 2> host{};
     std::array<FileDescriptor, 2> ends;        ///< the switch's, by host; none after the host saw the end
-    std::array<Way, 2> ways;                   ///< by the host that sends
-    std::array<uint64_t, 2> ends_ns{};         ///< 0: never
+    std::array<Way, 2> ways;                   ///< by sending host
+    std::array<uint64_t, 2> ends_ns{};         ///< 0 means never
     std::array<bool, 2> closed{};              ///< this host has closed its end
   };
   using Told = std::tuple<uint32_t, uint32_t, std::array<uint64_t, 4>>;  ///< from, to, rank and its state
@@ -116,7 +118,7 @@ class HostRing {
   std::mt19937_64 random_;
   std::vector<Host> hosts_;
   std::vector<Line> lines_;
-  std::vector<ClockOffset> clocks_;  ///< by host: what it learned last
+  std::vector<ClockOffset> clocks_;  ///< by host: its latest measurement
   std::map<Told, uint32_t> told_;
   std::map<std::pair<uint32_t, uint32_t>, uint32_t> carried_;  ///< by sender and receiver
   uint32_t passed_on_ = 0;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Two ends of a network in one process meet by this store.
+// Both ends of a network in one process meet at this store.
 #pragma once
 
 #include <condition_variable>

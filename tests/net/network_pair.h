@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Two ends of a network in one process.
+// This file makes two ends of a network in one process.
 #pragma once
 
 #include <array>
@@ -22,13 +22,13 @@ namespace rondo::net_test {
 /// One of the two ends.
 struct NetworkEnd {
   const std::vector<net::NearLink> &links;
-  const RdmaMemory *memory = nullptr;  ///< which has their device slots
+  const RdmaMemory *memory = nullptr;  ///< memory with its device slots
 };
 
-/// The parts of all ranks, by the key under which they were gathered.
+/// The parts of all ranks, by the key of their gather.
 using Gathered = std::map<std::string, std::vector<Bytes>>;
 
-/// Notes what its rank has gathered.
+/// Records what its rank has gathered.
 class NotingStore final : public ForwardingStore {
  public:
   NotingStore(Store &store, Gathered &gathered) : ForwardingStore(store), gathered_(gathered) {}
@@ -44,11 +44,12 @@ class NotingStore final : public ForwardingStore {
 };
 
 struct NetworkPair {
-  Gathered gathered;  ///< while they met
+  Gathered gathered;  ///< what they gathered while they connected
   std::array<std::unique_ptr<net::Network>, 2> networks;
 };
 
-/// Connects two ends. make(rank, store) makes one, a Result<std::unique_ptr<net::Network>>; both run at once.
+/// Connects two ends. make(rank, store) makes one end, as a Result<std::unique_ptr<net::Network>>. Both calls run at
+/// once.
 template <class Make>
 [[nodiscard]] NetworkPair connect_pair(const Make &make) {
   NetworkPair pair;

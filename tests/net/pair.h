@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Two ends of any network with their links, and an exchange over them in an order from a seed.
+// This file makes two ends of any network with their links, and runs an exchange over them in an order from a seed.
 #pragma once
 
 #include <array>
@@ -30,19 +30,19 @@ inline uint64_t from_environment(const char *variable, uint64_t otherwise) {
   return text != nullptr ? std::strtoull(text, nullptr, 0) : otherwise;
 }
 
-/// Returns whether the gate, under a sanitizer, runs a quarter of the seeds. They are fresh ones in each run.
+/// Says whether only a quarter of the seeds runs, which is so at the gate under a sanitizer. Each run has new seeds.
 inline bool has_few_seeds() { return rondo_test::sanitized() && rondo_test::gate_quarter().has_value(); }
 inline uint64_t seed_count() { return from_environment("RONDO_NETWORK_SEEDS", has_few_seeds() ? 250 : 1'000); }
 
-/// The calls to one end's network, and the events that it has returned.
+/// The calls to one end's network, and the events that it returned.
 struct Told {
   uint64_t arrived = 0;
   uint64_t credits = 0;
   uint64_t calls = 0;
-  uint64_t calls_out_of_context = 0;  ///< of one that has memory of a device, while that was not current
+  uint64_t calls_out_of_context = 0;  ///< calls without the device current, if the network has device memory
 };
 
-/// Returns a key of frames' tags.
+/// Returns a key for tags of frames.
 inline wire::Key test_key(uint32_t number) {
   wire::Key key;
   key.fill(static_cast<std::byte>(17 + number));
@@ -51,7 +51,7 @@ inline wire::Key test_key(uint32_t number) {
 
 class CountedNetwork final : public net::Network {
  public:
-  /// The links have slots in `device`, unless it is null.
+  /// Makes the end. If `device` is not null, the links have slots in it.
   CountedNetwork(std::unique_ptr<net::Network> network, Told &told, std::shared_ptr<const TestRdmaMemory> device)
       : network_(std::move(network)), told_(told), device_(std::move(device)) {}
   ~CountedNetwork() override { count_call(); }
@@ -90,10 +90,10 @@ class CountedNetwork final : public net::Network {
 struct Pair {
   explicit Pair(uint64_t first_counter = 0) : sides{Side(0, first_counter), Side(1, first_counter)} {}
 
-  std::unique_ptr<Wire> wire;  ///< in software; outlives its ends
-  std::array<Told, 2> told;    ///< outlives the networks, which count here
+  std::unique_ptr<Wire> wire;  ///< of the network in software; outlives its ends
+  std::array<Told, 2> told;    ///< outlives the networks, which count in it
   Side sides[2];
-  uint64_t patience_ns = 0;  ///< beside the rounds: what a device or the kernel carries takes time
+  uint64_t patience_ns = 0;  ///< besides the rounds, because devices and kernels need real time
 
   void serve(Side &side, std::unique_ptr<net::Network> network) {
     side.progress = std::make_unique<net::Progress>(
@@ -111,7 +111,7 @@ struct Pair {
     for (Side &side : pair.sides) pair.serve(side, std::move(made.networks[side.number]));
   }
 
-  /// Returns what each side gives its network.
+  /// Returns what each side passes to its network.
   [[nodiscard]] std::array<NetworkEnd, 2> ends() const {
     return {NetworkEnd{sides[0].memory.links, sides[0].device.get()},
             NetworkEnd{sides[1].memory.links, sides[1].device.get()}};
@@ -145,7 +145,7 @@ struct Pair {
   }
 };
 
-/// Bounds a loop.
+/// Limits the rounds of a loop.
 class Rounds {
  public:
   explicit Rounds(uint64_t for_ns) : deadline_ns_(now_ns() + for_ns) {}
@@ -159,7 +159,7 @@ class Rounds {
 
 enum class Outcome { right, wrong, stuck, lost };
 
-/// Lets both sides post `slots` slots on each link and receive as many, in an order from the seed.
+/// Makes both sides post `slots` slots on each link and receive the same number, in an order from the seed.
 inline Outcome exchange(Pair &pair, uint64_t slots, uint64_t seed) {
   std::mt19937_64 random(seed);
   for (Rounds rounds(pair); rounds.next();) {

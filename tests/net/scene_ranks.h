@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ranks of one host for tests of the control plane.
+// This file has the ranks of one host for tests of the control plane.
 #pragma once
 
 #include <optional>
@@ -11,7 +11,7 @@
 
 namespace rondo::net_test {
 
-/// Ranks of one host that are what the test says.
+/// The ranks of one host, in the state that the test sets.
 class SceneRanks : public Ranks {
  public:
   explicit SceneRanks(uint32_t count) : states(count, RankState::alive), latest(count) {}
@@ -42,7 +42,7 @@ class SceneRanks : public Ranks {
   std::vector<uint64_t> latest;
   std::set<uint32_t> dead;
   std::set<uint32_t> far;
-  mutable uint64_t looks = 0;  ///< for a failure
+  mutable uint64_t looks = 0;  ///< how often somebody checked for a failure
 
  private:
   std::optional<Error> error_;

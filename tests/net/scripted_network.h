@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A network that says what a test has written down, and a control plane beside it whose other host has ended.
+// This file has a network with scripted events, and a control plane whose other host has ended.
 #pragma once
 
 #include <sys/eventfd.h>
@@ -14,7 +14,7 @@
 
 namespace rondo::net_test {
 
-/// A network that returns its script of events, once.
+/// A network that returns the events of its script once.
 class ScriptedNetwork final : public net::Network {
  public:
   explicit ScriptedNetwork(std::vector<net::Event> events) : events_(std::move(events)) {}
@@ -31,13 +31,13 @@ class ScriptedNetwork final : public net::Network {
   void watch(std::vector<pollfd> &) const override {}
   Error why_lost(uint32_t) const override { return {RONDO_ERROR_REMOTE, "scripted"}; }
 
-  bool delivers = true;  ///< false: the peers' hosts never have what was sent
+  bool delivers = true;  ///< false: nothing ever reaches the peers' hosts
 
  private:
   std::vector<net::Event> events_;
 };
 
-/// Makes the parts of rank 0, whose peer on the other host has ended.
+/// Makes the parts of rank 0. Its peer on the other host has ended.
 inline net::Control::Parts alone(SceneRanks &ranks) {
   auto [far, near] = connected_sockets();
   const FileDescriptor file = net::ControlMemory::create(2, 2).value();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One rank of a test of networks: what an interpreter does at its ends of the links, and Progress.
+// This file is one rank in a test of networks: Progress, and what an interpreter does at its ends of the links.
 #pragma once
 
 #include <cstdlib>
@@ -28,7 +28,7 @@ struct Memory {
   std::unique_ptr<std::byte, decltype(&std::free)> bytes{nullptr, &std::free};
   std::vector<net::NearLink> links;
 
-  /// Counters begin with `first`.
+  /// Makes the memory. Counters begin at `first`.
   explicit Memory(uint32_t peer, uint64_t first = 0) {
     const ConnectionGeometry geometry = small_geometry();
     const size_t stride = (geometry.bytes() + 4095) / 4096 * 4096;
@@ -41,7 +41,7 @@ struct Memory {
   }
 };
 
-/// Returns byte `at` of slot `counter` of a link in a direction.
+/// Returns byte `at` of slot `counter` of a link, for one direction.
 inline std::byte content(uint32_t from, uint32_t link, uint64_t counter, size_t at) {
   return static_cast<std::byte>(from * 101 + link * 53 + counter * 7 + at * 3);
 }
@@ -52,7 +52,7 @@ inline uint32_t signature_of(uint32_t from, uint64_t counter) {
   return from * 1'000'003 + static_cast<uint32_t>(counter);
 }
 
-/// In the place of a device's memory.
+/// Memory that plays the part of a device's memory.
 class TestRdmaMemory final : public RdmaMemory {
  public:
   explicit TestRdmaMemory(size_t bytes) : bytes_(bytes) {}
@@ -88,11 +88,11 @@ struct Side {
   Memory memory;
   std::vector<SimpleSender> senders;
   std::vector<SimpleReceiver> receivers;
-  // slots of each link
+  // These count slots of each link:
   std::vector<uint64_t> posted = std::vector<uint64_t>(channel_count);
   std::vector<uint64_t> received = std::vector<uint64_t>(channel_count);
-  std::shared_ptr<TestRdmaMemory> device;  ///< null: all slots are in `memory`
-  uint64_t received_in_device = 0;         ///< of all links
+  std::shared_ptr<TestRdmaMemory> device;  ///< null if all slots are in `memory`
+  uint64_t received_in_device = 0;         ///< over all links
   std::unique_ptr<net::Progress> progress;
   bool wrong = false;
 
@@ -104,7 +104,7 @@ struct Side {
     }
   }
 
-  /// Puts slots in a device's memory, before the network is made.
+  /// Puts the slots into device memory, before the network is made.
   void use_device_memory() {
     const size_t area_bytes = net::slot_area_bytes(small_geometry());
     device = std::make_shared<TestRdmaMemory>(2 * memory.links.size() * area_bytes);
@@ -117,7 +117,7 @@ struct Side {
     }
   }
 
-  /// Forgets the device's memory, as a rank does whose network takes none.
+  /// Stops using device memory, like a rank whose network does not support it.
   void forget_device_memory() {
     for (uint32_t index = 0; index < memory.links.size(); ++index) {
       net::NearLink &link = memory.links[index];
@@ -127,7 +127,7 @@ struct Side {
     device.reset();
   }
 
-  /// Returns the payload as a device's kernel finds it. Null: it is neither in the slot nor in the device's.
+  /// Returns the payload where a device's kernel finds it. Returns null if it is in neither place.
   const std::byte *payload_of(uint32_t link) {
     const SlotHeader &header = receivers[link].header();
     const auto kind = static_cast<PayloadKind>(header.kind);

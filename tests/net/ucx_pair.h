@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Two ends of UCX in one process, over loopback.
+// This file makes two ends of UCX in one process, over loopback.
 #pragma once
 
 #include <array>
@@ -9,13 +9,13 @@
 
 namespace rondo::net_test {
 
-/// Returns false if the test goes on without UCX, and says so once.
+/// Returns false if UCX is missing and the test should go on without it. Prints that once.
 [[nodiscard]] bool ucx_is_there();
 
 /// Returns the request of rank 0 or 1.
 [[nodiscard]] ucx::JoinRequest ucx_request(uint32_t rank);
 
-/// Connects the ends. Payloads of `rendezvous_bytes` or more go by rendezvous, as UCX's own variable takes it.
+/// Connects the ends. Payloads of `rendezvous_bytes` or more use rendezvous; the text is a value of UCX's variable.
 [[nodiscard]] NetworkPair connect_ucx_pair(const std::array<NetworkEnd, 2> &ends, const char *rendezvous_bytes);
 
 }  // namespace rondo::net_test

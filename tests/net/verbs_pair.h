@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Two ends of RDMA verbs in one process, over a device of this host.
+// This file makes two ends of RDMA verbs in one process, over a device of this host.
 #pragma once
 
 #include <array>
@@ -9,10 +9,10 @@
 
 namespace rondo::net_test {
 
-/// Returns false if the test goes on without verbs, and says so once.
+/// Returns false if verbs are missing and the test should go on without them. Prints that once.
 [[nodiscard]] bool verbs_is_there();
 
-/// Returns the request of one of `rank_count` ranks, each on a host of its own. Null `settings` are the defaults.
+/// Returns the request of one of `rank_count` ranks, each on its own host. If `settings` is null, uses the defaults.
 [[nodiscard]] verbs::JoinRequest verbs_request(uint32_t rank, uint32_t rank_count = 2,
                                                const Settings *settings = nullptr);
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The programs that split and shrink a communicator share this file. It has the frame of their scenarios, a victim that
-// dies as it connects to a store, and counts of what is left of communicators.
+// dies as it connects to a store, and counts of a communicator's resources.
 #pragma once
 
 #include <atomic>
@@ -8,7 +8,7 @@
 
 #include "tests/proc/rank_program.h"
 
-/// Set by the victim of the scenario `strike`: its next connect() kills it.
+/// Set by the victim of the scenario `strike`. Its next connect() then kills it.
 extern std::atomic<bool> strikes;
 
 struct Scenario {
@@ -16,14 +16,14 @@ struct Scenario {
   int (*run)(const Rank &, const Arguments &);
 };
 
-/// Makes the communicator of the job, runs the scenario that the arguments name, and destroys the communicator. Returns
-/// the exit status.
+/// Makes the job's communicator, runs the scenario that the arguments name, and destroys the communicator. Returns the
+/// exit status.
 int run_scenario(int argc, char **argv, std::span<const Scenario> scenarios);
 
-/// Prints that the rank got what it must not get. Returns the exit status.
+/// Prints that the rank got a wrong result. Returns the exit status.
 int fail(const Rank &self, const char *what);
 
-/// Counts what may be left of a communicator.
+/// The resources of a communicator that may remain.
 struct Held {
   Held();
   long descriptors = 0, threads = 0, mappings = 0;

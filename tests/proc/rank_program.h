@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The scenarios of rank_program share sums that are checked, and the line that a rank prints at its end.
+// The scenarios of rank_program share this file: sums with checks, and the line that a rank prints at its end.
 #pragma once
 
 #include <cstddef>
@@ -27,7 +27,7 @@ inline int report(const Rank &self, rondo_status_t status) {
   return status == RONDO_OK ? 0 : 1;
 }
 
-/// Sums over all ranks and checks. Returns -1 in place of a status if the sum was wrong.
+/// Sums over all ranks and checks the result. Returns the status, or -1 if the sum was wrong.
 inline int sum_once(const Rank &self, void *memory, size_t count, int round) {
   auto *values = static_cast<int32_t *>(memory);
   for (size_t i = 0; i < count; ++i) values[i] = static_cast<int32_t>(i % 1000) + self.rank + round;
@@ -46,7 +46,7 @@ inline int finish(const Rank &self, int outcome) {
   return report(self, static_cast<rondo_status_t>(outcome));
 }
 
-/// Rounds of sums; `before` is called with each round's number.
+/// Runs rounds of sums, and calls `before` with each round's number.
 template <class Before>
 int sums(const Rank &self, int rounds, size_t count, Before before) {
   std::vector<int32_t> values(count);

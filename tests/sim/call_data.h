@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The buffers of one call of one rank: filled so that each result is known in advance, element by element.
+// This file has the buffers of one call of one rank. They are filled so that each element of the result is known in
+// advance.
 #pragma once
 
 #include <cstddef>
@@ -12,7 +13,7 @@ namespace rondo::sim {
 
 class CallData {
  public:
-  /// `salt` differs from call to call.
+  /// `salt` must differ between calls.
   CallData(const PlannedCall &planned, uint32_t rank, uint32_t rank_count, uint64_t salt);
 
   /// Returns the argument of Communicator::submit().

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A life must go as docs/simulation-tests.md promises. Nobody hangs, and no result is wrong. Each failure is one that
-// the events allow, names the right rank and operation, and comes in time.
+// This file checks that a life went as docs/simulation-tests.md promises. No rank hangs, and no result is wrong. Each
+// failure is one that the events allow, names the right rank and operation, and comes in time.
 #pragma once
 
 #include <string>
@@ -10,7 +10,7 @@
 
 namespace rondo::sim {
 
-/// Returns the complaints about a life; empty if all is well.
+/// Returns the complaints about a life, or an empty list if there are none.
 [[nodiscard]] std::vector<std::string> judge(const LifePlan &plan, const LifeRecord &record);
 
 }  // namespace rondo::sim

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One life of a communicator, as the seed draws it: ranks, settings, what they call, and what goes wrong.
+// This file describes one life of a communicator, drawn from a seed: ranks, settings, their calls, and the faults.
 #pragma once
 
 #include <array>
@@ -13,32 +13,32 @@ namespace rondo::sim {
 
 enum class FaultKind : uint8_t {
   kill,             ///< SIGKILL: nothing of the process runs any more
-  exit,             ///< the process ends between two calls, without a word
+  exit,             ///< the process ends between two calls, without a report
   stop,             ///< SIGSTOP for good
   pause,            ///< SIGSTOP, and SIGCONT in time
-  never_calls,      ///< stays alive and does not call
+  never_calls,      ///< stays alive, but does not call
   leaves,           ///< destroys its communicator early
-  finalizes,        ///< calls rondo_comm_finalize while the others call something else
-  disagrees,        ///< one of its calls has another collective, count, type, operation or root; so may other ranks'
+  finalizes,        ///< calls rondo_comm_finalize while other ranks call something else
+  disagrees,        ///< one call has another collective, count, type, operation or root; other ranks may do the same
   aborts,           ///< rondo_comm_abort on a second thread
   partition,        ///< the network between some ranks and the others is cut during bootstrap
   other_settings,   ///< joins with another algorithm
-  absent,           ///< never comes
+  absent,           ///< never arrives
 };
 inline constexpr size_t fault_kind_count = 12;
 [[nodiscard]] const char *name_of(FaultKind kind);
 
-/// Things that somebody could get wrong in a transport or a clock, done on purpose: the simulation must find each.
+/// Mistakes in a transport or a clock, made on purpose. The simulation must detect each of them.
 enum class Defect : uint8_t {
   none,
   early_flag,           ///< the flag of a slot is seen before its payload
-  lost_wake,            ///< some wakes reach nobody, and sleeping has no bound
+  lost_wake,            ///< some wakes reach no thread, and sleeping has no limit
   deaf_to_death,        ///< dead processes are never noticed
   frozen_clock,         ///< no deadline ever passes
-  hidden_disagreement,  ///< what others have entered is not shown
+  hidden_disagreement,  ///< others cannot see what a rank has entered
   early_completion,     ///< an operation counts as complete when it begins
   lost_failure,         ///< a failure that one rank records does not reach the others
-  early_counter,        ///< a flag or counter of the exchange is seen before the areas that it speaks of
+  early_counter,        ///< a flag or counter of the exchange is seen before its areas
 };
 inline constexpr size_t defect_count = 9;
 [[nodiscard]] const char *name_of(Defect defect);
@@ -46,9 +46,9 @@ inline constexpr size_t defect_count = 9;
 struct Fault {
   FaultKind kind = FaultKind::kill;
   uint32_t rank = 0;
-  uint32_t call = 0;        ///< in which call it happens, where 0 is the initialisation and 1 the first operation
-  uint64_t after = 0;       ///< how often the rank's fibers are called before it does
-  uint64_t duration_ns = 0;  ///< of a pause or partition; never_ns is for good
+  uint32_t call = 0;        ///< the call in which it happens: 0 is the initialisation, 1 the first operation
+  uint64_t after = 0;       ///< how many times the rank's fibers run before it happens
+  uint64_t duration_ns = 0;  ///< of a pause or partition; never_ns means for good
   uint32_t variant = 0;
 };
 
@@ -64,10 +64,10 @@ struct LifePlan {
   uint32_t rank_count = 2;
   Settings settings;
   bool oversubscribed = false;
-  bool wired = false;                ///< stores are late, see wire.h
+  bool wired = false;                ///< stores arrive late, see wire.h
   uint32_t readable_kinds = 0;       ///< of exported buffers
   bool registers = false;            ///< the buffers are registered
-  uint64_t death_notice_ns = 0;      ///< until a dead process can be seen to have ended
+  uint64_t death_notice_ns = 0;      ///< time until the end of a dead process can be noticed
   std::vector<PlannedCall> calls;
   std::vector<Fault> faults;
   bool finalizes = false;
@@ -75,7 +75,8 @@ struct LifePlan {
   [[nodiscard]] const Fault *fault(FaultKind kind, uint32_t rank) const;
 };
 
-/// Returns whether `rank` has a part in the fault: it strikes fault.rank, but several ranks may disagree alike.
+/// Says whether `rank` has a part in the fault. The fault strikes fault.rank, but several ranks may disagree in the
+/// same way.
 [[nodiscard]] bool strikes(const Fault &fault, uint32_t rank);
 
 [[nodiscard]] LifePlan draw_life(uint64_t seed, Defect defect);
@@ -83,10 +84,10 @@ struct LifePlan {
 /// Describes the plan for people.
 [[nodiscard]] std::string describe(const LifePlan &plan);
 
-/// Returns `call` as a rank that disagrees makes it.
+/// Returns `call` as a disagreeing rank makes it.
 [[nodiscard]] PlannedCall altered(const PlannedCall &call, uint32_t variant, uint32_t rank_count);
 
-/// Returns whether a call is complete on a rank only after every rank has had a part in it.
+/// Says whether a rank completes a call only after every rank has taken part in it.
 [[nodiscard]] bool waits_for_all(const Signature &signature);
 
 /// Returns the elements in the whole vector of a call's collective.

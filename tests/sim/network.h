@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The bootstrap's network: the real sessions of the store's server and clients over simulated connections. These keep
-// their own order, as TCP does, are late as the seed says, and a partition may cut them. The server runs in a fiber of
-// rank 0.
+// This file is the bootstrap's network: the real sessions of the store's server and clients over simulated connections.
+// Like TCP connections, each keeps its order. Delays come from the seed, and a partition may cut connections. The
+// server runs in a fiber of rank 0.
 #pragma once
 
 #include <deque>
@@ -23,20 +23,20 @@ class Network {
  public:
   Network(Scheduler &scheduler, Random random);
 
-  /// Cuts these ranks off from the others until `until_ns`; never_ns is for good. What is sent meanwhile arrives
+  /// Separates these ranks from the others until `until_ns`; never_ns means for good. Data sent meanwhile arrives
   /// afterwards, as TCP would send it again.
   void cut(std::set<uint32_t> ranks, uint64_t until_ns);
 
-  /// Runs the server's life, in a fiber of rank 0; ends after stop_server().
+  /// Runs the server, in a fiber of rank 0, until stop_server().
   void serve();
   void stop_server();
-  /// Ends rank 0's process: its clients see their connections close.
+  /// Ends rank 0's process. The server's clients see their connections close.
   void server_died();
-  /// Ends that rank's process: the server sees its connections close.
+  /// Ends the process of that rank. The server sees its connections close.
   void client_died(uint32_t rank);
   [[nodiscard]] bool listening() const { return listening_; }
 
-  /// Connects as connect_store() does, over this network, as `rank` of `rank_count`.
+  /// Connects like connect_store(), over this network, as `rank` of `rank_count`.
   [[nodiscard]] Result<std::unique_ptr<Store>> connect(uint32_t rank, uint32_t rank_count, uint64_t deadline_ns);
 
  private:
@@ -44,17 +44,17 @@ class Network {
 
   /// One direction of a connection.
   struct Pipe {
-    std::deque<std::pair<uint64_t, Bytes>> flying;  ///< when it arrives, what
+    std::deque<std::pair<uint64_t, Bytes>> flying;  ///< data in flight, with its time of arrival
     uint64_t last_ns = 0;
-    bool closed = false;  ///< by its writer; seen after what flies
+    bool closed = false;  ///< by its writer; seen after the data in flight
     uint64_t closed_ns = 0;
   };
   struct Connection {
     uint32_t rank = 0;
     uint64_t arrives_ns = 0;
-    uint64_t number = 0;  ///< the hub's, or 0 before it is accepted
+    uint64_t number = 0;  ///< number in the hub, or 0 before it is accepted
     bool over = false;
-    uint32_t bell = 0;  ///< changes when something comes for the client
+    uint32_t bell = 0;  ///< changes when something arrives for the client
     Pipe up;    ///< to the server
     Pipe down;  ///< to the client
   };
@@ -64,7 +64,7 @@ class Network {
   void send(const std::shared_ptr<Connection> &connection, bool up, ByteView bytes);
   void close(const std::shared_ptr<Connection> &connection, bool up);
   void ring_at(uint64_t when_ns, const std::shared_ptr<Connection> &connection, bool up);
-  /// Returns what has arrived; `closed` is set once the end has.
+  /// Returns the data that has arrived. Sets `closed` after the end of the connection has arrived.
   [[nodiscard]] Bytes receive(Pipe &pipe, bool &closed);
   void serve_once(StoreHub &hub);
   [[nodiscard]] wire::Challenge challenge();
@@ -75,7 +75,7 @@ class Network {
   std::vector<std::shared_ptr<Connection>> connections_;
   std::set<uint32_t> cut_;
   uint64_t cut_until_ns_ = 0;
-  uint32_t bell_ = 0;  ///< changes when something comes for the server
+  uint32_t bell_ = 0;  ///< changes when something arrives for the server
   bool listening_ = false;
   bool stopping_ = false;
   bool was_there_ = false;

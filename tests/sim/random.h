@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A seeded source of numbers that gives the same on every machine and library (the standard's distributions do not).
+// This is a seeded source of numbers. It gives the same numbers on every machine and with every library, unlike the
+// standard's distributions.
 #pragma once
 
 #include <bit>
@@ -22,7 +23,8 @@ class Random {
   uint64_t between(uint64_t least, uint64_t most) { return least + next() % (most - least + 1); }
   uint32_t below(uint32_t count) { return static_cast<uint32_t>(next() % count); }
   bool chance(uint32_t percent) { return next() % 100 < percent; }
-  /// Returns small numbers as often as large ones, uniform in the number of bits: 0 <= result <= most.
+  /// Returns a number from 0 to `most`. It is uniform in the number of bits, so small numbers are as frequent as large
+  /// ones.
   uint64_t spread(uint64_t most) {
     const auto bits = static_cast<uint64_t>(std::bit_width(most));
     const uint64_t drawn = next() >> (64 - between(1, bits));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One thread and virtual time. Each rank is a fiber. Whenever a fiber waits (src/base/clock.h), the scheduler runs the
-// fiber with the earliest turn. The delay of a fiber is drawn from the seed, so the seed decides the order, too.
+// This scheduler has one thread and virtual time. Each rank is a fiber. When a fiber waits (src/base/clock.h), the
+// scheduler runs the fiber with the earliest turn. The seed decides the delay of each fiber, and so the order, too.
 #pragma once
 
 #include <ucontext.h>
@@ -20,7 +20,7 @@ inline constexpr uint64_t us = 1'000;
 inline constexpr uint64_t ms = 1'000'000;
 inline constexpr uint64_t second = 1'000'000'000;
 
-/// Memory for fibers' stacks, each above a page that faults; used again from life to life.
+/// Memory for the stacks of fibers, which is reused in later lives. A page that faults lies below each stack.
 class StackPool {
  public:
   static constexpr size_t stack_bytes = size_t{256} << 10;
@@ -35,7 +35,7 @@ class StackPool {
   std::vector<void *> free_;
 };
 
-/// An exception that unwinds the stack of a killed or stopped fiber when the life is over.
+/// An exception that unwinds the stack of a killed or stopped fiber at the end of the life.
 struct Unwound {};
 
 class Scheduler {
@@ -47,14 +47,15 @@ class Scheduler {
   Scheduler(const Scheduler &) = delete;
   Scheduler &operator=(const Scheduler &) = delete;
 
-  /// Returns the one that runs now; src/base/clock.h as linked here asks it.
+  /// Returns the scheduler that runs now. The simulated src/base/clock.h uses it.
   [[nodiscard]] static Scheduler *current();
 
   [[nodiscard]] uint64_t now_ns() const { return now_ns_; }
-  /// Returns the time. A read takes a moment; a frozen clock shows the same time for ever (a defect to be found).
+  /// Returns the time. Each call takes a moment. A frozen clock, which is a defect to be detected, always shows the
+  /// same time.
   [[nodiscard]] uint64_t read_clock();
   void freeze_clock() { frozen_ns_ = now_ns_; }
-  /// Makes some wakes reach nobody, and nothing else end a sleep (a defect to be found).
+  /// Makes some wakes reach no fiber. Then nothing else ends their sleep, which is a defect to be detected.
   void lose_wakes() { loses_wakes_ = true; }
   [[nodiscard]] bool loses_wakes() const { return loses_wakes_; }
   [[nodiscard]] bool loses_this_wake() { return loses_wakes_ && random_.chance(30); }
@@ -63,29 +64,29 @@ class Scheduler {
   [[nodiscard]] bool in_fiber() const { return running_ != nullptr; }
   [[nodiscard]] uint32_t running_rank() const { return running_->rank; }
 
-  // Fibers call these.
-  /// Lets others run for at least that long.
+  // Fibers call these functions.
+  /// Lets other fibers run for at least that long.
   void pause(uint64_t pause_ns);
-  /// Waits until `word` is not `value` any more and somebody says so, or the time has passed.
+  /// Waits until `word` has changed from `value` and somebody wakes the fiber, or the time has passed.
   void await(const uint32_t &word, uint32_t value, uint64_t timeout_ns);
   void rouse(const uint32_t &word);
 
   // These functions make faults.
   void kill(uint32_t rank) { ranks_[rank].killed = true; }
   [[nodiscard]] bool killed(uint32_t rank) const { return ranks_[rank].killed; }
-  /// Stops the rank until `until_ns`; never_ns is for good.
+  /// Stops the rank until `until_ns`; never_ns means for good.
   void stop(uint32_t rank, uint64_t until_ns);
   [[nodiscard]] bool stopped_for_good(uint32_t rank) const { return ranks_[rank].stopped_until_ns == never_ns; }
-  /// Runs `action` before the rank's fibers have been called `count` times from now.
+  /// Runs `action` when the rank's fibers have run `count` more times.
   void after_switches(uint32_t rank, uint64_t count, std::function<void()> action);
   void at(uint64_t when_ns, std::function<void()> action);
 
-  /// Runs until every fiber has ended that can, or the time has come.
+  /// Runs until every fiber that can end has ended, or until the deadline.
   Outcome run(uint64_t deadline_ns, uint64_t switch_count_max);
-  /// Unwinds the fibers that are left, so that nothing of theirs stays.
+  /// Unwinds the remaining fibers, so that nothing of them remains.
   void unwind();
 
-  /// Returns how long the rank was stopped although it could have run: no deadline can count that.
+  /// Returns how long the rank was stopped although it could have run. No deadline can include that time.
   [[nodiscard]] uint64_t lost_ns(uint32_t rank) const { return ranks_[rank].lost_ns; }
   [[nodiscard]] uint64_t switch_count() const { return switch_count_; }
   [[nodiscard]] uint64_t hash() const { return hash_; }
@@ -97,12 +98,12 @@ class Scheduler {
     std::function<void()> body;
     void *stack = nullptr;
     ucontext_t context{};
-    uint64_t wanted_ns = 0;  ///< when it could go on
-    uint64_t wake_ns = 0;    ///< when it does
+    uint64_t wanted_ns = 0;  ///< when it could continue
+    uint64_t wake_ns = 0;    ///< when it does continue
     const uint32_t *word = nullptr;
     bool begun = false;
     bool done = false;
-    void *fake_stack = nullptr;  ///< AddressSanitizer's
+    void *fake_stack = nullptr;  ///< for AddressSanitizer
   };
   struct Rank {
     bool killed = false;
@@ -131,7 +132,7 @@ class Scheduler {
   StackPool &stacks_;
   std::vector<Rank> ranks_;
   std::vector<std::unique_ptr<Fiber>> fibers_;
-  std::vector<Timed> timed_;  ///< a heap, the next one first
+  std::vector<Timed> timed_;  ///< a heap with the next one first
   uint64_t timed_count_ = 0;
   Fiber *running_ = nullptr;
   ucontext_t main_{};

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The shared-memory transport as a simulated rank has it: the real one, made by the real connect(), behind a shell. In
-// the shell, each call may let other ranks run first. The plan of the life decides when processes are dead, and stores
-// may be late.
+// This file wraps the shared-memory transport for a simulated rank. It is the real transport, made by the real
+// connect(), inside a shell. Each call of the shell may let other ranks run first. The plan of the life decides when
+// processes are dead, and stores may be late.
 #pragma once
 
 #include <functional>
@@ -19,15 +19,15 @@ struct SimHost {
   Scheduler &scheduler;
   const LifePlan &plan;
   Random random;
-  std::unique_ptr<Wire> wire;             ///< null: stores are seen at once
-  std::vector<Transport *> transports;    ///< by rank: the real ones, while they are there
+  std::unique_ptr<Wire> wire;             ///< null if stores are seen at once
+  std::vector<Transport *> transports;    ///< by rank: the real ones, while they exist
   std::vector<uint64_t> died_ns;          ///< by rank; never_ns while alive
   std::function<void(uint32_t rank, uint64_t operation)> entered;
   std::function<void(uint32_t rank, uint64_t operation)> completed;
   std::function<void(uint32_t rank, RankState state)> state_changed;
-  std::function<void(uint32_t rank, const Error &error)> raised;  ///< the first failure
+  std::function<void(uint32_t rank, const Error &error)> raised;  ///< called with the first failure
 
-  /// Lets another rank run at this point.
+  /// May let another rank run at this point.
   void point(uint32_t rank, uint32_t percent);
 };
 

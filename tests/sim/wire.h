@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Late stores. The sender of a connection writes to memory of its own. What it posts reaches the receiver's memory
-// later, in order on one connection and in any order between connections. The receiver's heads go back the same way.
-// The exchange is like that: every rank has one of its own. What a rank stores reaches each other rank at a time of its
-// own, in order from one rank to another. Without a wire both ends see the same memory, as with shared memory, and only
-// turns are late.
+// This file makes stores late. The sender of a connection writes to separate memory. What it posts reaches the
+// receiver's memory later, in order within a connection, and in any order between connections. The receiver's heads
+// return in the same way. Likewise, every rank has a separate exchange. What a rank stores reaches each other rank at a
+// different time, in order from one rank to another. Without a wire, both ends use the same memory, as with shared
+// memory, and only turns are late.
 #pragma once
 
 #include <cstdlib>
@@ -24,21 +24,21 @@ namespace rondo::sim {
 class Wire {
  public:
   struct Hooks {
-    std::function<bool(uint32_t rank)> reachable;  ///< its memory is still there
-    std::function<void(uint32_t rank)> delivered;  ///< something came for it
+    std::function<bool(uint32_t rank)> reachable;  ///< the memory of the rank still exists
+    std::function<void(uint32_t rank)> delivered;  ///< something has arrived for the rank
   };
-  /// Makes the wire. Of the defects it implements early_flag and early_counter.
+  /// Makes the wire. It implements the defects early_flag and early_counter.
   Wire(Scheduler &scheduler, Random random, uint32_t rank_count, Defect defect, Hooks hooks);
 
   /// Returns the sender's end of a connection whose receiver's end is `target`. Counters begin at its head.
   [[nodiscard]] ConnectionView sender_end(uint32_t channel, uint32_t from, uint32_t to, const ConnectionView &target);
 
-  /// Returns the exchange as the rank sees it.
+  /// Returns the exchange that the rank sees.
   [[nodiscard]] ExchangeView exchange_end(uint32_t rank, const ExchangeGeometry &geometry);
-  /// Notes what the rank stores in the exchange from now on.
+  /// Records which operation the rank's next stores in the exchange belong to.
   void enter(uint32_t rank, const OperationInfo &what);
 
-  /// Takes what the rank has posted, the slots that it has given back, and what it has stored in the exchange.
+  /// Carries what the rank has posted, the slots that it has released, and what it has stored in the exchange.
   void carry(uint32_t rank);
 
  private:
@@ -57,19 +57,19 @@ class Wire {
     uint64_t last_up_ns = 0;
   };
 
-  /// One rank's exchange.
+  /// The exchange of one rank.
   struct Own {
     ExchangeView view;
     Memory memory{nullptr, &std::free};
-    ExchangePlace sent;             ///< of its own place, the flags and counters that are on their way
-    OperationInfo what;             ///< the operation that it is in
+    ExchangePlace sent;             ///< flags and counters of its own place that are in flight
+    OperationInfo what;             ///< its present operation
     std::vector<uint64_t> last_ns;  ///< by receiver
   };
-  /// Some of the bytes that a rank has stored.
+  /// Some bytes that a rank has stored.
   struct Piece {
     size_t offset = 0;
     std::vector<std::byte> bytes;
-    uint32_t to = 0;  ///< rank_count: to all
+    uint32_t to = 0;  ///< rank_count means all
   };
 
   [[nodiscard]] static std::byte *allocate(Memory &memory, size_t bytes);

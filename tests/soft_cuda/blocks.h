@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Launches: blocks on host threads or fibers. A limited number is resident on a device, and none is preempted.
+// This file runs launches: blocks on host threads or fibers. A limited number is resident on a device, and none is
+// preempted.
 #pragma once
 
 #include <atomic>
@@ -13,7 +14,7 @@
 
 namespace soft_cuda {
 
-/// The places for blocks, or for kernels, of one device. They are served in the order of arrival.
+/// The places for blocks, or for kernels, of one device. Callers get places in the order of arrival.
 class Places {
  public:
   explicit Places(uint32_t count) : free_(count), count_(count) {}
@@ -21,9 +22,9 @@ class Places {
   [[nodiscard]] bool try_acquire();  ///< does not wait
   void release();
   [[nodiscard]] uint32_t count() const { return count_; }
-  /// Returns the number of calls of acquire() that have not returned.
+  /// Returns how many calls of acquire() are waiting.
   [[nodiscard]] uint64_t waiting();
-  /// Blocks in these places that have waited for others at least once. Relaxed: a count that orders nothing.
+  /// Blocks in these places that have waited for others at least once. Relaxed, because the count orders nothing.
   std::atomic<uint32_t> waiting_blocks{0};
 
  private:
@@ -37,7 +38,7 @@ class Places {
 
 struct Launch {
   KernelFunction function = nullptr;
-  std::vector<std::byte> parameters;  ///< copied when the launch was called
+  std::vector<std::byte> parameters;  ///< copied at the call of the launch
   uint32_t grid_size = 1;
   uint32_t thread_count = 1;
   uint64_t shared_bytes = 0;
@@ -45,10 +46,10 @@ struct Launch {
   void (*find_memory)(uintptr_t address, MemoryExtent &extent) = nullptr;
 };
 
-/// Runs all blocks; returns when the last one has ended.
+/// Runs all blocks, and returns when the last one has ended.
 void run_blocks(const Launch &launch, Places &places);
 
-/// Runs `task` on a thread of a pool that grows as needed and keeps its threads.
+/// Runs `task` on a thread of a pool. The pool grows when needed, and keeps its threads.
 void run_on_pool(void (*task)(void *argument), void *argument);
 
 }  // namespace soft_cuda

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Counts the accesses of kernels on emulated blocks (src/proto/access_counts.h). The library of kernels is compiled
-// with RONDO_COUNT_ACCESSES, which makes src/proto/memory.h report each access. A thread that has no counter pays one
-// read of a thread-local pointer.
+// This file counts the memory accesses of kernels on emulated blocks (src/proto/access_counts.h). The library of
+// kernels is compiled with RONDO_COUNT_ACCESSES, so that src/proto/memory.h reports each access. Without a counter, a
+// thread only pays one read of a thread-local pointer.
 #pragma once
 
 #include <cstddef>
@@ -12,11 +12,11 @@
 
 namespace soft_cuda {
 
-/// Devices of higher ordinals are left out of rondo_moved_bytes().
+/// Devices with ordinals from this one on do not appear in rondo_moved_bytes().
 inline constexpr size_t counted_device_count = 8;
 
-/// Counts what the calling thread does in its life, where counting is on. `rank`: the same for all blocks of a rank,
-/// and of no other.
+/// While counting is on, counts what the calling thread does while this object exists. `rank` must be equal for all
+/// blocks of a rank, and different for other ranks.
 class CountedThread {
  public:
   CountedThread(const Block &block, uint32_t thread, const void *rank, bool is_first_block);

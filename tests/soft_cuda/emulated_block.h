@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A block on host threads, or on fibers of one (fibers.h): the third group that the bodies of cuda/kernels run on, with
-// a real barrier. If each thread is a host thread, ThreadSanitizer finds a missing barrier or release. On fibers a
-// missing barrier shows as a wrong result if a thread that runs ahead makes one.
+// This file is a block on host threads, or on fibers of one thread (fibers.h). It is the third kind of group on which
+// the bodies of cuda/kernels run, and has a real barrier. On host threads, ThreadSanitizer finds a missing barrier or
+// release. On fibers, a missing barrier is visible if a thread that runs ahead causes a wrong result.
 #pragma once
 
 #include <atomic>
@@ -16,7 +16,7 @@
 
 namespace soft_cuda {
 
-/// Waits by a block's give_way.
+/// Waits by calling a block's give_way.
 inline void wait_for(Waiting waiting, void (*give_way)(Waiting)) {
 #if defined(RONDO_COUNT_ACCESSES)
   rondo::memory::Counter *const mine = rondo::memory::counter;  // the host thread's: each of its fibers sets it
@@ -27,14 +27,14 @@ inline void wait_for(Waiting waiting, void (*give_way)(Waiting)) {
 #endif
 }
 
-/// A barrier with a vote in zeroed memory.
+/// A barrier with a vote, in zeroed memory.
 struct VotingBarrier {
   uint32_t arrived;
   uint32_t generation;
-  uint32_t votes[2];  ///< of the even and the odd generations
+  uint32_t votes[2];  ///< for the even and the odd generations
   rondo::memory::Joined joined;
 
-  /// Waits at the barrier. If it is not `ordered`, the threads only meet, and no access is before another.
+  /// Waits at the barrier. If it is not `ordered`, the threads only meet, and the barrier orders no accesses.
   template <bool ordered = true>
   bool wait(uint32_t thread_count, bool vote, bool first_thread, void (*give_way)(Waiting)) {
     constexpr auto acquire = ordered ? std::memory_order_acquire : std::memory_order_relaxed;
@@ -48,7 +48,7 @@ struct VotingBarrier {
     std::atomic_ref<uint32_t> arrived_ref(arrived);
     if (arrived_ref.fetch_add(1, arrive) + 1 == thread_count) {  // pairs with the others' arrival
       arrived_ref.store(0, std::memory_order_relaxed);           // ordered by generation
-      // All have read the votes of the generation before this one: they have arrived since.
+      // All threads have read the votes of the previous generation, because they have arrived since.
       std::atomic_ref<uint32_t>(votes[(mine + 1) % 2]).store(0, std::memory_order_relaxed);
       rondo::memory::reset_barrier(joined, mine + 1);
       generation_ref.store(mine + 1, release);  // pairs with the acquires
@@ -77,7 +77,7 @@ struct EmulatedGroup {
   template <bool ordered>
   [[nodiscard]] bool meet(bool vote) const {
     if (thread_count > 1) return barrier->wait<ordered>(thread_count, vote, thread == 0, give_way);
-    rondo::memory::Joined alone{};  // one thread meets itself: a barrier all the same, to who counts
+    rondo::memory::Joined alone{};  // one thread meets only itself, which still counts as a barrier
     rondo::memory::join_barrier(alone, 0, true);
     rondo::memory::leave_barrier(alone, 0);
     return vote;
@@ -85,8 +85,8 @@ struct EmulatedGroup {
 };
 static_assert(rondo::Group<EmulatedGroup>);
 
-/// Runs a kernel of ours for one thread of a block, like run_block() of cuda/kernels/kernels.cu. If there are fewer
-/// threads than lanes, a thread takes lanes in turn.
+/// Runs a kernel for one thread of a block, like run_block() of cuda/kernels/kernels.cu. If there are fewer threads
+/// than lanes, a thread runs several lanes in turn.
 template <class Protocol, class Reducer>
 void run_emulated(Block &block, uint32_t thread, void *const *parameters) {
   using namespace rondo::device;
@@ -105,7 +105,7 @@ void run_emulated(Block &block, uint32_t thread, void *const *parameters) {
                                              block.shared);
 }
 
-/// Runs a kernel of load_store, for which all threads of a block are one group.
+/// Runs a kernel of load_store. All threads of a block are one group.
 template <class Reduction, bool one_shot = false>
 void run_load_store_emulated(Block &block, uint32_t thread, void *const *parameters) {
   using namespace rondo::device;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every entry under the name that libcuda.so has for it: a definition with other parameters does not compile.
+// This file defines every entry under its name in libcuda.so. A definition with other parameters does not compile.
 #pragma once
 
 #include "cuda/driver/driver_entries.h"

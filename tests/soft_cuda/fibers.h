@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Threads of a launch as fibers: one host thread runs all of them, each until it waits or ends. With a host thread for
-// each, most of the machine's time goes to handing cores over at barriers.
+// This file runs the threads of a launch as fibers. One host thread runs all of them, each until it waits or ends. With
+// a host thread for each, the machine would spend most of its time passing cores on at barriers.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,8 @@
 
 namespace soft_cuda {
 
-// ThreadSanitizer shall see threads that run side by side. Other processors' registers are not known here.
+// Fibers are not used under ThreadSanitizer, which needs threads that run in parallel. They are also unavailable on
+// processors whose registers are unknown here.
 #if defined(__has_feature)
 #if __has_feature(thread_sanitizer)
 #define SOFT_CUDA_THREAD_SANITIZER
@@ -24,17 +25,17 @@ inline constexpr bool have_fibers = true;
 inline constexpr bool have_fibers = false;
 #endif
 
-/// Calls body(0) to body(count - 1), each on a stack of its own, all on the calling thread. Returns when all have
-/// returned. Only where have_fibers; `body` makes no fibers itself and throws nothing.
+/// Calls body(0) to body(count - 1), each on its own stack, all on the calling thread. Returns when all calls have
+/// returned. It requires have_fibers. `body` must not make fibers, or throw.
 void run_fibers(uint32_t count, const std::function<void(uint32_t index)> &body);
 
-/// Returns what the body of the calling fiber was given.
+/// Returns the index that the calling fiber's body got.
 uint32_t fiber_index();
 
-/// Notes that the calling thread begins to run a kernel without fibers.
+/// Records that the calling thread begins to run a kernel without fibers.
 void begin_host_thread();
 
-/// Gives way, as Block::give_way.
+/// Lets other threads run, as Block::give_way.
 void give_way(Waiting waiting);
 
 }  // namespace soft_cuda

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// A process opens memory that another process exported, from only the 64 bytes of a handle. The handle names an
-// abstract unix socket of the owner and a token. The socket is no file, and is gone with the owner. The owner's thread
-// answers a token with a descriptor. It refuses a peer of another user, and does not believe one that is not the
-// process in the handle.
+// This file lets a process open memory that another process exported, with only the 64 bytes of a handle. The handle
+// has the name of an abstract unix socket of the owner, and a token. The socket is no file, and disappears with the
+// owner. A thread of the owner answers a token with a descriptor. It refuses peers of other users. A receiver does not
+// trust an answer from a process other than the one in the handle.
 #pragma once
 
 #include <cstdint>
@@ -16,21 +16,23 @@ using namespace rondo::cuda;
 
 enum class ExportKind : uint32_t { memory = 1, event = 2 };
 
-/// Puts down that `descriptor` may be fetched while `alive` lives, and writes the handle's 64 bytes.
+/// Offers `descriptor` while `alive` lives, and writes the handle's 64 bytes.
 CuStatus offer(int descriptor, ExportKind kind, int device, uint64_t bytes, const std::weak_ptr<void> &alive,
                unsigned char *handle);
 
 struct Fetched {
-  int descriptor = -1;  ///< the caller's to close
+  int descriptor = -1;  ///< the caller must close it
   int device = 0;
   uint64_t bytes = 0;
 };
 
-/// Returns a number that is the same for handles of the same export, or 0 if the bytes are no handle of that kind.
+/// Returns a number that is equal for all handles of the same export. Returns 0 if the bytes are no handle of that
+/// kind.
 [[nodiscard]] uint64_t export_key(const unsigned char *handle, ExportKind kind);
 
-/// Asks the owner, which may take a second; hold no mutex. CUDA_ERROR_INVALID_CONTEXT: the owner is this process, which
-/// may not open its own handles. CUDA_ERROR_MAP_FAILED: the owner, or what it exported, is gone.
+/// Fetches from the owner, which may take a second; the caller must hold no mutex. CUDA_ERROR_INVALID_CONTEXT: the
+/// owner is this process, which may not open its own handles. CUDA_ERROR_MAP_FAILED: the owner, or what it exported, is
+/// gone.
 CuStatus fetch(const unsigned char *handle, ExportKind kind, Fetched &fetched);
 
 }  // namespace soft_cuda

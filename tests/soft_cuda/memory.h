@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The memory that the driver knows, by address. Device memory is a memfd mapped shared, so that other processes can map
-// it too; it goes when the last mapping goes, however the processes end. Guarded by State::mutex.
+// This file records the memory that the driver knows, by address. Device memory is a memfd mapped shared, so other
+// processes can map it, too. It disappears with its last mapping, however the processes end. State::mutex protects
+// these records.
 #pragma once
 
 #include <atomic>
@@ -18,7 +19,7 @@ using namespace rondo::cuda;
 
 enum class RangeKind { device, imported, mapped, host, registered };
 
-/// A memfd; several ranges and handles may share it.
+/// A memfd. Several ranges and handles may share it.
 struct Physical {
   int descriptor = -1;
   size_t bytes = 0;
@@ -58,29 +59,30 @@ struct Memory {
   uint64_t next_handle = 0;
   uint64_t next_id = 0;
 
-  /// Returns the range that holds [address, address + bytes) whole, or null.
+  /// Returns the range that contains all of [address, address + bytes), or null.
   Range *find(uint64_t address, size_t bytes = 1);
   Range &add(Range range);
   [[nodiscard]] size_t count(RangeKind kind) const;
 };
 
-/// Returns whether work on a device may touch it.
+/// Says whether work on a device may touch such memory.
 [[nodiscard]] inline bool is_on_device(RangeKind kind) {
   return kind == RangeKind::device || kind == RangeKind::imported || kind == RangeKind::mapped;
 }
 
 constexpr size_t page_bytes = 4096;
-constexpr size_t granularity_bytes = size_t{2} << 20;  ///< of cuMemCreate
+constexpr size_t granularity_bytes = size_t{2} << 20;  ///< the granularity of cuMemCreate
 
-/// Makes a memfd of that size, or returns null with `status`.
+/// Makes a memfd of that size. If that fails, returns null and sets `status`.
 std::shared_ptr<Physical> make_physical(size_t bytes, int device, std::atomic<uint64_t> *account, CuStatus &status);
 
-/// Maps its first bytes anywhere, or returns null.
+/// Maps the first `bytes` anywhere, or returns null.
 void *map_physical(const Physical &physical, size_t bytes);
 
 void unmap(uint64_t address, size_t bytes);
 
-/// Returns the device in the name of a memfd of ours, or -1 if it is none. Reads /proc/self/fd.
+/// Returns the device in the name of a memfd of this driver, or -1 if the descriptor is no such memfd. Reads
+/// /proc/self/fd.
 [[nodiscard]] int device_of_descriptor(int descriptor);
 
 }  // namespace soft_cuda

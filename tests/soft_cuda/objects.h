@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The objects of the driver in software. All fields are guarded by State::mutex unless they say otherwise.
+// This file declares the objects of the driver in software. State::mutex protects all fields, unless a comment says
+// otherwise.
 //
-// Handles are numbers that are never used twice, so that one which was destroyed is known as such for ever.
+// A handle's number is never used twice. So a destroyed handle is always recognised.
 #pragma once
 
 #include <atomic>
@@ -40,16 +41,16 @@ using CompletionRef = std::shared_ptr<Completion>;
 
 void wait_for(Lock &lock, const CompletionRef &completion);
 
-/// The action of a stream or of a node of a graph. It runs without the mutex, any number of times.
+/// The action of a stream, or of a node of a graph. It runs without the mutex, and may run several times.
 using Action = std::function<CuStatus()>;
 
 struct Work {
   Action run;
-  std::vector<CompletionRef> after;  ///< beside what is before it in its stream
+  std::vector<CompletionRef> after;  ///< besides what comes before it in its stream
   CompletionRef completion;
 };
 
-/// Work of the streams that share a hardware queue begins in the order in which it was submitted.
+/// A hardware queue. Work of the streams that share it begins in the order of submission.
 struct HardwareQueue {
   std::deque<std::pair<const Completion *, Stream *>> order;
 };
@@ -58,8 +59,8 @@ struct Device {
   int ordinal = 0;
   int number = 0;  ///< in the machine
   DeviceUuid uuid{};
-  std::atomic<uint64_t> used_bytes = 0;  ///< relaxed: a count that orders nothing
-  std::shared_ptr<Context> primary;      ///< while it is retained
+  std::atomic<uint64_t> used_bytes = 0;  ///< relaxed, as the count orders nothing
+  std::shared_ptr<Context> primary;      ///< set while it is retained
   std::unique_ptr<Places> blocks;
   std::unique_ptr<Places> kernels;
 };
@@ -70,10 +71,10 @@ struct Context {
   uint32_t references = 0;
   CuStatus error = CuStatus::success;  ///< sticks
   std::vector<HardwareQueue> queues;
-  uint32_t stream_count = 0;  ///< made so far; chooses the queue
+  uint32_t stream_count = 0;  ///< streams made so far, which determines the queue
   std::shared_ptr<Stream> legacy;  ///< null once the context is destroyed
-  std::set<std::shared_ptr<Stream>> streams;  ///< all that still work, destroyed ones and the legacy one included
-  std::set<int> peers;                        ///< ordinals of devices whose access was enabled
+  std::set<std::shared_ptr<Stream>> streams;  ///< all that still have work, including destroyed ones and the legacy one
+  std::set<int> peers;                        ///< ordinals of devices to which access was enabled
 };
 
 struct Stream {
@@ -83,17 +84,17 @@ struct Stream {
   int priority = 0;
   HardwareQueue *queue = nullptr;
   uint64_t upload_count = 0;  ///< copies from the host to a device, called or captured
-  std::deque<Work> pending;  ///< the first one may be running
+  std::deque<Work> pending;  ///< the first one may be running already
   bool closing = false;
-  std::condition_variable wake;   ///< of its worker
-  std::condition_variable space;  ///< of hosts that wait to submit
-  CompletionRef last;             ///< of the newest work, or null
+  std::condition_variable wake;   ///< wakes the stream's worker
+  std::condition_variable space;  ///< wakes hosts that wait to submit
+  CompletionRef last;             ///< completion of the newest work, or null
   std::shared_ptr<Capture> capture;
-  uint32_t lane = 0;                 ///< in the capture
-  std::vector<size_t> capture_tips;  ///< nodes that the next one comes after
+  uint32_t lane = 0;                 ///< its lane in the capture
+  std::vector<size_t> capture_tips;  ///< nodes that precede the next one
 };
 
-/// Counters in memory that processes share.
+/// Counters in memory that several processes share.
 struct SharedEvent {
   uint64_t recorded = 0;   ///< atomic: its release in record pairs with the acquire in cuStreamWaitEvent
   uint64_t completed = 0;  ///< atomic: its release at the end of earlier work pairs with the acquire of a wait
@@ -113,16 +114,16 @@ struct Event {
   CuEvent handle = nullptr;
   std::shared_ptr<Context> context;
   unsigned flags = 0;
-  CompletionRef recorded;                   ///< null: never recorded
-  std::shared_ptr<SharedEventPage> shared;  ///< of an event between processes
-  std::shared_ptr<Capture> capture;         ///< it was last recorded in a stream that is captured
+  CompletionRef recorded;                   ///< null if it was never recorded
+  std::shared_ptr<SharedEventPage> shared;  ///< for an event between processes
+  std::shared_ptr<Capture> capture;         ///< set if it was last recorded in a captured stream
   std::vector<size_t> capture_tips;
 };
 
 struct Kernel {
   CuKernel handle = nullptr;
   KernelEntry entry{};
-  std::vector<CuFunction> functions;  ///< one for each context that asked
+  std::vector<CuFunction> functions;  ///< one for each context that requested it
 };
 
 struct Library {
@@ -141,12 +142,12 @@ struct Function {
 
 struct GraphNode {
   Action run;
-  uint32_t lane = 0;  ///< nodes of a lane run in order; lanes run beside each other
+  uint32_t lane = 0;  ///< nodes of a lane run in order, and lanes run side by side
   std::vector<size_t> after;
 };
 
 struct GraphBody {
-  std::vector<GraphNode> nodes;  ///< each after those that it depends on
+  std::vector<GraphNode> nodes;  ///< in an order of their dependencies
   uint32_t lane_count = 1;
 };
 
@@ -156,21 +157,21 @@ struct Graph {
 
 struct GraphExec {
   std::shared_ptr<const GraphBody> body;
-  CompletionRef last;  ///< launches of one executable graph follow each other
-  bool uploaded = false;  ///< or launched once: the device has what it needs
+  CompletionRef last;  ///< launches of an executable graph run one after another
+  bool uploaded = false;  ///< uploaded, or launched once: the device has everything
 };
 
 struct Capture {
   CaptureMode mode = CaptureMode::global;
   uint64_t number = 0;  ///< of all captures
-  uint64_t thread = 0;  ///< that began it
+  uint64_t thread = 0;  ///< the thread that began it
   Stream *origin = nullptr;
   bool invalidated = false;
   GraphBody body;
   std::set<Stream *> streams;
 };
 
-/// Handles -> objects of one kind.
+/// A table from handles to objects of one kind.
 template <class Handle, class Object>
 class HandleTable {
  public:
@@ -189,7 +190,7 @@ class HandleTable {
     auto node = objects_.extract(reinterpret_cast<uint64_t>(handle));
     return node.empty() ? nullptr : std::move(node.mapped());
   }
-  /// Returns whether the handle was made once, and is gone.
+  /// Says whether the handle existed once, and is gone.
   bool was_known(Handle handle) const {
     const auto number = reinterpret_cast<uint64_t>(handle);
     return number >> 56 == kind_ && (number << 8 >> 12) <= serial_ && (number & 15) == 0;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The settings of SOFT_CUDA_*, read once by cuInit. docs/gpu-tests.md lists the variables.
+// This file declares the settings SOFT_CUDA_*, which cuInit reads once. docs/gpu-tests.md lists the variables.
 #pragma once
 
 #include <cstdint>
@@ -14,27 +14,28 @@ namespace soft_cuda {
 
 using rondo::cuda::CuStatus;
 
-/// A call that is to fail, `cuMemAlloc#3=2` in SOFT_CUDA_FAULTS. docs/gpu-tests.md explains all faults.
+/// A call that must fail, such as `cuMemAlloc#3=2` in SOFT_CUDA_FAULTS. docs/gpu-tests.md explains all faults.
 struct CallFault {
-  std::string name;     ///< of the entry, as cuGetProcAddress knows it
-  uint64_t number = 0;  ///< the call of that entry that fails, from 1
+  std::string name;     ///< name of the entry in cuGetProcAddress
+  uint64_t number = 0;  ///< which call of that entry fails, from 1
   CuStatus status = CuStatus::unknown;
 };
 
 struct Faults {
   uint64_t seed = 1;
   std::vector<CallFault> calls;
-  double fail_share = 0;  ///< of the calls that may fail for want of something
+  double fail_share = 0;  ///< share of calls that fail, among those that may lack a resource
   CuStatus fail_status = CuStatus::out_of_memory;
-  double work_share = 0;     ///< of the pieces of work on streams; the error sticks in the context
-  uint64_t work_number = 0;  ///< that piece of work, too, from 1; 0 for none
+  double work_share = 0;     ///< share of pieces of work on streams that fail; the error sticks in the context
+  uint64_t work_number = 0;  ///< this piece of work fails, too, from 1; 0 for none
   CuStatus work_status = CuStatus::launch_failed;
-  double delay_share = 0;  ///< of the pieces of work on streams
-  uint64_t delay_us = 0;   ///< at most
+  double delay_share = 0;  ///< share of pieces of work on streams that are delayed
+  uint64_t delay_us = 0;   ///< the longest delay
 };
 
-/// The devices' answer about network cards that write into their memory. With `ordered` a kernel may read it when the
-/// card says that it has written, with `flush` when the host has flushed it, too. With `unordered` it never may.
+/// The answer of devices about network cards that write into their memory. With `ordered`, a kernel may read data once
+/// the card reports that it was written. With `flush`, the host must also have flushed it. With `unordered`, it may
+/// never read it.
 enum class GpuDirect { off, ordered, flush, unordered };
 
 /// Which devices of the machine reach each other's memory.
@@ -64,24 +65,24 @@ struct Settings {
   bool nvlink = true;          ///< the devices say that NVLink is between them
   Peers peers;
   GpuDirect gpu_direct = GpuDirect::off;
-  bool dmabuf = false;         ///< the devices say that they give out dmabufs, and what they give out is none
-  bool host_reads = false;     ///< the driver says that the host reads memory of the devices at its addresses
+  bool dmabuf = false;         ///< devices report that they export dmabufs, but the exports are none
+  bool host_reads = false;     ///< the driver reports that the host can read device memory at its addresses
   int capability = 90;         ///< compute capability, 90 for 9.0
-  bool serial = false;         ///< kernels of a device run one by one, as some tools make them
-  bool synchronising = true;   ///< what may synchronise the device does
+  bool serial = false;         ///< kernels of a device run one after another, as under some tools
+  bool synchronising = true;   ///< calls that may synchronise the device do so
   bool captures_waits = true;  ///< stream memory operations can be captured
   int version = 13'000;
   std::string kernels;     ///< path of a library of kernels
-  std::string missing;     ///< an entry that this driver is to lack
-  std::string turns_path;  ///< of the file by which processes take turns on a device, or empty
-  uint64_t turn_ms = 0;    ///< of a turn
+  std::string missing;     ///< an entry that this driver lacks
+  std::string turns_path;  ///< file through which processes take turns on a device, or empty
+  uint64_t turn_ms = 0;    ///< length of a turn
   Faults faults;
 };
 
-/// Returns false if a value cannot be used; `why` is one line then.
+/// Reads the settings. Returns false if a value is invalid, with one line in `why`.
 bool read_settings(Settings &settings, std::string &why);
 
-/// Returns a number in [0, 1) that depends on the three alone.
+/// Returns a number in [0, 1) that depends only on the three arguments.
 double chance(uint64_t seed, uint64_t stream, uint64_t number);
 
 }  // namespace soft_cuda

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The functions of libsoftcuda.so beside the CUDA driver's interface. They count what is alive, for tests of leaks, and
-// launches. A test finds them by dlsym(handle, "soft_cuda_live"); a real driver has none. docs/gpu-tests.md has the
-// rest.
+// This file declares functions of libsoftcuda.so besides the CUDA driver's interface. They count live objects, for
+// tests of leaks, and launches. A test finds them by dlsym(handle, "soft_cuda_live"); a real driver has none.
+// docs/gpu-tests.md describes the rest.
 #pragma once
 
 #include <dlfcn.h>
@@ -12,7 +12,7 @@
 #include "cuda/driver/driver_api.h"
 #include "src/proto/access_counts.h"
 
-/// The objects of this process that are alive.
+/// The live objects of this process.
 struct SoftCudaLive {
   uint64_t contexts = 0;
   uint64_t streams = 0;  ///< without the legacy default stream of each context
@@ -35,40 +35,40 @@ extern "C" void soft_cuda_live(SoftCudaLive *live);
 
 /// Returns the kernels that this process has launched or captured so far.
 extern "C" uint64_t soft_cuda_launch_count();
-/// Returns how many of them are in the remote memory-sync domain.
+/// Returns how many of these kernels are in the remote memory-sync domain.
 extern "C" uint64_t soft_cuda_remote_launch_count();
-/// Returns the copies from the host to a device, called or captured.
+/// Returns how many copies from the host to a device were called or captured.
 extern "C" uint64_t soft_cuda_upload_count();
-/// Returns how many of them are on `stream`, or UINT64_MAX if it was not made or is destroyed.
+/// Returns how many of these copies are on `stream`. Returns UINT64_MAX if the stream does not exist.
 extern "C" uint64_t soft_cuda_upload_count_of(rondo::cuda::CuStream stream);
-/// Returns the most threads of a block that one of the launches has asked for.
+/// Returns the largest number of threads in a block that a launch has requested.
 extern "C" uint64_t soft_cuda_block_threads();
-/// Returns the flushes of what network cards wrote.
+/// Returns how often data that network cards wrote was flushed.
 extern "C" uint64_t soft_cuda_flush_count();
-/// Returns the nodes of graphs that this process has captured so far, kernels among them.
+/// Returns how many nodes of graphs this process has captured so far, including kernels.
 extern "C" uint64_t soft_cuda_captured_count();
 
-/// Returns the launches of this process that wait for a place for a block of theirs on that device.
+/// Returns how many launches of this process wait for a block's place on that device.
 extern "C" uint64_t soft_cuda_waiting_launches(uint32_t device);
 
-/// Returns the blocks of this process that run on that device and have waited at least once for other blocks, kernels
+/// Returns how many running blocks of this process on that device have waited at least once, for other blocks, kernels
 /// or the host.
 extern "C" uint64_t soft_cuda_waiting_blocks(uint32_t device);
 
-/// Stops this process's kernels of that device where they wait for others, as if lost with it. 0 lets them go on.
+/// Stops this process's kernels on that device where they wait for others, as if the device were lost. 0 lets them
+/// continue.
 extern "C" void soft_cuda_lose_device(uint32_t device, uint32_t lost);
 
-/// Counts what kernels do to memory from now on, from nothing; 0 stops it. No kernel may run.
+/// Starts to count the kernels' memory accesses from zero; 0 stops the count. No kernel may be running.
 extern "C" void soft_cuda_count_accesses(uint32_t on);
-/// Returns the counts of each rank whose kernels ran since, in any order, and how many there are.
+/// Stores the counts of each rank whose kernels have run since, in any order. Returns their number.
 extern "C" uint32_t soft_cuda_access_counts(rondo::AccessCounts *counts, uint32_t room);
 
-/// Returns the bytes that kernels have moved since from one device to another, by loads of the one or stores of the
-/// other. For a device and itself, it returns what all kernels have read and written in its memory. It counts the first
-/// 8 devices.
+/// Returns how many bytes kernels have since moved between two devices, by loads from one or stores to the other. For a
+/// device and itself, it returns what all kernels have read and written in its memory. It counts the first 8 devices.
 extern "C" uint64_t soft_cuda_moved_bytes(uint32_t from, uint32_t to);
 
-/// Returns one of the functions above from a library that is loaded, or null if that is a real driver.
+/// Returns one of the functions above from a loaded library. Returns null if the library is a real driver.
 template <class Function>
 [[nodiscard]] Function *soft_cuda_function(const std::string &library, const char *name) {
   return reinterpret_cast<Function *>(::dlsym(::dlopen(library.c_str(), RTLD_NOW | RTLD_NOLOAD), name));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The interface between the CUDA driver in software and the kernels built for it. The driver runs a launch's block by
-// `thread_count` host threads or fibers; each calls the kernel's function once.
+// This file is the interface between the CUDA driver in software and the kernels built for it. The driver runs a block
+// on `thread_count` host threads or fibers. Each of them calls the kernel's function once.
 #pragma once
 
 #include <cstddef>
@@ -8,7 +8,7 @@
 
 namespace soft_cuda {
 
-/// A piece of memory, or of what lies between two.
+/// A piece of memory, or the gap between two pieces.
 struct MemoryExtent {
   static constexpr int none = -2, host = -1;
   uintptr_t begin = 0;
@@ -23,15 +23,15 @@ enum class Waiting : uint8_t {
   for_others,  ///< for other blocks, kernels or the host
 };
 
-/// One block in flight: shared by its threads.
+/// One block that is running. Its threads share this.
 struct Block {
-  uint32_t grid_size = 1;     ///< blocks of the launch
+  uint32_t grid_size = 1;     ///< number of blocks in the launch
   uint32_t index = 0;         ///< of this block in the grid
-  uint32_t thread_count = 1;  ///< host threads or fibers that stand for the block's threads
+  uint32_t thread_count = 1;  ///< host threads or fibers that represent the block's threads
   std::byte *shared = nullptr;  ///< shared memory of the block, zeroed before it starts
   uint64_t shared_bytes = 0;
-  void (*give_way)(Waiting) = nullptr;  ///< called by a thread that waits, between two looks
-  int device = 0;                  ///< that it runs on
+  void (*give_way)(Waiting) = nullptr;  ///< called by a waiting thread between two polls
+  int device = 0;                  ///< the device on which it runs
   void (*find_memory)(uintptr_t address, MemoryExtent &extent) = nullptr;  ///< null: all memory is shared memory
 };
 
@@ -41,11 +41,10 @@ using KernelFunction = void (*)(Block &block, uint32_t thread, void *const *para
 struct KernelEntry {
   const char *name;  ///< as in the image
   KernelFunction function;
-  uint32_t parameter_bytes;  ///< of the one struct that every kernel of ours takes by value
+  uint32_t parameter_bytes;  ///< size of the struct that every kernel takes by value
 };
 
 }  // namespace soft_cuda
 
-/// The kernels of a library of kernels for the software driver, which dlopen()s it: an array that ends with a null
-/// name.
+/// The kernels of a library for the software driver, which opens it by dlopen(). The array ends with a null name.
 extern "C" const soft_cuda::KernelEntry *soft_cuda_kernels();

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The driver in software of this process: all its objects, under one mutex, and what every entry does first and last.
+// This file declares the state of the driver in software in this process. All objects are under one mutex. The file
+// also declares what every entry does at its beginning and end.
 #pragma once
 
 #include <array>
@@ -11,7 +12,7 @@
 
 namespace soft_cuda {
 
-/// One for each entry of the driver's interface.
+/// A number for each entry of the driver's interface.
 enum class Entry : uint32_t {
 #define SOFT_CUDA_ENTRY(field, name, symbol, version, parameters) field,
   RONDO_CUDA_ENTRIES(SOFT_CUDA_ENTRY)
@@ -25,13 +26,13 @@ struct State {
   Settings settings;
   std::array<uint64_t, static_cast<size_t>(Entry::count)> calls{};
   uint64_t work_number = 0;
-  uint64_t launch_count = 0;    ///< of kernels
+  uint64_t launch_count = 0;    ///< launches of kernels
   uint64_t upload_count = 0;    ///< copies from the host to a device, called or captured
-  uint64_t remote_launch_count = 0;  ///< of those, in the remote memory-sync domain
-  uint64_t block_threads = 0;   ///< the most that a launch has asked for
-  uint64_t flush_count = 0;     ///< of what network cards wrote
-  uint64_t captured_count = 0;  ///< of nodes of graphs
-  uint64_t capture_count = 0;   ///< that were begun
+  uint64_t remote_launch_count = 0;  ///< launches among them in the remote memory-sync domain
+  uint64_t block_threads = 0;   ///< the most that a launch has requested
+  uint64_t flush_count = 0;     ///< flushes of what network cards wrote
+  uint64_t captured_count = 0;  ///< captured nodes of graphs
+  uint64_t capture_count = 0;   ///< captures that began
 
   std::deque<Device> devices;
   Memory memory;
@@ -46,10 +47,10 @@ struct State {
   std::set<std::shared_ptr<Capture>> captures;  ///< in progress
 };
 
-/// Returns the state, which is never destroyed: detached threads use it until the process is gone.
+/// Returns the state. It is never destroyed, because detached threads use it until the process ends.
 State &state();
 
-/// The driver's state of one host thread.
+/// The state of the driver in one host thread.
 struct ThreadState {
   std::vector<CuContext> contexts;  ///< the current one is the last
   bool in_host_function = false;
@@ -58,11 +59,11 @@ struct ThreadState {
 };
 ThreadState &this_thread();
 
-/// Returns success, unless the driver is not initialised, a host function calls it, or a fault is injected. Takes no
-/// lock.
+/// Returns success, unless the driver is not initialised, a host function makes the call, or a fault is injected. It
+/// takes no lock.
 CuStatus begin_call(Lock &lock, Entry entry);
 
-/// Returns the current context, which must exist, or null with `why`.
+/// Returns the current context. If there is none, returns null and sets `why`.
 std::shared_ptr<Context> current_context(State &state, CuStatus &why);
 
 /// Returns the device of `ordinal`, or null.
@@ -74,13 +75,14 @@ int ordinal_of(const State &state, int number);
 /// Returns the stream of a handle. For null it is the current context's legacy default one; null with `why` if none.
 std::shared_ptr<Stream> stream_of(State &state, CuStream handle, CuStatus &why);
 
-/// Waits until all work that was submitted in the context has ended.
+/// Waits until all submitted work of the context has ended.
 void synchronise(Lock &lock, const std::shared_ptr<Context> &context);
 
-/// Does the same for calls that synchronise implicitly: allocation, loading. SOFT_CUDA_SYNC=off leaves it out.
+/// Does the same for calls that synchronise implicitly, such as allocation and loading. With SOFT_CUDA_SYNC=off it does
+/// nothing.
 void synchronise_implicitly(State &state, Lock &lock, const std::shared_ptr<Context> &context);
 
-/// Runs an entry that needs no context: body(state, lock) under the mutex.
+/// Runs an entry that needs no context. It calls body(state, lock) under the mutex.
 template <class Body>
 CuStatus call(Entry entry, const Body &body) noexcept {
   try {
@@ -95,8 +97,8 @@ CuStatus call(Entry entry, const Body &body) noexcept {
   }
 }
 
-/// Runs an entry that needs a current context: body(state, lock, context). An error that sticks in it is returned
-/// first.
+/// Runs an entry that needs a current context. It calls body(state, lock, context). If the context has a sticky error,
+/// it returns that instead.
 template <class Body>
 CuStatus call_in_context(Entry entry, const Body &body) noexcept {
   return call(entry, [&](State &driver, Lock &lock) {
@@ -108,7 +110,7 @@ CuStatus call_in_context(Entry entry, const Body &body) noexcept {
   });
 }
 
-/// Does the same for entries that give something back: they do it, and then return the error that sticks.
+/// Runs an entry that returns resources. It does so even with a sticky error, which it returns afterwards.
 template <class Body>
 CuStatus call_to_close(Entry entry, const Body &body) noexcept {
   return call(entry, [&](State &driver, Lock &lock) {
@@ -120,7 +122,7 @@ CuStatus call_to_close(Entry entry, const Body &body) noexcept {
   });
 }
 
-/// Runs an entry on a stream, null for the legacy one: body(state, lock, stream).
+/// Runs an entry on a stream, where null is the legacy one. It calls body(state, lock, stream).
 template <class Body>
 CuStatus call_on_stream(Entry entry, CuStream handle, const Body &body) noexcept {
   return call(entry, [&](State &driver, Lock &lock) {

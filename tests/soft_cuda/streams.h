@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Work on streams. Each stream has a queue and a thread that takes from it; a context's streams share hardware queues.
+// This file runs work on streams. Each stream has a queue, and a thread that takes work from it. The streams of a
+// context share hardware queues.
 #pragma once
 
 #include "tests/soft_cuda/state.h"
@@ -8,22 +9,22 @@ namespace soft_cuda {
 
 [[nodiscard]] uint64_t clock_ns();
 
-/// Makes a stream with its worker, known to its context but not yet in the table of handles.
+/// Makes a stream with its worker. Its context knows it, but the table of handles does not have it yet.
 std::shared_ptr<Stream> start_stream(State &state, const std::shared_ptr<Context> &context, unsigned flags,
                                      int priority);
 
-/// Closes a stream, which gets no more work; its worker ends after what is pending.
+/// Closes a stream, which accepts no more work. Its worker ends after the pending work.
 void close_stream(const std::shared_ptr<Stream> &stream);
 
-/// Appends to the stream, or to the graph that is being captured from it. Waits while the stream's launch queue is
-/// full. `completion`, if wanted, is that of the work (null under capture).
+/// Appends work to the stream, or to the graph that is captured from it. It waits while the stream's launch queue is
+/// full. If `completion` is not null, it gets the completion of the work, which is null during capture.
 CuStatus submit(State &state, Lock &lock, const std::shared_ptr<Stream> &stream, Action run,
                 CompletionRef *completion = nullptr, std::vector<CompletionRef> after = {});
 
-/// Runs a piece of work, or a node of a graph, with the delay and the error that the seed has for it.
+/// Runs a piece of work, or a node of a graph. It applies the delay and error that the seed determines.
 CuStatus run_action(const Action &run);
 
-/// Returns whether the context has a stream under capture with which the legacy stream would be entangled.
+/// Says whether a captured stream of the context would be entangled with the legacy stream.
 bool legacy_is_entangled(State &state, const Context &context);
 
 }  // namespace soft_cuda

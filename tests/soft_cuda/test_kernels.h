@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Parameters of the kernels of test_kernels.cpp.
+// This file declares the parameters of the kernels of test_kernels.cpp.
 #pragma once
 
 #include <atomic>
@@ -20,8 +20,8 @@ struct AwaitParameters {
   uint64_t value;
 };
 
-/// test_barrier: ends when `more` beside all blocks of the grid have arrived. A block that waited for too long gives up
-/// and adds barrier_gave_up to `arrived`.
+/// test_barrier: ends when all blocks of the grid, and `more` besides, have arrived. A block that has waited too long
+/// gives up and adds barrier_gave_up to `arrived`.
 struct BarrierParameters {
   uint64_t *arrived;
   uint64_t more;
@@ -39,20 +39,21 @@ struct CountParameters {
 /// The order of a store after the stores before it.
 enum class StoreOrder : uint64_t { relaxed, release_device, release_system };
 
-/// cost_nothing: a launch and no more
+/// cost_nothing: a launch and nothing else
 struct NothingParameters {
   uint64_t unused;
 };
 
-/// cost_nothing_large: likewise, with as many bytes as the kernels of load_store have
+/// cost_nothing_large: the same, with as many bytes of parameters as a kernel of load_store
 struct LargeParameters {
   uint64_t unused[105];
 };
 
-/// cost_nothing_early is like cost_nothing. If its launch says so (programmatic dependent launch), the next kernel of
-/// the stream may be launched before this one has ended. That kernel waits for this end before its work. cost_meet,
-/// cost_meet_early: one of many kernels of each of `count` streams, which posts its number in its stream's word. It
-/// ends when all streams' words have reached it. A kernel that waited for too long sets *gave_up.
+/// cost_nothing_early is like cost_nothing. If its launch permits it (programmatic dependent launch), the next kernel
+/// of the stream may be launched before this one has ended. That kernel waits for this end before its work. The kernels
+/// cost_meet and cost_meet_early are among many kernels of each of `count` streams. Such a kernel posts its number in
+/// its stream's word, and ends when the words of all streams have reached it. A kernel that has waited too long sets
+/// *gave_up.
 struct MeetParameters {
   uint64_t *words;  ///< posts of the streams, meet_stride apart; meet_ended further, how many ended. 0 first
   uint64_t *gave_up;
@@ -63,7 +64,7 @@ inline constexpr uint64_t meet_stride = 64, meet_ended = 32;
 inline constexpr uint64_t meet_patience_ns = 2'000'000'000;
 inline constexpr uint64_t meet_polls_per_look = 256;  ///< at the time, and whether another one gave up
 
-/// cost_store: one thread stores `round_count` times, to *pending unless it is null, then to *word in this order.
+/// cost_store: one thread stores `round_count` times, to *pending if it is not null, and then to *word in this order.
 struct StoreParameters {
   uint64_t *word;
   uint64_t *pending;
@@ -78,7 +79,7 @@ struct ReadParameters {
   uint64_t *last;  ///< receives the index that the chain ended at
 };
 
-/// cost_pair: two blocks hand a number to each other and back, `round_count` times, each polling its own word
+/// cost_pair: two blocks pass a number to each other and back, `round_count` times. Each polls its own word.
 struct PairParameters {
   uint64_t *words;  ///< of block 0, and pair_stride further of block 1; 0 before
   uint64_t round_count;

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Processes that share a device without MPS take turns on it. Kernels of one process run at a time, for some
-// milliseconds, and one that waits for another rank uses up its turn (SOFT_CUDA_TURNS).
+// This file makes processes that share a device without MPS take turns on it. Only kernels of one process run at a
+// time, for some milliseconds. A kernel that waits for another rank uses up its turn (SOFT_CUDA_TURNS).
 #pragma once
 
 #include <cstdint>
 
 namespace soft_cuda {
 
-/// A kernel of this process is in flight, from its launch to its end.
+/// Represents a kernel of this process in flight, from its launch to its end.
 class KernelInFlight {
  public:
   KernelInFlight();
@@ -16,16 +16,16 @@ class KernelInFlight {
   KernelInFlight &operator=(const KernelInFlight &) = delete;
 };
 
-/// Returns when it is this process's turn. A thread of a kernel calls it where it begins and where it waits for others.
-/// A fiber stops all fibers of its host thread.
+/// Returns when this process has its turn. A thread of a kernel calls it at its beginning, and where it waits for
+/// others. A fiber stops all fibers of its host thread.
 void await_turn();
 
-/// Notes that the calling thread runs a kernel of that device.
+/// Records that the calling thread runs a kernel of that device.
 void set_device_of_thread(int device);
 
-/// Stops kernels of that device where they wait for others, until it is found again.
+/// Stops kernels on that device where they wait for others, until `lost` is false.
 void lose_device(uint32_t device, bool lost);
-/// Returns whether the calling thread's device is lost.
+/// Says whether the calling thread's device is lost.
 [[nodiscard]] bool device_is_lost();
 
 }  // namespace soft_cuda

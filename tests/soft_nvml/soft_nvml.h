@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// NVML in software, for tests. Devices are at the addresses of the CUDA driver in software. They have the NVLinks that
-// the environment says. docs/gpu-tests.md lists the variables, which are read with each call.
+// This library is NVML in software, for tests. Its devices have the same addresses as in the CUDA driver in software.
+// The environment describes their NVLinks: docs/gpu-tests.md lists the variables, which are read at each call.
 #pragma once
 
 #include <cstdint>
@@ -21,16 +21,16 @@ struct Link {
   unsigned number = 0;  ///< of the device or switch at the other end
 };
 
-/// Returns the status that SOFT_NVML_FAULTS has for `symbol`, or success.
+/// Returns the status that SOFT_NVML_FAULTS sets for `symbol`, or success.
 [[nodiscard]] Status fault_of(const char *symbol);
 
-/// Finds the number of a device behind a handle, or returns false if it is none.
+/// Gets the number of a device from its handle. Returns false if the handle is invalid.
 [[nodiscard]] bool number_of(DeviceHandle device, unsigned &number);
 
 /// Returns the links of a device, in order.
 [[nodiscard]] std::vector<Link> links_of(unsigned number);
 
-/// Returns the fault of `symbol`, or why `link` cannot be asked for. On success `found` is set.
+/// Returns the fault of `symbol`, or the reason why `link` cannot be queried. For success it sets `found`.
 [[nodiscard]] Status find_link(const char *symbol, DeviceHandle device, unsigned link, Link &found);
 
 }  // namespace soft_nvml

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Counts every allocation of a test program, the library's included. Linking allocation_count.cpp turns it on.
+// This file counts every allocation of a test program, including the library's. Linking allocation_count.cpp enables
+// it.
 #pragma once
 
 #include <cstdint>

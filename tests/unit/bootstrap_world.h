@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A store server and its clients without sockets or clocks: bytes are carried by hand, split by a seed, and time is a
-// number.
+// This file runs a store server and its clients without sockets or clocks. The test carries bytes by hand, divided by a
+// seed, and time is a number.
 #pragma once
 
 #include <map>
@@ -48,7 +48,7 @@ inline Request make_gather(std::string key, uint32_t rank, uint32_t count, std::
   return request;
 }
 
-/// One client session and one server session, back to back.
+/// One client session and one server session, directly connected.
 struct Pair {
   Secret secret = secret_of(7);
   StoreSession server;
@@ -79,12 +79,12 @@ struct Pair {
   }
 };
 
-/// A hub with its clients. Each turn carries a random piece of what one of them has to say.
+/// A hub with its clients. Each turn carries a random piece of one client's or connection's output.
 class World {
  public:
   explicit World(uint64_t seed, const HubLimits &limits = {}) : random(seed), hub(secret, limits) {}
 
-  /// Returns 0 if nobody may come in now.
+  /// Connects a client. Returns 0 if the hub cannot accept one now.
   uint64_t connect() {
     if (!hub.can_accept()) return 0;
     return hub.accept(challenge_of(random()), now);
@@ -94,7 +94,7 @@ class World {
     return std::uniform_int_distribution<uint64_t>(least, most)(random);
   }
 
-  /// Carries a piece both ways between `client` and its connection.
+  /// Carries a piece in both directions between `client` and its connection.
   void carry(uint64_t connection, StoreClientSession &client) {
     if (const ByteView out = client.output(); !out.empty()) {
       const Bytes piece = copy_of(out.first(between(1, out.size())));

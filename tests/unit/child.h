@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs a part of a test in a child process.
+// This file runs a part of a test in a child process.
 #pragma once
 
 #include <sys/wait.h>
@@ -9,7 +9,7 @@
 
 namespace rondo_test {
 
-/// Returns the exit status of a child of fork() that runs `body`; minus the signal that ended it.
+/// Runs `body` in a child of fork(). Returns its exit status, or minus the number of the signal that ended it.
 template <class Body>
 int in_child(const Body &body) {
   const pid_t child = ::fork();

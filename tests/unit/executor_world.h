@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The ranks of a communicator over connections in plain memory, run by the host executor.
+// This file has the ranks of a communicator over connections in plain memory. The host executor runs them.
 #pragma once
 
 #include <algorithm>
@@ -14,7 +14,7 @@
 
 namespace rondo::test {
 
-/// Ranks of one process: a handle is read at its address.
+/// The ranks of one process. A handle is read at its address.
 class LocalPeers : public PeerAccess {
  public:
   const std::byte *import_payload(uint32_t, const SlotHeader &header, std::byte *) override {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// For the case that a rank which was to hand something over gives up: the store hears why a moment later.
+// This store is for the case that a rank gives up before it passes something on, and the store learns why a moment
+// later.
 #pragma once
 
 #include <unistd.h>
@@ -14,9 +15,10 @@
 
 namespace rondo_test {
 
-constexpr uint64_t other_process = 1;  // none of ours
+constexpr uint64_t other_process = 1;  // not a process of this test
 
-/// Two ranks, one of this process and one of another. The store learns only at a later check why the other rank failed.
+/// Two ranks, one of this process and one of another. Only a later check of the store reports why the other rank
+/// failed.
 class LateStore final : public rondo::Store {
  public:
   explicit LateStore(int looks_before) : looks_before_(looks_before) {}

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs all interleavings of the programs of load_store (src/plan/load_store_program.h). Every order in which ranks can
-// reach their steps is tried, from one state at a time, and no state twice. Elements are expressions that record each
-// reduction. So if some rank has read too early or too late, the state ends with a wrong result.
+// This file runs all interleavings of the programs of load_store (src/plan/load_store_program.h). It tries every order
+// in which ranks can reach their steps, state by state, and no state twice. Elements are expressions that record each
+// reduction. So if a rank has read too early or too late, the state ends with a wrong result.
 //
-// A step is one transition: waits, works and counter together. Nothing is lost by that. A wait that has come true stays
-// true, so a step may be taken at any later time; otherwise the program stops, which is found. A read that nothing
-// keeps from being overwritten is also tried after the overwriting. Between a write and its counter the others can do
-// nothing that they cannot do after both.
+// A step is one transition, with its waits, work and counter. This loses nothing, for two reasons. A wait that has
+// become true stays true, so a step may be taken at any later time; if it cannot be, the program stops, which is
+// detected. Between a write and its counter, other ranks can do only what they can also do after both. If nothing
+// protects a read from being overwritten, it is also tried after the overwriting.
 #pragma once
 
 #include <algorithm>
@@ -22,7 +22,8 @@
 
 namespace rondo::test {
 
-/// Expressions as numbers: equal ones have equal numbers. A reduction of two does not ask for their order.
+/// Expressions as numbers. Equal expressions have equal numbers. The order of the two operands of a reduction does not
+/// matter.
 class Expressions {
  public:
   [[nodiscard]] uint32_t leaf(uint64_t name) { return number_of({UINT64_MAX, name}); }
@@ -32,20 +33,20 @@ class Expressions {
   uint32_t number_of(const std::pair<uint64_t, uint64_t> &what) {
     return numbers_.try_emplace(what, static_cast<uint32_t>(numbers_.size() + 1)).first->second;
   }
-  std::map<std::pair<uint64_t, uint64_t>, uint32_t> numbers_;  ///< 0: rubbish
+  std::map<std::pair<uint64_t, uint64_t>, uint32_t> numbers_;  ///< 0 means rubbish
 };
 
-/// One operation of all ranks. Everything in it is in whole cells.
+/// One operation of all ranks. All sizes are in whole cells.
 struct ModelOperation {
   std::vector<load_store::Program> programs;  ///< by rank
   std::vector<bool> in_place;
-  uint64_t cell_count = 0;                            ///< of a buffer
+  uint64_t cell_count = 0;                            ///< cells of a buffer
   std::vector<std::vector<uint32_t>> order_of_cell;   ///< ranks in the order in which their operands are reduced
 };
 
 struct Exploration {
   uint64_t state_count = 0;
-  std::string problem;  ///< empty: none in any interleaving
+  std::string problem;  ///< empty if no interleaving has a problem
 };
 
 class Explorer {
@@ -53,7 +54,7 @@ class Explorer {
   static constexpr uint64_t cell_bytes = 64;
   static constexpr uint64_t state_count_max = 20'000'000;
 
-  /// Each rank runs the operations one behind the other, with the same buffers, which it fills anew in between.
+  /// Each rank runs the operations one after another, with the same buffers. It fills these anew before each.
   Explorer(std::vector<ModelOperation> operations, uint32_t rank_count, uint64_t area_cells)
       : operations_(std::move(operations)), rank_count_(rank_count), area_cells_(area_cells) {
     for (const ModelOperation &operation : operations_) buffer_cells_ = std::max(buffer_cells_, operation.cell_count);
@@ -76,7 +77,7 @@ class Explorer {
 
  private:
   struct RankState {
-    uint16_t operation = 0;               ///< 0 before the first operation; n in, or after, the n-th
+    uint16_t operation = 0;               ///< 0 before the first operation; n during or after operation n
     std::array<uint16_t, 2> next{0, 0};   ///< step of each lane
   };
   struct State {
@@ -172,7 +173,7 @@ class Explorer {
     }
   }
 
-  /// Checks what the last operation has left for the caller, and fills the buffers for the next.
+  /// Checks the result of the last operation, and fills the buffers for the next one.
   void turn_over(State &state, uint32_t rank) {
     RankState &at = state.ranks[rank];
     uint32_t *const send = &state.cells[rank * rank_cells()], *const recv = send + buffer_cells_;
@@ -209,7 +210,7 @@ class Explorer {
       found_.problem = (rank == UINT32_MAX ? "" : "rank " + std::to_string(rank) + " ") + problem;
   }
 
-  /// Returns two hashes of 64 bits: among 10^7 states none is taken for another.
+  /// Returns two hashes of 64 bits, so that 10^7 states have no collision.
   static std::pair<uint64_t, uint64_t> digest(const State &state) {
     uint64_t one = 0x9E37'79B9'7F4A'7C15u, two = 0xC2B2'AE3D'27D4'EB4Fu;
     const auto add = [&](uint64_t value) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Communicators that a call makes without waiting, for tests of rondo_comm_init() and rondo_comm_split().
+// This file has communicators that a call makes without waiting, for tests of rondo_comm_init() and rondo_comm_split().
 #pragma once
 
 #include <chrono>
@@ -11,7 +11,7 @@
 
 namespace rondo_test {
 
-/// Returns the configuration of such a communicator. Its attempt has more time than a test may take.
+/// Returns the configuration of such a communicator. Its timeout is longer than a test may take.
 inline rondo_config_t nonblocking() {
   rondo_config_t config = RONDO_CONFIG_INIT;
   config.nonblocking = 1;

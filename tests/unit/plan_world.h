@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// A plain executor of schedules for tests, written from src/proto/step.h and src/plan/schedule.h. It is independent of
-// the verifier and of the real executors. Every rank's buffers and links are in one process, and one lane picked at
-// random moves one slot at a time. T is the type of an element: a number, or an expression that shows the order of the
-// reduction.
+// This file is a plain executor of schedules for tests, written from src/proto/step.h and src/plan/schedule.h. It is
+// independent of the verifier and of the real executors. The buffers and links of all ranks are in one process. In each
+// step, a random lane moves one slot. T is the type of an element: a number, or an expression that shows the order of
+// the reduction.
 #pragma once
 
 #include <algorithm>
@@ -37,12 +37,12 @@ struct Operation {
   uint32_t rank_count = 1;
   uint32_t root = 0;
   std::vector<bool> in_place;  ///< by rank
-  std::vector<Range> blocks;   ///< one a rank, or empty: whole
+  std::vector<Range> blocks;   ///< one for each rank; empty if there are no blocks
   uint64_t element_count = 0;  ///< of the logical vector
-  Partition partition;         ///< its blocks point into `blocks`, so an Operation is not copied
+  Partition partition;         ///< refers to `blocks`, so an Operation is not copied
   uint32_t slot_count = 4;
   uint64_t slot_elements = 1;
-  std::vector<bool> by_reference;   ///< by rank; empty if none
+  std::vector<bool> by_reference;   ///< by rank; empty if no rank sends by reference
   std::vector<Schedule> schedules;  ///< by rank
 
   Operation() = default;
@@ -54,7 +54,7 @@ struct Operation {
   return collective != RONDO_ALL_GATHER && collective != RONDO_BROADCAST;
 }
 
-/// Returns the elements that `rank` has in its send (or, with `recv`, its recv) buffer.
+/// Returns the elements that `rank` has in its send buffer or, with `recv`, in its recv buffer.
 [[nodiscard]] inline Range held_by(const Operation &operation, uint32_t rank, bool recv) {
   const Range all{0, operation.element_count};
   switch (operation.collective) {
@@ -73,30 +73,30 @@ struct Operation {
   return all;
 }
 
-/// Runs an operation on elements of type T. `+` reduces, finish() ends a reduction, and a fresh T{} is rubbish that
-/// nothing equals.
+/// Runs an operation on elements of type T. `+` reduces, finish() ends a reduction, and T{} is rubbish that equals
+/// nothing.
 template <class T>
 class World {
  public:
   using Buffer = std::vector<T>;
 
-  /// `operand(rank, element)` fills the send buffers.
+  /// Makes the world. `operand(rank, element)` fills the send buffers.
   template <class Operand>
   World(const Operation &operation, const Operand &operand) : operation_(operation) {
     for (uint32_t rank = 0; rank < operation.rank_count; ++rank) {
       Buffer send(operation.element_count);
       const Range held = held_by(operation, rank, false);
       for (uint64_t i = held.begin; i < held.begin + held.count; ++i) send[i] = operand(rank, i);
-      // In place there is one buffer, which `recv` is.
+      // In place there is one buffer, `recv`.
       recv_.push_back(operation.in_place[rank] ? send : Buffer(operation.element_count));
       send_.push_back(std::move(send));
       for (const Lane &lane : operation.schedules[rank].lanes) lanes_.push_back({rank, &lane, 0, 0, 0});
     }
   }
 
-  /// Runs till nothing can move. True: all lanes are done, no slot is left over, no access was out of bounds.
+  /// Runs until nothing can move. Returns true if all lanes are done, no slot remains, and no access was out of bounds.
   bool run(Random &random) {
-    // Some lanes are favoured over others, so that ranks run far ahead of each other.
+    // Some lanes run more often than others, so that some ranks run far ahead.
     std::vector<uint32_t> order(lanes_.size());
     for (uint32_t i = 0; i < order.size(); ++i) order[i] = i;
     std::shuffle(order.begin(), order.end(), random);
@@ -131,7 +131,7 @@ class World {
     size_t step;
     uint64_t slot;
   };
-  /// Either a copy or a place in the sender's memory.
+  /// A slot has either a copy, or a reference to the sender's memory.
   struct Slot {
     Buffer copy;
     const T *reference;
@@ -142,7 +142,7 @@ class World {
 
   [[nodiscard]] Buffer &source(uint32_t rank) { return operation_.in_place[rank] ? recv_[rank] : send_[rank]; }
 
-  /// Returns the link to or from `index`'s peer, or null if there is none.
+  /// Returns the link to or from the peer `index`, or null if there is none.
   Link *link(const LaneState &lane, LinkIndex index, bool send) {
     const auto &peers = operation_.schedules[lane.rank].peers;
     if (index >= peers.size() || peers[index] >= operation_.rank_count) {
@@ -152,7 +152,8 @@ class World {
     return &links_[send ? std::pair(lane.rank, peers[index]) : std::pair(peers[index], lane.rank)];
   }
 
-  /// Returns false if the lane is blocked, done or at fault; true if a slot moved, or an empty chunk was skipped.
+  /// Returns true if a slot moved, or an empty chunk was skipped. Returns false if the lane is blocked, done or has a
+  /// fault.
   bool advance(LaneState &lane) {
     if (lane.tile >= operation_.partition.tile_count || lane.steps->empty()) return false;
     const Step &step = (*lane.steps)[lane.step];
@@ -247,7 +248,7 @@ class World {
   std::string fault_;
 };
 
-/// An element as a number: sums of 64-bit random operands, so that a missing or doubled one shows.
+/// An element as a number. Operands are random 64-bit numbers, so a missing or doubled one changes the sum.
 struct Number {
   uint64_t value = 0xDEAD'BEEF'DEAD'BEEF;
   uint32_t finished = 1000;
@@ -256,13 +257,13 @@ struct Number {
   [[nodiscard]] Number finish() const { return {value, finished + 1}; }
   bool operator==(const Number &) const = default;
 
-  /// Returns a scrambled (rank, element).
+  /// Returns a number that is mixed from rank and element.
   static Number operand(uint32_t rank, uint64_t element) {
     return {(uint64_t{rank} * 0x9E37'79B9'7F4A'7C15 + element + 1) * 0xD6E8'FEB8'6659'FD93 ^ element << 40, 0};
   }
 };
 
-/// Runs once with numbers. Returns what is wrong, or nothing if the result is right everywhere.
+/// Runs once with numbers. Returns what is wrong, or an empty text if the result is right everywhere.
 [[nodiscard]] inline std::string run_numbers(const Operation &operation, Random &random) {
   World<Number> world(operation, Number::operand);
   if (!world.run(random)) return world.fault();
@@ -296,15 +297,16 @@ struct Choice {
   rondo_collective_t collective = RONDO_ALL_REDUCE;
   uint32_t rank_count = 1, root = 0;
   uint32_t channel = 0;   ///< for the builder; the partition has one channel
-  std::vector<uint32_t> node_of;  ///< by rank, its host; empty if all are on one
+  std::vector<uint32_t> node_of;  ///< host of each rank; empty if all are on one
   uint32_t in_place = 0;  ///< 0 for none, 1 for all, 2 for every other rank
-  uint64_t element_count = 0;  ///< with blocks about as many
+  uint64_t element_count = 0;  ///< approximate if there are blocks
   uint64_t chunk_elements = 1, slot_elements = 1;
   uint32_t slot_count = 4;
   bool even_blocks = false;
 };
 
-/// Makes one block a rank, one after the other: equal, or uneven about `each`, some of them empty.
+/// Makes one block for each rank, one after another. They are equal, or uneven with about `each` elements, and some are
+/// empty.
 [[nodiscard]] inline std::vector<Range> make_blocks(uint32_t rank_count, uint64_t each, bool even) {
   std::vector<Range> blocks;
   uint64_t begin = 0;
@@ -341,7 +343,7 @@ inline void make_operation(Operation &operation, const Choice &choice) {
   partition.tile_count = partition.count_tiles();
 }
 
-/// Returns the verifier's answer. A payload goes by reference if the algorithm says that it is safe.
+/// Returns the verifier's answer. A payload goes by reference if the algorithm declares that safe.
 [[nodiscard]] inline std::optional<Violation> verify_operation(const Operation &operation,
                                                                std::vector<bool> by_reference = {}) {
   return verify({.collective = operation.collective, .root = operation.root, .schedules = operation.schedules,
@@ -350,7 +352,7 @@ inline void make_operation(Operation &operation, const Choice &choice) {
                  .by_reference = std::move(by_reference)});
 }
 
-/// Returns which ranks may send by reference, as the algorithm has it.
+/// Returns which ranks may send by reference, according to the algorithm.
 [[nodiscard]] inline std::vector<bool> safe_references(const Choice &choice, const Operation &operation) {
   std::vector<bool> safe;
   for (uint32_t rank = 0; rank < choice.rank_count; ++rank)

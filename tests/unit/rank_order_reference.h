@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Computes the result of a reduction, bit by bit: the documented order of reducing (tests/reduction_order.h) with the
-// tests' own arithmetic (tests/unit/reduction_reference.h).
+// This file computes the result of a reduction, bit by bit. It uses the documented order (tests/reduction_order.h) and
+// the tests' own arithmetic (tests/unit/reduction_reference.h).
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@
 
 namespace reduction_test {
 
-/// Returns element `index` of those at `data`, which have `size` bytes each and may be unaligned.
+/// Returns element `index` at `data`. Elements have `size` bytes each, and need not be aligned.
 inline Bits element_at(const void *data, uint64_t index, size_t size) {
   Bits bits = 0;
   std::memcpy(&bits, static_cast<const unsigned char *>(data) + index * size, size);
@@ -39,7 +39,7 @@ inline Partial reduce_partials(rondo_type_t type, rondo_op_t op, const std::vect
   return {reduction_reference(type, op, values, divisor, shifts), ranks};
 }
 
-/// Returns one element: `operand(rank)` gives each rank's. avg divides in the last step.
+/// Returns one element. `operand(rank)` returns the rank's element. avg divides in the last step.
 template <class Operand>
 Bits rank_order_reference(rondo_type_t type, rondo_op_t op, uint32_t rank_count, const rondo::test::Reduction &reduce,
                     const Operand &operand) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A communicator whose ranks are threads of the test, through the public interface.
+// This file makes a communicator whose ranks are threads of the test, through the public interface.
 #pragma once
 
 #include <functional>
@@ -31,7 +31,8 @@ class Ranks {
   [[nodiscard]] rondo_comm_t operator[](int rank) const { return comms_[static_cast<size_t>(rank)]; }
   void forget(int rank) { comms_[static_cast<size_t>(rank)] = nullptr; }
 
-  /// Runs `body(rank, comm)` on a thread for each rank; returns their results. Catch2's assertions are not for threads.
+  /// Runs `body(rank, comm)` on a thread for each rank, and returns the results. Catch2's assertions must not be used
+  /// in these threads.
   template <class T>
   std::vector<T> each(const std::function<T(int, rondo_comm_t)> &body) {
     std::vector<T> results(comms_.size());

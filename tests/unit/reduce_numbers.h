@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The tests' own idea of the element types, made in another way than src/proto/convert.h. A format is the sorted list
-// of its values as doubles, and rounding is a search in it.
+// This file has the tests' own definition of the element types, made in another way than src/proto/convert.h. A format
+// is the sorted list of its values as doubles, and rounding is a search in the list.
 #pragma once
 
 #include <algorithm>
@@ -37,8 +37,8 @@ inline constexpr NumberFormat bfloat16_format{8, 7, true};
 inline constexpr NumberFormat e4m3_format{4, 3, false};
 inline constexpr NumberFormat e5m2_format{5, 2, true};
 
-/// Returns the value of a finite magnitude's code by the formula of the standard. With `code` one above the largest it
-/// is the value that would follow if exponents went on, which rounding near the end needs.
+/// Returns the value of a magnitude's code by the formula of the standard. `code` may be one above the largest. Then
+/// the result is the value that would follow if exponents continued, which rounding near the end needs.
 inline double magnitude_value(const NumberFormat &format, uint32_t code) {
   const int bias = (1 << (format.exponent_bits - 1)) - 1;
   const int exponent = static_cast<int>(code >> format.mantissa_bits);
@@ -53,7 +53,7 @@ class NumberTable {
   }
 
   const NumberFormat &format() const { return format_; }
-  /// Returns magnitudes by code, and the one that would follow the largest.
+  /// Returns the magnitudes by code, and the value that would follow the largest one.
   const std::vector<double> &values() const { return values_; }
 
   double decode(uint32_t code) const {
@@ -65,12 +65,12 @@ class NumberTable {
     return negative ? -value : value;
   }
 
-  /// Rounds to nearest, ties to even; NaN gives some NaN of the format.
+  /// Rounds to nearest, ties to even. NaN becomes any NaN of the format.
   uint32_t encode(double value) const {
     if (std::isnan(value)) return format_.sign_bit() - 1;
     const uint32_t sign = std::signbit(value) ? format_.sign_bit() : 0;
     const double magnitude = std::fabs(value);
-    const uint32_t too_large = format_.largest() + 1;  // infinity's code, or the NaN where there is none
+    const uint32_t too_large = format_.largest() + 1;  // the code of infinity, or of NaN if there is no infinity
     if (magnitude >= values_.back()) return sign | too_large;
     const auto above = std::upper_bound(values_.begin(), values_.end(), magnitude);
     const auto low = static_cast<uint32_t>(above - values_.begin() - 1);
@@ -85,7 +85,7 @@ class NumberTable {
   std::vector<double> values_;
 };
 
-/// Returns the table of a small float type, or null for the others.
+/// Returns the table of a small float type, or null for other types.
 inline const NumberTable *number_table(rondo_type_t type) {
   static const NumberTable float16(float16_format), bfloat16(bfloat16_format), e4m3(e4m3_format), e5m2(e5m2_format);
   switch (type) {

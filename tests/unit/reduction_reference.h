@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Computes what a reduction must give by other means: 128-bit integers, and doubles rounded to float after each
-// operation. For + * / that is the correctly rounded float result, since 53 >= 2 * 24 + 2 bits.
+// This file computes results of reductions by other means: 128-bit integers, and doubles rounded to float after each
+// operation. For + * / that is the correctly rounded float, because 53 >= 2 * 24 + 2 bits.
 #pragma once
 
 #include <cstddef>
@@ -46,17 +46,17 @@ Float reduce(Float a, Float b, rondo_op_t op) {
   }
 }
 
-/// The powers of two that a mean takes away from its operands; none if it is empty.
+/// The powers of two by which a mean divides its operands. There are none if it is empty.
 using Shifts = std::span<const uint32_t>;
 
-/// Returns the least number of doublings of 1 that gives `ranks` or more.
+/// Returns the least number of doublings that lead from 1 to at least `ranks`.
 inline uint32_t level_of(double ranks) {
   uint32_t level = 0;
   for (double reached = 1; reached < ranks; reached *= 2) ++level;
   return level;
 }
 
-/// Reduces in Float, each operation computed in Wide. Scaling by powers of two is rounded once.
+/// Reduces in Float. Each operation is computed in Wide. Scaling by powers of two is rounded once.
 template <class Float, class Wide>
 Float reduce_floats(std::span<const Wide> operands, rondo_op_t op, uint32_t divisor, Shifts shifts) {
   const auto scaled = [&](size_t index) {
@@ -107,7 +107,7 @@ Bits mean_of_integers(std::span<const Bits> operands) {
   return bits(static_cast<T>(sum / static_cast<__int128>(operands.size())));
 }
 
-/// Returns the mean of one operand of each rank, of an integer type: the exact sum divided, truncated toward zero.
+/// Returns the mean of one operand of each rank, for an integer type: the exact sum, divided, truncated toward zero.
 inline Bits mean_of_integers(rondo_type_t type, std::span<const Bits> operands) {
   switch (type) {
     case RONDO_INT8: return mean_of_integers<int8_t>(operands);
@@ -153,7 +153,7 @@ inline bool is_nan(rondo_type_t type, Bits value) {
   return table != nullptr && table->format().is_nan(static_cast<uint32_t>(value));
 }
 
-/// Compares bit by bit, except that all NaNs are one.
+/// Compares bit by bit, except that all NaNs are equal.
 inline bool same_element(rondo_type_t type, Bits a, Bits b) {
   return a == b || (is_nan(type, a) && is_nan(type, b));
 }

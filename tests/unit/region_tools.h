@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Helpers that the tests of regions and of moved pages share.
+// The tests of regions and of moved pages share these helpers.
 #pragma once
 
 #include <dirent.h>
@@ -30,7 +30,7 @@ inline int descriptor_count() {
   return count;
 }
 
-/// Returns "rw-s" and the like, of the mapping at `pointer`.
+/// Returns the permissions of the mapping at `pointer`, such as "rw-s".
 inline std::string permissions_at(const void *pointer) {
   std::ifstream maps("/proc/self/maps");
   std::string line;
@@ -43,8 +43,9 @@ inline std::string permissions_at(const void *pointer) {
   return "none";
 }
 
-/// Runs in another process, which has none of our memory but what it opens through /proc. Maps the memfd that is
-/// `descriptor` in this one, checks that each byte is `expected`, and writes `written` to each. True if all went well.
+/// Runs in another process, which has no memory of this process except what it opens through /proc. Maps the memfd that
+/// is `descriptor` in this process, checks that each byte is `expected`, and writes `written` to each. Returns true if
+/// that succeeds.
 inline bool peer_sees_and_writes(int descriptor, size_t bytes, std::byte expected, std::byte written) {
   const std::string path = "/proc/" + std::to_string(::getpid()) + "/fd/" + std::to_string(descriptor);
   const pid_t child = ::fork();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The model of docs/simulator.md a second time, as plainly as possible, for tests to compare with. It simulates every
-// rank and every slice with an ordered set of events, without symmetry, periods or running ahead.
+// This file has the model of docs/simulator.md a second time, as plain as possible, for comparison in tests. It
+// simulates every rank and every slice with an ordered set of events. It uses no symmetry, periods or running ahead.
 #pragma once
 
 #include <algorithm>
@@ -34,7 +34,7 @@ class Reference {
     share_cores();
   }
 
-  /// Returns -1 if the lanes came to a stop.
+  /// Returns the time, or -1 if the lanes stopped before the end.
   int64_t run() {
     for (size_t lane = 0; lane < lanes_.size(); ++lane) events_.insert({0, 0, lane, 0, {}});
     while (!events_.empty()) {
@@ -63,19 +63,19 @@ class Reference {
     int64_t free_ps = 0;
     bool wants_core = false;
   };
-  /// Cores on which ranks take turns: all cores of a node, or one rank's.
+  /// Cores on which ranks take turns: all cores of a node, or the core of one rank.
   struct Cores {
     std::vector<uint32_t> running;  ///< core -> rank
-    std::vector<bool> turning;      ///< an event is there
-    std::deque<uint32_t> line;      ///< ranks that run on none
+    std::vector<bool> turning;      ///< whether an event for the core exists
+    std::deque<uint32_t> line;      ///< ranks that have no core now
     std::list<size_t> ready;        ///< lanes
   };
   struct Link {
     std::deque<int64_t> arrivals;
-    std::deque<uint64_t> sizes, on_way;  ///< posted; between the two ports
-    std::deque<int64_t> ends;            ///< of those between the ports: when the last byte can be there
-    std::deque<int64_t> credits;         ///< of slots that came back
-    uint64_t unused = 0;                 ///< slots never used so far
+    std::deque<uint64_t> sizes, on_way;  ///< sizes of slots: posted, and between the two ports
+    std::deque<int64_t> ends;            ///< for slots between the ports: when the last byte can arrive
+    std::deque<int64_t> credits;         ///< times at which slots are credited
+    uint64_t unused = 0;                 ///< slots that were never used
     size_t sender = 0, receiver = 0;
     uint32_t receiver_link = 0;
   };
@@ -106,7 +106,7 @@ class Reference {
     const double on_wire = ll ? 2.0 * static_cast<double>(bytes) + 8 : static_cast<double>(bytes);
     return static_cast<int64_t>(on_wire * (1e3 / GBps) + 0.5);
   }
-  /// Returns the time on a port.
+  /// Returns how long the bytes take on a port.
   int64_t span(const LinkKey &key, uint64_t bytes) const {
     const bool limited = cost(key).burst_bytes > 0;
     return std::max<int64_t>(1, bytes_span(bytes, limited ? cost(key).peak_GBps : cost(key).bandwidth_GBps));
@@ -262,7 +262,7 @@ class Reference {
     return true;
   }
 
-  /// Returns how many of its two buffers the lane has not accessed before, at this chunk.
+  /// Returns how many of its two buffers the lane accesses for the first time with this chunk.
   static int first_touches(const LaneAt &lane) {
     const auto buffers = [&](const Step &step) {
       if (step.chunk != lane.steps[lane.step].chunk) return 0;
@@ -296,7 +296,7 @@ class Reference {
     const int64_t start_ps = std::max(free_ps, event.time_ps);
     free_ps = start_ps + span(event.link, bytes);
     if (cost(event.link).burst_bytes > 0) {
-      // Each byte takes a token; the bucket of a port is described by when it will be full.
+      // Each byte takes a token. The bucket of a port is represented by the time at which it will be full.
       int64_t &full_ps = full_[port(event.link, false)];
       full_ps = std::max(full_ps, start_ps) + bytes_span(bytes, cost(event.link).bandwidth_GBps);
       const double bucket_ps = cost(event.link).burst_bytes * (1e3 / cost(event.link).bandwidth_GBps);
@@ -307,7 +307,7 @@ class Reference {
     events_.insert({start_ps + alpha(event.link), 2, it.receiver, it.receiver_link, event.link});
   }
 
-  /// Finds the receiving lane, which may not have checked the link yet.
+  /// Finds the receiving lane, even if it has not checked the link yet.
   void find_receiver(const LinkKey &key, Link &it) {
     const auto &[channel, from, to] = key;
     for (size_t index = 0; index < lanes_.size(); ++index) {

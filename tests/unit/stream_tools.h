@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Helpers that the tests of streams and of events share.
+// The tests of streams and of events share these helpers.
 #pragma once
 
 #include <condition_variable>
@@ -12,7 +12,7 @@
 
 namespace rondo {
 
-/// Holds the threads that wait until it is opened.
+/// Holds the threads that wait at it until it is opened.
 class Gate {
  public:
   void open() {

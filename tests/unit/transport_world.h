@@ -19,7 +19,7 @@
 
 namespace rondo_test {
 
-inline constexpr uint64_t patience_ns = 60'000'000'000;  // the tests end much earlier where nothing is broken
+inline constexpr uint64_t patience_ns = 60'000'000'000;  // tests end much earlier unless something is broken
 inline constexpr uint32_t channel_count = 2;
 
 enum class Seeded { no, prompt_stores, late_stores };
@@ -32,13 +32,13 @@ struct WorldKind {
 
 [[nodiscard]] const std::vector<WorldKind> &world_kinds();
 
-/// The first value of all links' counters. before_wrap: they soon pass the end of 32 bits.
+/// The first value of all counters of links. With before_wrap, they soon exceed 32 bits.
 enum class Counters : uint64_t { from_zero = 0, before_wrap = (uint64_t{1} << 32) - 3 };
 
-/// A group whose ranks are on the nodes that the kind says; rank by rank, a transport.
+/// A group whose ranks are on the nodes of the kind, with a transport for each rank.
 class World {
  public:
-  /// Makes the group. `mortal` is a rank that can be killed: it is a process of its own, and does nothing.
+  /// Makes the group. `mortal` is a rank that can be killed. It is a separate process that does nothing.
   explicit World(const WorldKind &kind, std::optional<uint32_t> mortal = {}, Counters counters = Counters::from_zero);
   ~World();
 
@@ -49,13 +49,13 @@ class World {
   [[nodiscard]] rondo::Ranks &ranks(uint32_t rank) { return transports_[rank]->ranks(); }
   [[nodiscard]] rondo::FlightRecorder &recorder(uint32_t rank) { return transports_[rank]->recorder(); }
 
-  /// Leaves as a communicator that is destroyed does.
+  /// Leaves, as when a communicator is destroyed.
   void leave(uint32_t rank);
   void kill(uint32_t rank);
-  /// Links between hosts move only while their ranks make progress; late stores, while time passes. The rank `silent`
-  /// makes none.
+  /// Makes progress. Links between hosts move only while their ranks make progress, and late stores only while time
+  /// passes. The rank `silent` makes no progress.
   void progress(std::optional<uint32_t> silent = {});
-  /// Runs the rank's own calls. A seeded rank hands on what it has posted when it calls its transport in here.
+  /// Runs the rank's own calls. A seeded rank passes on what it has posted when it calls its transport in `body`.
   void act(uint32_t rank, const std::function<void()> &body);
 
  private:
@@ -75,7 +75,7 @@ class World {
   rondo::sim::StackPool stacks_;
   rondo::sim::LifePlan plan_;
   std::unique_ptr<rondo::sim::Scheduler> scheduler_;
-  std::unique_ptr<rondo::sim::SimHost> host_;  ///< null: not seeded
+  std::unique_ptr<rondo::sim::SimHost> host_;  ///< null if not seeded
   std::vector<std::unique_ptr<rondo::Transport>> transports_;
 };
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Makes the inputs with which tests call the tuner, and a registry of algorithms that is shaped as the real one.
+// This file makes inputs for the tuner, and a registry of algorithms with the shape of the real one.
 #pragma once
 
 #include <array>
@@ -13,7 +13,7 @@ namespace rondo_test {
 inline bool everything(rondo_collective_t) { return true; }
 inline bool wholes(rondo_collective_t it) { return it != RONDO_REDUCE_SCATTER && it != RONDO_ALL_GATHER; }
 
-/// With limits that are easy to pass.
+/// A registry with limits that are easy to exceed.
 inline constexpr std::array registry{
     rondo::Algorithm{RONDO_ALGORITHM_RING, 4096, everything, nullptr, nullptr},
     rondo::Algorithm{RONDO_ALGORITHM_TREE, 100'000, wholes, nullptr, nullptr},

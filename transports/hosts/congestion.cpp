@@ -16,7 +16,7 @@ namespace rondo::hosts {
 namespace {
 
 constexpr size_t name_bytes_max = 16;  // TCP_CA_NAME_MAX of the kernel
-constexpr size_t min_rtt_word = 37;    // tcpi_min_rtt of the kernel's tcp_info, where that of <netinet/tcp.h> has ended
+constexpr size_t min_rtt_word = 37;    // index of tcpi_min_rtt in the kernel's tcp_info, if <netinet/tcp.h> lacks it
 
 bool set(int socket, const std::string &name) {
   return ::setsockopt(socket, IPPROTO_TCP, TCP_CONGESTION, name.data(), static_cast<socklen_t>(name.size())) == 0;

@@ -23,15 +23,15 @@ namespace rondo::hosts {
 namespace {
 
 constexpr uint32_t preferred_slot_bytes = 16 * 1024;  // TCP takes this much with its header in one call
-constexpr uint32_t pair_slot_bytes = 512 * 1024;      // of two ranks (docs/lab/between-hosts.md)
-constexpr uint32_t pair_slot_count_of_verbs = 2;      // all are registered: many users may lock 8 MiB (ulimit -l)
-// Bounds of the memory of a rank's slots for messages, unless the slots have their smallest size already. Verbs
-// registers all slots, and other networks touch only the slots in use.
+constexpr uint32_t pair_slot_bytes = 512 * 1024;      // between two ranks only (docs/lab/between-hosts.md)
+constexpr uint32_t pair_slot_count_of_verbs = 2;      // all slots are registered, and ulimit -l is often 8 MiB
+// These bound the memory of a rank's slots for messages, unless the slots have their smallest size already. Verbs
+// registers all slots. Other networks touch only the slots in use.
 constexpr size_t registered_message_bytes_max = size_t{2} << 20, message_bytes_max = size_t{8} << 20;
 constexpr size_t message_slot_bytes_min = 4096;
 
-/// Returns true for two ranks. With verbs, each queue pair registers all slots and needs one in flight, but several
-/// pairs would share two large slots.
+/// Says whether slots are large: for two ranks, except over verbs with several queue pairs. Each queue pair registers
+/// all slots and needs one in flight, but there are only two large slots.
 bool wants_large_slots(const Spread &spread) {
   return spread.rank_count == 2 && (spread.network != NetworkChoice::verbs || spread.path_count == 1);
 }
@@ -42,7 +42,7 @@ ConnectionGeometry near_geometry(ConnectionGeometry geometry) {
   return geometry;
 }
 
-/// Derives a secret that only the ranks of this communicator know from one that all ranks of the job know.
+/// Returns a derived secret for the ranks of this communicator from the secret that all ranks of the job know.
 Secret secret_of(const char *use, const InitContext &context) {
   const Secret &job = context.secret;
   const std::string input = use + context.key_prefix;
@@ -52,7 +52,7 @@ Secret secret_of(const char *use, const InitContext &context) {
   return secret;
 }
 
-/// Returns, by rank, whether it is on another host.
+/// Says for each rank whether it is on another host.
 std::vector<bool> far_ranks(const GroupRequest &request) {
   std::vector<bool> far(request.rank_count);
   for (uint32_t rank = 0; rank < request.rank_count; ++rank)
@@ -60,7 +60,7 @@ std::vector<bool> far_ranks(const GroupRequest &request) {
   return far;
 }
 
-/// Makes the near ends of all links.
+/// Makes the near FIFOs of all links.
 Result<net::NearMemory> make_links(const GroupRequest &request, const Links &local) {
   const ConnectionGeometry geometry = near_geometry(local.geometry());
   RONDO_TRY_ASSIGN(auto memory, net::NearMemory::make(request.linked, local.channel_count(), geometry));
@@ -70,12 +70,12 @@ Result<net::NearMemory> make_links(const GroupRequest &request, const Links &loc
   return memory;
 }
 
-/// Returns, by rank, its host.
+/// Returns the host of each rank.
 std::vector<uint32_t> hosts_of(const GroupInfo &group) {
   return {group.node_of_ranks().begin(), group.node_of_ranks().end()};
 }
 
-/// Returns, by rank, its number among the ranks of this rank's host, or net::no_local.
+/// Returns each rank's number among the ranks of this host, or net::no_local for a rank of another host.
 std::vector<uint32_t> local_indices(const GroupRequest &request) {
   const GroupInfo &group = request.group;
   std::vector<uint32_t> indices(group.rank_count(), net::no_local);
@@ -93,12 +93,12 @@ net::JoinRequest join_request(const GroupRequest &request, const std::vector<boo
   return join;
 }
 
-/// Sends a whole slot each way over each connection of the data, and over the control plane's to a peer without one.
-/// After that control connections are ready to be used.
+/// Sends a whole slot each way over each data connection. A peer without a data connection gets it over the control
+/// connection. After that the control connections are ready for use.
 Result<void> fly_before(const GroupRequest &request, const MeshRequest &mesh_request, const Mesh &mesh,
                         size_t slot_bytes, Store &store) {
   std::string own_name = request.group.infos[request.rank].describe(request.rank);
-  // With several rails the peer's name has both addresses.
+  // If there are several rails, the name of the peer contains the addresses of both ends.
   if (mesh_request.rail_count() == 1) own_name += " at " + mesh_request.own_address(0);
   const PreflightRequest flight{own_name, slot_bytes, request.deadline_ns};
   std::vector<const net::PeerSocket *> sockets;
@@ -111,7 +111,7 @@ Result<void> fly_before(const GroupRequest &request, const MeshRequest &mesh_req
   return {};
 }
 
-/// Returns, by rank, whether this rank and that one are the first ranks of neighbour hosts.
+/// Says for each rank whether it and this rank are the first ranks of two neighbour hosts.
 std::vector<bool> controlled_ranks(const GroupRequest &request, const std::vector<uint32_t> &neighbours) {
   const auto host_of = request.group.node_of_ranks();
   const auto first_of = [&](uint32_t host) { return std::ranges::find(host_of, host) - host_of.begin(); };
@@ -121,8 +121,8 @@ std::vector<bool> controlled_ranks(const GroupRequest &request, const std::vecto
   return controlled;
 }
 
-/// Makes the control plane's part, and checks that whole slots pass. Every rank gets an error that names the pair that
-/// failed.
+/// Shares the control plane, and checks that whole slots pass. If a pair of ranks fails, every rank gets an error that
+/// names the pair.
 Result<net::ControlShare> check_and_share(const GroupRequest &request, const std::vector<uint32_t> &neighbours,
                                           const MeshRequest &mesh_request, Mesh &mesh, size_t slot_bytes,
                                           Store &store) {
@@ -153,14 +153,15 @@ ConnectionGeometry choose_slots(const Spread &spread, uint32_t channel_count, ui
   const auto for_ranks = [&](uint32_t rank_count) {
     return shm::choose_segment_shape(rank_count, channel_count, slot_count, slot_bytes).geometry;
   };
-  // The geometry is as if all ranks shared memory. Small slots grow as large as each host's and each rank's own memory
-  // allow. Two ranks have memory for larger ones, which take fewer calls of the network for each byte.
+  // Begins with the geometry of ranks that all share memory. Small slots then grow as far as the shared memory of each
+  // host and the memory of each rank allow. Two ranks have room for larger slots, which need fewer calls of the network
+  // for each byte.
   ConnectionGeometry geometry = for_ranks(spread.rank_count);
   if (slot_bytes != 0) return geometry;
   ConnectionGeometry larger = geometry;
   larger.slot_bytes =
       large ? pair_slot_bytes : std::min(preferred_slot_bytes, for_ranks(spread.host_ranks_max).slot_bytes);
-  const uint32_t remote_max = spread.rank_count - spread.host_ranks_min;  // ranks may be linked with all of them
+  const uint32_t remote_max = spread.rank_count - spread.host_ranks_min;  // the most ranks with which a rank has links
   while (larger.slot_bytes > geometry.slot_bytes &&
          net::NearMemory::bytes_for(remote_max, channel_count, near_geometry(larger)) > near_memory_bytes_max)
     larger.slot_bytes /= 2;
@@ -186,7 +187,7 @@ Result<std::unique_ptr<Transport>> connect(const GroupRequest &request, std::uni
   mesh_request.congestion = request.congestion;
   mesh_request.sockets_per_rail = request.network->needs_sockets ? request.settings.sockets : 0;
   RONDO_TRY_ASSIGN(Mesh mesh, connect_mesh(mesh_request, store));
-  // The control plane speaks first.
+  // The control plane's timeout ends first, so that its report comes before a loss of the data sockets.
   for (net::PeerSocket &each : mesh.data) each.patience_ns = request.settings.network_timeout_ns * 5 / 2;
 
   RONDO_TRY_ASSIGN(auto control, check_and_share(request, neighbours, mesh_request, mesh,

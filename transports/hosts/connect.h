@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Connects the ranks of a communicator that is on several hosts: shared memory inside of a host, a network between
-// them. The control plane is over TCP, whatever the network.
+// This file connects the ranks of a communicator on several hosts. The ranks of a host use shared memory, and a network
+// connects the hosts. The control plane uses TCP, whatever the network is.
 #pragma once
 
 #include <functional>
@@ -20,25 +20,25 @@
 
 namespace rondo::hosts {
 
-/// The infos of the group have the same number of network interfaces, one at least.
+/// The request to connect a group. The infos of all its ranks have the same number of network interfaces, at least one.
 struct GroupRequest : InitContext {
   std::vector<bool> linked{};  ///< by rank, whether collectives send to it on another host; equal at both ends
-  bool messages = false;       ///< each two ranks of different hosts have a link for messages; equal on all
+  bool messages = false;       ///< any two ranks of different hosts have a link for messages; equal on all
   const net::NetworkKind *network = nullptr;
-  std::vector<std::string> near_ib_devices{};  ///< of verbs
-  Congestion congestion{};                     ///< of TCP
-  /// Allocates slots of links to other hosts, if they are in memory of a device.
+  std::vector<std::string> near_ib_devices{};  ///< for verbs
+  Congestion congestion{};                     ///< for TCP
+  /// Allocates the slots of links to other hosts, if these slots are in device memory.
   std::function<Result<std::shared_ptr<const RdmaMemory>>(size_t bytes)> allocate_rdma_memory{};
-  uint32_t mesh_hosts_max = net::mesh_hosts_max;  ///< more hosts than that have control connections as in a ring
+  uint32_t mesh_hosts_max = net::mesh_hosts_max;  ///< with more hosts, control connections form a ring
 
-  /// Returns whether kernels of a device post to the links.
+  /// Says whether kernels of a device post to the links.
   [[nodiscard]] bool on_device() const { return settings.device != RONDO_DEVICE_HOST; }
 };
 
 /// The spread of a group's ranks over its hosts.
 struct Spread {
   uint32_t rank_count = 2;
-  uint32_t host_ranks_max = 1;  ///< of the host that has the most
+  uint32_t host_ranks_max = 1;  ///< of the host with the most ranks
   uint32_t host_ranks_min = 1;
   NetworkChoice network = NetworkChoice::automatic;
   uint32_t path_count = 1;
@@ -47,20 +47,20 @@ struct Spread {
 /// Returns the number of connections, or queue pairs, between two linked ranks.
 [[nodiscard]] uint32_t path_count(const Config &config);
 
-/// The most memory that a rank's near FIFOs take while slots are not at their smallest. All of it is registered with
-/// devices and network cards.
+/// The most memory that a rank's near FIFOs take, unless the slots already have their smallest size. All of it is
+/// registered with devices and network cards.
 inline constexpr size_t near_memory_bytes_max = size_t{32} << 20;
 
-/// Returns the slots of every link of a group on several hosts. They are equal inside of hosts and between them, since
-/// a plan is for slots of one size. A count or size that is not 0 is taken as it is.
+/// Returns the size and number of the slots of every link of a group on several hosts. They are equal within hosts and
+/// between hosts, because a plan is made for slots of one size. A count or size that is not 0 is kept.
 [[nodiscard]] ConnectionGeometry choose_slots(const Spread &spread, uint32_t channel_count, uint32_t slot_count,
                                               uint32_t slot_bytes);
 
-/// Returns the slots of links for messages, in hosts and between them, in a group whose other links have `geometry`.
+/// Returns the same for links for messages, if the group's other links have `geometry`.
 [[nodiscard]] ConnectionGeometry choose_message_slots(const ConnectionGeometry &geometry, NetworkChoice network,
                                                       uint32_t rank_count);
 
-/// Connects the ranks. `local` connects this host's ranks, with the geometry that all hosts have.
+/// Connects the ranks. `local` connects the ranks of this host, and has the geometry that all hosts have.
 [[nodiscard]] Result<std::unique_ptr<Transport>> connect(const GroupRequest &request, std::unique_ptr<Transport> local,
                                                          Store &store);
 

@@ -16,7 +16,7 @@ namespace {
 
 constexpr int socket_buffer_bytes = 1 << 20;
 
-/// Returns the descriptors in the order in which they are handed over.
+/// Returns the descriptors in the order in which they are passed.
 std::vector<int> descriptors_of(int memory, int bell, const std::vector<int> &sockets) {
   std::vector<int> descriptors{memory, bell};
   descriptors.insert(descriptors.end(), sockets.begin(), sockets.end());
@@ -73,7 +73,8 @@ Result<SharedControl> share_control(const ShareRequest &request, const std::vect
 
 Result<void> set_control_options(int socket, uint64_t network_timeout_ns) {
   const int on = 1, idle_s = net::idle_s;
-  // Beside the checks of the control plane: the kernel's own limit counts time in which this machine stood still.
+  // This is a backup for the checks of the control plane. The kernel's own limit counts time in which this machine
+  // stood still.
   const int timeout_ms = static_cast<int>(2 * network_timeout_ns / 1'000'000) + 3'000;
   const int whole_cell = net::cell_bytes;  // fewer bytes do not wake a reader
   if (::fcntl(socket, F_SETFL, O_NONBLOCK) != 0 ||

@@ -21,13 +21,13 @@ using MadeNetwork = Result<std::unique_ptr<net::Network>>;
 constexpr uint64_t trial_max_ns = 20'000'000'000;
 constexpr uint64_t unasked_ns = 500'000'000;  // most trials have ended by then
 
-/// The store while a network is tried. Its check() also reports that another rank has given up the trial, so that this
-/// rank does not wait for it.
+/// The store that a rank uses while it tries a network. Its check() also fails if another rank has given up the trial,
+/// so that this rank does not wait for that rank.
 class TrialStore final : public ForwardingStore {
  public:
   TrialStore(Store &store, std::string key) : ForwardingStore(store), key_(std::move(key)) {}
 
-  /// Notes that this rank gives up. The reason of the first rank that does so counts.
+  /// Reports to the other ranks that this rank gives up. The reason of the first such rank counts.
   void give_up(const Error &why, uint64_t deadline_ns) {
     static_cast<void>(put(key_, bytes_of(why.message), deadline_ns));
   }
@@ -50,7 +50,7 @@ class Maker {
   Maker(const GroupRequest &request, const net::JoinRequest &join, net::NearMemory &memory, Store &store)
       : request_(request), join_(join), memory_(memory), store_(store) {}
 
-  /// Puts slots in memory of the device, if the network may reach that. Keeps the outcome.
+  /// Puts slots into device memory, if the network may be able to reach it. Stores the outcome.
   void take_device_memory() {
     if (!request_.network->reaches_devices || memory_.links().empty()) return;
     auto allocated = request_.allocate_rdma_memory(memory_.device_bytes());
@@ -101,7 +101,7 @@ class Maker {
     return std::move(*made);
   }
 
-  /// Takes over the outcome, after the network has registered the memory.
+  /// Stores the final outcome, after the network has registered the memory.
   void settle(const net::Network &network) {
     if (outcome_.ok()) outcome_ = network.takes_device_memory();
     if (!outcome_.ok()) memory_.set_device_memory(nullptr);
@@ -117,9 +117,10 @@ class Maker {
     return std::ranges::find(all, uint8_t{1}) != all.end();
   }
 
-  /// Returns null if some rank could not make it. Then this rank has no slots in its device any more.
+  /// Makes the network with device slots. Returns null if some rank could not make it. After that this rank has no
+  /// device slots.
   MadeNetwork try_with_device_memory() {
-    assert(!request_.network->needs_sockets);  // which a first network would have used up
+    assert(!request_.network->needs_sockets);  // the first network would have used the sockets up
     net::JoinRequest join = join_;
     const uint64_t begun_ns = now_ns();
     const uint64_t half_ns = (request_.deadline_ns - std::min(begun_ns, request_.deadline_ns)) / 2;
@@ -157,9 +158,9 @@ class Maker {
   const net::JoinRequest &join_;
   net::NearMemory &memory_;
   Store &store_;
-  std::shared_ptr<const RdmaMemory> device_;  ///< null: there is none
-  Result<void> outcome_;                      ///< of slots in memory of the device
-  bool trial_failed_ = false;                 ///< of a network with them
+  std::shared_ptr<const RdmaMemory> device_;  ///< null if there is none
+  Result<void> outcome_;                      ///< whether slots are in device memory, or why not
+  bool trial_failed_ = false;                 ///< true if a network with device slots could not be made
 };
 
 }  // namespace

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// This function decides where a rank's slots of links to other hosts are. They are in memory of its device, if that was
-// asked for and is possible, otherwise of its host.
+// This function decides where a rank has the slots of its links to other hosts: in device memory if that is requested
+// and possible, otherwise in host memory.
 #pragma once
 
 #include <memory>
@@ -11,10 +11,10 @@
 
 namespace rondo::hosts {
 
-/// Makes the network of `memory`'s links, which have slots in memory of the device afterwards or have not. Every rank
-/// calls it. With DeviceSlots::on all ranks get the error of the first rank that cannot have such slots. With
-/// `automatic` a rank that cannot have them uses slots of its host. If some rank cannot make the network while any has
-/// such slots, all make it once more without them.
+/// Makes the network of the links in `memory`, and decides whether their slots are in device memory. Every rank calls
+/// it. With DeviceSlots::on, if a rank cannot have device slots, all ranks get the error of the first such rank. With
+/// `automatic`, such a rank uses host memory. If a rank cannot make the network while any rank has device slots, all
+/// ranks make it again without device slots.
 [[nodiscard]] Result<std::unique_ptr<net::Network>> make_network(const GroupRequest &request,
                                                                  const net::JoinRequest &join,
                                                                  std::vector<net::PeerSocket> sockets,

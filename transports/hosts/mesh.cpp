@@ -34,10 +34,10 @@ constexpr uint64_t stranger_patience_ns = 5'000'000'000;
 constexpr size_t strangers_max = 256;
 constexpr int listen_backlog = 1024;
 constexpr uint64_t retry_ns = 20'000'000;
-constexpr uint64_t exchange_ns = 500'000'000;  // for a visitor to prove itself where no descriptor is left
+constexpr uint64_t exchange_ns = 500'000'000;  // time for a visitor to prove itself, if no descriptor is left
 constexpr uint64_t look_ms = 100;
 constexpr uint64_t connect_patience_ns = 16'000'000'000;  // lost first packets come again after 1, 3, 7 and 15 s
-constexpr uint64_t acceptor_more_ns = 2'000'000'000;       // the connecting end can report more of what went wrong
+constexpr uint64_t acceptor_more_ns = 2'000'000'000;       // so that the connecting end, which knows more, fails first
 
 wire::Challenge challenge_of(uint32_t rank, uint32_t purpose) {
   wire::Challenge challenge = wire::random_challenge();
@@ -53,7 +53,7 @@ int poll_timeout_ms(uint64_t until_ns) {
   return until_ns <= now ? 0 : static_cast<int>(std::min<uint64_t>((until_ns - now) / 1'000'000 + 1, look_ms));
 }
 
-/// The patience with a peer: until the deadline, or until the store knows why the group is never complete.
+/// A limit of waiting for a peer: the deadline, or that the store knows why the group cannot become complete.
 struct Patience {
   uint64_t deadline_ns;
   Store &store;
@@ -65,7 +65,7 @@ struct Patience {
   }
 };
 
-/// Sends or receives all of it; the socket does not block.
+/// Sends or receives all bytes on a non-blocking socket.
 template <class Transfer>
 Result<void> transfer_all(int socket, short event, size_t bytes, const Patience &patience, const Transfer &transfer) {
   for (size_t done = 0; done < bytes;) {
@@ -93,7 +93,7 @@ Result<void> receive_all(int socket, std::span<std::byte> bytes, const Patience 
   });
 }
 
-/// Connects to `address`, from the own address `from`, or from any that leads there if it is empty.
+/// Connects to `address` from this host's address `from`. If `from` is empty, the system chooses it.
 Result<FileDescriptor> connect_once(const SocketAddress &address, const std::string &from,
                                     const Congestion &congestion, const Patience &patience) {
   FileDescriptor socket(::socket(address.get()->sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
@@ -116,7 +116,7 @@ Result<FileDescriptor> connect_once(const SocketAddress &address, const std::str
   return socket;
 }
 
-/// Replaces the interface of a link-local address, whose name differs on another host.
+/// Sets the interface of a link-local address to this host's interface, because its name differs between hosts.
 Endpoint seen_from(const std::string &own, Endpoint endpoint) {
   const size_t own_scope = own.find('%'), scope = endpoint.host.find('%');
   if (own_scope != std::string::npos && scope != std::string::npos)
@@ -124,7 +124,7 @@ Endpoint seen_from(const std::string &own, Endpoint endpoint) {
   return endpoint;
 }
 
-/// Returns the keys of both directions of a connection, of which this rank is the `own` end of the handshake.
+/// Returns the keys for both directions of a connection. This rank is the `own` end of the handshake.
 net::FrameKeys frame_keys(const MeshRequest &request, wire::Role own, const wire::Challenge &client,
                           const wire::Challenge &server) {
   const wire::Role other = own == wire::Role::client ? wire::Role::server : wire::Role::client;
@@ -136,7 +136,7 @@ struct Connection {
   net::FrameKeys keys;
 };
 
-/// Connects and proves itself. Each of several rails binds its own address, by which routes distinguish them.
+/// Connects and proves itself. With several rails, each socket binds its rail's address, so that routes differ.
 Result<Connection> introduce(const MeshRequest &request, const Endpoint &endpoint, uint32_t purpose, Store &store) {
   const Patience patience{request.deadline_ns, store};
   const std::string &own_address = request.own_address(rail_of(request, purpose));
@@ -171,7 +171,7 @@ struct Visitor {
 
 enum class VisitOutcome { pending, stranger, member };
 
-/// Takes what has arrived; `input` never grows beyond what a handshake has.
+/// Takes what has arrived. `input` never holds more bytes than a handshake has.
 VisitOutcome advance(Visitor &visitor, const MeshRequest &request) {
   const size_t wanted = visitor.answered ? wire::proof_bytes : hello_bytes;
   std::array<std::byte, hello_bytes> buffer;
@@ -209,7 +209,7 @@ Result<FileDescriptor> listen_on(const std::string &host, const Congestion &cong
   return listener;
 }
 
-/// Returns "rank 2 (host b, process 17)", with its rail where there are several.
+/// Returns "rank 2 (host b, process 17)". With several rails the name includes the rail.
 std::string name_of(const MeshRequest &request, uint32_t rank, uint32_t purpose) {
   const uint32_t rail = rail_of(request, purpose);
   const RankInfo &info = request.group.infos[rank];
@@ -266,12 +266,12 @@ class Acceptor {
     ::poll(descriptors.data(), descriptors.size(), poll_timeout_ms(paused ? accept_again_ns_ : request_.deadline_ns));
   }
 
-  /// Accepts visitors. Where descriptors run out, old visitors give way; without any, no rank can join this one.
+  /// Accepts visitors. If descriptors run out, it closes the oldest visitors. Without any, no rank can join.
   Result<void> accept_all(const FileDescriptor &listener) {
     for (size_t count = 0; count < strangers_max; ++count) {
       FileDescriptor socket(::accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
       const int why = socket.valid() ? 0 : errno;
-      pollfd waiting{listener.get(), POLLIN, 0};  // without a descriptor accept() fails even where nobody waits
+      pollfd waiting{listener.get(), POLLIN, 0};  // without a free descriptor accept() fails even if nobody waits
       if (why != 0 && (!ran_out(why) || ::poll(&waiting, 1, 0) <= 0)) return {};
       if (why != 0 && visitors_.empty()) return system_error("accept of a rank of another host", why);
       const bool waits = why != 0 && now_ns() - visitors_.front().came_ns < exchange_ns;
@@ -286,7 +286,7 @@ class Acceptor {
     return {};
   }
 
-  /// Returns false for a rank that does not exist, or that is connected already.
+  /// Adds the visitor to the mesh. Returns false if its rank does not exist, or is connected already.
   bool admit(Visitor &visitor, Mesh &mesh) {
     const auto rank = number_at<uint32_t>(visitor.theirs.data() + claim_offset);
     const auto purpose = number_at<uint32_t>(visitor.theirs.data() + claim_offset + 4);
@@ -323,10 +323,10 @@ class Acceptor {
   const uint32_t purpose_count_;
   uint64_t accept_again_ns_ = 0;
   std::vector<Visitor> visitors_;
-  std::vector<bool> came_;  ///< [rank * purpose_count_ + purpose]
+  std::vector<bool> came_;  ///< has it connected? [rank * purpose_count_ + purpose]
 };
 
-/// Returns the endpoints by rank and rail. The addresses are known; the system has chosen the ports.
+/// Exchanges the ports that the system has chosen. Returns the endpoints by rank and rail.
 Result<std::vector<std::vector<Endpoint>>> exchange_ports(const MeshRequest &request, const std::vector<Endpoint> &own,
                                                           Store &store) {
   Bytes bytes;
@@ -352,14 +352,14 @@ Result<Connection> connect_peer(const MeshRequest &request, const Mesh &mesh, ui
   for (;;) {
     auto connection = introduce(request, theirs, purpose, store);
     if (connection.ok()) return connection;
-    RONDO_TRY(store.check());  // why the group fails comes before what follows from it
+    RONDO_TRY(store.check());  // the reason why the group fails is reported before its consequences
     Error error = std::move(connection).error();
-    // If strangers have filled the listener's queue, it refuses or cuts. Retry while there is time.
+    // If strangers have filled the listener's queue, it refuses or cuts connections. Then retry while there is time.
     if (error.status == RONDO_ERROR_REMOTE && now_ns() + retry_ns < request.deadline_ns) {
       sleep_for_ns(retry_ns);
       continue;
     }
-    if (error.status == RONDO_ERROR_OUT_OF_RESOURCES) return error;  // this rank's affair, and not the peer's
+    if (error.status == RONDO_ERROR_OUT_OF_RESOURCES) return error;  // concerns this rank, and not the peer
     error.peer = static_cast<int32_t>(peer);
     error.message = request.group.infos[request.rank].describe(request.rank) + " at " + request.own_address(rail) +
                     " cannot connect to " + request.group.infos[peer].describe(peer) + " at " +
@@ -381,10 +381,10 @@ Result<Mesh> connect_mesh(const MeshRequest &request, Store &store) {
     listeners.push_back(std::move(listener));
   }
   RONDO_TRY_ASSIGN(mesh.endpoints, exchange_ports(request, own, store));
-  // All ranks listen by now, so a connection that does not succeed soon never will.
+  // All ranks listen by now, so a connection that does not succeed soon never succeeds.
   MeshRequest soon = request;
   soon.deadline_ns = std::min(request.deadline_ns, now_ns() + connect_patience_ns);
-  // A rank connects to lower ranks only, and waits for them, so there is no circle.
+  // Until a rank has connected to all lower ranks, it waits for lower ranks only, so there is no circle.
   for (uint32_t peer = 0; peer < request.rank; ++peer) {
     for (uint32_t purpose = 0; purpose < purpose_count(request); ++purpose) {
       if (!request.has(peer, purpose)) continue;

@@ -18,7 +18,7 @@
 namespace rondo::hosts {
 namespace {
 
-constexpr uint64_t stall_limit_ns = 5'000'000'000;  // lost packets are sent again within 1 s, a few times over
+constexpr uint64_t stall_limit_ns = 5'000'000'000;  // the kernel repeats a lost packet several times within this time
 constexpr int look_ms = 200;
 constexpr size_t block_bytes = 16 * 1024;
 
@@ -61,7 +61,7 @@ Error Pair::broken(const PreflightRequest &request, const std::string &how) cons
   return error;
 }
 
-/// Sends and receives as much as does not block. Both ends send at once, so neither waits for the other.
+/// Sends and receives as much as possible without blocking. Both ends send at once, so neither waits for the other.
 Result<void> Pair::advance(const PreflightRequest &request) {
   std::array<std::byte, block_bytes> block;
   while (sent_ < slot_bytes_) {
@@ -73,7 +73,7 @@ Result<void> Pair::advance(const PreflightRequest &request) {
     sent_ += static_cast<size_t>(moved);
     moved_ns_ = now_ns();
   }
-  while (received_ < slot_bytes_) {  // never what comes after it
+  while (received_ < slot_bytes_) {  // reads nothing beyond the slot
     const size_t bytes = std::min(block.size(), slot_bytes_ - received_);
     const ssize_t moved = ::recv(peer_.socket.get(), block.data(), bytes, MSG_DONTWAIT);
     if (moved == 0) return broken(request, "the other end has closed the connection");
@@ -118,7 +118,7 @@ Result<void> preflight(const std::vector<const net::PeerSocket *> &sockets, cons
   for (const net::PeerSocket *socket : sockets) pairs.emplace_back(*socket, request.slot_bytes);
   std::vector<pollfd> descriptors;
   StoreWatch watch(store);
-  for (;;) {  // bounded by the slots, or by the time in which nothing moves
+  for (;;) {  // ends when all slots are through, or nothing moves
     descriptors.clear();
     for (Pair &pair : pairs) {
       if (auto broken = pair.advance(request); !broken.ok()) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Before a communicator over several hosts is made: a whole slot each way over each connection. A handshake is a few
-// small packets, which pass where large ones are lost; without this, the first large message would hang.
+// This check runs before a communicator over several hosts is complete. It sends a whole slot each way over each
+// connection. A handshake has only small packets, which may pass where large ones are lost. Without this check, the
+// first large message would hang.
 #pragma once
 
 #include <string>
@@ -17,9 +18,9 @@ struct PreflightRequest {
   uint64_t deadline_ns = 0;
 };
 
-/// Moves a whole slot each way; both ends call it, right after the handshake. RONDO_ERROR_TIMEOUT: nothing has moved
-/// for 5 s between this rank and the peer that the error names. It ends early with what the store knows of the group's
-/// failure.
+/// Sends a whole slot each way; both ends call it right after the handshake. RONDO_ERROR_TIMEOUT: nothing has moved for
+/// 5 s between this rank and the peer that the error names. If the group fails meanwhile, it returns the error that the
+/// store knows.
 [[nodiscard]] Result<void> preflight(const std::vector<const net::PeerSocket *> &sockets,
                                      const PreflightRequest &request, Store &store);
 

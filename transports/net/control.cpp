@@ -18,17 +18,17 @@ namespace rondo::net {
 namespace {
 
 constexpr uint64_t farewell_look_ns = 200'000;
-constexpr uint64_t failure_repeats = 5;  // heartbeats that repeat it
+constexpr uint64_t failure_repeats = 5;  // heartbeats that repeat a failure
 constexpr uint32_t locked_out_max = 100;
 static_assert(failure_repeats + 1 <= ControlLines::failure_max - ControlLines::unheard_max);
 
-/// Describes why a connection is lost. `error` is errno, or 0 if the other end closed it.
+/// Describes why a connection is lost. `error` is errno, or 0 if the other end closed the connection.
 std::string reason_of(int error, uint64_t timeout_ns) {
   switch (error) {
     case 0:
     case EPIPE:
       return " has ended";
-    case ECONNRESET:  // the kernel resets connections of a process that ended with unread data, too
+    case ECONNRESET:  // also after the end of a process with unread data
       return " has ended, or its control connection was reset";
     case ECONNABORTED:
       return " cannot be reached any more: this system closed its control connection, as `ss -K` does";
@@ -101,33 +101,33 @@ void Control::tell_status() {
 
 void Control::tell_leaving() {
   const std::lock_guard own(mutex_);
-  someone_died_ |= look_for_dead(true);  // from a rank that has ended the lock is taken over
+  someone_died_ |= look_for_dead(true);  // so that the lock of an ended rank can be taken over
   const ControlLock lock(header(), index_, tell_patience_ns, ended_);
   if (!lock.held()) return;
   if (parts_.local->failed() && header().failure_told == 0) send_failure();
   if (is_deserted()) return say_farewell();
   const Cell cell = own_status(index_ / statuses_max);
   for (const uint32_t host : overlay_.neighbours(host_)) lines_.send(host, cell);
-  news_.call_due(UINT64_MAX);  // the others of its host may end without a word
+  news_.call_due(UINT64_MAX);  // the other ranks of this host may end without a report
   news_.tell(lines_);
 }
 
-/// All ranks of this host have left or ended.
+/// Says whether all ranks of this host have left or ended.
 bool Control::is_deserted() const {
   for (uint32_t index = 0; index < local_ranks_.size(); ++index)
     if (!ended_[index] && parts_.local->state(index) != RankState::left) return false;
   return true;
 }
 
-/// Repeats the last updates until they have arrived, because no rank will send them later. What the other hosts have
-/// not acknowledged may be lost. The kernel sends nothing again if received bytes are unread when the connection is
-/// closed, or if the network goes with its last process, as a container's does. So this waits for acknowledgements, for
-/// a while. If several ranks leave at once, each may find that it is the last. It is reported once.
+/// Repeats the last updates until they are acknowledged or the patience is over, because no rank of this host can send
+/// them later. An unacknowledged update may be lost in two cases: the connection is closed while received bytes are
+/// unread, or a container's network ends with its last process. If several ranks leave at once, each may find that it
+/// is the last one. Still, the updates are sent only once.
 void Control::say_farewell() {
   const uint64_t begun_ns = now_ns();
   if (parts_.local->failed()) send_failure();  // a full connection may have left it out
   bool done = false;
-  while (!done) {  // ends with the patience
+  while (!done) {  // ends after tell_patience_ns
     done = tell_farewell();
     for (const uint32_t host : overlay_.neighbours(host_)) done &= lines_.has_arrived(host);
     if (now_ns() - begun_ns >= tell_patience_ns) return;
@@ -135,11 +135,11 @@ void Control::say_farewell() {
   }
 }
 
-/// Says farewell to all neighbours. Returns false if a connection was full.
+/// Sends the last updates to all neighbours. Returns false if a connection was full.
 bool Control::tell_farewell() {
   const uint64_t limit = std::max(ControlLines::failure_max + own_cells(), ControlLines::buffered_max);
-  // First sends the updates that other hosts can only get through this host. When this host has left, the hosts that it
-  // joined are seen as parted.
+  // Updates that other hosts can only get through this host are sent first. Once this host has left, no path leads over
+  // it.
   news_.call_due(UINT64_MAX);
   news_.tell(lines_, limit - own_cells());
   bool done = true;
@@ -156,7 +156,7 @@ bool Control::tell_farewell() {
 void Control::pass_on_failure() {
   if (memory::load_acquire(header().failure_told) != 0) return;
   const std::lock_guard own(mutex_);
-  someone_died_ |= look_for_dead(true);  // as above
+  someone_died_ |= look_for_dead(true);  // so that the lock of an ended rank can be taken over
   const ControlLock lock(header(), index_, tell_patience_ns, ended_);
   if (lock.held() && header().failure_told == 0) send_failure();
 }
@@ -187,13 +187,13 @@ void Control::step(uint64_t now_ns) {
   if (lock.held()) serve(now_ns, std::exchange(someone_died_, false));
 }
 
-/// Returns true if the process of a rank of this host has ended since the last check. `all`: processes without a
-/// handle, too.
+/// Returns true if the process of a rank of this host has ended since the last check. If `all`, checks processes
+/// without a handle, too.
 bool Control::look_for_dead(bool all) {
   const bool fired = ::poll(processes_.data(), processes_.size(), 0) > 0;
   if (!fired && !all) return false;
   for (pollfd &process : processes_)
-    if (process.revents != 0) process.fd = -1;  // reported once: it would wake the sentinel for ever
+    if (process.revents != 0) process.fd = -1;  // report it once: it would wake the sentinel again and again
   bool found = false;
   for (const uint32_t index : parts_.local->find_dead()) {
     found |= !ended_[index];
@@ -214,15 +214,15 @@ void Control::serve(uint64_t now_ns, bool someone_died) {
     RemoteHost &peer = parts_.share.memory.host(host);
     if (peer.lost == 0) receive(host);
     if (peer.lost == 0 && peer.send_error != 0) news_.lose(host, static_cast<int>(peer.send_error));
-    // Runs before the next heartbeat is sent. So when its first check finds a heartbeat unacknowledged, that heartbeat
-    // was sent one interval ago.
+    // This runs before the next heartbeat is sent. So if the first check finds an unacknowledged heartbeat, that
+    // heartbeat was sent one interval ago.
     if (beats && peer.lost == 0 && lines_.is_silent(host, now_ns)) {
       news_.lose(host, ETIMEDOUT);
       lines_.give_up(host);
     }
     if (peer.lost == 0) static_cast<void>(lines_.send_rest(host));
   }
-  // Runs before the other updates, so that a failure is sent before the report that a rank left because of it.
+  // This runs before the other updates, so a failure is sent before the report that a rank left because of it.
   const uint64_t told = shared.failure_told;
   if (parts_.local->failed() && (told == 0 || (beats && told <= failure_repeats))) send_failure();
   const bool asked = memory::load_sync(shared.tell) != 0 && memory::exchange_if(shared.tell, 1, 0);
@@ -243,7 +243,7 @@ void Control::send_status() {
   }
 }
 
-/// Returns the states of the ranks of this host from `which` * statuses_max on.
+/// Returns the states of the ranks of this host, from rank number `which` * statuses_max on.
 Cell Control::own_status(size_t which) const {
   std::array<RankNews, statuses_max> statuses;
   const size_t first = which * statuses_max, count = std::min<size_t>(local_ranks_.size() - first, statuses_max);
@@ -272,7 +272,7 @@ void Control::receive(uint32_t neighbour) {
   if (ended) news_.lose(neighbour, *ended);
 }
 
-/// Returns false if nothing that arrives can be understood any more.
+/// Handles a cell. Returns false if nothing that arrives on this connection can be understood any more.
 bool Control::take(uint32_t neighbour, ByteReader cell) {
   const auto magic = cell.number<uint32_t>();
   const auto kind = static_cast<CellKind>(cell.number<uint32_t>());
@@ -339,7 +339,8 @@ void Control::watch(std::vector<pollfd> &descriptors) const {
   const std::lock_guard own(mutex_);
   for (const pollfd &process : processes_)
     if (process.fd >= 0) descriptors.push_back(process);
-  // As long as a stopped rank has the lock, events there would wake this rank again and again.
+  // If a stopped rank holds the lock, this rank does not watch the connections: their events would wake it again and
+  // again.
   if (!is_to_serve(now_ns()) || locked_out_ >= locked_out_max) return;
   descriptors.push_back({parts_.share.bell.get(), POLLIN, 0});
   for (const uint32_t host : overlay_.neighbours(host_))

@@ -1,22 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
-// The control plane holds what is known about the ranks of other hosts. Up to 64 hosts, each two of them have a
-// connection. Above that, each host has one with each neighbour in a ring (overlay.h), and hosts pass on what they hear
-// (news.h). What arrives lies in memory that the ranks of a host share (control_memory.h), so all of them know it at
-// once.
+// The control plane holds what is known about the ranks of other hosts. Up to 64 hosts, each pair of hosts has a
+// connection. With more, each host is connected with its neighbours in a ring (overlay.h), and hosts pass updates on
+// (news.h). What arrives is stored in memory that the ranks of a host share (control_memory.h), so all of them know it
+// at once.
 //
-// The sentinel of the host's lowest rank that lives and has not left serves the connections. If it is stopped and
-// nobody has served for stand_in_ns, another one does until it is back. A rank itself says under the lock what cannot
-// wait: that it left, a failure, or a question.
+// The connections of a host are served by one sentinel, which belongs to the lowest rank that lives and has not left.
+// If that rank is stopped and nobody has served for stand_in_ns, another rank of the host serves until the first one is
+// back. Three things cannot wait for the serving rank: that a rank left, a failure, and a question. A rank sends these
+// itself, under the lock.
 //
-// Lag      Hosts report a rank's state every heartbeat, and the operation that it entered when somebody asks.
-// Life     A rank has departed when it says so. When its process ends without that, the other ranks of its host see and
-//          report it. When a connection ends, the last process of the host has ended, and with it all its ranks that
-//          had not left. In a ring, that holds when the last path to the host has ended. A cut cable is silent:
-//          heartbeats that nobody acknowledges for a second end the connection. A stopped process is late, not dead:
-//          its host acknowledges. Heartbeats pause when unread ones could fill its buffer: then keepalive probes find a
-//          cut cable.
-// Far      Questions and answers between hosts that are no neighbours take a shortest path, from host to host. A clock
-//          is measured against the neighbour on the path to rank 0's host, which adds what it has measured itself.
+// Lag      A host reports the states of its ranks at each heartbeat. It reports what a rank entered when it is asked.
+// Life     A rank that leaves reports that. If its process ends without such a report, the other ranks of its host see
+//          the end and report it. When a connection ends, the last process of the host has ended. So all ranks of the
+//          host that had not left are dead. In a ring, this holds when the last path to the host has ended.
+//          A cut cable sends no signal: a connection ends when heartbeats stay unacknowledged for a second. A stopped
+//          process is late, not dead: its kernel still acknowledges. Heartbeats pause before unread ones could fill the
+//          receiver's buffer. From then on keepalive probes detect a cut cable.
+// Far      If hosts are not neighbours, questions and answers take a shortest path from host to host. A host measures
+//          its clock against the neighbour on the path to rank 0's host. That neighbour adds its own measurement.
 #pragma once
 
 #include <poll.h>
@@ -42,11 +43,11 @@ namespace rondo::net {
 
 inline constexpr uint64_t stand_in_ns = 450'000'000;
 
-/// The ranks of a host hold these in common.
+/// The handles that the ranks of a host share for the control plane.
 struct ControlShare {
   ControlMemory memory;
   FileDescriptor bell;                   ///< an eventfd: wakes the rank that serves
-  std::vector<FileDescriptor> sockets;  ///< by host; none of those that are no neighbours
+  std::vector<FileDescriptor> sockets;  ///< by host; only neighbours have one
 };
 
 struct RankStatus {
@@ -55,54 +56,58 @@ struct RankStatus {
   uint64_t completed = 0;
 };
 
-/// Any thread.
+/// Serves and queries the control plane for one rank. Any thread may call it.
 class Control {
  public:
   struct Parts {
     uint32_t rank = 0;
     std::vector<uint32_t> host_of;  ///< by rank
-    Ranks *local = nullptr;         ///< of this host, counted as host_of has them; outlives the control plane
+    Ranks *local = nullptr;         ///< ranks of this host, numbered as in host_of; outlives the control plane
     ControlShare share;
-    /// Called with each better measurement of the clock of rank 0's host; null if that is this host.
+    /// Receives each better measurement of the clock of rank 0's host. It is null on that host.
     std::function<void(const ClockOffset &)> clock_measured{};
-    uint32_t mesh_max = mesh_hosts_max;  ///< more hosts than that are a ring
+    uint32_t mesh_max = mesh_hosts_max;  ///< with more hosts, they form a ring
     Settings settings{};
   };
   explicit Control(Parts parts);
 
   [[nodiscard]] RankStatus status(uint32_t peer) const;
-  /// Returns what `peer` has entered. Asks if that is not known yet; call it again later then.
+  /// Returns what `peer` has entered as `operation`. If that is not known yet, returns nothing and asks; call it again
+  /// later.
   [[nodiscard]] std::optional<OperationInfo> entered(uint32_t peer, uint64_t operation);
-  /// Returns what `peer`, on another host, says of its messages with this rank in one direction: not from before
-  /// `since_ns`. Asks if that is not known yet; call it again later then.
+  /// Returns the report of `peer`, a rank of another host, on its messages with this rank in one direction. The report
+  /// is not older than `since_ns`. If there is none yet, returns nothing and asks; call it again later.
   [[nodiscard]] std::optional<MessageReport> pair(uint32_t peer, bool sends, uint64_t message, uint64_t since_ns);
-  /// Returns the notes of `peer`, on another host, that have arrived, and asks for others now and then.
+  /// Returns the notes of `peer`, a rank of another host, that have arrived. Now and then it asks for newer ones.
   [[nodiscard]] std::vector<Note> notes(uint32_t peer);
-  /// Sends a note of this rank to all other hosts, within the limits of tell_entered().
+  /// Sends a note of this rank to all other hosts. The limits of tell_entered() apply.
   void tell_note(const Note &note);
   /// Appends the ranks of other hosts whose process ended while they were alive.
   void add_dead(std::vector<uint32_t> &dead) const;
   /// Says whether `peer` has ended, or said that it left.
   [[nodiscard]] bool gone(uint32_t peer) const;
-  /// Returns the end of `peer` in words: " has ended", " gave no answer for 1.0 s".
+  /// Returns words that follow the name of `peer` and say how it ended, such as " has ended".
   [[nodiscard]] std::string why_dead(uint32_t peer) const;
-  /// Returns whether the control connection with the host of `peer` was reset before that rank left. The rank may live.
-  /// In a ring of hosts this is no loss, so the result is false.
+  /// Says whether the control connection with the host of `peer` was reset before that rank left. The rank may still
+  /// live. In a ring of hosts a reset connection is no loss, so the result is false.
   [[nodiscard]] bool was_reset(uint32_t peer) const;
 
-  /// Sends what this rank has entered to all other hosts, which would otherwise have to ask. It leaves a host out if a
-  /// full connection keeps the record from it, and all of them if another rank holds the lock for too long.
+  /// Sends what this rank has entered to all other hosts, so that they need not ask. It skips a host whose connection
+  /// is full. It sends nothing if another rank holds the lock for too long.
   void tell_entered(uint64_t operation, const OperationInfo &what);
-  /// Sends the state of this host's ranks to all others, now or, if another rank serves at this moment, soon.
+  /// Sends the states of this host's ranks to all others. If another rank serves at this moment, that rank sends them
+  /// soon.
   void tell_status();
-  /// Reports to the other hosts that this rank has left; they know it when this returns. It leaves a host out if a full
-  /// connection or the host's silence keeps the report from it for 0.5 s. If a stopped rank holds the lock for as long,
-  /// that rank reports it when it goes on. The last rank of a host also waits, within that time, until the kernels of
-  /// the other hosts have acknowledged it.
+  /// Reports to the other hosts that this rank has left. They know it when this call returns, with two exceptions:
+  /// - It skips a host if a full connection or the host's silence keeps the report from it for 0.5 s.
+  /// - If a stopped rank holds the lock for 0.5 s, that rank sends the report when it continues.
+  ///
+  /// The last rank of a host also waits, within that time, until the kernels of the other hosts have acknowledged the
+  /// report.
   void tell_leaving();
   /// Reports the communicator's failure to the other hosts, within the same limits.
   void pass_on_failure();
-  /// Takes what has arrived and sends what is due, if this rank is to serve.
+  /// Takes in what has arrived and sends what is due, if it is this rank's turn to serve.
   void step(uint64_t now_ns);
   void watch(std::vector<pollfd> &descriptors) const;
 
@@ -119,7 +124,7 @@ class Control {
   [[nodiscard]] bool is_deserted() const;
   void say_farewell();
   bool tell_farewell();
-  /// Returns the number of cells that the states of this host's ranks take.
+  /// Returns the number of cells that the states of this host's ranks need.
   [[nodiscard]] size_t own_cells() const { return (local_ranks_.size() + statuses_max - 1) / statuses_max; }
   [[nodiscard]] Cell own_status(size_t which) const;
   void send_status();
@@ -146,16 +151,16 @@ class Control {
 
   const Parts parts_;
   const uint32_t host_;
-  std::vector<uint32_t> local_ranks_;  ///< of this host, ascending
+  std::vector<uint32_t> local_ranks_;  ///< ranks of this host, ascending
   const Overlay overlay_;
   ControlLines lines_;
   News news_;
-  uint32_t index_ = 0;                 ///< of this rank in local_ranks_
-  mutable std::mutex mutex_;           ///< of this rank's threads; guards what follows, and is taken before the lock
-  std::vector<pollfd> processes_;      ///< by index, of the others' processes; -1 if ended, or if none is to be watched
+  uint32_t index_ = 0;                 ///< this rank's index in local_ranks_
+  mutable std::mutex mutex_;           ///< of this rank's threads; taken before the lock, it protects the next members
+  std::vector<pollfd> processes_;      ///< by index, handles of other processes; -1 if ended or not watched
   std::vector<bool> ended_;            ///< by index: the process has ended
   bool someone_died_ = false;          ///< since this rank last served
-  uint32_t locked_out_ = 0;            ///< steps in a row in which another rank had the lock
+  uint32_t locked_out_ = 0;            ///< steps in a row that found the lock held by another rank
 };
 
 }  // namespace rondo::net

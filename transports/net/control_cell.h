@@ -1,33 +1,34 @@
 // SPDX-License-Identifier: Apache-2.0
-// This file defines what hosts say to each other over a control connection: one thing in each cell, see
-// control_memory.h. Numbers are little-endian; the rest of a cell is zero.
+// This file defines the cells that hosts send each other over a control connection (control_memory.h). A cell says one
+// thing. Numbers are little-endian, and the rest of a cell is zero.
 //
 // Cell     magic u32 | kind u32 | body
 //   status   count u32 | count x: rank u32 | state u32 | entered u64 | completed u64
 //            The states of ranks of the sender's host, at every heartbeat and when the state of one changes. In a ring
-//            of hosts also what the sender heard of other ranks.
+//            of hosts, the cell also reports ranks of other hosts.
 //   ask      rank u32 | operation u64 | asker u32 | hops u32
-//            The asker is the host that wants to know. Hops: how often the question may still be passed on.
+//            Asks what `rank` called as `operation`. The asker is the host that asks. The question may be passed on
+//            `hops` more times.
 //   record   rank u32 | operation u64 | asker u32 | hops u32 | signature | plan choice | history
-//            The answer: a cell for the operation, and one for each of the RemoteRank::record_count - 1 operations
-//            before it that were entered and are kept.
+//            The answer to ask: one cell for the operation, and one for each of the RemoteRank::record_count - 1
+//            operations before it, as far as they were entered and are kept.
 //   clock    asked u64 | received u64 | answered u64 | offset u64 | uncertainty u64
-//            The question goes to the neighbour on the path to rank 0's host at every heartbeat; all of it except
-//            `asked` is zero. The answer has these times by the clocks of the hosts that took them. It also says how
-//            far the clock of rank 0's host is ahead of the neighbour's.
+//            The neighbour on the path to rank 0's host gets the question at every heartbeat; only `asked` is set then.
+//            In the answer, each time is by the clock of the host that took it. The answer also says how far the clock
+//            of rank 0's host is ahead of the neighbour's clock.
 //   failure  status u32 | rank u32 | peer u32 | operation u64 | bytes u32 | text
 //   down     host u32 | count u32 | count x: neighbour u32 | reason u32
-//            In a ring: the ends of its connections that `host` reported as down. The reason is 1 + errno.
+//            In a ring: the connection ends that `host` reported as down. The reason is 1 + errno.
 //   ask_pair rank u32 | message u64 | asker u32 | hops u32 | with u32 | sends u32 | asked u64
-//            Asks what `rank` has published of its messages with `with`, in that direction, and of one of them. `asked`
-//            identifies the question: it is the time by the clock of the asker.
-//   pair     the same | entered u64 | completed u64 | batches entered u64 | batches completed u64 | known u32 |
-//            type u32 | bytes u64
-//            The answer. known: 1 if a record of the message is kept, of which type and bytes are.
+//            Asks what `rank` has published about its messages with the rank `with` in one direction, and about one of
+//            these messages. `asked` identifies the question: it is the time of asking by the asker's clock.
+//   pair     the fields of ask_pair | entered u64 | completed u64 | batches entered u64 | batches completed u64 |
+//            known u32 | type u32 | bytes u64
+//            The answer to ask_pair. If `known` is 1, a record of the message is kept, and type and bytes are from it.
 //   ask_notes rank u32 | 0 u64 | asker u32 | hops u32
 //            Asks for the notes of `rank` (src/links/notes.h).
 //   note     rank u32 | number u64 | asker u32 | hops u32 | revision u64 | words
-//            A note of `rank` for the host `asker`, which may not have asked.
+//            A note of `rank` for the host `asker`, which need not have asked.
 #pragma once
 
 #include <algorithm>
@@ -63,7 +64,8 @@ inline constexpr uint32_t statuses_max = (cell_bytes - 3 * sizeof(uint32_t)) / s
 inline constexpr size_t failure_text_max = 900;
 static_assert((4 + 2 * ring_neighbours_max) * sizeof(uint32_t) <= cell_bytes);
 
-/// A question and its answer begin with this: what `rank` has called as `operation`, for the host `asker`.
+/// The first fields of a question and of its answer: what has `rank` called as `operation`? `asker` is the host that
+/// asks.
 struct Inquiry {
   uint32_t rank = 0;
   uint64_t operation = 0;
@@ -72,7 +74,7 @@ struct Inquiry {
   [[nodiscard]] Inquiry passed_on() const { return {rank, operation, asker, hops - 1}; }
 };
 
-/// Written from the front, without an allocation.
+/// A message of fixed size that is written from the front, without an allocation.
 class Cell {
  public:
   explicit Cell(CellKind kind) {
@@ -111,7 +113,7 @@ class Cell {
   size_t used_ = 0;
 };
 
-/// A question about messages, and its answer, begin with this.
+/// The first fields of a question about messages, and of its answer.
 struct PairInquiry {
   Inquiry about;  ///< `operation` is the number of a message
   uint32_t with = 0;

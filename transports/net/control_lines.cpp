@@ -12,23 +12,24 @@
 namespace rondo::net {
 namespace {
 
-// A check lags behind the kernel's state by up to one heartbeat. So the limits mean 1.0 to 1.2 s, and 1.4 to 1.6 s
-// after three repeats. Up to three probes in a row may be lost.
+// A check sees the kernel's state up to one heartbeat late. So the limit is reached after 1.0 to 1.2 s, or after 1.4 to
+// 1.6 s if three retransmissions are needed. Up to three probes in a row may be lost.
 constexpr SilenceLimits usual = silence_limits(default_network_timeout_ns, heartbeat_ns);
 static_assert(usual.looks == 5 && usual.repeats == 3 && usual.probes == 4);
-constexpr uint32_t cells_max = 4096;  // taken at once
+constexpr uint32_t cells_max = 4096;  // most cells that one call takes
 
 }  // namespace
 
-/// If only one direction is cut, the other end notices it and resets the connection. Data of this end that was never
-/// acknowledged shows that the network was cut. The kernel of a process that has ended acknowledges until it resets the
-/// connection. send() takes the error from the socket, which reads as closed from then on.
+/// Returns the errno that describes the end of the connection. If only one direction is cut, the other end notices that
+/// and resets the connection. Then unacknowledged data of this end shows that the network was cut. If a process ends,
+/// its kernel acknowledges until it resets the connection. `error` may be 0 because send() took the error from the
+/// socket, which reads as closed from then on.
 int ControlLines::reason_of_end(uint32_t host, int error) const {
   const RemoteHost &peer = memory_.host(host);
   const uint32_t repeats_of_a_cut = std::max(2u, limits_.repeats - 1);  // the kernel may end it before the limit
   const uint32_t repeats = std::max(peer.silence.repeats(), repeats_in(tcp_state_of(sockets_[host].get())));
-  // On a busy machine the kernel repeats later, since round trips were long, and checks are late or left out. The other
-  // end may have begun to count before this one.
+  // On a busy machine, round trips are long, so the kernel repeats later, and checks are late or skipped. The other end
+  // may also have begun to count before this one.
   const uint64_t vain_ns = uint64_t{std::max(1u, limits_.looks - 3)} * heartbeat_ns;
   const bool in_vain = peer.silence.unacknowledged_ns() >= (repeats != 0 ? 1 : vain_ns);
   if (repeats >= repeats_of_a_cut || in_vain) return ETIMEDOUT;
@@ -50,7 +51,7 @@ bool ControlLines::send(uint32_t host, const Cell &cell, uint64_t limit) const {
 
 bool ControlLines::send_rest(uint32_t host) const {
   RemoteHost &peer = memory_.host(host);
-  while (peer.unsent_bytes != 0 && peer.send_error == 0) {  // bounded by a cell
+  while (peer.unsent_bytes != 0 && peer.send_error == 0) {  // at most one cell
     const std::byte *const from = peer.unsent.data() + cell_bytes - peer.unsent_bytes;
     const ssize_t sent = ::send(sockets_[host].get(), from, peer.unsent_bytes, MSG_DONTWAIT | MSG_NOSIGNAL);
     if (sent >= 0) {
@@ -58,8 +59,8 @@ bool ControlLines::send_rest(uint32_t host) const {
     } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
       return false;
     } else if (errno != EINTR) {
-      // The peer's last messages, its departure or a failure, may still be unread. Control::serve() reads them. This
-      // call does not: it may be sending an answer to the very cell that is being read.
+      // Unread cells of the peer may still report its departure or a failure. Control::serve() reads them. This call
+      // must not read, because it may be answering the very cell that is being read.
       peer.send_error = static_cast<uint64_t>(errno);
     }
   }
@@ -76,7 +77,7 @@ bool ControlLines::has_arrived(uint32_t host) const {
   return !open || !is_under_way(socket);
 }
 
-/// A cell is taken out of the connection only after it was handled, so a rank that takes over finds it whole.
+/// Removes a cell from the connection only after `take` has handled it. So a rank that takes over finds the whole cell.
 std::optional<int> ControlLines::receive(uint32_t host, const std::function<bool(ByteReader)> &take) const {
   const int socket = sockets_[host].get();
   for (uint32_t count = 0; count < cells_max; ++count) {
@@ -85,14 +86,14 @@ std::optional<int> ControlLines::receive(uint32_t host, const std::function<bool
     if (got < 0 && errno == EINTR) continue;
     if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return std::nullopt;
     if (got < 0) return reason_of_end(host, errno);
-    if (got < static_cast<ssize_t>(cell_bytes)) {  // the rest of it is on its way, or will never come
+    if (got < static_cast<ssize_t>(cell_bytes)) {  // the rest is on its way, or will never arrive
       const bool over = got == 0 || tcp_state_of(socket).tcpi_state != TCP_ESTABLISHED;
       return over ? std::optional<int>(reason_of_end(host, 0)) : std::nullopt;
     }
     if (!take(ByteReader(bytes))) return std::nullopt;
     [[maybe_unused]] const ssize_t taken = ::recv(socket, bytes.data(), bytes.size(), MSG_DONTWAIT);
   }
-  return std::nullopt;  // others have their turn
+  return std::nullopt;  // leave time for other connections
 }
 
 bool ControlLines::is_silent(uint32_t host, uint64_t now_ns) const {

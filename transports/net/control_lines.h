@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The connections of a host with its neighbours, as streams of whole cells. Every rank of the host holds them, and
-// whoever has the lock of the shared memory uses them.
+// This file declares the connections of a host with its neighbours, as streams of whole cells. Every rank of the host
+// holds the connections. The rank that holds the lock of the shared memory uses them.
 #pragma once
 
 #include <poll.h>
@@ -23,32 +23,32 @@ class ControlLines {
                uint64_t timeout_ns = default_network_timeout_ns)
       : memory_(memory), sockets_(sockets), limits_(silence_limits(timeout_ns, heartbeat_ns)) {}
 
-  /// A stopped process takes nothing in, and must not be taken for dead when its buffer is full. So only this many
-  /// cells are sent to a host that has said nothing since.
+  /// The most cells that are sent to a host without hearing from it. A stopped process reads nothing. With this limit
+  /// its buffer does not fill, so nobody takes it for dead.
   static constexpr uint64_t unheard_max = 64;
-  /// Such a limit with the last messages: a failure, and that all ranks of a host have left.
+  /// The limits that include the last messages: a failure, and the report that all ranks of a host have left.
   static constexpr uint64_t failure_max = unheard_max + 8, buffered_max = failure_max + 20;
-  /// Sends a cell. Returns false if it was not sent: the connection is full or closed, or the host has not been heard
-  /// from since `limit` cells were sent.
+  /// Sends a cell. Returns false if the cell was not sent. The reason is that the connection is full or closed, or that
+  /// `limit` cells were sent since the host was last heard.
   bool send(uint32_t host, const Cell &cell, uint64_t limit = unheard_max) const;
-  /// Returns true if nothing is left of the cell that was sent in part.
+  /// Sends the rest of a cell that was sent in part. Returns true if nothing is left.
   bool send_rest(uint32_t host) const;
-  /// Says whether the other host's kernel has acknowledged everything, or never will.
+  /// Says whether the other host's kernel has acknowledged everything, or will never acknowledge more.
   [[nodiscard]] bool has_arrived(uint32_t host) const;
-  /// Takes all cells that have arrived, until `take` returns false. Returns what ended the connection: errno, 0 if it
-  /// was closed.
+  /// Takes all cells that have arrived, until `take` returns false. If the connection has ended, returns errno, or 0 if
+  /// the other end closed it.
   [[nodiscard]] std::optional<int> receive(uint32_t host, const std::function<bool(ByteReader)> &take) const;
-  /// Checks the connection once; to be called at each heartbeat. Returns true if nothing was acknowledged for too long.
+  /// Checks the connection; call this once at each heartbeat. Returns true if nothing was acknowledged for too long.
   [[nodiscard]] bool is_silent(uint32_t host, uint64_t now_ns) const;
-  /// Resets the connection. The other host may still receive from this one, and wait for an answer itself.
+  /// Resets the connection. Otherwise the other host might still receive from this one, and wait for an answer.
   void give_up(uint32_t host) const;
   [[nodiscard]] pollfd interest(uint32_t host) const;
 
  private:
   [[nodiscard]] int reason_of_end(uint32_t host, int error) const;
 
-  // This is what the kernel mostly gives for net.core.rmem_max. It counts pages: a cell that a network card has
-  // received takes one, and what describes it.
+  // The usual value of net.core.rmem_max, which the kernel counts in pages. A received cell takes one page and its
+  // descriptor.
   static constexpr uint64_t common_buffer_bytes = 2 * 212'992, received_cell_bytes = 4096 + 512;
   static_assert(buffered_max * received_cell_bytes <= common_buffer_bytes);
 

@@ -16,7 +16,7 @@ namespace rondo::net {
 namespace {
 
 static_assert(std::is_trivially_copyable_v<ControlHeader> && std::is_trivially_copyable_v<RemoteHost> &&
-              std::is_trivially_copyable_v<RemoteRank>);  // zeros are what they begin with
+              std::is_trivially_copyable_v<RemoteRank>);  // so that zeros are their initial state
 
 constexpr uint64_t lock_retry_ns = 20'000;
 
@@ -53,7 +53,7 @@ RemoteRank &ControlMemory::rank(uint32_t rank) const {
 ControlLock::ControlLock(ControlHeader &header, uint32_t index, uint64_t patience_ns, const std::vector<bool> &ended)
     : header_(header) {
   const uint64_t begun_ns = now_ns();
-  while (!take(index, ended)) {  // ends with the patience
+  while (!take(index, ended)) {  // ends after patience_ns
     if (now_ns() - begun_ns >= patience_ns) return;
     sleep_for_ns(lock_retry_ns);
   }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// This file sends the notes of ranks over the control plane. A rank sends its note to all other hosts when it posts it.
-// Whoever waits for a note asks again, in case a cell was left out.
+// This file sends the notes of ranks over the control plane. A rank that posts a note sends it to all other hosts. A
+// rank that waits for a note asks again, because the cell may have been skipped.
 #include <algorithm>
 
 #include "src/base/clock.h"
@@ -32,7 +32,7 @@ std::vector<Note> Control::notes(uint32_t rank) {
   for (const Note &note : peer.notes)
     if (note.number != 0) found.push_back(note);
   const uint64_t now = now_ns();
-  // A rank that has ended is asked for as well: any rank of its host can answer.
+  // The question is sent even if the rank has ended, because any rank of its host can answer.
   if (now - peer.notes_asked_ns < ask_notes_ns || !may_ask(now)) return found;
   peer.notes_asked_ns = now;
   ++header().asked_count;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// This file asks and answers questions over the control plane about messages. An answer says how many a rank of another
-// host has called and completed, and what one of them was.
+// This file asks and answers questions about messages over the control plane. An answer reports how many messages a
+// rank of another host has called and completed, and describes one of them.
 #include <algorithm>
 
 #include "src/base/clock.h"
@@ -70,7 +70,8 @@ std::optional<MessageReport> Control::pair(uint32_t peer, bool sends, uint64_t m
   RemotePair &known = pair_with(peer, parts_.rank);
   const uint64_t question = question_of(message, sends), now = now_ns();
   const bool is_own = known.with == uint64_t{parts_.rank} + 1 && known.question == question;
-  // Ranks of this host may share it, and each has its turn.
+  // Several ranks of this host may share this entry. Another rank may use it once the question in it is ask_again_ns
+  // old.
   const bool is_taken = known.with != 0 && known.with != uint64_t{parts_.rank} + 1;
   if (is_taken && now - known.asked_ns < ask_again_ns) return std::nullopt;
   const bool asked = is_own && known.asked_ns >= since_ns;
@@ -105,7 +106,7 @@ void Control::answer(const PairInquiry &asked) {
   std::optional<MessageReport> report = MessageReport{};
   if (boards == nullptr) return;
   if (boards->batches(index).entered != 0) {
-    if (!boards->open().ok()) return;  // the asker reports that it does not know
+    if (!boards->open().ok()) return;  // without an answer, the asker reports that it does not know
     report = boards->report(index, asked.with, asked.sends, asked.about.operation, 0);
   }
   PairInquiry answered = asked;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// This file asks and answers questions over the control plane: what ranks have called as an operation, and what time it
-// is.
+// This file asks and answers two kinds of questions over the control plane: what a rank called as an operation, and
+// what time it is.
 #include <algorithm>
 
 #include "src/base/clock.h"
@@ -10,15 +10,15 @@ namespace rondo::net {
 namespace {
 
 constexpr uint64_t ask_again_ns = 50'000'000;
-constexpr uint64_t ask_doublings_max = 5;  // of that pause: 0.8 s
-// Bounds on the questions of all ranks of a host in ask_again_ns, and on the records in an answer to each. A host on
-// the path passes the records on to the asker, which sends nothing meanwhile.
+constexpr uint64_t ask_doublings_max = 5;  // of ask_again_ns: the pause grows to 0.8 s
+// These bound the questions from all ranks of a host in ask_again_ns, and the records in each answer. A host on the
+// path may have to pass all these records to an asker that sends nothing meanwhile.
 constexpr uint64_t ring_questions_max = 16, ring_records_max = 4;
 static_assert(ring_questions_max * ring_records_max <= ControlLines::unheard_max);
-constexpr uint32_t hops_max = 64;                  // a shortest way has log2(hosts); hosts may know of different ones
-/// The most by which the clocks of two hosts drift apart in a second. A new measurement replaces an old one whose drift
-/// exceeds its uncertainty.
-constexpr uint64_t clock_drift_divisor = 50'000;  // 20 parts in a million
+constexpr uint32_t hops_max = 64;                  // a shortest path has log2(hosts); hosts may know different ones
+/// A bound on how fast the clocks of two hosts drift apart. The uncertainty of a measurement grows by this drift, so a
+/// newer measurement can replace it.
+constexpr uint64_t clock_drift_divisor = 50'000;  // divides the elapsed time: 20 parts in a million
 
 uint64_t aged_uncertainty(const ControlHeader &shared, uint64_t now_ns) {
   return shared.clock.uncertainty_ns + (now_ns - shared.clock_measured_ns) / clock_drift_divisor;
@@ -35,8 +35,8 @@ std::optional<OperationInfo> Control::entered(uint32_t rank, uint64_t operation)
   const RemoteRecord &record = peer.records[operation % RemoteRank::record_count];
   if (record.operation == operation) return record.what;
   const uint64_t now = now_ns();
-  // A rank that does not answer is asked less and less often, whatever the operation. The number of questions at a time
-  // is limited, and so the other ranks have their turn.
+  // The longer a rank does not answer, the less often this rank asks it, about any operation. The number of questions
+  // at a time is limited, so this leaves room for questions to other ranks.
   const uint64_t pause_ns = ask_again_ns << std::min(peer.asked_count, ask_doublings_max) >> 1;
   const bool asked = peer.asked_count != 0 && now - peer.asked_ns < pause_ns;
   if (peer.ended != 0 || peer.entered < operation || asked) return std::nullopt;
@@ -49,7 +49,8 @@ std::optional<OperationInfo> Control::entered(uint32_t rank, uint64_t operation)
   return std::nullopt;
 }
 
-/// Ranks that wait ask about all others. Each answer takes many cells, and in a ring other hosts have to pass them on.
+/// Limits the questions, because waiting ranks ask about all other ranks. An answer has many cells, and in a ring other
+/// hosts pass them on.
 bool Control::may_ask(uint64_t now_ns) const {
   if (overlay_.is_mesh()) return true;
   ControlHeader &shared = header();
@@ -87,8 +88,8 @@ bool Control::is_known(const Inquiry &inquiry) const {
 void Control::answer(const Inquiry &asked) {
   const auto [rank, operation, asker, hops] = asked;
   const auto index = static_cast<uint32_t>(std::ranges::find(local_ranks_, rank) - local_ranks_.begin());
-  // The answer includes the operations before it, because ranks that disagree search for where they parted. The
-  // requested operation is last.
+  // The answer includes earlier operations, because ranks that disagree search for the first one that differs. The
+  // requested operation comes last.
   const uint64_t most = overlay_.is_mesh() ? RemoteRank::record_count : ring_records_max;
   const uint64_t before = std::min(operation, most) - 1;
   for (uint64_t each = operation - before; operation != 0 && each <= operation; ++each)
@@ -110,8 +111,8 @@ void Control::take_record(uint32_t neighbour, ByteReader body) {
   }
 }
 
-/// Answers a question at once. An answer says what the clock of the neighbour was between the asking and now. The
-/// offset is taken from the middle, and may be wrong by half of the time that the way there and back took.
+/// Takes an answer about the clock. The neighbour read its clock at some time between the question and now. The offset
+/// assumes the middle, so it may be wrong by half of the round trip.
 void Control::take_clock(uint32_t neighbour, ByteReader body) {
   ControlHeader &shared = header();
   const uint64_t now = now_ns();
@@ -135,7 +136,7 @@ void Control::take_clock(uint32_t neighbour, ByteReader body) {
   parts_.clock_measured(shared.clock);
 }
 
-/// Answers a question about the clock if this host knows how far the clock of rank 0's host is ahead of its own.
+/// Answers a question about the clock, if this host knows how far the clock of rank 0's host is ahead of its own clock.
 void Control::answer_clock(uint32_t neighbour, uint64_t asked_ns, uint64_t received_ns) {
   const ControlHeader &shared = header();
   const bool is_reference = host_ == parts_.host_of[0];

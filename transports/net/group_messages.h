@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// This file implements MessageBoards where ranks are on several hosts. The ranks of this host publish in the segment,
-// also about messages with ranks of other hosts. A rank of another host is asked over the control plane, when a rank
-// needs to know.
+// This file implements MessageBoards for ranks on several hosts. The ranks of this host publish all their messages in
+// the shared segment. To learn about a rank of another host, a rank asks over the control plane.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +15,7 @@ namespace rondo::net {
 class GroupMessages final : public MessageBoards {
  public:
   struct Parts {
-    MessageBoards *local = nullptr;     ///< of this host: ranks are counted by `local_index`, and peers in the group
+    MessageBoards *local = nullptr;     ///< of this host: ranks have their number in `local_index`, peers in the group
     std::vector<uint32_t> local_index;  ///< by rank, as in GroupParts
     std::function<void()> expect;  ///< A batch begins.
     /// Sees to it that what a completed batch has posted leaves without another call of this rank.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The near FIFOs of links to other hosts.
+// This file lays out the near FIFOs of links to other hosts in memory.
 #include <errno.h>
 #include <sys/mman.h>
 
@@ -16,8 +16,8 @@ constexpr size_t page_bytes = 4096;
 
 size_t stride_of(const ConnectionGeometry &geometry) { return round_up<size_t>(geometry.bytes(), page_bytes); }
 
-/// Pages are used only where they are touched, except where a device or a network card registers them. The mapping is
-/// shared, so that a child of fork() gets no copy in place of registered pages.
+/// Maps memory whose pages are used only once they are touched, or registered by a device or network card. The mapping
+/// is shared, so that a child of fork() does not get copies in place of registered pages.
 Result<std::shared_ptr<const Mapping>> map_links(size_t bytes) {
   void *const address = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   if (address == MAP_FAILED)

@@ -13,11 +13,11 @@
 namespace rondo::net {
 namespace {
 
-constexpr uint64_t flush_patience_ns = 200'000;             // then the sentinel goes on
-constexpr uint64_t farewell_patience_ns = 2'000'000'000;    // of one that leaves: until what it sent is acknowledged
+constexpr uint64_t flush_patience_ns = 200'000;             // after this the sentinel continues
+constexpr uint64_t farewell_patience_ns = 2'000'000'000;    // a leaving rank waits this long for acknowledgements
 
-/// The parts that links and ranks of a group share. Ranks are counted in the whole group, and `local` counts this
-/// host's.
+/// The objects that the links and ranks of a group share. Ranks have their number in the whole group; only `local` uses
+/// the numbers of this host.
 struct Group {
   Group(GroupParts group_parts, NearMemory near)
       : parts(std::move(group_parts)),
@@ -43,13 +43,13 @@ struct Group {
   std::unique_ptr<Sentinel> sentinel;  ///< last: its thread uses the others
 };
 
-/// The executing thread's view of the other ranks, wherever they are.
+/// The executing thread's view of all other ranks, on this host and on others.
 class GroupPeers final : public PeerAccess {
  public:
   explicit GroupPeers(Group &group) : group_(group), local_(group.local_links.peers()) {}
 
   const std::byte *import_payload(uint32_t peer, const SlotHeader &header, std::byte *scratch) override {
-    // A payload from another host is in the slot. A pointer that another host sent is never followed.
+    // Payloads from another host are in the slot itself. A pointer that another host sent is never followed.
     return group_.is_local(peer) ? local_.import_payload(group_.index_of(peer), header, scratch) : nullptr;
   }
   int own_shortage() const override { return local_.own_shortage(); }
@@ -81,7 +81,7 @@ class GroupLinks final : public Links {
 
   ConnectionGeometry geometry() const override {
     ConnectionGeometry geometry = local_.geometry();
-    geometry.ll_slot_bytes = 0;  // a network moves whole slots: lines with flags of their own gain nothing
+    geometry.ll_slot_bytes = 0;  // a network moves whole slots, so ll would gain nothing
     return geometry;
   }
   uint32_t channel_count() const override { return local_.channel_count(); }
@@ -166,14 +166,14 @@ class GroupRanks final : public Ranks {
   }
   void complete(uint64_t operation, const OperationCost &cost) override {
     local_.complete(operation, cost);
-    if (group_.parts.rings) settle();  // else the links are the sentinel's all the time
+    if (group_.parts.rings) settle();  // otherwise the sentinel is always in charge of the links
   }
   void fail(uint64_t operation) override { local_.fail(operation); }
   void set_state(RankState state) override {
-    if (state == RankState::left && std::exchange(left_, true)) return;  // by close(), before the destructor
+    if (state == RankState::left && std::exchange(left_, true)) return;  // close() did this before the destructor
     if (state == RankState::left && group_.sentinel != nullptr && !local_.failed())
       group_.sentinel->deliver(farewell_patience_ns);
-    // If another rank of this host raised a failure, the other hosts are informed before this rank leaves.
+    // If another rank of this host raised a failure, the other hosts must learn of it before this rank leaves.
     if (group_.sentinel != nullptr) group_.sentinel->report_failure();
     local_.set_state(state);
     if (group_.control == nullptr) return;
@@ -226,8 +226,8 @@ class GroupRanks final : public Ranks {
   std::string describe_rank(uint32_t peer) const override { return group_.parts.names[peer]; }
 
  private:
-  /// An operation is done only when its data are flushed, because the peers must not depend on another call of this
-  /// rank. The sentinel sends what the network does not take at once.
+  /// Flushes the data of an operation before it counts as done, because peers must not depend on another call of this
+  /// rank. If the network does not take everything at once, the sentinel sends the rest.
   void settle() {
     if (group_.sentinel->flush(flush_patience_ns)) return;
     group_.sentinel->set_away(true);

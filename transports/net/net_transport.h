@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// The transport of a communicator whose ranks are on several hosts: shared memory among the ranks of this host, and a
-// network to the others. Ranks are counted in the whole group here; the transport of this host counts its own.
+// This file declares the transport of a communicator on several hosts. It joins shared memory among the ranks of this
+// host and a network to the other ranks. Rank numbers here are those in the whole group. Only the transport of this
+// host numbers its own ranks.
 //
-// Progress is made by the thread that executes an operation, from its waits. A thread of its own, the sentinel, serves
-// the control plane, and the links as well while no operation runs or while the executing thread sleeps.
+// While a thread executes an operation, its waits make progress on the links. Another thread, the sentinel, serves the
+// control plane. The sentinel also serves the links while no operation runs or the executing thread sleeps.
 #pragma once
 
 #include <array>
@@ -19,32 +20,33 @@ namespace rondo::net {
 
 struct GroupParts {
   uint32_t rank = 0;
-  std::array<uint64_t, 2> communicator{};  ///< the same number on all ranks, and another for each communicator
+  std::array<uint64_t, 2> communicator{};  ///< equal on all ranks, and different for each communicator
   std::vector<uint32_t> host_of;      ///< by rank
-  std::vector<uint32_t> local_index;  ///< by rank: its number in `local`, or no_local on another host
+  std::vector<uint32_t> local_index;  ///< by rank, its number in `local`; no_local if it is on another host
   std::vector<std::string> names;     ///< by rank, for people: "rank 2 (host b, process 17)"
-  std::unique_ptr<Transport> local;   ///< of this host's ranks
+  std::unique_ptr<Transport> local;   ///< for this host's ranks
   ControlShare control;
   uint32_t mesh_hosts_max = net::mesh_hosts_max;
   Settings settings{};
-  bool messages = false;  ///< links for messages exist, with every rank of another host
-  bool rings = true;  ///< threads that post to the links serve them or ring the sentinel; a device does neither
+  bool messages = false;  ///< a link for messages with every rank of another host exists
+  bool rings = true;  ///< threads that post to links serve them or ring the sentinel, which devices do not
 };
 
 inline constexpr uint32_t no_local = UINT32_MAX;
 
-/// Near FIFOs for all links to ranks of other hosts.
+/// The near FIFOs of all links to ranks of other hosts.
 class NearMemory {
  public:
-  /// Makes the FIFOs. `linked` is indexed by rank, as in JoinRequest.
+  /// Makes the FIFOs. `linked` says, by rank, whether a link exists, as in JoinRequest.
   [[nodiscard]] static Result<NearMemory> make(const std::vector<bool> &linked, uint32_t channel_count,
                                                const ConnectionGeometry &geometry);
-  /// Adds a link for messages with each rank of `linked`, in memory of its own, which is used where it is touched.
+  /// Adds a link for messages with each rank of `linked`. These links have separate memory, whose pages are used only
+  /// once they are touched.
   [[nodiscard]] Result<void> add_messages(const std::vector<bool> &linked, const ConnectionGeometry &geometry);
-  /// Returns the bytes of FIFOs to and from `linked_count` ranks.
+  /// Returns how many bytes the FIFOs to and from `linked_count` ranks need.
   [[nodiscard]] static size_t bytes_for(size_t linked_count, uint32_t channel_count,
                                         const ConnectionGeometry &geometry);
-  /// Returns all links, those for messages last.
+  /// Returns all links. The links for messages are last.
   [[nodiscard]] const std::vector<NearLink> &links() const { return links_; }
   /// Returns the link of a channel of the collectives, or null.
   [[nodiscard]] const NearLink *find(uint32_t channel, uint32_t peer) const;
@@ -58,9 +60,9 @@ class NearMemory {
     return memory;
   }
 
-  /// Returns the bytes of the slots that links would have in memory of a device.
+  /// Returns the bytes of slots, if the links had their slots in device memory.
   [[nodiscard]] size_t device_bytes() const;
-  /// Sets memory of at least device_bytes(); null takes it away.
+  /// Puts slots into device memory of at least device_bytes(). Null puts them back into host memory.
   void set_device_memory(std::shared_ptr<const RdmaMemory> device);
 
  private:

@@ -11,7 +11,7 @@ namespace rondo::net {
 namespace {
 
 constexpr uint64_t sweep_ns = 2'000'000'000;
-constexpr uint64_t hidden_ns = 4'000'000'000;  // in which a live host reports a cut, and others pass that on
+constexpr uint64_t hidden_ns = 4'000'000'000;  // within this time, live hosts report a cut and pass it on
 constexpr uint64_t standstill_ns = 3 * heartbeat_ns;  // without a heartbeat: this rank was stopped, or its machine
 constexpr auto left_state = static_cast<uint32_t>(RankState::left);  // ended_state is greater
 static_assert(ended_state > left_state);
@@ -36,7 +36,7 @@ News::News(const ControlMemory &memory, const Overlay &overlay, const std::vecto
   }
 }
 
-/// The neighbours that receive the rank's numbers next.
+/// Returns the neighbours that get the rank's numbers at the next heartbeat.
 uint64_t News::next_of(uint32_t rank) const { return header().downs != 0 ? all_ : children_[host_of_[rank]]; }
 
 void News::take(uint32_t neighbour, const RankNews &news) {
@@ -52,13 +52,14 @@ void News::take(uint32_t neighbour, const RankNews &news) {
     memory::store_release(known.state, news.state);
   else if (known.ended == 0)
     memory::store_release(known.ended, 1);
-  // This is set before the state that it counts, as in mark_due(). So the paths may be searched once too often, but
-  // never once too seldom.
+  // The counter changes before the state that it counts, as in mark_due(). So paths may be searched once too often, but
+  // they are never searched too seldom.
   if (news.state >= left_state && known.told < left_state) ++header().gone_ranks;
   known.told = news.state;
 }
 
-/// This is marked before the state is stored. So if the process ends in between, the update is sent in any case.
+/// Marks the update as due before the caller stores the state. If this process ends in between, the update is still
+/// sent.
 void News::mark_due(uint32_t neighbour, const RankNews &news, RemoteRank &known) {
   const bool changed = news.state > known.told;
   const bool far = news.entered / entered_step > known.entered / entered_step;
@@ -82,8 +83,7 @@ bool News::is_down(uint32_t host, uint32_t neighbour) const {
   return told_down(host, neighbour) || told_down(neighbour, host);
 }
 
-/// Returns, by host, whether every rank of it has left, or has ended before its host did. Such a host passes nothing
-/// on.
+/// Says for each host whether all its ranks have left, or ended before their host did. Such a host passes nothing on.
 std::vector<bool> News::gone_hosts() const {
   std::vector<bool> gone(overlay_.host_count(), true);
   for (uint32_t rank = 0; rank < host_of_.size(); ++rank)
@@ -91,7 +91,7 @@ std::vector<bool> News::gone_hosts() const {
   return gone;
 }
 
-/// Returns the gone hosts, and the hosts of which every rank is lost.
+/// Says for each host whether it is gone, or all its ranks are lost.
 std::vector<bool> News::ended_hosts() const {
   std::vector<bool> ended(overlay_.host_count(), true);
   for (uint32_t rank = 0; rank < host_of_.size(); ++rank) {
@@ -101,8 +101,8 @@ std::vector<bool> News::ended_hosts() const {
   return ended;
 }
 
-/// Marks the neighbour as lost. Its steps have an order in which the next rank that serves can repeat them, should this
-/// process end in between.
+/// Marks the neighbour as lost. If this process ends midway, the next serving rank can repeat the steps, because of
+/// their order.
 void News::lose(uint32_t neighbour, int error) {
   const uint64_t reason = static_cast<uint64_t>(error) + 1;
   if (overlay_.is_mesh()) {
@@ -136,14 +136,15 @@ void News::take_down(ByteReader body) {
     if (!place || reason == 0) continue;
     add_down(host, *place, reason);
     if (other != host_) continue;
-    // The host has given this connection up. Both ends report it, so that nobody declares this host lost (is_cut_off).
+    // The host has given up its connection with this host. This host reports its own end as down, too. Otherwise other
+    // hosts might declare this host lost (is_cut_off()).
     add_down(host_, *overlay_.place(host_, host), reason);
     memory_.host(host).lost = 1;
   }
 }
 
-/// Finds the paths that are left and the hosts that are lost, if more connections are down or more hosts are gone than
-/// this rank has seen.
+/// Finds the remaining paths and the lost hosts, if another connection went down or another rank left since the last
+/// search.
 void News::find_lost() {
   const auto seen = std::pair(header().downs, header().gone_ranks);
   if (overlay_.is_mesh() || found_ == seen) return;
@@ -157,7 +158,7 @@ void News::find_lost() {
   std::vector<bool> lost(overlay_.host_count()), looked_at = gone;
   for (uint32_t host = 0; host < overlay_.host_count(); ++host) {
     if (host == host_ || looked_at[host] || first_hops_[host] != Overlay::no_way) continue;
-    // Hosts of the other part still reach each other, but this host reaches none of them.
+    // The hosts of `part` reach each other, but this host reaches none of them.
     const std::vector<uint32_t> ways = overlay_.first_hops(host, is_shut);
     std::vector<uint32_t> part{host};
     for (uint32_t other = 0; other < overlay_.host_count(); ++other)
@@ -170,9 +171,9 @@ void News::find_lost() {
   mark_lost(lost, header().down_reason);
 }
 
-/// Says whether a connection of the host out of `part` is down and its other end alone has reported that. A host that
-/// ends reports nothing, and the last end to go down in a part that is cut off cannot be heard. If both ends have
-/// reported it, the host has lived on: its neighbours may have left since, but it was not that cut which lost it.
+/// Says whether a connection from `host` to a host outside `part` was reported down by the other end only. A host that
+/// has ended reports nothing. In a cut-off part, the report of the last end to go down cannot get out. If both ends
+/// reported it, the host lived on after that cut, so that cut did not end it.
 bool News::is_cut_off(uint32_t host, const std::vector<bool> &part) const {
   return std::ranges::any_of(overlay_.neighbours(host), [&](uint32_t other) {
     return !part[other] && told_down(other, host) && !told_down(host, other);
@@ -180,10 +181,10 @@ bool News::is_cut_off(uint32_t host, const std::vector<bool> &part) const {
 }
 
 /// Finds a host that ended while one of its neighbours is stopped. Paths over that neighbour still seem to lead to it.
-/// But if a connection is down, a live host reports that just as the other end does. The host has ended, or is cut off
-/// from all running hosts, if two conditions hold. Most of its connections are reported down by the other ends only.
-/// And no further report arrives for a while. Time in which this rank stood still does not count, because reports may
-/// still be on their way.
+/// A live host would report a connection that is down, just as the other end does. So the host has ended, or is cut off
+/// from all running hosts, if two conditions hold. Most of its connections are reported down by the other ends only,
+/// and no further report arrives for hidden_ns. If this rank stood still, the wait starts again, because reports may be
+/// on their way.
 void News::find_hidden(uint64_t now_ns) {
   const auto seen = std::pair(header().downs, header().gone_ranks);
   if (overlay_.is_mesh() || header().downs == 0) return;
@@ -195,7 +196,7 @@ void News::find_hidden(uint64_t now_ns) {
   if (now_ns < hidden_look_ns_) return;
   hidden_look_ns_ = UINT64_MAX;
   std::vector<bool> hidden(overlay_.host_count()), ended = ended_hosts();
-  for (bool found = true; found;) {  // one host in each round, because an ended host joins no others
+  for (bool found = true; found;) {  // one host per round, because an ended host no longer connects others
     found = false;
     for (uint32_t host = 0; host < overlay_.host_count(); ++host)
       if (host != host_ && !ended[host] && is_hidden(host, ended)) found = hidden[host] = ended[host] = true;
@@ -203,7 +204,7 @@ void News::find_hidden(uint64_t now_ns) {
   mark_lost(hidden, header().down_reason);
 }
 
-/// Says whether most of its connections with live hosts are reported down by these hosts only.
+/// Says whether more of its connections with live hosts are reported down by these hosts only than are up.
 bool News::is_hidden(uint32_t host, const std::vector<bool> &ended) const {
   uint32_t told_alone = 0, up = 0;
   for (const uint32_t other : overlay_.neighbours(host)) {
@@ -250,7 +251,7 @@ void News::tell(const ControlLines &lines, uint64_t limit) {
   }
 }
 
-/// False: the connection takes no more.
+/// Sends all connection ends that are down. Returns false if the connection takes no more.
 bool News::tell_downs(const ControlLines &lines, uint32_t neighbour, uint64_t limit) {
   const uint64_t mark = mark_of(neighbour);
   for (uint32_t host = 0; host < overlay_.host_count(); ++host) {

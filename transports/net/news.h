@@ -2,26 +2,27 @@
 // This header spreads membership updates: what hosts report to each other about ranks and about their connections, and
 // how a report reaches hosts that are not neighbours.
 //
-// Knowledge only grows. A rank's numbers grow, and its states have the order absent, alive, finalized, left or ended.
-// The set of ends of connections that are down grows as well. So an update needs no number of its own. If an update
-// exceeds what is known, it is kept, and due to all neighbours. If a neighbour itself reports as much about a rank, the
-// update is no longer due to that neighbour. So each update takes each connection at most once in each direction, and
-// the last report is the whole latest state. What a full connection did not take stays due.
+// Knowledge only grows. The operation numbers of a rank grow, and its state only advances: absent, alive, finalized,
+// left or ended. The set of connection ends that are down grows, too. So an update needs no number. A host stores an
+// update that exceeds its knowledge, and owes it to all neighbours. When a neighbour reports at least as much about the
+// rank, the host no longer owes it to that neighbour. So an update takes each connection at most once in each
+// direction. If a connection is full, the update stays due, and its latest version is sent later.
 //
-// When     A changed state, and an end that is down, go to all neighbours at once. Numbers of operations go along the
-//          tree of Overlay::parent() at the next heartbeat, or at once if ranks may wait for them (entered_step). They
-//          go to all other neighbours every 2 s, in case a host of the tree is stopped. While a connection is down, all
-//          neighbours are in the tree.
+// When     A changed state, and an end that is down, go to all neighbours at once. Operation numbers go along the tree
+//          of Overlay::parent() at the next heartbeat, or at once if ranks may wait for them (entered_step). In case a
+//          host of the tree is stopped, the numbers also go to all other neighbours every 2 s. While a connection is
+//          down, every neighbour counts as part of the tree.
 // Lost     A host is declared lost when no path to it remains, and at least one of its connections was reported down
-//          by the other end only. The error carries the reason of the latest such report. A host whose ranks have all
-//          left or ended is no path, but its connections are not down when they end. Hosts that were joined over it
-//          alone send no more updates, and are not declared lost either. Their data links still report.
-// Hidden   A host that ends beside a stopped host seems to be joined over that one. It is declared lost, too, if more
-//          of its connections are reported down by the other ends alone than are up, and if nothing more has come down
-//          for 4 s. In that time this rank must not have stood still.
-// A mesh   has nothing to pass on: a connection that is down is the loss of the host.
+//          by the other end only. The error carries the reason of the latest such report. When all ranks of a host have
+//          left or ended, paths do not lead over that host, but its connections do not count as down. Hosts that were
+//          reachable only over that host send no more updates, but they are not declared lost. Their data links still
+//          report losses.
+// Hidden   If a host ends while a neighbour of it is stopped, a path over that neighbour still seems to exist. The
+//          ended host is also declared lost if most of its connections are reported down by the other ends only, and
+//          no further report arrives for 4 s. This rank must not have stood still in that time.
+// A mesh   passes nothing on: a connection that is down means that the host is lost.
 //
-// The lock of the memory guards everything here.
+// The lock of the control memory guards everything here.
 #pragma once
 
 #include <cstdint>
@@ -37,8 +38,8 @@
 
 namespace rondo::net {
 
-/// The operations after which a rank informs the other hosts without waiting for a heartbeat. Ranks wait for ranks that
-/// are too many operations late (HostExecutor::stay_in_reach()).
+/// A rank informs the other hosts at once each time it has entered this number of operations. Ranks wait for a rank
+/// that is too many operations late (HostExecutor::stay_in_reach()).
 inline constexpr uint64_t entered_step = recorded_operation_count / 4;
 
 struct RankNews {
@@ -50,21 +51,22 @@ struct RankNews {
 
 class News {
  public:
-  /// Keeps references: all arguments must outlive the object. `host_of` is indexed by rank.
+  /// Keeps references to all arguments, which must outlive this object. `host_of` is indexed by rank.
   News(const ControlMemory &memory, const Overlay &overlay, const std::vector<uint32_t> &host_of, uint32_t host);
 
-  /// Accepts an update of a neighbour. take_down() gets the body of a cell.
+  /// Stores an update that came from a neighbour.
   void take(uint32_t neighbour, const RankNews &news);
   void take_down(ByteReader body);
   /// Records that the connection with a neighbour has ended. `error` is errno, or 0 if the connection was closed.
   void lose(uint32_t neighbour, int error);
-  /// Finds hosts that ended unseen by running hosts. Called at each heartbeat; a pause between calls restarts its wait.
+  /// Finds hosts that ended while a stopped neighbour hides it. Call this at each heartbeat. A pause between calls
+  /// restarts the wait.
   void find_hidden(uint64_t now_ns);
-  /// Makes waiting updates due when their time has come, or all of them with UINT64_MAX. Called at each heartbeat.
+  /// Marks waiting updates as due when their time has come; UINT64_MAX marks all. Call this at each heartbeat.
   void call_due(uint64_t now_ns);
-  /// Sends the due updates, as far as the connections take them. `limit` has the meaning of ControlLines::send().
+  /// Sends the due updates until a connection is full. `limit` has the meaning of ControlLines::send().
   void tell(const ControlLines &lines, uint64_t limit = ControlLines::unheard_max);
-  /// Returns the neighbour that stands for `host`, or Overlay::no_way if there is none.
+  /// Returns the first neighbour on a path to `host`, or Overlay::no_way if no path exists.
   [[nodiscard]] uint32_t first_hop(uint32_t host);
 
  private:
@@ -91,14 +93,14 @@ class News {
   uint64_t all_ = 0;                  ///< in a ring, the marks of all neighbours
   std::vector<uint64_t> children_;    ///< in a ring, by host: the neighbours that this host informs about its ranks
   std::vector<uint32_t> first_hops_;  ///< by host
-  /// The ends that were down and the ranks that were gone when find_lost() last searched.
+  /// The numbers of down ends and of gone ranks when find_lost() last searched.
   std::optional<std::pair<uint64_t, uint64_t>> found_;
   std::pair<uint64_t, uint64_t> watched_;    ///< the same counts at the last call of find_hidden()
   uint64_t hidden_beat_ns_ = 0;              ///< time of the last call of find_hidden()
-  uint64_t hidden_look_ns_ = UINT64_MAX;     ///< time at which it decides, if both counts stay
+  uint64_t hidden_look_ns_ = UINT64_MAX;     ///< time at which it decides, if both counts stay the same
 };
 
-/// Makes the cell that reports the statuses of at most statuses_max ranks.
+/// Makes a cell that reports the states of up to statuses_max ranks.
 [[nodiscard]] Cell status_cell(std::span<const RankNews> statuses);
 
 }  // namespace rondo::net

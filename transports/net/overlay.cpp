@@ -19,7 +19,7 @@ Overlay::Overlay(uint32_t host_count, uint32_t mesh_max) : is_mesh_(host_count <
       of_host.push_back((host + host_count - distance) % host_count);
     }
     std::ranges::sort(of_host);
-    of_host.erase(std::unique(of_host.begin(), of_host.end()), of_host.end());  // i + n / 2 is i - n / 2
+    of_host.erase(std::unique(of_host.begin(), of_host.end()), of_host.end());  // i + n / 2 is i - n / 2: once only
   }
 }
 
@@ -40,7 +40,7 @@ uint32_t Overlay::parent(uint32_t origin, uint32_t host) const {
 std::vector<uint32_t> Overlay::first_hops(uint32_t from, const IsDown &is_down) const {
   std::vector<uint32_t> first(host_count(), no_way);
   std::deque<uint32_t> reached{from};
-  while (!reached.empty()) {  // every host comes once
+  while (!reached.empty()) {  // each host is reached once
     const uint32_t host = reached.front();
     reached.pop_front();
     for (const uint32_t next : neighbours_[host]) {

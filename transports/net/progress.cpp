@@ -10,7 +10,7 @@
 namespace rondo::net {
 namespace {
 
-constexpr uint64_t consumed_untold_max = 1;  // slots of a link that the sender may lack at rest
+constexpr uint64_t consumed_untold_max = 1;  // most slots at rest whose credit is not yet sent
 
 }  // namespace
 
@@ -60,13 +60,14 @@ bool Progress::step_links() {
   make_readable(events);
   for (const Event &event : events) take(event);
   if (moved || count != 0) return true;
-  // A sender that has no free slot left gets credit for one, too: around a ring, each rank may wait for just that slot.
+  // Nothing else moves. A sender without a free slot now gets credit for a single slot, too: in a ring, each rank may
+  // wait for exactly that slot.
   for (uint32_t index = 0; index < served_count_; ++index)
     if (links_[index].sender_waits()) moved |= tell_consumed(index, 0);
   return moved;
 }
 
-/// Flushes once for all payloads that have arrived in the device's memory.
+/// Flushes the device once for all payloads that the network wrote to its memory.
 void Progress::make_readable(std::span<const Event> events) {
   const auto is_in_device = [](const Event &event) { return event.in_device; };
   if (std::none_of(events.begin(), events.end(), is_in_device)) return;
@@ -86,7 +87,7 @@ Error Progress::why_lost(uint32_t peer) const {
 bool Progress::send_posted(uint32_t index) {
   Link &link = links_[index];
   bool moved = false;
-  for (;;) {  // bounded by the slots of the FIFO: a slot that was sent is not posted again before its credit comes
+  for (;;) {  // at most all slots: a sent slot is not posted again before its credit arrives
     const SlotHeader &header = link.ends.outgoing.header(link.sent);
     if (memory::load_sync(header.sequence) != link.sent + 1) return moved;  // P1
     const uint64_t consumed = memory::load_sync(link.ends.incoming.simple_head());  // P4

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Serves all network links of one rank: hands what the interpreter posted in its near FIFOs to the network, and stores
-// locally what the network's events say.
+// Serves all network links of one rank. It gives the network what the interpreter posted in the near FIFOs, and applies
+// the network's events to these FIFOs.
 //
 // Counters of a link, from first_counter() on:  credited <= sent <= posted (outgoing)
 //                                               told <= consumed <= arrived (incoming)
@@ -10,9 +10,10 @@
 //           P4 load incoming head, sync       pairs with R3 in SimpleReceiver::release
 //           A payload in memory of a device: RdmaMemory::flush() lies between the network's completion and P3. The
 //           reader is a kernel of that device.
-// A receiver sends credit when two slots or more are consumed, so that small messages do not pay for a message of its
-// own. A message in the other direction takes the credit along. A sender that has no free slot gets credit for a single
-// one when nothing else moves. Builders need the slot that a chunk of slot_count - 1 leaves free.
+// A receiver sends credit once two or more slots are consumed, so that a small message does not cost a message of
+// credit. A message in the other direction carries the credit along. If a sender has no free slot and nothing else
+// moves, the receiver sends credit for a single slot, too. Chunks need that slot: a builder's chunk of slot_count - 1
+// slots leaves just one free.
 #pragma once
 
 #include <algorithm>
@@ -30,28 +31,28 @@ namespace rondo::net {
 
 class Progress {
  public:
-  /// `links` in the order that `network` counts them; links of messages are the last. `device`: links have slots in it,
-  /// too.
+  /// `links` are in the order in which `network` numbers them, links of messages last. If `device` is set, links have
+  /// slots in its memory.
   Progress(const std::vector<NearLink> &links, std::unique_ptr<Network> network,
            std::shared_ptr<const RdmaMemory> device = nullptr);
   Progress(const Progress &) = delete;
   Progress &operator=(const Progress &) = delete;
   ~Progress();
 
-  /// Serves the links of messages, too. Until this call a round costs nothing for them.
+  /// Serves the links of messages from now on. Before this call they cost nothing in a round.
   void open_messages();
-  /// Makes one round. Returns true if something moved. One thread at a time.
+  /// Makes one round over the links. Returns true if something moved. Only one thread at a time calls it.
   bool step();
-  /// Says whether everything that was posted and consumed leaves without further calls.
+  /// Says whether everything posted and consumed so far leaves without further calls.
   [[nodiscard]] bool flushed() const;
-  /// Says whether everything has been given to the network, and Network::delivered().
+  /// Says whether the network has got everything, and its Network::delivered() holds.
   [[nodiscard]] bool delivered() const;
   /// Appends the descriptors to sleep on; see Network::watch().
   void watch(std::vector<pollfd> &descriptors) const;
   /// Returns the peers from which nothing arrives any more, in the order in which they were lost.
   [[nodiscard]] const std::vector<uint32_t> &lost() const { return lost_; }
   [[nodiscard]] Error why_lost(uint32_t peer) const;
-  /// Returns the first rank that `fits` to which there is a link that is served and not lost.
+  /// Returns the first rank for which `fits` is true and to which a served link exists that is not lost.
   template <class Fits>
   [[nodiscard]] std::optional<uint32_t> find_reached(const Fits &fits) const {
     for (const Link &link : served())
@@ -59,8 +60,8 @@ class Progress {
     return std::nullopt;
   }
   [[nodiscard]] const char *network_name() const { return network_->name(); }
-  /// Returns a failure that only this rank has: its device did not flush data that had arrived, so its kernels never
-  /// see the data. The peers are not affected, and are not lost.
+  /// Returns a failure of this rank alone: its device did not flush arrived data, so its kernels never see the data.
+  /// The peers are not affected, and do not count as lost.
   [[nodiscard]] const std::optional<Error> &failure() const { return failure_; }
 
  private:
@@ -72,12 +73,12 @@ class Progress {
     uint64_t credited = 0;
     uint64_t told = 0;
     uint64_t arrived = 0;
-    SimpleSender publisher;  ///< of the incoming FIFO
-    bool broken = false;     ///< a payload cannot be read: nothing that arrived after it is published
+    SimpleSender publisher;  ///< posts to the incoming FIFO
+    bool broken = false;     ///< a payload cannot be read, so nothing that arrives later is published
     [[nodiscard]] bool sender_waits() const { return arrived - told >= ends.incoming.geometry.slot_count; }
   };
 
-  /// Every call of the network: with the device current, where there is one.
+  /// Calls the network. If the links use a device, the device is made current first.
   template <class Work>
   void in_context(const Work &work) const;
   bool step_links();
@@ -90,12 +91,12 @@ class Progress {
   [[nodiscard]] std::span<const Link> served() const { return std::span(links_).first(served_count_); }
 
   std::vector<Link> links_;
-  size_t served_count_ = 0;  ///< links of messages are the last
+  size_t served_count_ = 0;  ///< the first links; links of messages are last
   const std::shared_ptr<const RdmaMemory> device_;
   std::unique_ptr<Network> network_;
-  std::array<Event, events_per_step> events_;  ///< of one step; kept, since to make them anew clears a kilobyte
+  std::array<Event, events_per_step> events_;  ///< of one step; kept, because making it anew clears a kilobyte
   std::vector<uint32_t> lost_;
-  std::optional<Error> failure_;  ///< the first flush that failed
+  std::optional<Error> failure_;  ///< of the first flush that failed
 };
 
 }  // namespace rondo::net

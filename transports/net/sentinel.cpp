@@ -17,14 +17,14 @@ namespace {
 
 constexpr uint64_t charge_look_ns = 10'000'000;
 constexpr uint64_t lost_link_patience_ns = 1'000'000'000;  // in which the control plane has the word
-constexpr uint64_t reset_patience_ns = 100'000'000;  // in which the links of a process end that has ended
+constexpr uint64_t reset_patience_ns = 100'000'000;  // for this long, the links of an ended process may still end
 // These times are for the links of a device, for which no thread rings the bell.
-constexpr uint64_t eager_ns = 100'000;         // after something moved: looks without a pause
-constexpr uint64_t eager_max_ns = 2'000'000;  // then the control plane has its turn
+constexpr uint64_t eager_ns = 100'000;         // after something moved: polls without a pause
+constexpr uint64_t eager_max_ns = 2'000'000;  // then it serves the control plane
 constexpr uint64_t busy_ns = 20'000'000, busy_look_ns = 20'000, waiting_look_ns = 100'000;
 constexpr uint64_t control_look_ns = 5'000'000;
 constexpr uint64_t delivery_look_ns = 50'000;
-constexpr uint64_t replay_look_ns = 1'000'000;  // replays of graphs come without a call
+constexpr uint64_t replay_look_ns = 1'000'000;  // a graph's replay does not ring
 
 }  // namespace
 
@@ -64,7 +64,7 @@ bool Sentinel::step() {
 
 bool Sentinel::flush(uint64_t patience_ns) {
   const std::lock_guard lock(links_mutex_);
-  if (progress_.flushed()) return true;  // mostly: a step would ask the network in vain
+  if (progress_.flushed()) return true;  // usually true: a step would poll the network in vain
   progress_.step();
   const uint64_t deadline_ns = now_ns() + patience_ns;
   while (!progress_.flushed() && now_ns() < deadline_ns)
@@ -89,7 +89,7 @@ void Sentinel::expect_posts() {
 }
 
 void Sentinel::run() {
-  if (hooks_.in_flight) static_cast<void>(::prctl(PR_SET_TIMERSLACK, 1));  // of this thread: its pauses are short
+  if (hooks_.in_flight) static_cast<void>(::prctl(PR_SET_TIMERSLACK, 1));  // of this thread, for its short pauses
   while (!stopped_.load(std::memory_order_relaxed)) {
     const bool in_charge = away_.load(std::memory_order_acquire);  // pairs with set_away()
     if (in_charge) serve_links();
@@ -145,14 +145,14 @@ void Sentinel::wait(bool in_charge) {
   ::ppoll(descriptors_.data(), descriptors_.size(), &interval, nullptr);
   looks_seldom_.store(false);
   uint64_t rung = 0;
-  if (::read(bell_.get(), &rung, sizeof rung) > 0) moved_ns_ = now_ns();  // by a call that expects posts
+  if (::read(bell_.get(), &rung, sizeof rung) > 0) moved_ns_ = now_ns();  // a call expects posts
   for (size_t index = 1; index < control_end; ++index)
     if (descriptors_[index].revents != 0) next_control_ns_ = 0;
 }
 
-/// A failure of this rank itself is reported at once, because no other rank can know more about it. Links also break
-/// when their process ends, and then the control plane knows more: that it left, or how it ended. If it knows of no
-/// end, only the links have broken, and data in flight will never arrive.
+/// Raises failures of links. A failure of this rank itself is raised at once, because no other rank knows more about
+/// it. Links also break when the peer's process ends. Then the control plane knows the reason, so this waits for it. If
+/// the control plane reports no end, only the link is broken, and data in flight will never arrive.
 void Sentinel::look_for_failures(uint64_t now_ns) {
   std::optional<Error> own, lost;
   std::optional<uint32_t> reset;
@@ -170,7 +170,8 @@ void Sentinel::look_for_failures(uint64_t now_ns) {
   if (failure_told_.load(std::memory_order_relaxed)) return;
   if (own) hooks_.raise_own(std::move(*own));
   if (lost && now_ns - links_lost_ns_ >= lost_link_patience_ns) hooks_.raise(*lost);
-  // No operation may wait long enough to check for ranks that have ended: links alone carry them.
+  // This cannot be left to operations. If the links work, perhaps no operation waits long enough to check for ended
+  // ranks.
   if (reset && now_ns - reset_ns_ >= reset_patience_ns) hooks_.raise_reset(*reset);
 }
 

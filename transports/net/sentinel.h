@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// The thread beside a communicator on several hosts. It serves the control plane all the time. It serves the links
-// while it is in charge of them: from when the executing thread is away (no operation runs, or it sleeps) until that
-// is back.
+// The sentinel is the thread of a communicator on several hosts. It always serves the control plane. It serves the
+// links only while it is in charge of them: no operation runs, or the executing thread sleeps.
 //
-// The executing thread does not wake it at the end of each operation, which would cost a system call. A sentinel that
-// is not in charge polls every charge_look_ns. An executing thread that goes to sleep does wake it, because no other
-// thread would ring its bell.
+// The executing thread does not wake the sentinel at the end of an operation, because that would cost a system call.
+// Instead, a sentinel that is not in charge polls every charge_look_ns. Before the executing thread sleeps, it wakes
+// the sentinel, because no other thread would ring its bell.
 //
-// If the ranks are on devices, the sentinel is in charge all the time, because kernels post, but neither serve links
-// nor ring the bell.
+// If the ranks are on devices, the sentinel is always in charge of the links. Kernels post, but they neither serve
+// links nor ring the bell.
 #pragma once
 
 #include <atomic>
@@ -27,14 +26,15 @@ namespace rondo::net {
 class Sentinel {
  public:
   struct Hooks {
-    std::function<bool()> failed;              ///< the communicator
+    std::function<bool()> failed;              ///< says whether the communicator has failed
     std::function<void()> ring;                ///< wakes the executing thread, if it sleeps
-    std::function<void(const Error &)> raise;  ///< the communicator has failed
-    std::function<void(Error)> raise_own;      ///< the same, by what this rank itself cannot do: the error names nobody
+    std::function<void(const Error &)> raise;  ///< raises a failure of the communicator
+    std::function<void(Error)> raise_own;      ///< raises a failure of this rank itself, which names no other rank
     /// Raises a failure: the control connection with the host of a rank was reset although a link to that rank works.
     std::function<void(uint32_t peer)> raise_reset;
-    /// Null if the thread that posts to the links serves them, or rings. A device does neither, so this thread polls:
-    /// without a pause while something moves, and the less often the longer nothing has (look_interval_ns()).
+    /// Says whether a device may post. It is null if the posting thread serves the links or rings the bell. A device
+    /// does neither, so the sentinel polls: without a pause while something moves, then less often
+    /// (look_interval_ns()).
     std::function<bool()> in_flight{};
   };
   /// Starts the thread. All arguments outlive the sentinel.
@@ -43,24 +43,24 @@ class Sentinel {
   Sentinel &operator=(const Sentinel &) = delete;
   ~Sentinel();
 
-  /// The executing thread takes the links over, or leaves them.
+  /// Sets whether the executing thread is away from the links. The executing thread calls it.
   void set_away(bool away) { away_.store(away, std::memory_order_release); }  // pairs with the acquire in run()
-  /// Has this thread take over the links, which were left, at once. Any thread.
+  /// Makes the sentinel take charge at once of links that were left. Any thread may call it.
   void kick();
-  /// Wakes a sentinel that polls seldom, since a device will post. Any thread.
+  /// Wakes a sentinel that polls seldom, because a device will post. Any thread may call it.
   void expect_posts();
-  /// Sends the failure of the communicator to the other hosts, if it has failed, once. Any thread.
+  /// Sends a failure of the communicator to the other hosts, once. Any thread may call it.
   void report_failure();
-  /// Serves the links of messages, too. Any thread.
+  /// Serves the links of messages from now on. Any thread may call it.
   void open_messages();
-  /// Returns whether the links to the rank have ended, so that nothing arrives from it any more. Any thread.
+  /// Says whether the links to the rank have ended, so that nothing arrives from it any more. Any thread may call it.
   [[nodiscard]] bool has_lost(uint32_t peer) const;
-  /// Makes a round of the links by the executing thread. Returns true if something moved.
+  /// Makes one round over the links, on the executing thread. Returns true if something moved.
   bool step();
-  /// Makes rounds until all leaves without further calls, for at most `patience_ns`. Returns whether it does.
+  /// Makes rounds until everything leaves without further calls, for at most `patience_ns`. Returns whether it does.
   bool flush(uint64_t patience_ns);
-  /// Makes rounds until all that was sent would arrive even if the network ended now (Network::delivered()), the
-  /// communicator has failed, or `patience_ns` is over. The links are free between two rounds.
+  /// Makes rounds until everything sent would arrive even if the network were destroyed now (Network::delivered()). It
+  /// also ends when the communicator fails or after `patience_ns`. Between two rounds the links are unlocked.
   void deliver(uint64_t patience_ns);
 
  private:
@@ -77,15 +77,15 @@ class Sentinel {
   Hooks hooks_;
   FileDescriptor bell_;
   std::atomic<bool> away_{true};      ///< pairs with run(): once a thread reads true, no other thread uses the links
-  std::atomic<bool> stopped_{false};  ///< relaxed: the bell orders it
-  std::atomic<bool> failure_told_{false};  ///< relaxed: it decides which thread reports, and no data rides on it
-  uint64_t links_lost_ns_ = 0;  ///< when the first was seen to be lost; 0 if none was
+  std::atomic<bool> stopped_{false};  ///< relaxed: the bell orders this
+  std::atomic<bool> failure_told_{false};  ///< relaxed: it decides which thread reports, and orders no data
+  uint64_t links_lost_ns_ = 0;  ///< when a lost link was first seen; 0 if there is none
   uint64_t reset_ns_ = 0;  ///< when a link was first seen to work although the control connection was reset; 0 if never
-  uint64_t moved_ns_ = 0;       ///< when something moved on the links of a device, or was expected to; of the thread
+  uint64_t moved_ns_ = 0;       ///< when a device's links last moved or were expected to; only the thread uses this
   uint64_t next_control_ns_ = 0;  ///< likewise, when the control plane is served again; 0 if it has something to read
-  std::atomic<bool> looks_seldom_{false};  ///< expect_posts() is to ring
+  std::atomic<bool> looks_seldom_{false};  ///< expect_posts() must ring
   std::vector<pollfd> descriptors_;
-  mutable std::mutex links_mutex_;  ///< guards progress_
+  mutable std::mutex links_mutex_;  ///< protects progress_
   std::thread thread_;
 };
 

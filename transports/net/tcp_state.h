@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// This file reads what the kernel knows of a TCP connection. The kernel's own limit (TCP_USER_TIMEOUT) is no measure of
-// silence. The kernel checks it only when it retransmits, at growing intervals. It also counts the time in which a
-// receiver has no room, as a stopped process has none.
+// This file reads what the kernel knows about a TCP connection. The kernel's own limit, TCP_USER_TIMEOUT, does not
+// measure silence. The kernel checks it only when it retransmits, at growing intervals. The limit also counts the time
+// in which a receiver has no room, which is normal for a stopped process.
 #pragma once
 
 #include <linux/sockios.h>
@@ -24,45 +24,45 @@ inline constexpr uint64_t default_network_timeout_ns = 1'000'000'000;  ///< ROND
   return info;
 }
 
-/// Returns how often in a row the kernel sent unacknowledged data again. If nothing can be sent, for instance on an
-/// interface that is down, returns how often it probed the other end for room. It does either after 0.2, 0.6, 1.4 and 3
-/// s between near hosts. A stopped process without room is probed, too, but its kernel answers. If only one direction
+/// Returns how many times in a row the kernel has sent unacknowledged data again. If nothing can be sent, as on an
+/// interface that is down, returns how many times it probed the other end for room. Between near hosts it does either
+/// after 0.2, 0.6, 1.4 and 3 s. The kernel of a stopped process without room answers the probes. If only one direction
 /// is cut, the end whose packets are lost still receives from the other, and detects the cut by this number.
 [[nodiscard]] inline uint32_t repeats_in(const tcp_info &info) {
   return info.tcpi_unacked != 0 ? info.tcpi_retransmits : info.tcpi_probes;
 }
 
-/// The kernel asks the other end of a connection with nothing under way whether it is alive (a keepalive probe) when
-/// nothing has arrived for this long. The kernel of a stopped process answers, too.
+/// Time without traffic, in seconds, after which the kernel sends a keepalive probe. The probe asks whether the other
+/// end is alive. The kernel of a stopped process answers it, too.
 inline constexpr int idle_s = 1;
 
-/// Returns false if nothing is sent that has to be acknowledged, so that the probes are keepalive probes.
+/// Says whether sent or queued data waits for an acknowledgement. If not, the kernel's probes are keepalive probes.
 [[nodiscard]] inline bool is_under_way(int descriptor) {
   int unacknowledged = 0;
   return ::ioctl(descriptor, SIOCOUTQ, &unacknowledged) != 0 || unacknowledged != 0;
 }
 
-/// Lets the next keepalive probe leave now, and not after a second more, after one had no answer.
+/// Sends the next keepalive probe now, after one without an answer. Otherwise it would leave a second later.
 inline void ask_again(int descriptor) {
   static_cast<void>(::setsockopt(descriptor, IPPROTO_TCP, TCP_KEEPIDLE, &idle_s, sizeof idle_s));
 }
 
-/// Ends the connection for every process that holds it, and for the other end, which sees a reset. Data would wait
-/// behind what is not acknowledged, but a reset leaves at once.
+/// Resets the connection for every process that holds it, and for the other end. A reset leaves at once, while data
+/// would queue after unacknowledged data.
 inline void reset_connection(int descriptor) {
   const sockaddr nowhere{AF_UNSPEC, {}};
   static_cast<void>(::connect(descriptor, &nowhere, sizeof nowhere));
 }
 
-/// The limits say how often in a row checks may find that nothing is acknowledged.
+/// The number of checks or retransmissions in a row, without an acknowledgement, after which a connection is lost.
 struct SilenceLimits {
-  uint32_t looks = 0;    ///< that see what is not acknowledged
-  uint32_t repeats = 0;  ///< of what was sent in vain, see repeats_in()
-  uint32_t probes = 0;   ///< without an answer, one at each look
+  uint32_t looks = 0;    ///< checks that see unacknowledged data
+  uint32_t repeats = 0;  ///< retransmissions in vain, see repeats_in()
+  uint32_t probes = 0;   ///< probes without an answer, one per check
 };
 
-/// Returns the limits for silence that lasts `patience_ns`, with a look every `interval_ns`. The kernel waits twice as
-/// long after each repeat, two minutes at most.
+/// Returns the limits for a silence of `patience_ns`, with a check every `interval_ns`. After each retransmission the
+/// kernel waits twice as long, up to two minutes.
 [[nodiscard]] constexpr SilenceLimits silence_limits(uint64_t patience_ns, uint64_t interval_ns) {
   constexpr uint64_t first_pause_ns = 200'000'000, pause_max_ns = 120'000'000'000;
   SilenceLimits limits;
@@ -76,14 +76,13 @@ struct SilenceLimits {
   return limits;
 }
 
-/// Checks a connection at intervals. It counts the checks, and not the time since the last acknowledgement. That time
-/// is long if nothing was sent for long. It is also long if this process or the machine stood still, whose kernel may
-/// have yet to take in what arrived meanwhile.
+/// Checks a connection at intervals. It counts checks instead of the time since the last acknowledgement, because that
+/// time also grows when nothing was sent. It also grows when this process or the machine stood still, and the kernel
+/// has yet to take in what arrived meanwhile.
 class SilenceWatch {
  public:
-  /// Returns true if `limits.looks` checks in a row, this one too, have seen what was not acknowledged, with no
-  /// acknowledgement between them. Also if it was sent again `limits.repeats` times, or keepalive probes have had no
-  /// answer.
+  /// Returns true if `limits.looks` checks in a row, including this one, saw unacknowledged data and no acknowledgement
+  /// in between. It also returns true after `limits.repeats` retransmissions, or if keepalive probes had no answer.
   [[nodiscard]] bool look(int descriptor, uint64_t now_ns, const SilenceLimits &limits) {
     constexpr uint64_t ms_ns = 1'000'000, tick_ms = 10;  // the kernel counts in ticks
     const tcp_info info = tcp_state_of(descriptor);
@@ -103,18 +102,19 @@ class SilenceWatch {
     if (info.tcpi_probes < limits.probes) ask_again(descriptor);
     return info.tcpi_probes >= limits.probes;
   }
-  /// Returns repeats_in() at the latest look: the kernel forgets it when the other end resets the connection.
+  /// Returns repeats_in() at the latest check. It is kept because the kernel forgets it when the other end resets the
+  /// connection.
   [[nodiscard]] uint32_t repeats() const { return repeats_; }
-  /// Returns the time from the first to the latest check in a row that has seen what was not acknowledged. It is 0
-  /// unless at least two have. Packets that acknowledge nothing new do not matter here, so the time grows at an end
-  /// that is not heard but hears the other.
+  /// Returns the time between the first and the latest check in a row that saw unacknowledged data. It is 0 with fewer
+  /// than two such checks. Packets from the other end that acknowledge nothing new do not reset it. So the time also
+  /// grows if this end hears the other one but is not heard.
   [[nodiscard]] uint64_t unacknowledged_ns() const { return unacknowledged_ns_; }
 
  private:
   uint64_t begun_ns_ = 0;
   uint32_t looks_ = 0;
   uint32_t repeats_ = 0;
-  uint64_t unacknowledged_since_ns_ = 0;  ///< 0: the latest check saw nothing of that kind
+  uint64_t unacknowledged_since_ns_ = 0;  ///< 0: the latest check saw no unacknowledged data
   uint64_t unacknowledged_ns_ = 0;
 };
 

@@ -51,7 +51,7 @@ void unpack_choice(uint64_t word, TimedOperation &timed) {
   timed.history = high_of(word);
 }
 
-/// Relaxed: the rank is the only writer, and a reader needs no order among counters.
+/// Adds to a counter. Relaxed, because the rank is the only writer, and readers need no order among counters.
 void add_own(uint64_t &word, uint64_t more) { memory::store_relaxed(word, memory::load_relaxed(word) + more); }
 
 void count(RankCounters &counters, const OperationCost &cost, uint64_t since_ticks, uint64_t ticks) {
@@ -70,7 +70,8 @@ void count(RankCounters &counters, const OperationCost &cost, uint64_t since_tic
   if (cost.waited_ns != 0) add_own(own.waited_ns, cost.waited_ns);
 }
 
-/// The time at which it was entered; `otherwise` where its record is overwritten already.
+/// Ends the record. Returns the time at which the operation was entered, or `otherwise` if the record is overwritten
+/// already.
 uint64_t end_record(RankBoard &board, uint64_t operation, OperationState state, uint64_t ticks, uint64_t otherwise) {
   OperationRecord &record = board.records[operation % recorded_operation_count];
   if (memory::load_relaxed(record.operation) != operation) return otherwise;     // relaxed: this rank's own word
@@ -97,7 +98,8 @@ void enter(RankBoard &board, uint64_t operation, const OperationInfo &what, uint
 }
 
 void complete(RankBoard &board, uint64_t operation, const OperationCost &cost, uint64_t ticks) {
-  // An operation on a device may be overwritten; it began at the end of the one before it, at the latest.
+  // A record of an operation on a device may be overwritten. Then its time counts from the end of the operation before
+  // it.
   const uint64_t otherwise = cost.on_device ? memory::load_relaxed(board.counters.last_end_ticks) : ticks;
   const uint64_t since_ticks = end_record(board, operation, OperationState::completed, ticks, otherwise);
   memory::store_release(board.completed, operation);  // pairs with load_acquire of ranks that report on this one
@@ -161,11 +163,11 @@ bool failed(const SharedFailure &failure) { return memory::load_sync(failure.sta
 
 std::optional<Error> read_failure(const SharedFailure &failure) {
   const auto complete = [&] { return low_of(memory::load_acquire(failure.state)) == failure_complete; };
-  // The writer needs microseconds. If it was killed meanwhile, the record stays unfinished.
+  // The writer needs only microseconds. If it was killed while writing, the record stays incomplete.
   for (int attempt = 0; attempt < failure_looks_max && !complete(); ++attempt) sleep_for_ns(failure_look_interval_ns);
   if (!complete()) return std::nullopt;
   Error error;
-  // In a stranger's segment it may be any number.
+  // In the segment of an unknown process it may be any number.
   const bool is_known = failure.status <= RONDO_ERROR_REVOKED;
   error.status = is_known ? static_cast<rondo_status_t>(failure.status) : RONDO_ERROR_INTERNAL;
   error.rank = static_cast<int32_t>(low_of(failure.rank_and_peer));

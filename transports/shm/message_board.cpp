@@ -15,7 +15,7 @@ constexpr uint64_t pack_ends(const MessageInfo &message) {
   return uint64_t{message.type & 0xFF} | (message.sends ? send_bit : 0) | uint64_t{message.peer} << 32;
 }
 
-/// Relaxed: the rank is the only writer of its own words.
+/// Increments one of the rank's own words. The load is relaxed, because the rank is the only writer.
 void increment(uint64_t &word) { memory::store_release(word, memory::load_relaxed(word) + 1); }
 
 }  // namespace

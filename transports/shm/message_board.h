@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The boards in the segment on which each rank of a host publishes its messages (src/links/message_boards.h). The rank
-// that publishes is counted among the ranks of this host, and peers are counted among all ranks of the communicator.
-// All words are accessed through src/proto/memory.h. Each has one writer, the rank whose board it is.
+// Each rank of a host publishes its messages on a board in the segment (src/links/message_boards.h). The publishing
+// rank has its number among the ranks of this host; peers have their numbers in the communicator. All words are
+// accessed through src/proto/memory.h. Only the rank that owns a board writes its words.
 #pragma once
 
 #include <cstdint>
@@ -16,9 +16,10 @@ namespace rondo::shm {
 
 class Segment;
 
-/// A message that a rank has begun: one cache line. Written as OperationRecord is; `record` last.
+/// The record of a message that a rank has begun, in one cache line. The rank writes it as it writes OperationRecord,
+/// with `record` last.
 struct alignas(cache_line_bytes) MessageRecord {
-  uint64_t record = 0;  ///< its number, from 1; 0 while the rest changes
+  uint64_t record = 0;  ///< its number, from 1; 0 while the other words change
   uint64_t ends = 0;    ///< type, 1 << 8 for a send, peer << 32
   uint64_t bytes = 0;
   uint64_t message = 0;
@@ -35,7 +36,7 @@ struct alignas(cache_line_bytes) MessageBoard {
 };
 static_assert(sizeof(MessageBoard) == (1 + recorded_message_count) * cache_line_bytes);
 
-/// A rank's publication of its messages with one other rank. Index 1 is for the messages that it sends.
+/// A rank's report on its messages with one other rank. Index 1 is for messages that it sends, 0 for the others.
 struct alignas(cache_line_bytes) PairBoard {
   uint64_t entered[2] = {};
   uint64_t completed[2] = {};
@@ -44,7 +45,8 @@ struct alignas(cache_line_bytes) PairBoard {
 };
 static_assert(sizeof(PairBoard) == cache_line_bytes);
 
-/// A record with its times in ticks, and as plain numbers: a stranger's record may hold any.
+/// A record with its times in ticks. Its values are plain numbers, because the record of an unknown process may hold
+/// anything.
 struct TimedMessage {
   MessageInfo info;
   uint64_t begun_ticks = 0;

@@ -30,7 +30,7 @@ constexpr uint32_t processor_bits = 16;  // of RankBoard::processor
 constexpr uint64_t processor_mask = (uint64_t{1} << processor_bits) - 1;
 constexpr uint64_t recent_ms = 10;  // more than the time for which a kernel lets another thread run
 
-/// Opens descriptor `descriptor` of process `process` as one of ours.
+/// Opens a duplicate of descriptor `descriptor` of process `process`.
 FileDescriptor open_foreign(int process, int descriptor) {
   std::array<char, 64> path{};
   std::snprintf(path.data(), path.size(), "/proc/%d/fd/%d", process, descriptor);
@@ -49,7 +49,7 @@ bool read_foreign(int process, uint64_t address, std::byte *to, uint64_t bytes) 
   return true;
 }
 
-/// Says whether `process` has `file` mapped; true if the system does not let us see that.
+/// Says whether `process` has `file` mapped. Returns true if the system does not permit the check.
 bool may_map(int process, const FileIdentity &file) {
   const std::string maps = read_kernel_file("/proc/" + std::to_string(process) + "/maps");
   for (size_t at = 0; at < maps.size(); at = std::min(maps.find('\n', at), maps.size() - 1) + 1) {  // a line each turn
@@ -103,7 +103,8 @@ Result<std::unique_ptr<ShmPeers>> ShmPeers::create(std::shared_ptr<Segment> segm
     Peer entry;
     entry.process = static_cast<int>(memory::load_acquire(peers->segment_->board(peer).process));
     entry.same_process = entry.process == own;
-    // A kernel before 5.3 has no process handles, and a container may refuse them: has_ended() then asks by number.
+    // A kernel before 5.3 has no process handles, and a container may refuse them. Then has_ended() checks the process
+    // by its number.
     if (!entry.same_process) entry.process_handle.reset(static_cast<int>(::syscall(SYS_pidfd_open, entry.process, 0)));
     if (const auto stat = entry.process_handle.valid() ? std::nullopt : process_stat(entry.process))
       entry.start_ticks = stat->start_ticks;
@@ -168,16 +169,16 @@ bool ShmPeers::shares_processor() {
   return false;
 }
 
-/// Checks by number, without a process handle. A process that its parent does not reap keeps its number; one that was
-/// reaped leaves it to another.
+/// Says whether the process has ended, by its number, if there is no handle. A process that its parent has not reaped
+/// keeps its number. After that, the number may belong to another process.
 bool ShmPeers::has_ended(const Peer &peer) const {
   if (const auto stat = process_stat(peer.process))
     return stat->ended() || (peer.start_ticks != 0 && stat->start_ticks != peer.start_ticks);
-  return ::kill(peer.process, 0) != 0 && errno == ESRCH;  // without /proc, all that can be asked
+  return ::kill(peer.process, 0) != 0 && errno == ESRCH;  // without /proc, no other check is possible
 }
 
-/// Says whether a process lives, but is another program since exec(). Then the segment's descriptor is closed there,
-/// and its memory is not mapped. Returns false if the system does not let us see that.
+/// Says whether a process lives, but runs another program since exec(). Then the segment's descriptor is closed and its
+/// memory is not mapped there. Returns false if the system does not permit the check.
 bool ShmPeers::has_let_go(const Peer &peer, const RankBoard &board) const {
   std::array<char, 64> path{};
   const auto descriptor = static_cast<int>(memory::load_acquire(board.segment_descriptor));
@@ -185,22 +186,22 @@ bool ShmPeers::has_let_go(const Peer &peer, const RankBoard &board) const {
   struct stat theirs {};
   const bool there = ::stat(path.data(), &theirs) == 0;
   if (there ? FileIdentity{theirs.st_dev, theirs.st_ino} == file_ : errno != ENOENT) return false;
-  return !may_map(peer.process, file_);  // a program may have closed what is not its own; what it has mapped stays
+  return !may_map(peer.process, file_);  // a program may close the descriptor, but the mapping stays
 }
 
 std::vector<uint32_t> ShmPeers::find_dead() const {
-  std::vector<uint32_t> dead;  // allocates where there is one: every long wait asks
+  std::vector<uint32_t> dead;  // allocates only if a rank is dead, because every long wait calls this
   std::array<pollfd, 64> handles;
   for (size_t first = 0; first < peers_.size(); first += handles.size()) {
     const size_t count = std::min(handles.size(), peers_.size() - first);
-    for (size_t i = 0; i < count; ++i)  // a negative one is passed over, and its revents are 0
+    for (size_t i = 0; i < count; ++i)  // poll() skips a negative descriptor and sets its revents to 0
       handles[i] = {peers_[first + i].process_handle.get(), POLLIN, 0};
     static_cast<void>(::poll(handles.data(), count, 0));
     for (size_t i = 0; i < count; ++i) {
       const Peer &peer = peers_[first + i];
       const auto rank = static_cast<uint32_t>(first + i);
       if (peer.same_process) continue;
-      // POLLNVAL: this process closed a descriptor that is not its own.
+      // POLLNVAL: this process closed a descriptor that does not belong to it.
       const bool by_number = !peer.process_handle.valid() || (handles[i].revents & POLLNVAL) != 0;
       const bool ended = by_number ? has_ended(peer) : handles[i].revents != 0;
       if (ended || has_let_go(peer, segment_->board(rank))) dead.push_back(rank);

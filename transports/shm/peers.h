@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The ranks of one host as an executor sees them: payloads read in place, bells, and which ranks are still alive.
+// This file shows an executor the other ranks of its host: payloads to read in place, bells, and which ranks are alive.
 #pragma once
 
 #include <cstdint>
@@ -15,15 +15,17 @@
 
 namespace rondo::shm {
 
-/// Regions of other processes that this rank has mapped. Bounded: the least recently used one makes room.
+/// Regions of other processes that this rank has mapped. Their number is bounded: a new one replaces the least recently
+/// used one.
 class MappingCache {
  public:
   static constexpr size_t entry_count_max = 128;
 
-  /// Returns where this process has the region that `exported` of process `process` names. Returns null if it cannot be
-  /// mapped, or its descriptor is another file's by now. `device` is the device of all memfds.
+  /// Returns where this process has mapped the region that process `process` exported as `exported`. Returns null if it
+  /// cannot be mapped, or if its descriptor meanwhile belongs to another file. `device` is the device number of all
+  /// memfds.
   [[nodiscard]] const std::byte *find(int process, const SlotHeader &exported, uint64_t device);
-  /// Returns what PeerAccess::own_shortage() says of the latest find().
+  /// Returns for the latest find() what PeerAccess::own_shortage() describes.
   [[nodiscard]] int own_shortage() const { return own_shortage_; }
 
  private:
@@ -52,7 +54,7 @@ class MappingCache {
 
 class ShmPeers final : public PeerAccess {
  public:
-  /// Needs every rank's board filled in. Opens a handle on each other process.
+  /// Opens a handle on each other process. Every rank's board must be filled in.
   [[nodiscard]] static Result<std::unique_ptr<ShmPeers>> create(std::shared_ptr<Segment> segment, uint32_t rank);
 
   [[nodiscard]] const std::byte *import_payload(uint32_t peer, const SlotHeader &header, std::byte *scratch) override;
@@ -63,10 +65,10 @@ class ShmPeers final : public PeerAccess {
   void cancel_sleep() override { shm::cancel_sleep(segment_->board(rank_)); }
   [[nodiscard]] bool shares_processor() override;
 
-  /// Tries which kinds of exported buffers of `peer` this rank can read, and returns them as bits PayloadKind.
+  /// Tries which kinds of exported buffers of `peer` this rank can read, and returns them as bits of PayloadKind.
   [[nodiscard]] uint32_t readable_kinds(uint32_t peer, bool try_mapping, bool try_cross_memory);
-  /// Returns the ranks whose processes have ended, or have become another program by exec(). A few system calls a
-  /// process.
+  /// Returns the ranks whose processes have ended, or run another program since exec(). It takes a few system calls for
+  /// each process.
   [[nodiscard]] std::vector<uint32_t> find_dead() const;
   /// Returns what Ranks::process_handles() describes.
   [[nodiscard]] std::vector<int> process_handles() const;
@@ -76,7 +78,7 @@ class ShmPeers final : public PeerAccess {
     int process = 0;
     bool same_process = false;
     FileDescriptor process_handle;  ///< none: the kernel has no process handles, or a filter refuses them
-    uint64_t start_ticks = 0;       ///< of the process, where there is no handle; 0 if unknown
+    uint64_t start_ticks = 0;       ///< start of the process, if there is no handle; 0 if unknown
   };
   [[nodiscard]] bool has_ended(const Peer &peer) const;
   [[nodiscard]] bool has_let_go(const Peer &peer, const RankBoard &board) const;
@@ -85,7 +87,7 @@ class ShmPeers final : public PeerAccess {
 
   std::shared_ptr<Segment> segment_;
   uint32_t rank_;
-  FileIdentity file_;  ///< of the segment
+  FileIdentity file_;  ///< identity of the segment's file
   std::vector<Peer> peers_;
   MappingCache mappings_;
 };

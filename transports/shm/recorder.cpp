@@ -25,7 +25,7 @@ std::string process_path(uint64_t process, const std::string &rest = "") {
   return "/proc/" + std::to_string(process) + rest;
 }
 
-/// Returns the letter that /proc has for the state of a process, or 0 if none exists.
+/// Returns the letter by which /proc shows the state of a process, or 0 if there is no such process.
 char state_letter(uint64_t process) {
   const std::string text = read_kernel_file(process_path(process, "/stat"));
   const size_t name_end = text.rfind(')');  // "pid (name) state ..."; the name may hold anything
@@ -39,7 +39,7 @@ bool is_known(uint64_t value, const char *(*name)(Enum)) {
   return false;
 }
 
-/// True: all its enumerators have names.
+/// Says whether all enumerators of the record have names.
 bool is_known(const TimedOperation &timed) {
   return timed.signature.collective < collective_table.size() &&
          is_collective(static_cast<rondo_collective_t>(timed.signature.collective)) &&
@@ -54,7 +54,7 @@ struct DirectoryCloser {
   void operator()(DIR *directory) const { ::closedir(directory); }
 };
 
-/// Returns whether link `path` leads to a memfd of the name that segments have.
+/// Says whether the link `path` leads to a memfd whose name is that of segments.
 bool is_segment_link(const std::string &path) {
   std::array<char, 128> target{};
   const ssize_t length = ::readlink(path.c_str(), target.data(), target.size());
@@ -67,7 +67,7 @@ void observe_descriptor(const std::string &path, Observed &observed) {
   FileDescriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
   if (!file.valid()) {
     if (errno != ENOENT && errno != ESRCH) observed.refused.push_back(system_error("open of " + path, errno));
-    return;  // else the communicator has just ended
+    return;  // otherwise the communicator has just ended
   }
   auto segment = Segment::observe(std::move(file));
   if (!segment.ok()) {
@@ -105,7 +105,7 @@ std::string SegmentRecording::communicator() const {
 ProcessState SegmentRecording::look_at_process(const RankBoard &board) const {
   const uint64_t process = memory::load_acquire(board.process);
   const uint64_t counted_in = memory::load_acquire(board.process_namespace);
-  // If the number counts in another namespace, it means nothing here, or another process.
+  // In another PID namespace, the number means nothing here, or names another process.
   if (process == 0 || counted_in == 0 || counted_in != process_namespace()) return ProcessState::unknown;
   const char letter = state_letter(process);
   if (letter == '\0' || letter == 'Z' || letter == 'X') return ProcessState::gone;
@@ -163,7 +163,8 @@ std::optional<RecordedMessage> SegmentRecording::message(uint32_t rank, uint64_t
   return seen;
 }
 
-/// A stranger's counters may hold anything: no time is longer than the communicator has lived.
+/// Returns the statistics of a rank. An unknown process may have written any counters, so no time exceeds the
+/// communicator's age.
 RecordedStatistics SegmentRecording::statistics(uint32_t rank) const {
   const RankCounters &counters = segment_->board(rank).counters;
   const TickMark now = mark_ticks(source_);
@@ -209,7 +210,8 @@ bool SegmentRecording::dumped() const {
 
 std::unique_ptr<Recording> SegmentRecorder::recording() const { return std::make_unique<SegmentRecording>(segment_); }
 
-/// All ranks of this host have mapped the segment by its own id: from now on only readers ask for it.
+/// Sets the communicator's id in the segment. All ranks of this host have mapped the segment by its old id; from now on
+/// only readers compare the id.
 void SegmentRecorder::set_communicator(const std::array<uint64_t, 2> &id) {
   SegmentId &shown = segment_->header().id;
   memory::store_relaxed(shown.high, id[0]);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The flight recorder of a segment. The segment belongs to a communicator of this process or, to be read only, of
-// another process that /proc shows.
+// This file declares the flight recorder of a segment. The segment belongs to a communicator of this process, or to
+// another process that /proc shows. The latter segment is only read.
 #pragma once
 
 #include <memory>
@@ -12,7 +12,7 @@
 
 namespace rondo::shm {
 
-/// Only reads the segment, which may be mapped for reading only, and may hold anything.
+/// Reads the recording in a segment. The segment may be mapped for reading only, and may hold anything.
 class SegmentRecording final : public Recording {
  public:
   explicit SegmentRecording(std::shared_ptr<const Segment> segment);
@@ -28,7 +28,7 @@ class SegmentRecording final : public Recording {
   [[nodiscard]] std::optional<Error> failure() const override;
   [[nodiscard]] bool dumped() const override;
 
-  /// Returns whether both read the same segment.
+  /// Says whether both recordings read the same segment.
   [[nodiscard]] bool same_segment(const SegmentRecording &other) const;
 
  private:
@@ -55,7 +55,7 @@ class SegmentRecorder final : public FlightRecorder {
   std::shared_ptr<Segment> segment_;
 };
 
-/// Returns the inode of this process's namespace of process ids; 0 if the system does not say.
+/// Returns the inode of this process's PID namespace, or 0 if the system does not report it.
 [[nodiscard]] uint64_t process_namespace();
 
 struct Observed {
@@ -64,11 +64,11 @@ struct Observed {
   bool cut_off = false;        ///< observed_ranks_max was reached
 };
 
-/// The limit for all communicators that are observed together. A stranger could show any number of segments.
+/// The most ranks that are observed at a time, because another process could offer any number of segments.
 inline constexpr uint64_t observed_ranks_max = 65'536;
 
-/// Adds what `all` does not have yet: the ranks of a communicator show the same segment. What is beyond
-/// observed_ranks_max is refused.
+/// Adds the recordings that `all` does not have yet, since all ranks of a communicator show the same segment.
+/// Recordings beyond observed_ranks_max are refused.
 void merge(Observed &all, Observed more);
 
 /// Observes the communicators of process `process`. RONDO_ERROR_INVALID_ARGUMENT means that there is no such process.

@@ -27,7 +27,8 @@ Error not_a_segment(const std::string &why) {
   return invalid_argument("this is not a communicator's shared segment: " + why);
 }
 
-/// Reading a file that shrinks would kill the reader. So would a file of huge pages if no huge page is left.
+/// Checks that the file can be read safely. If it shrinks, or is backed by huge pages and none is left, reading kills
+/// the reader.
 Result<void> check_file(int descriptor) {
   struct statfs system {};
   if (::fstatfs(descriptor, &system) != 0 || system.f_type != TMPFS_MAGIC)
@@ -37,10 +38,11 @@ Result<void> check_file(int descriptor) {
   return {};
 }
 
-/// A stranger may change the file meanwhile: what is checked is read once.
+/// Reads the shape of an unknown process's segment. That process may change the file meanwhile, so each checked value
+/// is read once.
 Result<SegmentShape> observed_shape(int descriptor, size_t file_bytes) {
   uint64_t magic = 0;
-  SegmentHeader header;  // read behind the magic number, which is written last
+  SegmentHeader header;  // read after the magic number, which was written last
   if (::pread(descriptor, &magic, sizeof magic, 0) != sizeof magic ||
       ::pread(descriptor, static_cast<void *>(&header), sizeof header, 0) != sizeof header)
     return not_a_segment("it cannot be read");
@@ -60,12 +62,12 @@ Result<SegmentShape> observed_shape(int descriptor, size_t file_bytes) {
   return shape;
 }
 
-/// Puts empty memory over the parts of a file that have no pages yet. Reading them would make those pages: a sparse
-/// file of a few bytes could use up all memory. Data written there later is not seen.
+/// Maps zeros over the parts of a file that have no pages yet. Otherwise reading a part would allocate its pages, and a
+/// sparse file of a few bytes could use up all memory. Data written there later stays invisible.
 Result<void> cover_holes(const Mapping &mapping, int descriptor) {
   const auto [address, bytes] = mapping.get();
   const auto page = static_cast<size_t>(::sysconf(_SC_PAGESIZE));
-  for (size_t at = 0; at < bytes;) {  // each round goes on by a page at least
+  for (size_t at = 0; at < bytes;) {  // each round advances by at least a page
     const off_t data = ::lseek(descriptor, static_cast<off_t>(at), SEEK_DATA);
     if (data < 0 && errno != ENXIO) return system_error("lseek of a communicator's shared segment", errno);
     const size_t begin = data < 0 ? bytes : std::min(bytes, static_cast<size_t>(data) / page * page);
@@ -159,7 +161,7 @@ Result<std::shared_ptr<const Segment>> Segment::observe(FileDescriptor descripto
   if (!S_ISREG(status.st_mode) || file_bytes < sizeof(SegmentHeader)) return not_a_segment("it is too short");
   RONDO_TRY(check_file(descriptor.get()));
   RONDO_TRY_ASSIGN(const SegmentShape shape, observed_shape(descriptor.get(), file_bytes));
-  const size_t bytes = shape.exchange_offset();  // what follows is none of an observer's
+  const size_t bytes = shape.exchange_offset();  // an observer does not read what follows
   void *const address = ::mmap(nullptr, bytes, PROT_READ, MAP_SHARED, descriptor.get(), 0);
   if (address == MAP_FAILED) return system_error("mmap of " + std::to_string(bytes) + " bytes", errno);
   Mapping mapping({static_cast<std::byte *>(address), bytes});
@@ -168,7 +170,7 @@ Result<std::shared_ptr<const Segment>> Segment::observe(FileDescriptor descripto
 }
 
 Result<uint64_t> Segment::used_bytes() const {
-  constexpr uint64_t block_bytes = 512;  // of st_blocks, whatever the file system
+  constexpr uint64_t block_bytes = 512;  // unit of st_blocks on every file system
   struct stat status {};
   if (::fstat(descriptor_.get(), &status) != 0) return system_error("fstat of the shared segment", errno);
   return static_cast<uint64_t>(status.st_blocks) * block_bytes;

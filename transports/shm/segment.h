@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// The shared memory of a communicator on one host: one memfd segment, made by the lowest rank there and handed over by
-// descriptor. It has no path, takes nothing of /dev/shm's size limit and goes with the last process that maps it.
+// This file declares the shared memory of a communicator on one host: one memfd segment. The lowest rank of the host
+// makes it and passes its descriptor to the others. The segment has no path, does not count towards the limit of
+// /dev/shm, and disappears with the last process that maps it.
 //
 // Layout   SegmentHeader | SharedFailure | RankBoard[rank_count] | MessageBoard[rank_count] | exchange |
-//          connections[channel][from][to], and what is mapped with the first message: PairBoard[rank_count][peer]
-//          | messages[from][to]
-// Pages are used only where they are touched: connections that no algorithm uses cost nothing.
+//          connections[channel][from][to]
+//          The first message maps more: PairBoard[rank_count][peer] | messages[from][to]
+// A page takes memory only once it is touched, so connections that no algorithm uses cost nothing.
 #pragma once
 
 #include <atomic>
@@ -28,7 +29,7 @@ struct alignas(cache_line_bytes) SegmentHeader {
   SegmentId id;
   uint64_t rank_count = 0;
   uint64_t tick_source = 0;  ///< TickSource of all records
-  // When the segment was made, by both clocks: with a second such mark a reader converts ticks.
+  // The time of making, by both clocks. With a second such pair of times, a reader converts ticks to nanoseconds.
   uint64_t made_ticks = 0;
   uint64_t made_ns = 0;
   uint32_t channel_count = 0;
@@ -36,9 +37,9 @@ struct alignas(cache_line_bytes) SegmentHeader {
   ExchangeGeometry exchange;
   uint32_t message_slot_bytes = 0;
   uint32_t message_slot_count = 0;
-  uint64_t dump = 0;  ///< DumpState; it changes, and so does what follows
-  // ClockOffset, of one rank of this host; each measurement is as good as the one before it.
-  uint64_t clock_measured = 0;  ///< 1: what follows is known
+  uint64_t dump = 0;  ///< DumpState; this field and the following ones change
+  // The ClockOffset that one rank of this host measured; a new measurement is at least as good as the one before.
+  uint64_t clock_measured = 0;  ///< 1: the next two fields are valid
   uint64_t clock_offset_ns = 0;  ///< as int64_t
   uint64_t clock_uncertainty_ns = 0;
 };
@@ -47,7 +48,8 @@ static_assert(sizeof(SegmentHeader) == 2 * cache_line_bytes);
 /// The state of the file with the recording of a failed communicator.
 enum class DumpState : uint64_t { none = 0, claimed = 1, finished = 2 };
 
-/// The most ranks of a stranger's segment: far more than a host has, and a few hundred megabytes of addresses.
+/// The most ranks that are read from a segment of an unknown process. No host has as many; they map a few hundred
+/// megabytes.
 inline constexpr uint64_t observed_rank_count_max = 4096;
 
 /// The memfd's name, as /proc shows it.
@@ -60,19 +62,20 @@ struct SegmentShape {
   ExchangeGeometry exchange;
   uint32_t message_slot_bytes = 4096;
   uint32_t message_slot_count = 4;
-  uint32_t group_rank_count = 0;  ///< ranks of all hosts, with which messages are counted; 0 if all are here
+  uint32_t group_rank_count = 0;  ///< ranks of all hosts, since messages use their numbers; 0 if all are here
 
-  /// Returns the geometry of connections for messages, which only have slots of the protocol simple.
+  /// Returns the geometry of connections for messages, which only have slots for the protocol simple.
   [[nodiscard]] ConnectionGeometry messages() const { return {message_slot_count, message_slot_bytes, 0}; }
 
   [[nodiscard]] size_t boards_offset() const;
   [[nodiscard]] size_t message_boards_offset() const;
   [[nodiscard]] size_t exchange_offset() const;
   [[nodiscard]] size_t connections_offset() const;
-  /// Returns the bytes that are mapped from the beginning.
+  /// Returns how many bytes are mapped from the beginning.
   [[nodiscard]] size_t bytes() const;
   [[nodiscard]] uint32_t peer_count() const { return group_rank_count != 0 ? group_rank_count : rank_count; }
-  // Both include the pairs; message_bytes() has the messages, too. The file has bytes() + message_bytes().
+  // Both include the pair boards; message_bytes() also includes the messages. The file has bytes() + message_bytes()
+  // bytes.
   [[nodiscard]] size_t pair_boards_bytes() const;
   [[nodiscard]] size_t message_bytes() const;
 };
@@ -80,34 +83,34 @@ struct SegmentShape {
 class Segment {
  public:
   [[nodiscard]] static Result<std::shared_ptr<Segment>> create(const SegmentId &id, const SegmentShape &shape);
-  /// Maps a segment that another process made; checks that it is the one that `id` and `shape` say.
+  /// Maps a segment that another process made. Checks that `id` and `shape` describe it.
   [[nodiscard]] static Result<std::shared_ptr<Segment>> attach(FileDescriptor descriptor, const SegmentId &id,
                                                                const SegmentShape &shape);
-  /// Maps, for reading only, what a stranger's descriptor shows: header, failure and boards, of at most
-  /// observed_rank_count_max ranks. Checks all that reading them relies on; what they hold may still be anything.
-  /// Reading them takes no memory: pages that the file does not have yet show zeros, and go on to do so.
-  /// RONDO_ERROR_MISMATCH: it is of another version of Rondo.
+  /// Maps, for reading only, the segment of an unknown process: header, failure and boards of at most
+  /// observed_rank_count_max ranks. Checks everything on which safe reading relies; the values may still be anything.
+  /// Reading allocates no pages: parts of the file that have no pages yet read as zeros, even after they are written.
+  /// RONDO_ERROR_MISMATCH: the segment is from another version of Rondo.
   [[nodiscard]] static Result<std::shared_ptr<const Segment>> observe(FileDescriptor descriptor);
 
   [[nodiscard]] const SegmentShape &shape() const { return shape_; }
-  /// Maps the pairs and the messages, unless they are mapped. Any thread.
+  /// Maps the pair boards and the messages, unless they are mapped already. Any thread may call it.
   Result<void> open_messages();
-  /// Returns the bytes that are mapped.
+  /// Returns how many bytes are mapped.
   [[nodiscard]] uint64_t mapped_bytes() const;
   [[nodiscard]] int descriptor() const { return descriptor_.get(); }
-  /// Returns the bytes of the pages that any rank has touched so far.
+  /// Returns the size of all pages that any rank has touched so far, in bytes.
   [[nodiscard]] Result<uint64_t> used_bytes() const;
   [[nodiscard]] SegmentHeader &header() const;
   [[nodiscard]] SharedFailure &failure() const;
   [[nodiscard]] RankBoard &board(uint32_t rank) const;
   [[nodiscard]] MessageBoard &message_board(uint32_t rank) const;
-  // After open_messages():
-  /// Returns what `rank` publishes of its messages with `peer`, a rank of the whole group.
+  // These are valid after open_messages():
+  /// Returns what `rank` publishes about its messages with `peer`, which has its number in the whole group.
   [[nodiscard]] PairBoard &pair_board(uint32_t rank, uint32_t peer) const;
   [[nodiscard]] ExchangeView exchange() const { return {at(shape_.exchange_offset()), shape_.exchange}; }
-  /// Returns the connection on which `from` sends to `to`; from == to is the loop-back.
+  /// Returns the connection on which `from` sends to `to`. If both are equal, it is the loop-back.
   [[nodiscard]] ConnectionView connection(uint32_t channel, uint32_t from, uint32_t to) const;
-  /// Returns the connection for messages of `from` to `to`.
+  /// Returns the connection for messages from `from` to `to`.
   [[nodiscard]] ConnectionView message_connection(uint32_t from, uint32_t to) const;
 
  private:
@@ -120,7 +123,7 @@ class Segment {
   SegmentShape shape_;
   std::mutex opening_;  ///< guards message_mapping_
   Mapping message_mapping_;
-  std::atomic<std::byte *> messages_ = nullptr;  ///< of message_mapping_; stored in open_messages()
+  std::atomic<std::byte *> messages_ = nullptr;  ///< address of message_mapping_; stored by open_messages()
 };
 
 [[nodiscard]] Result<Mapping> map_shared(int descriptor, size_t bytes, size_t offset = 0);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The links of a rank in the segment that all ranks of its host map.
+// This file implements the links of a rank in the segment that all ranks of its host map.
 #pragma once
 
 #include <algorithm>
@@ -15,7 +15,7 @@ namespace rondo::shm {
 
 class ShmLinks final : public Links {
  public:
-  /// `readable_kinds`: by rank, what Links::readable_kinds() says.
+  /// `readable_kinds` has, by rank, the results of Links::readable_kinds().
   ShmLinks(std::shared_ptr<Segment> segment, ShmPeers &peers, uint32_t rank, std::vector<uint32_t> readable_kinds)
       : segment_(std::move(segment)),
         peers_(peers),
@@ -42,15 +42,15 @@ class ShmLinks final : public Links {
 
   void set_running(bool running) override {
     if (!has_neighbours_)
-      return;  // no peer shares this process, so no peer reads this rank's buffers by address either
+      return;  // no peer shares this process, so none reads this rank's buffers by address
     if (running)
       memory::store_sync(own_.running, 1);  // pairs with load_sync in wait_for_readers()
     else
-      memory::store_release(own_.running, 0);  // the same
+      memory::store_release(own_.running, 0);  // pairs with wait_for_readers(), too
   }
   void wait_for_readers() const override {
-    // Either a peer that announced its run sees the failure, or this rank sees that the peer runs. Other processes read
-    // through mappings of their own.
+    // If a peer has announced that it runs, either it sees the failure, or this rank sees that it runs. Other processes
+    // read through their own mappings, so they need no wait.
     const uint64_t deadline_ns = now_ns() + reader_patience_ns;
     for (uint32_t peer = 0; peer < segment_->shape().rank_count; ++peer) {
       if (peer == rank_ || !by_address(readable_kinds_[peer])) continue;
@@ -71,7 +71,7 @@ class ShmLinks final : public Links {
   const uint32_t rank_;
   RankBoard &own_;
   const std::vector<uint32_t> readable_kinds_;
-  const bool has_neighbours_;  ///< ranks of this process
+  const bool has_neighbours_;  ///< other ranks share this process
 };
 
 }  // namespace rondo::shm

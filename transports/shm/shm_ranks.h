@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// This file implements Ranks within one host by the boards and the failure in the segment. Nothing lags.
+// This file implements Ranks for one host. It uses the boards and the failure in the segment, so it always shows the
+// present state.
 #pragma once
 
 #include <memory>

@@ -22,20 +22,20 @@ namespace {
 constexpr uint32_t default_slot_count = 4;
 constexpr uint32_t default_ll_slot_bytes = 2048;
 constexpr uint64_t naming_patience_ns = 1'000'000'000;
-constexpr uint64_t slot_budget_bytes = 8u << 20;  // of all simple slots of a communicator together, while slots are
-constexpr uint32_t slot_bytes_min = 4096;         // not below this
+constexpr uint64_t slot_budget_bytes = 8u << 20;  // limit for all simple slots of a communicator, while slots are
+constexpr uint32_t slot_bytes_min = 4096;         // larger than this
 constexpr uint32_t slot_bytes_max = 128u << 10;   // larger ones leave the L2 cache before the peer has read them
-constexpr uint64_t message_budget_bytes = 4u << 20;  // of all slots for messages together
-// Two ranks have more bytes of slots than the L2 cache holds: a line that the peer has read lately is slow to write.
-// More and smaller slots would make short messages slower.
+constexpr uint64_t message_budget_bytes = 4u << 20;  // limit for all slots for messages together
+// Slots of two ranks together exceed the L2 cache, because a line that the peer has read lately is slow to write. More
+// and smaller slots would make short messages slower.
 constexpr uint32_t message_slot_bytes_max = 64u << 10;
 constexpr uint32_t message_slot_count_max = 32;
-constexpr uint64_t post_budget_bytes = 2u << 20;  // of all one_shot posts of a communicator together
+constexpr uint64_t post_budget_bytes = 2u << 20;  // limit for all one_shot posts of a communicator together
 constexpr uint32_t post_bytes_max = 64u << 10;
-constexpr uint64_t area_budget_bytes = 7u << 19;  // of all two_shot areas
+constexpr uint64_t area_budget_bytes = 7u << 19;  // limit for all two_shot areas together
 constexpr uint32_t chunk_bytes_max = 128u << 10;
 constexpr uint32_t exchange_area_bytes_min = 4096;
-constexpr uint64_t area_count_max = 12;  // twice what the second-level cache holds of them
+constexpr uint64_t area_count_max = 12;  // twice what the second-level cache holds
 
 class ShmTransport final : public Transport {
  public:
@@ -58,7 +58,7 @@ class ShmTransport final : public Transport {
   SegmentRecorder recorder_;
 };
 
-/// The first rank sends the others this notice of the segment.
+/// The notice of the segment that the first rank sends to the others.
 struct SegmentNotice {
   SegmentId id;
   FdTicket ticket;
@@ -71,7 +71,7 @@ std::span<const std::byte> bytes_of(const T &value) {
   return std::as_bytes(std::span(&value, 1));
 }
 
-/// Collects one T of every rank.
+/// Collects one T from every rank.
 template <class T>
 Result<std::vector<T>> gather_all(Store &store, const ConnectRequest &request, const char *key, const T &own) {
   RONDO_TRY_ASSIGN(const auto parts, store.gather(request.key_prefix + key, request.rank, request.rank_count,
@@ -83,9 +83,9 @@ std::string mapped_key(const ConnectRequest &request, uint64_t process) {
   return request.key_prefix + "/mapped/" + std::to_string(process);
 }
 
-/// Adds the ranks that are missing to `error`. Rank 0 calls it when not all processes have fetched the segment.
+/// Adds the missing ranks to `error`. Rank 0 calls it if not all processes have fetched the segment.
 Error name_missing(Error error, const ConnectRequest &request, Store &store, const std::vector<uint64_t> &processes) {
-  const uint64_t deadline_ns = now_ns() + naming_patience_ns;  // a rank that has fetched the segment reports it at once
+  const uint64_t deadline_ns = now_ns() + naming_patience_ns;  // a rank that has the segment has reported that at once
   std::string missing;
   for (uint32_t rank = 1; rank < processes.size(); ++rank) {
     if (processes[rank] == processes[0] || store.get(mapped_key(request, processes[rank]), deadline_ns).ok()) continue;
@@ -96,7 +96,8 @@ Error name_missing(Error error, const ConnectRequest &request, Store &store, con
   return error;
 }
 
-/// Rank 0 makes the segment; of each other process one rank fetches it and the others find it in the table.
+/// Returns the segment. Rank 0 makes it. In each other process one rank fetches it, and the others find it in the
+/// table.
 Result<std::shared_ptr<Segment>> obtain_segment(const ConnectRequest &request, Store &store, SegmentTable &segments) {
   RONDO_TRY_ASSIGN(const auto processes, gather_all(store, request, "/process", uint64_t(::getpid())));
   const uint64_t own = processes[request.rank];
@@ -141,7 +142,7 @@ Result<std::shared_ptr<Segment>> obtain_segment(const ConnectRequest &request, S
   if (own != processes[0]) RONDO_TRY(store.get(mapped_key(request, own), request.deadline_ns));
   auto segment = segments.find(notice.id);
   if (segment != nullptr) return segment;
-  // The thread that had mapped it has failed meanwhile. The store knows the reason.
+  // The thread of this process that had mapped the segment has failed meanwhile. The store knows the reason.
   RONDO_TRY(StoreWatch(store).hear_why());
   return Error{RONDO_ERROR_INTERNAL, "another thread of this process did not map the segment"};
 }
@@ -156,7 +157,7 @@ void fill_board(RankBoard &board, const Segment &segment) {
   memory::store_release(board.probe_address, reinterpret_cast<uint64_t>(&board.probe));
 }
 
-/// Returns the largest power of two within a share of `budget_bytes`, kept within the bounds of an area.
+/// Returns the largest power of two that is within the share of `budget_bytes` and within the bounds of an area.
 uint32_t area_bytes(uint64_t budget_bytes, uint64_t area_count, uint32_t bytes_max) {
   return static_cast<uint32_t>(
       std::bit_floor(std::clamp<uint64_t>(budget_bytes / area_count, exchange_area_bytes_min, bytes_max)));
@@ -198,7 +199,7 @@ SegmentShape choose_segment_shape(uint32_t rank_count, uint32_t channel_count, u
       slot_count != 0 ? slot_count
                       : power_in(message_budget_bytes / (pair_count * shape.message_slot_bytes), default_slot_count,
                                  message_slot_count_max);
-  // Slots a power of two apart would meet in one set of a cache.
+  // If slots were a power of two apart, they would fall into one set of a cache.
   if (slot_bytes == 0) shape.message_slot_bytes += cache_line_bytes;
   shape.exchange = choose_exchange(rank_count);
   return shape;
@@ -210,7 +211,7 @@ Result<std::unique_ptr<Transport>> connect(const ConnectRequest &request, Store 
   RONDO_TRY(gather_all(store, request, "/board", request.rank));
   RONDO_TRY_ASSIGN(auto peers, ShmPeers::create(segment, request.rank));
 
-  // readable[p] says what this rank can read of p. p's answer says what p can read of this rank.
+  // readable[p] says what this rank can read from rank p. The answer of p says what p can read from this rank.
   Bytes readable(request.rank_count);
   for (uint32_t peer = 0; peer < request.rank_count; ++peer)
     readable[peer] = static_cast<std::byte>(peers->readable_kinds(peer, request.mapping, request.cross_memory));

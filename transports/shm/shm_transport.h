@@ -17,17 +17,17 @@ struct ConnectRequest {
   uint32_t rank_count = 1;
   uint32_t group_rank_count = 0;  ///< ranks of all hosts; 0 if all are on this one
   uint32_t channel_count = 1;
-  uint32_t slot_count = 0;   ///< 0: choose
-  uint32_t slot_bytes = 0;   ///< 0: choose
-  uint32_t message_slot_bytes = 0;  ///< of links for messages, the same; ranks of other hosts have as large ones
+  uint32_t slot_count = 0;   ///< 0: connect() chooses
+  uint32_t slot_bytes = 0;   ///< 0: connect() chooses
+  uint32_t message_slot_bytes = 0;  ///< the same for links of messages; equal on all hosts
   bool mapping = true;       ///< try whether peers can map each other's memory
   bool cross_memory = true;  ///< try whether peers can read each other's memory
-  std::string key_prefix;    ///< of this communicator's keys in the store
+  std::string key_prefix;    ///< prefix of this communicator's keys in the store
   std::string host_name;
   uint64_t deadline_ns = 0;
 };
 
-/// Makes or fetches the segment and meets the other ranks; returns when all have mapped it.
+/// Creates the segment or gets it from another rank. Returns when all ranks have mapped it.
 [[nodiscard]] Result<std::unique_ptr<Transport>> connect(const ConnectRequest &request, Store &store,
                                                          SegmentTable &segments);
 

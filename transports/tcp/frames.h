@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Frames are the units that a socket between hosts carries. A SendQueue holds frames that wait to be sent. Only
-// transports/tcp includes this header.
+// This file defines frames, the units that a socket between hosts carries. A SendQueue holds frames that wait to be
+// sent. Only transports/tcp includes this header.
 #pragma once
 
 #include <sys/uio.h>
@@ -26,23 +26,23 @@ struct FrameHeader {
   uint16_t kind = 0;
   uint16_t channel = 0;
   uint32_t signature = 0;
-  uint32_t bytes = 0;  ///< of the payload that follows
+  uint32_t bytes = 0;  ///< size of the payload that follows
   uint32_t reserved = 0;
   uint64_t counter = 0;
   uint64_t consumed = 0;
 };
 static_assert(sizeof(FrameHeader) == 32);
 
-/// Returns what the frame's tag covers before its payload.
+/// Returns the bytes before the payload that the frame's tag covers.
 [[nodiscard]] inline ByteView bytes_of_header(const FrameHeader &header) {
   return {reinterpret_cast<const std::byte *>(&header), sizeof header};
 }
 
 inline constexpr size_t frames_per_send = 16;
 inline constexpr size_t parts_per_send = 3 * frames_per_send;
-inline constexpr size_t joined_bytes_max = 4096 + 64;  ///< up to it, copying is cheaper than a vector of buffers
+inline constexpr size_t joined_bytes_max = 4096 + 64;  ///< up to this size, copying is cheaper than a vector of buffers
 
-/// Frames on their way over one socket: a ring that is allocated once.
+/// The frames that wait to be sent over one socket, in a ring that is allocated once.
 class SendQueue {
  public:
   struct Frame {
@@ -50,7 +50,7 @@ class SendQueue {
     const std::byte *payload = nullptr;
     wire::FrameTag tag{};
   };
-  /// Makes the queue. With `key` frames get tags after their payload; without it they get none.
+  /// Makes the queue. If `key` is given, each frame gets a tag after its payload.
   SendQueue(size_t capacity, const std::optional<wire::Key> &key) : frames_(std::bit_ceil(capacity)) {
     if (key) tagger_.emplace(*key);
   }
@@ -63,7 +63,7 @@ class SendQueue {
     if (tagger_) added.tag = tagger_->next(bytes_of_header(frame.header), {frame.payload, frame.header.bytes});
     return true;
   }
-  /// Returns the parts that are to be sent next, up to frames_per_send frames.
+  /// Fills `parts` with what is to be sent next, up to frames_per_send frames. Returns the number of parts.
   [[nodiscard]] size_t fill(std::array<iovec, parts_per_send> &parts) {
     size_t count = 0;
     size_t skip = sent_bytes_;
@@ -80,7 +80,7 @@ class SendQueue {
     }
     return count;
   }
-  /// Copies all that is left together and returns its size, or returns 0 if that is too much.
+  /// Copies everything that waits into one buffer and returns its size. Returns 0 if that would be too much.
   [[nodiscard]] size_t join(std::array<std::byte, joined_bytes_max> &joined) {
     size_t bytes = 0;
     if (sent_bytes_ != 0) return 0;
@@ -114,7 +114,7 @@ class SendQueue {
   std::optional<wire::FrameTagger> tagger_;
   uint64_t first_ = 0;
   uint64_t end_ = 0;
-  size_t sent_bytes_ = 0;  ///< of the first frame
+  size_t sent_bytes_ = 0;  ///< bytes of the first frame that were sent
 };
 
 }  // namespace rondo::tcp

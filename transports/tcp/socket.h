@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One socket of the links over TCP, with its data to send, its received data, and the system calls. Only transports/tcp
-// includes this header.
+// This file declares one socket of the links over TCP: its data to send, its received data, and the system calls. Only
+// transports/tcp includes this header.
 #pragma once
 
 #include <sys/socket.h>
@@ -27,26 +27,26 @@ struct Socket {
         queue(queue_frames, ends.frame_keys ? std::optional(ends.frame_keys->send) : std::nullopt) {
     if (!ends.frame_keys) return;
     tagger.emplace(ends.frame_keys->receive);
-    ends.frame_keys.reset();  // the queue and the tagger have them
+    ends.frame_keys.reset();  // the queue and the tagger hold the keys now
   }
 
   PeerSocket ends;
   std::vector<uint32_t> links;  ///< by channel
-  bool messages_only = true;    ///< none of them is a collective's
+  bool messages_only = true;    ///< no link of a collective uses it
   SendQueue queue;
   std::array<std::byte, staging_bytes> staging;
   size_t staged_first = 0;
   size_t staged_end = 0;
-  FrameHeader frame;             ///< whose payload or tag is under way
-  std::byte *payload = nullptr;  ///< where the next byte of it goes
-  size_t payload_bytes = 0;      ///< that have not arrived yet
+  FrameHeader frame;             ///< of the frame whose payload or tag is arriving
+  std::byte *payload = nullptr;  ///< where the next byte of the payload goes
+  size_t payload_bytes = 0;      ///< bytes of the payload that have not arrived yet
   std::optional<wire::FrameTagger> tagger;  ///< none if frames have no tags
   bool tag_follows = false;           ///< the frame's payload has arrived, its tag has not
   bool mute = false;  ///< nothing can be sent any more; what has arrived is still read, then it is lost
   bool lost = false;
   bool told = false;
   net::SilenceWatch silence;
-  Error why;  ///< of the first of both, mute or lost
+  Error why;  ///< the reason, from when it first became mute or lost
 };
 
 /// Sends by one system call, and returns its result.
@@ -61,9 +61,8 @@ inline ssize_t send_some(Socket &socket) {
   return ::sendmsg(socket.ends.socket.get(), &message, MSG_DONTWAIT | MSG_NOSIGNAL);
 }
 
-/// Receives by one system call, after all that was staged is taken. The rest of a payload goes straight into its slot.
-/// Its tag and the header of the next frame arrive with it, so that the payload after that goes straight into its slot,
-/// too.
+/// Receives by one system call, after all staged bytes were taken. The rest of a payload goes straight into its slot.
+/// The same call stages its tag and the header of the next frame. So the next payload goes straight into its slot, too.
 inline ssize_t receive_some(Socket &socket, size_t &wanted) {
   std::byte *const staging = socket.staging.data() + socket.staged_end;
   wanted = staging_bytes - socket.staged_end;

@@ -24,7 +24,7 @@ namespace {
 
 constexpr int receives_per_poll = 8;
 constexpr uint64_t silence_look_ns = 200'000'000;
-constexpr uint32_t events_per_frame = 2;  // at most, where each slot comes in its turn
+constexpr uint32_t events_per_frame = 2;  // at most, if slots arrive in order
 
 class TcpNetwork final : public net::Network {
  public:
@@ -41,11 +41,11 @@ class TcpNetwork final : public net::Network {
   Error why_lost(uint32_t peer) const override;
 
  private:
-  /// The arrivals for a link over one socket.
+  /// The slots of a link that arrive over one socket.
   struct Stream {
-    uint64_t begun = 0;     ///< counter of the slot that arrives next, or whose payload is under way
-    uint64_t arrived = 0;   ///< the same, after all of that has arrived
-    uint64_t consumed = 0;  ///< as the peer said last, here
+    uint64_t begun = 0;     ///< counter of the next slot to arrive, or of the one that is arriving
+    uint64_t arrived = 0;   ///< counter of the next slot that has not arrived as a whole
+    uint64_t consumed = 0;  ///< the highest `consumed` that the peer sent over this socket
   };
   struct Slot {
     uint32_t signature = 0;
@@ -53,29 +53,29 @@ class TcpNetwork final : public net::Network {
   };
   struct Link {
     net::NearLink ends;
-    size_t first_socket = 0;     ///< index in sockets_, where a peer's sockets stand side by side
+    size_t first_socket = 0;     ///< index in sockets_; the sockets of a peer follow each other
     uint64_t arrived = 0;        ///< counter of the next slot to report
-    uint64_t consumed = 0;       ///< as the peer said last
+    uint64_t consumed = 0;       ///< the highest `consumed` that the peer has sent
     std::vector<Stream> streams; ///< by index of the socket
-    std::vector<Slot> slots;     ///< that have arrived
+    std::vector<Slot> slots;     ///< slots that have arrived
   };
 
   void send(Socket &socket);
   void receive(Socket &socket, net::EventList &events);
-  /// Takes what is staged. False: `events` is full, or the socket is lost.
+  /// Takes the staged bytes. Returns false if `events` is full or the socket is lost.
   bool parse(Socket &socket, net::EventList &events);
   bool begin_frame(Socket &socket, net::EventList &events);
   void end_payload(Socket &socket, net::EventList &events);
-  /// Checks the tag of a whole frame, and lets the frame take effect only if it is right.
+  /// Checks the tag of a complete frame. The frame takes effect only if its tag is right.
   void end_tag(Socket &socket, const wire::FrameTag &tag, net::EventList &events);
   void take_credit(const Socket &socket, net::EventList &events);
   void take_slot(const Socket &socket, net::EventList &events);
-  /// Reports the slots that have arrived, as far as none is missing. False: `events` is full.
+  /// Reports arrived slots up to the first one that is missing. Returns false if `events` is full.
   bool tell_arrived(uint32_t index, net::EventList &events);
   void look_for_silence();
   static void note(Socket &socket, const std::string &what);
   static void lose(Socket &socket, const std::string &what);
-  /// Returns whether no useful data can arrive on the socket yet.
+  /// Says whether the socket serves only links of messages, which are not open yet.
   [[nodiscard]] bool is_quiet(const Socket &socket) const { return socket.messages_only && !opened_; }
   [[nodiscard]] Socket &socket_of(const Link &link, uint64_t counter) {
     return *sockets_[link.first_socket + counter % per_peer_];
@@ -85,7 +85,7 @@ class TcpNetwork final : public net::Network {
   std::vector<std::unique_ptr<Socket>> sockets_;  ///< by peer, then by index
   size_t per_peer_ = 1;
   bool opened_ = false;   ///< links of messages are served
-  bool watches_ = false;  ///< some of them
+  bool watches_ = false;  ///< watch() includes sockets of these links
   uint64_t next_look_ns_ = 0;
 };
 
@@ -94,7 +94,7 @@ TcpNetwork::TcpNetwork(const std::vector<net::NearLink> &links, std::vector<Peer
   if (!sockets.empty()) per_peer_ = sockets.back().index + 1;
   for (PeerSocket &socket : sockets) {
     watches_ |= socket.watched;
-    size_t frames = 0;  // each slot of each link, and a credit for each
+    size_t frames = 0;  // for each slot of each link, and a credit for each
     for (const net::NearLink &link : links)
       if (link.peer == socket.peer) frames += size_t{2} * link.outgoing.geometry.slot_count;
     sockets_.push_back(std::make_unique<Socket>(std::move(socket), frames + 1));
@@ -137,7 +137,7 @@ bool TcpNetwork::credit(uint32_t link, uint64_t consumed) {
 
 uint32_t TcpNetwork::poll(std::span<net::Event> events) {
   net::EventList list(events);
-  if (per_peer_ > 1)  // what found no room before
+  if (per_peer_ > 1)  // report what had no room before
     for (uint32_t index = 0; index < links_.size(); ++index)
       if (!tell_arrived(index, list)) return list.count();
   if (watches_) look_for_silence();
@@ -147,7 +147,7 @@ uint32_t TcpNetwork::poll(std::span<net::Event> events) {
     if (!socket.mute) send(socket);
     if (!socket.lost) receive(socket, list);
     if (!socket.lost || socket.told || !list.has_room(events_per_frame)) continue;
-    // The peer's loss is reported once, whichever of its sockets is lost first, with that one's reason.
+    // A peer is reported as lost once, with the reason of its socket that was lost first.
     for (const auto &other : sockets_) {
       if (other->ends.peer != socket.ends.peer) continue;
       other->told = true;
@@ -159,7 +159,7 @@ uint32_t TcpNetwork::poll(std::span<net::Event> events) {
 }
 
 void TcpNetwork::send(Socket &socket) {
-  while (!socket.queue.empty()) {  // bounded by the queue
+  while (!socket.queue.empty()) {  // at most the queue
     const ssize_t sent = send_some(socket);
     if (sent < 0) {
       if (errno == EINTR) continue;
@@ -188,7 +188,7 @@ void TcpNetwork::receive(Socket &socket, net::EventList &events) {
     socket.payload_bytes -= direct;
     socket.staged_end += bytes - direct;
     if (direct != 0 && socket.payload_bytes == 0) end_payload(socket, events);
-    if (bytes < wanted) {  // there is no more just now
+    if (bytes < wanted) {  // nothing more has arrived
       static_cast<void>(parse(socket, events));
       return;
     }
@@ -196,7 +196,7 @@ void TcpNetwork::receive(Socket &socket, net::EventList &events) {
 }
 
 bool TcpNetwork::parse(Socket &socket, net::EventList &events) {
-  while (events.has_room(events_per_frame) && !socket.lost) {  // bounded by what is staged
+  while (events.has_room(events_per_frame) && !socket.lost) {  // at most the staged bytes
     const size_t staged = socket.staged_end - socket.staged_first;
     if (socket.payload_bytes != 0) {
       const size_t bytes = std::min(staged, socket.payload_bytes);
@@ -246,7 +246,7 @@ bool TcpNetwork::begin_frame(Socket &socket, net::EventList &events) {
     return frame.bytes == 0;
   }
   const ConnectionView &incoming = link.ends.incoming;
-  // Pairs with R3 in SimpleReceiver::release: what the slot held before was read.
+  // This pairs with R3 in SimpleReceiver::release: the slot's old content was read.
   const uint64_t free_from = memory::load_sync(incoming.simple_head()) + incoming.geometry.slot_count;
   if (frame.kind != static_cast<uint16_t>(FrameKind::slot) || frame.counter != stream.begun ||
       frame.counter >= free_from || frame.bytes > incoming.geometry.slot_bytes)
@@ -295,7 +295,7 @@ void TcpNetwork::take_slot(const Socket &socket, net::EventList &events) {
 
 bool TcpNetwork::tell_arrived(uint32_t index, net::EventList &events) {
   Link &link = links_[index];
-  while (link.streams[link.arrived % per_peer_].arrived > link.arrived) {  // bounded by the slots of the link
+  while (link.streams[link.arrived % per_peer_].arrived > link.arrived) {  // at most the slots of the link
     if (!events.has_room(1)) return false;
     const Slot &slot = link.slots[link.ends.incoming.slot(link.arrived)];
     events.add({net::Event::Kind::arrived, index, link.arrived, slot.signature, slot.bytes});
@@ -335,8 +335,8 @@ bool TcpNetwork::flushed() const {
   return std::all_of(sockets_.begin(), sockets_.end(), [](const auto &socket) { return socket->queue.empty(); });
 }
 
-/// Returns whether all is acknowledged. Otherwise a late credit makes the kernel reset the connection and drop unsent
-/// data.
+/// Says whether everything is acknowledged. If not, a credit that arrives after closing makes the kernel reset the
+/// connection and drop unsent data.
 bool TcpNetwork::delivered() const {
   return flushed() && std::ranges::none_of(sockets_, [](const auto &socket) {
     return !socket->mute && net::is_under_way(socket->ends.socket.get());

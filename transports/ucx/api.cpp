@@ -17,8 +17,8 @@ constexpr unsigned major_version = 1;
 constexpr unsigned minor_version_min = 13;
 constexpr int signal_count = 65;
 
-/// UCX sets handlers for crashes and for SIGHUP when it is loaded, whatever its caller wants. Only handlers whose code
-/// is in UCX are removed, so a handler that another thread set meanwhile stays.
+/// Removes the signal handlers that UCX always installs when it is loaded, for crashes and SIGHUP. A handler that
+/// another thread installed meanwhile stays, because its code is not in UCX.
 class SignalGuard {
  public:
   SignalGuard() {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The functions of UCX (libucp, version 1.13 or newer), looked up at run time: Rondo links no part of UCX.
+// This file declares the functions of UCX (libucp, version 1.13 or newer). They are loaded at run time: Rondo links no
+// part of UCX.
 #pragma once
 
 #include <ucp/api/ucp.h>
@@ -43,8 +44,9 @@ struct Api {
 #undef RONDO_UCX_MEMBER
 };
 
-/// Loads UCX at the first call and keeps it for the life of the process. Handlers of signals that UCX installs while
-/// it is loaded are taken back: signals are the application's. RONDO_ERROR_UNSUPPORTED says why UCX cannot be used.
+/// Loads UCX at the first call, and keeps it until the process ends. UCX installs signal handlers when it is loaded.
+/// They are removed again, because signals belong to the application. RONDO_ERROR_UNSUPPORTED says why UCX cannot be
+/// used.
 [[nodiscard]] Result<const Api *> load_api();
 
 }  // namespace rondo::ucx

@@ -1,15 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // This file defines how the ranks of several hosts connect over UCX, and the format of their messages.
 //
-// Offer    challenge 32 | slots in memory of a device u8: 1 if so | worker's address. It goes through the job's store.
+// Offer    challenge 32 | slots in memory of a device u8: 1 if so | worker's address. The job's store passes it on.
 // PeerProof    rank u32 | proof 32: the header of the first message to each peer. Its payload is a slot without
-//              meaning, from where slots are to where they are, so a slot that cannot pass is noticed before slots are
-//              used.
+//              meaning, from memory of slots to memory of slots. So if slots cannot pass, that is noticed before use.
 // Slot     Header 40 | payload;    a credit is a header alone
-// Of each pair the rank with the higher number is the client. Proofs and tags are made as the store's handshake makes
-// them (src/bootstrap/wire.h), from a secret of the communicator and both challenges. UCX does not report the sender of
-// a message. The message's tag does, which only the two ranks can know. Numbers are in the byte order of the host,
-// which is little-endian.
+// In each pair the rank with the higher number is the client. Proofs and tags are made from a secret of the
+// communicator and both challenges, as in the store's handshake (src/bootstrap/wire.h). UCX does not report the sender
+// of a message. The message's tag does, because only the two ranks can know it. Numbers are in the byte order of the
+// host, which is little-endian.
 #pragma once
 
 #include <array>
@@ -46,24 +45,24 @@ static_assert(sizeof(Header) == 40);
 
 using net::JoinRequest;
 
-/// The facts about a peer that are known before the first message.
+/// The facts about a peer that are known before its first message.
 struct Introduction {
   uint32_t rank = 0;
   Bytes address;
   bool in_device = false;   ///< slots of its links are in memory of its device
-  wire::Proof own_proof{};  ///< for the hello that is sent
-  wire::Proof proof{};      ///< of the hello that is to come
+  wire::Proof own_proof{};  ///< of the hello that this rank sends
+  wire::Proof proof{};      ///< of the hello that this rank expects
   uint64_t own_tag = 0;
   uint64_t tag = 0;
 };
 
-/// Makes the introduction of a peer from both sides' challenges.
+/// Computes the introduction of a peer from both challenges.
 [[nodiscard]] Introduction introduce(const Secret &secret, uint32_t rank, const wire::Challenge &own, uint32_t peer,
                                      const wire::Challenge &theirs);
 
-/// Exchanges the addresses of all ranks. A rank that cannot use UCX calls it, too, with the reason in `address`.
-/// `in_device` is as in Introduction. Returns an introduction for each linked rank. If a rank cannot use UCX, all ranks
-/// get the reason of the first such rank, with its name.
+/// Exchanges the addresses of all ranks, and returns an introduction for each linked rank. A rank that cannot use UCX
+/// calls it, too, with the reason in `address`. Then all ranks get the reason of the first such rank, with its name.
+/// `in_device` is as in Introduction.
 [[nodiscard]] Result<std::vector<Introduction>> exchange_addresses(const JoinRequest &request,
                                                                    const Result<Bytes> &address, bool in_device,
                                                                    Store &store);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The state of the links over UCX: operations in flight, by slot. All of it is allocated before the first message and
-// never moves, because UCX and the parts themselves point to each other.
+// This file declares the state of the links over UCX, with the operations in flight by slot. It is allocated before the
+// first message and never moves, because UCX and parts of the state point to other parts.
 #pragma once
 
 #include <algorithm>
@@ -17,21 +17,22 @@ namespace rondo::ucx {
 
 struct Peer;
 
-/// One operation of UCX, with the memory for its request and, since UCX 1.13 does not copy it, for the header.
+/// One operation of UCX, with memory for its request. It also holds the message's header, because UCX 1.13 does not
+/// copy that.
 struct Operation {
   Peer *peer = nullptr;
-  void *request = nullptr;  ///< as UCX wants it: the end of its memory
+  void *request = nullptr;  ///< the pointer that UCX wants, to the end of that memory
   bool busy = false;
   Header header;
 };
 
-/// A slot that arrives.
+/// A slot that is arriving.
 struct Arrival {
   enum class State : uint8_t { none, under_way, whole } state = State::none;
   uint32_t signature = 0;
   uint32_t bytes = 0;
   bool in_device = false;  ///< as in net::Event
-  Operation fetch;  ///< of a rendezvous
+  Operation fetch;  ///< the fetch of a rendezvous
 };
 
 struct Link {
@@ -40,13 +41,13 @@ struct Link {
   Peer *peer = nullptr;
   std::vector<Operation> sends;  ///< by slot
   Operation credit;
-  uint64_t credit_wanted = 0;     ///< the value of `consumed` to send
+  uint64_t credit_wanted = 0;     ///< the latest `consumed` that is to be sent
   uint64_t credit_sent = 0;
   std::vector<Arrival> arrivals;  ///< by slot
   uint64_t arrived = 0;           ///< counter of the next slot to report
-  uint64_t consumed = 0;          ///< as the peer said last
+  uint64_t consumed = 0;          ///< the highest `consumed` that the peer has sent
   uint64_t consumed_told = 0;
-  uint64_t sent = 0;              ///< slots
+  uint64_t sent = 0;              ///< number of slots sent
 
   [[nodiscard]] ucs_memory_type_t outgoing_type() const {
     return ends.device_outgoing != nullptr ? device_type : UCS_MEMORY_TYPE_HOST;
@@ -60,14 +61,14 @@ struct Peer {
   ucp_ep_h endpoint = nullptr;
   void *closing = nullptr;  ///< request of the close
   PeerProof hello;
-  Operation greeting;        ///< to it
-  Operation greeting_fetch;  ///< of its payload, if that arrives by rendezvous
+  Operation greeting;        ///< the greeting to this peer
+  Operation greeting_fetch;  ///< fetches the peer's greeting, if its payload arrives by rendezvous
   Operation flush;
-  bool greeted = false;      ///< its greeting has arrived
-  bool proved = false;       ///< with its payload
+  bool greeted = false;      ///< the greeting's header has arrived
+  bool proved = false;       ///< its payload has arrived, too
   uint64_t sent = 0;         ///< messages that were handed to UCX
-  uint64_t outstanding = 0;  ///< of them, messages that have not ended
-  uint64_t flushed = 0;      ///< the number of them that have left
+  uint64_t outstanding = 0;  ///< messages among them that have not ended
+  uint64_t flushed = 0;      ///< messages among them that have left
   uint64_t flushing = 0;     ///< `flushed`, once the flush has ended
   uint64_t uncredited_bytes = 0;
   bool lost = false;
@@ -75,34 +76,35 @@ struct Peer {
   Error why;
 };
 
-/// Memory of requests, with room to spare for what UCX keeps in front of them.
+/// The memory of requests. UCX also uses memory in front of a request, so there is room to spare.
 struct alignas(64) RequestBlock {
   std::byte bytes[64];
 };
 
-/// Joins links[i] with its ends, near[i], and with the one of `peers` that these name.
+/// Connects links[i] with its near ends, near[i], and with its peer among `peers`.
 void join_links(std::span<Link> links, std::span<const net::NearLink> near,
                 std::span<const std::unique_ptr<Peer>> peers);
 
-/// Returns the memory of every operation's request, `request_bytes` each: UCX would allocate one for each operation.
+/// Returns memory of `request_bytes` for the request of every operation. Otherwise UCX would allocate memory for each.
 [[nodiscard]] std::vector<RequestBlock> lend_requests(std::span<Link> links,
                                                       std::span<const std::unique_ptr<Peer>> peers,
                                                       size_t request_bytes);
 
-/// Writes what has arrived since the last call to `events`, and returns how many there are. `more`: some did not fit.
+/// Writes events of what has arrived since the last call to `events`, and returns their number. `more` says that some
+/// did not fit.
 [[nodiscard]] uint32_t tell(std::span<Link> links, std::span<const std::unique_ptr<Peer>> peers,
                             std::span<net::Event> events, bool &more);
 
-/// Returns the link whose first slots send and receive greetings. Null: the peer has no links.
+/// Returns the link whose first slots send and receive the greetings. Returns null if the peer has no links.
 inline Link *first_link(const Peer &peer) {
   const auto found = std::ranges::find_if(peer.links, [](const Link *link) { return link != nullptr; });
   return found != peer.links.end() ? *found : nullptr;
 }
 
-/// Returns the bytes that are counted of a slot that has been sent and not been credited.
+/// Returns the bytes that a slot counts for until its credit arrives.
 inline uint64_t wire_bytes(const Header &header) { return sizeof header + header.bytes; }
 
-/// Marks the peer as lost. The first reason counts.
+/// Marks the peer as lost. Only the first reason is kept.
 inline void lose(Peer &peer, const std::string &what) {
   if (peer.lost) return;
   peer.lost = true;
@@ -110,7 +112,7 @@ inline void lose(Peer &peer, const std::string &what) {
   peer.why.peer = static_cast<int32_t>(peer.known.rank);
 }
 
-/// Returns the request parameters of operations that call back.
+/// Returns the parameters for an operation that ends with a callback.
 inline ucp_request_param_t request_of(const Operation &operation, void *argument) {
   ucp_request_param_t how{};
   how.op_attr_mask = UCP_OP_ATTR_FIELD_REQUEST | UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA;

@@ -28,7 +28,8 @@ ucs_status_t Receiver::on_hello(void *self, const void *header, size_t header_by
   return UCS_OK;
 }
 
-/// Fetches the greeting into the first slot of a link, where payloads by rendezvous will go. No message has it yet.
+/// Fetches the greeting into the first slot of a link, which no message uses yet. Payloads by rendezvous will go there,
+/// too.
 ucs_status_t Receiver::fetch_greeting(Peer &peer, void *data, size_t bytes) {
   const Link *const link = first_link(peer);
   if (link == nullptr || bytes > link->ends.incoming.geometry.slot_bytes) {
@@ -62,7 +63,7 @@ ucs_status_t Receiver::on_message(void *self, const void *header, size_t header_
   for (const auto &peer : receiver.peers_)
     if (peer->known.rank == incoming.header.rank && peer->known.tag == incoming.header.tag)
       return peer->lost ? UCS_OK : receiver.take(*peer, incoming);
-  return UCS_OK;  // a stranger's: it is dropped, and no peer pays for it
+  return UCS_OK;  // from a stranger: it is dropped, and no peer is lost for it
 }
 
 ucs_status_t Receiver::take(Peer &peer, const Incoming &incoming) {
@@ -75,7 +76,7 @@ ucs_status_t Receiver::take(Peer &peer, const Incoming &incoming) {
   if (header.bytes != incoming.bytes) return refuse("its size differs from its header");
   Link &link = *peer.links[header.channel];
   if (header.consumed > link.sent) return refuse("it gives credit for what was not sent");
-  for (; link.consumed < header.consumed; ++link.consumed)  // a message that was overtaken says less
+  for (; link.consumed < header.consumed; ++link.consumed)  // an older message may arrive later, with a smaller value
     peer.uncredited_bytes -= wire_bytes(link.sends[link.consumed % link.sends.size()].header);
   if (header.kind == static_cast<uint16_t>(MessageKind::credit)) return UCS_OK;
   if (header.kind != static_cast<uint16_t>(MessageKind::slot)) return refuse("there is no such kind");
@@ -96,7 +97,7 @@ ucs_status_t Receiver::take(Peer &peer, const Incoming &incoming) {
 const char *Receiver::check_slot(const Link &link, const Header &header) {
   const ConnectionView &incoming = link.ends.incoming;
   if (header.bytes > incoming.geometry.slot_bytes) return "it is longer than a slot";
-  // Pairs with R3 in SimpleReceiver::release: what the slot held before was read.
+  // This pairs with R3 in SimpleReceiver::release: the slot's old content was read.
   const uint64_t free_from = memory::load_sync(incoming.simple_head()) + incoming.geometry.slot_count;
   const bool is_free = header.counter >= link.arrived && header.counter < free_from &&
                        link.arrivals[header.counter % link.arrivals.size()].state == Arrival::State::none;

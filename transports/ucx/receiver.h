@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Takes the messages that arrive, checks their sender and that they fit their link's state, and brings payloads into
-// their slots. What a peer sends never decides where it is written.
+// This file takes arriving messages. It checks the sender, and that the message fits the state of its link, and moves
+// the payload into its slot. What a peer sends never decides where it is written.
 #pragma once
 
 #include <memory>
@@ -13,9 +13,9 @@ namespace rondo::ucx {
 
 class Receiver {
  public:
-  /// Keeps references to both, which outlive it.
+  /// Keeps references to both arguments, which must outlive it.
   Receiver(const Worker &worker, const std::vector<std::unique_ptr<Peer>> &peers) : worker_(worker), peers_(peers) {}
-  /// Lets UCX hand messages over from now on, from Worker::progress().
+  /// Makes UCX pass messages on from now on, in Worker::progress().
   [[nodiscard]] Result<void> listen();
 
  private:
@@ -28,7 +28,7 @@ class Receiver {
 
   struct Incoming {
     Header header;
-    void *data = nullptr;  ///< of a rendezvous: UCX's descriptor
+    void *data = nullptr;  ///< UCX's descriptor of a rendezvous
     size_t bytes = 0;
     bool rendezvous = false;
   };

@@ -17,14 +17,14 @@ namespace {
 
 constexpr int progress_rounds_max = 16;
 constexpr uint64_t close_patience_ns = 1'000'000'000;
-/// Up to this number of bytes, what a peer has not credited yet is in the hands of the kernel or of a device. The
-/// smallest buffer of a socket takes it.
+/// If a peer has not credited at most this many bytes, all of them have reached the kernel or a device. The smallest
+/// buffer of a socket holds so much.
 constexpr uint64_t surely_left_bytes = 4096;
 constexpr const char *advice =
     "; check the firewalls between the hosts, UCX_TLS, UCX_NET_DEVICES and the MTU of these devices, or set "
     "RONDO_NETWORK=tcp";
 
-/// Returns whether all that was sent to the peer leaves without further calls.
+/// Says whether everything sent to the peer leaves without further calls.
 bool has_left(const Peer &peer) {
   if (peer.lost) return true;
   return peer.outstanding == 0 && (peer.flushed == peer.sent || peer.uncredited_bytes <= surely_left_bytes);
@@ -51,7 +51,8 @@ class UcxNetwork final : public net::Network {
   void settle_device_memory(const JoinRequest &request);
   [[nodiscard]] static const char *advice_of_slots(const Peer &peer);
   void greet(Peer &peer, uint32_t own_rank);
-  /// Handles UCX's answer to an operation: null (it has ended), an error, or a request that calls back.
+  /// Handles the return value of a UCX function that starts an operation. It is null if the operation has ended, an
+  /// error, or a request that will call back.
   void begun(Operation &operation, ucs_status_ptr_t said, const char *what);
   void send(Operation &operation, const Header &header, const std::byte *payload, ucs_memory_type_t type);
   void send_credits();
@@ -68,7 +69,7 @@ class UcxNetwork final : public net::Network {
   std::vector<std::unique_ptr<Peer>> peers_;
   std::vector<Link> links_;
   Receiver receiver_{*worker_, peers_};
-  FileDescriptor ready_;     ///< always is: for a caller that must not sleep
+  FileDescriptor ready_;     ///< always readable, for a caller that must not sleep
   Result<void> takes_device_memory_;
   bool more_ = false;        ///< poll() had no room for all events
   mutable bool flush_wanted_ = false;
@@ -88,7 +89,7 @@ UcxNetwork::UcxNetwork(std::unique_ptr<Worker> worker, const std::vector<net::Ne
   requests_ = lend_requests(links_, peers_, worker_->request_bytes());
 }
 
-/// Gives all links slots in memory of a device, or none.
+/// Puts the slots of all links into device memory, or of none.
 void UcxNetwork::settle_device_memory(const JoinRequest &request) {
   takes_device_memory_ = worker_->check_device_memory(request.rdma_memory);
   const bool is_host = request.rdma_memory != nullptr && request.rdma_memory->is_in_reach_of_host();
@@ -113,14 +114,14 @@ UcxNetwork::~UcxNetwork() {
       worker_->progress();
     if (peer->closing != nullptr) api_.ucp_request_free(peer->closing);
   }
-  worker_.reset();  // may still call back
+  worker_.reset();  // this may still call back
 }
 
 void UcxNetwork::close(Peer &peer) {
   if (peer.endpoint == nullptr) return;
   ucp_request_param_t how{};
   how.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS;
-  how.flags = UCP_EP_CLOSE_FLAG_FORCE;  // what had to leave was flushed
+  how.flags = UCP_EP_CLOSE_FLAG_FORCE;  // everything that had to leave was flushed before
   const ucs_status_ptr_t said = api_.ucp_ep_close_nbx(peer.endpoint, &how);
   peer.endpoint = nullptr;
   peer.closing = UCS_PTR_IS_PTR(said) ? said : nullptr;
@@ -159,7 +160,7 @@ Result<void> UcxNetwork::connect(const JoinRequest &request, Store &store) {
   }
 }
 
-/// Sends a whole slot, from where slots are.
+/// Sends a whole slot from the memory in which slots are.
 void UcxNetwork::greet(Peer &peer, uint32_t own_rank) {
   peer.hello = {own_rank, peer.known.own_proof};
   const Link *const link = first_link(peer);
@@ -199,7 +200,7 @@ bool UcxNetwork::put(uint32_t index, const net::Message &message) {
   Peer &peer = *link.peer;
   if (peer.lost) return true;
   Operation &operation = link.sends[message.counter % link.sends.size()];
-  if (operation.busy) return false;  // its credit has overtaken its end
+  if (operation.busy) return false;  // its credit arrived before UCX reported its end
   const Header header{peer.known.own_tag,
                       peer.hello.rank,
                       static_cast<uint16_t>(MessageKind::slot),
@@ -220,7 +221,7 @@ bool UcxNetwork::credit(uint32_t index, uint64_t consumed) {
   return true;
 }
 
-/// Sends the credits. If several wait for the one before them, the latest counts.
+/// Sends the credits. If a link's credit waits for an earlier one to leave, only the latest value is sent.
 void UcxNetwork::send_credits() {
   for (Link &link : links_) {
     Peer &peer = *link.peer;
@@ -247,15 +248,15 @@ uint32_t UcxNetwork::poll(std::span<net::Event> events) {
   return tell(links_, peers_, events, more_);
 }
 
-/// Flushes endpoints, since UCX may hold what it was given in buffers of its own. A flush of an endpoint ends when that
-/// has left; over TCP, when the peer has answered.
+/// Flushes endpoints, because UCX may hold messages in its own buffers. The flush of an endpoint ends when they have
+/// left, or over TCP when the peer has answered.
 void UcxNetwork::start_flushes() {
   flush_wanted_ = false;
   for (const auto &each : peers_) {
     Peer &peer = *each;
     if (has_left(peer)) continue;
     flush_wanted_ = true;
-    if (peer.outstanding != 0) continue;  // a flush counts among them
+    if (peer.outstanding != 0) continue;  // it would wait for a flush that is among them
     peer.flushing = peer.sent;
     ucp_request_param_t how = request_of(peer.flush, &peer.flush);
     how.cb.send = on_flushed;
@@ -289,7 +290,7 @@ Error UcxNetwork::why_lost(uint32_t rank) const {
   return {RONDO_ERROR_INTERNAL, "the connection is not lost"};
 }
 
-// UCX calls these, from progress() of the thread that polls.
+// UCX calls these functions from progress(), on the polling thread.
 
 void UcxNetwork::on_sent(void *, ucs_status_t status, void *argument) {
   auto &operation = *static_cast<Operation *>(argument);
@@ -319,11 +320,11 @@ Result<std::unique_ptr<net::Network>> make_network(const std::vector<net::NearLi
                          worker.value()->check_device_memory(request.rdma_memory).ok();
   RONDO_TRY_ASSIGN(auto introductions, exchange_addresses(request, address, in_device, store));
   auto network = std::make_unique<UcxNetwork>(std::move(worker).value(), links, std::move(introductions), request);
-  // All ranks wait here, because a rank that ended the store early would look failed to the others.
+  // All ranks wait here, because other ranks would take a rank that ended the store early for failed.
   Result<void> met = network->connect(request, store);
   if (!met.ok())
     if (auto why = StoreWatch(store).hear_why(); !why.ok()) met = std::move(why);
-  // A peer that has not met all of its peers may still wait for data that UCX holds here, or for its answer.
+  // A peer that is not yet connected to all of its peers may still wait for data that UCX holds here, or for an answer.
   const IdleWork work(store, [&network] { network->progress(); });
   RONDO_TRY(check_outcomes(store, request.key_prefix + "/ucx/met", request.rank, request.rank_count, met,
                            request.deadline_ns));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The links between hosts over UCX: one worker, one endpoint for each peer, an active message for each slot. Small
-// payloads arrive with their header; UCX fetches large ones straight into the slot (rendezvous).
+// This file declares links between hosts over UCX. A rank has one worker, and one endpoint for each peer. A slot is an
+// active message. Small payloads arrive with their header; UCX fetches large ones straight into the slot (rendezvous).
 #pragma once
 
 #include <memory>
@@ -21,11 +21,11 @@ struct Report {
   std::string why_not;
 };
 
-/// Loads UCX and asks it.
+/// Loads UCX and queries it.
 [[nodiscard]] Report look_for_ucx();
 
-/// Makes the network; every rank of the communicator calls it. `links` are counted as they stand, and their memory
-/// outlives the network. When it returns, each peer has proved itself, and messages have passed both ways.
+/// Makes the network; every rank of the communicator calls it. The network numbers `links` in their order, and their
+/// memory outlives the network. When the call returns, each peer has proved itself, and messages have passed both ways.
 [[nodiscard]] Result<std::unique_ptr<net::Network>> make_network(const std::vector<net::NearLink> &links,
                                                                  const JoinRequest &request, Store &store);
 

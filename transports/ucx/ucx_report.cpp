@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which UCX there is and what it would use.
+// This file finds out which UCX is installed, and what it would use.
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -11,8 +11,8 @@
 namespace rondo::ucx {
 namespace {
 
-/// Returns the transports. UCX 1.13 reports them only in a text for people, with lines such as
-/// "# resource 1 : md 1 dev 1 flags -- tcp/eth0".
+/// Returns the transports in a text of UCX. UCX 1.13 reports them only in a text for people, with lines such as "#
+/// resource 1 : md 1 dev 1 flags -- tcp/eth0".
 std::vector<std::string> transports_in(const std::string &text) {
   std::vector<std::string> transports;
   std::istringstream lines(text);

@@ -4,7 +4,7 @@
 namespace rondo::ucx {
 namespace {
 
-constexpr const char *keepalive_interval = "1s";  // UCX's own is 20 s; the control plane is quicker still
+constexpr const char *keepalive_interval = "1s";  // UCX's default is 20 s; the control plane is still faster
 
 }  // namespace
 
@@ -53,8 +53,8 @@ Worker::~Worker() {
   if (context_ != nullptr) api_.ucp_cleanup(context_);
 }
 
-/// Returns an error if UCX does not know CUDA. It would copy by the host, and end the process if the host cannot reach
-/// the memory.
+/// Returns an error if UCX does not support CUDA. Then it would copy on the host, which ends the process if the host
+/// cannot reach the memory.
 Result<void> Worker::check_device_memory(const RdmaMemory *memory) const {
   if (memory == nullptr || memory->is_in_reach_of_host() || takes_cuda_memory_) return {};
   return Error{RONDO_ERROR_UNSUPPORTED, "this UCX (" + std::string(api_.ucp_get_version_string()) +

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A UCX worker of this process, with a context of its own. One thread at a time.
+// This file declares a UCX worker of this process, which has its own context. Only one thread at a time uses it.
 #pragma once
 
 #include <memory>
@@ -20,22 +20,23 @@ class Worker {
   [[nodiscard]] const Api &api() const { return api_; }
   [[nodiscard]] ucp_context_h context() const { return context_; }
   [[nodiscard]] ucp_worker_h handle() const { return worker_; }
-  /// Returns the bytes that a caller's memory for one request must have before the pointer that UCX gets.
+  /// Returns how many bytes the memory for a request must have before the pointer that UCX gets.
   [[nodiscard]] size_t request_bytes() const { return request_bytes_; }
-  /// Returns whether payloads may be in memory of a CUDA device.
+  /// Says whether payloads may be in memory of a CUDA device.
   [[nodiscard]] bool takes_cuda_memory() const { return takes_cuda_memory_; }
-  /// Returns an error if payloads cannot be in `memory`. Null: no device memory is asked for.
+  /// Returns an error if payloads cannot be in `memory`. Null means that no device memory is requested.
   [[nodiscard]] Result<void> check_device_memory(const RdmaMemory *memory) const;
-  /// Returns the address for connect() of another worker.
+  /// Returns this worker's address, for connect() of another worker.
   [[nodiscard]] Result<Bytes> address() const;
-  /// Connects to a worker. `on_failure` is called from progress(), once, with `argument`.
+  /// Connects to the worker with this address. If the connection fails, progress() calls `on_failure` once, with
+  /// `argument`.
   [[nodiscard]] Result<ucp_ep_h> connect(ByteView address, ucp_err_handler_cb_t on_failure, void *argument) const;
   [[nodiscard]] Result<void> handle_messages(unsigned id, ucp_am_recv_callback_t handler, void *argument) const;
-  /// Returns whether something moved.
+  /// Makes progress. Returns whether something moved.
   bool progress() const { return api_.ucp_worker_progress(worker_) != 0; }
-  /// Returns a descriptor that is ready when there is something to do, once arm() has returned true.
+  /// Returns a descriptor that becomes readable when there is work. This holds once arm() has returned true.
   [[nodiscard]] int event_descriptor() const { return event_descriptor_; }
-  /// Returns false if there is something to do already.
+  /// Prepares the event descriptor. Returns false if there is work already.
   [[nodiscard]] bool arm() const { return api_.ucp_worker_arm(worker_) != UCS_ERR_BUSY; }
   /// Returns an error such as "ucp_ep_create: Destination is unreachable".
   [[nodiscard]] Error error(const char *what, ucs_status_t status) const;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The functions of libibverbs (rdma-core 33 or newer), looked up at run time: Rondo links no part of it. What moves
-// data (posting and polling) is inline in its header, over functions of the device's provider.
+// This file declares the functions of libibverbs (rdma-core 33 or newer). They are loaded at run time: Rondo links no
+// part of it. The functions that post and poll are inline in its header, and call the device's provider.
 #pragma once
 
 #include <infiniband/verbs.h>
@@ -40,16 +40,16 @@ struct Api {
   RONDO_VERBS_FUNCTIONS(RONDO_VERBS_MEMBER)
 #undef RONDO_VERBS_MEMBER
   decltype(&::_ibv_query_gid_table) query_gid_table = nullptr;
-  /// The entry of rdma-core 34 or newer; null if it is older.
+  /// Only rdma-core 34 or newer has this function; otherwise it is null.
   ibv_mr *(*reg_dmabuf_mr)(ibv_pd *domain, uint64_t offset, size_t bytes, uint64_t address, int descriptor,
                            int access) = nullptr;
 };
 
-/// Loads libibverbs at the first call and keeps it for the life of the process. RONDO_ERROR_UNSUPPORTED says why it
-/// cannot be used.
+/// Loads libibverbs at the first call, and keeps it until the process ends. RONDO_ERROR_UNSUPPORTED says why it cannot
+/// be used.
 [[nodiscard]] Result<const Api *> load_api();
 
-/// Destroys an object, which exists only if load_api() has succeeded.
+/// Destroys an object. Objects exist only if load_api() has succeeded.
 template <class Object, int (*Api::*destroy)(Object *)>
 struct ObjectTraits {
   using Handle = Object *;

@@ -11,7 +11,7 @@
 namespace rondo::verbs {
 namespace {
 
-constexpr size_t gids_max = 256;  // of a device, more are passed over
+constexpr size_t gids_max = 256;  // of a device; more are ignored
 
 class DeviceList {
  public:
@@ -21,7 +21,7 @@ class DeviceList {
   ~DeviceList() {
     if (devices_ != nullptr) api_.free_device_list(devices_);
   }
-  /// Returns an error if there are no devices, for the reason. A kernel without RDMA is no failure: it has none.
+  /// Returns an error if the devices cannot be listed. A kernel without RDMA is no error: it has no devices.
   [[nodiscard]] Result<void> check() const {
     if (devices_ != nullptr || error_ == ENOSYS) return {};
     return system_error("looking for RDMA devices", error_);
@@ -53,7 +53,7 @@ GidKind kind_of(uint32_t type) {
   return type == IBV_GID_TYPE_ROCE_V1 ? GidKind::roce_v1 : GidKind::infiniband;
 }
 
-/// Returns the ports of one device. Ports that cannot be queried are left out.
+/// Returns the ports of one device that can be queried.
 std::vector<Port> ports_of(const Api &api, ibv_context *context, uint32_t port_count) {
   std::array<ibv_gid_entry, gids_max> entries;
   const ssize_t found = api.query_gid_table(context, entries.data(), entries.size(), 0, sizeof entries[0]);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// An RDMA device that is open, with the port and the GID that carry the links, and its events.
+// This file declares an open RDMA device, with the port and the GID that carry the links, and with its events.
 #pragma once
 
 #include <memory>
@@ -10,7 +10,7 @@
 
 namespace rondo::verbs {
 
-/// Returns the ports of all devices of this host that can be opened, or an error if none can.
+/// Returns the ports of all devices of this host that can be opened. If none can be opened, returns an error.
 [[nodiscard]] Result<std::vector<Port>> find_ports();
 
 class Device {
@@ -26,11 +26,11 @@ class Device {
   [[nodiscard]] uint32_t requests_max() const { return static_cast<uint32_t>(limits_.max_qp_wr); }
   /// Returns "rxe0 port 1 (GID 1, RoCE v2, 192.0.2.7)" or the like.
   [[nodiscard]] std::string describe() const { return port_.describe() + " (" + gid_.describe() + ")"; }
-  /// Returns whether the port is active, by a query to the device.
+  /// Queries the device whether the port is active.
   [[nodiscard]] bool port_is_active() const;
   /// Returns a descriptor that is readable when next_event() has an event.
   [[nodiscard]] int event_descriptor() const { return context_.get()->async_fd; }
-  /// Returns false if there is no event. Otherwise copies it, and gives the original back.
+  /// Copies the next event and acknowledges it. Returns false if there is none.
   bool next_event(ibv_async_event &event) const;
 
  private:

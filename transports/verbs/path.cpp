@@ -15,43 +15,44 @@ namespace rondo::verbs {
 namespace {
 
 constexpr uint8_t hop_limit = 64;
-constexpr uint8_t retries_max = 6;             // 7 would be for ever
-constexpr uint8_t receiver_not_ready_max = 6;  // 7 likewise; a peer that keeps to the protocol is always ready
+constexpr uint8_t retries_max = 6;             // 7 would mean for ever
+constexpr uint8_t receiver_not_ready_max = 6;  // 7 would mean for ever; a correct peer is always ready
 constexpr uint8_t receiver_not_ready_timer = 12;  // 0.64 ms
-/// 4.096 us * 2^15 = 134 ms. A device may wait up to 4 times as long, so a dead path is known after 0.9 to 3.8 s.
+/// The timer is 4.096 us * 2^15 = 134 ms. A device may wait up to 4 times as long, so a dead path is detected after 0.9
+/// to 3.8 s.
 constexpr uint8_t acknowledge_timer = 15;
 constexpr uint32_t first_packet_mask = 0xffffff;
-constexpr uint32_t spare_requests = 8;  // hello, bye and the slot before them
+constexpr uint32_t spare_requests = 8;  // for hello, bye and the slot before them
 constexpr uint32_t spare_receives = 4;
 constexpr int written_by_peer = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE;
-constexpr uint32_t bye_requests = 1;  // kept free, so that a goodbye always has room
+constexpr uint32_t bye_requests = 1;  // kept free, so that a bye always has room
 
 uint32_t slots_of(const std::vector<net::NearLink> &links) {
   uint32_t slots = 0;
   for (const net::NearLink &link : links) slots += link.outgoing.geometry.slot_count;
   return slots;
 }
-/// Returns the most of these slots that are under way by this path.
+/// Returns how many slots of these links this path may have in flight.
 uint32_t own_slots_of(const PathPlace &place, const std::vector<net::NearLink> &links) {
   uint32_t slots = 0;
   for (const net::NearLink &link : links)
     slots += (link.outgoing.geometry.slot_count + place.count - 1) / place.count;
   return slots;
 }
-/// Returns the number of slots under way on the links whose credits go by this path.
+/// Returns how many slots may be in flight on the links whose credits this path carries.
 uint32_t credits_of(const PathPlace &place, const std::vector<net::NearLink> &links) {
   uint32_t credits = 0;
   for (const net::NearLink &link : links)
     if (link.channel % place.count == place.number) credits += link.outgoing.geometry.slot_count;
   return credits;
 }
-/// Returns the requests to send: two for a slot, one for a credit. It is twice that number, since a request that has
-/// ended keeps its place until a later signalled request completes.
+/// Returns the length of the send queue. A slot takes two requests and a credit one. The queue has twice as many
+/// entries, because an ended request keeps its entry until a later signalled request completes.
 uint32_t requests_for(const PathPlace &place, const std::vector<net::NearLink> &links) {
   return 2 * (2 * own_slots_of(place, links) + credits_of(place, links) + spare_requests);
 }
-/// Returns the number of receive requests: for the peer's slots and credits, and those that are posted in a batch. If
-/// credits pile up on a slow path and find no request, the device sends them again.
+/// Returns the length of the receive queue: the peer's slots and credits, and the requests that are posted in a batch.
+/// If credits pile up on a slow path and find no entry, the device sends them again.
 uint32_t receives_for(const PathPlace &place, const std::vector<net::NearLink> &links, uint32_t receives_per_post) {
   return own_slots_of(place, links) + credits_of(place, links) + spare_receives + receives_per_post - 1;
 }
@@ -70,8 +71,8 @@ Result<MemoryRegion> registered(const Api &api, ibv_pd *domain, void *memory, si
                       errno);
 }
 
-/// Registers the memory by its dmabuf, if it has one and the card's driver takes it. Otherwise it does so by the
-/// address, which the kernel's module nvidia-peermem knows.
+/// Registers the memory by its dmabuf, if it has one and the card's driver supports that. Otherwise registers it by
+/// address, which the kernel module nvidia-peermem resolves.
 Result<MemoryRegion> registered_in_device(const Device &device, ibv_pd *domain, const RdmaMemory &memory,
                                           std::byte *first, size_t bytes, int access) {
   const Api &api = device.api();
@@ -173,14 +174,14 @@ Result<void> Path::make_queue_pair(ibv_cq *completions) {
                                               "; lower RONDO_SLOT_COUNT, or RONDO_CHANNELS where it is above 2"};
   const bool gathers = std::any_of(links_.begin(), links_.end(),
                                    [](const PathLink &link) { return link.ends.device_outgoing != nullptr; });
-  // Only a trial shows how much a device takes inline.
+  // Only trying shows how much a device accepts inline.
   for (const uint32_t inline_bytes : std::array<uint32_t, 3>{sizeof(Cell), 64, 0}) {
     ibv_qp_init_attr wanted{};
     wanted.send_cq = wanted.recv_cq = completions;
     wanted.qp_type = IBV_QPT_RC;
     wanted.cap.max_send_wr = requests_max_;
     wanted.cap.max_recv_wr = receives_;
-    wanted.cap.max_send_sge = gathers ? 2 : 1;  // two: a frame, and a payload in memory of a device
+    wanted.cap.max_send_sge = gathers ? 2 : 1;  // two: a frame and a payload in device memory
     wanted.cap.max_recv_sge = 1;
     wanted.cap.max_inline_data = inline_bytes;
     queue_pair_.reset(api_.create_qp(domain_.get(), &wanted));
@@ -244,7 +245,7 @@ Result<void> Path::connect(const HostInfo &theirs) {
   attributes.min_rnr_timer = receiver_not_ready_timer;
   attributes.ah_attr.port_num = static_cast<uint8_t>(device_.port().number);
   attributes.ah_attr.dlid = rail.lid;
-  // InfiniBand routes by LID inside of a subnet, which is the first half of a GID.
+  // InfiniBand routes by LID within a subnet. The subnet is the first half of a GID.
   attributes.ah_attr.is_global = !is_infiniband || !std::equal(rail.gid.begin(), rail.gid.begin() + 8,
                                                                device_.gid().bytes.begin());
   std::copy(rail.gid.begin(), rail.gid.end(), attributes.ah_attr.grh.dgid.raw);
@@ -254,7 +255,7 @@ Result<void> Path::connect(const HostInfo &theirs) {
                                 IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
                                     IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER,
                                 "connected");
-  // The device refuses a GID to which it has no route, such as an address of the other family.
+  // The device refuses a GID to which it has no route, such as an address of the other IP family.
   if (!connected.ok()) return refused(connected.error().message, connected.error().status);
   attributes = {};
   attributes.qp_state = IBV_QPS_RTS;
@@ -317,7 +318,7 @@ bool Path::send_slot(uint32_t channel, const net::Message &message) {
   const std::array parts{ibv_sge{address_of(&cell), cell_bytes, staging_.get()->lkey},
                          part_of(link, message.payload, message.bytes)};
   ibv_send_wr telling = write_of(parts[0], link.target.cells_address + slot * sizeof(Cell), link.target.cells_key);
-  if (gathers) {  // by the device, since the host cannot read the payload
+  if (gathers) {  // the device gathers, because the host cannot read the payload
     telling.num_sge = 2;
     telling.send_flags = 0;
   }

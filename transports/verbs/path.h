@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One queue pair to a remote rank, on one rail: the memory that the rank may write by it, and what is under way. Each
-// has a protection domain of its own, so that the keys that one peer has are of no use to another.
+// This file declares a path: one queue pair to a remote rank on one rail, the memory that the rank may write through
+// it, and its requests. Each path has its own protection domain, so the keys of one peer are useless to another.
 #pragma once
 
 #include <array>
@@ -15,51 +15,52 @@
 
 namespace rondo::verbs {
 
-/// The loss of a remote rank, by whichever path. The first reason counts.
+/// The loss of a remote rank. The reason of the path that failed first is kept.
 struct Loss {
   uint32_t rank = 0;
   std::string name;  ///< for people
-  uint64_t ns = 0;   ///< when it was lost, or 0
+  uint64_t ns = 0;   ///< time of the loss in ns, or 0
   std::string why;
-  uint32_t path = 0;  ///< that failed; counted as the rank's paths
+  uint32_t path = 0;  ///< the path that failed, by its number among the rank's paths
 
   void tell(uint32_t number, const std::string &what);
 };
 
-/// A link's part of a path.
+/// The state of a link on one path.
 struct PathLink {
   uint32_t channel = 0;
   net::NearLink ends;
   MemoryRegion incoming;
   MemoryRegion outgoing;
-  MemoryRegion device_incoming;  ///< where `ends` has slots in memory of a device
+  MemoryRegion device_incoming;  ///< if `ends` has slots in device memory
   MemoryRegion device_outgoing;
   LinkTarget target;
-  Cell *staged = nullptr;  ///< by slot: sent from here
-  Cell *landed = nullptr;  ///< by slot: written by the peer
-  uint64_t next = 0;       ///< counter of the next slot that arrives by this path
+  Cell *staged = nullptr;  ///< by slot: cells to send
+  Cell *landed = nullptr;  ///< by slot: cells that the peer writes
+  uint64_t next = 0;       ///< counter of the next slot that this path brings
 };
 
-/// The place of a path among the paths of a rank.
+/// The numbers of a path.
 struct PathPlace {
-  uint32_t index = 0;   ///< as the network counts; completions have it
-  uint32_t number = 0;  ///< of the remote rank's
-  uint32_t count = 1;   ///< of the remote rank's
+  uint32_t index = 0;   ///< among all paths of the network, as completions report it
+  uint32_t number = 0;  ///< among the paths to the remote rank
+  uint32_t count = 1;   ///< the number of paths to the remote rank
 };
 
 class Path {
  public:
-  /// Makes a queue pair that is not connected, and registers its memory. `device` and `loss` outlive it.
+  /// Makes a queue pair that is not connected yet, and registers its memory. `device` and `loss` must outlive it.
   [[nodiscard]] static Result<std::unique_ptr<Path>> make(const Device &device, ibv_cq *completions,
                                                           const PathPlace &place, Loss &loss,
                                                           const std::vector<net::NearLink> &links);
-  /// Registers the device slots of its links, too, which are in `memory`. The error: the card cannot write there.
+  /// Also registers the device slots of its links, which are in `memory`. Returns an error if the card cannot write
+  /// there.
   [[nodiscard]] Result<void> register_device_slots(const RdmaMemory &memory);
   void forget_device_slots();
-  /// Returns whether this end has device slots, or the other end, as far as it has made its offer.
+  /// Says whether this end or, as far as its offer has arrived, the other end has device slots.
   [[nodiscard]] bool has_device_slots() const;
   [[nodiscard]] QueuePairInfo offer() const;
-  /// Connects the queue pair, which receives from now on, and may send.
+  /// Connects the queue pair. From now on it receives, and may send.
   [[nodiscard]] Result<void> connect(const HostInfo &theirs);
 
   [[nodiscard]] const Device &device() const { return device_; }
@@ -70,19 +71,19 @@ class Path {
   [[nodiscard]] std::string describe() const { return "from " + device_.describe() + " to " + their_port_; }
   [[nodiscard]] bool connected() const { return !their_port_.empty(); }
 
-  // The send functions return false if there is no room now. For a peer that is lost, they succeed and do nothing.
+  // The send functions return false if there is no room now. If the peer is lost, they return true and do nothing.
   [[nodiscard]] bool send_slot(uint32_t channel, const net::Message &message);
   [[nodiscard]] bool send_credit(uint32_t channel, uint64_t consumed);
   /// Sends a whole slot and a hello.
   [[nodiscard]] bool send_hello();
   [[nodiscard]] bool send_bye();
-  /// Returns whether each request with a signal has ended, so that all before it have arrived at the peer's device. The
-  /// signal of a goodbye says so of everything that was sent.
+  /// Says whether every signalled request has ended. Then all requests before it have reached the peer's device. The
+  /// bye is signalled, so its end means that everything sent has arrived.
   [[nodiscard]] bool all_left() const { return signals_first_ == signals_end_; }
 
-  /// Notes that a request has ended well.
+  /// Records that a request ended without an error.
   void sent();
-  /// Notes that a request to receive was used up. Others take its place, several at a time.
+  /// Records that a receive request was used up. Several at a time are posted again.
   void receive_again();
 
   void lose(const std::string &what) { loss_.tell(place_.number, what); }
@@ -90,7 +91,7 @@ class Path {
   bool greeted = false;  ///< the peer's hello has arrived
   bool closed = false;   ///< the peer's bye has arrived
 
-  /// Returns how many completions one path may cause before they are taken.
+  /// Returns how many completions one path may cause before they are taken from the queue.
   [[nodiscard]] static uint32_t completions_for(const PathPlace &place, const std::vector<net::NearLink> &links);
 
  private:
@@ -102,10 +103,10 @@ class Path {
   Result<void> make_queue_pair(ibv_cq *completions);
   Result<void> modify(ibv_qp_attr &attributes, int mask, const char *what);
   [[nodiscard]] bool has_room(uint32_t requests) const { return posted_ - ended_ + requests <= requests_max_; }
-  /// Returns whether the next request needs a signal: half of the queue lies between two signals. A request without one
-  /// is known to have ended when the next one with it completes.
+  /// Says whether the next request needs a signal. Half a queue lies between two signals. A request without a signal is
+  /// known to have ended when the next signalled request completes.
   [[nodiscard]] bool signal_is_due() const { return posted_ - signalled_ >= requests_max_ / 2; }
-  /// Posts chained requests, of which only the last may be signalled.
+  /// Posts a chain of requests, of which only the last may be signalled.
   bool post(ibv_send_wr &first, ibv_send_wr &last, uint32_t count, bool signalled);
   [[nodiscard]] ibv_sge part_of(const PathLink &link, const std::byte *payload, uint32_t bytes) const;
   bool send_word(MessageKind kind, const PathLink &link, uint64_t counter, bool signalled);
@@ -118,7 +119,7 @@ class Path {
   Loss &loss_;
   std::string their_port_;
   ProtectionDomain domain_;
-  std::vector<Cell> cells_;  ///< for each link: those that land, then those that are staged
+  std::vector<Cell> cells_;  ///< for each link: cells that the peer writes, then cells to send
   MemoryRegion landing_;
   MemoryRegion staging_;
   std::vector<PathLink> links_;  ///< by channel; never moves
@@ -127,12 +128,12 @@ class Path {
   uint32_t requests_max_ = 0;
   uint32_t receives_ = 0;
   std::array<ibv_recv_wr, receives_per_post> receive_chain_{};
-  uint32_t receives_used_ = 0;  ///< since the last post
+  uint32_t receives_used_ = 0;  ///< receive requests used up since the last post
   uint32_t inline_max_ = 0;
-  uint64_t posted_ = 0;  ///< requests to send
-  uint64_t ended_ = 0;   ///< of them, known to have ended
+  uint64_t posted_ = 0;  ///< send requests so far
+  uint64_t ended_ = 0;   ///< send requests that are known to have ended
   uint64_t signalled_ = 0;  ///< position of the last one that was signalled
-  std::vector<uint64_t> signals_;  ///< their positions: requests up to and with each
+  std::vector<uint64_t> signals_;  ///< positions of signalled requests: each covers all requests up to it
   uint64_t signals_first_ = 0;
   uint64_t signals_end_ = 0;
 };

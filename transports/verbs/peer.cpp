@@ -25,7 +25,7 @@ bool Peer::send_slot(Link &link, const net::Message &message) {
   return true;
 }
 
-/// Sends the credits of one link by one path, in order.
+/// Sends all credits of a link over the same path, so that they stay in order.
 bool Peer::send_credit(const Link &link, uint64_t consumed) {
   return paths_[link.ends.channel % paths_.size()]->send_credit(link.ends.channel, consumed);
 }

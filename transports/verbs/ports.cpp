@@ -18,7 +18,7 @@ bool holds_v4(const GidBytes &gid) {
          gid[11] == 0xff;
 }
 
-/// Returns the GID that RoCE makes of a numeric address.
+/// Returns the GID that RoCE derives from a numeric address.
 std::optional<GidBytes> gid_of(const std::string &address) {
   GidBytes gid{};
   if (::inet_pton(AF_INET, address.c_str(), gid.data() + v4_offset) == 1) {
@@ -30,7 +30,7 @@ std::optional<GidBytes> gid_of(const std::string &address) {
   return std::nullopt;
 }
 
-/// Returns how good a GID is. 0: it cannot be used.
+/// Returns how good a GID is; 0 means unusable.
 int rank_of(const Gid &gid, const std::optional<GidBytes> &wanted) {
   if (gid.kind == GidKind::roce_v1) return 1;
   if (gid.kind == GidKind::infiniband) return 4;
@@ -61,7 +61,7 @@ Error cannot_be_used(const std::vector<Port> &ports, const std::string &what) {
                                        "; set RONDO_NETWORK=tcp to do without"};
 }
 
-/// Splits the wish by rail.
+/// Splits the wish into one wish for each rail.
 Result<std::vector<PortWish>> split(const RailsWish &wish) {
   std::vector<PortWish> wishes;
   const auto add = [&](std::string device) {
@@ -88,9 +88,9 @@ Result<std::vector<PortWish>> split(const RailsWish &wish) {
                "RONDO_IB_HCA is '" + wish.devices + "', of more than " + std::to_string(rails_max) + " devices"};
 }
 
-/// Returns a port near the rank's cores in place of `best`, if it reaches the same ports. Such a port is an InfiniBand
-/// port in the same subnet, whose number is the first half of a GID. For RoCE it is not known which networks are
-/// joined.
+/// Returns a port near the rank's cores instead of `best`, if it reaches the same ports. That is known only of
+/// InfiniBand ports in the same subnet, whose number is the first half of a GID. RoCE does not show which networks are
+/// connected.
 PortChoice near_one(const std::vector<Port> &ports, const PortWish &wish, const PortChoice &best) {
   constexpr size_t subnet_bytes = 8;
   const auto is_near = [&](const Port &port) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// This file chooses the ports of RDMA devices, and their addresses (GIDs), that carry a rank's links. It needs no
+// This file chooses the RDMA ports and the addresses (GIDs) that carry a rank's links. The choice itself needs no
 // device.
 #pragma once
 
@@ -16,8 +16,8 @@ using GidBytes = std::array<uint8_t, 16>;
 
 enum class GidKind : uint8_t { infiniband = 0, roce_v1 = 1, roce_v2 = 2 };
 
-/// An entry of a port's table. RoCE derives it from an address of the port's network interface. An IPv4 address stands
-/// in the last 4 bytes, after 10 bytes of 0 and 2 of 255.
+/// An entry of a port's GID table. RoCE derives it from an address of the port's network interface. An IPv4 address is
+/// in the last 4 bytes, after 10 bytes of 0 and 2 bytes of 255.
 struct Gid {
   uint32_t index = 0;
   GidKind kind = GidKind::infiniband;
@@ -38,19 +38,19 @@ struct Port {
   [[nodiscard]] std::string describe() const { return device + " port " + std::to_string(number); }
 };
 
-/// The user's wish for a port, and the address by which the host reaches others.
+/// The user's wish for a port, and the address through which this host reaches others.
 struct PortWish {
-  std::string device;      ///< "mlx5_0" or "mlx5_0:1"; any if empty
-  int32_t gid_index = -1;  ///< RONDO_IB_GID_INDEX; any if -1
-  std::string address;     ///< numeric, of this host, on the route to the other hosts; empty if unknown
-  std::vector<std::string> near_devices = {};  ///< near the rank's cores
+  std::string device;      ///< "mlx5_0" or "mlx5_0:1"; empty means any
+  int32_t gid_index = -1;  ///< RONDO_IB_GID_INDEX; -1 means any
+  std::string address;     ///< numeric address of this host on the route to other hosts; empty if unknown
+  std::vector<std::string> near_devices = {};  ///< devices near the rank's cores
 };
 
 /// The wish for all rails.
 struct RailsWish {
-  std::string devices;                 ///< RONDO_IB_HCA, a rail for each, with commas; if empty, one for each address
+  std::string devices;                 ///< RONDO_IB_HCA, one device for each rail; if empty, one rail for each address
   int32_t gid_index = -1;              ///< as in PortWish
-  std::vector<std::string> addresses;  ///< as in PortWish; rails without one of their own take the first
+  std::vector<std::string> addresses;  ///< as in PortWish; a rail without an address takes the first one
   std::vector<std::string> near_devices = {};  ///< as in PortWish
 };
 
@@ -59,11 +59,11 @@ struct PortChoice {
   Gid gid;
 };
 
-/// Returns the best active port and GID. The GID of the wish's address is best, then other IPv4 addresses of RoCE v2
-/// and InfiniBand's own, then IPv6, and RoCE v1 last. Of equals it is the first. Of InfiniBand ports in one subnet it
-/// is the first of a device near the rank's cores. The error lists the ports of the host.
+/// Returns the best active port and GID. The order of GIDs is: the address of the wish, other IPv4 addresses of RoCE v2
+/// and InfiniBand's own, IPv6, RoCE v1. Of equal ones it takes the first. Of InfiniBand ports in one subnet it takes
+/// the first that is near the rank's cores. The error lists the ports of the host.
 [[nodiscard]] Result<PortChoice> choose_port(const std::vector<Port> &ports, const PortWish &wish);
-/// Returns the choice of each rail, no port twice.
+/// Chooses a port for each rail. No port is used twice.
 [[nodiscard]] Result<std::vector<PortChoice>> choose_ports(const std::vector<Port> &ports, const RailsWish &wish);
 
 }  // namespace rondo::verbs

@@ -10,8 +10,8 @@
 namespace rondo::verbs {
 namespace {
 
-constexpr uint64_t port_patience_ns = 500'000'000;  // in which a port that went down may come back
-constexpr uint64_t port_loss_ns = 2'000'000'000;    // around its end, in which links fail for it
+constexpr uint64_t port_patience_ns = 500'000'000;  // time for a port that went down to come back
+constexpr uint64_t port_loss_ns = 2'000'000'000;    // time before and after, in which links fail because of it
 
 }  // namespace
 
@@ -48,9 +48,10 @@ void Rail::watch(std::vector<pollfd> &descriptors, int ready) const {
   look_is_due_ = true;
   ibv_cq *queue = nullptr;
   void *context = nullptr;
-  while (device_->api().get_cq_event(channel_.get(), &queue, &context) == 0)  // bounded: one for each request below
+  while (device_->api().get_cq_event(channel_.get(), &queue, &context) == 0)  // at most one for each request below
     device_->api().ack_cq_events(queue, 1);
-  // The queue is polled again after the request, since a completion that arrived before it causes no event.
+  // The queue is polled again after the request for an event, because a completion that arrived before the request
+  // causes none.
   const bool busy = ibv_req_notify_cq(completions_.get(), 0) != 0 || fetch();
   descriptors.push_back({busy ? ready : channel_.get()->fd, POLLIN, 0});
   descriptors.push_back({device_->event_descriptor(), POLLIN, 0});
@@ -58,7 +59,7 @@ void Rail::watch(std::vector<pollfd> &descriptors, int ready) const {
 
 void Rail::look() {
   look_is_due_ = false;
-  for (ibv_async_event event; device_->next_event(event);) take_event(event);  // bounded by what happened
+  for (ibv_async_event event; device_->next_event(event);) take_event(event);  // bounded by the number of events
   if (port_down_ns_ == 0 || now_ns() - port_down_ns_ < port_patience_ns) return;
   lose_all("it did not come back within 0.5 s");
 }
@@ -84,7 +85,7 @@ void Rail::take_event(const ibv_async_event &event) {
         if (path->queue_pair() == event.element.qp) path->lose("the queue pair has failed (" + what + ")");
       return;
     default:
-      return;  // of other ports, addresses and subnets: where it matters, requests fail
+      return;  // events of other ports, addresses and subnets: if they matter, requests fail
   }
 }
 

@@ -20,9 +20,9 @@ namespace rondo::verbs {
 namespace {
 
 constexpr size_t events_alone = 32;
-constexpr uint32_t events_per_completion = 2;  // and the events of slots that waited for this one
-constexpr uint32_t idle_polls_per_look = 1024;            // between reads of the device's events, a system call each
-constexpr uint64_t farewell_patience_ns = 2'000'000'000;  // of what has not reached the peers when the links are closed
+constexpr uint32_t events_per_completion = 2;  // besides events of slots that waited for this one
+constexpr uint32_t idle_polls_per_look = 1024;            // between reads of device events, which need a system call
+constexpr uint64_t farewell_patience_ns = 2'000'000'000;  // how long closing waits for what has not reached the peers
 constexpr const char *advice =
     "; check RONDO_IB_HCA, RONDO_IB_GID_INDEX, the firewalls (RoCE v2 is UDP to port 4791) and the MTU between the "
     "hosts, or set RONDO_NETWORK=tcp";
@@ -41,7 +41,7 @@ class VerbsNetwork final : public net::Network {
   bool put(uint32_t link, const net::Message &message) override;
   bool credit(uint32_t link, uint64_t consumed) override;
   uint32_t poll(std::span<net::Event> events) override;
-  /// Returns true, because the device owns all posted work. It sends, and sends again, without further calls.
+  /// Returns true. The device owns all posted work, and sends and resends without further calls.
   bool flushed() const override { return true; }
   void watch(std::vector<pollfd> &descriptors) const override;
   Error why_lost(uint32_t peer) const override;
@@ -59,23 +59,23 @@ class VerbsNetwork final : public net::Network {
   void take(const ibv_wc &completion, net::EventList &events);
   void take_failure(Path &path, const ibv_wc &completion);
   void take_word(Peer &peer, Path &path, const Immediate &word, net::EventList &events);
-  /// Returns what is wrong with the slot that the peer sent; null if it is fine.
+  /// Returns what is wrong with a slot that the peer sent, or null if nothing is.
   const char *take_slot(Peer &peer, Link &link, PathLink &ends, const Immediate &word, net::EventList &events);
   static const char *take_credit(Link &link, uint64_t consumed, net::EventList &events);
   void tell_arrivals(Link &link, net::EventList &events);
   void step_alone();
 
   std::vector<std::unique_ptr<Rail>> rails_;
-  FileDescriptor ready_;  ///< always is: for a caller that must not sleep
+  FileDescriptor ready_;  ///< always readable, for a caller that must not sleep
   std::vector<std::unique_ptr<Peer>> peers_;
   struct PathOfPeer {
     Peer *peer;
     Path *path;
   };
-  std::vector<PathOfPeer> paths_;  ///< as completions count them
+  std::vector<PathOfPeer> paths_;  ///< by PathPlace::index
   std::vector<Ends> links_;
   Result<void> takes_device_memory_;
-  bool untold_ = false;  ///< some slots have arrived for which there was no room in `events`
+  bool untold_ = false;  ///< `events` had no room for some arrived slots
   uint32_t idle_polls_ = 0;
 };
 
@@ -93,7 +93,7 @@ Result<void> VerbsNetwork::prepare(const std::vector<net::NearLink> &links, cons
     for (uint32_t number = 0; number < path_count; ++number)
       entries[number % rails_.size()] += Path::completions_for({0, number, path_count}, of_peer);
   for (size_t rail = 0; rail < rails_.size(); ++rail)
-    RONDO_TRY(rails_[rail]->make_completion_queue(std::max(entries[rail], 1u)));  // a queue of none is refused
+    RONDO_TRY(rails_[rail]->make_completion_queue(std::max(entries[rail], 1u)));  // an empty queue is refused
   for (uint32_t rank = 0; rank < request.rank_count; ++rank) {
     if (!request.linked[rank]) continue;
     peers_.push_back(std::make_unique<Peer>(rank, request.names[rank], of_rank[rank]));
@@ -111,7 +111,7 @@ Result<void> VerbsNetwork::prepare(const std::vector<net::NearLink> &links, cons
   return {};
 }
 
-/// Registers them on all paths, or on none.
+/// Registers the device slots on all paths, or on none.
 void VerbsNetwork::register_device_slots(const RdmaMemory &memory) {
   for (const PathOfPeer &each : paths_) {
     takes_device_memory_ = each.path->register_device_slots(memory);
@@ -157,7 +157,7 @@ Result<void> VerbsNetwork::connect(const std::vector<Introduction> &introduction
 
 void VerbsNetwork::step_alone() {
   std::array<net::Event, events_alone> events;
-  static_cast<void>(poll(events));  // without slots there are no events but losses, which Peer reports as well
+  static_cast<void>(poll(events));  // without slots, only losses are events, and Peer stores those
 }
 
 Result<void> VerbsNetwork::greet(const JoinRequest &request, Store &store) {
@@ -187,8 +187,8 @@ Result<void> VerbsNetwork::greet(const JoinRequest &request, Store &store) {
   }
 }
 
-/// The device sends only as long as its queue pairs live: they are kept until all has arrived. A peer that has said
-/// goodbye wants nothing more.
+/// Waits until everything has arrived, because a device sends only while its queue pairs exist. A peer that has sent
+/// bye needs nothing more.
 VerbsNetwork::~VerbsNetwork() {
   for (const PathOfPeer &each : paths_)
     if (each.path->connected() && !each.peer->has_left()) static_cast<void>(each.path->send_bye());
@@ -213,7 +213,7 @@ uint32_t VerbsNetwork::poll(std::span<net::Event> events) {
   if (std::exchange(untold_, false))
     for (const Ends &each : links_) tell_arrivals(*each.link, list);
   bool idle = true;
-  for (const auto &rail : rails_) {  // each queue is asked once: a second time it would mostly be empty
+  for (const auto &rail : rails_) {  // each queue once: a second poll would usually find nothing
     for (bool some = rail->fetch(); some && list.has_room(events_per_completion); some = rail->has_fetched()) {
       take(rail->take(), list);
       idle = false;
@@ -242,7 +242,7 @@ void VerbsNetwork::take(const ibv_wc &completion, net::EventList &events) {
 }
 
 void VerbsNetwork::take_failure(Path &path, const ibv_wc &completion) {
-  rail_of(path.number()).look();  // whose events say more
+  rail_of(path.number()).look();  // its events explain more
   const std::string what = path.device().api().wc_status_str(completion.status);
   if (completion.status == IBV_WC_RETRY_EXC_ERR)
     path.lose("its device does not acknowledge any more (" + what + "); is the network between the hosts cut?");
@@ -274,7 +274,7 @@ const char *VerbsNetwork::take_slot(Peer &peer, Link &link, PathLink &ends, cons
   const Cell &cell = ends.landed[incoming.slot(ends.next)];
   Frame frame;  // a copy: the peer could change the cell while it is read
   std::memcpy(&frame, &cell.frame, sizeof frame);
-  // Pairs with R3 in SimpleReceiver::release: what the slot held before was read.
+  // This pairs with R3 in SimpleReceiver::release: the slot's old content was read.
   const uint64_t free_from = memory::load_sync(incoming.simple_head()) + incoming.geometry.slot_count;
   if (frame.counter != ends.next || frame.counter >= free_from) return "its slot is not free";
   if (frame.bytes > incoming.geometry.slot_bytes) return "it is longer than a slot";
@@ -287,9 +287,9 @@ const char *VerbsNetwork::take_slot(Peer &peer, Link &link, PathLink &ends, cons
   return nullptr;
 }
 
-/// Adds the events of arrivals in order, and stops at the first slot that has not arrived.
+/// Adds the events of arrived slots in order, up to the first slot that is missing.
 void VerbsNetwork::tell_arrivals(Link &link, net::EventList &events) {
-  for (;;) {  // bounded by the slots of a link
+  for (;;) {  // at most the slots of a link
     Arrival &arrival = link.arrivals[link.ends.incoming.slot(link.arrived)];
     if (!arrival.here) return;
     if (!events.has_room(1)) break;
@@ -301,10 +301,10 @@ void VerbsNetwork::tell_arrivals(Link &link, net::EventList &events) {
   untold_ = true;
 }
 
-/// Returns null if the credit is fine. A credit that came by another path may be newer, so the highest counts. A credit
-/// can arrive before the acknowledgement of the peer's device. Until that arrives, the own device may send the slot
-/// again, with other bytes in it. The peer's device drops packets that it has had (InfiniBand Architecture
-/// Specification, C9-105).
+/// Takes a credit, and returns what is wrong with it, or null. A credit that arrived over another path may be newer, so
+/// the highest one counts. A credit may arrive before the acknowledgement of the peer's device. Until then this device
+/// may resend the slot, which may hold other bytes by now. That is harmless, because the peer's device drops packets
+/// that it already has (InfiniBand Architecture Specification, C9-105).
 const char *VerbsNetwork::take_credit(Link &link, uint64_t consumed, net::EventList &events) {
   if (consumed > link.sent) return "it gives credit for what was not sent";
   if (consumed <= link.consumed) return nullptr;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which RDMA devices there are, and whether one can be used.
+// This file finds out which RDMA devices exist, and whether one of them can be used.
 #include <unistd.h>
 
 #include "transports/verbs/device.h"

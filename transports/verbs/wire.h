@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-// Messages of a queue pair. Remote writes go only into the peer's FIFO slots and cells. Each message ends with one
-// immediate, whose completion on the other side says that everything before it has arrived.
+// This file defines the messages of a queue pair. Remote writes go only into FIFO slots and cells of the peer. Each
+// message ends with one immediate. Its completion at the receiver means that everything before it has arrived.
 //
 //     Slot    payload up to cell_payload_bytes: write with immediate of a cell { Frame, payload }; the receiver copies
 //                                               the payload into its slot
 //             longer: write of the payload into the slot, then write with immediate of a Frame
 //     Credit  write with immediate of nothing: the counter is in the immediate
-//     Hello   the same, after a write of a whole slot: the path is good for full packets in this direction
-//     Bye     the same: nothing arrives any more by this path
-//     Cells   one for each slot of a link. A slot is written again only after its credit has arrived, and its cell too.
+//     Hello   like Credit, after a write of a whole slot: full packets can pass the path in this direction
+//     Bye     like Credit: nothing more arrives over this path
+//     Cells   one for each slot of a link. A slot and its cell are written again only after the credit has arrived.
 //
 // Immediate   kind 2 bits | channel 8 bits | counter 22 bits, the lowest ones. At most slot_count_max (64) slots of a
 //             link are under way, so these bits identify the slot.
-// Numbers are in the byte order of the host, which is little-endian; the immediate is in the network's.
+// Numbers are in the byte order of the host, which is little-endian; the immediate is in network byte order.
 #pragma once
 
 #include <bit>
@@ -49,7 +49,7 @@ inline constexpr uint32_t channel_count_max = 1u << channel_bits;
 struct Immediate {
   MessageKind kind = MessageKind::slot;
   uint32_t channel = 0;
-  uint32_t counter = 0;  ///< its lowest bits
+  uint32_t counter = 0;  ///< its lowest bits only
 };
 
 [[nodiscard]] constexpr uint32_t pack(MessageKind kind, uint32_t channel, uint64_t counter) {

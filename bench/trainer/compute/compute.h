@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// This file declares what a backend that computes must be able to do. The model and the optimizer are written in these
-// terms alone, so a backend for another device is one more class.
+// This file declares what a backend that computes must be able to do. The model and the optimizer use only these
+// functions, so a backend for another device is one more class.
 //
-// Arrays are row-major floats in the backend's own memory; all row lengths are multiples of 16. An operation is
-// complete when its function returns. On a backend with a queue it is only ordered before the operations called after
-// it; finish() waits for that queue, and reports what failed there. The same operations on the same inputs give the
-// same bits.
+// Arrays are row-major floats in the backend's memory, and all row lengths are multiples of 16. On a backend without a
+// queue, an operation is complete when its function returns. On a backend with a queue it is only ordered before later
+// operations; finish() waits for the queue, and reports failures. The same operations on the same inputs give the same
+// bits.
 #pragma once
 
 #include <cstddef>
@@ -22,8 +22,8 @@ namespace rondo::train {
 class Group;
 class Lane;
 
-/// c = scale * op(a) * op(b) + keep * c, where c has m rows of n, and op(a) has m rows of k. A stride is the distance
-/// of two rows as they lie in memory.
+/// The product c = scale * op(a) * op(b) + keep * c, where c has m rows of n, and op(a) has m rows of k. A stride is
+/// the distance between two rows in memory.
 struct Product {
   bool transpose_a = false, transpose_b = false;
   size_t m = 0, n = 0, k = 0;
@@ -36,26 +36,26 @@ struct Product {
   float scale = 1.0f, keep = 0.0f;
 };
 
-/// Causal self-attention over `batch` samples of `context` tokens. A row of qkv holds a token's queries, keys and
-/// values, each `width` floats, head after head.
+/// Causal self-attention over `batch` samples of `context` tokens. A row of qkv has the queries, keys and values of one
+/// token, each of `width` floats, head after head.
 struct Attention {
   size_t batch = 0, context = 0, width = 0, heads = 0;
   const float *qkv = nullptr;
-  float *weights = nullptr;  ///< batch * heads matrices of context rows: what each token takes from those before it
+  float *weights = nullptr;  ///< batch * heads matrices of context rows: the weight of each earlier token
   float *scratch = nullptr;  ///< attention_scratch() floats; used by the backward pass
 };
 
-/// One tensor's update by AdamW. `step` counts from 1.
+/// The update of one tensor by AdamW. `step` counts from 1.
 struct AdamUpdate {
   float *parameters = nullptr, *first_moment = nullptr, *second_moment = nullptr;
   const float *gradients = nullptr;
   size_t count = 0;
-  float gradient_scale = 1.0f;  ///< of clipping
+  float gradient_scale = 1.0f;  ///< from clipping
   float learning_rate = 0.0f, beta1 = 0.9f, beta2 = 0.95f, epsilon = 1e-8f, decay = 0.0f;
   uint64_t step = 1;
 };
 
-/// Tokens that a model has at a time.
+/// The tokens that a model uses at the same time.
 enum class TokenPlace : size_t { inputs, targets };
 
 /// Memory of a backend.
@@ -66,37 +66,39 @@ class Compute {
   virtual ~Compute() = default;
 
   [[nodiscard]] virtual const char *name() const = 0;
-  /// Returns the bytes that the backend took for itself: for code that it generated, say.
+  /// Returns how many bytes the backend uses for itself, for instance for code that it generated.
   [[nodiscard]] virtual size_t own_bytes() const = 0;
 
-  /// Allocates zeroed memory; null if there is no memory left.
+  /// Allocates zeroed memory. Returns null if no memory is left.
   [[nodiscard]] virtual Buffer allocate(size_t count) = 0;
   /// Allocates memory that collectives read and write.
   [[nodiscard]] virtual Outcome allocate_shared(size_t count, Buffer &buffer) = 0;
   /// Returns the floats that Attention::scratch must have.
   [[nodiscard]] virtual size_t attention_scratch(size_t context, size_t heads) const = 0;
 
-  /// Opens a lane, where collectives run beside these operations. All ranks of the group call it at once.
+  /// Opens a lane, on which collectives run beside these operations. All ranks of the group call it at once.
   [[nodiscard]] virtual Outcome open_lane(Group &group, std::unique_ptr<Lane> &lane) = 0;
-  /// Waits until all operations are complete. @return the first failure since the last call.
+  /// Waits until all operations are complete.
+  /// @return the first failure since the last call
   [[nodiscard]] virtual Outcome finish() = 0;
 
-  // Between the host's memory and the backend's. host_view.h is a way to use them.
-  [[nodiscard]] virtual bool on_host() const = 0;  ///< the two are the same
-  /// Copies, and is complete on return. A read gives zeros if an operation failed, which finish() reports.
+  // The next functions move data between host memory and the backend's memory. host_view.h helps to use them.
+  [[nodiscard]] virtual bool on_host() const = 0;  ///< both memories are the same
+  /// Copies, and returns when the copy is complete. If an operation failed, a read gives zeros, and finish() reports
+  /// the failure.
   virtual void read(const float *from, float *to, size_t count) = 0;
   virtual void write(const float *from, float *to, size_t count) = 0;
-  /// Returns memory of the host for samples, which is quick to take tokens from.
+  /// Returns host memory for samples, from which tokens can be taken quickly.
   [[nodiscard]] virtual std::pmr::memory_resource *sample_memory() = 0;
-  /// Returns where operations find tokens that the host has. That is valid until the next call with the same `place`,
-  /// as the tokens must be.
+  /// Makes tokens of the host available to operations, and returns their address for these. The address and the tokens
+  /// must stay valid until the next call with the same `place`.
   [[nodiscard]] virtual const uint8_t *take_tokens(const uint8_t *tokens, size_t count, TokenPlace place) = 0;
 
   virtual void multiply(const Product &product) = 0;
 
-  /// Writes out[r] = base[r] + bias for each row, or the bias alone if base is null. base may be out.
+  /// Writes out[r] = base[r] + bias for each row, or only the bias if base is null. base may be equal to out.
   virtual void add_bias(const float *base, const float *bias, float *out, size_t rows, size_t width) = 0;
-  /// Writes sums[j] = the sum over rows r of x[r][j]: a bias's gradient.
+  /// Writes sums[j] = the sum of x[r][j] over all rows r, which is the gradient of a bias.
   virtual void sum_rows(const float *x, float *sums, size_t rows, size_t width) = 0;
   virtual void add(const float *x, float *to, size_t count) = 0;
   virtual void zero(float *x, size_t count) = 0;
@@ -108,7 +110,7 @@ class Compute {
   virtual void embed_backward(const uint8_t *tokens, const float *gradients, float *token_gradients,
                               float *position_gradients, size_t rows, size_t context, size_t width) = 0;
 
-  /// Normalises each row (layer normalisation); means and scales (1 / deviation) are kept for the backward pass.
+  /// Computes the layer normalisation of each row. It stores means and scales (1 / deviation) for the backward pass.
   virtual void normalize(const float *x, const float *gain, const float *bias, float *out, float *means, float *scales,
                          size_t rows, size_t width) = 0;
   /// Adds to x_gradients, and writes gain_gradients and bias_gradients.
@@ -118,29 +120,31 @@ class Compute {
 
   /// Computes the tanh form of GELU.
   virtual void gelu(const float *x, float *out, size_t count) = 0;
-  /// Turns gradients of the output into gradients of the input.
+  /// Replaces gradients of the output by gradients of the input.
   virtual void gelu_backward(const float *x, float *gradients, size_t count) = 0;
 
   virtual void attend(const Attention &attention, float *out) = 0;
   /// Writes qkv_gradients from out_gradients and the weights that attend() left.
   virtual void attend_backward(const Attention &attention, const float *out_gradients, float *qkv_gradients) = 0;
 
-  /// Writes losses[r] = -log of the probability that softmax(logits[r]) gives targets[r]; logits become probabilities.
+  /// Writes losses[r] = -log of the probability of targets[r] in softmax(logits[r]). It replaces logits by
+  /// probabilities.
   virtual void cross_entropy(float *logits, const uint8_t *targets, float *losses, size_t rows) = 0;
-  /// Turns probabilities into scale * the gradients of the losses by the logits.
+  /// Replaces probabilities by scale * the gradients of the losses with respect to the logits.
   virtual void cross_entropy_backward(float *probabilities, const uint8_t *targets, float scale, size_t rows) = 0;
 
-  /// Sets *sum to the sum of squares, not finite if an element is not; at the latest when finish() returns.
+  /// Sets *sum to the sum of squares, which is not finite if an element is not. It is set at the latest when finish()
+  /// returns.
   virtual void squared_norm(const float *x, size_t count, double *sum) = 0;
   virtual void adam(const AdamUpdate &update) = 0;
 
-  /// Converts for the wire: to[i] = scale * from[i], rounded to nearest, in RONDO_BFLOAT16 or RONDO_FLOAT16.
+  /// Converts for the wire: to[i] = scale * from[i], rounded to nearest, as RONDO_BFLOAT16 or RONDO_FLOAT16.
   virtual void narrow(const float *from, void *to, rondo_type_t type, float scale, size_t count) = 0;
   /// Converts back: to[i] = scale * from[i].
   virtual void widen(const void *from, rondo_type_t type, float *to, float scale, size_t count) = 0;
 };
 
-/// Makes the backend on host memory: matrix products by oneDNN on one thread, the rest vectorised here.
+/// Makes the backend on host memory. oneDNN computes matrix products on one thread; other loops are vectorised here.
 [[nodiscard]] std::unique_ptr<Compute> make_host_compute();
 
 }  // namespace rondo::train

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The backend on host memory: matrix products by oneDNN, the rest by host_kernels.h. One thread computes: the other
-// cores belong to other ranks.
+// This file is the backend on host memory: oneDNN computes matrix products, and host_kernels.h has the other loops. One
+// thread computes, because the other cores belong to other ranks.
 #include <dnnl.h>
 
 #include <algorithm>
@@ -14,23 +14,24 @@
 #include "bench/trainer/lanes/lane.h"
 #include "bench/trainer/figures/memory.h"
 
-// The OpenMP library that oneDNN uses has this function. It has no header that every compiler finds.
+// This is a function of the OpenMP library that oneDNN uses. No header has it with every compiler.
 extern "C" void omp_set_num_threads(int count);
 
 namespace rondo::train {
 namespace {
 
-/// Rows of a causal matrix that are computed together: columns beyond the last of them are left out.
+/// The number of rows of a causal matrix that are computed together. Columns beyond the last one of these rows are left
+/// out.
 constexpr size_t attention_rows = 64;
 
 class HostCompute final : public Compute {
  public:
   HostCompute() {
-    omp_set_num_threads(1);  // of this thread
+    omp_set_num_threads(1);  // for this thread
     const size_t before = process_memory_bytes();
     const std::array<float, 64> a{}, b{};
     std::array<float, 64> c{};
-    multiply({false, false, 8, 8, 8, a.data(), 8, b.data(), 8, c.data(), 8});  // oneDNN generates its code now
+    multiply({false, false, 8, 8, 8, a.data(), 8, b.data(), 8, c.data(), 8});  // makes oneDNN generate its code now
     const size_t after = process_memory_bytes();
     own_bytes_ = after - std::min(before, after);
   }
@@ -151,7 +152,7 @@ class HostCompute final : public Compute {
 
   /// One head of one sample.
   struct Head {
-    size_t qkv = 0;      ///< where its queries begin in qkv; keys and values follow at a distance of width each
+    size_t qkv = 0;      ///< where its queries begin in qkv; keys and values follow, each `width` later
     size_t out = 0;      ///< where its part of the output begins
     float *weights = nullptr;
   };
@@ -181,8 +182,8 @@ class HostCompute final : public Compute {
     }
   }
 
-  /// The last rows first: they alone see all tokens, so their products write the gradients of keys and values, and the
-  /// others' add to them.
+  /// Begins with the last rows. Only these see all tokens, so their products write the gradients of keys and values.
+  /// The products of other rows add to them.
   void attend_head_backward(const Attention &all, const Head &head, const float *out_gradients, float *qkv_gradients) {
     const size_t context = all.context, width = all.width, head_width = width / all.heads, row_floats = 3 * width;
     const float *const queries = all.qkv + head.qkv, *const keys = queries + width, *const values = keys + width;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The host backend's loops for the model. Highway compiles this file once for each kind of processor and chooses at run
-// time; lengths are multiples of 16 floats, so no loop has a rest.
+// This file has the loops of the host backend for the model. Highway compiles it for each kind of processor, and
+// chooses at run time. Lengths are multiples of 16 floats, so no loop has a remainder.
 #include "bench/trainer/compute/host_kernels.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -141,7 +141,7 @@ void causal_softmax(float *scores, size_t first_row, size_t rows, size_t columns
   for (size_t row = 0; row < rows; ++row, scores += stride) {
     const size_t seen = first_row + row + 1;
     const size_t end = (seen + lanes - 1) / lanes * lanes;
-    const auto last = hn::FirstN(d, seen - (end - lanes));  // what counts of the last vector
+    const auto last = hn::FirstN(d, seen - (end - lanes));  // the relevant part of the last vector
     hn::StoreU(hn::IfThenElse(last, hn::LoadU(d, scores + end - lanes), lowest), d, scores + end - lanes);
     Vector most = lowest;
     for (size_t at = 0; at < end; at += lanes) most = hn::Max(most, hn::LoadU(d, scores + at));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The host backend's own loops, vectorised for the processor that they run on. compute.h says what each is for.
+// This file declares the host backend's own loops, vectorised for the processor at run time. compute.h describes them.
 #pragma once
 
 #include <cstddef>
@@ -19,10 +19,10 @@ void normalize_backward(const float *x, const float *gain, const float *means, c
 void gelu(const float *x, float *out, size_t count);
 void gelu_backward(const float *x, float *gradients, size_t count);
 
-/// Works on `rows` rows of a causal matrix, the first of which is row `first_row`. The first i + 1 elements of row i
-/// become the softmax of themselves times `scale`; the elements after them up to `columns` become zeros.
+/// Works on `rows` rows of a causal matrix, beginning with row `first_row`. The first i + 1 elements of row i become
+/// the softmax of their values times `scale`. The elements after them, up to `columns`, become zeros.
 void causal_softmax(float *scores, size_t first_row, size_t rows, size_t columns, size_t stride, float scale);
-/// Turns gradients of the softmax's results into gradients of its inputs.
+/// Replaces gradients of the softmax's results by gradients of its inputs.
 void softmax_backward(const float *weights, size_t weight_stride, float *gradients, size_t gradient_stride, size_t rows,
                       size_t columns, float scale);
 
@@ -30,9 +30,9 @@ void cross_entropy(float *logits, const uint8_t *targets, float *losses, size_t 
 void scale(float *x, float factor, size_t count);
 double squared_norm(const float *x, size_t count);
 
-/// Factors that are the same for every parameter of an update. `gradient` multiplies the gradient, `keep` the parameter
-/// (decay), `step` the first moment and `root` the second's root. `step` is the rate; it and `root` are corrected for
-/// the moments' beginning at zero.
+/// The factors of an update that are the same for every parameter. `gradient` multiplies the gradient, and `keep` the
+/// parameter (decay). `step`, the rate, multiplies the first moment, and `root` the root of the second moment. `step`
+/// and `root` include the correction for moments that begin at zero.
 struct AdamFactors {
   float gradient, keep, step, root;
 };

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The host backend's loops over flat arrays: the optimizer's, and conversions for the wire. As host_kernels.cpp.
+// This file has the loops of the host backend over flat arrays: the optimizer and conversions for the wire. It is
+// compiled like host_kernels.cpp.
 #include "bench/trainer/compute/host_kernels.h"
 
 #include <cmath>
@@ -23,7 +24,8 @@ void scale(float *x, float factor, size_t count) {
   for (size_t at = 0; at < count; at += hn::Lanes(d)) hn::StoreU(hn::Mul(hn::LoadU(d, x + at), by), d, x + at);
 }
 
-/// Floats are added up in blocks, and the blocks as doubles: exact enough for any number of parameters.
+/// Returns the sum of squares. It sums floats within a block, and sums the blocks as doubles. That is exact enough for
+/// any number of parameters.
 double squared_norm(const float *x, size_t count) {
   const Floats d;
   constexpr size_t block = 4096;
@@ -62,7 +64,7 @@ void adam(const AdamUpdate &update, const kernels::AdamFactors &factors) {
 using Integers = hn::RebindToUnsigned<Floats>;
 using Halves = hn::Rebind<uint16_t, Integers>;
 
-/// Rounds to nearest, ties to even. A NaN or infinity keeps its exponent; a NaN gets its highest mantissa bit.
+/// Rounds to nearest, ties to even. A NaN or infinity keeps its exponent, and a NaN gets its highest mantissa bit.
 void narrow_bfloat16(const float *from, uint16_t *to, float factor, size_t count) {
   const Floats d;
   const Integers u;
@@ -92,7 +94,7 @@ void widen_bfloat16(const uint16_t *from, float *to, float factor, size_t count)
 
 using Float16s = hn::Rebind<hwy::float16_t, Floats>;
 
-/// Beyond float16's range comes infinity, which the trainer takes as a step to leave out.
+/// Rounds to float16. Values beyond its range become infinity, and the trainer skips such a step.
 void narrow_float16(const float *from, uint16_t *to, float factor, size_t count) {
   const Floats d;
   const Float16s half;

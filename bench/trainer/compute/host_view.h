@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// An array of a backend as the host sees it: itself if the backend's memory is the host's, otherwise a copy.
+// This file shows an array of a backend to the host. If the backend's memory is the host's, it is the array itself,
+// otherwise a copy.
 #pragma once
 
 #include <vector>
@@ -13,13 +14,13 @@ class HostView {
   HostView(Compute &compute, float *values, size_t count) : HostView(compute, values, count, true) {}
   HostView(Compute &compute, const float *values, size_t count)
       : HostView(compute, const_cast<float *>(values), count, true) {}
-  /// Returns a view that will be written as a whole; its present values do not count.
+  /// Returns a view that the caller will write as a whole. The present values are not copied.
   [[nodiscard]] static HostView to_fill(Compute &compute, float *values, size_t count) {
     return {compute, values, count, false};
   }
 
   [[nodiscard]] float *get() { return on_host_ ? values_ : copy_.data(); }
-  /// Takes a copy to where it is from.
+  /// Copies the values back to the array.
   void write_back() {
     if (!on_host_) compute_.write(copy_.data(), values_, copy_.size());
   }

@@ -224,14 +224,14 @@ class CudaCompute final : public Compute {
   }
 
  private:
-  /// Memory that grows as it is needed: in the first step.
+  /// Memory that grows when it is needed, which is during the first step.
   struct Scratch {
     void *memory = nullptr;
     size_t bytes = 0;
   };
   static constexpr size_t sums_max = 1024;
 
-  /// Matrices of the heads of one sample: where the first is, and how they lie.
+  /// The matrices of the heads of one sample: the offset of the first one, and the distances between them.
   struct Lie {
     size_t stride = 0, step = 0;
   };
@@ -307,12 +307,12 @@ class CudaCompute final : public Compute {
     const Grid grid{static_cast<uint32_t>(blocks), block_threads, shared_bytes};
     note(device_->launch(kernels_[symbol_of<Kernel>], grid, &kernel, stream_));
   }
-  /// Elements are for any thread.
+  /// Launches a kernel in which any thread may process any element.
   template <class Kernel>
   void launch_flat(const Kernel &kernel, uint64_t elements) {
     launch(kernel, blocks_for(elements, block_threads * thread_elements));
   }
-  /// A row is for a block.
+  /// Launches a kernel in which a block processes a row.
   template <class Kernel>
   void launch_rows(const Kernel &kernel, uint64_t rows) {
     launch(kernel, blocks_for(rows, 1));
@@ -328,8 +328,8 @@ class CudaCompute final : public Compute {
   std::unordered_map<std::string_view, void *> kernels_;
   Products products_;
   Scratch partials_, squares_, tokens_[2];
-  std::vector<double *> sums_;  ///< where the totals go that are under way
-  Outcome failure_;             ///< the first since finish()
+  std::vector<double *> sums_;  ///< destinations of the totals that are in flight
+  Outcome failure_;             ///< the first failure since finish()
 };
 
 }  // namespace

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The backend on a CUDA device: matrix products by cuBLASLt, all else by kernels of our own (kernels/list.h). All of it
-// goes onto one stream; collectives run on another (cuda_lane.h).
+// This file declares the backend on a CUDA device. cuBLASLt computes matrix products, and Rondo's kernels do the rest
+// (kernels/list.h). All of it runs on one stream; collectives run on another (cuda_lane.h).
 #pragma once
 
 #include <memory>
@@ -13,9 +13,9 @@
 namespace rondo::train {
 
 struct CudaSettings {
-  std::string product_library;  ///< empty: where cuBLASLt usually is
+  std::string product_library;  ///< empty: the usual names of cuBLASLt
   Precision precision = Precision::float32;
-  rondo_config_t config = RONDO_CONFIG_INIT;  ///< of the communicator on the device
+  rondo_config_t config = RONDO_CONFIG_INIT;  ///< for the communicator on the device
 };
 
 [[nodiscard]] Outcome make_cuda_compute(std::unique_ptr<Device> device, const CudaSettings &settings,

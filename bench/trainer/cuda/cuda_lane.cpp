@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Computation and collectives are two streams of the device. A collective's stream waits for an event on the stream of
-// computation, so its input is complete. Before computation reads the result, the host waits for the collective's end.
-// A step records that time as waiting.
+// Computation and collectives use two streams of the device. The stream of a collective waits for an event on the
+// stream of computation, so its input is complete. Before computation reads the result, the host waits for the end of
+// the collective. A step records that time as waiting.
 #include "bench/trainer/cuda/cuda_lane.h"
 
 #include <utility>
@@ -53,11 +53,11 @@ class CudaLane final : public Lane {
     time_ns = origin_ns_ + static_cast<uint64_t>(since_ns > 0 ? since_ns : 0);
     return true;
   }
-  /// Moves the origin, since times are floats since then, which lose nanoseconds in a long run.
+  /// Moves the origin of time. Times are floats since the origin, which would lose nanoseconds in a long run.
   void times_taken() override { (void)set_origin(); }
 
  private:
-  /// While the stream is idle, so that the event is reached at once.
+  /// Sets the origin while the stream is idle, so that its event is reached at once.
   Outcome set_origin() {
     if (auto failure = device_.record(origin_, stream_)) return failure;
     if (auto failure = device_.wait_for_event(origin_)) return failure;
@@ -65,7 +65,7 @@ class CudaLane final : public Lane {
     return std::nullopt;
   }
 
-  /// Asks the communicator for a failure, since the stream goes on after a failed collective.
+  /// Asks the communicator for a failure, because the stream continues after a failed collective.
   Outcome check() {
     rondo_status_t state = RONDO_OK;
     rondo_status_t status = rondo_comm_get_async_error(group_.comm(), &state);

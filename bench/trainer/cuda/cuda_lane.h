@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Collectives on a stream of a device, by a communicator there.
+// This file declares collectives on a stream of a device, by a communicator on that device.
 #pragma once
 
 #include <memory>
@@ -10,8 +10,8 @@
 namespace rondo::train {
 
 /// Opens a lane that runs collectives on a stream of `device`.
-/// @param group        ranks of the host's communicator, all of which call this at once.
-/// @param computation  the stream of what a lane follows.
+/// @param group        ranks of the host's communicator, all of which call this at once
+/// @param computation  the stream whose work a lane follows
 [[nodiscard]] Outcome open_cuda_lane(Device &device, void *computation, Group &group, const rondo_config_t &config,
                                      std::unique_ptr<Lane> &lane);
 

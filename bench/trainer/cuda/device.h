@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A CUDA device as the backend needs it: memory, copies, kernels, streams, events. The command line implements it
-// (src/cli/train_cuda.cpp); the trainer knows the public header only. Streams, events and kernels are the driver's own
-// handles, and live as long as the Device.
+// This file declares what the backend needs of a CUDA device: memory, copies, kernels, streams and events. The command
+// implements it (src/cli/train_cuda.cpp); the trainer uses only the public header. Streams, events and kernels are
+// handles of the driver, which live as long as the Device.
 #pragma once
 
 #include <cstddef>
@@ -23,41 +23,41 @@ struct Grid {
   uint32_t blocks = 1, threads = 1, shared_bytes = 0;
 };
 
-/// Used by the thread that opened it, on which it is current.
+/// A device. Only the thread that opened it uses it, and the device is current on that thread.
 class Device {
  public:
   virtual ~Device() = default;
 
   [[nodiscard]] virtual const DeviceFacts &facts() const = 0;
 
-  /// Allocates memory of the device; it may wait for what runs there.
+  /// Allocates memory on the device. It may wait for work that runs there.
   [[nodiscard]] virtual Outcome allocate(size_t bytes, void *&memory) = 0;
   virtual void release(void *memory) = 0;
-  /// Allocates memory of the host that the device copies from without a stop on the way.
+  /// Allocates host memory from which the device copies directly.
   [[nodiscard]] virtual Outcome allocate_pinned(size_t bytes, void *&memory) = 0;
   virtual void release_pinned(void *memory) = 0;
 
   [[nodiscard]] virtual Outcome make_stream(void *&stream) = 0;
   [[nodiscard]] virtual Outcome make_event(void *&event) = 0;
 
-  // The following calls work in the order of a stream; from and to are of the device or the host.
+  // These calls work in the order of a stream. `from` and `to` are on the device or the host.
   [[nodiscard]] virtual Outcome copy(void *to, const void *from, size_t bytes, void *stream) = 0;
   [[nodiscard]] virtual Outcome zero(void *memory, size_t bytes, void *stream) = 0;
-  /// Launches a kernel; `parameters` are what the kernel takes by value.
+  /// Launches a kernel. `parameters` has the values that the kernel takes.
   [[nodiscard]] virtual Outcome launch(void *kernel, const Grid &grid, const void *parameters, void *stream) = 0;
   [[nodiscard]] virtual Outcome record(void *event, void *stream) = 0;
-  /// Makes what is enqueued on `stream` from now on wait for the event.
+  /// Makes later work on `stream` wait for the event.
   [[nodiscard]] virtual Outcome follow(void *stream, void *event) = 0;
 
   [[nodiscard]] virtual Outcome find_kernel(const char *name, void *&kernel) = 0;
   /// Makes this thread wait.
   [[nodiscard]] virtual Outcome wait_for_stream(void *stream) = 0;
   [[nodiscard]] virtual Outcome wait_for_event(void *event) = 0;
-  /// Returns the time between two events, once both have been reached.
+  /// Returns the time between two events, after both were reached.
   [[nodiscard]] virtual Outcome between_ns(void *from, void *to, double &time_ns) = 0;
 };
 
-/// The devices that this process sees.
+/// The devices that this process can see.
 class Devices {
  public:
   virtual ~Devices() = default;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory of the host that a device copies from without a stop on the way, for containers of the standard library. Where
-// the system gives no more of it, ordinary memory, from which copies are slower.
+// This file gives containers of the standard library pinned host memory, from which a device copies directly. If the
+// system has no more of it, they get ordinary memory, from which copies are slower.
 #pragma once
 
 #include <memory_resource>
@@ -10,7 +10,7 @@
 
 namespace rondo::train {
 
-/// Made and used by one thread; others may use what was allocated.
+/// Pinned memory. One thread makes and uses this object; other threads may use the allocated memory.
 class PinnedMemory final : public std::pmr::memory_resource {
  public:
   explicit PinnedMemory(Device &device) : device_(device) {}

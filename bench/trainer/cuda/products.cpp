@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The library counts columns first, so it gets the product transposed: c^T = op(b)^T * op(a)^T. A matrix that lies in
-// memory row after row is its own transpose column after column.
+// The library uses column-major order, so it computes the transposed product: c^T = op(b)^T * op(a)^T. A row-major
+// matrix is its own transpose in column-major order.
 #include "bench/trainer/cuda/products.h"
 
 #include <algorithm>
@@ -10,7 +10,7 @@
 namespace rondo::train {
 namespace {
 
-// The interface's numbers.
+// These are numbers of the interface.
 constexpr int status_success = 0, type_float32 = 0;
 constexpr int compute_float32 = 68, compute_fast_bfloat16 = 75, compute_fast_tf32 = 77;
 constexpr int description_transpose_a = 3, description_transpose_b = 4;
@@ -18,7 +18,7 @@ constexpr int layout_batch_count = 5, layout_batch_step = 6;
 constexpr int preference_workspace_bytes = 1, preference_alignment_a = 5;  // b, c and d follow
 
 constexpr std::array<const char *, 2> usual_names{"libcublasLt.so.13", "libcublasLt.so.12"};
-constexpr size_t workspace_bytes = size_t{32} << 20;  ///< what the library's documentation advises for Hopper
+constexpr size_t workspace_bytes = size_t{32} << 20;  ///< as the library's documentation recommends for Hopper
 constexpr uint32_t alignment_max = 256;
 
 int number_of(Precision precision) {
@@ -26,7 +26,7 @@ int number_of(Precision precision) {
   return precision == Precision::bfloat16 ? compute_fast_bfloat16 : compute_float32;
 }
 
-/// The library's way to make a product: opaque.
+/// The library's method for a product; opaque.
 struct Way {
   uint64_t words[8];
 };
@@ -46,12 +46,12 @@ uint32_t alignment_of(const float *pointer) {
   return alignment;
 }
 
-/// Returns the alignment of the first of the products and of those that follow.
+/// Returns the alignment of the first product and of those that follow.
 uint32_t alignment_of(const float *pointer, size_t step) {
   return std::min(alignment_of(pointer), alignment_of(pointer + step));
 }
 
-/// Returns a text that is the same for products which are made in the same way.
+/// Returns a text that is equal for products which are computed by the same method.
 std::string kind_of(const ProductBatch &batch) {
   const Product &first = batch.first;
   std::string kind;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Matrix products on a CUDA device by cuBLASLt, which is opened at run time: nothing of it is linked. The few
-// declarations of its interface that are used are our own.
+// This file computes matrix products on a CUDA device by cuBLASLt, which is opened at run time. Nothing of it is
+// linked; the few declarations of its interface are our own.
 #pragma once
 
 #include <cstdint>
@@ -14,10 +14,10 @@
 
 namespace rondo::train {
 
-/// In which precision a product's factors are multiplied; arrays and sums are floats in any case.
+/// The precision in which the factors of a product are multiplied. Arrays and sums are always floats.
 enum class Precision { float32, tf32, bfloat16 };
 
-/// A batch of `count` products. a_step, b_step and c_step are the distances from matrix to matrix, in floats.
+/// A batch of `count` products. a_step, b_step and c_step are the distances between matrices, in floats.
 struct ProductBatch {
   Product first;
   size_t count = 1;
@@ -33,8 +33,8 @@ class Products {
   Products(const Products &) = delete;
   Products &operator=(const Products &) = delete;
 
-  /// @param library  a path, or empty for the usual names.
-  /// @param device   outlives the products.
+  /// @param library  a path, or empty for the usual names
+  /// @param device   must outlive this object
   [[nodiscard]] Outcome open(const std::string &library, Precision precision, Device &device);
 
   [[nodiscard]] size_t own_bytes() const { return workspace_bytes_; }
@@ -42,7 +42,7 @@ class Products {
   [[nodiscard]] Outcome enqueue(const ProductBatch &batch, void *stream);
 
  private:
-  /// A plan holds what the library needs to know of products of one kind, and how it would make them.
+  /// The description of products of one kind for the library, and the method that it chose for them.
   struct Plan;
   struct PlanOwner {
     const ProductFunctions *functions = nullptr;

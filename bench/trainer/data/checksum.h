@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A hash of 64 bits over memory, eight bytes at a time: finds damage and differences, and is no secret.
+// This file hashes memory to 64 bits, eight bytes at a time. It detects damage and differences, but offers no secrecy.
 #pragma once
 
 #include <algorithm>

@@ -18,8 +18,8 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr size_t file_count_max = 1'000'000;
-constexpr size_t kept_open_max = 128;  ///< descriptors; a process may have 1,024 as a rule
-constexpr size_t runs_of_training = 9;  ///< to each run of validation
+constexpr size_t kept_open_max = 128;  ///< descriptors; a process may usually have 1,024
+constexpr size_t runs_of_training = 9;  ///< for each run of validation
 
 Failure corpus_failure(const std::string &why) { return {Exit::usage, "corpus: " + why}; }
 
@@ -27,7 +27,8 @@ Failure path_failure(const std::string &path, const std::string &why) {
   return corpus_failure("cannot read " + path + ": " + why + "; give a readable file or folder by --corpus");
 }
 
-/// Lists a folder's regular files that end in `suffix`, in the order of their names. `deep`: and those below it.
+/// Lists the regular files of a folder that end in `suffix`, in the order of their names. If `deep`, includes
+/// subfolders.
 Outcome list_folder(const fs::path &folder, bool deep, std::string_view suffix, std::vector<std::string> &files) {
   std::error_code error;
   const size_t before = files.size();
@@ -127,7 +128,7 @@ Outcome Corpus::read_part(const File &file, size_t within, size_t count, uint8_t
     }
   }
   Outcome failure;
-  for (size_t done = 0; done < count && !failure;) {  // each turn reads something, or ends
+  for (size_t done = 0; done < count && !failure;) {  // each round reads something, or ends
     const ssize_t got = ::pread(descriptor, to + done, count - done, static_cast<off_t>(within + done));
     if (got > 0) done += static_cast<size_t>(got);
     if (got < 0 && errno != EINTR) failure = path_failure(file.path, std::strerror(errno));

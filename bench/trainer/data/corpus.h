@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The corpus is the bytes of files, one after another, which this file divides into samples. The files are read as
-// samples are needed, and never mapped: a file that becomes shorter meanwhile is an error then, not a signal.
+// A corpus consists of the bytes of files, one after another. This file also divides it into samples. Files are read
+// when samples are needed, and never mapped. So a file that becomes shorter causes an error, and not a signal.
 #pragma once
 
 #include <cstddef>
@@ -19,18 +19,18 @@ class Corpus {
   Corpus(const Corpus &) = delete;
   Corpus &operator=(const Corpus &) = delete;
 
-  /// Finds the files of `paths`; of a folder, all files below it in the order of their names. No paths: the default
-  /// corpus, which is the licences of base-files and the modules of Python's standard library.
+  /// Finds the files of `paths`. A folder stands for all files below it, in the order of their names. Without paths it
+  /// uses the default corpus: the licences of base-files and the modules of Python's standard library.
   [[nodiscard]] Outcome open(const std::vector<std::string> &paths);
 
   [[nodiscard]] size_t bytes() const { return bytes_; }
   [[nodiscard]] size_t file_count() const { return files_.size(); }
 
-  /// Copies `count` bytes that begin at `offset`; they may be of several files. Any thread. Fails where a file is not
-  /// what it was when the corpus was opened.
+  /// Copies `count` bytes that begin at `offset`; they may be from several files. Any thread may call it. It fails if a
+  /// file has changed since the corpus was opened.
   [[nodiscard]] Outcome read(size_t offset, size_t count, uint8_t *to) const;
 
-  /// Reads all of it and returns its Checksum.
+  /// Reads the whole corpus and returns its Checksum.
   [[nodiscard]] Outcome checksum(uint64_t &sum) const;
 
  private:
@@ -38,7 +38,7 @@ class Corpus {
     std::string path;
     size_t offset, bytes;
     uint64_t device, inode;
-    int descriptor;  ///< -1: is opened for each read
+    int descriptor;  ///< -1: it is opened for each read
   };
 
   [[nodiscard]] Outcome add(const std::string &path);
@@ -48,8 +48,8 @@ class Corpus {
   size_t bytes_ = 0;
 };
 
-/// The samples of a corpus: windows of context + 1 bytes, side by side. The last byte of each is a target only. Windows
-/// are dealt to training and validation in runs of neighbours, nine to one.
+/// The samples of a corpus: windows of context + 1 bytes, side by side. The last byte of a window is only a target.
+/// Runs of neighbouring windows go to training and validation, nine to one.
 class Samples {
  public:
   Samples(size_t corpus_bytes, size_t context);
@@ -57,7 +57,7 @@ class Samples {
   [[nodiscard]] size_t window_bytes() const { return window_bytes_; }
   [[nodiscard]] size_t training_count() const { return training_count_; }
   [[nodiscard]] size_t validation_count() const { return validation_count_; }
-  /// Returns where a window begins in the corpus.
+  /// Returns the offset of a window in the corpus.
   [[nodiscard]] size_t training_offset(size_t index) const;
   [[nodiscard]] size_t validation_offset(size_t index) const;
 

@@ -19,7 +19,7 @@ constexpr auto deadline = std::chrono::minutes(1);
 }  // namespace
 
 Outcome fill_row(const Corpus &corpus, size_t offset, size_t context, size_t row, Batch &batch) {
-  std::vector<uint8_t> bytes(context + 1);  // so that each sample is one read
+  std::vector<uint8_t> bytes(context + 1);  // so that a sample needs one read
   if (auto failure = corpus.read(offset, bytes.size(), bytes.data())) return failure;
   std::memcpy(batch.inputs.data() + row * context, bytes.data(), context);
   std::memcpy(batch.targets.data() + row * context, bytes.data() + 1, context);
@@ -76,7 +76,7 @@ void Loader::produce() {
   Order order(samples_.training_count(), sharing_.seed);
   for (uint64_t number = 0;; ++number) {
     std::unique_lock lock(mutex_);
-    changed_.wait(lock, [this] { return stop_ || !empty_.empty(); });  // the destructor ends it
+    changed_.wait(lock, [this] { return stop_ || !empty_.empty(); });  // the destructor ends the wait
     if (stop_) return;
     Batch batch = std::move(empty_.front());
     empty_.pop_front();
@@ -91,7 +91,7 @@ void Loader::produce() {
   }
 }
 
-/// `number` counts this rank's batches from the run's first step on.
+/// Fills a batch. `number` counts this rank's batches from the first step of the run.
 Outcome Loader::fill(uint64_t number, Order &order, Batch &batch) const {
   const uint64_t step = sharing_.first_step + number / sharing_.own_batches;
   const uint64_t of_run = step * sharing_.batches_a_step + sharing_.first_batch + number % sharing_.own_batches;

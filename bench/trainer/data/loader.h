@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Makes batches ahead of time on a thread of its own.
+// This class prepares batches ahead of time on its own thread.
 //
-// All ranks draw the same order of the training samples, anew for each pass over the corpus, and number the samples of
-// the whole run. Sample n belongs to one batch of one rank, so ranks never share a sample. The samples of a step depend
-// only on its number of batches. It does not matter whether several ranks have them, or one rank that accumulates.
+// All ranks draw the same order of the training samples, a new one for each pass over the corpus. The samples of the
+// whole run are numbered in that order. Sample n belongs to one batch of one rank, so ranks never share a sample. Which
+// samples a step has depends only on its number of batches. It does not matter whether several ranks have these
+// batches, or one rank that accumulates gradients.
 #pragma once
 
 #include <condition_variable>
@@ -17,18 +18,19 @@
 
 namespace rondo::train {
 
-/// The inputs of all samples, then their targets: each input's next byte.
+/// The inputs of all samples, then their targets. The target of an input is its next byte.
 struct Batch {
-  /// Reserves room for `bytes` inputs and targets. @param memory  Compute::sample_memory(); it outlives the batch.
+  /// Reserves room for `bytes` inputs and targets.
+  /// @param memory  from Compute::sample_memory(); it must outlive the batch
   explicit Batch(size_t bytes, std::pmr::memory_resource *memory) : inputs(bytes, memory), targets(bytes, memory) {}
 
   std::pmr::vector<uint8_t> inputs, targets;
 };
 
-/// Copies the window at `offset` into a batch as its sample `row`.
+/// Copies the window at `offset` into a batch as sample `row`.
 [[nodiscard]] Outcome fill_row(const Corpus &corpus, size_t offset, size_t context, size_t row, Batch &batch);
 
-/// Which sample stands where: a permutation of the training samples for each pass over them.
+/// The order of samples: a permutation of the training samples for each pass over them.
 class Order {
  public:
   Order(size_t sample_count, uint64_t seed) : seed_(seed), order_(sample_count) {}
@@ -43,9 +45,9 @@ class Order {
 struct Sharing {
   size_t context = 0, batch = 0;
   uint64_t seed = 0;
-  uint64_t batches_a_step = 0;  ///< of all ranks
-  uint64_t first_batch = 0;     ///< of this rank, among them
-  uint64_t own_batches = 0;     ///< of this rank in a step: those that follow the first
+  uint64_t batches_a_step = 0;  ///< batches of all ranks
+  uint64_t first_batch = 0;     ///< this rank's first one among them
+  uint64_t own_batches = 0;     ///< this rank's batches in a step: the first one and those that follow it
   uint64_t first_step = 0;
 };
 
@@ -59,7 +61,7 @@ class Loader {
 
   [[nodiscard]] Outcome start();
 
-  /// Waits for the next batch, a minute at most, and gives the last one back.
+  /// Waits for the next batch, for at most a minute, and returns the last one to the loader.
   [[nodiscard]] Outcome next(const Batch *&batch);
 
  private:
@@ -71,9 +73,9 @@ class Loader {
   const Sharing sharing_;
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::deque<Batch> full_, empty_;  ///< together, with current_, queue_batches + 1
+  std::deque<Batch> full_, empty_;  ///< with current_, these are queue_batches + 1 batches
   Batch current_;
-  Outcome failure_;  ///< the thread has ended by it
+  Outcome failure_;  ///< the failure that ended the thread
   bool stop_ = false;
   std::thread thread_;
 };

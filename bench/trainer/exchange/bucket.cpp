@@ -20,7 +20,7 @@ std::vector<Bucket> make_buckets(const Layout &layout, size_t bytes) {
 }
 
 Share share_of(const Bucket &bucket, size_t rank, size_t ranks) {
-  constexpr size_t vector_floats = 16;  // the kernels' unit, of which every tensor is a multiple
+  constexpr size_t vector_floats = 16;  // the kernels' unit; every tensor is a multiple of it
   const size_t vectors = bucket.count / vector_floats, each = vectors / ranks, rest = vectors % ranks;
   const size_t before = rank * each + std::min(rank, rest);
   return {bucket.offset + before * vector_floats, (each + (rank < rest ? 1 : 0)) * vector_floats};

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The gradients cut into buckets, and a bucket into shares. Both follow from the layout alone, so all ranks agree.
+// This file cuts the gradients into buckets, and a bucket into shares. Both depend only on the layout, so all ranks
+// agree.
 #pragma once
 
 #include <cstddef>
@@ -10,7 +11,8 @@
 
 namespace rondo::train {
 
-/// Gradients that travel together: floats [offset, offset + count), which are tensors [first, end) of the layout.
+/// Gradients that are exchanged together: floats [offset, offset + count), which are the tensors [first, end) of the
+/// layout.
 struct Bucket {
   size_t first = 0, end = 0, offset = 0, count = 0;
   bool of_experts = false;
@@ -20,13 +22,14 @@ struct Bucket {
 /// tensor has a bucket of its own.
 [[nodiscard]] std::vector<Bucket> make_buckets(const Layout &layout, size_t bytes);
 
-/// Shares of a bucket are nearly equal and whole vectors of floats; the first ranks have what is left over.
+/// A rank's share of a bucket. Shares are nearly equal, and consist of whole vectors of floats. The first ranks have
+/// one more, if the division leaves a rest.
 struct Share {
-  size_t offset = 0, count = 0;  ///< floats, counted as the layout's
+  size_t offset = 0, count = 0;  ///< in floats of the layout
 };
 [[nodiscard]] Share share_of(const Bucket &bucket, size_t rank, size_t ranks);
 
-/// Returns what an optimizer updates of each bucket: rank's share of it, in pieces that are of one tensor each.
+/// Returns what an optimizer updates of each bucket: the rank's share of it, in pieces that belong to one tensor each.
 [[nodiscard]] std::vector<std::vector<Piece>> pieces_of(const Layout &layout, const std::vector<Bucket> &buckets,
                                                         size_t rank, size_t ranks);
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A carrier makes the gradients of a bucket the sums over all ranks. It chooses the collectives and the form of the
-// data; exchange.h chooses when.
+// A carrier replaces the gradients of a bucket by their sums over all ranks. It chooses the collectives and the form of
+// the data. exchange.h decides when.
 #pragma once
 
 #include <memory>
@@ -15,7 +15,7 @@
 
 namespace rondo::train {
 
-/// The objects that a carrier works with. All outlive it.
+/// The objects that a carrier uses. All of them outlive it.
 struct Road {
   const Layout &layout;
   const std::vector<Bucket> &buckets;
@@ -23,7 +23,7 @@ struct Road {
   Group &same;  ///< ranks that have the same experts, which add up their gradients
   Compute &compute;
   Lane &lane;
-  rondo_stream_t stream = nullptr;  ///< the lane's
+  rondo_stream_t stream = nullptr;  ///< stream of the lane
   float *gradients = nullptr;
 };
 
@@ -34,35 +34,36 @@ class Carrier {
  public:
   virtual ~Carrier() = default;
 
-  /// Allocates what the buckets need on the wire.
+  /// Allocates what the buckets need for the wire.
   [[nodiscard]] virtual Outcome open() = 0;
   [[nodiscard]] virtual size_t memory_bytes() const = 0;
-  /// Returns the bytes that one rank passes to collectives in a step.
+  /// Returns how many bytes one rank passes to collectives in a step.
   [[nodiscard]] virtual size_t wire_bytes() const = 0;
-  /// Returns the least bytes that one rank must receive for that, whatever the algorithm.
+  /// Returns the least number of bytes that one rank must receive for that, with any algorithm.
   [[nodiscard]] virtual size_t received_bytes() const = 0;
 
-  /// This rank's gradients of the bucket are there: enqueues the collective, or the first of two.
+  /// Enqueues the only or first collective of the bucket. This rank's gradients of the bucket must be complete.
   [[nodiscard]] virtual Outcome send(size_t bucket) = 0;
-  /// Returns whether a bucket takes a second collective, which depends on the result of the first one.
+  /// Says whether a bucket needs a second collective, which depends on the result of the first one.
   [[nodiscard]] virtual bool two_rounds() const { return false; }
-  /// The first collective of the bucket is complete: enqueues the second.
+  /// Enqueues the second collective of the bucket, after the first one is complete.
   [[nodiscard]] virtual Outcome send_again(size_t) { return std::nullopt; }
-  /// All collectives of the bucket are complete: writes the sums to where the gradients were.
+  /// Writes the sums to where the gradients were, after all collectives of the bucket are complete.
   virtual void receive(size_t bucket) = 0;
 
-  /// Gradients are multiplied by this before they are narrowed, and divided after, where that is of use.
+  /// Sets a factor for gradients before they are narrowed, by which sums are divided after. Some carriers ignore it.
   virtual void set_scale(float) {}
 
-  /// Returns this rank's own arrays that a later step depends on, and that a resumed run needs again.
+  /// Returns the arrays of this rank on which later steps depend, and which a resumed run needs.
   [[nodiscard]] virtual std::vector<std::span<float>> state() const { return {}; }
 };
 
-/// Sums by all-reduce, as floats or 16 bits wide. `sharded`: by reduce-scatter, a rank gets its share of each bucket.
+/// Makes a carrier that sums by all-reduce, as floats or 16 bits wide. If `sharded`, it uses reduce-scatter, and a rank
+/// gets its share of each bucket.
 [[nodiscard]] std::unique_ptr<Carrier> make_reduced_carrier(const Road &road, rondo_type_t type, bool sharded);
-/// Every rank's gradients, as int8 or top-k, are gathered on all ranks, each of which adds them up.
+/// Makes a carrier that gathers all ranks' gradients, as int8 or top-k, on every rank. Each rank adds them up.
 [[nodiscard]] std::unique_ptr<Carrier> make_gathered_carrier(const Road &road, const Compression &compression);
-/// PowerSGD.
+/// Makes a carrier for PowerSGD.
 [[nodiscard]] std::unique_ptr<Carrier> make_power_carrier(const Road &road, size_t thin_rank, uint64_t seed);
 
 }  // namespace rondo::train

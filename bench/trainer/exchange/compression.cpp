@@ -9,7 +9,7 @@ namespace {
 
 constexpr size_t thin_rank_max = 64;
 
-/// Returns the number after a method's name and its colon, if nothing follows it.
+/// Returns the number after a method's name and colon, if nothing else follows.
 template <class Number>
 std::optional<Number> number_behind(std::string_view text, std::string_view prefix) {
   if (!text.starts_with(prefix)) return std::nullopt;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// This file names the ways to make gradients smaller for the wire.
+// This file names the methods that make gradients smaller for the wire.
 #pragma once
 
 #include <cstddef>
@@ -12,18 +12,18 @@ namespace rondo::train {
 enum class Method {
   none,      ///< floats, all-reduced
   bfloat16,  ///< rounded to 16 bits, all-reduced
-  float16,   ///< likewise, scaled
-  int8,      ///< rounded to 8 bits with a scale for each block; every rank gets every rank's
-  top_k,     ///< the largest ones with their places; every rank gets every rank's
-  power      ///< matrices as products of two thin ones, all-reduced (PowerSGD)
+  float16,   ///< rounded to 16 bits and scaled, all-reduced
+  int8,      ///< rounded to 8 bits with a scale for each block; all ranks' are gathered
+  top_k,     ///< the largest values with their indices; all ranks' are gathered
+  power      ///< matrices as products of two thin matrices, all-reduced (PowerSGD)
 };
 
 struct Compression {
   Method method = Method::none;
-  double share = 0;      ///< top_k: of the gradients of a bucket that travel
-  size_t thin_rank = 0;  ///< power: columns of the thin matrices
+  double share = 0;      ///< top_k: which share of a bucket's gradients is sent
+  size_t thin_rank = 0;  ///< power: number of columns of the thin matrices
 
-  /// Says whether what is left out of a step is added to the next one's gradients (error feedback).
+  /// Says whether what a step leaves out is added to the gradients of the next step (error feedback).
   [[nodiscard]] bool feeds_back() const { return method >= Method::int8; }
 };
 

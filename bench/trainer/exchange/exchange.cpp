@@ -23,7 +23,7 @@ std::unique_ptr<Carrier> make_carrier(const Road &road, const Exchange::Settings
 Exchange::Exchange(const Layout &layout, const Settings &settings, Group &group, Group &same, Compute &compute)
     : layout_(layout), settings_(settings), group_(group), same_(same), compute_(compute),
       buckets_(make_buckets(layout, settings.bucket_bytes)), overlap_(settings.overlap),
-      times_(buckets_.size() * round_count + 1) {  // the last: the losses
+      times_(buckets_.size() * round_count + 1) {  // the last one is for the losses
   for (const Bucket &bucket : buckets_) {
     for (size_t rank = 0; rank < group.size(); ++rank) {
       counts_.push_back(share_of(bucket, rank, group.size()).count);
@@ -80,8 +80,9 @@ void Exchange::start(Times &times, const Enqueue &enqueue) {
   note(lane_->record(times.ended));
 }
 
-/// Enqueues a bucket's first round, and then the second round of the bucket before it, which depends on that bucket's
-/// first. So computation goes on for a bucket's time between them, and all ranks enqueue in the same order.
+/// Enqueues the first round of a bucket, and then the second round of the bucket before. That second round depends on
+/// the earlier bucket's first round. So computation continues for a bucket's time between the two rounds, and all ranks
+/// enqueue in the same order.
 void Exchange::start_first(size_t index) {
   start(index, first, [&] { note(carrier_->send(index)); });
   if (carrier_->two_rounds() && index > 0) start_second(index - 1);

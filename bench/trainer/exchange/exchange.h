@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// The gradients and how they are added up over ranks: what makes training data-parallel.
+// This file adds up gradients over ranks, which makes training data-parallel.
 //
-// All gradients are one array in the order in which the backward pass completes them, cut at tensors into buckets. When
-// the last gradient of a bucket is complete, its collective is enqueued on the communication stream (lane.h). The
-// collective runs while the backward pass computes the next bucket. An event before and an event after each collective
-// record when it began and ended. The optimizer waits for the event after it. A carrier decides which collective it
-// is.
+// All gradients are one array, in the order in which the backward pass completes them. It is cut into buckets at
+// tensors. When the last gradient of a bucket is complete, its collective is enqueued on the communication stream
+// (lane.h). The collective runs while the backward pass computes the next bucket. Events before and after each
+// collective record when it began and ended. The optimizer waits for the event after it. A carrier chooses the
+// collective.
 //
-// With ZeRO, stage 1, each rank updates only its share of the parameters and then gets the other ranks' shares. A
-// bucket's parameters are gathered while the next bucket's are updated.
+// With ZeRO, stage 1, each rank updates only its share of the parameters and then gets the shares of the other ranks.
+// The parameters of a bucket are gathered while the next bucket is updated.
 #pragma once
 
 #include <memory>
@@ -23,10 +23,10 @@ namespace rondo::train {
 class Exchange {
  public:
   struct Settings {
-    size_t bucket_bytes = 1 << 20;  ///< of floats
+    size_t bucket_bytes = 1 << 20;  ///< size in floats, in bytes
     Compression compression;
     bool overlap = true;
-    bool sharded = false;  ///< ranks update shares
+    bool sharded = false;  ///< each rank updates its share only
     uint64_t seed = 1;
   };
 
@@ -35,7 +35,7 @@ class Exchange {
   Exchange(const Exchange &) = delete;
   Exchange &operator=(const Exchange &) = delete;
 
-  /// Allocates the gradients; makes lane, events and carrier. All ranks call it at once, before anything else.
+  /// Allocates the gradients, and makes lane, events and carrier. All ranks call it at once, before anything else.
   [[nodiscard]] Outcome open();
 
   [[nodiscard]] float *gradients() const { return gradients_.get(); }
@@ -48,31 +48,33 @@ class Exchange {
   [[nodiscard]] const Carrier &carrier() const { return *carrier_; }
 
   void set_overlap(bool overlap) { overlap_ = overlap; }
-  /// Gradients are multiplied by this before they are narrowed, and divided after.
+  /// Sets a factor for gradients before they are narrowed, by which sums are divided after.
   void set_wire_scale(float scale) { carrier_->set_scale(scale); }
 
-  /// The gradient of `tensor` is there. Tensors come in the order of the layout.
+  /// Records that the gradient of `tensor` is complete. Call it for the tensors in the order of the layout.
   void tensor_ready(size_t tensor);
-  /// Starts what was not started yet, once all gradients are complete. losses: `count` values, summed up, too.
+  /// Starts everything not started yet, after all gradients are complete. `losses` has `count` values to sum, too.
   void finish_pass(double *losses, size_t count);
-  /// Returns how long computation has waited for collectives since the last call.
+  /// Returns how long computation waited for collectives since the last call.
   [[nodiscard]] uint64_t take_waited_ns();
-  /// Waits until bucket `index` is summed over the ranks and its gradients are floats again.
+  /// Waits until bucket `index` has the sums over all ranks, as floats.
   void wait(size_t index);
-  /// Waits for all collectives in flight, also for the losses. @return what failed in this step.
+  /// Waits for all collectives in flight, including the losses.
+  /// @return a failure of this step
   [[nodiscard]] Outcome finish_step();
 
-  /// Gets the other ranks' shares of bucket `index`, once this rank has updated its own. Call it in the buckets' order.
+  /// Gets the other ranks' shares of bucket `index`, after this rank has updated its own share. Call it in the order of
+  /// buckets.
   void share(size_t index, float *parameters);
 
-  /// Gives all ranks all shares of `values`, of which each rank has one, in the host's memory. Call it between steps.
+  /// Gathers all shares of `values` on all ranks, in host memory. Each rank has its own share. Call it between steps.
   [[nodiscard]] Outcome gather_shares(float *values);
 
-  /// Appends the collectives and waits of the last step to `traffic`, and its buckets to `spans` unless that is null.
+  /// Appends the last step's collectives and waits to `traffic`. Appends its buckets to `spans`, unless that is null.
   void collect(uint64_t step, std::vector<Span> *spans, Traffic &traffic);
 
  private:
-  /// Collectives that a bucket may take in a step, in the order of their times.
+  /// The collectives of a bucket in a step, in the order of time. Not every bucket has all of them.
   enum Round : size_t { first, second, shares, round_count };
   struct Times {
     Lane::Event began = nullptr, ended = nullptr;
@@ -80,7 +82,7 @@ class Exchange {
     bool used = false;      ///< in this step
   };
 
-  /// Enqueues by `enqueue`, between the events that take its time.
+  /// Calls `enqueue` between the two events that record the time.
   template <class Enqueue>
   void start(size_t index, Round round, const Enqueue &enqueue);
   template <class Enqueue>
@@ -100,14 +102,14 @@ class Exchange {
   bool overlap_;
   Buffer gradients_;
   std::unique_ptr<Lane> lane_;
-  std::unique_ptr<Lane> losses_lane_;  ///< of the host, where losses are, unless lane_ is
+  std::unique_ptr<Lane> losses_lane_;  ///< on the host, where losses are; null if lane_ serves them
   std::unique_ptr<Carrier> carrier_;
-  std::vector<Times> times_;              ///< round_count of each bucket, and the losses
-  std::vector<size_t> counts_, offsets_;  ///< of each bucket, the ranks' shares, offsets as the layout's
-  size_t filling_ = 0;                    ///< the bucket that is not started yet
-  std::vector<Interval> waits_;           ///< of this step
-  uint64_t waited_ns_ = 0;                ///< since take_waited_ns()
-  Outcome failure_;  ///< the first of this step
+  std::vector<Times> times_;              ///< round_count for each bucket, and one for the losses
+  std::vector<size_t> counts_, offsets_;  ///< of each bucket's shares; offsets as in the layout
+  size_t filling_ = 0;                    ///< the first bucket that is not started
+  std::vector<Interval> waits_;           ///< in this step
+  uint64_t waited_ns_ = 0;                ///< since the last take_waited_ns()
+  Outcome failure_;  ///< the first failure of this step
 };
 
 }  // namespace rondo::train

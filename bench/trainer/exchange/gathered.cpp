@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The carrier for gradients in a form that no collective can add up. All ranks get every rank's gradients, and add them
-// up themselves in the order of ranks, so that all get the same bits. Each adds what its own form left out to its next
-// gradients (error feedback), so nothing is lost, only late.
+// This carrier is for gradients in a form that no collective can add up. All ranks get the gradients of every rank.
+// They add them up in the order of ranks, so all get the same bits. Each rank adds what its form left out to its next
+// gradients (error feedback). So nothing is lost, but some of it is late.
 #include "bench/trainer/exchange/carrier.h"
 #include "bench/trainer/exchange/packing.h"
 
@@ -55,7 +55,7 @@ class GatheredCarrier final : public Carrier {
 
   const Road road_;
   const std::unique_ptr<Packing> packing_;
-  std::vector<size_t> begins_;  ///< bytes before what all ranks have packed of a bucket
+  std::vector<size_t> begins_;  ///< offset of each bucket in the packed bytes of all ranks
   size_t wire_bytes_ = 0;
   Buffer packed_, left_out_;
 };

@@ -16,11 +16,11 @@ constexpr size_t alignment = 64;
 
 size_t aligned(size_t bytes) { return (bytes + alignment - 1) / alignment * alignment; }
 
-/// Magnitudes are compared as integers of their bits. Infinity and NaN are above all other values, so they are always
-/// sent.
+/// Returns the bits of the magnitude, which can be compared as an integer. Infinity and NaN are larger than all other
+/// values, so they are always sent.
 uint32_t magnitude(float value) { return std::bit_cast<uint32_t>(value) & 0x7fff'ffffu; }
 
-/// A block's largest magnitude becomes 127; the scales come first, then the elements.
+/// Packs as int8. The largest magnitude of a block becomes 127. The scales come first, then the elements.
 class Int8Packing final : public Packing {
  public:
   size_t packed_bytes(size_t count) const override { return elements_at(count) + aligned(count); }
@@ -54,7 +54,7 @@ class Int8Packing final : public Packing {
 
   static size_t elements_at(size_t count) { return aligned((count + block - 1) / block * sizeof(float)); }
 
-  /// Packs a block. If the scale is not finite, the whole block becomes not finite, on all ranks.
+  /// Packs a block. If the scale is not finite, all elements of the block become not finite, on all ranks.
   static void pack_block(float *values, size_t count, float scale, std::byte *elements) {
     const bool usable = std::isfinite(scale) && scale >= std::numeric_limits<float>::min();
     const float factor = usable ? 1.0f / scale : 0.0f;
@@ -68,7 +68,7 @@ class Int8Packing final : public Packing {
   }
 };
 
-/// Places, then values, of the largest magnitudes; of equals, the first.
+/// Packs the largest magnitudes, as indices and then values. Of equal magnitudes, the first is taken.
 class TopPacking final : public Packing {
  public:
   explicit TopPacking(double share) : share_(share) {}

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Packs gradients into fewer bytes, and keeps the remainder. The forms are int8 with a scale for each block, and only
-// the largest values.
+// This file packs gradients into fewer bytes, and keeps the remainder. The forms are int8 with a scale for each block,
+// and top-k, which sends only the largest values.
 #pragma once
 
 #include <cstddef>
@@ -14,11 +14,11 @@ class Packing {
  public:
   virtual ~Packing() = default;
 
-  /// Returns the bytes that `count` values take; the same on all ranks, and a multiple of 64.
+  /// Returns the packed size of `count` values in bytes. It is equal on all ranks, and a multiple of 64.
   [[nodiscard]] virtual size_t packed_bytes(size_t count) const = 0;
-  /// Packs values. The rest that the packed form cannot hold stays in `values`.
+  /// Packs values. What the packed form cannot represent stays in `values`.
   virtual void pack(float *values, size_t count, std::byte *packed) = 0;
-  /// Adds what is packed to `sums`.
+  /// Adds the packed values to `sums`.
   virtual void add(const std::byte *packed, size_t count, float *sums) const = 0;
 };
 

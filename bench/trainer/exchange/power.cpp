@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// PowerSGD finds the sum over ranks of a matrix M of m rows and n columns as P * Q^T with thin P and Q. It takes one
-// step of power iteration from the last Q.
+// PowerSGD approximates the sum over ranks of a matrix M, with m rows and n columns, as P * Q^T with thin P and Q. It
+// makes one step of power iteration, beginning with the last Q.
 //
 //     first round   P = the sum of M * Q over ranks            m x r floats on the wire
 //     between       the columns of P are made orthonormal
 //     second round  Q = the sum of M^T * P over ranks          n x r
-//     then          P * Q^T is the sum of M, nearly; M less this rank's part of it is added to its next gradients
+//     then          P * Q^T is nearly the sum of M; M less this rank's part of it is added to the next gradients
 //
-// A tensor that is no matrix, or no smaller that way, is all-reduced as it is, beside the P of the first round. All
-// ranks compute the same from the same sums, so P, Q and gradients are the same on all, bit by bit.
+// If a tensor is no matrix, or does not become smaller, it is all-reduced unchanged, together with the P of the first
+// round. All ranks compute the same from the same sums, so P, Q and gradients have the same bits on all ranks.
 #include <algorithm>
 #include <cmath>
 
@@ -18,7 +18,7 @@
 namespace rondo::train {
 namespace {
 
-/// Makes the columns of a matrix orthonormal (Gram-Schmidt); a column that depends on those before it becomes 0.
+/// Makes the columns of a matrix orthonormal (Gram-Schmidt). A column that depends on earlier ones becomes 0.
 void orthonormalise(float *matrix, size_t rows, size_t columns) {
   constexpr double least = 1e-30;
   const auto product = [&](size_t one, size_t other) {
@@ -34,17 +34,17 @@ void orthonormalise(float *matrix, size_t rows, size_t columns) {
       for (size_t row = 0; row < rows; ++row) matrix[row * columns + column] -= part * matrix[row * columns + earlier];
     }
     const double square = product(column, column);
-    const bool usable = !(square <= least || square <= before * 1e-12);  // a NaN stays one
+    const bool usable = !(square <= least || square <= before * 1e-12);  // a NaN stays NaN
     const auto factor = static_cast<float>(usable ? 1.0 / std::sqrt(square) : 0.0);
     for (size_t row = 0; row < rows; ++row) matrix[row * columns + column] *= factor;
   }
 }
 
-/// A tensor of a bucket, and where its thin matrices begin, or itself where it travels as it is.
+/// A tensor of a bucket, with the offsets of its thin matrices, or of the tensor itself if it is sent unchanged.
 struct Thin {
   size_t offset = 0, count = 0;  ///< of its gradients
   size_t rows = 0, columns = 0;
-  size_t first = 0, second = 0;  ///< floats before it in the rounds' buffers
+  size_t first = 0, second = 0;  ///< offsets in the buffers of the rounds, in floats
   bool whole = false;
 };
 
@@ -136,7 +136,8 @@ class PowerCarrier final : public Carrier {
     rounds.tensors.push_back(thin);
   }
 
-  /// A column of Q that is 0, as all are at first, would stay so: random numbers take its place, the same on all ranks.
+  /// Replaces a column of Q that is 0 by random numbers, equal on all ranks. All columns are 0 at first, and a 0 would
+  /// stay 0.
   void renew(float *q, size_t rows) {
     for (size_t column = 0; column < thin_; ++column) {
       bool zero = true;

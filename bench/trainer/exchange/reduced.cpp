@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The carrier that lets the collective add up: all-reduce, or reduce-scatter where each rank updates a share only.
+// This carrier lets collectives add up: all-reduce, or reduce-scatter if each rank updates only a share.
 #include "bench/trainer/exchange/carrier.h"
 
 namespace rondo::train {
@@ -22,7 +22,7 @@ class ReducedCarrier final : public Carrier {
 
   Outcome open() override {
     if (type_ == RONDO_FLOAT32) return std::nullopt;
-    const size_t floats = (road_.layout.count + 1) / 2;  // two elements in the place of each
+    const size_t floats = (road_.layout.count + 1) / 2;  // two 16-bit elements per float
     return road_.compute.allocate_shared(floats, narrow_);
   }
   size_t memory_bytes() const override { return narrow_ == nullptr ? 0 : wire_bytes(); }
@@ -72,8 +72,8 @@ class ReducedCarrier final : public Carrier {
   const rondo_type_t type_;
   const bool sharded_;
   float scale_ = 1.0f;
-  std::vector<size_t> counts_;  ///< of each bucket, its shares
-  Buffer narrow_;               ///< the gradients as they are on the wire, where that is not as floats
+  std::vector<size_t> counts_;  ///< of each bucket's shares
+  Buffer narrow_;               ///< the gradients in 16 bits, if they are not sent as floats
 };
 
 }  // namespace

@@ -8,21 +8,21 @@
 namespace rondo::train {
 namespace {
 
-/// Which floats of the whole tensor a slice of it holds: one function for both directions.
+/// Visits the floats of the whole tensor that a slice contains. Both directions use this function.
 template <class Visit>
 void each_run_of(const Tensor &slice, const Visit &visit) {
   for (size_t block = 0; block < slice.blocks; ++block)
     visit(block * slice.length(), block * slice.stride + slice.begin, slice.length());
 }
 
-/// Returns the same slice as `mine` of another rank.
+/// Returns the slice of another rank that corresponds to `mine`.
 Tensor slice_of(const Tensor &mine, size_t index) {
   Tensor other = mine;
   if (mine.split()) other.begin = index * mine.length();
   return other;
 }
 
-/// Copies an optimizer's moments to their places among all, or back.
+/// Copies an optimizer's moments to their offsets in the whole array, or back.
 template <class Copy>
 void each_piece(const Optimizer &optimizer, const Copy &copy) {
   size_t moment = 0;
@@ -133,7 +133,8 @@ Outcome State::deal_out(bool resumed) {
   return compute_.finish();
 }
 
-/// Each rank has drawn them from the seed, but mathematical libraries may differ in a bit.
+/// Sends rank 0's first parameters to all ranks. Each rank has drawn them from the seed, but mathematical libraries may
+/// differ in a bit.
 Outcome State::deal_first_parameters() {
   HostView view(compute_, parameters_.get(), layout_.count);
   float *const parameters = view.get();

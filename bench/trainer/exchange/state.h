@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The state of a run moves between the ranks, which have parts of it, and a checkpoint of rank 0, which has all of it.
-// It is the parameters and moments in the order of the whole model's layout, and what compression left out on each
-// rank. All ranks call each function together, except for fill() and whole_count().
+// This file moves the state of a run between the ranks, which have parts of it, and a checkpoint on rank 0, which has
+// all of it. The state consists of parameters and moments in the order of the whole model's layout, and of what
+// compression left out on each rank. All ranks call each function together, except fill() and whole_count().
 #pragma once
 
 #include <functional>
@@ -16,7 +16,7 @@ namespace rondo::train {
 
 class State {
  public:
-  /// Called on rank 0 with what comes next of the state.
+  /// Receives the next piece of the state, on rank 0.
   using Sink = std::function<void(const float *values, size_t count)>;
 
   State(const Layout &layout, const Layout &whole, Ranks &ranks, Compute &compute, Exchange &exchange,
@@ -24,18 +24,18 @@ class State {
       : layout_(layout), whole_(whole), ranks_(ranks), compute_(compute), exchange_(exchange), optimizer_(optimizer),
         parameters_(parameters) {}
 
-  /// Floats of all that write() hands out.
+  /// Returns how many floats write() produces.
   [[nodiscard]] size_t whole_count() const;
   [[nodiscard]] Outcome write(const Sink &sink);
 
-  /// Takes what write() wrote, on rank 0, for deal_out(), which then frees it.
+  /// Takes, on rank 0, what write() wrote. deal_out() uses and frees it.
   void fill(std::vector<float> values) { filled_ = std::move(values); }
-  /// Gives the ranks what rank 0 has from a checkpoint; or, in a new run, rank 0's parameters.
+  /// Sends the ranks the state that rank 0 has from a checkpoint. In a new run it sends rank 0's parameters.
   [[nodiscard]] Outcome deal_out(bool resumed);
 
  private:
   [[nodiscard]] size_t own_state_count() const;
-  // Values and moments are in the host's memory.
+  // Values and moments are in host memory.
   [[nodiscard]] Outcome write_array(const float *values, const Sink &sink);
   [[nodiscard]] Outcome write_stages(const float *values, const Sink &sink);
   [[nodiscard]] Outcome write_moments(const float *moments, const Sink &sink);

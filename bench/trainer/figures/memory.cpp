@@ -9,7 +9,8 @@
 namespace rondo::train {
 namespace {
 
-/// Returns the bytes that follow the two names in a file of /proc, which has them in kB. A name may be null.
+/// Returns the sum of the entries with these two names in a file of /proc, converted from kB to bytes. A name may be
+/// null.
 size_t sum_of(const char *path, const char *one, const char *other) {
   std::ifstream file(path);
   size_t kilobytes = 0;

@@ -9,8 +9,8 @@
 namespace rondo::train {
 namespace {
 
-/// Returns how many of the least, and how many of the most, of `count` values lie outside the bounds of their median.
-/// The true median lies beyond one of these bounds with a probability of at most 5 %. 0: too few values.
+/// Returns how many of the smallest values, and how many of the largest, lie outside the bounds of the median. The true
+/// median is beyond these bounds with a probability of at most 5 %. Returns 0 if there are too few values.
 size_t values_outside(size_t count) {
   constexpr double doubt = 0.05;
   double each = std::pow(0.5, static_cast<double>(count));  // exactly k of the values are below the median
@@ -108,7 +108,7 @@ OverlapFigures overlap_figures(std::span<const Round> rounds, bool overlap, size
   figures.less = estimate(of_rounds(rounds, [&](const Round &round) {
     return 1e3 * hidden_us(round) / static_cast<double>(round.plain_ns);
   }));
-  // The share follows from the two times that stand beside it, so that a reader can compute it.
+  // The share is computed from the two times that are printed beside it, so that readers can check it.
   figures.less.median = 1 - figures.step_us.median / figures.plain_us.median;
   figures.less.low = std::min(figures.less.low, figures.less.median);
   figures.less.high = std::max(figures.less.high, figures.less.median);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// These figures say what overlap gains, from steps that were measured in turns. The text output, report.json and the
-// page all show them, in these words.
+// This file computes what overlap gains, from steps that were measured in turns. The text output, report.json and the
+// page all show these figures, in the same words.
 #pragma once
 
 #include <cstddef>
@@ -12,7 +12,7 @@
 
 namespace rondo::train {
 
-/// One round of measurements, each of the slowest rank, or 0 if not measured.
+/// One round of measurements. Each is the time of the slowest rank, or 0 if it was not measured.
 struct Round {
   uint64_t computation_ns = 0;    ///< a step without communication
   uint64_t backward_ns = 0;       ///< the last backward pass of that step
@@ -37,7 +37,7 @@ struct Estimate {
 
 inline constexpr size_t rounds_min = 6;  ///< With fewer rounds, the least and the most are no such bounds.
 
-/// Takes least and most as bounds where there are fewer values than rounds_min.
+/// Returns the estimate. With fewer values than rounds_min, the bounds are the least and the largest value.
 [[nodiscard]] Estimate estimate(std::vector<double> values);
 
 struct OverlapFigures {
@@ -52,27 +52,30 @@ struct OverlapFigures {
   Estimate step_us;      ///< with overlap
   Estimate plain_us;     ///< without
   Estimate less;         ///< the share of plain_us that overlap saves; below 0 if it costs
-  bool less_told = false;  ///< the saving is not within the noise
+  bool less_told = false;  ///< the saving is larger than the noise
   Estimate hidden_us;    ///< plain_us less step_us, round by round
   Estimate hideable_us;  ///< the shorter one of the gradients' communication and the backward pass that can hide it
-  /// The share of hideable_us that was hidden. Nothing: that is too small beside the spread of steps, or more was saved
-  /// than could be hidden, so that something else made the difference.
+  /// The share of hideable_us that was hidden. It is empty if hideable_us is too small beside the spread of steps. It
+  /// is also empty if more was saved than could be hidden, so that something else made the difference.
   std::optional<Estimate> efficiency;
-  /// The factor by which communication slows forward and backward down. Nothing if it may be 1 or less.
+  /// The factor by which communication slows forward and backward down. It is empty if the factor may be 1 or less.
   std::optional<Estimate> slowdown;
 };
 
-/// @param overlap  false: the run had --no-overlap.
-/// @param ranks  that add up gradients.
+/// Computes the figures.
+/// @param overlap  false if the run had --no-overlap
+/// @param ranks  ranks that add up gradients
 [[nodiscard]] OverlapFigures overlap_figures(std::span<const Round> rounds, bool overlap, size_t ranks);
 
-/// Returns one sentence, without a full stop; empty where nothing was measured.
+/// Returns one sentence without a full stop. It is empty if nothing was measured.
 [[nodiscard]] std::string headline(const OverlapFigures &figures);
 
-/// Returns "0.95 (0.90 to 1.00)", or that it is too small; empty if the run has no efficiency.
+/// Returns text such as "0.95 (0.90 to 1.00)", or that the share is too small. It is empty if the run has no
+/// efficiency.
 [[nodiscard]] std::string efficiency_text(const OverlapFigures &figures);
 
-/// Returns "1.10 (1.05 to 1.14) times as long", or that it is too small; empty if the run has no slow-down.
+/// Returns text such as "1.10 (1.05 to 1.14) times as long", or that the factor is too small. It is empty if the run
+/// has no slow-down.
 [[nodiscard]] std::string slowdown_text(const OverlapFigures &figures);
 
 [[nodiscard]] double median(std::vector<double> values);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// These records are kept of a run.
+// This file declares the records that a run keeps.
 #pragma once
 
 #include <numbers>
@@ -13,11 +13,11 @@
 
 namespace rondo::train {
 
-/// The outcome of a step, the same on all ranks except for the times.
+/// The outcome of a step. It is the same on all ranks, except for the times.
 struct StepRecord {
   uint64_t step = 0;  ///< from 1
-  double loss = 0;    ///< mean over all ranks' samples, before the update; natural logarithm
-  double norm = 0;    ///< of the gradients, before clipping
+  double loss = 0;    ///< mean over the samples of all ranks, before the update; natural logarithm
+  double norm = 0;    ///< norm of the gradients, before clipping
   double rate = 0;
   bool skipped = false;  ///< float16 gradients that were out of range
   uint64_t expert_bytes = 0;  ///< of tokens, results and gradients that this rank sent to other ranks' experts and back
@@ -32,7 +32,7 @@ struct Validation {
 /// The staleness of a parameter server's updates.
 struct Staleness {
   uint64_t updates = 0, sum = 0, max = 0;
-  uint64_t lead_max = 0;  ///< steps that a worker was ahead of the slowest when it went on
+  uint64_t lead_max = 0;  ///< steps that a worker was ahead of the slowest when it continued
 };
 
 struct Run {
@@ -40,13 +40,13 @@ struct Run {
   size_t wire_bytes = 0, received_bytes = 0, plain_bytes = 0;  ///< of rank 0 in a step; received as floats all-reduced
   size_t corpus_bytes = 0, corpus_files = 0;
   std::vector<std::pair<uint64_t, double>> earlier_losses;  ///< step and loss, from the checkpoint
-  std::vector<StepRecord> steps;                            ///< of this process, with rank 0's times
+  std::vector<StepRecord> steps;                            ///< steps of this process, with rank 0's times
   std::vector<Validation> validations;
   std::vector<Round> rounds;
   Staleness staleness;
   std::vector<double> idle_shares;  ///< of a pipeline, in each step of this process
   MemoryBytes memory;
-  size_t memory_before = 0;  ///< what the process had before it joined the others
+  size_t memory_before = 0;  ///< memory of the process before it joined the others
   std::vector<std::vector<Span>> spans;  ///< of each rank, of the last steps
 };
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A timeline records what a rank did when: the parts of a step on two lanes, computation and communication.
+// A timeline records what a rank did at which time. A step has parts on two lanes, computation and communication.
 #pragma once
 
 #include <chrono>
@@ -8,7 +8,7 @@
 
 namespace rondo::train {
 
-/// CLOCK_MONOTONIC, as rondo_event_timestamp_ns() has it.
+/// Returns CLOCK_MONOTONIC, the clock of rondo_event_timestamp_ns().
 inline uint64_t now_ns() {
   const auto since = std::chrono::steady_clock::now().time_since_epoch();
   return static_cast<uint64_t>(std::chrono::duration_cast<std::chrono::nanoseconds>(since).count());
@@ -26,19 +26,19 @@ inline const char *part_name(Part part) {
   return names[static_cast<uint32_t>(part)];
 }
 
-/// The others are computation, or wait for it.
+/// Says whether the part is communication. Other parts are computation, or wait for it.
 inline bool is_communication(Part part) { return part >= Part::bucket; }
 
-/// Plain data, since ranks exchange it.
+/// A part of a step and its time. It is plain data, which ranks exchange.
 struct Span {
   Part part = Part::forward;
-  uint32_t index = 0;  ///< of the bucket
+  uint32_t index = 0;  ///< number of the bucket
   uint64_t step = 0;
   uint64_t begin_ns = 0, end_ns = 0;
-  uint64_t ready_ns = 0;  ///< of a bucket: when its all-reduce was enqueued
+  uint64_t ready_ns = 0;  ///< of a bucket: the time at which its all-reduce was enqueued
 };
 
-/// The library's own counts of a step's collectives (rondo_comm_statistics()).
+/// The library's counts of a step's collectives (rondo_comm_statistics()).
 struct LibraryCounts {
   uint64_t operations = 0, bytes = 0, in_flight_ns = 0, exposed_ns = 0;
 };
@@ -46,20 +46,20 @@ struct LibraryCounts {
 /// The times of the parts of one step.
 struct StepTimes {
   uint64_t data_wait_ns = 0, forward_ns = 0, backward_ns = 0, optimizer_ns = 0;
-  uint64_t last_backward_ns = 0;  ///< part of backward_ns: the last pass, during which buckets can travel
+  uint64_t last_backward_ns = 0;  ///< part of backward_ns: the last pass, during which buckets can be in flight
   uint64_t waiting_ns = 0;        ///< computation waited for collectives, and these perhaps for a late rank
   uint64_t joint_ns = 0;          ///< part of forward and backward: sums over the ranks that share a model
   uint64_t passes_ns = 0;         ///< on a stage of a pipeline, all turns of a step
   uint64_t stage_wait_ns = 0;     ///< on a stage of a pipeline, in messages to and from others
   uint64_t step_ns = 0;
-  // settle() of traffic.h finds these.
-  uint64_t in_flight_ns = 0;      ///< all collectives, each from its turn on the stream to its end
-  uint64_t communication_ns = 0;  ///< part of in_flight_ns: without the wait for late ranks
+  // settle() of traffic.h computes these:
+  uint64_t in_flight_ns = 0;      ///< of all collectives, each from the start of its turn on the stream to its end
+  uint64_t communication_ns = 0;  ///< part of in_flight_ns, without waiting for late ranks
   uint64_t gradients_ns = 0;      ///< part of communication_ns: collectives of gradients, which a pass can hide
-  uint64_t exposed_ns = 0;        ///< part of communication_ns: computation waited meanwhile
+  uint64_t exposed_ns = 0;        ///< part of communication_ns, while computation waited
   LibraryCounts library;
 
-  /// Returns the time in which collectives waited for the slowest rank.
+  /// Returns how long collectives waited for the slowest rank.
   [[nodiscard]] uint64_t skew_ns() const { return in_flight_ns - communication_ns; }
 };
 

@@ -7,7 +7,7 @@
 namespace rondo::train {
 namespace {
 
-/// Returns how long computation waited during `time`.
+/// Returns how long computation waited within `time`.
 uint64_t waited_during(const Interval &time, std::span<const Interval> waits) {
   uint64_t sum_ns = 0;
   for (const Interval &wait : waits) {

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// When the collectives of a step were in flight, and when computation waited for them. All times are of one clock, that
-// of now_ns(), so the part of communication in which computation waited is at most the whole.
+// This file records when the collectives of a step were in flight, and when computation waited for them. All times are
+// from one clock, that of now_ns(). So the communication during which computation waited is at most the whole
+// communication.
 //
-// A rank that comes late to its collectives finds the others waiting, and measures little more than communication. The
-// ranks that wait for it measure that wait, too. So the communication of the step is the least time
-// in flight of all ranks, and what a rank has beyond that is skew. Whole steps are compared, not single
-// collectives, since a late rank may miss a transfer whose data are on its host already. Only durations are compared,
-// so the clocks of hosts need not agree.
+// If a rank comes late to its collectives, the others wait for it already. So the late rank measures little more than
+// communication, while the other ranks also measure their wait. The communication of a step is therefore the shortest
+// time in flight on any rank; the rest of a rank's time is skew. Whole steps are compared, and not single collectives,
+// because a late rank may miss a transfer whose data is on its host already. Only durations are compared, so the clocks
+// of hosts need not agree.
 #pragma once
 
 #include <vector>
@@ -21,21 +22,22 @@ struct Interval {
   [[nodiscard]] uint64_t duration_ns() const { return end_ns - begin_ns; }
 };
 
-/// One collective on this rank: from its turn on the stream to its end.
+/// One collective on this rank, from the start of its turn on the stream to its end.
 struct Flight {
   Interval time;
-  bool gradients = false;  ///< a backward pass can hide it
+  bool gradients = false;  ///< a backward pass can hide this collective
 };
 
 struct Traffic {
-  std::vector<Flight> flights;  ///< never two at once
-  std::vector<Interval> waits;  ///< of the thread that computes, one after the other
+  std::vector<Flight> flights;  ///< at most one at a time
+  std::vector<Interval> waits;  ///< of the computing thread, one after another
 
   [[nodiscard]] uint64_t in_flight_ns() const;
 };
 
-/// Fills in the times of a step that follow from its traffic. Of each collective, the wait for late ranks comes first.
-/// @param least_ns  the least time in flight in this step on any rank that took part.
+/// Sets the times of a step that follow from its traffic. In each collective, the wait for late ranks is assumed to
+/// come first.
+/// @param least_ns  the shortest time in flight in this step on any rank that took part
 void settle(const Traffic &traffic, uint64_t least_ns, StepTimes &times);
 
 }  // namespace rondo::train

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The ranks that train together: their communicator, and the few blocking exchanges outside the training step.
+// This file declares the ranks that train together: their communicator, and the few blocking exchanges outside training
+// steps.
 #pragma once
 
 #include <cstddef>
@@ -13,10 +14,10 @@
 
 namespace rondo::train {
 
-/// Makes a failure of the library's message about a call.
+/// Makes a failure from the library's message about a call.
 [[nodiscard]] Failure communication_failure(rondo_comm_t comm, const char *call, rondo_status_t status);
 
-/// Memory that the ranks of this host can read in place, by rondo_mem_alloc(); zeroed.
+/// Allocates zeroed memory by rondo_mem_alloc(), which the ranks of this host can read in place.
 [[nodiscard]] Outcome allocate_shared(size_t count, Buffer &buffer);
 
 /// Floats on their way from or to a peer.
@@ -36,7 +37,7 @@ class Group {
 
   /// Makes a communicator of all ranks that the environment describes.
   [[nodiscard]] Outcome join(const rondo_config_t &config);
-  /// Takes over a communicator that was made elsewhere.
+  /// Takes ownership of a communicator that was made elsewhere.
   [[nodiscard]] Outcome take(rondo_comm_t comm);
   /// Makes communicators of those ranks of `all` that give the same color; every rank of `all` calls this at once. With
   /// RONDO_NO_COLOR, a rank gets none. @param config  null: that of `all`.
@@ -46,7 +47,7 @@ class Group {
   [[nodiscard]] size_t rank() const { return rank_; }
   [[nodiscard]] size_t size() const { return size_; }
 
-  // These block. Nothing else may be enqueued on the communicator meanwhile.
+  // The next three functions wait until they are done. Meanwhile nothing else may be enqueued on the communicator.
   [[nodiscard]] Outcome broadcast(void *data, size_t bytes, size_t from = 0);
   [[nodiscard]] Outcome gather(const void *mine, size_t bytes, void *all);  ///< all's blocks are in the order of ranks
   [[nodiscard]] Outcome sum(double *values, size_t count);
@@ -64,13 +65,13 @@ class Group {
   /// Sends and receives all of these at once.
   [[nodiscard]] Outcome exchange(std::span<const Message> messages);
 
-  /// Returns what the library has counted so far.
+  /// Returns the library's counts so far.
   [[nodiscard]] LibraryCounts counts() const;
 
-  /// Ends the communicator in agreement with the others.
+  /// Ends the communicator together with the other ranks.
   [[nodiscard]] Outcome finish();
 
-  /// The failure of a call on this communicator, where it did not succeed.
+  /// Returns a failure if a call on this communicator did not succeed.
   [[nodiscard]] Outcome check(const char *call, rondo_status_t status) const;
 
  private:
@@ -110,7 +111,7 @@ class Ranks {
   [[nodiscard]] Place slice() const;  ///< of layers or of their experts
   [[nodiscard]] Place stage() const;
 
-  /// Returns the used bytes of all communicators' memory. Of its host's memory, they are one rank's part.
+  /// Returns how much memory all communicators use. Of memory that a host's ranks share, it counts one rank's part.
   [[nodiscard]] size_t memory_bytes();
 
   [[nodiscard]] Outcome finish();

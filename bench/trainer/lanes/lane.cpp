@@ -11,7 +11,7 @@ class HostLane final : public Lane {
  public:
   explicit HostLane(Group &group) : group_(group) {}
   ~HostLane() override {
-    if (stream_ != nullptr) (void)rondo_stream_destroy(stream_);  // waits for what is under way
+    if (stream_ != nullptr) (void)rondo_stream_destroy(stream_);  // waits for work in flight
     for (const rondo_event_t event : events_) (void)rondo_event_destroy(event);
   }
   HostLane(const HostLane &) = delete;

@@ -6,7 +6,7 @@
 namespace rondo::train {
 namespace {
 
-/// Counts floats and, once there is memory, deals it out: the same function does both.
+/// Counts floats, and divides the memory once it exists. The same function does both.
 class Dealer {
  public:
   explicit Dealer(float *memory) : memory_(memory) {}

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The model: a decoder-only transformer over bytes. Embeddings, layers of attention and MLP with layer normalisation
-// before each (pre-norm), and an output that shares the token embedding's matrix (tied).
+// This file declares the model, a decoder-only transformer over bytes. It has embeddings, and layers of attention and
+// MLP, each after a layer normalisation (pre-norm). Its output uses the matrix of the token embedding (tied).
 #pragma once
 
 #include <functional>
@@ -13,7 +13,7 @@
 
 namespace rondo::train {
 
-/// Ranks that share a model: each has a slice of every layer's heads and MLP, and what they compute is a sum over them.
+/// Ranks that share a model. Each has a slice of every layer's heads and MLP, and their results are summed.
 struct Joint {
   Slice slice;
   std::function<Buffer(size_t count)> allocate;              ///< memory for such sums
@@ -23,7 +23,7 @@ struct Joint {
 
 class Model {
  public:
-  /// The model calls this during the backward pass when tensor `index` of the layout has its gradient.
+  /// The model calls this in the backward pass when the gradient of tensor `index` is complete.
   using Ready = std::function<void(size_t index)>;
 
   /// @param batch      samples of one pass.
@@ -61,7 +61,8 @@ class Model {
   void backward(const float *parameters, float loss_scale, float *gradients, const Ready &ready, size_t slot = 0);
 
  private:
-  /// The backward pass needs these of a layer's forward pass. All except `input` may be shared with another layer.
+  /// The results of a layer's forward pass that the backward pass needs. All except `input` may be shared with another
+  /// layer.
   struct Activations {
     float *input, *normed1, *means1, *scales1, *qkv, *weights, *attended, *middle;
     float *normed2, *means2, *scales2, *up, *bent;
@@ -77,13 +78,12 @@ class Model {
   /// Writes out = base + bias + x * weight^T, without base if that is null.
   void linear(const float *x, const float *weight, const float *bias, const float *base, float *out, size_t in,
               size_t out_width);
-  /// Writes the gradients of linear()'s weight and bias, and the gradient of x into x_gradients.
+  /// Writes the gradients of linear()'s weight and bias, and writes the gradient of x to x_gradients.
   void linear_backward(const float *x, const float *weight, const float *out_gradients, float *weight_gradients,
                        float *bias_gradients, float *x_gradients, size_t in, size_t out_width);
-  /// Computes linear(), where each of the ranks that share the model has some of x's columns.
+  /// Computes linear() if each of the ranks that share the model has some columns of x.
   void linear_joint(const float *x, const float *weight, const float *bias, const float *base, float *out, size_t in);
-  /// Joins the gradient of what all ranks that share the model began with: in narrow_, the sum of what each of them
-  /// found.
+  /// Sums, in narrow_, the gradients that the ranks sharing the model have found for their common input.
   void join_gradients();
   /// Runs all of a layer but its end, which is the last product.
   void layer_forward(const float *parameters, size_t layer, size_t slot);

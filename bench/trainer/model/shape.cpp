@@ -9,8 +9,8 @@
 namespace rondo::train {
 namespace {
 
-// nano, tiny and small are about 0.2, 3 and 25 million parameters; gpt2 has the shape of GPT-2. With GPT-2's own
-// vocabulary it would have 124 million.
+// nano, tiny and small have about 0.2, 3 and 25 million parameters. gpt2 has the shape of GPT-2. With the vocabulary of
+// GPT-2 it would have 124 million.
 const std::array shapes{
     Shape{"nano", 64, 4, 4, 128},
     Shape{"tiny", 192, 6, 6, 256},
@@ -18,7 +18,7 @@ const std::array shapes{
     Shape{"gpt2", 768, 12, 12, 1024},
 };
 
-/// The kernels work on whole vectors of up to 16 floats and have no code for a rest.
+/// The unit of the kernels, which process whole vectors of up to 16 floats and have no code for a remainder.
 constexpr size_t vector_floats = 16;
 constexpr size_t width_max = 16'384, layers_max = 256, context_max = 8'192;
 
@@ -26,10 +26,10 @@ Failure impossible(const std::string &why) { return {Exit::usage, "impossible sh
 
 /// The way in which ranks that share a model divide a tensor.
 enum class Cut {
-  none,     ///< each has all of it
-  rows,     ///< each has some of the outputs
-  thirds,   ///< likewise of queries, keys and values, which lie one below the other
-  columns,  ///< each has some of the inputs
+  none,     ///< each rank has all of it
+  rows,     ///< each rank has some of the outputs
+  thirds,   ///< each rank has some outputs of queries, of keys and of values, which follow each other
+  columns,  ///< each rank has some of the inputs
 };
 
 class Builder {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The model's shape, and where each of its parameters lies.
+// This file declares the model's shape, and the offset of each of its parameters.
 //
-// All parameters are one array of floats, and so are their gradients, with the same layout. The tensors follow each
-// other in the order in which the backward pass completes their gradients. So a range of the gradients is complete
-// before the range after it, which is what buckets need.
+// All parameters are one array of floats. Their gradients are another one, with the same layout. Tensors follow each
+// other in the order in which the backward pass completes their gradients. So each range of gradients is complete
+// before the next range, which buckets need.
 #pragma once
 
 #include <cstddef>
@@ -30,11 +30,11 @@ struct Shape {
   [[nodiscard]] size_t head_width() const { return width / heads; }
 };
 
-/// The shape that `name` stands for: nano, tiny, small, gpt2.
+/// Returns the shape with that name: nano, tiny, small or gpt2.
 [[nodiscard]] std::optional<Shape> find_shape(std::string_view name);
 [[nodiscard]] std::string known_shapes();
 
-/// Says what is wrong with a shape that flags have made.
+/// Returns what is wrong with a shape that options have made.
 [[nodiscard]] Outcome check_shape(const Shape &shape);
 
 /// One rank's part of a model that `count` ranks share: one of as many equal parts of each layer's heads and MLP. In a
@@ -43,7 +43,7 @@ struct Slice {
   size_t index = 0, count = 1;
 };
 
-/// Says what is wrong with sharing a model among `count` ranks.
+/// Returns what is wrong with sharing a model among `count` ranks.
 [[nodiscard]] Outcome check_slices(const Shape &shape, size_t count);
 
 /// A stage of a pipeline of `count` ranks: some neighbouring layers. The first stage embeds tokens, too, and the last
@@ -61,25 +61,25 @@ struct Stage {
 /// The values with which a tensor begins.
 enum class Start { zeros, ones, normal };
 
-/// A tensor, or a slice of it. The whole tensor is `blocks` blocks of `stride` floats, of each of which this rank has
-/// the floats [begin, begin + length()), one block after the other.
+/// A tensor, or a slice of it. The whole tensor consists of `blocks` blocks of `stride` floats. Of each block this rank
+/// has the floats [begin, begin + length()), one block after another.
 struct Tensor {
   std::string name;
-  size_t offset = 0;   ///< floats before it
-  size_t count = 0;    ///< floats
+  size_t offset = 0;   ///< in floats
+  size_t count = 0;    ///< number of floats
   size_t columns = 1;  ///< of a matrix; 1 for a vector
   Start start = Start::zeros;
   bool of_experts = false;
   size_t blocks = 1, stride = 0, begin = 0;
   size_t number = 0;  ///< index in the whole model's layout
 
-  [[nodiscard]] bool decays() const { return start == Start::normal; }  ///< weight decay is for matrices
+  [[nodiscard]] bool decays() const { return start == Start::normal; }  ///< only matrices have weight decay
   [[nodiscard]] size_t length() const { return count / blocks; }
   [[nodiscard]] size_t whole_count() const { return blocks * stride; }
   [[nodiscard]] bool split() const { return count != whole_count(); }
 };
 
-/// Indices into Layout::tensors of one layer's tensors.
+/// The indices of one layer's tensors in Layout::tensors.
 struct LayerTensors {
   size_t down_weight, down_bias, up_weight, up_bias, norm2_gain, norm2_bias;
   size_t router;  ///< with experts; then the four first tensors have one expert's after another
@@ -92,7 +92,7 @@ struct Layout {
   std::vector<Tensor> tensors;      ///< in the order of the backward pass
   std::vector<LayerTensors> layers; ///< of this stage, from the model's input to its output
   size_t norm_gain = 0, norm_bias = 0, position = 0, token = 0;
-  size_t count = 0;                 ///< floats of all
+  size_t count = 0;                 ///< number of all floats
 
   [[nodiscard]] const float *in(const float *all, size_t tensor) const { return all + tensors[tensor].offset; }
   [[nodiscard]] float *in(float *all, size_t tensor) const { return all + tensors[tensor].offset; }
@@ -100,9 +100,9 @@ struct Layout {
 
 [[nodiscard]] Layout make_layout(const Shape &shape, const Slice &slice = {}, const Stage &stage = {});
 
-/// Fills `parameters`, layout.count floats: matrices from a normal distribution of standard deviation 0.02, gains 1,
-/// biases 0. The same seed gives the same numbers with the same mathematical library, and a slice the same as the whole
-/// model; ranks are sent rank 0's.
+/// Sets the layout.count floats of `parameters`. Matrices are drawn from a normal distribution with standard deviation
+/// 0.02, gains are 1, biases 0. With the same mathematical library, the same seed gives the same numbers, and a slice
+/// has those numbers of the whole model. Ranks receive rank 0's parameters later.
 void initialise(const Layout &layout, uint64_t seed, float *parameters);
 
 }  // namespace rondo::train

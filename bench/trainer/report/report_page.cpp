@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// report.html: the figures as one page. Its data stand in it, so it needs no network and can be sent to somebody.
+// This file writes report.html, which shows the figures on one page. The page contains its data, so it needs no network
+// and can be sent to somebody.
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
@@ -10,7 +11,7 @@ namespace {
 
 using nlohmann::json;
 
-constexpr uint64_t steps_shown = 2;  ///< of the timeline
+constexpr uint64_t steps_shown = 2;  ///< in the timeline
 
 constexpr const char *head = R"page(<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
@@ -153,14 +154,14 @@ function drawTables() {
 drawHead(); drawLoss(); drawBreakdown(); drawTimeline(); drawTables();
 )page";
 
-/// Returns the decimal notation with `digits` digits after the point.
+/// Returns the number with `digits` digits after the decimal point.
 std::string decimal(double value, int digits) {
   char text[40];
   std::snprintf(text, sizeof text, "%.*f", digits, value);
   return text;
 }
 
-/// Returns [figure, name, meaning] of each tile.
+/// Returns [figure, name, meaning] for each tile.
 json tiles_of(const json &report) {
   json tiles = json::array();
   const json &overlap = report["overlap"], &speedup = report["speedup"], &validation = report["loss"]["validation"];

@@ -14,7 +14,7 @@ namespace {
 
 using nlohmann::json;
 
-constexpr size_t warmup_steps = 3;  ///< not part of medians, where there are more steps than twice that
+constexpr size_t warmup_steps = 3;  ///< left out of medians, if there are more than twice as many steps
 constexpr double ns_per_us = 1e3;
 
 double us(uint64_t ns) { return static_cast<double>(ns) / ns_per_us; }
@@ -47,7 +47,7 @@ double median_of_steps(const Run &run, const Get &get) {
   return median(of_steps(run, get));
 }
 
-/// This is for steps that differ, because only some of them communicate.
+/// Returns the mean. It is for steps that differ, because only some of them communicate.
 template <class Get>
 double mean_of_steps(const Run &run, const Get &get) {
   const std::vector<double> values = of_steps(run, get);
@@ -72,7 +72,8 @@ json median_times(const Run &run) {
           {"step", of(&StepTimes::step_ns)}};
 }
 
-/// Returns the library's figures for each step, in mode sync only. Other modes do not communicate in each step.
+/// Returns the library's figures for each step. This exists only in mode sync, because in other modes not every step
+/// communicates.
 json library_of(const Options &options, const Run &run) {
   if (options.mode != Mode::sync) return nullptr;
   const auto of = [&](uint64_t LibraryCounts::*part) {
@@ -92,7 +93,7 @@ std::vector<double> of_rounds(const Run &run, const Get &get) {
 }
 
 json spread(const std::vector<double> &values) {
-  if (values.empty() || *std::max_element(values.begin(), values.end()) == 0) return nullptr;  // not measured
+  if (values.empty() || *std::max_element(values.begin(), values.end()) == 0) return nullptr;  // was not measured
   return {{"median", median(values)},
           {"min", *std::min_element(values.begin(), values.end())},
           {"max", *std::max_element(values.begin(), values.end())}};
@@ -115,7 +116,8 @@ json estimate_of(const Estimate &value) {
   return {{"median", value.median}, {"low", value.low}, {"high", value.high}};
 }
 
-/// The words are headline()'s and efficiency_text()'s, so that the page shows what the text output does.
+/// Returns the figures as JSON. The words are from headline() and efficiency_text(), so the page shows the same text as
+/// the output.
 json overlap_json(const OverlapFigures &figures) {
   using State = OverlapFigures::State;
   if (figures.state == State::not_measured) return nullptr;
@@ -149,7 +151,7 @@ json memory_of(const MemoryBytes &memory) {
           {"process_peak", process_status_bytes("VmHWM:")}};
 }
 
-/// Returns the staleness: the updates of the parameters between a worker's reading and its own update.
+/// Returns the staleness: how many updates happened between a worker's reading of the parameters and its own update.
 json staleness_of(const Options &options, const Run &run) {
   if (options.mode != Mode::async_ps) return nullptr;
   const double updates = static_cast<double>(std::max<uint64_t>(run.staleness.updates, 1));
@@ -203,7 +205,7 @@ json settings_of(const Options &options, size_t ranks) {
           {"warmup", options.warmup}};
 }
 
-/// Returns how many times as fast as one rank alone the run is, or null if that was not measured.
+/// Returns how many times as fast as a single rank the run is, or null if that was not measured.
 json speedup_of(const Options &options, const Run &run) {
   if (run.rounds.empty() || options.ranks_a_model() > 1 || options.shape.experts > 0) return nullptr;
   if (options.mode != Mode::sync) {
@@ -302,7 +304,7 @@ Outcome make_report_folder(const std::string &folder) {
   std::filesystem::create_directories(folder, error);
   if (error) return Failure{Exit::usage, "cannot make the folder " + folder + ": " + error.message() +
                                              "; give another --report folder"};
-  return write_file(folder + "/report.json", "");  // that it can be written is known before the run
+  return write_file(folder + "/report.json", "");  // checks before the run that it can be written
 }
 
 Outcome write_report(const std::string &folder, const Options &options, const Run &run) {

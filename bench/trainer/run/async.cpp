@@ -17,14 +17,14 @@ namespace {
 
 constexpr size_t server = 0, worker = 1;  // ranks of a pair's communicator
 
-/// The server on rank 0. It has a thread for each worker. One thread at a time updates the parameters.
+/// The server, on rank 0. It has a thread for each worker. Only one thread at a time updates the parameters.
 class Server {
  public:
   Server(const Options &options, Trainer &trainer, std::vector<std::unique_ptr<Group>> &pairs)
       : options_(options), trainer_(trainer), pairs_(pairs), clocks_(pairs.size(), 0), read_(pairs.size(), 0),
         count_(trainer.layout().count) {}
 
-  /// Until all workers have made their steps.
+  /// Serves until all workers have made their steps.
   Outcome run(Staleness &staleness) {
     std::vector<std::thread> threads;
     try {
@@ -51,7 +51,7 @@ class Server {
     if (failure) fail(*failure);
   }
 
-  /// Updates by a worker's gradients, and copies what it goes on from, as soon as it may.
+  /// Updates with a worker's gradients. As soon as the worker may continue, copies the parameters for it to `reply`.
   Outcome update(size_t index, const float *gradients, float *reply) {
     std::unique_lock lock(mutex_);
     const uint64_t stale = trainer_.progress().updates - read_[index];
@@ -79,7 +79,7 @@ class Server {
     return std::nullopt;
   }
 
-  /// Ends the other threads, too, where they wait for their workers or for each other.
+  /// Also ends other threads that wait for their workers or for each other.
   void fail(const Failure &failure) {
     const std::lock_guard lock(mutex_);
     if (failure_) return;
@@ -91,10 +91,10 @@ class Server {
   const Options &options_;
   Trainer &trainer_;
   std::vector<std::unique_ptr<Group>> &pairs_;
-  std::mutex mutex_;  ///< of all that follows, and of the trainer
+  std::mutex mutex_;  ///< protects the following members and the trainer
   std::condition_variable moved_;
-  std::vector<uint64_t> clocks_;  ///< steps that each worker has made
-  std::vector<uint64_t> read_;    ///< updates that each worker's parameters had in them
+  std::vector<uint64_t> clocks_;  ///< number of steps of each worker
+  std::vector<uint64_t> read_;    ///< how many updates the parameters of each worker include
   Staleness staleness_;
   Outcome failure_;
   const size_t count_;  ///< of gradients, and of parameters

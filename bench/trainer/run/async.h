@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Training without common steps, by a parameter server. Rank 0 has the parameters and updates them by each worker's
-// gradients when they arrive. The worker then continues with the updated parameters. Others may have changed them since
-// it read them. A worker that is too many steps ahead of the slowest waits (bounded staleness).
+// This file trains without common steps, with a parameter server. Rank 0 has the parameters, and updates them with each
+// worker's gradients when these arrive. The worker then continues with the updated parameters. Other workers may have
+// changed the parameters since it read them. If a worker is too many steps ahead of the slowest, it waits (bounded
+// staleness).
 //
 // The server and each worker have a communicator of their own, in which they send each other messages. So no rank waits
 // for a worker that is not concerned.
@@ -13,8 +14,8 @@
 
 namespace rondo::train {
 
-/// Runs all steps of all workers. Afterwards all ranks have the parameters, and rank 0 has the first worker's records,
-/// with the mean losses of all.
+/// Runs all steps of all workers. After that all ranks have the parameters, and rank 0 has the first worker's records,
+/// with the mean losses of all workers.
 [[nodiscard]] Outcome train_async(const Options &options, Ranks &ranks, Trainer &trainer, Run &result);
 
 }  // namespace rondo::train

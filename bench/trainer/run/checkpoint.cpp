@@ -43,8 +43,9 @@ Failure load_failure(const std::string &path, const std::string &why) {
   return {Exit::usage, "cannot resume from " + path + ": " + why};
 }
 
-/// Returns the settings that must be equal in the run that continues. Ranks and passes may differ if their product does
-/// not. They may not if compression has left something out on each rank, or if ranks make steps of their own.
+/// Returns the settings that must be equal when a run continues. The numbers of ranks and passes may change, if their
+/// product stays the same. They must stay if compression has left something out on each rank, or if ranks make separate
+/// steps.
 json settings_of(const Options &options, size_t ranks, const CorpusMark &corpus) {
   json settings{{"width", options.shape.width},
                 {"layers", options.shape.layers},
@@ -81,7 +82,7 @@ json losses_of(const Run &run) {
   return losses;
 }
 
-/// Reads or writes through a checksum.
+/// Reads or writes, and computes a checksum.
 class Stream {
  public:
   explicit Stream(std::FILE *file)
@@ -99,7 +100,7 @@ class Stream {
     sum_.add(data, bytes);
     return true;
   }
-  /// Writes to the disk, not only to the system.
+  /// Writes to the disk, and not only to the system's cache.
   bool finish() { return std::fflush(file_.get()) == 0 && ::fsync(::fileno(file_.get())) == 0; }
 
  private:
@@ -107,7 +108,7 @@ class Stream {
   Checksum sum_;
 };
 
-/// Makes a rename outlive a crash. A file system that cannot do it has nothing to lose.
+/// Makes a rename survive a crash. If a file system does not support that, nothing is lost.
 void sync_folder(const std::string &folder) {
   const int descriptor = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (descriptor < 0) return;
@@ -128,7 +129,7 @@ Outcome Checkpoint::check_place() const {
     return save_failure(options_.checkpoint, "folder " + folder + ": " + std::strerror(errno));
   struct statvfs about {};
   const uint64_t needed = trainer_.state().whole_count() * sizeof(float) + (uint64_t{1} << 20);
-  if (::statvfs(folder.c_str(), &about) != 0) return std::nullopt;  // then the first saving finds it
+  if (::statvfs(folder.c_str(), &about) != 0) return std::nullopt;  // then the first save reports it
   const uint64_t room = uint64_t{about.f_bavail} * about.f_frsize;
   if (room >= needed) return std::nullopt;
   return save_failure(options_.checkpoint, "it takes " + show_volume(static_cast<double>(needed)) + ", and " +
@@ -162,7 +163,7 @@ Outcome Checkpoint::save(const Run &run) const {
               stream.write(header.data(), header.size());
     error = errno;
     auto failure = trainer_.state().write([&](const float *values, size_t count) {
-      if (!written) return;  // the other ranks go on, all the same
+      if (!written) return;  // the other ranks continue in any case
       written = stream.write(values, count * sizeof(float));
       error = errno;
     });

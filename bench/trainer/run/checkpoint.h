@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// A run in a file, from which it goes on as if it had not been interrupted, bit for bit.
+// This file saves a run to a file, from which the run continues as if it had not been interrupted, bit for bit.
 //
 // The file begins with 8 bytes that name the format, the length of a JSON header, and the header: settings, progress,
-// losses so far. Parameters, first and second moments, what compression left out on each rank, and a checksum follow.
-// It is written beside its place and renamed, so a whole file or none exists at any time.
+// and losses so far. Parameters, first and second moments, what compression left out on each rank, and a checksum
+// follow. It is written under another name and renamed, so there is always a whole file or none.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@
 
 namespace rondo::train {
 
-/// A mark by which a resumed run recognises its corpus.
+/// A mark by which a resumed run checks that its corpus is the same.
 struct CorpusMark {
   uint64_t bytes = 0, checksum = 0;
 };
@@ -26,15 +26,15 @@ class Checkpoint {
   Checkpoint(const Options &options, Trainer &trainer, const Group &all, const CorpusMark &corpus)
       : options_(options), trainer_(trainer), ranks_(all.size()), writes_(all.rank() == 0), corpus_(corpus) {}
 
-  /// Checks before the run that the folder can be written to and has room.
+  /// Checks before the run that the folder is writable and has room.
   [[nodiscard]] Outcome check_place() const;
 
-  /// Rank 0 writes options.checkpoint, to which all ranks contribute. An earlier file there stays complete until the
-  /// new one is complete.
+  /// Writes options.checkpoint on rank 0; all ranks contribute to it. An earlier file stays intact until the new one is
+  /// complete.
   [[nodiscard]] Outcome save(const Run &run) const;
 
-  /// On rank 0: reads options.resume into the trainer, and the losses so far into `run`. Refuses what is damaged, or is
-  /// of a run with other settings; the trainer is of no use then.
+  /// Reads options.resume on rank 0 into the trainer, and the losses so far into `run`. It refuses a damaged file, or
+  /// one from a run with other settings; the trainer is unusable then.
   [[nodiscard]] Outcome load(Run &run) const;
 
  private:

@@ -6,7 +6,8 @@
 namespace rondo::train {
 namespace {
 
-/// Runs one kind of step on all ranks at once. @return in `slowest` the longest of each time.
+/// Runs one kind of step on all ranks at once.
+/// @return in `slowest`, the longest of each time
 Outcome measure(Trainer &trainer, Ranks &ranks, Work work, bool overlap, StepTimes &slowest) {
   Group &group = ranks.all();
   StepRecord mine;
@@ -23,7 +24,7 @@ Outcome measure(Trainer &trainer, Ranks &ranks, Work work, bool overlap, StepTim
   return std::nullopt;
 }
 
-/// One rank computes, the others wait for it.
+/// Measures one rank that computes while the others wait.
 Outcome measure_alone(Trainer &trainer, Group &group, size_t rank, uint64_t &alone_ns) {
   StepTimes times;
   if (auto failure = group.barrier()) return failure;
@@ -33,8 +34,8 @@ Outcome measure_alone(Trainer &trainer, Group &group, size_t rank, uint64_t &alo
   return group.broadcast(&alone_ns, sizeof alone_ns, rank);
 }
 
-/// Measures the steps with and without overlap. Their order changes from round to round, so that a machine that becomes
-/// slower does not count for one of them.
+/// Measures the steps with and without overlap. Their order alternates between rounds, so that a machine that becomes
+/// slower affects both.
 Outcome measure_both(Trainer &trainer, Ranks &ranks, bool overlap_first, bool overlap, Round &round) {
   for (const bool overlapped : {overlap_first, !overlap_first}) {
     if (overlapped && !overlap) continue;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// These functions measure what the report's figures need of all ranks. A round makes the same step with computation
-// alone, communication alone, and both with and without overlap. The kinds take turns, so that other load meets all of
-// them. The share of communication in the collectives' time is measured, too.
+// These functions measure, on all ranks, what the report's figures need. A round makes the same step with computation
+// alone, with communication alone, and with both, with and without overlap. The kinds take turns, so that other load
+// affects all of them. They also measure the share of communication in the time of collectives.
 #pragma once
 
 #include <span>
@@ -11,14 +11,15 @@
 
 namespace rondo::train {
 
-/// Fills in the times of some steps that follow from their traffic, which all ranks of `data` do at once.
+/// Sets the times of some steps that follow from their traffic. All ranks of `data` call it at once.
 [[nodiscard]] Outcome settle_steps(Group &data, std::span<const Traffic> traffic, std::span<StepRecord> records);
 
 /// Returns how many steps a round makes.
 [[nodiscard]] uint64_t steps_of_round(const Options &options);
 
-/// Measures options.measure_rounds rounds. If ranks take no sums in a step, it only measures one rank alone. If they
-/// share a model, it measures all except that. With --no-overlap, it measures all except steps with overlap.
+/// Measures options.measure_rounds rounds. If ranks take no sums in a step, it measures only one rank alone. If ranks
+/// share a model, it measures everything except that. With --no-overlap, it measures everything except steps with
+/// overlap.
 [[nodiscard]] Outcome measure_rounds(Trainer &trainer, const Options &options, Ranks &ranks,
                                      std::vector<Round> &rounds);
 

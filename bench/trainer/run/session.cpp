@@ -14,17 +14,17 @@
 namespace rondo::train {
 namespace {
 
-constexpr uint64_t timeline_steps = 4;  ///< the last ones of a run
+constexpr uint64_t timeline_steps = 4;  ///< the last steps of a run
 constexpr uint64_t progress_lines = 10;
 constexpr size_t pending_max = 64;  ///< steps that one exchange settles
 
-/// Returns whether a person watches. Then each step is shown in one line, which the next step overwrites.
+/// Says whether the output is a terminal. Then each step is shown on one line, which the next step overwrites.
 bool watched(const Options &options) { return ::isatty(::fileno(options.lines())) != 0; }
 
-/// Returns what a line begins with.
+/// Returns the beginning of a line.
 const char *beginning(bool live) { return live ? "\r\033[K" : ""; }
 
-/// @param step_ns  of one step: no part of a round takes longer
+/// @param step_ns  time of one step; no part of a round takes longer
 void show_measuring(const Options &options, uint64_t step_ns) {
   if (options.measure_rounds == 0) return;
   const double seconds = static_cast<double>(options.measure_rounds * steps_of_round(options) * step_ns) * 1e-9;
@@ -91,7 +91,8 @@ Outcome Session::step(Run &result) {
   return trainer_.agreed() ? after_step(record.step, result) : std::nullopt;
 }
 
-/// Does what is due after a step. If ranks take the mean of several steps, that is the first at which they have it.
+/// Does what is due after a step. If ranks take the mean of several steps, this happens after the step in which they
+/// take it.
 Outcome Session::after_step(uint64_t step, Run &result) {
   const uint64_t round = options_.mode == Mode::local_sgd ? options_.local_steps : 1;
   const uint64_t before = (step - 1) / round * round;
@@ -135,11 +136,11 @@ Outcome Session::settle_pending(Run &result) {
   return std::nullopt;
 }
 
-/// While all ranks are there, since they share pages.
+/// Measures memory while all ranks still exist, because they share pages.
 Outcome Session::measure_memory(Run &result) {
   if (auto failure = group_.barrier()) return failure;
   result.memory = trainer_.memory();
-  ::malloc_trim(0);  // what is free again is not in use, though the allocator may have kept it
+  ::malloc_trim(0);  // the allocator may keep freed memory, which is not in use
   const size_t now = process_memory_bytes();
   if (trainer_.on_host()) result.memory.measured = now - std::min(now, result.memory_before);
   return group_.barrier();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A run from its first step to its last, with the work between steps and the records of them.
+// This file runs a training from its first step to its last, with the work between steps and the records.
 #pragma once
 
 #include "bench/trainer/figures/records.h"
@@ -30,10 +30,10 @@ class Session {
   Trainer &trainer_;
   const Checkpoint &checkpoint_;
   std::vector<Span> spans_;
-  std::vector<Traffic> pending_;  ///< of the last steps, whose times are not settled yet
+  std::vector<Traffic> pending_;  ///< traffic of the last steps, whose times are not settled yet
 };
 
-/// Prints a line for each tenth of the run, or on a terminal one that is overwritten.
+/// Prints a line for each tenth of the run. On a terminal, it overwrites one line.
 void show_progress(const Options &options, const StepRecord &record, size_t ranks);
 
 }  // namespace rondo::train

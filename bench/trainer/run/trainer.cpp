@@ -47,7 +47,7 @@ size_t Trainer::worker_count() const {
 
 size_t Trainer::worker() const { return options_.mode == Mode::async_ps ? data_.rank() - 1 : data_.rank(); }
 
-/// With one slice for each model, none of this is called.
+/// Makes the functions for ranks that share a model. If each model has one slice, none of them is called.
 Joint Trainer::make_joint() {
   const auto allocate = [this](size_t count) {
     Buffer sums;
@@ -126,7 +126,8 @@ MemoryBytes Trainer::memory() const {
           .computation = compute_.own_bytes()};
 }
 
-/// With several passes, their gradients are added up in the order of the passes: the sum that as many ranks would make.
+/// Handles a complete gradient. If a step has several passes, their gradients are added in the order of the passes,
+/// which gives the same sum as a rank for each pass.
 void Trainer::gradient_ready(size_t tensor, size_t pass, Work work) {
   if (options_.accumulate > 1) {
     const Tensor &about = layout().tensors[tensor];
@@ -172,8 +173,8 @@ Outcome Trainer::run_passes(Work work, StepTimes &times, std::vector<Span> *span
   return std::nullopt;
 }
 
-/// Takes the buckets in the order in which they were started, and squares one while the next is in flight. Sums are of
-/// whole pieces, so that they do not depend on the division into buckets.
+/// Takes the buckets in the order in which they were started, and squares one while the next is in flight. Sums are
+/// over whole pieces, so they do not depend on the division into buckets.
 Outcome Trainer::wait_for_gradients(Work work) {
   size_t number = 0;
   for (size_t index = 0; index < exchange_.buckets().size(); ++index) {
@@ -220,7 +221,8 @@ Outcome Trainer::find_norm(Work work, StepRecord &record) {
   return std::nullopt;
 }
 
-/// If each rank updates a share, a bucket's parameters are gathered while the next bucket is updated.
+/// Updates parameters. If each rank updates a share, the parameters of a bucket are gathered while the next bucket is
+/// updated.
 void Trainer::update(Work work, double norm, double rate, const float *gradients) {
   AdamUpdate update;
   update.gradient_scale = static_cast<float>(clip_scale(norm, options_.clip));

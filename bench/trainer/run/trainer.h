@@ -21,13 +21,13 @@
 
 namespace rondo::train {
 
-/// The work of a step: both parts, as in training, or one part alone, to measure it.
+/// The work of a step: everything, as in training, or one part of it, to measure that.
 enum class Work { all, computation, communication };
 
-/// The state that continues a run, beside the parameters and moments.
+/// The state of a run that continues, besides parameters and moments.
 struct Progress {
   uint64_t step = 0;     ///< steps done
-  uint64_t updates = 0;  ///< of them, those that were not skipped
+  uint64_t updates = 0;  ///< steps that were not skipped
   LossScale scale;
 };
 
@@ -35,41 +35,43 @@ class Trainer {
  public:
   Trainer(const Options &options, Ranks &ranks, Compute &compute, const Corpus &corpus, const Samples &samples);
 
-  /// Allocates everything, and fills the parameters from the seed.
+  /// Allocates all memory, and sets the parameters from the seed.
   [[nodiscard]] Outcome allocate();
-  /// Gives all ranks rank 0's parameters and progress, and what else state() has of a run that is resumed; starts to
-  /// load samples.
+  /// Sends rank 0's parameters and progress to all ranks, and the rest of state() if the run is resumed. Starts to load
+  /// samples.
   [[nodiscard]] Outcome begin();
 
-  /// Runs the next step of training. Spans of its parts are added to `spans` unless that is null.
+  /// Runs the next step of training. It appends spans of its parts to `spans`, unless that is null.
   [[nodiscard]] Outcome step(StepRecord &record, std::vector<Span> *spans);
-  /// Finds the mean loss over the validation batches, which does not depend on the number of ranks.
+  /// Computes the mean loss over the validation batches. It does not depend on the number of ranks.
   [[nodiscard]] Outcome validate(double &loss);
-  /// Compares the parameters of all ranks, bit by bit. @return the failure names the ranks that differ.
+  /// Compares the parameters of all ranks, bit by bit.
+  /// @return a failure that names the ranks that differ
   [[nodiscard]] Outcome compare_ranks();
 
-  /// Returns whether ranks have the same parameters after this step, with local-sgd at the end of a round.
+  /// Says whether ranks have the same parameters after this step. With local-sgd, they do at the end of a round.
   [[nodiscard]] bool agreed() const;
-  /// The mean losses over all ranks of the steps since ranks last had the same parameters.
+  /// Returns the mean losses over all ranks, for the steps since ranks last had the same parameters.
   [[nodiscard]] const std::vector<double> &round_losses() const { return round_losses_; }
 
-  /// Computes, on a worker, the gradients of its next samples.
+  /// Computes the gradients of the next samples, on a worker.
   [[nodiscard]] Outcome find_gradients(StepRecord &record);
-  /// Updates the parameters of a parameter server on the host by a worker's gradients. @return false if they are not
-  /// finite, and were left out.
+  /// Updates the parameters of a parameter server on the host with a worker's gradients.
+  /// @return false if the gradients are not finite, and were ignored
   [[nodiscard]] bool apply(const float *gradients);
-  /// Gives all ranks rank 0's parameters.
+  /// Sends rank 0's parameters to all ranks.
   [[nodiscard]] Outcome spread_parameters() { return state_.deal_out(false); }
   [[nodiscard]] float *parameters() const { return parameters_.get(); }
 
-  /// A step whose update changes nothing, on samples that are already there, to measure it. Call after the last step().
+  /// Runs a step that changes nothing, on samples that are loaded already, to measure it. Call it after the last
+  /// step().
   [[nodiscard]] Outcome rehearse(Work work, bool overlap, StepTimes &times);
 
-  /// Collectives and waits of the last step, of which settle_steps() finds the times that need all ranks.
+  /// Returns the collectives and waits of the last step. settle_steps() computes times from all ranks' traffic.
   [[nodiscard]] const Traffic &traffic() const { return traffic_; }
 
   [[nodiscard]] const Layout &layout() const { return model_.layout(); }
-  /// The whole model's, of which layout() may be a slice.
+  /// Returns the layout of the whole model. layout() may be a slice of it.
   [[nodiscard]] const Layout &whole_layout() const { return whole_; }
   [[nodiscard]] State &state() { return state_; }
   [[nodiscard]] Progress &progress() { return progress_; }
@@ -78,11 +80,11 @@ class Trainer {
   [[nodiscard]] bool on_host() const { return compute_.on_host(); }
 
  private:
-  /// Ranks that compute gradients, and which of them this one is.
+  /// Returns the number of ranks that compute gradients. worker() is this rank's number among them.
   [[nodiscard]] size_t worker_count() const;
   [[nodiscard]] size_t worker() const;
   [[nodiscard]] size_t batches_a_step() const { return worker_count() * options_.accumulate; }
-  /// Ends a round: all ranks take the mean of their parameters and moments.
+  /// Ends a round, in which all ranks take the mean of their parameters and moments.
   [[nodiscard]] Outcome take_mean(StepRecord &record, std::vector<Span> *spans);
   [[nodiscard]] Joint make_joint();
   /// Returns what went wrong in a pass between ranks that share a model, or for lack of memory.
@@ -105,7 +107,7 @@ class Trainer {
   }
   /// Waits for the gradients of all ranks, and sums up their squares.
   [[nodiscard]] Outcome wait_for_gradients(Work work);
-  /// Finds the norm of all gradients, on whichever rank they are.
+  /// Computes the norm of all gradients, of which other ranks may have some.
   [[nodiscard]] Outcome find_norm(Work work, StepRecord &record);
   void update(Work work, double norm, double rate, const float *gradients);
   [[nodiscard]] Outcome run_step(Work work, StepRecord &record, std::vector<Span> *spans);
@@ -125,7 +127,7 @@ class Trainer {
   Optimizer optimizer_;
   Schedule schedule_;
   Buffer parameters_;
-  Buffer pass_gradients_;  ///< of one pass, where a step has several
+  Buffer pass_gradients_;  ///< of one pass, if a step has several
   State state_;
   std::unique_ptr<Loader> loader_;
   Batch validation_batch_;

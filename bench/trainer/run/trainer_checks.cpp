@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A trainer checks these beside its steps: the loss on samples that are not trained with, and whether the ranks still
-// agree.
+// This file has the checks of a trainer besides its steps: the loss on samples that are not trained with, and whether
+// the ranks still agree.
 #include <algorithm>
 #include <set>
 #include <utility>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Each launcher has a function that reads the job from the environment.
+// This file reads the job from the environment, with one function for each launcher.
 #include "src/bootstrap/launch/environment.h"
 
 #include <sodium.h>
@@ -17,14 +17,14 @@ namespace rondo {
 namespace {
 
 constexpr size_t name_bytes_max = 96;
-// Slurm numbers special steps from the top: the batch script, the external step, an interactive one, ...
+// Slurm numbers special steps from the top down: the batch script, the external step, an interactive step, and so on.
 constexpr uint64_t slurm_step_max = 0xffff'fff0;
 
 class Variables {
  public:
   explicit Variables(const EnvironmentView &environment) : environment_(environment) {}
 
-  /// "" where it is not set.
+  /// Returns the variable, or "" if it is not set.
   [[nodiscard]] std::string text(const char *name) const {
     const char *value = environment_.lookup(name);
     return value == nullptr ? std::string() : std::string(value);
@@ -87,9 +87,9 @@ Result<Job> rondo_job(const Variables &variables) {
   return job;
 }
 
-/// Derives the secret of a torchrun job that has no RONDO_SECRET, from what its launchers keep equal on all ranks. They
-/// do not keep others so: MASTER_ADDR may be spelled in several ways, and after a change of membership the agents count
-/// restarts differently. The store compares the sizes. What is derived may be guessed, see docs/bootstrap.md.
+/// Derives the secret of a torchrun job without RONDO_SECRET from variables that its launchers keep equal on all ranks.
+/// Other variables may differ. MASTER_ADDR may be spelled in several ways, and after a change of membership the agents
+/// count restarts differently. The store compares the sizes. The derived secret may be guessed, see docs/bootstrap.md.
 Secret derived_secret(const Variables &variables, uint64_t master_port) {
   const std::string input = std::to_string(master_port) + "\n" + variables.text("TORCHELASTIC_RUN_ID");
   constexpr std::string_view key = "rondo secret of a torchrun job";
@@ -127,7 +127,7 @@ Result<Job> torchrun_job(const Variables &variables) {
   RONDO_TRY_ASSIGN(const uint64_t master_port, variables.number("MASTER_PORT", 1, 65'535));
   uint64_t port = master_port;
   const std::string agent = variables.text("TORCHELASTIC_USE_AGENT_STORE");
-  if (agent == "True" || agent == "true" || agent == "1") ++port;  // torchrun itself listens at MASTER_PORT
+  if (agent == "True" || agent == "true" || agent == "1") ++port;  // at MASTER_PORT, torchrun itself listens
   if (variables.has("RONDO_PORT")) {
     RONDO_TRY_ASSIGN(port, variables.number("RONDO_PORT", 1, 65'535));
   }
@@ -138,13 +138,12 @@ Result<Job> torchrun_job(const Variables &variables) {
   if (job.size == 1) job.rendezvous = Job::RendezvousMethod::alone;
   if (variables.has("LOCAL_WORLD_SIZE")) {
     RONDO_TRY_ASSIGN(const uint64_t here, variables.number("LOCAL_WORLD_SIZE", 1, job.size));
-    if (here == job.size) job.endpoint.host = "127.0.0.1";  // nobody outside is to come
+    if (here == job.size) job.endpoint.host = "127.0.0.1";  // all ranks are on this host
   }
   return job;
 }
 
-/// Returns a file name for a job. Characters that a file name cannot have become '_', and a digest keeps the name
-/// unique.
+/// Returns a file name for a job. Characters that a file name cannot have become '_'. A digest keeps the name unique.
 std::string file_name(const std::string &launcher, const std::string &job) {
   std::string name = launcher + "-";
   bool changed = job.size() > name_bytes_max;
@@ -176,7 +175,7 @@ Result<Job> rendezvous_by_file(const Variables &variables, Job job, const std::s
   return job;
 }
 
-/// True: `name` says that fewer than all ranks are on this host.
+/// Returns true if the variable `name` says that not all ranks are on this host.
 Result<bool> fewer_here(const Variables &variables, const char *name, const Job &job) {
   if (!variables.has(name)) return false;
   RONDO_TRY_ASSIGN(const uint64_t count, variables.number(name, 1, job.size));
@@ -202,7 +201,7 @@ Result<Job> mpich_job(const Variables &variables, const EnvironmentView &environ
   RONDO_TRY(read_local_rank(variables, "MPI_LOCALRANKID", job));
   const char *const local_size_name = variables.has("MPI_LOCALNRANKS") ? "MPI_LOCALNRANKS" : "PMI_LOCAL_SIZE";
   RONDO_TRY_ASSIGN(job.several_hosts, fewer_here(variables, local_size_name, job));
-  if (job.several_hosts) {  // on each a launcher's process of its own
+  if (job.several_hosts) {  // a process of the launcher runs on each host
     const std::string name = environment.launcher_address ? environment.launcher_address() : "";
     if (name.empty())
       return Error{RONDO_ERROR_UNSUPPORTED,
@@ -214,15 +213,15 @@ Result<Job> mpich_job(const Variables &variables, const EnvironmentView &environ
   return rendezvous_by_file(variables, job, "mpich", environment.launcher_process());
 }
 
-/// A step that srun started; a batch script also has a rank and a step, but no others beside it.
+/// Says whether srun started this step. A batch script also has a rank and a step, but no other ranks.
 bool in_slurm_step(const Variables &variables) {
   if (!variables.has("SLURM_PROCID") || !variables.has("SLURM_STEP_ID")) return false;
   const auto step = parse_number(variables.text("SLURM_STEP_ID"), 0, ~uint64_t{0});
-  return !step.ok() || step.value() < slurm_step_max;  // garbage: an error there
+  return !step.ok() || step.value() < slurm_step_max;  // an invalid number is reported later
 }
 
-/// srun --mpi=pmi2 describes its step in MPICH's variables, too. A launcher of MPICH's within an allocation does as
-/// well, but its proxies are the step's tasks, not its ranks.
+/// Says whether the step's tasks are this job's ranks. srun --mpi=pmi2 describes its step in MPICH's variables, too. So
+/// does an MPICH launcher within an allocation, but there the tasks of the step are its proxies, not its ranks.
 bool is_ranks_own_slurm_step(const Variables &variables) {
   return in_slurm_step(variables) &&
          variables.text("PMI_JOBID") == variables.text("SLURM_JOB_ID") + "." + variables.text("SLURM_STEP_ID");
@@ -245,7 +244,8 @@ Result<Job> slurm_job(const Variables &variables) {
   return rendezvous_by_file(variables, job, "slurm", name);
 }
 
-/// A task of Flux also has MPICH's variables. A launcher of MPICH's within a task of Flux sets others.
+/// Says whether Flux started this process. A task of Flux also has MPICH's variables, but an MPICH launcher within a
+/// task changes them.
 bool is_flux_task(const Variables &variables) {
   if (!variables.has("FLUX_TASK_RANK")) return false;
   return !variables.has("PMI_RANK") || (variables.text("PMI_RANK") == variables.text("FLUX_TASK_RANK") &&
@@ -266,7 +266,7 @@ Result<Job> flux_job(const Variables &variables) {
   return rendezvous_by_file(variables, job, "flux", name);
 }
 
-/// These variables give the rank of a process under launchers whose environment does not say enough to meet.
+/// The variables with the rank of a process under launchers whose environment does not suffice to meet.
 struct ForeignRank {
   const char *variable;
   const char *launcher;
@@ -277,7 +277,8 @@ constexpr std::array<ForeignRank, 5> foreign_ranks{{{"PMIX_RANK", "PMIx"},
                                                     {"JSM_NAMESPACE_RANK", "JSM"},
                                                     {"MV2_COMM_WORLD_RANK", "MVAPICH2"}}};
 
-/// A process that no launcher describes completely is alone, unless a variable says that it is one of several ranks.
+/// Returns a job of one rank, if no launcher describes the process completely. It is an error if a variable says that
+/// the process is one of several ranks.
 Result<Job> lone_job(const Variables &variables) {
   const bool has_rank = variables.has("RANK"), has_size = variables.has("WORLD_SIZE");
   if (has_rank && has_size) {

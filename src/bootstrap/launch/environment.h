@@ -1,21 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
-// This file finds the job that this process is part of, from how its launcher describes it in the environment. It is
-// pure: the environment is passed in.
+// This file finds the job of this process from what its launcher has put into the environment. It is pure: the
+// environment is passed in.
 //
 // The first of these that exists counts:
 //   rondo run  RONDO_RANK, RONDO_SIZE, RONDO_STORE, RONDO_SECRET [RONDO_LOCAL_RANK]
 //   torchrun   RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT [LOCAL_RANK, LOCAL_WORLD_SIZE, RONDO_PORT, RONDO_SECRET,
-//              TORCHELASTIC_USE_AGENT_STORE, TORCHELASTIC_RUN_ID]; a job of one rank needs RANK and WORLD_SIZE alone
+//              TORCHELASTIC_USE_AGENT_STORE, TORCHELASTIC_RUN_ID]; a job of one rank needs only RANK and WORLD_SIZE
 //   Open MPI   OMPI_COMM_WORLD_RANK, OMPI_COMM_WORLD_SIZE and PMIX_NAMESPACE or OMPI_MCA_ess_base_jobid
 //              [OMPI_COMM_WORLD_LOCAL_RANK, OMPI_COMM_WORLD_LOCAL_SIZE]
 //   Flux       FLUX_TASK_RANK, FLUX_JOB_SIZE, FLUX_JOB_ID [FLUX_TASK_LOCAL_ID, FLUX_JOB_NNODES, FLUX_KVS_NAMESPACE]
-//   MPICH      PMI_RANK, PMI_SIZE [MPI_LOCALRANKID, MPI_LOCALNRANKS]; the job's name is its launcher's process, on
-//              several hosts the address at which mpiexec listens for the launcher's processes
+//   MPICH      PMI_RANK, PMI_SIZE [MPI_LOCALRANKID, MPI_LOCALNRANKS]. The job's name is the process of its launcher. On
+//              several hosts it is the address at which mpiexec listens for the launcher's processes.
 //   Slurm      SLURM_PROCID, SLURM_JOB_ID, SLURM_STEP_ID and SLURM_STEP_NUM_TASKS or SLURM_NTASKS
-//              [SLURM_LOCALID, SLURM_STEP_NUM_NODES, SLURM_RESTART_COUNT]; a batch script outside srun is no job
-//              before MPICH where PMI_JOBID is that step: srun --mpi=pmi2 sets MPICH's variables, too
-//   none       a group of one rank; an error where a variable says that this process is one of several ranks and the
-//              rest of the description is missing, or is of a launcher that is not understood
+//              [SLURM_LOCALID, SLURM_STEP_NUM_NODES, SLURM_RESTART_COUNT]. A batch script outside srun is no job. Slurm
+//              precedes MPICH if PMI_JOBID names that step, because srun --mpi=pmi2 sets MPICH's variables, too.
+//   none       A group of one rank. It is an error if a variable says that this process is one of several ranks, and
+//              the rest of the description is missing, or is from an unsupported launcher.
 // A variable that is set but empty counts as not set, as in src/base/config.h.
 #pragma once
 
@@ -26,9 +26,9 @@ namespace rondo {
 
 struct Job {
   enum class RendezvousMethod {
-    alone,  ///< one rank, nobody to meet
+    alone,  ///< one rank, which meets no other
     store,  ///< a store that runs already, at `endpoint`
-    listen, ///< rank 0 runs the store at `endpoint`, whose host may be a name
+    listen, ///< rank 0 runs the store at `endpoint`, which may have a name as its host
     file    ///< rank 0 runs the store anywhere and publishes its address in the file `name` of `directory`
   };
   std::string launcher = "none";
@@ -38,7 +38,7 @@ struct Job {
   RendezvousMethod rendezvous = RendezvousMethod::alone;
   Endpoint endpoint;      ///< store, listen
   Secret secret;          ///< store, listen
-  std::string secret_source{};  ///< store, listen: the variables that it is from, for messages
+  std::string secret_source{};  ///< store, listen: the variables that determine it, for messages
   std::string name;       ///< file: unique among the jobs of this user (letters, digits, '-', '_' and '.')
   std::string directory;  ///< file: where the rendezvous directory is made
   bool several_hosts = false;
@@ -46,13 +46,13 @@ struct Job {
 
 struct EnvironmentView {
   EnvironmentLookup lookup;
-  /// Names the process that started the ranks, for launchers that give a job no name: "PID-STARTTIME".
+  /// Returns the process that started the ranks, as "PID-STARTTIME". It is for launchers that give a job no name.
   std::function<std::string()> launcher_process;
-  /// "HOST:PORT" of what started them on several hosts; empty if this process cannot see it.
+  /// Returns the "HOST:PORT" of the process that started ranks on several hosts, or nothing if it is not visible here.
   std::function<std::string()> launcher_address{};
 };
 
-/// RONDO_ERROR_INVALID_ARGUMENT names the variable, its value and what is allowed.
+/// Returns the job. The message of RONDO_ERROR_INVALID_ARGUMENT has the variable, its value and what is allowed.
 [[nodiscard]] Result<Job> detect_job(const EnvironmentView &environment);
 
 /// Returns this process's own environment.

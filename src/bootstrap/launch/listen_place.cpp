@@ -12,7 +12,7 @@ namespace {
 
 constexpr uint64_t own_name_interval_ns = 1'000'000'000;
 
-/// Says whether `host` is "localhost" or a like name, or a loopback address as text.
+/// Says whether `host` is written as loopback: "localhost" or a similar name, or a loopback address.
 bool spells_loopback(const std::string &host) {
   if (const auto address = socket_address({host, 1}); address.ok()) return is_loopback(address.value());
   const std::string_view name = host;
@@ -30,7 +30,7 @@ std::string listed(const std::vector<HostAddress> &own) {
   return text.empty() ? "none but loopback" : text;
 }
 
-/// All addresses of this host, of IPv4 and IPv6 where it has both.
+/// Returns the address that stands for all addresses of this host, with IPv4 and IPv6 if it has both.
 std::string any_address(const std::vector<HostAddress> &own) {
   return std::ranges::any_of(own, &HostAddress::v6) ? "::" : "0.0.0.0";
 }
@@ -42,7 +42,7 @@ Result<ListenPlace> pick_listen_place(const Endpoint &master, const std::vector<
   std::vector<Endpoint> reached;
   for (const SocketAddress &address : master_is) {
     const Endpoint here = endpoint_of(address);
-    const bool any = here.host == "0.0.0.0" || here.host == "::";  // a wish to listen on all
+    const bool any = here.host == "0.0.0.0" || here.host == "::";  // a request to listen on all addresses
     if (any) return ListenPlace{here, here};
     const auto is_same = [&](const Endpoint &other) { return other.host == here.host; };
     const bool is_known = std::any_of(reached.begin(), reached.end(), is_same);  // a name may have an address twice
@@ -81,7 +81,7 @@ Result<ListenPlace> find_listen_place(const Endpoint &master, std::string_view n
                                                 format_endpoint(place.value().listen));
       return place;
     }
-    // A pod that was restarted has another address, which the name service learns a moment later.
+    // A restarted pod has another address, which the name service learns a moment later.
     const bool again = resolver.is_name() && now_ns() + own_name_interval_ns < deadline_ns;
     if (!again || (cancel != nullptr && cancel->requested())) return place;
     if (first) log::warning(log::Subsystem::bootstrap, place.error().message + ". Rondo looks it up again");

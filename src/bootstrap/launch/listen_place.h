@@ -9,18 +9,19 @@ namespace rondo {
 
 struct ListenPlace {
   Endpoint listen;
-  Endpoint connect;  ///< by which this process reaches itself there
+  Endpoint connect;  ///< the endpoint by which this process reaches itself
 };
 
-/// Chooses from the addresses of `master` as this host sees them (pure), of which `own` are the host's. Preferred is
-/// one of this host's networks. A name that means loopback here is another address on other hosts, so rank 0 listens on
-/// all. It does so, too, for a name of several addresses of this host, some of which another host may not reach.
-/// Loopback that is spelled out stays loopback. `chosen` is RONDO_INTERFACE's address, or empty: it is taken if
-/// `master` is no address of this host. Without it that is RONDO_ERROR_INVALID_ARGUMENT.
+/// Chooses from `master_is`, the addresses of `master` as this host resolves it (pure). `own` are the addresses of this
+/// host. An address of `master` in one of this host's networks is preferred. Rank 0 listens on all addresses in two
+/// cases. The name of `master` may mean loopback here, but another address on other hosts. Or it may have several
+/// addresses of this host, some of which another host may not reach. A loopback address that is written as such stays
+/// loopback. `chosen` is the address of RONDO_INTERFACE, or empty. It is used if `master` is no address of this host.
+/// If it is empty then, the result is RONDO_ERROR_INVALID_ARGUMENT.
 [[nodiscard]] Result<ListenPlace> pick_listen_place(const Endpoint &master, const std::vector<SocketAddress> &master_is,
                                                     const std::vector<HostAddress> &own, const std::string &chosen);
 
-/// Finds the place on this host. Waits until `master` resolves, and until its name is of this host.
+/// Finds the place on this host. Waits until `master` resolves, and until its name has an address of this host.
 [[nodiscard]] Result<ListenPlace> find_listen_place(const Endpoint &master, std::string_view network_interface,
                                                     uint64_t deadline_ns, const Cancel *cancel);
 

@@ -38,7 +38,7 @@ std::optional<pid_t> nearest_proxy() {
 }  // namespace
 
 std::array<std::byte, 16> boot_digest() {
-  std::array<char, 64> processes{};  // "pid:[4026531836]"; zeros where /proc does not say
+  std::array<char, 64> processes{};  // "pid:[4026531836]"; zeros if /proc has no entry
   [[maybe_unused]] const ssize_t length = ::readlink("/proc/self/ns/pid", processes.data(), processes.size() - 1);
   const std::string text = read_small_file("/proc/sys/kernel/random/boot_id") + processes.data();
   std::array<std::byte, 16> digest;

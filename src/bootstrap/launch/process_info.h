@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// This file reads /proc: to name the process that launched us, and to see whether another process still lives.
+// This file reads /proc, to find the process that launched this one, and to check whether another process lives.
 #pragma once
 
 #include <array>
@@ -11,21 +11,21 @@
 
 namespace rondo {
 
-/// Returns a digest of the kernel's boot id and the namespace of processes. Two processes with the same digest number
-/// processes alike. Containers of one machine share the boot id, and each has its own process 17.
+/// Returns a digest of the kernel's boot id and the PID namespace. In two processes with the same digest, a PID means
+/// the same process. Containers of one machine share the boot id, but each may have its own process 17.
 [[nodiscard]] std::array<std::byte, 16> boot_digest();
 
-/// Returns "PID-STARTTICKS" of the launcher's process on this host. That is the nearest ancestor that is MPICH's proxy
-/// (there may be a shell between), or the parent if there is none.
+/// Returns "PID-STARTTICKS" of the launcher's process on this host. That is the nearest ancestor that is a proxy of
+/// MPICH, because a shell may lie between. Without such an ancestor it is the parent.
 [[nodiscard]] std::string launcher_process();
 
-/// Returns the "HOST:PORT" at which MPICH's mpiexec listens for its proxies, from the nearest proxy's command line. It
-/// is the one name of a job that its hosts share and that costs nothing to ask for. A question over PMI_FD would make
-/// the asker a process of MPI for Hydra: its end without PMI's finalize kills its neighbours. Empty if no proxy is
-/// seen.
+/// Returns the "HOST:PORT" at which MPICH's mpiexec listens for its proxies, from the command line of the nearest
+/// proxy. It is the only name of a job that its hosts share and that is free to read. A question over PMI_FD would make
+/// this process an MPI process for Hydra. If it then ended without PMI's finalize, Hydra would kill the other ranks.
+/// The result is empty if no proxy is visible.
 [[nodiscard]] std::string launcher_address();
 
-/// Parses the text of /proc/PID/cmdline, whose arguments each end with a zero byte. Pure.
+/// Returns the port in the text of /proc/PID/cmdline, in which each argument ends with a zero byte. It is pure.
 [[nodiscard]] std::string parse_control_port(std::string_view command_line);
 
 }  // namespace rondo

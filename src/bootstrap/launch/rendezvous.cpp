@@ -43,8 +43,8 @@ Result<Rendezvous> complete(Rendezvous rendezvous, const Endpoint &endpoint, con
   return meet(std::move(rendezvous), deadline_ns, std::move(idle));
 }
 
-/// Completes the rendezvous on rank 0 when it runs the store for this group alone, and reports its failure to the
-/// ranks.
+/// Completes the rendezvous on rank 0 if it runs the store for this group alone. If it fails, it reports that to the
+/// other ranks.
 Result<Rendezvous> complete_as_host(Rendezvous rendezvous, std::unique_ptr<StoreServer> server,
                                     const Endpoint &endpoint, const Secret &secret, const StoreHost &host,
                                     uint64_t deadline_ns, const Cancel *cancel) {
@@ -64,7 +64,7 @@ Result<Rendezvous> complete_as_host(Rendezvous rendezvous, std::unique_ptr<Store
   return own;
 }
 
-/// Adds the launcher. The caller adds the rank (at_init() in src/core/init.cpp).
+/// Adds the launcher to the error. at_init() in src/core/init.cpp adds the rank.
 Error in_job(Error error, const Job &job) {
   if (!job.launcher.empty()) error.message.insert(0, "launched by " + job.launcher + "; ");
   return error;
@@ -85,8 +85,8 @@ Result<Rendezvous> rendezvous_at_store(const Job &job, Rendezvous rendezvous, ui
   return complete(std::move(rendezvous), job.endpoint, job.secret, host, deadline_ns, cancel);
 }
 
-/// Completes the error of an address on which rank 0 could not listen with advice. If a job of the same description has
-/// taken the port, that job gets an error, too.
+/// Adds advice to the error of an address on which rank 0 could not listen. If a job with the same description uses the
+/// port, that job gets an error, too.
 Error cannot_listen(Error error, int error_number, const Job &job, const ListenPlace &place,
                     const Rendezvous &rendezvous, uint64_t deadline_ns, const Cancel *cancel) {
   if (error_number == EACCES) {
@@ -119,13 +119,14 @@ Result<Rendezvous> rendezvous_at_rank_0(const Job &job, bool serving, std::strin
                           deadline_ns, cancel);
 }
 
-/// Nothing answers there, or the store of another job does.
+/// Says whether the file may be old: nothing answers at its address, or the store of another job answers.
 bool may_be_stale(rondo_status_t status) {
   return status == RONDO_ERROR_REMOTE || status == RONDO_ERROR_TIMEOUT || status == RONDO_ERROR_AUTHENTICATION;
 }
 
-/// Meets at the store that rank 0's file names. A file may be left over from a killed rank 0 on another host. Then its
-/// store is gone, or another job has the address: this reads the file again until rank 0 of this job has replaced it.
+/// Meets at the store that rank 0's file names. The file may be left over from a killed rank 0 on another host. Then
+/// its store is gone, or another job has the address. So this reads the file again until rank 0 of this job has
+/// replaced it.
 Result<Rendezvous> follow_file(const RendezvousFile &file, const Rendezvous &rendezvous, uint64_t deadline_ns,
                                const Cancel *cancel) {
   while (true) {  // ends at the deadline
@@ -146,7 +147,7 @@ Result<Rendezvous> follow_file(const RendezvousFile &file, const Rendezvous &ren
     }
     if (!absent || !may_be_stale(store.error().status)) return store.error();
     RONDO_TRY_ASSIGN(const bool left, file.is_there());
-    if (!left) return store.error();  // its writer is dead, or has removed it as it gave up
+    if (!left) return store.error();  // its writer is dead, or gave up and removed it
     if (now_ns() < deadline_ns) {
       sleep_for_ns(file_pause_ns);
       continue;
@@ -164,14 +165,14 @@ Result<Rendezvous> rendezvous_by_file(const Job &job, uint32_t generation, std::
   RONDO_TRY_ASSIGN(RendezvousFile file,
                    RendezvousFile::open(job.directory, job.name + "-" + std::to_string(generation)));
   if (job.rank != 0) return follow_file(file, rendezvous, deadline_ns, cancel);
-  // Ranks on one host need no network, but a chosen interface is used.
+  // Ranks on one host need no network. Still, an interface that the user chose is used.
   const bool loopback = network_interface.empty() && !job.several_hosts;
   RONDO_TRY_ASSIGN(UniqueIdServer made, start_unique_id_server(loopback ? "127.0.0.1" : network_interface));
   RONDO_TRY(file.publish(made.id));
   RONDO_TRY_ASSIGN(const UniqueId id, decode_unique_id(made.id));
   const StoreHost host{.rank = 0, .name = maker_name(id), .runs_already = true};
   return complete_as_host(std::move(rendezvous), std::move(made.server), id.endpoint, id.secret, host, deadline_ns,
-                          cancel);  // and the file goes
+                          cancel);  // this also removes the file
 }
 
 Result<Rendezvous> join_once(const Job &job, uint32_t generation, bool serving, std::string_view network_interface,

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// This file lets the ranks of a job or of a unique id meet: the one entry point of the bootstrap for the communicator.
+// This file lets the ranks of a job or of a unique id meet. It is the only part of the bootstrap that a communicator
+// calls.
 #pragma once
 
 #include <functional>
@@ -9,31 +10,31 @@
 
 namespace rondo {
 
-/// The group is complete: every rank has arrived, once.
+/// A complete group: every rank has arrived, once.
 struct Rendezvous {
   uint32_t rank = 0;
   uint32_t size = 1;
   Secret secret;                        ///< known to the group's ranks only; none for Job::RendezvousMethod::alone
-  uint32_t generation = 0;              ///< of communicators from the environment; 0 for a unique id
-  std::string key_prefix;               ///< begins the group's keys ("g0/"); no other group uses it in this store
-  std::unique_ptr<StoreServer> server;  ///< where this rank runs the store, or null. Declared before `store`, so that
-  std::unique_ptr<Store> store;         ///< the client goes first. Keep the server while any rank may use the store.
+  uint32_t generation = 0;              ///< for communicators from the environment; 0 for a unique id
+  std::string key_prefix;               ///< prefix of the group's keys ("g0/"); no other group uses it in this store
+  std::unique_ptr<StoreServer> server;  ///< set if this rank runs the store. Declared before `store`, so that
+  std::unique_ptr<Store> store;         ///< the client is destroyed first. Keep it while any rank may use the store.
 };
 
-/// A server that runs for one group in the process of one of its ranks.
+/// A server that one rank's process runs for one group.
 struct GroupServer {
   UniqueId id;
   StoreHost host;
-  std::function<void()> idle{};  ///< done as Store::set_idle_work() says, until all ranks have arrived
+  std::function<void()> idle{};  ///< work until all ranks have arrived, see Store::set_idle_work()
 };
-/// Returns the server of an id of start_unique_id_server().
+/// Returns the server that belongs to an id of start_unique_id_server().
 [[nodiscard]] GroupServer server_of(const UniqueId &id);
 
-/// Meets the other ranks of `job`. `generation` counts the communicators that were made from the environment before, on
-/// every rank alike. `serving` says that this process keeps the server of an earlier one. With
-/// Job::RendezvousMethod::listen all generations meet at one port. `network_interface` is RONDO_INTERFACE: it chooses
-/// where rank 0 listens for a file, and where MASTER_ADDR is no address of its host. `cancel` acts as in
-/// connect_store(). RONDO_ERROR_TIMEOUT lists the ranks that did not arrive.
+/// Meets the other ranks of `job`. `generation` is the number of communicators that were made from the environment
+/// before; it is the same on every rank. `serving` says that this process still runs the server of an earlier
+/// communicator. With Job::RendezvousMethod::listen all generations meet at one port. `network_interface` is
+/// RONDO_INTERFACE. It chooses where rank 0 listens if ranks meet by a file, or if MASTER_ADDR is no address of rank
+/// 0's host. `cancel` acts as in connect_store(). RONDO_ERROR_TIMEOUT lists the ranks that did not arrive.
 [[nodiscard]] Result<Rendezvous> join_job(const Job &job, uint32_t generation, bool serving,
                                           std::string_view network_interface, uint64_t deadline_ns,
                                           const Cancel *cancel = nullptr);

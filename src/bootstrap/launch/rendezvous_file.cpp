@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The rendezvous file.
+// This file implements the rendezvous file.
 #include "src/bootstrap/launch/rendezvous_file.h"
 
 #include <fcntl.h>
@@ -27,7 +27,7 @@ std::array<std::byte, 32> check_of(ByteView bytes) {
   return out;
 }
 
-/// A zombie process still has its entry in /proc, but only for a moment.
+/// Says whether the writer lives. A zombie process still has its entry in /proc, but only for a moment.
 bool writer_lives(const RendezvousRecord &record) {
   if (record.boot != boot_digest()) return true;
   const auto stat = process_stat(record.pid);
@@ -99,7 +99,7 @@ Result<std::optional<RendezvousRecord>> RendezvousFile::read() const {
   std::array<std::byte, record_bytes + 1> buffer;
   const ssize_t count = ::read(file.get(), buffer.data(), buffer.size());
   if (count < 0) return system_error("rendezvous: read " + path_, errno);
-  file.reset();  // whether the writer lives is read by that descriptor: there may be no other
+  file.reset();  // frees the descriptor, as reading /proc needs one and there may be no other
   auto record = decode_rendezvous(ByteView(buffer).first(static_cast<size_t>(count)));
   if (!record || !writer_lives(*record)) return nothing;
   return record;

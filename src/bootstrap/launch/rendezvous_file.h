@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rank 0 gives the other ranks of a job its store's address by this file, where the launcher has no place for that.
+// This file is the way by which rank 0 passes its store's address to the other ranks of a job, if the launcher offers
+// none.
 //
-// Place      DIRECTORY/rondo-UID/NAME-GENERATION. The directory is 0700 and ours, the file 0600. All else is refused,
-//            since the secret stands in it. Written under another name and renamed, so readers see all or nothing.
+// Place      DIRECTORY/rondo-UID/NAME-GENERATION. The directory has mode 0700 and belongs to this user; the file has
+//            mode 0600. Anything else is refused, because the file contains the secret. It is written under another
+//            name and renamed, so readers see either no file or a whole one.
 // Layout     unique id 128 | boot digest 16 | pid u32 | start ticks u64 | check 32 (BLAKE2b-256 over the 156 before).
-// Staleness  A file whose writer is known to be dead is ignored: the boot is the same, and no process has that pid and
-//            start time. Readers wait on, and rank 0 overwrites it. A writer on another host counts as alive.
+// Staleness  A file is ignored if its writer is known to be dead: the boot digest is the same, and no process has that
+//            pid and start time. Readers wait on, and rank 0 overwrites the file. A writer on another host counts as
+//            alive.
 // End        Rank 0 removes the file as soon as all ranks have arrived, or when it gives up.
 #pragma once
 
@@ -29,19 +32,20 @@ struct RendezvousRecord {
 
 class RendezvousFile {
  public:
-  /// Opens (and makes, where needed) the private directory below `directory`.
+  /// Opens the private directory below `directory`. If it does not exist, creates it.
   [[nodiscard]] static Result<RendezvousFile> open(const std::string &directory, const std::string &name);
 
   RendezvousFile(RendezvousFile &&) = default;
   RendezvousFile &operator=(RendezvousFile &&) = delete;
   RendezvousFile(const RendezvousFile &) = delete;
   RendezvousFile &operator=(const RendezvousFile &) = delete;
-  ~RendezvousFile();  ///< removes what publish() wrote
+  ~RendezvousFile();  ///< removes the file that publish() wrote
 
-  /// Rank 0. RONDO_ERROR_MISMATCH where another living process has published under this name.
+  /// Writes the file, on rank 0. RONDO_ERROR_MISMATCH: another living process has published under this name.
   [[nodiscard]] Result<void> publish(const rondo_unique_id_t &id);
 
-  /// The others. Waits for a file whose writer lives. @param cancel  null, or what ends it with RONDO_ERROR_ABORTED.
+  /// Waits on the other ranks for a file whose writer lives.
+  /// @param cancel  null, or an object that ends the wait with RONDO_ERROR_ABORTED.
   [[nodiscard]] Result<rondo_unique_id_t> wait(uint64_t deadline_ns, const Cancel *cancel = nullptr) const;
 
   /// Says whether the file exists and its writer is not known to be dead.
@@ -52,7 +56,7 @@ class RendezvousFile {
   RendezvousFile(FileDescriptor directory, std::string path, std::string name)
       : directory_(std::move(directory)), path_(std::move(path)), name_(std::move(name)) {}
 
-  /// Returns nothing if no file exists, or if it is damaged or its writer is dead.
+  /// Returns the file's content. Returns nothing if there is no file, it is damaged, or its writer is dead.
   [[nodiscard]] Result<std::optional<RendezvousRecord>> read() const;
 
   FileDescriptor directory_;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Unique ids: encoding, checking, and the server behind a new one.
+// This file implements unique ids: encoding, checking, and the server of a new id.
 #include "src/bootstrap/launch/unique_id.h"
 
 #include <netinet/in.h>
@@ -45,7 +45,7 @@ SocketAddress v4_address(ByteView bytes, uint16_t port) {
   return address;
 }
 
-/// Appends the addresses after the first one. There is no room for IPv6 addresses.
+/// Appends the addresses after the first one. An id has no room for further IPv6 addresses.
 void append_further(Bytes &out, const std::vector<std::string> &hosts) {
   for (size_t at = 1; at < std::min(hosts.size(), 1 + further_max); ++at) {
     const auto address = socket_address({hosts[at], 1});

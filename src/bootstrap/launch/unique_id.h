@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// This file describes the content of a rondo_unique_id_t. Numbers are little-endian.
+// This file defines the content of a rondo_unique_id_t. Numbers are little-endian.
 //
 //      0  magic "RNDO"
 //      4  format version u8 (1)
@@ -11,8 +11,8 @@
 //     60  group 16: random; its hexadecimal form begins all keys of the group
 //     76  process number u32 of the maker, for people
 //     80  further addresses 4 x 4: IPv4, zero for none; tried after the first
-//     96  check 32: BLAKE2b-256 keyed with the format's name over the 96 bytes before. It finds damage (a cut-off
-//         copy, a wrong buffer), and is no protection: the id contains the secret.
+//     96  check 32: BLAKE2b-256 keyed with the format's name over the 96 bytes before. It detects damage, such as a
+//         cut-off copy or a wrong buffer. It gives no protection, because the id contains the secret.
 #pragma once
 
 #include "src/bootstrap/store/store.h"
@@ -30,14 +30,14 @@ struct UniqueId {
 
 [[nodiscard]] Result<rondo_unique_id_t> encode_unique_id(const UniqueId &id);
 
-/// Reads an id. RONDO_ERROR_INVALID_ARGUMENT says what is wrong with it.
+/// Returns the content of an id. RONDO_ERROR_INVALID_ARGUMENT says what is wrong with the id.
 [[nodiscard]] Result<UniqueId> decode_unique_id(const rondo_unique_id_t &id);
 
 /// Returns the group as 32 hexadecimal digits.
 [[nodiscard]] std::string group_name(const UniqueId &id);
 
-/// Returns "process 4711": the process whose end is also the end of the store. On another host, or in another
-/// container, another process may have that number.
+/// Returns "process 4711", the process that runs the store. When it ends, the store ends. On another host, or in
+/// another container, that number may belong to another process.
 [[nodiscard]] std::string maker_name(const UniqueId &id);
 
 struct UniqueIdServer {
@@ -45,7 +45,7 @@ struct UniqueIdServer {
   std::unique_ptr<StoreServer> server;
 };
 
-/// Makes an id and its server. `network_interface` is as offer_addresses() takes it.
+/// Makes an id and its server. `network_interface` has the form that offer_addresses() takes.
 [[nodiscard]] Result<UniqueIdServer> start_unique_id_server(std::string_view network_interface);
 
 }  // namespace rondo

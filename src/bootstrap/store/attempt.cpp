@@ -61,7 +61,7 @@ Attempt attempt_connect(const SocketAddress &address, const std::string &name, u
       return attempt;
     }
   }
-  // A connect to a free port of the ephemeral range can meet itself.
+  // If the port is free and in the ephemeral range, a socket can connect to itself.
   if (const auto here = own_end(fd); here && here == other_end(fd)) {
     refuse(ECONNREFUSED);
     return attempt;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One attempt to connect to a store, and waiting for a socket, both of which end when they are cancelled.
+// This file makes one attempt to connect to a store, and waits for sockets. Both can be cancelled.
 #pragma once
 
 #include <cstdint>
@@ -12,17 +12,17 @@
 
 namespace rondo {
 
-/// Returns whether `cancel` was requested. Null: nothing can.
+/// Says whether `cancel` was requested. Null is never requested.
 [[nodiscard]] inline bool requested(const Cancel *cancel) { return cancel != nullptr && cancel->requested(); }
 
-/// Waits for `events`. Returns false if the deadline passed first, or `cancel` (null: nothing can) was requested.
+/// Waits for `events`. Returns false if the deadline passed first, or `cancel` was requested. A null `cancel` never is.
 [[nodiscard]] bool wait_for(int socket, short events, uint64_t deadline_ns, const Cancel *cancel);
 
 /// The outcome of an attempt: a socket, or whether to try again later or to give up.
 struct Attempt {
   FileDescriptor socket;
   bool again = false;
-  bool refused = false;  ///< nobody listens there
+  bool refused = false;  ///< no process listens there
   Error error;
 };
 

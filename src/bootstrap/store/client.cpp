@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The thin shell of the store's client: a socket and poll around a StoreClientSession, which decides everything.
+// This file implements the socket and the polling of a store's client. The StoreClientSession inside makes all
+// decisions.
 #include <poll.h>
 
 #include <algorithm>
@@ -18,12 +19,12 @@ namespace {
 
 constexpr uint64_t retry_first_ns = 5'000'000;
 constexpr uint64_t retry_max_ns = 100'000'000;
-// A busy listener drops the first packet of a connection, and the kernel sends it again after 1 s, 3 s, 7 s. A new
-// connection has better chances. Each attempt lasts longer than the last, for networks that are slow.
+// If a listener is busy, it drops the first packet of a connection, and the kernel sends it again after 1 s, 3 s, 7 s.
+// A new connection is more likely to succeed. For slow networks, each attempt lasts longer than the one before.
 constexpr uint64_t attempt_first_ns = 500'000'000;
 constexpr uint64_t attempt_max_ns = 8'000'000'000;
-constexpr uint64_t refusal_patience_ns = 1'000'000'000;  // of a store that was there: nobody listens, so it has ended
-constexpr uint64_t question_interval_ns = 500'000'000;  // many ranks may ask the one store
+constexpr uint64_t refusal_patience_ns = 1'000'000'000;  // a known store with no listener has ended after this
+constexpr uint64_t question_interval_ns = 500'000'000;  // because many ranks may ask one store
 constexpr size_t read_bytes = 64u << 10;
 
 Error aborted() { return {RONDO_ERROR_ABORTED, "it was aborted here before the communicator was made"}; }
@@ -36,9 +37,10 @@ class Client final : public RequestStore {
         cancel_(cancel),
         session_(secret, wire::random_challenge(), std::move(name), member, host) {}
 
-  /// Moves bytes until `done()`, the session's failure, or the deadline (false). A request to cancel is the deadline of
-  /// the request in flight. Before this side has proved itself, it also ends the handshake. After that the group is
-  /// entered, so that the store can report this rank's end.
+  /// Moves bytes until `done()`, a failure of the session, or the deadline, which returns false. A request to cancel
+  /// acts as the deadline of the request in flight. Before this side has proved itself, cancelling also ends the
+  /// handshake. After that the handshake continues, so that the group is entered and the store can report this rank's
+  /// end.
   template <class Done>
   bool pump(const Done &done, uint64_t deadline_ns) {
     while (!done() && !session_.failure()) {  // ends at the deadline
@@ -62,7 +64,7 @@ class Client final : public RequestStore {
   }
 
   [[nodiscard]] Result<void> check() override {
-    while (!session_.failure() && receive_some()) {  // ends: the socket is empty, or closed
+    while (!session_.failure() && receive_some()) {  // ends when the socket is empty or closed
     }
     if (cancelled()) return aborted();
     if (session_.notice()) return *session_.notice();
@@ -85,19 +87,19 @@ class Client final : public RequestStore {
 
   [[nodiscard]] const StoreClientSession &session() const { return session_; }
 
-  /// Lets a store that knows another secret report that. It learns nothing more.
+  /// Reports to a store that it has another secret. The store learns nothing more.
   void report_other_secret() const {
     if (!session_.other_secret()) return;
     static_cast<void>(::send(socket_.get(), wire::other_secret.data(), wire::other_secret.size(), MSG_NOSIGNAL) < 0);
   }
 
-  /// Sends what is left of the handshake.
+  /// Sends the rest of the handshake.
   void finish_handshake(uint64_t deadline_ns) {
     (void)pump([this] { return session_.output().empty(); }, deadline_ns);
   }
 
  private:
-  /// False: nothing there, or the connection has ended (the session knows).
+  /// Receives once. Returns false if nothing has arrived, or the connection has ended, which the session knows.
   bool receive_some() {
     const ssize_t count = ::recv(socket_.get(), buffer_.data(), buffer_.size(), 0);
     if (count > 0) {
@@ -108,7 +110,7 @@ class Client final : public RequestStore {
     return count > 0;
   }
 
-  /// False: the connection broke (the session knows).
+  /// Sends the output. Returns false if the connection is broken, which the session knows.
   bool send_some() {
     while (!session_.output().empty()) {  // ends: the output shrinks, or the socket is full
       const ByteView output = session_.output();
@@ -118,7 +120,7 @@ class Client final : public RequestStore {
       } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
         return true;
       } else if (errno != EINTR) {
-        while (!session_.failure() && receive_some()) {  // the last bytes that the other side sent give the reason
+        while (!session_.failure() && receive_some()) {  // the last bytes of the other side give the reason
         }
         session_.peer_closed();
         return false;
@@ -144,7 +146,7 @@ class Client final : public RequestStore {
   }
 
   Result<std::optional<Reply>> ask(Request request) override {
-    RONDO_TRY(check());  // takes in what has come
+    RONDO_TRY(check());  // also receives
     std::optional<Reply> reply = session_.take_reply();
     keep_value(reply);
     if (asked_ == request.key) {
@@ -161,15 +163,15 @@ class Client final : public RequestStore {
     return std::optional<Reply>();
   }
 
-  /// A value never changes, but a missing value may exist at the next call.
+  /// Keeps the answer if it is a value, because values never change. A missing value may exist at the next call.
   void keep_value(const std::optional<Reply> &reply) {
     if (reply && reply->kind == Reply::Kind::value) answer_ = reply;
   }
 
-  /// There is one request at a time: before one about `key`, awaits the answer to the question in flight. It may still
-  /// be in flight only once this client was cancelled.
+  /// Waits for the answer to the question in flight, because there is one request at a time. A request about `key`
+  /// follows. The question is still in flight after this only if the client was cancelled.
   void end_question(const std::string &key, uint64_t deadline_ns) {
-    while (session_.in_flight() && receive_some()) {  // ends: the socket is empty, or closed
+    while (session_.in_flight() && receive_some()) {  // ends when the socket is empty or closed
     }
     session_.wait_behind(key, deadline_ns);
     (void)pump([this] { return !session_.in_flight() || cancelled(); }, no_deadline);  // the session has the deadline
@@ -185,24 +187,25 @@ class Client final : public RequestStore {
     (void)send_some();
   }
 
-  /// The goodbye must be sent in any case.
+  /// Says whether the client was cancelled. A goodbye is sent in any case.
   [[nodiscard]] bool cancelled() const { return requested(cancel_) && !parting_; }
 
-  /// The failure of the group takes precedence over the end of the connection, which it causes.
+  /// Returns the failure of the group, if there is one. It causes the end of the connection, so it takes precedence
+  /// over that.
   [[nodiscard]] Error broken() const { return session_.notice() ? *session_.notice() : *session_.failure(); }
 
   FileDescriptor socket_;
   const Cancel *cancel_;
   bool parting_ = false;         ///< leave() was called
   std::string asked_;            ///< the key of the latest question
-  std::optional<Reply> answer_;  ///< the value of that key, if it has come
+  std::optional<Reply> answer_;  ///< the value of that key, if it has arrived
   uint64_t next_question_ns_ = 0;
   std::function<void()> idle_work_;
   StoreClientSession session_;
   std::array<std::byte, read_bytes> buffer_;
 };
 
-/// One store that is being connected to.
+/// Connects to one store.
 class Connector {
  public:
   Connector(const Endpoint &endpoint, const Secret &secret, const std::optional<Membership> &member,
@@ -217,7 +220,7 @@ class Connector {
   Result<std::unique_ptr<Store>> connect(uint64_t deadline_ns) {
     uint64_t attempt_ns = attempt_first_ns;
     const uint64_t end_ns = std::min(deadline_ns, host_.attempts_end_ns);
-    // Ends at end_ns. A store that has let this rank in has until the deadline to answer.
+    // This ends at end_ns. A store that has accepted this rank may answer until the deadline.
     for (uint64_t pause_ns = retry_first_ns;; pause_ns = std::min(2 * pause_ns, retry_max_ns)) {
       if (requested(cancel_)) return aborted();
       const uint64_t begun_ns = now_ns();
@@ -239,11 +242,11 @@ class Connector {
     }
   }
 
-  /// The store is there, and its group has failed.
+  /// Says whether the store exists, but its group has failed.
   [[nodiscard]] bool was_refused() const { return was_refused_; }
 
  private:
-  /// Keeps to the address at which the store has been seen.
+  /// Tries the next address. Once the store was found at an address, that address is kept.
   Attempt attempt_at_next_address(uint64_t deadline_ns) {
     if (!was_there_) {
       const auto next = resolver_.next(now_ns());
@@ -253,11 +256,12 @@ class Connector {
     return attempt_connect(address_, name_, deadline_ns, cancel_);
   }
 
-  /// Null: `attempt` says why, and whether it is worth another one.
+  /// Makes the handshake. If it returns null, `attempt` says why, and whether another attempt is useful.
   std::unique_ptr<Client> shake_hands(Attempt &attempt, uint64_t attempt_deadline_ns, uint64_t deadline_ns) {
     auto client = std::make_unique<Client>(std::move(attempt.socket), secret_, name_, member_, host_, cancel_);
     const StoreClientSession &session = client->session();
-    // Once this side has proved itself too, an end of the connection would be taken for the rank's death.
+    // After this side has proved itself, the store takes an end of the connection for the rank's death. So from then on
+    // this waits until the deadline.
     bool open = client->pump([&] { return session.proved(); }, std::min(deadline_ns, attempt_deadline_ns));
     if (open) open = client->pump([&] { return session.open(); }, deadline_ns);
     awaits_later_ = awaits_later_ || session.later();
@@ -268,9 +272,9 @@ class Connector {
     was_refused_ = session.refused();
     if (open && !failure) return client;
     attempt.error = failure ? *failure : Error{RONDO_ERROR_TIMEOUT, "it takes connections, but does not answer"};
-    // The connection was closed by a server that is busy or ends. A failure of the group would name a rank.
+    // A busy or ending server closed the connection; a failure of the group would name a rank.
     attempt.again = !failure || (failure->status == RONDO_ERROR_REMOTE && !client->session().refused());
-    // Another host may have an address that the store's host has as well.
+    // Another host may have one of the addresses of the store's host.
     if (failure && failure->status == RONDO_ERROR_AUTHENTICATION) {
       stranger_ = *failure;
       attempt.again = ++foreign_count_ < resolver_.address_count();
@@ -278,7 +282,7 @@ class Connector {
     return nullptr;
   }
 
-  /// Counts an address at which nobody listens. After any other failure to connect, the store may be at that address.
+  /// Counts an address at which no process listens. After any other failure to connect, the store may still be there.
   void note_absence(const Attempt &attempt) {
     if (attempt.socket.valid()) return;
     if (attempt.refused) {
@@ -298,7 +302,7 @@ class Connector {
     gone_ = (was_there_ || host_.runs_already) && at_ns - refused_since_ns_ >= refusal_patience_ns;
   }
 
-  /// Returns the process that runs the store, for people.
+  /// Returns a name for the process that runs the store.
   [[nodiscard]] std::string host_text() const {
     return host_.name + (host_.rank < 0 ? "" : " (rank " + std::to_string(host_.rank) + ")");
   }
@@ -330,8 +334,8 @@ class Connector {
   bool was_there_ = false;
   bool awaits_later_ = false;  ///< a store whose program ends sent this rank away: the next one may take its time
   bool was_refused_ = false;
-  size_t foreign_count_ = 0;       ///< attempts in a row that met nobody, or something that does not know the secret
-  std::optional<Error> stranger_;  ///< the latest of the latter
+  size_t foreign_count_ = 0;       ///< attempts in a row that met no process, or one that does not know the secret
+  std::optional<Error> stranger_;  ///< the latest error of the second kind
   bool gone_ = false;
 };
 

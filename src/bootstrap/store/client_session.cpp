@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The client's side of a store connection.
+// This file implements the client's side of a store connection.
 #include "src/bootstrap/store/client_session.h"
 
 #include <algorithm>
@@ -62,7 +62,7 @@ void StoreClientSession::take_hello() {
   opener_.emplace(wire::frame_key(secret_, Role::server, challenge_, server));
   state_ = member_ ? State::entering : State::open;
   if (!member_) return;
-  Request enter;  // with the proof, in one piece: the server knows a client that dies after its proof
+  Request enter;  // sent with the proof, so that the server knows which rank dies after its proof
   enter.kind = Request::Kind::enter;
   enter.key = member_->group;
   enter.rank = member_->rank;
@@ -102,7 +102,7 @@ void StoreClientSession::take_answer(Reply reply) {
 void StoreClientSession::take_frames() {
   using Opened = wire::FrameOpener::Opened;
   size_t taken_bytes = 0;
-  while (state_ != State::failed) {  // ends: a frame takes at least its header, or bytes are missing
+  while (state_ != State::failed) {  // ends: each frame takes at least a header, or bytes are missing
     const Opened opened = opener_->open(ByteView(input_).subspan(taken_bytes));
     if (opened.state == Opened::State::need_more) break;
     if (opened.state == Opened::State::forged)

@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// The client's side of a store connection. It takes bytes and the time, and gives bytes, replies and a deadline. No
-// I/O.
+// This class is the client's side of a store connection, without I/O. It takes bytes and the time, and returns bytes,
+// replies and a deadline.
 //
 // State     hello sent --server proved itself / proof and enter sent--> entering --reply--> open
-//           any of them --> failed, for good. Without a group to enter, open follows the hello at once.
+//           any of these --> failed, for good. Without a group to enter, open follows hello sent at once.
 // Request   begin --reply--> answered
 //           begin --deadline / cancel sent--> the server answers at once, with what it knows about the missing ranks
 //                 --2 s later still no reply--> failed
-//           One at a time. A request without a deadline gets that of the first call that waits behind it.
-// Notice    the group has failed: kept beside the requests, each of which the server then answers with that failure
+//           There is one request at a time. If it has no deadline, it gets that of the first call that waits for its
+//           end.
+// Notice    The group has failed. The session stores that; the server then answers each request with the failure.
 #pragma once
 
 #include "src/bootstrap/messages.h"
@@ -20,7 +21,7 @@ inline constexpr uint64_t cancel_grace_ns = 2'000'000'000;
 
 class StoreClientSession {
  public:
-  /// `challenge` is fresh and random; `name` says in errors where the store is.
+  /// Begins a session. `challenge` is new and random. `name` says in errors where the store is.
   StoreClientSession(const Secret &secret, const wire::Challenge &challenge, std::string name,
                      std::optional<Membership> member = std::nullopt, StoreHost host = {});
 
@@ -30,7 +31,7 @@ class StoreClientSession {
   [[nodiscard]] ByteView output() const { return ByteView(output_).subspan(sent_bytes_); }
   void sent(size_t bytes);
 
-  /// Says whether the handshake is done, and the group entered.
+  /// Says whether the handshake is done and the group is entered.
   [[nodiscard]] bool open() const { return state_ == State::open; }
   [[nodiscard]] const std::optional<Error> &failure() const { return failure_; }
   /// Returns the failure of the group.
@@ -39,20 +40,21 @@ class StoreClientSession {
   [[nodiscard]] bool refused() const { return refused_; }  ///< failure() is the group's: it could not be entered
   /// Says whether the store knows another secret.
   [[nodiscard]] bool other_secret() const { return other_secret_; }
-  /// Says whether this store belongs to an earlier program. The group must then be entered at a later store of this
+  /// Says whether this store belongs to an earlier program. Then the group must be entered at a later store of this
   /// address.
   [[nodiscard]] bool later() const { return later_; }
   /// Says whether the other side has proved that it is the store.
   [[nodiscard]] bool proved() const { return sealer_.has_value(); }
 
-  /// Sends a request (its id is filled in); only when open() and no other is in flight.
+  /// Sends a request, and sets its id. Call it only if open() and no request is in flight.
   void begin(Request request, uint64_t deadline_ns);
   [[nodiscard]] bool in_flight() const { return in_flight_; }
   [[nodiscard]] std::optional<Reply> take_reply() { return std::exchange(reply_, std::nullopt); }
 
   [[nodiscard]] uint64_t deadline_ns() const { return in_flight_ ? deadline_ns_ : no_deadline; }
   void on_time(uint64_t now_ns);
-  /// A call about `key` waits for the request in flight, if there is one: its deadline counts, and errors name `key`.
+  /// Records that a call about `key` waits for the end of the request in flight, if there is one. From now on the
+  /// deadline of that call counts, and errors name `key`.
   void wait_behind(const std::string &key, uint64_t deadline_ns);
   /// Ends the request in flight as if its deadline had passed.
   void expire(uint64_t now_ns);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Keys, values, gathers, groups and waiting requests.
+// This file implements keys, values, gathers, groups and waiting requests.
 #include "src/bootstrap/store/core.h"
 
 #include <algorithm>
@@ -9,7 +9,7 @@
 namespace rondo {
 namespace {
 
-constexpr size_t part_price_bytes = 64;  // what a part costs beside its value
+constexpr size_t part_price_bytes = 64;  // the price of a part besides its value
 constexpr size_t listed_rank_count_max = 16;
 
 size_t gather_price_bytes(uint32_t count) { return count / 8 + 1; }
@@ -120,7 +120,7 @@ void StoreCore::fail_all(Error error, std::vector<Delivery> &out) {
   report_failures(out);
 }
 
-/// A client that waits gets the failure as its reply, every other one as a notice.
+/// Reports the failures of groups. A waiting client gets the failure as its reply, other clients get it as a notice.
 void StoreCore::report_failures(std::vector<Delivery> &out) {
   for (const uint64_t client : groups_.take_told()) {
     const Error &error = *groups_.failure_of(client);
@@ -147,7 +147,7 @@ void StoreCore::stop_waiting(uint64_t client) {
   waiting_.erase(found);
 }
 
-/// Once its ranks have left a group, no client asks for its keys.
+/// Frees the keys of groups whose ranks have all left, because no client asks for them any more.
 void StoreCore::drop_vacated_keys() {
   for (const uint64_t number : groups_.take_vacated()) {
     const auto found = keys_.find(number);
@@ -288,7 +288,7 @@ void StoreCore::gather(uint64_t client, Request &request, std::vector<Delivery> 
   for (const uint64_t waiting : take_waiting(keys_of(client), request.key)) {
     const Request wanted = std::move(waiting_.at(waiting));
     waiting_.erase(waiting);
-    if (wanted.kind == Request::Kind::get) {  // waited for a value since before there was a gather
+    if (wanted.kind == Request::Kind::get) {  // it has waited for a value since before the gather began
       out.push_back(
           {waiting, failure(wanted.id, mismatch("key " + in_quotes(wanted.key) + " is a gather, not a value"))});
     } else {
@@ -307,7 +307,7 @@ void StoreCore::collect(uint64_t client, const Request &request, std::vector<Del
 
 void StoreCore::cancel(uint64_t client, const Request &request, std::vector<Delivery> &out) {
   const auto found = waiting_.find(client);
-  if (found == waiting_.end() || found->second.id != request.id) return;  // the reply and the cancel crossed
+  if (found == waiting_.end() || found->second.id != request.id) return;  // the cancel crossed the reply
   const Request wanted = found->second;
   stop_waiting(client);
   out.push_back({client, failure(wanted.id, what_is_missing(client, wanted))});
@@ -345,7 +345,7 @@ std::vector<uint64_t> StoreCore::take_waiting(Keys &keys, const std::string &key
 
 Reply StoreCore::page(Entry &entry, uint64_t id, uint32_t rank, uint32_t first) {
   Gather &gather = entry.gather;
-  if (gather.over)  // a rank that came twice with equal values: the first was the last to be served
+  if (gather.over)  // a rank entered twice with equal values, and was served once
     return failure(id, mismatch("the gather is over: rank " + std::to_string(rank) + " came to it twice"));
   std::vector<ByteView> parts;
   parts.reserve(gather.count);

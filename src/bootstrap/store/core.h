@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// The store itself: keys, values, gathers, groups and the requests that wait. It takes requests and gives replies. It
-// has no I/O and no clock: a client whose deadline has passed sends a cancel, and a client that is gone is forgotten.
+// This file declares the store itself: keys, values, gathers, groups and waiting requests. It takes requests and
+// returns replies. It has no I/O and no clock: a client whose deadline has passed sends a cancel, and a client that is
+// gone is forgotten.
 //
-// A key is a value or a gather, for good. A gather has three states. It is open while parts arrive. It is complete once
-// it has all parts; each rank then gets them in pages. It is over once each rank has had the last page: the parts are
-// freed, and the key stays taken.
+// A key is either a value or a gather, for good. A gather is open while parts arrive, and complete once it has all
+// parts. Each rank then gets them in pages. Once each rank has had the last page, the gather is over: the parts are
+// freed, but the key stays used.
 //
-// Each group has keys of its own, which go when its ranks have left it (StoreGroups). So the store holds only what
-// present groups need. Clients without a group share one more set, which stays.
+// Each group has its own keys, which are freed when its ranks have left it (StoreGroups). So the store holds only what
+// present groups need. Clients without a group share another set of keys, which stays.
 #pragma once
 
 #include <map>
@@ -23,7 +24,7 @@ struct StoreLimits {
   size_t total_bytes = 64u << 20;  ///< values, and a fixed price for each part of a gather
 };
 
-/// A reply for a client; clients are numbered by the caller.
+/// A reply for a client. The caller numbers the clients.
 struct Delivery {
   uint64_t client = 0;
   Reply reply;
@@ -34,21 +35,23 @@ class StoreCore {
   explicit StoreCore(const StoreLimits &limits = {}, GroupNames names = GroupNames::once)
       : limits_(limits), groups_(names) {}
 
-  /// Appends the replies that follow to `out`: none yet, a reply for this client, or replies for all clients that
-  /// waited. The caller ensures that a client has one request at a time.
+  /// Handles a request, and appends the replies that follow to `out`. There may be none yet, a reply for this client,
+  /// or replies for all waiting clients. The caller ensures that a client has one request at a time.
   void handle(uint64_t client, Request request, std::vector<Delivery> &out);
 
-  /// The client is gone; nothing is delivered to it any more. What it put stays. The rank that it was is gone too.
+  /// Forgets a client that is gone. Nothing is delivered to it any more, and its rank counts as gone, too. What it put
+  /// stays.
   void forget(uint64_t client, std::vector<Delivery> &out);
 
-  /// The process of `rank` runs this store. Its clients learn that, so that they can name it when the store ends.
+  /// Records that the process of `rank` runs this store. Its clients are informed, so that they can name that process
+  /// if the store ends.
   void hosted_by(uint32_t rank, std::vector<Delivery> &out);
 
   /// Passes the call on to StoreGroups.
   void rank_ended(uint32_t rank, std::vector<Delivery> &out);
   void fail_all(Error error, std::vector<Delivery> &out);
 
-  /// The store ends: every request that waits is answered with RONDO_ERROR_REMOTE and what it waited for.
+  /// Ends the store. Every waiting request is answered with RONDO_ERROR_REMOTE, and with what it waited for.
   void end(std::vector<Delivery> &out);
 
   [[nodiscard]] bool expects_ranks() const { return groups_.expects_ranks(); }  ///< as StoreGroups says
@@ -63,7 +66,7 @@ class StoreCore {
   struct Gather {
     uint32_t count = 0;
     std::map<uint32_t, Bytes> parts;
-    std::vector<bool> served;  ///< by rank, once the last page was given
+    std::vector<bool> served;  ///< by rank: the last page was sent
     uint32_t served_count = 0;
     bool over = false;
   };
@@ -105,7 +108,7 @@ class StoreCore {
   StoreGroups groups_;
   std::optional<uint32_t> host_rank_;
   size_t key_count_ = 0;
-  std::unordered_map<uint64_t, Keys> keys_;        ///< by the number of the group
+  std::unordered_map<uint64_t, Keys> keys_;        ///< by group number
   std::unordered_map<uint64_t, Request> waiting_;  ///< by client
 };
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A store that hands every call on to another one. Derived classes watch some of the calls, add to them or delay them.
+// This store passes every call on to another store. Derived classes watch, extend or delay some of the calls.
 #pragma once
 
 #include <functional>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Groups of ranks, and how each of them fails.
+// This file implements groups of ranks, and how each of them fails.
 #include "src/bootstrap/store/groups.h"
 
 #include <algorithm>
@@ -34,7 +34,7 @@ void StoreGroups::fail(Group &group, Error error) {
   for (const auto &[rank, client] : group.present) told_.push_back(client);
 }
 
-/// Status RONDO_OK: the rank may enter.
+/// Returns why the rank may not enter, or RONDO_OK if it may.
 Error StoreGroups::why_not(const Group &group, uint32_t rank, uint32_t count) const {
   if (group.failure) return *group.failure;
   if (failure_of_all_) return *failure_of_all_;
@@ -50,7 +50,7 @@ Error StoreGroups::why_not(const Group &group, uint32_t rank, uint32_t count) co
   return {RONDO_OK, ""};
 }
 
-/// The group that the member means has ended, or at least the rank has left it after all had come.
+/// Says whether the group that the member names has ended, or at least the rank has left it after all had entered.
 bool StoreGroups::is_done(const Membership &member) const {
   if (names_ == GroupNames::once) return false;
   const auto found = groups_.find(member.group);
@@ -104,8 +104,9 @@ Result<StoreGroups::Entry> StoreGroups::enter(uint64_t client, const Membership 
   return Entry{};
 }
 
-/// The lower bound rises, so that what is remembered of ended groups does not grow with their number. It passes over a
-/// generation that has not ended, for instance one that failed elsewhere, once many later ones have ended.
+/// Records that a generation has ended. It raises the lower bound, so that the memory for ended groups stays small.
+/// Once many later generations have ended, the bound passes over one that has not, for instance because it failed
+/// elsewhere.
 void StoreGroups::note_done(uint32_t generation) {
   if (generation >= done_count_) done_.insert(generation);
   if (done_.size() > out_of_order_max) done_count_ = *done_.begin();
@@ -131,7 +132,7 @@ void StoreGroups::leave(uint64_t client, const Error &outcome) {
   if (outcome.status == RONDO_OK) {
     group->over = !group->failure;
   } else {
-    group->present.erase(rank);  // it knows
+    group->present.erase(rank);  // it knows of the failure
     Error error = outcome;
     error.message = "rank " + std::to_string(rank) + " failed: " + outcome.message;
     if (error.peer < 0) error.peer = static_cast<int32_t>(rank);
@@ -173,7 +174,7 @@ Error StoreGroups::meet_rival(const Membership &rival) {
   } else if (found != groups_.end() || is_done(rival)) {
     mixed_up_ = rival_;
   } else if (last_number_ == 0) {
-    failure_of_all_ = rival_;  // the process that runs this store has yet to enter its first group
+    failure_of_all_ = rival_;  // the process that runs this store has not entered its first group yet
   }
   return *rival_;
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// All connections of a store server, without its sockets.
+// This file implements all connections of a store server, without sockets.
 #include "src/bootstrap/store/hub.h"
 
 #include <algorithm>
@@ -27,7 +27,7 @@ void StoreHub::evict(uint64_t stranger, uint64_t now_ns) {
   remove(stranger, now_ns);
 }
 
-/// After what `session` has received: silent, greeted or neither.
+/// Sorts a connection by what `session` has received: into silent, greeted or neither.
 void StoreHub::sort(uint64_t connection, const StoreSession &session, uint64_t now_ns) {
   if (session.authenticated()) {
     silent_.erase(connection);

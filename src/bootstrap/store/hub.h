@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// The whole server except for its sockets: the sessions of all connections over one StoreCore, and which clients may
-// come in. It takes bytes, events and the time, and gives bytes, connections to close and a deadline. No I/O.
+// This file declares the whole server except its sockets: the sessions of all connections with one StoreCore, and which
+// clients are accepted. It takes bytes, events and the time. It returns bytes, connections to close and a deadline. It
+// has no I/O.
 //
-// Every connection is accepted at once, so that none waits in the listener's queue. When places run short, connections
-// that have not proved themselves give way: first the silent ones, then those that have said hello, the oldest first. A
-// member says hello as it connects, so silent strangers never push one out, however many they are. Strangers that say
-// hello push a member out only if that many arrive between its hello and its proof; a member that is cut connects
-// again.
+// Every connection is accepted at once, so none waits in the listener's queue. If there are too many, connections that
+// have not proved themselves are cut: first those that sent nothing, then those that sent a hello, the oldest first. A
+// member sends its hello as it connects, so silent strangers never displace a member, however many they are. Strangers
+// that send a hello displace a member only if they fill all places before its proof arrives. A member that is cut
+// connects again.
 #pragma once
 
 #include <memory>
@@ -19,8 +20,8 @@ namespace rondo {
 
 struct HubLimits {
   size_t member_count = 4'096;   ///< connections that have proved themselves
-  size_t silent_count = 256;     ///< that have yet to say hello
-  size_t greeted_count = 512;    ///< that have said hello, and have yet to prove themselves
+  size_t silent_count = 256;     ///< connections that have not sent a hello
+  size_t greeted_count = 512;    ///< connections that have sent a hello, but no proof
   StoreLimits store;
 };
 
@@ -29,16 +30,17 @@ class StoreHub {
   explicit StoreHub(const Secret &secret, const HubLimits &limits = {}, GroupNames names = GroupNames::once)
       : secret_(secret), limits_(limits), core_(limits.store, names) {}
 
-  /// Says whether a connection may be taken in now. If not, ask again after an event.
+  /// Says whether a connection may be accepted now. If not, call it again after an event.
   [[nodiscard]] bool can_accept() const { return sessions_.size() - stranger_count() < limits_.member_count; }
 
-  /// Takes a new connection in; call it only after can_accept(). Returns its number, never 0 and never used again.
+  /// Accepts a new connection; call it only after can_accept(). Returns its number, which is never 0 and never used
+  /// again.
   [[nodiscard]] uint64_t accept(const wire::Challenge &challenge, uint64_t now_ns);
 
   void receive(uint64_t connection, ByteView bytes, uint64_t now_ns);
-  void closed(uint64_t connection, uint64_t now_ns);  ///< by the other side, or its socket failed
+  void closed(uint64_t connection, uint64_t now_ns);  ///< the other side closed it, or its socket failed
 
-  /// Cuts a stranger because descriptors run short; see take_cut(). Returns false if there is none.
+  /// Cuts a stranger because descriptors run short; take_cut() returns it. Returns false if there is none.
   bool make_room(uint64_t now_ns);
 
   void hosted_by(uint32_t rank, uint64_t now_ns);   ///< StoreCore::hosted_by()
@@ -46,7 +48,8 @@ class StoreHub {
   void fail_all(const Error &error, uint64_t now_ns);  ///< StoreCore::fail_all()
   [[nodiscard]] std::optional<Error> take_mixed_up() { return core_.take_mixed_up(); }
 
-  /// Ends the server. Clients that wait learn that, and what was missing. Send the output that is left, then close.
+  /// Ends the server. Waiting clients learn that, and what was missing. After this, send the remaining output, and
+  /// close.
   void end(uint64_t now_ns);
 
   [[nodiscard]] ByteView output(uint64_t connection) const;
@@ -62,7 +65,7 @@ class StoreHub {
     bool other_secret = false;  ///< its proof was wrong
   };
   [[nodiscard]] std::vector<Cut> take_cut() { return std::exchange(cut_, {}); }  ///< to be closed by the caller
-  /// Connections that may have got new output.
+  /// Returns the connections that may have new output.
   [[nodiscard]] std::vector<uint64_t> take_ready() { return std::exchange(ready_, {}); }
 
   [[nodiscard]] size_t connection_count() const { return sessions_.size(); }
@@ -82,7 +85,7 @@ class StoreHub {
   HubLimits limits_;
   StoreCore core_;
   std::unordered_map<uint64_t, std::unique_ptr<StoreSession>> sessions_;
-  std::set<uint64_t> silent_;   ///< numbers rise, so the first is the oldest
+  std::set<uint64_t> silent_;   ///< numbers increase, so the first is the oldest
   std::set<uint64_t> greeted_;
   std::vector<Cut> cut_;
   std::vector<uint64_t> ready_;

@@ -22,7 +22,7 @@ Result<StoreListener> listen_for_store(const Endpoint &endpoint, int *listen_err
   }
   const int on = 1;
   ::setsockopt(socket.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
-  if (address.storage.ss_family == AF_INET6) {  // the wildcard "::" takes IPv4 too
+  if (address.storage.ss_family == AF_INET6) {  // so that "::" covers IPv4, too
     const int off = 0;
     ::setsockopt(socket.get(), IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off);
   }

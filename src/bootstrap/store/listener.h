@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The socket of a store server that is not served yet: clients may connect, and wait in its queue.
+// This file declares the listening socket of a store server before it serves. Clients may connect, and wait in its
+// queue.
 #pragma once
 
 #include "src/base/unique_handle.h"
@@ -12,8 +13,8 @@ struct StoreListener {
   Endpoint endpoint;
 };
 
-/// Listens on `address` (port 0: any free one). @param listen_errno  null, or set to the error number with which the
-/// system refused the address, 0 if it did not.
+/// Listens on `address`; port 0 means any free port.
+/// @param listen_errno  null, or set to the errno with which the system refused the address, and otherwise to 0
 [[nodiscard]] Result<StoreListener> listen_for_store(const Endpoint &address, int *listen_errno = nullptr);
 
 /// Serves the clients of a listener.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A StoreCore behind a mutex.
+// This file implements a StoreCore that a mutex protects.
 #include "src/bootstrap/store/local.h"
 
 #include <algorithm>
@@ -14,12 +14,12 @@
 namespace rondo {
 namespace {
 
-constexpr uint64_t wait_max_ns = 3'600'000'000'000;  // the wait then begins again; keeps far deadlines in range
+constexpr uint64_t wait_max_ns = 3'600'000'000'000;  // then the wait begins again; this keeps far deadlines in range
 
 struct Shared {
   std::mutex mutex;
   std::condition_variable changed;
-  StoreCore core;                                 // this and below: under the mutex
+  StoreCore core;                                 // the mutex guards this and the following members
   std::unordered_map<uint64_t, Reply> replies;  // by client, until fetched
 };
 
@@ -39,7 +39,7 @@ class LocalStore final : public RequestStore {
     cancel.id = request.id;
     std::unique_lock lock(shared_->mutex);
     handle(std::move(request));
-    while (!shared_->replies.contains(client_)) {  // ends: a cancel is answered at once
+    while (!shared_->replies.contains(client_)) {  // ends: the core answers a cancel at once
       const uint64_t now = now_ns();
       if (now >= deadline_ns) {
         handle(cancel);

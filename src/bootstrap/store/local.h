@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// A store for ranks that are all in this process: the same core without sockets.
+// This file makes a store for ranks that are all in this process. It has the same core, without sockets.
 #pragma once
 
 #include "src/bootstrap/store/store.h"
 
 namespace rondo {
 
-/// `count` clients of one store, each for a thread of its own. The store lives as long as any of them.
+/// Returns `count` clients of one store, each for its own thread. The store lives as long as any of them.
 [[nodiscard]] std::vector<std::unique_ptr<Store>> make_local_stores(uint32_t count);
 
 }  // namespace rondo

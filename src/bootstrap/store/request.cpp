@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Store's calls as requests and replies.
+// This file turns the calls of a Store into requests and replies.
 #include "src/bootstrap/store/request.h"
 
 #include <algorithm>
@@ -61,7 +61,7 @@ Result<std::vector<Bytes>> RequestStore::gather(std::string_view key, uint32_t r
     return invalid_argument("gather: rank " + std::to_string(rank) + " of " + std::to_string(count) +
                             "; allowed are 0 to count - 1 of at most " + std::to_string(gather_count_max));
   std::vector<Bytes> parts;
-  while (parts.size() < count) {  // ends: a page that brings nothing is an error
+  while (parts.size() < count) {  // ends: a page without parts is an error
     Request request;
     request.kind = parts.empty() ? Request::Kind::gather : Request::Kind::collect;
     request.key = key;
@@ -82,7 +82,7 @@ void RequestStore::leave(const Result<void> &outcome) {
   request.kind = Request::Kind::leave;
   request.error = outcome.ok() ? Error{RONDO_OK, ""} : outcome.error();
   if (outcome.ok()) return post(std::move(request));
-  (void)carry(std::move(request), now_ns() + farewell_ns);  // so that it has arrived before the connection is closed
+  (void)carry(std::move(request), now_ns() + farewell_ns);  // waits, so that it arrives before the connection is closed
 }
 
 Result<Reply> RequestStore::exchange(Request request, Reply::Kind wanted, uint64_t deadline_ns) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Store's calls as requests and replies; the class derived from this one carries them.
+// This file turns the calls of a Store into requests and replies. A derived class transports them.
 #pragma once
 
 #include "src/bootstrap/messages.h"
@@ -16,16 +16,16 @@ class RequestStore : public Store {
   void leave(const Result<void> &outcome) final;
 
  protected:
-  static constexpr uint64_t farewell_ns = 1'000'000'000;  ///< for the news of a failure, and for what is under way
+  static constexpr uint64_t farewell_ns = 1'000'000'000;  ///< for the report of a failure, and what is in flight
 
  private:
-  /// Sends a request whose reply nobody waits for; the last one.
+  /// Sends the last request, for whose reply nobody waits.
   virtual void post(Request request) = 0;
-  /// Carries a request within the bounds to the store and returns its reply, which may be a failure. An error means
-  /// that there is no reply.
+  /// Sends a request that is within the bounds, and returns its reply. The reply may be a failure; an error means that
+  /// there is no reply.
   [[nodiscard]] virtual Result<Reply> carry(Request request, uint64_t deadline_ns) = 0;
-  /// Returns the reply if it has arrived. Otherwise sends the request unless that was done. Does not wait. A reply to
-  /// another request is dropped.
+  /// Returns the reply if it has arrived. Otherwise sends the request, unless it was sent already. Does not wait. A
+  /// reply to another request is dropped.
   [[nodiscard]] virtual Result<std::optional<Reply>> ask(Request request) = 0;
 
   [[nodiscard]] Result<Reply> exchange(Request request, Reply::Kind wanted, uint64_t deadline_ns);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The thin shell of the store server: sockets, epoll and one thread around a StoreHub, which decides everything.
+// This file implements the store server's sockets, epoll and thread. The StoreHub inside makes all decisions.
 #include <fcntl.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -27,15 +27,15 @@ namespace {
 
 constexpr uint64_t listener_tag = 0;  // connections are numbered from 1
 constexpr uint64_t bell_tag = ~uint64_t{0};
-constexpr uint64_t accept_pause_ns = 100'000'000;   // after descriptors ran out, with no stranger to give one back
+constexpr uint64_t accept_pause_ns = 100'000'000;   // after descriptors ran out and no stranger held one
 constexpr uint64_t drought_max_ns = 1'000'000'000;  // without a free descriptor; then the ranks get an error
-// When the server ends: for replies that are still to be sent, and for ranks that have yet to hear of a failed group.
+// At its end, the server waits this long for unsent replies, and for ranks that must still learn of a failed group.
 constexpr uint64_t farewell_ns = 1'000'000'000;
 constexpr size_t read_bytes = 64u << 10;
 constexpr int accepts_per_round = 64;
-constexpr int reserve_min = 16;  // descriptors that strangers leave to the process, where it has few
+constexpr int reserve_min = 16;  // descriptors that strangers leave to the process, if it has few
 constexpr int reserve_max = 256;
-constexpr size_t strangers_min = 4;  // are let in however few descriptors are free: a member may be among them
+constexpr size_t strangers_min = 4;  // accepted even if few descriptors are free, because one may be a member
 
 /// Returns how many descriptors this process may have.
 int descriptor_limit() {
@@ -44,7 +44,7 @@ int descriptor_limit() {
   return static_cast<int>(std::min<rlim_t>(limit.rlim_cur, 1 << 20));
 }
 
-/// Strangers may hold a quarter of all descriptors, half of that in silence.
+/// Returns the limits. Strangers may hold a quarter of all descriptors, and half of that without sending anything.
 HubLimits limits_for(int descriptors) {
   HubLimits limits;
   const auto share = static_cast<size_t>(std::max(descriptors / 8, 4));
@@ -53,13 +53,14 @@ HubLimits limits_for(int descriptors) {
   return limits;
 }
 
-/// Closes without the usual waiting state, because a flood of strangers would leave thousands of connections in it.
+/// Closes a connection without the usual waiting state. Otherwise a flood of strangers would leave thousands of
+/// connections in it.
 void drop(int socket) {
   const linger at_once{1, 0};
   ::setsockopt(socket, SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once);
 }
 
-/// The death of a member's host is noticed within half a minute.
+/// Makes the kernel notice the death of a member's host within half a minute.
 void keep_alive(int socket) {
   const int on = 1, idle_s = 10, interval_s = 5, count = 4;
   ::setsockopt(socket, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
@@ -122,7 +123,7 @@ class Server final : public StoreServer {
     bool member = false;
   };
 
-  /// Has the thread do `what` soon.
+  /// Makes the thread run `what` soon.
   void post(std::function<void()> what) {
     {
       const std::lock_guard lock(posted_mutex_);
@@ -177,7 +178,7 @@ class Server final : public StoreServer {
     connections_.clear();
   }
 
-  /// Waits until the next deadline. The listener is watched only while a connection can be accepted.
+  /// Returns the time until the next deadline. The listener is watched only while a connection can be accepted.
   int timeout_ms() {
     const uint64_t now = now_ns();
     uint64_t next_ns = std::min(hub_.next_deadline_ns(), stop_at_ns_);
@@ -201,7 +202,7 @@ class Server final : public StoreServer {
         if (errno == EAGAIN || errno == EWOULDBLOCK) return;
         const int why = errno;
         if (why == EINTR || why == ECONNABORTED) continue;
-        if (!somebody_waits()) return;  // for want of a descriptor accept() fails even then
+        if (!somebody_waits()) return;  // without a free descriptor, accept() fails even then
         if (ran_out(why) && (make_room() || use_spare(why))) continue;
         accept_again_ns_ = now_ns() + accept_pause_ns;
         return;
@@ -215,7 +216,7 @@ class Server final : public StoreServer {
         continue;
       }
       connections_[number] = Connection{std::move(socket), peer};
-      serve(number);  // a member has said hello already, and is then known from the silent ones
+      serve(number);  // a member has sent its hello already, so it is not silent now
       close_cut();
     }
   }
@@ -232,9 +233,9 @@ class Server final : public StoreServer {
     return made;
   }
 
-  /// Handles the case that no descriptor is free and no stranger has one. If that lasts, it fails all groups and frees
-  /// the spare descriptor. With that descriptor it accepts new clients one by one, and they get the error. Returns
-  /// false before that.
+  /// Handles the case that no descriptor is free and no stranger holds one. If it lasts, fails all groups and frees the
+  /// spare descriptor. With that descriptor it accepts new clients one by one, and sends them the error. Returns false
+  /// before that.
   bool use_spare(int why) {
     const uint64_t now = now_ns();
     if (drought_since_ns_ == no_deadline) {
@@ -293,7 +294,8 @@ class Server final : public StoreServer {
     }
   }
 
-  /// Some of them may be strangers. So it logs one warning, and adds a short note to errors of this process.
+  /// Records that a client has another secret. Such clients may be strangers. So it logs one warning, and adds a short
+  /// note to errors of this process.
   void note_other_secret(const std::string &peer) {
     {
       const std::lock_guard lock(posted_mutex_);
@@ -328,11 +330,11 @@ class Server final : public StoreServer {
   FileDescriptor bell_;
   FileDescriptor spare_;
   std::mutex posted_mutex_;
-  std::vector<std::function<void()>> posted_;  // this and the next two: under the mutex
+  std::vector<std::function<void()>> posted_;  // the mutex guards this and the next two members
   uint64_t turned_away_count_ = 0;
   std::string last_turned_away_;
   int descriptor_limit_;
-  StoreHub hub_;  // this and all below belong to the thread once it runs
+  StoreHub hub_;  // only the thread uses this and the following members, once it runs
   std::unordered_map<uint64_t, Connection> connections_;
   std::array<std::byte, read_bytes> buffer_;
   std::function<void(const Error &)> report_rival_;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The server's side of one connection.
+// This file implements the server's side of one connection.
 #include "src/bootstrap/store/session.h"
 
 #include <algorithm>
@@ -18,7 +18,7 @@ void StoreSession::cut(const char *reason) {
 }
 
 void StoreSession::receive(ByteView bytes, uint64_t now_ns, std::vector<Request> &requests) {
-  on_time(now_ns);  // bytes that come after the deadline do not rescue the connection
+  on_time(now_ns);  // bytes after the deadline do not save the connection
   if (state_ == State::hello) take_hello(bytes, now_ns);
   if (state_ == State::proof) take_proof(bytes);
   if (state_ == State::open) take_frames(bytes, now_ns, requests);
@@ -40,12 +40,12 @@ void StoreSession::take_hello(ByteView &bytes, uint64_t now_ns) {
   if (input_.size() < wire::client_hello_bytes) return;
   std::ranges::copy(ByteView(input_).subspan(wire::magic_bytes), client_challenge_.begin());
   input_.clear();
-  Bytes hello;  // to another version too: its client then knows why
+  Bytes hello;  // also to another version, whose client then knows the reason
   append_bytes(hello, wire::magic_of(Role::server));
   append_bytes(hello, challenge_);
   append_bytes(hello, wire::prove(*secret_, Role::server, client_challenge_, challenge_));
   queue_output(hello, now_ns);
-  state_ = State::proof;  // one of another version will not send a right proof, or hangs up
+  state_ = State::proof;  // a client of another version closes, or sends a wrong proof
 }
 
 void StoreSession::take_proof(ByteView &bytes) {
@@ -67,7 +67,7 @@ void StoreSession::take_frames(ByteView bytes, uint64_t now_ns, std::vector<Requ
   const bool whole_before = input_.empty();
   append_bytes(input_, bytes);
   size_t taken_bytes = 0;
-  while (state_ == State::open) {  // ends: a frame takes at least its header, or bytes are missing
+  while (state_ == State::open) {  // ends: each frame takes at least a header, or bytes are missing
     const Opened opened = opener_->open(ByteView(input_).subspan(taken_bytes));
     if (opened.state == Opened::State::need_more) break;
     if (opened.state == Opened::State::forged) return cut("a frame is not authentic");
@@ -89,7 +89,7 @@ void StoreSession::take_request(ByteView body, std::vector<Request> &requests) {
   if (request->kind == Request::Kind::cancel) {
     if (request->id != last_id_ || last_id_ == 0 || cancelled_) return cut("a cancel without a request");
     cancelled_ = true;
-    if (!busy_) return;  // crossed the reply
+    if (!busy_) return;  // the cancel crossed the reply
   } else {
     if (busy_ || request->id != last_id_ + 1) return cut("a request out of turn");
     last_id_ = request->id;

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// The server's side of one connection. It takes bytes and the time, and gives requests, bytes and a deadline. No I/O.
+// This class is the server's side of one connection, without I/O. It takes bytes and the time, and returns requests,
+// bytes and a deadline.
 //
 // State      hello --40 good bytes / server hello sent--> proof --right proof--> open;  any of them --> cut.
-// Cut        by the first byte that cannot belong to a hello, a wrong proof or tag, a malformed message, a request
-//            while another one waits, or a deadline. The handshake has 5 s from the start, and a begun frame has 30 s.
-//            Output that the client does not take has 30 s. A cut session says nothing more and takes no bytes.
+// Cut        A session is cut at the first byte that cannot belong to a hello, at a wrong proof or tag, at a malformed
+//            message, at a request while another one waits, or at a deadline. The handshake has 5 s from the start. A
+//            frame that has begun has 30 s, and so has output that the client does not take. A cut session sends
+//            nothing more and takes no bytes.
 #pragma once
 
 #include "src/bootstrap/messages.h"
@@ -17,27 +19,27 @@ inline constexpr uint64_t stall_timeout_ns = 30'000'000'000;
 
 class StoreSession {
  public:
-  /// `secret` must outlive the session; `challenge` is fresh and random.
+  /// Begins a session. `secret` must outlive it; `challenge` is new and random.
   StoreSession(const Secret &secret, const wire::Challenge &challenge, uint64_t now_ns);
 
-  /// Takes what the client sent, and appends the requests in it to `requests`. reply() must answer each of them except
-  /// a cancel. A cancel is answered by the reply of the request that it ends, or not at all.
+  /// Takes bytes of the client, and appends the requests in them to `requests`. reply() must answer each of them except
+  /// a cancel. A cancel is answered by the reply to the request that it ends, or not at all.
   void receive(ByteView bytes, uint64_t now_ns, std::vector<Request> &requests);
-  void reply(const Reply &reply, uint64_t now_ns);  ///< or a notice, at any time
+  void reply(const Reply &reply, uint64_t now_ns);  ///< also sends a notice, at any time
 
-  /// Returns the bytes to send; sent() takes the first of them off it.
+  /// Returns the bytes to send. sent() removes the first of them.
   [[nodiscard]] ByteView output() const { return ByteView(output_).subspan(sent_bytes_); }
   void sent(size_t bytes, uint64_t now_ns);
 
-  /// When on_time() has something to do, or no_deadline.
+  /// Returns when on_time() must be called, or no_deadline.
   [[nodiscard]] uint64_t deadline_ns() const;
   void on_time(uint64_t now_ns);
 
-  [[nodiscard]] bool greeted() const { return state_ == State::proof; }  ///< it said hello, and has yet to prove itself
+  [[nodiscard]] bool greeted() const { return state_ == State::proof; }  ///< it has sent a hello, but no proof
   [[nodiscard]] bool authenticated() const { return state_ == State::open; }
   [[nodiscard]] bool cut() const { return state_ == State::cut; }
-  [[nodiscard]] bool other_secret() const { return other_secret_; }  ///< that is why it was cut
-  [[nodiscard]] const char *cut_reason() const { return cut_reason_; }  ///< for the log; "" while not cut
+  [[nodiscard]] bool other_secret() const { return other_secret_; }  ///< it was cut for this reason
+  [[nodiscard]] const char *cut_reason() const { return cut_reason_; }  ///< for the log; "" if it was not cut
   [[nodiscard]] size_t buffered_bytes() const { return input_.size(); }
 
  private:
@@ -65,7 +67,7 @@ class StoreSession {
   uint64_t output_deadline_ns_ = no_deadline;
   uint64_t last_id_ = 0;
   bool busy_ = false;       ///< request last_id_ is not answered yet
-  bool cancelled_ = false;  ///< its one cancel came
+  bool cancelled_ = false;  ///< a cancel of it has arrived
   bool other_secret_ = false;
 };
 

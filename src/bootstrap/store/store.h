@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A store: how ranks find each other before there is a communicator. Keys and values are bytes; a value is put once.
+// This file declares a store, by which ranks find each other before there is a communicator. Keys and values are bytes.
+// A value is put once.
 #pragma once
 
 #include <array>
@@ -33,27 +34,26 @@ struct Endpoint {
   bool operator==(const Endpoint &) const = default;
 };
 
-/// A secret that both ends of every store connection must know. Never logged, never on a command line.
+/// A secret that both ends of every store connection must know. It is never logged, and never on a command line.
 struct Secret {
   std::array<std::byte, 32> bytes{};
 
   bool operator==(const Secret &) const = default;
 };
 
-/// A client's connection. One call at a time. Deadlines are CLOCK_MONOTONIC nanoseconds (now_ns()).
+/// The connection of a client. It takes one call at a time. Deadlines are CLOCK_MONOTONIC nanoseconds (now_ns()).
 class Store {
  public:
   virtual ~Store() = default;
 
-  /// Puts `value` under `key`. Putting an equal value again is allowed, another one is RONDO_ERROR_MISMATCH.
+  /// Puts `value` under `key`. An equal value may be put again; another value returns RONDO_ERROR_MISMATCH.
   virtual Result<void> put(std::string_view key, std::span<const std::byte> value, uint64_t deadline_ns) = 0;
 
   /// Waits until `key` was put and returns its value. RONDO_ERROR_TIMEOUT names the key.
   virtual Result<Bytes> get(std::string_view key, uint64_t deadline_ns) = 0;
 
-  /// Returns the value of `key`, if it is known here by now that it was put. Does not wait: a call asks the store, at
-  /// most twice a second, and a later call has the answer. One key at a time: asking about another one drops the
-  /// answer.
+  /// Returns the value of `key`, if this client knows by now that it was put. It does not wait: a call asks the store,
+  /// at most twice a second, and a later call returns the answer. Asking about another key drops the answer.
   virtual Result<std::optional<Bytes>> try_get(std::string_view key) = 0;
 
   /// All-gather: puts `value` as rank's part of `key`, waits for all `count` parts and returns them in rank order.
@@ -61,30 +61,31 @@ class Store {
   virtual Result<std::vector<Bytes>> gather(std::string_view key, uint32_t rank, uint32_t count,
                                             std::span<const std::byte> value, uint64_t deadline_ns) = 0;
 
-  /// Returns what is known here by now of the client's group: its failure, or that the store is gone. Does not wait.
+  /// Returns an error if this client knows by now that its group has failed, or that the store is gone. It does not
+  /// wait.
   [[nodiscard]] virtual Result<void> check() { return {}; }
 
-  /// Returns this host's numeric address of the interface by which the store is reached; empty if it is reached without
-  /// one.
+  /// Returns the numeric address of this host's interface to the store. It is empty if the store is reached without an
+  /// interface.
   [[nodiscard]] virtual std::string own_address() const { return {}; }
 
-  /// Returns whether the store runs on this host, so that own_address() says nothing about the route to other hosts.
+  /// Says whether the store runs on this host. Then own_address() says nothing about the route to other hosts.
   [[nodiscard]] virtual bool is_on_this_host() const { return false; }
 
-  /// Says whether check() fails because the store is gone, and nothing had been reported of the group before.
+  /// Says whether check() fails because the store is gone, and no failure of the group was reported before.
   [[nodiscard]] virtual bool gone() const { return false; }
 
-  /// Sets the work that the calling thread does about every millisecond while a call of this store waits; none if
-  /// empty. The work must not call the store or wait. A store whose calls do not wait needs none. Returns the previous
-  /// work.
+  /// Sets work that the calling thread does about every millisecond while a call of this store waits; an empty function
+  /// means no work. The work must not call the store, and must not wait. A store whose calls do not wait ignores it.
+  /// Returns the previous work.
   virtual std::function<void()> set_idle_work(std::function<void()>) { return {}; }
 
-  /// Says the goodbye of a client that entered a group: it needs the group no more, or it has failed. Without a
-  /// goodbye, the end of the client is the death of its rank.
+  /// Says goodbye for a client that entered a group: it needs the group no more, or it has failed. If a client ends
+  /// without a goodbye, its rank counts as dead.
   virtual void leave(const Result<void> &) {}
 };
 
-/// While this object exists, a call of `store` that waits runs `work` meanwhile. Its end restores what ran before.
+/// While this object exists, a waiting call of `store` runs `work`. The destructor restores the previous work.
 class IdleWork {
  public:
   IdleWork(Store &store, std::function<void()> work)
@@ -100,13 +101,13 @@ class IdleWork {
   std::function<void()> before_;
 };
 
-/// Watches what the store knows of the group during a wait for other ranks that does not use the store.
+/// Checks what the store knows about the group, while a rank waits for other ranks without using the store.
 class StoreWatch {
  public:
   explicit StoreWatch(Store &store) : store_(store) {}
 
-  /// Returns why the group will never be complete, if that is known. It may be called often, because it asks only every
-  /// 10 ms.
+  /// Returns why the group can never be complete, if that is known. It may be called often, because it checks only
+  /// every 10 ms.
   [[nodiscard]] Result<void> look() {
     const uint64_t now = now_ns();
     if (now < next_ns_) return {};
@@ -114,15 +115,15 @@ class StoreWatch {
     return store_.check();
   }
 
-  /// After a peer's connection has ended: a rank that gives up closes its connections a moment before the store hears
-  /// why.
+  /// Waits for the reason after a peer's connection has ended. A rank that gives up closes its connections a moment
+  /// before the store learns why.
   [[nodiscard]] Result<void> hear_why() {
     for (const uint64_t until_ns = now_ns() + rumour_ns; now_ns() < until_ns; sleep_for_ns(interval_ns))
       RONDO_TRY(store_.check());
     return {};
   }
 
-  /// Why rank `owner` did not hand over what `error` is about: the store may know more.
+  /// Returns why rank `owner` did not pass on what `error` is about. The store may know more than `error`.
   [[nodiscard]] Error about_owner(Error error, uint32_t owner) {
     if (error.status != RONDO_ERROR_REMOTE && error.status != RONDO_ERROR_TIMEOUT) return error;
     auto known = error.status == RONDO_ERROR_REMOTE ? hear_why() : store_.check();
@@ -138,7 +139,7 @@ class StoreWatch {
   uint64_t next_ns_ = 0;
 };
 
-/// Returns the T of each rank that a gather() has brought, in rank order.
+/// Returns the T of each rank from the result of gather(), in rank order.
 template <class T>
   requires std::is_trivially_copyable_v<T>
 [[nodiscard]] Result<std::vector<T>> structs_of(const std::vector<Bytes> &parts) {
@@ -153,12 +154,12 @@ template <class T>
   return all;
 }
 
-/// The rank and group of a client. The client sends them as soon as it has proved itself.
+/// The rank and group of a client. The client sends them with its proof.
 struct Membership {
   std::string group;  ///< a key; ranks of equal groups meet
   uint32_t rank = 0;
   uint32_t count = 1;
-  uint32_t generation = 0;  ///< number of groups that the job has made before this one
+  uint32_t generation = 0;  ///< number of earlier groups of the job
 };
 
 /// The meaning of a group's name at a store once all ranks of the group have left.
@@ -168,53 +169,56 @@ enum class GroupNames {
   elsewhere  ///< The rank has to try again later: the store is the program's own, and the next program has another.
 };
 
-/// Begins the name of the group that a client enters to say that it would run a store here itself, as rank 0 of that
-/// group. The store refuses it, and reports to the ranks of the group that a second job has the same description.
+/// The prefix of the group's name if a client would run a store here itself, as rank 0 of that group. The store refuses
+/// the client, and reports to the ranks of the group that a second job has the same description.
 inline constexpr std::string_view rival_prefix = "rival of ";
 
-/// The process whose end is also the end of the store.
+/// The process that runs the store. If it ends, the store ends.
 struct StoreHost {
-  int32_t rank = -1;  ///< the rank whose process runs the store; -1 if none does, or it is not known (yet)
+  int32_t rank = -1;  ///< the rank whose process it is; -1 if there is none, or it is unknown
   std::string name = "the process that runs it";
-  bool runs_already = false;  ///< it ran before its address was known, so if nothing listens there, it has ended
-  uint64_t attempts_end_ns = std::numeric_limits<uint64_t>::max();  ///< no attempt to connect begins later
-  std::string secret_source{};  ///< what the secret is from, for the error of a client that has another one
+  bool runs_already = false;  ///< it ran before its address was known; so if nothing listens there, it has ended
+  uint64_t attempts_end_ns = std::numeric_limits<uint64_t>::max();  ///< no attempt to connect begins after this time
+  std::string secret_source{};  ///< where the secret is from, for the error of a client with another one
 };
 
-/// Connects and authenticates both ways, and tries again until the deadline while nobody listens yet. It also tries
-/// again while a busy store turns it away, and while the host of `endpoint`, which may be a name, does not resolve. A
-/// name is looked up again at most once a second; its addresses are tried in turn. Then it enters the group, if one is
-/// given; Store::leave() is due in the end.
-/// RONDO_ERROR_AUTHENTICATION: the other side does not know the secret. RONDO_ERROR_REMOTE: the store is gone.
-/// @param cancel  null, or what ends this call and all waits of the client with RONDO_ERROR_ABORTED; it outlives both.
-/// @param absent  null, or set to whether the call failed because no store with this secret was there.
+/// Connects, and authenticates both ways. Until the deadline it tries again if no process listens, or if a busy store
+/// rejects it. It also tries again if the host of `endpoint` is a name that does not resolve. A name is resolved again
+/// at most once a second, and its addresses are tried in turn. Then it enters the group, if one is given;
+/// Store::leave() must be called at the end. RONDO_ERROR_AUTHENTICATION: the other side does not know the secret.
+/// RONDO_ERROR_REMOTE: the store is gone.
+/// @param cancel  null, or an object that ends this call and all waits of the client with RONDO_ERROR_ABORTED; it
+/// outlives both
+/// @param absent  null, or set to whether the call failed because no store with this secret was found
 [[nodiscard]] Result<std::unique_ptr<Store>> connect_store(const Endpoint &endpoint, const Secret &secret,
                                                            uint64_t deadline_ns,
                                                            const std::optional<Membership> &member = std::nullopt,
                                                            const StoreHost &host = {},
                                                            const Cancel *cancel = nullptr, bool *absent = nullptr);
 
-/// The server, with a thread of its own. It turns bad, slow and silent clients away without disturbing the others.
+/// A server with its own thread. It rejects bad, slow and silent clients without disturbing the others.
 class StoreServer {
  public:
   virtual ~StoreServer() = default;  ///< closes everything and joins the thread
   [[nodiscard]] virtual const Endpoint &endpoint() const = 0;
-  /// The server runs in the process of this rank: its clients will name it when the server ends. Any thread.
+  /// Records that the server runs in the process of this rank. Its clients name the rank if the server ends. Any thread
+  /// may call it.
   virtual void hosted_by(uint32_t rank) = 0;
-  /// Reports that the rank failed before it could report it as a client. The clients receive the error. Any thread may
-  /// call it.
+  /// Reports that the rank failed before it could report that as a client. The clients receive the error. Any thread
+  /// may call it.
   virtual void host_failed(const Error &error) = 0;
-  /// Fails the groups that this rank has not entered, since its process has ended. Any thread.
+  /// Fails the groups that this rank has not entered, because its process has ended. Any thread may call it.
   virtual void rank_ended(uint32_t rank) = 0;
-  /// Calls `report` on the server's thread for each rival (rival_prefix) that arrives with a complete group. If one has
-  /// arrived before, it calls at once. Any thread may call it.
+  /// Calls `report` on the server's thread for each rival (rival_prefix) that arrives while a group is complete. If a
+  /// rival has arrived before, it calls at once. Any thread may call it.
   virtual void on_rival(std::function<void(const Error &)> report) = 0;
-  /// Describes the clients that had another secret, for an error; empty where there were none. Any thread.
+  /// Describes the clients that had another secret, for an error. It is empty if there were none. Any thread may call
+  /// it.
   [[nodiscard]] virtual std::string turned_away() = 0;
 };
 
-/// Listens on `address` (port 0: any free one). @param listen_errno  null, or set to the error number with which the
-/// system refused the address, 0 if it did not.
+/// Listens on `address`; port 0 means any free port.
+/// @param listen_errno  null, or set to the errno with which the system refused the address, and otherwise to 0
 [[nodiscard]] Result<std::unique_ptr<StoreServer>> start_store_server(const Endpoint &address, const Secret &secret,
                                                                       GroupNames names = GroupNames::once,
                                                                       int *listen_errno = nullptr);

@@ -30,11 +30,11 @@
 namespace rondo::cli {
 namespace {
 
-constexpr uint64_t launcher_silence_ns = 60'000'000'000;  // a launcher that was stopped from outside says nothing, too
-constexpr uint64_t drain_limit_ns = 1'000'000'000;        // for pipes that something unkillable still holds
+constexpr uint64_t launcher_silence_ns = 60'000'000'000;  // a stopped launcher is silent, too
+constexpr uint64_t drain_limit_ns = 1'000'000'000;        // for pipes that an unkillable process holds open
 constexpr size_t read_bytes = 16 * 1024;
 
-/// One rank's output or error stream.
+/// One output or error stream of a rank.
 struct RankPipe {
   FileDescriptor descriptor;
   FrameKind kind = FrameKind::output;
@@ -101,7 +101,7 @@ void Agent::refuse(int exit_status, const std::string &message) {
 void Agent::read_launcher() {
   if (events_[0].revents == 0) return;
   if (!reader_.read_some(in_.get())) {
-    over_ = true;  // the launcher has ended, or the connection to it
+    over_ = true;  // the launcher or the connection to it has ended
     return;
   }
   while (const auto frame = reader_.next()) {  // bounded by what was read
@@ -129,7 +129,7 @@ void Agent::obey(const Frame &frame) {
   }
 }
 
-/// Finds all that can be wrong on this host, before any rank is started on any host.
+/// Checks everything that can be wrong on this host, before any rank is started on any host.
 void Agent::prepare(const Frame &frame) {
   auto decoded = decode_plan(frame.body);
   if (!decoded || launched_.guard != 0) return refuse(exit_failed, "the launcher sent no plan of this version");
@@ -146,7 +146,7 @@ void Agent::prepare(const Frame &frame) {
   if (program.path.empty()) return refuse(program.exit_status, program.message);
   LaunchPlan plan;
   plan.options.rank_count = plan_.rank_count;
-  plan.options.tag_output = true;  // the streams are pipes to here
+  plan.options.tag_output = true;  // so that the streams are pipes to this process
   plan.options.grace_ns = plan_.grace_ns;
   plan.options.environment = plan_.environment;
   plan.options.command = plan_.command;
@@ -254,14 +254,14 @@ void Agent::tell_end() {
   if (drain_until_ns_ == 0 || told_end_) return;
   const bool open =
       std::any_of(pipes_.begin(), pipes_.end(), [](const RankPipe &pipe) { return pipe.descriptor.valid(); });
-  if (writer_.full()) drain_until_ns_ = now_ns() + drain_limit_ns;  // the reader takes its time
+  if (writer_.full()) drain_until_ns_ = now_ns() + drain_limit_ns;  // the reader may be slow
   if (open && now_ns() < drain_until_ns_) return;
   for (RankPipe &pipe : pipes_)
     if (pipe.descriptor.valid()) close_output(pipe);
   Bytes body;
   append_number(body, left_count_);
   writer_.add(FrameKind::all_ended, body);
-  told_end_ = true;  // the launcher closes the connection when all hosts have ended
+  told_end_ = true;  // the launcher closes the connection after all hosts have ended
 }
 
 void Agent::keep_in_touch() {
@@ -305,7 +305,7 @@ int run_agent() {
   FileDescriptor out(::fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 3));
   const FileDescriptor null(::open("/dev/null", O_RDWR | O_CLOEXEC));
   if (!in.valid() || !out.valid() || !null.valid()) return exit_failed;
-  // The ranks inherit /dev/null, so they cannot read or write between the frames.
+  // The ranks inherit /dev/null, so they can neither read nor write between the frames.
   if (::dup2(null.get(), STDIN_FILENO) < 0 || ::dup2(null.get(), STDOUT_FILENO) < 0) return exit_failed;
   for (const int descriptor : {in.get(), out.get()})
     ::fcntl(descriptor, F_SETFL, ::fcntl(descriptor, F_GETFL) | O_NONBLOCK);

@@ -21,7 +21,7 @@ namespace {
 constexpr size_t complaint_bytes_max = 1024;
 constexpr uint64_t ssh_end_patience_ns = 500'000'000;
 
-/// Returns a word for the shell that ssh starts on the host.
+/// Quotes a word for the shell that ssh starts on the host.
 std::string shell_word(const std::string &text) {
   std::string word = "'";
   for (const char c : text) word += c == '\'' ? std::string("'\\''") : std::string(1, c);
@@ -69,7 +69,7 @@ std::string HostConnection::why_lost(const std::string &remote_rondo) {
   int status = -1;
   const uint64_t deadline_ns = now_ns() + ssh_end_patience_ns;
   while (ssh > 0 && ::waitpid(ssh, &status, WNOHANG) == 0 && now_ns() < deadline_ns) sleep_for_ns(5'000'000);
-  while (said.valid() && now_ns() < deadline_ns) {  // reads what has arrived by now, to its end
+  while (said.valid() && now_ns() < deadline_ns) {  // reads all that has arrived by now
     pollfd ready{said.get(), POLLIN, 0};
     if (::poll(&ready, 1, 0) <= 0) break;
     read_complaint();

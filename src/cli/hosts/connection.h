@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The launcher's connection to the agent on one host: the process of ssh, its pipes, and what is known of that host.
+// This file declares the launcher's connection to the agent on one host: the process of ssh, its pipes, and the state
+// of the host.
 #pragma once
 
 #include <poll.h>
@@ -16,11 +17,11 @@ namespace rondo::cli {
 
 struct HostConnection {
   enum class Phase {
-    connecting,  ///< nothing of the agent yet
-    preparing,   ///< it has the plan
+    connecting,  ///< nothing has arrived from the agent
+    preparing,   ///< the agent has the plan
     ready,
-    ended,       ///< all of its ranks have, and it said so
-    lost         ///< the connection has ended before that
+    ended,       ///< the agent has reported that all of its ranks ended
+    lost         ///< the connection ended before such a report
   };
 
   HostShare share;
@@ -31,18 +32,18 @@ struct HostConnection {
   FileDescriptor said;  ///< ssh's standard error
   FrameWriter writer;
   FrameReader reader{FrameReader::Start::behind_greeting};
-  std::string complaint;  ///< what ssh said, its end
+  std::string complaint;  ///< the end of what ssh wrote to its standard error
   uint64_t heard_ns = 0;
   Phase phase = Phase::connecting;
 
   [[nodiscard]] bool alive() const { return phase != Phase::ended && phase != Phase::lost; }
-  /// Takes what ssh has said.
+  /// Reads what ssh has written to its standard error.
   void read_complaint();
-  /// Returns for people how the connection has ended. Waits for ssh for a moment.
+  /// Returns how the connection ended, for people. It waits a moment for ssh.
   [[nodiscard]] std::string why_lost(const std::string &remote_rondo);
 };
 
-/// Starts `ssh` (program and arguments) to the host, in a process group of its own, which no terminal signals.
+/// Starts `ssh` (program and arguments) to the host. It has its own process group, to which no terminal sends signals.
 [[nodiscard]] Result<HostConnection> connect_host(const HostShare &share, const std::vector<std::string> &ssh,
                                                   const std::string &remote_rondo);
 

@@ -130,7 +130,7 @@ bool FrameReader::read_some(int descriptor) {
   return !greeted_ || bytes_.size() < header_bytes || number_at<uint32_t>(bytes_.data()) <= frame_bytes_max;
 }
 
-/// Skips the noise of a login shell. Returns false if there is more noise than any login shell makes.
+/// Skips the output of a login shell. Returns false if there is more than any login shell prints.
 bool FrameReader::skip_noise() {
   const ByteView greeting = bytes_of(agent_greeting);
   const auto found = std::search(bytes_.begin(), bytes_.end(), greeting.begin(), greeting.end());

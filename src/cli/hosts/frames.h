@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// The launcher and its part on another host, the agent, exchange frames through the standard input and output of ssh.
-// Both ends are the same version of the program, or the launcher refuses.
+// The launcher and its agent on another host exchange frames over the standard input and output of ssh. If the two are
+// not the same version of the program, the launcher refuses.
 //
 // Frame   body_bytes u32 | kind u8 | body       numbers are little-endian, a frame has at most frame_bytes_max
-// Before its first frame the agent sends agent_greeting. The launcher skips all before it, which a login shell prints.
+// Before its first frame the agent sends agent_greeting. A login shell may print text before that; the launcher skips
+// it.
 #pragma once
 
 #include <optional>
@@ -28,16 +29,16 @@ enum class FrameKind : uint8_t {
   start,   ///< RONDO_STORE as text
   signal,  ///< number u32
   end,     ///< grace u64
-  rest,    ///< the launcher is about to be stopped: its silence means nothing
+  rest,    ///< the launcher will be stopped, so its silence means nothing
   // agent to launcher
   hello,      ///< version as text
-  ready,      ///< the program is there
+  ready,      ///< the program was found
   failed,     ///< exit status u32 | text
   store,      ///< its address and port as text
-  output,     ///< standard output, whole tagged lines where that is wanted
-  error,      ///< standard error, likewise
-  say,        ///< text for the launcher to say
-  all_ended,  ///< processes that could not be killed u32
+  output,     ///< standard output, as whole tagged lines if requested
+  error,      ///< standard error, as whole tagged lines if requested
+  say,        ///< text for the launcher to print
+  all_ended,  ///< number of processes that could not be killed, u32
   // both
   ended,  ///< RankEnd of an ended rank; the launcher sends it to the agent that runs the store, too
   alive
@@ -56,7 +57,7 @@ struct HostPlan {
   bool tag_output = false;
   Bind bind = Bind::share;
   uint64_t grace_ns = 0;
-  std::string folder;  ///< to work in
+  std::string folder;  ///< the working directory
   std::string secret;  ///< RONDO_SECRET
   std::vector<std::string> environment;
   std::vector<std::string> command;
@@ -70,13 +71,13 @@ struct HostPlan {
 /// Returns the body of a `failed` frame.
 [[nodiscard]] Bytes encode_failure(int exit_status, std::string_view message);
 
-/// Frames on their way to a descriptor that does not block.
+/// Frames that wait to be written to a non-blocking descriptor.
 class FrameWriter {
  public:
   void greet() { append_bytes(bytes_, bytes_of(agent_greeting)); }
   void add(FrameKind kind, ByteView body = {});
   void add(FrameKind kind, std::string_view text) { add(kind, bytes_of(text)); }
-  /// Writes what the descriptor takes. Returns false if the other end is gone.
+  /// Writes as much as the descriptor takes. Returns false if the other end is gone.
   [[nodiscard]] bool write_some(int descriptor);
   [[nodiscard]] bool pending() const { return written_ < bytes_.size(); }
   [[nodiscard]] bool full() const { return bytes_.size() - written_ >= full_bytes; }
@@ -87,13 +88,13 @@ class FrameWriter {
   size_t written_ = 0;
 };
 
-/// Bytes in, frames out.
+/// Takes bytes, and returns frames.
 class FrameReader {
  public:
   enum class Start { at_once, behind_greeting };
   explicit FrameReader(Start start) : greeted_(start == Start::at_once) {}
 
-  /// Reads once. Returns false if the other end is gone, or sends what is no frame.
+  /// Reads once. Returns false if the other end is gone, or sends an invalid frame.
   [[nodiscard]] bool read_some(int descriptor);
   [[nodiscard]] std::optional<Frame> next();
   [[nodiscard]] bool greeted() const { return greeted_; }

@@ -9,12 +9,12 @@
 namespace rondo::cli {
 namespace {
 
-constexpr uint64_t rank_count_max = 1024;  // of a host; the options bound the sum
+constexpr uint64_t rank_count_max = 1024;  // per host; the options bound the sum
 constexpr uint64_t range_host_count_max = 1024, range_number_max = 99'999'999;
 
 using Names = std::vector<std::string>;
 
-/// Returns false for a host that ssh or a shell would take for something other than a name.
+/// Returns false if ssh or a shell would not take the text for a name.
 bool is_name(std::string_view host) {
   const auto plain = [](char c) {
     return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
@@ -23,7 +23,8 @@ bool is_name(std::string_view host) {
   return !host.empty() && host.front() != '-' && std::all_of(host.begin(), host.end(), plain);
 }
 
-/// Appends the names of "01-03" or "07" between `begin` and `end`. The numbers have as many digits as the first.
+/// Appends the names of a range such as "01-03", or of a number such as "07", between `begin` and `end`. All numbers
+/// have as many digits as the first.
 Result<void> expand_part(std::string_view part, std::string_view begin, std::string_view end, Names &names) {
   const std::string_view first = part.substr(0, part.find('-'));
   const std::string_view last = first.size() == part.size() ? first : part.substr(first.size() + 1);
@@ -39,7 +40,7 @@ Result<void> expand_part(std::string_view part, std::string_view begin, std::str
   return {};
 }
 
-/// Returns the hosts of "node[01-03,07]", and of a plain name that one.
+/// Returns the hosts of "node[01-03,07]". A plain name stands for itself.
 Result<Names> expand(std::string_view host) {
   const size_t open = host.find('[');
   if (open == host.npos) return Names{std::string(host)};
@@ -86,7 +87,7 @@ Result<std::vector<HostShare>> parse_entry(std::string_view entry) {
   return shares;
 }
 
-/// Returns where the first entry of a list ends: at a comma outside of brackets.
+/// Returns the end of the first entry of a list: a comma outside brackets.
 size_t end_of_entry(std::string_view list) {
   bool within = false;
   for (size_t at = 0; at < list.size(); ++at) {
@@ -109,7 +110,7 @@ Result<std::vector<HostShare>> parse_line(std::istringstream &words) {
   RONDO_TRY_ASSIGN(std::vector<HostShare> shares, parse_entry(word));
   while (words >> word) {
     const std::string_view setting = word;
-    if (setting.starts_with(bound)) continue;  // more are never started
+    if (setting.starts_with(bound)) continue;  // there are never more ranks than slots
     if (!setting.starts_with(slots)) return invalid_argument("after the host, give slots=N, not " + in_quotes(setting));
     RONDO_TRY_ASSIGN(const uint32_t ranks, parse_count(setting.substr(slots.size())));
     for (HostShare &share : shares) share.rank_count = ranks;

@@ -25,8 +25,8 @@
 namespace rondo::cli {
 namespace {
 
-constexpr uint64_t ready_limit_ns = 30'000'000'000;   // from the first ssh until all hosts are ready
-constexpr uint64_t silence_limit_ns = 15'000'000'000;  // an agent says something every alive_interval_ns
+constexpr uint64_t ready_limit_ns = 30'000'000'000;   // from starting ssh until all hosts are ready
+constexpr uint64_t silence_limit_ns = 15'000'000'000;  // an agent sends something every alive_interval_ns
 constexpr uint64_t farewell_ns = 2'000'000'000;       // for ssh to end after its agent, and for a reader of the output
 constexpr size_t events_of_connection = 3;
 
@@ -72,8 +72,8 @@ class HostsLauncher {
   uint64_t next_alive_ns_ = 0;
   uint64_t leave_at_ns_ = run_no_deadline;
   uint32_t left_count_ = 0;
-  std::optional<int> refused_status_;  ///< nothing was started, and nothing will be
-  bool met_ = false;                   ///< the store was asked for
+  std::optional<int> refused_status_;  ///< set if nothing was started, and nothing will be
+  bool met_ = false;                   ///< the first host was asked to run the store
   bool started_ = false;
 };
 
@@ -113,7 +113,8 @@ void HostsLauncher::take_signals() {
   }
 }
 
-/// Handles a failure of a host. Before the start, the host cannot take part. Afterwards, the job has failed.
+/// Handles a failure of a host. Before the start it means that the host cannot take part; after the start it fails the
+/// job.
 void HostsLauncher::host_failed(HostConnection &host, int status, const std::string &why) {
   if (started_) return job_.failed("host " + host.share.host + ": " + why, now_ns());
   if (!refused_status_ || host.phase != HostConnection::Phase::lost)
@@ -127,7 +128,7 @@ void HostsLauncher::host_lost(HostConnection &host, const std::string &why) {
   host.phase = HostConnection::Phase::lost;
   host.to.reset();
   host.from.reset();
-  ::kill(host.ssh, SIGTERM);  // one that hangs would hold the connection, and the agent with it
+  ::kill(host.ssh, SIGTERM);  // a hanging ssh would hold the connection, and the agent with it
 }
 
 void HostsLauncher::send_plan(HostConnection &host, const std::string &version) {
@@ -167,7 +168,7 @@ void HostsLauncher::take(HostConnection &host, const Frame &frame) {
     }
     case FrameKind::ended:
       if (const auto end = decode_rank_end(frame.body); end && end->rank < options_.rank_count) {
-        hosts_.front().writer.add(FrameKind::ended, frame.body);  // to the store: nobody is to wait for that rank
+        hosts_.front().writer.add(FrameKind::ended, frame.body);  // for the store: no rank may wait for that rank
         job_.rank_ended(*end, now_ns());
       }
       return;
@@ -197,7 +198,7 @@ void HostsLauncher::read_hosts() {
   }
 }
 
-/// Gives up on silent hosts. While the output is full, the launcher reads nothing, so a host may only seem silent.
+/// Gives up on silent hosts. While the output is full, the launcher does not read, so a host may only seem silent.
 void HostsLauncher::look_for_silence() {
   const uint64_t now = now_ns();
   for (HostConnection &host : hosts_) {
@@ -217,7 +218,7 @@ std::string HostsLauncher::name_unready() const {
   return names;
 }
 
-/// Goes on once all hosts are ready: the first one serves the store, then all start their ranks.
+/// Continues once all hosts are ready: the first one starts the store, then all start their ranks.
 void HostsLauncher::advance() {
   if (started_ || refused_status_) return;
   if (now_ns() >= ready_deadline_ns_) {
@@ -269,7 +270,7 @@ void HostsLauncher::write_hosts() {
 }
 
 bool HostsLauncher::finished() {
-  if (refused_status_) {  // a host that is found wanting is named with the others that are
+  if (refused_status_) {  // so that all unsuitable hosts are named together
     const bool decided = count(HostConnection::Phase::connecting) + count(HostConnection::Phase::preparing) == 0;
     const bool signalled = *refused_status_ > 128 && count(HostConnection::Phase::lost) == 0;
     return (decided || signalled || now_ns() >= ready_deadline_ns_) && !streams_.output_pending();
@@ -283,7 +284,7 @@ bool HostsLauncher::finished() {
 }
 
 int HostsLauncher::run() {
-  while (!finished()) {  // bounded by the job's deadlines, or by the life of its ranks where the user set none
+  while (!finished()) {  // ends at the job's deadlines; without any, when the ranks end
     wait_for_events();
     take_signals();
     streams_.ready(events_.data());
@@ -295,7 +296,7 @@ int HostsLauncher::run() {
     if (started_) job_.time_passed(now_ns());
     act();
   }
-  for (HostConnection &host : hosts_) host.to.reset();  // the agents end by it, and ssh with them
+  for (HostConnection &host : hosts_) host.to.reset();  // this ends the agents, and with them ssh
   const uint64_t deadline_ns = now_ns() + farewell_ns;
   while (reap_children([](pid_t, int) {}) && now_ns() < deadline_ns) sleep_for_ns(2'000'000);
   [[maybe_unused]] const uint32_t left_count = kill_children(now_ns() + run_kill_limit_ns, [](pid_t, int) {});

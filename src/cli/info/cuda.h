@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Builds the CUDA part of `rondo info`: the driver or why there is none, the kernels of this build, and the devices. A
-// device is shown with the resources that the kernels take.
+// This file builds the CUDA part of `rondo info`: the driver, or why there is none, the kernels of this build, and the
+// devices. For each device it shows which resources the kernels use.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
@@ -13,7 +13,7 @@ namespace rondo::cli {
 /// take.
 [[nodiscard]] nlohmann::ordered_json cuda_document(const Config &config, uint32_t rank_count);
 
-/// Returns the text for people, with a line for each kernel that differs from the one above it.
+/// Returns the text for people. It has a line for each kernel that differs from the kernel before it.
 [[nodiscard]] std::string cuda_text(const nlohmann::ordered_json &cuda);
 
 }  // namespace rondo::cli

@@ -37,7 +37,7 @@ Json device_json(const Topology &topology, const Device &device, const Json &ord
   return json;
 }
 
-/// Returns the ordinals at an address. Several instances of a divided device have one address.
+/// Returns the ordinals of the devices with an address. The instances of a divided device share one address.
 Json ordinals_at(const PciAddress &address, const Json &cuda) {
   Json ordinals = Json::array();
   for (const Json &device : cuda["devices"])

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// `rondo info`: what Rondo finds on this machine and would do there.
+// This file is `rondo info`, which shows what Rondo finds on this machine and would choose there.
 #include <array>
 #include <cstdio>
 #include <string>
@@ -21,8 +21,8 @@ constexpr uint32_t rank_count_max = 1u << 20;
 
 struct InfoOptions {
   std::string json;          ///< a file to write, "-" for standard output
-  uint32_t rank_count = 0;   ///< 0: as many as there are usable cores
-  uint32_t host_count = 1;   ///< of those ranks
+  uint32_t rank_count = 0;   ///< 0: the number of usable cores
+  uint32_t host_count = 1;   ///< hosts of these ranks
   std::string topology_xml;  ///< a file to write, "-" for standard output
 };
 
@@ -76,7 +76,7 @@ Result<void> show(const InfoOptions &options) {
     RONDO_TRY_ASSIGN(const std::string xml, export_topology_xml(input.config));
     return write(options.topology_xml, xml);
   }
-  input.capabilities = find_capabilities();  // while there are no threads of other libraries
+  input.capabilities = find_capabilities();  // before other libraries have started threads
   RONDO_TRY_ASSIGN(input.found, discover_devices(input.config));
   if (!input.config.tuning_file.empty()) {
     RONDO_TRY_ASSIGN(input.table, read_tuning_file(input.config.tuning_file));

@@ -29,7 +29,7 @@ using Json = nlohmann::ordered_json;
 constexpr std::array<uint64_t, 7> shown_bytes{8, 1u << 10, 16u << 10, 128u << 10, 1u << 20, 16u << 20, 256u << 20};
 
 Json caches_json(const Topology &topology) {
-  std::map<std::tuple<uint32_t, uint64_t, uint32_t, size_t>, uint32_t> kinds;  // alike ones are counted
+  std::map<std::tuple<uint32_t, uint64_t, uint32_t, size_t>, uint32_t> kinds;  // equal caches are counted
   for (const Cache &cache : topology.caches) ++kinds[{cache.level, cache.bytes, cache.line_bytes, cache.pus.size()}];
   Json list = Json::array();
   for (const auto &[kind, count] : kinds) {
@@ -70,7 +70,7 @@ Json configuration_json(const Config &config) {
   return list;
 }
 
-/// Describes the table that is asked before the built-in ones, and its groups by collective and ranks.
+/// Describes the table that the tuner uses before its built-in one, with its groups by collective and ranks.
 Json tuning_json(const InfoInput &input) {
   Json covered = Json::array();
   for (const TuningRow &row : input.table.rows()) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Builds the report of `rondo info` as one JSON document. The text is made from the document, so the two cannot differ.
+// This file builds the report of `rondo info` as one JSON document. The text is made from the document, so both agree.
 #pragma once
 
 #include <cstdint>
@@ -16,11 +16,11 @@ namespace rondo::cli {
 
 struct InfoInput {
   Config config;
-  DeviceDiscovery found;  ///< this machine, or a file
+  DeviceDiscovery found;  ///< of this machine, or from a file
   Capabilities capabilities;
   TuningTable table;        ///< of RONDO_TUNING_FILE
-  uint32_t rank_count = 1;  ///< whose plans are shown
-  uint32_t host_count = 1;  ///< on which they are
+  uint32_t rank_count = 1;  ///< the ranks whose plans are shown
+  uint32_t host_count = 1;  ///< the hosts of these ranks
 };
 
 [[nodiscard]] nlohmann::ordered_json info_document(const InfoInput &input);

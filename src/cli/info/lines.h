@@ -11,7 +11,7 @@ namespace rondo::cli {
 /// Appends "  name                    value\n".
 void add_line(std::string &out, std::string name, const std::string &value);
 
-/// Returns e.g. "0-3,8,10-11"; the numbers ascend.
+/// Returns text such as "0-3,8,10-11". The numbers must ascend.
 [[nodiscard]] std::string ranges(const std::vector<uint32_t> &numbers);
 
 }  // namespace rondo::cli

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The document of info_report.cpp for people.
+// This file prints the document of info_report.cpp for people.
 #include <algorithm>
 #include <cstdio>
 #include <string>
@@ -27,7 +27,7 @@ std::string words(std::string name) {
   return name;
 }
 
-/// Returns e.g. "15.6G bytes".
+/// Returns text such as "15.6G bytes".
 std::string near_bytes(const Json &bytes) { return show_volume(bytes.get<double>()); }
 
 std::string yes_or_no(const Json &value) { return value.get<bool>() ? "yes" : "no"; }
@@ -131,7 +131,7 @@ void add_plans(std::string &out, const Json &plans) {
       continue;
     }
     const std::string algorithm = choice["algorithm"];
-    const std::string kernel = choice["kernel"];  // a specialised one stands where the interpreter has its protocol
+    const std::string kernel = choice["kernel"];  // a special kernel is shown instead of the interpreter's protocol
     const std::string protocol = choice[kernel == "interpreter" ? "protocol" : "kernel"];
     const std::string chunk = show_bytes(choice["chunk_bytes"].get<uint64_t>());
     std::snprintf(line, sizeof line, "%-17s %-10s %8s %8s\n", algorithm.c_str(), protocol.c_str(),

@@ -39,7 +39,7 @@ Result<void> preload_nccl(std::vector<std::string> &environment) {
   const char *const inherited = std::getenv("LD_PRELOAD");
   std::string others = inherited != nullptr ? inherited : "";
   for (const std::string &each : environment)
-    if (each.starts_with(preload)) others = each.substr(preload.size());  // the last one counts
+    if (each.starts_with(preload)) others = each.substr(preload.size());  // the last entry counts
   if (!others.empty()) entry += ":" + others;
   environment.push_back(std::move(entry));
   return {};

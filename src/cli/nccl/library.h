@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where Rondo's libnccl.so.2 is, for those who preload it.
+// This file finds Rondo's libnccl.so.2, for preloading it.
 #pragma once
 
 #include <string>
@@ -12,7 +12,7 @@ namespace rondo::cli {
 /// Returns the whole path of the library that belongs to this command.
 [[nodiscard]] Result<std::string> nccl_library();
 
-/// Adds LD_PRELOAD to what ranks are given ("NAME=value"), before what their LD_PRELOAD is otherwise.
+/// Adds LD_PRELOAD to the entries ("NAME=value") for ranks. The library precedes what LD_PRELOAD has otherwise.
 [[nodiscard]] Result<void> preload_nccl(std::vector<std::string> &environment);
 
 }  // namespace rondo::cli

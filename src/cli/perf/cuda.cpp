@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// `rondo perf` with what it needs of CUDA, through the driver's table: memory, a stream, events, a graph.
+// This file gives `rondo perf` what it needs of CUDA, through the driver's table: memory, a stream, events and graphs.
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
@@ -27,7 +27,7 @@ using perf::Failure;
 using perf::Outcome;
 
 constexpr size_t copy_bytes_max = size_t{256} << 20, copy_bytes_min = size_t{1} << 20;
-constexpr uint64_t copy_share = 64;  // at most so small a part of the device's memory is copied
+constexpr uint64_t copy_share = 64;  // at most this part of the device's memory is copied
 constexpr int copy_rounds = 5, copies_per_round = 8;
 constexpr size_t page_bytes = 4096;
 
@@ -97,7 +97,7 @@ class CudaPerfDevice final : public perf::Device {
   PrimaryContext context_;
   Stream stream_;
   Event begin_, end_;
-  Event branch_;  ///< of a graph's streams: where others branch off, or come back
+  Event branch_;  ///< in a graph: where other streams branch off, or join again
   CudaStaging staging_;
   GraphExec graph_;
   std::vector<DeviceMemory> memory_;
@@ -162,7 +162,7 @@ Outcome CudaPerfDevice::make_current() {
 }
 
 Outcome CudaPerfDevice::begin_capture() {
-  // Captures this thread's calls only: calls of other ranks' threads stay out of the graph and cannot break it.
+  // This captures calls of this thread only. Calls of other ranks' threads stay out of the graph and cannot break it.
   const auto begun = with_context("cuStreamBeginCapture", [&](const CudaDriver &cu) {
     return cu.stream_begin_capture(handle(), CaptureMode::thread_local_);
   });
@@ -206,7 +206,7 @@ Result<void> CudaPerfDevice::make_graph() {
   RONDO_TRY(with_context("cuGraphInstantiate",
                          [&](const CudaDriver &cu) { return cu.graph_instantiate(&made, captured, 0); }));
   graph_ = GraphExec({driver_, context_.get().context, made});
-  // Its first launch shall not have to wait for the device.
+  // This saves the first launch from waiting for the device.
   RONDO_TRY(with_context("cuGraphUpload", [&](const CudaDriver &cu) { return cu.graph_upload(made, handle()); }));
   return synchronize();
 }
@@ -239,7 +239,7 @@ Result<void> CudaPerfDevice::copy(DevicePointer to, DevicePointer from, size_t b
                       [&](const CudaDriver &cu) { return cu.memcpy_dtod_async(to, from, bytes, handle()); });
 }
 
-/// Fills with random bytes: zeros may move faster than data.
+/// Fills memory with random bytes, because zeros may move faster than data.
 Result<void> CudaPerfDevice::fill_randomly(DevicePointer at, size_t bytes) const {
   std::vector<uint64_t> words(copy_bytes_min / sizeof(uint64_t));
   uint64_t state = 1;
@@ -252,7 +252,7 @@ Result<void> CudaPerfDevice::fill_randomly(DevicePointer at, size_t bytes) const
   return synchronize();
 }
 
-/// Returns the milliseconds of one copy.
+/// Returns the time of one copy, in milliseconds.
 Result<double> CudaPerfDevice::time_copies(DevicePointer to, DevicePointer from, size_t bytes) const {
   RONDO_TRY(record(begin_));
   for (int number = 0; number < copies_per_round; ++number) RONDO_TRY(copy(to, from, bytes));
@@ -266,7 +266,7 @@ Result<double> CudaPerfDevice::copy_bandwidth() const {
   size_t bytes = std::clamp<size_t>(device_.memory_bytes / copy_share / copy_bytes_min * copy_bytes_min, copy_bytes_min,
                                     copy_bytes_max);
   DeviceMemory from, to;
-  for (;; bytes /= 2) {  // other ranks' buffers may leave little
+  for (;; bytes /= 2) {  // other ranks' buffers may leave little memory
     auto first = allocate_device_memory(context_, bytes);
     auto second = allocate_device_memory(context_, bytes);
     if (first.ok() && second.ok()) {
@@ -301,7 +301,7 @@ Outcome CudaPerfDevice::measure_copy(double &GBps) {
   return std::nullopt;
 }
 
-/// Returns a function that only the driver in software has (docs/gpu-tests.md), or null with another driver.
+/// Returns a function that only the driver in software has (docs/gpu-tests.md). Returns null with another driver.
 template <class Function>
 Function *software_function(const CudaDriver &driver, const char *name) {
   RuntimeLibrary file;
@@ -345,7 +345,8 @@ Outcome CudaPerfDevice::end_count(std::vector<perf::Accesses> &counts) {
 class CudaPerfDevices final : public perf::Devices {
  public:
   [[nodiscard]] Outcome count(int &device_count) override {
-    // Ranks that are threads on one device need a hardware queue each; CUDA reads this when a context is made.
+    // Ranks that are threads on one device need one hardware queue each. CUDA reads this variable when a context is
+    // made.
     static_cast<void>(::setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", /*overwrite=*/0));
     auto found = find_visible_devices();
     if (!found.ok()) return Failure{Exit::usage, "--device cuda: " + found.error().message};

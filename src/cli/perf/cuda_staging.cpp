@@ -8,7 +8,7 @@ namespace {
 
 using namespace cuda;
 
-constexpr size_t chunk_bytes = size_t{1} << 20;  // of whole elements, whatever their type
+constexpr size_t chunk_bytes = size_t{1} << 20;  // a whole number of elements of any type
 
 struct Chunk {
   size_t begin, bytes;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Copies between the host and a device's memory through pinned memory. While a chunk is copied, the host makes the next
-// one or checks the previous one. A chunk stays in the host's caches meanwhile, so the host does not need as much
-// memory as the device has.
+// This file copies between the host and a device's memory through pinned memory. While a chunk is copied, the host
+// generates the next one or checks the previous one. Chunks fit into the host's caches, and the host needs less memory
+// than the device has.
 #pragma once
 
 #include <array>
@@ -12,10 +12,10 @@
 
 namespace rondo::cli {
 
-/// On the stream of calls, of its thread.
+/// Copies on the stream of calls. Only that stream's thread uses it.
 class CudaStaging {
  public:
-  /// Opens the memory. It may wait for the device. `streams` must stay.
+  /// Allocates the pinned memory, which may wait for the device. `streams` must outlive this object.
   Result<void> open(const PerfStreams &streams);
 
   /// These functions return when their copies are complete.
@@ -23,7 +23,7 @@ class CudaStaging {
   Result<void> look(const std::byte *from, size_t bytes, const perf::SeeChunk &see);
 
  private:
-  /// One of two halves of the memory, and the end of its last copy.
+  /// One half of the pinned memory, and the end of its last copy.
   struct Half {
     std::byte *at = nullptr;
     cuda::Event copied;

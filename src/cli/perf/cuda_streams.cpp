@@ -67,16 +67,16 @@ Outcome CudaSideStream::wait() {
       "cuStreamSynchronize", [&](const CudaDriver &cu) { return cu.stream_synchronize(of(Lane::side)); }));
 }
 
-constexpr size_t word_bytes = 64;  // each on a cache line of its own
+constexpr size_t word_bytes = 64;  // each word has its own cache line
 constexpr size_t page_bytes = 4096;
-constexpr size_t scratch_words = 16'384;          // what the device sets in each turn
+constexpr size_t scratch_words = 16'384;          // memory that the device sets in each turn
 constexpr uint64_t released = uint64_t{1} << 62;  // ends every wait for a word
 constexpr uint64_t look_interval_ns = 200'000;
 constexpr uint64_t release_timeout_ns = 5'000'000'000;
 
-/// Word p counts the turns that place p may have begun. Place p - 1 writes it after its own turn of that number. The
-/// last place writes the word of place 0, so that word is one turn ahead. The words are host memory, so the host can
-/// end the waits.
+/// A relay of places. Word p counts the turns that place p may have begun. Place p - 1 writes it after its own turn
+/// with that number. The last place writes the word of place 0, which is therefore one turn ahead. The words are in
+/// host memory, so the host can end the waits.
 class CudaRelay final : public perf::Relay {
  public:
   CudaRelay(const PerfStreams &streams, const perf::RelayPlace &place) : streams_(streams), place_(place) {}
@@ -98,7 +98,7 @@ class CudaRelay final : public perf::Relay {
   size_t bytes_ = 0;
   FileDescriptor file_;
   Mapping mapping_;
-  HostRegistration registration_;  // gone before the mapping
+  HostRegistration registration_;  // destroyed before the mapping
   DevicePointer address_ = 0;
   DeviceMemory scratch_;
   Event begin_, end_;
@@ -163,11 +163,11 @@ Result<void> CudaRelay::enqueue(uint32_t round_count) {
   return {};
 }
 
-/// Ends all waits, in other processes too. A stream may overwrite a word once more, so the caller repeats this until
-/// its own stream has ended.
+/// Ends all waits, also in other processes. A stream may write a word once more, so the caller repeats this until its
+/// own stream has ended.
 void CudaRelay::release() const {
   for (size_t place = 0; place < place_.count; ++place)
-    // release; pairs with the wait of a stream
+    // This release pairs with the wait of a stream.
     memory::store_release(*reinterpret_cast<uint64_t *>(mapping_.get().address + place * word_bytes), released);
 }
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Gives `rondo perf` its uses of several streams of a device: work beside the calls, and a relay among processes.
+// This file lets `rondo perf` use several streams of a device: for work beside the calls, and for a relay among
+// processes.
 #pragma once
 
 #include <memory>
@@ -16,7 +17,7 @@ namespace rondo::cli {
   return perf::Failure{perf::Exit::communication, result.error().message};
 }
 
-/// Returns the Outcome of `made`. `value` is left alone if there is none.
+/// Moves the result of `made` to `value`, and returns its Outcome. Without a result `value` stays unchanged.
 template <class Value>
 [[nodiscard]] perf::Outcome perf_take(Result<Value> made, Value &value) {
   if (!made.ok()) return perf::Failure{perf::Exit::communication, made.error().message};
@@ -24,20 +25,20 @@ template <class Value>
   return std::nullopt;
 }
 
-/// A device's context and the stream of its calls, which outlive what is made of them.
+/// The context of a device and the stream of its calls. They outlive all objects that are made with them.
 struct PerfStreams {
   const cuda::PrimaryContext *context = nullptr;
   cuda::CuStream calls = nullptr;
 
   [[nodiscard]] const cuda::CudaDriver &driver() const { return *context->get().driver; }
-  /// Runs `call(driver)` with the context current.
+  /// Runs `call(driver)` while the context is current.
   template <class Call>
   Result<void> with_context(const char *what, const Call &call) const {
     const cuda::ContextGuard guard(driver(), context->get().context);
     RONDO_TRY(guard.status());
     return cuda_check(driver(), call(driver()), what);
   }
-  /// Returns whether nothing is left on the stream of calls.
+  /// Says whether all work on the stream of calls has ended.
   [[nodiscard]] Result<bool> ended() const;
   [[nodiscard]] Result<double> between_ns(const cuda::Event &from, const cuda::Event &to) const;
 };

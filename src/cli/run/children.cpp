@@ -35,7 +35,7 @@ std::vector<pid_t> numbers_in(const char *path) {
   return numbers;
 }
 
-/// Asks every process for its parent. This is for kernels without /proc/PID/task/TID/children.
+/// Reads the parent of every process. This is for kernels without /proc/PID/task/TID/children.
 std::vector<pid_t> search_children() {
   std::vector<pid_t> children;
   const std::string self = std::to_string(::getpid());
@@ -72,7 +72,7 @@ std::vector<pid_t> list_children() {
 }
 
 bool reap_children(const ChildEnded &ended) {
-  while (true) {  // once for each child that has ended
+  while (true) {  // one round for each ended child
     int wait_status = 0;
     const pid_t pid = ::waitpid(-1, &wait_status, WNOHANG | __WALL);
     if (pid == 0) return true;
@@ -82,7 +82,7 @@ bool reap_children(const ChildEnded &ended) {
 }
 
 uint32_t kill_children(uint64_t deadline_ns, const ChildEnded &ended) {
-  while (true) {  // until the deadline; each round goes one generation deeper
+  while (true) {  // ends at the deadline; each round goes one generation deeper
     const std::vector<pid_t> children = list_children();
     for (const pid_t child : children) ::kill(child, SIGKILL);
     if (!reap_children(ended)) return 0;

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ends everything below this process. A subreaper inherits each orphan among its descendants, whatever session or group
-// the orphan is in. So killing one's children until there are none reaches every descendant from the top down. Only
-// children are ever signalled: no other process reaps them, so their numbers cannot have passed on to another process.
+// This file ends all processes below this one. A subreaper inherits each orphan among its descendants, whatever session
+// or group the orphan is in. So killing the children until there are none reaches all descendants, from the top down.
+// Only children get signals. No other process reaps them, so their process numbers cannot belong to another process by
+// now.
 #pragma once
 
 #include <sys/types.h>
@@ -14,17 +15,17 @@ namespace rondo::cli {
 
 using ChildEnded = std::function<void(pid_t pid, int wait_status)>;
 
-/// Makes orphans below this process its children. Returns false with errno.
+/// Makes this process a subreaper. Returns false with errno if that fails.
 [[nodiscard]] bool become_subreaper();
 
-/// Returns the children of this process, of all its threads, zombies included. It may miss some that start or end
-/// meanwhile, so ask again.
+/// Returns the children of this process, of all its threads, including zombies. It may miss children that start or end
+/// meanwhile, so call it again.
 [[nodiscard]] std::vector<pid_t> list_children();
 
-/// Reaps what has ended, without waiting, and hands each to `ended`. False: there is no child any more.
+/// Reaps ended children without waiting, and passes each to `ended`. Returns false if there are no children any more.
 bool reap_children(const ChildEnded &ended);
 
-/// Kills and reaps children until there are none, or the deadline. Returns how many are left.
+/// Kills and reaps children until there are none, or until the deadline. Returns how many are left.
 [[nodiscard]] uint32_t kill_children(uint64_t deadline_ns, const ChildEnded &ended);
 
 }  // namespace rondo::cli

@@ -18,7 +18,7 @@
 namespace rondo::cli {
 namespace {
 
-constexpr int status_not_executable = run_exit_not_executable << 8;  // as waitpid() gives an exit with that status
+constexpr int status_not_executable = run_exit_not_executable << 8;  // in the form of waitpid()
 constexpr int ending_poll_ms = 20;                                   // how soon a new orphan is met while ending
 
 struct RankState {
@@ -36,7 +36,7 @@ class Guard {
   void run();
 
  private:
-  bool take_orders();  ///< false: the launcher is gone
+  bool take_orders();  ///< returns false if the launcher is gone
   void obey(const Order &order);
   void start_ranks(const Order &start);
   bool start_rank(const Order &start, uint32_t rank);
@@ -45,7 +45,7 @@ class Guard {
   void signal_ranks(int number);
   void begin_ending(uint64_t grace_ns);
   void terminate_orphans();
-  bool send_rank_ends();  ///< false: the launcher's queue is full
+  bool send_rank_ends();  ///< returns false if the launcher's queue is full
   [[nodiscard]] bool all_ranks_ended() const;
   void wait_for_event(bool reports_wait);
   void kill_all();
@@ -56,7 +56,7 @@ class Guard {
   FileDescriptor failures_read_;
   FileDescriptor failures_write_;
   std::vector<RankState> ranks_;
-  std::set<pid_t> terminated_;  // children that were asked to end
+  std::set<pid_t> terminated_;  // children that got SIGTERM
   uint64_t kill_at_ns_ = run_no_deadline;
   uint32_t left_count_ = 0;
   bool ending_ = false;
@@ -102,12 +102,13 @@ void Guard::start_ranks(const Order &start) {
   for (uint32_t rank = 0; rank < ranks_.size(); ++rank) {
     if (started) {
       started = start_rank(start, rank);
-    } else {  // never started, since an earlier start failed and was reported
+    } else {  // not started, because an earlier start failed and was reported
       ranks_[rank].end.rank = rank;
       ranks_[rank].phase = RankState::Phase::ended;
     }
   }
-  // The ranks have their descriptors. If the guard kept them open, the other ends would not see that a rank closed one.
+  // The ranks have their descriptors. If the guard kept copies open, the other ends would not notice that a rank closes
+  // one.
   plan_.streams.clear();
   plan_.input.reset();
   ::dup2(plan_.null_input.get(), STDIN_FILENO);
@@ -128,12 +129,13 @@ void Guard::note_end(pid_t pid, int wait_status) {
   const auto rank = std::find_if(ranks_.begin(), ranks_.end(), [pid](const RankState &state) {
     return state.phase == RankState::Phase::running && state.end.pid == pid;
   });
-  if (rank == ranks_.end()) return;  // an orphan of some rank
+  if (rank == ranks_.end()) return;  // an orphan that a rank left
   rank->end.wait_status = wait_status;
   rank->phase = RankState::Phase::ended;
 }
 
-/// Signals each rank's process group, as a terminal would, or the rank alone if it has left its group.
+/// Signals the process group of each rank, as a terminal would. If a rank has left its group, it signals the rank
+/// alone.
 void Guard::signal_ranks(int number) {
   for (const RankState &state : ranks_)
     if (state.phase == RankState::Phase::running && ::kill(-state.end.pid, number) != 0)
@@ -146,12 +148,12 @@ void Guard::begin_ending(uint64_t grace_ns) {
   if (ending_) return;
   ending_ = true;
   signal_ranks(SIGTERM);
-  signal_ranks(SIGCONT);  // a stopped process would not see the first
+  signal_ranks(SIGCONT);  // a stopped process would not receive SIGTERM
   for (const RankState &state : ranks_)
     if (state.phase == RankState::Phase::running) terminated_.insert(state.end.pid);
 }
 
-/// Terminates orphans. They join while ending, as their parents end; each gets the signal once.
+/// Terminates orphans. New ones appear as their parents end. Each gets the signal once.
 void Guard::terminate_orphans() {
   for (const pid_t child : list_children()) {
     if (!terminated_.insert(child).second) continue;
@@ -197,9 +199,9 @@ bool Guard::all_ranks_ended() const {
 void Guard::wait_for_event(bool reports_wait) {
   std::array<pollfd, 2> events{pollfd{control_.get(), static_cast<short>(POLLIN | (reports_wait ? POLLOUT : 0)), 0},
                                pollfd{child_events_.get(), POLLIN, 0}};
-  ::poll(events.data(), events.size(), ending_ ? ending_poll_ms : -1);  // the launcher's death is an event too
+  ::poll(events.data(), events.size(), ending_ ? ending_poll_ms : -1);  // the launcher's death is an event, too
   signalfd_siginfo info;
-  while (::read(child_events_.get(), &info, sizeof info) > 0) {  // SIGCHLD does not queue: one at most
+  while (::read(child_events_.get(), &info, sizeof info) > 0) {  // SIGCHLD does not queue, so there is at most one
   }
 }
 
@@ -210,7 +212,7 @@ void Guard::kill_all() {
 
 void Guard::run() {
   bool children = false;
-  while (true) {  // ends with the launcher, or when all has ended and was reported
+  while (true) {  // ends with the launcher, or after all has ended and was reported
     if (!take_orders()) return kill_all();
     if (!killed_) children = reap_children([this](pid_t pid, int status) { note_end(pid, status); });
     if (children && all_ranks_ended() && !ending_) begin_ending(plan_.options.grace_ns);

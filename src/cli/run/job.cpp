@@ -67,7 +67,7 @@ void Job::end(uint64_t grace_ns, uint64_t now_ns) {
   guard_deadline_ns_ = later(now_ns, later(grace_ns, run_kill_limit_ns + run_guard_slack_ns));
 }
 
-/// Records a failure. Only the first one counts: later ones of other ranks are its consequence, or ours.
+/// Records a failure. Only the first one counts, because it causes later failures of other ranks, or the launcher does.
 void Job::fail(int exit_status, std::string message, uint64_t now_ns) {
   if (failed_ || ending_) return;
   failed_ = true;
@@ -95,7 +95,7 @@ void Job::rank_ended(const RankEnd &end, uint64_t now_ns) {
     if (!goes_on) fail(status, what, now_ns);
     else if (!ending_) actions_.messages.push_back(what + (others_run ? "; the others go on" : ""));
   }
-  if (ended_count_ == options_.rank_count && !ending_)  // the guard ends what the ranks left behind, by itself
+  if (ended_count_ == options_.rank_count && !ending_)  // the guard itself ends what the ranks left
     guard_deadline_ns_ = later(now_ns, later(options_.grace_ns, run_kill_limit_ns + run_guard_slack_ns));
 }
 
@@ -106,7 +106,7 @@ void Job::ending_signal(int number, uint64_t now_ns) {
     return;
   }
   cut_short_ = true;
-  const bool at_once = ending_;  // asked again while ending
+  const bool at_once = ending_;  // requested a second time
   if (!failed_) {
     failed_ = true;
     exit_status_ = 128 + number;
@@ -159,7 +159,7 @@ void Job::guard_lost(int wait_status) {
 void Job::failed(std::string message, uint64_t now_ns) { fail(1, std::move(message), now_ns); }
 
 void Job::time_passed(uint64_t now_ns) {
-  if (stopped_since_ns_.has_value()) return;  // what the job could not use does not count
+  if (stopped_since_ns_.has_value()) return;  // a stopped job cannot use its time, so that time does not count
   if (now_ns >= timeout_deadline_ns_ && !ending_ && ended_count_ < options_.rank_count) {
     timeout_deadline_ns_ = run_no_deadline;
     cut_short_ = true;

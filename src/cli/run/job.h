@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Makes the decisions of `rondo run`: which failure was the first, when the job is to be ended, which signal goes to
-// the ranks, and the exit status. It is a state machine without I/O: events and the time are passed in, actions are
-// taken out.
+// This file makes the decisions of `rondo run`: which failure was the first, when the job must end, which signal goes
+// to the ranks, and the exit status. It is a state machine without I/O. Events and the time are passed in, and actions
+// are returned.
 //
-//   running --first failure, timeout, second INT/TERM/HUP/QUIT--> ending --guard says all ended--> over
+//   running --first failure, timeout, second INT/TERM/HUP/QUIT--> ending --guard reports all ended--> over
 //      \------------------all ranks ended-----------------------/    \--guard lost or late: take_over--/
 #pragma once
 
@@ -20,27 +20,27 @@ constexpr int run_exit_timeout = 124;
 constexpr int run_exit_not_executable = 126;
 constexpr int run_exit_not_found = 127;
 constexpr uint64_t run_no_deadline = UINT64_MAX;
-/// Time from SIGKILL until the launcher gives up on a process that the kernel does not end.
+/// After SIGKILL, the launcher waits this long for a process that the kernel does not end.
 constexpr uint64_t run_kill_limit_ns = 5'000'000'000;
-/// Time after grace and kill limit until the launcher ends everything itself instead of the guard.
+/// After grace and kill limit, the launcher waits this much longer for the guard. Then it ends everything itself.
 constexpr uint64_t run_guard_slack_ns = 2'000'000'000;
 
-/// Why a rank never became the program. The order is part of the guard's messages.
+/// The step at which a rank failed to become the program. The guard's messages contain its number.
 enum class StartFailure : int32_t { none, fork, set_up, bind, execute };
 
 struct RankEnd {
   uint32_t rank = 0;
   pid_t pid = 0;
-  int32_t wait_status = 0;  ///< as waitpid() gives it
+  int32_t wait_status = 0;  ///< in the form of waitpid()
   StartFailure start_failure = StartFailure::none;
   int32_t start_errno = 0;
 };
 
 struct JobActions {
   std::vector<int> forward;               ///< signals for every rank, in order
-  std::optional<uint64_t> end_grace_ns;   ///< end all ranks: SIGTERM, then SIGKILL after this
+  std::optional<uint64_t> end_grace_ns;   ///< end all ranks: SIGTERM now, SIGKILL after this time
   bool stop_self = false;                 ///< after forwarding: stop this process until SIGCONT
-  bool take_over = false;                 ///< the guard does not do its work: kill it and everything below
+  bool take_over = false;                 ///< the guard does not work: kill it and all processes below
   std::vector<std::string> messages;      ///< for standard error, a line each
 };
 
@@ -49,9 +49,9 @@ class Job {
   struct Options {
     uint32_t rank_count = 0;
     std::string program;
-    uint64_t timeout_ns = 0;  ///< 0: none
+    uint64_t timeout_ns = 0;  ///< 0 means none
     uint64_t grace_ns = 0;
-    bool keep_going = false;  ///< a rank that fails does not end the others
+    bool keep_going = false;  ///< a failed rank does not end the others
     std::vector<std::string> hosts{};  ///< by rank; empty if all ranks are on this machine
   };
   Job(Options options, uint64_t now_ns);
@@ -61,12 +61,12 @@ class Job {
   void all_ended(uint32_t left_count);  ///< from the guard, after every rank_ended; left_count could not be killed
   void guard_lost(int wait_status);     ///< before all_ended
   void time_passed(uint64_t now_ns);
-  void failed(std::string message, uint64_t now_ns);  ///< the launcher itself could not go on
+  void failed(std::string message, uint64_t now_ns);  ///< the launcher itself failed
 
   [[nodiscard]] JobActions take_actions();
   [[nodiscard]] uint64_t next_deadline_ns() const;
   [[nodiscard]] bool over() const { return over_; }
-  /// Returns whether the user or the timeout ended the job: nobody may be reading the output any more.
+  /// Says whether the user or the timeout ended the job. Then there may be no reader of the output any more.
   [[nodiscard]] bool was_cut_short() const { return cut_short_; }
   [[nodiscard]] int exit_status() const { return exit_status_; }
 
@@ -90,10 +90,10 @@ class Job {
   bool cut_short_ = false;
 };
 
-/// Returns e.g. "exited with status 3", "was killed by signal 9 (Killed)" or "could not be started: ...".
+/// Returns text such as "exited with status 3", "was killed by signal 9 (Killed)" or "could not be started: ...".
 [[nodiscard]] std::string describe(const RankEnd &end, const std::string &program);
-/// Returns a shell's number for the end: the status, or 128 + signal. A program that could not be started gives 127 or
-/// 126.
+/// Returns the number that a shell has for such an end: the status, or 128 + signal. If the program could not be
+/// started, it is 127 or 126.
 [[nodiscard]] int exit_status_of(const RankEnd &end);
 
 }  // namespace rondo::cli

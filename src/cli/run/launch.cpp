@@ -15,11 +15,11 @@ namespace rondo::cli {
 namespace {
 
 constexpr std::array forwarded{SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGTSTP, SIGCONT};
-// These signals are blocked and never read. A write then fails with EPIPE, and a terminal's refusal is an error instead
-// of a stop.
+// These signals are blocked and never read. So a write to a closed pipe fails with EPIPE. If a terminal refuses an
+// access, that is an error instead of a stop.
 constexpr std::array only_blocked{SIGPIPE, SIGTTIN, SIGTTOU};
 
-/// Opens /dev/null. Closed descriptors among 0 to 2 become /dev/null as well, so that no pipe takes their number.
+/// Opens /dev/null. It also replaces closed descriptors among 0 to 2, so that no pipe gets their numbers.
 Result<FileDescriptor> open_null() {
   for (int attempt = 0; attempt < 4; ++attempt) {
     const int descriptor = ::open("/dev/null", O_RDWR);
@@ -36,8 +36,8 @@ bool is_ignored(int number) {
   return ::sigaction(number, nullptr, &action) == 0 && action.sa_handler == SIG_IGN;
 }
 
-/// Signals become events of a descriptor. A signal that was ignored at the start (nohup) stays ignored, here and for
-/// ranks.
+/// Turns signals into events of a descriptor. A signal that was ignored at the start (nohup) stays ignored, here and
+/// for ranks.
 Result<FileDescriptor> take_signals(sigset_t *mask_before) {
   sigset_t wanted;
   ::sigemptyset(&wanted);
@@ -47,7 +47,7 @@ Result<FileDescriptor> take_signals(sigset_t *mask_before) {
   sigset_t blocked = wanted;
   for (const int number : only_blocked) ::sigaddset(&blocked, number);
   ::sigprocmask(SIG_BLOCK, &blocked, mask_before);
-  ::signal(SIGCHLD, SIG_DFL);  // inherited as ignored, children would vanish unseen
+  ::signal(SIGCHLD, SIG_DFL);  // if it were inherited as ignored, ended children would not be seen
   FileDescriptor signals(::signalfd(-1, &wanted, SFD_CLOEXEC | SFD_NONBLOCK));
   if (!signals.valid()) return system_error("signalfd", errno);
   return signals;
@@ -106,11 +106,12 @@ Result<Launched> launch_guard(LaunchPlan plan) {
   launched.guard = ::fork();
   if (launched.guard < 0) return system_error("starting the guard process (fork)", errno);
   if (launched.guard == 0) {
-    launched = {};  // held open here, the launcher's ends would hide its death and the end of rank 0's input
+    launched = {};  // otherwise the guard would not see the launcher's death, nor rank 0 the end of its input
     run_guard(std::move(plan), std::move(control.second), launcher);
     ::_exit(0);
   }
-  // The launcher closes a standard input that rank 0 owns, so that its writer sees when rank 0 has closed it.
+  // If rank 0 has this standard input, the launcher closes its own copy. So the writer notices when rank 0 closes the
+  // input.
   if (!launched.streams.input.valid()) ::dup2(plan.null_input.get(), STDIN_FILENO);
   return launched;
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Prepares the launcher: its own state as a process, the pipes, and the guard, forked before there is a thread.
+// This file prepares the launcher: its state as a process, the pipes, and the guard, which is forked before any thread
+// starts.
 #pragma once
 
 #include "src/cli/run/rank.h"
@@ -21,11 +22,11 @@ struct Launched {
   pid_t guard = 0;
 };
 
-/// Prepares a launcher without a guard of its own. Its signals become events, and it inherits orphans of its children.
+/// Prepares a launcher without its own guard. Its signals become events, and it inherits orphans of its children.
 [[nodiscard]] Result<FileDescriptor> prepare_launcher();
 
-/// `plan` needs options, program_path and processors; the rest is filled in here. Call once, with one thread. The guard
-/// runs inside this call in its own process, and does not return from it.
+/// Starts the guard. The caller sets options, program_path and processors in `plan`, and this function sets the rest.
+/// Call it once, with one thread. The guard runs within this call in its own process, and does not return from it.
 [[nodiscard]] Result<Launched> launch_guard(LaunchPlan plan);
 
 }  // namespace rondo::cli

@@ -9,7 +9,7 @@ void LineTagger::emit(std::string_view end_of_line, std::string *out) {
 }
 
 void LineTagger::take(std::string_view bytes, std::string *out) {
-  while (!bytes.empty()) {  // each turn takes a byte or empties partial_
+  while (!bytes.empty()) {  // each round takes a byte or empties partial_
     const size_t newline = bytes.find('\n');
     const std::string_view piece = bytes.substr(0, newline);
     const size_t room = run_line_bytes_max - partial_.size();

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Turns a rank's stream of bytes into whole tagged lines: "[3] text\n". Pure; one for each rank and stream.
+// This file turns a rank's stream of bytes into whole tagged lines: "[3] text\n". It is pure. Each stream of each rank
+// has one object.
 #pragma once
 
 #include <cstddef>
@@ -8,17 +9,17 @@
 
 namespace rondo::cli {
 
-/// A line longer than this is passed on in pieces of this size, each as a line of its own: memory stays bounded.
+/// The size above which a line is passed on in pieces, each as a separate line. So memory is bounded.
 constexpr size_t run_line_bytes_max = 64 * 1024;
 
 class LineTagger {
  public:
   explicit LineTagger(std::string tag) : tag_(std::move(tag)) {}
 
-  /// Appends to `out` the lines that `bytes` completes; the rest waits for its end.
+  /// Appends to `out` the lines that `bytes` completes. The rest is kept until its end arrives.
   void take(std::string_view bytes, std::string *out);
 
-  /// Ends the stream: appends the rest of an unfinished line, with the newline that it lacks.
+  /// Ends the stream. An unfinished line is appended, with a newline.
   void finish(std::string *out);
 
  private:

@@ -13,12 +13,12 @@
 namespace rondo::cli {
 namespace {
 
-/// The launcher sets these variables itself. A second value from --env would be lost or would break the job.
+/// The variables that the launcher sets itself. A second value from --env would be lost, or would break the job.
 constexpr std::array own_variables{"RONDO_RANK", "RONDO_SIZE", "RONDO_LOCAL_RANK", "RONDO_STORE", "RONDO_SECRET"};
 
 uint64_t to_ns(double seconds) { return static_cast<uint64_t>(seconds * 1e9); }
 
-/// Gives an entry without a value the variable's value here.
+/// Completes an entry without a value with the variable's value in this process.
 Result<void> complete_environment(const RunInputs &inputs, std::vector<std::string> &environment) {
   for (std::string &entry : environment) {
     const std::string name = entry.substr(0, entry.find('='));
@@ -35,7 +35,7 @@ Result<void> complete_environment(const RunInputs &inputs, std::vector<std::stri
   return {};
 }
 
-/// Takes the program and its arguments, which are left after our options and an optional "--".
+/// Takes the program and its arguments, which follow the launcher's options and an optional "--".
 Result<void> take_command(std::vector<std::string> rest, RunOptions *options) {
   if (!rest.empty() && rest.front() == "--")
     rest.erase(rest.begin());
@@ -46,7 +46,7 @@ Result<void> take_command(std::vector<std::string> rest, RunOptions *options) {
   return {};
 }
 
-/// The values that CLI11 fills in and `finish` turns into RunOptions.
+/// The values that CLI11 sets, from which `finish` makes RunOptions.
 struct Raw {
   double timeout_seconds = 0;
   double grace_seconds = 2;
@@ -91,7 +91,7 @@ void add_options(console::CommandLine &app, RunOptions *options, Raw *raw) {
       ->type_name("FILE");
   app.add_option("--ssh", raw->ssh, "what runs a command on a host [ssh]")->type_name("COMMAND");
   app.add_option("--remote-rondo", options->remote_rondo, "path of rondo on the hosts [as here]")->type_name("PATH");
-  app.add_flag("--agent", options->agent, "")->group("");  // what --hosts starts on the hosts
+  app.add_flag("--agent", options->agent, "")->group("");  // for the launcher, which starts agents on hosts
   app.begin_group("Its end");
   app.add_option("--timeout", raw->timeout_seconds, "end the job after S seconds, with status 124 [never]")
       ->check(console::InRange(0.001, run_seconds_max))
@@ -103,8 +103,8 @@ void add_options(console::CommandLine &app, RunOptions *options, Raw *raw) {
       ->type_name("S");
 }
 
-/// Replaces mpirun's -np, which would be read as -n with the value p. It does so only among our options, not the
-/// program's.
+/// Replaces mpirun's -np, which would be parsed as -n with the value p. It does so only among the launcher's options,
+/// and not in the program's arguments.
 std::vector<std::string> with_long_np(std::span<const char *const> args) {
   static constexpr std::array<std::string_view, 11> with_value{"-n",      "--np",   "--ranks", "--timeout",
                                                               "--grace", "--bind", "--env",   "--hosts",
@@ -120,8 +120,8 @@ std::vector<std::string> with_long_np(std::span<const char *const> args) {
   return words;
 }
 
-/// Returns the words that start ssh. A path or name of ssh itself gets options that keep it from asking, and from
-/// waiting for long.
+/// Returns the words that start ssh. If the text names ssh itself, it gets options that prevent questions and long
+/// waits.
 std::vector<std::string> ssh_words(const std::string &text) {
   std::istringstream stream(text.empty() ? "ssh" : text);
   std::vector<std::string> words;
@@ -169,7 +169,7 @@ Result<void> take_hosts(const Raw &raw, const RunInputs &inputs, RunOptions *opt
 }
 
 Result<RunOptions> finish(std::vector<std::string> rest, const Raw &raw, const RunInputs &inputs, RunOptions options) {
-  if (std::isnan(raw.timeout_seconds) || std::isnan(raw.grace_seconds))  // within its range, which only compares
+  if (std::isnan(raw.timeout_seconds) || std::isnan(raw.grace_seconds))  // NaN passes the check of the range
     return invalid_argument("--timeout and --grace take a number of seconds");
   if (options.agent) return options;
   RONDO_TRY(complete_environment(inputs, options.environment));

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The options of `rondo run`, as values. Parsing does nothing but parse: it asks its caller for files and variables.
+// This file declares the options of `rondo run` as values. Parsing reads no files or variables itself: its caller
+// passes functions for that.
 #pragma once
 
 #include <cstdint>
@@ -20,8 +21,8 @@ constexpr double run_seconds_max = 1e7;  // about four months; keeps nanoseconds
 
 /// The processors of a rank.
 enum class Bind : uint32_t {
-  none,  ///< any; the kernel places the ranks
-  core,  ///< one core each, counted round
+  none,  ///< any core; the kernel places the ranks
+  core,  ///< one core for each rank, in turn
   share  ///< an equal share of the cores, if there are as many cores as ranks
 };
 
@@ -30,9 +31,9 @@ struct RunOptions {
   bool tag_output = false;
   uint64_t timeout_ns = 0;  ///< 0: none
   uint64_t grace_ns = 2'000'000'000;
-  bool keep_going = false;  ///< a rank that fails does not end the others
+  bool keep_going = false;  ///< a failed rank does not end the others
   Bind bind = Bind::share;
-  bool nccl = false;                     ///< libnccl.so.2 of Rondo is preloaded into the ranks
+  bool nccl = false;                     ///< Rondo's libnccl.so.2 is preloaded into the ranks
   std::vector<std::string> environment;  ///< "NAME=value", in the order given
   std::vector<std::string> command;      ///< program and arguments; never empty
   std::vector<HostShare> hosts;          ///< empty: this machine

@@ -12,7 +12,7 @@
 namespace rondo::cli {
 namespace {
 
-/// Returns 0 if the file can be run, otherwise the reason as errno.
+/// Returns 0 if the file can be executed, otherwise errno.
 int why_not_executable(const std::string &path) {
   struct stat status {};
   if (::stat(path.c_str(), &status) != 0) return errno;
@@ -39,7 +39,7 @@ ProgramLookup find_program(const std::string &name, std::string_view search_path
                       "program not found: " + name + " (no directory of PATH has it; for one right here: ./" + name +
                           ")"};
   if (name.empty()) return found;
-  while (true) {  // one directory a turn
+  while (true) {  // one directory per round
     const size_t colon = search_path.find(':');
     const std::string directory(search_path.substr(0, colon));
     const std::string path = (directory.empty() ? "." : directory) + "/" + name;

@@ -19,8 +19,8 @@ bool place_streams(const LaunchPlan &plan, uint32_t rank) {
 }
 
 bool set_environment(const LaunchPlan &plan, const Order &start, uint32_t rank) {
-  // CUDA reads it when a context is made. Ranks that are threads of one process want a hardware queue each, and so do
-  // the application's streams; 32 is the most.
+  // CUDA reads this variable when a context is made. Ranks that are threads of one process need one hardware queue
+  // each, and the application's streams need some, too. 32 is the maximum.
   if (::setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", /*overwrite=*/0) != 0) return false;
   for (const std::string &entry : plan.options.environment) {
     const size_t name_size = entry.find('=');
@@ -46,7 +46,7 @@ bool set_environment(const LaunchPlan &plan, const Order &start, uint32_t rank) 
   std::vector<char *> arguments;
   for (const std::string &argument : plan.options.command) arguments.push_back(const_cast<char *>(argument.c_str()));
   arguments.push_back(nullptr);
-  ::sigprocmask(SIG_SETMASK, &plan.signal_mask, nullptr);  // what came for this rank since the fork arrives now
+  ::sigprocmask(SIG_SETMASK, &plan.signal_mask, nullptr);  // signals that this rank got since the fork arrive now
   ::execv(plan.program_path.c_str(), arguments.data());
   give_up(rank, StartFailure::execute, failures);
 }
@@ -63,12 +63,12 @@ Result<void> divide_processors(LaunchPlan &plan) {
 }
 
 void become_rank(const LaunchPlan &plan, const Order &start, uint32_t rank, pid_t guard, int failures) {
-  // The last resort, if guard and launcher are killed at once. A guard that died before this line is seen by getppid.
+  // This helps if guard and launcher are killed at once. getppid() detects a guard that died before this line.
   ::prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
   if (::getppid() != guard) ::_exit(run_exit_not_executable);
-  ::setpgid(0, 0);  // the guard does so too; the first one counts
+  ::setpgid(0, 0);  // the guard does this, too; the first call counts
   if (!place_streams(plan, rank) || !set_environment(plan, start, rank)) give_up(rank, StartFailure::set_up, failures);
-  // No share was requested explicitly, so if the kernel refuses it, the rank runs on any core.
+  // The user did not request a share explicitly. So if the kernel refuses it, the rank runs on any core.
   if (!plan.processors.empty() && !bind_to(plan.processors[rank % plan.processors.size()]) &&
       plan.options.bind == Bind::core)
     give_up(rank, StartFailure::bind, failures);

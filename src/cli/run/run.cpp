@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// `rondo run` checks options, program and cores first, so a mistake is reported before anything is started.
+// This file is `rondo run`. It checks options, program and cores first, so a mistake is reported before any process is
+// started.
 //
 //   launcher (run_supervisor)   store, terminal, output, signals, decisions (run_job); subreaper
 //     `- guard (run_guard)      starts the ranks, reports, ends what is left; subreaper
 //          |- rank 0 ...        the program, each in a process group of its own
 //          `- rank N-1
-//
-// Whichever of the two is killed, the other ends everything below; docs/launching.md has the whole story. With --hosts,
-// the launcher (hosts/launcher) has an agent (hosts/agent) on each of them, with a guard below it.
+// If launcher or guard is killed, the other one ends everything below; see docs/launching.md. With --hosts, the
+// launcher (hosts/launcher) has an agent (hosts/agent) on each host, and each agent has a guard.
 #include <cstdio>
 #include <cstdlib>
 

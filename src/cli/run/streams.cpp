@@ -13,7 +13,7 @@ namespace rondo::cli {
 namespace {
 
 constexpr size_t read_bytes = 64 * 1024;
-constexpr uint32_t writes_per_turn = 16;  // then signals and the other streams have their turn
+constexpr uint32_t writes_per_turn = 16;  // then signals and other streams are handled
 
 bool is_regular_file(int descriptor) {
   struct stat status {};
@@ -66,7 +66,7 @@ OutputPipe::OutputPipe(FileDescriptor descriptor, uint32_t rank, OutputSink *sin
 pollfd OutputPipe::interest() const { return {sink_->full() ? -1 : descriptor_.get(), POLLIN, 0}; }
 
 void OutputPipe::ready(short events) {
-  if (sink_->failed()) return descriptor_.reset();  // the rank learns it as it would without us: by SIGPIPE
+  if (sink_->failed()) return descriptor_.reset();  // the rank learns it by SIGPIPE, as without a launcher
   if (events == 0) return;
   std::array<char, read_bytes> buffer;
   const ssize_t count_bytes = ::read(descriptor_.get(), buffer.data(), buffer.size());
@@ -91,7 +91,7 @@ pollfd InputPump::read_interest() const {
 }
 
 pollfd InputPump::write_interest() const {
-  return {to_.get(), static_cast<short>(bytes_.empty() ? 0 : POLLOUT), 0};  // 0 still reports that the reader left
+  return {to_.get(), static_cast<short>(bytes_.empty() ? 0 : POLLOUT), 0};  // even 0 reports that the reader left
 }
 
 void InputPump::read_ready(short events) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The launcher's part in the ranks' input and output: what --tag-output passes on, and a terminal's input. Nothing
-// here waits: the supervisor polls, and each part takes what is ready. Backpressure is passed on: a full sink stops the
-// reading of its pipes, a full pipe to rank 0 stops the reading of the terminal.
+// This file passes on the ranks' input and output in the launcher: the output of --tag-output, and a terminal's input.
+// Nothing here waits. The supervisor polls, and each part takes what is ready. A full sink stops the reading of its
+// pipes, and a full pipe to rank 0 stops the reading of the terminal.
 #pragma once
 
 #include <poll.h>
@@ -16,14 +16,14 @@
 
 namespace rondo::cli {
 
-/// Bytes on their way to a descriptor that the launcher was started with. Others may share the descriptor, so it is not
-/// made non-blocking. poll() promises room for PIPE_BUF bytes in a pipe, so never more is written at a time.
+/// Bytes for a descriptor with which the launcher was started. Other processes may share the descriptor, so it is not
+/// made non-blocking. After poll() a pipe has room for PIPE_BUF bytes, so no write is larger than that.
 class OutputSink {
  public:
   explicit OutputSink(int descriptor);
 
   void append(std::string_view bytes);
-  void write_some();  ///< after poll() has said POLLOUT
+  void write_some();  ///< call it after POLLOUT
   [[nodiscard]] int descriptor() const { return descriptor_; }
   [[nodiscard]] bool pending() const { return !failed() && written_ < bytes_.size(); }
   [[nodiscard]] bool full() const { return bytes_.size() - written_ >= full_bytes; }
@@ -56,8 +56,8 @@ class OutputPipe {
   OutputSink *sink_;
 };
 
-/// Copies from the terminal to rank 0. Only a terminal needs it, because the ranks are not in its foreground group and
-/// could not read it. Any other standard input is rank 0's own descriptor.
+/// Copies from a terminal to rank 0. Ranks are not in the terminal's foreground group, so they cannot read it
+/// themselves. If standard input is no terminal, rank 0 has it as its own descriptor.
 class InputPump {
  public:
   explicit InputPump(FileDescriptor to) : to_(std::move(to)) {}
@@ -72,8 +72,8 @@ class InputPump {
   void close_at_end();
 
   FileDescriptor to_;
-  std::string bytes_;    // read, not yet written; at most one read's worth
-  bool paused_ = false;  // in the background: the terminal is not ours to read
+  std::string bytes_;    // read, but not yet written; at most what one read returns
+  bool paused_ = false;  // in the background, where the terminal must not be read
   bool ended_ = false;
 };
 
@@ -81,27 +81,27 @@ class InputPump {
 struct LauncherStreams {
   std::vector<FileDescriptor> output;  ///< by rank; empty if output is not tagged
   std::vector<FileDescriptor> error;
-  FileDescriptor input;  ///< invalid: rank 0 has the launcher's own standard input
+  FileDescriptor input;  ///< invalid if rank 0 has the launcher's standard input
 };
 
 class Streams {
  public:
   explicit Streams(LauncherStreams ends);
 
-  void say(std::string_view message);  ///< a line of the launcher's own, to standard error
+  void say(std::string_view message);  ///< prints a line of the launcher to standard error
   /// Appends bytes that ranks of other hosts have written.
   void pass_on(std::string_view bytes, bool is_error) { (is_error ? error_sink() : output_).append(bytes); }
-  /// Returns whether more output would only wait here.
+  /// Says whether more output would only be queued here.
   [[nodiscard]] bool output_full() const { return output_.full() || error_sink().full(); }
   void add_interests(std::vector<pollfd> *events);
   [[nodiscard]] size_t interest_count() const { return 4 + pipes_.size(); }
-  void ready(const pollfd *events);  ///< what add_interests() added, after poll()
+  void ready(const pollfd *events);  ///< takes the results of poll() for the events of add_interests()
   void resume_input() { input_.resume(); }
   [[nodiscard]] bool output_pending() const { return output_.pending() || error_sink().pending(); }
   [[nodiscard]] bool pipes_open() const;
-  /// Returns errno of a failed write once, then 0. A reader that left is no failure.
+  /// Returns errno of a failed write once, then 0. A reader that closed its end is no failure.
   [[nodiscard]] int take_write_error();
-  void finish_pipes();  ///< gives up on what is still open: passes on unfinished lines
+  void finish_pipes();  ///< stops waiting for open pipes: passes on unfinished lines
 
  private:
   [[nodiscard]] OutputSink &error_sink() { return error_is_output_ ? output_ : error_; }
@@ -109,7 +109,7 @@ class Streams {
 
   OutputSink output_;
   OutputSink error_;
-  bool error_is_output_;  // both lead to the same file: one queue, or lines of the two would be mixed
+  bool error_is_output_;  // both are the same file, so they share a queue: otherwise lines would be mixed
   bool write_error_taken_ = false;
   std::vector<OutputPipe> pipes_;
   InputPump input_;

@@ -21,9 +21,9 @@
 namespace rondo::cli {
 namespace {
 
-constexpr uint64_t quiet_limit_ns = 1'000'000'000;     // for pipes that something unkillable still holds
-constexpr uint64_t cut_short_limit_ns = 2'000'000'000;  // for a reader of the output, once the user gave up the job
-constexpr size_t order_count_max = 64;                  // signals to a guard that does not read; more are dropped
+constexpr uint64_t quiet_limit_ns = 1'000'000'000;     // for pipes that an unkillable process holds open
+constexpr uint64_t cut_short_limit_ns = 2'000'000'000;  // for a reader of the output, after the user ended the job
+constexpr size_t order_count_max = 64;                  // signals for a guard that does not read; more are dropped
 
 Order signal_order(int number) {
   Order order;
@@ -90,7 +90,7 @@ uint64_t Supervisor::next_deadline_ns() const {
   return job_.over() ? over_deadline_ns_ : job_.next_deadline_ns();
 }
 
-/// Continues a guard that somebody has stopped: without it nothing is seen and nothing ends.
+/// Continues a guard that was stopped, because without the guard nothing is noticed and nothing ends.
 void Supervisor::look_after_guard() {
   int status = 0;
   if (guard_status_.has_value() || ::waitpid(launched_.guard, &status, WNOHANG | WUNTRACED) != launched_.guard) return;
@@ -114,7 +114,7 @@ void Supervisor::take_signals() {
   }
 }
 
-/// Handles a closed control socket. Before all_ended that is a guard which died; its status says how.
+/// Handles a closed control socket. Before all_ended, this means that the guard died; its status says how.
 void Supervisor::lose_guard() {
   launched_.control.reset();
   if (job_.over()) return;
@@ -131,7 +131,7 @@ void Supervisor::take_reports() {
       case Received::message: break;
     }
     if (report.kind == Report::Kind::rank_ended) {
-      store_.rank_ended(report.end.rank);  // ranks that wait for it to initialise do so in vain
+      store_.rank_ended(report.end.rank);  // ranks that wait for this one to initialise must fail
       job_.rank_ended(report.end, now_ns());
     } else {
       job_.all_ended(report.left_count);
@@ -139,7 +139,7 @@ void Supervisor::take_reports() {
   }
 }
 
-/// Ends the guard and everything below this process, which inherits what the guard leaves.
+/// Ends the guard and all processes below this one, which inherits those that the guard leaves.
 void Supervisor::take_over() {
   const uint32_t left_count = kill_children(now_ns() + run_kill_limit_ns, [this](pid_t pid, int status) {
     if (pid == launched_.guard) guard_status_ = status;
@@ -165,9 +165,8 @@ void Supervisor::act() {
   if (actions.stop_self) ::kill(::getpid(), SIGSTOP);
 }
 
-/// Returns whether all that is still to be passed on has been. A reader may take its time, as with any program that
-/// writes, unless the job was cut short. Pipes that are open without pending output get a second, since no rank is
-/// left.
+/// Says whether all output has been passed on. A reader may be slow, as with any program that writes, unless the job
+/// was cut short. Open pipes without pending output get a second, since no rank is left.
 bool Supervisor::finished() {
   if (!job_.over()) return false;
   const bool pending = streams_.output_pending();
@@ -188,7 +187,7 @@ bool Supervisor::finished() {
 int Supervisor::run(const Order &start) {
   orders_.push_back(start);
   send_orders();
-  while (!finished()) {  // bounded by the job's deadlines, or by the life of its ranks where the user set none
+  while (!finished()) {  // ends at the job's deadlines; without any, when the ranks end
     wait_for_events();
     take_signals();
     take_reports();
@@ -198,7 +197,7 @@ int Supervisor::run(const Order &start) {
     job_.time_passed(now_ns());
     act();
   }
-  // The guard has done its work and is about to exit. Wait for it, so that it does not outlive the launcher.
+  // The guard is done and about to exit. The launcher waits for it, so that it does not outlive the launcher.
   [[maybe_unused]] const uint32_t left_count = kill_children(now_ns() + run_kill_limit_ns, [](pid_t, int) {});
   return job_.exit_status();
 }
@@ -219,7 +218,7 @@ int supervise(LaunchPlan plan) {
   std::string folder = recorder_folder(plan.options.environment);
   auto launched = launch_guard(std::move(plan));
   if (!launched.ok()) return refuse("the job cannot be started: " + launched.error().message);
-  const auto store = start_job_store();  // its thread comes after the fork; a guard without launcher ends itself
+  const auto store = start_job_store();  // its thread starts after the fork; a guard without a launcher ends itself
   if (!store.ok()) return refuse("the store for the ranks cannot be started: " + store.error().message);
   Supervisor supervisor(std::move(launched).value(), options, std::move(folder), *store.value().server);
   return supervisor.run(store.value().start);

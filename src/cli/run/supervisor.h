@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// The launcher's loop: events in, the job's decisions out, until all has ended and all output is passed on.
+// This file is the launcher's loop. It passes events to the job and carries out its decisions, until all has ended and
+// all output is passed on.
 #pragma once
 
 #include "src/cli/run/rank.h"
 
 namespace rondo::cli {
 
-/// Runs the job of `plan` (see launch_guard) and returns the exit status. Reports errors on standard error.
+/// Runs the job of `plan` (see launch_guard()) and returns the exit status. It reports errors on standard error.
 [[nodiscard]] int supervise(LaunchPlan plan);
 
 }  // namespace rondo::cli

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Algorithms against each other, over sizes and over numbers of ranks.
+// This file compares algorithms with each other, over sizes and over numbers of ranks.
 #include <algorithm>
 #include <cmath>
 
@@ -11,18 +11,20 @@
 namespace rondo::cli {
 namespace {
 
-/// Steps of one tile of all ranks that are simulated. A comparison is many simulations, so each has to be short.
+/// The most steps of one tile, over all simulated ranks. A comparison has many simulations, so each has to be short.
 constexpr uint64_t compared_step_count_max = 4'000'000;
-/// An algorithm with a link to every rank has a step for each pair of ranks, and all of them share the ports.
+/// The most ranks of an algorithm with a link to every rank. It has a step for each pair of ranks, and all steps share
+/// the ports.
 constexpr uint64_t compared_all_links_rank_max = 256;
-/// Each rank's schedule depends on where all ranks are, and no two ranks of a tree behave alike.
+/// The most ranks of a hierarchical algorithm. There each schedule depends on where all ranks are, and no two ranks of
+/// a tree behave alike.
 constexpr uint64_t compared_hierarchy_rank_max = 4096;
 constexpr uint64_t bytes_min = 1024, bytes_max = uint64_t{16} << 30;
 
 uint64_t ranks_of(const sim::SimCase &what) { return what.network.rank_count(); }
 
-/// Returns sizes that are four times apart. From the size at which each rank has a chunk of 64 bytes, all chunks are
-/// even. Ranks then behave alike, and one stands for many.
+/// Returns sizes, each four times the one before. Once each rank has a chunk of 64 bytes, all chunks are even. Then
+/// ranks behave alike, and one rank is simulated for many.
 std::vector<uint64_t> sizes(const sim::SimCase &what) {
   std::vector<uint64_t> list;
   const uint64_t unit = 64 * ranks_of(what);
@@ -39,7 +41,7 @@ uint64_t compared_rank_max(const Algorithm &algorithm) {
   return all_links ? compared_all_links_rank_max : algorithm.rank_count_max;
 }
 
-/// Returns why the algorithm is left out among this many ranks, or nothing if it is not.
+/// Returns why the algorithm is left out with this many ranks, or nothing.
 std::string too_many(const Algorithm &algorithm, const sim::SimCase &what) {
   if (ranks_of(what) > compared_rank_max(algorithm))
     return "compared among at most " + std::to_string(compared_rank_max(algorithm)) + " ranks";
@@ -50,7 +52,7 @@ std::string too_many(const Algorithm &algorithm, const sim::SimCase &what) {
   return {};
 }
 
-/// Adds a point, or the reason why there is none.
+/// Adds a point. If there is none, adds the reason.
 void add_point(sim::SimCase what, sim::Simulator &simulator, double x, SimLine *line, std::string *reason) {
   what.overrides.algorithm = line->algorithm;
   what.step_count_max = compared_step_count_max;
@@ -137,7 +139,7 @@ SimComparison compare_by_size(const sim::SimCase &what, sim::Simulator &simulato
         add_point(sized, simulator, static_cast<double>(bytes), &line, &reason);
       } else if (auto network = tuned->at(ranks_of(what), bytes); network.ok()) {
         sized.network = network.value();
-        sim::Simulator own;  // one is for one network
+        sim::Simulator own;  // a simulator serves one network
         add_point(sized, own, static_cast<double>(bytes), &line, &reason);
       }
       effort.end(weight);

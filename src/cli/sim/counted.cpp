@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// `rondo sim --counts`: how long calls take on a device by what `rondo perf --count` counted of their kernels.
+// This file is `rondo sim --counts`. It estimates how long calls take on a device from the kernels' work that `rondo
+// perf --count` counted.
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
@@ -23,7 +24,7 @@ Result<Json> read_json(const std::string &path) {
   return json;
 }
 
-/// Returns false if the JSON that `read` takes apart has another form.
+/// Calls `read`, and returns false if the JSON has an unexpected form.
 template <class Read>
 bool take(const Read &read) {
   try {
@@ -58,7 +59,7 @@ CountedCall call_of(const Json &row) {
   return call;
 }
 
-/// Takes the bandwidth of e.g. "reduction of 8 into 8 by 16 blocks".
+/// Stores the bandwidth of an entry such as "reduction of 8 into 8 by 16 blocks".
 void take_bandwidth(const std::string &name, double value, std::map<uint32_t, double> *GBps) {
   static constexpr std::string_view begin = "reduction of 8 into 8 by ";
   if (!name.starts_with(begin)) return;
@@ -102,7 +103,7 @@ Result<sim::DeviceCosts> read_costs(const std::string &path) {
     double *to;
     double scale = 1;
   };
-  // Forth and back is a store and a load on either side.
+  // A round trip is a store and a load on either side.
   const Wanted wanted[] = {{"an empty kernel after another in a graph", &costs.kernel_us},
                            {"a word to another block and back, relaxed", &costs.access_ns, 0.25},
                            {"release to the system, a device store pending", &costs.release_ns},
@@ -111,7 +112,7 @@ Result<sim::DeviceCosts> read_costs(const std::string &path) {
   for (const Wanted &each : wanted) {
     const auto found = values.find(each.name);
     if (found == values.end()) return invalid_argument(path + " lacks the cost '" + each.name + "'");
-    *each.to = std::max(found->second, 0.0) * each.scale;  // a difference of times may get lost in their noise
+    *each.to = std::max(found->second, 0.0) * each.scale;  // noise may hide a difference of times
   }
   auto checked = sim::check_costs(costs);
   if (!checked.ok()) return invalid_argument(path + ": " + checked.error().message);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The file of `rondo sim --topology`: JSON. Every unknown key is refused, because a typing error would otherwise
-// simulate something else.
+// This file reads the file of `rondo sim --topology`, which is JSON. It refuses every unknown key, because a typing
+// error would otherwise simulate something else.
 #include <nlohmann/json.hpp>
 
 #include <cmath>

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// `rondo sim` estimates how long a collective would take among many ranks, on a network that is only described.
+// This file is `rondo sim`. It estimates how long a collective would take among many ranks, on a network of which there
+// is only a description.
 #include <algorithm>
 #include <array>
 #include <cstdio>
@@ -116,7 +117,7 @@ Result<Parsed> parse_options(Arguments args) {
   return Parsed(std::move(options));
 }
 
-/// Takes nodes from the options, unless the file has them.
+/// Sets the nodes from the options, unless the file has them.
 Result<void> choose_nodes(const SimOptions &options, sim::Network *network) {
   constexpr uint32_t node_rank_count_default = 8, rank_count_default = 16;
   const bool asked = options.nodes != 0 || options.gpus != 0 || options.rack_nodes != 0;
@@ -148,7 +149,7 @@ struct Question {
   std::optional<TunedNetworks> tuned;
 };
 
-/// Chooses by the tuning table, which covers one machine and the numbers of ranks that were measured.
+/// Chooses by the tuning table. The table covers one machine and the numbers of ranks that were measured.
 Result<void> choose_tuned(const SimOptions &options, Question *question) {
   if (!options.topology.empty() || options.nodes != 0 || options.gpus != 0 || options.rack_nodes != 0)
     return invalid_argument("--table describes the machine; leave --topology, --nodes, --gpus and --rack out");
@@ -162,7 +163,7 @@ Result<void> choose_tuned(const SimOptions &options, Question *question) {
   return {};
 }
 
-/// Refuses load_store among ranks that are not all on one host. Here the message can say how to put them there.
+/// Returns an error for load_store among ranks on several hosts. Here the message can say how to put them on one host.
 Result<void> check_kernel(const sim::SimCase &what) {
   const uint64_t ranks = what.network.rank_count();
   const bool fit = ranks >= 2 && ranks <= exchange_rank_count_max;
@@ -204,7 +205,7 @@ Result<void> write(const std::string &path, const std::string &text) {
   return {};
 }
 
-/// Reports for --counts. The file says what ran, so no option says it again.
+/// Prints the report for --counts. The file says what ran, so no option repeats that.
 Result<void> report_counted(const SimOptions &options) {
   SimOptions alone;
   alone.counts = options.counts;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The parts of `rondo sim`.
+// This file declares the parts of `rondo sim`.
 #pragma once
 
 #include <functional>
@@ -17,29 +17,29 @@ namespace rondo::cli {
 /// Reads a file that the user named. `what` and `advice` are parts of the message `cannot read WHAT 'x': ...; ADVICE`.
 [[nodiscard]] Result<std::string> read_json_text(const std::string &path, const char *what, const char *advice);
 
-/// Reads a network from JSON (docs/simulator.md); what it does not name stays as `network` has it.
+/// Reads a network from JSON (docs/simulator.md). Whatever the text does not contain keeps its value in `network`.
 [[nodiscard]] Result<void> parse_network(const std::string &text, sim::Network *network);
 [[nodiscard]] Result<void> read_network(const std::string &path, sim::Network *network);
 
-/// Returns the network in the same words; values that are the default in every case are left out.
+/// Returns the network as such JSON. Values that are always the default are left out.
 [[nodiscard]] nlohmann::ordered_json network_json(const sim::Network &network);
-/// Rounds to four digits, since more is noise. Returns 0 for what is no number.
+/// Rounds to four digits, because more would be noise. Returns 0 if the value is not a number.
 [[nodiscard]] double rounded(double value);
 
 /// The networks that `rondo tune` found for a machine, by ranks and bytes.
 class TunedNetworks {
  public:
-  /// Reads the networks of `collective` for plans that `kernel` runs (AUTO: the interpreter). The file is refused if it
-  /// is no such table or has none of them.
+  /// Reads the networks of `collective` for plans that `kernel` runs; AUTO means the interpreter. Returns an error if
+  /// the file is no such table or has no such network.
   [[nodiscard]] static Result<TunedNetworks> read(const std::string &path, rondo_collective_t collective,
                                                   rondo_kernel_t kernel = RONDO_KERNEL_AUTO);
-  /// Returns the network of a size. Between two sizes the costs are interpolated by ratio. Beyond the last size the
-  /// last network counts.
+  /// Returns the network for a size. Between two sizes, the costs are interpolated by ratio. Beyond the last size it is
+  /// the last network.
   [[nodiscard]] Result<sim::Network> at(uint64_t rank_count, uint64_t bytes) const;
 
  private:
   std::string path_;
-  std::map<uint64_t, std::map<uint64_t, sim::Network>> networks_;  ///< by ranks, by bytes
+  std::map<uint64_t, std::map<uint64_t, sim::Network>> networks_;  ///< by number of ranks, by bytes
 };
 
 /// A size at which an algorithm was simulated.
@@ -56,22 +56,23 @@ struct SimComparison {
   std::vector<std::string> left_out;  ///< algorithms, with the reason
 };
 
-/// From `from_bytes` on `algorithm` is the fastest, until the next.
+/// A size from which on `algorithm` is the fastest, until the next crossing.
 struct Crossing {
   double from_bytes = 0;
   rondo_algorithm_t algorithm = RONDO_ALGORITHM_RING;
 };
 
-/// Sets the sizes of load_store's exchange as on a host with the network's ranks, or to 0 if it serves fewer ranks.
+/// Sets the sizes of load_store's exchange for a host with the network's ranks. Sets them to 0 if load_store does not
+/// support so large a number.
 void set_exchange(sim::Network *network);
 
-/// The progress of several simulations. Each has a weight, the number of its ranks, which is about proportional to its
+/// The progress of several simulations. Each has a weight, its number of ranks, which is about proportional to its
 /// duration.
 class Effort {
  public:
   /// @param reached  called with the part of `total` that is done, 0 to 1
   Effort(double total, std::function<void(double)> reached) : total_(total), reached_(std::move(reached)) {}
-  /// Gives the simulator's next case this weight.
+  /// Begins a simulation, and gives it this weight.
   void begin(sim::Simulator &simulator, double weight);
   void end(double weight);
 
@@ -82,12 +83,12 @@ class Effort {
 [[nodiscard]] double effort_by_size(const sim::SimCase &what);
 [[nodiscard]] double effort_by_ranks(const sim::SimCase &what);
 
-/// Compares all possible algorithms over sizes, on `what.network`, or on the network of `tuned` for each size if given.
+/// Compares all possible algorithms over sizes, on `what.network`. If `tuned` is given, each size has its own network.
 [[nodiscard]] SimComparison compare_by_size(const sim::SimCase &what, sim::Simulator &simulator,
                                             const TunedNetworks *tuned, Effort &effort);
-/// Compares over numbers of ranks, in nodes like the first of `what.network`.
+/// Compares over numbers of ranks. All nodes are like the first node of `what.network`.
 [[nodiscard]] SimComparison compare_by_ranks(const sim::SimCase &what, Effort &effort);
-/// Finds crossings. Between two sizes that were simulated a crossing is where straight lines through both meet.
+/// Finds crossings. Between two simulated sizes, a crossing is where the straight lines through the points meet.
 [[nodiscard]] std::vector<Crossing> find_crossings(const SimComparison &comparison);
 
 /// The work of the kernels of one call, as `rondo perf --count --json` reports it.
@@ -103,7 +104,7 @@ struct CountedCalls {
   std::vector<CountedCall> calls;  ///< at least one
 };
 [[nodiscard]] Result<CountedCalls> read_counts(const std::string &path);
-/// Reads the costs that `device_costs` measured; a link's cost stays the default.
+/// Reads the costs that `device_costs` measured. The cost of a link keeps its default.
 [[nodiscard]] Result<sim::DeviceCosts> read_costs(const std::string &path);
 [[nodiscard]] std::string counted_text(const CountedCalls &calls, const sim::DeviceCosts &costs);
 [[nodiscard]] std::string counted_json(const CountedCalls &calls, const sim::DeviceCosts &costs);

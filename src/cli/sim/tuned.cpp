@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The simulator's networks in the table of `rondo tune`: written there, and read from there by `rondo sim --table`.
+// This file writes the simulator's networks into the table of `rondo tune`, and reads them for `rondo sim --table`.
 #include <nlohmann/json.hpp>
 
 #include <array>
@@ -17,7 +17,7 @@ namespace {
 
 using sim::Network;
 
-/// Returns a cost between two costs, interpolated by ratio. A cost of 0 has no ratio.
+/// Returns a cost between two costs, interpolated by ratio. If a cost is 0, there is no ratio.
 double mixed(double low, double high, double part) {
   if (low <= 0 || high <= 0) return low + (high - low) * part;
   return low * std::pow(high / low, part);

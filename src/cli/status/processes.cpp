@@ -35,7 +35,7 @@ std::vector<pid_t> processes_below(pid_t root) {
   for (const pid_t process : all_processes())
     if (const auto stat = process_stat(process); stat && process != root) children.emplace(stat->parent, process);
   std::vector<pid_t> found{root};
-  for (size_t next = 0; next < found.size(); ++next) {  // each process has one parent: it comes in once
+  for (size_t next = 0; next < found.size(); ++next) {  // ends: each process has one parent, so it is added once
     const auto [first, last] = children.equal_range(found[next]);
     for (auto child = first; child != last; ++child) found.push_back(child->second);
   }

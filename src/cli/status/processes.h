@@ -8,7 +8,7 @@
 
 namespace rondo::cli {
 
-/// Returns `root` and all processes below it, zombies included. It may miss some that start or end meanwhile.
+/// Returns `root` and all processes below it, including zombies. It may miss processes that start or end meanwhile.
 [[nodiscard]] std::vector<pid_t> processes_below(pid_t root);
 
 /// Returns the processes of this user, or of all users if `everybody` is set.

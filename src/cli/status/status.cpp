@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// `rondo status`: what the ranks of running jobs on this host do, read from the memory that they share. It maps that
-// memory for reading only and stops nobody; the job does not notice.
+// This file is `rondo status`. It shows what the ranks of running jobs on this host do, from the memory that they
+// share. It maps that memory for reading only and stops no process, so the job does not notice it.
 #include <algorithm>
 #include <array>
 #include <cerrno>
@@ -22,10 +22,10 @@ namespace rondo::cli {
 namespace {
 
 struct StatusOptions {
-  pid_t process = 0;  ///< 0: none named
+  pid_t process = 0;  ///< 0 if none is named
   bool job = false;
   pid_t launcher = 0;  ///< with job; 0 for all jobs of this user
-  bool everybody = false;  ///< with job and no launcher: of all users
+  bool everybody = false;  ///< of all users; with `job` and without a launcher
   std::string json;  ///< a file to write, "-" for standard output
   std::string dump;  ///< a file to write, "-" for standard output
 };
@@ -41,7 +41,7 @@ constexpr console::Manual manual{
     "  rondo status 4711 --json status.json      the communicators of one process, for scripts\n"
     "  rondo status --job 4711 --dump ops.jsonl  the last operations of each rank below a launcher\n"};
 
-/// Returns whether the word after --json is the process and not the file.
+/// Says whether the word after --json is the process, and not the file.
 bool is_number(std::string_view word) {
   const auto is_digit = [](char letter) { return letter >= '0' && letter <= '9'; };
   return !word.empty() && std::all_of(word.begin(), word.end(), is_digit);
@@ -89,13 +89,13 @@ Result<Parsed> parse_options(Arguments args) {
 Result<shm::Observed> observe(const StatusOptions &options) {
   if (!options.job) return shm::observe_process(options.process);
   shm::Observed all;
-  if (options.launcher != 0) RONDO_TRY(shm::observe_process(options.launcher));  // there is such a process
+  if (options.launcher != 0) RONDO_TRY(shm::observe_process(options.launcher));  // fails if there is no such process
   for (const pid_t process :
        options.launcher != 0 ? processes_below(options.launcher) : processes_of_user(options.everybody)) {
     auto observed = shm::observe_process(process);
     if (observed.ok()) shm::merge(all, std::move(observed).value());
-    // A process that has ended meanwhile is no failure. If the launcher was named, processes that must not be read are
-    // reported.
+    // A process that has ended meanwhile is no failure. If the user named a launcher, processes that this user may not
+    // read are reported.
     if (!observed.ok() && options.launcher != 0 && observed.error().status == RONDO_ERROR_SYSTEM)
       all.refused.push_back(observed.error());
   }

@@ -34,7 +34,7 @@ std::string state_text(const RankNow &now, uint64_t at_ns) {
   return text;
 }
 
-/// "send 3 to rank 1: 4096 bytes of float32"
+/// Returns text such as "send 3 to rank 1: 4096 bytes of float32".
 std::string message_text(const MessageInfo &message) {
   return std::string(message.sends ? "send " : "receive ") + std::to_string(message.message) +
          (message.sends ? " to rank " : " from rank ") + std::to_string(message.peer) + ": " +
@@ -47,7 +47,7 @@ std::string operation_text(const RankNow &now) {
   return std::to_string(now.rank.entered) + ": " + (now.latest ? describe(now.latest->what) : "cannot be read");
 }
 
-/// Returns e.g. "rank 2 (process 17, stopped, at operation 6), rank 3 (process 18, dead)".
+/// Returns text such as "rank 2 (process 17, stopped, at operation 6), rank 3 (process 18, dead)".
 std::string waited_for_text(const WaitNow &wait, const std::vector<RankNow> &ranks) {
   std::string text;
   for (const uint32_t rank : wait.waited_for) {
@@ -79,7 +79,7 @@ void add_row(std::string &out, std::string rank, std::string process, std::strin
   out += "  " + rank + " " + process + " " + state + " " + rest + "\n";
 }
 
-/// Adds the statistics. "hidden" is what is left of the time in flight.
+/// Adds the statistics. The time in flight in which the caller did not wait is "hidden".
 void add_statistics(std::string &out, const Look &look) {
   const auto add = [&](std::string rank, std::string count, std::string bytes, std::string in_flight,
                        const std::string &exposed) {
@@ -124,7 +124,7 @@ void add_communicator(std::string &out, const Look &look) {
   add_statistics(out, look);
 }
 
-/// Puts the recorder's own lines together: one format for both.
+/// Joins the lines of the recorder, so that there is one format for both.
 Json communicator_json(const Look &look) {
   Json communicator = Json::parse(communicator_line(*look.recording, look.ranks, look.at_ns));
   Json ranks = Json::array();

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Writes a timeline as JSON for Chrome's trace viewer and Perfetto. A process is a group of lanes, a rank in a
-// communicator is a lane, an operation is a slice. Within the slice lies the time in which it waited for the last rank.
+// This file writes a timeline as JSON for Chrome's trace viewer and Perfetto. A process is a group of lanes, a rank in
+// a communicator is a lane, and an operation is a slice. A slice contains the time in which the operation waited for
+// the last rank.
 #include <algorithm>
 #include <unordered_map>
 
@@ -10,14 +11,14 @@
 namespace rondo::cli {
 namespace {
 
-/// The time at which the last rank entered an operation, and that rank.
+/// When the last rank entered an operation, and which rank that was.
 struct Arrival {
   uint64_t at_ns = 0;
   uint64_t rank = 0;
 };
-using Arrivals = std::unordered_map<uint64_t, Arrival>;  // by operation
+using Arrivals = std::unordered_map<uint64_t, Arrival>;  // by number of the operation
 
-/// Converts to microseconds, in which the format counts.
+/// Converts to microseconds, the unit of the format.
 double microseconds(uint64_t ns) { return static_cast<double>(ns) / 1000; }
 
 class Document {
@@ -42,7 +43,7 @@ class Document {
     first_ = false;
   }
 
-  /// Numbers of processes mean nothing across hosts, so the document has numbers of its own.
+  /// Numbers the processes. Their numbers on a host mean nothing on other hosts, so the document has its own.
   void find_processes() {
     std::map<std::pair<std::string, uint64_t>, size_t> known;
     for (const TracedLane &lane : timeline_.lanes()) {
@@ -68,7 +69,7 @@ class Document {
     }
   }
 
-  /// Returns the number of a lane, which no process has.
+  /// Returns the number of a lane. No process has that number.
   size_t number_of(size_t lane) const { return process_count_ + 1 + lane; }
 
   void name_lane(size_t index) {

@@ -13,7 +13,7 @@ using Json = nlohmann::json;
 
 constexpr uint64_t known_format = 1;
 constexpr uint64_t time_ns_max = uint64_t{1} << 58;  // nine years
-constexpr int64_t offset_ns_max = int64_t{1} << 61;  // with a sum of two times, and twice that, it fits into 64 bits
+constexpr int64_t offset_ns_max = int64_t{1} << 61;  // twice a sum with two times still fits into 64 bits
 constexpr size_t names_max = 1u << 20;
 
 std::string printable(std::string text) {
@@ -31,11 +31,11 @@ uint32_t intern(const Value &value, std::vector<Value> &values, std::map<Value, 
 
 }  // namespace
 
-/// One line, whose members have to be there and of the right kind.
+/// One line of a recording. Its members must exist and have the right kind.
 struct Timeline::Fields {
   const Json &line;
   const std::string &source;
-  mutable std::optional<Error> wrong;  ///< the first that was not
+  mutable std::optional<Error> wrong;  ///< the error of the first wrong member
 
   [[nodiscard]] uint64_t number(const char *name) const {
     const auto found = line.find(name);
@@ -151,8 +151,8 @@ TracedKind Timeline::kind_of(const Fields &fields) {
   return kind;
 }
 
-/// Connects clocks. Two hosts of one communicator were both measured by the clock of its rank 0. Returns true if one
-/// more clock is connected.
+/// Connects clocks. Two hosts of one communicator have both measured the clock of its rank 0. Returns true if it
+/// connected another clock.
 bool Timeline::connect_clocks() {
   std::optional<std::pair<std::string, Offset>> best;
   for (const Source &from : sources_) {

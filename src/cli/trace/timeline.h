@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Flight recordings of any number of ranks, communicators and hosts, put on one clock. A recording comes as the lines
-// of docs/recorder.md, from a file or from a running job; files may hold anything.
+// This file puts flight recordings of any number of ranks, communicators and hosts on one clock. A recording consists
+// of the lines of docs/recorder.md. It comes from a file or from a running job; a file may hold anything.
 #pragma once
 
 #include <array>
@@ -16,7 +16,7 @@
 
 namespace rondo::cli {
 
-/// The request and the choice of an operation, as the recording names them. Many operations share one.
+/// The request and the choice of an operation, in the words of the recording. Many operations share one.
 struct TracedKind {
   static constexpr std::array text_names{"state", "type", "op", "algorithm", "protocol", "kernel"};
   static constexpr std::array number_names{"count", "root", "channels", "chunk_bytes"};
@@ -30,15 +30,15 @@ struct TracedOperation {
   uint64_t number = 0;
   uint32_t name = 0;        ///< index into Timeline::names(): the collective
   uint32_t kind = 0;        ///< index into Timeline::kinds()
-  uint64_t entered_ns = 0;  ///< in the end on the timeline's clock
-  uint64_t ended_ns = 0;    ///< for a running operation the time of observation
+  uint64_t entered_ns = 0;  ///< on the timeline's clock, after align()
+  uint64_t ended_ns = 0;    ///< for a running operation, the time of observation
 };
 
 /// The operations of one rank in one communicator, in order.
 struct TracedLane {
   std::string communicator;
   std::string host;
-  std::string clock;  ///< equal for lanes whose times can be compared as they are
+  std::string clock;  ///< lanes with the same clock need no conversion
   uint64_t rank = 0;  ///< in the communicator
   uint64_t process = 0;
   std::vector<TracedOperation> operations;
@@ -46,13 +46,13 @@ struct TracedLane {
 
 class Timeline {
  public:
-  static constexpr uint64_t operations_max = 8u << 20;  ///< some hundred bytes each
+  static constexpr uint64_t operations_max = 8u << 20;  ///< each takes some hundred bytes
   static constexpr size_t line_bytes_max = 1u << 20;
 
-  /// Adds one line of a recording; `source` is for messages.
+  /// Adds one line of a recording. `source` names the recording in messages.
   Result<void> add_line(std::string_view line, const std::string &source);
 
-  /// Puts all lanes on the clock of the first after the last line, so that their earliest moment is 0.
+  /// Converts all lanes to the clock of the first one, and makes the earliest time 0. Call it after the last line.
   /// RONDO_ERROR_INVALID_ARGUMENT: nothing was recorded, or no line shows how two clocks differ.
   Result<void> align();
 
@@ -61,16 +61,16 @@ class Timeline {
   [[nodiscard]] const std::vector<TracedKind> &kinds() const { return kinds_; }
   [[nodiscard]] uint64_t operation_count() const { return operation_count_; }
   [[nodiscard]] size_t clock_count() const { return offsets_.size(); }
-  /// Returns the most that two clocks may be apart in the timeline.
+  /// Returns the largest possible error between two clocks of the timeline.
   [[nodiscard]] uint64_t uncertainty_ns() const;
 
  private:
-  /// A recording's first line, and what its later lines have added.
+  /// The first line of a recording, and what its later lines have added.
   struct Source {
     std::string communicator, host, clock;
     uint64_t made_ns = 0;
     uint64_t looked_ns = 0;
-    bool has_rank_0 = false;  ///< of the communicator: its clock is what the others were measured by
+    bool has_rank_0 = false;  ///< it has rank 0 of the communicator, whose clock the others measured
     std::optional<int64_t> offset_ns;
     uint64_t uncertainty_ns = 0;
     std::map<uint64_t, size_t> lane_of;  ///< by the rank's number on its host
@@ -93,12 +93,12 @@ class Timeline {
   std::map<std::string, uint32_t> name_index_;
   std::vector<TracedKind> kinds_;
   std::map<TracedKind, uint32_t> kind_index_;
-  std::map<std::string, Offset> offsets_;  ///< by clock, once align() has found them
+  std::map<std::string, Offset> offsets_;  ///< by clock; set by align()
   uint64_t operation_count_ = 0;
 };
 
-/// Prints the timeline in the format of Chrome's trace viewer and of Perfetto. `sink` takes the text piece by piece,
-/// and returns false to end it.
+/// Prints the timeline in the format of Chrome's trace viewer and Perfetto. `sink` gets the text in pieces. If it
+/// returns false, printing ends.
 [[nodiscard]] bool print_timeline(const Timeline &timeline, const std::function<bool(std::string_view)> &sink);
 
 }  // namespace rondo::cli

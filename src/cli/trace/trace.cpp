@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// `rondo trace`: the flight recordings of all ranks of a job, running or written to files, as one timeline for Perfetto
-// and Chrome's trace viewer.
+// This file is `rondo trace`. It makes one timeline, for Perfetto and Chrome's trace viewer, of the flight recordings
+// of all ranks of a job. The job may be running, or the recordings may be in files.
 #include <cerrno>
 #include <charconv>
 #include <cstdio>
@@ -59,7 +59,7 @@ Result<Parsed> parse_options(Arguments args) {
   return Parsed(std::move(options));
 }
 
-/// Returns 0 if it is no number of a process, or there is a file of that name.
+/// Returns the process that `source` names. Returns 0 if it is no number, or a file has that name.
 pid_t process_of(const std::string &source) {
   struct stat status {};
   if (::stat(source.c_str(), &status) == 0) return 0;
@@ -69,7 +69,7 @@ pid_t process_of(const std::string &source) {
 }
 
 Result<void> observe(pid_t process, shm::Observed &all) {
-  // Fails unless the process exists and this user may read it. A process that has ended is not an error of the user.
+  // This fails unless the process exists and this user may read it. A process that has ended meanwhile is no error.
   if (auto seen = shm::observe_process(process); !seen.ok())
     return Error{RONDO_ERROR_SYSTEM, std::move(seen).error().message};
   for (const pid_t each : processes_below(process))
@@ -81,7 +81,7 @@ Result<void> add_running(const shm::Observed &observed, Timeline &timeline) {
   for (const auto &recording : observed.recordings) {
     Result<void> added;
     static_cast<void>(print_recording(*recording, [&](std::string_view line) {
-      line.remove_suffix(1);  // its end
+      line.remove_suffix(1);  // the end of the line
       added = timeline.add_line(line, "the job");
       return added.ok();
     }));
@@ -97,7 +97,7 @@ Result<void> add_file(const std::string &path, Timeline &timeline) {
   std::ifstream file("/proc/self/fd/" + std::to_string(descriptor.get()));
   std::string line;
   line.resize(Timeline::line_bytes_max + 2);
-  while (file.getline(line.data(), static_cast<std::streamsize>(line.size()))) {  // a longer line ends it
+  while (file.getline(line.data(), static_cast<std::streamsize>(line.size()))) {  // a longer line ends the loop
     const auto length = static_cast<size_t>(file.gcount()) - (file.eof() ? 0 : 1);
     RONDO_TRY(timeline.add_line(std::string_view(line).substr(0, length), path));
   }

@@ -12,16 +12,16 @@ namespace rondo::cli::tune {
 namespace {
 
 constexpr uint64_t KiB = 1024;
-constexpr uint64_t ll_bytes_max = 256 * KiB;  // ll moves two bytes for each: far from the best long before
+constexpr uint64_t ll_bytes_max = 256 * KiB;  // ll moves two bytes for each, so it is far from the best before this
 
-/// Chunk sizes that are worth a try balance pipelining against the cost of counters. ll and load_store have small
-/// areas. By load_store one rank sums a chunk of a ring, while all ranks sum a chunk of a two_shot.
+/// The chunk sizes to try. They balance pipelining against the cost of counters. ll and load_store have small areas.
+/// With load_store, one rank reduces a chunk of a ring, while all ranks reduce a chunk of a two_shot.
 constexpr std::array<uint64_t, 3> simple_chunks{64 * KiB, 128 * KiB, 1024 * KiB};
 constexpr std::array<uint64_t, 2> ll_chunks{4 * KiB, 16 * KiB};
 constexpr std::array<uint64_t, 3> load_store_chunks{64 * KiB, 128 * KiB, 256 * KiB};
 constexpr std::array<uint64_t, 3> load_store_ring_chunks{16 * KiB, 32 * KiB, 64 * KiB};
 
-/// One way to run a schedule: the interpreter with a protocol, or a kernel, which has none.
+/// A way to run a schedule: the interpreter with a protocol, or a kernel without one.
 struct Way {
   rondo_kernel_t kernel;
   rondo_protocol_t protocol;
@@ -36,12 +36,13 @@ std::span<const uint64_t> chunks_of(rondo_algorithm_t algorithm, const Way &way)
   return way.protocol == RONDO_PROTOCOL_LL ? std::span<const uint64_t>(ll_chunks) : simple_chunks;
 }
 
-/// Returns the channels to try. Two channels use both trees of a double tree, or both directions of a ring's links.
+/// Returns the number of channels to try. Two channels use both trees of a double tree, or both directions of a ring's
+/// links.
 uint32_t channels_of(rondo_algorithm_t algorithm) {
   return algorithm == RONDO_ALGORITHM_TREE || algorithm == RONDO_ALGORITHM_RING ? 2 : 1;
 }
 
-/// Adds a choice, unless an equal one is in the list. Chunks that a message does not fill are equal.
+/// Adds a choice, unless an equal choice is in the list. Chunks that a message does not fill count as equal.
 void add(std::vector<PlanChoice> &list, const PlanChoice &choice, uint64_t bytes) {
   const auto alike = [&](const PlanChoice &other) {
     PlanChoice same = other;
@@ -63,7 +64,7 @@ std::vector<PlanChoice> candidates(TunerInput input) {
         for (const uint64_t chunk_bytes : chunks_of(algorithm.id, way)) {
           if (way.protocol == RONDO_PROTOCOL_LL && input.bytes > ll_bytes_max) continue;
           input.overrides = {algorithm.id, way.protocol, channels, chunk_bytes, way.kernel};
-          const auto chosen = choose_plan(input);  // refuses what cannot be, and cuts chunks to the slots
+          const auto chosen = choose_plan(input);  // refuses impossible choices, and cuts chunks to the slots
           if (chosen.ok()) add(list, chosen.value(), input.bytes);
         }
   return list;
@@ -77,7 +78,7 @@ uint64_t rounded_bytes(const Group &group, uint64_t bytes) {
 
 namespace {
 
-/// Sets the part of the whole that each job is.
+/// Sets for each job which part of the whole work it is.
 void divide(std::vector<Job> &jobs) {
   double all = 0, done = 0;
   for (const Job &job : jobs) all += estimate_seconds(job);
@@ -109,7 +110,7 @@ std::vector<Job> plan_jobs(const Options &options, const Config &config, uint32_
 }
 
 double estimate_seconds(const Job &job, const SizeJob &size) {
-  constexpr double move_seconds = 4e-10;  // a byte of one rank, with the writing of its input
+  constexpr double move_seconds = 4e-10;  // for a byte of one rank, including writing its input
   constexpr double runs_in_sample_min = 3;
   // After two rounds about half of the candidates are left (tune_rank.cpp); the first has warm-up runs.
   const double round_count = job.round_count <= 2 ? job.round_count : 2 + 0.5 * (job.round_count - 2);

@@ -14,9 +14,9 @@
 namespace rondo::cli::tune {
 namespace {
 
-/// While it exists, signals that end a job stay pending until they are polled. The launcher must end its ranks first,
-/// and then this process removes its folder. The terminal sends an interrupt to both, and other signals reach this
-/// process only.
+/// While this object exists, signals that end a job stay pending until they are polled. The launcher must end its ranks
+/// first; then this process removes its folder. The terminal sends an interrupt to both processes, but other signals
+/// reach this process only.
 class SignalsHeld {
  public:
   SignalsHeld() {
@@ -29,15 +29,15 @@ class SignalsHeld {
   ~SignalsHeld() { restore(); }
   void restore() const { ::pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
 
-  /// Returns the exit status of `child`, or 128 + number after a signal. A signal that is to end this process is passed
-  /// on to the child. It is reported even if the child had just completed its work.
+  /// Returns the exit status of `child`, or 128 + number after a signal. If a signal asks this process to end, it is
+  /// passed to the child. It is also reported, even if the child had just finished.
   [[nodiscard]] int wait_for(pid_t child) const {
     int ended_by = 0;
     const auto heed = [&](int number) {
       if (number > 0 && number != SIGCHLD) ended_by = number;
     };
     int status = 0;
-    while (::waitpid(child, &status, WNOHANG) == 0) {  // bounded by the launcher's own --timeout
+    while (::waitpid(child, &status, WNOHANG) == 0) {  // ends at the launcher's --timeout
       const int number = ::sigwaitinfo(&held_, nullptr);
       heed(number);
       if (number == SIGTERM || number == SIGHUP) ::kill(child, number);
@@ -91,7 +91,7 @@ Result<int> execute(const std::vector<std::string> &words, const std::string &er
   if (child < 0) return system_error("cannot start rondo run", errno);
   if (child == 0) {
     held.restore();
-    // The launcher must not outlive this process. Its ranks end with it.
+    // The launcher must not outlive this process. The launcher's ranks end with it.
     static_cast<void>(::prctl(PR_SET_PDEATHSIG, SIGTERM));
     if (!errors_path.empty()) {
       replace_descriptor(STDOUT_FILENO, "/dev/null");

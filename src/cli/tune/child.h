@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The programs that `rondo tune` starts: jobs of ranks, which are `rondo run` and `rondo perf` of this very program, so
-// that they run as any user's ranks do.
+// This file starts programs for `rondo tune`: jobs of ranks. They are `rondo run` and `rondo perf` of this program, so
+// ranks run as a user's ranks do.
 #pragma once
 
 #include <string>
@@ -10,14 +10,14 @@
 
 namespace rondo::cli::tune {
 
-/// A folder of our own that goes with its files.
+/// A temporary folder, which is removed with its files.
 class Folder {
  public:
   Folder();
   Folder(const Folder &) = delete;
   Folder &operator=(const Folder &) = delete;
   ~Folder();
-  /// Returns the error of its creation, if it failed.
+  /// Returns the error if the folder could not be created.
   [[nodiscard]] Result<void> made() const;
   [[nodiscard]] const std::string &path() const { return path_; }
 
@@ -29,9 +29,10 @@ class Folder {
 /// Returns the path of this program's file.
 [[nodiscard]] Result<std::string> own_program();
 
-/// Runs a program until it ends by itself.
-/// @param errors_path  file for its standard error, while its standard output is discarded; if empty, both are ours
-/// @return its exit status, or 128 + number after a signal, also if that signal is to end this process
+/// Runs a program until it ends.
+/// @param errors_path  a file for its standard error, and its standard output is discarded; if empty, it shares both
+/// with this process
+/// @return its exit status, or 128 + number after a signal, even if that signal was for this process
 [[nodiscard]] Result<int> execute(const std::vector<std::string> &words, const std::string &errors_path = {});
 
 }  // namespace rondo::cli::tune

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// `rondo tune --device`: what buffers on CUDA devices get. Each candidate is a run of `rondo perf`, which verifies what
-// it times, over all sizes, with calls replayed from a graph; the candidates take turns, round by round. What the
-// library really chose stands in perf's report: blocks, for one, are bounded, and not asked for.
+// This file is `rondo tune --device`, which tunes calls on buffers of CUDA devices. A candidate is measured by a run of
+// `rondo perf` over all sizes, with calls replayed from a graph. perf also verifies the results. Candidates take turns,
+// round by round. The report of perf says what the library really chose, because, for instance, blocks are limited and
+// not requested.
 #include <algorithm>
 #include <cstdio>
 #include <fstream>
@@ -21,9 +22,9 @@ namespace rondo::cli::tune {
 namespace {
 
 constexpr uint64_t KiB = 1024;
-constexpr uint64_t ll_bytes_max = 256 * KiB;   // it moves two bytes for each
+constexpr uint64_t ll_bytes_max = 256 * KiB;   // ll moves two bytes for each
 constexpr uint64_t post_bytes_max = 64 * KiB;  // the most that a one_shot of load_store takes on a device
-constexpr uint32_t run_seconds_max = 300;      // of one run of perf
+constexpr uint32_t run_seconds_max = 300;      // limit of one run of perf
 
 void add_interpreted(std::vector<DeviceCandidate> &list, const Algorithm &algorithm, bool quick) {
   for (const uint64_t chunk_bytes : {64 * KiB, 256 * KiB}) {
@@ -49,7 +50,7 @@ void add_load_store(std::vector<DeviceCandidate> &list, const Group &group, bool
   }
 }
 
-/// Returns the message with which perf failed, without the warnings before it.
+/// Returns the error message of perf, without the warnings before it.
 std::string failure_in(const std::string &path) {
   std::ifstream file(path);
   std::string line, last;
@@ -68,7 +69,7 @@ std::string show(const DeviceCandidate &candidate) {
   return text;
 }
 
-/// Returns the factor between sizes, because perf takes sizes as first, last and factor. 0: no factor fits.
+/// Returns the factor between sizes, because perf takes sizes as first, last and factor. Returns 0 if no factor fits.
 uint64_t factor_of(std::span<const uint64_t> sizes) {
   if (sizes.size() < 2) return 2;
   const uint64_t factor = sizes[1] / sizes[0];
@@ -80,7 +81,7 @@ uint64_t factor_of(std::span<const uint64_t> sizes) {
   return std::max<uint64_t>(factor, 2);
 }
 
-/// Returns the device to use. Threads that share one device get the first of the named ones.
+/// Returns the device to use. Threads that share one device use the first one that the user named.
 std::string device_of(const Options &options, const Group &group) {
   if (group.buffers != BufferPlace::shared_device) return options.device;
   const std::string first = options.device.substr(0, options.device.find(','));
@@ -112,7 +113,7 @@ std::vector<std::string> words_of(const Options &options, const Group &group, co
   return words;
 }
 
-/// A candidate's turns.
+/// A candidate, and its turns so far.
 struct Entry {
   DeviceCandidate candidate;
   bool active = true;
@@ -128,7 +129,8 @@ class Devices {
   }
 
   /// Measures all candidates.
-  /// @param part_begin, part_end  the part of all that is measured, for the progress; all of it began at begin_ns.
+  /// @param part_begin, part_end  which part of the whole work this is, for the progress. The whole work began at
+  /// begin_ns.
   [[nodiscard]] Result<Measured> measure(double part_begin, double part_end, uint64_t begin_ns);
 
  private:
@@ -142,8 +144,8 @@ class Devices {
   DeviceTimes times_;
 };
 
-/// Measures a candidate once. One that this machine does not support is reported and left out. One that fails, or has
-/// wrong results, ends everything.
+/// Measures a candidate once. If this machine does not support the candidate, it is reported and left out. If it fails
+/// or has wrong results, the measurement ends.
 Result<void> Devices::take_turn(Entry &entry) {
   const Folder folder;
   RONDO_TRY(folder.made());
@@ -250,7 +252,7 @@ std::vector<uint64_t> device_sizes(const Options &options, const Group &group, u
 
 namespace {
 
-/// Returns the devices that ranks take in turn.
+/// Returns the devices that ranks use in turn.
 Result<std::vector<int>> ordinals_of(const Options &options, const cuda::CudaDriver &driver) {
   std::vector<int> ordinals = console::parse_cuda_devices(options.device).value_or(std::vector<int>{0});
   if (!ordinals.empty()) return ordinals;
@@ -259,8 +261,8 @@ Result<std::vector<int>> ordinals_of(const Options &options, const cuda::CudaDri
   return ordinals;
 }
 
-/// Returns whether this many ranks are on several devices, each of which reaches the others. Threads need that to share
-/// their buffers.
+/// Says whether this number of ranks is on several devices, each of which reaches all others. Threads need that to
+/// share their buffers.
 bool are_linked(const cuda::CudaDriver &driver, std::span<const int> ordinals, uint32_t rank_count) {
   const auto used = ordinals.first(std::min<size_t>(rank_count, ordinals.size()));
   bool several = false;

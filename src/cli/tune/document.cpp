@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The file that `rondo tune` writes: rows for the library, the rest for people, for `rondo sim` and to check a row.
+// This file writes the file of `rondo tune`. The library uses its rows. The rest is for people, for `rondo sim`, and
+// for checking rows.
 #include <nlohmann/json.hpp>
 
 #include <array>
@@ -29,7 +30,7 @@ std::string now_text() {
 }
 
 Json machine_json(const Topology &topology) {
-  std::map<std::tuple<uint32_t, uint64_t, size_t>, uint32_t> kinds;  // alike ones are counted
+  std::map<std::tuple<uint32_t, uint64_t, size_t>, uint32_t> kinds;  // equal caches are counted
   for (const Cache &cache : topology.caches) ++kinds[{cache.level, cache.bytes, cache.pus.size()}];
   Json caches = Json::array();
   for (const auto &[kind, count] : kinds) {
@@ -46,7 +47,7 @@ Json machine_json(const Topology &topology) {
           {"simd", reduce_target()}};
 }
 
-/// Returns the settings that were in force beside the candidates' own.
+/// Returns the settings that were in force besides those that candidates choose.
 Json settings_json(const Config &config) {
   Json json = Json::object();
   for (const ConfigVariable &variable : config_variables())
@@ -90,7 +91,7 @@ Json fits_json(std::span<const Measured> all) {
 Json networks_json(const Findings &findings) {
   Json list = Json::array();
   for (const Measured &measured : findings.all) {
-    if (measured.group.buffers != BufferPlace::host) continue;  // the simulator's networks are of hosts
+    if (measured.group.buffers != BufferPlace::host) continue;  // the simulator's networks model hosts
     for (const Calibration &calibration : calibrate(findings, measured))
       list.push_back({{"collective", rondo_collective_string(measured.group.collective)},
                       {"ranks", measured.group.rank_count},
@@ -139,7 +140,7 @@ std::string document_text(const Findings &findings, std::span<const TuningRow> r
       for (const char *key : {"median_us", "min_us", "max_us"}) series[key] = rounded(series[key].get<double>());
     json["measurements"].push_back(std::move(entry));
   }
-  // The processor's name and paths may hold anything.
+  // The processor's name and paths may contain anything.
   return json.dump(1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
 }
 

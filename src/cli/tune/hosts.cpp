@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// `rondo tune --hosts`: ranks that a launcher has started on several hosts measure a link inside of a host and one
-// between hosts. The simulator chooses by their results.
+// This file is `rondo tune --hosts`. A launcher has started ranks on several hosts. They measure one link within a host
+// and one between hosts, and the simulator chooses with the results.
 //
-// Two ranks make a communicator of their own and send each other blocks of growing sizes, each after a pause. So a
-// limiter's bucket is full, as it is when a program calls now and then. All other ranks wait.
+// Two ranks make a separate communicator and send each other blocks of growing sizes, each after a pause. After a pause
+// a limiter's bucket is full, as it is for a program that calls now and then. All other ranks wait.
 #include "src/cli/tune/hosts.h"
 
 #include <algorithm>
@@ -24,7 +24,7 @@ namespace {
 
 constexpr uint64_t sizes[] = {8, 16 << 10, 64 << 10, 256 << 10, 1 << 20, 4 << 20, 16 << 20};
 constexpr size_t size_count_min = 4;
-constexpr double long_us = 500'000;  // a link on which an exchange takes so long is not asked for a larger one
+constexpr double long_us = 500'000;  // if an exchange takes so long, no larger one is tried
 constexpr uint32_t small_round_count = 201, round_count = 7;
 constexpr auto pause = std::chrono::milliseconds(30);
 
@@ -41,7 +41,7 @@ class HostsRank {
     if (rank_ == 0)
       if (auto complaint = console::check_output(options.output)) return invalid_argument(std::move(*complaint));
     uint32_t first_inside = no_rank, inside = no_rank;  // the first two ranks that share a host
-    uint32_t between = no_rank;                         // the first one that rank 0 does not share its host with
+    uint32_t between = no_rank;                         // the first rank that is not on rank 0's host
     for (uint32_t rank = 1; rank < node_of_.size(); ++rank) {
       if (node_of_[rank] != node_of_[0]) between = std::min(between, rank);
       for (uint32_t other = 0; other < rank && inside == no_rank; ++other)
@@ -81,7 +81,7 @@ class HostsRank {
     return {};
   }
 
-  /// Makes two ranks exchange. Every rank calls it and gets what `first` measures.
+  /// Makes two ranks exchange. Every rank calls it, and gets the results of rank `first`.
   Result<std::vector<Exchange>> exchange(uint32_t first, uint32_t second) {
     rondo_unique_id_t id{};
     if (rank_ == first) RONDO_TRY(check(rondo_get_unique_id(&id, nullptr), nullptr, "rondo_get_unique_id"));
@@ -107,14 +107,14 @@ class HostsRank {
                  world_.get(), "rondo_broadcast");
   }
 
-  /// Measures one pair. The slower rank's time counts. Both stop at the same size, since both know both times.
+  /// Measures one pair. The time of the slower rank counts. Both ranks know both times, so they stop at the same size.
   static Result<void> measure_pair(rondo_comm_t pair, std::vector<double> &numbers) {
     size_t at = 0;
     for (const uint64_t bytes : sizes) {
       std::vector<std::byte> send(bytes, std::byte{1}), recv(2 * bytes);
       std::vector<double> times_us;
       const uint32_t rounds = bytes <= 8 ? small_round_count : round_count;
-      for (uint32_t round = 0; round <= rounds; ++round) {  // the first one touches the memory
+      for (uint32_t round = 0; round <= rounds; ++round) {  // the first round touches the memory
         if (bytes > 8) std::this_thread::sleep_for(pause);
         RONDO_TRY(check(rondo_barrier(pair, nullptr), pair, "rondo_barrier"));
         const uint64_t begin_ns = now_ns();
@@ -137,7 +137,7 @@ class HostsRank {
 
   Result<void> conclude(const Options &options, HostFindings &findings) {
     RONDO_TRY_ASSIGN(const Config config, read_config());
-    // The library has asked all ranks, of which each may be bound to cores of its own.
+    // The library knows the cores of all ranks, each of which may be bound to some.
     rondo_comm_properties_t properties = RONDO_COMM_PROPERTIES_INIT;
     RONDO_TRY(check(rondo_comm_get_properties(world_.get(), &properties), world_.get(), "rondo_comm_get_properties"));
     findings.oversubscribed = properties.oversubscribed != 0;
@@ -147,7 +147,7 @@ class HostsRank {
     input.overrides = {};
     const sim::LinkCost between = fit_link(findings.between);
     sim::LinkCost inside = findings.inside.empty() ? between : fit_link(findings.inside);
-    inside.burst_bytes = inside.peak_GBps = 0;  // no limiter exists: memory beyond the caches looks like one
+    inside.burst_bytes = inside.peak_GBps = 0;  // a host has no limiter: memory beyond the caches looks like one
     findings.network = network_of(node_of_, inside, between, input);
     RONDO_TRY_ASSIGN(findings.rows, simulate_rows(options, findings.network, input));
     return {};
@@ -165,7 +165,7 @@ Result<void> tune_hosts(const Options &options) {
   RONDO_TRY_ASSIGN(const HostFindings findings, rank.measure(options));
   if (rank.rank() != 0) return {};
   const std::string document = hosts_document(findings, options.collectives);
-  // The summary describes the table as the library will read it.
+  // The summary shows the table as the library will read it.
   if (auto table = parse_tuning(document); !table.ok())
     return Error{RONDO_ERROR_INTERNAL, "its own table is refused: " + table.error().message};
   if (auto complaint = console::write_output(options.output, document))

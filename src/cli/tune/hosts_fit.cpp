@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Derives costs and choices from the times of exchanges between hosts. It does no I/O.
+// This file computes costs and choices from the times of exchanges between hosts. It does no I/O.
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
@@ -16,9 +16,9 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr double burst_bytes_min = 32 * 1024;  // less is the links' own noise
-constexpr double peak_ratio_min = 1.5;         // a limiter is seen where the first bytes go so much faster
-constexpr double alike_ratio = 1.03;           // of two choices the one of the size before is kept
+constexpr double burst_bytes_min = 32 * 1024;  // a smaller burst is noise of the links
+constexpr double peak_ratio_min = 1.5;         // a limiter is assumed if the first bytes go this much faster
+constexpr double alike_ratio = 1.03;           // if two choices differ by less, the choice of the size before is kept
 
 double rate_between(const Exchange &less, const Exchange &more) {
   const double time_us = std::max(more.median_us - less.median_us, 1e-3);
@@ -80,12 +80,12 @@ sim::LinkCost fit_link(std::span<const Exchange> exchanges) {
   cost.alpha_us = cost.ll_alpha_us = exchanges.front().median_us;
   cost.bandwidth_GBps = rate_between(before, last);
   const double peak_GBps = rate_between(exchanges[1], exchanges[2]);
-  // A limiter that lets a bucket pass at once shifts the straight line of large sizes down by the bucket.
+  // If a limiter lets a bucket pass at once, the straight line of large sizes is lower by the bucket.
   const double straight_us = static_cast<double>(last.bytes) / cost.bandwidth_GBps * 1e-3;
   const double saved_us = cost.alpha_us + straight_us - last.median_us;
   const double burst_bytes = saved_us * cost.bandwidth_GBps * 1e3;
   if (burst_bytes >= burst_bytes_min && peak_GBps >= peak_ratio_min * cost.bandwidth_GBps) {
-    // The bytes that passed at the peak rate took time of their own.
+    // The bytes of the bucket also took time, at the peak rate.
     cost.burst_bytes = burst_bytes / (1 - cost.bandwidth_GBps / peak_GBps);
     cost.peak_GBps = peak_GBps;
   }
@@ -106,7 +106,7 @@ sim::Network network_of(std::span<const uint32_t> node_of, const sim::LinkCost &
     to = cost;
     to.sharing = sharing;
   }
-  network.reduce_GBps = 0;  // a network that is slower than memory hides it
+  network.reduce_GBps = 0;  // the network is slower than memory, and hides reductions
   network.slot_count = slots.slot_count;
   network.slot_bytes = static_cast<uint32_t>(slots.slot_bytes);
   return network;
@@ -131,7 +131,7 @@ Result<std::vector<TuningRow>> simulate_rows(const Options &options, const sim::
         return rows.size() > first && it.choice == rows.back().choice;
       });
       if (known == all.end() || known->time_us > alike_ratio * best->time_us) {
-        // Between two sizes a row ends at their geometric mean.
+        // A row ends at the geometric mean of two sizes.
         if (rows.size() > first)
           rows.back().bytes_max = static_cast<uint64_t>(
               std::sqrt(static_cast<double>(before_bytes) * static_cast<double>(input.bytes)));

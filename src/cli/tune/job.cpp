@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Starts a job's ranks.
+// This file starts a job's ranks.
 #include "src/cli/tune/child.h"
 #include "src/cli/tune/tune.h"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reads and writes the files by which `rondo tune` and the programs that it starts communicate.
+// This file reads and writes the files through which `rondo tune` and the programs that it starts communicate.
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
@@ -24,7 +24,7 @@ Json choice_json(const PlanChoice &choice) {
           {"kernel", rondo_kernel_string(choice.kernel)}};
 }
 
-/// Reads a file that rondo tune wrote itself. The first unexpected value makes the whole file unusable.
+/// Reads a file that rondo tune wrote. After the first unexpected value, the whole file counts as invalid.
 class Reader {
  public:
   explicit Reader(Json json) : json_(std::move(json)) {}
@@ -49,14 +49,14 @@ class Reader {
     ok_ = ok_ && value.ok();
     if (value.ok()) to = value.value();
   }
-  /// Returns the list, or an empty one if it is no list.
+  /// Returns the list, or an empty one if the value is no list.
   [[nodiscard]] Json list(const Json &object, const char *key) {
     const auto found = object.find(key);
     const bool good = found != object.end() && found->is_array();
     ok_ = ok_ && good;
     return good ? *found : Json::array();
   }
-  /// Returns the object, or an empty one if there is none.
+  /// Returns the object, or an empty one if the value is no object.
   [[nodiscard]] Json object(const Json &outer, const char *key) {
     const auto found = outer.find(key);
     const bool good = found != outer.end() && found->is_object();

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Measures how busy the processors are, to distinguish a round in which others computed from a quiet one.
+// This file measures how busy the processors are, to distinguish quiet rounds from rounds in which other programs
+// computed.
 #include <unistd.h>
 
 #include <algorithm>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Measures costs of the machine that no algorithm can avoid. They are the delay until another core sees a word, the
-// rates at which bytes move and reduce, and the time of a thread switch. Threads of this process measure, bound to one
-// processor each. A result is the median of samples.
+// This file measures costs of the machine that no algorithm can avoid. They are the delay until another core sees a
+// word, the rates of moving and reducing bytes, and the time of a thread switch. Threads of this process measure, each
+// bound to one processor. A result is the median of samples.
 #include <pthread.h>
 #include <sched.h>
 
@@ -25,11 +25,11 @@ namespace rondo::cli::tune {
 namespace {
 
 constexpr size_t small_bytes = 256 << 10;
-constexpr std::array<size_t, 3> working_sets_bytes{256 << 10, 4 << 20, 64 << 20};  // as large as caches, and larger
-constexpr uint64_t wait_ns_max = 5'000'000'000;  // a sample that takes longer is ended where it is: worse, no more
+constexpr std::array<size_t, 3> working_sets_bytes{256 << 10, 4 << 20, 64 << 20};  // sizes of caches, and larger
+constexpr uint64_t wait_ns_max = 5'000'000'000;  // a longer sample is ended, which makes it worse, but no more
 constexpr std::array reduce_types{RONDO_FLOAT32, RONDO_BFLOAT16, RONDO_FLOAT64, RONDO_INT32, RONDO_INT8};
 
-/// Binds this thread. If the system does not allow it, the thread stays where it is, and the measurement is less exact.
+/// Binds this thread. If the system refuses that, the thread stays where it is, and the result is less exact.
 void stay_on(uint32_t os_index) {
   cpu_set_t set;
   CPU_ZERO(&set);
@@ -37,7 +37,7 @@ void stay_on(uint32_t os_index) {
   static_cast<void>(::pthread_setaffinity_np(::pthread_self(), sizeof set, &set));
 }
 
-/// Lets this thread run on its former processors again.
+/// Restores this thread's processors when it is destroyed.
 class KeptAffinity {
  public:
   KeptAffinity() : known_(::pthread_getaffinity_np(::pthread_self(), sizeof before_, &before_) == 0) {}
@@ -52,7 +52,7 @@ class KeptAffinity {
   bool known_;
 };
 
-/// Returns the seconds of one call, the median over samples that fill `seconds` together.
+/// Returns the time of one call in seconds. It is the median over samples that take `seconds` together.
 double time_of(double seconds, const std::function<void()> &call) {
   call();
   std::vector<double> samples;
@@ -71,13 +71,14 @@ double time_of(double seconds, const std::function<void()> &call) {
   return median(samples);
 }
 
-/// A ball between two threads. `word` counts its passes, and the thread with the count's parity passes it on.
+/// A ball that two threads pass to each other. `word` counts the passes. The thread with the parity of the count makes
+/// the next pass.
 class Ball {
  public:
   enum class Wait { spin, yield, sleep };
   Ball(uint32_t pass_count, Wait wait) : pass_count_(pass_count), wait_(wait) {}
 
-  /// Returns the microseconds of a pass between these processors.
+  /// Returns the time of a pass between these processors, in microseconds.
   double play(uint32_t first, uint32_t second) {
     const KeptAffinity kept;
     std::thread partner([&] { run(1, second); });
@@ -90,7 +91,7 @@ class Ball {
   uint64_t run(uint32_t parity, uint32_t os_index) {
     stay_on(os_index);
     std::atomic_ref<uint32_t> ready(ready_), word(word_);
-    ready.fetch_add(1, std::memory_order_acq_rel);  // pairs with the other thread's
+    ready.fetch_add(1, std::memory_order_acq_rel);  // pairs with the same of the other thread
     const uint64_t end_ns = now_ns() + wait_ns_max;
     while (ready.load(std::memory_order_acquire) < 2 && now_ns() < end_ns) yield_core();
     const uint64_t begin_ns = now_ns();
@@ -121,7 +122,7 @@ double pass_us(Ball::Wait wait, uint32_t pass_count, uint32_t first, uint32_t se
   return median(samples);
 }
 
-/// Returns the rate of bytes that a second core reads while they are in the first one's cache.
+/// Returns the rate at which a second core reads bytes that are in the first core's cache.
 double bandwidth_GBps(uint32_t first, uint32_t second) {
   std::vector<std::byte> from(small_bytes), to(small_bytes, std::byte{1});
   std::vector<double> samples;
@@ -139,12 +140,12 @@ double bandwidth_GBps(uint32_t first, uint32_t second) {
   return median(samples);
 }
 
-/// The call that each thread repeats, on memory of its own.
+/// Makes the call that each thread repeats, with its own memory.
 using MakeCall = std::function<std::function<void()>()>;
 
-/// Returns the seconds of a call on this thread while `others` threads do the same.
+/// Returns the time of a call on this thread, in seconds, while `others` threads do the same.
 double time_among(uint32_t others, double seconds, const MakeCall &make_call) {
-  std::vector<std::jthread> threads;  // their end is asked for and waited for where the list ends
+  std::vector<std::jthread> threads;  // destroying the list ends the threads and waits for them
   for (uint32_t i = 0; i < others; ++i)
     threads.emplace_back([&make_call](const std::stop_token &stop) {
       const auto call = make_call();
@@ -162,7 +163,7 @@ MakeCall copying(size_t bytes) {
   return [bytes]() -> std::function<void()> {
     return [operands = std::make_shared<Operands>(bytes)] {
       std::memcpy(operands->left.data(), operands->right.data(), operands->left.size());
-      asm volatile("" : : "r"(operands->left.data()) : "memory");  // the copy is wanted though nobody reads it
+      asm volatile("" : : "r"(operands->left.data()) : "memory");  // keeps the copy, although nothing reads it
     };
   };
 }
@@ -199,7 +200,7 @@ Rates measure_rates(size_t working_set_bytes, uint32_t others, double seconds) {
 Costs measure_costs(const Topology &topology, double seconds) {
   Costs costs;
   const std::vector<uint32_t> processors = allowed_os_indices(topology);
-  uint32_t other = processors.front();  // of another core than the first
+  uint32_t other = processors.front();  // of a core other than the first
   for (const Pu &pu : topology.pus)
     for (const Pu &first : topology.pus)
       if (pu.allowed && first.os_index == processors.front() && pu.core != first.core) other = pu.os_index;
@@ -211,7 +212,7 @@ Costs measure_costs(const Topology &topology, double seconds) {
     costs.wake_us = pass_us(Ball::Wait::sleep, near_passes, processors.front(), processors.front());
     const uint32_t others = usable_core_count(topology) - 1;
     for (const size_t bytes : working_sets_bytes) costs.rates.push_back(measure_rates(bytes, others, seconds));
-  } catch (const std::system_error &error) {  // no thread can be had: their costs stay 0
+  } catch (const std::system_error &error) {  // no thread can be started: these costs stay 0
     log::warning(log::Subsystem::config, std::string("rondo tune cannot start a thread: ") + error.what());
   }
   if (other != processors.front()) costs.bandwidth_GBps = bandwidth_GBps(processors.front(), other);

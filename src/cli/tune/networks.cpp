@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// This file fits the simulator's network to this machine. For each measured size it finds the costs whose simulated
-// times are nearest to the measured ones, and starts the search at the machine's own costs. It only computes.
+// This file fits the simulator's network to this machine, without I/O. For each measured size it searches for the costs
+// whose simulated times are nearest to the measured times. The search begins with the machine's measured costs.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -16,7 +16,7 @@ namespace {
 
 using sim::Network;
 
-/// Returns the smallest time that an all-reduce of two ranks on cores of their own took by one_shot with `protocol`.
+/// Returns the smallest time of an all-reduce of two ranks on different cores by one_shot with `protocol`.
 std::optional<double> exchange_us(std::span<const Measured> all, rondo_protocol_t protocol) {
   std::optional<double> least;
   for (const Measured &measured : all) {
@@ -31,7 +31,7 @@ std::optional<double> exchange_us(std::span<const Measured> all, rondo_protocol_
   return least;
 }
 
-/// Returns the rates of the working set that is nearest to the operands of all ranks of a core.
+/// Returns the rates for the working set whose size is nearest to the operands of all ranks on a core.
 const Rates *nearest_rates(const Costs &costs, double bytes) {
   const Rates *nearest = nullptr;
   const auto distance = [&](const Rates &rates) {
@@ -42,13 +42,13 @@ const Rates *nearest_rates(const Costs &costs, double bytes) {
   return nearest;
 }
 
-/// Makes a network from the machine's own costs: one node with the ranks of the group.
+/// Makes a network from the machine's measured costs: one node with the ranks of the group.
 Network first_guess(const Findings &findings, const Group &group, uint64_t bytes) {
   const Costs &costs = findings.costs;
   const uint32_t core_count = usable_core_count(findings.topology);
   const double latency_us = costs.latency_us > 0 ? costs.latency_us : costs.handover_us;
-  // An exchange is two steps, one that sends and one that receives, around the latency; the protocol simple adds the
-  // latency of a counter.
+  // An exchange has two steps besides the latency: one sends and one receives. The protocol simple adds the latency of
+  // a counter.
   const auto ll_us = exchange_us(findings.all, RONDO_PROTOCOL_LL);
   const auto simple_us = exchange_us(findings.all, RONDO_PROTOCOL_SIMPLE);
   Network network;
@@ -87,9 +87,9 @@ CostPointers costs_of(Network &network) {
           &network.reduce_send_GBps, &network.copy_GBps,   &network.memory_GBps, &network.switch_us};
 }
 
-/// Returns one plan of the kernel for each algorithm: the plan that the tuner gives it, because that plan must be
-/// predicted. If it was not measured, the fastest one takes its place. The interpreter's plans use `simple`, which is
-/// simulated as it runs.
+/// Returns one plan of the kernel for each algorithm: the plan that the tuner would choose, because that plan must be
+/// predicted. If it was not measured, the fastest measured plan is used. The interpreter's plans use `simple`, which
+/// the simulator models step by step.
 std::vector<Series> representatives(const Findings &findings, const Measured &measured, uint64_t bytes,
                                     rondo_kernel_t kernel) {
   TunerInput input = tuner_input(findings.config, measured.group.rank_count, measured.group.oversubscribed);
@@ -111,7 +111,8 @@ std::vector<Series> representatives(const Findings &findings, const Measured &me
   return list;
 }
 
-/// Returns the logarithm of simulated by measured, or nothing if it cannot be simulated.
+/// Returns the logarithm of the simulated time divided by the measured time, or nothing if the plan cannot be
+/// simulated.
 std::optional<double> log_error(const Network &network, const Group &group, const Series &series) {
   sim::SimCase what;
   what.collective = group.collective;
@@ -125,8 +126,8 @@ std::optional<double> log_error(const Network &network, const Group &group, cons
   return time_us > 0 ? std::optional(std::log(time_us / series.median_us)) : std::nullopt;
 }
 
-/// Returns the sum of squares over the algorithms, plus a small penalty for the distance from the first guess. The
-/// penalty fixes costs that do not matter.
+/// Returns the sum of squared errors over the algorithms, plus a small penalty for the distance from the first guess.
+/// The penalty determines costs that have no effect.
 double penalty(const Network &network, const Network &guess, const Group &group, std::span<const Series> measured) {
   constexpr double weight = 0.002;
   double sum = 0;
@@ -141,8 +142,8 @@ double penalty(const Network &network, const Network &guess, const Group &group,
   return sum;
 }
 
-/// Fits the network. It multiplies one cost after the other by a factor, up and down, as long as that improves the fit.
-/// Then it repeats this with a smaller factor.
+/// Fits the network. It multiplies one cost after the other by a factor, up or down, while that improves the fit. Then
+/// it repeats this with a smaller factor.
 Network fit(const Network &guess, const Group &group, std::span<const Series> measured) {
   constexpr double factor_first = 2, factor_last = 1.02;
   constexpr int rounds_max = 12;  // at each factor
@@ -170,7 +171,7 @@ Network fit(const Network &guess, const Group &group, std::span<const Series> me
 
 std::optional<Calibration> calibrate_size(const Findings &findings, const Measured &measured, uint64_t bytes,
                                           rondo_kernel_t kernel) {
-  constexpr double us_min = 1e-3, GBps_min = 0.1;  // what was not measured has to begin somewhere
+  constexpr double us_min = 1e-3, GBps_min = 0.1;  // the first guess of costs that were not measured
   const auto series = representatives(findings, measured, bytes, kernel);
   if (series.empty() && kernel != RONDO_KERNEL_INTERPRETER) return std::nullopt;
   Calibration calibration{bytes, kernel, first_guess(findings, measured.group, bytes), 0};

@@ -21,7 +21,7 @@ struct Raw {
   bool quick = false;
 };
 
-/// A list, or the first size, the last size and the factor between. The last size is always included.
+/// The default sizes, as the first size, the last size and the factor between sizes. The last size is always included.
 constexpr const char *default_sizes = "8-64M/4";
 constexpr const char *quick_sizes = "8-1M/32";
 
@@ -131,7 +131,7 @@ void add_options(console::CommandLine &app, Options &options, Raw &raw) {
   app.add_option("-o,--output", options.output, "the table, which is JSON; - is standard output [rondo-tuning.json]")
       ->type_name("FILE");
   app.add_json(raw.json, "as --output: write the table");
-  app.add_option("--job", options.job_path)->group("");  // how it starts its own ranks
+  app.add_option("--job", options.job_path)->group("");  // for the ranks that it starts itself
   app.add_option("--result", options.result_path)->group("");
 }
 
@@ -156,7 +156,7 @@ Result<std::variant<Options, std::string>> parse_options(Arguments args) {
     options.sample_ns = 3'000'000;
   }
   RONDO_TRY_ASSIGN(options, finish(raw, std::move(options)));
-  if (options.job_path.empty() && !options.hosts)  // of hosts, only rank 0 writes
+  if (options.job_path.empty() && !options.hosts)  // with several hosts, only rank 0 writes
     if (auto complaint = console::check_output(options.output)) return invalid_argument(std::move(*complaint));
   return Parsed(std::move(options));
 }

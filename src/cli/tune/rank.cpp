@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// One rank of a job of `rondo tune`. It has a communicator for each candidate, all alive at once. So at every size the
-// candidates take turns, round by round, and a drift of the machine meets all of them alike. Only the public interface
-// is called, so users get what is measured. A run is as in `rondo perf`: fresh inputs, a barrier, one timed call. Its
-// time is the slowest rank's. With more ranks than cores a run is several calls back to back. One call alone would
-// mostly measure when the scheduler runs each rank.
+// This file is one rank of a job of `rondo tune`. It has a communicator for each candidate, all at the same time. So at
+// every size the candidates take turns, round by round, and a drift of the machine affects all of them in the same way.
+// It calls only the public interface, so users get what it measures. As in `rondo perf`, a run has fresh inputs, a
+// barrier and one timed call, and its time is that of the slowest rank. With more ranks than cores, a run has several
+// calls back to back. There a single call would mostly measure when the scheduler runs each rank.
 #include <sys/resource.h>
 
 #include <nlohmann/json.hpp>
@@ -23,14 +23,14 @@ namespace rondo::cli::tune {
 namespace {
 
 constexpr uint32_t runs_min = 3, runs_max = 200;
-constexpr uint64_t large_bytes = 1 << 20;  // from here on a run is long enough to warm up by itself
+constexpr uint64_t large_bytes = 1 << 20;  // from this size on, a run is long enough to warm up
 constexpr uint32_t warm_up_runs = 2, small_warm_up_runs = 6;
 constexpr uint32_t runs_per_batch = 10;
-constexpr double patience = 3;  // where others have the processors, fewer runs are made than would fit
-constexpr uint64_t oversubscribed_run_bytes = 16 << 20;  // with more ranks than cores, as many calls as move so much
+constexpr double patience = 3;  // if others use the processors, fewer runs are made than would fit
+constexpr uint64_t oversubscribed_run_bytes = 16 << 20;  // with more ranks than cores, a run moves this many bytes
 constexpr uint64_t oversubscribed_calls_min = 4, oversubscribed_calls_max = 20;
 constexpr uint32_t rounds_before_dropping = 2;
-constexpr double others_max = 0.10;     // share of the processors that others may take in a round
+constexpr double others_max = 0.10;     // the largest share of processors that others may use in a round
 
 double own_cpu_seconds() {
   rusage used{};
@@ -54,7 +54,7 @@ class Rank {
     PlanChoice choice;
     rondo_comm_t comm = nullptr;
     uint32_t run_count = 0;
-    double run_ns_min = 0;  ///< of a whole run, its inputs and its barrier included; 0 if unknown
+    double run_ns_min = 0;  ///< time of a whole run, with its inputs and barrier; 0 if unknown
     std::vector<double> rounds_us;
   };
   [[nodiscard]] Series series_of(const Entry &entry, const std::vector<bool> &quiet) const;
@@ -96,7 +96,7 @@ Result<void> Rank::connect() {
   return find_processors();
 }
 
-/// Collects the processors of all ranks, each of which may be bound to some of them.
+/// Collects the processors of all ranks. Each rank may be bound to some of them.
 Result<void> Rank::find_processors() {
   RONDO_TRY_ASSIGN(const Config config, read_config());
   RONDO_TRY_ASSIGN(const Topology topology, discover_topology(config));
@@ -121,8 +121,8 @@ Result<rondo_comm_t> Rank::comm_of(const PlanChoice &choice) {
   return comms_.back().second.get();
 }
 
-/// Returns the candidates with their communicators. It fails if the library has another plan than the requested one,
-/// which would be measured under a wrong name.
+/// Returns the candidates with their communicators. If the library has another plan than the requested one, it returns
+/// an error, because the plan would be measured under a wrong name.
 Result<std::vector<Rank::Entry>> Rank::entries_of(const SizeJob &size) {
   std::vector<Entry> entries;
   const size_t elements = size.bytes / sizeof(float);
@@ -174,7 +174,7 @@ Result<std::vector<double>> Rank::run(const Entry &entry, uint32_t run_count) {
       batch.push_back(time_us);
     }
     batch.push_back(static_cast<double>(now_ns() - begin_ns));
-    RONDO_TRY(reduce(batch, RONDO_MAX));  // the time that has passed, too: all ranks stop at the same run
+    RONDO_TRY(reduce(batch, RONDO_MAX));  // including the time so far, so that all ranks stop at the same run
     passed_ns += batch.back();
     times_us.insert(times_us.end(), batch.begin(), batch.end() - 1);
   }
@@ -189,7 +189,7 @@ Result<void> Rank::run_round(std::vector<Entry> &entries) {
       RONDO_TRY(run_once(entry));
       run_ns_min[0] = std::min(run_ns_min[0], static_cast<double>(now_ns() - begin_ns));
     }
-    RONDO_TRY(reduce(run_ns_min, RONDO_MAX));  // every rank is to make as many runs
+    RONDO_TRY(reduce(run_ns_min, RONDO_MAX));  // so that every rank makes the same number of runs
     if (entry.run_ns_min == 0 || run_ns_min[0] < entry.run_ns_min) entry.run_ns_min = run_ns_min[0];
     entry.run_count = static_cast<uint32_t>(
         std::clamp(static_cast<double>(job_.sample_ns) / entry.run_ns_min, double{runs_min}, double{runs_max}));
@@ -199,10 +199,10 @@ Result<void> Rank::run_round(std::vector<Entry> &entries) {
   return {};
 }
 
-/// Returns whether other processes disturbed the round. The answer is equal on all ranks.
+/// Says whether other processes disturbed the round. All ranks get the same answer.
 Result<bool> Rank::was_disturbed(const Load &load, uint64_t begin_ns, double own_begin_seconds) {
   const auto busy = load.busy_seconds();
-  // Rank 0 reports the machine's use. The ranks' own use is summed up.
+  // Rank 0 reports the use of the machine. The use by the ranks themselves is summed.
   std::vector<double> sums{own_cpu_seconds() - own_begin_seconds, rank_ == 0 ? busy.value_or(0) : 0,
                            rank_ == 0 ? static_cast<double>(now_ns() - begin_ns) * 1e-9 : 0};
   RONDO_TRY(reduce(sums, RONDO_SUM));
@@ -286,7 +286,7 @@ Result<Measured> Rank::measure() {
 Result<void> run_rank(const Job &job, const std::string &result_path) {
   Rank rank(job);
   RONDO_TRY_ASSIGN(const Measured measured, rank.measure());
-  if (rank.rank() != 0) return {};  // all have the same
+  if (rank.rank() != 0) return {};  // all ranks have the same result
   return write_file(result_path, measured_json(measured).dump());
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Derives rows, the comparison of choices and fits from the measurements. It does no I/O.
+// This file computes rows, the comparison of choices, and fits from the measurements. It does no I/O.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -13,12 +13,12 @@ namespace rondo::cli::tune {
 namespace {
 
 constexpr double never = std::numeric_limits<double>::infinity();
-/// The share of the time at one size that one more row must win. Less is noise.
+/// A further row must save at least this share of the time at one size. Less would be noise.
 constexpr double row_price = 0.03;
-/// From here on the time grows with the size, so what is best at the end is best beyond it.
+/// From this size on the time grows with the size, so the best choice at the last size is the best beyond it, too.
 constexpr uint64_t end_bytes_min = uint64_t{16} << 20;
 
-/// Returns whether two choices do the same work. Chunks that a message does not fill are alike.
+/// Says whether two choices do the same work. Chunks that a message does not fill count as equal.
 bool same_work(const PlanChoice &a, const PlanChoice &b, uint64_t bytes) {
   PlanChoice same = a;
   if (a.chunk_bytes >= bytes && b.chunk_bytes >= bytes) same.chunk_bytes = b.chunk_bytes;
@@ -43,14 +43,14 @@ const Series &best_of(std::span<const Series> size) {
 }
 
 double time_of(std::span<const Series> size, const PlanChoice &choice) {
-  double time_us = never;  // two that are alike were not both measured, unless a table's author says so
+  double time_us = never;  // equal choices were not both measured, unless a table's author says so
   for (const Series &series : size)
     if (same_work(series.choice, choice, series.bytes)) time_us = std::min(time_us, series.median_us);
   return time_us;
 }
 
-/// The best division of the sizes into rows. For all sizes below `end`, where the last row begins, its choice, what it
-/// costs.
+/// The best division of the sizes into rows. For all sizes below `end`, it has the beginning and choice of the last
+/// row, and the cost.
 struct Division {
   double price = never;
   size_t begin = 0;
@@ -74,7 +74,7 @@ std::vector<Division> divide(const BySize &sizes, const std::vector<PlanChoice> 
   return best;
 }
 
-/// Returns the end of a row. Between two sizes it lies halfway, as ratios go.
+/// Returns the end of a row, which is the geometric mean of two sizes.
 uint64_t row_end(const BySize &sizes, size_t end) {
   const uint64_t below = sizes[end - 1][0].bytes;
   if (end == sizes.size()) return below >= end_bytes_min ? TuningRow::any_bytes : 2 * below;
@@ -96,7 +96,8 @@ void add_rows(const Measured &measured, std::vector<TuningRow> &rows) {
   rows.insert(rows.end(), own.rbegin(), own.rend());
 }
 
-/// Solves for the least squares of the relative error: (alpha + beta x) / t is to be 1. An alpha below 0 is none.
+/// Finds alpha and beta with the least squares of the relative error, so that (alpha + beta x) / t is near 1. A
+/// negative alpha becomes 0.
 void solve(std::span<const std::pair<double, double>> points, Fit &fit) {
   double aa = 0, ab = 0, bb = 0, a = 0, b = 0;
   for (const auto &[bytes, time_us] : points) {
@@ -106,7 +107,7 @@ void solve(std::span<const std::pair<double, double>> points, Fit &fit) {
   const double determinant = aa * bb - ab * ab;
   double alpha = determinant > 0 ? (a * bb - b * ab) / determinant : 0;
   if (alpha < 0) alpha = 0;
-  double beta = (b - alpha * ab) / bb;  // the best one for this alpha
+  double beta = (b - alpha * ab) / bb;  // the best beta for this alpha
   if (beta <= 0) beta = 0, alpha = a / aa;
   fit.alpha_us = alpha;
   fit.bandwidth_GBps = beta > 0 ? 1e-3 / beta : 0;
@@ -144,13 +145,14 @@ std::vector<TuningRow> build_rows(std::span<const Measured> all) {
 
 namespace {
 
-/// Notes a choice at a size, with its time if it was measured there.
+/// Records a choice at a size. If it was measured there, records the time, too.
 void note(std::span<const Series> size, const PlanChoice &choice, PlanChoice &to, std::optional<double> &time_us) {
   to = choice;
   if (const double time = time_of(size, choice); time < never) time_us = time;
 }
 
-/// Compares on devices the choice of the table's rows with the library's own. Nothing here knows a device's slots.
+/// Compares, on devices, the choice of the table's rows with the library's choice. This code does not know a device's
+/// slots.
 void compare_on_devices(const Measured &measured, const TuningTable &table, std::vector<Comparison> &comparisons) {
   const Group &group = measured.group;
   for (const auto &size : by_size(measured)) {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// `rondo tune`: measures this machine, writes the table that RONDO_TUNING_FILE loads, and shows what it chooses.
+// This file is `rondo tune`. It measures this machine, writes the table that RONDO_TUNING_FILE loads, and shows what
+// the table chooses.
 #include "src/cli/tune/tune.h"
 
 #include <unistd.h>
@@ -17,11 +18,11 @@ namespace {
 
 using namespace tune;
 
-constexpr double cost_seconds = 0.1, quick_cost_seconds = 0.02;  // of each rate
+constexpr double cost_seconds = 0.1, quick_cost_seconds = 0.02;  // time to measure each rate
 constexpr uint64_t quick_sample_ns = 5'000'000;
 
-/// Reads the configuration. The environment's algorithm and table are removed, because they are what is measured.
-/// Slots, waiting and similar settings stay.
+/// Reads the configuration. Algorithm and table from the environment are removed, because they are what is measured.
+/// Settings such as slots and waiting stay.
 Result<Config> configuration() {
   for (const char *name : {"RONDO_ALGORITHM", "RONDO_PROTOCOL", "RONDO_KERNEL", "RONDO_CHANNELS", "RONDO_CHUNK_BYTES",
                            "RONDO_TUNING_FILE"}) {
@@ -57,8 +58,8 @@ void take_quiet(const Options &options, Measured measured, Findings &findings) {
   if (!measured.series.empty()) findings.all.push_back(std::move(measured));
 }
 
-/// The file that holds the table until it is known to be good. It lies beside the file that it replaces. If the output
-/// is standard output, a device or a FIFO, it is a temporary file.
+/// The file that has the table until the table is known to be valid. It is beside the file that it will replace. If the
+/// output is standard output, a device or a FIFO, it is a temporary file.
 class Partial {
  public:
   explicit Partial(const std::string &output)
@@ -74,7 +75,7 @@ class Partial {
   ~Partial() { (void)std::remove(path_.c_str()); }
   [[nodiscard]] const std::string &path() const { return path_; }
 
-  /// Gives the user the table.
+  /// Moves the table to the output.
   [[nodiscard]] Result<void> publish(const std::string &output, const std::string &document) const {
     if (!replaces_) {
       if (auto complaint = console::write_output(output, document))
@@ -91,7 +92,7 @@ class Partial {
   std::string path_;
 };
 
-/// Writes the table and shows it. Returns false if a choice is too slow.
+/// Writes and shows the table. Returns false if a choice is too slow.
 Result<bool> conclude(const Findings &findings, const Partial &partial, const std::string &output) {
   const std::string document = document_text(findings, build_rows(findings.all));
   RONDO_TRY(write_file(partial.path(), document));
@@ -131,7 +132,7 @@ Result<bool> measure_here(const Options &options) {
   RONDO_TRY_ASSIGN(findings.config, configuration());
   RONDO_TRY_ASSIGN(findings.topology, discover_topology(findings.config));
   const Partial partial(options.output);
-  RONDO_TRY(write_file(partial.path(), ""));  // better refused now than after the measurements
+  RONDO_TRY(write_file(partial.path(), ""));  // an error now is better than after the measurements
   if (options.device.empty()) {
     RONDO_TRY(measure_on_host(options, findings));
   } else {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The parts of `rondo tune`: what is measured, by real ranks under `rondo run`, and what follows from it. Only
-// rank.cpp, load.cpp, machine.cpp and devices.cpp measure; the rest does no I/O. docs/tuning.md explains how and why.
+// This file declares the parts of `rondo tune`: real ranks measure under `rondo run`, and the rest computes results.
+// Only rank.cpp, load.cpp, machine.cpp and devices.cpp measure; the other files do no I/O. docs/tuning.md explains how
+// and why.
 #pragma once
 
 #include <cstdint>
@@ -19,32 +20,32 @@
 
 namespace rondo::cli::tune {
 
-/// A choice may be this much slower than the best that was measured beside it.
+/// A choice may be slower than the best measured choice by this factor.
 inline constexpr double ratio_max = 1.10;
-/// A candidate that is so much slower than the best is left out of the later rounds.
+/// A candidate that is slower than the best by this factor is left out of later rounds.
 inline constexpr double hopeless_ratio = 2.5;
 
 /// Returns the median, or 0 without values.
 [[nodiscard]] double median(std::vector<double> values);
 
 struct Options {
-  std::vector<uint32_t> rank_counts;  ///< ascending, as are the others
+  std::vector<uint32_t> rank_counts;  ///< ascending, like the next two lists
   std::vector<rondo_collective_t> collectives{RONDO_ALL_REDUCE};
   std::vector<uint64_t> sizes;  ///< bytes
   uint32_t round_count = 5;
-  uint64_t sample_ns = 30'000'000;  ///< of a candidate's runs in a round
+  uint64_t sample_ns = 30'000'000;  ///< time for a candidate's runs in a round
   std::string output = "rondo-tuning.json";
-  std::string job_path, result_path;  ///< this process is a rank of a job of ours
-  bool hosts = false;                 ///< this process is a rank that a launcher started, on one of several hosts
+  std::string job_path, result_path;  ///< set if this process is a rank of such a job
+  bool hosts = false;                 ///< this process is a rank that a launcher started on one of several hosts
   bool quick = false;                 ///< --quick
   bool keep_disturbed = false;        ///< --keep-disturbed
-  std::string device;                 ///< as --device of `rondo perf`; empty to measure host memory
+  std::string device;                 ///< like --device of `rondo perf`; empty for host memory
 };
 
 /// Returns the options, or the help.
 [[nodiscard]] Result<std::variant<Options, std::string>> parse_options(Arguments args);
 
-/// The calls for which the rows of a table hold.
+/// The calls to which the rows of a table apply.
 struct Group {
   rondo_collective_t collective = RONDO_ALL_REDUCE;
   uint32_t rank_count = 2;
@@ -53,7 +54,7 @@ struct Group {
 };
 
 struct SizeJob {
-  uint64_t bytes = 0;  ///< of the whole logical vector of float32
+  uint64_t bytes = 0;  ///< bytes of the whole vector of float32
   std::vector<PlanChoice> candidates;
 };
 
@@ -63,36 +64,36 @@ struct Job {
   uint32_t round_count = 1;
   uint64_t sample_ns = 0;
   std::vector<SizeJob> sizes;
-  double part_begin = 0, part_end = 1;  ///< of all that is measured, by estimated time: how far it is
+  double part_begin = 0, part_end = 1;  ///< which part of the whole estimated time this job is
 };
 
-/// A candidate at a size. A run is one call; its time is the slowest rank's.
+/// The measurements of a candidate at a size. A run is one call, and its time is the slowest rank's time.
 struct Series {
   uint64_t bytes = 0;
   PlanChoice choice;
-  double median_us = 0;  ///< over rounds, of the median over the runs of a round
-  double min_us = 0, max_us = 0;  ///< of the rounds' medians
+  double median_us = 0;  ///< over rounds: the median of each round's median over its runs
+  double min_us = 0, max_us = 0;  ///< of the medians of rounds
   uint32_t round_count = 0, run_count = 0;
-  uint32_t quiet_round_count = 0;  ///< rounds in which no other program used the processors; if any, only these count
+  uint32_t quiet_round_count = 0;  ///< rounds without other programs on the processors; if any, only they count
 };
 
 struct Measured {
   Group group;
   std::vector<Series> series;      ///< by ascending bytes
-  uint32_t disturbed_count = 0;    ///< rounds that other processes took part in and that had to do
-  uint32_t repeated_count = 0;     ///< rounds that were thrown away and measured again
-  std::vector<std::pair<uint64_t, PlanChoice>> built_in = {};  ///< on devices: by bytes, what nobody asked for
+  uint32_t disturbed_count = 0;    ///< disturbed rounds that had to be used
+  uint32_t repeated_count = 0;     ///< rounds that were discarded and repeated
+  std::vector<std::pair<uint64_t, PlanChoice>> built_in = {};  ///< on devices: the library's own choice, by bytes
 };
 
-/// Returns every possible algorithm and protocol, with a few chunk sizes and channels. The tuner's choice without a
-/// table is always among them. `input` has group, bytes and the sizes of slots.
+/// Returns every possible algorithm and protocol, with a few chunk sizes and channels. The choice of the tuner without
+/// a table is always included. `input` has group, bytes and the sizes of slots.
 [[nodiscard]] std::vector<PlanChoice> candidates(TunerInput input);
-/// Returns the size nearest to `bytes` that has whole elements, and equally many in each block.
+/// Returns the size nearest to `bytes` with whole elements, and the same number of them in each block.
 [[nodiscard]] uint64_t rounded_bytes(const Group &group, uint64_t bytes);
 [[nodiscard]] std::vector<Job> plan_jobs(const Options &options, const Config &config, uint32_t core_count);
 [[nodiscard]] double estimate_seconds(const Job &job);
 [[nodiscard]] double estimate_seconds(const Job &job, const SizeJob &size);
-/// Returns e.g. "12 %, about 40 s left", if the job's first `done_count` sizes took `elapsed_s`.
+/// Returns text such as "12 %, about 40 s left", if the job's first `done_count` sizes took `elapsed_s`.
 [[nodiscard]] std::string progress_of(const Job &job, size_t done_count, double elapsed_s);
 
 [[nodiscard]] nlohmann::ordered_json group_json(const Group &group);
@@ -102,19 +103,20 @@ struct Measured {
 [[nodiscard]] Result<Measured> read_measured(const std::string &path);
 [[nodiscard]] Result<void> write_file(const std::string &path, const std::string &text);
 
-/// Runs the job as `rondo run` of this program; with a deadline.
+/// Runs the job by `rondo run` of this program, with a deadline.
 [[nodiscard]] Result<Measured> run_job(const Job &job);
 /// Runs one rank of the job.
 [[nodiscard]] Result<void> run_rank(const Job &job, const std::string &result_path);
 
-/// Measures by `rondo perf` for `--device`, with ranks as processes and then as threads of one (devices.cpp).
+/// Measures for `--device` with `rondo perf`. Ranks are processes first, and then threads of one process (devices.cpp).
 [[nodiscard]] Result<std::vector<Measured>> measure_devices(const Options &options, const Config &config);
 
-/// Processor time that other processes and the hypervisor used.
+/// The processor time that other processes and the hypervisor use.
 class Load {
  public:
   explicit Load(std::vector<uint32_t> os_indices) : os_indices_(std::move(os_indices)), begin_(read()) {}
-  /// Returns the seconds of busy processors since it was made, or nothing if the system does not say.
+  /// Returns how many seconds processors were busy since this object was made, or nothing if the system does not report
+  /// it.
   [[nodiscard]] std::optional<double> busy_seconds() const;
   static constexpr double resolution_seconds = 0.02;
 
@@ -123,31 +125,31 @@ class Load {
   std::vector<uint32_t> os_indices_;
   std::optional<double> begin_;
 };
-/// Returns the busy seconds in the text of /proc/stat; processors are by the system's number.
+/// Returns the busy seconds in the text of /proc/stat. Processors have the system's numbers.
 [[nodiscard]] std::optional<double> busy_seconds_of(std::string_view stat, std::span<const uint32_t> os_indices,
                                                     double ticks_per_second);
 
-/// The rates of a core while all others do the same, with operands that together take `working_set_bytes`.
+/// The rates of a core while all other cores do the same. The operands together take `working_set_bytes`.
 struct Rates {
   uint64_t working_set_bytes = 0;
   double copy_GBps = 0;
-  std::vector<std::pair<rondo_type_t, double>> reduce_GBps;  ///< bytes of one operand reduced into another
+  std::vector<std::pair<rondo_type_t, double>> reduce_GBps;  ///< bytes of one operand that is reduced into another
 };
 
-/// Removes the series that have no quiet round. Returns the sizes of which nothing is left, in ascending order.
+/// Removes the series without a quiet round. Returns the sizes of which nothing is left, in ascending order.
 [[nodiscard]] std::vector<uint64_t> drop_disturbed(Measured &measured);
 
-/// Costs of the machine itself. A cost is 0 if it could not be measured, e.g. on one core.
+/// Costs of the machine itself. A cost is 0 if it could not be measured, for instance on one core.
 struct Costs {
-  double latency_us = 0;       ///< a word written on one core is seen on another
-  double bandwidth_GBps = 0;   ///< reading what another core has just written
-  double handover_us = 0;      ///< one core goes from a thread to another that waits by yielding
-  double wake_us = 0;          ///< the same where it sleeps on a futex
+  double latency_us = 0;       ///< until one core sees a word that another wrote
+  double bandwidth_GBps = 0;   ///< of reading what another core has just written
+  double handover_us = 0;      ///< until a core switches to a thread that waits by yielding
+  double wake_us = 0;          ///< the same for a thread that sleeps on a futex
   std::vector<Rates> rates;    ///< by ascending working set
 };
 [[nodiscard]] Costs measure_costs(const Topology &topology, double seconds);
 
-/// time = alpha_us + bytes / bandwidth, for an algorithm and protocol at its best chunk and channels.
+/// The fit time = alpha_us + bytes / bandwidth, for an algorithm and protocol with their best chunk and channels.
 struct Fit {
   Group group;
   rondo_algorithm_t algorithm = RONDO_ALGORITHM_AUTO;
@@ -158,10 +160,10 @@ struct Fit {
 };
 [[nodiscard]] std::vector<Fit> fit_all(std::span<const Measured> all);
 
-/// Builds rows whose choices are within ratio_max of the best at every size, as few as pay.
+/// Builds as few rows as possible whose choices are within ratio_max of the best at every size.
 [[nodiscard]] std::vector<TuningRow> build_rows(std::span<const Measured> all);
 
-/// The chosen and the best at one size; a choice that was not measured there has no time.
+/// The chosen and the best candidate at one size. If the chosen one was not measured there, it has no time.
 struct Comparison {
   Group group;
   uint64_t bytes = 0;
@@ -171,9 +173,9 @@ struct Comparison {
 };
 [[nodiscard]] std::vector<Comparison> compare(std::span<const Measured> all, const TuningTable &table,
                                               const Config &config);
-/// Returns the worst ratio over all sizes; infinite if a choice was not measured.
+/// Returns the worst ratio over all sizes. It is infinite if a choice was not measured.
 [[nodiscard]] double worst_ratio(std::span<const Comparison> comparisons);
-/// Returns the words after "2 ranks", e.g. " as processes, on devices"; they are empty on hosts.
+/// Returns the words after "2 ranks", such as " as processes, on devices". They are empty for host memory.
 [[nodiscard]] const char *place_text(BufferPlace buffers);
 [[nodiscard]] std::string comparison_text(std::span<const Comparison> comparisons);
 [[nodiscard]] std::string costs_text(const Costs &costs);
@@ -183,24 +185,24 @@ struct Findings {
   Topology topology;
   Costs costs;
   std::vector<Measured> all;
-  bool lacks_sizes = false;  ///< some had no quiet round
+  bool lacks_sizes = false;  ///< some sizes had no quiet round
 };
 
-/// The simulator's network for a group and size, fitted to the times that were measured with `simple`, or by
+/// The simulator's network for a group and size. It was fitted to the times with `simple`, or to the times of
 /// load_store.
 struct Calibration {
   uint64_t bytes = 0;
-  rondo_kernel_t kernel = RONDO_KERNEL_INTERPRETER;  ///< that ran the plans
+  rondo_kernel_t kernel = RONDO_KERNEL_INTERPRETER;  ///< the kernel that ran the plans
   sim::Network network;
   double error_max = 0;  ///< the largest |simulated - measured| / measured of an algorithm
 };
 [[nodiscard]] std::vector<Calibration> calibrate(const Findings &findings, const Measured &measured);
 
 [[nodiscard]] nlohmann::ordered_json row_json(const TuningRow &row);
-/// Returns the file: rows, and all that they follow from.
+/// Returns the text of the file: the rows, and everything from which they were computed.
 [[nodiscard]] std::string document_text(const Findings &findings, std::span<const TuningRow> rows);
 
-/// Returns e.g. "two_shot/load_store 1x128K".
+/// Returns text such as "two_shot/load_store 1x128K".
 [[nodiscard]] std::string show(const PlanChoice &choice);
 
 }  // namespace rondo::cli::tune

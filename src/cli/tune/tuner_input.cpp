@@ -9,7 +9,7 @@
 namespace rondo::cli {
 namespace {
 
-constexpr uint32_t channel_count_default = 2;  // what src/core/registry.cpp connects at least
+constexpr uint32_t channel_count_default = 2;  // src/core/registry.cpp connects at least as many
 
 uint32_t channels_of(const Config &config) { return std::max(config.channels, channel_count_default); }
 uint32_t slot_bytes_of(const Config &config) { return static_cast<uint32_t>(config.slot_bytes); }  // 64 MiB at most

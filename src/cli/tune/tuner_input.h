@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Makes the tuner's input on this machine: the slots and the exchange of the shared-memory transport.
+// This file makes the tuner's input on this machine: the slots and the exchange of the shared-memory transport.
 #pragma once
 
 #include <cstdint>
@@ -9,12 +9,12 @@
 
 namespace rondo::cli {
 
-/// Makes the input for all_reduce of float32, with the configuration's overrides. The ranks spread over `host_count`
-/// hosts.
+/// Makes the input for all_reduce of float32, and applies the overrides of the configuration. The ranks are on
+/// `host_count` hosts.
 [[nodiscard]] TunerInput tuner_input(const Config &config, uint32_t rank_count, bool oversubscribed,
                                      uint32_t host_count = 1);
 
-/// Returns the bytes of memory that `rank_count` ranks would reserve for sharing.
+/// Returns how many bytes of memory `rank_count` ranks would reserve for sharing.
 [[nodiscard]] uint64_t shared_bytes(const Config &config, uint32_t rank_count);
 
 }  // namespace rondo::cli

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kernels are written for a block of threads. A block type has thread(), threads(), index() of the block, count()
-// of blocks and sync(). Its shared() is memory of the block: 8 bytes a thread. On a device it represents the hardware's
-// block (kernels.cu), and in tests threads of the host.
+// Kernels are written for a block of threads. A block type has thread(), threads(), index() of the block, count() of
+// blocks, and sync(). Its shared() is memory of the block, 8 bytes per thread. On a device the type represents a
+// hardware block (kernels.cu), in tests host threads.
 //
-// A function that a block runs is declared with RONDO_TRAIN_FUNCTION; the file that includes a kernel defines it.
+// A function that a block runs is declared with RONDO_TRAIN_FUNCTION, which the including file defines.
 #pragma once
 
 #include <cstddef>
@@ -14,12 +14,12 @@ namespace rondo::train::cuda {
 inline constexpr uint32_t block_threads = 256;
 inline constexpr uint32_t shared_bytes = block_threads * sizeof(double);
 
-/// Returns this thread's number among all of the grid.
+/// Returns this thread's number among all threads of the grid.
 template <class Block>
 RONDO_TRAIN_FUNCTION inline uint64_t first_of(const Block &block) {
   return uint64_t{block.index()} * block.threads() + block.thread();
 }
-/// Returns the number of all threads of the grid.
+/// Returns the number of threads in the grid.
 template <class Block>
 RONDO_TRAIN_FUNCTION inline uint64_t step_of(const Block &block) {
   return uint64_t{block.count()} * block.threads();
@@ -38,13 +38,13 @@ struct Greatest {
   }
 };
 
-/// Returns, on all threads, what Reduction makes of all threads' values. The order depends on the number of threads
-/// alone.
+/// Reduces the values of all threads, and returns the result on all of them. The order depends only on the number of
+/// threads.
 template <class Reduction, class Block, class Value>
 RONDO_TRAIN_FUNCTION inline Value reduce(const Block &block, Value mine) {
   static_assert(sizeof(Value) <= sizeof(double));
   auto *const values = reinterpret_cast<Value *>(block.shared());
-  block.sync();  // the result before this one has been read
+  block.sync();  // the result before this one has been read by all
   values[block.thread()] = mine;
   block.sync();
   for (uint32_t left = block.threads(); left > 1;) {

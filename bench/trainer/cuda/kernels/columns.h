@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Kernels that add up columns. No sum is made by atomic additions, whose order would differ from run to run. Rows are
-// cut into slices, a thread adds up one column of a slice, and a second launch adds up the slices.
+// These kernels add up columns. They use no atomic additions, whose order would differ from run to run. Rows are
+// divided into slices. A thread adds up one column of a slice, and a second launch adds up the slices.
 #pragma once
 
 #include "bench/trainer/cuda/kernels/block.h"
 
 namespace rondo::train::cuda {
 
-/// sums[slice][column] = the sum of x[row][column] over the rows of the slice.
+/// Computes sums[slice][column], the sum of x[row][column] over the rows of the slice.
 struct SumColumns {
   const float *x;
   float *sums;
@@ -24,7 +24,7 @@ struct SumColumns {
   }
 };
 
-/// Sums of the gradients of layer normalisation's gain, and of its bias; otherwise like SumColumns.
+/// Computes the sums for the gradients of layer normalisation's gain and bias, otherwise like SumColumns.
 struct NormalizeColumns {
   const float *x, *means, *scales, *out_gradients;
   float *gain_sums, *bias_sums;
@@ -46,7 +46,7 @@ struct NormalizeColumns {
   }
 };
 
-/// A block has a token, and searches for its rows; what they have is added to token_gradients.
+/// Adds to token_gradients. A block processes one token: it searches for the token's rows and adds up their gradients.
 struct EmbedTokensBackward {
   const uint8_t *tokens;
   const float *gradients;
@@ -66,7 +66,7 @@ struct EmbedTokensBackward {
   }
 };
 
-/// position_gradients[position] = the sum over all samples.
+/// Writes position_gradients[position], the sum over all samples.
 struct EmbedPositionsBackward {
   const float *gradients;
   float *position_gradients;

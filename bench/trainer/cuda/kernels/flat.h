@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Kernels over flat arrays, an element a thread: bench/trainer/compute/compute.h says what each is for.
+// These kernels process flat arrays, one element per thread. bench/trainer/compute/compute.h describes each.
 #pragma once
 
 #include <cmath>
@@ -8,7 +8,7 @@
 
 namespace rondo::train::cuda {
 
-/// out = base + bias, for each row; the bias alone if base is null.
+/// Writes out = base + bias for each row, or only the bias if base is null.
 struct AddBias {
   const float *base, *bias;
   float *out;
@@ -83,7 +83,7 @@ struct GeluBackward {
   }
 };
 
-/// AdamW's update. What is the same for every parameter of an update is computed once, on the host.
+/// Updates parameters by AdamW. The host computes what is the same for every parameter of an update.
 struct Adam {
   float *parameters, *first_moment, *second_moment;
   const float *gradients;
@@ -104,7 +104,7 @@ struct Adam {
   }
 };
 
-/// A sum of squares for each block, which ReductionSquares adds up.
+/// Computes a sum of squares for each block. ReductionSquares adds these up.
 struct Squares {
   const float *x;
   double *sums;
@@ -120,7 +120,7 @@ struct Squares {
   }
 };
 
-/// One block runs this, and adds up the sums of Squares.
+/// Adds up the sums of Squares, in one block.
 struct ReductionSquares {
   const double *sums;
   double *total;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The trainer's kernels for devices: a line each around the bodies, and the block that they run on.
+// This file defines the trainer's kernels for devices, with one line for each body, and the block on which they run.
 #define RONDO_TRAIN_FUNCTION __device__
 #include "bench/trainer/cuda/kernels/list.h"
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every kernel of the trainer, once: the image for devices, the library for emulated blocks and the names that the
-// backend looks up are made of this list. Each kernel takes its struct by value.
+// This list has every kernel of the trainer once. The image for devices, the library for emulated blocks and the names
+// for the backend are made from it. Each kernel takes its struct by value.
 #pragma once
 
 #include "bench/trainer/cuda/kernels/columns.h"
@@ -8,7 +8,7 @@
 #include "bench/trainer/cuda/kernels/rows.h"
 #include "bench/trainer/cuda/kernels/wire.h"
 
-/// X(symbol, Kernel) for each.
+/// Expands X(symbol, Kernel) for each kernel.
 #define RONDO_TRAIN_KERNELS(X)                                                         \
   X(rondo_train_add_bias, ::rondo::train::cuda::AddBias)                               \
   X(rondo_train_add, ::rondo::train::cuda::Add)                                        \

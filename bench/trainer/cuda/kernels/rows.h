@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Kernels that read a row as a whole: a row a block, whose threads share its elements out.
+// These kernels need a whole row. Each block has one row, and its threads divide the elements among them.
 #pragma once
 
 #include <cmath>
@@ -34,7 +34,7 @@ struct Normalize {
   }
 };
 
-/// The gradient of the input is added to x_gradients. NormalizeColumns has the gradients of gain and bias.
+/// Adds the gradient of the input to x_gradients. NormalizeColumns computes the gradients of gain and bias.
 struct NormalizeBackward {
   const float *x, *gain, *means, *scales, *out_gradients;
   float *x_gradients;
@@ -62,8 +62,8 @@ struct NormalizeBackward {
   }
 };
 
-/// Rows of matrices of `context` rows each. Row i sees its first i + 1 elements: these become the softmax of themselves
-/// times `scale`, the others 0.
+/// Processes rows of matrices of `context` rows each. The first i + 1 elements of row i become the softmax of their
+/// values times `scale`. The others become 0.
 struct CausalSoftmax {
   float *scores;
   uint64_t rows, context;
@@ -89,7 +89,7 @@ struct CausalSoftmax {
   }
 };
 
-/// gradients: of the softmax's results on entry, of its inputs on return.
+/// Replaces gradients of the softmax's results by gradients of its inputs.
 struct SoftmaxBackward {
   const float *weights;
   float *gradients;
@@ -122,7 +122,7 @@ struct CrossEntropy {
   RONDO_TRAIN_FUNCTION void run(const Block &block) const {
     for (uint64_t row = block.index(); row < rows; row += block.count()) {
       float *const values = logits + row * byte_values;
-      const float target = values[targets[row]];  // before any thread writes there: reduce() has barriers
+      const float target = values[targets[row]];  // read before any thread writes there: reduce() has barriers
       float most = values[0], sum = 0;
       for (uint64_t at = block.thread(); at < byte_values; at += block.threads()) most = Greatest::of(most, values[at]);
       const float top = reduce<Greatest>(block, most);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Kernels that convert for the wire, with integers alone: the bits are the same as by the host's conversions.
+// These kernels convert for the wire. They use only integers, so the bits are the same as in the host's conversions.
 #pragma once
 
 #include <cstring>
@@ -19,7 +19,7 @@ RONDO_TRAIN_FUNCTION inline float float_of(uint32_t bits) {
   return value;
 }
 
-/// 1 sign bit, 8 of the exponent, 7 of the mantissa: the upper half of a float.
+/// A float's upper half: 1 bit for the sign, 8 for the exponent and 7 for the mantissa.
 struct Bfloat16 {
   /// Rounds to nearest, ties to even; a NaN stays one.
   RONDO_TRAIN_FUNCTION static uint16_t narrow(float value) {
@@ -30,13 +30,13 @@ struct Bfloat16 {
   RONDO_TRAIN_FUNCTION static float widen(uint16_t element) { return float_of(uint32_t{element} << 16); }
 };
 
-/// 1 sign bit, 5 of the exponent, 10 of the mantissa.
+/// A float16: 1 bit for the sign, 5 for the exponent and 10 for the mantissa.
 struct Float16 {
-  static constexpr uint32_t exponent_gap = 112u << 23;  ///< what the exponents' zeros differ by
+  static constexpr uint32_t exponent_gap = 112u << 23;  ///< difference of the exponents' biases
   static constexpr uint32_t normal_min = 113u << 23;  ///< 2^-14
   static constexpr uint32_t overflow = 0x477ff000u;     ///< 65520: from here on infinity is nearest
 
-  /// Rounds to nearest, ties to even; beyond the range to infinity.
+  /// Rounds to nearest, ties to even. Values beyond the range become infinity.
   RONDO_TRAIN_FUNCTION static uint16_t narrow(float value) {
     const uint32_t bits = bits_of(value), sign = bits >> 16 & 0x8000u, rest = bits & 0x7fffffffu;
     uint32_t result = 0;
