@@ -273,8 +273,8 @@ class GroupTransport final : public Transport {
     hooks.raise_reset = [&local, &parts = group_.parts](uint32_t peer) {
       Error error{RONDO_ERROR_REMOTE, "the control connection between " + parts.names[parts.rank] + " and " +
                                           parts.names[peer] +
-                                          " was reset, while the connections for data between them stand; does a "
-                                          "firewall, or a tool such as `ss -K`, end connections?"};
+                                          " was reset, but the data connections between them still work; does a "
+                                          "firewall, or a tool such as `ss -K`, reset connections?"};
       error.rank = static_cast<int32_t>(parts.rank);
       error.peer = static_cast<int32_t>(peer);
       local.raise(error);

@@ -291,11 +291,11 @@ Result<Job> lone_job(const Variables &variables) {
   if (has_rank)
     return invalid_argument("RANK is " + in_quotes(variables.text("RANK")) +
                             ", but WORLD_SIZE is not set: set WORLD_SIZE, MASTER_ADDR and MASTER_PORT, too, or unset "
-                            "RANK if this process is to be alone");
+                            "RANK if this process is the only rank");
   if (has_size && variables.text("WORLD_SIZE") != "1")
     return invalid_argument("WORLD_SIZE is " + in_quotes(variables.text("WORLD_SIZE")) +
                             ", but RANK is not set: set RANK, MASTER_ADDR and MASTER_PORT, too, or unset WORLD_SIZE if "
-                            "this process is to be alone");
+                            "this process is the only rank");
   for (const ForeignRank &each : foreign_ranks)
     if (variables.has(each.variable))
       return Error{RONDO_ERROR_UNSUPPORTED,
@@ -304,7 +304,7 @@ Result<Job> lone_job(const Variables &variables) {
                        " started this process as a rank, but its variables do not say how many ranks the job has and "
                        "where they meet. Set RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT for each "
                        "rank, use rondo run, or unset " +
-                       each.variable + " if this process is to be alone"};
+                       each.variable + " if this process is the only rank"};
   return Job{};
 }
 
