@@ -40,7 +40,6 @@
 #include <optional>
 #include <vector>
 
-#include "cuda/driver/budget.h"
 #include "cuda/executors/connection_shape.h"
 #include "cuda/executors/copy_messages.h"
 #include "cuda/executors/copy_progress.h"
@@ -55,10 +54,6 @@ namespace rondo::cuda {
 namespace {
 
 constexpr uint32_t copy_channel_count = 1;  // one copy at a time uses a link of a device up
-constexpr uint32_t default_slot_count = 4;
-constexpr uint64_t slots_bytes_max = 64 << 20;  // of all connections of a rank, where slots may be smaller
-constexpr uint64_t frugal_slots_bytes_max = 12 << 20;
-constexpr uint32_t default_slot_bytes_max = 4 << 20, default_slot_bytes_min = 64 << 10;
 constexpr uint64_t chunk_bytes_min = 256 << 10;
 constexpr uint32_t reduce_threads = 256;
 constexpr uint32_t reduce_bytes_per_thread = 64;
@@ -69,14 +64,6 @@ class CopyPlan final : public PreparedPlan {
   const Plan *plan = nullptr;
   LoadedKernel reduce;  ///< null if the call only moves data, or is a barrier
 };
-
-uint32_t default_slot_bytes(const PlacedRequest &request, uint32_t channel_count) {
-  uint64_t memory_bytes = is_frugal(request) ? frugal_slots_bytes_max : slots_bytes_max;
-  if (!request.pairs_apart.empty()) memory_bytes = std::min(memory_bytes, host_slot_memory_bytes);
-  const uint64_t share = memory_bytes / default_slot_count / request.rank_count / channel_count;
-  const auto bytes = static_cast<uint32_t>(std::min<uint64_t>(share, default_slot_bytes_max));
-  return std::max(bytes / 4096 * 4096, default_slot_bytes_min);
-}
 
 class CopyExecutor final : public ExecutorBase {
  public:
@@ -156,12 +143,9 @@ Result<void> CopyExecutor::connect(const PlacedRequest &request, InfoExchange &i
   rank_ = request.rank;
   SegmentShape shape;
   shape.rank_count = request.rank_count;
-  const Settings &asked = request.settings;
-  shape.channel_count = asked.channels != 0 ? asked.channels : copy_channel_count;
-  shape.geometry.slot_count = asked.slot_count != 0 ? asked.slot_count : default_slot_count;
-  shape.geometry.slot_bytes = asked.slot_bytes != 0 ? static_cast<uint32_t>(asked.slot_bytes)
-                                                    : default_slot_bytes(request, shape.channel_count);
-  shape.geometry.ll_slot_bytes = 0;  // a copy engine has no protocol but flags after data
+  const uint32_t asked = request.settings.channels;
+  shape.channel_count = asked != 0 ? asked : copy_channel_count;
+  shape.geometry = choose_copy_slots(request, shape.channel_count);
   // Scratch: a sum on its way to several peers, and what progress_ needs.
   shape.plan_bytes = uint64_t{shape.geometry.slot_bytes} + CopyProgress::scratch_bytes;
   shape.cleared = false;  // flags are elsewhere

@@ -246,7 +246,8 @@ RONDO_API rondo_status_t rondo_op_destroy(rondo_op_t op, rondo_comm_t comm) ROND
  * stream, it is complete when the stream has passed it. A complete send does not mean that the peer has called
  * rondo_recv(). The buffers of one group must not overlap, except that several sends may read the same memory.
  *
- * On several hosts, and on devices, messages take at most 64 ranks. One call at a time per communicator. docs/messages.md has the rules in full.
+ * On several hosts, and on devices, messages take at most 64 ranks. One call at a time per communicator.
+ * docs/messages.md has the rules in full.
  *
  * A message returns one of these statuses, from its call or from the end of its group:
  * - RONDO_OK: The message is complete, enqueued on the stream, or kept in the group.
