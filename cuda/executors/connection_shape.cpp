@@ -39,6 +39,21 @@ ConnectionGeometry choose_slots(const PlacedRequest &request, uint32_t channel_c
   return slots;
 }
 
+ConnectionGeometry choose_copy_slots(const PlacedRequest &request, uint32_t channel_count) {
+  constexpr uint32_t slot_count = 4, bytes_max = 4 << 20, bytes_min = 64 << 10, step = 4096;
+  constexpr uint64_t memory_max = 64 << 20, frugal_memory_max = 12 << 20;
+  const Settings &asked = request.settings;
+  uint64_t memory_bytes = is_frugal(request) ? frugal_memory_max : memory_max;
+  if (!request.pairs_apart.empty()) memory_bytes = std::min(memory_bytes, host_slot_memory_bytes);
+  const uint64_t share = memory_bytes / slot_count / request.rank_count / channel_count;
+  const auto bytes = static_cast<uint32_t>(std::min<uint64_t>(share, bytes_max)) / step * step;
+  ConnectionGeometry slots;
+  slots.slot_count = asked.slot_count != 0 ? asked.slot_count : slot_count;
+  slots.slot_bytes = asked.slot_bytes != 0 ? static_cast<uint32_t>(asked.slot_bytes) : std::max(bytes, bytes_min);
+  slots.ll_slot_bytes = 0;  // a copy engine has no protocol but flags after data
+  return slots;
+}
+
 uint32_t choose_message_channels(const PlacedRequest &request) {
   return request.on_one_node() && request.rank_count <= batch_ranks_max ? message_channels_max : 0;
 }

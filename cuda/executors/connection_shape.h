@@ -23,6 +23,10 @@ inline constexpr uint32_t default_channels_max = 64;  ///< if no number is reque
 [[nodiscard]] ConnectionGeometry choose_slots(const PlacedRequest &request, uint32_t channel_count,
                                               BufferPlace buffers);
 
+/// Returns the slots of the copy-engine executor: those that are asked for, otherwise slots as large as its memory for
+/// them allows.
+[[nodiscard]] ConnectionGeometry choose_copy_slots(const PlacedRequest &request, uint32_t channel_count);
+
 /// The size of all slots for messages of one rank, in bytes.
 inline constexpr uint64_t message_memory_bytes = 8 << 20;
 /// The most parts of a message. Each part uses its own connection.

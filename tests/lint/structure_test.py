@@ -41,6 +41,7 @@ MAY_INCLUDE = {
                        "transports"} | PLAIN_PLAN,
     "cuda": {"src/base", "src/proto", "src/bootstrap/fd_channel.h", "src/bootstrap/store/store.h",
              "src/bootstrap/outcomes.h", "src/engine/executor.h", "src/engine/device_executor.h",
+             "src/engine/shared_thread.h",
              "src/links/rdma_memory.h", "src/links/links.h", "src/links/init_context.h",
              "src/topo/nvml.h"} | PLAIN_PLAN,
     # Within cuda, the code of kernels and what they read is lowest; then the driver, the memory that ranks share, and
@@ -62,7 +63,7 @@ MAY_INCLUDE = {
     # may use it, too.
     "src/console": {"src/base/size.h", "src/base/spelling.h", "src/base/user_file.h", "src/base/signals_absorbed.h"},
     "src/plan/print/svg.cpp": {"src/base", "src/plan", "src/console/svg.h"},
-    "bench": {"src/console", "src/base/size.h", "src/base/spelling.h", "src/base/user_file.h",
+    "bench": {"src/console", "src/base/cpu.h", "src/base/size.h", "src/base/spelling.h", "src/base/user_file.h",
               "src/base/runtime_library.h", "src/plan/collective.h", "src/topo/binding.h"},
     # The rooms of the trainer have one direction. Its figures know nothing of how they were measured, and the report
     # nothing of the run.
