@@ -87,7 +87,7 @@ struct BlockClaimTraits {
 [[nodiscard]] uint64_t claimed_blocks(const DeviceUuid &device);
 /// Kernels of all holders may be in flight together. Any thread.
 using BlockClaim = UniqueHandle<BlockClaimTraits>;
-/// What the ranks of a communicator want of a device. Each of them gets the same number of blocks.
+/// This is what the ranks of a communicator want of a device. Each of them gets the same number of blocks.
 struct BlockWish {
   std::vector<uint64_t> rank_counts;  ///< for each claim, the ranks that share it
   uint64_t least = 1, most = 1;       ///< blocks of a rank

@@ -26,7 +26,7 @@ void sum(const std::vector<rondo::cuda::Stream> &streams, const std::vector<Devi
   }
 }
 
-/// Returns the threads of this process, without those of streams of the driver in software.
+/// Returns the threads of this process, less one for each stream of the driver in software.
 int thread_count() {
   const auto live = rondo::cuda::conformance::live_counts();
   int threads = 0;
