@@ -35,6 +35,13 @@ std::optional<uint32_t> wait_for_holders(const RankQueries &ranks, uint64_t pati
   }
 }
 
+/// Returns the thread of all followers of the process. They wake it for each round.
+SharedThread &follower_thread() {
+  constexpr auto interval = std::chrono::hours(1);
+  static auto *const thread = new SharedThread(interval, interval);
+  return *thread;
+}
+
 std::string still_open(const RankQueries &ranks, uint32_t holder) {
   return ranks.describe(holder) + " still has it open, because work is in flight in its process or on its device";
 }
@@ -84,7 +91,7 @@ bool leave_regions(Regions &regions, RegionFollower &follower, const RankQueries
 Result<std::unique_ptr<RegionFollower>> RegionFollower::start(std::function<void(RegionRound)> run_round) {
   auto follower = std::make_unique<RegionFollower>(std::move(run_round));
   try {
-    SharedThread::of_followers().add(*follower);
+    follower_thread().add(*follower);
   } catch (const std::system_error &error) {
     follower->ended_ = true;
     return Error{RONDO_ERROR_OUT_OF_RESOURCES,
@@ -96,13 +103,13 @@ Result<std::unique_ptr<RegionFollower>> RegionFollower::start(std::function<void
 
 RegionFollower::~RegionFollower() {
   while (!end(now_ns() + quiesce_patience_ns)) continue;  // as long as the driver waits
-  SharedThread::of_followers().remove(*this);
+  follower_thread().remove(*this);
 }
 
 bool RegionFollower::end(uint64_t deadline_ns) {
   std::unique_lock lock(mutex_);
   next_ = RegionRound::leave;
-  SharedThread::of_followers().wake();
+  follower_thread().wake();
   const uint64_t now = now_ns();
   const std::chrono::nanoseconds patience(deadline_ns > now ? deadline_ns - now : 0);
   return done_.wait_for(lock, patience, [this] { return ended_; });
@@ -114,13 +121,13 @@ void RegionFollower::wake(RegionRound round) {
     next_ = std::max(next_, round);
     ++asked_count_;
   }
-  SharedThread::of_followers().wake();
+  follower_thread().wake();
 }
 
 bool RegionFollower::follow(EnqueueWait &wait) {
   std::unique_lock lock(mutex_);
   const uint64_t number = ++asked_count_;
-  SharedThread::of_followers().wake();
+  follower_thread().wake();
   const auto is_done = [&] { return done_count_ >= number; };
   for (bool over = false; !over && !done_.wait_for(lock, wait_look_interval, is_done);) {
     lock.unlock();  // is_over() checks the other ranks

@@ -15,7 +15,7 @@
 
 #include "cuda/transport/regions.h"
 #include "src/base/result.h"
-#include "src/engine/shared_thread.h"
+#include "src/base/shared_thread.h"
 
 namespace rondo {
 class EnqueueWait;

@@ -10,10 +10,17 @@ namespace rondo {
 namespace {
 
 constexpr std::chrono::nanoseconds busy_interval{stop_interval_ns};
+constexpr auto idle_interval = std::chrono::milliseconds(10);  // replays of graphs come without a call
 constexpr uint64_t device_check_interval_ns = 20'000'000;
 // Counts checks for the reason why another rank gave up, one in each stop_interval_ns. It does not count time, because
 // a busy or suspended machine delays both ranks.
 constexpr uint32_t reason_checks_max = 10'000, reason_checks_per_death_check = 100;
+
+/// Returns the thread of all monitors of the process.
+SharedThread &monitor_thread() {
+  static auto *const thread = new SharedThread(busy_interval, idle_interval);  // communicators may outlive statics
+  return *thread;
+}
 
 }  // namespace
 
@@ -22,10 +29,10 @@ DeviceMonitor::DeviceMonitor(DeviceExecutor &device, Operations &operations)
       operations_(operations),
       ranks_(operations.ranks()),
       known_(recorded_operation_count) {
-  SharedThread::of_monitors().add(*this);
+  monitor_thread().add(*this);
 }
 
-DeviceMonitor::~DeviceMonitor() { SharedThread::of_monitors().remove(*this); }
+DeviceMonitor::~DeviceMonitor() { monitor_thread().remove(*this); }
 
 DeviceMonitor::BatchWatch::BatchWatch(const DeviceMonitor &monitor, const Known &known)
     : heads(*monitor.device_.batch_progress(), known.batch, known.turn, *monitor.ranks_.messages(),
@@ -59,7 +66,7 @@ void DeviceMonitor::add(std::unique_lock<std::mutex> lock, Outstanding added) {
   known_[added.turn % known_.size()] = {added.turn, added.number, added.batch};
   outstanding_.push_back(std::move(added));
   lock.unlock();
-  SharedThread::of_monitors().wake();
+  monitor_thread().wake();
 }
 
 void DeviceMonitor::withdraw(uint64_t turn) {

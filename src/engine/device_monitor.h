@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // This class watches the operations of a rank that run on its device. It carries over the kernels' reports, and stops
 // the kernels when a rank has failed, disagrees or does not arrive. Calls on a device return before they have begun, so
-// no caller waits for them, but a thread of the process does (src/engine/shared_thread.h).
+// no caller waits for them, but a thread of the process does (src/base/shared_thread.h).
 #pragma once
 
 #include <condition_variable>
@@ -12,10 +12,10 @@
 #include <optional>
 #include <vector>
 
+#include "src/base/shared_thread.h"
 #include "src/engine/device_executor.h"
 #include "src/engine/device_heads.h"
 #include "src/engine/operations.h"
-#include "src/engine/shared_thread.h"
 #include "src/engine/transfer_watch.h"
 #include "src/engine/watch.h"
 

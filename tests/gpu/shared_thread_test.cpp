@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // These tests share a thread among objects that come and go. ThreadSanitizer sees their order.
-#include "src/engine/shared_thread.h"
+#include "src/base/shared_thread.h"
 
 #include "tests/catch.h"
 
@@ -36,7 +36,7 @@ class Sharer final : public ThreadSharer {
 }  // namespace
 
 TEST_CASE("shared thread: each sharer has its turn when it is woken, and none when it is gone") {
-  SharedThread shared(std::chrono::hours(1));  // so a wake that is lost lets the test hang
+  SharedThread shared(std::chrono::microseconds(200), std::chrono::hours(1));  // so a wake that is lost lets the test hang
   std::vector<std::thread> users;
   for (int user = 0; user < 4; ++user)
     users.emplace_back([&shared, user] {

@@ -1,30 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "src/engine/shared_thread.h"
+#include "src/base/shared_thread.h"
 
 #include <algorithm>
 
 #include "src/base/start_thread.h"
-#include "src/engine/device_executor.h"
 
 namespace rondo {
-namespace {
-
-constexpr std::chrono::nanoseconds busy_interval{stop_interval_ns};
-constexpr auto monitors_idle_interval = std::chrono::milliseconds(10);  // replays of graphs come without a call
-constexpr auto followers_idle_interval = std::chrono::hours(1);         // they are always woken
-
-}  // namespace
-
-SharedThread &SharedThread::of_monitors() {
-  static auto *const thread = new SharedThread(monitors_idle_interval);  // a communicator may outlive static objects
-  return *thread;
-}
-
-SharedThread &SharedThread::of_followers() {
-  static auto *const thread = new SharedThread(followers_idle_interval);
-  return *thread;
-}
-
 void SharedThread::add(ThreadSharer &sharer) {
   const std::lock_guard lifecycle(lifecycle_mutex_);
   {
@@ -73,7 +54,7 @@ void SharedThread::run() {
   while (!sharers_.empty()) {
     const uint64_t seen = wake_count_.load(std::memory_order_relaxed);  // what comes later gives another turn
     if (give_turns(lock)) {
-      changed_.wait_for(lock, busy_interval, [&] { return sharers_.empty(); });
+      changed_.wait_for(lock, busy_interval_, [&] { return sharers_.empty(); });
       continue;
     }
     is_idle_.store(true, std::memory_order_seq_cst);  // with the load below it pairs with wake()

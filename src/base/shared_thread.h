@@ -18,20 +18,17 @@ class ThreadSharer {
  public:
   virtual ~ThreadSharer() = default;
   /// Does what is to be done now. The thread alone calls it, and no other sharer's work goes on meanwhile. Returns true
-  /// if it is to be called again after stop_interval_ns (src/engine/device_executor.h).
+  /// if it is to be called again after the busy interval.
   [[nodiscard]] virtual bool take_turn() = 0;
 };
 
 /// Any thread may use it, except for the one that it starts.
 class SharedThread {
  public:
-  /// Checks the ranks on devices, of all communicators of the process.
-  [[nodiscard]] static SharedThread &of_monitors();
-  /// Follows what other processes share (cuda/executors/share_regions.h). It may wait for a driver, and so for devices.
-  [[nodiscard]] static SharedThread &of_followers();
-
-  /// After `idle_interval`, all sharers have a turn although nothing has called wake().
-  explicit SharedThread(std::chrono::nanoseconds idle_interval) : idle_interval_(idle_interval) {}
+  /// After `idle_interval`, all sharers have a turn although nothing has called wake(). After `busy_interval` they have
+  /// one if a sharer has asked for it.
+  SharedThread(std::chrono::nanoseconds busy_interval, std::chrono::nanoseconds idle_interval)
+      : busy_interval_(busy_interval), idle_interval_(idle_interval) {}
 
   /// Adds a sharer, and starts the thread with the first one. It throws std::system_error as std::thread does.
   void add(ThreadSharer &sharer);
@@ -48,7 +45,7 @@ class SharedThread {
   void notify();
   [[nodiscard]] bool give_turns(std::unique_lock<std::mutex> &lock);
 
-  const std::chrono::nanoseconds idle_interval_;
+  const std::chrono::nanoseconds busy_interval_, idle_interval_;
   std::mutex lifecycle_mutex_;  ///< held while the thread is started or ended
   std::mutex mutex_;            ///< guards what follows; taken after the one above
   std::condition_variable changed_, turn_ended_;
