@@ -257,7 +257,7 @@ class Regions(RegionCase):
 
     def test_when_a_device_has_failed_buffers_can_be_deregistered_on_all_ranks(self):
         ranks = self.job(2, ["register", "shared", *["sum=again"] * 30], ok=False,
-                         own_environment={1: {"SOFT_CUDA_FAULTS": "work#60=719"}})
+                         own_environment={1: {"SOFT_CUDA_FAULTS": "work#61=719"}})
         for rank in ranks.values():
             self.assertNotIn(rank.last().status, ("ok", "the driver failed"), rank.output)
             self.assertIn("at the end, deregister: ok\n", rank.output)
