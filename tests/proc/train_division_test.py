@@ -91,7 +91,7 @@ class Division(TrainCase):
             whole = self.train(copies, *rest, report="whole", model=DEEP)
             pipe = self.train(stages * copies, *rest, "--pipeline-parallel", stages, report="pipe", model=DEEP)
             with self.subTest(stages=stages, copies=copies, passes=passes):
-                self.near(pipe, whole, 1e-4)
+                self.near(pipe, whole, 1e-6)
                 for one, other in zip(pipe["steps"], whole["steps"]):
                     self.assertAlmostEqual(one["gradient_norm"], other["gradient_norm"], places=3)
                 self.assertEqual((pipe["parameters"], pipe["ranks"]), (whole["parameters"], stages * copies))
@@ -140,7 +140,7 @@ class Division(TrainCase):
             whole = self.train(1, *rest, "--accumulate", ranks, report="whole")
             split = self.train(ranks, *rest, report="split")
             with self.subTest(ranks=ranks, experts=experts):
-                self.near(split, whole, 1e-3)
+                self.near(split, whole, 1e-4)  # rounding may change a choice
                 self.assertEqual(split["parameters"], whole["parameters"])
                 self.assertLess(split["memory_bytes"]["parameters"], whole["memory_bytes"]["parameters"])
                 self.assertEqual(split["experts"]["ranks"], min(ranks, experts))
