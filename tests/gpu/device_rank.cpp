@@ -151,10 +151,10 @@ int main(int argument_count, char **arguments) {
     if (round == death_round && self.rank == 1 && scenario == "silent")
       std::this_thread::sleep_for(std::chrono::seconds(12));
     const bool by_graph = replayed && round % 2 == death_round % 2;
-    outcome = scenario == "moves"                  ? move_once(self, round)
-              : scenario.starts_with("blocks")     ? exchange_blocks(self, round, scenario == "blocks_differ" ? 1 : 0)
+    outcome = scenario == "moves"                ? move_once(self, round)
+              : scenario.starts_with("blocks")   ? exchange_blocks(self, round, scenario == "blocks_differ" ? 1 : 0)
               : scenario.starts_with("messages") ? message_once(self, round, scenario == "messages_differ" ? 1 : 0)
-                                                   : sum_once(self, round, count, by_graph ? &graph : nullptr);
+                                                 : sum_once(self, round, count, by_graph ? &graph : nullptr);
   }
   if (outcome == RONDO_OK && scenario == "messages_lost" && self.rank == 0)
     outcome = rondo_send(reinterpret_cast<void *>(self.buffer.get().object), 1, RONDO_INT32, 1, self.comm,

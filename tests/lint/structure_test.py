@@ -41,7 +41,6 @@ MAY_INCLUDE = {
                        "transports"} | PLAIN_PLAN,
     "cuda": {"src/base", "src/proto", "src/bootstrap/fd_channel.h", "src/bootstrap/store/store.h",
              "src/bootstrap/outcomes.h", "src/engine/executor.h", "src/engine/device_executor.h",
-             "src/engine/shared_thread.h",
              "src/links/rdma_memory.h", "src/links/links.h", "src/links/init_context.h",
              "src/topo/nvml.h"} | PLAIN_PLAN,
     # Within cuda, the code of kernels and what they read is lowest; then the driver, the memory that ranks share, and
