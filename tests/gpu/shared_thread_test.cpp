@@ -36,7 +36,8 @@ class Sharer final : public ThreadSharer {
 }  // namespace
 
 TEST_CASE("shared thread: each sharer has its turn when it is woken, and none when it is gone") {
-  SharedThread shared(std::chrono::microseconds(200), std::chrono::hours(1));  // so a wake that is lost lets the test hang
+  // With such an idle interval, the test hangs if a wake is lost.
+  SharedThread shared(std::chrono::microseconds(200), std::chrono::hours(1));
   std::vector<std::thread> users;
   for (int user = 0; user < 4; ++user)
     users.emplace_back([&shared, user] {
