@@ -97,6 +97,9 @@ class Programs(unittest.TestCase):
     def test_messages_and_exchanges_of_blocks_by_kernels(self):
         self.check("messages")
 
+    def test_messages_and_exchanges_of_blocks_by_copies(self):
+        self.check("messages", RONDO_DEVICE_EXECUTOR="copy")
+
     def test_memory_of_the_library_is_device_memory_and_registrations_are_hints(self):
         self.check("memory")
 
