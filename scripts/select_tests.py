@@ -84,7 +84,7 @@ SECONDS = {
     "perf beside a product": 16, "perf command": 20, "perf matrix registered": 10, "perf matrix": 16,
     "perf on a device": 50, "plan": 25, "preflight": 23, "rails": 50, "regions of processes": 60, "ring of hosts": 7,
     "shared launch, plain": 25, "sim command": 27, "sim": 14, "soak between hosts": 31, "soak between hosts, timed": 20,
-    "split processes": 12, "train command": 22, "train division": 20, "train modes": 26, "train on a device": 35,
+    "split processes": 12, "train command": 22, "train division": 50, "train modes": 26, "train on a device": 35,
     "train resume": 22, "tune command": 50, "tune on a device": 25,
 }
 

@@ -70,7 +70,8 @@ class Modes(TrainCase):
         for rank in (0, 1):
             _, err = ranks[rank].communicate(timeout=60)
             self.assertEqual(ranks[rank].returncode, 3, err)
-            self.assertIn(f"rank {rank}: rondo_recv: ", err)
+            self.assertRegex(err, rf"rank {rank}: rondo_(recv|send): ")
+            self.assertIn(f"these ranks are the ranks 0, {2 - rank} of the run", err)
 
     def test_what_a_mode_does_not_go_with_is_refused(self):
         for words, arguments in {("unknown --mode 'gossip'", "local-sgd"): ("--mode", "gossip"),
