@@ -41,7 +41,7 @@ ConnectionGeometry choose_slots(const PlacedRequest &request, uint32_t channel_c
 
 ConnectionGeometry choose_copy_slots(const PlacedRequest &request, uint32_t channel_count) {
   constexpr uint32_t slot_count = 4, bytes_max = 4 << 20, bytes_min = 64 << 10, step = 4096;
-  constexpr uint64_t memory_max = 64 << 20, frugal_memory_max = 12 << 20;
+  constexpr uint64_t memory_max = 64 << 20, frugal_memory_max = 8 << 20;  // messages take 4 MiB more
   const Settings &asked = request.settings;
   uint64_t memory_bytes = is_frugal(request) ? frugal_memory_max : memory_max;
   if (!request.pairs_apart.empty()) memory_bytes = std::min(memory_bytes, host_slot_memory_bytes);
