@@ -227,11 +227,12 @@ TEST_CASE("reach: the less of what two ranks say holds, and one that does not kn
 }
 
 TEST_CASE("slots: those in the host's memory are smaller") {
-  const Settings settings;
+  Settings settings;
+  settings.channels = 4;  // so that the request is not frugal
   const GroupInfo group;
   PlacedRequest request{{{0, 8, settings, group}}};
   const auto bytes = [&] {
-    const ConnectionGeometry slots = choose_slots(request, 4);
+    const ConnectionGeometry slots = choose_slots(request, 4, BufferPlace::device);
     return uint64_t{8} * 4 * slots.slot_count * slots.slot_bytes;
   };
   CHECK(bytes() > host_slot_memory_bytes);
