@@ -31,7 +31,8 @@ SegmentMemory plan_segment_memory(const Settings &settings, const BlockBudget &b
   request.neighbours.in_process = on_one_device ? rank_count : 1;
   request.shares_regions = !on_one_device && request.is_free() && rank_count <= region_ranks_by_default;
   ChannelCounts channels = wanted_channels(request, budget, true);
-  channels.limit(static_cast<uint32_t>(share_of_rank(budget, {}, request.neighbours.in_process)));
+  if (settings.channels == 0)
+    channels.limit(static_cast<uint32_t>(share_of_rank(budget, {}, request.neighbours.in_process)));
   const SegmentShape shape = choose_segment(request, channels, wants_load_store(request));
   SegmentMemory memory;
   memory.connections = shape.progress_offset();

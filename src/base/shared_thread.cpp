@@ -27,16 +27,13 @@ void SharedThread::remove(ThreadSharer &sharer) {
   {
     std::unique_lock lock(mutex_);
     turn_ended_.wait(lock, [&] { return current_ != &sharer; });
-    if (sharers_.size() > 1) {
-      std::erase(sharers_, &sharer);
-      return;
-    }
+    if (sharers_.size() > 1) return erase(sharer);
   }
   const std::lock_guard lifecycle(lifecycle_mutex_);
   {
     std::unique_lock lock(mutex_);
     turn_ended_.wait(lock, [&] { return current_ != &sharer; });
-    std::erase(sharers_, &sharer);
+    erase(sharer);
     if (!sharers_.empty() || !thread_.joinable()) return;
     changed_.notify_all();
   }
@@ -65,12 +62,19 @@ void SharedThread::run() {
   }
 }
 
-/// Gives each sharer a turn, with `mutex_` held by `lock`, but not during a turn. If one is removed meanwhile, another
-/// one may have its turn only in the next round.
+/// Removes the sharer from the list, with `mutex_` held. The turns that are left of a round stay the same ones.
+void SharedThread::erase(ThreadSharer &sharer) {
+  const auto found = std::ranges::find(sharers_, &sharer);
+  if (found == sharers_.end()) return;
+  if (static_cast<size_t>(found - sharers_.begin()) < next_) --next_;
+  sharers_.erase(found);
+}
+
+/// Gives each sharer a turn, with `mutex_` held by `lock`, but not during a turn.
 bool SharedThread::give_turns(std::unique_lock<std::mutex> &lock) {
   bool busy = false;
-  for (size_t each = 0; each < sharers_.size(); ++each) {
-    ThreadSharer &now = *sharers_[each];
+  for (next_ = 0; next_ < sharers_.size();) {
+    ThreadSharer &now = *sharers_[next_++];
     current_ = &now;
     lock.unlock();
     busy |= now.take_turn();

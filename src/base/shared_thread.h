@@ -43,6 +43,7 @@ class SharedThread {
  private:
   void run();
   void notify();
+  void erase(ThreadSharer &sharer);
   [[nodiscard]] bool give_turns(std::unique_lock<std::mutex> &lock);
 
   const std::chrono::nanoseconds busy_interval_, idle_interval_;
@@ -50,6 +51,7 @@ class SharedThread {
   std::mutex mutex_;            ///< guards what follows; taken after the one above
   std::condition_variable changed_, turn_ended_;
   std::vector<ThreadSharer *> sharers_;
+  size_t next_ = 0;  ///< index of the sharer that has the next turn of the round
   ThreadSharer *current_ = nullptr;  ///< whose turn it is
   std::atomic<uint64_t> wake_count_ = 0;
   std::atomic<bool> is_idle_ = false;

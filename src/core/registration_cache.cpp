@@ -73,7 +73,7 @@ std::vector<std::shared_ptr<Registration>> RegistrationCache::clear() {
 }
 
 MemoryHandle RegistrationCache::find(const std::byte *first, size_t bytes) const {
-  MemoryHandle handle;
+  MemoryHandle handle{};
   handle.exported = true;
   const auto set_region = [&](const RegionRef &region, const std::byte *begin, size_t size) {
     handle.kind = PayloadKind::mapped;

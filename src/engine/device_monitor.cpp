@@ -83,7 +83,9 @@ bool DeviceMonitor::quiesce(uint64_t patience_ns) {
     if (outstanding_.empty() && device_.drained()) return true;
     if (!device_.check_device().ok()) return true;  // the device has failed for good, so nothing runs on it
     if (now_ns() >= deadline_ns) return false;
-    changed_.wait_for(lock, busy_interval);
+    lock.unlock();
+    sleep_for_ns(stop_interval_ns);
+    lock.lock();
   }
 }
 

@@ -4,7 +4,6 @@
 // no caller waits for them, but a thread of the process does (src/base/shared_thread.h).
 #pragma once
 
-#include <condition_variable>
 #include <cstdint>
 #include <deque>
 #include <memory>
@@ -94,7 +93,6 @@ class DeviceMonitor final : private ThreadSharer {
   Operations &operations_;
   Ranks &ranks_;  ///< ranks of operations_
   std::mutex mutex_;  ///< guards the following members
-  std::condition_variable changed_;
   std::deque<Outstanding> outstanding_;
   std::vector<Known> known_;  ///< the latest operations, by turn; those that no other turn has overwritten
 

@@ -72,7 +72,9 @@ TEST_CASE("many communicators: 64 of two ranks work on one device by two threads
     CAPTURE(made, error_message());
     REQUIRE(all.back()->status() == RONDO_OK);
   }
-  CHECK(thread_count() - threads <= 2);  // a stream's thread outlives it, so this case is the first one
+  // Threads that have ended are still listed for a moment. The thread of a stream outlives it, so this case is the
+  // first one.
+  while (thread_count() - threads > 2) std::this_thread::yield();  // bounded by the test's limit
   float expected = 1;
   for (size_t each = 0; each < all.size(); ++each) {
     sum(streams, buffers, *all[each]);

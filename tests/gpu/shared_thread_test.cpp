@@ -2,6 +2,10 @@
 // These tests share a thread among objects that come and go. ThreadSanitizer sees their order.
 #include "src/base/shared_thread.h"
 
+#include <atomic>
+#include <memory>
+#include <thread>
+
 #include "tests/catch.h"
 
 using namespace rondo;
@@ -33,7 +37,32 @@ class Sharer final : public ThreadSharer {
   std::atomic<uint32_t> turns_ = 0;
 };
 
+/// Has a turn that lasts until the test ends it.
+class Slow final : public ThreadSharer {
+ public:
+  bool take_turn() override {
+    begun = true;
+    while (!may_end) std::this_thread::yield();  // bounded by the test's limit
+    return false;
+  }
+  std::atomic<bool> begun = false, may_end = false;
+};
+
 }  // namespace
+
+TEST_CASE("shared thread: a sharer that is removed takes no turn from another one") {
+  SharedThread shared(std::chrono::microseconds(200), std::chrono::hours(1));
+  auto first = std::make_unique<Sharer>(shared, false);
+  Slow slow;
+  shared.add(slow);
+  Sharer last(shared, false);
+  std::thread woken([&] { last.wait_for_turn(); });  // the test hangs if it has none
+  while (!slow.begun) std::this_thread::yield();
+  first.reset();  // during the turn of the second one
+  slow.may_end = true;
+  woken.join();
+  shared.remove(slow);
+}
 
 TEST_CASE("shared thread: each sharer has its turn when it is woken, and none when it is gone") {
   // With such an idle interval, the test hangs if a wake is lost.

@@ -35,6 +35,8 @@ class PremulSums(unittest.TestCase):
     def test_what_is_no_factor_is_refused(self):
         with rondo.init() as comm:
             for op, words in ((rondo.PremulSum(0.5), "0.5 is no int32"),
+                              (rondo.PremulSum(float("inf")), "inf is no int32"),
+                              (rondo.PremulSum(float("nan")), "nan is no int32"),
                               (rondo.PremulSum(array.array("i", [1, 2])), "2 elements, not one"),
                               (rondo.PremulSum(array.array("f", [1])), "made for float32, but the call has int32")):
                 with self.assertRaisesRegex(rondo.InvalidArgument, words):

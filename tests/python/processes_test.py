@@ -33,6 +33,12 @@ class Processes(unittest.TestCase):
         self.assertEqual(sorted(done.stdout.splitlines()),
                          [f"rank {rank}: ([3.0, 3.0, 1], b'abc')" for rank in (0, 1)])
 
+    def test_sums_with_factors_of_arrays_that_peers_cannot_read(self):
+        for size in (2, 3):
+            done = ranks.as_processes(self.command, size, PROGRAM, "factors")
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertEqual(done.stdout.count(f": {[True] * 9}"), size, done.stdout)
+
     def test_a_rank_that_is_killed_is_named(self):
         # The ranks are started without `rondo run`, which would end the others.
         ended = job.run_job(sys.executable, 3, ["-B", str(PROGRAM), "death"])

@@ -27,6 +27,26 @@ def sums(comm):
     return made, bytes(got)
 
 
+def factors(comm):
+    """Returns for each collective and size whether a sum with factors is right. Peers cannot read these arrays."""
+    scaled = rondo.PremulSum(comm.rank + 2)
+    pairs = [(rank, rank + 2) for rank in range(comm.size)]
+    right = []
+    for count in (600, 12_000, 300_000):
+        count -= count % comm.size
+        mine = array.array("d", (i % 100 + comm.rank for i in range(count)))
+        wanted = array.array("d", (sum((i % 100 + rank) * factor for rank, factor in pairs) for i in range(count)))
+        made = array.array("d", bytes(8 * count))
+        comm.all_reduce(mine, made, op=scaled)
+        right.append(made == wanted)
+        part = count // comm.size
+        block = comm.reduce_scatter(mine, op=scaled)
+        right.append(block == wanted[part * comm.rank : part * (comm.rank + 1)])
+        comm.all_reduce(mine, op=scaled)  # in place
+        right.append(mine == wanted)
+    return right
+
+
 def death(comm):
     """Kills rank 1 between two operations."""
     comm.barrier()
@@ -48,7 +68,7 @@ def left(comm):
 
 def main():
     comm = rondo.init(timeout=60)
-    seen = {"sums": sums, "death": death, "left": left}[sys.argv[1]](comm)
+    seen = {"sums": sums, "factors": factors, "death": death, "left": left}[sys.argv[1]](comm)
     sys.stdout.write(f"rank {comm.rank}: {seen}\n")
     if sys.argv[1] == "sums":
         comm.finalize()

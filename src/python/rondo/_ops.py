@@ -36,6 +36,11 @@ def small_float(value: float, exponent_bits: int, mantissa_bits: int, too_large:
 def bits_of(factor: Any, type_: int) -> int:
     """Returns the bits of a number as an element of a type. A fraction is no factor of integers."""
     name = Type(type_).name.lower()
+    if type_ in FLOATS or type_ in (Type.FLOAT32, Type.FLOAT64):
+        try:
+            factor = float(factor)
+        except OverflowError:
+            factor = math.copysign(math.inf, factor)
     if type_ in FLOATS:
         return small_float(float(factor), *FLOATS[Type(type_)])
     if type_ in (Type.FLOAT32, Type.FLOAT64):
@@ -44,7 +49,11 @@ def bits_of(factor: Any, type_: int) -> int:
             return int.from_bytes(struct.pack(code, factor), "little")
         except OverflowError:
             return int.from_bytes(struct.pack(code, math.copysign(math.inf, factor)), "little")
-    if factor != int(factor):
+    try:
+        is_whole = factor == int(factor)
+    except (OverflowError, ValueError):  # infinite, or no number
+        is_whole = False
+    if not is_whole:
         raise InvalidArgument(f"the factor {factor} is no {name}: pass a whole number, or reduce an array of floats")
     return index(int(factor)) & ((1 << 8 * SIZES[type_]) - 1)
 
