@@ -33,7 +33,6 @@ struct Scale {
   using Storage = typename Element::Storage;
   using Accumulator = typename Element::Accumulator;
   static constexpr uint32_t per_vector = vector_bytes / sizeof(Storage);
-  static constexpr uint32_t turns = 4;  ///< vectors of a thread that are under way
   struct alignas(vector_bytes) Elements {
     Storage values[per_vector];
   };
@@ -55,51 +54,42 @@ struct Scale {
     return __builtin_bit_cast(Vector, elements);
   }
 
+  /// Scales the elements but [begin, end), which have been scaled as vectors.
   template <size_t alignment, Group G>
   RONDO_HD static void run_elements(G group, const ScaleOperation &operation, uint64_t begin, uint64_t end,
                                     Accumulator factor) {
+    const uint64_t count = operation.count - (end - begin);
     RONDO_KEEP_LOOP
-    for (uint64_t index = begin + group.rank(); index < end; index += group.size()) {
-      const uint64_t at = index * sizeof(Storage);
+    for (uint64_t next = group.rank(); next < count; next += group.size()) {
+      const uint64_t at = (next < begin ? next : next + (end - begin)) * sizeof(Storage);
       store_aligned<alignment>(operation.to + at,
                                product(load_aligned<Storage, alignment>(operation.from + at), factor));
     }
   }
 
-  /// Scales `count` vectors, which begin at multiples of their size.
+  /// Scales `count` vectors, which begin at multiples of their size. A thread has one under way, since there are many
+  /// threads.
   template <Group G>
   RONDO_HD static void run_vectors(G group, const std::byte *from, std::byte *to, uint64_t count, Accumulator factor) {
-    const uint64_t step = group.size();
-    uint64_t next = group.rank();
     RONDO_KEEP_LOOP
-    for (; next + (turns - 1) * step < count; next += turns * step) {
-      Vector vectors[turns];
-      RONDO_UNROLL
-      for (uint32_t turn = 0; turn < turns; ++turn)
-        vectors[turn] = memory::load_vector(from + (next + turn * step) * vector_bytes);
-      RONDO_UNROLL
-      for (uint32_t turn = 0; turn < turns; ++turn)
-        memory::store_vector(to + (next + turn * step) * vector_bytes, product(vectors[turn], factor));
+    for (uint64_t index = group.rank(); index < count; index += group.size()) {
+      const uint64_t at = index * vector_bytes;
+      memory::store_vector(to + at, product(memory::load_vector(from + at), factor));
     }
-    RONDO_KEEP_LOOP
-    for (; next < count; next += step)
-      memory::store_vector(to + next * vector_bytes, product(memory::load_vector(from + next * vector_bytes), factor));
   }
 
   template <Group G>
   RONDO_HD static void run(G group, const ScaleOperation &operation) {
     const Accumulator factor = factor_of(operation);
     const uint64_t from = GroupArgs::address(operation.from), to = GroupArgs::address(operation.to);
-    if ((from | to) % sizeof(Storage) != 0) return run_elements<1>(group, operation, 0, operation.count, factor);
-    if ((from ^ to) % vector_bytes != 0)
-      return run_elements<sizeof(Storage)>(group, operation, 0, operation.count, factor);
+    if ((from | to) % sizeof(Storage) != 0) return run_elements<1>(group, operation, 0, 0, factor);
+    const bool alike = (from ^ to) % vector_bytes == 0;
     const uint64_t to_vector = (vector_bytes - from % vector_bytes) % vector_bytes / sizeof(Storage);
     const uint64_t head = to_vector < operation.count ? to_vector : operation.count;
-    const uint64_t vectors = (operation.count - head) / per_vector;
+    const uint64_t vectors = alike ? (operation.count - head) / per_vector : 0;
     const uint64_t begin = head * sizeof(Storage);
     run_vectors(group, operation.from + begin, operation.to + begin, vectors, factor);
-    run_elements<sizeof(Storage)>(group, operation, 0, head, factor);
-    run_elements<sizeof(Storage)>(group, operation, head + vectors * per_vector, operation.count, factor);
+    run_elements<sizeof(Storage)>(group, operation, head, head + vectors * per_vector, factor);
   }
 };
 

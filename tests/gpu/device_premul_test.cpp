@@ -75,12 +75,16 @@ class Calls {
     }
   }
 
+  /// Lets an all-reduce leave out bytes at the beginning of each buffer, and two elements.
+  void skip(size_t of_send, size_t of_recv) { send_skip_ = of_send, recv_skip_ = of_recv, left_out_ = 2; }
+
   [[nodiscard]] rondo_status_t call(rondo_collective_t collective, int rank, rondo_op_t op) const {
-    const void *const send = at(send_, rank).pointer();
-    void *const recv = at(recv_, rank).pointer();
+    const auto *const send = static_cast<const std::byte *>(at(send_, rank).pointer()) + send_skip_;
+    auto *const recv = static_cast<std::byte *>(at(recv_, rank).pointer()) + recv_skip_;
     const rondo_comm_t comm = group_.ranks[rank];
     const rondo_stream_t stream = group_.stream(rank);
-    if (collective == RONDO_ALL_REDUCE) return rondo_all_reduce(send, recv, count_, type_, op, comm, stream);
+    if (collective == RONDO_ALL_REDUCE)
+      return rondo_all_reduce(send, recv, count_ - left_out_, type_, op, comm, stream);
     if (collective == RONDO_REDUCE) return rondo_reduce(send, recv, count_, type_, op, 1, comm, stream);
     return rondo_reduce_scatter(send, recv, count_ / rank_count, type_, op, comm, stream);
   }
@@ -98,7 +102,12 @@ class Calls {
     for (int rank = 0; rank < rank_count; ++rank) {
       got.push_back(received(collective, rank));
       CHECK(at(send_, rank).read() == at(operands_, rank));
-      at(send_, rank).write(products(type_, at(operands_, rank), at(factors_, rank)));
+      auto scaled = at(operands_, rank);
+      const auto first = scaled.begin() + static_cast<std::ptrdiff_t>(send_skip_);
+      const auto bytes = static_cast<std::ptrdiff_t>((count_ - left_out_) * rondo_type_size(type_));
+      const auto made = products(type_, {first, first + bytes}, at(factors_, rank));
+      std::copy(made.begin(), made.end(), first);
+      at(send_, rank).write(scaled);
     }
     for (int rank = 0; rank < rank_count; ++rank) REQUIRE(call(collective, rank, RONDO_SUM) == RONDO_OK);
     group_.complete();
@@ -111,7 +120,7 @@ class Calls {
 
  private:
   DeviceRanks &group_;
-  size_t count_;
+  size_t count_, send_skip_ = 0, recv_skip_ = 0, left_out_ = 0;
   rondo_type_t type_;
   std::vector<std::vector<std::byte>> operands_, factors_;
   std::vector<DeviceBuffer> scalars_, send_, recv_;
@@ -119,7 +128,7 @@ class Calls {
 
 void check_type(DeviceRanks &group, rondo_type_t type) {
   for (const auto collective : {RONDO_ALL_REDUCE, RONDO_REDUCE, RONDO_REDUCE_SCATTER}) {
-    const auto residence = (type + collective) % 2 == 0 ? RONDO_RESIDENCE_HOST : RONDO_RESIDENCE_DEVICE;
+    const auto residence = (static_cast<int>(type) + static_cast<int>(collective)) % 2 == 0 ? RONDO_RESIDENCE_HOST : RONDO_RESIDENCE_DEVICE;
     Calls calls(group, 3003, type);
     for (int rank = 0; rank < rank_count; ++rank) {
       const rondo_op_t op = calls.op(rank, residence);
@@ -128,6 +137,20 @@ void check_type(DeviceRanks &group, rondo_type_t type) {
     }
     group.complete();
     calls.check(collective);
+  }
+}
+
+/// Checks buffers that begin within vectors of 16 bytes, alike and not, and within elements.
+void check_alignment(DeviceRanks &group, rondo_type_t type) {
+  const size_t size = rondo_type_size(type);
+  for (const auto &[send, recv] : {std::pair{size, size}, std::pair{size, 2 * size}, std::pair{size_t{1}, size_t{1}}}) {
+    Calls calls(group, 3003, type);
+    calls.skip(send, recv);
+    CAPTURE(send, recv);
+    for (int rank = 0; rank < rank_count; ++rank)
+      REQUIRE(calls.call(RONDO_ALL_REDUCE, rank, calls.op(rank, RONDO_RESIDENCE_HOST)) == RONDO_OK);
+    group.complete();
+    calls.check(RONDO_ALL_REDUCE);
   }
 }
 
@@ -140,6 +163,7 @@ TEST_CASE("device: a premul sum has the bits of a sum of the products, for every
   CAPTURE(rondo_device_executor_string(config.device_executor), rondo_kernel_string(config.kernel));
   DeviceRanks group(rank_count, config);
   for (int type = RONDO_INT8; type <= RONDO_FLOAT8_E5M2; ++type) check_type(group, static_cast<rondo_type_t>(type));
+  for (const auto type : {RONDO_UINT8, RONDO_INT32, RONDO_UINT64}) check_alignment(group, type);
 }
 
 TEST_CASE("device: ranks on two devices take a premul sum") {
