@@ -128,7 +128,8 @@ class Calls {
 
 void check_type(DeviceRanks &group, rondo_type_t type) {
   for (const auto collective : {RONDO_ALL_REDUCE, RONDO_REDUCE, RONDO_REDUCE_SCATTER}) {
-    const auto residence = (static_cast<int>(type) + static_cast<int>(collective)) % 2 == 0 ? RONDO_RESIDENCE_HOST : RONDO_RESIDENCE_DEVICE;
+    const bool on_host = (static_cast<int>(type) + static_cast<int>(collective)) % 2 == 0;
+    const auto residence = on_host ? RONDO_RESIDENCE_HOST : RONDO_RESIDENCE_DEVICE;
     Calls calls(group, 3003, type);
     for (int rank = 0; rank < rank_count; ++rank) {
       const rondo_op_t op = calls.op(rank, residence);
