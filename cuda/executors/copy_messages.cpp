@@ -18,6 +18,7 @@ namespace {
 constexpr size_t captured_batches_max = 1 << 16;
 constexpr uint32_t yields_before_naps = 1000;
 constexpr uint64_t nap_ns = 20'000;
+constexpr uint32_t rests_for_copy = 6000;  // after a failure: 0.1 s
 // The thread checks at these intervals whether a batch begins. A graph may be replayed at any time.
 constexpr std::chrono::microseconds begin_interval{50}, replay_interval{100}, late_replay_interval{1000};
 constexpr uint32_t recent_looks = 2000;
@@ -225,9 +226,7 @@ void CopyMessages::run() {
   uint64_t ended_stop_count = 0;
   for (uint32_t looks = 0; !ending_; ++looks) {
     if (std::exchange(ended_stop_count, stop_count_) != stop_count_) {
-      // Both pair with the waits of streams in enqueue_waits().
-      memory::store_release(words().done, flags_released);
-      memory::store_release(words().replay_done, flags_released);
+      release_streams();
     } else if (const Batch *const batch = find_begun(); batch != nullptr) {
       running_ = true;
       lock.unlock();  // a batch stays in place while others are appended
@@ -239,6 +238,14 @@ void CopyMessages::run() {
       wait_for_begin(lock, looks);
     }
   }
+  release_streams();  // a batch that could not be copied may not have been stopped yet
+}
+
+/// Ends the waits of streams for this rank's messages, now and later.
+void CopyMessages::release_streams() {
+  // Both pair with the waits of streams in enqueue_waits().
+  memory::store_release(words().done, flags_released);
+  memory::store_release(words().replay_done, flags_released);
 }
 
 /// Returns whether no batch runs any more. The thread alone calls it.
@@ -337,8 +344,20 @@ void CopyMessages::copy(std::byte *to, const std::byte *from, uint64_t bytes) {
   const StreamWork work{driver_, stream_};
   auto copied = work.copy(reinterpret_cast<DevicePointer>(to), reinterpret_cast<DevicePointer>(from), bytes,
                           "cuMemcpyAsync of a message");
-  if (copied.ok()) copied = cuda_check(*driver_, driver_->stream_synchronize(stream_), "copying a message");
+  if (copied.ok()) copied = wait_for_copy();
   if (!copied.ok()) fail(copied.error());
+}
+
+/// Waits until the copy has ended. After a failure it still waits for a moment, since the copy uses buffers of the
+/// caller. If the copy has not ended then, another stream that waits may hold up its hardware queue, so that wait ends.
+Result<void> CopyMessages::wait_for_copy() {
+  uint32_t rests_since_failure = 0;
+  for (;;) {
+    const CuStatus status = driver_->stream_query(stream_);
+    if (status != CuStatus::not_ready) return cuda_check(*driver_, status, "copying a message");
+    if (memory::load_acquire(abort_) != 0 && ++rests_since_failure == rests_for_copy) release_streams();  // see stop()
+    rests_.rest();
+  }
 }
 
 void CopyMessages::fail(const Error &error) {

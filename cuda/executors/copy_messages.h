@@ -14,7 +14,8 @@
 //           thread sets the other one back before the batch. Calls of a rank follow each other, so one pair of words
 //           serves all captured calls.
 // Failure   After stop() the thread begins nothing more, and ends the waits of the rank's streams. It does so between
-//           copies, so no copy uses a buffer whose stream has gone on.
+//           copies, so no copy uses a buffer whose stream has gone on. Only a copy that something holds up for longer
+//           than 0.1 s is not waited for.
 #pragma once
 
 #include <condition_variable>
@@ -93,6 +94,8 @@ class CopyMessages final : public TransferWords {
   [[nodiscard]] bool pick_stream();
   [[nodiscard]] Result<bool> try_stream(uint32_t which);
   void copy(std::byte *to, const std::byte *from, uint64_t bytes);
+  [[nodiscard]] Result<void> wait_for_copy();
+  void release_streams();
   void fail(const Error &error);
 
   const CudaDriver *driver_;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // This class is the common part of the executors of a device. Kernels are in cuda/executors/cuda_executor.cpp, copies
-// in cuda/executors/copy_executor.cpp. A call is enqueued on the caller's stream and returns. The rank has a monitor
-// thread, which reads the device's reports, checks for failures and deadlines, and stops the device. The device itself
-// stops only on request.
+// in cuda/executors/copy_executor.cpp. A call is enqueued on the caller's stream and returns. One thread of
+// the process monitors all ranks: it reads the devices' reports, checks for failures and deadlines, and stops a device.
+// The device itself stops only on request.
 #pragma once
 
 #include <cstdint>

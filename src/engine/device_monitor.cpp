@@ -81,7 +81,10 @@ bool DeviceMonitor::quiesce(uint64_t patience_ns) {
   std::unique_lock lock(mutex_);
   for (;;) {
     if (outstanding_.empty() && device_.drained()) return true;
-    if (!device_.check_device().ok()) return true;  // the device has failed for good, so nothing runs on it
+    if (!device_.check_device().ok()) {
+      device_.stop();  // after an error of a single copy, streams still wait
+      if (!device_.check_device().ok()) return true;  // the device has failed for good, so nothing runs on it
+    }
     if (now_ns() >= deadline_ns) return false;
     lock.unlock();
     sleep_for_ns(stop_interval_ns);
