@@ -39,7 +39,7 @@ uint64_t chunks_of(const Case &what, const rondo_plan_info_t &plan) {
   return shared_out ? static_cast<uint64_t>(what.ranks) : 1;
 }
 
-/// Exchanges values between the ranks in each run. Ranks without a relay send 0.
+/// Exchanges a value between the ranks in each run. A rank that takes part in no relay sends 0.
 class Runs {
  public:
   Runs(Group &group, size_t rank_count) : group_(group), own_(static_cast<size_t>(group.rank())), values_(rank_count) {}

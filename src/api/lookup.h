@@ -25,7 +25,7 @@ namespace rondo {
   return stream;
 }
 
-/// Returns null for the null stream, with which work runs in the call.
+/// Returns null for the null stream. The caller then runs the work before it returns.
 [[nodiscard]] inline Result<std::shared_ptr<HostStream>> stream_or_call(rondo_stream_t handle) {
   if (handle == nullptr) return std::shared_ptr<HostStream>();
   return stream_of(handle);

@@ -51,7 +51,7 @@ class StoreCore {
   void rank_ended(uint32_t rank, std::vector<Delivery> &out);
   void fail_all(Error error, std::vector<Delivery> &out);
 
-  /// Ends the store. Every waiting request is answered with RONDO_ERROR_REMOTE, and with what it waited for.
+  /// Ends the store. Every waiting request gets RONDO_ERROR_REMOTE, whose text says what was missing.
   void end(std::vector<Delivery> &out);
 
   [[nodiscard]] bool expects_ranks() const { return groups_.expects_ranks(); }  ///< as StoreGroups says

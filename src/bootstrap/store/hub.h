@@ -48,7 +48,7 @@ class StoreHub {
   void fail_all(const Error &error, uint64_t now_ns);  ///< StoreCore::fail_all()
   [[nodiscard]] std::optional<Error> take_mixed_up() { return core_.take_mixed_up(); }
 
-  /// Ends the server. Waiting clients learn that, and what was missing. After this, send the remaining output, and
+  /// Ends the server. Waiting clients are told that the server ends, and what was missing. After this, send the remaining output, and
   /// close.
   void end(uint64_t now_ns);
 

@@ -14,7 +14,7 @@ constexpr uint64_t range_host_count_max = 1024, range_number_max = 99'999'999;
 
 using Names = std::vector<std::string>;
 
-/// Returns false if ssh or a shell would not take the text for a name.
+/// Returns whether ssh and a shell take the text as a host name, without a special meaning.
 bool is_name(std::string_view host) {
   const auto plain = [](char c) {
     return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
