@@ -60,9 +60,9 @@ struct PortChoice {
 };
 
 /// Returns the best active port and GID. It prefers the GID that `wish` names. Next come the other IPv4 addresses of
-/// RoCE v2, and the GIDs of InfiniBand. IPv6 addresses follow, and RoCE v1 is last. If GIDs are equally good, it takes the
-/// first one. If InfiniBand ports are in one subnet, it takes the first port near the rank's cores. The error lists the
-/// ports of the host.
+/// RoCE v2, and the GIDs of InfiniBand. IPv6 addresses follow, and RoCE v1 is last. If GIDs are equally good, it takes
+/// the first one. If InfiniBand ports are in one subnet, it takes the first port near the rank's cores. The error lists
+/// the ports of the host.
 [[nodiscard]] Result<PortChoice> choose_port(const std::vector<Port> &ports, const PortWish &wish);
 /// Chooses a port for each rail. No port is used twice.
 [[nodiscard]] Result<std::vector<PortChoice>> choose_ports(const std::vector<Port> &ports, const RailsWish &wish);
