@@ -24,12 +24,14 @@ OperandScaler::OperandScaler(const WorkItem &work)
   const void *const factor = work.factor.address != nullptr ? work.factor.address
                                                             : static_cast<const void *>(&work.factor.value);
   const size_t filled = std::min<size_t>(work.plan->send.count * element_bytes_, factors_bytes);
-  for (size_t at = 0; at < filled; at += element_bytes_) std::memcpy(factors_ + at, factor, element_bytes_);
+  if (filled != 0) std::memcpy(factors_, factor, element_bytes_);
+  for (size_t done = element_bytes_; done < filled; done *= 2)
+    std::memcpy(factors_ + done, factors_, std::min(done, filled - done));
 }
 
 void OperandScaler::operator()(std::byte *to, const std::byte *from, size_t bytes) const {
   for (size_t at = 0; at < bytes; at += factors_bytes) {
-    ReductionArgs args{};
+    ReductionArgs args;
     args.add_input(from + at);
     args.add_input(factors_);
     args.add_output(to + at);
