@@ -259,14 +259,11 @@ bool HostExecutor::run_transfers(const WorkItem &work, const HostStream *stream)
   buffers.send.origin = plan.send.begin;
   buffers.recv.data = work.recv;
   buffers.recv.origin = plan.recv.begin;
-  if (bound.exports) export_buffers(work, buffers.send.data, bound, buffers);
-  // If peers can read recv, they read the scaled operands there. Otherwise this rank scales what it copies.
-  const bool scales_on_the_way = plan.scaling == Scaling::into_recv && plan.choice.kernel == RONDO_KERNEL_LOAD_STORE &&
-                                 !exchange_.is_readable(buffers.recv, bound.recv_bytes);
-  if (scales_on_the_way) {
-    buffers.send = {const_cast<std::byte *>(work.send), plan.send.begin, {}};
-    buffers.recv.handle = {};
-  }
+  // load_store scales what it copies. That is faster than a pass of its own into a buffer that peers can read.
+  const bool scales_on_the_way =
+      plan.scaling == Scaling::into_recv && plan.choice.kernel == RONDO_KERNEL_LOAD_STORE;
+  if (scales_on_the_way) buffers.send.data = const_cast<std::byte *>(work.send);
+  else if (bound.exports) export_buffers(work, buffers.send.data, bound, buffers);
   std::optional<MeanWorkspace> workspace;
   if (plan.widened) {
     workspace.emplace(work);

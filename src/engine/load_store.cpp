@@ -135,18 +135,14 @@ LoadStoreCall::RingForm LoadStoreCall::choose_ring_form() const {
   return whole ? RingForm::exported_whole : RingForm::exported_parts;
 }
 
-bool ExchangeEnd::is_readable(const Window &window, uint64_t bytes) const {
-  if (!window.handle.exported) return false;
-  for (uint32_t peer = 0; peer < readable_kinds_.size(); ++peer) {
-    if (peer == rank_) continue;
-    const auto accepted = readable_kinds_[peer] & ~kind_bit(PayloadKind::process);  // a copy is faster than that
-    if (window.handle.choose(accepted, window.data, bytes) == PayloadKind::in_slot) return false;
+bool LoadStoreCall::can_export(const Window &window) const {
+  if (!window.handle.exported || !worth_exporting()) return false;
+  for (uint32_t peer = 0; peer < rank_count(); ++peer) {
+    if (peer == end_.rank_) continue;
+    const auto accepted = end_.readable_kinds_[peer] & ~kind_bit(PayloadKind::process);  // a copy is faster than that
+    if (window.handle.choose(accepted, window.data, bytes()) == PayloadKind::in_slot) return false;
   }
   return true;
-}
-
-bool LoadStoreCall::can_export(const Window &window) const {
-  return window.handle.exported && worth_exporting() && end_.is_readable(window, bytes());
 }
 
 /// Returns whether exporting the buffers pays. When a rank writes its recv buffer, it must fetch the buffer's cache

@@ -50,9 +50,6 @@ class ExchangeEnd {
   [[nodiscard]] RunOutcome run(const Plan &plan, const Buffers &buffers, const HostReducer &reducer, Waiter &waiter,
                                const OperandScaler *scaler = nullptr);
 
-  /// Returns whether each peer can read [0, bytes) of the window where it is. Then calls may export it.
-  [[nodiscard]] bool is_readable(const Window &window, uint64_t bytes) const;
-
   /// Reports all later calls to `trace`, which must outlive them. It is for tests.
   void trace_to(ExchangeTrace &trace) { trace_ = &trace; }
 
