@@ -72,6 +72,7 @@ class Modes(TrainCase):
             self.assertEqual(ranks[rank].returncode, 3, err)
             self.assertRegex(err, rf"rank {rank}: rondo_(recv|send): ")
             self.assertIn(f"these ranks are the ranks 0, {2 - rank} of the run", err)
+            self.assertIn(f"it is about rank {2 - 2 * rank} of the run", err)  # rank 1 hears of the server's end
 
     def test_what_a_mode_does_not_go_with_is_refused(self):
         for words, arguments in {("unknown --mode 'gossip'", "local-sgd"): ("--mode", "gossip"),

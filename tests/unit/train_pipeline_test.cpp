@@ -7,6 +7,7 @@
 #include <memory>
 #include <vector>
 
+#include "bench/trainer/exchange/bucket.h"
 #include "bench/trainer/figures/pipeline.h"
 #include "bench/trainer/model/model.h"
 #include "bench/trainer/model/random.h"
@@ -145,8 +146,10 @@ TEST_CASE("trainer: the stages of a pipeline are the model, each float once, exc
   const Floats all = parameters_of(whole);
   for (const size_t count : {2u, 3u}) {
     std::vector<int> seen(whole.tensors.size());
+    size_t exchanged = 0;
     for (size_t index = 0; index < count; ++index) {
       const Layout layout = make_layout(shape, {}, {index, count});
+      for (const Bucket &bucket : make_buckets(layout, 10'000)) exchanged += bucket.count;
       const Floats mine = parameters_of(layout);
       for (const Tensor &tensor : layout.tensors) {
         const Tensor &same = whole.tensors[tensor.number];
@@ -158,6 +161,7 @@ TEST_CASE("trainer: the stages of a pipeline are the model, each float once, exc
       }
     }
     for (size_t number = 0; number < seen.size(); ++number) CHECK(seen[number] == (number == whole.token ? 2 : 1));
+    CHECK(exchanged == whole.count);  // the embedding, too, once
   }
 }
 

@@ -10,6 +10,7 @@ std::vector<Bucket> make_buckets(const Layout &layout, size_t bytes) {
   std::vector<Bucket> buckets;
   for (size_t index = 0; index < layout.tensors.size(); ++index) {
     const Tensor &tensor = layout.tensors[index];
+    if (tensor.offset >= layout.trained) break;
     if (buckets.empty() || buckets.back().count + tensor.count > most ||
         buckets.back().of_experts != tensor.of_experts)
       buckets.push_back({index, index, tensor.offset, 0, tensor.of_experts});

@@ -18,8 +18,8 @@ struct Bucket {
   bool of_experts = false;
 };
 
-/// A bucket ends before the tensor that would make it larger than `bytes`, and where experts begin or end. A larger
-/// tensor has a bucket of its own.
+/// Returns buckets of the floats that the stage updates. A bucket ends before the tensor that would make it larger than
+/// `bytes`, and where experts begin or end. A larger tensor has a bucket of its own.
 [[nodiscard]] std::vector<Bucket> make_buckets(const Layout &layout, size_t bytes);
 
 /// A rank's share of a bucket. Shares are nearly equal, and consist of whole vectors of floats. The first ranks have

@@ -48,11 +48,11 @@ Outcome Exchange::open() {
 }
 
 size_t Exchange::wire_bytes() const {
-  return carrier_->wire_bytes() + (settings_.sharded ? layout_.count * sizeof(float) / group_.size() : 0);
+  return carrier_->wire_bytes() + (settings_.sharded ? layout_.trained * sizeof(float) / group_.size() : 0);
 }
 
 size_t Exchange::received_bytes() const {
-  const size_t others = layout_.count * sizeof(float) * (group_.size() - 1) / group_.size();
+  const size_t others = layout_.trained * sizeof(float) * (group_.size() - 1) / group_.size();
   return carrier_->received_bytes() + (settings_.sharded ? others : 0);
 }
 

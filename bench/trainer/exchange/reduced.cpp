@@ -22,13 +22,13 @@ class ReducedCarrier final : public Carrier {
 
   Outcome open() override {
     if (type_ == RONDO_FLOAT32) return std::nullopt;
-    const size_t floats = (road_.layout.count + 1) / 2;  // two 16-bit elements per float
+    const size_t floats = (road_.layout.trained + 1) / 2;  // two 16-bit elements per float
     return road_.compute.allocate_shared(floats, narrow_);
   }
   size_t memory_bytes() const override { return narrow_ == nullptr ? 0 : wire_bytes(); }
   size_t wire_bytes() const override {
     const size_t alone = road_.same.size() > 1 ? 0 : expert_count(road_);  // no other rank has these
-    return (road_.layout.count - alone) * rondo_type_size(type_);
+    return (road_.layout.trained - alone) * rondo_type_size(type_);
   }
   size_t received_bytes() const override {
     return all_reduced_bytes(road_, rondo_type_size(type_)) / (sharded_ ? 2 : 1);
@@ -81,7 +81,7 @@ class ReducedCarrier final : public Carrier {
 size_t all_reduced_bytes(const Road &road, size_t element_bytes) {
   const size_t of_experts = expert_count(road);
   const auto received = [&](size_t count, size_t ranks) { return 2 * count * element_bytes * (ranks - 1) / ranks; };
-  return received(road.layout.count - of_experts, road.group.size()) + received(of_experts, road.same.size());
+  return received(road.layout.trained - of_experts, road.group.size()) + received(of_experts, road.same.size());
 }
 
 std::unique_ptr<Carrier> make_reduced_carrier(const Road &road, rondo_type_t type, bool sharded) {

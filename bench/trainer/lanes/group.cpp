@@ -2,7 +2,6 @@
 #include "bench/trainer/lanes/group.h"
 
 #include <numeric>
-#include <vector>
 
 namespace rondo::train {
 
@@ -27,7 +26,15 @@ Group::~Group() {
 Outcome Group::check(const char *call, rondo_status_t status) const {
   if (status == RONDO_OK) return std::nullopt;
   Failure failure = communication_failure(comm_, call, status);
-  if (!about_.empty()) failure.message += " (these ranks are the ranks " + about_ + " of the run, in this order)";
+  if (members_.empty()) return failure;
+  std::string members;
+  for (const size_t member : members_) members += (members.empty() ? "" : ", ") + std::to_string(member);
+  failure.message += " (these ranks are the ranks " + members + " of the run, in this order";
+  rondo_error_t error = RONDO_ERROR_INIT;
+  const bool known = rondo_comm_last_error(comm_, &error) == RONDO_OK && error.peer >= 0;
+  const size_t peer = known ? static_cast<size_t>(error.peer) : members_.size();
+  if (peer < members_.size()) failure.message += "; it is about rank " + std::to_string(members_[peer]) + " of the run";
+  failure.message += ")";
   return failure;
 }
 
@@ -56,7 +63,7 @@ Outcome Group::join_part(Group &all, int color, const rondo_config_t *config) {
   if (auto failure = all.gather(&color, sizeof color, colors.data())) return failure;
   if (part == nullptr) return std::nullopt;
   for (size_t rank = 0; rank < colors.size(); ++rank)
-    if (colors[rank] == color) about_ += (about_.empty() ? "" : ", ") + std::to_string(rank);
+    if (colors[rank] == color) members_.push_back(rank);
   return take(part);
 }
 

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "bench/failure.h"
 #include "bench/trainer/compute/compute.h"
@@ -79,7 +80,7 @@ class Group {
 
   rondo_comm_t comm_ = nullptr;
   size_t rank_ = 0, size_ = 1;
-  std::string about_;  ///< of a part, for failures: which ranks of the run it has
+  std::vector<size_t> members_;  ///< of a part: its ranks' numbers in the run
 };
 
 /// The way in which ranks share a model. At most one of these is more than its default.

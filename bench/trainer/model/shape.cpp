@@ -156,6 +156,8 @@ Layout make_layout(const Shape &shape, const Slice &slice, const Stage &stage) {
   build.layout.position = build.matrix("position", shape.context, width, Cut::none);
   build.keep(stage.first() || stage.last());
   build.layout.token = build.matrix("token", vocabulary, width, Cut::none);
+  const bool borrows = stage.last() && !stage.first();
+  build.layout.trained = borrows ? build.layout.tensors[build.layout.token].offset : build.layout.count;
   return build.layout;
 }
 

@@ -47,7 +47,7 @@ struct Slice {
 [[nodiscard]] Outcome check_slices(const Shape &shape, size_t count);
 
 /// A stage of a pipeline of `count` ranks: some neighbouring layers. The first stage embeds tokens, too, and the last
-/// one finds the loss. As both use the token embedding's matrix, both have it.
+/// one finds the loss. As both use the token embedding's matrix, both have it. The first stage updates it.
 struct Stage {
   size_t index = 0, count = 1;
 
@@ -93,6 +93,9 @@ struct Layout {
   std::vector<LayerTensors> layers; ///< of this stage, from the model's input to its output
   size_t norm_gain = 0, norm_bias = 0, position = 0, token = 0;
   size_t count = 0;                 ///< number of all floats
+  /// The number of floats that the stage updates, which are the first ones. A pipeline's last stage gets the token
+  /// embedding, which follows them, from the first stage.
+  size_t trained = 0;
 
   [[nodiscard]] const float *in(const float *all, size_t tensor) const { return all + tensors[tensor].offset; }
   [[nodiscard]] float *in(float *all, size_t tensor) const { return all + tensors[tensor].offset; }

@@ -58,19 +58,24 @@ Outcome Trainer::run_pipeline(Work work, StepTimes &times, std::vector<Span> *sp
   const uint64_t joining_ns = now_ns();
   if (auto failure = join_tokens()) return failure;
   (void)lap(joining_ns, Part::stage_wait, progress_.step + 1, times.stage_wait_ns, spans);
-  if (work == Work::all) exchange_.tensor_ready(layout().token);
+  if (work == Work::all && stage_.first()) exchange_.tensor_ready(layout().token);
   return std::nullopt;
 }
 
-/// Both add the same two floats, so their sums are equal bit by bit.
+/// The first stage alone sums up the result over the copies of the model. Sums on both stages would differ, as an
+/// element's place in a bucket decides in which order ranks add.
 Outcome Trainer::join_tokens() {
   const Tensor &token = layout().tensors[layout().token];
-  const size_t first = ranks_.all().rank() - stage_.index, peer = stage_.first() ? first + stage_.count - 1 : first;
   float *const mine = exchange_.gradients() + token.offset;
-  const Message messages[] = {{mine, token.count, peer, false}, {peer_tokens_.get(), token.count, peer, true}};
-  if (auto failure = ranks_.all().exchange(messages)) return failure;
-  compute_.add(peer_tokens_.get(), mine, token.count);
+  if (auto failure = pass_tokens(stage_.first() ? peer_tokens_.get() : mine, true)) return failure;
+  if (stage_.first()) compute_.add(peer_tokens_.get(), mine, token.count);
   return std::nullopt;
+}
+
+Outcome Trainer::pass_tokens(float *values, bool to_first) {
+  const size_t first = ranks_.all().rank() - stage_.index, peer = stage_.first() ? first + stage_.count - 1 : first;
+  const Message message{values, layout().tensors[layout().token].count, peer, stage_.first() == to_first};
+  return ranks_.all().exchange({&message, 1});
 }
 
 }  // namespace rondo::train

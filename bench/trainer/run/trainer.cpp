@@ -86,7 +86,7 @@ Outcome Trainer::joint_failure() const {
 
 Outcome Trainer::allocate() {
   if (joint_failure_) return joint_failure_;
-  if (stage_.count > 1 && (stage_.first() || stage_.last()))
+  if (stage_.count > 1 && stage_.first())
     if (auto failure = compute_.allocate_shared(layout().tensors[layout().token].count, peer_tokens_)) return failure;
   if (options_.sharded)  // the others read it in place
     if (auto failure = compute_.allocate_shared(layout().count, parameters_)) return failure;
@@ -135,7 +135,7 @@ void Trainer::gradient_ready(size_t tensor, size_t pass, Work work) {
     if (pass == 0) compute_.zero(sum, about.count);
     compute_.add(pass_gradients_.get() + about.offset, sum, about.count);
   }
-  if (stage_.count > 1 && tensor == layout().token) return;  // that of the other end is not there yet
+  if (stage_.count > 1 && tensor == layout().token) return;  // the last stage's part is not there yet
   if (work == Work::all && pass + 1 == options_.accumulate) exchange_.tensor_ready(tensor);
 }
 
@@ -190,9 +190,8 @@ Outcome Trainer::wait_for_gradients(Work work) {
   for (size_t part = 0; part < optimizer_.part_count() && work != Work::communication; ++part) {
     for (const Piece &piece : optimizer_.part(part)) {
       while (layout().tensors[tensor].offset + layout().tensors[tensor].count <= piece.offset) ++tensor;
-      const bool again = stage_.count > 1 && !stage_.first() && tensor == layout().token;  // the first stage counts it
-      const double square = squares_[number++];
-      if (!again) (stage_.count > 1 || layout().tensors[tensor].split() ? split_squares_ : common_squares_) += square;
+      const bool split = stage_.count > 1 || layout().tensors[tensor].split();
+      (split ? split_squares_ : common_squares_) += squares_[number++];
     }
   }
   return std::nullopt;
@@ -260,6 +259,10 @@ Outcome Trainer::run_step(Work work, StepRecord &record, std::vector<Span> *span
   if (exchange_.sharded() && work != Work::computation) {
     if (auto failure = exchange_.finish_step()) return failure;
     end_ns = lap(end_ns, Part::parameter_wait, record.step, unused_ns, spans);
+  }
+  if (stage_.count > 1 && (stage_.first() || stage_.last()) && work != Work::communication) {
+    if (auto failure = pass_tokens(parameters_.get() + layout().tensors[layout().token].offset, false)) return failure;
+    end_ns = lap(end_ns, Part::stage_wait, record.step, times.stage_wait_ns, spans);
   }
   times.step_ns = end_ns - begin_ns;
   times.waiting_ns += exchange_.take_waited_ns();

@@ -98,8 +98,10 @@ class Trainer {
   [[nodiscard]] Outcome run_turn(const Turn &turn, Work work, StepTimes &times, std::vector<Span> *spans);
   /// Exchanges messages with the neighbouring stages, where there are any.
   [[nodiscard]] Outcome exchange_stages(const Turn &turn);
-  /// Adds up what the first and the last stage found of the token embedding's gradient, on both.
+  /// Adds what the last stage found of the token embedding's gradient to the first stage's.
   [[nodiscard]] Outcome join_tokens();
+  /// Sends floats of the token embedding from one end of the pipeline, and receives them at the other end.
+  [[nodiscard]] Outcome pass_tokens(float *values, bool to_first);
   /// Finds the mean loss of a batch, on the last stage.
   [[nodiscard]] Outcome validate_batch(size_t batch, double &loss);
   [[nodiscard]] float *pass_gradients() const {
@@ -132,7 +134,7 @@ class Trainer {
   std::unique_ptr<Loader> loader_;
   Batch validation_batch_;
   std::vector<Batch> slots_;      ///< of a pipeline: samples of the passes that wait for their backward passes
-  Buffer peer_tokens_;            ///< of a pipeline: what join_tokens() receives
+  Buffer peer_tokens_;            ///< of a pipeline's first stage: what join_tokens() receives
   std::vector<double> squares_;  ///< of each piece of the gradients, in their order
   const Batch *batch_ = nullptr;  ///< the last one
   std::vector<double> losses_;    ///< of the step's batches; a rank fills in its own
