@@ -34,7 +34,7 @@ CASES = [
     (["sim", "--collective", "all_reduces"], {}, "; did you mean all_reduce?"),
     (["perf", "barrier"], {}, "unknown collective 'barrier'"),
     ([*AR, "-d", "float8"], {}, "float8_e4m3"),
-    ([*AR, "-o", "mul"], {}, "sum, prod, min, max, avg, all"),
+    ([*AR, "-o", "mul"], {}, "sum, prod, min, max, avg, mulsum, all"),
     ([*AR, "--algorithm", "star"], {}, "auto, ring, tree"),
     ([*AR, "--protocol", "ll64"], {}, "auto, simple, ll"),
     ([*AR, "--kernel", "direct"], {}, "auto, interpreter, load_store"),

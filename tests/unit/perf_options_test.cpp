@@ -125,7 +125,7 @@ TEST_CASE("perf options: what is wrong is refused, with what would be right") {
     CHECK(accept({name, "--algorithm", "one_shot", "--protocol", "simple"}).config.protocol == RONDO_PROTOCOL_SIMPLE);
   }
   CHECK_THAT(refuse({"all_reduce", "-d", "int7"}), Contains("bfloat16"));
-  CHECK_THAT(refuse({"all_reduce", "-o", "mul"}), Contains("sum, prod, min, max, avg, all"));
+  CHECK_THAT(refuse({"all_reduce", "-o", "mul"}), Contains("sum, prod, min, max, avg, mulsum, all"));
   CHECK_THAT(refuse({"all_reduce", "--algorithm", "star"}), Contains("auto, ring, tree"));
   CHECK_THAT(refuse({"all_reduce", "--protocol", "x"}), Contains("auto, simple, ll"));
   CHECK_THAT(refuse({"all_reduce", "--buffers", "x"}), Contains("private, alloc, registered, moved"));
