@@ -10,17 +10,6 @@
 namespace rondo::cuda {
 namespace {
 
-/// Returns the name as in Device::uuid.
-std::string uuid_text(const DeviceUuid &uuid) {
-  std::string text;
-  for (size_t at = 0; at < sizeof uuid.bytes; ++at) {
-    char digits[4];
-    std::snprintf(digits, sizeof digits, "%02x", unsigned{uuid.bytes[at]});
-    text += (at == 4 || at == 6 || at == 8 || at == 10 ? "-" : "") + std::string(digits);
-  }
-  return text;
-}
-
 PeerReach ask_driver(const CudaDriver &driver, CuDevice own, CuDevice peer) {
   int can_access = 0;
   if (driver.device_can_access_peer(&can_access, own, peer) != CuStatus::success || can_access == 0)
@@ -47,6 +36,16 @@ void ask_about_hidden(const CudaDevice &own, std::span<const PlacementInfo> info
 }
 
 }  // namespace
+
+std::string uuid_text(const DeviceUuid &uuid) {
+  std::string text;
+  for (size_t at = 0; at < sizeof uuid.bytes; ++at) {
+    char digits[4];
+    std::snprintf(digits, sizeof digits, "%02x", unsigned{uuid.bytes[at]});
+    text += (at == 4 || at == 6 || at == 8 || at == 10 ? "-" : "") + std::string(digits);
+  }
+  return text;
+}
 
 PeerReach ReachTable::between(uint32_t rank, uint32_t peer) const {
   if (said_.empty()) return PeerReach::atomics;

@@ -16,6 +16,9 @@
 
 namespace rondo::cuda {
 
+/// Returns the UUID in the form of Device::uuid (src/topo).
+[[nodiscard]] std::string uuid_text(const DeviceUuid &uuid);
+
 /// The table says what the devices of two ranks of a node do with each other's memory. It is the same on all ranks.
 class ReachTable {
  public:

@@ -10,6 +10,7 @@
 
 #include "cuda/driver/budget.h"
 #include "cuda/driver/kernels_image.h"
+#include "cuda/executors/reach.h"
 #include "cuda/executors/segment_memory.h"
 #include "cuda/transport/rdma_memory.h"
 #include "src/base/size.h"
@@ -20,16 +21,6 @@ namespace {
 
 using namespace cuda;
 using Json = nlohmann::ordered_json;
-
-std::string uuid_text(const DeviceUuid &uuid) {
-  std::string text;
-  for (size_t at = 0; at < sizeof uuid.bytes; ++at) {
-    char digits[4];
-    std::snprintf(digits, sizeof digits, "%02x", unsigned{uuid.bytes[at]});
-    text += (at == 4 || at == 6 || at == 8 || at == 10 ? "-" : "") + std::string(digits);
-  }
-  return text;
-}
 
 Json memory_json(const SegmentMemory &memory) {
   return {{"connections", memory.connections},
