@@ -12,9 +12,13 @@ using namespace rondo;
 
 namespace {
 
-Result<Factor> factor_of(const Communicator &comm, const void *scalar, size_t bytes, rondo_residence_t residence) {
+Result<Factor> factor_of(const Communicator &comm, const void *scalar, size_t bytes,
+                         const rondo_residence_t &residence) {
+  int value = 0;  // a caller in C may pass any number, which is not to be loaded as an enumerator
+  static_assert(sizeof value == sizeof residence);
+  std::memcpy(&value, &residence, sizeof value);
   Factor factor;
-  switch (residence) {
+  switch (value) {
     case RONDO_RESIDENCE_HOST:
       RONDO_TRY(rondo::check_buffer("scalar", scalar, bytes));
       std::memcpy(&factor.value, scalar, bytes);
@@ -24,7 +28,7 @@ Result<Factor> factor_of(const Communicator &comm, const void *scalar, size_t by
       factor.address = static_cast<const std::byte *>(scalar);
       return factor;
   }
-  return invalid_argument("unknown residence " + std::to_string(static_cast<int>(residence)) +
+  return invalid_argument("unknown residence " + std::to_string(value) +
                           "; known are RONDO_RESIDENCE_HOST (0) and RONDO_RESIDENCE_DEVICE (1)");
 }
 
