@@ -307,7 +307,8 @@ void CopyMessages::run_batch(const Batch &batch) {
   memory::store_release(words().done, words().done + 1);
 }
 
-/// Finds a stream that no waiting stream holds up. Returns false if none was found before stop().
+/// Finds a stream whose hardware queue is not blocked by another stream that waits. Returns false if stop() was called
+/// before it found one.
 bool CopyMessages::pick_stream() {
   ++probe_;
   for (uint32_t which = 0;; which = 1 - which) {  // bounded by the deadline, at which stop() is called

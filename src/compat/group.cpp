@@ -84,7 +84,8 @@ ncclResult_t end(const OpEnd &it) {
   return status == RONDO_OK ? ncclSuccess : pass_on(status, handle);
 }
 
-/// Ends operations, then communicators. Returns `result`, or the first failure if that is none.
+/// Ends operations, then communicators. Returns `result` if it is a failure. Otherwise it returns the first failure of
+/// an end, or `result` if all ends succeed.
 ncclResult_t end_kept(const Group &of, ncclResult_t result) {
   const auto add = [&](ncclResult_t ended) {
     if (!is_failure(result)) result = ended != ncclSuccess ? ended : result;

@@ -53,7 +53,7 @@ int poll_timeout_ms(uint64_t until_ns) {
   return until_ns <= now ? 0 : static_cast<int>(std::min<uint64_t>((until_ns - now) / 1'000'000 + 1, look_ms));
 }
 
-/// A limit of waiting for a peer: the deadline, or that the store knows why the group cannot become complete.
+/// A wait for a peer ends at the deadline. It ends earlier if the store knows why the group cannot become complete.
 struct Patience {
   uint64_t deadline_ns;
   Store &store;

@@ -168,8 +168,8 @@ class Client final : public RequestStore {
     if (reply && reply->kind == Reply::Kind::value) answer_ = reply;
   }
 
-  /// Waits for the answer to the question in flight, because there is one request at a time. A request about `key`
-  /// follows. The question is still in flight after this only if the client was cancelled.
+  /// Waits for the answer to the request in flight, because there is one request at a time. The caller then sends a
+  /// request about `key`. If the client is cancelled, this returns although the request is still in flight.
   void end_question(const std::string &key, uint64_t deadline_ns) {
     while (session_.in_flight() && receive_some()) {  // ends when the socket is empty or closed
     }
