@@ -70,7 +70,7 @@ Result<void> check_own(const Communicator &comm, const Side &sends, const Side &
 /// Submits a _v call whose arguments have been checked.
 Result<void> submit_lists(const Target &target, Call call, Side sends, Side receives, uint64_t total_bytes,
                           rondo_stream_t stream) {
-  call.lists = std::make_shared<const BlockLists>(
+  call.details = std::make_shared<const CallDetails>(
       BlockLists{std::move(sends.blocks), std::move(receives.blocks), total_bytes});
   return submit(target, call, stream);
 }

@@ -43,7 +43,8 @@ rondo_status_t rondo_op_create_premul_sum(rondo_op_t *op, const void *scalar, ro
     if (op == nullptr) return invalid_argument("op is NULL; it receives the operation");
     RONDO_TRY_ASSIGN(const size_t bytes, bytes_of(1, type));
     RONDO_TRY_ASSIGN(const Factor factor, factor_of(*comm, scalar, bytes, residence));
-    RONDO_TRY_ASSIGN(*op, process().created_ops.add({comm.get(), type, factor}));
+    RONDO_TRY_ASSIGN(
+        *op, process().created_ops.add({comm.get(), type, std::make_shared<const CallDetails>(factor)}));
     return {};
   });
 }

@@ -23,11 +23,11 @@ namespace rondo {
 /// communicator into the call.
 [[nodiscard]] inline Result<void> resolve_op(const Communicator &comm, rondo_op_t op, Call &call) {
   if (op < RONDO_OP_DYNAMIC) return check_op(op);
-  RONDO_TRY_ASSIGN(const CreatedOp made, process().created_ops.find(op, comm));
+  RONDO_TRY_ASSIGN(CreatedOp made, process().created_ops.find(op, comm));
   const auto type = static_cast<rondo_type_t>(call.signature.type);
   if (made.type != type) return refused_type(op, made.type, type);
   call.signature.op = premul_sum_op;
-  call.factor = made.factor;
+  call.details = std::move(made.factor);
   return {};
 }
 

@@ -120,7 +120,7 @@ Result<std::unique_ptr<const Plan>> Communicator::build(const Call &call) const 
   const bool scales = is_premul_sum(call.signature);
   if (scales) key = sum_of_scaled(key, rank_, rank_count_);
   RONDO_TRY_ASSIGN(const auto choice, choose(collective, elements, static_cast<rondo_type_t>(key.signature.type),
-                                             call.counts != nullptr || call.lists != nullptr));
+                                             call.counts != nullptr || call.lists() != nullptr));
   RONDO_TRY_ASSIGN(auto plan,
                    build_plan(key, choice, capabilities_.geometry, rank_, rank_count_, group_.node_of_ranks()));
   if (widens) plan->widen_from(call.signature);

@@ -98,8 +98,7 @@ Result<void> Communicator::give_numbers(std::span<const Call> calls, std::span<W
     work.turn = ++turn;
     work.number = collectives.number;
     work.history = fingerprint(collectives.history);
-    work.lists = call.lists;
-    work.factor = call.factor;
+    work.details = call.details;
     bound->last_turn = work.turn;  // under the lock that eviction needs too
     bound->captured |= work.captured;
   }

@@ -34,8 +34,10 @@ struct Call {
   bool in_place = false;
   const size_t *counts = nullptr;         ///< _v: rank_count entries, read during submit() only
   const size_t *displacements = nullptr;  ///< _v: null if blocks follow each other without gaps
-  std::shared_ptr<const BlockLists> lists = nullptr;  ///< replaces both for a _v that exchanges blocks
-  Factor factor = {};                                 ///< of a premul sum
+  std::shared_ptr<const CallDetails> details = nullptr;  ///< null for most calls
+
+  /// Returns the blocks of a _v collective that exchanges blocks, otherwise null. They replace both arrays.
+  [[nodiscard]] const BlockLists *lists() const { return std::get_if<BlockLists>(details.get()); }
 };
 
 /// One end of a message, after the API has checked its arguments.

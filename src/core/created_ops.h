@@ -9,11 +9,12 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "src/base/result.h"
 #include "src/base/short_lock.h"
-#include "src/plan/premul.h"
+#include "src/engine/executor.h"
 
 namespace rondo {
 
@@ -22,7 +23,7 @@ class Communicator;
 struct CreatedOp {
   const Communicator *comm = nullptr;  ///< whose operation it is; only compared
   rondo_type_t type = RONDO_INT8;
-  Factor factor;
+  std::shared_ptr<const CallDetails> factor;  ///< a Factor; shared, so that a call allocates nothing
 };
 
 /// Any thread.

@@ -26,7 +26,7 @@ HostReducer copier() {
 }
 
 Blocks blocks_of(const WorkItem &work, uint32_t rank) {
-  return {work.plan->key.signature, work.lists.get(), rank};
+  return {work.plan->key.signature, work.lists(), rank};
 }
 
 void copy_own(const WorkItem &work, uint32_t rank) {
@@ -92,7 +92,7 @@ void BlockExchange::begin_data(Lane &lane, const WorkItem &work, Operations &ope
 
 void BlockExchange::add_lanes(const WorkItem &work) {
   const Blocks blocks = blocks_of(work, parts_.rank);
-  const bool counts = work.lists != nullptr;
+  const bool counts = work.lists() != nullptr;
   const auto rank_count = static_cast<uint32_t>(parts_.ends.size());
   lanes_.clear();
   lanes_.reserve(2 * size_t{rank_count});  // lanes hold pointers into themselves, so they must not move
@@ -159,7 +159,7 @@ void BlockExchange::begin(const WorkItem &work, Operations &operations) {
   for (Lane &lane : lanes_) {
     if (in_place) {
       begin_exchange(lane);
-    } else if (work.lists == nullptr) {
+    } else if (work.lists() == nullptr) {
       begin_data(lane, work, operations);
     } else {
       lane.counting = true;

@@ -29,16 +29,16 @@ bool is_own_in_place(const WorkItem &work, const Blocks &blocks, uint32_t rank) 
 
 /// Returns the blocks of a collective that exchanges blocks, as transfers. One to this rank itself has both ends.
 std::vector<Transfer> transfers_of(const WorkItem &work, const Ranks &ranks, uint32_t rank, uint32_t rank_count) {
-  const Blocks blocks(work.plan->key.signature, work.lists.get(), rank);
+  const Blocks blocks(work.plan->key.signature, work.lists(), rank);
   const bool in_place = work.plan->key.in_place && blocks.exchanges_in_place();
   std::vector<Transfer> transfers;
   const auto add = [&](uint32_t peer, bool sends, const Block &block) {
-    if (block.bytes == 0 && work.lists == nullptr) return;
+    if (block.bytes == 0 && work.lists() == nullptr) return;
     const std::byte *const base = sends ? work.send : work.recv;
     // A send buffer is only read, unless it is also the recv buffer.
     auto *const data = block.bytes == 0 ? nullptr : const_cast<std::byte *>(base + block.begin_bytes);
     // A slot from another host does not say how large its block is. So its signature has the size of a _v block.
-    const bool signs_size = work.lists != nullptr && !ranks.is_near(peer);
+    const bool signs_size = work.lists() != nullptr && !ranks.is_near(peer);
     const uint32_t signature = signs_size ? fingerprint(extend_history(work.history, block.bytes)) : work.history;
     transfers.push_back({data, block.bytes, 1, signature, peer, 0, sends, nullptr, in_place});
   };
@@ -101,7 +101,7 @@ Result<void> DeviceExecutor::enqueue_one(const WorkItem &work, void *stream) {
   call.number = work.number;
   call.divisor = static_cast<rondo_op_t>(plan.key.signature.op) == RONDO_AVG ? operations_->rank_count() : 0;
   call.captured = work.captured;
-  call.factor = work.factor;
+  if (const Factor *factor = work.factor()) call.factor = *factor;
   call.buffers.signature = work.history;
   // The schedule has no step that writes the send window, so the cast is safe.
   call.buffers.send = {const_cast<std::byte *>(work.send), plan.send.begin, {}};
@@ -111,7 +111,7 @@ Result<void> DeviceExecutor::enqueue_one(const WorkItem &work, void *stream) {
   operations_->ranks().enter(work.number, entered);
   // The monitor must know the operation before launch() does, because a launch waits while the stream's queue is full.
   OperationCost cost = Operations::cost_of(plan);
-  if (work.lists != nullptr) cost.bytes = work.lists->total_bytes;
+  if (const BlockLists *lists = work.lists()) cost.bytes = lists->total_bytes;
   monitor_->add(work, entered, cost, blocks.batch);
   const auto launched = launch_held(work.number, work.captured, [&]() -> Result<void> {
     if (!plan.schedules.empty()) return launch_plan(plan, call, stream);

@@ -15,6 +15,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <variant>
 
 #include "src/base/result.h"
 #include "src/engine/blocks.h"
@@ -66,6 +67,9 @@ class PreparedPlan {
   virtual ~PreparedPlan() = default;
 };
 
+/// Part of a few calls only: the blocks of a _v collective that exchanges blocks, or the factor of a premul sum.
+using CallDetails = std::variant<BlockLists, Factor>;
+
 /// An operation that has its number.
 struct WorkItem {
   const Plan *plan = nullptr;
@@ -77,8 +81,12 @@ struct WorkItem {
   uint64_t number = 0;    ///< of the collective: equal on all ranks
   uint32_t history = 0;   ///< fingerprint() of it and all before it
   bool captured = false;  ///< into a graph, as check_stream() said: it runs when that is launched
-  std::shared_ptr<const BlockLists> lists = nullptr;  ///< of a _v collective that exchanges blocks
-  Factor factor = {};     ///< of a premul sum
+  std::shared_ptr<const CallDetails> details = nullptr;  ///< null for most calls
+
+  /// Returns the blocks of a _v collective that exchanges blocks, otherwise null.
+  [[nodiscard]] const BlockLists *lists() const { return std::get_if<BlockLists>(details.get()); }
+  /// Returns the factor of a premul sum, otherwise null.
+  [[nodiscard]] const Factor *factor() const { return std::get_if<Factor>(details.get()); }
 };
 
 class Executor {

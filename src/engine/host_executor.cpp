@@ -4,15 +4,13 @@
 #include <algorithm>
 #include <chrono>
 #include <exception>
-#include <optional>
 #include <thread>
 #include <utility>
 
 #include "src/base/clock.h"
 #include "src/base/float_mode.h"
+#include "src/engine/host_operands.h"
 #include "src/engine/host_stream.h"
-#include "src/engine/reduction/integer_mean.h"
-#include "src/engine/reduction/scale.h"
 #include "src/engine/run_plan.h"
 #include "src/engine/watch.h"
 
@@ -25,17 +23,6 @@ Task task_of(Operations &operations, Body body) {
   return [&operations, body = std::move(body), owner = operations.keep_communicator()]() mutable {
     return body() ? Result<void>() : operations.report_failure();
   };
-}
-
-/// Runs a premul sum. If the rank's operands are scaled on the way, it calls body(scaler). Otherwise it scales `bytes`
-/// bytes of them into `scaled`, and calls body(nullptr). A scaler takes 4 KiB, so it is in no frame of other calls.
-template <class Body>
-[[gnu::noinline]] RunOutcome run_scaled(const WorkItem &work, std::byte *scaled, uint64_t bytes, bool on_the_way,
-                                        const Body &body) {
-  const OperandScaler scaler(work);
-  if (on_the_way) return body(&scaler);
-  scaler(scaled, work.send, bytes);
-  return body(nullptr);
 }
 
 }  // namespace
@@ -241,6 +228,14 @@ void HostExecutor::export_buffers(const WorkItem &work, const std::byte *send, c
 }
 
 bool HostExecutor::run_transfers(const WorkItem &work, const HostStream *stream) {
+  const Plan &plan = *work.plan;
+  if (plan.widened) return run_with<MeanOperands>(work, stream);
+  if (plan.scaling != Scaling::none) return run_with<ScaledOperands>(work, stream);
+  return run_with<PlainOperands>(work, stream);
+}
+
+template <class Operands>
+bool HostExecutor::run_with(const WorkItem &work, const HostStream *stream) {
   auto &bound = static_cast<Bound &>(*work.prepared);
   const Plan &plan = *work.plan;
   Ranks &ranks = operations_->ranks();
@@ -251,25 +246,13 @@ bool HostExecutor::run_transfers(const WorkItem &work, const HostStream *stream)
   Buffers buffers;
   buffers.signature = work.history;
   // A send window is only read: the schedule has no step that writes it, except in place.
-  std::unique_ptr<std::byte[]> scaled;
-  if (plan.scaling != Scaling::none) scaled = scaled_operands_of(plan);
-  buffers.send.data = plan.scaling == Scaling::into_recv ? work.recv
-                      : scaled != nullptr                ? scaled.get()
-                                                         : const_cast<std::byte *>(work.send);
+  buffers.send.data = const_cast<std::byte *>(work.send);
   buffers.send.origin = plan.send.begin;
   buffers.recv.data = work.recv;
   buffers.recv.origin = plan.recv.begin;
-  // load_store scales what it copies. That is faster than a pass of its own into a buffer that peers can read.
-  const bool scales_on_the_way =
-      plan.scaling == Scaling::into_recv && plan.choice.kernel == RONDO_KERNEL_LOAD_STORE;
-  if (scales_on_the_way) buffers.send.data = const_cast<std::byte *>(work.send);
-  else if (bound.exports) export_buffers(work, buffers.send.data, bound, buffers);
-  std::optional<MeanWorkspace> workspace;
-  if (plan.widened) {
-    workspace.emplace(work);
-    buffers.send.data = workspace->send();
-    buffers.recv.data = workspace->recv();
-  }
+  const Operands operands(work, parts_.rank_count);
+  operands.place(buffers);
+  if (operands.exports && bound.exports) export_buffers(work, buffers.send.data, bound, buffers);
 
   OperationWatch watch(ranks, parts_.rank, parts_.rank_count, work.number, entered, operations_->timeout_ns());
   RunOutcome outcome{RunOutcome::Kind::stopped};
@@ -277,16 +260,13 @@ bool HostExecutor::run_transfers(const WorkItem &work, const HostStream *stream)
   if (!ranks.failed()) {
     Waiter waiter(parts_.wait, links_.peers(), watch);
     const DefaultFloatMode mode;  // else ranks whose callers run in different modes would get different results
-    const auto run = [&](const OperandScaler *on_the_way) {
+    const auto run = [&](const OperandScaler *scaler) {
       if (plan.schedules.empty()) return blocks_.run(work, *operations_, waiter);
       if (plan.choice.kernel == RONDO_KERNEL_LOAD_STORE)
-        return exchange_.run(plan, buffers, bound.reducer, waiter, on_the_way);
+        return exchange_.run(plan, buffers, bound.reducer, waiter, scaler);
       return run_plan(plan, buffers, bound.reducer, bound.links, waiter);
     };
-    if (stay_in_reach(work.number, waiter))
-      outcome = plan.scaling == Scaling::none
-                    ? run(nullptr)
-                    : run_scaled(work, buffers.send.data, bound.send_bytes, scales_on_the_way, run);
+    if (stay_in_reach(work.number, waiter)) outcome = operands.run(buffers, run);
   }
   links_.set_running(false);
   if (outcome.kind == RunOutcome::Kind::fault)
@@ -298,9 +278,9 @@ bool HostExecutor::run_transfers(const WorkItem &work, const HostStream *stream)
     links_.wait_for_readers();  // the caller may free its buffers now
     return false;
   }
-  if (workspace) workspace->narrow(work, parts_.rank_count);
+  operands.finish();
   OperationCost cost = Operations::cost_of(plan);
-  if (work.lists != nullptr) cost.bytes = work.lists->total_bytes;
+  if (const BlockLists *lists = work.lists()) cost.bytes = lists->total_bytes;
   cost.in_call = stream == nullptr;
   if (stream != nullptr) cost.waited_ns = stream->waited_ns() - waited_before_ns;
   ranks.complete(work.number, cost);

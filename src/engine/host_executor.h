@@ -64,6 +64,8 @@ class HostExecutor final : public Executor {
   template <class Body>
   [[nodiscard]] bool run(uint64_t number, const Body &body);
   [[nodiscard]] bool run_transfers(const WorkItem &work, const HostStream *stream);
+  template <class Operands>
+  [[nodiscard]] bool run_with(const WorkItem &work, const HostStream *stream);
   void export_buffers(const WorkItem &work, const std::byte *send, const Bound &bound, Buffers &buffers) const;
   [[nodiscard]] bool stay_in_reach(uint64_t number, Waiter &waiter) const;
 

@@ -117,7 +117,7 @@ bool exchange_blocks(Communicator &comm, size_t count, bool by_counts) {
   if (by_counts) call.signature.count = 0, call.signature.counts_hash = counts_of_pairs;
   call.send = send.data();
   call.recv = recv.data();
-  if (by_counts) call.lists = std::make_shared<const BlockLists>(lists);
+  if (by_counts) call.details = std::make_shared<const CallDetails>(lists);
   return comm.check_block_exchange(RONDO_ALL_TO_ALL).ok() && comm.submit(call, {}).ok() && recv == expected;
 }
 

@@ -21,8 +21,8 @@ std::unique_ptr<std::byte[]> scaled_operands_of(const Plan &plan) {
 OperandScaler::OperandScaler(const WorkItem &work)
     : element_bytes_(element_bytes_of(*work.plan)),
       multiply_(reduce_function(static_cast<rondo_type_t>(work.plan->key.signature.type), RONDO_PROD)) {
-  const void *const factor = work.factor.address != nullptr ? work.factor.address
-                                                            : static_cast<const void *>(&work.factor.value);
+  const Factor &of = *work.factor();
+  const void *const factor = of.address != nullptr ? of.address : static_cast<const void *>(&of.value);
   const size_t filled = std::min<size_t>(work.plan->send.count * element_bytes_, factors_bytes);
   if (filled != 0) std::memcpy(factors_, factor, element_bytes_);
   for (size_t done = element_bytes_; done < filled; done *= 2)
