@@ -10,10 +10,10 @@
 // arrived. If something is missing, another vote shares faults. Between the first vote and the barrier before
 // publication, all threads may read the ends of the links. After that barrier, one thread writes them.
 //
-// A payload that already lies in a buffer of the sender can be exported to the peer "by reference", instead of copied
-// into the slot. That is so if its only operand is src or acc, or if the step also writes dst. The peer must be able to
-// read that buffer, and the algorithm must be reference_safe. The lane is done only when the peers have
-// returned every reference.
+// If a payload already lies in a buffer of the sender, the slot can refer to the buffer instead of holding a copy ("by
+// reference"). The step must have src or acc as its only operand, or must also write dst. The peer must be able to read
+// the buffer, and the algorithm must be reference_safe. The lane is done only when the peers have read all such
+// buffers and consumed their slots.
 #pragma once
 
 #include <cstddef>
