@@ -76,8 +76,8 @@ Result<void> wait_checked(int descriptor, short events, uint64_t deadline_ns, co
 
 constexpr size_t descriptors_max = 250;  // in one message; the kernel allows 253
 
-/// A message of one byte, which descriptors need to travel with, and room for `count` descriptors. It points into
-/// itself.
+/// A message for `count` descriptors. It also has one byte of data, because descriptors cannot be sent without data. It
+/// contains pointers to its own members, so it cannot be copied.
 struct DescriptorMessage {
   explicit DescriptorMessage(size_t count) {
     header.msg_iov = &data;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The plan of a premul sum: an ordinary sum, whose operands the executor scales before. If the rank's recv buffer is as
-// large as its send buffer, the scaled operands go there, and the sum is in place. Otherwise they go to a workspace.
+// The plan of a premul sum is the plan of a sum. Before it runs, the executor scales the operands. If the rank's recv
+// buffer is as large as its send buffer, the executor writes the scaled operands there, and the sum is in place.
+// Otherwise it writes them to a workspace.
 #pragma once
 
 #include <cstddef>
@@ -12,7 +13,7 @@ namespace rondo {
 
 /// The factor of one rank's elements.
 struct Factor {
-  const std::byte *address = nullptr;  ///< of memory on the communicator's device that has it, or null if `value` is it
+  const std::byte *address = nullptr;  ///< of the factor in memory of the communicator's device; null if it is `value`
   uint64_t value = 0;                  ///< an element, in the first bytes
 };
 

@@ -47,14 +47,14 @@ class TuningTable {
   /// Returns a hash of the rows, which ranks compare. It is 0 without rows.
   [[nodiscard]] uint64_t hash() const { return hash_; }
 
-  /// Returns the rows for `rank_count` by ascending bytes_max. If that number lies between two measured numbers, the
-  /// rows are for the number whose ratio to it is nearer to 1. If both are equally near, they are for the larger one.
-  /// Below the smallest and above the largest measured number there are no rows.
+  /// Returns the rows for `rank_count` ranks, in ascending order of bytes_max. If `rank_count` was not measured, it
+  /// uses the neighbouring measured number of ranks with the nearer ratio; in a tie, the larger. Below the smallest and
+  /// above the largest measured number there are no rows.
   [[nodiscard]] std::span<const TuningRow> rows_for(rondo_collective_t collective, uint32_t rank_count,
                                                     bool oversubscribed, bool several_hosts = false,
                                                     BufferPlace buffers = BufferPlace::host) const;
-  /// Returns whether some row requests load_store for `rank_count` ranks of one host whose buffers are there. On
-  /// devices its kernels are then loaded early.
+  /// Returns whether some row requests load_store for `rank_count` ranks of one host with buffers of this kind. If so,
+  /// ranks on devices load the kernels of load_store early.
   [[nodiscard]] bool wants_load_store(uint32_t rank_count, BufferPlace buffers) const;
 
  private:

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// This is the case of reduction.h without arithmetic: one operand, no division. All types and processors share it.
+// This function copies: it is the reduction of one operand without a division. All types and processors share it.
 #pragma once
 
 #include <cstring>
