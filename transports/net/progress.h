@@ -12,8 +12,8 @@
 //           reader is a kernel of that device.
 // A receiver sends credit once two or more slots are consumed, so that a small message does not cost a message of
 // credit. A message in the other direction carries the credit along. If a sender has no free slot and nothing else
-// moves, the receiver sends credit for a single slot, too. Chunks need that slot: a builder's chunk of slot_count - 1
-// slots leaves just one free.
+// moves, the receiver sends credit for a single slot, too. Otherwise schedules could deadlock: a chunk may take
+// slot_count - 1 slots, so only one slot may be missing for the next step.
 #pragma once
 
 #include <algorithm>
