@@ -43,7 +43,7 @@ struct MemoryHandle {
   bool exported = false;                    ///< false: copy always
   bool replaced = false;                    ///< mapped: other memory is at its address by now, see RegionRef
   PayloadKind kind = PayloadKind::in_slot;  ///< mapped or process: how other processes read [first, first + bytes)
-  // An exported handle alone has these. Clearing them would be a good part of a small call.
+  // Only an exported handle has these fields. To clear them would take a good part of the time of a small call.
   const std::byte *first;
   uint64_t bytes;
   uint64_t inode;          ///< mapped: of the memfd that holds it
@@ -135,8 +135,8 @@ RONDO_HD inline void finish_slice(LaneState &state, uint64_t count) {
 }
 
 /// Moves one slice of the lane's current step, or returns why that is not possible. Reducer::Args has add_input(),
-/// add_output(), inputs[], input_count, outputs[], output_count, count, divisor, mean_shifts. Reducer::divisor is that
-/// of avg. src/engine/host_links.h describes Protocol and Links; every thread of the group calls them.
+/// add_output(), inputs[], input_count, outputs[], output_count, count, divisor, mean_shifts. Reducer::divisor is for
+/// avg. src/engine/host_links.h describes Protocol and Links; every thread of the group calls them.
 template <Group G, class Protocol, class Reducer, class Links>
 [[nodiscard]] RONDO_HD Progress advance(G group, LaneState &state, const LaneProgram &program, const Buffers &buffers,
                                         const Reducer &reducer, Links &links) {

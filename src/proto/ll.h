@@ -130,8 +130,8 @@ class LlSender {
   [[nodiscard]] RONDO_HD uint64_t counter() const { return posted_; }
 
   /// Posts like post(), but by all threads of a group, directly after a barrier. Each thread has taken counter() before
-  /// that barrier. No receiver sleeps. `payload` is 4-byte aligned and readable in whole words. With `orders`, the slot
-  /// orders what callers did before and after it. The caller must call a barrier before it takes counter() again.
+  /// that barrier. No receiver sleeps. `payload` is 4-byte aligned and readable in whole words. With `orders`, unit 0
+  /// is a release (see Ordering). The caller must call a barrier before it takes counter() again.
   template <Group G>
   RONDO_HD void post_by_group(G group, uint64_t counter, const std::byte *payload, size_t bytes, uint32_t signature,
                               bool orders) {
