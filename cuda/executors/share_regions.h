@@ -49,7 +49,7 @@ class RegionFollower final : private ThreadSharer {
   ~RegionFollower() override;
 
   /// Requests a round without waiting; any thread may call it. A request during a round causes another round. After a
-  /// round that leaves, memory is never followed again.
+  /// round that leaves, no round opens memory any more.
   void wake(RegionRound round = RegionRound::follow);
   /// Requests a round and waits until it is done. Returns false if `wait` ends first; the round continues.
   [[nodiscard]] bool follow(EnqueueWait &wait);

@@ -324,8 +324,8 @@ Result<FileDescriptor> connect_to_owner(const FdTicket &ticket, uint64_t deadlin
   }
 }
 
-/// Takes descriptors from one connection. Returns fewer than `count` if the owner closed it, because it served too many
-/// or does not know the token.
+/// Takes descriptors from one connection. Returns fewer than `count` if the owner closed the connection. The owner does
+/// so if it serves too many peers, or does not know the token.
 Result<std::vector<FileDescriptor>> take_once(const FdTicket &ticket, size_t count, uint64_t deadline_ns,
                                               const WaitCheck &check) {
   std::vector<FileDescriptor> taken;

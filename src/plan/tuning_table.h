@@ -39,8 +39,8 @@ class TuningTable {
   TuningTable() = default;
 
   /// Makes a table. The rows ascend by collective, buffers, several_hosts, oversubscribed, ranks and bytes_max. No row
-  /// may occur twice, and its algorithm and protocol must support its choice. RONDO_ERROR_INVALID_ARGUMENT names the
-  /// row, counted from 0.
+  /// may occur twice, and each row's algorithm must support its collective, ranks and kernel.
+  /// RONDO_ERROR_INVALID_ARGUMENT names the row, counted from 0.
   [[nodiscard]] static Result<TuningTable> make(std::vector<TuningRow> rows);
 
   [[nodiscard]] std::span<const TuningRow> rows() const { return rows_; }
