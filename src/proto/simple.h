@@ -2,8 +2,8 @@
 // The protocol simple stores the flag after the data. A slot is a payload of up to slot_bytes, and a header, whose
 // sequence is the flag.
 //
-// Layout    connection.h: head, headers, slots. The payload is in the slot, or (by reference) where the header says. A
-//           sender may keep its slots outside the connection, where its receiver must know them (transports/net.h).
+// Layout    connection.h: head, headers, slots. The payload is in the slot, or (by reference) where the header says. If
+//           a sender keeps its slots outside the connection, the receiver must know where (transports/net.h).
 // Ordering  S1 load head, sync               pairs with S6: the slot's last reader has finished
 //           S2 write payload and header fields, plain
 //           S3 store header.sequence, release pairs with S4 (sync where the receiver may sleep)
