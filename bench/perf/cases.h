@@ -20,8 +20,8 @@ namespace rondo::perf {
 
 enum class Placement { out_of_place, in_place };
 
-/// A pattern of nccl-tests for which Rondo has no function: in one group, each rank sends to the next rank and receives
-/// from the previous one. Here it has this number, as if it were a collective.
+/// A pattern of nccl-tests for which there is no function: in one group, each rank sends to the next rank and receives
+/// from the previous one. It has this number among the collectives.
 inline constexpr rondo_collective_t sendrecv = RONDO_SEND;
 
 /// Returns the name of the collective or pattern.

@@ -64,8 +64,7 @@ struct BlockBudget {
 /// more threads and less shared memory.
 [[nodiscard]] Result<BlockBudget> block_budget(const KernelSet &kernels, const CudaDevice &device);
 
-/// The blocks of a device in one claim: for a rank of this process, or also for ranks of other processes, whose number
-/// of blocks is an estimate.
+/// The blocks of a device in one claim: for a rank of this process, and by an estimate also for ranks of others.
 struct ClaimedBlocks {
   DeviceUuid device{};
   uint64_t blocks = 0;

@@ -12,8 +12,7 @@
 
 namespace rondo::cuda {
 
-/// The most ranks that share registered buffers by default. More ranks do so only if load_store is requested, because
-/// nobody has counted their memory accesses.
+/// The most ranks that share registered buffers without a request for load_store; nobody counted accesses for more.
 inline constexpr uint32_t region_ranks_by_default = 16;
 
 /// The placement that a rank sends to the others. Names of devices and processes are valid only within a node.

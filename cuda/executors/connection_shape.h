@@ -17,15 +17,14 @@ inline constexpr uint32_t default_channels_max = 64;  ///< if no number is reque
 /// has little memory: at most 6 MiB of a rank's device with 2 ranks, and 16 MiB with 8.
 [[nodiscard]] bool is_frugal(const PlacedRequest &request);
 
-/// Returns the slots that the user requests. Without a request, they fit into the memory of a rank's slots:
-/// slot_memory_bytes (cuda/driver/budget.h), or less if the request is frugal. `buffers` says how ranks share buffers;
-/// if they do, load_store does most of the work. Between hosts it returns the links' slots, since a plan is for slots
-/// of one size.
+/// Returns the slots that are asked for, otherwise what fits into the memory of a rank's slots: slot_memory_bytes
+/// (cuda/driver/budget.h), or less if the request is frugal. `buffers` says how ranks share buffers; if they do,
+/// load_store does most of the work. Between hosts it returns the links' slots, since a plan is for slots of one size.
 [[nodiscard]] ConnectionGeometry choose_slots(const PlacedRequest &request, uint32_t channel_count,
                                               BufferPlace buffers);
 
-/// Returns the slots of the copy-engine executor: as the user requests, otherwise as large as its memory for slots
-/// allows.
+/// Returns the slots of the copy-engine executor: those that are asked for, otherwise slots as large as its memory for
+/// them allows.
 [[nodiscard]] ConnectionGeometry choose_copy_slots(const PlacedRequest &request, uint32_t channel_count);
 
 /// The size of all slots for messages of one rank, in bytes.

@@ -2,10 +2,9 @@
 // The copy-engine executor runs the messages of a rank by this class. A thread of the rank runs the body of the kernel
 // of messages (cuda/kernels/transfer.h), as a block of one thread. It moves each slice by a copy on a stream of Rondo.
 //
-// Streams   The caller's stream stores that a batch has begun, and waits until the thread stores that the batch is
-// done.
-//           The thread enqueues a copy only when its slot is ready. So a stream waits only for this thread, and the
-//           thread waits for the other ranks, as docs/messages.md requires.
+// Streams   The caller's stream stores that a batch has begun, and waits until the thread stores that it is done. The
+//           thread enqueues a copy only when its slot is ready. So no stream waits for another rank, and the proof of
+//           docs/messages.md holds for the thread.
 // FIFOs     Headers and heads are words of host memory that threads alone use (cuda/transport/flags.h). The payloads
 //           are slots in the receiver's segment. A header is published when the copy into its slot has ended, and a
 //           slot is given back when the copy out of it has.

@@ -43,8 +43,9 @@ void post_buffers(const CudaDriver &driver, Regions *regions, BufferPlace place,
 
 /// Loads the kernels of load_store for a communicator that did not request them. If they cannot be loaded, returns
 /// false. Then all ranks that share buffers do without load_store: they agree on it, or on one device all of them fail
-/// alike. In two cases it returns an error instead. In one, a tuning table requires load_store, and the ranks are not
-/// threads on one device. In the other, the other ranks would not learn of the failure.
+/// alike. In two cases it returns an error instead:
+/// - A tuning table requires load_store, and the ranks are not threads on one device.
+/// - The other ranks would not learn of the failure.
 [[nodiscard]] Result<bool> load_load_store(const PrimaryContext &context, const PlacedRequest &request,
                                            KernelSet &kernels);
 

@@ -57,9 +57,9 @@ struct Process {
 /// may still run while the process exits.
 [[nodiscard]] Process &process();
 
-/// Fails in a child of fork() that has not called exec(), if the parent had used Rondo. Such a child has none of
-/// Rondo's threads. Its copies of the parent's objects do not work, because it shares neither their memory nor their
-/// connections. Every entry point that uses process() calls this first. It costs one load.
+/// Fails in a child of fork() that has not called exec(), if the parent had used Rondo. Such a child has no threads of
+/// Rondo, and does not share the memory and connections of the parent's objects as they need it. Every entry point that
+/// uses process() calls this first. It costs one load.
 [[nodiscard]] Result<void> check_not_forked();
 
 }  // namespace rondo

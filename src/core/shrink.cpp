@@ -202,10 +202,10 @@ void Shrink::read_notes(uint32_t member, uint64_t now) {
   }
 }
 
-/// Notes whether the member is in a shrink with another set of excluded ranks. A member that has posted the end of its
-/// shrink is in no shrink, unless that one ended because the sets differ. A difference in dead ranks is no mistake,
-/// since all members will soon learn of the death. A rank that leaves after a difference was seen may leave because of
-/// it, so it counts as living.
+/// Notes whether the member is in a shrink with another set. A member that has posted the end of its shrink is in none,
+/// unless that shrink ended because the sets differ. A difference in dead ranks is no mistake, since all members will
+/// soon learn of the death. A rank that leaves after a difference was seen may leave because of it, so it counts as
+/// living.
 void Shrink::compare(Watched &watched, const Note &note, const ShrinkNote &shrink, uint64_t now) const {
   const bool seen = watched.differs_since_ns != 0 && watched.differing_number == note.number;
   const bool found_it = shrink.phase == ShrinkPhase::failed && shrink.status == RONDO_ERROR_MISMATCH;

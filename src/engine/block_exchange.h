@@ -3,9 +3,8 @@
 // multiplexes them. Each block is a lane that the interpreter runs over the FIFO of its pair and direction. Other
 // collectives use the same FIFOs, but messages do not. The signature in a slot shows to which collective it belongs.
 //
-// Order     Rank r sends first to rank r + 1, then to r + 2, and so on. It receives first from rank r - 1.
-// Progress  The thread visits every lane in each round, so all blocks complete once all ranks have called
-//           (docs/messages.md).
+// Order     Sends start with the next rank and go on by distance. Receives start with the previous rank.
+// Progress  Every round visits every lane, so all blocks complete once all ranks have called (docs/messages.md).
 // In place  An all_to_all in place has one lane for each peer. The lane sends the bytes of a slot before it receives
 //           the same number into their place. No block is sent by reference then.
 // Counts    In a _v collective, a slot with the block's size precedes the block. The receiver checks the size.

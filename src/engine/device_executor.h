@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// This class is the common part of the executors of a device. The executor by kernels is in
-// cuda/executors/cuda_executor.cpp, and the executor by copies in cuda/executors/copy_executor.cpp. A call enqueues its
-// work on the caller's stream and returns. One thread of the process monitors all ranks: it reads the reports of the
-// devices, and checks for failures and deadlines. Work that waits on a device knows no deadline, so that thread stops
-// it.
+// This class is the common part of two executors of a device, by kernels and by copies (cuda/executors/*_executor.cpp).
+// A call enqueues its work on the caller's stream and returns. One thread of the process monitors all ranks: it reads
+// the reports of the devices, and checks for failures and deadlines. Work that waits on a device knows no deadline, so
+// that thread stops it.
 #pragma once
 
 #include <cstdint>
@@ -107,8 +106,7 @@ class DeviceExecutor : public Executor {
   [[nodiscard]] virtual const BatchProgress *batch_progress() const { return nullptr; }
   /// Returns whether everything that was enqueued has ended. It is reliable only while no new calls arrive.
   [[nodiscard]] virtual bool drained() const = 0;
-  /// Returns whether the division of a mean of integers has ended. `turn` is the turn of the mean, and the latest turn
-  /// that report() gives as ended.
+  /// Returns whether the division of the mean of integers `turn` has ended; report() gives `turn` as the latest ended.
   [[nodiscard]] virtual bool has_narrowed(uint64_t turn) const = 0;
   /// Returns whether peers have shared or withdrawn memory that this rank has not opened or closed yet.
   [[nodiscard]] virtual bool has_peer_news() const { return false; }

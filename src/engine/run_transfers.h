@@ -141,7 +141,7 @@ class TransferQueues final : public TransferHeads {
   [[nodiscard]] bool is_blocked(size_t index) override { return active_[index]->is_blocked(); }
   [[nodiscard]] size_t late_head() override;
 
-  /// Begins the first message of each queue, before the first visit. `observer` outlives the run of the batch.
+  /// Begins the first heads, before the first visit. `observer` outlives the run of the batch.
   void start(TransferObserver &observer);
   /// Moves as much of active()[index] as possible. Returns moved, blocked, failed or done. After `done`, the queue is
   /// empty, and another queue may have its index in active().

@@ -55,7 +55,7 @@ class TransferWatch final : public Watch {
   /// Returns whether data that the ended rank sent may still arrive. After a while it returns false.
   [[nodiscard]] bool awaits(uint32_t ended);
   bool check_cycle(uint64_t now_ns);
-  /// Asks the peer for which this batch waits which messages it has called. It asks shortly before the deadline.
+  /// Asks the peer that this batch waits for which messages it has called. It begins before the deadline.
   void ask_late_peer(uint64_t now_ns);
   void time_out(uint64_t now_ns);
   /// Describes the calls of the peer that match `head`, and what the peer does now.

@@ -38,8 +38,7 @@ struct Work {
 
 enum class Counter : uint8_t { post, contributed, reduced, gathered, hops_done };
 
-/// A counter of a rank, and a value. A wait ends when the counter has reached the value; the number of a post must be
-/// equal to it.
+/// A counter of a rank, and a value. A wait ends when the counter has reached the value, or for a post, is equal to it.
 struct Mark {
   Counter counter = Counter::post;
   uint32_t rank = 0;

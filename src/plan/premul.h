@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The plan of a premul sum is the plan of a sum. Before it runs, the executor scales the operands. If the rank's recv
-// buffer is as large as its send buffer, the executor writes the scaled operands there, and the sum is in place.
-// Otherwise it writes them to a workspace.
+// A premul sum has the plan of a sum. Before that runs, the executor scales the operands into the recv buffer, and the
+// sum is in place. If the recv buffer is not as large as the send buffer, it scales them into a workspace.
 #pragma once
 
 #include <cstddef>

@@ -18,8 +18,7 @@ namespace rondo {
 /// does not work. The message has the reason. NVML is in use only during the call.
 [[nodiscard]] Result<std::vector<Device>> ask_nvml(const std::string &library);
 
-/// The access that kernels of one device have to another device's memory. `access` means loads and stores, and
-/// `atomics` means atomic operations as well.
+/// The access that kernels of one device have to another device's memory: loads and stores, or also atomics.
 enum class PeerReach : uint8_t { unknown, none, access, atomics };
 
 /// Returns how the device `own` can use the memory of each of `peers`, which may be hidden from CUDA in this process.

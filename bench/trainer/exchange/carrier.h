@@ -51,8 +51,7 @@ class Carrier {
   /// Writes the sums to where the gradients were, after all collectives of the bucket are complete.
   virtual void receive(size_t bucket) = 0;
 
-  /// Sets the factor by which gradients are multiplied before they are narrowed. The sums are divided by it. Some
-  /// carriers ignore it.
+  /// Sets the factor that multiplies gradients before they are narrowed, and divides the sums. Some carriers ignore it.
   virtual void set_scale(float) {}
 
   /// Returns the arrays of this rank on which later steps depend, and which a resumed run needs.

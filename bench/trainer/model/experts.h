@@ -3,9 +3,8 @@
 // multiplies its output by the probability with which it chose.
 //
 // Ranks divide the experts. They first exchange how many tokens they send, so no expert has a fixed capacity and no
-// token is left out. Tokens travel to the rank of their expert, and results travel back. In the backward pass,
-// gradients of results travel to that rank, and gradients of tokens travel back. So a single rank would
-// compute the same results.
+// token is left out. Tokens travel to the rank of their expert, and results travel back. In the backward pass, their
+// gradients travel in the same way. So a single rank would compute the same results.
 #pragma once
 
 #include <cstdint>

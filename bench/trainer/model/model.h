@@ -52,9 +52,8 @@ class Model {
   [[nodiscard]] float *flow() const { return flow_; }
 
   /// Computes the loss of every token of `inputs` and `targets`, which are batch * context bytes of the host. They stay
-  /// as they are until the backward pass of the slot. All stages except the first begin with input(slot). @return
-  /// rows() losses in the backend's memory, valid until the next call. All stages except the last return null, and
-  /// write output().
+  /// as they are until the backward pass of the slot. Later stages begin with input(slot). @return rows() losses in the
+  /// backend's memory, valid until the next call. Earlier stages than the last return null, and write output().
   const float *forward(const float *parameters, const uint8_t *inputs, const uint8_t *targets, size_t slot = 0);
 
   /// Writes the gradients of loss_scale * (the sum of the slot's losses), tensor after tensor. All stages except the

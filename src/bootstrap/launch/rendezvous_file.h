@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // If the launcher offers no other way, rank 0 passes the address of its store to the other ranks of the job in a file.
+// This class writes and reads that file.
 //
 // Place      DIRECTORY/rondo-UID/NAME-GENERATION. The directory has mode 0700 and belongs to this user; the file has
 //            mode 0600. Anything else is refused, because the file contains the secret. It is written under another

@@ -25,8 +25,7 @@ struct ReductionArgs {
   uint32_t divisor = 0;         ///< the number of ranks in the last step of an avg, otherwise 0
   MeanShifts mean_shifts = 0;   ///< of the inputs of an avg of floats; all of `more` have the last byte
   bool past_caches = false;     ///< a hint, for one large output: as stream_copy() writes
-  /// Operands that follow the inputs, in a reduction of one operand from each rank. Empty in a step. Each begins at
-  /// `more_at`.
+  /// Operands after the inputs, in a reduction of one operand of each rank. Empty in a step. Each begins at `more_at`.
   std::span<const std::byte *const> more;
   size_t more_at = 0;  ///< bytes
 

@@ -108,8 +108,7 @@ struct Bfloat16Codec {
 
 #if HWY_TARGET == HWY_AVX3
 /// Rounds by the processor's own conversion (AVX512_BF16). That flushes subnormals and keeps the payloads of NaN, so
-/// vectors with such elements, which are rare, use the integer code. The conversion is assembler, because Highway's
-/// target lacks it.
+/// vectors with such elements, which are rare, use the integer code. It is assembler, as Highway's target lacks it.
 struct Bfloat16ConvertingCodec : Bfloat16Codec {
   static HWY_INLINE HalfVector pack(const Accumulator &value) {
     constexpr int subnormal_or_nan = 0x20 | 0x80 | 0x01;
