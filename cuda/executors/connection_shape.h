@@ -13,8 +13,8 @@ namespace rondo::cuda {
 
 inline constexpr uint32_t default_channels_max = 64;  ///< if no number is requested
 
-/// Returns whether the user leaves all choices to the built-in tables. Frameworks make many such communicators, so each
-/// has little memory: at most 6 MiB of a rank's device with 2 ranks, and 16 MiB with 8.
+/// Returns whether nobody asked for another choice than the built-in one. Frameworks make many such communicators, so
+/// each has little memory: at most 6 MiB of a rank's device with 2 ranks, and 16 MiB with 8.
 [[nodiscard]] bool is_frugal(const PlacedRequest &request);
 
 /// Returns the slots that are asked for, otherwise what fits into the memory of a rank's slots: slot_memory_bytes
@@ -33,11 +33,11 @@ inline constexpr uint64_t message_memory_bytes = 8 << 20;
 inline constexpr uint32_t message_channels_max = 4;
 /// Returns the number of channels for messages. It is 0 between nodes, and with more than batch_ranks_max ranks.
 [[nodiscard]] uint32_t choose_message_channels(const PlacedRequest &request);
-/// Returns the slots for messages, as the user requests. Without a request, they fit into message_memory_bytes. If the
-/// request is frugal, they fit into half of it, except for ranks on one device that share buffers.
+/// Returns the slots for messages: those that are asked for, otherwise what fits into message_memory_bytes. If the
+/// request is frugal, only ranks on one device that share buffers have more than half of that.
 [[nodiscard]] ConnectionGeometry choose_message_slots(const PlacedRequest &request, BufferPlace buffers);
 
-/// Returns the memory for plans: enough, within limits, for as many plans of few lanes as a communicator caches.
+/// Returns the memory for plans: for as many as a communicator caches, of few lanes, within limits.
 [[nodiscard]] uint64_t choose_plan_bytes(uint32_t rank_count, uint32_t channel_count);
 
 }  // namespace rondo::cuda
