@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Catch2's main. A program fails if it was asked for no case that it has. Two variables show where a program is:
+// This is Catch2's main. A program fails if no test case matches its arguments. Two variables show where a program is:
 //
 //     RONDO_TEST_PROGRESS      each test case is named on standard output as it begins, with the time since the start
 //     RONDO_TEST_CASE_SECONDS  a case that takes longer ends the program, whatever it waits for, and is named

@@ -21,8 +21,8 @@ namespace rondo_test {
 /// Selects a quarter of many similar cases at the gate under a sanitizer, otherwise all of them.
 class GateShare {
  public:
-  /// `what` names the cases in the printed line about those left out. If `divided` is false, it selects all, because
-  /// another rule leaves cases out.
+  /// `what` names the cases in the line that says how many are left out. If `divided` is false, this selects all cases,
+  /// because another rule leaves cases out.
   explicit GateShare(const char *what, bool divided = true)
       : quarter_(divided && sanitized() ? gate_quarter().value_or(all) : all) {
     if (quarter_ != all)

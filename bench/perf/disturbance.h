@@ -24,7 +24,7 @@ struct LoadReading {
 
 [[nodiscard]] LoadReading read_load();
 
-/// Shares of the time that a row took, for the rank with the largest.
+/// Shares of the time that a row took, for the rank with the largest shares.
 struct Disturbance {
   double waited = 0;  ///< 0.4: a rank was ready to run and had no processor for 40 % of the time
   double others = 0;  ///< 1.5: other programs of its host used one and a half processors

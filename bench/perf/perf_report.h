@@ -20,7 +20,7 @@ struct Spread {
   double median_us = 0, min_us = 0, max_us = 0;
 };
 
-/// The times of a collective and a matrix product, each alone and beside the other, from one of the two. See beside.h.
+/// The times of a collective and a matrix product, each alone and beside the other (beside.h).
 struct BesideTimes {
   Spread call_alone, call_beside, product_alone, product_beside;
   /// The smallest share of the time of calls, and of products, during which the other work ran.

@@ -15,7 +15,7 @@ namespace rondo::cuda {
 
 inline constexpr uint32_t default_channel_count = 4;
 /// Returns the number of channels of a rank's connections on a device. Each channel is a block. A `wanted` of 0 means
-/// no request, which gives the smallest number. A `limit` of 0 means no limit.
+/// default_channel_count. A `limit` of 0 means no limit.
 [[nodiscard]] constexpr uint32_t connection_channels(uint32_t wanted, uint32_t limit) {
   const uint32_t channels = wanted != 0 ? wanted : default_channel_count;
   return limit != 0 && limit < channels ? limit : channels;
@@ -33,8 +33,8 @@ inline constexpr uint64_t slot_memory_bytes = 64 << 20;
 inline constexpr uint64_t host_slot_memory_bytes = 16 << 20;
 inline constexpr uint32_t slot_bytes_max = 128 << 10, slot_bytes_min = 4 << 10;
 inline constexpr uint32_t slot_count_max = 8, slot_count_min = 4;
-/// Returns the slots of a connection if no number is requested. Slots get fewer before they shrink, since each slot
-/// costs a wait.
+/// Returns the slots of a connection if no number is requested. If memory is short, slots get fewer before they get
+/// smaller, since each slot costs a wait.
 [[nodiscard]] constexpr uint32_t slot_count_for(uint32_t rank_count, uint32_t channel_count,
                                                 uint64_t memory_bytes = slot_memory_bytes) {
   const uint64_t bytes = uint64_t{rank_count} * channel_count * slot_bytes_max;
@@ -64,7 +64,7 @@ struct BlockBudget {
 /// more threads and less shared memory.
 [[nodiscard]] Result<BlockBudget> block_budget(const KernelSet &kernels, const CudaDevice &device);
 
-/// The blocks of a device that ranks may have: a rank of this process, or also ranks of other processes, as estimated.
+/// The blocks of a device in one claim: for a rank of this process, and by an estimate also for ranks of others.
 struct ClaimedBlocks {
   DeviceUuid device{};
   uint64_t blocks = 0;
@@ -73,13 +73,13 @@ struct ClaimedBlocks {
   bool operator==(const ClaimedBlocks &) const = default;
 };
 
-/// The ranks of all communicators for which a device keeps a block each, as long as half of its blocks suffices. They
-/// are 64 communicators of two ranks.
+/// The number of ranks, of all communicators, for each of which a device keeps one block. It keeps at most half of its
+/// blocks. 128 ranks are 64 communicators of two ranks.
 inline constexpr uint64_t kept_ranks_max = 128;
-/// Returns the blocks that each of `rank_count` ranks of one more communicator may take on the device. Together they
-/// leave a block to each rank that may follow, as kept_ranks_max says. Of the rest they take half of the free blocks,
-/// but no more than there are multiprocessors. If that is little, each takes up to default_channel_count blocks of the
-/// rest, and 1 in any case.
+/// Returns how many blocks each of the `rank_count` ranks of a new communicator may take on the device. Together these
+/// ranks take at most half of the free blocks, and no more than the device has multiprocessors. They leave the blocks
+/// that the device keeps for later ranks (kept_ranks_max). If a rank gets few blocks by this, it may take up to
+/// default_channel_count of those that are not kept. It may take 1 in any case.
 [[nodiscard]] uint64_t share_of_rank(const BlockBudget &budget, const ClaimedBlocks &claimed, uint64_t rank_count);
 struct BlockClaimTraits {
   using Handle = ClaimedBlocks;

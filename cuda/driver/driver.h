@@ -62,8 +62,8 @@ struct CudaDevice {
 
 [[nodiscard]] Result<int> device_attribute(const CudaDriver &driver, CuDevice device, DeviceAttribute attribute);
 
-/// Says whether kernels on `from` reach memory of `to`, and the link executes their atomics there. Then the link is
-/// NVLink, and not PCIe.
+/// Says whether kernels on `from` can access memory of `to`, with native atomics. They can over NVLink, but not over
+/// PCIe.
 [[nodiscard]] bool has_native_atomics(const CudaDriver &driver, CuDevice from, CuDevice to);
 
 /// The facts about a pointer that Rondo queries in one call, above all where its memory is.

@@ -177,7 +177,7 @@ enum class LocationType : int { invalid = 0, device = 1, host = 2 };
 enum class HandleType : int { none = 0, posix_descriptor = 1 };
 enum class AccessFlags : int { none = 0, read = 1, read_write = 3 };
 enum class Granularity : int { minimum = 0, recommended = 1 };
-/// For which readers a network card's writes into device memory are in order, so that they need no flush.
+/// The readers for which a network card's writes into device memory are in order without a flush.
 enum class GpuDirectOrdering : int { none = 0, owner = 100, all_devices = 200 };
 enum GpuDirectFlush : unsigned { gpu_direct_flush_by_host = 1, gpu_direct_flush_by_stream = 2 };
 enum class FlushTarget : int { current_context = 0 };

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // This file declares owners of the objects that the CUDA driver creates. An owner has its driver and, if closing needs
-// one, its context. A failed close is only logged, at the level debug. After an asynchronous error every call fails,
-// and that error was reported before.
+// one, its context. A failed close is only logged, at the level debug. Usually it fails because of an earlier
+// asynchronous error, after which every call fails, and which was reported before.
 #pragma once
 
 #include "cuda/driver/driver.h"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // These functions choose the executor of a communicator on devices, and the way in which its ranks share memory. They
-// follow a request. Otherwise they choose what suits the placement of the ranks.
+// do what the user requests. Without a request, they choose what suits the placement of the ranks.
 #pragma once
 
 #include <span>
@@ -12,7 +12,7 @@
 
 namespace rondo::cuda {
 
-/// More ranks share registered buffers only if load_store is requested, because nothing was counted for them.
+/// The most ranks that share registered buffers without a request for load_store; nobody counted accesses for more.
 inline constexpr uint32_t region_ranks_by_default = 16;
 
 /// The placement that a rank sends to the others. Names of devices and processes are valid only within a node.
@@ -45,9 +45,9 @@ struct Neighbours {
 /// either empty for all ranks, or for none.
 [[nodiscard]] std::vector<CuDevice> peer_devices_of(uint32_t rank, std::span<const PlacementInfo> infos);
 
-/// Chooses the executor, which is the same on all ranks. The default is the kernel executor. If contexts take turns and
-/// all devices support it, the default is the copy-engine executor, because a waiting kernel would use up its turns.
-/// Ranks on several nodes need kernels, because copies wait for words that all ranks map.
+/// Chooses the executor, which is the same on all ranks. The default is the kernel executor. If contexts take turns, a
+/// waiting kernel would use up the turns of its context. Then the default is the copy-engine executor, if all devices
+/// support it. Ranks on several nodes need kernels, because copies wait for words that all ranks map.
 [[nodiscard]] rondo_device_executor_t choose_executor(rondo_device_executor_t wanted,
                                                       std::span<const PlacementInfo> infos);
 

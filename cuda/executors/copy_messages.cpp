@@ -176,8 +176,8 @@ Result<void> CopyMessages::enqueue(const DeviceMessages &messages, const StreamW
   return {};
 }
 
-/// Enqueues what holds the caller's stream. The thread learns of the batch after this. So what the thread then enqueues
-/// is behind the wait in a queue that both share.
+/// Enqueues the wait of the caller's stream. The thread learns of the batch only after that. So if both use one
+/// hardware queue, the thread's test write comes after this wait.
 Result<void> CopyMessages::enqueue_waits(const Batch &batch, const StreamWork &work) {
   if (!batch.captured) {
     RONDO_TRY(work.write(place_of(words().begun), ++enqueued_count_));

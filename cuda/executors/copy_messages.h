@@ -1,21 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
-// The messages of one rank by the copy-engine executor. A thread of the rank runs the body of the kernel of messages
-// (cuda/kernels/transfer.h), as a block of one thread. It moves each slice by a copy on a stream of Rondo's own.
+// The copy-engine executor runs the messages of a rank by this class. A thread of the rank runs the body of the kernel
+// of messages (cuda/kernels/transfer.h), as a block of one thread. It moves each slice by a copy on a stream of Rondo.
 //
-// Streams   The caller's stream writes that a batch has begun, and waits until the thread says that it is done. The
+// Streams   The caller's stream stores that a batch has begun, and waits until the thread stores that it is done. The
 //           thread enqueues a copy only when its slot is ready. So no stream waits for another rank, and the proof of
 //           docs/messages.md holds for the thread.
 // FIFOs     Headers and heads are words of host memory that threads alone use (cuda/transport/flags.h). The payloads
 //           are slots in the receiver's segment. A header is published when the copy into its slot has ended, and a
 //           slot is given back when the copy out of it has.
 // Queues    A stream that waits may hold up others in its hardware queue. The thread has two streams that use different
-//           queues. For each batch it takes one on which a write has passed since the caller's stream waits.
-// Replays   A captured call writes which batch it is and waits for a word of its own, which it sets back to 0. The
-//           thread sets the other one back before the batch. Calls of a rank follow each other, so one pair of words
-//           serves all captured calls.
+//           queues. For each batch it enqueues test writes, and takes a stream whose write completes.
+// Replays   A captured call stores the number of its batch in one word, and waits for another word, which it then sets
+//           back to 0. The thread sets the first word back before the batch. Calls of a rank run one after another, so
+//           one pair of words serves all captured calls.
 // Failure   After stop() the thread begins nothing more, and ends the waits of the rank's streams. It does so between
-//           copies, so no copy uses a buffer whose stream has gone on. Only a copy that something holds up for longer
-//           than 0.1 s is not waited for.
+//           copies, so no copy uses a buffer whose stream has gone on. If something holds up a copy for longer than
+//           0.1 s, the thread does not wait for that copy.
 #pragma once
 
 #include <condition_variable>
@@ -38,7 +38,7 @@ namespace rondo::cuda {
 
 class CopyMessages final : public TransferWords {
  public:
-  /// Makes the messages of a rank. `stream` is one of the executor's own. All of it outlives this.
+  /// Makes the object for a rank. `stream` is one of the executor's own. All arguments must outlive this object.
   [[nodiscard]] static Result<std::unique_ptr<CopyMessages>> make(const PrimaryContext &context, CuStream stream,
                                                                   const Segment &segment, const HostLinks &host_links,
                                                                   const Flags &flags, uint32_t rank);
@@ -51,7 +51,7 @@ class CopyMessages final : public TransferWords {
 
   /// Enqueues a batch. `work` is of the caller's stream.
   [[nodiscard]] Result<void> enqueue(const DeviceMessages &messages, const StreamWork &work);
-  /// Adds to the streams' report whether a batch has failed. Any thread; so are the functions after it.
+  /// Adds to the streams' report whether a batch has failed. Any thread may call this function and the next ones.
   void add_failure(DeviceReport &report) const;
   /// Returns whether no copy is under way.
   [[nodiscard]] bool is_idle() const;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // This file walks a plan on one stream. The stream does all lanes in this order: by tile, channel, lane, step, slice.
-// Every rank uses this order. A lane never waits for a later lane of its tile, because the tree's way up comes before
-// its way down. So no rank waits for ever, if a chunk always leaves one slot of its link free (src/plan/slots.h).
+// Every rank uses this order. A lane never waits for a later lane of its tile: in a tree, the lane up to the root comes
+// first. So no rank waits for ever, if a chunk always leaves one slot of its link free (src/plan/slots.h).
 // tests/gpu/copy_walk_test.cpp checks every algorithm.
 #pragma once
 
@@ -50,7 +50,7 @@ struct SlicePeers {
 struct CopyEnds {
   uint64_t posted = 0, received = 0;                ///< slots; a captured call counts its own
   uint64_t posted_number = 0, received_number = 0;  ///< the latest operation that used it
-  bool sends = false, receives = false;             ///< of a captured call: it will
+  bool sends = false, receives = false;             ///< what a captured call will do
 };
 
 /// Addresses that a slice reads and writes.

@@ -6,8 +6,8 @@
 // does not matter how many hardware queues the ranks share, or whether kernels run beside each other.
 //
 // For this, a call waits on the host until all ranks of the group have arrived. If sharing was not requested, one
-// thread may drive several ranks. Then the first call that has waited long gives up for all ranks. They launch separate
-// kernels until each rank has been called from a thread of its own again.
+// thread may drive several ranks. So the first call that has waited long gives up for all ranks. Then the ranks launch
+// separate kernels until each rank has been called from a thread of its own again.
 #pragma once
 
 #include <condition_variable>
@@ -62,8 +62,8 @@ class LaunchGroup {
   /// into one kernel. Parts do not fit if the ranks disagree, or if their streams are not in the same capture.
   [[nodiscard]] Result<void> launch(uint32_t place, const LaunchPart &part, const uint64_t &abort,
                                     uint64_t patience_ns, bool &launched);
-  /// Says whether ranks have launched separate kernels because their calls did not arrive together. Any thread may call
-  /// it.
+  /// Says whether the ranks have lately launched separate kernels, because their calls did not arrive together. Any
+  /// thread may call this.
   [[nodiscard]] bool has_lost_patience() const;
 
  private:

@@ -41,11 +41,11 @@ void post_buffers(const CudaDriver &driver, Regions *regions, BufferPlace place,
 /// or if its ranks share buffers and it requests nothing else. All its devices must reach each other.
 [[nodiscard]] bool wants_load_store(const PlacedRequest &request);
 
-/// Loads the kernels of load_store for a communicator that did not request them. Returns false if they cannot be loaded
-/// and the ranks can do without them. Then all ranks that share buffers do without: they agree on it, or on one device
-/// all of them fail alike. Otherwise the failure is an error. One such case is that a measured table requires
-/// load_store and the ranks are not threads on one device. The other is that the other ranks would not learn of the
-/// failure.
+/// Loads the kernels of load_store for a communicator that did not request them. If they cannot be loaded, returns
+/// false. Then all ranks that share buffers do without load_store: they agree on it, or on one device all of them fail
+/// alike. In two cases it returns an error instead:
+/// - A tuning table requires load_store, and the ranks are not threads on one device.
+/// - The other ranks would not learn of the failure.
 [[nodiscard]] Result<bool> load_load_store(const PrimaryContext &context, const PlacedRequest &request,
                                            KernelSet &kernels);
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The operands of a rank's means of integers (src/proto/integer_mean.h) and premul sums (src/plan/premul.h) on its
-// device. One workspace serves all calls of the communicator, which its stream order keeps apart. It grows for a plan
-// that needs more. Graphs and calls in flight may use what it was before, so that stays until the communicator ends.
+// device. One workspace serves all calls of the communicator, because they run one after another. It grows for a plan
+// that needs more. Graphs and calls in flight may use its earlier memory, which stays until the communicator ends.
 #pragma once
 
 #include <memory>
@@ -18,8 +18,8 @@ namespace rondo::cuda {
 
 class OperandWorkspace {
  public:
-  /// Makes room for the operands of a plan that needs it, and finds the kernels. It does not wait for the device, where
-  /// that has virtual memory.
+  /// Makes room for the operands of a plan that needs it, and finds the kernels. If the device has virtual memory, does
+  /// not wait for the device.
   [[nodiscard]] Result<void> reserve(const PrimaryContext &context, const KernelSet &kernels, const Plan &plan);
 
   /// Returns `called` with the buffers that the plan works on in place of the caller's.

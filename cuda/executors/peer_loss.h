@@ -10,9 +10,9 @@
 
 namespace rondo::cuda {
 
-/// Time after which a rank is lost, in ns; lost_looks polls must have passed, too. Both count from a failure or, if it
-/// was later, from when the kernel was first seen. A process that was stopped sees the whole time pass at once, so
-/// polls count as well.
+/// A rank counts as lost after this time, in ns, and after lost_looks polls. Both begin at the first poll after a
+/// failure that finds the kernel running. For a process that was stopped, the whole time passes at once, so polls
+/// count, too.
 inline constexpr uint64_t lost_patience_ns = 3'000'000'000;
 inline constexpr uint64_t lost_looks = 1'000;
 // Otherwise quiesce() would give up before a kernel that ran at the time of the failure learns that ranks are lost.

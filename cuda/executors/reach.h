@@ -19,16 +19,16 @@ namespace rondo::cuda {
 /// Returns the UUID in the form of Device::uuid (src/topo).
 [[nodiscard]] std::string uuid_text(const DeviceUuid &uuid);
 
-/// The table says what the devices of two ranks of a node do with each other's memory. It is the same on all ranks.
+/// The table says how the devices of two ranks of a node can access each other's memory. It is the same on all ranks.
 class ReachTable {
  public:
   /// Makes the table of a communicator in which no node has ranks on two devices.
   ReachTable() = default;
-  /// Makes a table of what each rank says of each other one: rows by rank, of `rank_count` each.
+  /// Makes a table from what each rank says about every other: one row of `rank_count` entries for each rank.
   ReachTable(uint32_t rank_count, std::vector<PeerReach> said) : rank_count_(rank_count), said_(std::move(said)) {}
 
-  /// Returns the less of what the two say of each other. A rank that does not know believes the other. If neither
-  /// knows, it returns `none`.
+  /// Returns the access that both ranks confirm, which is the smaller of their two answers. If only one rank knows, its
+  /// answer counts. If neither knows, it returns `none`.
   [[nodiscard]] PeerReach between(uint32_t rank, uint32_t peer) const;
   /// Returns the ranks of a node that do not reach each other, the lesser first, in ascending order.
   [[nodiscard]] std::vector<std::pair<uint32_t, uint32_t>> pairs_apart(std::span<const PlacementInfo> infos) const;
@@ -43,7 +43,7 @@ class ReachTable {
 /// Returns whether a node has ranks on two devices, so that they must find out. The result is the same on all ranks.
 [[nodiscard]] bool has_several_devices(std::span<const PlacementInfo> infos);
 
-/// Exchanges what each rank's device does with the memory of the others. Every rank calls it if has_several_devices().
+/// Exchanges how each rank's device can access the memory of the others. Every rank calls it if has_several_devices().
 /// `device` is this rank's, and `nvml_library` is Config::nvml_library. It logs what cannot be found out.
 [[nodiscard]] Result<ReachTable> find_reach(const CudaDriver &driver, const CudaDevice &device,
                                             std::span<const PlacementInfo> infos, const std::string &nvml_library,

@@ -41,10 +41,10 @@ struct ChannelCounts {
 /// The claims of the ranks of a communicator that are threads of this process on one device.
 class ClaimGroup {
  public:
-  /// Claims blocks for all these ranks, or finds the claims that another of them has made. Each rank has
-  /// `wanted.blocks()` blocks. If nobody asked for a number, it may have fewer, down to one. The first rank also claims
-  /// the blocks of the ranks in other processes. RONDO_ERROR_OUT_OF_RESOURCES: not all of these blocks are free. `name`
-  /// is the device's name for messages. Hold the result until all ranks have called.
+  /// Claims blocks for all these ranks, or finds the claims that another of them has made. Each rank gets
+  /// `wanted.blocks()` blocks. If the user requested no number, it may get fewer, down to one. The first rank also
+  /// claims the blocks of the ranks in other processes. RONDO_ERROR_OUT_OF_RESOURCES: not all of these blocks are free.
+  /// `name` is the device's name for messages. Hold the result until all ranks have called.
   [[nodiscard]] static Result<std::shared_ptr<ClaimGroup>> join(const CudaDevice &device, const std::string &name,
                                                                 const PlacedRequest &request,
                                                                 const BlockBudget &budget,
@@ -60,10 +60,10 @@ class ClaimGroup {
   const uint64_t blocks_ = claims_.front().get().blocks / claims_.front().get().rank_count;
 };
 
-/// Makes all ranks have the channels that each of them can have, unless their number is given. With several devices, it
-/// also lets kernels of `context` reach callers' buffers on the peer devices. If not all ranks can do that, `request`
-/// is changed as if no device reached another. Devices may differ, because one that has its maximum of peers refuses
-/// another.
+/// Returns the largest number of channels that all ranks can have, unless the number is given. With several devices, it
+/// also lets kernels of `context` access callers' buffers on the peer devices. If this fails on one rank, it changes
+/// `request` on all ranks as if no device reached another. It may fail on one rank alone, because a device allows only
+/// a limited number of peers.
 [[nodiscard]] Result<ChannelCounts> agree_on_channels(const PrimaryContext &context, ChannelCounts own,
                                                       InfoExchange &info_exchange, PlacedRequest &request);
 

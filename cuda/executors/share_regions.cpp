@@ -137,8 +137,8 @@ bool RegionFollower::follow(EnqueueWait &wait) {
   return is_done();
 }
 
-/// Runs a round if it was asked for. A round that began before a request does not count for it, since it may have seen
-/// less; the request has woken the thread.
+/// Runs a round if one was requested. A request during a round causes another round, since the present one may have
+/// missed its reason. The request has woken the thread.
 bool RegionFollower::take_turn() {
   std::unique_lock lock(mutex_);
   if (ended_ || (asked_count_ == done_count_ && next_ != RegionRound::leave)) return false;

@@ -36,9 +36,9 @@ void share_region(Regions &regions, uint32_t rank, const void *first, size_t byt
 [[nodiscard]] Result<void> withdraw_region(Regions &regions, const RankQueries &ranks, const void *first);
 /// The work of a follower in a round. `leave_if_quiet` leaves only once nothing of the process is in flight.
 enum class RegionRound { follow, leave_if_quiet, leave };
-/// Follows what peers share, and leaves it, on a thread that all followers of the process share. The driver's calls
-/// wait for the device, which no deadline ends. The device may be busy with work of the application, or with a replay
-/// that was launched and has not begun. The monitor must be able to end such a replay when its time is up.
+/// Opens the memory that peers share, and closes it, on one thread for all followers of the process. The driver's calls
+/// for this wait for the device, without a deadline. The device may be busy with work of the application, or with a
+/// replay that was launched and has not begun. The monitor must be able to end such a replay when its time is up.
 class RegionFollower final : private ThreadSharer {
  public:
   [[nodiscard]] static Result<std::unique_ptr<RegionFollower>> start(std::function<void(RegionRound)> run_round);
@@ -49,7 +49,7 @@ class RegionFollower final : private ThreadSharer {
   ~RegionFollower() override;
 
   /// Requests a round without waiting; any thread may call it. A request during a round causes another round. After a
-  /// round that leaves, memory is never followed again.
+  /// round that leaves, no round opens memory any more.
   void wake(RegionRound round = RegionRound::follow);
   /// Requests a round and waits until it is done. Returns false if `wait` ends first; the round continues.
   [[nodiscard]] bool follow(EnqueueWait &wait);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // load_store on devices has no connections. Every rank has one place, memory of its segment that all ranks map. A rank
-// writes its contribution there once, and all other ranks read it. An all-reduce may do that by one_shot, and every
-// collective as two_shot does. Ranks that can read and write each other's buffers need no copy of their contributions
-// (`shared`).
+// writes its contribution there once, and all other ranks read it. An all-reduce may run as a one_shot, and every
+// collective can run like a two_shot. Ranks that can read and write each other's buffers need no copy of their
+// contributions (`shared`).
 //
 // Layout    of a place. Offsets are multiples of 64. Only the owner writes the lines of a place, except for the gates
 //           in rank 0's place, which all ranks write:
@@ -14,23 +14,23 @@
 //             contributions   channel_count * load_store_area_count * chunk_bytes   input for the results of others
 //             results         channel_count * load_store_area_count * result_bytes  the part that this rank computed
 //           A channel has the same share of the vector on all ranks. Channels do not wait for each other.
-// one_shot  A1 load told_verdict and the number of posts, relaxed, by each thread; what follows is done only if no
-//              kernel before this one failed
+// one_shot  A1 each thread loads told_verdict (run.h) and the number of posts, relaxed; it does the rest only if no
+//              earlier kernel failed
 //           P2 store header = (signature, flag), release    P1 store the units of the payload, relaxed
 //           W1 load all units, relaxed, until they have the flag
 //           W2 load the headers of the others, acquire, until they have the flag
 //   Units carry their own flags, so the header need not wait for them and is stored first. The header names the post's
-//   operation, and orders what callers did before and after. Among threads on one device both are relaxed, because ends
-//   of kernels give that order.
+//   operation. It also orders the callers' memory accesses before and after the call. Among threads on one device P2
+//   and W2 are relaxed, because there the ends of kernels order these accesses.
 //   Posts n and n + 2 share an area, but no credit is needed, whatever operations lie between and however many channels
 //   each has. A rank writes n + 2 in a kernel after the one in which it saw header n + 1 of each other rank. These
 //   ranks wrote n + 1 in a kernel after the one that read all of n. Posts are counted through the communicator's life.
-//   The flag of n is ll::flag_of(n), so once in 2^30 posts the writer clears the part of its area that a post does not
-//   fill. No barrier comes before the post. After a failed kernel has ended, all threads of later kernels see
-//   told_verdict and post nothing. `verdict` would not suffice: another block, or a thread that found a fault, may set
-//   it between the reads of two threads. Then one of them would not post what peers wait for, and the peers would not
-//   see that this rank is in another operation. The vote after W1 and W2 precedes thread 0's report, so each thread has
-//   loaded both words before they change.
+//   The flag of n is ll::flag_of(n), which repeats. So once in 2^30 posts the writer clears the part of its area that a
+//   post does not fill. No barrier precedes the post, so each thread decides alone whether it posts. It reads
+//   told_verdict, which is set when a failed kernel ends, so all threads of later kernels post nothing. `verdict` would
+//   not suffice: another block, or a thread that found a fault, may set it between the reads of two threads. Then one
+//   of them would not post what peers wait for, and the peers would not see that this rank is in another operation. The
+//   vote after W1 and W2 precedes thread 0's report. So each thread has done A1 before the report changes these words.
 //
 // two_shot  C1 write chunk c's contribution, plain          C2 store contributed = (c + 1, signature), release
 //           R1 load `contributed` of all ranks, acquire, until c + 1; read; write the result of this rank's part
@@ -49,21 +49,21 @@
 //           B5 load left, acquire, until all have left
 //   No rank touches a peer's buffer before all have arrived, or after all have left. A rank that gives up before all
 //   have arrived takes its arrival back and closes the gate, in one exchange. After that no rank ever passes the gate.
-//   A rank that has passed the gate waits only for B5. All other ranks have passed the gate too, so B5 completes and
-//   the rank does not give up. Hence no rank touches a buffer after the kernel of the buffer's owner has ended.
+//   A rank that has passed the gate waits only in B5. All other ranks have arrived, so they pass and leave, too: B5
+//   completes without giving up. Hence no rank touches a buffer after the kernel of the buffer's owner has ended.
 //   On several devices, however, a rank may be lost together with its kernel. B3 takes milliseconds. So if a kernel
 //   still waits seconds after a failure, the host reports the loss to the kernel, and its B5 ends. After B2 a rank may
 //   also find that it cannot reach a buffer, because the buffer's region was withdrawn. Then it skips B3 and adds
 //   gate_failed at B4, too. All ranks stay until all have left, and then each rank has failed.
 //   Both counts of a gate grow by rank_count with each operation, so they show where the next operation begins.
 //   If a rank's window says that other devices cannot read its buffers, all ranks see that after B2. They touch no
-//   peer's buffer, and do C, R and G instead of B3. Then a peer that gave up before may never leave, so B5 may end
-//   without success, as B2 may. B4 and B5 are needed even then. Otherwise a rank without elements could store its next
-//   window before a peer has read this one.
+//   peer's buffer, and do C, R and G instead of B3. A peer that gives up there never leaves, so this rank may give up
+//   in B5, as in B2. B4 and B5 are needed even then. Otherwise a rank without elements could store its next window
+//   before a peer has read this one.
 //   If ranks are in several processes, a window says which region of its owner holds a buffer, and at which offset.
 //   Each rank has a table of its addresses of all ranks' regions (cuda/transport/regions.h).
-// Abort     A block that gave up stores no flag or counter again, and neither does any later kernel. Other blocks of a
-//           one_shot still post.
+// Abort     A block that gave up stores no more flags and counters, and neither does any later kernel. In a one_shot
+//           the other blocks of the kernel still post.
 #pragma once
 
 #include <cstddef>
@@ -130,8 +130,8 @@ struct alignas(cache_line_bytes) LoadStoreWindow {
 };
 static_assert(sizeof(LoadStoreWindow) == cache_line_bytes);
 
-/// The word of a gate has three counts. They are the ranks that have arrived, those that arrived without doing their
-/// part, and those that have closed the gate.
+/// The word of a gate has three counts: all arrivals, the arrivals of ranks that did not do their part, and the ranks
+/// that have closed the gate.
 inline constexpr uint64_t gate_failed = uint64_t{1} << 48, gate_closed = uint64_t{1} << 56;
 
 /// A view of a rank's place. The place has the same bytes at different addresses for different ranks.
@@ -185,7 +185,7 @@ struct LoadStorePlace {
   return uint64_t{can_be_read} << 32 | signature;
 }
 [[nodiscard]] RONDO_HD constexpr bool load_store_can_be_read(uint64_t window) { return window >> 32 != 0; }
-/// Says whether the counter has reached `count` or passed it.
+/// Says whether the counter has reached or passed `count`.
 [[nodiscard]] RONDO_HD constexpr bool load_store_has_come(uint64_t counter, uint32_t count) {
   return static_cast<int32_t>(load_store_count_in(counter) - count) >= 0;
 }

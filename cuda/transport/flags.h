@@ -5,10 +5,10 @@
 // blocked.
 //
 // Layout    a part for each rank, in it a place for each (channel, peer) of
-//             posted, consumed                      slots that the peer has posted to this rank, or of this rank
-//                                                   that the peer has consumed; since the beginning
+//             posted                                slots that the peer has posted to this rank, since the beginning
+//             consumed                              slots of this rank that the peer has consumed, likewise
 //             captured_posted, captured_consumed    the same in a captured call, which counts from 0
-//             arrived                               1: the peer has come to a captured call in which it receives
+//             arrived                               1: the peer has reached a captured call in which it receives
 //             signatures                            slot_count * 2: SlotSignature of the operation that a slot begins
 //           after all parts, the FIFOs of messages, without their payloads: by receiver, channel and sender. Threads of
 //           the host alone use them (cuda/executors/copy_messages.h)
@@ -29,8 +29,8 @@ namespace rondo::cuda {
 /// A value that ends every wait, which may be for values in [-flags_released, flags_released].
 inline constexpr uint64_t flags_released = uint64_t{1} << 62;
 
-/// A pair of words that names the operation whose first slot this is. If both words are greater or equal, both are
-/// equal.
+/// A pair of words that names the operation whose first slot this is. A stream can wait for both values: if each word
+/// is greater than or equal to its value, both are equal to their values.
 struct SlotSignature {
   uint64_t value = 0;     ///< 29 bits of the number, then the digest
   uint64_t opposite = 0;  ///< -value
@@ -81,7 +81,7 @@ class Flags {
     return {base_ + shape_.message_offset(receiver, channel, sender), shape_.message_geometry};
   }
 
-  /// Ends every wait of this rank, until a stream, a peer's or its own, writes such a word again. Any thread.
+  /// Ends every wait of this rank, until a stream of this rank or of a peer writes such a word again. Any thread.
   void release() const;
 
  private:

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Links between ranks of a node whose devices do not reach each other's memory. Their connections lie in pinned memory
-// of the host, in one file a node, which both ranks map and both devices see. Kernels use them like any connection. A
-// link costs two trips over PCI instead of one.
+// This class has the links between ranks of a node whose devices do not reach each other's memory. The connections lie
+// in pinned memory of the host, in one file for each node, which both ranks map and both devices see. Kernels use them
+// like any connection. The data of such a link crosses the bus twice instead of once.
 //
 // Layout    for each such pair of ranks, from the lesser to the greater rank and then back:
 //             connections          channel_count, by channel; src/proto/connection.h
-//           and behind all of these, for each pair likewise:
+//           and after all of these, for each pair likewise:
 //             connections          message_channels, of messages
 #pragma once
 
@@ -39,7 +39,7 @@ class HostLinks {
 
   /// Returns whether the links with that rank are here.
   [[nodiscard]] bool reaches(uint32_t peer) const { return peer < reached_.size() && reached_[peer]; }
-  // They return the device's address of a connection, of which this rank is one end and reaches() the other.
+  // They return the device's address of a connection between this rank and a rank for which reaches() is true.
   [[nodiscard]] DevicePointer connection(uint32_t channel, uint32_t sender, uint32_t receiver) const;
   [[nodiscard]] DevicePointer message_connection(uint32_t channel, uint32_t sender, uint32_t receiver) const;
 

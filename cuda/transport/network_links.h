@@ -21,7 +21,7 @@ class NetworkLinks {
   /// Makes an object without links, because all ranks are on one node.
   NetworkLinks() = default;
   /// Registers the FIFOs. `nodes` has the node of each rank. The memory stays registered as long as this object lives.
-  /// Views also need `links`.
+  /// The views are valid while both this object and `links` live.
   [[nodiscard]] static Result<NetworkLinks> connect(const PrimaryContext &context, const Links &links,
                                                     const std::vector<uint32_t> &nodes, uint32_t rank);
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // This file allocates device memory that network cards read and write (GPUDirect RDMA), for slots of links to other
-// hosts. It depends on the platform whether a kernel may read what a card has written. The driver reports that writes
-// are in order, or that the host can flush them. A card may read what a kernel has released at system scope.
+// hosts. It depends on the platform whether a kernel may read what a card has written. The driver reports whether such
+// writes are in order, and whether the host can flush them. A card may read what a kernel has released at system scope.
 #pragma once
 
 #include <memory>

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // This file declares regions: callers' buffers that kernels of other processes reach. A rank announces its memory in a
-// table in host memory, which all ranks map. Each other rank opens the memory and marks it as seen in the table. Only
-// when all ranks have done so, the rank posts a buffer of it in its window (cuda/kernels/load_store_place.h). The
-// others then find the region by its index.
+// table in host memory, which all ranks map. Each other rank opens the memory and marks it as seen in the table. After
+// all ranks have done so, the rank may post a buffer in that memory in its window (cuda/kernels/load_store_place.h).
+// The others then find the region by its index.
 //
 // Layout    a line for each rank: how often its entries have changed
 //           an entry for each (rank, region)
 // Ordering  N1 stores an entry's fields, plain, then generation + 1 (release), and then adds 1 to changes (release).
 //           N2 loads changes (acquire), then generation (acquire), and then reads the fields.
-//           N3 opens (odd) or closes (even), copies the base to the device, then stores seen = generation (release).
+//           N3 opens (odd) or closes (even) it, copies its address to the device, then stores seen (release).
 //           N4 loads the `seen` of every rank (acquire).
 // State     withdrawn (even) --N1--> announced (odd): in use once N4 finds it seen by all
 //           announced (odd) --N1--> withdrawn (even): once N4 finds it seen by all, the memory may be freed, and the

@@ -84,16 +84,16 @@ struct SegmentLinks {
 
 class Segment {
  public:
-  /// Allocates and clears the segment, describes it to the others, and opens those that this rank needs. It opens the
-  /// segments of permitted peers on this node. If load_store may run, or ranks exchange messages, it opens all of them.
-  /// It opens none that `links.host` reaches. Every rank calls it, and it works on `stream`.
+  /// Allocates and clears the segment, describes it to the others, and opens the segments of permitted peers on this
+  /// node. If load_store may run, or ranks exchange messages, it opens all segments of this node. It opens none of a
+  /// rank that `links.host` reaches. Every rank calls it, and it works on `stream`.
   [[nodiscard]] static Result<Segment> connect(const PrimaryContext &context, CuStream stream, const DeviceUuid &uuid,
                                                const SegmentShape &shape, DeviceHandles handles,
                                                const SegmentLinks &links, InfoExchange &info_exchange);
 
   [[nodiscard]] const SegmentShape &shape() const { return shape_; }
   [[nodiscard]] DevicePointer address() const { return own_->address(); }
-  /// Returns where this rank sees the segment of `rank`. 0: no plan has a link there, or it goes through the host.
+  /// Returns where this rank sees the segment of `rank`. 0: no plan has a link to it, or the link is in host memory.
   [[nodiscard]] DevicePointer address_of(uint32_t rank) const { return peers_[rank]; }
   /// Says whether a rank's segment disappears with the rank: other processes must not use CUDA IPC memory after that.
   [[nodiscard]] bool ends_with_owner() const { return !own_->is_vmm() && !opened_.empty(); }

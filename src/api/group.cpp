@@ -126,8 +126,8 @@ Result<StreamRef> stream_ref(rondo_stream_t stream, std::shared_ptr<HostStream> 
   return StreamRef{held.get(), nullptr};
 }
 
-/// Finds the streams of a part and checks it before any part runs, except for its plans. With `alone`, it is the only
-/// part, and submit() checks the communicator and takes all of the part or nothing.
+/// Finds the streams of a part, and checks all of the part except its plans, before any part runs. With `alone`, it is
+/// the only part. Then submit() checks the communicator, and takes all of the part or nothing.
 Result<void> check(Part &part, bool alone) {
   if (!process().communicators.holds(part.handle, part.comm.get()))
     return invalid_handle(HandleKind::communicator, part.handle);

@@ -76,8 +76,8 @@ Result<void> wait_checked(int descriptor, short events, uint64_t deadline_ns, co
 
 constexpr size_t descriptors_max = 250;  // in one message; the kernel allows 253
 
-/// A message of one byte, which descriptors need to travel with, and room for `count` descriptors. It points into
-/// itself.
+/// A message for `count` descriptors. It also has one byte of data, because descriptors cannot be sent without data. It
+/// contains pointers to its own members, so it cannot be copied.
 struct DescriptorMessage {
   explicit DescriptorMessage(size_t count) {
     header.msg_iov = &data;
@@ -324,8 +324,8 @@ Result<FileDescriptor> connect_to_owner(const FdTicket &ticket, uint64_t deadlin
   }
 }
 
-/// Takes descriptors from one connection. Returns fewer than `count` if the owner closed it, because it served too many
-/// or does not know the token.
+/// Takes descriptors from one connection. Returns fewer than `count` if the owner closed the connection. The owner does
+/// so if it serves too many peers, or does not know the token.
 Result<std::vector<FileDescriptor>> take_once(const FdTicket &ticket, size_t count, uint64_t deadline_ns,
                                               const WaitCheck &check) {
   std::vector<FileDescriptor> taken;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // This file passes descriptors between processes over an abstract unix socket with SCM_RIGHTS. Such a socket has no
 // file, and disappears with its owner. The socket's name and the token are random, and the authenticated store carries
-// them. But all users of the host can read the name in /proc. So the server rejects a peer of another user, or of a
-// process that it does not expect, before it reads anything from it. It serves several peers at a time. If there are
-// too many, a new peer replaces the oldest one that has sent nothing.
+// them. But all users of the host can read the name in /proc. So the server rejects a peer of another user, or an
+// unexpected process, before it reads any of the peer's data. It serves several peers at a time. If there are too many,
+// a new peer replaces the oldest one that has sent nothing.
 #pragma once
 
 #include <array>

@@ -148,7 +148,7 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   void give_numbers(std::span<const Message> messages, MessageBatch &batch);
   [[nodiscard]] std::optional<Error> find_unreceived();
   [[nodiscard]] std::optional<Error> find_unreceived_abroad();
-  /// Returns the messages that this rank has sent without those that it has received, modulo 2^64.
+  /// Returns how many messages this rank has sent, minus how many it has received, modulo 2^64.
   [[nodiscard]] uint64_t unreceived_share();
   [[nodiscard]] Error name_unreceived(uint64_t unreceived_count);
   [[nodiscard]] Error unreceived(uint32_t from, uint32_t to, uint64_t sent, uint64_t received) const;

@@ -37,8 +37,8 @@ namespace rondo {
 
 /// Waits, as the last step of an initialisation, until no rank needs the store any more. Then every rank has mapped the
 /// memory that it needs. RONDO_ERROR_REMOTE means that a missing rank has died. An error that the store reports is
-/// returned unchanged. The view of ranks on several hosts may lag, so a failure counts after it has lasted for
-/// `lag_ns`.
+/// returned unchanged. On several hosts, this rank may learn late that the others have arrived. So a failure counts
+/// only after it has lasted for `lag_ns`.
 [[nodiscard]] Result<void> wait_for_all(const Ranks &ranks, uint32_t rank_count, Store &store, uint64_t deadline_ns,
                                         uint64_t lag_ns = 0);
 

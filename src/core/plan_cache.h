@@ -39,7 +39,7 @@ class PlanCache {
     return find_in_table(key);
   }
   /// Adds a plan. If the cache is full, it evicts a plan whose last turn is at most `executed`. If all plans are in
-  /// use, the cache grows. The sizes of the queues limit that growth, and for captured plans the memory for plans does.
+  /// use, the cache grows. This growth has a limit: the lengths of the queues, and for captured plans their memory.
   BoundPlan &add(const PlanKey &key, std::unique_ptr<BoundPlan> plan, uint64_t executed);
   /// Evicts the least recently used plan among those that no graph uses and whose last turn is at most `executed`.
   /// Returns false if there is no such plan.

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// This class is the common part of the executors of a device. Kernels are in cuda/executors/cuda_executor.cpp, copies
-// in cuda/executors/copy_executor.cpp. A call is enqueued on the caller's stream and returns. One thread of
-// the process monitors all ranks: it reads the devices' reports, checks for failures and deadlines, and stops a device.
-// The device itself stops only on request.
+// This class is the common part of two executors of a device, by kernels and by copies (cuda/executors/*_executor.cpp).
+// A call enqueues its work on the caller's stream and returns. One thread of the process monitors all ranks: it reads
+// the reports of the devices, and checks for failures and deadlines. Work that waits on a device knows no deadline, so
+// that thread stops it.
 #pragma once
 
 #include <cstdint>
@@ -20,14 +20,14 @@ namespace rondo {
 
 class DeviceMonitor;
 
-/// The longest time for which quiesce() waits for stopped kernels, and the deleter of an executor waits for memory to
-/// be freed. Once the stream has reached a stopped kernel, the kernel ends within milliseconds.
+/// The longest time that quiesce() waits for stopped kernels, and that DeviceExecutorDeleter waits for memory to be
+/// freed. A stopped kernel may still be queued; once its stream reaches it, it ends within milliseconds.
 inline constexpr uint64_t quiesce_patience_ns = 5'000'000'000;
 /// The time between two calls of stop() while something runs.
 inline constexpr uint64_t stop_interval_ns = 200'000;
 
-/// The report of a rank's device to the host. With the kernel executor each call is a kernel. Counts only grow, except
-/// begun_calls as described there.
+/// The report of a rank's device to the host. With the kernel executor each call is a kernel. Counts only grow, with
+/// one exception in begun_calls.
 struct DeviceReport {
   uint64_t begun_calls = 0;   ///< includes replays of captured calls, and a call that waits for ranks which share its
                               ///< kernel; for a moment when a call ends, it may be one too high
@@ -64,16 +64,16 @@ struct DeviceMessages {
 
 class DeviceExecutor;
 
-/// A limit on the time that a call waits, before it is enqueued, until memory of peers is opened or closed. The wait
-/// ends when the communicator fails, when a peer that owes data to the call ends, or at the timeout. One object serves
+/// The wait of a call, before it is enqueued, until this process has opened or closed memory of peers. The wait ends
+/// early when the communicator fails, when a peer whose data the call needs ends, or at the timeout. One object serves
 /// one call, on the thread of the call.
 class EnqueueWait {
  public:
   /// Begins the wait. The references must outlive this object.
   EnqueueWait(const DeviceExecutor &device, const Operations &operations, uint64_t number)
       : device_(device), operations_(operations), number_(number) {}
-  /// Returns whether the wait is over. The time begins with the first call of this function, and again whenever a
-  /// replay begins, since each replay has its own timeout. Raises the end of a peer.
+  /// Returns whether the wait must end early. The timeout counts from the first call of this function. It starts again
+  /// whenever a replay begins, since each replay has its own timeout. If a peer has ended, raises that as a failure.
   [[nodiscard]] bool is_over();
 
  private:
@@ -106,15 +106,15 @@ class DeviceExecutor : public Executor {
   [[nodiscard]] virtual const BatchProgress *batch_progress() const { return nullptr; }
   /// Returns whether everything that was enqueued has ended. It is reliable only while no new calls arrive.
   [[nodiscard]] virtual bool drained() const = 0;
-  /// Returns whether a mean of integers has been divided. `turn` is the latest turn that report() gives as ended.
+  /// Returns whether the division of the mean of integers `turn` has ended; report() gives `turn` as the latest ended.
   [[nodiscard]] virtual bool has_narrowed(uint64_t turn) const = 0;
   /// Returns whether peers have shared or withdrawn memory that this rank has not opened or closed yet.
   [[nodiscard]] virtual bool has_peer_news() const { return false; }
   /// Makes another thread do the work of follow_peers(), if no work of this process is in flight now. Does not wait.
   /// That thread may wait for replays that have not begun, so the monitor must be able to end those.
   virtual void ask_to_follow_peers() {}
-  /// Opens and closes memory as the peers have shared and withdrawn it, before a call is enqueued. Waits until that is
-  /// done; other calls of the process wait, too. Returns false if the wait ends before.
+  /// Opens the memory that peers have shared, and closes the memory that they have withdrawn, before a call is
+  /// enqueued. Waits until that is done; other calls of the process wait, too. Returns false if the wait ends early.
   [[nodiscard]] virtual bool follow_peers(EnqueueWait &) { return true; }
   /// Returns the error of the device that arose after a launch, if any.
   [[nodiscard]] virtual Result<void> check_device() const = 0;
@@ -151,7 +151,7 @@ class DeviceExecutor : public Executor {
  private:
   [[nodiscard]] Result<void> enqueue_one(const WorkItem &work, void *stream);
   [[nodiscard]] Result<void> launch_plan(const Plan &plan, const DeviceCall &call, void *stream);
-  /// Returns the blocks of a plan that exchanges them. Null: it does not, or there is no memory.
+  /// Returns the blocks of a plan that exchanges blocks. Returns null for other plans, or if there is no memory.
   [[nodiscard]] std::shared_ptr<const DeviceBatch> blocks_of(const WorkItem &work) const;
   /// Calls launches() while no quiet moment can begin. `number` is the number of the collective, or 0.
   template <class Launch>

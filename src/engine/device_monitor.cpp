@@ -264,8 +264,9 @@ void DeviceMonitor::report_batch_fault(const DeviceReport &report, const Known &
     explaining.watch.explain_fault(*head, report.fault, 0);
 }
 
-/// The call stopped, but this rank is stopped only after the communicator's failure is on record. So a copy of this
-/// rank has failed, or another rank gave up first. That rank's monitor will report why, unless it dies before.
+/// Finds the reason why a call stopped without a fault, although no failure of the communicator is on record. Either a
+/// copy of this rank has failed, or another rank gave up first. That rank's monitor will report why, unless it dies
+/// before.
 bool DeviceMonitor::find_reason(const DeviceReport &report, uint32_t &reason_checks) {
   tell_device_error();
   if (ranks_.failed()) return true;

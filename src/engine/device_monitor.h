@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// This class watches the operations of a rank that run on its device. It carries over the kernels' reports, and stops
-// the kernels when a rank has failed, disagrees or does not arrive. Calls on a device return before they have begun, so
-// no caller waits for them, but a thread of the process does (src/base/shared_thread.h).
+// This class watches the operations of a rank that run on its device. It passes the kernels' reports on to Operations,
+// and stops the kernels when a rank has failed, disagrees or does not arrive. A call on a device returns before its
+// work has begun. So a thread of the process watches the work, and not the caller (src/base/shared_thread.h).
 #pragma once
 
 #include <cstdint>
@@ -83,8 +83,8 @@ class DeviceMonitor final : private ThreadSharer {
   [[nodiscard]] bool has_ended(const Outstanding &front, const DeviceReport &report) const;
   void look_at_running(uint64_t now_ns);
   void look_at_replay(const DeviceReport &report, uint64_t now_ns);
-  /// Returns false if another rank owes the reason of its end. Call it again after stop_interval_ns then, with the same
-  /// count of `reason_checks`.
+  /// Raises a failure that the device has reported. Returns false if another rank has given up and has not published
+  /// the reason yet. Then call it again after stop_interval_ns, with the same `reason_checks`.
   [[nodiscard]] bool report_fault(const DeviceReport &report, uint32_t &reason_checks);
   [[nodiscard]] bool find_reason(const DeviceReport &report, uint32_t &reason_checks);
   void tell_device_error();

@@ -107,7 +107,7 @@ class Executor {
   [[nodiscard]] virtual Result<bool> check_stream(StreamRef stream) const = 0;
   /// Discards what check_stream() has noted. It is called if the call is not enqueued.
   virtual void forget_stream() const {}
-  /// Returns a stream for work that no caller's stream is for, such as the barrier of finalize.
+  /// Returns the stream for work that belongs to no stream of the caller, such as the barrier of finalize.
   [[nodiscard]] virtual StreamRef own_stream() const = 0;
 
   /// Lets peers read and write a registered buffer in place, in calls that start later. Waits a moment for the peers.
@@ -122,23 +122,23 @@ class Executor {
   /// Returns false if prepare() would fail for lack of memory until other prepared plans are destroyed.
   [[nodiscard]] virtual bool has_room(const Plan &) { return true; }
   [[nodiscard]] virtual Result<std::unique_ptr<PreparedPlan>> prepare(const Plan &plan) = 0;
-  /// Appends the work to the stream; its numbers follow each other. Without a stream, and with runs_in_call, runs the
-  /// work. Reports the progress and the end of each operation to Operations. If a queue is full, or if ranks launch
-  /// together, it waits, up to the deadline of an operation.
+  /// Appends the work to the stream. The items have consecutive numbers. Without a stream, an executor with
+  /// runs_in_call runs the work before it returns. Reports the progress and the end of each operation to Operations. If
+  /// a queue is full, or if ranks launch together, waits for that, at most until the deadline of an operation.
   [[nodiscard]] virtual Result<void> enqueue(std::span<const WorkItem> works, StreamRef stream) = 0;
 
   /// Prepares for messages. It must be called before the first enqueue_messages(). Any thread.
   [[nodiscard]] virtual Result<void> open_messages() {
     return Error{RONDO_ERROR_UNSUPPORTED, describe() + " carries no messages in this version"};
   }
-  /// Enqueues a batch of messages, which has its turn. It may move the content out of the batch.
+  /// Enqueues a batch of messages, whose turn is set. It may move the content out of the batch.
   [[nodiscard]] virtual Result<void> enqueue_messages(MessageBatch &, StreamRef) {
     return Error{RONDO_ERROR_UNSUPPORTED, describe() + " carries no messages in this version"};
   }
 
   /// Raises a failure that the executor has found but not raised yet. Any thread.
   virtual void look_for_failure() = 0;
-  /// Waits, after the last work was enqueued, until no work uses the caller's buffers, for some seconds at most.
+  /// Waits until no work uses the caller's buffers, for some seconds at most. Call it after the last work was enqueued.
   /// Returns false if some work may still use them, or if a thread of the executor is in a driver's call. Then the
   /// caller must call live_on().
   [[nodiscard]] virtual bool quiesce() = 0;

@@ -188,8 +188,8 @@ bool HostExecutor::take_turn(uint64_t turn, uint64_t number, const Body &body) {
 
 template <class Body>
 bool HostExecutor::run(uint64_t number, const Body &body) {
-  // The store synchronises with quiesce(), and no write that quiesce() waits for precedes it. So either quiesce() sees
-  // that this operation runs, or this operation sees the failure.
+  // This store and the check of the failure are sequentially consistent, and so are raising the failure and the load in
+  // quiesce(). So either quiesce() sees that this operation runs, or this operation sees the failure.
   running_.store(true, std::memory_order_seq_cst);
   bool done = false;
   try {

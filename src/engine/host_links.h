@@ -8,7 +8,7 @@
 // For one link: P::fetch returns moved (`operand` can be read), blocked or failed. P::stage returns where the step
 // writes its result. P::readable_kinds returns which exported buffers the peer can read. P::post sends the result, and
 // P::release frees the operand's slot.
-// For all links of the lane: P::drained returns whether the peers have returned every memory handle.
+// For all links of the lane: P::drained returns whether the peers no longer read this rank's buffers.
 #pragma once
 
 #include <cstddef>

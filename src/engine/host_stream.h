@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// A host stream is a thread that runs tasks in the order in which they were enqueued. Its queue is a ring of 1,024.
+// A host stream is a thread that runs tasks in the order in which they were enqueued. Its queue holds 1,024 tasks.
 //
 // A task that fails does not stop the stream. The stream keeps the failure for the next synchronize() and runs the
-// next task. If that belongs to a failed communicator, it fails at once by itself. Every enqueued task runs exactly
+// next task. A task of a failed communicator fails at once by itself. Every enqueued task runs exactly
 // once, even if the stream is destroyed. So a wait for a task is no longer than the sum of the deadlines of the tasks
 // before it.
 #pragma once

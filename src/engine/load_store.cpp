@@ -66,7 +66,7 @@ RunOutcome LoadStoreCall::run(rondo_algorithm_t algorithm) {
 
 void LoadStoreCall::publish(uint64_t &word, uint64_t value) const {
   if (end_.trace_ != nullptr) end_.trace_->published(word, value);
-  if (!end_.wake_) return memory::store_release(word, value);  // P2, C2, R2, G2, A2; pairs with W1, R1, G1, A1
+  if (!end_.wake_) return memory::store_release(word, value);  // P2, C2, R2, G2, H2; pairs with W2, R1, G1, H1
   memory::store_sync(word, value);                             // sync, because a peer may sleep
   for (uint32_t peer = 0; peer < rank_count(); ++peer)
     if (peer != end_.rank_) end_.peers_->wake(peer);
@@ -90,7 +90,7 @@ RunOutcome LoadStoreCall::run_one_shot() {
     const uint64_t &word = view.post(peer, number).flag;
     uint64_t seen = 0;
     const bool arrived = wait_until([&] {
-      seen = memory::load_sync(word);  // W1, pairs with P2 in publish()
+      seen = memory::load_sync(word);  // W2, pairs with P2 in publish()
       return is_post(seen, number);
     });
     if (!arrived) return stopped;
@@ -99,7 +99,7 @@ RunOutcome LoadStoreCall::run_one_shot() {
   }
   fetch_back(number + 1, bytes());
   std::byte *const outputs[] = {buffers_.recv.data};
-  if (count_ != 0) reduce(reducer_, std::span(operands_).first(rank_count()), outputs, count_);  // W2
+  if (count_ != 0) reduce(reducer_, std::span(operands_).first(rank_count()), outputs, count_);  // W1
   return {};
 }
 

@@ -105,7 +105,7 @@ class LoadStoreCall {
     (*scaler_)(to, from, size);
     return to;
   }
-  /// Copies operands of this rank to where peers read them, scaled if that is asked for.
+  /// Copies operands of this rank to where peers read them. In a premul sum, it scales the operands.
   void copy_operands(std::byte *to, const std::byte *from, size_t size) const {
     if (scaler_ == nullptr) return copy(to, from, size);
     (*scaler_)(to, from, size);

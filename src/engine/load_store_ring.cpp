@@ -34,7 +34,7 @@ bool LoadStoreCall::reduce_hop(RingProgress &progress) const {
   const uint64_t hops = chunk * rank_count() + progress.hop;
   const uint64_t &before = place(rank_after(rank_count() - 1)).hops_done.value;
   const bool first = progress.hop == 0, last = progress.hop + 1 == rank_count();
-  if (first ? !may_begin(chunk, progress) : memory::load_sync(before) < hops) return false;  // A1
+  if (first ? !may_begin(chunk, progress) : memory::load_sync(before) < hops) return false;  // H1
   if (!first) note_waited(before, hops);
   const uint32_t owner = rank_after(2 * rank_count() - 1 - progress.hop);
   const Range part = tiles_.range(progress.tile, owner);
@@ -53,7 +53,7 @@ bool LoadStoreCall::reduce_hop(RingProgress &progress) const {
     if (last && streams()) copy(recv, sum, part_bytes, true);
   }
   if (++progress.hop == rank_count()) progress.hop = 0, ++progress.tile;
-  publish(own_place().hops_done.value, hops + 1);  // A2
+  publish(own_place().hops_done.value, hops + 1);  // H2
   return true;
 }
 
@@ -91,7 +91,7 @@ bool LoadStoreCall::gather_tile(RingProgress &progress) const {
   if (progress.gathered == progress.tile) return false;
   const uint64_t chunk = end_.chunks_ + progress.gathered, hops = (chunk + 1) * rank_count();
   for (uint32_t peer = 0; peer < rank_count(); ++peer)
-    if (memory::load_sync(place(peer).hops_done.value) < hops) return false;  // A1
+    if (memory::load_sync(place(peer).hops_done.value) < hops) return false;  // H1
   for (uint32_t offset = 1; offset < rank_count() && end_.trace_ != nullptr; ++offset)
     note_waited(place(rank_after(offset)).hops_done.value, hops);
   for (uint32_t offset = 1; offset < rank_count(); ++offset) {

@@ -66,8 +66,8 @@ class Operations {
 
   /// Returns the latest turn for which this operation and all operations before it are done.
   [[nodiscard]] uint64_t executed() const { return executed_.load(std::memory_order_acquire); }  // see mark_executed()
-  /// Waits until every operation before `turn` is done. Returns false if the communicator has failed. An operation that
-  /// takes longer than the timeout fails it.
+  /// Waits until every operation before `turn` is done. Returns false if the communicator has failed. The communicator
+  /// fails if one of these operations takes longer than the timeout.
   [[nodiscard]] bool wait_for_predecessor(uint64_t turn) { return executed() + 1 >= turn || wait_for_turn(turn); }
   /// Notes that the operation of `turn` and all operations before it are done.
   void mark_executed(uint64_t turn) {
@@ -78,7 +78,7 @@ class Operations {
   /// Wakes the threads that wait for their turn after an operation has failed, so that they see the failure.
   void give_up_turns() { notify_turns(); }
 
-  /// Makes `error` the communicator's failure, unless it has failed already. It names this rank and the operation.
+  /// Adds this rank and the operation to `error`. Makes it the communicator's failure, unless there is an earlier one.
   void raise(Error error, uint64_t number);
   /// Fails an operation that has a number but cannot be enqueued, so that the other ranks do not wait for it.
   void raise_not_enqueued(Error error, uint64_t number);

@@ -54,8 +54,8 @@ class GroupInfo {
   [[nodiscard]] bool one_node() const { return node_count() == 1; }
 
   std::vector<RankInfo> infos;  ///< indexed by rank, equal on all ranks
-  /// Says for people, by node, why this rank shares no memory with the ranks of that node. A text is empty if it does.
-  /// The vector is empty if there is only one node.
+  /// A text for each node, for people: why this rank shares no memory with the ranks of that node. It is empty for this
+  /// rank's own node. The vector is empty if there is only one node.
   std::vector<std::string> apart;
   uint32_t core_count = 1;      ///< number of cores that the ranks of this rank's node may use together
   bool oversubscribed = false;  ///< some node has more ranks than such cores; equal on all ranks

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // This interface publishes the progress of messages between ranks. For each pair of ranks, it has the messages that
 // both ends have entered and completed, and the sends that are blocked. For each rank, it has a record of the latest
-// messages. Ranks of one host see these values without delay. To read them of a rank on another host, ask by report().
+// messages. Ranks of one host see these values without delay. report() also asks for values of other hosts.
 //
 // A message has a number: its position, from 1, among the messages that one rank sends to another. Both ends count
 // equally. A rank enters messages in batches, one batch after another. A batch is one operation of that rank.

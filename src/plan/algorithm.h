@@ -18,7 +18,7 @@ struct Algorithm {
   Schedule (*build)(const ScheduleArgs &);      ///< pure; the arguments are valid for this algorithm
   /// Returns true if, with these arguments, a peer may read a payload in the sender's own buffer when it consumes the
   /// slot ("by reference"). Then no later step of the operation overwrites the payload before that, as the verifier
-  /// proves. At the end of an operation, the executor waits until the peers have returned its references.
+  /// proves. An operation ends only after the peers have consumed all such slots.
   bool (*reference_safe)(const ScheduleArgs &);
 };
 

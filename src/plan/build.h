@@ -81,7 +81,7 @@ void check_rank_order(ScheduleWriter &writer, const ScheduleArgs &args, uint32_t
 [[nodiscard]] bool needs_own_operand_link(const ScheduleArgs &args);
 void send_own_operand(ScheduleWriter &writer, const ScheduleArgs &args, uint32_t chunk);
 
-/// Returns whether builders treat the collective as an all-reduce. The functions below name other such sets.
+/// Returns whether builders treat the collective as an all-reduce. The next two functions test for larger sets.
 [[nodiscard]] constexpr bool is_all_reduce(rondo_collective_t collective) {  // a barrier reduces one element
   return collective == RONDO_ALL_REDUCE || collective == RONDO_BARRIER;
 }

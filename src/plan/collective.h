@@ -43,8 +43,8 @@ struct Collective {
   RootRole root;
   BufferLayout source;  ///< content of the send buffer
   BufferLayout target;  ///< content of the recv buffer
-  /// The factor of the bus bandwidth as nccl-tests defines it: how often a link carries the vector without one rank's
-  /// share. 0 means that a link carries the whole vector once.
+  /// The factor of the bus bandwidth as nccl-tests defines it: among n ranks, a link carries `shares` (n-1)/n of the
+  /// vector. 0 means that a link carries the whole vector once.
   uint32_t shares;
   /// The algorithm of load_store on devices. AUTO means several for an all-reduce, and none for other collectives.
   rondo_algorithm_t load_store;
@@ -79,7 +79,7 @@ static_assert([] {
   return collective_table.size() <= RONDO_STATISTICS_COLLECTIVES;
 }());
 
-/// The row for all other numbers. Such a number may be in memory that ranks share.
+/// The row for all other numbers, such as a number that another process has written into shared memory.
 inline constexpr Collective unknown_collective{
     RONDO_SEND,          nullptr,             Carrier::messages, false, false, RootRole::none,
     BufferLayout::whole, BufferLayout::whole, 0,                 RONDO_ALGORITHM_AUTO};
@@ -108,7 +108,7 @@ inline constexpr Collective unknown_collective{
   return traits_of(collective).source != BufferLayout::whole;
 }
 
-/// Returns whether the collective's schedule has one block for each rank as chunks, instead of parts of a whole.
+/// Returns whether the collective has a schedule in which the vector consists of one block for each rank.
 [[nodiscard]] constexpr bool uses_blocks(rondo_collective_t collective) {
   return has_schedule(collective) && in_blocks(collective);
 }

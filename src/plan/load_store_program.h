@@ -38,7 +38,7 @@ struct Work {
 
 enum class Counter : uint8_t { post, contributed, reduced, gathered, hops_done };
 
-/// A counter of a rank, and a value. A wait ends when the counter has reached the value. A post's number must be equal.
+/// A counter of a rank, and a value. A wait ends when the counter has reached the value, or for a post, is equal to it.
 struct Mark {
   Counter counter = Counter::post;
   uint32_t rank = 0;
@@ -77,8 +77,8 @@ struct Operation {
   bool cheap = true;  ///< true if memory takes longer than arithmetic
   bool wake = false;  ///< true if ranks share cores
   uint64_t cache_bytes = UINT64_MAX;  ///< larger results bypass the caches
-  // These have an entry for each rank. A buffer is exported if its rank announces that. The kernel decides it by the
-  // size and kind of the buffer.
+  // These have an entry for each rank: whether it exports the buffer, and whether it works in place. The kernel decides
+  // by the size and kind of a buffer whether the rank exports it.
   std::vector<bool> exports_send, exports_recv, in_place;
 };
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The plan of a premul sum: an ordinary sum, whose operands the executor scales before. If the rank's recv buffer is as
-// large as its send buffer, the scaled operands go there, and the sum is in place. Otherwise they go to a workspace.
+// A premul sum has the plan of a sum. Before that runs, the executor scales the operands into the recv buffer, and the
+// sum is in place. If the recv buffer is not as large as the send buffer, it scales them into a workspace.
 #pragma once
 
 #include <cstddef>
@@ -12,7 +12,7 @@ namespace rondo {
 
 /// The factor of one rank's elements.
 struct Factor {
-  const std::byte *address = nullptr;  ///< of memory on the communicator's device that has it, or null if `value` is it
+  const std::byte *address = nullptr;  ///< of the factor in memory of the communicator's device; null if it is `value`
   uint64_t value = 0;                  ///< an element, in the first bytes
 };
 

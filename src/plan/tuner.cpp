@@ -90,9 +90,9 @@ constexpr std::array detail_table{
     DetailRow{RONDO_ALGORITHM_HIERARCHICAL_TREE, any_bytes, RONDO_PROTOCOL_SIMPLE, 2, 64 * KiB},
 };
 
-/// These rows replace the rows above if a network connects some of the ranks. Each chunk costs calls of the network.
-/// With a single chunk in flight, the network is idle until its end is noticed. So chunks are large, or on two
-/// channels. With much more data in flight, the data leaves the caches (docs/lab/between-hosts.md).
+/// These rows replace the rows above if a network connects some of the ranks. Each chunk costs network calls, so chunks
+/// are large. With one chunk in flight, the network idles after it until a rank notices its end; a second channel fills
+/// this gap. With much more data in flight, the data leaves the caches (docs/lab/between-hosts.md).
 constexpr std::array network_table{
     DetailRow{RONDO_ALGORITHM_ONE_SHOT, any_bytes, RONDO_PROTOCOL_SIMPLE, 1, 256 * KiB},
     DetailRow{RONDO_ALGORITHM_HIERARCHICAL, any_bytes, RONDO_PROTOCOL_SIMPLE, 2, 128 * KiB},

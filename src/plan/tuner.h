@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The tuner chooses algorithm, kernel, protocol, channels and chunk size of an operation. It does no I/O. It uses a
 // measured table if there is one, the built-in tables (tuner.cpp), and the limits of the connections' slots.
-// docs/lab/tuner.md explains the built-in tables. The input must be equal on all ranks. Then every rank gets the same
-// answer.
+// docs/lab/tuner.md explains the built-in tables. The input must be equal on all ranks, so that every rank gets the
+// same answer.
 #pragma once
 
 #include <cstdint>
@@ -47,8 +47,8 @@ struct TunerInput {
 /// collective for this number of ranks. The message lists the possible values.
 ///
 /// chunk_bytes is a multiple of 64, at least 64, and at most the content of slot_count - 1 slots; an override is
-/// rounded down. So a rank can always send a whole chunk while its peer still keeps one slot. Then cutting chunks into
-/// slots cannot make a schedule deadlock.
+/// rounded down. So a rank can send a whole chunk while its peer still holds one slot. Otherwise schedules could
+/// deadlock when chunks are cut into slots (slots.h).
 [[nodiscard]] Result<PlanChoice> choose_plan(const TunerInput &input, std::span<const Algorithm> registry);
 
 /// Chooses among all algorithms of the registry.
@@ -56,8 +56,8 @@ struct TunerInput {
   return choose_plan(input, algorithms());
 }
 
-/// A choice for the kernel load_store in an all-reduce with at most this number of ranks. The first row that fits
-/// counts.
+/// A row of the table that chooses the algorithm of load_store for an all-reduce. The first row counts whose
+/// `oversubscribed` matches and whose limits on ranks and bytes fit. A row for one_shot also needs bytes <= post_bytes.
 struct LoadStoreRow {
   bool oversubscribed;
   uint32_t rank_count_max;
@@ -67,7 +67,7 @@ struct LoadStoreRow {
 };
 [[nodiscard]] std::span<const LoadStoreRow> load_store_rows();
 
-/// A row of the table that chooses the algorithm. The first row that fits counts.
+/// A row of the table that chooses the algorithm of the interpreter. The first row that fits counts.
 struct AlgorithmRow {
   enum class Cores : uint8_t { any, enough, too_few };
   rondo_collective_t collective;

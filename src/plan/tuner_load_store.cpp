@@ -94,7 +94,7 @@ PlanChoice filled_up(const TunerInput &input, PlanChoice choice, bool one_shot) 
 
 /// Chooses for collectives other than all-reduce. Ranks on one device use load_store at any size. On an H200, calls of
 /// 64 B to 32 KiB among 8 ranks took 21 to 26 us by load_store, and 28 to 101 us by the interpreter. Ranks on several
-/// devices use it above the size of a one_shot, which was not measured.
+/// devices use it only for sizes above the limit of one_shot. That limit was not measured.
 std::optional<PlanChoice> choose_for_other(const TunerInput &input, rondo_collective_t collective) {
   PlanChoice choice = input.overrides;
   const rondo_algorithm_t algorithm = load_store_algorithm(collective);

@@ -16,11 +16,11 @@ inline constexpr uint64_t chunk_align_bytes = 64;  // a whole number of elements
 /// the planned collective, which is never a barrier.
 [[nodiscard]] std::optional<PlanChoice> choose_load_store(const TunerInput &input, rondo_collective_t collective);
 
-/// Returns the schedule whose order of reduction load_store keeps on a device, for collectives other than all-reduce.
+/// Returns the algorithm whose order of reduction load_store keeps on a device, for collectives other than all-reduce.
 /// AUTO means that load_store does not have the collective.
 [[nodiscard]] rondo_algorithm_t load_store_algorithm(rondo_collective_t collective);
 
-/// Returns the error for a request of load_store that it cannot do. The message lists what load_store can do.
+/// Returns the error for a request that load_store cannot fulfil. The message lists what load_store can do.
 [[nodiscard]] Error no_load_store(const TunerInput &input);
 
 }  // namespace rondo

@@ -39,22 +39,22 @@ class TuningTable {
   TuningTable() = default;
 
   /// Makes a table. The rows ascend by collective, buffers, several_hosts, oversubscribed, ranks and bytes_max. No row
-  /// may occur twice, and its algorithm and protocol must support its choice. RONDO_ERROR_INVALID_ARGUMENT names the
-  /// row, counted from 0.
+  /// may occur twice, and each row's algorithm must support its collective, ranks and kernel.
+  /// RONDO_ERROR_INVALID_ARGUMENT names the row, counted from 0.
   [[nodiscard]] static Result<TuningTable> make(std::vector<TuningRow> rows);
 
   [[nodiscard]] std::span<const TuningRow> rows() const { return rows_; }
   /// Returns a hash of the rows, which ranks compare. It is 0 without rows.
   [[nodiscard]] uint64_t hash() const { return hash_; }
 
-  /// Returns the rows for `rank_count` by ascending bytes_max. If that number lies between two measured numbers, the
-  /// rows are for the number whose ratio to it is nearer to 1. If both are equally near, they are for the larger one.
-  /// Below the smallest and above the largest measured number there are no rows.
+  /// Returns the rows for `rank_count` ranks, in ascending order of bytes_max. If `rank_count` was not measured, it
+  /// uses the neighbouring measured number of ranks with the nearer ratio; in a tie, the larger. Below the smallest and
+  /// above the largest measured number there are no rows.
   [[nodiscard]] std::span<const TuningRow> rows_for(rondo_collective_t collective, uint32_t rank_count,
                                                     bool oversubscribed, bool several_hosts = false,
                                                     BufferPlace buffers = BufferPlace::host) const;
-  /// Returns whether some row requests load_store for `rank_count` ranks of one host whose buffers are there. On
-  /// devices its kernels are then loaded early.
+  /// Returns whether some row requests load_store for `rank_count` ranks of one host with buffers of this kind. If so,
+  /// ranks on devices load the kernels of load_store early.
   [[nodiscard]] bool wants_load_store(uint32_t rank_count, BufferPlace buffers) const;
 
  private:

@@ -13,30 +13,30 @@
 //             results        area_count * result_bytes   the part that this rank reduced
 //           An accumulator lies in the area of a contribution. All ranks write it, one after the other.
 //
-// one_shot  P1 write payload, plain            P2 store flag = number << 32 | digest, release
-//           W1 load every rank's flag, sync, until it has the number; W2 read all payloads, plain
+// one_shot  P1 write payload, plain            P2 store flag = number << 32 | digest, release; number counts one_shots
+//           W2 load every rank's flag, sync, until it has the number; W1 read all payloads, plain
 //   Posts n and n + 2 share an area. A rank writes post n + 2 only after it has seen post n + 1 of every rank. Every
-//   rank stored its post n + 1 after reading all posts n. So no credit is needed, whatever operations lie between.
+//   rank stores its post n + 1 after reading all posts n. So no credit is needed, even with other operations between.
 //
 // two_shot  C1 write chunk c's contribution    C2 store contributed = c + 1, release
 //           R1 load every rank's contributed, sync, until c + 1; read; write this rank's part of the result
 //           R2 store reduced = c + 1, release
 //           G1 load every rank's reduced, sync, until c + 1; read the results
-//           G2 after the last chunk: store gathered, release; a rank that exported recv waits until all ranks have
+//           G2 after the last chunk: store gathered, release; a rank that exported recv waits for every rank's G2
 //   Order in a rank: C(c), R(c-1), G(c-2), C(c+1), ... Once every rank's reduced has passed c - 3 (G), contribution c
 //   may overwrite contribution c - 3. Once every rank's contributed has reached c (R), result c may overwrite result
 //   c - 3, because all ranks are past G(c-3). Chunks are counted through the communicator's life. All ranks agree on
 //   operations, so their counts agree.
 //
-// ring      A1 load the predecessor's hops_done, sync, until c * ranks + h; add to the accumulator of the part of hop h
-//           A2 store hops_done = c * ranks + h + 1, release        G1, G2 as above, for each tile that is complete
+// ring      H1 load the predecessor's hops_done, sync, until c * ranks + h; add to the accumulator of hop h's part
+//           H2 store hops_done = c * ranks + h + 1, release        G1, G2 as above, for each tile that is complete
 //   Hop 0 of tile c waits until all ranks have gathered tile c - 3. A two_shot after a ring waits until all ranks have
 //   gathered the ring's last tile. A ring after a two_shot need not wait: a rank that has finished the two_shot has
 //   seen the last reduced of every rank.
-//   If all ranks export their buffers, a ring runs as a two_shot after R1. Two ranks out of place each reduce
-//   everything instead, and then do G2.
+//   All ranks do R1 first, to read the announcements. If all of them export their buffers, a ring continues as a
+//   two_shot does after R1. Two ranks out of place may each reduce everything instead, and then do G2.
 //
-// Abort     A rank that gave up stores no flag or counter any more. Its peers stop at their own deadline.
+// Abort     A rank that gave up stores no more flags and counters. Its peers stop at their own deadline.
 #pragma once
 
 #include <cstddef>
@@ -53,7 +53,7 @@ struct alignas(cache_line_bytes) ExchangePost {
 };
 static_assert(sizeof(ExchangePost) == cache_line_bytes);
 
-/// A buffer that peers may read where it is: by its address in the same process, or mapped in another process.
+/// A buffer that peers may read where it is: by its address in the same process, or through a mapping in another one.
 struct ExportedBuffer {
   uint64_t address = 0;
   uint64_t inode = 0;
@@ -81,10 +81,10 @@ struct ExchangePlace {
 };
 static_assert(sizeof(ExchangePlace) == 8 * cache_line_bytes);
 
-/// The least number of areas for each kind of chunk; chunks use them in turn. Three are needed. With more areas, a line
-/// has left the peers' caches before it is written again.
+/// The smallest number of areas for contributions and for results; chunks use the areas in turn. The protocol needs
+/// three. With more areas, a line has left the peers' caches before it is written again.
 inline constexpr uint32_t exchange_area_count_min = 3;
-/// The number of tiles whose accumulators are in use at a time. It is small, so that they stay in the cache.
+/// The number of tiles whose accumulators are in use at a time. It is small, so that accumulators stay in the cache.
 inline constexpr uint32_t exchange_accumulator_count = 3;
 static_assert(exchange_accumulator_count <= exchange_area_count_min);
 /// The most ranks on a host for which there is an exchange. For more, the areas would be too small or the memory too

@@ -10,10 +10,10 @@
 // arrived. If something is missing, another vote shares faults. Between the first vote and the barrier before
 // publication, all threads may read the ends of the links. After that barrier, one thread writes them.
 //
-// A payload that already lies in a buffer of the sender can be exported to the peer "by reference", instead of copied
-// into the slot. That is so if its only operand is src or acc, or if the step also writes dst. The peer must be able to
-// read that buffer, and the algorithm must be reference_safe. The lane is done only when the peers have
-// returned every reference.
+// If a payload already lies in a buffer of the sender, the slot can refer to the buffer instead of holding a copy ("by
+// reference"). The step must have src or acc as its only operand, or must also write dst. The peer must be able to read
+// the buffer, and the algorithm must be reference_safe. The lane is done only when the peers have read all such
+// buffers and consumed their slots.
 #pragma once
 
 #include <cstddef>
@@ -43,7 +43,7 @@ struct MemoryHandle {
   bool exported = false;                    ///< false: copy always
   bool replaced = false;                    ///< mapped: other memory is at its address by now, see RegionRef
   PayloadKind kind = PayloadKind::in_slot;  ///< mapped or process: how other processes read [first, first + bytes)
-  // An exported handle alone has these. Clearing them would be a good part of a small call.
+  // Only an exported handle has these fields. To clear them would take a good part of the time of a small call.
   const std::byte *first;
   uint64_t bytes;
   uint64_t inode;          ///< mapped: of the memfd that holds it
@@ -135,8 +135,8 @@ RONDO_HD inline void finish_slice(LaneState &state, uint64_t count) {
 }
 
 /// Moves one slice of the lane's current step, or returns why that is not possible. Reducer::Args has add_input(),
-/// add_output(), inputs[], input_count, outputs[], output_count, count, divisor, mean_shifts. Reducer::divisor is that
-/// of avg. src/engine/host_links.h describes Protocol and Links; every thread of the group calls them.
+/// add_output(), inputs[], input_count, outputs[], output_count, count, divisor, mean_shifts. Reducer::divisor is for
+/// avg. src/engine/host_links.h describes Protocol and Links; every thread of the group calls them.
 template <Group G, class Protocol, class Reducer, class Links>
 [[nodiscard]] RONDO_HD Progress advance(G group, LaneState &state, const LaneProgram &program, const Buffers &buffers,
                                         const Reducer &reducer, Links &links) {

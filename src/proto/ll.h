@@ -7,22 +7,22 @@
 // Flag      lap of the slot in the high 8 bits, operation's digest in the low 24. The lap's top bit is set, so fresh
 //           memory is stale. A unit of another lap is stale. A unit of this lap with another digest belongs to another
 //           operation. Lap numbers repeat after 128 laps. In every 64th lap the writer clears the units of a slot
-//           beyond its message. So no unit of an old, longer message has the lap that is expected now. ll has its own
-//           counters, so they have no gaps.
-// Ordering  W1 load head, sync            pairs with R2: the slot's last reader has finished
-//           W2 store unit, relaxed        pairs with R1 by value: data and flag are one access
-//           R1 load unit, relaxed, until it has the flag
-//           R2 store head, release        pairs with W1
-//           W2 of unit 0 is a release and R1 of it an acquire. For the data the flags alone suffice, but a collective
-//           also orders what the callers did before and after it. On hosts unit 0 is written last (sync if the receiver
-//           may sleep, memory.h).
+//           beyond its message. So no unit of an old, longer message has the lap that is expected now. ll counts its
+//           slots apart from simple, so it uses every slot in every lap.
+// Ordering  F1 load head, sync            pairs with F4: the slot's last reader has finished
+//           F2 store unit, relaxed        pairs with F3 by value: data and flag are one access
+//           F3 load unit, relaxed, until it has the flag
+//           F4 store head, release        pairs with F1
+//           For unit 0, F2 is a release and F3 an acquire. The flags alone order the payload. Unit 0 also orders the
+//           callers' other memory accesses before and after the collective. On hosts unit 0 is written last, with sync
+//           if the receiver may sleep (memory.h).
 // Group     The threads divide a slot into pairs of units (2p, 2p + 1); a device accesses a pair at once. The caller
-//           has a barrier before W2 and a vote after R1. No thread waits for the units of others, and unit 0 may arrive
+//           has a barrier before F2 and a vote after F3. No thread waits for the units of others, and unit 0 may arrive
 //           in any order. Between ranks of one device unit 0 is relaxed, too, except in laps that clear
-//           (docs/protocols.md says what orders callers there). R2 is relaxed: it follows only after every unit was
-//           seen, and W2 of the next lap only after the head was seen.
-// State     A slot is stale (reader blocked) --W2--> full --R2, for the whole slot--> stale for the next lap.
-// Abort     A lane that gave up does neither W2 nor R2 again. Its peers stay blocked and stop at their own deadline.
+//           (docs/protocols.md says what orders callers there). F4 is relaxed: a receiver stores the head only after it
+//           has seen every unit, and the sender writes the slot again only after it has seen the head.
+// State     A slot is stale (reader blocked) --F2--> full --F4, for the whole slot--> stale for the next lap.
+// Abort     A lane that gave up does neither F2 nor F4 again. Its peers stay blocked and stop at their own deadline.
 #pragma once
 
 #include <cstddef>
@@ -103,7 +103,7 @@ class LlSender {
 
   [[nodiscard]] RONDO_HD bool can_send(bool wake = true) {
     if (posted_ - consumed_ < connection_.geometry.slot_count) return true;
-    consumed_ = memory::load_flag(connection_.ll_head(), wake);  // W1, pairs with R2 in LlReceiver::release
+    consumed_ = memory::load_flag(connection_.ll_head(), wake);  // F1, pairs with F4 in LlReceiver::release
     return posted_ - consumed_ < connection_.geometry.slot_count;
   }
 
@@ -114,14 +114,14 @@ class LlSender {
     uint64_t *const units = connection_.ll_units(posted_);
     const size_t unit_count = ll::unit_count_of(bytes);
     for (size_t unit = 1; unit < unit_count; ++unit)
-      memory::store_relaxed(units[unit], ll::pack(ll::word_at(payload, bytes, 4 * unit), flag));  // W2, R1 in receive
+      memory::store_relaxed(units[unit], ll::pack(ll::word_at(payload, bytes, 4 * unit), flag));  // F2, F3 in receive
     if (ll::sweeps(posted_, slot_count))
       for (size_t unit = unit_count; unit < longest_; ++unit) memory::store_relaxed(units[unit], 0);
     const uint64_t first = ll::pack(ll::word_at(payload, bytes, 0), flag);
     if (wake) {
-      memory::store_sync(units[0], first);  // W2, pairs with R1 in LlReceiver::receive
+      memory::store_sync(units[0], first);  // F2, pairs with F3 in LlReceiver::receive
     } else {
-      memory::store_release<memory::Site::ll_post>(units[0], first);  // W2, pairs with R1 in LlReceiver::receive
+      memory::store_release<memory::Site::ll_post>(units[0], first);  // F2, pairs with F3 in LlReceiver::receive
     }
     count_post(unit_count);
   }
@@ -130,8 +130,8 @@ class LlSender {
   [[nodiscard]] RONDO_HD uint64_t counter() const { return posted_; }
 
   /// Posts like post(), but by all threads of a group, directly after a barrier. Each thread has taken counter() before
-  /// that barrier. No receiver sleeps. `payload` is 4-byte aligned and readable in whole words. With `orders`, the slot
-  /// orders what callers did before and after it. The caller must call a barrier before it takes counter() again.
+  /// that barrier. No receiver sleeps. `payload` is 4-byte aligned and readable in whole words. With `orders`, unit 0
+  /// is a release (see Ordering). The caller must call a barrier before it takes counter() again.
   template <Group G>
   RONDO_HD void post_by_group(G group, uint64_t counter, const std::byte *payload, size_t bytes, uint32_t signature,
                               bool orders) {
@@ -151,11 +151,11 @@ class LlSender {
     };
     size_t unit = 2 * size_t{group.rank()};
     if (unit == 0) {
-      memory::store_first_pair<memory::Site::ll_post>(units, pair_at(0), orders || sweeps);  // W2, like the other pairs
+      memory::store_first_pair<memory::Site::ll_post>(units, pair_at(0), orders || sweeps);  // F2, like the other pairs
       unit += 2 * size_t{group.size()};
     }
     for (; unit < unit_count; unit += 2 * size_t{group.size()})
-      memory::store_pair_relaxed(units + unit, pair_at(unit));  // W2, pairs by value with R1 in look_by_group
+      memory::store_pair_relaxed(units + unit, pair_at(unit));  // F2, pairs by value with F3 in look_by_group
     if (group.rank() == 0) count_post(ll::whole_pairs(unit_count));  // all threads have taken the counter before
   }
 
@@ -187,13 +187,13 @@ class LlReceiver {
   [[nodiscard]] LlOutcome receive(std::byte *payload, size_t bytes, uint32_t signature) const {
     const uint32_t flag = ll::flag_of(consumed_, connection_.geometry.slot_count, signature);
     const uint64_t *const units = connection_.ll_units(consumed_);
-    const uint64_t first = memory::load_sync(units[0]);  // R1, pairs with W2 in LlSender::post
+    const uint64_t first = memory::load_sync(units[0]);  // F3, pairs with F2 in LlSender::post
     if (ll::flag_in(first) != flag)
       return ll::is_same_lap(ll::flag_in(first), flag) ? LlOutcome::foreign : LlOutcome::stale;
     set_word(payload, bytes, 0, ll::data_of(first));
     const size_t unit_count = ll::unit_count_of(bytes);
     for (size_t unit = 1; unit < unit_count; ++unit) {
-      const uint64_t word = memory::load_relaxed(units[unit]);  // R1, pairs by value with W2 in LlSender::post
+      const uint64_t word = memory::load_relaxed(units[unit]);  // F3, pairs by value with F2 in LlSender::post
       if (ll::flag_in(word) != flag) return LlOutcome::stale;
       set_word(payload, bytes, 4 * unit, ll::data_of(word));
     }
@@ -208,7 +208,7 @@ class LlReceiver {
     uint32_t flag = 0;
     bool acquires = false;
 
-    // R1, pairs by value with W2 in post_by_group
+    // F3, pairs by value with F2 in post_by_group
     [[nodiscard]] RONDO_HD memory::Pair load(size_t unit) const {
       return unit == 0 ? memory::load_first_pair(units, acquires) : memory::load_pair_relaxed(units + unit);
     }
@@ -265,16 +265,16 @@ class LlReceiver {
   void release(bool wake) {
     ++consumed_;
     if (wake) {
-      memory::store_sync(connection_.ll_head(), consumed_);  // R2, pairs with W1 in LlSender::can_send
+      memory::store_sync(connection_.ll_head(), consumed_);  // F4, pairs with F1 in LlSender::can_send
     } else {
-      memory::store_release(connection_.ll_head(), consumed_);  // R2, the same
+      memory::store_release(connection_.ll_head(), consumed_);  // F4, the same
     }
   }
   /// Releases the slot by one thread of a group, after a vote or barrier of all threads. The values of all units have
   /// been seen, so the loads cannot return what the sender stores after it has seen the head. This relies on the rule
   /// that values do not come out of thin air, which PTX has, too.
   RONDO_HD void release_by_group() {
-    memory::store_relaxed(connection_.ll_head(), ++consumed_);  // R2, pairs by value with W1 in LlSender::can_send
+    memory::store_relaxed(connection_.ll_head(), ++consumed_);  // F4, pairs by value with F1 in LlSender::can_send
   }
 
  private:

@@ -45,16 +45,16 @@ inline constexpr Order acquire_release = std::memory_order_acq_rel;
 inline constexpr Order sequential = std::memory_order_seq_cst;
 #endif
 
-/// The sites on which memory order depends. A test builds a program without one of them (RONDO_BREAK_ORDER=NAME), and
-/// the program must fail. To remove a site, a release becomes relaxed, or a barrier is left out. R2 of ll has no site,
-/// since it is relaxed.
+/// The sites on which memory order depends. Each label is explained in the header of its protocol: S in simple.h, F in
+/// ll.h, all others in load_store_place.h. A test builds a program without one site (RONDO_BREAK_ORDER=NAME): a release
+/// becomes relaxed, or a barrier is left out. The program must then fail. F4 of ll is relaxed, so it has no site.
 enum class Site : uint8_t {
   none,
   simple_post,                ///< S3
-  simple_release,             ///< R3
-  ll_post,                    ///< W2 of unit 0
-  simple_ready_vote,          ///< in a group: thread 0 has seen free slots (S1) and full ones (R1) before any uses one
-  ll_ready_vote,              ///< in a group: credit (W1) and every thread's words of all operands before any uses one
+  simple_release,             ///< S6
+  ll_post,                    ///< F2 of unit 0
+  simple_ready_vote,          ///< in a group: thread 0 has seen free slots (S1) and full ones (S4) before any uses one
+  ll_ready_vote,              ///< in a group: credit (F1) and every thread's words of all operands before any uses one
   slice_barrier,              ///< in a group: operands read, results written and counters taken before the slice is
                               ///< published
   lane_end,                   ///< the lanes of a kernel have ended before the last of them reports

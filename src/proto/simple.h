@@ -2,17 +2,17 @@
 // The protocol simple stores the flag after the data. A slot is a payload of up to slot_bytes, and a header, whose
 // sequence is the flag.
 //
-// Layout    connection.h: head, headers, slots. The payload is in the slot, or (by reference) where the header says. A
-//           sender may keep its slots elsewhere. The receiver of its payloads must know where (transports/net.h).
-// Ordering  S1 load head, sync               pairs with R3: the slot's last reader has finished
+// Layout    connection.h: head, headers, slots. The payload is in the slot, or (by reference) where the header says. If
+//           a sender keeps its slots outside the connection, the receiver must know where (transports/net.h).
+// Ordering  S1 load head, sync               pairs with S6: the slot's last reader has finished
 //           S2 write payload and header fields, plain
-//           S3 store header.sequence, release pairs with R1 (sync where the receiver may sleep)
-//           R1 load header.sequence, sync, until counter + 1
-//           R2 read header fields and payload, plain
-//           R3 store head, release           pairs with S1
-// State     of a slot: free (sender may write) --S3--> full (receiver may read) --R3--> free
-//           of a reference: the sender's buffer is exported from S3 to R3; the operation does not end before R3
-// Abort     a lane that gave up does neither S3 nor R3 again. Its peers stay blocked and stop at their own deadline.
+//           S3 store header.sequence, release pairs with S4 (sync where the receiver may sleep)
+//           S4 load header.sequence, sync, until counter + 1
+//           S5 read header fields and payload, plain
+//           S6 store head, release           pairs with S1
+// State     of a slot: free (sender may write) --S3--> full (receiver may read) --S6--> free
+//           of a reference: the receiver may read the sender's buffer from S3 to S6; the operation ends after S6
+// Abort     a lane that gave up does neither S3 nor S6 again. Its peers stay blocked and stop at their own deadline.
 #pragma once
 
 #include <cstddef>
@@ -34,11 +34,11 @@ class SimpleSender {
         posted_(first_counter),
         consumed_(first_counter) {}
 
-  /// Returns whether the next slot may be written: R3 of its last reader is seen. `wake`: ranks may sleep, see
+  /// Returns whether the next slot may be written: S6 of its last reader is seen. `wake`: ranks may sleep, see
   /// memory.h.
   [[nodiscard]] RONDO_HD bool can_send(bool wake = true) {
     if (posted_ - consumed_ < connection_.geometry.slot_count) return true;
-    consumed_ = memory::load_flag(connection_.simple_head(), wake);  // S1, pairs with R3 in SimpleReceiver::release
+    consumed_ = memory::load_flag(connection_.simple_head(), wake);  // S1, pairs with S6 in SimpleReceiver::release
     return posted_ - consumed_ < connection_.geometry.slot_count;
   }
   [[nodiscard]] RONDO_HD std::byte *payload() const {
@@ -64,9 +64,9 @@ class SimpleSender {
     fill(fields);
     SlotHeader &header = connection_.header(posted_++);
     if (wake) {
-      memory::store_sync(header.sequence, posted_);  // S3, pairs with R1 in SimpleReceiver::can_receive
+      memory::store_sync(header.sequence, posted_);  // S3, pairs with S4 in SimpleReceiver::can_receive
     } else {
-      memory::store_release<memory::Site::simple_post>(header.sequence, posted_);  // S3, pairs with R1, the same
+      memory::store_release<memory::Site::simple_post>(header.sequence, posted_);  // S3, pairs with S4, the same
     }
   }
   /// Publishes a slot that has been filled, as one of several consecutive releases.
@@ -77,7 +77,7 @@ class SimpleSender {
   /// Returns whether all payloads that were sent by reference have been read.
   [[nodiscard]] RONDO_HD bool references_returned(bool wake = true) {
     if (consumed_ >= referenced_) return true;
-    consumed_ = memory::load_flag(connection_.simple_head(), wake);  // S1, pairs with R3 in SimpleReceiver::release
+    consumed_ = memory::load_flag(connection_.simple_head(), wake);  // S1, pairs with S6 in SimpleReceiver::release
     return consumed_ >= referenced_;
   }
 
@@ -98,7 +98,7 @@ class SimpleReceiver {
 
   /// Returns true if the next slot is full; header() and payload() may then be read.
   [[nodiscard]] RONDO_HD bool can_receive(bool wake = true) const {
-    return memory::load_flag(header().sequence, wake) == consumed_ + 1;  // R1, pairs with S3 in SimpleSender::post
+    return memory::load_flag(header().sequence, wake) == consumed_ + 1;  // S4, pairs with S3 in SimpleSender::post
   }
   [[nodiscard]] RONDO_HD const SlotHeader &header() const { return connection_.header(consumed_); }
   [[nodiscard]] RONDO_HD const std::byte *payload() const { return connection_.payload(consumed_); }
@@ -107,13 +107,13 @@ class SimpleReceiver {
   void release(bool wake) {
     ++consumed_;
     if (wake) {
-      memory::store_sync(connection_.simple_head(), consumed_);  // R3, pairs with S1 in SimpleSender::can_send
+      memory::store_sync(connection_.simple_head(), consumed_);  // S6, pairs with S1 in SimpleSender::can_send
     } else {
-      memory::store_release<memory::Site::simple_release>(connection_.simple_head(), consumed_);  // R3, the same
+      memory::store_release<memory::Site::simple_release>(connection_.simple_head(), consumed_);  // S6, the same
     }
   }
   RONDO_HD void release(memory::Releases &releases) {
-    releases.store<memory::Site::simple_release>(connection_.simple_head(), ++consumed_);  // R3, the same
+    releases.store<memory::Site::simple_release>(connection_.simple_head(), ++consumed_);  // S6, the same
   }
 
  private:

@@ -11,7 +11,6 @@
 // all of that equals the state `period` tiles ago, the future repeats as well, as long as all tiles are full. With a
 // queue, nothing begins before now, so it does not matter how long a resource has been free. Without a queue, all lanes
 // are at the same tile, and times are compared directly.
-// are compared as they are.
 #include <algorithm>
 #include <cassert>
 

@@ -23,7 +23,7 @@ namespace rondo {
 /// Returns the host's own name, for people.
 [[nodiscard]] std::string host_name();
 
-/// Returns how many processors' time the cgroups of this process allow, rounded up, or 0 if there is no limit.
+/// Returns the CPU limit of this process's cgroups, in processors, rounded up. It is 0 if there is no limit.
 [[nodiscard]] uint32_t processor_limit();
 
 /// Returns the same limit from the cgroup file systems below `root`. `groups` is the text of /proc/PID/cgroup. Version

@@ -18,11 +18,11 @@ namespace rondo {
 /// does not work. The message has the reason. NVML is in use only during the call.
 [[nodiscard]] Result<std::vector<Device>> ask_nvml(const std::string &library);
 
-/// The use that kernels of one device make of another one's memory. From `none` on, a value includes those before it.
+/// The access that kernels of one device have to another device's memory: loads and stores, or also atomics.
 enum class PeerReach : uint8_t { unknown, none, access, atomics };
 
-/// Returns what the device `own` does with the memory of each of `peers`, which may be hidden from CUDA in this
-/// process. Devices have their names as in Device::uuid. Where NVML cannot be used or does not say, it is unknown.
+/// Returns how the device `own` can use the memory of each of `peers`, which may be hidden from CUDA in this process.
+/// Devices have their names as in Device::uuid. The answer is unknown if NVML cannot be used or does not report it.
 [[nodiscard]] std::vector<PeerReach> ask_nvml_about_peers(const std::string &library, const std::string &own,
                                                           std::span<const std::string> peers);
 

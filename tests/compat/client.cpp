@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A program for nccl.h, on the driver that RONDO_CUDA_LIBRARY names: client SCENARIO [ARGUMENTS]. It ends with status 0
-// where everything was as it must be, and says "done".
+// A program for nccl.h, on the driver that RONDO_CUDA_LIBRARY names: client SCENARIO [ARGUMENTS]. If all results are
+// right, it prints "done" and ends with status 0.
 #include <signal.h>
 #include <unistd.h>
 

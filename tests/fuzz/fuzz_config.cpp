@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The environment from a stranger: lines of one letter that picks the variable (A is the first) and its value. Either
-// every value is accepted, and what is shown reads back as the same, or one short line names the variable.
+// Fuzzes the environment. In each line, a letter picks the variable (A is the first), and its value follows. Either
+// every value is accepted and its printed form is read as the same value, or a short error names the variable.
 #include <cstddef>
 #include <cstdint>
 #include <map>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The command lines of `rondo run` and `rondo perf` from a stranger: one argument a line, the first byte picks the
-// command. What is accepted is within the ranges that the rest of the program relies on; what is refused says why.
+// Fuzzes the command lines of `rondo run` and `rondo perf`. The first byte picks the command, and each line is an
+// argument. Accepted options are within the ranges on which the program relies. A refusal says why.
 #include <cstddef>
 #include <cstdint>
 #include <string>

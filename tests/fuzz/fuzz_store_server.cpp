@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Fuzzes the store's server: strangers say anything, and members that know the secret send any message, split anywhere,
-// over time. The bounds must hold, and no stranger may become a member.
+// Fuzzes the store's server. Strangers send any bytes, and members that know the secret send any message, divided
+// anywhere and at any time. The bounds must hold, and no stranger may become a member.
 #include "src/bootstrap/store/hub.h"
 #include "tests/fuzz/fuzz_input.h"
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Recordings from a stranger, line by line: either a timeline whose times are in order and which prints as JSON, or a
-// refusal in one line.
+// Fuzzes the lines of recordings. The result is either a timeline whose times are in order and which prints as JSON, or
+// an error of one line.
 #include <cstddef>
 #include <cstdint>
 #include <string>

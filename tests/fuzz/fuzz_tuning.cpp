@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A tuning table from a stranger: either rows of which the tuner makes choices that can be, or a refusal in one line.
+// Fuzzes tuning tables. The result is either rows with which the tuner makes possible choices, or an error of one line.
 #include <cstddef>
 #include <cstdint>
 #include <string_view>

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kernels' bodies with one barrier or release taken out (RONDO_BREAK_ORDER, src/proto/memory.h): each must be
-// missed, by a wrong result or by ThreadSanitizer. The program runs itself; the hidden test case is what the child
-// does.
+// These tests run the kernels' bodies without one barrier or release (RONDO_BREAK_ORDER, src/proto/memory.h). A wrong
+// result or ThreadSanitizer must detect that it is missing. The program starts itself, and the child runs the hidden
+// test case.
 //
-// Nothing here comes from librondo but plans: the child must not run other code that was compiled with the release.
+// Only plans are from librondo, because the child must not run code that was compiled with the release.
 #include <unistd.h>
 
 #include <array>
@@ -37,10 +37,10 @@ const std::string broken = "none";
 
 int32_t input(uint32_t rank, uint64_t element) { return static_cast<int32_t>(element * 7 + rank * 1000); }
 
-/// Traffic that each site needs so that its absence is noticed. In a long all-reduce slots are used again and lanes end
-/// apart. In a short one no slot is used again, so a rank learns what its peer's caller did before only from what it
-/// receives. It has five elements, or six, where a one_shot's post is short. In a broadcast the receiver sends nothing
-/// back, so only the head orders its reads before the sender's next writes.
+/// The calls with which a test detects that a site is missing. A long all-reduce uses slots again, and its lanes end at
+/// different times. A short one uses no slot again, so only the received data orders the peer caller's earlier writes.
+/// It has five elements, or six if a one_shot's post is short. In a broadcast the receiver sends nothing back, so only
+/// the head orders its reads before the sender's next writes.
 struct Traffic {
   rondo_collective_t collective;
   uint64_t count;
@@ -95,8 +95,8 @@ struct Child {
   std::string output;
 };
 
-/// Runs this program again, with the hidden test case. The first race ends it, since it may leave it waiting for ever.
-/// Otherwise it ends after longer than it takes on a busy machine.
+/// Runs this program again, with the hidden test case. The first race ends the child, because after a race it might
+/// wait for ever. In any case the child ends at a time limit, which a busy machine does not reach.
 Child run_child() {
   std::string self(4096, '\0');
   self.resize(static_cast<size_t>(::readlink("/proc/self/exe", self.data(), self.size())));

@@ -51,7 +51,7 @@ std::vector<rondo_config_t> same_device(int rank_count, const rondo_config_t &co
 }
 
 /// Counts a call, or with `graph` a replay of a captured call. `in_place` is for a broadcast, which can be repeated.
-/// Where ranks share launches, all that their kernel does counts as rank 0's.
+/// If ranks share launches, all accesses of their kernel count as accesses of rank 0.
 Counted count(rondo_collective_t collective, std::vector<rondo_config_t> configs, size_t bytes, bool graph = false,
               bool in_place = false) {
   // To count takes long under a sanitizer on a busy machine, and no call here waits for what does not come.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Streams, events, stream memory operations, host functions, the legacy default stream. That a host function which
-// calls the driver is refused is promised by none: tests/gpu/soft_cuda_test.cpp.
+// Tests streams, events, stream memory operations, host functions, and the legacy default stream. No driver promises to
+// refuse a host function that calls the driver, so that test is in tests/gpu/soft_cuda_test.cpp.
 #include <cstdio>
 
 #include "tests/gpu/conformance.h"

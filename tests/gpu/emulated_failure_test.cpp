@@ -177,10 +177,10 @@ TEST_CASE("emulated block: a fault in one lane ends the others of the rank, on e
   DeviceWorld world(it.rank_count, it.channels, geometry);
   const ConnectionView poisoned = world.connection(0, 0, 1);  // as if rank 0 had sent something else on channel 0
   poisoned.header(0).signature = 77;
-  memory::store_release(poisoned.header(0).sequence, 1);  // pairs with R1
+  memory::store_release(poisoned.header(0).sequence, 1);  // pairs with S4
   const ConnectionView back = world.connection(0, 1, 0);
   back.header(0).signature = 77;
-  memory::store_release(back.header(0).sequence, 1);               // pairs with R1
+  memory::store_release(back.header(0).sequence, 1);               // pairs with S4
   world.run(1, *ranks[1].plan, ranks[1].buffers(1, false), 1, 2);  // alone: its other lanes would wait for ever
   CHECK(device::outcome_in(world.result(1).verdict) == device::Outcome::fault);
   CHECK(device::peer_in(world.result(1).verdict) == 0);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kernels of load_store on emulated blocks. Results are bit-equal to the host executor, one operation after the
-// other, past every wrap. Other cases cannot end well.
+// Tests the kernels of load_store on emulated blocks. Results are bit-equal to the host executor's, in one operation
+// after another, also after every counter has wrapped. In other cases the operation must fail.
 #include <chrono>
 
 #include "tests/gpu/emulated_draw.h"

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Hazards that exist on a device only, with one thread that drives two ranks: rank 0 calls, something happens, rank 1
-// calls. If the host or the device waits in between, rank 1 is held up for ever, were there no deadline. Each case
-// shows the hazard, and that the deadline ends it with the rank that did not come. It also shows that Rondo's own calls
-// keep away from it.
+// These hazards exist only on a device, if one thread drives two ranks: rank 0 calls, something happens, rank 1 calls.
+// If the host or the device waits in between, rank 1 never calls, and without a deadline the wait would never end. Each
+// case shows the hazard, and that the deadline ends the wait and names the rank that did not call. It also shows that
+// Rondo's own calls avoid the hazard.
 #include <chrono>
 #include <cstdio>
 #include <functional>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kernel load_store on devices through the public interface: sums of ranks that are threads, called and replayed.
-// Other cases are abort and disagreement, where it is available, and the error elsewhere. "[image]" needs a driver in
-// software whose image lacks its kernels.
+// Tests the kernel load_store on devices through the public interface. Ranks that are threads call and replay sums,
+// abort, and disagree. If the kernel is not available, they get an error. "[image]" needs a driver in software whose
+// image lacks the kernel.
 #include <string>
 #include <utility>
 #include <vector>

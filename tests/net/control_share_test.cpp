@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The ranks of a host come to hold the control connections in common, with the test as the store. Other cases set the
-// connections up.
+// Tests how the ranks of a host share the control connections, with the test in the place of the store. Other cases set
+// the connections up.
 #include <linux/sockios.h>
 #include <sys/ioctl.h>
 

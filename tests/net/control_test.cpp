@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The control plane between hosts, with the test as the ranks of each host, or as the other host's end of a connection.
+// Tests the control plane between hosts. The test acts as the ranks of each host, or as the other end of a connection.
 #include <algorithm>
 #include <memory>
 #include <vector>

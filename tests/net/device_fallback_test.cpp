@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Slots in memory of devices that turn out not to work when the network is made: where all ranks have theirs then. Two
-// ranks as threads, on hosts that are pretended, with networks of the test's.
+// Slots in device memory may turn out not to work when the network is made. These tests check where all ranks then have
+// their slots. Two ranks are threads, as if on two hosts, with networks that the test makes.
 #include <array>
 #include <atomic>
 #include <memory>

@@ -19,8 +19,8 @@ struct Kind {
   Connect connect;
 };
 
-/// Returns whether sent data leaves without its receiver. Over TCP the kernel carries on what was handed over, over
-/// verbs the device. In software nothing does, and the receiver fetches what comes by rendezvous.
+/// Returns whether sent data leaves although its receiver does nothing. Over TCP the kernel sends it, over verbs the
+/// device. The network in software sends nothing by itself, and in a rendezvous the receiver fetches the data.
 bool leaves_alone(const Kind &kind) {
   const std::string_view name = kind.name;
   return name.starts_with("tcp") || name == "ucx" || name.starts_with("verbs");
@@ -82,8 +82,8 @@ TEST_CASE("network: on the steady path nothing of ours is allocated, and a slot 
     const Outcome outcome = exchange(pair, slots, 11);
     const uint64_t allocated = rondo_test::allocation_count() - before;
     CHECK(outcome == Outcome::right);
-    // This counts operator new: UCX and the libraries of verbs, which are C, have memory of their own. The network in
-    // software is a test's, and cuts payloads into pieces.
+    // This counts operator new. UCX and the libraries of verbs are written in C, so their memory does not count. The
+    // network in software belongs to the tests, and allocates because it cuts payloads into pieces.
     if (std::string_view(kind.name) != "software") CHECK(allocated == 0);
     for (const Told &told : pair.told) {
       CHECK(told.arrived == channel_count * slots);

@@ -167,8 +167,8 @@ int newest_region() {
   return newest;
 }
 
-/// Sums once in memory whose descriptor another file has taken. Where it is exported the sum must fail; where it is
-/// copied the sum is right, and the victim ends this life by an abort.
+/// Sums once in memory whose descriptor belongs to another file now. If the buffer is exported, the sum must fail. If
+/// it is copied, the sum is right, and the victim ends this run by an abort.
 rondo_status_t sum_replaced(const Options &self, rondo_comm_t comm) {
   void *memory = nullptr;
   if (rondo_mem_alloc(&memory, self.count * sizeof(int32_t)) != RONDO_OK) return RONDO_ERROR_INTERNAL;

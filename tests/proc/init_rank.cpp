@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One rank that meets others and can be made to die in the middle of it, for init_test.py:
+// One rank that joins a communicator, and that can be made to die during the initialisation, for init_test.py:
 //
 //     init_rank id FOLDER | env
 //

@@ -97,8 +97,8 @@ void check_real_launcher(const std::string &program, const std::string &options,
     std::fflush(stdout);
     return;
   }
-  // A file for each rank, since on a busy machine MPICH's mpiexec loses lines that it should pass on; timeout, so that
-  // a sick launcher fails the test.
+  // Each rank writes to its own file, because on a busy machine MPICH's mpiexec loses lines. With `timeout`, a launcher
+  // that does not end fails the test.
   const std::string text = output_of("said=$(mktemp -d); timeout 60 " + program + " " + options +
                                      " -n 2 sh -c '(echo BEGIN; env | grep -E \"^(OMPI|PMI|MPI_|PMIX)\") "
                                      ">\"$(mktemp \"$0/XXXXXX\")\"' \"$said\" >/dev/null 2>&1 </dev/null; "

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Not a test: prints what two promises cost each call. Ranks that disagree are always found out, and the flight
-// recorder has the call. The costs are the fingerprint, the record of the call with its signature, and the record of
-// its end.
+// This is no test. It prints what two promises cost each call: ranks detect that they disagree, and the flight recorder
+// has the call. The costs are the digest, the record of the call with its signature, and the record of the call's
+// end.
 #include <time.h>
 
 #include <algorithm>

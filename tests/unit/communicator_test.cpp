@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The communicator over an executor that is none of the library's: numbers, spans of calls, refusals, failures and the
-// end go by the interface of executors alone.
+// Tests the communicator with an executor that is not from the library. Numbers, spans of calls, refusals, failures and
+// the end use only the interface of executors.
 #include <functional>
 #include <thread>
 #include <vector>

@@ -281,8 +281,8 @@ TEST_CASE("simulator: load_store, one_shot of two ranks takes its closed form", 
   const double step = 0.5, alpha = 2, bytes = 4096;
   const double gamma = 1 / 8e3, store = 1 / 16e3, copy = 1 / 20e3, memory = 1 / 5e3, link = 1 / 10e3;
   SimCase what = load_store_case(2, RONDO_ALGORITHM_ONE_SHOT, 4096);
-  // The post is read from the send buffer and stored where the peer has read. What is reduced is the rank's own buffer
-  // and the peer's post, and goes into the recv buffer.
+  // The rank copies its send buffer to its post, whose lines the peer has read before. Then it reduces its own buffer
+  // and the peer's post into the recv buffer.
   const double post_us = step + bytes * (copy + memory + store);
   const double reduce_us = step + bytes * (gamma + memory + link + memory);
   CHECK(simulated_us(what) == Approx(post_us + alpha + reduce_us).epsilon(1e-6));

@@ -18,7 +18,7 @@ class GroupMessages final : public MessageBoards {
     MessageBoards *local = nullptr;     ///< of this host: ranks have their number in `local_index`, peers in the group
     std::vector<uint32_t> local_index;  ///< by rank, as in GroupParts
     std::function<void()> expect;  ///< A batch begins.
-    /// Sees to it that what a completed batch has posted leaves without another call of this rank.
+    /// Makes sure that the posted slots of a completed batch leave without another call of this rank.
     std::function<void()> settle;
     /// Asks a rank of another host, as Control::pair().
     std::function<std::optional<MessageReport>(uint32_t of, bool sends, uint64_t message, uint64_t since_ns)> ask;

@@ -89,8 +89,8 @@ bool Progress::send_posted(uint32_t index) {
   bool moved = false;
   for (;;) {  // at most all slots: a sent slot is not posted again before its credit arrives
     const SlotHeader &header = link.ends.outgoing.header(link.sent);
-    if (memory::load_sync(header.sequence) != link.sent + 1) return moved;  // P1
-    const uint64_t consumed = memory::load_sync(link.ends.incoming.simple_head());  // P4
+    if (memory::load_sync(header.sequence) != link.sent + 1) return moved;  // T1
+    const uint64_t consumed = memory::load_sync(link.ends.incoming.simple_head());  // T4
     const Message message{link.sent, header.signature, static_cast<uint32_t>(header.bytes),
                           link.ends.outgoing_payload(link.sent), consumed};
     if (!network_->put(index, message)) return moved;
@@ -102,7 +102,7 @@ bool Progress::send_posted(uint32_t index) {
 
 bool Progress::tell_consumed(uint32_t index, uint64_t untold_max) {
   Link &link = links_[index];
-  const uint64_t consumed = memory::load_sync(link.ends.incoming.simple_head());  // P4
+  const uint64_t consumed = memory::load_sync(link.ends.incoming.simple_head());  // T4
   if (consumed - link.told <= untold_max || !network_->credit(index, consumed)) return false;
   link.told = consumed;
   return true;
@@ -120,14 +120,14 @@ void Progress::take(const Event &event) {
         fields.kind = static_cast<uint32_t>(PayloadKind::address);
         fields.address = reinterpret_cast<uint64_t>(link.ends.device_slot(event.counter));
       }
-      link.publisher.post(fields, true);  // P3
+      link.publisher.post(fields, true);  // T3
       ++link.arrived;
       return;
     }
     case Event::Kind::credit:
       if (event.counter <= link.credited || event.counter > link.sent) return;
       link.credited = event.counter;
-      memory::store_sync(link.ends.outgoing.simple_head(), link.credited);  // P2
+      memory::store_sync(link.ends.outgoing.simple_head(), link.credited);  // T2
       return;
     case Event::Kind::lost:
       lost_.push_back(link.ends.peer);
@@ -137,8 +137,8 @@ void Progress::take(const Event &event) {
 
 bool Progress::flushed() const {
   const bool all_sent = std::ranges::all_of(served(), [](const Link &link) {
-    if (memory::load_sync(link.ends.outgoing.header(link.sent).sequence) == link.sent + 1) return false;  // P1
-    const uint64_t untold = memory::load_sync(link.ends.incoming.simple_head()) - link.told;              // P4
+    if (memory::load_sync(link.ends.outgoing.header(link.sent).sequence) == link.sent + 1) return false;  // T1
+    const uint64_t untold = memory::load_sync(link.ends.incoming.simple_head()) - link.told;              // T4
     return untold <= (link.sender_waits() ? 0 : consumed_untold_max);
   });
   if (!all_sent) return false;

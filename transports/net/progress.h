@@ -4,16 +4,16 @@
 //
 // Counters of a link, from first_counter() on:  credited <= sent <= posted (outgoing)
 //                                               told <= consumed <= arrived (incoming)
-// Ordering  P1 load outgoing sequence, sync   pairs with S3 in SimpleSender::post (simple.h): the payload may be read
-//           P2 store outgoing head, sync      pairs with S1 in SimpleSender::can_send: the slot may be written again
-//           P3 store incoming sequence, sync  pairs with R1 in SimpleReceiver::can_receive; by SimpleSender::post
-//           P4 load incoming head, sync       pairs with R3 in SimpleReceiver::release
-//           A payload in memory of a device: RdmaMemory::flush() lies between the network's completion and P3. The
+// Ordering  T1 load outgoing sequence, sync   pairs with S3 in SimpleSender::post (simple.h): the payload may be read
+//           T2 store outgoing head, sync      pairs with S1 in SimpleSender::can_send: the slot may be written again
+//           T3 store incoming sequence, sync  pairs with S4 in SimpleReceiver::can_receive; by SimpleSender::post
+//           T4 load incoming head, sync       pairs with S6 in SimpleReceiver::release
+//           A payload in memory of a device: RdmaMemory::flush() lies between the network's completion and T3. The
 //           reader is a kernel of that device.
 // A receiver sends credit once two or more slots are consumed, so that a small message does not cost a message of
 // credit. A message in the other direction carries the credit along. If a sender has no free slot and nothing else
-// moves, the receiver sends credit for a single slot, too. Chunks need that slot: a builder's chunk of slot_count - 1
-// slots leaves just one free.
+// moves, the receiver sends credit for a single slot, too. Otherwise schedules could deadlock: a chunk may take
+// slot_count - 1 slots, so only one slot may be missing for the next step.
 #pragma once
 
 #include <algorithm>

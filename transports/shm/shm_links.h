@@ -49,8 +49,8 @@ class ShmLinks final : public Links {
       memory::store_release(own_.running, 0);  // pairs with wait_for_readers(), too
   }
   void wait_for_readers() const override {
-    // If a peer has announced that it runs, either it sees the failure, or this rank sees that it runs. Other processes
-    // read through their own mappings, so they need no wait.
+    // Either a peer sees the failure before it runs, or this rank sees that the peer runs (docs/memory-ordering.md).
+    // Other processes read through their own mappings, so this need not wait for them.
     const uint64_t deadline_ns = now_ns() + reader_patience_ns;
     for (uint32_t peer = 0; peer < segment_->shape().rank_count; ++peer) {
       if (peer == rank_ || !by_address(readable_kinds_[peer])) continue;

@@ -246,7 +246,7 @@ bool TcpNetwork::begin_frame(Socket &socket, net::EventList &events) {
     return frame.bytes == 0;
   }
   const ConnectionView &incoming = link.ends.incoming;
-  // This pairs with R3 in SimpleReceiver::release: the slot's old content was read.
+  // This pairs with S6 in SimpleReceiver::release: the slot's old content was read.
   const uint64_t free_from = memory::load_sync(incoming.simple_head()) + incoming.geometry.slot_count;
   if (frame.kind != static_cast<uint16_t>(FrameKind::slot) || frame.counter != stream.begun ||
       frame.counter >= free_from || frame.bytes > incoming.geometry.slot_bytes)

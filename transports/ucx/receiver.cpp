@@ -97,7 +97,7 @@ ucs_status_t Receiver::take(Peer &peer, const Incoming &incoming) {
 const char *Receiver::check_slot(const Link &link, const Header &header) {
   const ConnectionView &incoming = link.ends.incoming;
   if (header.bytes > incoming.geometry.slot_bytes) return "it is longer than a slot";
-  // This pairs with R3 in SimpleReceiver::release: the slot's old content was read.
+  // This pairs with S6 in SimpleReceiver::release: the slot's old content was read.
   const uint64_t free_from = memory::load_sync(incoming.simple_head()) + incoming.geometry.slot_count;
   const bool is_free = header.counter >= link.arrived && header.counter < free_from &&
                        link.arrivals[header.counter % link.arrivals.size()].state == Arrival::State::none;

@@ -274,7 +274,7 @@ const char *VerbsNetwork::take_slot(Peer &peer, Link &link, PathLink &ends, cons
   const Cell &cell = ends.landed[incoming.slot(ends.next)];
   Frame frame;  // a copy: the peer could change the cell while it is read
   std::memcpy(&frame, &cell.frame, sizeof frame);
-  // This pairs with R3 in SimpleReceiver::release: the slot's old content was read.
+  // This pairs with S6 in SimpleReceiver::release: the slot's old content was read.
   const uint64_t free_from = memory::load_sync(incoming.simple_head()) + incoming.geometry.slot_count;
   if (frame.counter != ends.next || frame.counter >= free_from) return "its slot is not free";
   if (frame.bytes > incoming.geometry.slot_bytes) return "it is longer than a slot";

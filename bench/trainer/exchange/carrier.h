@@ -39,7 +39,7 @@ class Carrier {
   [[nodiscard]] virtual size_t memory_bytes() const = 0;
   /// Returns how many bytes one rank passes to collectives in a step.
   [[nodiscard]] virtual size_t wire_bytes() const = 0;
-  /// Returns the least number of bytes that one rank must receive for that, with any algorithm.
+  /// Returns the least number of bytes that one rank must receive in these collectives, with any algorithm.
   [[nodiscard]] virtual size_t received_bytes() const = 0;
 
   /// Enqueues the only or first collective of the bucket. This rank's gradients of the bucket must be complete.
@@ -51,7 +51,7 @@ class Carrier {
   /// Writes the sums to where the gradients were, after all collectives of the bucket are complete.
   virtual void receive(size_t bucket) = 0;
 
-  /// Sets a factor for gradients before they are narrowed, by which sums are divided after. Some carriers ignore it.
+  /// Sets the factor that multiplies gradients before they are narrowed, and divides the sums. Some carriers ignore it.
   virtual void set_scale(float) {}
 
   /// Returns the arrays of this rank on which later steps depend, and which a resumed run needs.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// This carrier is for gradients in a form that no collective can add up. All ranks get the gradients of every rank.
-// They add them up in the order of ranks, so all get the same bits. Each rank adds what its form left out to its next
+// This carrier is for gradients in a form that no collective can add up. Each rank gets the gradients of all ranks, and
+// adds them up in the order of ranks, so all get the same bits. Each rank adds what the form left out to its next
 // gradients (error feedback). So nothing is lost, but some of it is late.
 #include "bench/trainer/exchange/carrier.h"
 #include "bench/trainer/exchange/packing.h"

@@ -3,11 +3,11 @@
 // from one clock, that of now_ns(). So the communication during which computation waited is at most the whole
 // communication.
 //
-// If a rank comes late to its collectives, the others wait for it already. So the late rank measures little more than
-// communication, while the other ranks also measure their wait. The communication of a step is therefore the shortest
-// time in flight on any rank; the rest of a rank's time is skew. Whole steps are compared, and not single collectives,
-// because a late rank may miss a transfer whose data is on its host already. Only durations are compared, so the clocks
-// of hosts need not agree.
+// The rank that enters a collective last waits for no other rank. So it measures little more than communication, while
+// the other ranks also measure their wait. The communication of a step is therefore the shortest time in flight on any
+// rank; the rest of a rank's time is skew. The times of whole steps are compared, and not of single collectives. In a
+// single collective, a late rank may miss a transfer whose data is on its host already. Only durations are compared, so
+// the clocks of hosts need not agree.
 #pragma once
 
 #include <vector>

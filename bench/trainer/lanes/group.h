@@ -40,8 +40,8 @@ class Group {
   [[nodiscard]] Outcome join(const rondo_config_t &config);
   /// Takes ownership of a communicator that was made elsewhere.
   [[nodiscard]] Outcome take(rondo_comm_t comm);
-  /// Makes communicators of those ranks of `all` that give the same color; every rank of `all` calls this at once. With
-  /// RONDO_NO_COLOR, a rank gets none. @param config  null: that of `all`.
+  /// Makes a communicator of the ranks of `all` that give the same color. Every rank of `all` calls this at once. With
+  /// RONDO_NO_COLOR, a rank gets no communicator. If `config` is null, the configuration of `all` is used.
   [[nodiscard]] Outcome join_part(Group &all, int color, const rondo_config_t *config = nullptr);
 
   [[nodiscard]] rondo_comm_t comm() const { return comm_; }
@@ -112,7 +112,7 @@ class Ranks {
   [[nodiscard]] Place slice() const;  ///< of layers or of their experts
   [[nodiscard]] Place stage() const;
 
-  /// Returns how much memory all communicators use. Of memory that a host's ranks share, it counts one rank's part.
+  /// Returns how much memory all communicators use. If the ranks of a host share memory, it counts one rank's part.
   [[nodiscard]] size_t memory_bytes();
 
   [[nodiscard]] Outcome finish();

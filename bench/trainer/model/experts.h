@@ -3,8 +3,8 @@
 // multiplies its output by the probability with which it chose.
 //
 // Ranks divide the experts. They first exchange how many tokens they send, so no expert has a fixed capacity and no
-// token is left out. Tokens travel to the rank of their expert, and results travel back. The backward pass makes both
-// ways again: gradients of results there, gradients of tokens back. So every rank computes what one rank would.
+// token is left out. Tokens travel to the rank of their expert, and results travel back. In the backward pass, their
+// gradients travel in the same way. So a single rank would compute the same results.
 #pragma once
 
 #include <cstdint>
@@ -27,7 +27,7 @@ struct ExpertRoads {
       exchange_floats;
 };
 
-/// The parameters of a layer's experts, or their gradients. All but the router's are of this rank's experts, one after
+/// The parameters of a layer's router and experts, or their gradients. Only this rank's experts are here, one after
 /// another.
 template <class Float>
 struct ExpertFloats {
@@ -77,7 +77,7 @@ class Experts {
   void exchange_counts(Kept &kept);
   /// Moves rows to the ranks of their experts, or back.
   void move(const Kept &kept, const float *from, float *to, bool back);
-  /// Calls visit(own expert, first row, rows) for the rows that came of each rank for each own expert.
+  /// Calls visit(own expert, first row, rows) for the rows that each rank has sent to each expert of this rank.
   template <class Visit>
   void each_part(const Kept &kept, const Visit &visit) const;
   void expert_backward(Kept &kept, const ExpertFloats<const float> &parameters, const ExpertFloats<float> &gradients);

@@ -27,8 +27,8 @@ class Model {
   using Ready = std::function<void(size_t index)>;
 
   /// @param batch      samples of one pass.
-  /// @param recompute  of each layer's activations keep the input alone, and compute the others again in the backward
-  ///                   pass: the same bits, with the memory of one layer, for a third more computation.
+  /// @param recompute  keeps only the input of each layer, and computes the other activations again in the backward
+  ///                   pass. The results have the same bits. It saves memory for a third more computation.
   /// @param joint      one slice: the whole model, and nothing is added up.
   /// @param stage      of a pipeline. One of one is the whole model.
   /// @param slots      forward passes that may wait for their backward passes. Each has a slot of activations.
@@ -52,12 +52,12 @@ class Model {
   [[nodiscard]] float *flow() const { return flow_; }
 
   /// Computes the loss of every token of `inputs` and `targets`, which are batch * context bytes of the host. They stay
-  /// as they are until the backward pass of the slot. Stages but the first begin with input(slot). @return rows()
-  /// losses in the backend's memory, valid until the next call. Stages but the last return null, and leave output().
+  /// as they are until the backward pass of the slot. Later stages begin with input(slot). @return rows() losses in the
+  /// backend's memory, valid until the next call. Earlier stages than the last return null, and write output().
   const float *forward(const float *parameters, const uint8_t *inputs, const uint8_t *targets, size_t slot = 0);
 
-  /// Writes the gradients of loss_scale * (the sum of the slot's losses), tensor after tensor. Stages but the last
-  /// begin with flow(), and it holds the gradient of input(slot) on return.
+  /// Writes the gradients of loss_scale * (the sum of the slot's losses), tensor after tensor. All stages except the
+  /// last begin with flow(). On return, flow() holds the gradient of input(slot).
   void backward(const float *parameters, float loss_scale, float *gradients, const Ready &ready, size_t slot = 0);
 
  private:

@@ -4,8 +4,8 @@
 // changed the parameters since it read them. If a worker is too many steps ahead of the slowest, it waits (bounded
 // staleness).
 //
-// The server and each worker have a communicator of their own, in which they send each other messages. So no rank waits
-// for a worker that is not concerned.
+// The server has a separate communicator with each worker, in which the two send each other messages. So a worker waits
+// for no other worker.
 #pragma once
 
 #include "bench/trainer/figures/records.h"

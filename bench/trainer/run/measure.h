@@ -17,8 +17,8 @@ namespace rondo::train {
 /// Returns how many steps a round makes.
 [[nodiscard]] uint64_t steps_of_round(const Options &options);
 
-/// Measures options.measure_rounds rounds. If ranks take no sums in a step, it measures only one rank alone. If ranks
-/// share a model, it measures everything except that. With --no-overlap, it measures everything except steps with
+/// Measures options.measure_rounds rounds. In modes other than `sync`, it measures only one rank alone. If ranks share
+/// a model, it measures everything except one rank alone. With --no-overlap, it measures everything except steps with
 /// overlap.
 [[nodiscard]] Outcome measure_rounds(Trainer &trainer, const Options &options, Ranks &ranks,
                                      std::vector<Round> &rounds);

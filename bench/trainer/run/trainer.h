@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// One rank of data-parallel training. Every rank has all parameters, computes gradients on its own samples, adds them
-// to the others', and makes the same update. Ranks that share a model (--tensor-parallel) have a slice of each layer
-// instead. They use the same samples and add up their parts of activations. Ranks that have the same slice then train
-// data-parallel. In a pipeline (--pipeline-parallel) they have some of the layers each instead. With --zero 1 each rank
-// updates its share and gets the others' shares.
+// This class is one rank of data-parallel training. Every rank has all parameters, and computes gradients on its own
+// samples. The ranks add up their gradients, and all make the same update. Ranks that share a model (--tensor-parallel)
+// have a slice of each layer instead, use the same samples, and add up their parts of activations. Ranks that have the
+// same slice then train data-parallel. In a pipeline (--pipeline-parallel), each rank has some of the layers. With
+// --zero 1 each rank updates its share of the parameters and gets the shares of the others.
 #pragma once
 
 #include <memory>

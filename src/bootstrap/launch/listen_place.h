@@ -14,10 +14,10 @@ struct ListenPlace {
 
 /// Chooses from `master_is`, the addresses of `master` as this host resolves it (pure). `own` are the addresses of this
 /// host. An address of `master` in one of this host's networks is preferred. Rank 0 listens on all addresses in two
-/// cases. The name of `master` may mean loopback here, but another address on other hosts. Or it may have several
-/// addresses of this host, some of which another host may not reach. A loopback address that is written as such stays
-/// loopback. `chosen` is the address of RONDO_INTERFACE, or empty. It is used if `master` is no address of this host.
-/// If it is empty then, the result is RONDO_ERROR_INVALID_ARGUMENT.
+/// cases. If the name of `master` means loopback here, it may mean another address on other hosts. If it has several
+/// addresses of this host, another host may not reach all of them. A loopback address that is written as such stays
+/// loopback. If `master` is no address of this host, rank 0 listens on `chosen`, the address of RONDO_INTERFACE. If
+/// `chosen` is empty then, the result is RONDO_ERROR_INVALID_ARGUMENT.
 [[nodiscard]] Result<ListenPlace> pick_listen_place(const Endpoint &master, const std::vector<SocketAddress> &master_is,
                                                     const std::vector<HostAddress> &own, const std::string &chosen);
 

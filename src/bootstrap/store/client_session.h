@@ -7,8 +7,8 @@
 // Request   begin --reply--> answered
 //           begin --deadline / cancel sent--> the server answers at once, with what it knows about the missing ranks
 //                 --2 s later still no reply--> failed
-//           There is one request at a time. If it has no deadline, it gets that of the first call that waits for its
-//           end.
+//           There is one request at a time. A request without a deadline gets the deadline of the first call that waits
+//           for its end.
 // Notice    The group has failed. The session stores that; the server then answers each request with the failure.
 #pragma once
 

@@ -52,8 +52,8 @@ class StoreGroups {
   /// Sets the time. A rival is remembered for rival_memory_ns. Ranks that enter later belong to the next program of
   /// this job.
   void at(uint64_t now_ns) { now_ns_ = now_ns; }
-  /// Returns the error for groups that were complete when a rival arrived, since the last call. Ranks of both jobs may
-  /// be in them.
+  /// Returns the error for groups that were complete when a rival arrived, if one has arrived since the last call. Such
+  /// groups may contain ranks of both jobs.
   [[nodiscard]] std::optional<Error> take_mixed_up() { return std::exchange(mixed_up_, std::nullopt); }
 
   /// Returns the failure of the client's group. Returns null if there is no failure, or the client is in no group.

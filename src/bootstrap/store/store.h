@@ -123,7 +123,7 @@ class StoreWatch {
     return {};
   }
 
-  /// Returns why rank `owner` did not pass on what `error` is about. The store may know more than `error`.
+  /// Returns why something did not arrive from rank `owner`: the store's reason if it has one, otherwise `error`.
   [[nodiscard]] Error about_owner(Error error, uint32_t owner) {
     if (error.status != RONDO_ERROR_REMOTE && error.status != RONDO_ERROR_TIMEOUT) return error;
     auto known = error.status == RONDO_ERROR_REMOTE ? hear_why() : store_.check();

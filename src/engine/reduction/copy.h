@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// This is the case of reduction.h without arithmetic: one operand, no division. All types and processors share it.
+// A reduction of one operand without a division is a copy. All types and processors share this code.
 #pragma once
 
 #include <cstring>

@@ -25,7 +25,7 @@ struct ReductionArgs {
   uint32_t divisor = 0;         ///< the number of ranks in the last step of an avg, otherwise 0
   MeanShifts mean_shifts = 0;   ///< of the inputs of an avg of floats; all of `more` have the last byte
   bool past_caches = false;     ///< a hint, for one large output: as stream_copy() writes
-  /// Operands after the inputs, of a reduction that holds one of every rank; empty in a step. They begin at `more_at`.
+  /// Operands after the inputs, in a reduction of one operand of each rank. Empty in a step. Each begins at `more_at`.
   std::span<const std::byte *const> more;
   size_t more_at = 0;  ///< bytes
 
@@ -35,7 +35,7 @@ struct ReductionArgs {
 
 /// Computes outputs[*][i] = round((inputs[0][i] op inputs[1][i]) op inputs[2][i] ...), from the left, with `more` after
 /// the inputs. Floats of 8 and 16 bits are reduced and divided in fp32 and rounded once, to nearest even. Other types
-/// compute in themselves. avg divides integers by the divisor, and scales floats as src/proto/mean.h says.
+/// are computed as they are. avg divides integers by the divisor, and scales floats as src/proto/mean.h says.
 using ReductionFunction = void (*)(const ReductionArgs &);
 
 /// Returns the fastest function that this processor runs, or null for an unknown type or operation. All functions give

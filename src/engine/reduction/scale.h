@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A premul sum on host memory: each operand is scaled before its plan adds it (src/plan/premul.h). A product is that of
-// RONDO_PROD, bit for bit, because the same functions compute it.
+// On host memory, this class scales each operand of a premul sum before the plan adds it (src/plan/premul.h). The
+// products have the same bits as with RONDO_PROD, because the same functions compute them.
 #pragma once
 
 #include <cstddef>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// This copy bypasses the caches, for results larger than they are. A line that is written whole need not be read first.
+// This copy bypasses the caches, for results that exceed them. A line that is written whole need not be read first.
 #pragma once
 
 #include <cstddef>

@@ -108,7 +108,7 @@ struct Bfloat16Codec {
 
 #if HWY_TARGET == HWY_AVX3
 /// Rounds by the processor's own conversion (AVX512_BF16). That flushes subnormals and keeps the payloads of NaN, so
-/// vectors with such elements, which are rare, use the integer code. It is assembler, because the target lacks it.
+/// vectors with such elements, which are rare, use the integer code. It is assembler, as Highway's target lacks it.
 struct Bfloat16ConvertingCodec : Bfloat16Codec {
   static HWY_INLINE HalfVector pack(const Accumulator &value) {
     constexpr int subnormal_or_nan = 0x20 | 0x80 | 0x01;
@@ -146,8 +146,8 @@ struct Float16Codec {
   static HWY_INLINE Accumulator saturate(Accumulator value) { return value; }
 };
 
-/// The common code of both float8 formats. To float32, it goes through float16, whose bits differ by a cut or a shift.
-/// From float32, it rounds by integer code.
+/// The common code of both float8 formats. It converts to float32 through float16, whose bits differ from float8 by a
+/// cut or a shift. From float32, it rounds by integer code.
 template <class Format>
 struct Float8Codec {
   using Scalar = float;

@@ -30,8 +30,8 @@ struct VerifyArgs {
   uint32_t slot_count = 2;              ///< slots of each link
   uint64_t slot_elements = 1;           ///< a range moves ceil(count / slot_elements) slots
   std::vector<bool> in_place;           ///< indexed by rank; empty if no rank is in place
-  /// Returns, by rank, whether its peers read payloads in its own buffers when they consume the slot
-  /// (Algorithm::reference_safe). Empty if no rank's do. A proof for some ranks holds for fewer ranks, too.
+  /// For each rank, whether its peers read payloads in its buffers when they consume the slot
+  /// (Algorithm::reference_safe). Empty means false for all ranks. A proof also holds if it is false for more ranks.
   std::vector<bool> by_reference;
 };
 
