@@ -38,8 +38,8 @@ struct SegmentShape {
   uint32_t channel_count = 1;
   ConnectionGeometry geometry;
   device::LoadStoreGeometry load_store;
-  /// The way in which ranks share buffers. If they do, load_store uses the mode `shared`, except for one_shots
-  /// (cuda/kernels/load_store_place.h).
+  /// `device`: ranks do not share buffers. Otherwise they do, and load_store uses the mode `shared`, except for
+  /// one_shots (cuda/kernels/load_store_place.h).
   BufferPlace buffers = BufferPlace::device;
   uint32_t message_channels = 0;  ///< 0: ranks exchange no messages
   ConnectionGeometry message_geometry;

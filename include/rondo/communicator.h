@@ -63,9 +63,9 @@ typedef struct rondo_registration *rondo_registration_t;
 /** @addtogroup rondo_config
  * @{ */
 /** The configuration of a communicator. Initialise the struct by RONDO_CONFIG_INIT or rondo_config_default(), then
- *  change fields as needed. Rondo does not use the struct after the call. Later versions only append fields, and `size`
- *  says which fields the caller knows. An environment variable, named beside the field, replaces the default value of
- *  that field (docs/environment.md). */
+ *  change fields as needed. Rondo does not use the struct after the function that takes it has returned. Later versions
+ *  only append fields, and `size` says which fields the caller knows. An environment variable, named beside the field,
+ *  replaces the default value of that field (docs/environment.md). */
 typedef struct rondo_config {
   size_t size;                   /**< size of this struct in bytes, as the caller knows it */
   int32_t device;                /**< RONDO_DEVICE_HOST, or a CUDA device ordinal */

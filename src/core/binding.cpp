@@ -18,8 +18,8 @@ constexpr uint64_t room_look_ns = 50'000;
 /// The largest block, in bytes, that goes by the protocol ll if all blocks have the same size.
 constexpr uint64_t ll_block_bytes_max = 1024;
 
-/// Returns the blocks of the logical vector, by rank. They are even blocks of `count`, or blocks with the given counts
-/// and displacements. An empty block begins at 0, whatever its displacement is.
+/// Returns each rank's block of the collective's logical vector (src/plan/partition.h). Each has `count` elements,
+/// unless the call gives counts. Without displacements, blocks follow one another. An empty block begins at 0.
 std::vector<Range> blocks_of(const Call &call, uint32_t rank_count) {
   const auto collective = static_cast<rondo_collective_t>(call.signature.collective);
   if (!uses_blocks(collective)) return {};
@@ -139,8 +139,8 @@ Result<std::unique_ptr<BoundPlan>> Communicator::bind(const Call &call) {
 }
 
 /// Evicts unused plans until the executor has room for this one. If calls use all plans, it waits a moment for a call
-/// to end. If no room is found, prepare() fails later. After a failure it evicts nothing, since operations may still
-/// run.
+/// to end. If it finds no room, it returns, and prepare() fails then. If the communicator has failed, it evicts
+/// nothing, since operations may still run.
 void Communicator::make_room(const Plan &plan) {
   const uint64_t deadline_ns = now_ns() + room_patience_ns;
   while (!executor_->has_room(plan) && !ranks_.failed()) {

@@ -151,7 +151,8 @@ class DeviceExecutor : public Executor {
  private:
   [[nodiscard]] Result<void> enqueue_one(const WorkItem &work, void *stream);
   [[nodiscard]] Result<void> launch_plan(const Plan &plan, const DeviceCall &call, void *stream);
-  /// Returns the blocks of a plan that exchanges blocks. Returns null for other plans, or if there is no memory.
+  /// Returns the transfers of the data blocks of `work`, if its plan has no schedules, such as all_to_all. Returns null
+  /// for other plans, or if there is no memory.
   [[nodiscard]] std::shared_ptr<const DeviceBatch> blocks_of(const WorkItem &work) const;
   /// Calls launches() while no quiet moment can begin. `number` is the number of the collective, or 0.
   template <class Launch>

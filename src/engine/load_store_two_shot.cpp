@@ -71,7 +71,8 @@ RunOutcome LoadStoreCall::finish_gathering() const {
   return wait_for_gathered(end_.chunks_);
 }
 
-/// Does step C: copies what other ranks will reduce of this chunk. If the buffer is exported, nothing is copied.
+/// Does step C: copies the parts of this chunk that other ranks reduce, from `send` to this rank's contribution. If
+/// `send` is exported, it copies nothing.
 void LoadStoreCall::contribute(uint64_t chunk) const {
   if (!exports_send_) {
     const Range all = chunks_.range(chunk), own = chunks_.part(chunk, end_.rank_);

@@ -36,8 +36,8 @@ std::set<rondo_algorithm_t> possible_algorithms(const EdgeRequest &request, rond
   input.rank_count = rank_count;
   input.oversubscribed = request.oversubscribed;
   input.host_count = static_cast<uint32_t>(nodes.size());
-  // The size of slots does not affect the algorithm. It matters whether a protocol has slots. ll has no slots between
-  // hosts, and on a host only with some executors. A table's row is not used if its protocol has no slots.
+  // The choice depends on whether ll has slots, and not on their size. Between hosts it has none. Within a host, only
+  // some executors give it slots. A table's row is not used if its protocol has no slots.
   input.slot_bytes = 1024;
   input.table = request.table;
   if (collective != RONDO_BARRIER) input.overrides = request.overrides;

@@ -47,9 +47,9 @@ struct PeerSocket {
 };
 
 struct NetworkKind {
-  /// Makes the network. Every rank of the communicator calls it. The network numbers `links` in their order, and their
-  /// memory outlives the network. If the kind needs sockets, `sockets` has Config::sockets of them on each rail with
-  /// each linked rank.
+  /// Makes the network. Every rank of the communicator calls it. The network numbers `links` in their order. The memory
+  /// of the links outlives the network. If the kind needs sockets, `sockets` has Config::sockets connections for each
+  /// linked rank and each rail (network interface).
   using Make = Result<std::unique_ptr<Network>> (*)(const std::vector<NearLink> &links, const JoinRequest &request,
                                                     std::vector<PeerSocket> sockets, Store &store);
   NetworkChoice choice;

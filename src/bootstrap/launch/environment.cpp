@@ -220,8 +220,9 @@ bool in_slurm_step(const Variables &variables) {
   return !step.ok() || step.value() < slurm_step_max;  // an invalid number is reported later
 }
 
-/// Says whether the step's tasks are this job's ranks. srun --mpi=pmi2 describes its step in MPICH's variables, too. So
-/// does an MPICH launcher within an allocation, but there the tasks of the step are its proxies, not its ranks.
+/// Says whether the step's tasks are this job's ranks. srun --mpi=pmi2 sets MPICH's variables, with the job and the
+/// step in PMI_JOBID. An MPICH launcher within an allocation sets them as well, but the step's tasks are then its
+/// proxies.
 bool is_ranks_own_slurm_step(const Variables &variables) {
   return in_slurm_step(variables) &&
          variables.text("PMI_JOBID") == variables.text("SLURM_JOB_ID") + "." + variables.text("SLURM_STEP_ID");
