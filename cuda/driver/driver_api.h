@@ -63,7 +63,6 @@ struct FunctionObject;
 struct GraphObject;
 struct GraphExecObject;
 struct GraphNodeObject;
-struct GraphEdgeData;  ///< never read
 using CuContext = ContextObject *;
 using CuStream = StreamObject *;  ///< null: the legacy default stream
 using CuEvent = EventObject *;

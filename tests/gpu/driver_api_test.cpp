@@ -6,6 +6,10 @@
 
 #include "cuda/driver/driver.h"
 
+// Newer headers declare only a newer version of this function. Drivers have both.
+extern "C" CUresult CUDAAPI cuStreamGetCaptureInfo_v2(CUstream stream, CUstreamCaptureStatus *status, cuuint64_t *id,
+                                                      CUgraph *graph, const CUgraphNode **after, size_t *after_count);
+
 namespace rondo::cuda {
 namespace {
 

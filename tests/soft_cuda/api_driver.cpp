@@ -149,7 +149,7 @@ CuStatus cuGetProcAddress_v2(const char *symbol, void **function, int version, u
   std::string why;
   const bool denied = read_settings(settings, why) && settings.missing == symbol;
   for (const EntryAddress &entry : entries) {
-    if (denied || std::strcmp(entry.name, symbol) != 0) continue;
+    if (denied || entry.version > settings.version || std::strcmp(entry.name, symbol) != 0) continue;
     found = version >= entry.version ? ProcAddressResult::success : ProcAddressResult::version_not_sufficient;
     if (found == ProcAddressResult::success) *function = entry.address;
   }
@@ -226,6 +226,11 @@ __attribute__((visibility("default"))) uint64_t soft_cuda_flush_count() {
   State &driver = state();
   const std::lock_guard lock(driver.mutex);
   return driver.flush_count;
+}
+
+__attribute__((visibility("default"))) uint64_t soft_cuda_call_count(uint64_t *queries) {
+  *queries = this_thread().query_count;
+  return this_thread().call_count;
 }
 
 __attribute__((visibility("default"))) uint64_t soft_cuda_captured_count() {
