@@ -106,8 +106,8 @@ CuStatus initialise(State &driver) {
     device.ordinal = static_cast<int>(ordinal);
     device.number = settings.visible[ordinal];
     device.uuid = uuid_of(device.number);
-    device.blocks = std::make_unique<Places>(settings.resident_blocks);
-    device.kernels = std::make_unique<Places>(settings.serial ? 1 : UINT32_MAX);
+    device.blocks = std::make_unique<Places>(settings.resident_blocks, settings.blocks_per_multiprocessor);
+    if (settings.serial) device.kernels = std::make_unique<Places>(1);
   }
   driver.initialised = true;
   return CuStatus::success;
