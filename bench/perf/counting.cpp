@@ -22,13 +22,13 @@ Outcome by_first(const Session &session, const Do &act) {
 
 Outcome count_call(Session &session, const Case &what, const Shape &shape, Workspace &workspace,
                    std::vector<Accesses> &counts) {
-  double call_ns = 0;
+  CallTime time;
   DeviceCalls call(session, what, shape, workspace.pointers(), 1);
   if (auto failure = call.prepare()) return failure;
   if (auto failure = session.group.barrier()) return failure;  // so that nothing else runs and is counted
   if (auto failure = by_first(session, [&] { return session.device->begin_count(); })) return failure;
   if (auto failure = session.group.barrier()) return failure;
-  if (auto failure = call.run(call_ns)) return failure;
+  if (auto failure = call.run(time)) return failure;
   if (auto failure = session.group.barrier()) return failure;
   if (auto failure = by_first(session, [&] { return session.device->end_count(counts); })) return failure;
   return session.group.barrier();

@@ -95,12 +95,15 @@ Outcome DeviceCalls::enqueue_all() {
 }
 
 /// Enqueues the calls between their marks. With --together, they follow the word.
-Outcome DeviceCalls::enqueue_run() {
+/// @param host_ns  receives the time in which this thread has enqueued one call
+Outcome DeviceCalls::enqueue_run(double &host_ns) {
   Device &device = *session_.device;
   if (session_.start != nullptr)
     if (auto failure = device.await_start(session_.start, ++session_.start_count)) return failure;
   if (auto failure = device.mark_begin()) return failure;
+  const uint64_t begin_ns = clock_ns();
   if (auto failure = enqueue_all()) return failure;
+  host_ns = static_cast<double>(clock_ns() - begin_ns) / call_count_;
   return device.mark_end();
 }
 
@@ -117,14 +120,14 @@ Outcome DeviceCalls::start_together(Outcome enqueued) {
   return enqueued;
 }
 
-Outcome DeviceCalls::run(double &call_ns) {
+Outcome DeviceCalls::run(CallTime &time) {
   Device &device = *session_.device;
-  auto enqueued = enqueue_run();
+  auto enqueued = enqueue_run(time.host_ns);
   if (session_.start != nullptr) enqueued = start_together(std::move(enqueued));
   if (enqueued) return enqueued;
   if (auto failure = wait()) return failure;
-  if (auto failure = device.elapsed_ns(call_ns)) return failure;
-  call_ns /= call_count_;
+  if (auto failure = device.elapsed_ns(time.call_ns)) return failure;
+  time.call_ns /= call_count_;
   return std::nullopt;
 }
 

@@ -16,8 +16,7 @@ class DeviceCalls {
   /// Prepares the calls. With --graph it captures them, and spoils their buffers. Every rank calls it.
   [[nodiscard]] Outcome prepare();
   /// Enqueues the calls and waits.
-  /// @param call_ns  receives the time on the stream for one call
-  [[nodiscard]] Outcome run(double &call_ns);
+  [[nodiscard]] Outcome run(CallTime &time);
 
   /// Enqueues the calls, or their graph. Call it after prepare().
   [[nodiscard]] Outcome enqueue_all();
@@ -28,7 +27,7 @@ class DeviceCalls {
   [[nodiscard]] Outcome enqueue(uint32_t call_count);
   [[nodiscard]] Outcome capture();
   [[nodiscard]] Outcome capture_with_all();
-  [[nodiscard]] Outcome enqueue_run();
+  [[nodiscard]] Outcome enqueue_run(double &host_ns);
   [[nodiscard]] Outcome start_together(Outcome enqueued);
   [[nodiscard]] Outcome wait_for_other();
 

@@ -36,6 +36,7 @@ struct Times {
   double median_us = 0, min_us = 0, max_us = 0;
   std::optional<uint64_t> wrong;           ///< over all ranks and checked runs; empty if nothing was checked
   std::optional<double> floor_us = {};     ///< on a device; see floor.h
+  std::optional<double> host_us = {};      ///< until a call returns, the median; on a device without a graph
   std::optional<BesideTimes> beside = {};  ///< for --beside-product
 };
 

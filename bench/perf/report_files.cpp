@@ -31,6 +31,7 @@ Json times_object(const Case &what, const Row &row, const std::optional<Times> &
               {"busbw_GBps", rate.bus_GBps},
               {"wrong", times->wrong ? Json(*times->wrong) : Json(nullptr)}};
   if (times->floor_us) object["floor_us"] = *times->floor_us;
+  if (times->host_us) object["host_us"] = *times->host_us;
   if (times->beside) object["beside"] = beside_object(*times->beside);
   return object;
 }
@@ -215,7 +216,7 @@ std::string to_csv(std::span<const Series> all) {
   for (const char *placement : {"out_of_place", "in_place"})
     for (const char *column : {"time_us_median", "time_us_min", "time_us_max", "algbw_GBps", "busbw_GBps", "wrong"})
       out << ',' << placement << '_' << column;
-  out << ",out_of_place_floor_us,in_place_floor_us";
+  out << ",out_of_place_floor_us,in_place_floor_us,out_of_place_host_us,in_place_host_us";
   out << '\n';
   for (const Series &series : all) {
     const Case &what = series.what;
@@ -226,10 +227,11 @@ std::string to_csv(std::span<const Series> all) {
           << row.channels;
       add_times(out, what, row, row.out_of_place);
       add_times(out, what, row, row.in_place);
-      for (const auto *times : {&row.out_of_place, &row.in_place}) {
-        out << ',';
-        if (*times && (*times)->floor_us) out << *(*times)->floor_us;
-      }
+      for (const auto figure : {&Times::floor_us, &Times::host_us})
+        for (const auto *times : {&row.out_of_place, &row.in_place}) {
+          out << ',';
+          if (*times && (**times).*figure) out << *((**times).*figure);
+        }
       out << '\n';
     }
   }

@@ -30,14 +30,13 @@ struct Target {
 };
 
 /// Makes this rank's calls, and returns when they are complete.
-/// @param call_ns  receives the time of one call
-Outcome time_calls(const Target &target, uint32_t calls, double &call_ns) {
+Outcome time_calls(const Target &target, uint32_t calls, CallTime &time) {
   Session &session = target.session;
   const Pointers at = target.workspace.pointers();
-  if (session.device != nullptr) return DeviceCalls(session, target.what, target.shape, at, calls).run(call_ns);
+  if (session.device != nullptr) return DeviceCalls(session, target.what, target.shape, at, calls).run(time);
   const uint64_t begin_ns = clock_ns();
   if (auto failure = call(session, target.what, target.shape, at, calls)) return failure;
-  call_ns = static_cast<double>(clock_ns() - begin_ns) / calls;
+  time.call_ns = static_cast<double>(clock_ns() - begin_ns) / calls;
   return std::nullopt;
 }
 
@@ -49,8 +48,7 @@ Outcome prepare_calls(const Target &target, uint32_t calls) {
 }
 
 /// Makes a run without checking it.
-/// @param call_ns  receives this rank's time of one call
-Outcome run_once(const Target &target, double &call_ns) {
+Outcome run_once(const Target &target, CallTime &time) {
   Session &session = target.session;
   const uint32_t calls = session.options.aggregate_count;
   ++session.run_count;
@@ -59,7 +57,7 @@ Outcome run_once(const Target &target, double &call_ns) {
   // During this pause, a limiter of the network recovers from the run before.
   if (session.options.pause_ms != 0) std::this_thread::sleep_for(std::chrono::milliseconds(session.options.pause_ms));
   if (auto failure = session.group.barrier()) return failure;
-  return time_calls(target, calls, call_ns);
+  return time_calls(target, calls, time);
 }
 
 /// @param run_ns  receives the whole time of the last run on the slowest rank, with inputs and barrier
@@ -68,9 +66,9 @@ Outcome warm_up(const Target &target, std::optional<double> &run_ns) {
   const uint32_t runs = session.options.warmup_count.value_or(default_warmups(target.shape.bytes));
   double last_ns = 0;
   for (uint32_t run = 0; run < runs; ++run) {
-    double call_ns = 0;
+    CallTime time;
     const uint64_t begin_ns = clock_ns();
-    if (auto failure = run_once(target, call_ns)) return failure;
+    if (auto failure = run_once(target, time)) return failure;
     last_ns = static_cast<double>(clock_ns() - begin_ns);
   }
   if (runs == 0) return std::nullopt;
@@ -90,8 +88,8 @@ Outcome check(const Target &target, Placement placement, std::optional<uint64_t>
   for (uint32_t run = 0; run < session.options.check_count; ++run) {
     if (auto failure = target.workspace.prepare(++session.run_count)) return failure;
     if (auto failure = session.group.barrier()) return failure;
-    double call_ns = 0;
-    if (auto failure = time_calls(target, calls, call_ns)) return failure;
+    CallTime time;
+    if (auto failure = time_calls(target, calls, time)) return failure;
     if (auto failure = target.workspace.count_wrong(count)) return failure;
   }
   const uint64_t own = count;
@@ -117,11 +115,19 @@ Outcome measure(Session &session, const Case &what, const Shape &shape, Placemen
   std::optional<double> run_ns;
   if (auto failure = warm_up(target, run_ns)) return failure;
   const uint32_t runs = session.options.iteration_count.value_or(default_iterations(run_ns));
-  std::vector<double> call_times_ns(runs);
-  for (double &call_ns : call_times_ns)
-    if (auto failure = run_once(target, call_ns)) return failure;
+  std::vector<double> call_times_ns(runs), host_times_ns(runs);
+  for (uint32_t run = 0; run < runs; ++run) {
+    CallTime time;
+    if (auto failure = run_once(target, time)) return failure;
+    call_times_ns[run] = time.call_ns;
+    host_times_ns[run] = time.host_ns;
+  }
   if (auto failure = session.group.max(call_times_ns)) return failure;
   times = summarise(call_times_ns);
+  if (session.device != nullptr && !session.options.graph) {
+    if (auto failure = session.group.max(host_times_ns)) return failure;
+    times.host_us = spread_of(host_times_ns).median_us;
+  }
   return check(target, placement, times.wrong);
 }
 

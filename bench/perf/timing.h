@@ -46,6 +46,12 @@ struct Session {
   uint64_t run_count = 0;       ///< runs so far, equal on all ranks; each has other inputs
 };
 
+/// The time of one call on one rank.
+struct CallTime {
+  double call_ns = 0;
+  double host_ns = 0;  ///< on a device: the time until the call returns, or its share of the replay of a graph
+};
+
 /// Measures `shape` of `what`. Afterwards `times` is equal on all ranks.
 [[nodiscard]] Outcome measure(Session &session, const Case &what, const Shape &shape, Placement placement,
                               Workspace &workspace, Times &times);

@@ -104,10 +104,11 @@ Result<CudaDriver> load_cuda_driver(const std::string &library) {
   if (driver.driver_get_version(&driver.version) != CuStatus::success || driver.version < driver_version_min)
     return unusable(library, "it is for CUDA " + cuda_version_string(driver.version) + "; Rondo needs " +
                                  cuda_version_string(driver_version_min) + " or newer");
-#define RONDO_CUDA_FILL(field, name, symbol, entry_version, parameters)     \
-  {                                                                         \
-    RONDO_TRY_ASSIGN(entry, find_entry(get, library, name, entry_version)); \
-    driver.field = reinterpret_cast<decltype(driver.field)>(entry);         \
+#define RONDO_CUDA_FILL(field, name, symbol, entry_version, parameters)                       \
+  {                                                                                           \
+    const auto found = find_entry(get, library, name, entry_version);                         \
+    if (!found.ok() && entry_version <= driver_version_min) return found.error();             \
+    driver.field = reinterpret_cast<decltype(driver.field)>(found.ok() ? found.value() : nullptr); \
   }
   RONDO_CUDA_ENTRIES(RONDO_CUDA_FILL)
 #undef RONDO_CUDA_FILL

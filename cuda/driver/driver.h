@@ -13,7 +13,8 @@
 
 namespace rondo::cuda {
 
-/// The driver's functions. The table is complete and never changes, and its library is never unloaded.
+/// The driver's functions. The table never changes, and its library is never unloaded. Only an entry that is newer than
+/// driver_version_min may be null.
 struct CudaDriver {
 #define RONDO_CUDA_FIELD(field, name, symbol, entry_version, parameters) CuStatus(*field) parameters = nullptr;
   RONDO_CUDA_ENTRIES(RONDO_CUDA_FIELD)
@@ -24,9 +25,9 @@ struct CudaDriver {
 };
 
 inline constexpr const char *default_cuda_library = "libcuda.so.1";
-inline constexpr int driver_version_min = 12'040;  ///< CUDA 12.4, the first with cuFuncLoad
+inline constexpr int driver_version_min = 12'020;  ///< CUDA 12.2, of the release 535 with long-term support
 
-/// Returns "12.4" for 12'040.
+/// Returns "12.2" for 12'020.
 [[nodiscard]] std::string cuda_version_string(int version);
 
 /// Opens `library` (Config::cuda_library), fills a table and calls cuInit. Returns RONDO_ERROR_UNSUPPORTED if the

@@ -63,7 +63,6 @@ struct FunctionObject;
 struct GraphObject;
 struct GraphExecObject;
 struct GraphNodeObject;
-struct GraphEdgeData;  ///< never read
 using CuContext = ContextObject *;
 using CuStream = StreamObject *;  ///< null: the legacy default stream
 using CuEvent = EventObject *;
@@ -143,6 +142,7 @@ enum class FunctionAttribute : int {
   ptx_version = 5,
   binary_version = 6,
   max_dynamic_shared_bytes = 8,
+  preferred_shared_carveout = 9,  ///< percent of a multiprocessor's largest shared memory; -1 is the driver's choice
 };
 
 enum class PeerAttribute : int { performance_rank = 1, access_supported = 2, native_atomics_supported = 3 };

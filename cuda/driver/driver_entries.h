@@ -153,9 +153,9 @@
   /* capture and replay */                                                                                            \
   ENTRY(stream_is_capturing, "cuStreamIsCapturing", cuStreamIsCapturing, 10000,                                       \
         (CuStream stream, CaptureStatus *status))                                                                     \
-  ENTRY(stream_get_capture_info, "cuStreamGetCaptureInfo", cuStreamGetCaptureInfo_v3, 12030,                          \
+  ENTRY(stream_get_capture_info, "cuStreamGetCaptureInfo", cuStreamGetCaptureInfo_v2, 11030,                          \
         (CuStream stream, CaptureStatus *status, unsigned long long *id, CuGraph *graph, const CuGraphNode **after,   \
-         const GraphEdgeData **edges, size_t *after_count))                                                           \
+         size_t *after_count))                                                                                        \
   ENTRY(stream_begin_capture, "cuStreamBeginCapture", cuStreamBeginCapture_v2, 10010,                                 \
         (CuStream stream, CaptureMode mode))                                                                          \
   ENTRY(stream_end_capture, "cuStreamEndCapture", cuStreamEndCapture, 10000, (CuStream stream, CuGraph *graph))       \

@@ -30,7 +30,7 @@ Owned<Object> owned(const PrimaryContext &context, Object object) {
 }  // namespace
 
 ContextGuard::~ContextGuard() {
-  if (!ok()) return;
+  if (!pushed_) return;
   CuContext popped = nullptr;
   note_failure(driver_, driver_.ctx_pop_current(&popped), "cuCtxPopCurrent");
 }
@@ -109,7 +109,11 @@ Result<CuFunction> find_function(const Library &library, const char *name) {
   CuFunction function = nullptr;
   CuStatus status = driver->library_get_kernel(&kernel, object, name);
   if (status == CuStatus::success) status = driver->kernel_get_function(&function, kernel);
-  if (status == CuStatus::success) status = driver->func_load(function);
+  int registers = 0;  // any question loads the function, too; cuFuncLoad is an entry of CUDA 12.4
+  if (status == CuStatus::success)
+    status = driver->func_load != nullptr
+                 ? driver->func_load(function)
+                 : driver->func_get_attribute(&registers, FunctionAttribute::register_count, function);
   if (status != CuStatus::success) return cuda_error(*driver, status, "the kernel " + std::string(name));
   return function;
 }

@@ -12,9 +12,14 @@ namespace rondo::cuda {
 /// Makes `context` current on this thread while it lives, whichever context the application uses.
 class ContextGuard {
  public:
-  /// Pushes `context`. If ok() is false, the guard does nothing, and status() returns the error.
-  ContextGuard(const CudaDriver &driver, CuContext context)
-      : driver_(driver), status_(driver.ctx_push_current(context)) {}
+  /// Pushes `context`, unless it is current already. If ok() is false, the guard does nothing, and status() returns the
+  /// error.
+  ContextGuard(const CudaDriver &driver, CuContext context) : driver_(driver) {
+    CuContext current = nullptr;
+    if (driver.ctx_get_current(&current) == CuStatus::success && current == context) return;
+    status_ = driver.ctx_push_current(context);
+    pushed_ = status_ == CuStatus::success;
+  }
   ContextGuard(const ContextGuard &) = delete;
   ContextGuard &operator=(const ContextGuard &) = delete;
   ~ContextGuard();
@@ -25,7 +30,8 @@ class ContextGuard {
 
  private:
   const CudaDriver &driver_;
-  CuStatus status_;
+  CuStatus status_ = CuStatus::success;
+  bool pushed_ = false;
 };
 
 /// Lets this thread make calls that the driver calls "potentially unsafe" during stream capture. By default, a query of

@@ -13,6 +13,8 @@
 namespace rondo::cuda {
 namespace {
 
+constexpr uint64_t shared_bytes_reserved = 1 << 10;  ///< of each block, for the driver
+
 Result<std::shared_ptr<const Library>> load_image(const PrimaryContext &context) {
   const device::KernelsImage image = device::kernels_image();
   if (const int version = context.get().driver->version; version < device::driver_needed_by(image.compiler_version))
@@ -156,7 +158,27 @@ Result<int> KernelSet::resident_blocks(int block_threads, size_t shared_bytes) c
       least = std::min(least, blocks);
     }
   }
+  fix_carveout(static_cast<uint64_t>(least) * (shared_bytes + shared_bytes_reserved));
   return least;
+}
+
+/// Asks the driver to share `bytes` of a multiprocessor's memory in every kernel that waits. A driver that does not
+/// know the wish chooses itself.
+void KernelSet::fix_carveout(uint64_t bytes) const {
+  CuDevice device = 0;
+  int most = 0;
+  if (driver_->ctx_get_device(&device) != CuStatus::success ||
+      driver_->device_get_attribute(&most, DeviceAttribute::max_shared_memory_per_multiprocessor, device) !=
+          CuStatus::success ||
+      most <= 0)
+    return;
+  const auto whole = static_cast<uint64_t>(most);
+  const uint64_t percent = std::min<uint64_t>((100 * bytes + whole - 1) / whole, 100);
+  for (const auto &family : families_)
+    for (const auto &[name, kernel] : family->kernels)
+      if (family->waits)
+        static_cast<void>(driver_->func_set_attribute(kernel.function, FunctionAttribute::preferred_shared_carveout,
+                                                      static_cast<int>(percent)));
 }
 
 }  // namespace rondo::cuda

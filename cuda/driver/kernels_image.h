@@ -20,7 +20,7 @@ struct KernelsImage {
 /// unknown.
 [[nodiscard]] constexpr int driver_release_of(int driver_version) {
   if (driver_version >= 14000) return 0;
-  return driver_version >= 13000 ? 580 : 550;  // 12.4 is the oldest possible
+  return driver_version >= 13000 ? 580 : 535;  // 12.2 is the oldest possible
 }
 
 [[nodiscard]] KernelsImage kernels_image();

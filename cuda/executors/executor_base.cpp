@@ -87,9 +87,14 @@ ExecutorCapabilities ExecutorBase::capabilities() const {
 
 Result<void> ExecutorBase::check_buffer(const char *name, const void *pointer, size_t bytes) const {
   if (bytes == 0) return {};
-  const ContextGuard guard(*driver_, context_.get().context);
-  RONDO_TRY(guard.status());
-  RONDO_TRY_ASSIGN(const PointerInfo info, pointer_info(*driver_, pointer));
+  // The answer is the same in any context. The calling thread has one, unless this is its first use of CUDA.
+  auto found = pointer_info(*driver_, pointer);
+  if (!found.ok()) {
+    const ContextGuard guard(*driver_, context_.get().context);
+    RONDO_TRY(guard.status());
+    found = pointer_info(*driver_, pointer);
+  }
+  RONDO_TRY_ASSIGN(const PointerInfo info, found);
   if (info.type == MemoryType::unknown || info.type == MemoryType::host)
     return invalid_argument(std::string(name) + " is host memory, but the communicator is on " + describe() +
                             "; give memory of that device, or make a communicator on RONDO_DEVICE_HOST");
@@ -110,22 +115,39 @@ Result<bool> ExecutorBase::check_stream(StreamRef given) const {
         "the stream is one of rondo_stream_create, which is for host memory, but the communicator is on a device; "
         "give a cudaStream_t");
   auto *const stream = static_cast<CuStream>(given.device);
-  const ContextGuard guard(*driver_, context_.get().context);
-  RONDO_TRY(guard.status());
+  std::optional<ContextGuard> guard;
+  if (is_default_stream(stream)) {  // of the current context
+    guard.emplace(*driver_, context_.get().context);
+    RONDO_TRY(guard->status());
+  }
   CaptureStatus capture = CaptureStatus::none;
-  RONDO_TRY(cuda_check(*driver_, driver_->stream_is_capturing(stream, &capture), "cuStreamIsCapturing"));
+  unsigned long long id = 0;
+  if (stream_users_ == nullptr)
+    RONDO_TRY(cuda_check(*driver_, driver_->stream_is_capturing(stream, &capture), "cuStreamIsCapturing"));
+  else
+    RONDO_TRY(cuda_check(*driver_, driver_->stream_get_capture_info(stream, &capture, &id, nullptr, nullptr, nullptr),
+                         "cuStreamGetCaptureInfo"));
+  if (stream != nullptr) RONDO_TRY(know_stream(stream));
   const bool captured = capture != CaptureStatus::none;
-  if (stream != nullptr) {  // null is the default stream of the current context
-    CuContext owner = nullptr;
-    RONDO_TRY(cuda_check(*driver_, driver_->stream_get_ctx(stream, &owner), "cuStreamGetCtx"));
-    if (owner != context_.get().context)
-      return invalid_argument("the stream is not one of " + describe() + ", which the communicator is on");
-  }
-  if (stream_users_ != nullptr && launches_alone(captured)) {
-    RONDO_TRY_ASSIGN(const UsedStream used, used_stream(*driver_, stream));
-    RONDO_TRY(stream_users_->reserve(stream_place_, used));
-  }
+  if (stream_users_ != nullptr && launches_alone(captured))
+    RONDO_TRY(stream_users_->reserve(stream_place_, used_stream(stream, captured ? id : 0, known_flags_)));
   return captured;
+}
+
+/// Finds the context and the flags of a stream, unless it is the stream of the latest call. If that was destroyed, its
+/// handle may name another stream now. A launch on a stream of another device fails.
+Result<void> ExecutorBase::know_stream(CuStream stream) const {
+  if (stream == known_stream_) return {};
+  known_stream_ = nullptr;
+  CuContext owner = nullptr;
+  RONDO_TRY(cuda_check(*driver_, driver_->stream_get_ctx(stream, &owner), "cuStreamGetCtx"));
+  if (owner != context_.get().context)
+    return invalid_argument("the stream is not one of " + describe() + ", which the communicator is on");
+  known_flags_ = stream_default;
+  if (stream_users_ != nullptr && !is_default_stream(stream))
+    RONDO_TRY(cuda_check(*driver_, driver_->stream_get_flags(stream, &known_flags_), "cuStreamGetFlags"));
+  known_stream_ = stream;
+  return {};
 }
 
 void ExecutorBase::join_stream_users(const PlacedRequest &request) {

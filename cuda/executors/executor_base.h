@@ -90,6 +90,8 @@ class ExecutorBase : public DeviceExecutor {
   Stream stream_;
 
  private:
+  [[nodiscard]] Result<void> know_stream(CuStream stream) const;
+
   Links *network_links_ = nullptr;  ///< null: all ranks are on one node
   OperandWorkspace operands_;
   Event launched_;  ///< recorded after every call that was not captured
@@ -100,6 +102,9 @@ class ExecutorBase : public DeviceExecutor {
   std::atomic<uint64_t> narrowed_turn_ = 0;  ///< turn of the latest mean of integers whose division is enqueued
   std::shared_ptr<StreamUsers> stream_users_;  ///< null: no other rank of this process is on this device
   uint32_t stream_place_ = 0;                  ///< this rank's index there
+  // check_stream() is called under the communicator's lock.
+  mutable CuStream known_stream_ = nullptr;  ///< of the latest call; it is one of this device
+  mutable unsigned known_flags_ = 0;         ///< of that stream
 };
 
 [[nodiscard]] std::unique_ptr<ExecutorBase> make_kernel_executor();

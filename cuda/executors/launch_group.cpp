@@ -42,7 +42,7 @@ bool fit_together(const LaunchPart &one, const LaunchPart &other) {
 Result<uint64_t> capture_of(const CudaDriver &driver, CuStream stream) {
   CaptureStatus status = CaptureStatus::none;
   unsigned long long id = 0;
-  RONDO_TRY(cuda_check(driver, driver.stream_get_capture_info(stream, &status, &id, nullptr, nullptr, nullptr, nullptr),
+  RONDO_TRY(cuda_check(driver, driver.stream_get_capture_info(stream, &status, &id, nullptr, nullptr, nullptr),
                        "cuStreamGetCaptureInfo"));
   return uint64_t{id};
 }

@@ -34,19 +34,17 @@ bool UsedStream::is_in_line_with(const UsedStream &other) const {
   return (stream == nullptr && other.blocking) || (blocking && other.stream == nullptr);
 }
 
-Result<UsedStream> used_stream(const CudaDriver &driver, CuStream stream) {
+bool is_default_stream(CuStream stream) {
+  return stream == nullptr || stream == legacy_stream || stream == thread_stream;
+}
+
+UsedStream used_stream(CuStream stream, uint64_t capture, unsigned flags) {
   UsedStream used;
   if (stream == nullptr || stream == legacy_stream) return used;  // the default stream cannot be captured
   used.stream = stream;
   if (stream == thread_stream) used.thread = std::this_thread::get_id();
-  CaptureStatus status = CaptureStatus::none;
-  unsigned long long id = 0;
-  RONDO_TRY(cuda_check(driver, driver.stream_get_capture_info(stream, &status, &id, nullptr, nullptr, nullptr, nullptr),
-                       "cuStreamGetCaptureInfo"));
-  if (status != CaptureStatus::none) used.capture = id;
-  unsigned flags = 0;
-  RONDO_TRY(cuda_check(driver, driver.stream_get_flags(stream, &flags), "cuStreamGetFlags"));
-  used.blocking = used.capture == 0 && (flags & stream_non_blocking) == 0;
+  used.capture = capture;
+  used.blocking = capture == 0 && (flags & stream_non_blocking) == 0;
   return used;
 }
 

@@ -28,8 +28,10 @@ struct UsedStream {
   [[nodiscard]] bool is_in_line_with(const UsedStream &other) const;
 };
 
-/// Returns the description of `stream` for the calling thread. Its context must be current.
-[[nodiscard]] Result<UsedStream> used_stream(const CudaDriver &driver, CuStream stream);
+/// Says whether the handle is one of the names of a default stream.
+[[nodiscard]] bool is_default_stream(CuStream stream);
+/// Returns the description of `stream` for the calling thread. `flags` are the driver's.
+[[nodiscard]] UsedStream used_stream(CuStream stream, uint64_t capture, unsigned flags);
 
 class StreamUsers {
  public:

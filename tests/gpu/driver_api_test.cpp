@@ -6,6 +6,10 @@
 
 #include "cuda/driver/driver.h"
 
+// Newer headers declare only a newer version of this function. Drivers have both.
+extern "C" CUresult CUDAAPI cuStreamGetCaptureInfo_v2(CUstream stream, CUstreamCaptureStatus *status, cuuint64_t *id,
+                                                      CUgraph *graph, const CUgraphNode **after, size_t *after_count);
+
 namespace rondo::cuda {
 namespace {
 
@@ -146,6 +150,7 @@ SAME(FunctionAttribute::register_count, CU_FUNC_ATTRIBUTE_NUM_REGS);
 SAME(FunctionAttribute::ptx_version, CU_FUNC_ATTRIBUTE_PTX_VERSION);
 SAME(FunctionAttribute::binary_version, CU_FUNC_ATTRIBUTE_BINARY_VERSION);
 SAME(FunctionAttribute::max_dynamic_shared_bytes, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES);
+SAME(FunctionAttribute::preferred_shared_carveout, CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT);
 SAME(PeerAttribute::performance_rank, CU_DEVICE_P2P_ATTRIBUTE_PERFORMANCE_RANK);
 SAME(PeerAttribute::access_supported, CU_DEVICE_P2P_ATTRIBUTE_ACCESS_SUPPORTED);
 SAME(PeerAttribute::native_atomics_supported, CU_DEVICE_P2P_ATTRIBUTE_NATIVE_ATOMIC_SUPPORTED);

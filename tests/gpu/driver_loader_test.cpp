@@ -66,13 +66,23 @@ TEST_CASE("driver: a missing entry and an old version are named") {
   {
     const Variable missing("SOFT_CUDA_MISSING", "cuMemExportToShareableHandle");
     CHECK(
-        contains(refusal(library()).message, "it has no cuMemExportToShareableHandle; Rondo needs one for CUDA 12.4"));
+        contains(refusal(library()).message, "it has no cuMemExportToShareableHandle; Rondo needs one for CUDA 12.2"));
   }
   {
     const Variable old("SOFT_CUDA_VERSION", "11080");
-    CHECK(contains(refusal(library()).message, "it is for CUDA 11.8; Rondo needs 12.4 or newer"));
+    CHECK(contains(refusal(library()).message, "it is for CUDA 11.8; Rondo needs 12.2 or newer"));
   }
   CHECK(load_cuda_driver(library()).ok());
+}
+
+TEST_CASE("driver: the release with long-term support lacks one entry, which has a substitute") {
+  const Variable old("SOFT_CUDA_VERSION", "12020");
+  const auto loaded = load_cuda_driver(library());
+  REQUIRE(loaded.ok());
+  CHECK(loaded.value().func_load == nullptr);
+  CHECK(loaded.value().stream_get_capture_info != nullptr);
+  const Error error = image_needs_driver(13'000, loaded.value().version);
+  CHECK(contains(error.message, "this one is for CUDA 12.2: update it, or build Rondo with nvcc of CUDA 12.x"));
 }
 
 TEST_CASE("driver: an image wants a driver of its compiler's major version, and says which release that is") {

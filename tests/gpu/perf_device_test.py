@@ -61,6 +61,7 @@ class DevicePerf(PerfCase):
                 report, _ = self.perf("all_reduce", "--ranks", 3, "--device", "cuda:0", "-b", 8, "-e", "32K", "-f", 64,
                                       *FEW_RUNS, "--graph", "--together", RONDO_DEVICE_EXECUTOR=executor)
                 self.assertTrue(report["together"])
+                self.assertNotIn("host_us", report["results"][0]["in_place"])
         # A rank that cannot enqueue its run lets the streams of all others go: the run ends, and says why.
         done, out, err = call(RONDO, "perf", "all_reduce", "-t", 3, "--device", "cuda:0", "-b", 8, "-e", 8, *FEW_RUNS,
                               "--graph", "--together", "-T", 5, SOFT_CUDA_FAULTS="cuGraphLaunch#4=2")
@@ -104,6 +105,8 @@ class DevicePerf(PerfCase):
         expected_us = 2 * 4 * 65536 / device["copy_GBps"] / 1e3
         for placement in ("out_of_place", "in_place"):
             self.assertAlmostEqual(report["results"][0][placement]["floor_us"] / expected_us, 1)
+            # Called without a graph, so the time of the host is reported as well.
+            self.assertGreater(report["results"][0][placement]["host_us"], 0)
         self.assertIn("Copies on device cuda:0 (", out)
 
     def test_ranks_are_spread_over_the_devices(self):
@@ -297,7 +300,8 @@ class DevicePerf(PerfCase):
         with open(table, newline="", encoding="utf-8") as file:
             rows = list(csv.DictReader(file))
         self.assertEqual({row["device"] for row in rows}, {"cuda"})
-        self.assertTrue(all(float(row["in_place_floor_us"]) > 0 for row in rows))
+        for column in ("in_place_floor_us", "out_of_place_host_us"):
+            self.assertTrue(all(float(row[column]) > 0 for row in rows), column)
         self.assertTrue(picture.stat().st_size > 0)
 
     def refuse(self, status, *words, options=("--device", "cuda"), most=64, **environment):

@@ -106,8 +106,8 @@ CuStatus initialise(State &driver) {
     device.ordinal = static_cast<int>(ordinal);
     device.number = settings.visible[ordinal];
     device.uuid = uuid_of(device.number);
-    device.blocks = std::make_unique<Places>(settings.resident_blocks);
-    device.kernels = std::make_unique<Places>(settings.serial ? 1 : UINT32_MAX);
+    device.blocks = std::make_unique<Places>(settings.resident_blocks, settings.blocks_per_multiprocessor);
+    if (settings.serial) device.kernels = std::make_unique<Places>(1);
   }
   driver.initialised = true;
   return CuStatus::success;
@@ -149,7 +149,7 @@ CuStatus cuGetProcAddress_v2(const char *symbol, void **function, int version, u
   std::string why;
   const bool denied = read_settings(settings, why) && settings.missing == symbol;
   for (const EntryAddress &entry : entries) {
-    if (denied || std::strcmp(entry.name, symbol) != 0) continue;
+    if (denied || entry.version > settings.version || std::strcmp(entry.name, symbol) != 0) continue;
     found = version >= entry.version ? ProcAddressResult::success : ProcAddressResult::version_not_sufficient;
     if (found == ProcAddressResult::success) *function = entry.address;
   }
@@ -226,6 +226,11 @@ __attribute__((visibility("default"))) uint64_t soft_cuda_flush_count() {
   State &driver = state();
   const std::lock_guard lock(driver.mutex);
   return driver.flush_count;
+}
+
+__attribute__((visibility("default"))) uint64_t soft_cuda_call_count(uint64_t *queries) {
+  *queries = this_thread().query_count;
+  return this_thread().call_count;
 }
 
 __attribute__((visibility("default"))) uint64_t soft_cuda_captured_count() {

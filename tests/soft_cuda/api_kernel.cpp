@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstring>
+#include <iterator>
 #include <sstream>
 
 #include "tests/soft_cuda/capture.h"
@@ -21,6 +22,10 @@ constexpr int small_block_threads = 256;  // of which a multiprocessor may hold 
 constexpr int dynamic_shared_bytes_limit = 227 << 10;
 /// A kernel's static shared memory has no size here: every block has this much at least.
 constexpr uint64_t shared_bytes_min = 16 << 10;
+constexpr uint64_t shared_bytes_reserved = 1 << 10;  ///< of each block, for the driver
+/// The ways to split a multiprocessor's memory: how much of it is shared.
+constexpr uint64_t carveouts[] = {8 << 10, 16 << 10, 32 << 10, 64 << 10, 100 << 10, 132 << 10, 164 << 10, 196 << 10,
+                                  228 << 10};
 
 using KernelList = const KernelEntry *(*)();
 
@@ -144,6 +149,20 @@ bool is_remote(const LaunchConfig &config) {
   return false;
 }
 
+/// Returns what a block takes of a multiprocessor. If the kernel asks for no carve-out, it gets the smallest one for as
+/// many of its blocks as a multiprocessor holds. A real driver may choose a larger one.
+SharedNeed need_of(const State &driver, const Function &function, uint64_t shared_bytes) {
+  SharedNeed need;
+  need.block_bytes = shared_bytes + shared_bytes_reserved;
+  const uint64_t asked = function.shared_carveout < 0
+                             ? need.block_bytes * driver.settings.blocks_per_multiprocessor
+                             : std::end(carveouts)[-1] * static_cast<uint64_t>(function.shared_carveout) / 100;
+  const auto *const found = std::lower_bound(std::begin(carveouts), std::end(carveouts) - 1,
+                                             std::max(asked, need.block_bytes));
+  need.carveout_bytes = *found;
+  return need;
+}
+
 CuStatus launch(State &driver, Lock &lock, const std::shared_ptr<Stream> &stream, const LaunchConfig &config,
                 CuFunction handle, void **parameters, void **extra) {
   const auto function = function_in(driver, handle, stream->context);
@@ -163,6 +182,7 @@ CuStatus launch(State &driver, Lock &lock, const std::shared_ptr<Stream> &stream
   made.grid_size = static_cast<uint32_t>(shape.grid);
   made.thread_count = driver.settings.block_threads;
   made.shared_bytes = std::max<uint64_t>(config.shared_bytes, shared_bytes_min);
+  made.need = need_of(driver, *function, config.shared_bytes);
   made.device = device.number;
   made.find_memory = find_memory;
   made.parameters.resize(parameter_bytes);
@@ -171,9 +191,9 @@ CuStatus launch(State &driver, Lock &lock, const std::shared_ptr<Stream> &stream
   driver.remote_launch_count += is_remote(config) ? 1 : 0;
   driver.block_threads = std::max(driver.block_threads, shape.block);
   return submit(driver, lock, stream, [made = std::move(made), &device] {
-    device.kernels->acquire();
+    const uint32_t place = device.kernels != nullptr ? device.kernels->acquire({}) : 0;
     run_blocks(made, *device.blocks);
-    device.kernels->release();
+    if (device.kernels != nullptr) device.kernels->release(place, {});
     return CuStatus::success;
   });
 }
@@ -264,6 +284,9 @@ CuStatus cuFuncGetAttribute(int *value, FunctionAttribute attribute, CuFunction 
       case FunctionAttribute::max_dynamic_shared_bytes:
         *value = function.dynamic_shared_bytes_max;
         break;
+      case FunctionAttribute::preferred_shared_carveout:
+        *value = function.shared_carveout;
+        break;
       default:
         *value = 0;
     }
@@ -273,6 +296,11 @@ CuStatus cuFuncGetAttribute(int *value, FunctionAttribute attribute, CuFunction 
 
 CuStatus cuFuncSetAttribute(CuFunction handle, FunctionAttribute attribute, int value) {
   return call_on_function(Entry::func_set_attribute, handle, [&](State &, Function &function) {
+    if (attribute == FunctionAttribute::preferred_shared_carveout) {
+      if (value < -1 || value > 100) return CuStatus::invalid_value;
+      function.shared_carveout = value;
+      return CuStatus::success;
+    }
     if (attribute != FunctionAttribute::max_dynamic_shared_bytes || value < 0 || value > dynamic_shared_bytes_limit)
       return CuStatus::invalid_value;
     function.dynamic_shared_bytes_max = value;

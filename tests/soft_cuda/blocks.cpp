@@ -63,6 +63,7 @@ struct BlockRun {
   std::unique_ptr<std::byte, SharedMemoryDeleter> shared;
   uint32_t threads_left = 0;
   uint32_t has_waited = 0;  ///< for others; of all its threads
+  uint32_t multiprocessor = 0;
 };
 
 /// Blocks that begin together, and end one by one.
@@ -86,7 +87,7 @@ void run_thread(Batch &batch, uint32_t index) {
   }
   own.shared.reset();
   if (own.has_waited != 0) run.places.waiting_blocks.fetch_sub(1, std::memory_order_relaxed);
-  run.places.release();
+  run.places.release(own.multiprocessor, launch.need);
   // Notified under the mutex: the launch may end as soon as it is free.
   const std::lock_guard lock(run.mutex);
   if (--run.blocks_left == 0) run.ended.notify_one();
@@ -130,9 +131,10 @@ void wait_for_turn(Waiting waiting) {
   await_turn();
 }
 
-void add_block(Batch &batch, uint32_t index) {
+void add_block(Batch &batch, uint32_t index, uint32_t multiprocessor) {
   const Launch &launch = batch.run->launch;
   BlockRun &added = batch.blocks.emplace_back();
+  added.multiprocessor = multiprocessor;
   if (launch.shared_bytes != 0) {
     added.shared.reset(static_cast<std::byte *>(::operator new(launch.shared_bytes, shared_alignment)));
     std::memset(added.shared.get(), 0, launch.shared_bytes);
@@ -144,25 +146,53 @@ void add_block(Batch &batch, uint32_t index) {
 
 }  // namespace
 
-void Places::acquire() {
+Places::Places(uint32_t count, uint32_t each)
+    : multiprocessors_((count + each - 1) / each), count_(count), each_(each) {}
+
+std::optional<uint32_t> Places::find(const SharedNeed &need) const {
+  std::optional<uint32_t> best;
+  if (taken_ == count_) return best;
+  for (uint32_t index = 0; index < multiprocessors_.size(); ++index) {
+    const Multiprocessor &it = multiprocessors_[index];
+    if (it.blocks == 0) return index;
+    const bool fits = it.blocks < each_ && it.used_bytes + need.block_bytes <= it.carveout_bytes;
+    if (fits && (!best || it.blocks < multiprocessors_[*best].blocks)) best = index;
+  }
+  return best;
+}
+
+void Places::take(uint32_t multiprocessor, const SharedNeed &need) {
+  Multiprocessor &it = multiprocessors_[multiprocessor];
+  if (it.blocks++ == 0) it.carveout_bytes = need.carveout_bytes;
+  it.used_bytes += need.block_bytes;
+  ++taken_;
+}
+
+uint32_t Places::acquire(const SharedNeed &need) {
   std::unique_lock lock(mutex_);
   const uint64_t ticket = next_ticket_++;
-  changed_.wait(lock, [&] { return serving_ == ticket && free_ != 0; });
-  --free_;
+  std::optional<uint32_t> found;
+  changed_.wait(lock, [&] { return serving_ == ticket && (found = find(need)).has_value(); });
+  take(*found, need);
   ++serving_;
-  if (free_ != 0) changed_.notify_all();
+  if (taken_ != count_) changed_.notify_all();
+  return *found;
 }
 
-bool Places::try_acquire() {
+std::optional<uint32_t> Places::try_acquire(const SharedNeed &need) {
   const std::lock_guard lock(mutex_);
-  if (free_ == 0 || serving_ != next_ticket_) return false;
-  --free_;
-  return true;
+  if (serving_ != next_ticket_) return std::nullopt;
+  const auto found = find(need);
+  if (found) take(*found, need);
+  return found;
 }
 
-void Places::release() {
+void Places::release(uint32_t multiprocessor, const SharedNeed &need) {
   const std::lock_guard lock(mutex_);
-  ++free_;
+  Multiprocessor &it = multiprocessors_[multiprocessor];
+  --it.blocks;
+  it.used_bytes -= need.block_bytes;
+  --taken_;
   changed_.notify_all();
 }
 
@@ -195,10 +225,12 @@ void run_blocks(const Launch &launch, Places &places) {
   for (uint32_t begun = 0; begun < launch.grid_size;) {
     const auto batch = std::make_shared<Batch>();
     batch->run = &run;
-    places.acquire();
+    std::optional<uint32_t> place = places.acquire(launch.need);
     do {
-      add_block(*batch, begun++);
-    } while (have_fibers && batch->blocks.size() < batch_size && begun < launch.grid_size && places.try_acquire());
+      add_block(*batch, begun++, *place);
+      const bool takes_more = have_fibers && batch->blocks.size() < batch_size && begun < launch.grid_size;
+      place = takes_more ? places.try_acquire(launch.need) : std::nullopt;
+    } while (place);
     const uint32_t host_threads = have_fibers ? 1 : launch.thread_count;
     for (uint32_t index = 1; index < host_threads; ++index)
       run_on_pool(run_host_thread, new HostThread{batch, index});

@@ -8,19 +8,29 @@
 #include <cstddef>
 #include <cstdint>
 #include <mutex>
+#include <optional>
 #include <vector>
 
 #include "tests/soft_cuda/soft_kernel.h"
 
 namespace soft_cuda {
 
-/// The places for blocks, or for kernels, of one device. Callers get places in the order of arrival.
+/// The part of a multiprocessor that a block takes.
+struct SharedNeed {
+  uint64_t block_bytes = 0;     ///< shared memory of the block
+  uint64_t carveout_bytes = 0;  ///< shared memory of a multiprocessor on which it is the first block
+};
+
+/// The places for blocks, or for kernels, of one device. Callers get places in the order of arrival. As on a real
+/// device, a caller that does not fit holds up those that come later.
 class Places {
  public:
-  explicit Places(uint32_t count) : free_(count), count_(count) {}
-  void acquire();
-  [[nodiscard]] bool try_acquire();  ///< does not wait
-  void release();
+  /// Makes `count` places, with `each` of them on a multiprocessor.
+  explicit Places(uint32_t count, uint32_t each = 1);
+  /// Returns the multiprocessor on which the place is: among those where the block fits, one with the fewest blocks.
+  [[nodiscard]] uint32_t acquire(const SharedNeed &need);
+  [[nodiscard]] std::optional<uint32_t> try_acquire(const SharedNeed &need);  ///< does not wait
+  void release(uint32_t multiprocessor, const SharedNeed &need);
   [[nodiscard]] uint32_t count() const { return count_; }
   /// Returns how many calls of acquire() are waiting.
   [[nodiscard]] uint64_t waiting();
@@ -28,10 +38,20 @@ class Places {
   std::atomic<uint32_t> waiting_blocks{0};
 
  private:
+  /// The first block on a multiprocessor fixes how much memory is shared there, until no block is left.
+  struct Multiprocessor {
+    uint32_t blocks = 0;
+    uint64_t used_bytes = 0;
+    uint64_t carveout_bytes = 0;
+  };
+  [[nodiscard]] std::optional<uint32_t> find(const SharedNeed &need) const;
+  void take(uint32_t multiprocessor, const SharedNeed &need);
+
   std::mutex mutex_;
   std::condition_variable changed_;
-  uint32_t free_;
-  const uint32_t count_;
+  std::vector<Multiprocessor> multiprocessors_;
+  const uint32_t count_, each_;
+  uint32_t taken_ = 0;
   uint64_t next_ticket_ = 0;
   uint64_t serving_ = 0;
 };
@@ -42,6 +62,7 @@ struct Launch {
   uint32_t grid_size = 1;
   uint32_t thread_count = 1;
   uint64_t shared_bytes = 0;
+  SharedNeed need;
   int device = 0;
   void (*find_memory)(uintptr_t address, MemoryExtent &extent) = nullptr;
 };

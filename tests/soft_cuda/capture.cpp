@@ -184,11 +184,11 @@ CuStatus cuStreamIsCapturing(CuStream handle, CaptureStatus *status) {
   });
 }
 
-CuStatus cuStreamGetCaptureInfo_v3(CuStream handle, CaptureStatus *status, unsigned long long *id, CuGraph *graph,
-                                   const CuGraphNode **after, const GraphEdgeData **edges, size_t *after_count) {
+CuStatus cuStreamGetCaptureInfo_v2(CuStream handle, CaptureStatus *status, unsigned long long *id, CuGraph *graph,
+                                   const CuGraphNode **after, size_t *after_count) {
   return call_on_stream(Entry::stream_get_capture_info, handle, [&](State &driver, Lock &, const auto &stream) {
     // It reports nothing about the graph and its nodes.
-    if (status == nullptr || graph != nullptr || after != nullptr || edges != nullptr || after_count != nullptr)
+    if (status == nullptr || graph != nullptr || after != nullptr || after_count != nullptr)
       return CuStatus::invalid_value;
     if (const CuStatus answer = capture_status(driver, *stream, *status); answer != CuStatus::success) return answer;
     if (*status == CaptureStatus::active && id != nullptr) *id = stream->capture->number;

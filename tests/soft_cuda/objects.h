@@ -62,7 +62,7 @@ struct Device {
   std::atomic<uint64_t> used_bytes = 0;  ///< relaxed, as the count orders nothing
   std::shared_ptr<Context> primary;      ///< set while it is retained
   std::unique_ptr<Places> blocks;
-  std::unique_ptr<Places> kernels;
+  std::unique_ptr<Places> kernels;  ///< null if any number of kernels may run at once
 };
 
 struct Context {
@@ -138,6 +138,7 @@ struct Function {
   KernelEntry entry{};
   bool loaded = false;
   int dynamic_shared_bytes_max = 48 << 10;
+  int shared_carveout = -1;  ///< percent of a multiprocessor's largest shared memory
 };
 
 struct GraphNode {

@@ -48,6 +48,10 @@ extern "C" uint64_t soft_cuda_flush_count();
 /// Returns how many nodes of graphs this process has captured so far, including kernels.
 extern "C" uint64_t soft_cuda_captured_count();
 
+/// Returns how many calls of the driver the calling thread has made.
+/// @param queries  receives how many of them neither made nor enqueued anything
+extern "C" uint64_t soft_cuda_call_count(uint64_t *queries);
+
 /// Returns how many launches of this process wait for a block's place on that device.
 extern "C" uint64_t soft_cuda_waiting_launches(uint32_t device);
 

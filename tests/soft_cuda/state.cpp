@@ -92,8 +92,11 @@ ThreadState &this_thread() {
 
 CuStatus begin_call(Lock &, Entry entry) {
   State &driver = state();
+  ThreadState &thread = this_thread();
+  ++thread.call_count;
+  thread.query_count += rows[static_cast<size_t>(entry)].may_fail ? 0 : 1;
   // cuLaunchHostFunc: "Attempting to use a CUDA API from a host function may result in CUDA_ERROR_NOT_PERMITTED."
-  if (this_thread().in_host_function) return CuStatus::not_permitted;
+  if (thread.in_host_function) return CuStatus::not_permitted;
   if (!driver.initialised) return CuStatus::not_initialized;
   return injected(driver, entry);
 }

@@ -56,6 +56,8 @@ struct ThreadState {
   bool in_host_function = false;
   CaptureMode capture_mode = CaptureMode::global;
   uint64_t number = 0;  ///< of this thread, from 1
+  uint64_t call_count = 0;   ///< calls of the driver
+  uint64_t query_count = 0;  ///< calls among them that neither make nor enqueue anything
 };
 ThreadState &this_thread();
 

@@ -23,6 +23,7 @@ Result<Api> load() {
   RONDO_VERBS_FUNCTIONS(RONDO_VERBS_LOOK_UP)
 #undef RONDO_VERBS_LOOK_UP
   library.find(api.query_gid_table, "_ibv_query_gid_table");
+  library.find(api.reg_mr_iova2, "ibv_reg_mr_iova2", false);
   library.find(api.reg_dmabuf_mr, "ibv_reg_dmabuf_mr", false);
   if (!library.missing().empty())
     return unusable(library.path() + " has no " + library.missing() + "; Rondo needs rdma-core 33 or newer");

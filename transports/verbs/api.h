@@ -40,6 +40,9 @@ struct Api {
   RONDO_VERBS_FUNCTIONS(RONDO_VERBS_MEMBER)
 #undef RONDO_VERBS_MEMBER
   decltype(&::_ibv_query_gid_table) query_gid_table = nullptr;
+  /// This function works like reg_mr, but it drops optional flags of `access` that the kernel does not know, such as
+  /// relaxed ordering. It is null if this rdma-core lacks it.
+  ibv_mr *(*reg_mr_iova2)(ibv_pd *domain, void *memory, size_t bytes, uint64_t address, unsigned access) = nullptr;
   /// Only rdma-core 34 or newer has this function; otherwise it is null.
   ibv_mr *(*reg_dmabuf_mr)(ibv_pd *domain, uint64_t offset, size_t bytes, uint64_t address, int descriptor,
                            int access) = nullptr;

@@ -63,8 +63,16 @@ ibv_mtu mtu_of(uint32_t bytes) {
 
 uint64_t address_of(const void *memory) { return reinterpret_cast<uint64_t>(memory); }
 
+/// Registers memory. If it can, it lets the bus reorder the card's accesses (IBV_ACCESS_RELAXED_ORDERING), which is
+/// faster on many hosts. Both ends read memory only after a completion, so no order among writes is needed.
+MemoryRegion register_memory_at(const Api &api, ibv_pd *domain, void *memory, size_t bytes, int access) {
+  if (api.reg_mr_iova2 == nullptr) return MemoryRegion(api.reg_mr(domain, memory, bytes, access));
+  const unsigned relaxed = static_cast<unsigned>(access) | IBV_ACCESS_RELAXED_ORDERING;
+  return MemoryRegion(api.reg_mr_iova2(domain, memory, bytes, address_of(memory), relaxed));
+}
+
 Result<MemoryRegion> registered(const Api &api, ibv_pd *domain, void *memory, size_t bytes, int access) {
-  MemoryRegion region(api.reg_mr(domain, memory, bytes, access));
+  MemoryRegion region = register_memory_at(api, domain, memory, bytes, access);
   if (region.valid()) return region;
   return system_error("registering " + std::to_string(bytes) +
                           " bytes for RDMA (is the limit of locked memory, ulimit -l, too low?)",
@@ -81,7 +89,7 @@ Result<MemoryRegion> registered_in_device(const Device &device, ibv_pd *domain, 
     MemoryRegion region(api.reg_dmabuf_mr(domain, offset, bytes, address_of(first), memory.dmabuf(), access));
     if (region.valid()) return region;
   }
-  MemoryRegion region(api.reg_mr(domain, first, bytes, access));
+  MemoryRegion region = register_memory_at(api, domain, first, bytes, access);
   if (region.valid()) return region;
   return system_error(device.port().device + " cannot reach the memory of the CUDA device (" +
                           (memory.dmabuf() >= 0 ? "it takes no dmabuf" : "there is no dmabuf of it") +
