@@ -7,8 +7,8 @@
 
 namespace rondo::device {
 
-KernelsImage kernels_image() {
-  return {rondo_kernels_image, sizeof rondo_kernels_image, RONDO_KERNELS_ARCHITECTURES, RONDO_KERNELS_COMPILER};
+void rondo_private_kernels_image(KernelsImage *image) noexcept {
+  *image = {rondo_kernels_image, sizeof rondo_kernels_image, RONDO_KERNELS_ARCHITECTURES, RONDO_KERNELS_COMPILER};
 }
 
 }  // namespace rondo::device

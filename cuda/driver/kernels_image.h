@@ -23,6 +23,14 @@ struct KernelsImage {
   return driver_version >= 13000 ? 580 : 535;  // 12.2 is the oldest possible
 }
 
-[[nodiscard]] KernelsImage kernels_image();
+/// Writes where the image is. The only function that librondo.so exports for the command alone: `rondo info` loads the
+/// kernels that the library has.
+extern "C" [[gnu::visibility("default")]] void rondo_private_kernels_image(KernelsImage *image) noexcept;
+
+[[nodiscard]] inline KernelsImage kernels_image() {
+  KernelsImage image;
+  rondo_private_kernels_image(&image);
+  return image;
+}
 
 }  // namespace rondo::device

@@ -3,6 +3,6 @@
 
 namespace rondo::device {
 
-KernelsImage kernels_image() { return {}; }
+void rondo_private_kernels_image(KernelsImage *image) noexcept { *image = {}; }
 
 }  // namespace rondo::device

@@ -211,7 +211,7 @@ rondo_status_t rondo_comm_query_plan(rondo_comm_t handle, rondo_collective_t col
     RONDO_TRY_ASSIGN(const auto comm, communicator_of(handle));
     RONDO_TRY_ASSIGN(const uint64_t elements, vector_elements(*comm, collective, count, type));
     if (exchanges_blocks(collective)) RONDO_TRY(comm->check_block_exchange(collective));
-    RONDO_TRY_ASSIGN(const auto choice, comm->choose(collective, elements, type));
+    RONDO_TRY_ASSIGN(const auto choice, comm->planner().choose(collective, elements, type));
     rondo_plan_info_t ours = RONDO_PLAN_INFO_INIT;
     ours.algorithm = choice.algorithm;
     ours.protocol = choice.protocol;

@@ -79,12 +79,16 @@ int help(Arguments args) {
   return command->run(wanted);
 }
 
+/// Returns whether the command has ranks, or starts them.
+bool has_ranks(std::string_view command) {
+  return command == "run" || command == "perf" || command == "train" || command == "tune";
+}
+
 /// Checks variables early. Otherwise the library would report a bad value late, and a bad recorder folder only after a
 /// failure.
 Result<void> check_variables(std::string_view command) {
   RONDO_TRY_ASSIGN(const Config config, read_config());
-  const bool has_ranks = command == "run" || command == "perf" || command == "train" || command == "tune";
-  if (config.recorder_dir.empty() || !has_ranks) return {};
+  if (config.recorder_dir.empty() || !has_ranks(command)) return {};
   if (::access((config.recorder_dir + "/").c_str(), W_OK | X_OK) == 0) return {};
   return invalid_argument("RONDO_RECORDER_DIR: cannot write into '" + config.recorder_dir + "': " +
                           std::strerror(errno) + "; name a folder that exists and that you may write to");
@@ -107,7 +111,7 @@ int dispatch(Arguments args) {
     std::fprintf(stderr, "rondo %s: %s\n", command->name, ready.error().message.c_str());
     return exit_usage;
   }
-  if (name != "run") warn_of_unknown_variables();  // with `run`, the ranks warn, who also know what --env sets
+  if (!has_ranks(name)) warn_of_unknown_variables();  // otherwise the library of rank 0 warns, which knows --env, too
   return command->run(args.subspan(1));
 }
 

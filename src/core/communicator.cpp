@@ -25,7 +25,9 @@ Communicator::Communicator(Parts parts)
       operations_({&ranks_, &registrations_, rank_, rank_count_, settings_.timeout_ns,
                    [this] { return shared_from_this(); }, [this](bool waits) { record_failure(waits); }}),
       executor_(std::move(parts.executor)),
-      capabilities_(executor_->capabilities()) {
+      capabilities_(executor_->capabilities()),
+      planner_({rank_, rank_count_, settings_, group_, tuning_, links_, ranks_, operations_, *executor_,
+                capabilities_}) {
   executor_->start(operations_);
 }
 
@@ -88,7 +90,7 @@ Result<void> Communicator::give_numbers(std::span<const Call> calls, std::span<W
   for (size_t i = 0; i < calls.size(); ++i) {
     const Call &call = calls[i];
     WorkItem &work = works[i];
-    RONDO_TRY_ASSIGN(BoundPlan *const bound, plan_for(call));
+    RONDO_TRY_ASSIGN(BoundPlan *const bound, planner_.plan_for(call));
     collectives.add(bound->plan->identity);
     work.plan = bound->plan.get();
     work.prepared = bound->prepared.get();

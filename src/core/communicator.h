@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// This class is one rank's side of a communicator. It owns the transport, the executor and the plans. The API
+// This class is one rank's side of a communicator. It owns the transport, the executor and the planner. The API
 // validates arguments and calls submit(), which gives each operation its number and its plan. The executor then runs
 // the operations in the order of their numbers.
 #pragma once
@@ -18,27 +18,13 @@
 #include "src/core/diagnostics/failure_dump.h"
 #include "src/core/group_info.h"
 #include "src/core/registration_cache.h"
-#include "src/core/plan_cache.h"
+#include "src/core/planner.h"
 #include "src/core/shrink_log.h"
 #include "src/engine/executor.h"
 #include "src/engine/operations.h"
 #include "src/links/transport.h"
 
 namespace rondo {
-
-/// A collective, after the API has checked its arguments.
-struct Call {
-  Signature signature;
-  const void *send = nullptr;
-  void *recv = nullptr;
-  bool in_place = false;
-  const size_t *counts = nullptr;         ///< _v: rank_count entries, read during submit() only
-  const size_t *displacements = nullptr;  ///< _v: null if blocks follow each other without gaps
-  std::shared_ptr<const CallDetails> details = nullptr;  ///< null for most calls
-
-  /// Returns the blocks of a _v collective that exchanges blocks, otherwise null. They replace both arrays.
-  [[nodiscard]] const BlockLists *lists() const { return std::get_if<BlockLists>(details.get()); }
-};
 
 /// One end of a message, after the API has checked its arguments.
 struct Message {
@@ -78,6 +64,7 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   [[nodiscard]] const Ranks &ranks() const { return ranks_; }
   [[nodiscard]] RegistrationCache &registration_cache() { return registrations_; }
   [[nodiscard]] ShrinkLog &shrink_log() { return shrink_log_; }
+  [[nodiscard]] const Planner &planner() const { return planner_; }
 
   /// Returns RONDO_ERROR_INVALID_ARGUMENT if the executor cannot work on this memory.
   [[nodiscard]] Result<void> check_buffer(const char *name, const void *pointer, size_t bytes) const {
@@ -115,10 +102,6 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   /// Waits until all ranks have begun the split. Later operations of this rank wait for it. Any thread may call it.
   [[nodiscard]] Result<void> end_split(const WorkItem &split);
 
-  /// Returns the plan that submit() would choose.
-  [[nodiscard]] Result<PlanChoice> choose(rondo_collective_t collective, uint64_t vector_elements, rondo_type_t type,
-                                          bool uneven_blocks = false) const;
-
   /// Returns the sums over all operations that this rank has completed so far.
   [[nodiscard]] RecordedStatistics statistics() const;
 
@@ -154,10 +137,6 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   [[nodiscard]] Error unreceived(uint32_t from, uint32_t to, uint64_t sent, uint64_t received) const;
   Result<void> submit_as(std::span<WorkItem> works, std::span<const Call> calls, StreamRef stream);
   Result<void> give_numbers(std::span<const Call> calls, std::span<WorkItem> works);
-  Result<BoundPlan *> plan_for(const Call &call);
-  [[nodiscard]] Result<std::unique_ptr<const Plan>> build(const Call &call) const;
-  Result<std::unique_ptr<BoundPlan>> bind(const Call &call);
-  void make_room(const Plan &plan);
   void record_failure(bool waits);
   /// Returns the number that follows the latest collective that this rank has completed.
   [[nodiscard]] uint64_t next_number() const { return ranks_.completed_operation(rank_) + 1; }
@@ -181,11 +160,11 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   const std::shared_ptr<Executor> executor_;  ///< outlives the plans
   const ExecutorCapabilities capabilities_;   ///< capabilities of executor_
 
-  /// Guards plans_, collectives_, messages_, turn_, finalized_. Work that does not run in the caller's thread is
+  /// Guards planner_, collectives_, messages_, turn_, finalized_. Work that does not run in the caller's thread is
   /// enqueued under this lock, so that streams keep the order of turns. Enqueueing may block: a queue may be full, or
   /// other ranks of a shared kernel may not have called yet. Other callers sleep meanwhile.
   ShortLock submit_lock_;
-  PlanCache plans_;
+  Planner planner_;
   OperationSequence collectives_;
   std::vector<OperationSequence> messages_;  ///< two entries for each peer: received, then sent
   uint64_t turn_ = 0;  ///< turn of the latest operation

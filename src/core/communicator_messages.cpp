@@ -37,7 +37,7 @@ Result<void> Communicator::check_usable(StreamRef stream) {
 
 Result<void> Communicator::prepare(std::span<const Call> calls) {
   const std::lock_guard lock(submit_lock_);
-  for (const Call &call : calls) RONDO_TRY(plan_for(call));
+  for (const Call &call : calls) RONDO_TRY(planner_.plan_for(call));
   return {};
 }
 

@@ -2,17 +2,9 @@
 #include "src/plan/collective.h"
 
 #include <algorithm>
-#include <cstring>
 
 #include "src/base/names.h"
 #include "src/base/spelling.h"
-
-extern "C" const char *rondo_collective_string(rondo_collective_t collective) noexcept {
-  unsigned number = 0;  // a caller may pass a value that is no enumerator
-  static_assert(sizeof number == sizeof collective);
-  std::memcpy(&number, &collective, sizeof number);
-  return number < rondo::collective_table.size() ? rondo::collective_table[number].name : nullptr;
-}
 
 namespace rondo {
 

@@ -169,14 +169,52 @@ target_link_libraries(consumer PRIVATE Rondo::rondo)
     def test_pkg_config_asks_for_nothing_but_rondo(self):
         self.assertEqual([flag for flag in self.pkg_config("--libs") if flag.startswith("-l")], ["-lrondo"])
 
+    def commands(self):
+        return sorted((self.tree / "bin").iterdir())
+
+    def test_the_commands_have_no_copy_of_the_library(self):
+        # Mangled names have the length of each part. The trainer has kernels of its own.
+        library = re.compile(r"^rondo_|12Communicator|7Planner|12HostExecutor|14KernelExecutor|12CopyExecutor|"
+                             r"19rondo_kernels_image")
+        for command in self.commands():
+            self.assertIn("[librondo.so.0]", run("readelf", "-d", str(command)), command)
+            defined = [line.split()[-1] for line in run("nm", "--defined-only", str(command)).splitlines()]
+            self.assertIn("_ZN5rondo11read_configEv", defined)  # a part that each command needs
+            self.assertEqual([name for name in defined if library.search(name)], [], command)
+
+    def test_a_moved_tree_works_without_variables(self):
+        moved = Path(self.folder.name) / "moved"
+        shutil.copytree(self.tree, moved, symlinks=True)
+        library = str(moved.resolve() / self.libdir / "librondo.so.0")
+        for name in (path.name for path in self.commands()):
+            found = run(str(moved / "bin" / name), LD_TRACE_LOADED_OBJECTS="1", LD_LIBRARY_PATH="")
+            path = re.search(r"librondo\.so\.0 => (\S+)", found)
+            self.assertEqual(os.path.normpath(path[1]), library, found)
+        said = run(str(moved / "bin/rondo"), "run", "-n", "2", "--", str(moved / "bin/rondo"), "perf", "all_reduce",
+                   "-b", "8", "-e", "8", "-n", "1", LD_LIBRARY_PATH="")
+        self.assertIn("# Out of bounds values : 0 OK", said)
+
+    def test_the_command_refuses_a_library_of_another_version(self):
+        other = Path(self.folder.name) / "other"
+        other.mkdir()
+        (other / "map").write_text("RONDO_0.1 { local: *; };\nRONDO_PRIVATE_9.9.9 { global: rondo_private; };\n",
+                                   encoding="utf-8")
+        (other / "empty.c").write_text("int rondo_private;\n", encoding="utf-8")
+        run(*self.compiler, "-shared", "-fPIC", str(other / "empty.c"), "-Wl,-soname=librondo.so.0",
+            f"-Wl,--version-script={other}/map", "-o", str(other / "librondo.so.0"))
+        done = subprocess.run([self.tree / "bin/rondo", "--version"], capture_output=True, text=True, timeout=60,
+                              env={**os.environ, "LD_LIBRARY_PATH": str(other)}, check=False)
+        self.assertNotEqual(done.returncode, 0)
+        self.assertRegex(done.stderr, r"librondo\.so\.0: version `RONDO_PRIVATE_[\d.]+' not found")
+
     def test_the_command_runs_where_it_is_installed_and_says_its_version(self):
         header = (self.tree / "include/rondo/rondo.h").read_text(encoding="utf-8")
         version = ".".join(re.findall(r"#define RONDO_VERSION_\w+ (\d+)", header))
-        self.assertIn(version, run(str(self.tree / "bin/rondo"), "--version", LD_LIBRARY_PATH=str(self.lib)))
+        self.assertIn(version, run(str(self.tree / "bin/rondo"), "--version", LD_LIBRARY_PATH=""))
         self.assertEqual(self.pkg_config("--modversion"), [version])
 
     def test_the_command_names_the_library_for_programs_of_nccl_which_finds_librondo_by_itself(self):
-        path = Path(run(str(self.tree / "bin/rondo"), "nccl").rstrip("\n"))
+        path = Path(run(str(self.tree / "bin/rondo"), "nccl", LD_LIBRARY_PATH="").rstrip("\n"))
         self.assertEqual(path, (self.lib / "rondo/nccl/libnccl.so.2").resolve())
         look = f"import ctypes; print(ctypes.CDLL({str(path)!r}).ncclGroupEnd(), open('/proc/self/maps').read())"
         said = run(sys.executable, "-c", look, LD_LIBRARY_PATH="")
@@ -184,8 +222,12 @@ target_link_libraries(consumer PRIVATE Rondo::rondo)
         self.assertIn(str(self.lib.resolve() / "librondo.so.0.1.0"), said)
 
     def test_the_command_says_how_to_get_the_trainer_where_there_is_none_and_loads_nothing_for_it(self):
-        command = Path(self.folder.name) / "rondo"
+        alone = Path(self.folder.name) / "alone"
+        command = alone / "bin/rondo"
+        command.parent.mkdir(parents=True)
         shutil.copy(self.tree / "bin/rondo", command)
+        (alone / self.libdir).parent.mkdir(parents=True, exist_ok=True)
+        (alone / self.libdir).symlink_to(self.lib)
         for words, status in (((), 2), (("--steps", "1"), 2), (("--help",), 0)):
             done = subprocess.run([command, "train", *words], capture_output=True, text=True, timeout=60, check=False)
             self.assertEqual(done.returncode, status)

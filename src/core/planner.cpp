@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// This file makes the plans of a communicator: the tuner chooses, the plan is built, and the executor prepares it.
+#include "src/core/planner.h"
+
 #include <algorithm>
 
 #include "src/base/clock.h"
-#include "src/core/communicator.h"
 #include "src/core/diagnostics/debug_lines.h"
 #include "src/plan/algorithm.h"
 #include "src/plan/integer_mean.h"
@@ -55,96 +55,96 @@ Result<void> check_links(const Plan &plan, const Links &links, uint32_t rank, st
 
 }  // namespace
 
-Result<PlanChoice> Communicator::choose(rondo_collective_t collective, uint64_t vector_elements, rondo_type_t type,
-                                        bool uneven_blocks) const {
-  const ConnectionGeometry &geometry = capabilities_.geometry;
+Result<PlanChoice> Planner::choose(rondo_collective_t collective, uint64_t vector_elements, rondo_type_t type,
+                                   bool uneven_blocks) const {
+  const ExecutorCapabilities &can = parts_.capabilities;
+  const Settings &settings = parts_.settings;
+  const ConnectionGeometry &geometry = can.geometry;
   if (exchanges_blocks(collective)) {
-    const uint64_t block_bytes = vector_elements / rank_count_ * rondo_type_size(type);
-    const bool by_ll = capabilities_.exchanges_by_ll && geometry.ll_slot_bytes != 0 &&
+    const uint64_t block_bytes = vector_elements / parts_.rank_count * rondo_type_size(type);
+    const bool by_ll = can.exchanges_by_ll && geometry.ll_slot_bytes != 0 &&
                        block_bytes <= ll_block_bytes_max && !uneven_blocks &&
-                       settings_.protocol != RONDO_PROTOCOL_SIMPLE;
+                       settings.protocol != RONDO_PROTOCOL_SIMPLE;
     return PlanChoice{RONDO_ALGORITHM_ONE_SHOT, by_ll ? RONDO_PROTOCOL_LL : RONDO_PROTOCOL_SIMPLE, 1,
                       by_ll ? geometry.ll_slot_bytes : geometry.slot_bytes, RONDO_KERNEL_INTERPRETER};
   }
   TunerInput input;
   input.collective = collective;
-  input.rank_count = rank_count_;
+  input.rank_count = parts_.rank_count;
   input.element_bytes = static_cast<uint32_t>(rondo_type_size(type));
   input.bytes = vector_elements * input.element_bytes;
-  input.oversubscribed = capabilities_.oversubscribed;
-  input.host_count = group_.node_count();
+  input.oversubscribed = can.oversubscribed;
+  input.host_count = parts_.group.node_count();
   input.uneven_blocks = uneven_blocks;
   input.slot_count = geometry.slot_count;
   input.slot_bytes = geometry.slot_bytes;
   input.ll_slot_bytes = geometry.ll_slot_bytes;
-  input.post_bytes = capabilities_.post_bytes;
-  input.exchange_chunk_bytes = capabilities_.exchange_chunk_bytes;
-  input.exchange_channels = capabilities_.exchange_channels;
-  input.buffers = capabilities_.buffers;
-  input.connection_channels = capabilities_.connection_channels;
-  input.overrides = {settings_.algorithm, settings_.protocol, settings_.channels, settings_.chunk_bytes,
-                     settings_.kernel};
-  input.table = tuning_;
+  input.post_bytes = can.post_bytes;
+  input.exchange_chunk_bytes = can.exchange_chunk_bytes;
+  input.exchange_channels = can.exchange_channels;
+  input.buffers = can.buffers;
+  input.connection_channels = can.connection_channels;
+  input.overrides = {settings.algorithm, settings.protocol, settings.channels, settings.chunk_bytes,
+                     settings.kernel};
+  input.table = parts_.tuning;
   if (collective == RONDO_BARRIER) {
     input.overrides = {};  // a barrier and finalize must work, whatever plan the user requests
     // In a barrier over links, a rank polls only its own memory, and its stores arrive before a peer can leave. So all
     // memory may be freed after finalize.
-    if (!capabilities_.places_stay) input.post_bytes = 0;
+    if (!can.places_stay) input.post_bytes = 0;
   }
-  input.default_chunk_bytes = executor_->chunk_bytes(input.bytes);
+  input.default_chunk_bytes = parts_.executor.chunk_bytes(input.bytes);
   RONDO_TRY_ASSIGN(auto choice, choose_plan(input));
-  const bool has_own_channels = choice.kernel == RONDO_KERNEL_LOAD_STORE && capabilities_.exchange_channels != 0;
-  choice.channels = std::min(
-      choice.channels, has_own_channels ? capabilities_.exchange_channels : capabilities_.channel_count);
+  const bool has_own_channels = choice.kernel == RONDO_KERNEL_LOAD_STORE && can.exchange_channels != 0;
+  choice.channels = std::min(choice.channels, has_own_channels ? can.exchange_channels : can.channel_count);
   return choice;
 }
 
-Result<BoundPlan *> Communicator::plan_for(const Call &call) {
-  const PlanKey key{call.signature, call.in_place};
-  if (BoundPlan *const known = plans_.find(key); known != nullptr) return known;
+Result<BoundPlan *> Planner::make(const PlanKey &key, const Call &call) {
   RONDO_TRY_ASSIGN(auto bound, bind(call));
   // Without a failure, operations are executed in order, so a plan is unused once its last operation was executed.
   // After a failure no plan may be destroyed, because operations may still run.
-  return &plans_.add(key, std::move(bound), ranks_.failed() ? 0 : operations_.executed());
+  return &cache_.add(key, std::move(bound), parts_.ranks.failed() ? 0 : parts_.operations.executed());
 }
 
-Result<std::unique_ptr<const Plan>> Communicator::build(const Call &call) const {
+Result<std::unique_ptr<const Plan>> Planner::build(const Call &call) const {
   const auto collective = static_cast<rondo_collective_t>(call.signature.collective);
-  const bool widens = is_integer_mean(call.signature, rank_count_);
-  OperationKey key{call.signature, call.in_place, blocks_of(call, rank_count_)};
-  uint64_t elements = elements_of(call, rank_count_);
+  const bool widens = is_integer_mean(call.signature, parts_.rank_count);
+  OperationKey key{call.signature, call.in_place, blocks_of(call, parts_.rank_count)};
+  uint64_t elements = elements_of(call, parts_.rank_count);
   if (widens) {
-    RONDO_TRY_ASSIGN(key, widen(key, rank_));
+    RONDO_TRY_ASSIGN(key, widen(key, parts_.rank));
     elements *= mean_words(static_cast<rondo_type_t>(call.signature.type));
   }
   const bool scales = is_premul_sum(call.signature);
-  if (scales) key = sum_of_scaled(key, rank_, rank_count_);
+  if (scales) key = sum_of_scaled(key, parts_.rank, parts_.rank_count);
   RONDO_TRY_ASSIGN(const auto choice, choose(collective, elements, static_cast<rondo_type_t>(key.signature.type),
                                              call.counts != nullptr || call.lists() != nullptr));
   RONDO_TRY_ASSIGN(auto plan,
-                   build_plan(key, choice, capabilities_.geometry, rank_, rank_count_, group_.node_of_ranks()));
+                   build_plan(key, choice, parts_.capabilities.geometry, parts_.rank, parts_.rank_count,
+                              parts_.group.node_of_ranks()));
   if (widens) plan->widen_from(call.signature);
-  if (scales) plan->scale_from(call.signature, scaling_of(call.signature, rank_, rank_count_));
+  if (scales) plan->scale_from(call.signature, scaling_of(call.signature, parts_.rank, parts_.rank_count));
   return std::unique_ptr<const Plan>(std::move(plan));
 }
 
-Result<std::unique_ptr<BoundPlan>> Communicator::bind(const Call &call) {
+Result<std::unique_ptr<BoundPlan>> Planner::bind(const Call &call) {
   auto bound = std::make_unique<BoundPlan>();
   RONDO_TRY_ASSIGN(bound->plan, build(call));
-  RONDO_TRY(check_links(*bound->plan, links_, rank_, group_.node_of_ranks()));
-  debug_lines::plan(rank_, *bound->plan, executor_->describe());
+  RONDO_TRY(check_links(*bound->plan, parts_.links, parts_.rank, parts_.group.node_of_ranks()));
+  debug_lines::plan(parts_.rank, *bound->plan, parts_.executor.describe());
   make_room(*bound->plan);
-  RONDO_TRY_ASSIGN(bound->prepared, executor_->prepare(*bound->plan));
+  RONDO_TRY_ASSIGN(bound->prepared, parts_.executor.prepare(*bound->plan));
   return bound;
 }
 
 /// Evicts unused plans until the executor has room for this one. If calls use all plans, it waits a moment for a call
 /// to end. If it finds no room, it returns, and prepare() fails then. If the communicator has failed, it evicts
 /// nothing, since operations may still run.
-void Communicator::make_room(const Plan &plan) {
+void Planner::make_room(const Plan &plan) {
   const uint64_t deadline_ns = now_ns() + room_patience_ns;
-  while (!executor_->has_room(plan) && !ranks_.failed()) {
-    if (plans_.evict_one(operations_.executed())) continue;
+  while (!parts_.executor.has_room(plan) && !parts_.ranks.failed()) {
+    if (cache_.evict_one(parts_.operations.executed())) continue;
     if (now_ns() >= deadline_ns) return;
     sleep_for_ns(room_look_ns);
   }
